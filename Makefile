@@ -1,0 +1,46 @@
+# Two commands to know: `make demo` shows what qacal does, `make test` checks that it does it.
+# Each makes .venv first (with uv if it is there, else with venv and pip) and needs only Python 3.11+ and make.
+
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/.ready
+
+.PHONY: help demo test test-all check bench format clean
+
+help:  ## list the commands
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+$(READY): pyproject.toml uv.lock
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "qacal needs Python 3.11 or later; $(PYTHON) is $$($(PYTHON) --version). Try: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
+	@if command -v uv >/dev/null 2>&1; then \
+		uv sync --quiet --locked --extra dev --python "$$($(PYTHON) -c 'import sys; print(sys.executable)')"; \
+	else \
+		$(PYTHON) -m venv .venv && $(BIN)/python -m pip install --quiet -e '.[dev]'; \
+	fi
+	@touch $(READY)
+
+demo: $(READY)  ## the README example: two groups that are wrong in opposite directions
+	@$(BIN)/python examples/demo.py
+
+test: $(READY)  ## run the tests
+	@$(BIN)/python -m pytest
+
+test-all: $(READY)  ## run the tests, heavy ones included
+	@$(BIN)/python -m pytest -m ""
+
+check: $(READY)  ## style, types, and the direction of imports
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+
+bench: $(READY)  ## speed beside the peers, as ratios
+	@$(BIN)/python -m benchmarks.speed
+
+format: $(READY)  ## let ruff lay out the code
+	@$(BIN)/ruff format .
+	@$(BIN)/ruff check --fix .
+
+clean:  ## remove what the commands above have made
+	rm -rf .venv .bench .mypy_cache .pytest_cache .ruff_cache .hypothesis dist

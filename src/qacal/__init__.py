@@ -1,0 +1,66 @@
+"""qacal: how far to trust an LLM's answer.
+
+It turns the confidence an LLM states about an answer into the probability that the answer is right, for the kind of
+question it is, with a guarantee. ``QABinning().fit(confidence, correct, groups=groups).predict(...)`` is the start;
+the README tells the rest.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+__version__ = "0.1.0.dev0"
+
+# Names are imported when they are first used, so that `import qacal` loads neither scikit-learn nor polars.
+_HOME = {
+    "Identity": "calibrators.identity",
+    "PlattScaling": "calibrators.platt",
+    "IsotonicCalibration": "calibrators.isotonic",
+    "UniformMassBinning": "calibrators.uniform_mass",
+    "ScalingBinning": "calibrators.scaling_binning",
+    "QABinning": "calibrators.qa_binning",
+    "ScalingQABinning": "calibrators.scaling_qa_binning",
+    "HierarchicalScaling": "calibrators.hierarchical",
+    "Evidence": "calibrators.evidence",
+    "KDTree": "partitions.kdtree",
+    "QACalibrationClassifier": "adapter",
+    "calibration_error": "metrics.calibration",
+    "maximum_calibration_error": "metrics.calibration",
+    "confidence_bias": "metrics.calibration",
+    "validity_curve": "metrics.validity",
+    "reliability_table": "metrics.reliability",
+    "accuracy_confidence_curve": "metrics.selective",
+    "auac": "metrics.selective",
+    "risk_coverage_curve": "metrics.selective",
+    "aurc": "metrics.selective",
+    "brier_score": "metrics.scores",
+    "log_loss": "metrics.scores",
+    "sharpness": "metrics.scores",
+    "epsilon": "guarantee",
+    "points_per_bin": "guarantee",
+    "epsilon_of_bins": "guarantee",
+    "n_bins": "guarantee",
+    "nu_bound": "guarantee",
+    "Tally": "tally",
+    "Paths": "grouping",
+    "NO_GROUP": "grouping",
+    "QacalError": "errors",
+    "InputError": "errors",
+    "UnreachableError": "errors",
+    "NotFittedError": "errors",
+}
+
+__all__ = [*sorted(_HOME), "__version__"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'qacal' has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"qacal.{_HOME[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,141 @@
+r"""Uniform-mass bins: runs of neighbouring confidences that hold at least :math:`b` rows each.
+
+Going up through the confidences of a group, a bin closes at the first value at which it holds :math:`b` rows; a
+rest that is too short joins the last bin. Equal confidences always share a bin. Labels are never looked at.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from qacal.errors import InputError
+from qacal.grouping import NO_GROUP
+from qacal.records import Floats, Ints
+from qacal.tally import Tally
+
+
+@dataclass(frozen=True)
+class Bins:
+    """Bins of a tally, group after group, each a run of its cells.
+
+    start, stop : the cells ``start`` to ``stop - 1`` are the bin's. Between two bins of one group there may be a cell
+        that belongs to neither (an edge row of Algorithm UMD).
+    group : the code of the bin's group.
+    """
+
+    tally: Tally
+    start: Ints
+    stop: Ints
+    group: Ints
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+    def sum(self, cells: Floats | Ints) -> Floats:
+        """Add up a column of the tally (or any value per cell) over each bin."""
+        if np.array_equal(self.start[1:], self.stop[:-1]) and self.stop[-1] == len(cells):
+            return np.add.reduceat(cells, self.start).astype(np.float64)
+        running = np.concatenate([[0.0], np.cumsum(cells, dtype=np.float64)])
+        return np.asarray(running[self.stop] - running[self.start])
+
+    @property
+    def rows(self) -> Floats:
+        """How many rows are in each bin."""
+        return self.sum(self.tally.rows)
+
+    @property
+    def mean(self) -> Floats:
+        """The share of right answers in each bin."""
+        return np.clip(self.sum(self.tally.wt) / self.sum(self.tally.w), 0.0, 1.0)
+
+    @property
+    def top(self) -> Floats:
+        """The highest confidence in each bin."""
+        return self.tally.confidence[self.stop - 1]
+
+    @property
+    def of_cell(self) -> Ints:
+        """The bin that each cell is in; cells between bins count to the bin below."""
+        return np.searchsorted(self.start, np.arange(len(self.tally)), side="right") - 1
+
+
+def group_runs(tally: Tally) -> tuple[Ints, Ints, Ints]:
+    """Return (codes, start, stop): each group's run of cells in a tally over one flat partition, or none."""
+    column = tally.grouping
+    if column is None:
+        return np.array([NO_GROUP]), np.array([0]), np.array([len(tally)])
+    code = column.code
+    start = np.concatenate([[0], np.flatnonzero(code[1:] != code[:-1]) + 1])
+    return code[start], start, np.append(start[1:], len(code))
+
+
+def mass_bins(tally: Tally, points_per_bin: int | Ints) -> Bins:
+    """Cut every group of a flat tally into bins of at least `points_per_bin` rows, one number or one per group.
+
+    A group with fewer rows than that is one bin.
+
+    >>> tally = Tally.of([.5, .6, .6, .7, .8, .9], [0, 0, 1, 0, 1, 1])
+    >>> bins = mass_bins(tally, 2)
+    >>> bins.top, bins.rows
+    (array([0.6, 0.9]), array([3., 3.]))
+    """
+    codes, first, last = group_runs(tally)
+    if not isinstance(points_per_bin, np.ndarray):
+        check_points_per_bin(points_per_bin)
+        points_per_bin = np.full(len(codes), points_per_bin)
+    if tally.n == len(tally):
+        start, group = _every(points_per_bin, codes, first, last)
+    else:
+        start, group = _greedy(tally.rows, points_per_bin, codes, first, last)
+    return Bins(tally, start, np.append(start[1:], len(tally)), group)
+
+
+def check_points_per_bin(points_per_bin: int) -> None:
+    """Refuse what is not a whole number of 1 or more."""
+    if not isinstance(points_per_bin, int | np.integer) or points_per_bin < 1:
+        raise InputError(f"points_per_bin is {points_per_bin!r}; expected a whole number of 1 or more, such as 50.")
+
+
+def _every(b: Ints, codes: Ints, first: Ints, last: Ints) -> tuple[Ints, Ints]:
+    """One row a cell: a bin starts at every b-th cell."""
+    counts = np.maximum((last - first) // b, 1)
+    within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+    return np.repeat(first, counts) + np.repeat(b, counts) * within, np.repeat(codes, counts)
+
+
+def _greedy(rows: Ints, b: Ints, codes: Ints, first: Ints, last: Ints) -> tuple[Ints, Ints]:
+    through = np.cumsum(rows)
+    before = through - rows
+    # Where the next bin starts if one starts here. Then only the starts are visited, one step a bin.
+    following = np.searchsorted(through, before + np.repeat(b, last - first)) + 1
+    starts, groups = [], []
+    for code, cell, end, points in zip(codes.tolist(), first.tolist(), last.tolist(), b.tolist(), strict=True):
+        rows_to_end = through[end - 1]
+        starts.append(cell)
+        groups.append(code)
+        while (cell := int(following[cell])) < end and rows_to_end - before[cell] >= points:
+            starts.append(cell)
+            groups.append(code)
+    return np.array(starts), np.array(groups)
+
+
+def rank_bins(tally: Tally, points_per_bin: int) -> Bins:
+    r"""Cut every group at the ranks of Algorithm UMD: :math:`\lceil k (n + 1) / B \rceil`, edge rows in no bin.
+
+    For tallies with one row a cell, in the order of (confidence, tie); :math:`B = \lfloor n / b \rfloor`. Rows at the
+    cuts only separate, so that the rows of a bin, given its edges, are independent draws from it.
+    """
+    check_points_per_bin(points_per_bin)
+    codes, first, last = group_runs(tally)
+    start, stop, group = [], [], []
+    for code, cell, end in zip(codes.tolist(), first.tolist(), last.tolist(), strict=True):
+        n = end - cell
+        B = max(n // points_per_bin, 1)
+        # In whole numbers: a rounded step (n + 1) / B puts k=11 of n=49, B=22 on rank 26, not 25.
+        cuts = -(-np.arange(B + 1) * (n + 1) // B)
+        start.append(cell + cuts[:-1])
+        stop.append(cell + cuts[1:] - 1)
+        group.append(np.full(B, code))
+    return Bins(tally, np.concatenate(start), np.concatenate(stop), np.concatenate(group))

@@ -1,0 +1,152 @@
+"""What every calibrator is: a thin shell of parameters around a solver that takes a tally and returns frozen maps."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, Protocol, Self
+
+import numpy as np
+
+from qacal import identity
+from qacal.calibrators.evidence import Evidence
+from qacal.errors import InputError, NotFittedError
+from qacal.grouping import Grouping, Paths
+from qacal.parameters import HasParameters
+from qacal.records import ArrayLike, Floats, Hashes, require_length, unit_values
+from qacal.tally import Tally
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Checked rows that ask for a calibrated confidence."""
+
+    confidence: Floats
+    groups: ArrayLike | Paths | None
+    tie: Hashes | None
+
+    def grouping(self, fitted: Grouping) -> Grouping | None:
+        """Return the rows' groups in the codes of the fit; None if none were given."""
+        return None if self.groups is None else fitted.encode(self.groups, len(self.confidence))
+
+
+class Maps(Protocol):
+    """The frozen result of a fit: everything that prediction needs, and what gets saved."""
+
+    def apply(self, rows: Rows) -> Floats:
+        """Return the calibrated confidences."""
+        ...
+
+    def explain(self, rows: Rows) -> Evidence:
+        """Return the calibrated confidences with their evidence."""
+        ...
+
+
+@dataclass(frozen=True)
+class Properties:
+    """What a calibrator promises of its maps; the contract test holds it to them.
+
+    is_monotone : within a group, the output only rises (or only falls) with the confidence.
+    keeps_mean : in every group with a map of its own, the outputs on the fitting rows average to its share of right
+        answers.
+    is_discrete : finitely many outputs, fixed by the fit.
+    is_certified : `explain` gives intervals that hold all at once with probability 1 - alpha.
+    uses_groups : the output depends on the group.
+    """
+
+    is_monotone: bool = False
+    keeps_mean: bool = False
+    is_discrete: bool = False
+    is_certified: bool = False
+    uses_groups: bool = False
+
+
+class Calibrator(HasParameters, ABC):
+    """Base of all calibrators.
+
+    `fit` sets `maps_` and returns self; predicting changes
+    nothing.
+    """
+
+    maps_: Maps
+
+    @property
+    @abstractmethod
+    def properties(self) -> Properties:
+        """What this calibrator, with these parameters, promises."""
+
+    @abstractmethod
+    def solve(self, tally: Tally) -> Maps:
+        """Return the frozen maps for a tally."""
+
+    def tally_options(self) -> dict[str, Any]:
+        """Return what the tally of the fitting rows must carry beyond groups and confidences."""
+        return {}
+
+    def fit(
+        self,
+        confidence: ArrayLike,
+        correct: ArrayLike,
+        *,
+        groups: ArrayLike | Paths | None = None,
+        weights: ArrayLike | None = None,
+        ids: ArrayLike | None = None,
+    ) -> Self:
+        """Learn the maps from rows.
+
+        Parameters
+        ----------
+        confidence : what the LLM stated, in [0, 1].
+        correct : 0/1, or a soft target in [0, 1].
+        groups : one label per row, of any type, or :class:`qacal.Paths` of a tree.
+        weights : importance of each row; 0 leaves a row out.
+        ids : the question's id, for whatever must treat the rows of one question alike (halves, order of ties).
+        """
+        return self.fit_tally(
+            Tally.of(confidence, correct, groups=groups, weights=weights, ids=ids, **self.tally_options())
+        )
+
+    def fit_tally(self, tally: Tally) -> Self:
+        """Learn the maps from a tally; see :meth:`tally_options` for what it must carry."""
+        needed = self.tally_options()
+        if needed.get("ties") and tally.tie is None:
+            raise InputError('ties="jitter" needs a tally that keeps ties: Tally.of(..., ties=True).')
+        if tally.n_blocks % needed.get("n_blocks", 1):
+            raise InputError(f"this calibrator splits rows: it needs a tally with n_blocks={needed['n_blocks']}.")
+        if not self.properties.uses_groups:
+            tally = tally.pooled()
+        self.maps_ = self.solve(tally)
+        return self
+
+    def predict(
+        self, confidence: ArrayLike, *, groups: ArrayLike | Paths | None = None, ids: ArrayLike | None = None
+    ) -> Floats:
+        """Return the calibrated confidence of each row. Rows of unknown groups get the root's."""
+        return self._fitted().apply(self._rows(confidence, groups, ids))
+
+    def explain(
+        self, confidence: ArrayLike, *, groups: ArrayLike | Paths | None = None, ids: ArrayLike | None = None
+    ) -> Evidence:
+        """Return the calibrated confidence of each row with the evidence behind it."""
+        return self._fitted().explain(self._rows(confidence, groups, ids))
+
+    def predict_tally(self, tally: Tally) -> Floats:
+        """Return the calibrated confidence of each cell of a tally."""
+        groups = tally.grouping if self.properties.uses_groups else None
+        return self._fitted().apply(Rows(tally.confidence, groups, tally.tie))
+
+    def _fitted(self) -> Maps:
+        if not hasattr(self, "maps_"):
+            raise NotFittedError(f"this {type(self).__name__} is not fitted yet; call fit first.")
+        return self.maps_
+
+    def _rows(self, confidence: ArrayLike, groups: ArrayLike | Paths | None, ids: ArrayLike | None) -> Rows:
+        h = unit_values(confidence, "confidence")
+        if groups is not None and not self.properties.uses_groups:
+            require_length(groups, len(h), "groups")
+            groups = None
+        tie = None
+        if self.tally_options().get("ties"):
+            # Without ids, a row that equals an edge stands below it. Equal in, equal out; nothing is drawn.
+            tie = np.zeros(len(h), dtype=np.uint64) if ids is None else identity.tie_order(ids, len(h))
+        return Rows(h, groups, tie)

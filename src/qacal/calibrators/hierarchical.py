@@ -1,0 +1,121 @@
+"""Hierarchical scaling: a logistic curve per group, drawn towards the common one by as much as the rows support."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import expit
+
+from qacal.bins import group_runs
+from qacal.calibrators.base import Calibrator, Properties, Rows
+from qacal.calibrators.evidence import FROM_GROUP, FROM_ROOT, Evidence
+from qacal.calibrators.laplace import HierarchicalFit, fit_hierarchical
+from qacal.calibrators.logistic import Feature, feature_values
+from qacal.grouping import NO_GROUP, Grouping
+from qacal.lookup import Directory
+from qacal.records import Floats, Ints
+from qacal.tally import Tally
+
+
+@dataclass(frozen=True, eq=False)
+class LogisticMaps:
+    """A curve per group; entry 0 is the common one, for rows of no known group."""
+
+    intercept: Floats
+    slope: Floats
+    rows: Ints
+    directory: Directory
+    grouping: Grouping | None
+    feature: Feature
+    fit: HierarchicalFit
+
+    def apply(self, rows: Rows) -> Floats:
+        """Return each group's curve at each confidence."""
+        entry, _ = self._entries(rows)
+        x = feature_values(rows.confidence, self.feature)
+        return expit(self.intercept[entry] + self.slope[entry] * x)
+
+    def explain(self, rows: Rows) -> Evidence:
+        """Return each group's curve at each confidence; curves certify nothing."""
+        entry, column = self._entries(rows)
+        return Evidence.of(
+            rows.confidence,
+            self.apply(rows),
+            group=None if column is None else column.decode(column.leaves()),
+            source=np.where(entry > 0, FROM_GROUP, FROM_ROOT),
+            rows=self.rows[entry],
+        )
+
+    def _entries(self, rows: Rows) -> tuple[Ints, Grouping | None]:
+        if self.grouping is None or rows.groups is None:
+            return np.zeros(len(rows.confidence), dtype=np.int64), None
+        column = self.grouping.encode(rows.groups, len(rows.confidence))
+        return self.directory.find(column.leaves()), column
+
+
+def fit_curves(tally: Tally, feature: Feature = "confidence") -> LogisticMaps:
+    """Return the hierarchical model's curves for a tally; without groups, Platt's curve."""
+    column = tally.grouping
+    leaves = tally if column is None else tally.flat()
+    codes, first, last = group_runs(leaves)
+    x = feature_values(leaves.confidence, feature)
+    code = np.repeat(codes, last - first)
+    fit = fit_hierarchical(x, leaves.w, leaves.wt, code)
+    known = codes[codes != NO_GROUP]
+    through = np.concatenate([[0], np.cumsum(leaves.rows)])
+    rows = (through[last] - through[first])[codes != NO_GROUP]
+    return LogisticMaps(
+        intercept=fit.fixed[0] + np.append(0.0, fit.effects[:, 0]),
+        slope=fit.fixed[1] + np.append(0.0, fit.effects[:, 1]),
+        rows=np.append(leaves.n, rows),
+        directory=Directory(known, np.arange(1, len(known) + 1)),
+        grouping=column,
+        feature=feature,
+        fit=fit,
+    )
+
+
+class HierarchicalScaling(Calibrator):
+    r"""Fit a logistic curve per group, with random intercept and slope (partial pooling).
+
+    .. math:: p = \mathrm{logit}^{-1}\big(B_0 + U_s + (B_1 + V_s) h\big), \qquad (U_s, V_s) \sim N(0, \Sigma)
+
+    with a full covariance, by Laplace-approximate maximum likelihood: what
+    ``lme4::glmer(correct ~ confidence + (1 + confidence | group), family = binomial)`` fits. Groups with many rows
+    follow their own rows, groups with few the common curve. Rows of unknown groups get the common curve.
+
+    How to choose: the most accurate probabilities for many groups with few rows each. Nothing is certified, since
+    curves can be wrong in shape: see :class:`ScalingQABinning` for bins with intervals.
+
+    Parameters
+    ----------
+    feature : "confidence" (the paper's) or "logit" of it, cut off at 0.001 and 0.999.
+
+    Examples
+    --------
+    Two subjects that are wrong in opposite directions:
+
+    >>> said = np.full(80, 0.8)
+    >>> right = np.repeat([1, 0, 1, 0], [26, 14, 38, 2])
+    >>> subject = np.repeat(["law", "physics"], 40)
+    >>> model = HierarchicalScaling().fit(said, right, groups=subject)
+    >>> model.predict([0.8, 0.8, 0.8], groups=["law", "physics", "chess"]).round(2)
+    array([0.67, 0.93, 0.85])
+    >>> model.maps_.fit.is_singular  # one value of confidence cannot tell a slope
+    True
+    """
+
+    maps_: LogisticMaps
+
+    def __init__(self, *, feature: Feature = "confidence") -> None:
+        self.feature = feature
+
+    @property
+    def properties(self) -> Properties:
+        """Every group has a curve."""
+        return Properties(is_monotone=True, uses_groups=True)
+
+    def solve(self, tally: Tally) -> LogisticMaps:
+        """Return the fitted curves."""
+        return fit_curves(tally, self.feature)

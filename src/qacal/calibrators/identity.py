@@ -1,0 +1,42 @@
+"""No calibration: the bar that every method has to clear ("None" in the paper's tables)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from qacal.calibrators.base import Calibrator, Properties, Rows
+from qacal.calibrators.evidence import Evidence
+from qacal.records import Floats
+from qacal.tally import Tally
+
+
+@dataclass(frozen=True)
+class IdentityMap:
+    """Every confidence is its own answer."""
+
+    def apply(self, rows: Rows) -> Floats:
+        """Return the confidences."""
+        return rows.confidence.copy()
+
+    def explain(self, rows: Rows) -> Evidence:
+        """Return the confidences; no rows stand behind them."""
+        return Evidence.of(rows.confidence, rows.confidence.copy())
+
+
+class Identity(Calibrator):
+    """Answer with the confidence that the LLM stated.
+
+    Examples
+    --------
+    >>> Identity().fit([0.9, 0.8], [1, 0]).predict([0.9])
+    array([0.9])
+    """
+
+    @property
+    def properties(self) -> Properties:
+        """A line is monotone; nothing else is promised."""
+        return Properties(is_monotone=True)
+
+    def solve(self, tally: Tally) -> IdentityMap:
+        """Return the one map there is."""
+        return IdentityMap()

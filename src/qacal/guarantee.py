@@ -1,0 +1,364 @@
+r"""What is guaranteed: epsilon, points per bin, and the interval behind every printed probability.
+
+Two kinds of statement live here.
+
+*Planning*, before any row is seen (the paper's Theorem "main" and its form for one pooled map): with
+probability :math:`1 - \alpha` over the calibration rows, every bin of every group misses the truth by at most
+:math:`\epsilon`, for scores that are distinct (``ties="jitter"``).
+
+*Certificates*, after fitting: an interval for the truth of each bin, all of them right at once with
+probability :math:`1 - \alpha`. They hold for tied scores, soft targets and weights, and are tighter since they
+use the counts that were seen.
+
+Both assume that rows are independent (one per question), that the partition was fixed without them, and that
+labels are true.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import special
+
+from qacal.bins import mass_bins
+from qacal.errors import InputError, UnreachableError
+from qacal.grouping import Paths
+from qacal.records import ArrayLike, Floats, unit_values
+from qacal.tally import Tally
+
+# Planning: epsilon for points per bin, and back.
+
+
+def epsilon(points_per_bin: int, n: int, alpha: float, nu: float = 0.0, *, levels: int = 1) -> float:
+    r"""Return the error that :math:`b` points per bin guarantee for `n` calibration rows.
+
+    .. math:: \epsilon = \sqrt{\frac{\log(2 L n / (b \alpha))}{2 (b - 1)}} + \nu
+
+    With natural logarithm; :math:`n/b` bounds the number of bins of one level, and :math:`L` counts the levels
+    of maps that may answer: 1 for groups that all have their own map, 2 with the root's map, depth + 1 if
+    groups may borrow from any ancestor. For scaling methods `n` is the half of the rows that is binned.
+
+    nu : :math:`\nu`, what proxy labels may be off by *in every group and bin*. An average over groups is not
+        enough: a pooled scaler can be right on average and miss every group. See :func:`nu_bound`.
+
+    Examples
+    --------
+    >>> round(epsilon(226, n=1000, alpha=0.1), 4)
+    0.0998
+
+    See Also
+    --------
+    points_per_bin : the other way round.
+    """
+    _check_planning(n, alpha, nu)
+    if not 2 <= points_per_bin <= n:
+        raise InputError(f"points_per_bin is {points_per_bin}; expected 2 to n={n}.")
+    bins = levels * n / points_per_bin
+    return float(np.sqrt(np.log(2 * bins / alpha) / (2 * (points_per_bin - 1))) + nu)
+
+
+def points_per_bin(epsilon: float, n: int, alpha: float, nu: float = 0.0, *, levels: int = 1) -> int:
+    r"""Return the smallest number of points per bin that guarantees `epsilon`; see :func:`qacal.epsilon`.
+
+    How to choose: say by how much a printed probability may be wrong (0.1, say), and how often the whole table
+    of maps may break that promise (alpha 0.1, say). With fewer rows than that takes, the error says what the
+    rows can give.
+
+    Examples
+    --------
+    >>> [points_per_bin(0.1, n=n, alpha=0.1) for n in (1000, 5000, 20000)]
+    [226, 293, 353]
+    >>> points_per_bin(0.1, n=1000, alpha=0.1, nu=0.1)
+    Traceback (most recent call last):
+    ...
+    qacal.errors.UnreachableError: epsilon is 0.1 and nu is 0.1: labels that may be off by nu cannot give an error
+    below nu. Ask for an epsilon above nu, or measure better labels.
+    """
+    _check_planning(n, alpha, nu)
+    _check_reachable(epsilon, nu)
+    reach = _epsilon_of(n, alpha, nu, levels)
+    # Epsilon falls as b grows: fewer bins to be right about, and more rows in each.
+    b = 2 + bisect_left(range(2, n + 1), True, key=lambda b: reach(b) <= epsilon)
+    if b > n:
+        raise UnreachableError(
+            f"{n} rows cannot guarantee epsilon={epsilon}: one bin of all of them gives {reach(n):.3f}. "
+            "Ask for a larger epsilon or alpha, or label more rows."
+        )
+    return b
+
+
+def epsilon_of_bins(n_bins: int, n: int, alpha: float, nu: float = 0.0) -> float:
+    r"""Return the error that one pooled map of `n_bins` uniform-mass bins guarantees (plain UMD).
+
+    .. math:: \epsilon = \sqrt{\frac{\log(2B/\alpha)}{2(\lfloor n/B \rfloor - 1)}} + \nu
+
+    >>> round(epsilon_of_bins(4, n=1000, alpha=0.1), 4)
+    0.0938
+    """
+    _check_planning(n, alpha, nu)
+    if not 1 <= n_bins <= n // 2:
+        raise InputError(f"n_bins is {n_bins}; expected 1 to n/2={n // 2}, so that a bin has two rows or more.")
+    return float(np.sqrt(np.log(2 * n_bins / alpha) / (2 * (n // n_bins - 1))) + nu)
+
+
+def n_bins(epsilon: float, n: int, alpha: float, nu: float = 0.0) -> int:
+    """Return the largest number of bins with which plain UMD still guarantees `epsilon`.
+
+    >>> n_bins(0.1, n=1000, alpha=0.1)
+    4
+    """
+    _check_planning(n, alpha, nu)
+    _check_reachable(epsilon, nu)
+    too_many = bisect_left(range(1, n // 2 + 1), True, key=lambda b: epsilon_of_bins(b, n, alpha, nu) > epsilon)
+    if too_many == 0:
+        raise UnreachableError(
+            f"{n} rows cannot guarantee epsilon={epsilon}, not even in one bin. "
+            "Ask for a larger epsilon or alpha, or label more rows."
+        )
+    return too_many
+
+
+def _epsilon_of(n: int, alpha: float, nu: float, levels: int) -> Callable[[int], float]:
+    return lambda b: epsilon(b, n, alpha, nu, levels=levels)
+
+
+def _check_planning(n: int, alpha: float, nu: float) -> None:
+    if n < 2:
+        raise InputError(f"n is {n}; a guarantee needs 2 calibration rows or more.")
+    check_alpha(alpha)
+    if not 0 <= nu <= 1:
+        raise InputError(f"nu is {nu}; expected 0 to 1.")
+
+
+def _check_reachable(epsilon: float, nu: float) -> None:
+    if not epsilon > 0:
+        raise InputError(f"epsilon is {epsilon}; expected a number above 0.")
+    if nu >= epsilon:
+        raise UnreachableError(
+            f"epsilon is {epsilon} and nu is {nu}: labels that may be off by nu cannot give an error below nu. "
+            "Ask for an epsilon above nu, or measure better labels."
+        )
+
+
+def check_alpha(alpha: float) -> None:
+    """Refuse a failure probability outside (0, 1)."""
+    if not 0 < alpha < 1:
+        raise InputError(f"alpha is {alpha}; expected a probability between 0 and 1, such as 0.1.")
+
+
+# Intervals for the mean of one bin.
+
+
+def binomial_interval(right: Floats, rows: Floats, tail: float) -> tuple[Floats, Floats]:
+    r"""Return Clopper-Pearson intervals: each end is wrong with probability at most `tail`.
+
+    For `rows` independent labels of one probability, of which `right` are 1. Exact for every number of rows.
+
+    >>> low, high = binomial_interval(np.array([8.0]), np.array([10.0]), tail=0.025)
+    >>> low.round(3), high.round(3)
+    (array([0.444]), array([0.975]))
+    """
+    right, rows = np.asarray(right, dtype=np.float64), np.asarray(rows, dtype=np.float64)
+    low = special.betaincinv(np.maximum(right, 1), rows - right + 1, tail)
+    high = special.betaincinv(right + 1, np.maximum(rows - right, 1), 1 - tail)
+    # At tails below 1e-16, 1 - tail is 1 in floating point; the complement keeps its digits.
+    high = np.where(tail < 1e-8, special.betainccinv(right + 1, np.maximum(rows - right, 1), tail), high)
+    return np.where(right <= 0, 0.0, low), np.where(right >= rows, 1.0, high)
+
+
+def mixed_binomial_interval(right: Floats, rows: Floats, tail: float) -> tuple[Floats, Floats]:
+    r"""Return intervals for the *average* probability of independent labels whose probabilities differ.
+
+    Hoeffding (1956): beyond the mean plus one, a sum of differing Bernoulli variables has lighter tails than the
+    binomial of the same mean. For tails up to 1/4 that covers every end of a Clopper-Pearson interval except those
+    of a single right (or single wrong) answer, where Markov's inequality gives the sharp end ``tail / rows``.
+    """
+    if tail > 0.25:
+        raise InputError(f"tail is {tail}; these intervals are valid for tails up to 0.25.")
+    right, rows = np.asarray(right, dtype=np.float64), np.asarray(rows, dtype=np.float64)
+    low, high = binomial_interval(right, rows, tail)
+    low = np.where(right == 1, np.minimum(low, tail / rows), low)
+    high = np.where(rows - right == 1, np.maximum(high, 1 - tail / rows), high)
+    return low, high
+
+
+def bounded_interval(mean: Floats, rows: Floats, tail: float) -> tuple[Floats, Floats]:
+    r"""Return intervals for the mean of independent values in [0, 1] (Chernoff and Hoeffding).
+
+    All :math:`\mu` with :math:`n \, \mathrm{kl}(\text{mean}, \mu) \le \log(1 / \text{tail})`. For soft targets, whose
+    distribution is not binomial.
+
+    >>> low, high = bounded_interval(np.array([0.8]), np.array([10.0]), tail=0.025)
+    >>> low.round(3), high.round(3)
+    (array([0.38]), array([0.986]))
+    """
+    mean, rows = np.asarray(mean, dtype=np.float64), np.asarray(rows, dtype=np.float64)
+    budget = -np.log(tail) / rows
+    low = _solve_kl(mean, budget, np.zeros_like(mean))
+    high = 1 - _solve_kl(1 - mean, budget, np.zeros_like(mean))
+    return low, high
+
+
+def weighted_interval(mean: Floats, effective_rows: Floats, tail: float) -> tuple[Floats, Floats]:
+    r"""Return intervals for a weighted mean of independent values in [0, 1].
+
+    Hoeffding's :math:`\sqrt{\log(1/\text{tail}) / (2 n)}` with :math:`n = (\sum w)^2 / \sum w^2`. The sharper kl form
+    does not hold with an effective number of rows: one heavy row among many rare ones breaks it.
+    """
+    half = np.sqrt(-np.log(tail) / (2 * np.asarray(effective_rows, dtype=np.float64)))
+    return np.maximum(mean - half, 0.0), np.minimum(mean + half, 1.0)
+
+
+def _solve_kl(mean: Floats, budget: Floats, floor: Floats) -> Floats:
+    """Return the smallest mu with kl(mean, mu) <= budget, by bisection on [floor, mean]."""
+    low, high = floor, mean.copy()
+    entropy = special.xlogy(mean, mean) + special.xlogy(1 - mean, 1 - mean)
+    for _ in range(60):
+        middle = (low + high) / 2
+        kl = entropy - special.xlogy(mean, middle) - special.xlog1py(1 - mean, -middle)
+        outside = kl > budget
+        low, high = np.where(outside, middle, low), np.where(outside, high, middle)
+    # The outer end of the last bracket: rounding must not make the interval shorter.
+    return np.where(mean <= 0, 0.0, low)
+
+
+# Certificates.
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """A promise about every bin at once, broken with probability at most `alpha`.
+
+    kind : "uniform" holds for every interval of confidences in every group and ancestor, so it survives any
+        choice of points per bin, depth or shape made on the same rows. "conditional" holds for the bins of this fit
+        only, whose edges have not looked at labels, and is tighter. "distinct" is the theorem's, for ``ties="jitter"``.
+    tail : the failure probability of one end of one interval.
+    statements : how many two-sided statements share alpha.
+    grid : the number of declared confidence values, or None if the values that were seen are the grid.
+    """
+
+    kind: str
+    alpha: float
+    statements: float
+    grid: int | None = None
+
+    @property
+    def tail(self) -> float:
+        """The failure probability of one end of one interval."""
+        return self.alpha / (2 * self.statements)
+
+    @property
+    def about(self) -> str:
+        """What the intervals contain, in words."""
+        if self.kind == "distinct" or self.grid is not None:
+            return "the share of right answers among all answers of the group whose confidence falls in the bin"
+        return "the share of right answers to expect of the calibration rows of the group in the bin"
+
+    def intervals(self, rows: Floats, w: Floats, wt: Floats, wtt: Floats, ww: Floats) -> tuple[Floats, Floats]:
+        """Return (low, high) for bins with these sums; a bin without rows gets (0, 1)."""
+        return mean_intervals(rows, w, wt, wtt, ww, self.tail, is_mixed=self.grid is None and self.kind != "distinct")
+
+
+def mean_intervals(
+    rows: Floats, w: Floats, wt: Floats, wtt: Floats, ww: Floats, tail: float, *, is_mixed: bool = True
+) -> tuple[Floats, Floats]:
+    """Return the sharpest valid interval for each bin: binomial, bounded or weighted, by what its rows are.
+
+    is_mixed : the probabilities of a bin's rows may differ (given their confidences), not only their labels.
+    """
+    n = np.maximum(np.asarray(rows, dtype=np.float64), 1)
+    mean = np.clip(wt / np.where(w > 0, w, 1), 0, 1)
+    effective = np.where(ww > 0, w * w / np.where(ww > 0, ww, 1), 1)
+    has_equal_weights = np.abs(effective - n) <= 1e-9 * n
+    is_binary = has_equal_weights & (np.abs(wtt - wt) <= 1e-12 * np.maximum(wt, 1e-300))
+    exact = mixed_binomial_interval if is_mixed and tail <= 0.25 else binomial_interval
+    low, high = exact(np.rint(mean * n), n, tail)
+    if not is_binary.all():
+        soft_low, soft_high = bounded_interval(mean, n, tail)
+        low, high = np.where(is_binary, low, soft_low), np.where(is_binary, high, soft_high)
+    if not has_equal_weights.all():
+        uneven_low, uneven_high = weighted_interval(mean, effective, tail)
+        low = np.where(has_equal_weights, low, uneven_low)
+        high = np.where(has_equal_weights, high, uneven_high)
+    empty = np.asarray(rows) == 0
+    return np.where(empty, 0.0, low), np.where(empty, 1.0, high)
+
+
+def uniform_certificate(alpha: float, nodes: int, resolution: float | None, distinct: ArrayLike = ()) -> Certificate:
+    r"""Return the certificate over all intervals of confidences in all nodes.
+
+    With a declared `resolution` there are :math:`m = 1/\text{resolution} + 1` confidence values and
+    :math:`S m (m + 1) / 2` intervals in :math:`S` nodes. Without one, the values seen in each node are its grid
+    (`distinct`: how many, per node): the statement is then made given the confidences that were seen, and speaks of
+    them.
+    """
+    check_alpha(alpha)
+    if resolution is not None:
+        m = round(1 / resolution) + 1
+        return Certificate("uniform", alpha, nodes * m * (m + 1) / 2, grid=m)
+    m_s = np.asarray(distinct, dtype=np.float64)
+    return Certificate("uniform", alpha, float((m_s * (m_s + 1) / 2).sum()))
+
+
+# nu: how far proxy labels are from the truth.
+
+
+@dataclass(frozen=True)
+class NuBound:
+    """How far proxy labels are off, in the worst bin of the worst group.
+
+    estimate : the largest average difference that was seen.
+    bound : nu is at most this with probability 1 - alpha, for all bins and groups that `rows` came from.
+    marginal : the difference averaged over all groups, per bin. It may be 0 while every group is off; never use
+        it as nu.
+    rows : how many rows carried both a proxy and a true label.
+    """
+
+    estimate: float
+    bound: float
+    marginal: float
+    rows: int
+    alpha: float
+
+
+def nu_bound(
+    proxy: ArrayLike,
+    truth: ArrayLike,
+    confidence: ArrayLike,
+    *,
+    groups: ArrayLike | Paths | None = None,
+    points_per_bin: int = 50,
+    alpha: float = 0.1,
+) -> NuBound:
+    r"""Measure nu on rows that have both a proxy label (a judge's, or fitted values) and the truth.
+
+    The theorem needs :math:`|\mathrm{E}[\tilde Y - Y \mid \text{bin}, \text{group}]| \le \nu` for every bin and group.
+    The paper asks for it only averaged over groups, and then the theorem is false.
+
+    Examples
+    --------
+    A pooled scaler that is right on average and 0.1 off in each of two groups:
+
+    >>> truth = np.repeat([1, 0, 1, 0], [700, 300, 500, 500])
+    >>> bound = nu_bound(np.full(2000, 0.6), truth, np.full(2000, 0.8), groups=np.repeat([0, 1], 1000))
+    >>> round(bound.estimate, 3), round(bound.marginal, 3), round(bound.bound, 3)
+    (0.1, 0.0, 0.185)
+    """
+    check_alpha(alpha)
+    difference = unit_values(proxy, "proxy") - unit_values(truth, "truth")
+    # Differences live in [-1, 1]; halved and lifted they are soft targets in [0, 1].
+    tally = Tally.of(confidence, (difference + 1) / 2, groups=groups)
+    by_group = tally.flat() if groups is not None else tally
+    bins = mass_bins(by_group, points_per_bin)
+    low, high = bounded_interval(bins.mean, bins.rows, alpha / (2 * len(bins.rows)))
+    pooled = mass_bins(tally.pooled(), points_per_bin)
+    return NuBound(
+        estimate=float(np.abs(2 * bins.mean - 1).max()),
+        bound=float(np.maximum(np.abs(2 * low - 1), np.abs(2 * high - 1)).max()),
+        marginal=float(np.abs(2 * pooled.mean - 1).max()),
+        rows=tally.n,
+        alpha=alpha,
+    )

@@ -1,0 +1,110 @@
+"""Who a row is: a seeded 64-bit hash of its id.
+
+Splits, halves, folds, blocks and the order among equal confidences all come from this hash and never from
+the position of a row or a random draw. So the same rows in another order, on another machine, give the same
+result; and all rows of one question fall on the same side of every split.
+"""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+
+import numpy as np
+
+from qacal.errors import InputError
+from qacal.records import ArrayLike, Floats, Hashes, Ints, require_length
+
+# The constants of the splitmix64 generator (Steele, Lea and Flood, 2014): an invertible mixing of 64 bits.
+_STEP = np.uint64(0x9E3779B97F4A7C15)
+_MULTIPLIERS = (np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))
+_SHIFTS = (np.uint64(30), np.uint64(27), np.uint64(31))
+
+
+def mix(bits: Hashes, seed: int = 0) -> Hashes:
+    """Scatter 64-bit values: equal in, equal out; neighbours in, unrelated out.
+
+    >>> mix(np.array([1, 2], dtype=np.uint64)) % 256
+    array([193, 206], dtype=uint64)
+    """
+    with np.errstate(over="ignore"):
+        z = bits + _STEP * np.uint64((seed + 1) % 2**64)
+        z = (z ^ (z >> _SHIFTS[0])) * _MULTIPLIERS[0]
+        z = (z ^ (z >> _SHIFTS[1])) * _MULTIPLIERS[1]
+        return z ^ (z >> _SHIFTS[2])
+
+
+def id_hashes(ids: ArrayLike, length: int) -> Hashes:
+    """Hash ids (whole numbers or text) to 64 bits, the same on every machine and in every version.
+
+    The number 7 and the text "7" are the same id: files do not agree on which of the two an id is.
+
+    >>> id_hashes([7, 8], 2) == id_hashes(["7", "8"], 2)
+    array([ True,  True])
+    """
+    values = np.asarray(ids)
+    if values.ndim != 1:
+        raise InputError(f"ids have shape {values.shape}; expected one id per row.")
+    require_length(values, length, "ids")
+    if values.dtype.kind in "iu":
+        return mix(values.astype(np.int64).view(np.uint64))
+    listed = values.tolist()
+    known: dict[object, int] = {}
+    for at, value in enumerate(listed):
+        if value not in known:
+            known[value] = _text_hash(value, at)
+    whole = [value for value in known if _is_whole(value)]
+    mixed = mix(np.array([int(value) for value in whole], dtype=np.int64).view(np.uint64))  # type: ignore[call-overload]
+    known.update(zip(whole, mixed.tolist(), strict=True))
+    return np.fromiter((known[value] for value in listed), np.uint64, length)
+
+
+def tie_order(ids: ArrayLike, length: int) -> Hashes:
+    """Return the place of each row among rows of equal confidence."""
+    return as_tie(id_hashes(ids, length))
+
+
+def as_tie(hashes: Hashes) -> Hashes:
+    """Hash once more, so that the order among ties has nothing to do with any split."""
+    return mix(hashes, seed=2**32)
+
+
+def value_hashes(*columns: Floats | Ints) -> Hashes:
+    """Hash rows that have no id by what they are, and by how many equal rows came before them.
+
+    Rows that are equal in every column may change places without anybody noticing, so "the second of three
+    equal rows" identifies a row as well as needed, whatever the order of the file.
+    """
+    length = len(columns[0])
+    order = np.lexsort(columns)
+    new = np.zeros(length, dtype=bool)
+    new[0] = True
+    hashes = np.zeros(length, dtype=np.uint64)
+    for column in columns:
+        in_order = column[order]
+        new[1:] |= in_order[1:] != in_order[:-1]
+        hashes = mix(hashes ^ in_order.view(np.uint64))
+    place = np.arange(length)
+    occurrence = place - np.maximum.accumulate(np.where(new, place, 0))
+    out = np.empty(length, dtype=np.uint64)
+    out[order] = mix(hashes ^ mix(occurrence.astype(np.uint64), seed=1))
+    return out
+
+
+def blocks(hashes: Hashes, count: int, seed: int = 0) -> Ints:
+    """Deal rows into `count` blocks; rows with one id share a block.
+
+    ``blocks(h, 256) % 2 == blocks(h, 2)``: a finer deal refines a coarser one when the counts divide.
+    """
+    return (mix(hashes, seed) % np.uint64(count)).astype(np.int64)
+
+
+def _is_whole(value: object) -> bool:
+    if isinstance(value, str):
+        return value.isascii() and value.isdecimal() and len(value) < 19 and str(int(value)) == value
+    return isinstance(value, int)
+
+
+def _text_hash(value: object, at: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, str | int):
+        raise InputError(f"ids[{at}] is {value!r}; expected text or a whole number.")
+    return int.from_bytes(blake2b(str(value).encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little")

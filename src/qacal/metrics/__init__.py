@@ -1,0 +1,1 @@
+"""How good are the confidences: calibration, selective answering, proper scores; all from tallies."""

@@ -1,0 +1,147 @@
+"""Residuals in bins: what every calibration error is made of.
+
+A metric looks at bins of the confidences within each group: one bin per distinct confidence where there are few of them
+(discretised outputs, stated confidences), else 15 bins of equal mass. In each bin the residuals t - p are summed, by
+block of questions, so that pairs of independent rows can be told from pairs of dependent ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal, TypeAlias
+
+import numpy as np
+
+from qacal.bins import Bins, group_runs, mass_bins
+from qacal.errors import InputError
+from qacal.grouping import Paths
+from qacal.lookup import search_within
+from qacal.records import ArrayLike, Floats, Ints
+from qacal.tally import Tally
+
+BinChoice: TypeAlias = int | Literal["outputs"] | None
+
+EQUAL_MASS_BINS = 15
+
+
+def as_tally(
+    confidence: ArrayLike | Tally,
+    correct: ArrayLike | None,
+    groups: ArrayLike | Paths | Mapping[str, ArrayLike] | None = None,
+    weights: ArrayLike | None = None,
+    ids: ArrayLike | None = None,
+    n_blocks: int = 1,
+) -> Tally:
+    """Return the rows as a tally over flat groups; a tally that is given instead of rows is taken as it is."""
+    if isinstance(confidence, Tally):
+        if any(given is not None for given in (correct, groups, weights, ids)):
+            raise InputError("a tally already holds correct, groups, weights and ids; pass it alone.")
+        tally = confidence
+    elif correct is None:
+        raise InputError("correct is missing; give one 0/1 value (or soft target) per row.")
+    else:
+        tally = Tally.of(confidence, correct, groups=groups, weights=weights, ids=ids, n_blocks=n_blocks)
+    return tally if tally.grouping is None else tally.flat()
+
+
+@dataclass(frozen=True)
+class Binned:
+    """A tally in bins.
+
+    tally : the cells, without blocks; `bins` are runs of them.
+    blocked : the same rows with their blocks, if they have any.
+    """
+
+    tally: Tally
+    blocked: Tally
+    bins: Bins
+
+    @staticmethod
+    def of(tally: Tally, bins: BinChoice = None) -> Binned:
+        """Bin a tally; `bins` None lets the number of distinct confidences decide."""
+        cells = tally.without_blocks()
+        if bins is None:
+            has_few = 2 * len(np.unique(cells.confidence)) <= cells.n
+            bins = "outputs" if has_few else EQUAL_MASS_BINS
+        return Binned(cells, tally, _bins(cells, bins))
+
+    @cached_property
+    def weight(self) -> Floats:
+        """The sum of weights of each bin."""
+        return self.bins.sum(self.tally.w)
+
+    @cached_property
+    def residual(self) -> Floats:
+        """The sum of w (t - p) of each bin: above 0 where the LLM is too modest."""
+        return self.bins.sum(self.tally.wt - self.tally.confidence * self.tally.w)
+
+    @cached_property
+    def squares(self) -> Floats:
+        """The sum of w^2 (t - p)^2 of each bin: what a row paired with itself adds to the residual's square."""
+        return self.bins.sum(_squares(self.tally))
+
+    @cached_property
+    def pieces(self) -> Pieces:
+        """The same sums, per bin and block."""
+        return _pieces(self)
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """Sums over the rows that share a bin and a block."""
+
+    bin: Ints
+    block: Ints
+    weight: Floats
+    weight_squares: Floats
+    residual: Floats
+    squares: Floats
+
+
+def _squares(tally: Tally) -> Floats:
+    p = tally.confidence
+    return tally.wwtt - 2 * p * tally.wwt + p * p * tally.ww
+
+
+def _bins(cells: Tally, choice: BinChoice) -> Bins:
+    codes, first, last = group_runs(cells)
+    if choice == "outputs":
+        start = np.arange(len(cells))
+        return Bins(cells, start, start + 1, np.repeat(codes, last - first))
+    if not isinstance(choice, int) or choice < 1:
+        raise InputError(
+            f'bins is {choice!r}; expected a number of bins or "outputs", one bin per distinct confidence.'
+        )
+    through = np.concatenate([[0], np.cumsum(cells.rows)])
+    # A group's own number of rows decides its points per bin.
+    return mass_bins(cells, -(-(through[last] - through[first]) // choice))
+
+
+def _pieces(binned: Binned) -> Pieces:
+    blocked = binned.blocked
+    block = np.zeros(len(blocked), dtype=np.int64) if blocked.block is None else blocked.block
+    cell_bin = binned.bins.of_cell[_cells_of(binned.tally, blocked)]
+    key, where = np.unique(cell_bin * blocked.n_blocks + block, return_inverse=True)
+
+    def total(column: Floats) -> Floats:
+        return np.asarray(np.bincount(where, weights=column, minlength=len(key)), dtype=np.float64)
+
+    return Pieces(
+        bin=key // blocked.n_blocks,
+        block=key % blocked.n_blocks,
+        weight=total(blocked.w),
+        weight_squares=total(blocked.ww),
+        residual=total(blocked.wt - blocked.confidence * blocked.w),
+        squares=total(_squares(blocked)),
+    )
+
+
+def _cells_of(cells: Tally, blocked: Tally) -> Ints:
+    """Return, for each cell with a block, the cell that holds its rows when blocks are forgotten."""
+    if blocked.block is None:
+        return np.arange(len(blocked))
+    codes, first, last = group_runs(cells)
+    run = np.searchsorted(codes, blocked.grouping.code) if blocked.grouping is not None else np.zeros(len(blocked), int)
+    return search_within(cells.confidence, blocked.confidence, first[run], last[run])

@@ -1,0 +1,206 @@
+r"""Calibration error, overall and per group, as an honest estimate.
+
+.. math:: CE(h; \beta) = \mathrm{E} \big| \mathrm{E}[Y \mid h, \beta] - h \big|
+
+Without groups it is CE(h). The *plug-in* estimate is the paper's: bins in every group, and the average over rows of
+:math:`|\text{mean } t - \text{mean } p|` of their bin. It is biased upwards, by more the more bins there are, so it
+comes with its noise floor and a p-value. Methods are compared by the *debiased* estimate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from qacal.errors import InputError
+from qacal.grouping import Paths
+from qacal.guarantee import check_alpha
+from qacal.metrics.binned import BinChoice, Binned, as_tally
+from qacal.metrics.debiased import debiased_square, held_out_maximum
+from qacal.metrics.noise import p_value, redraw
+from qacal.records import ArrayLike, Floats
+from qacal.tally import BLOCKS, Tally
+
+
+@dataclass(frozen=True)
+class CalibrationError:
+    """A calibration error with what is needed to believe it.
+
+    plugin : the paper's number.
+    floor : what a perfectly calibrated score of this size would measure on average.
+    p_value : how often a perfectly calibrated score would measure as much as `plugin` or more.
+    debiased : root mean squared error without the noise, from pairs of different rows in a bin. Below 0 where there is
+        less than noise would give: no error can be seen.
+    low, high : a (1 - alpha) interval for the debiased error, by the jackknife over blocks of questions.
+    bins, rows : how many of each.
+    is_clustered : questions with several rows were taken as dependent.
+    """
+
+    plugin: float
+    floor: float
+    p_value: float
+    debiased: float
+    low: float
+    high: float
+    bins: int
+    rows: int
+    is_clustered: bool
+
+    def __repr__(self) -> str:
+        return (
+            f"{type(self).__name__}(debiased={self.debiased:.4f} [{self.low:.4f}, {self.high:.4f}], "
+            f"plugin={self.plugin:.4f}, floor={self.floor:.4f}, p_value={self.p_value:.3g}, "
+            f"bins={self.bins}, rows={self.rows})"
+        )
+
+
+def calibration_error(
+    confidence: ArrayLike | Tally,
+    correct: ArrayLike | None = None,
+    *,
+    groups: ArrayLike | Paths | None = None,
+    weights: ArrayLike | None = None,
+    ids: ArrayLike | None = None,
+    bins: BinChoice = None,
+    redraws: int = 199,
+    alpha: float = 0.05,
+    seed: int = 0,
+) -> CalibrationError:
+    r"""Estimate CE(h), or with groups CE(h; beta).
+
+    Parameters
+    ----------
+    confidence, correct, groups, weights : the rows; or a tally alone.
+    ids : the question's id. Where questions have several rows, these are taken as dependent.
+    bins : None takes one bin per distinct confidence where there are few of them and 15 of equal mass in each group
+        otherwise; "outputs" or a number decides. To compare methods, use the same bins for all.
+    redraws : for the noise floor and the p-value; the smallest p-value is 1 / (redraws + 1).
+    alpha, seed : of the interval, and of the redraws.
+
+    Returns
+    -------
+    :class:`CalibrationError`. With :math:`S` the sum of :math:`w(t - p)` in a bin, :math:`W` that of :math:`w`, the
+    debiased estimate is the signed root of :math:`\sum W (S^2 - \sum_i s_i^2) / (W^2 - \sum_i w_i^2) / \sum W` over
+    bins with two rows or more, :math:`i` a row, or a block of questions where rows are dependent.
+
+    Examples
+    --------
+    Confidences that are perfectly calibrated, in 64 groups: the plug-in error is all noise.
+
+    >>> rng = np.random.default_rng(0)
+    >>> said = rng.choice([0.5, 0.6, 0.7, 0.8, 0.9], size=1400)
+    >>> right = rng.random(1400) < said
+    >>> error = calibration_error(said, right, groups=rng.integers(0, 64, 1400))
+    >>> round(error.plugin, 2), round(error.floor, 2), error.low < 0 < error.high
+    (0.15, 0.16, True)
+    """
+    check_alpha(alpha)
+    binned = Binned.of(as_tally(confidence, correct, groups, weights, ids, n_blocks=BLOCKS), bins)
+    total = binned.weight.sum()
+
+    def statistic(residuals: Floats) -> Floats:
+        return np.asarray(np.abs(residuals).sum(axis=-1) / total)
+
+    square, low, high = debiased_square(binned, alpha)
+    return _estimate(binned, statistic, redraws, seed, _signed_root(square), _signed_root(low), _signed_root(high))
+
+
+def maximum_calibration_error(
+    confidence: ArrayLike | Tally,
+    correct: ArrayLike | None = None,
+    *,
+    groups: ArrayLike | Paths | None = None,
+    weights: ArrayLike | None = None,
+    ids: ArrayLike | None = None,
+    bins: BinChoice = None,
+    redraws: int = 199,
+    alpha: float = 0.05,
+    seed: int = 0,
+) -> CalibrationError:
+    """Estimate the error of the worst bin, MCE; with groups that of the worst bin of the worst group, beta-MCE.
+
+    The parameters are those of :func:`calibration_error`. The worst of many small bins is mostly noise, so `debiased`
+    looks for the worst bin in one half of the questions, measures its error in the other half, and averages both ways:
+    what it finds is no larger, on average, than the true maximum.
+
+    Examples
+    --------
+    >>> said = np.repeat([0.5, 0.9], 500)
+    >>> right = np.tile([1, 0], 500)
+    >>> maximum_calibration_error(said, right).plugin
+    0.4
+    """
+    check_alpha(alpha)
+    binned = Binned.of(as_tally(confidence, correct, groups, weights, ids, n_blocks=BLOCKS), bins)
+    weight = binned.weight
+
+    def statistic(residuals: Floats) -> Floats:
+        return np.asarray((np.abs(residuals) / weight).max(axis=-1))
+
+    return _estimate(binned, statistic, redraws, seed, *held_out_maximum(binned, alpha))
+
+
+@dataclass(frozen=True)
+class ConfidenceBias:
+    """How much of the calibration error is claimed too high, and how much too low.
+
+    over, under : the plug-in calibration error of bins that claim too much, and of those that claim too little; they
+        add up to the whole.
+    mean : mean confidence minus the share of right answers.
+    """
+
+    over: float
+    under: float
+    mean: float
+
+
+def confidence_bias(
+    confidence: ArrayLike | Tally,
+    correct: ArrayLike | None = None,
+    *,
+    groups: ArrayLike | Paths | None = None,
+    weights: ArrayLike | None = None,
+    bins: BinChoice = None,
+) -> ConfidenceBias:
+    """Split the plug-in calibration error into over- and underconfidence.
+
+    >>> confidence_bias([0.5, 0.5, 0.9, 0.9], [1, 1, 1, 0])
+    ConfidenceBias(over=0.2, under=0.25, mean=-0.05)
+    """
+    binned = Binned.of(as_tally(confidence, correct, groups, weights), bins)
+    total = binned.weight.sum()
+    over = float(-np.minimum(binned.residual, 0).sum() / total)
+    under = float(np.maximum(binned.residual, 0).sum() / total)
+    return ConfidenceBias(round(over, 15), round(under, 15), round(over - under, 15))
+
+
+def _estimate(
+    binned: Binned,
+    statistic: Callable[[Floats], Floats],
+    redraws: int,
+    seed: int,
+    debiased: float,
+    low: float,
+    high: float,
+) -> CalibrationError:
+    if redraws < 0:
+        raise InputError(f"redraws is {redraws}; expected 0 or more.")
+    plugin = float(statistic(binned.residual))
+    drawn = redraw(binned, statistic, redraws, seed)
+    return CalibrationError(
+        plugin=plugin,
+        floor=float(drawn.mean()) if redraws else float("nan"),
+        p_value=p_value(plugin, drawn) if redraws else float("nan"),
+        debiased=debiased,
+        low=low,
+        high=high,
+        bins=len(binned.bins),
+        rows=binned.tally.n,
+        is_clustered=binned.blocked.is_clustered,
+    )
+
+
+def _signed_root(square: float) -> float:
+    return float(np.sign(square) * np.sqrt(abs(square)))

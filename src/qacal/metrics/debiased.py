@@ -1,0 +1,100 @@
+"""Calibration error without the noise: pairs of different rows, and a jackknife over blocks of questions.
+
+The square of a bin's mean residual is too large on average, since every row is also paired with itself. Left out, what
+remains is unbiased: each bin's squared error, averaged over rows.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.special import ndtri
+
+from qacal.metrics.binned import Binned
+from qacal.records import Bools, Floats
+
+Estimate = tuple[float, float, float]
+"""A value with the ends of its interval."""
+
+_UNKNOWN: Estimate = (float("nan"), float("nan"), float("nan"))
+
+
+def debiased_square(binned: Binned, alpha: float) -> Estimate:
+    """Return the debiased squared error and its interval."""
+    pieces = binned.pieces
+    n_bins, n_blocks = len(binned.bins), binned.blocked.n_blocks
+    # A row paired with itself is not a pair; where rows depend on each other, nor are two of one block.
+    is_clustered = binned.blocked.is_clustered
+    own = pieces.residual**2 if is_clustered else pieces.squares
+    own_weight = pieces.weight**2 if is_clustered else pieces.weight_squares
+
+    def per_bin(column: Floats) -> Floats:
+        return np.asarray(np.bincount(pieces.bin, weights=column, minlength=n_bins), dtype=np.float64)
+
+    S, W, Q, V = per_bin(pieces.residual), per_bin(pieces.weight), per_bin(own), per_bin(own_weight)
+    share, usable = _pair_terms(S, W, Q, V)
+    if not usable.any():
+        return _UNKNOWN
+    value = float(share.sum() / W[usable].sum())
+    if n_blocks == 1:
+        return value, float("nan"), float("nan")
+
+    # Leaving out a block changes the bins that it has rows in, and only those.
+    at = pieces.bin
+    left, left_usable = _pair_terms(S[at] - pieces.residual, W[at] - pieces.weight, Q[at] - own, V[at] - own_weight)
+    change = np.bincount(pieces.block, weights=left - share[at], minlength=n_blocks)
+    weight_change = np.where(left_usable, W[at] - pieces.weight, 0) - np.where(usable, W, 0)[at]
+    weights = W[usable].sum() + np.bincount(pieces.block, weights=weight_change, minlength=n_blocks)
+    present = np.flatnonzero(np.bincount(pieces.block, minlength=n_blocks))
+    present = present[weights[present] > 0]
+    without = (share.sum() + change[present]) / weights[present]
+    return (value, *_jackknife(value, without, alpha))
+
+
+def _pair_terms(S: Floats, W: Floats, Q: Floats, V: Floats) -> tuple[Floats, Bools]:
+    """Return W times the debiased squared residual mean of each bin, 0 for bins without a pair."""
+    pairs = W * W - V
+    usable = pairs > 1e-9 * W * W
+    return np.where(usable, W * (S * S - Q) / np.where(usable, pairs, 1), 0.0), usable
+
+
+def held_out_maximum(binned: Binned, alpha: float) -> Estimate:
+    """Return the error, in one half of the questions, of the bin that is worst in the other; both ways averaged."""
+    pieces = binned.pieces
+    n_bins, n_blocks = len(binned.bins), binned.blocked.n_blocks
+    if n_blocks < 2:
+        return _UNKNOWN
+    half = pieces.block % 2
+    S = np.stack([np.bincount(pieces.bin, pieces.residual * (half == k), n_bins) for k in (0, 1)])
+    W = np.stack([np.bincount(pieces.bin, pieces.weight * (half == k), n_bins) for k in (0, 1)])
+    shared = (W > 0).all(axis=0)
+    if not shared.any():
+        return _UNKNOWN
+    mean = np.where(shared, S / np.where(W > 0, W, 1), 0.0)
+    worst = np.abs(mean).argmax(axis=1)
+    sign = np.sign(mean[[0, 1], worst])
+    # The bin that is worst in one half, measured in the other.
+    held = [sign[k] * mean[1 - k, worst[k]] for k in (0, 1)]
+    value = float(np.mean(held))
+    variance = sum(_mean_variance(binned, half == 1 - k, int(worst[k])) for k in (0, 1)) / 4
+    reach = float(-ndtri(alpha / 2) * np.sqrt(variance))
+    return value, value - reach, value + reach
+
+
+def _mean_variance(binned: Binned, inside: Bools, bin_: int) -> float:
+    """Return the jackknife variance, over blocks, of the mean residual of one bin in one half."""
+    pieces = binned.pieces
+    mine = inside & (pieces.bin == bin_)
+    S, W = pieces.residual[mine], pieces.weight[mine]
+    if len(S) < 2:
+        return float("inf")
+    without = (S.sum() - S) / (W.sum() - W)
+    return float((len(S) - 1) / len(S) * ((without - without.mean()) ** 2).sum())
+
+
+def _jackknife(value: float, without: Floats, alpha: float) -> tuple[float, float]:
+    blocks = len(without)
+    if blocks < 2:
+        return float("nan"), float("nan")
+    variance = (blocks - 1) / blocks * ((without - without.mean()) ** 2).sum()
+    reach = -ndtri(alpha / 2) * np.sqrt(variance)
+    return float(value - reach), float(value + reach)

@@ -1,0 +1,88 @@
+"""Proper scores: what no stretching of confidences can improve, only better probabilities."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from qacal.metrics.binned import BinChoice, Binned, as_tally
+from qacal.records import ArrayLike
+from qacal.tally import Tally
+
+# How near to 0 and 1 log loss can see, as in scikit-learn: a wrong answer at 1.0 costs 36, not infinity.
+LOG_CUT = float(np.finfo(np.float64).eps)
+
+
+@dataclass(frozen=True)
+class Brier:
+    """The Brier score and its parts: score = reliability - resolution + uncertainty + within.
+
+    reliability : squared calibration error (plug-in); 0 is perfect.
+    resolution : how far the bins' shares of right answers are from the overall share; higher is better.
+    uncertainty : the variance of the targets, which no confidence can change.
+    within : what is lost by looking at bins; 0 with one bin per distinct confidence.
+    """
+
+    score: float
+    reliability: float
+    resolution: float
+    uncertainty: float
+    within: float
+
+
+def brier_score(
+    confidence: ArrayLike | Tally,
+    correct: ArrayLike | None = None,
+    *,
+    weights: ArrayLike | None = None,
+    bins: BinChoice = "outputs",
+) -> Brier:
+    """Return the mean squared difference between confidence and target, and what it is made of.
+
+    >>> brier = brier_score([0.9, 0.9, 0.1, 0.1], [1, 0, 0, 0])
+    >>> round(brier.score, 3), round(brier.reliability, 3), round(brier.resolution, 4), round(brier.uncertainty, 4)
+    (0.21, 0.085, 0.0625, 0.1875)
+    """
+    tally = as_tally(confidence, correct, weights=weights).pooled()
+    binned = Binned.of(tally, bins)
+    cells, total = binned.tally, binned.tally.w.sum()
+    p = cells.confidence
+    score = float((cells.wtt - 2 * p * cells.wt + p * p * cells.w).sum() / total)
+    mean = binned.bins.sum(cells.wt) / binned.weight
+    reliability = float(((binned.residual / binned.weight) ** 2 * binned.weight).sum() / total)
+    resolution = float(((mean - cells.mean) ** 2 * binned.weight).sum() / total)
+    uncertainty = float(cells.wtt.sum() / total - cells.mean**2)
+    return Brier(score, reliability, resolution, uncertainty, score - (reliability - resolution + uncertainty))
+
+
+def log_loss(
+    confidence: ArrayLike | Tally,
+    correct: ArrayLike | None = None,
+    *,
+    weights: ArrayLike | None = None,
+    cut: float = LOG_CUT,
+) -> float:
+    """Return the mean negative log likelihood; confidences are cut off at `cut` and 1 - `cut`.
+
+    >>> round(log_loss([0.9, 0.9], [1, 0]), 4)
+    1.204
+    """
+    tally = as_tally(confidence, correct, weights=weights)
+    p = np.clip(tally.confidence, cut, 1 - cut)
+    return float(-(tally.wt * np.log(p) + (tally.w - tally.wt) * np.log1p(-p)).sum() / tally.w.sum())
+
+
+def sharpness(
+    confidence: ArrayLike | Tally, correct: ArrayLike | None = None, *, weights: ArrayLike | None = None
+) -> float:
+    """Return the variance of the confidences: how much they commit themselves, right or wrong.
+
+    >>> sharpness([0.5, 0.5, 1.0, 1.0])
+    0.0625
+    """
+    if not isinstance(confidence, Tally) and correct is None:
+        correct = np.zeros(len(confidence))
+    tally = as_tally(confidence, correct, weights=weights)
+    mean = (tally.w * tally.confidence).sum() / tally.w.sum()
+    return float((tally.w * (tally.confidence - mean) ** 2).sum() / tally.w.sum())

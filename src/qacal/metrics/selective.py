@@ -1,0 +1,144 @@
+r"""Selective answering: answer above a threshold, abstain below.
+
+Both areas use rows in the order of their confidence. Where confidences are equal the order is nobody's business, so
+areas are their expected value over all orders of the ties.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import digamma
+
+from qacal.metrics.binned import as_tally
+from qacal.records import ArrayLike, Floats
+from qacal.tally import Tally
+
+GRID = np.linspace(0, 1, 101)
+
+
+@dataclass(frozen=True)
+class AccuracyConfidenceCurve:
+    """For each threshold: the share of rows with at least that confidence, and how many of these are right.
+
+    accuracy : 0 where no row is accepted.
+    """
+
+    threshold: Floats
+    coverage: Floats
+    accuracy: Floats
+
+
+def accuracy_confidence_curve(
+    confidence: ArrayLike | Tally,
+    correct: ArrayLike | None = None,
+    *,
+    weights: ArrayLike | None = None,
+    thresholds: ArrayLike = GRID,
+) -> AccuracyConfidenceCurve:
+    """Return coverage and accuracy of answering where ``confidence >= threshold``.
+
+    >>> accuracy_confidence_curve([0.5, 0.9], [0, 1], thresholds=[0, 0.9, 1]).accuracy
+    array([0.5, 1. , 0. ])
+    """
+    tally = _by_confidence(confidence, correct, weights)
+    grid = np.asarray(thresholds, dtype=np.float64)
+    first = np.searchsorted(tally.confidence, grid)
+    accepted = np.append(np.cumsum(tally.w[::-1])[::-1], 0.0)[first]
+    right = np.append(np.cumsum(tally.wt[::-1])[::-1], 0.0)[first]
+    accuracy = np.divide(right, accepted, out=np.zeros(len(grid)), where=accepted > 0)
+    return AccuracyConfidenceCurve(grid, accepted / tally.w.sum(), accuracy)
+
+
+def auac(
+    confidence: ArrayLike | Tally,
+    correct: ArrayLike | None = None,
+    *,
+    weights: ArrayLike | None = None,
+    thresholds: ArrayLike = GRID,
+) -> float:
+    """Return the area under the accuracy-confidence curve (the paper's AUAC).
+
+    Accuracy of the rows with ``confidence >= t``, 0 where there are none, by the trapezoid rule over thresholds.
+    Stretching confidences towards 1 raises it without ranking anything better; see :func:`aurc` for ranking.
+
+    >>> auac([0.5, 1.0], [0, 1])
+    0.7475
+    """
+    curve = accuracy_confidence_curve(confidence, correct, weights=weights, thresholds=thresholds)
+    return float(np.trapezoid(curve.accuracy, curve.threshold))
+
+
+@dataclass(frozen=True)
+class RiskCoverageCurve:
+    """The share of wrong answers among the accepted, for each coverage that a threshold can reach."""
+
+    coverage: Floats
+    risk: Floats
+    threshold: Floats
+
+
+def risk_coverage_curve(
+    confidence: ArrayLike | Tally, correct: ArrayLike | None = None, *, weights: ArrayLike | None = None
+) -> RiskCoverageCurve:
+    """Return the risk-coverage curve, from the strictest threshold to accepting all.
+
+    >>> curve = risk_coverage_curve([0.5, 0.9, 0.9], [0, 1, 0])
+    >>> curve.coverage.round(2), curve.risk.round(2)
+    (array([0.67, 1.  ]), array([0.5 , 0.67]))
+    """
+    tally = _by_confidence(confidence, correct, weights)
+    accepted, wrong = np.cumsum(tally.w[::-1]), np.cumsum((tally.w - tally.wt)[::-1])
+    return RiskCoverageCurve(accepted / accepted[-1], wrong / accepted, tally.confidence[::-1])
+
+
+@dataclass(frozen=True)
+class SelectiveRisk:
+    """The area under the risk-coverage curve.
+
+    aurc : the average risk over all coverages; lower is better.
+    excess : aurc minus that of the best possible order of the same answers (E-AURC); 0 is perfect ranking.
+    """
+
+    aurc: float
+    excess: float
+
+
+def aurc(
+    confidence: ArrayLike | Tally, correct: ArrayLike | None = None, *, weights: ArrayLike | None = None
+) -> SelectiveRisk:
+    r"""Return AURC and E-AURC: the mean over k of the risk among the k most confident rows.
+
+    Ties count with their expected value over all orders: a run of :math:`m` equal rows of risk :math:`r`, after
+    :math:`N` rows with :math:`E` wrong, adds :math:`\sum_{j=1}^m (E + jr)/(N + j)`, which is
+    :math:`(E - Nr)(\psi(N+m+1) - \psi(N+1)) + mr` with the digamma function.
+
+    Examples
+    --------
+    >>> aurc([0.9, 0.8, 0.7], [1, 0, 1])
+    SelectiveRisk(aurc=0.277..., excess=0.166...)
+    >>> aurc([0.8, 0.8, 0.8], [1, 0, 1]).aurc  # no ranking: the overall risk
+    0.333...
+    """
+    tally = _by_confidence(confidence, correct, weights)
+    # A mean weight of 1 makes weighted rows count like rows.
+    scale = tally.n / tally.w.sum()
+    rows, wrong = tally.w[::-1] * scale, (tally.w - tally.wt)[::-1] * scale
+    area = _area(rows, wrong)
+    errors = wrong.sum()
+    best = _area(np.array([tally.n - errors, errors]), np.array([0.0, errors]))
+    return SelectiveRisk(area, max(area - best, 0.0))
+
+
+def _area(rows: Floats, wrong: Floats) -> float:
+    rows, wrong = rows[rows > 0], wrong[rows > 0]
+    before = np.cumsum(rows) - rows
+    wrong_before = np.cumsum(wrong) - wrong
+    rate = wrong / rows
+    harmonic = digamma(before + rows + 1) - digamma(before + 1)
+    return float(((wrong_before - before * rate) * harmonic + wrong).sum() / rows.sum())
+
+
+def _by_confidence(confidence: ArrayLike | Tally, correct: ArrayLike | None, weights: ArrayLike | None) -> Tally:
+    return as_tally(confidence, correct, weights=weights).pooled().without_blocks()

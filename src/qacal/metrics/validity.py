@@ -1,0 +1,65 @@
+"""Validity: how many rows are in bins that miss by at most epsilon (the paper's marginal calibration, as a curve)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from qacal.grouping import Paths
+from qacal.metrics.binned import BinChoice, Binned, as_tally
+from qacal.metrics.noise import redraw
+from qacal.records import ArrayLike, Floats
+from qacal.tally import BLOCKS, Tally
+
+
+@dataclass(frozen=True)
+class ValidityCurve:
+    """For each epsilon, the share of rows whose bin misses by at most that much.
+
+    share : as measured; with noise, so below the truth.
+    calibrated : what a perfectly calibrated score of this size would measure on average.
+    """
+
+    epsilon: Floats
+    share: Floats
+    calibrated: Floats
+
+    def at(self, epsilon: float) -> float:
+        """Return the share of rows whose bin misses by at most `epsilon`."""
+        return float(self.share[np.searchsorted(self.epsilon, epsilon, side="right") - 1])
+
+
+def validity_curve(
+    confidence: ArrayLike | Tally,
+    correct: ArrayLike | None = None,
+    *,
+    groups: ArrayLike | Paths | None = None,
+    weights: ArrayLike | None = None,
+    ids: ArrayLike | None = None,
+    bins: BinChoice = None,
+    epsilons: ArrayLike | None = None,
+    redraws: int = 199,
+    seed: int = 0,
+) -> ValidityCurve:
+    """Return the share of rows whose bin misses by at most epsilon: the paper's marginal calibration, as a curve.
+
+    epsilons : rising; 0, 0.01, ..., 1 by default.
+
+    >>> curve = validity_curve(np.repeat([0.5, 0.9], 500), np.tile([1, 0], 500))
+    >>> curve.at(0.1), curve.at(0.4)
+    (0.5, 1.0)
+    """
+    binned = Binned.of(as_tally(confidence, correct, groups, weights, ids, n_blocks=BLOCKS), bins)
+    grid = np.linspace(0, 1, 101) if epsilons is None else np.asarray(epsilons, dtype=np.float64)
+    weight = binned.weight
+
+    def shares(residuals: Floats) -> Floats:
+        # Rounding must not push a bin that misses by exactly epsilon beyond it.
+        misses = np.abs(residuals) / weight - 1e-12
+        order = np.argsort(misses, axis=-1)
+        through = np.concatenate([[0.0], np.cumsum(weight[order])]) / weight.sum()
+        return np.asarray(through[np.searchsorted(misses[order], grid, side="right")])
+
+    drawn = redraw(binned, lambda rows: np.stack([shares(row) for row in rows]), redraws, seed)
+    return ValidityCurve(grid, shares(binned.residual), drawn.mean(axis=0) if redraws else np.full(len(grid), np.nan))

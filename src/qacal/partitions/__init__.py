@@ -1,0 +1,1 @@
+"""beta_bin: from a vector per row to a group per row."""

@@ -1,0 +1,117 @@
+r"""What a row is, and the one gate through which values enter.
+
+A row is a question, an answer, a confidence :math:`h \in [0, 1]` and, where it is known, whether the answer
+was correct :math:`y` (0/1, or a soft target in [0, 1]). Everything behind this gate may rely on float64
+arrays of one length without NaN; nothing is dropped or guessed here. A value that cannot be used is named
+in the error, with its position and the remedy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sized
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from qacal.errors import InputError
+
+Floats: TypeAlias = NDArray[np.float64]
+Ints: TypeAlias = NDArray[np.int64]
+Bools: TypeAlias = NDArray[np.bool_]
+Hashes: TypeAlias = NDArray[np.uint64]
+
+ArrayLike: TypeAlias = Any
+"""A list, or any column of numpy, pandas, polars or Arrow."""
+
+# A stated 0.8 stored as float32 comes back as 0.800000011920929, above a bin that ends at 0.8. Rounded to the
+# digits its type can hold, it is 0.8 again, whatever type the other rows came in.
+_DIGITS = {"float32": 7, "float16": 3}
+
+
+def unit_values(values: ArrayLike, name: str) -> Floats:
+    """Return `values` as float64 in [0, 1], or say which one is not.
+
+    >>> unit_values([True, 0, 0.5], "correct")
+    array([1. , 0. , 0.5])
+    >>> unit_values([0.9, 85], "confidence")
+    Traceback (most recent call last):
+    ...
+    qacal.errors.InputError: confidence[1] is 85.0; expected 0 to 1. If these are percents, divide by 100.
+    """
+    array = _numbers(values, name)
+    low, high = array.min(), array.max()
+    # NaN fails every comparison, so this one line lets only finite values of [0, 1] pass.
+    if not (low >= 0 and high <= 1):
+        raise InputError(_complaint(array, name))
+    # -0.0 equals 0.0 but has other bits, and bits are what gets hashed and sorted.
+    return array + 0.0 if low == 0 else array
+
+
+def weight_values(values: ArrayLike | None, length: int) -> Floats | None:
+    """Return row weights as float64, finite and not negative; None stays None and means one each."""
+    if values is None:
+        return None
+    array = _numbers(values, "weights")
+    require_length(array, length, "weights")
+    bad = ~(np.isfinite(array) & (array >= 0))
+    if bad.any():
+        at = int(np.argmax(bad))
+        raise InputError(f"weights[{at}] is {array[at]}; expected a finite number that is 0 or more.")
+    if not array.any():
+        raise InputError("weights are all 0: no row is left to learn from.")
+    return array
+
+
+def require_length(array: Sized, length: int, name: str) -> None:
+    """Refuse a column whose length is not that of `confidence`."""
+    if len(array) != length:
+        raise InputError(f"{name} has {len(array)} values and confidence has {length}; give one per row.")
+
+
+def _numbers(values: ArrayLike, name: str) -> Floats:
+    raw = np.asarray(values)
+    if raw.ndim != 1:
+        raise InputError(f"{name} has shape {raw.shape}; expected one value per row, a flat list or column.")
+    if len(raw) == 0:
+        raise InputError(f"{name} is empty; at least one row is needed.")
+    if raw.dtype.kind not in "biuf":
+        raw = _from_objects(raw, name)
+    digits = _DIGITS.get(raw.dtype.name)
+    array = raw.astype(np.float64, copy=False)
+    return array if digits is None else _as_written(array, digits)
+
+
+def _from_objects(raw: NDArray[Any], name: str) -> Floats:
+    """Convert one by one, so that the error can name the culprit. Text is never read as a number."""
+    out = np.empty(len(raw))
+    for at, value in enumerate(raw):
+        try:
+            if isinstance(value, str | bytes):
+                raise TypeError
+            out[at] = value
+        except (TypeError, ValueError):
+            raise InputError(f"{name}[{at}] is {value!r}; expected a number from 0 to 1.") from None
+    return out
+
+
+def _as_written(array: Floats, digits: int) -> Floats:
+    """Round to significant digits, which gives the float64 nearest to the decimal that was meant."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        power = digits - 1 - np.floor(np.log10(np.abs(array)))
+        # 10^22 is the last power of ten that float64 holds exactly; below that nothing is worth rounding.
+        scale = 10.0 ** np.clip(power, 0, 22)
+        rounded: Floats = np.rint(array * scale) / scale
+    return np.where(np.isfinite(rounded), rounded, array)
+
+
+def _complaint(array: Floats, name: str) -> str:
+    bad = ~((array >= 0) & (array <= 1))
+    at = int(np.argmax(bad))
+    value = float(array[at])
+    text = f"{name}[{at}] is {value}; expected 0 to 1."
+    if np.isnan(value):
+        return f"{text} Leave the row out, or fill it in from what you know of it."
+    if np.isfinite(value) and 1 < value <= 100 and name == "confidence":
+        return f"{text} If these are percents, divide by 100."
+    return text

@@ -1,0 +1,557 @@
+r"""The tally: what a solver needs to know of the rows, and no more.
+
+No calibrator and no metric needs the rows. Each needs, for every (group, confidence), how many rows there
+were and how many were right. LLM confidences are heavily tied (a stated 0.8, 0.9, 1.0), so ten million rows
+are often ten thousand *cells*. A cell holds sums over its rows, with :math:`w` the weight of a row and
+:math:`t \in [0, 1]` its target (0/1, or soft):
+
+======  ==================  =====================================================
+rows    :math:`n`           how many rows, those of weight 0 left out
+w       :math:`\sum w`      equals `rows` when no weights are given
+wt      :math:`\sum wt`     how many were right
+wtt     :math:`\sum wt^2`   equals `wt` for 0/1 targets; the Brier score needs it
+ww      :math:`\sum w^2`    for the effective number of rows, :math:`(\sum w)^2 / \sum w^2`
+wwt     :math:`\sum w^2t`   these two: for pairs of different rows, from which
+wwtt    :math:`\sum w^2t^2` the debiased calibration error is made
+======  ==================  =====================================================
+
+Tallies **add**, and a tally over a tree of depth :math:`D` **rolls up** to every smaller depth. What needs
+the identity of a row happens before tallying, by a hash of its id: a `block` in the key keeps the rows of one
+question together for halves, folds and the jackknife; a `tie` keeps the order among equal confidences.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from qacal import identity
+from qacal.cells import Cells, Sums, count_plain, gather
+from qacal.errors import InputError
+from qacal.grouping import NO_GROUP, Grouping, Paths, as_grouping, merge_labels
+from qacal.records import (
+    ArrayLike,
+    Bools,
+    Floats,
+    Hashes,
+    Ints,
+    require_length,
+    unit_values,
+    weight_values,
+)
+
+if TYPE_CHECKING:
+    import polars as pl
+
+SUMS = ("rows", "w", "wt", "wtt", "ww", "wwt", "wwtt")
+
+_CONSTANTS = ("n_blocks", "is_weighted", "is_soft", "is_clustered", "resolution")
+
+BLOCKS = 256
+"""How many blocks metrics deal the questions into: enough for a steady jackknife, few enough to keep cells few."""
+
+
+@dataclass(frozen=True, eq=False)
+class Tally:
+    """Sorted cells with their sums; see the module's text for the columns.
+
+    Cells are sorted by (partitions in their order, block, confidence, tie), and no two have the same key.
+
+    Examples
+    --------
+    Six answers of two subjects; both law answers at 0.9 share a cell:
+
+    >>> tally = Tally.of([.9, .9, .5, .9, .5, .5], [1, 0, 1, 1, 0, 1], groups=["law"] * 3 + ["art"] * 3)
+    >>> tally
+    Tally(6 rows in 4 cells, 2 groups)
+    >>> tally.confidence, tally.rows, tally.wt
+    (array([0.5, 0.9, 0.5, 0.9]), array([2, 1, 1, 2]), array([1., 1., 1., 1.]))
+    >>> for label, cells in tally:
+    ...     print(label, cells.mean)
+    art 0.6666666666666666
+    law 0.6666666666666666
+
+    What cannot be used is refused by name:
+
+    >>> Tally.of([.9, float("nan")], [1, 0])
+    Traceback (most recent call last):
+    ...
+    qacal.errors.InputError: confidence[1] is nan; expected 0 to 1. Leave the row out, or fill it in from what
+    you know of it.
+    """
+
+    confidence: Floats
+    rows: Ints
+    w: Floats
+    wt: Floats
+    wtt: Floats
+    ww: Floats
+    wwt: Floats
+    wwtt: Floats
+    partitions: Mapping[str, Grouping] = field(default_factory=dict)
+    block: Ints | None = None
+    n_blocks: int = 1
+    tie: Hashes | None = None
+    is_weighted: bool = False
+    is_soft: bool = False
+    is_clustered: bool = False
+    resolution: float | None = None
+
+    @staticmethod
+    def of(
+        confidence: ArrayLike,
+        correct: ArrayLike,
+        *,
+        groups: ArrayLike | Paths | Mapping[str, ArrayLike | Paths] | None = None,
+        weights: ArrayLike | None = None,
+        ids: ArrayLike | None = None,
+        n_blocks: int = 1,
+        seed: int = 0,
+        ties: bool = False,
+        resolution: float | None = None,
+    ) -> Tally:
+        """Count rows into cells.
+
+        Parameters
+        ----------
+        confidence : what the LLM stated, in [0, 1].
+        correct : 0/1, or a soft target in [0, 1].
+        groups : a label per row of any type, :class:`~qacal.Paths` of a tree, or a dict of several such columns.
+        weights : importance of each row; 0 leaves a row out. A weight is not a count of rows.
+        ids : the question's id. Rows with one id share a block. Without ids a row is known by its values.
+        n_blocks : into how many blocks to deal the questions; `seed` makes another deal.
+        ties : keep rows of equal confidence apart, in the order of their ids' hashes.
+        resolution : snap confidences to the grid 0, resolution, ..., 1 (0.01 gives 101 values).
+        """
+        h = unit_values(confidence, "confidence")
+        t = unit_values(correct, "correct")
+        require_length(t, len(h), "correct")
+        weight = weight_values(weights, len(h))
+        columns = _partitions(groups, len(h))
+        hashes = None if ids is None else identity.id_hashes(ids, len(h))
+        if resolution is not None:
+            h = snap(h, resolution)
+        if weight is not None and not weight.all():
+            kept = weight > 0
+            h, t, weight = h[kept], t[kept], weight[kept]
+            columns = {name: column.take(kept) for name, column in columns.items()}
+            hashes = None if hashes is None else hashes[kept]
+        is_soft = not _is_binary(t)
+        if not (columns or n_blocks > 1 or ties or is_soft or weight is not None):
+            return _assemble(count_plain(h, t), {}, resolution=resolution)
+        block = tie = None
+        is_clustered = False
+        if n_blocks > 1:
+            known = _row_hashes(hashes, h, t, weight, columns)
+            block = identity.blocks(known, n_blocks, seed)
+            is_clustered = hashes is not None and _repeats(hashes)
+        if ties:
+            tie = _tie_hashes(hashes, h)
+        keys = [key for column in columns.values() for key in _keys_of(column)]
+        if block is not None:
+            keys.append(block)
+        cells = gather(keys, h, tie, _row_columns(t, weight), is_exact=weight is None and not is_soft)
+        return _assemble(
+            cells,
+            columns,
+            n_blocks=n_blocks,
+            is_weighted=weight is not None,
+            is_soft=is_soft,
+            is_clustered=is_clustered,
+            resolution=resolution,
+        )
+
+    # What it holds
+
+    def __len__(self) -> int:
+        """Return the number of cells."""
+        return len(self.confidence)
+
+    def __repr__(self) -> str:
+        parts = [f"{self.n} rows in {len(self)} cells"]
+        for name, column in self.partitions.items():
+            groups = len(np.setdiff1d(column.leaves(), [NO_GROUP]))
+            of = "" if len(self.partitions) == 1 else f" of {name}"
+            parts.append(f"{groups} groups{of}" + (f" in a tree of depth {column.depth}" if column.is_tree else ""))
+        if self.n_blocks > 1:
+            parts.append(f"{self.n_blocks} blocks")
+        return f"Tally({', '.join(parts)})"
+
+    @property
+    def n(self) -> int:
+        """The number of rows."""
+        return int(self.rows.sum())
+
+    @property
+    def mean(self) -> float:
+        """The weighted share of right answers."""
+        return float(self.wt.sum() / self.w.sum())
+
+    @property
+    def grouping(self) -> Grouping | None:
+        """The one partition's column, or None; several partitions must be named with :meth:`only`."""
+        if len(self.partitions) > 1:
+            raise InputError(f"this tally has the partitions {list(self.partitions)}; choose one with only(name).")
+        return next(iter(self.partitions.values()), None)
+
+    # Other tallies of the same rows
+
+    def __add__(self, other: Tally) -> Tally:
+        """Return the tally of both sets of rows: files, machines, days."""
+        _require_same_kind(self, other)
+        columns = {}
+        for name, column in self.partitions.items():
+            first, second = merge_labels(column, other.partitions[name])
+            exits = None
+            if first.exit is not None and second.exit is not None:
+                exits = np.concatenate([first.exit, second.exit])
+            code = np.concatenate([first.code, second.code])
+            columns[name] = Grouping(code, first.labels, exits, first.depth)
+        joined = replace(
+            self,
+            confidence=np.concatenate([self.confidence, other.confidence]),
+            partitions=columns,
+            block=_join(self.block, other.block),
+            tie=_join(self.tie, other.tie),
+            is_weighted=self.is_weighted or other.is_weighted,
+            is_soft=self.is_soft or other.is_soft,
+            is_clustered=self.is_clustered or other.is_clustered,
+            **_each_sum(lambda name: np.concatenate([getattr(self, name), getattr(other, name)])),
+        )
+        return joined._merged()
+
+    def __radd__(self, other: object) -> Tally:
+        """Let ``sum(tallies)`` start from 0."""
+        return self if other == 0 else NotImplemented
+
+    def pooled(self) -> Tally:
+        """Forget the groups."""
+        return replace(self, partitions={})._merged() if self.partitions else self
+
+    def only(self, name: str) -> Tally:
+        """Keep one of several partitions."""
+        if name not in self.partitions:
+            raise InputError(f"there is no partition {name!r}; this tally has {list(self.partitions)}.")
+        return replace(self, partitions={name: self.partitions[name]})._merged()
+
+    def roll_up(self, depth: int) -> Tally:
+        """Return the tally over the same tree cut at `depth`, exactly as if its rows had been tallied there."""
+        column = self._single()
+        return self._with_grouping(column.at_depth(depth))
+
+    def flat(self) -> Tally:
+        """Return a tree's tally over its leaves as a flat column; rows that left the tree are in no group."""
+        column = self._single()
+        return self._with_grouping(Grouping(column.leaves())) if column.is_tree else self
+
+    def without_blocks(self) -> Tally:
+        """Forget who is in which block."""
+        return replace(self, block=None, n_blocks=1, is_clustered=False)._merged() if self.block is not None else self
+
+    def fold(self, k: int, of: int) -> Tally:
+        """Return the rows of fold `k` out of `of`: the blocks whose number is `k` modulo `of`."""
+        if self.block is None or self.n_blocks % of:
+            raise InputError(f"folds of {of} need blocks dealt in a multiple of {of}; this tally has {self.n_blocks}.")
+        return self._select(self.block % of == k).without_blocks()
+
+    def with_confidence(self, confidence: Floats) -> Tally:
+        """Return the same rows with another score per cell: what a calibrator makes of them."""
+        return replace(self, confidence=np.asarray(confidence, dtype=np.float64), tie=None, resolution=None)._merged()
+
+    def with_targets(self, targets: Floats) -> Tally:
+        """Return the same rows with one soft target per cell, such as the values of a fitted model."""
+        t = np.asarray(targets, dtype=np.float64)
+        return replace(
+            self,
+            wt=self.w * t,
+            wtt=self.w * t * t,
+            wwt=self.ww * t,
+            wwtt=self.ww * t * t,
+            is_soft=True,
+        )
+
+    def group(self, label: Any) -> Tally:
+        """Return the rows of one group, without their group."""
+        column = self._single()
+        codes = column.encode([label], 1).leaves()
+        found = column.leaves() == codes[0]
+        if codes[0] == NO_GROUP or not found.any():
+            raise InputError(f"no row is in group {label!r}.")
+        return self._select(found).pooled()
+
+    def __iter__(self) -> Iterator[tuple[Any, Tally]]:
+        """Yield (label, tally) for every group; rows without a group come first, under None."""
+        column = self._single()
+        codes = column.leaves()
+        for code in np.unique(codes):
+            yield column.label(int(code)), self._select(codes == code).pooled()
+
+    # From and to tables
+
+    def to_polars(self) -> pl.DataFrame:
+        """Return the cells as a table that :meth:`from_polars` reads back.
+
+        Group columns hold the labels themselves, so that tables of several files can be stacked. What belongs to the
+        whole tally (a tree's depth, the number of blocks) stands in every row: a table has no other safe place for it.
+        """
+        import polars as pl
+
+        columns: dict[str, Any] = {}
+        for name, column in self.partitions.items():
+            columns |= _table_columns(name, column)
+        if self.block is not None:
+            columns["block"] = self.block
+        columns["confidence"] = self.confidence
+        if self.tie is not None:
+            columns["tie"] = self.tie
+        columns |= {name: getattr(self, name) for name in SUMS}
+        constants = {name: pl.lit(getattr(self, name)) for name in _CONSTANTS}
+        constants["resolution"] = pl.lit(self.resolution, dtype=pl.Float64)
+        return pl.DataFrame(columns, strict=False).with_columns(**constants)
+
+    @staticmethod
+    def from_polars(table: pl.DataFrame) -> Tally:
+        """Read cells from a table of :meth:`to_polars`, or several stacked; cells with one key are added up."""
+        missing = [name for name in ("confidence", *SUMS, *_CONSTANTS) if name not in table.columns]
+        if missing:
+            raise InputError(f"the table lacks the columns {missing}; it was not made by Tally.to_polars.")
+        if table.height == 0:
+            raise InputError("the table is empty; at least one cell is needed.")
+        return Tally(
+            confidence=unit_values(table["confidence"], "confidence"),
+            partitions=_table_partitions(table),
+            block=table["block"].to_numpy() if "block" in table.columns else None,
+            tie=table["tie"].to_numpy() if "tie" in table.columns else None,
+            n_blocks=_constant(table, "n_blocks"),
+            resolution=_constant(table, "resolution"),
+            is_weighted=bool(table["is_weighted"].any()),
+            is_soft=bool(table["is_soft"].any()),
+            is_clustered=bool(table["is_clustered"].any()),
+            **_each_sum(lambda name: _checked_sum(table[name].to_numpy(), name)),
+        )._merged()
+
+    def to_arrow(self) -> Any:
+        """Return the cells as a pyarrow table."""
+        return self.to_polars().to_arrow()
+
+    @staticmethod
+    def from_arrow(table: Any) -> Tally:
+        """Read cells from any Arrow table (or other object with the Arrow stream interface)."""
+        import polars as pl
+
+        return Tally.from_polars(pl.DataFrame(table))
+
+    # Inside
+
+    def _single(self) -> Grouping:
+        column = self.grouping
+        if column is None:
+            raise InputError("this tally has no groups; pass groups= when counting.")
+        return column
+
+    def _with_grouping(self, column: Grouping) -> Tally:
+        name = next(iter(self.partitions))
+        return replace(self, partitions={name: column})._merged()
+
+    def _select(self, cells: Bools) -> Tally:
+        return replace(
+            self,
+            confidence=self.confidence[cells],
+            partitions={name: column.take(cells) for name, column in self.partitions.items()},
+            block=None if self.block is None else self.block[cells],
+            tie=None if self.tie is None else self.tie[cells],
+            **_each_sum(lambda name: getattr(self, name)[cells]),
+        )
+
+    def _merged(self) -> Tally:
+        """Sort by key and add up what has one key."""
+        keys = [key for column in self.partitions.values() for key in _keys_of(column)]
+        if self.block is not None:
+            keys.append(self.block)
+        columns: Sums = {"rows": self.rows.astype(np.float64), "wt": self.wt}
+        if self.is_soft or self.is_weighted:
+            columns |= {"wtt": self.wtt}
+        if self.is_weighted:
+            columns |= {"w": self.w, "ww": self.ww, "wwt": self.wwt, "wwtt": self.wwtt}
+        cells = gather(keys, self.confidence, self.tie, columns, is_exact=not (self.is_soft or self.is_weighted))
+        return _assemble(
+            cells,
+            self.partitions,
+            n_blocks=self.n_blocks,
+            is_weighted=self.is_weighted,
+            is_soft=self.is_soft,
+            is_clustered=self.is_clustered,
+            resolution=self.resolution,
+        )
+
+
+def snap(confidence: Floats, resolution: float) -> Floats:
+    """Round confidences to the grid 0, resolution, ..., 1.
+
+    >>> snap(np.array([0.123, 0.3, 1.0]), 0.1)
+    array([0.1, 0.3, 1. ])
+    """
+    steps = round(1 / resolution) if resolution > 0 else 0
+    if steps < 1 or abs(steps * resolution - 1) > 1e-9:
+        raise InputError(f"resolution is {resolution}; expected 1/k for a whole number k, such as 0.01.")
+    # Division by a whole number gives the float nearest to the decimal; multiplying by 0.1 gives 0.30000000000000004.
+    return np.rint(confidence * steps) / steps
+
+
+def _assemble(cells: Cells, like: Mapping[str, Grouping], *, n_blocks: int = 1, **flags: Any) -> Tally:
+    keys = list(cells.keys)
+    columns = {}
+    for name, column in like.items():
+        code = keys.pop(0)
+        exits = keys.pop(0) if column.exit is not None else None
+        columns[name] = Grouping(code, column.labels, exits, column.depth)
+    sums: Any = cells.sums
+    w = sums["w"] if "w" in sums else sums["rows"].astype(np.float64)
+    wt = sums["wt"]
+    wtt = sums.get("wtt", wt)
+    return Tally(
+        confidence=cells.confidence,
+        rows=sums["rows"],
+        w=w,
+        wt=wt,
+        wtt=wtt,
+        ww=sums.get("ww", w),
+        wwt=sums.get("wwt", wt),
+        wwtt=sums.get("wwtt", wtt),
+        partitions=columns,
+        block=keys.pop() if keys else None,
+        n_blocks=n_blocks,
+        tie=cells.tie,
+        **flags,
+    )
+
+
+def _row_columns(t: Floats, weight: Floats | None) -> Sums:
+    if weight is None:
+        return {"wt": t} if _is_binary(t) else {"wt": t, "wtt": t * t}
+    ww = weight * weight
+    return {
+        "w": weight,
+        "wt": weight * t,
+        "wtt": weight * t * t,
+        "ww": ww,
+        "wwt": ww * t,
+        "wwtt": ww * t * t,
+    }
+
+
+def _keys_of(column: Grouping) -> list[Ints]:
+    return [column.code] if column.exit is None else [column.code, column.exit]
+
+
+def _is_binary(t: Floats) -> bool:
+    return bool(np.count_nonzero(t) == np.count_nonzero(t == 1))
+
+
+def _repeats(hashes: Hashes) -> bool:
+    in_order = np.sort(hashes)
+    return bool((in_order[1:] == in_order[:-1]).any())
+
+
+def _join(first: Any, second: Any) -> Any:
+    return None if first is None else np.concatenate([first, second])
+
+
+def _partitions(groups: Any, length: int) -> dict[str, Grouping]:
+    if groups is None:
+        return {}
+    if isinstance(groups, Mapping):
+        return {str(name): as_grouping(column, length) for name, column in groups.items()}
+    return {"group": as_grouping(groups, length)}
+
+
+def _row_hashes(
+    hashes: Hashes | None, h: Floats, t: Floats, weight: Floats | None, columns: Mapping[str, Grouping]
+) -> Hashes:
+    if hashes is not None:
+        return hashes
+    keys = [key for column in columns.values() for key in _keys_of(column)]
+    return identity.value_hashes(h, t, *([] if weight is None else [weight]), *keys)
+
+
+def _tie_hashes(hashes: Hashes | None, h: Floats) -> Hashes:
+    """Return the order among equal confidences; without ids there must be no equals."""
+    in_order = np.sort(h)
+    equal = in_order[1:] == in_order[:-1]
+    if hashes is None:
+        if equal.any():
+            value = float(in_order[1:][equal][0])
+            raise InputError(
+                f'confidence {value} occurs more than once; ties="jitter" orders equal confidences by id. '
+                'Pass ids=, or use ties="merge".'
+            )
+        return np.zeros(len(h), dtype=np.uint64)
+    tie = identity.as_tie(hashes)
+    if equal.any():
+        order = np.lexsort([tie, h])
+        same = (h[order][1:] == h[order][:-1]) & (tie[order][1:] == tie[order][:-1])
+        if same.any():
+            one, two = sorted(order[np.argmax(same) : np.argmax(same) + 2].tolist())
+            raise InputError(
+                f"rows {one} and {two} have the same id and the same confidence {float(h[one])}; "
+                'ties="jitter" needs an id for every row: one of question and answer, say.'
+            )
+    return tie
+
+
+def _each_sum(column: Callable[[str], Any]) -> dict[str, Any]:
+    return {name: column(name) for name in SUMS}
+
+
+def _require_same_kind(first: Tally, second: Tally) -> None:
+    for what, one, two in (
+        ("partitions", list(first.partitions), list(second.partitions)),
+        ("n_blocks", first.n_blocks, second.n_blocks),
+        ("ties kept", first.tie is not None, second.tie is not None),
+        ("resolution", first.resolution, second.resolution),
+    ):
+        if one != two:
+            raise InputError(f"these tallies do not add: {what} is {one} in one and {two} in the other.")
+
+
+# Tables.
+
+
+def _table_columns(name: str, column: Grouping) -> dict[str, Any]:
+    if not column.is_tree:
+        return {f"{name}:label": column.decode(column.code)}
+    return {
+        f"{name}:path": column.code,
+        f"{name}:exit": column.exit,
+        f"{name}:depth": np.full(len(column), column.depth),
+    }
+
+
+def _table_partitions(table: pl.DataFrame) -> dict[str, Grouping]:
+    columns = {}
+    for column in table.columns:
+        name, _, part = column.rpartition(":")
+        if part == "label":
+            columns[name] = as_grouping(table[column].to_list(), table.height)
+        elif part == "path":
+            paths = Paths(table[column].to_numpy(), table[f"{name}:exit"].to_numpy(), _constant(table, f"{name}:depth"))
+            columns[name] = as_grouping(paths, table.height)
+    return columns
+
+
+def _constant(table: pl.DataFrame, name: str) -> Any:
+    values = table[name].unique()
+    if len(values) != 1:
+        raise InputError(f"the table mixes {name} {values.to_list()}; such tallies do not add.")
+    return values[0]
+
+
+def _checked_sum(values: NDArray[Any], name: str) -> NDArray[Any]:
+    bad = ~(np.isfinite(values) & (values >= 0))
+    if bad.any():
+        raise InputError(f"{name}[{int(np.argmax(bad))}] is {values[np.argmax(bad)]}; a sum is 0 or more.")
+    return values
