@@ -1,7 +1,7 @@
 """The README's example with noise: two subjects, one stated confidence, wrong in opposite directions.
 
-Calibrates on one half of generated answers and shows, on the other half, what the LLM said, what one pooled map makes of
-it, and what a map per group does.
+Calibrates on one half of generated answers and shows, on the other half, what the LLM said, what one pooled map makes
+of it, and what a map per group does.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ def answers(n: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def main() -> None:
+    """Calibrate, and print what a person would want to see."""
     subject, confidence, correct = answers(4000, seed=1)
     pooled = qacal.UniformMassBinning(points_per_bin=300).fit(confidence, correct)
     grouped = qacal.QABinning(points_per_bin=300, certificate="conditional").fit(confidence, correct, groups=subject)
@@ -51,10 +52,9 @@ def main() -> None:
         by_group = qacal.calibration_error(values, correct, groups=subject)
         errors[name] = overall.debiased, by_group.debiased
         print(f"{name:10}{_shown(overall):>26}{_shown(by_group):>30}")
-    print(
-        f"\nThe stated confidences are off by {errors['stated'][0]:.2f} on average and by {errors['stated'][1]:.2f} within "
-        "a subject.\nOne pooled map mends the first number and not the second; a map per group mends both."
-    )
+    on_average, within = errors["stated"]
+    print(f"\nThe stated confidences are off by {on_average:.2f} on average and by {within:.2f} within a subject.")
+    print("One pooled map mends the first number and not the second; a map per group mends both.")
 
 
 def _shown(error: qacal.metrics.calibration.CalibrationError) -> str:

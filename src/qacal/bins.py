@@ -133,7 +133,7 @@ def rank_bins(tally: Tally, points_per_bin: int) -> Bins:
     for code, cell, end in zip(codes.tolist(), first.tolist(), last.tolist(), strict=True):
         n = end - cell
         B = max(n // points_per_bin, 1)
-        # In whole numbers: a rounded step (n + 1) / B puts k=11 of n=49, B=22 on rank 26, not 25.
+        # In whole numbers: a rounded step (n + 1) / B puts k=13 of n=53, B=26 on rank 28, not 27.
         cuts = -(-np.arange(B + 1) * (n + 1) // B)
         start.append(cell + cuts[:-1])
         stop.append(cell + cuts[1:] - 1)

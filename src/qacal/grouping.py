@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from qacal.errors import InputError
-from qacal.records import ArrayLike, Bools, Ints, require_length
+from qacal.records import ArrayLike, Bools, Ints, labels_of, require_length
 
 NO_GROUP = -1
 """The code of a row that no group claims: outside a tree's bounds, or its label is missing."""
@@ -138,7 +138,7 @@ def as_grouping(values: ArrayLike | Paths | Grouping, length: int) -> Grouping:
     if isinstance(values, Paths):
         require_length(values.path, length, "groups")
         return _from_paths(values)
-    array = np.asarray(values)
+    array = labels_of(values)
     if array.ndim != 1:
         raise InputError(f"groups have shape {array.shape}; give one label per row, or a dict of columns.")
     require_length(array, length, "groups")

@@ -274,8 +274,10 @@ def mean_intervals(
     effective = np.where(ww > 0, w * w / np.where(ww > 0, ww, 1), 1)
     has_equal_weights = np.abs(effective - n) <= 1e-9 * n
     is_binary = has_equal_weights & (np.abs(wtt - wt) <= 1e-12 * np.maximum(wt, 1e-300))
-    exact = mixed_binomial_interval if is_mixed and tail <= 0.25 else binomial_interval
-    low, high = exact(np.rint(mean * n), n, tail)
+    if is_mixed:
+        low, high = mixed_binomial_interval(np.rint(mean * n), n, min(tail, 0.25))
+    else:
+        low, high = binomial_interval(np.rint(mean * n), n, tail)
     if not is_binary.all():
         soft_low, soft_high = bounded_interval(mean, n, tail)
         low, high = np.where(is_binary, low, soft_low), np.where(is_binary, high, soft_high)

@@ -63,6 +63,15 @@ def weight_values(values: ArrayLike | None, length: int) -> Floats | None:
     return array
 
 
+def labels_of(values: ArrayLike) -> NDArray[Any]:
+    """Return a column of labels or ids as an array in which the number 2 and the text "2" stay what they are."""
+    array = np.asarray(values)
+    if array.dtype.kind in "US" and isinstance(values, list | tuple):
+        array = np.empty(len(values), dtype=object)
+        array[:] = values
+    return array
+
+
 def require_length(array: Sized, length: int, name: str) -> None:
     """Refuse a column whose length is not that of `confidence`."""
     if len(array) != length:
@@ -85,9 +94,9 @@ def _numbers(values: ArrayLike, name: str) -> Floats:
 def _from_objects(raw: NDArray[Any], name: str) -> Floats:
     """Convert one by one, so that the error can name the culprit. Text is never read as a number."""
     out = np.empty(len(raw))
-    for at, value in enumerate(raw):
+    for at, value in enumerate(raw.tolist()):
         try:
-            if isinstance(value, str | bytes):
+            if value is None or isinstance(value, str | bytes):
                 raise TypeError
             out[at] = value
         except (TypeError, ValueError):

@@ -40,6 +40,9 @@ from qacal.records import Floats, Ints
 _COARSE_VALUES = 16
 _COARSE_FROM = 4096
 
+# Steps before the curvature is measured.
+_APPROACH = 5
+
 # Groups that are all right beside groups that are all wrong have no maximum: the covariance would grow for ever. Beyond
 # these walls (in logits, per standard deviation of x) a penalty stops it; fits inside are not touched.
 _WALLS = np.array([30.0, 30.0, 10.0, 10.0, 10.0])
@@ -136,16 +139,18 @@ def _pooled_loss(eta: Floats, w: Floats, wt: Floats) -> float:
 
 
 def _maximise(data: _Data, beta: Floats) -> tuple[Floats, Floats, float]:
-    theta = _pack(beta, 0.5 * np.eye(2))
-    inverse_hessian = None
-    if len(data.z) > _COARSE_FROM and len(data.z) > 2 * _COARSE_VALUES * len(data.starts):
-        coarse = _coarsen(data)
-        search = _Search(coarse)
-        theta, inverse_hessian = search.run(*search.approach(theta))
+    """Return theta, the modes and the loss at the optimum that is reached from moderate effects.
+
+    The likelihood of little data may have others, at effects of ten logits and more, where Laplace's approximation is
+    at its worst. They are not looked for.
+    """
+    start = _pack(beta, 0.5 * np.eye(2))
     search = _Search(data)
-    if inverse_hessian is None:
-        theta, inverse_hessian = search.approach(theta)
-    theta, _ = search.run(theta, inverse_hessian)
+    if len(data.z) > max(_COARSE_FROM, 2 * _COARSE_VALUES * len(data.starts)):
+        coarse = _Search(_coarsen(data))
+        theta, _ = search.run(*coarse.run(*coarse.approach(start)))
+    else:
+        theta, _ = search.run(*search.approach(start))
     return theta, search.v, search.loss
 
 
@@ -159,28 +164,22 @@ class _Search:
         self.tolerance = 1e-5 * np.sqrt(data.w.sum())
 
     def approach(self, theta: Floats) -> tuple[Floats, Floats]:
-        """Take a few cheap steps towards the optimum, and measure the curvature there.
+        """Take a few safe steps towards the optimum, and measure the curvature there.
 
-        Each step moves beta and all modes by one Newton step, and Sigma to its expectation (EM).
+        Each step moves beta by a Newton step in which every mode follows, and Sigma to its expectation (EM).
         """
         beta, L = _unpack(theta)
-        v = self.v
         free = self.data.is_free[:, None]
-        for _ in range(6):
-            at = _point(self.data, beta + (v @ L.T) * free)
-            M = L.T @ at.A @ L + np.eye(2)
-            inverse = _inverse(M)
-            u = (L @ inverse @ (L.T @ at.g[..., None] - v[..., None]))[..., 0] * free
-            # The joint Newton step: beta sees each group's information less what its own effects explain.
-            seen = at.A - at.A @ (L @ inverse @ L.T) @ at.A * free[..., None]
-            score = at.g - (at.A @ u[..., None])[..., 0]
+        for _ in range(_APPROACH):
+            at, self.v, M = _modes(self.data, beta, L, self.v)
+            inverse = _inverse(M) * free[..., None]
+            # Beta sees each group's information less what the group's own effects explain.
+            seen = (at.A - at.A @ (L @ inverse @ L.T) @ at.A).sum(0)
             # Least squares, since a confidence that never varies tells nothing of the slope.
-            move = np.linalg.lstsq(seen.sum(0), score.sum(0))[0]
-            v = v + (inverse @ (L.T @ (at.g - at.A @ move)[..., None] - v[..., None]))[..., 0] * free
-            beta = beta + move
-            second = (v[..., None] * v[:, None, :] + inverse) * free[..., None]
+            move = np.linalg.lstsq(seen, at.g.sum(0))[0]
+            beta = beta + move / max(1.0, np.abs(move).max())
+            second = self.v[..., None] * self.v[:, None, :] * free[..., None] + inverse
             L = _factor(L @ (second.sum(0) / free.sum()) @ L.T)
-        self.v = v
         theta = _pack(beta, L)
         return theta, self._inverse_hessian(theta)
 

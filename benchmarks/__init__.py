@@ -1,0 +1,1 @@
+"""Speed and likelihood beside the peers, measured side by side in one run: ``python -m benchmarks.speed``."""

@@ -1,0 +1,194 @@
+"""The hierarchical model against lme4, against itself on rows, and at its edges."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.optimize import approx_fprime
+from scipy.special import expit
+
+from qacal import HierarchicalScaling, PlattScaling
+from qacal.calibrators import laplace
+from qacal.calibrators.laplace import fit_hierarchical
+
+REFERENCE = Path(__file__).parents[1] / "reference" / "lme4"
+EXPECTED = {
+    name: numbers
+    for name, numbers in json.loads((REFERENCE / "expected.json").read_text()).items()
+    if name != "made_by"
+}
+
+
+def table(name):
+    return np.genfromtxt(REFERENCE / f"{name}.csv", delimiter=",", names=True)
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_is_no_worse_than_lme4_and_agrees_with_it(name):
+    rows, effects, lme4 = table(name), table(f"{name}_effects"), EXPECTED[name]
+    group = rows["group"].astype(int)
+    model = HierarchicalScaling().fit(rows["confidence"], rows["correct"], groups=group)
+    fit = model.maps_.fit
+    assert fit.negative_log_likelihood <= lme4["negative_log_likelihood"] + 1e-3
+    place = np.searchsorted(effects["group"], group)
+    eta = lme4["B0"] + effects["U"][place] + (lme4["B1"] + effects["V"][place]) * rows["confidence"]
+    np.testing.assert_allclose(model.predict(rows["confidence"], groups=group), expit(eta), atol=2e-3)
+    if fit.negative_log_likelihood > lme4["negative_log_likelihood"] - 1e-3:
+        ours = [*fit.fixed, fit.covariance[0, 0], fit.covariance[1, 1], fit.covariance[0, 1]]
+        np.testing.assert_allclose(ours, [lme4[k] for k in ("B0", "B1", "var_U", "var_V", "cov_UV")], atol=0.02)
+
+
+def test_singular_fits_say_so():
+    singular = {
+        name
+        for name in EXPECTED
+        if HierarchicalScaling()
+        .fit(table(name)["confidence"], table(name)["correct"], groups=table(name)["group"].astype(int))
+        .maps_.fit.is_singular
+    }
+    determinant = {
+        name: numbers["var_U"] * numbers["var_V"] - numbers["cov_UV"] ** 2 for name, numbers in EXPECTED.items()
+    }
+    assert {name for name, value in determinant.items() if value < 1e-6} <= singular
+    assert "tied" not in singular
+
+
+def simulated(seed=0, n=2000, groups=12, values=10):
+    rng = np.random.default_rng(seed)
+    group = np.sort(rng.integers(0, groups, n))
+    h = np.round(rng.beta(3, 1.3, n) * values) / values
+    u, v = rng.normal(0, 0.7, groups), rng.normal(0, 1, groups)
+    t = rng.random(n) < expit(-1 + u[group] + (2 + v[group]) * h)
+    return h, t.astype(float), group
+
+
+def test_rows_and_cells_give_the_same_likelihood():
+    h, t, group = simulated()
+    cells = HierarchicalScaling().fit(h, t, groups=group).maps_.fit
+    order = np.lexsort((h, group))
+    rows = fit_hierarchical(h[order], np.ones(len(h)), t[order], group[order])
+    assert rows.negative_log_likelihood == pytest.approx(cells.negative_log_likelihood, abs=1e-6)
+    np.testing.assert_allclose(rows.effects, cells.effects, atol=1e-4)
+
+
+def likelihood_of(data, theta):
+    return laplace._Search(data).evaluate(theta)[0]
+
+
+def as_data(h, t, group, is_free=None):
+    starts = np.concatenate([[0], np.flatnonzero(np.diff(group)) + 1])
+    free = np.ones(len(starts)) if is_free is None else is_free
+    return laplace._Data(h - h.mean(), np.ones(len(h)), t, starts, np.diff(np.append(starts, len(h))), free)
+
+
+@pytest.mark.parametrize("theta", [[0.3, 1.0, 0.5, -0.2, 0.4], [0.0, 0.0, 1.5, 1.0, 0.0], [-1.0, 2.0, 0.0, 0.0, 0.7]])
+def test_gradient_is_the_slope_of_the_likelihood(theta):
+    data = as_data(*simulated(n=300, groups=5), is_free=np.array([0.0, 1, 1, 1, 1]))
+    theta = np.array(theta)
+    _, gradient = laplace._Search(data).evaluate(theta)
+    slope = approx_fprime(theta, lambda at: likelihood_of(data, at), 1e-6)
+    np.testing.assert_allclose(gradient, slope, rtol=1e-4, atol=2e-3)
+
+
+def test_likelihood_is_laplace_of_the_integral_over_effects():
+    """A printed twin: modes by brute force, one group at a time."""
+    from scipy.optimize import minimize
+
+    h, t, group = simulated(n=200, groups=4)
+    data = as_data(h, t, group)
+    beta, L = np.array([0.2, 1.1]), np.array([[0.8, 0.0], [-0.3, 0.6]])
+    total = 0.0
+    for s in range(4):
+        x = np.column_stack([np.ones((group == s).sum()), data.z[group == s]])
+        y = t[group == s]
+
+        def joint(v, x=x, y=y):
+            eta = x @ (beta + L @ v)
+            return -(y @ eta - np.logaddexp(0, eta).sum()) + 0.5 * v @ v
+
+        v = minimize(joint, [0, 0], tol=1e-12).x
+        p = expit(x @ (beta + L @ v))
+        M = L.T @ (x.T * (p * (1 - p))) @ x @ L + np.eye(2)
+        total += joint(v) + 0.5 * np.linalg.slogdet(M)[1]
+    theta = np.array([0.2, 1.1, 0.8, -0.3, 0.6])
+    assert likelihood_of(data, theta) == pytest.approx(total, abs=1e-5)
+
+
+def test_no_other_start_finds_a_better_likelihood():
+    for seed in range(4):
+        h, t, group = simulated(seed=seed, n=600, groups=8)
+        best = HierarchicalScaling().fit(h, t, groups=group).maps_.fit.negative_log_likelihood
+        data = as_data(h, t, group)
+        rng = np.random.default_rng(seed)
+        for _ in range(5):
+            search = laplace._Search(data)
+            search.run(rng.normal(0, 1, 5), 0.01 * np.eye(5))
+            assert best <= search.loss + 1e-3
+
+
+def test_one_group_is_platt():
+    h, t, _ = simulated()
+    one = HierarchicalScaling().fit(h, t, groups=np.zeros(len(h), dtype=int))
+    np.testing.assert_array_equal(
+        one.predict(h, groups=np.zeros(len(h), dtype=int)), PlattScaling().fit(h, t).predict(h)
+    )
+
+
+def test_unknown_groups_get_the_common_curve():
+    h, t, group = simulated()
+    model = HierarchicalScaling().fit(h, t, groups=group)
+    b0, b1 = model.maps_.fit.fixed
+    np.testing.assert_allclose(model.predict([0.7, 0.7, 0.7], groups=[99, -1, None]), expit(b0 + b1 * 0.7))
+
+
+def test_rows_without_a_group_shape_only_the_common_curve():
+    h, t, group = simulated(n=1500, groups=6)
+    h2, t2, _ = simulated(seed=5, n=500)
+    with_rows = (
+        HierarchicalScaling()
+        .fit(np.append(h, h2), np.append(t, t2), groups=np.append(group, np.full(500, -1)))
+        .maps_.fit
+    )
+    assert len(with_rows.effects) == 6
+    assert not np.allclose(with_rows.fixed, HierarchicalScaling().fit(h, t, groups=group).maps_.fit.fixed)
+
+
+@pytest.mark.parametrize("share", [0.0, 1.0])
+def test_all_right_and_all_wrong_are_no_trouble(share):
+    p = HierarchicalScaling().fit([0.5, 0.9] * 10, [share] * 20, groups=[0, 1, 1, 0] * 5).predict([0.5], groups=[1])
+    np.testing.assert_allclose(p, share, atol=1e-6)
+
+
+def test_groups_that_are_all_right_beside_groups_all_wrong():
+    """There is no maximum; the fit stops at the wall, with probabilities near 0 and 1."""
+    group = np.repeat(np.arange(10), 20)
+    right = group % 2
+    h = np.tile([0.5, 0.6, 0.7, 0.8], 50)
+    p = HierarchicalScaling().fit(h, right, groups=group).predict(h, groups=group)
+    np.testing.assert_allclose(p, right, atol=0.02)
+
+
+def test_finds_what_was_simulated():
+    rng = np.random.default_rng(3)
+    groups, n = 400, 100_000
+    covariance = np.array([[0.5, -0.2], [-0.2, 0.8]])
+    effects = rng.multivariate_normal([0, 0], covariance, groups)
+    group = rng.integers(0, groups, n)
+    h = np.round(rng.random(n) * 20) / 20
+    t = rng.random(n) < expit(-1 + effects[group, 0] + (2 + effects[group, 1]) * h)
+    fit = HierarchicalScaling().fit(h, t, groups=group).maps_.fit
+    np.testing.assert_allclose(fit.fixed, [-1, 2], atol=0.15)
+    np.testing.assert_allclose(fit.covariance, covariance, atol=0.2)
+    assert np.corrcoef(fit.effects[:, 0], effects[:, 0])[0, 1] > 0.8
+
+
+def test_continuous_cells_are_polished_on_all_of_them():
+    """More cells than the coarse start uses; the result is still a stationary point of the full likelihood."""
+    h, t, group = simulated(n=20_000, groups=20, values=10**9)
+    order = np.lexsort((h, group))
+    fit = fit_hierarchical(h[order], np.ones(len(h)), t[order], group[order])
+    data = as_data(h[order], t[order], group[order])
+    search = laplace._Search(data)
+    search.run(np.array([0.0, 1.0, 0.5, 0.0, 0.5]), 0.001 * np.eye(5))
+    assert fit.negative_log_likelihood == pytest.approx(search.loss, abs=1e-3)

@@ -1,0 +1,7 @@
+from hypothesis import HealthCheck, settings
+
+# The same examples on every machine and every run: a failure can always be repeated.
+settings.register_profile(
+    "qacal", derandomize=True, deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("qacal")

@@ -1,0 +1,266 @@
+"""Metrics against slow twins, scikit-learn, and hand calculation."""
+
+from itertools import permutations
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn import metrics as sk
+
+import qacal
+from qacal import InputError, Paths, Tally
+
+
+@st.composite
+def rows(draw, max_rows=60, soft=True):
+    n = draw(st.integers(2, max_rows))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    h = rng.choice([0.0, 0.3, 0.5, 0.8, 1.0], n)
+    t = rng.random(n) if soft and draw(st.booleans()) else rng.integers(0, 2, n).astype(float)
+    w = rng.exponential(size=n) if draw(st.booleans()) else np.ones(n)
+    return h, t, w, rng.integers(0, 3, n)
+
+
+def slow_bins(h, t, w, groups):
+    """Yield (weight, residual mean, rows) of each group's distinct confidences."""
+    for s in sorted(set(groups)):
+        for value in sorted(set(h[groups == s])):
+            mine = (groups == s) & (h == value)
+            yield w[mine].sum(), (w[mine] * (t[mine] - value)).sum() / w[mine].sum(), mine
+
+
+@given(rows())
+def test_plug_in_errors(data):
+    h, t, w, groups = data
+    for by in (groups, np.zeros(len(h), dtype=int)):
+        bins = list(slow_bins(h, t, w, by))
+        error = qacal.calibration_error(h, t, groups=by, weights=w, bins="outputs", redraws=0)
+        assert error.plugin == pytest.approx(sum(weight * abs(gap) for weight, gap, _ in bins) / w.sum())
+        worst = qacal.maximum_calibration_error(h, t, groups=by, weights=w, bins="outputs", redraws=0)
+        assert worst.plugin == pytest.approx(max(abs(gap) for _, gap, _ in bins))
+        bias = qacal.confidence_bias(h, t, groups=by, weights=w, bins="outputs")
+        assert bias.over + bias.under == pytest.approx(error.plugin)
+        assert bias.mean == pytest.approx((w * (h - t)).sum() / w.sum())
+        curve = qacal.validity_curve(h, t, groups=by, weights=w, bins="outputs", redraws=2)
+        for epsilon in (0.1, 0.5, 1.0):
+            share = sum(weight for weight, gap, _ in bins if abs(gap) <= epsilon + 1e-12) / w.sum()
+            assert curve.at(epsilon) == pytest.approx(share)
+
+
+@given(rows())
+def test_debiased_error_is_the_sum_over_pairs(data):
+    h, t, w, groups = data
+    numerator = denominator = 0.0
+    for weight, _, mine in slow_bins(h, t, w, groups):
+        s, v = (w * (t - h))[mine], w[mine]
+        pairs = [(i, j) for i in range(len(s)) for j in range(len(s)) if i != j]
+        if pairs:
+            numerator += weight * sum(s[i] * s[j] for i, j in pairs) / sum(v[i] * v[j] for i, j in pairs)
+            denominator += weight
+    error = qacal.calibration_error(h, t, groups=groups, weights=w, bins="outputs", redraws=0)
+    if denominator == 0:
+        assert np.isnan(error.debiased)
+    else:
+        square = numerator / denominator
+        assert error.debiased == pytest.approx(np.sign(square) * np.sqrt(abs(square)), abs=1e-7)
+
+
+def test_debiased_error_with_several_rows_per_question_pairs_questions_of_different_blocks():
+    rng = np.random.default_rng(0)
+    ids = np.repeat(np.arange(60), 3)
+    h = rng.choice([0.5, 0.8], 180)
+    t = rng.integers(0, 2, 180).astype(float)
+    tally = Tally.of(h, t, ids=ids, n_blocks=16)
+    block = qacal.identity.blocks(qacal.identity.id_hashes(ids, 180), 16)
+    numerator = denominator = 0.0
+    for value in (0.5, 0.8):
+        s = np.where(h == value, t - h, 0)
+        v = (h == value).astype(float)
+        sums = [(s[block == k].sum(), v[block == k].sum()) for k in range(16)]
+        pairs = [(a, b) for i, a in enumerate(sums) for j, b in enumerate(sums) if i != j]
+        numerator += v.sum() * sum(a[0] * b[0] for a, b in pairs) / sum(a[1] * b[1] for a, b in pairs)
+        denominator += v.sum()
+    error = qacal.calibration_error(tally)
+    assert error.is_clustered
+    square = numerator / denominator
+    assert error.debiased == pytest.approx(np.sign(square) * np.sqrt(abs(square)))
+
+
+def test_the_jackknife_leaves_out_one_block_at_a_time():
+    rng = np.random.default_rng(1)
+    h, t, ids = rng.choice([0.5, 0.8], 100), rng.integers(0, 2, 100), np.arange(100)
+    tally = Tally.of(h, t, ids=ids, n_blocks=8)
+    block = qacal.identity.blocks(qacal.identity.id_hashes(ids, 100), 8)
+
+    def square(keep):
+        value = qacal.calibration_error(h[keep], t[keep], redraws=0, bins="outputs").debiased
+        return np.sign(value) * value**2
+
+    without = np.array([square(block != k) for k in range(8)])
+    variance = 7 / 8 * ((without - without.mean()) ** 2).sum()
+    error = qacal.calibration_error(tally, bins="outputs", redraws=0)
+    ends = square(block >= 0) + np.array([-1, 1]) * 1.959964 * np.sqrt(variance)
+    np.testing.assert_allclose([error.low, error.high], np.sign(ends) * np.sqrt(np.abs(ends)), atol=1e-6)
+
+
+def test_equal_mass_bins_for_continuous_scores():
+    rng = np.random.default_rng(0)
+    h = rng.random(3000)
+    t = (rng.random(3000) < h).astype(float)
+    error = qacal.calibration_error(h, t)
+    assert error.bins == 15
+    order = np.argsort(h)
+    expected = sum(abs((t - h)[part].sum()) for part in np.split(order, 15)) / 3000
+    assert error.plugin == pytest.approx(expected)
+    assert qacal.calibration_error(h, t, bins=30).bins == 30
+    assert qacal.calibration_error(h, t, groups=np.arange(3000) % 4).bins == 60
+    assert qacal.calibration_error(np.round(h, 1), t).bins == 11
+
+
+def test_one_group_is_no_group_and_depth_0_is_ce():
+    rng = np.random.default_rng(0)
+    h, t = rng.choice([0.5, 0.9], 100), rng.integers(0, 2, 100)
+    plain = qacal.calibration_error(h, t)
+    assert qacal.calibration_error(h, t, groups=np.zeros(100, dtype=int), ids=None).plugin == plain.plugin
+    root = Paths(np.zeros(100, dtype=int), np.ones(100, dtype=int), 0)
+    assert qacal.calibration_error(h, t, groups=root).plugin == plain.plugin
+
+
+@given(rows(), st.integers(0, 1000))
+def test_metrics_do_not_depend_on_row_order(data, seed):
+    h, t, w, groups = data
+    order = np.random.default_rng(seed).permutation(len(h))
+
+    def everything(i):
+        return (
+            qacal.calibration_error(h[i], t[i], groups=groups[i], weights=w[i], redraws=5),
+            qacal.maximum_calibration_error(h[i], t[i], groups=groups[i], weights=w[i], redraws=5),
+            qacal.auac(h[i], t[i], weights=w[i]),
+            qacal.aurc(h[i], t[i], weights=w[i]),
+            qacal.brier_score(h[i], t[i], weights=w[i]),
+        )
+
+    assert repr(everything(order)) == repr(everything(np.arange(len(h))))
+
+
+@given(rows(max_rows=6, soft=False))
+def test_aurc_is_the_mean_over_orders_of_ties(data):
+    h, t, _, _ = data
+
+    def area(order):
+        wrong = 1 - t[list(order)]
+        return np.mean(np.cumsum(wrong) / np.arange(1, len(h) + 1))
+
+    consistent = [o for o in permutations(range(len(h))) if all(h[a] >= h[b] for a, b in zip(o, o[1:], strict=False))]
+    found = qacal.aurc(h, t)
+    assert found.aurc == pytest.approx(np.mean([area(o) for o in consistent]))
+    assert found.excess == pytest.approx(found.aurc - min(area(o) for o in permutations(range(len(h)))))
+
+
+@given(rows(soft=False))
+def test_auac_row_by_row(data):
+    h, t, w, _ = data
+    grid = np.linspace(0, 1, 101)
+    accuracy = [np.average(t[h >= g], weights=w[h >= g]) if (h >= g).any() else 0.0 for g in grid]
+    assert qacal.auac(h, t, weights=w) == pytest.approx(np.trapezoid(accuracy, grid))
+    curve = qacal.accuracy_confidence_curve(h, t, weights=w, thresholds=[0.0, 0.5, 1.0])
+    np.testing.assert_allclose(curve.coverage, [w[h >= g].sum() / w.sum() for g in (0.0, 0.5, 1.0)])
+
+
+def test_risk_coverage_curve_by_hand():
+    curve = qacal.risk_coverage_curve([0.9, 0.8, 0.8, 0.1], [1, 1, 0, 0])
+    np.testing.assert_allclose(curve.coverage, [1 / 4, 3 / 4, 1])
+    np.testing.assert_allclose(curve.risk, [0, 1 / 3, 1 / 2])
+    np.testing.assert_allclose(curve.threshold, [0.9, 0.8, 0.1])
+
+
+@given(rows())
+def test_brier_and_its_parts_add_up(data):
+    h, t, w, _ = data
+    brier = qacal.brier_score(h, t, weights=w)
+    assert brier.score == pytest.approx((w * (h - t) ** 2).sum() / w.sum())
+    assert brier.within == pytest.approx(0, abs=1e-12)
+    binned = qacal.brier_score(h, t, weights=w, bins=2)
+    parts = binned.reliability - binned.resolution + binned.uncertainty + binned.within
+    assert parts == pytest.approx(brier.score)
+
+
+@given(rows(soft=False))
+def test_proper_scores_are_scikit_learns(data):
+    h, t, w, _ = data
+    assert qacal.log_loss(h, t, weights=w) == pytest.approx(sk.log_loss(t, h, sample_weight=w, labels=[0, 1]))
+    assert qacal.brier_score(h, t, weights=w).score == pytest.approx(
+        sk.brier_score_loss(t, h, sample_weight=w, pos_label=1)
+    )
+    assert qacal.sharpness(h, weights=w) == pytest.approx(np.average((h - np.average(h, weights=w)) ** 2, weights=w))
+
+
+def test_the_reliability_table():
+    table = qacal.reliability_table(
+        [0.5, 0.5, 0.9, 0.9, 0.9], [1, 0, 1, 1, 0], groups=["law", "law", "law", "art", None], bins="outputs"
+    )
+    assert table.columns == ["group", "from", "to", "rows", "confidence", "accuracy", "low", "high", "gap"]
+    assert table["group"].to_list() == [None, "art", "law", "law"]
+    law = table.filter(pl.col("group") == "law")
+    assert law["rows"].to_list() == [2, 1]
+    assert law["accuracy"].to_list() == [0.5, 1.0]
+    assert (table["low"] <= table["accuracy"]).all()
+    assert (table["accuracy"] <= table["high"]).all()
+    assert qacal.reliability_table([0.5, 0.9], [1, 0]).columns[0] == "from"
+
+
+def test_a_tally_can_be_given_instead_of_rows():
+    rng = np.random.default_rng(0)
+    h, t, s = rng.choice([0.5, 0.8], 200), rng.integers(0, 2, 200), rng.integers(0, 3, 200)
+    tally = Tally.of(h, t, groups=s, ids=range(200), n_blocks=256)
+    rows = qacal.calibration_error(h, t, groups=s, ids=range(200))
+    assert repr(qacal.calibration_error(tally)) == repr(rows)
+    assert qacal.auac(tally) == qacal.auac(h, t)
+    assert qacal.aurc(tally) == qacal.aurc(h, t)
+    assert qacal.log_loss(tally) == pytest.approx(qacal.log_loss(h, t))
+    assert qacal.brier_score(tally).score == pytest.approx(qacal.brier_score(h, t).score)
+    assert np.isnan(qacal.calibration_error(tally.without_blocks()).low)  # no blocks, no interval
+    assert np.isnan(qacal.maximum_calibration_error(tally.without_blocks()).debiased)
+    with pytest.raises(InputError, match="pass it alone"):
+        qacal.auac(tally, t)
+    with pytest.raises(InputError, match="correct is missing"):
+        qacal.auac(h)
+    with pytest.raises(InputError, match="bins is 0"):
+        qacal.calibration_error(h, t, bins=0)
+    with pytest.raises(InputError, match="redraws is -1"):
+        qacal.calibration_error(h, t, redraws=-1)
+
+
+def test_one_row_measures_something_and_claims_nothing():
+    error = qacal.calibration_error([0.8], [1])
+    assert error.plugin == pytest.approx(0.2)
+    assert np.isnan(error.debiased)
+    assert qacal.aurc([0.8], [1]).aurc == 0
+    assert qacal.auac([0.8], [1]) == pytest.approx(0.805)
+    assert np.isnan(qacal.maximum_calibration_error([0.8], [1]).debiased)
+
+
+def test_what_extreme_confidences_cost():
+    assert qacal.log_loss([1.0, 0.0], [1, 0]) == pytest.approx(0, abs=1e-12)
+    assert qacal.log_loss([1.0], [0]) == pytest.approx(36.04, abs=0.01)
+    assert qacal.brier_score([1.0, 0.0], [0, 1]).score == 1
+    assert qacal.calibration_error([1.0, 1.0], [1, 1]).plugin == 0
+
+
+def test_perfect_noise_is_the_floor():
+    """64 groups, 1,400 rows, calibrated scores: more distinct outputs, more plug-in error, and all of it floor."""
+    rng = np.random.default_rng(0)
+    groups = rng.integers(0, 64, 1400)
+    plugins = []
+    for outputs in (2, 5, 20):
+        h = rng.choice(np.linspace(0.3, 0.9, outputs), 1400)
+        t = rng.random(1400) < h
+        error = qacal.calibration_error(h, t, groups=groups)
+        plugins.append(error.plugin)
+        assert error.plugin == pytest.approx(error.floor, abs=0.02)
+        assert error.low < 0 < error.high
+        assert error.p_value > 0.01
+    assert plugins[0] < plugins[1] < plugins[2]
+    assert plugins[2] > 0.25

@@ -1,0 +1,190 @@
+import numpy as np
+import pytest
+from scipy import stats
+
+import qacal
+from qacal import InputError, UnreachableError
+from qacal.guarantee import (
+    Certificate,
+    binomial_interval,
+    bounded_interval,
+    mean_intervals,
+    mixed_binomial_interval,
+    nu_bound,
+    uniform_certificate,
+    weighted_interval,
+)
+
+
+@pytest.mark.parametrize(("n", "b"), [(1000, 226), (5000, 293), (20000, 353)])
+def test_points_per_bin_of_the_theorem(n, b):
+    """The advice printed under the paper's figure (300, 400, 500) is for a logarithm of base 2."""
+    assert qacal.points_per_bin(0.1, n, 0.1) == b
+    assert qacal.epsilon(b, n, 0.1) <= 0.1 < qacal.epsilon(b - 1, n, 0.1)
+
+
+@pytest.mark.parametrize("nu", [0.0, 0.03])
+@pytest.mark.parametrize("levels", [1, 2, 8])
+def test_points_per_bin_is_the_smallest_that_suffices(nu, levels):
+    for n in (300, 4000):
+        for target in (0.12, 0.2, 0.4):
+            try:
+                b = qacal.points_per_bin(target, n, 0.05, nu, levels=levels)
+            except UnreachableError:
+                assert qacal.epsilon(n, n, 0.05, nu, levels=levels) > target
+                continue
+            assert qacal.epsilon(b, n, 0.05, nu, levels=levels) <= target
+            assert b == 2 or qacal.epsilon(b - 1, n, 0.05, nu, levels=levels) > target
+
+
+def test_bins_of_plain_umd():
+    for n in (50, 1000, 20000):
+        for target in (0.1, 0.2, 0.5):
+            try:
+                bins = qacal.n_bins(target, n, 0.1)
+            except UnreachableError:
+                assert qacal.epsilon_of_bins(1, n, 0.1) > target
+                continue
+            assert qacal.epsilon_of_bins(bins, n, 0.1) <= target
+            assert bins == n // 2 or qacal.epsilon_of_bins(bins + 1, n, 0.1) > target
+
+
+def test_what_cannot_be_reached_is_said():
+    with pytest.raises(UnreachableError, match=r"nu is 0\.1: labels that may be off by nu"):
+        qacal.points_per_bin(0.1, 1000, 0.1, nu=0.1)
+    with pytest.raises(
+        UnreachableError, match=r"100 rows cannot guarantee epsilon=0\.05: one bin of all of them gives 0\.12"
+    ):
+        qacal.points_per_bin(0.05, 100, 0.1)
+    with pytest.raises(UnreachableError, match="not even in one bin"):
+        qacal.n_bins(0.05, 100, 0.1)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: qacal.epsilon(1, 100, 0.1), "points_per_bin is 1; expected 2 to n=100"),
+        (lambda: qacal.epsilon(101, 100, 0.1), "points_per_bin is 101"),
+        (lambda: qacal.epsilon(10, 100, 0), "alpha is 0"),
+        (lambda: qacal.epsilon(10, 100, 1.0), r"alpha is 1\.0"),
+        (lambda: qacal.epsilon(10, 100, 0.1, nu=-1), "nu is -1"),
+        (lambda: qacal.epsilon(10, 1, 0.1), "n is 1"),
+        (lambda: qacal.points_per_bin(0, 100, 0.1), "epsilon is 0"),
+        (lambda: qacal.epsilon_of_bins(51, 100, 0.1), "n_bins is 51; expected 1 to n/2=50"),
+        (lambda: qacal.QABinning(points_per_bin=0).fit([0.5], [1]), "points_per_bin is 0"),
+        (lambda: qacal.QABinning(points_per_bin=2.5).fit([0.5], [1]), r"points_per_bin is 2\.5"),
+        (lambda: qacal.QABinning(points_per_bin=1, ties="jitter").fit([0.5], [1]), "needs 2 or more"),
+        (lambda: qacal.QABinning(ties="random").fit([0.5], [1]), "ties is 'random'; expected one of 'merge', 'jitter'"),
+        (lambda: qacal.QABinning(certificate="none").fit([0.5], [1]), "certificate is 'none'"),
+        (lambda: qacal.QABinning(alpha=2).fit([0.5], [1]), "alpha is 2"),
+        (lambda: qacal.UniformMassBinning(n_bins=0).fit([0.5], [1]), "n_bins is 0"),
+        (lambda: qacal.PlattScaling(feature="rank").fit([0.5], [1]), "feature is 'rank'"),
+        (lambda: qacal.ScalingQABinning(pooling="some").fit([0.5], [1]), "pooling is 'some'"),
+        (lambda: qacal.IsotonicCalibration(pooling="some").fit([0.5], [1]), "pooling is 'some'"),
+    ],
+)
+def test_parameters_out_of_range(call, message):
+    with pytest.raises(InputError, match=message):
+        call()
+
+
+@pytest.mark.parametrize("n", [1, 2, 7, 50, 1000])
+@pytest.mark.parametrize("tail", [0.2, 0.025, 1e-6, 1e-20])
+def test_binomial_intervals_are_scipys(n, tail):
+    k = np.unique([0, 1, n // 2, n - 1, n])
+    low, high = binomial_interval(k, np.full(len(k), n), tail)
+    for right, a, b in zip(k.tolist(), low, high, strict=True):
+        if right > 0:
+            assert stats.binom.sf(right - 1, n, a) == pytest.approx(tail, rel=1e-6)
+        else:
+            assert a == 0
+        if right < n:
+            assert stats.binom.cdf(right, n, b) == pytest.approx(tail, rel=1e-6)
+        else:
+            assert b == 1
+
+
+def test_averages_of_differing_probabilities_need_a_lower_first_end():
+    """One row of probability n*q, the others 0: the average is q, and one right answer comes with probability n*q.
+
+    Clopper-Pearson's end for one right answer is above tail/n, so at q between the two it fails more often than tail.
+    """
+    n, tail = 20, 0.05
+    exact, _ = binomial_interval([1], [n], tail)
+    safe, _ = mixed_binomial_interval([1], [n], tail)
+    assert safe[0] == tail / n < exact[0]
+    q = (safe[0] + exact[0]) / 2
+    assert n * q > tail  # the chance of one right answer, on which the end of Clopper-Pearson excludes q
+    assert q > safe[0]  # and the safe end does not
+    with pytest.raises(InputError, match="tails up to"):
+        mixed_binomial_interval([1], [n], 0.3)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_mixed_intervals_cover_averages_exactly(seed):
+    """No simulation: the distribution of a sum of differing Bernoulli variables is a product of polynomials."""
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(2, 15))
+    p = rng.beta(*rng.uniform(0.05, 2, 2), n)
+    pmf = np.array([1.0])
+    for q in p:
+        pmf = np.convolve(pmf, [1 - q, q])
+    for tail in (0.01, 0.05, 0.2):
+        low, high = mixed_binomial_interval(np.arange(n + 1), np.full(n + 1, n), tail)
+        assert pmf[low > p.mean()].sum() <= tail + 1e-12
+        assert pmf[high < p.mean()].sum() <= tail + 1e-12
+
+
+def test_bounded_intervals_solve_their_equation():
+    def kl(p, q):
+        return p * np.log(p / q) + (1 - p) * np.log((1 - p) / (1 - q))
+
+    low, high = bounded_interval(np.array([0.3]), np.array([40.0]), 0.01)
+    assert 40 * kl(0.3, low[0]) == pytest.approx(-np.log(0.01), rel=1e-9)
+    assert 40 * kl(0.3, high[0]) == pytest.approx(-np.log(0.01), rel=1e-9)
+    low, high = bounded_interval(np.array([0.0, 1.0]), np.array([40.0, 40.0]), 0.01)
+    np.testing.assert_allclose(high[0], 1 - 0.01 ** (1 / 40))
+    np.testing.assert_allclose([low[0], high[1], low[1]], [0, 1, 0.01 ** (1 / 40)])
+
+
+def test_the_interval_fits_what_the_rows_are():
+    ones = np.array([10.0])
+    binary = mean_intervals(ones, ones, ones * 0.4, ones * 0.4, ones, 0.05, is_mixed=False)
+    np.testing.assert_array_equal(binary, binomial_interval([4], [10], 0.05))
+    scaled = mean_intervals(ones, 3 * ones, 3 * ones * 0.4, 3 * ones * 0.4, 9 * ones, 0.05, is_mixed=False)
+    np.testing.assert_allclose(scaled, binary)
+    soft = mean_intervals(ones, ones, ones * 0.4, ones * 0.2, ones, 0.05)
+    np.testing.assert_array_equal(soft, bounded_interval([0.4], [10], 0.05))
+    heavy = mean_intervals(ones, ones, ones * 0.4, ones * 0.4, 2 * ones, 0.05)
+    np.testing.assert_array_equal(heavy, weighted_interval(np.array([0.4]), [5], 0.05))
+    np.testing.assert_array_equal(mean_intervals(0 * ones, 0 * ones, 0 * ones, 0 * ones, 0 * ones, 0.05), [[0], [1]])
+
+
+def test_tails_of_the_certificates():
+    assert uniform_certificate(0.1, nodes=3, resolution=0.01).tail == pytest.approx(0.1 / (3 * 101 * 102))
+    assert uniform_certificate(0.1, 2, None, [4, 5]).tail == pytest.approx(0.1 / (4 * 5 + 5 * 6))
+    assert Certificate("conditional", 0.1, 20).tail == pytest.approx(0.1 / 40)
+
+
+def test_certificates_say_what_they_are_about():
+    declared = qacal.QABinning(resolution=0.01).fit([0.5, 0.9] * 50, [0, 1] * 50, groups=[0, 1] * 50).maps_.certificate
+    assert (declared.kind, declared.grid) == ("uniform", 101)
+    assert declared.statements == 3 * 101 * 102 / 2  # two groups and the root
+    assert "all answers" in declared.about
+    seen = qacal.QABinning().fit([0.5, 0.9] * 50, [0, 1] * 50, groups=[0, 1] * 50).maps_.certificate
+    assert seen.statements == 1 + 1 + 3
+    assert "calibration rows" in seen.about
+    bins = qacal.QABinning(certificate="conditional").fit([0.5, 0.9] * 50, [0, 1] * 50, groups=[0, 1] * 50)
+    assert bins.maps_.certificate.statements == 4  # one bin in each group, two at the root
+
+
+def test_nu_is_that_of_the_worst_group():
+    truth = np.repeat([1, 0, 1, 0], [700, 300, 500, 500])
+    bound = nu_bound(np.full(2000, 0.6), truth, np.full(2000, 0.8), groups=np.repeat(["a", "b"], 1000))
+    assert bound.estimate == pytest.approx(0.1)
+    assert bound.marginal == pytest.approx(0, abs=1e-12)
+    assert 0.1 < bound.bound < 0.2
+    assert bound.rows == 2000
+    perfect = nu_bound(truth, truth, np.full(2000, 0.8))
+    assert perfect.estimate == 0
+    assert perfect.bound < 0.1

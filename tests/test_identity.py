@@ -1,0 +1,64 @@
+import numpy as np
+import pytest
+
+from qacal import InputError, identity
+
+
+def test_hashes_are_pinned():
+    """Splits of last year's rows must come out the same today: these numbers never change."""
+    assert identity.id_hashes([0, 1, -5], 3).tolist() == [
+        16294208416658607535,
+        10451216379200822465,
+        1635312068028924514,
+    ]
+    assert identity.id_hashes(["", "q1", "Größe"], 3).tolist() == [
+        13020603013274838756,
+        7530267129497158631,
+        8433303749423783192,
+    ]
+
+
+def test_whole_numbers_and_their_text_are_one_id():
+    numbers = identity.id_hashes(np.array([7, 12]), 2)
+    np.testing.assert_array_equal(identity.id_hashes(["7", "12"], 2), numbers)
+    np.testing.assert_array_equal(identity.id_hashes(np.array([7, "12"], dtype=object), 2), numbers)
+    assert (identity.id_hashes(["07", "1_2"], 2) != numbers).all()
+
+
+def test_blocks_are_even_and_independent_of_ids_pattern():
+    for ids in (np.arange(25600), np.arange(0, 25600 * 1024, 1024), np.arange(25600) * 2 + 1):
+        counts = np.bincount(identity.blocks(identity.id_hashes(ids, len(ids)), 256), minlength=256)
+        # 100 expected in each; chi-square with 255 degrees of freedom stays below 360 in 99.999 of 100 cases.
+        assert ((counts - 100.0) ** 2 / 100).sum() < 360
+
+
+def test_seeds_make_unrelated_deals():
+    hashes = identity.id_hashes(range(10_000), 10_000)
+    first, second = identity.blocks(hashes, 2, seed=0), identity.blocks(hashes, 2, seed=1)
+    assert abs(np.mean(first == second) - 0.5) < 0.03
+
+
+def test_finer_deals_refine_coarser_ones():
+    hashes = identity.id_hashes(range(1000), 1000)
+    np.testing.assert_array_equal(identity.blocks(hashes, 256) % 2, identity.blocks(hashes, 2))
+
+
+def test_rows_without_ids_are_known_by_their_values():
+    rng = np.random.default_rng(0)
+    h, t = rng.choice([0.5, 0.9], 1000), rng.integers(0, 2, 1000).astype(float)
+    hashes = identity.value_hashes(h, t)
+    assert len(set(hashes.tolist())) == 1000
+    order = rng.permutation(1000)
+    # Equal rows may change places, so compare what each kind of row gets.
+    again = identity.value_hashes(h[order], t[order])
+    for value, label in ((0.5, 0), (0.5, 1), (0.9, 0), (0.9, 1)):
+        assert set(hashes[(h == value) & (t == label)]) == set(again[(h[order] == value) & (t[order] == label)])
+    half = identity.blocks(hashes, 2)
+    # The deal does not know the label: right answers are as frequent in both halves.
+    assert abs(t[half == 0].mean() - t[half == 1].mean()) < 0.1
+
+
+@pytest.mark.parametrize("bad", [[1.5], [None], [True], [b"x"]])
+def test_ids_are_text_or_whole_numbers(bad):
+    with pytest.raises(InputError, match=r"ids\[0\] is"):
+        identity.id_hashes(bad, 1)

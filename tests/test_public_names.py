@@ -1,0 +1,51 @@
+"""What users may import, and what importing costs."""
+
+import subprocess
+import sys
+
+import qacal
+
+NAMES = """
+    Evidence HierarchicalScaling Identity InputError IsotonicCalibration KDTree NO_GROUP NotFittedError Paths PlattScaling
+    QABinning QACalibrationClassifier QacalError ScalingBinning ScalingQABinning Tally UniformMassBinning UnreachableError
+    __version__ accuracy_confidence_curve auac aurc brier_score calibration_error confidence_bias epsilon epsilon_of_bins
+    log_loss maximum_calibration_error n_bins nu_bound points_per_bin reliability_table risk_coverage_curve sharpness
+    validity_curve
+""".split()
+
+
+def test_public_names_are_pinned():
+    assert sorted(qacal.__all__) == sorted(NAMES)
+    assert dir(qacal) == sorted(qacal.__all__)
+    for name in NAMES:
+        assert getattr(qacal, name) is not None
+
+
+def run(code):
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+
+
+def test_importing_loads_nothing_heavy():
+    heavy = "{'sklearn', 'matplotlib', 'polars', 'pandas', 'pyarrow', 'scipy'} & set(sys.modules)"
+    assert run(f"import sys, qacal; print(len({heavy}))").strip() == "0"
+
+
+def test_fitting_and_predicting_need_only_numpy_and_scipy():
+    code = (
+        "import sys, numpy as np, qacal\n"
+        "for method in (qacal.QABinning, qacal.ScalingQABinning, qacal.HierarchicalScaling, qacal.PlattScaling):\n"
+        "    model = method().fit(np.linspace(0, 1, 200), np.arange(200) % 2, groups=np.arange(200) % 3)\n"
+        "    model.explain([0.5], groups=[1])\n"
+        "print(qacal.calibration_error([0.5, 0.5], [0, 1]).plugin)\n"
+        "print({'sklearn', 'matplotlib', 'polars', 'pandas'} & set(sys.modules))"
+    )
+    assert run(code).split() == ["0.0", "set()"]
+
+
+def test_unknown_names_are_refused():
+    try:
+        qacal.Quantum  # noqa: B018
+    except AttributeError as error:
+        assert "Quantum" in str(error)
+    else:
+        raise AssertionError("an unknown name was found")

@@ -1,0 +1,35 @@
+import numpy as np
+import pandas as pd
+import pytest
+
+from qacal import InputError
+from qacal.records import unit_values
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+def test_short_floats_are_read_as_they_were_written(dtype):
+    stated = np.arange(101) / 100
+    np.testing.assert_array_equal(unit_values(stated.astype(dtype), "confidence"), stated)
+
+
+def test_float32_keeps_its_seven_digits_of_small_numbers():
+    small = np.array([1.234567e-5, 3.2e-20, 0.0], dtype=np.float32)
+    np.testing.assert_allclose(unit_values(small, "confidence"), small.astype(float), rtol=1e-6)
+
+
+def test_minus_zero_is_zero():
+    assert np.signbit(unit_values(np.array([-0.0]), "confidence"))[0] == np.False_
+
+
+def test_missing_values_of_tables_are_named():
+    with pytest.raises(InputError, match=r"confidence\[1\]"):
+        unit_values(pd.Series([0.5, None]), "confidence")
+    with pytest.raises(InputError, match=r"confidence\[1\] is nan"):
+        unit_values(pd.Series([0.5, None], dtype="Float64"), "confidence")
+
+
+def test_the_first_culprit_is_named():
+    with pytest.raises(InputError, match=r"correct\[2\] is 7"):
+        unit_values([0, 1, 7, 8], "correct")
+    with pytest.raises(InputError, match=r"expected 0 to 1\.$"):
+        unit_values([0.5, 1e300], "confidence")
