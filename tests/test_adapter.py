@@ -7,8 +7,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from qacal import HierarchicalScaling, KDTree, QABinning, QACalibrationClassifier
 
 
-# Its weights are importances and not counts of rows, so with bins in groups, check_sample_weight_equivalence (a weight of
-# 2 is a row twice) does not apply; curves and one bin pass it.
+# Its weights are importances and not counts of rows, so with small bins in groups check_sample_weight_equivalence (a
+# weight of 2 is a row twice) does not apply; curves and large bins pass it.
 @parametrize_with_checks(
     [
         QACalibrationClassifier(),

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 class QACalibrationClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Calibrate the first column of X, in groups that a partition makes of the others.
 
-    X is ``[confidence | features]``; y says which answers were right: of its two labels the larger one (1, True, "yes"),
-    as everywhere in scikit-learn. Unlike the rest of qacal it clips confidences
+    X is ``[confidence | features]``; y says which answers were right: of its two labels the larger one (1, True,
+    "yes"), as everywhere in scikit-learn. Unlike the rest of qacal it clips confidences
     outside of [0, 1] instead of refusing them, since scikit-learn's estimators must take any number.
 
     Parameters

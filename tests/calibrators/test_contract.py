@@ -175,10 +175,7 @@ def test_the_scale_of_weights_is_irrelevant(calibrator, rows, factor):
 def test_tallies_add(calibrator, rows, cut):
     n = len(rows["confidence"])
     cut = min(cut, n)
-    if calibrator.properties.uses_groups:
-        keyed = rows
-    else:
-        keyed = {**rows, "groups": None}
+    keyed = rows if calibrator.properties.uses_groups else {**rows, "groups": None}
     options = calibrator.tally_options()
     parts = [reordered(keyed, slice(0, cut)), reordered(keyed, slice(cut, n))]
     tallies = [Tally.of(**part, **options) for part in parts if len(part["confidence"])]

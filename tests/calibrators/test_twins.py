@@ -54,7 +54,7 @@ def merged(h, targets, b):
 
 
 def qa_binning(fit_one, h, targets, groups, b):
-    """QA binning, train time: the root's map, and one for every group with b rows; test time: the group's or the root's."""
+    """QA binning: a map for the root and for every group with b rows; at test time the group's, or the root's."""
     table = {"root": fit_one(h, targets, b)}
     for s in set(groups) - {-1}:
         mine = [i for i in range(len(h)) if groups[i] == s]

@@ -1,6 +1,6 @@
 """Metrics against slow twins, scikit-learn, and hand calculation."""
 
-from itertools import permutations
+from itertools import pairwise, permutations
 
 import numpy as np
 import polars as pl
@@ -153,7 +153,7 @@ def test_aurc_is_the_mean_over_orders_of_ties(data):
         wrong = 1 - t[list(order)]
         return np.mean(np.cumsum(wrong) / np.arange(1, len(h) + 1))
 
-    consistent = [o for o in permutations(range(len(h))) if all(h[a] >= h[b] for a, b in zip(o, o[1:], strict=False))]
+    consistent = [o for o in permutations(range(len(h))) if all(h[a] >= h[b] for a, b in pairwise(o))]
     found = qacal.aurc(h, t)
     assert found.aurc == pytest.approx(np.mean([area(o) for o in consistent]))
     assert found.excess == pytest.approx(found.aurc - min(area(o) for o in permutations(range(len(h)))))

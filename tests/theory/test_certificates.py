@@ -1,0 +1,242 @@
+"""The certificates for tied scores, soft targets and weights."""
+
+import numpy as np
+import pytest
+
+from qacal import Paths, QABinning, ScalingQABinning, Tally, UniformMassBinning
+from qacal.guarantee import bounded_interval, mean_intervals, uniform_certificate, weighted_interval
+from tests.theory.lab import at_least, at_most, failure_rate
+
+ALPHA = 0.1
+
+
+def every_interval_fails(right, rows, truth, tail):
+    """Return whether any interval of neighbouring values, in any node, misses: all choices of bins at once.
+
+    right, rows : one line a node, one column a confidence value. truth : the same for all.
+    """
+    k = np.concatenate([np.zeros((len(right), 1)), np.cumsum(right, axis=1)], axis=1)
+    n = np.concatenate([np.zeros((len(rows), 1)), np.cumsum(rows, axis=1)], axis=1)
+    a, b = np.triu_indices(k.shape[1], 1)
+    k, n = (k[:, b] - k[:, a]).ravel(), (n[:, b] - n[:, a]).ravel()
+    k, n = k[n > 0], n[n > 0]
+    low, high = mean_intervals(n, n, k, k, n, tail, is_mixed=False)
+    return ((low > truth) | (high < truth)).any()
+
+
+def test_the_uniform_certificate_holds_for_every_interval_in_every_node():
+    m, nodes, trials = 8, 5, 400
+
+    def broken(tail):
+        def trial(rng):
+            rows = rng.integers(20, 80, (nodes, m))
+            return every_interval_fails(rng.binomial(rows, 0.5), rows, 0.5, tail)
+
+        return trial
+
+    promise = uniform_certificate(ALPHA, nodes, None, np.full(nodes, m))
+    assert failure_rate(broken(promise.tail), trials) <= at_most(ALPHA, trials)
+    # Without the intervals in the union bound, or without the nodes and intervals both, it is broken.
+    assert failure_rate(broken(ALPHA / (2 * nodes)), trials) > at_most(ALPHA, trials)
+    assert failure_rate(broken(ALPHA / 2), trials) > at_most(ALPHA, trials)
+
+
+def test_the_uniform_certificate_is_not_wasteful_where_there_is_little_to_choose():
+    """One node, one value: one statement, and its interval fails about as often as it may."""
+    trials = 3000
+
+    def broken(rng):
+        maps = UniformMassBinning(points_per_bin=1000, alpha=0.2).fit(np.full(1000, 0.8), rng.random(1000) < 0.5).maps_
+        return maps.low[0] > 0.5 or maps.high[0] < 0.5
+
+    rate = failure_rate(broken, trials)
+    assert at_least(0.16, trials) <= rate <= at_most(0.2, trials)
+
+
+def worst_choice(rng, certificate):
+    """Return whether somebody who picks points per bin after looking can make a certificate fail: tied scores, eight
+    groups in a tree, the truth 0.5 everywhere."""
+    n = 600
+    h = rng.integers(0, 21, n) / 20
+    paths = Paths(rng.integers(0, 8, n), np.full(n, 4), 3)
+    tally = Tally.of(h, rng.random(n) < 0.5, groups=paths)
+    for b in (2, 3, 5, 8, 12, 20, 35, 60, 100, 200):
+        for depth in range(4):
+            model = QABinning(points_per_bin=b, certificate=certificate, alpha=ALPHA).fit_tally(tally.roll_up(depth))
+            maps = model.maps_
+            if certificate == "uniform":
+                # All depths were searched, so all their nodes count: the tail of the deepest tree.
+                promise = QABinning(points_per_bin=b, alpha=ALPHA).fit_tally(tally).maps_.certificate
+                sums = maps.rows.astype(float), maps.value * maps.rows
+                low, high = mean_intervals(sums[0], sums[0], sums[1], sums[1], sums[0], promise.tail)
+            else:
+                low, high = maps.low, maps.high
+            if ((low > 0.5) | (high < 0.5)).any():
+                return True
+    return False
+
+
+def test_the_uniform_certificate_survives_choices_made_on_the_same_rows():
+    trials = 80
+    assert failure_rate(lambda rng: worst_choice(rng, "uniform"), trials) <= at_most(ALPHA, trials)
+
+
+def test_the_conditional_certificate_does_not_survive_them():
+    trials = 80
+    assert failure_rate(lambda rng: worst_choice(rng, "conditional"), trials) > at_most(ALPHA, trials)
+
+
+def rising_truth(h, s):
+    return np.clip(0.1 + 0.7 * h + 0.1 * (s - 1), 0.02, 0.98)
+
+
+def conditional_failure(rng, tied, certificate="conditional", calibrator=QABinning, **options):
+    """Return whether any bin's interval misses the truth averaged over the calibration rows in it; truth rises in h."""
+    n = 1500
+    h = rng.integers(0, 21, n) / 20 if tied else rng.random(n)
+    s = rng.integers(0, 3, n)
+    truth = rising_truth(h, s)
+    model = calibrator(points_per_bin=50, certificate=certificate, alpha=ALPHA, **options)
+    model.fit(h, rng.random(n) < truth, groups=s, ids=np.arange(n))
+    evidence = model.explain(h, groups=s)
+    bins = np.stack([evidence.low, evidence.high, evidence.calibrated, s])
+    _, which = np.unique(bins, axis=1, return_inverse=True)
+    average = np.bincount(which.ravel(), truth) / np.bincount(which.ravel())
+    missed = (evidence.low > average[which.ravel()] + 1e-12) | (evidence.high < average[which.ravel()] - 1e-12)
+    return missed.any()
+
+
+@pytest.mark.parametrize("tied", [True, False])
+@pytest.mark.parametrize("certificate", ["conditional", "uniform"])
+def test_bins_over_which_the_truth_varies(tied, certificate):
+    trials = 300
+    rate = failure_rate(lambda rng: conditional_failure(rng, tied, certificate), trials)
+    assert rate <= at_most(ALPHA, trials)
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_scaled_answers_are_certified_by_true_labels(tied):
+    """HS-QAB with cross-fitting, on the same rows: its intervals come from labels and hold, without any nu."""
+    trials = 120
+    rate = failure_rate(lambda rng: conditional_failure(rng, tied, calibrator=ScalingQABinning, cross_fit=True), trials)
+    assert rate <= at_most(ALPHA, trials)
+
+
+def test_the_conditional_certificate_needs_both_tails_and_every_bin():
+    """Tied scores, each bin one value. The same counts with weaker tails are broken too often."""
+    values, trials = 5, 3000
+
+    def broken(tail):
+        def trial(rng):
+            rows = np.full(values, 400.0)
+            right = rng.binomial(400, 0.5, values).astype(float)
+            low, high = mean_intervals(rows, rows, right, right, rows, tail)
+            return ((low > 0.5) | (high < 0.5)).any()
+
+        return trial
+
+    assert failure_rate(broken(ALPHA / (2 * values)), trials) <= at_most(ALPHA, trials)
+    assert failure_rate(broken(ALPHA / values), trials) > at_most(ALPHA, trials)
+    assert failure_rate(broken(ALPHA / 2), trials) > at_most(ALPHA, trials)
+
+
+def test_weights_need_the_effective_number_of_rows():
+    """One row in fifty weighs a hundred times as much as the others."""
+    n, trials, tail = 500, 1000, ALPHA / 2
+
+    def broken(effective):
+        def trial(rng):
+            w = np.where(np.arange(n) % 50 == 0, 100.0, 1.0)
+            mean = np.average(rng.random(n) < 0.5, weights=w)
+            rows = w.sum() ** 2 / (w**2).sum() if effective else n
+            low, high = weighted_interval(np.array([mean]), np.array([rows]), tail)
+            return low[0] > 0.5 or high[0] < 0.5
+
+        return trial
+
+    assert failure_rate(broken(effective=True), trials) <= at_most(ALPHA, trials)
+    assert failure_rate(broken(effective=False), trials) > at_most(ALPHA, trials)
+
+
+def test_weighted_rows_through_the_calibrator():
+    n, trials = 900, 300
+
+    def broken(rng):
+        w = np.where(rng.random(n) < 0.05, 50.0, 1.0)
+        h, s = rng.choice([0.7, 0.9], n), rng.integers(0, 3, n)
+        maps = (
+            QABinning(points_per_bin=50, certificate="conditional", alpha=ALPHA)
+            .fit(h, rng.random(n) < 0.5, groups=s, weights=w)
+            .maps_
+        )
+        return ((maps.low > 0.5) | (maps.high < 0.5)).any()
+
+    assert failure_rate(broken, trials) <= at_most(ALPHA, trials)
+
+
+def test_kl_does_not_hold_with_an_effective_number_of_rows():
+    """Why weighted rows get Hoeffding's interval: one row weighs 20, two hundred weigh 1, one answer in fifty is right.
+
+    When the heavy row is right (once in fifty) the kl interval excludes the truth at a tail of 1 in 100.
+    """
+    w = np.append(np.ones(200), 20.0)
+    effective = w.sum() ** 2 / (w**2).sum()
+    tail, truth, trials = 0.01, 0.02, 4000
+
+    def broken(interval):
+        def trial(rng):
+            mean = np.average(rng.random(201) < truth, weights=w)
+            return interval(np.array([mean]), np.array([effective]), tail)[0][0] > truth
+
+        return trial
+
+    assert failure_rate(broken(bounded_interval), trials) > at_most(tail, trials)
+    assert failure_rate(broken(weighted_interval), trials) <= at_most(tail, trials)
+
+
+def test_soft_targets_hold_and_need_the_union_bound():
+    """Soft targets of 0 and 1 mostly: nearly as noisy as labels."""
+    n, groups, b, trials = 1600, 16, 50, 300
+
+    def soft(rng):
+        return np.where(rng.random(n) < 0.98, rng.integers(0, 2, n), rng.random(n))
+
+    def fitted(rng):
+        maps = (
+            QABinning(points_per_bin=b, certificate="conditional", alpha=ALPHA)
+            .fit(rng.random(n), soft(rng), groups=rng.integers(0, groups, n))
+            .maps_
+        )
+        return maps
+
+    def broken(rng):
+        maps = fitted(rng)
+        return ((maps.low > 0.5) | (maps.high < 0.5)).any()
+
+    def broken_without_union(rng):
+        maps = fitted(rng)
+        low, high = bounded_interval(maps.value, maps.rows.astype(float), ALPHA / 2)
+        return ((low > 0.5) | (high < 0.5)).any()
+
+    assert failure_rate(broken, trials) <= at_most(ALPHA, trials)
+    assert failure_rate(broken_without_union, trials) > at_most(ALPHA, trials)
+
+
+def test_a_declared_grid_speaks_of_every_answer_to_come():
+    """Continuous scores snapped to a grid of 21: intervals contain E[Y | bin, group] itself, over new answers too."""
+    n, trials = 2000, 150
+    step = 0.05
+
+    def broken(rng):
+        h, s = rng.beta(3, 1.5, n), rng.integers(0, 3, n)
+        model = QABinning(points_per_bin=80, resolution=step, alpha=ALPHA)
+        model.fit(h, rng.random(n) < rising_truth(h, s), groups=s)
+        new_h, new_s = rng.beta(3, 1.5, 100_000), rng.integers(0, 3, 100_000)
+        evidence = model.explain(new_h, groups=new_s)
+        key = evidence.low + 10 * evidence.high + 1000 * new_s
+        _, which = np.unique(key, return_inverse=True)
+        truth = np.bincount(which, rising_truth(new_h, new_s)) / np.bincount(which)
+        # The truth of a bin is itself simulated: half a percent of slack.
+        return ((evidence.low > truth[which] + 0.005) | (evidence.high < truth[which] - 0.005)).any()
+
+    assert failure_rate(broken, trials) <= at_most(ALPHA, trials)

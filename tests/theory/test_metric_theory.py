@@ -1,0 +1,133 @@
+"""Metrics against known truths: p-values, noise floors, debiased errors and their intervals."""
+
+import numpy as np
+
+import qacal
+from qacal import Tally
+from qacal.metrics.binned import Binned
+from qacal.metrics.noise import p_value, redraw
+from tests.theory.lab import at_least, at_most, failure_rate
+
+
+def test_p_values_are_exact_for_calibrated_scores_in_groups():
+    trials = 1000
+
+    def rejects(rng, pooled=False):
+        h = rng.choice([0.3, 0.6, 0.9], 150)
+        t = rng.random(150) < h
+        groups = rng.integers(0, 10, 150)
+        if not pooled:
+            return (
+                qacal.calibration_error(h, t, groups=groups, redraws=99, seed=int(rng.integers(2**31))).p_value <= 0.1
+            )
+        # Weakened: the noise of the pooled score in place of that of its groups.
+        binned = Binned.of(Tally.of(h, t), "outputs")
+        drawn = redraw(binned, lambda S: np.abs(S).sum(axis=-1) / 150, 99, seed=0)
+        return p_value(qacal.calibration_error(h, t, groups=groups, redraws=0).plugin, drawn) <= 0.1
+
+    rate = failure_rate(rejects, trials)
+    assert at_least(0.08, trials) <= rate <= at_most(0.1, trials)
+    assert failure_rate(lambda rng: rejects(rng, pooled=True), 200) > at_most(0.1, 200)
+
+
+def test_maximum_errors_have_exact_p_values_too():
+    trials = 600
+
+    def rejects(rng):
+        h = rng.choice([0.3, 0.6, 0.9], 150)
+        error = qacal.maximum_calibration_error(
+            h, rng.random(150) < h, groups=rng.integers(0, 5, 150), redraws=99, seed=int(rng.integers(2**31))
+        )
+        return error.p_value <= 0.1
+
+    assert failure_rate(rejects, trials) <= at_most(0.1, trials)
+
+
+def repeated(rng, questions=150, each=4):
+    """Every question answered four times, all right or all wrong: 600 rows that are worth 150."""
+    h = np.repeat(rng.choice([0.4, 0.7], questions), each)
+    t = np.repeat(rng.random(questions) < h[::each], each)
+    return h, t, np.repeat(np.arange(questions), each)
+
+
+def test_several_rows_of_a_question_are_not_independent():
+    trials = 400
+
+    def rejects(rng, knows_ids):
+        h, t, ids = repeated(rng)
+        return qacal.calibration_error(h, t, ids=ids if knows_ids else None, redraws=99).p_value <= 0.1
+
+    # Sign flips are approximate; a tenth may become a seventh, not a half.
+    assert failure_rate(lambda rng: rejects(rng, True), trials) <= at_most(0.14, trials)
+    assert failure_rate(lambda rng: rejects(rng, False), trials) > at_most(0.14, trials)
+
+
+def test_intervals_of_clustered_rows_are_wide_enough():
+    trials, truth = 300, 0.15
+
+    def misses(rng, knows_ids):
+        h, t, ids = repeated(rng)
+        stated = h + truth  # every bin claims 0.15 too much
+        error = qacal.calibration_error(stated, t, ids=ids if knows_ids else None, redraws=0)
+        return not error.low <= truth <= error.high
+
+    assert failure_rate(lambda rng: misses(rng, True), trials) <= at_most(0.08, trials)
+    assert failure_rate(lambda rng: misses(rng, False), trials) > at_most(0.08, trials)
+
+
+def off_by(rng, n, gap, groups):
+    """Scores that claim `gap` too much in half of the groups and too little in the others."""
+    s = rng.integers(0, groups, n)
+    truth = rng.choice([0.4, 0.5, 0.6], n)
+    return np.round(truth + np.where(s % 2, gap, -gap), 10), rng.random(n) < truth, s
+
+
+def test_the_debiased_error_is_unbiased_and_the_plug_in_is_not():
+    gap, groups, n, trials = 0.1, 20, 500, 600
+    rng = np.random.default_rng(0)
+    squares, plugins = [], []
+    for _ in range(trials):
+        h, t, s = off_by(rng, n, gap, groups)
+        error = qacal.calibration_error(h, t, groups=s, redraws=0)
+        squares.append(np.sign(error.debiased) * error.debiased**2)
+        plugins.append(error.plugin)
+    standard_error = np.std(squares) / np.sqrt(trials)
+    assert abs(np.mean(squares) - gap**2) < 4 * standard_error
+    assert np.mean(plugins) > gap + 0.03
+
+
+def test_intervals_of_the_debiased_error_cover():
+    trials = 400
+
+    def misses(rng):
+        h, t, s = off_by(rng, 800, 0.1, 10)
+        error = qacal.calibration_error(h, t, groups=s, redraws=0)
+        return not error.low <= 0.1 <= error.high
+
+    assert failure_rate(misses, trials) <= at_most(0.07, trials)
+
+
+def test_the_noise_floor_is_what_perfect_calibration_measures():
+    rng = np.random.default_rng(0)
+    plugins, floors = [], []
+    for seed in range(200):
+        h, s = rng.choice([0.3, 0.6, 0.9], 400), rng.integers(0, 20, 400)
+        error = qacal.calibration_error(h, rng.random(400) < h, groups=s, seed=seed, redraws=50)
+        plugins.append(error.plugin)
+        floors.append(error.floor)
+    assert abs(np.mean(plugins) - np.mean(floors)) < 4 * np.std(plugins) / np.sqrt(200)
+
+
+def test_the_held_out_maximum_does_not_exceed_the_truth_on_average():
+    """Calibrated but for one group of twenty that is 0.1 off; the plug-in maximum is far above it."""
+    rng = np.random.default_rng(0)
+    held, plugins = [], []
+    for _ in range(300):
+        s = rng.integers(0, 20, 600)
+        h = np.full(600, 0.5)
+        t = rng.random(600) < np.where(s == 0, 0.6, 0.5)
+        error = qacal.maximum_calibration_error(h, t, groups=s, redraws=0)
+        held.append(error.debiased)
+        plugins.append(error.plugin)
+    assert np.mean(held) <= 0.1 + 3 * np.std(held) / np.sqrt(300)
+    assert np.mean(plugins) > 0.18

@@ -1,0 +1,147 @@
+"""The paper's theorem, for distinct scores (ties="jitter"), and the exact intervals in its place."""
+
+import numpy as np
+import pytest
+
+import qacal
+from qacal import QABinning, ScalingQABinning, UniformMassBinning
+from qacal.guarantee import binomial_interval
+from tests.theory.lab import at_least, at_most, failure_rate
+
+ALPHA = 0.1
+
+
+def fitted(rng, n, groups, b, truth=0.5, tied=False):
+    """Scores that say nothing: the truth of every bin of every group is `truth`. Ties are ordered by their ids."""
+    h, s = rng.choice([0.5, 0.8, 1.0], n) if tied else rng.random(n), rng.integers(0, groups, n)
+    model = QABinning(points_per_bin=b, ties="jitter", alpha=ALPHA)
+    return model.fit(h, rng.random(n) < truth, groups=s, ids=rng.permutation(n))
+
+
+def own_bins(maps):
+    """Leave out the root's bins: the theorem speaks of groups with a map of their own."""
+    return slice(maps.offset[1], None)
+
+
+def test_the_theorem_holds_and_needs_its_union_bound():
+    n, groups, b, trials = 4000, 8, 20, 300
+    eps = qacal.epsilon(b, n, ALPHA)
+    no_union = np.sqrt(np.log(2 / ALPHA) / (2 * (b - 1)))
+
+    def misses(eps):
+        return lambda rng: np.abs((m := fitted(rng, n, groups, b).maps_).value[own_bins(m)] - 0.5).max() > eps
+
+    assert failure_rate(misses(eps), trials) <= at_most(ALPHA, trials)
+    assert failure_rate(misses(no_union), trials) > at_most(ALPHA, trials)
+
+
+def test_the_theorem_with_the_root_counts_two_levels():
+    n, groups, b, trials = 4000, 8, 20, 300
+    eps = qacal.epsilon(b, n, ALPHA, levels=2)
+    rate = failure_rate(lambda rng: np.abs(fitted(rng, n, groups, b).maps_.value - 0.5).max() > eps, trials)
+    assert rate <= at_most(ALPHA, trials)
+
+
+def test_plain_umd_holds_and_needs_its_union_bound():
+    n, B, trials = 4000, 100, 300
+    eps = qacal.epsilon_of_bins(B, n, ALPHA)
+    no_union = np.sqrt(np.log(2 / ALPHA) / (2 * (n // B - 1)))
+
+    def misses(eps):
+        def trial(rng):
+            model = UniformMassBinning(n_bins=B, ties="jitter").fit(rng.random(n), rng.random(n) < 0.5)
+            return np.abs(model.maps_.value - 0.5).max() > eps
+
+        return trial
+
+    assert failure_rate(misses(eps), trials) <= at_most(ALPHA, trials)
+    assert failure_rate(misses(no_union), trials) > at_most(ALPHA, trials)
+
+
+@pytest.mark.parametrize("tied", [False, True])
+@pytest.mark.parametrize("truth", [0.5, 0.9, 0.02])
+def test_exact_intervals_hold_for_all_bins_at_once(truth, tied):
+    n, groups, b, trials = 3000, 6, 60, 400
+
+    def broken(rng):
+        maps = fitted(rng, n, groups, b, truth, tied).maps_
+        return ((maps.low > truth) | (maps.high < truth)).any()
+
+    assert failure_rate(broken, trials) <= at_most(ALPHA, trials)
+
+
+def test_exact_intervals_need_both_tails_and_every_bin():
+    """The same counts with weaker tails: factor 2 dropped, or no union over bins."""
+    n, b, trials = 2500, 500, 3000
+
+    def broken(tail):
+        def trial(rng):
+            rows = np.full(n // b, b - 1)
+            right = rng.binomial(rows, 0.5)
+            low, high = binomial_interval(right, rows, tail)
+            return ((low > 0.5) | (high < 0.5)).any()
+
+        return trial
+
+    bins = n // b
+    assert failure_rate(broken(ALPHA / (2 * bins)), trials) <= at_most(ALPHA, trials)
+    assert failure_rate(broken(ALPHA / bins), trials) > at_most(ALPHA, trials)
+    assert failure_rate(broken(ALPHA / 2), trials) > at_most(ALPHA, trials)
+
+
+def test_one_bin_fails_about_as_often_as_it_may():
+    """One bin of 1,000 rows: the interval is as short as it can be. Alpha is 0.2; whole numbers cost a little of it."""
+    n, trials = 1000, 2000
+
+    def broken(rng):
+        model = UniformMassBinning(points_per_bin=n, ties="jitter", alpha=0.2).fit(rng.random(n), rng.random(n) < 0.5)
+        return model.maps_.low[0] > 0.5 or model.maps_.high[0] < 0.5
+
+    rate = failure_rate(broken, trials)
+    assert rate <= at_most(0.2, trials)
+    assert rate >= at_least(0.16, trials)
+
+
+def test_edge_rows_enter_no_bin():
+    """Given the edges, the rows between them are independent draws from their bin; the edges themselves are not."""
+    rng = np.random.default_rng(0)
+    h = rng.random(1000)
+    model = UniformMassBinning(n_bins=10, ties="jitter").fit(h, rng.random(1000) < h)
+    assert model.maps_.rows.sum() == 1000 - 9
+
+
+def test_a_marginal_nu_is_not_enough():
+    """Two groups at 0.6 and 0.4, a pooled scaler that says 0.5, perfectly right on average: nu = 0 by the paper's
+    definition, and every bin of every group misses by 0.1. With nu of the groups the bound holds."""
+    n, b, trials = 40_000, 1500, 20
+    marginal, by_group = qacal.epsilon(b, n // 2, ALPHA), qacal.epsilon(b, n // 2, ALPHA, nu=0.1)
+    assert marginal < 0.1 < by_group
+
+    def misses(eps):
+        def trial(rng):
+            s = rng.integers(0, 2, n)
+            truth = np.where(s == 1, 0.6, 0.4)
+            model = ScalingQABinning(pooling="full", points_per_bin=b, ties="jitter")
+            maps = model.fit(rng.random(n), rng.random(n) < truth, groups=s, ids=np.arange(n)).maps_
+            own = np.repeat(np.where(maps.owner == 1, 0.6, 0.4), np.diff(maps.offset))[maps.offset[1] :]
+            return np.abs(maps.value[maps.offset[1] :] - own).max() > eps
+
+        return trial
+
+    assert failure_rate(misses(by_group), trials) <= at_most(ALPHA, trials)
+    assert failure_rate(misses(marginal), trials) > at_most(ALPHA, trials)
+
+
+def test_nu_measured_by_group_is_a_bound():
+    """A judge that is 0.1 too kind in one group: the bound holds it, the marginal estimate does not."""
+    trials = 200
+
+    def trial(rng, which):
+        s = rng.integers(0, 2, 4000)
+        truth = rng.random(4000) < 0.5
+        judged = np.where(truth, rng.random(4000) < 1 - 0.05 * (s == 0), rng.random(4000) < 0.1 * (s == 1))
+        bound = qacal.nu_bound(judged, truth, rng.choice([0.7, 0.9], 4000), groups=s, alpha=ALPHA)
+        return getattr(bound, which) < 0.05
+
+    assert failure_rate(lambda rng: trial(rng, "bound"), trials) <= at_most(ALPHA, trials)
+    assert failure_rate(lambda rng: trial(rng, "marginal"), trials) > at_most(ALPHA, trials)
