@@ -1,0 +1,189 @@
+"""The traps that calibration libraries fall into, each crossed with every calibrator.
+
+Others are in the contract: row order, kinds of columns, weights of 0, predicting twice and from threads.
+"""
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+
+from qacal import QABinning, ScalingQABinning, UniformMassBinning
+from tests.calibrators.contract import CALIBRATORS, name_of
+
+every_calibrator = pytest.mark.parametrize("calibrator", CALIBRATORS, ids=name_of)
+binning = pytest.mark.parametrize("calibrator", [c for c in CALIBRATORS if c.properties.is_discrete], ids=name_of)
+
+
+def uninformative(n=400, seed=0):
+    rng = np.random.default_rng(seed)
+    return rng.integers(0, 2, n), rng.integers(0, 3, n)
+
+
+@every_calibrator
+def test_confidence_exactly_0_and_1(calibrator):
+    right, groups = uninformative()
+    h = np.tile([0.0, 1.0, 0.5, 0.9], 100)
+    right[h == 0], right[h == 1] = 0, 1
+    model = clone(calibrator).fit(h, right, groups=groups, ids=range(400))
+    p = model.predict([0.0, 1.0], groups=[0, 0], ids=[1, 2])
+    assert np.isfinite(p).all()
+    assert p[0] < 0.3
+    assert p[1] > 0.7
+
+
+@every_calibrator
+def test_all_confidences_equal(calibrator):
+    right, groups = uninformative()
+    model = clone(calibrator).fit(np.full(400, 0.9), right, groups=groups, ids=range(400))
+    p = model.predict([0.0, 0.9, 1.0], groups=[1, 1, 1], ids=[1, 2, 3])
+    assert np.isfinite(p).all()
+    if type(calibrator).__name__ != "Identity":
+        assert abs(p[1] - right.mean()) < 0.2
+
+
+@every_calibrator
+@pytest.mark.parametrize("right", [0, 1, 0.3])
+def test_one_row(calibrator, right):
+    model = clone(calibrator).fit([0.8], [right], groups=["law"], ids=["q1"])
+    p = model.predict([0.0, 0.8, 1.0], groups=["law", "law", "art"], ids=[1, 2, 3])
+    if type(calibrator).__name__ != "Identity":
+        np.testing.assert_allclose(p, right, atol=1e-6)
+    evidence = model.explain([0.8], groups=["law"], ids=["q1"])
+    assert len(evidence.to_polars()) == 1
+
+
+@pytest.mark.parametrize(("rows", "source"), [(19, "root"), (20, "group"), (21, "group")])
+@pytest.mark.parametrize("ties", ["merge", "jitter"])
+def test_groups_about_as_large_as_a_bin(rows, source, ties):
+    """n_s = b - 1, b, b + 1 for b = 20: the small group borrows the root's map."""
+    h = np.linspace(0, 1, rows + 200)
+    right = np.arange(rows + 200) % 2
+    groups = np.repeat([0, 1], [rows, 200])
+    model = QABinning(points_per_bin=20, ties=ties).fit(h, right, groups=groups, ids=range(rows + 200))
+    evidence = model.explain([0.01], groups=[0], ids=[-1])
+    assert evidence.source[0] == source
+    if source == "group" and ties == "merge":
+        assert evidence.rows[0] == rows
+
+
+@every_calibrator
+@pytest.mark.parametrize("answer", [0, 1])
+def test_a_group_that_is_all_right_or_all_wrong(calibrator, answer):
+    right, _ = uninformative()
+    groups = np.arange(400) % 4
+    right[groups == 2] = answer
+    h = np.tile([0.5, 0.7, 0.9, 1.0, 0.6], 80)
+    model = clone(calibrator).fit(h, right, groups=groups, ids=range(400))
+    p = model.predict(h, groups=groups, ids=range(400))
+    assert ((p >= 0) & (p <= 1)).all()
+    if calibrator.properties.uses_groups and getattr(calibrator, "pooling", None) != "full":
+        assert np.abs(p[groups == 2].mean() - answer) < 0.15
+
+
+@every_calibrator
+def test_a_million_rows_of_21_values(calibrator):
+    rng = np.random.default_rng(0)
+    n = 10**6
+    h = rng.integers(0, 21, n) / 20
+    groups = rng.integers(0, 16, n)
+    right = rng.random(n) < 0.2 + 0.5 * h
+    ids = np.arange(n) if getattr(calibrator, "ties", None) == "jitter" else None
+    # Small bins of a million jittered rows are another matter; here the rows are many and the bins are not.
+    model = clone(calibrator)
+    if hasattr(model, "points_per_bin"):
+        model.set_params(points_per_bin=1000)
+    model.fit(h, right, groups=groups, ids=ids)
+    asked = np.arange(21) / 20
+    p = model.predict(asked, groups=np.full(21, 3), ids=np.arange(21))
+    if type(calibrator).__name__ != "Identity":
+        # Curves are a little off in shape, three bins a good deal.
+        is_coarse = "Scaling" in repr(calibrator) or "n_bins=3" in repr(calibrator)
+        np.testing.assert_allclose(p, 0.2 + 0.5 * asked, atol=0.2 if is_coarse else 0.1)
+
+
+@every_calibrator
+def test_a_million_distinct_values(calibrator):
+    rng = np.random.default_rng(0)
+    n = 10**6
+    h = (rng.permutation(n) + 0.5) / n
+    groups = rng.integers(0, 4, n)
+    right = rng.random(n) < 0.2 + 0.5 * h
+    model = clone(calibrator)
+    if hasattr(model, "points_per_bin"):
+        model.set_params(points_per_bin=5000)
+    model.fit(h, right, groups=groups)
+    asked = np.linspace(0.1, 0.9, 9)
+    p = model.predict(asked, groups=np.full(9, 3))
+    if type(calibrator).__name__ != "Identity":
+        tolerance = 0.2 if "n_bins=3" in repr(calibrator) or "logit" in repr(calibrator) else 0.06
+        np.testing.assert_allclose(p, 0.2 + 0.5 * asked, atol=tolerance)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_last_decimals_of_a_tie_do_not_matter_for_the_order_of_rows(seed):
+    """10^-10 of noise leaves ties at a million rows and lifts 1.0 above 1; here equal confidences stay equal."""
+    rng = np.random.default_rng(seed)
+    h = np.full(1000, 1.0)
+    right = rng.integers(0, 2, 1000)
+    merged = UniformMassBinning(points_per_bin=100).fit(h, right).predict(h)
+    assert len(set(merged)) == 1
+    ids = np.arange(1000)
+    jittered = UniformMassBinning(points_per_bin=100, ties="jitter").fit(h, right, ids=ids)
+    np.testing.assert_array_equal(jittered.predict(h, ids=ids), jittered.predict(h, ids=ids))
+    assert len(set(jittered.predict(h, ids=ids))) > 1
+    assert len(set(jittered.predict(h))) == 1  # without ids, equal in is equal out
+
+
+@binning
+def test_a_value_between_two_bins_belongs_to_the_upper_one(calibrator):
+    """Bins are (top of the one below, own top]: fit and predict use one lookup."""
+    h = np.repeat([0.2, 0.6], 100)
+    right = np.repeat([0, 1], 100)
+    model = clone(calibrator).set_params(points_per_bin=10)
+    if hasattr(model, "n_bins"):
+        model.set_params(n_bins=None)
+    model.fit(h, right, groups=np.zeros(200, dtype=int), ids=range(200))
+    p = model.predict([0.2, 0.4, 0.6, 1.0, 0.0], groups=[0] * 5)
+    if getattr(calibrator, "ties", None) != "jitter":
+        assert p[1] == p[2] == p[3]
+        assert p[0] == p[4] < 0.5 < p[1]
+
+
+def test_stated_confidences_sit_on_edges_and_keep_their_accuracy():
+    """Accuracies .193/.534/.906 at .7/.8/.9 come back as they are; two binning rules would shift them by one bin."""
+    h = np.repeat([0.7, 0.8, 0.9], 1000)
+    right = np.concatenate([np.arange(1000) < k for k in (193, 534, 906)])
+    for b in (1, 500, 1000):
+        np.testing.assert_allclose(
+            UniformMassBinning(points_per_bin=b).fit(h, right).predict([0.7, 0.8, 0.9]), [0.193, 0.534, 0.906]
+        )
+
+
+@every_calibrator
+def test_groups_that_appear_only_at_prediction(calibrator):
+    right, groups = uninformative()
+    h = np.tile([0.5, 0.7, 0.9, 1.0], 100)
+    model = clone(calibrator).fit(h, right, groups=groups, ids=range(400))
+    new = model.explain([0.7, 0.7, 0.7], groups=[99, -1, 2**40], ids=[1, 1, 1])
+    assert set(new.source) == {"root"}
+    assert len(set(new.calibrated)) == 1
+    assert new.group[1] is None
+    without = model.predict([0.7], ids=[1])
+    np.testing.assert_array_equal(new.calibrated[:1], without)
+
+
+def test_a_new_name_of_a_group_is_shown_as_none():
+    model = QABinning(points_per_bin=2).fit([0.5, 0.9, 0.5], [0, 1, 1], groups=["law", "law", "art"])
+    evidence = model.explain([0.5, 0.5], groups=["law", "zoo"])
+    assert evidence.group == ["law", None]
+
+
+@pytest.mark.parametrize("cross_fit", [False, True])
+def test_halves_that_lack_a_group_fall_back_on_the_common_curve(cross_fit):
+    rng = np.random.default_rng(0)
+    groups = np.append(rng.integers(0, 3, 300), [7])
+    h = rng.choice([0.5, 0.9], 301)
+    model = ScalingQABinning(points_per_bin=1, cross_fit=cross_fit).fit(
+        h, rng.integers(0, 2, 301), groups=groups, ids=range(301)
+    )
+    assert 0 < model.predict([h[-1]], groups=[7])[0] < 1
