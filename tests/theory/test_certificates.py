@@ -202,12 +202,11 @@ def test_soft_targets_hold_and_need_the_union_bound():
         return np.where(rng.random(n) < 0.98, rng.integers(0, 2, n), rng.random(n))
 
     def fitted(rng):
-        maps = (
+        return (
             QABinning(points_per_bin=b, certificate="conditional", alpha=ALPHA)
             .fit(rng.random(n), soft(rng), groups=rng.integers(0, groups, n))
             .maps_
         )
-        return maps
 
     def broken(rng):
         maps = fitted(rng)

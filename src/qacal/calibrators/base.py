@@ -11,9 +11,9 @@ import numpy as np
 from qacal import identity
 from qacal.calibrators.evidence import Evidence
 from qacal.errors import InputError, NotFittedError
-from qacal.grouping import Grouping, Paths
+from qacal.grouping import NO_GROUP, Grouping, Paths
 from qacal.parameters import HasParameters
-from qacal.records import ArrayLike, Floats, Hashes, require_length, unit_values
+from qacal.records import ArrayLike, Floats, Hashes, Ints, require_length, unit_values
 from qacal.tally import Tally
 
 
@@ -25,9 +25,15 @@ class Rows:
     groups: ArrayLike | Paths | None
     tie: Hashes | None
 
-    def grouping(self, fitted: Grouping) -> Grouping | None:
-        """Return the rows' groups in the codes of the fit; None if none were given."""
-        return None if self.groups is None else fitted.encode(self.groups, len(self.confidence))
+    def leaves(self, fitted: Grouping | None) -> Ints:
+        """Return each row's group in the codes of the fit, `NO_GROUP` for groups that it does not know."""
+        if fitted is None or self.groups is None:
+            return np.full(len(self.confidence), NO_GROUP)
+        return fitted.encode(self.groups, len(self.confidence)).leaves()
+
+    def names(self, fitted: Grouping | None) -> list[Any]:
+        """Return the name of each row's group, None for groups that the fit does not know."""
+        return [None] * len(self.confidence) if fitted is None else fitted.decode(self.leaves(fitted))
 
 
 class Maps(Protocol):

@@ -60,17 +60,16 @@ class BinMaps:
 
     def apply(self, rows: Rows) -> Floats:
         """Return the answer of each row's bin."""
-        maps, _ = self._maps(rows)
-        return self.value[self._bins(rows, maps)]
+        return self.value[self._bins(rows, self._maps(rows))]
 
     def explain(self, rows: Rows) -> Evidence:
         """Return the answer of each row's bin with its interval and rows."""
-        maps, column = self._maps(rows)
+        maps = self._maps(rows)
         bins = self._bins(rows, maps)
         return Evidence.of(
             rows.confidence,
             self.value[bins],
-            group=None if column is None else column.decode(column.leaves()),
+            group=rows.names(self.grouping),
             source=FROM_ROOT if maps is None else self.source[maps],
             rows=self.rows[bins],
             low=self.low[bins],
@@ -78,11 +77,11 @@ class BinMaps:
             alpha=self.certificate.alpha,
         )
 
-    def _maps(self, rows: Rows) -> tuple[Ints | None, Grouping | None]:
+    def _maps(self, rows: Rows) -> Ints | None:
+        """Return the map that each row reads, None if all read the root's."""
         if self.grouping is None or rows.groups is None:
-            return None, None
-        column = self.grouping.encode(rows.groups, len(rows.confidence))
-        return self.directory.find(column.leaves()), column
+            return None
+        return self.directory.find(rows.leaves(self.grouping))
 
     def _bins(self, rows: Rows, maps: Ints | None) -> Ints:
         h = rows.confidence if self.resolution is None else snap(rows.confidence, self.resolution)

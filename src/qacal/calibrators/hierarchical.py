@@ -32,26 +32,20 @@ class LogisticMaps:
 
     def apply(self, rows: Rows) -> Floats:
         """Return each group's curve at each confidence."""
-        entry, _ = self._entries(rows)
+        entry = self.directory.find(rows.leaves(self.grouping))
         x = feature_values(rows.confidence, self.feature)
         return expit(self.intercept[entry] + self.slope[entry] * x)
 
     def explain(self, rows: Rows) -> Evidence:
         """Return each group's curve at each confidence; curves certify nothing."""
-        entry, column = self._entries(rows)
+        entry = self.directory.find(rows.leaves(self.grouping))
         return Evidence.of(
             rows.confidence,
             self.apply(rows),
-            group=None if column is None else column.decode(column.leaves()),
+            group=rows.names(self.grouping),
             source=np.where(entry > 0, FROM_GROUP, FROM_ROOT),
             rows=self.rows[entry],
         )
-
-    def _entries(self, rows: Rows) -> tuple[Ints, Grouping | None]:
-        if self.grouping is None or rows.groups is None:
-            return np.zeros(len(rows.confidence), dtype=np.int64), None
-        column = self.grouping.encode(rows.groups, len(rows.confidence))
-        return self.directory.find(column.leaves()), column
 
 
 def fit_curves(tally: Tally, feature: Feature = "confidence") -> LogisticMaps:

@@ -33,24 +33,18 @@ class IsotonicMaps:
 
     def apply(self, rows: Rows) -> Floats:
         """Return each group's curve at each confidence."""
-        return self._heights(rows.confidence, self._curves(rows)[0])
+        return self._heights(rows.confidence, self.directory.find(rows.leaves(self.grouping)))
 
     def explain(self, rows: Rows) -> Evidence:
         """Return each group's curve at each confidence; curves certify nothing."""
-        curve, column = self._curves(rows)
+        curve = self.directory.find(rows.leaves(self.grouping))
         return Evidence.of(
             rows.confidence,
             self._heights(rows.confidence, curve),
-            group=None if column is None else column.decode(column.leaves()),
+            group=rows.names(self.grouping),
             source=np.where(curve > 0, FROM_GROUP, FROM_ROOT),
             rows=self.rows[curve],
         )
-
-    def _curves(self, rows: Rows) -> tuple[Ints, Grouping | None]:
-        if self.grouping is None or rows.groups is None:
-            return np.zeros(len(rows.confidence), dtype=np.int64), None
-        column = self.grouping.encode(rows.groups, len(rows.confidence))
-        return self.directory.find(column.leaves()), column
 
     def _heights(self, h: Floats, curve: Ints) -> Floats:
         first, last = self.offset[curve], self.offset[curve + 1] - 1
@@ -64,7 +58,8 @@ class IsotonicMaps:
 def fit_isotonic(tally: Tally, rows_per_group: int) -> IsotonicMaps:
     """Return the pooled curve and one for every group that has the rows for it."""
     column = tally.grouping
-    curves = [_knots(tally.pooled())]
+    pooled = tally.pooled()
+    curves = [_fit_one(pooled.confidence, pooled.w, pooled.wt)]
     rows = [tally.n]
     known = []
     if column is not None:
@@ -84,10 +79,6 @@ def fit_isotonic(tally: Tally, rows_per_group: int) -> IsotonicMaps:
         directory=Directory(np.array(known, dtype=np.int64), np.arange(1, len(curves))),
         grouping=column,
     )
-
-
-def _knots(tally: Tally) -> tuple[Floats, Floats]:
-    return _fit_one(tally.confidence, tally.w, tally.wt)
 
 
 def _fit_one(h: Floats, w: Floats, wt: Floats) -> tuple[Floats, Floats]:
