@@ -274,10 +274,7 @@ def mean_intervals(
     effective = np.where(ww > 0, w * w / np.where(ww > 0, ww, 1), 1)
     has_equal_weights = np.abs(effective - n) <= 1e-9 * n
     is_binary = has_equal_weights & (np.abs(wtt - wt) <= 1e-12 * np.maximum(wt, 1e-300))
-    if is_mixed:
-        low, high = mixed_binomial_interval(np.rint(mean * n), n, min(tail, 0.25))
-    else:
-        low, high = binomial_interval(np.rint(mean * n), n, tail)
+    low, high = _count_intervals(np.rint(mean * n), n, tail, is_mixed)
     if not is_binary.all():
         soft_low, soft_high = bounded_interval(mean, n, tail)
         low, high = np.where(is_binary, low, soft_low), np.where(is_binary, high, soft_high)
@@ -287,6 +284,18 @@ def mean_intervals(
         high = np.where(has_equal_weights, high, uneven_high)
     empty = np.asarray(rows) == 0
     return np.where(empty, 0.0, low), np.where(empty, 1.0, high)
+
+
+def _count_intervals(right: Floats, rows: Floats, tail: float, is_mixed: bool) -> tuple[Floats, Floats]:
+    """Return exact intervals; of bins with the same counts, and uniform mass makes many, only one is computed."""
+    width = rows.max() + 1
+    counts, which = np.unique(rows * width + right, return_inverse=True)
+    rows, right = np.divmod(counts, width)
+    if is_mixed:
+        low, high = mixed_binomial_interval(right, rows, min(tail, 0.25))
+    else:
+        low, high = binomial_interval(right, rows, tail)
+    return low[which], high[which]
 
 
 def uniform_certificate(alpha: float, nodes: int, resolution: float | None, distinct: ArrayLike = ()) -> Certificate:

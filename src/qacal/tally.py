@@ -369,6 +369,8 @@ class Tally:
 
     def _merged(self) -> Tally:
         """Sort by key and add up what has one key."""
+        if len(self) == 0:
+            return self
         keys = [key for column in self.partitions.values() for key in _keys_of(column)]
         if self.block is not None:
             keys.append(self.block)

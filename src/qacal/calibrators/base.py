@@ -108,6 +108,9 @@ class Calibrator(HasParameters, ABC):
         weights : importance of each row; 0 leaves a row out.
         ids : the question's id, for whatever must treat the rows of one question alike (halves, order of ties).
         """
+        if groups is not None and not self.properties.uses_groups:
+            require_length(groups, len(confidence), "groups")
+            groups = None
         return self.fit_tally(
             Tally.of(confidence, correct, groups=groups, weights=weights, ids=ids, **self.tally_options())
         )
