@@ -288,7 +288,7 @@ def mean_intervals(
 
 def _count_intervals(right: Floats, rows: Floats, tail: float, is_mixed: bool) -> tuple[Floats, Floats]:
     """Return exact intervals; of bins with the same counts, and uniform mass makes many, only one is computed."""
-    width = rows.max() + 1
+    width = rows.max(initial=0) + 1
     counts, which = np.unique(rows * width + right, return_inverse=True)
     rows, right = np.divmod(counts, width)
     if is_mixed:

@@ -109,6 +109,7 @@ class Calibrator(HasParameters, ABC):
         ids : the question's id, for whatever must treat the rows of one question alike (halves, order of ties).
         """
         if groups is not None and not self.properties.uses_groups:
+            confidence = unit_values(confidence, "confidence")
             require_length(groups, len(confidence), "groups")
             groups = None
         return self.fit_tally(
