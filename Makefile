@@ -13,6 +13,7 @@ help:  ## list the commands
 $(READY): pyproject.toml uv.lock
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "qacal needs Python 3.11 or later; $(PYTHON) is $$($(PYTHON) --version). Try: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
+	@echo "Preparing .venv; this happens once and takes a minute."
 	@if command -v uv >/dev/null 2>&1; then \
 		uv sync --quiet --locked --extra dev --python "$$($(PYTHON) -c 'import sys; print(sys.executable)')"; \
 	else \

@@ -10,6 +10,9 @@ import numpy as np
 from qacal.errors import InputError
 from qacal.records import Bools, Floats, Hashes, Ints
 
+SUMS = ("rows", "w", "wt", "wtt", "ww", "wwt", "wwtt")
+"""The columns of a cell; the text of :mod:`qacal.tally` says what each is."""
+
 Sums = dict[str, Any]
 """Columns by name, one value per row (or, summed, per cell)."""
 

@@ -58,14 +58,34 @@ def id_hashes(ids: ArrayLike, length: int) -> Hashes:
     return np.fromiter((known[value] for value in listed), np.uint64, length)
 
 
-def tie_order(ids: ArrayLike, length: int) -> Hashes:
-    """Return the place of each row among rows of equal confidence."""
-    return as_tie(id_hashes(ids, length))
-
-
 def as_tie(hashes: Hashes) -> Hashes:
     """Hash once more, so that the order among ties has nothing to do with any split."""
     return mix(hashes, seed=2**32)
+
+
+def tie_order(hashes: Hashes | None, h: Floats) -> Hashes:
+    """Return the order among equal confidences; without ids there must be no equals."""
+    in_order = np.sort(h)
+    equal = in_order[1:] == in_order[:-1]
+    if hashes is None:
+        if equal.any():
+            value = float(in_order[1:][equal][0])
+            raise InputError(
+                f'confidence {value} occurs more than once; ties="jitter" orders equal confidences by id. '
+                'Pass ids=, or use ties="merge".'
+            )
+        return np.zeros(len(h), dtype=np.uint64)
+    tie = as_tie(hashes)
+    if equal.any():
+        order = np.lexsort([tie, h])
+        same = (h[order][1:] == h[order][:-1]) & (tie[order][1:] == tie[order][:-1])
+        if same.any():
+            one, two = sorted(order[np.argmax(same) : np.argmax(same) + 2].tolist())
+            raise InputError(
+                f"rows {one} and {two} have the same id and the same confidence {float(h[one])}; "
+                'ties="jitter" needs an id for every row: one of question and answer, say.'
+            )
+    return tie
 
 
 def value_hashes(*columns: Floats | Ints) -> Hashes:

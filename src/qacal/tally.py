@@ -27,10 +27,10 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from qacal import identity
-from qacal.cells import Cells, Sums, count_plain, gather
+from qacal.cell_table import read_cells, write_cells
+from qacal.cells import SUMS, Cells, Sums, count_plain, gather
 from qacal.errors import InputError
 from qacal.grouping import NO_GROUP, Grouping, Paths, as_grouping, merge_labels
 from qacal.records import (
@@ -47,9 +47,6 @@ from qacal.records import (
 if TYPE_CHECKING:
     import polars as pl
 
-SUMS = ("rows", "w", "wt", "wtt", "ww", "wwt", "wwtt")
-
-_CONSTANTS = ("n_blocks", "is_weighted", "is_soft", "is_clustered", "resolution")
 
 BLOCKS = 256
 """How many blocks metrics deal the questions into: enough for a steady jackknife, few enough to keep cells few."""
@@ -150,7 +147,7 @@ class Tally:
             block = identity.blocks(known, n_blocks, seed)
             is_clustered = hashes is not None and _repeats(hashes)
         if ties:
-            tie = _tie_hashes(hashes, h)
+            tie = identity.tie_order(hashes, h)
         keys = [key for column in columns.values() for key in _keys_of(column)]
         if block is not None:
             keys.append(block)
@@ -295,44 +292,14 @@ class Tally:
     def to_polars(self) -> pl.DataFrame:
         """Return the cells as a table that :meth:`from_polars` reads back.
 
-        Group columns hold the labels themselves, so that tables of several files can be stacked. What belongs to the
-        whole tally (a tree's depth, the number of blocks) stands in every row: a table has no other safe place for it.
+        Group columns hold the labels themselves, so that tables of several files can be stacked.
         """
-        import polars as pl
-
-        columns: dict[str, Any] = {}
-        for name, column in self.partitions.items():
-            columns |= _table_columns(name, column)
-        if self.block is not None:
-            columns["block"] = self.block
-        columns["confidence"] = self.confidence
-        if self.tie is not None:
-            columns["tie"] = self.tie
-        columns |= {name: getattr(self, name) for name in SUMS}
-        constants = {name: pl.lit(getattr(self, name)) for name in _CONSTANTS}
-        constants["resolution"] = pl.lit(self.resolution, dtype=pl.Float64)
-        return pl.DataFrame(columns, strict=False).with_columns(**constants)
+        return write_cells({name: getattr(self, name) for name in self.__dataclass_fields__})
 
     @staticmethod
     def from_polars(table: pl.DataFrame) -> Tally:
         """Read cells from a table of :meth:`to_polars`, or several stacked; cells with one key are added up."""
-        missing = [name for name in ("confidence", *SUMS, *_CONSTANTS) if name not in table.columns]
-        if missing:
-            raise InputError(f"the table lacks the columns {missing}; it was not made by Tally.to_polars.")
-        if table.height == 0:
-            raise InputError("the table is empty; at least one cell is needed.")
-        return Tally(
-            confidence=unit_values(table["confidence"], "confidence"),
-            partitions=_table_partitions(table),
-            block=table["block"].to_numpy() if "block" in table.columns else None,
-            tie=table["tie"].to_numpy() if "tie" in table.columns else None,
-            n_blocks=_constant(table, "n_blocks"),
-            resolution=_constant(table, "resolution"),
-            is_weighted=bool(table["is_weighted"].any()),
-            is_soft=bool(table["is_soft"].any()),
-            is_clustered=bool(table["is_clustered"].any()),
-            **_each_sum(lambda name: _checked_sum(table[name].to_numpy(), name)),
-        )._merged()
+        return Tally(**read_cells(table))._merged()
 
     def to_arrow(self) -> Any:
         """Return the cells as a pyarrow table."""
@@ -480,31 +447,6 @@ def _row_hashes(
     return identity.value_hashes(h, t, *([] if weight is None else [weight]), *keys)
 
 
-def _tie_hashes(hashes: Hashes | None, h: Floats) -> Hashes:
-    """Return the order among equal confidences; without ids there must be no equals."""
-    in_order = np.sort(h)
-    equal = in_order[1:] == in_order[:-1]
-    if hashes is None:
-        if equal.any():
-            value = float(in_order[1:][equal][0])
-            raise InputError(
-                f'confidence {value} occurs more than once; ties="jitter" orders equal confidences by id. '
-                'Pass ids=, or use ties="merge".'
-            )
-        return np.zeros(len(h), dtype=np.uint64)
-    tie = identity.as_tie(hashes)
-    if equal.any():
-        order = np.lexsort([tie, h])
-        same = (h[order][1:] == h[order][:-1]) & (tie[order][1:] == tie[order][:-1])
-        if same.any():
-            one, two = sorted(order[np.argmax(same) : np.argmax(same) + 2].tolist())
-            raise InputError(
-                f"rows {one} and {two} have the same id and the same confidence {float(h[one])}; "
-                'ties="jitter" needs an id for every row: one of question and answer, say.'
-            )
-    return tie
-
-
 def _each_sum(column: Callable[[str], Any]) -> dict[str, Any]:
     return {name: column(name) for name in SUMS}
 
@@ -518,42 +460,3 @@ def _require_same_kind(first: Tally, second: Tally) -> None:
     ):
         if one != two:
             raise InputError(f"these tallies do not add: {what} is {one} in one and {two} in the other.")
-
-
-# Tables.
-
-
-def _table_columns(name: str, column: Grouping) -> dict[str, Any]:
-    if not column.is_tree:
-        return {f"{name}:label": column.decode(column.code)}
-    return {
-        f"{name}:path": column.code,
-        f"{name}:exit": column.exit,
-        f"{name}:depth": np.full(len(column), column.depth),
-    }
-
-
-def _table_partitions(table: pl.DataFrame) -> dict[str, Grouping]:
-    columns = {}
-    for column in table.columns:
-        name, _, part = column.rpartition(":")
-        if part == "label":
-            columns[name] = as_grouping(table[column].to_list(), table.height)
-        elif part == "path":
-            paths = Paths(table[column].to_numpy(), table[f"{name}:exit"].to_numpy(), _constant(table, f"{name}:depth"))
-            columns[name] = as_grouping(paths, table.height)
-    return columns
-
-
-def _constant(table: pl.DataFrame, name: str) -> Any:
-    values = table[name].unique()
-    if len(values) != 1:
-        raise InputError(f"the table mixes {name} {values.to_list()}; such tallies do not add.")
-    return values[0]
-
-
-def _checked_sum(values: NDArray[Any], name: str) -> NDArray[Any]:
-    bad = ~(np.isfinite(values) & (values >= 0))
-    if bad.any():
-        raise InputError(f"{name}[{int(np.argmax(bad))}] is {values[np.argmax(bad)]}; a sum is 0 or more.")
-    return values

@@ -81,7 +81,7 @@ PROBES = [0.0, 0.05, 0.3, 0.4, 0.55, 0.8, 0.85, 0.95, 1.0]
 
 
 def ties_of(ids):
-    return [int(tie) for tie in identity.tie_order(ids, len(ids))]
+    return [int(tie) for tie in identity.as_tie(identity.id_hashes(ids, len(ids)))]
 
 
 @given(rows(), st.integers(2, 20))

@@ -158,5 +158,5 @@ class Calibrator(HasParameters, ABC):
         tie = None
         if self.tally_options().get("ties"):
             # Without ids, a row that equals an edge stands below it. Equal in, equal out; nothing is drawn.
-            tie = np.zeros(len(h), dtype=np.uint64) if ids is None else identity.tie_order(ids, len(h))
+            tie = np.zeros(len(h), dtype=np.uint64) if ids is None else identity.as_tie(identity.id_hashes(ids, len(h)))
         return Rows(h, groups, tie)
