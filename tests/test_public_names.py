@@ -21,6 +21,7 @@ NAMES = [
     "QABinning",
     "QACalibrationClassifier",
     "QacalError",
+    "RepeatedQuestionsWarning",
     "ScalingBinning",
     "ScalingQABinning",
     "Tally",

@@ -49,6 +49,7 @@ _HOME = {
     "InputError": "errors",
     "UnreachableError": "errors",
     "NotFittedError": "errors",
+    "RepeatedQuestionsWarning": "errors",
 }
 
 __all__ = [*sorted(_HOME), "__version__"]

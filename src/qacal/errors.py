@@ -16,5 +16,9 @@ class UnreachableError(QacalError, ValueError):
     """A guarantee that no number of points per bin can give with the rows there are."""
 
 
+class RepeatedQuestionsWarning(UserWarning):
+    """Intervals were asked for on rows that are not independent: some questions have several."""
+
+
 class NotFittedError(QacalError, ValueError, AttributeError):
     """An estimator was asked to predict before it was fitted."""

@@ -138,14 +138,12 @@ class Tally:
             columns = {name: column.take(kept) for name, column in columns.items()}
             hashes = None if hashes is None else hashes[kept]
         is_soft = not _is_binary(t)
+        is_clustered = hashes is not None and _repeats(hashes)
         if not (columns or n_blocks > 1 or ties or is_soft or weight is not None):
-            return _assemble(count_plain(h, t), {}, resolution=resolution)
+            return _assemble(count_plain(h, t), {}, is_clustered=is_clustered, resolution=resolution)
         block = tie = None
-        is_clustered = False
         if n_blocks > 1:
-            known = _row_hashes(hashes, h, t, weight, columns)
-            block = identity.blocks(known, n_blocks, seed)
-            is_clustered = hashes is not None and _repeats(hashes)
+            block = identity.blocks(_row_hashes(hashes, h, t, weight, columns), n_blocks, seed)
         if ties:
             tie = identity.tie_order(hashes, h)
         keys = [key for column in columns.values() for key in _keys_of(column)]
@@ -247,7 +245,7 @@ class Tally:
 
     def without_blocks(self) -> Tally:
         """Forget who is in which block."""
-        return replace(self, block=None, n_blocks=1, is_clustered=False)._merged() if self.block is not None else self
+        return replace(self, block=None, n_blocks=1)._merged() if self.block is not None else self
 
     def fold(self, k: int, of: int) -> Tally:
         """Return the rows of fold `k` out of `of`: the blocks whose number is `k` modulo `of`."""

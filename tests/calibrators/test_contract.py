@@ -384,6 +384,17 @@ def test_refuses_by_name_and_place(calibrator, change, message):
 
 
 @every_calibrator
+def test_repeated_questions_are_warned_of_where_it_certifies(calibrator):
+    rng = np.random.default_rng(0)
+    rows = {"confidence": rng.random(60), "correct": rng.integers(0, 2, 60), "ids": np.repeat(np.arange(30), 2)}
+    if calibrator.properties.is_certified:
+        with pytest.warns(qacal.RepeatedQuestionsWarning, match="keep one row per question"):
+            clone(calibrator).fit(**rows)
+    else:
+        clone(calibrator).fit(**rows)
+
+
+@every_calibrator
 def test_prediction_refuses_too(calibrator):
     model = clone(calibrator).fit([0.5, 0.9], [0, 1], groups=[1, 1], ids=[1, 2])
     for bad in ([0.5, float("nan")], [1.5], [], ["a"]):

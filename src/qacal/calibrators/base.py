@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, Protocol, Self
@@ -10,11 +11,16 @@ import numpy as np
 
 from qacal import identity
 from qacal.calibrators.evidence import Evidence
-from qacal.errors import InputError, NotFittedError
+from qacal.errors import InputError, NotFittedError, RepeatedQuestionsWarning
 from qacal.grouping import NO_GROUP, Grouping, Paths
 from qacal.parameters import HasParameters
 from qacal.records import ArrayLike, Floats, Hashes, Ints, require_length, unit_values
 from qacal.tally import Tally
+
+_REPEATED = (
+    "some ids have several rows. Intervals take rows as independent, so theirs come out too narrow; keep one row per "
+    "question, or do not rely on low and high."
+)
 
 
 @dataclass(frozen=True)
@@ -123,6 +129,8 @@ class Calibrator(HasParameters, ABC):
             raise InputError('ties="jitter" needs a tally that keeps ties: Tally.of(..., ties=True).')
         if tally.n_blocks % needed.get("n_blocks", 1):
             raise InputError(f"this calibrator splits rows: it needs a tally with n_blocks={needed['n_blocks']}.")
+        if self.properties.is_certified and tally.is_clustered:
+            warnings.warn(_REPEATED, RepeatedQuestionsWarning, stacklevel=2)
         if not self.properties.uses_groups:
             tally = tally.pooled()
         self.maps_ = self.solve(tally)

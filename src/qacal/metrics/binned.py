@@ -67,6 +67,11 @@ class Binned:
             bins = "outputs" if has_few else EQUAL_MASS_BINS
         return Binned(cells, tally, _bins(cells, bins))
 
+    @property
+    def is_clustered(self) -> bool:
+        """True if questions have several rows and blocks tell which rows may be dependent."""
+        return self.blocked.is_clustered and self.blocked.block is not None
+
     @cached_property
     def weight(self) -> Floats:
         """The sum of weights of each bin."""

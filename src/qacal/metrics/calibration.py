@@ -198,7 +198,7 @@ def _estimate(
         high=high,
         bins=len(binned.bins),
         rows=binned.tally.n,
-        is_clustered=binned.blocked.is_clustered,
+        is_clustered=binned.is_clustered,
     )
 
 

@@ -23,7 +23,7 @@ def debiased_square(binned: Binned, alpha: float) -> Estimate:
     pieces = binned.pieces
     n_bins, n_blocks = len(binned.bins), binned.blocked.n_blocks
     # A row paired with itself is not a pair; where rows depend on each other, nor are two of one block.
-    is_clustered = binned.blocked.is_clustered
+    is_clustered = binned.is_clustered
     own = pieces.residual**2 if is_clustered else pieces.squares
     own_weight = pieces.weight**2 if is_clustered else pieces.weight_squares
 

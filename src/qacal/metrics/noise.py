@@ -40,7 +40,7 @@ def redraw(binned: Binned, statistic: Statistic, redraws: int, seed: int) -> Flo
 def needs_signs(binned: Binned) -> bool:
     """Return whether labels cannot be redrawn from the confidences."""
     rows = binned.blocked
-    return rows.block is not None and (rows.is_clustered or rows.is_soft or rows.is_weighted)
+    return binned.is_clustered or (rows.block is not None and (rows.is_soft or rows.is_weighted))
 
 
 def p_value(observed: float, drawn: Floats) -> float:
