@@ -1,4 +1,4 @@
-r"""One yardstick for all hierarchical fits: Laplace's negative log likelihood, group by group, straight from the formula.
+r"""One yardstick for all hierarchical fits: Laplace's negative log likelihood, one group after the other.
 
 With :math:`\Sigma = L L^\top`, group :math:`s` loses
 

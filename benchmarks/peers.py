@@ -9,6 +9,7 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -40,27 +41,21 @@ class Peer:
         return "\n".join((*self.packages, *self.bare))
 
 
-_BASE = ("numpy==2.4.6", "scipy==1.17.1")
+_ARRAYS = ("numpy==2.4.6", "scipy==1.17.1")
+_TABLES = (*_ARRAYS, "pandas==3.1.1")
 
 PEERS = {
     "uncertainty-calibration": Peer(
-        "uncertainty_calibration", (*_BASE, "scikit-learn==1.9.1", "uncertainty-calibration==0.1.4")
+        "uncertainty_calibration", (*_ARRAYS, "scikit-learn==1.9.1", "uncertainty-calibration==0.1.4")
     ),
     # MCGrad asks for torch and ax-platform, five gigabytes that its segmentwise calibrator never imports.
     "mcgrad": Peer(
         "mcgrad",
-        (
-            *_BASE,
-            "scikit-learn==1.9.1",
-            "pandas==3.1.1",
-            "lightgbm==4.7.0",
-            "psutil==7.2.2",
-            "typing-extensions==4.16.0",
-        ),
+        (*_TABLES, "scikit-learn==1.9.1", "lightgbm==4.7.0", "psutil==7.2.2", "typing-extensions==4.16.0"),
         bare=("mcgrad==0.1.5",),
     ),
-    "gpboost": Peer("gpboost", (*_BASE, "pandas==3.1.1", "gpboost==1.8.0")),
-    "statsmodels": Peer("statsmodels", (*_BASE, "pandas==3.1.1", "statsmodels==0.15.0")),
+    "gpboost": Peer("gpboost", (*_TABLES, "gpboost==1.8.0")),
+    "statsmodels": Peer("statsmodels", (*_TABLES, "statsmodels==0.15.0")),
 }
 
 
@@ -78,20 +73,19 @@ class Outcome:
     limit: float | None = None
 
 
-def ask(name: str, *, limit: float, **given: Any) -> Outcome:
-    """Run a peer's script on the given arrays.
+def ask(name: str, *, limit: float, threads: int = 1, **given: Any) -> Outcome:
+    """Run a peer's script on the given arrays, in one thread if not told otherwise: on small data more only wait.
 
     The environment is made when it is first needed and kept for later runs. Whatever goes wrong is an outcome too.
     """
-    try:
-        python = _ready_python(name)
-    except (subprocess.SubprocessError, OSError) as error:
-        return Outcome({}, f"not installed: {_last_words(error)}")
+    python, trouble = _environment(name)
+    if trouble:
+        return Outcome({}, trouble)
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "given.npz"
-        write_given(file, **given)
+        write_given(file, threads=threads, **given)
         try:
-            output = _run([python, "-m", f"benchmarks.peer_scripts.{PEERS[name].script}", str(file)], limit)
+            output = _run([python, "-m", f"benchmarks.peer_scripts.{PEERS[name].script}", str(file)], limit, threads)
             return Outcome(read_told(output))
         except subprocess.TimeoutExpired:
             return Outcome({}, limit=limit)
@@ -99,13 +93,23 @@ def ask(name: str, *, limit: float, **given: Any) -> Outcome:
             return Outcome({}, f"failed: {_last_words(error)}")
 
 
-def _ready_python(name: str) -> str:
-    peer, folder = PEERS[name], ENVIRONMENTS / name
-    mark = folder / ".ready"
+@cache
+def _environment(name: str) -> tuple[str, str]:
+    """Return the Python of a peer's environment, made if need be, and what went wrong; tried once in a run."""
+    folder = ENVIRONMENTS / name
     python = str(folder / ("Scripts" if os.name == "nt" else "bin") / "python")
+    try:
+        _install(PEERS[name], folder, python)
+    except (subprocess.SubprocessError, OSError) as error:
+        return python, f"not installed: {_last_words(error)}"
+    return python, ""
+
+
+def _install(peer: Peer, folder: Path, python: str) -> None:
+    mark = folder / ".ready"
     if mark.exists() and mark.read_text() == peer.pins:
-        return python
-    print(f"installing {name} in {folder.relative_to(ROOT)} ...", file=sys.stderr, flush=True)
+        return
+    print(f"installing {' '.join(peer.pins.split())}", file=sys.stderr, flush=True)
     shutil.rmtree(folder, ignore_errors=True)
     uv = shutil.which("uv")
     if uv:
@@ -118,14 +122,15 @@ def _ready_python(name: str) -> str:
     if peer.bare:
         _run([*install, "--no-deps", *peer.bare], INSTALL_LIMIT)
     mark.write_text(peer.pins)
-    return python
 
 
-def _run(command: Sequence[str], limit: float) -> str:
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=limit, check=True).stdout
+def _run(command: Sequence[str], limit: float, threads: int = 1) -> str:
+    environment = os.environ | {"OMP_NUM_THREADS": str(threads), "OPENBLAS_NUM_THREADS": str(threads)}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=limit, check=True)
+    return done.stdout
 
 
 def _last_words(error: Exception) -> str:
     """Return the last line of what a failed command has said, or the error's own words."""
     said = str(getattr(error, "stderr", "") or "").strip() or str(error)
-    return said.rsplit("\n", 1)[-1]
+    return said.rsplit("\n", 1)[-1].strip()

@@ -14,7 +14,7 @@ import platform
 import subprocess
 import sys
 from collections.abc import Iterator
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -32,24 +32,31 @@ PEER_LIMIT = 90.0
 """Seconds that a peer may take for one set of rows, its start included."""
 
 LOSS_SLACK = 1e-3
-"""Negative log likelihoods closer than this are the same: all optimisers stop a little short of the optimum."""
+"""Negative log likelihoods closer than this are the same: every optimiser stops a little short of the optimum."""
 
 NOTES = f"""\
-Times are the best of several runs, in turns; a peer's time leaves out its start and the making of its tables.
-NLL is Laplace's negative log likelihood at the fixed effects and covariance that each found, by one common function.
-qacal fits a full covariance of intercept and slope. GPBoost's grouped effects are independent (a diagonal covariance);
-  it is timed with 1 thread and with {CORES}; on cells it gets the rows already counted, while qacal's time includes
-  counting them. statsmodels (variational Bayes) has independent effects and priors on all of them: its NLL is that of
-  its posterior means.
-uncertainty-calibration bins by equal counts with edges halfway between neighbours; MCGrad fits one curve per group."""
+Times are the best of several runs (of one for statsmodels). A peer's time leaves out its start and the making of its
+tables; it runs in one thread unless another number is given. NLL is Laplace's negative log likelihood at the fixed
+effects and the covariance that each found, by one common function.
+
+qacal        hierarchical: intercept and slope per group with a full covariance; the time includes counting the rows
+gpboost      intercept and slope per group, independent (it knows no correlated grouped effects), the faster of 1 and
+             {CORES} threads; Cholesky: with matrix_inversion_method="cholesky" in place of its default, iterative
+             solvers; cells: given the rows already counted, as binomial shares
+statsmodels  BinomialBayesMixedGLM.fit_vb: intercept and slope per group, independent, normal priors on the fixed
+             effects and on the logarithms of the deviations; its NLL is at the posterior means
+mcgrad       SegmentwiseCalibrator: an isotonic or Platt curve per group, no pooling and no intervals
+uncertainty-calibration  HistogramCalibrator: bins of equal count, no intervals"""
 
 
 def main() -> None:
     print(machine(), end="\n\n")
     print(header(), flush=True)
-    for section in (uniform_mass, predictions, qa_fits, hierarchical_fits, imports):
+    above = ""
+    for section in (uniform_mass_fits, predictions, qa_fits, hierarchical_fits, imports):
         for line in section():
-            print(line.text(), flush=True)
+            print(line.text(is_first=line.what != above), flush=True)
+            above = line.what
     print(f"\n{NOTES}")
 
 
@@ -64,7 +71,7 @@ def machine() -> str:
     )
 
 
-def uniform_mass() -> Iterator[Line]:
+def uniform_mass_fits() -> Iterator[Line]:
     """Fit one map of bins."""
     for n, repeats in ((10**5, 20), (10**6, 7)):
         rows = pooled_answers(n)
@@ -72,10 +79,10 @@ def uniform_mass() -> Iterator[Line]:
             model = qacal.UniformMassBinning(**options)
             fit, argsort = race(
                 repeats,
-                lambda model=model, rows=rows: model.fit(rows.confidence, rows.correct),
-                lambda rows=rows: np.argsort(rows.confidence),
+                partial(model.fit, rows.confidence, rows.correct),
+                partial(np.argsort, rows.confidence),
             )
-            what = f"uniform-mass fit, {n:.0e} rows, {_written(options)}"
+            what = f"uniform-mass fit, {n:,} rows, {_written(options)}"
             yield Line(what, fit, "numpy.argsort", argsort, goal=1 / 2)
             yield _beside(what, fit, "uncertainty-calibration", _histogram(n, n_bins), "fit")
 
@@ -86,13 +93,13 @@ def predictions() -> Iterator[Line]:
     rows = pooled_answers(n)
     for options, n_bins in (({"n_bins": 50}, 50), ({"points_per_bin": 50}, n // 50)):
         model = qacal.UniformMassBinning(**options).fit(rows.confidence, rows.correct)
-        what = f"uniform-mass predict, {n:.0e} rows, {_written(options)}"
+        what = f"uniform-mass predict, {n:,} rows, {_written(options)}"
         yield (line := _beside_search(what, model, rows))
         yield _beside(what, line.seconds, "uncertainty-calibration", _histogram(n, n_bins), "predict")
     for n_values in (21, None):
         fitted = grouped_answers(10**5, 256, n_values)
         grouped = qacal.QABinning().fit(fitted.confidence, fitted.correct, groups=fitted.groups)
-        what = f"QA predict, {n:.0e} rows, 256 groups, {_kind(n_values)}"
+        what = f"QA predict, {n:,} rows, 256 groups, {_kind(n_values)}"
         yield _beside_search(what, grouped, grouped_answers(n, 256, n_values))
 
 
@@ -100,8 +107,8 @@ def qa_fits() -> Iterator[Line]:
     """Fit bins in every group."""
     for n_values in (21, None):
         rows = grouped_answers(10**5, 256, n_values)
-        fit = best_of(10, lambda rows=rows: _fitted(qacal.QABinning(), rows))
-        what = f"QA fit, 1e+05 rows, 256 groups, {_kind(n_values)}"
+        fit = best_of(10, partial(_fitted, qacal.QABinning(), rows))
+        what = f"QA fit, 100,000 rows, 256 groups, {_kind(n_values)}"
         outcome = ask("mcgrad", limit=PEER_LIMIT, **_columns(rows), repeats=3)
         for base in ("isotonic", "Platt"):
             yield _beside(what, fit, f"mcgrad, segmentwise {base}", outcome, base)
@@ -111,33 +118,29 @@ def hierarchical_fits() -> Iterator[Line]:
     """Fit a curve per group, drawn together."""
     for n, n_groups, n_values, goal in ((10**4, 64, 21, 100), (10**5, 256, 21, 100), (10**5, 256, None, 20)):
         rows = grouped_answers(n, n_groups, n_values)
-        fit = best_of(10, lambda rows=rows: _fitted(qacal.HierarchicalScaling(), rows))
+        fit = best_of(10, partial(_fitted, qacal.HierarchicalScaling(), rows))
         found = _fitted(qacal.HierarchicalScaling(), rows).maps_.fit
         loss = laplace_loss(rows, found.fixed, found.covariance)
-        what = f"hierarchical fit, {n:.0e} rows, {n_groups} groups, {_kind(n_values)}"
-        for threads in sorted({1, CORES}):
-            outcome = ask("gpboost", limit=PEER_LIMIT, **_columns(rows), threads=threads, repeats=2)
-            beside = f"gpboost, rows, {threads} thread{'s' if threads > 1 else ''}"
-            yield _beside_fit(what, fit, loss, beside, outcome, rows, goal)
-        if n_values is not None:
-            outcome = ask("gpboost", limit=PEER_LIMIT, **_cells(rows), threads=1, repeats=2)
-            yield _beside_fit(what, fit, loss, "gpboost, cells, 1 thread", outcome, rows)
+        what = f"hierarchical fit, {n:,} rows, {n_groups} groups, {_kind(n_values)}"
+        for name, given, method, wanted in _gpboost_settings(rows, goal, is_tied=n_values is not None):
+            threads, outcome = _faster_gpboost(given | {"method": method, "repeats": 2})
+            beside = f"{name} ({threads} thread{'s' if threads > 1 else ''})"
+            yield _beside_fit(what, fit, loss, beside, outcome, rows, wanted)
         outcome = ask("statsmodels", limit=PEER_LIMIT, **_columns(rows), repeats=1)
         yield _beside_fit(what, fit, loss, "statsmodels, variational", outcome, rows)
 
 
 def imports() -> Iterator[Line]:
     """Start a fresh Python."""
-    baseline = "import numpy"
-    statements = ("import qacal", "from qacal import QABinning")
-    runs = [[_import(statement) for statement in (baseline, *statements)] for _ in range(7)]
-    seconds = {statement: min(run[place][0] for run in runs) for place, statement in enumerate((baseline, *statements))}
-    for place, statement in enumerate(statements, start=1):
-        loaded = runs[0][place][1]
-        what = f"{statement} (loads {', '.join(loaded) or 'no sklearn, matplotlib, polars'})"
+    statements = ("import numpy", "import qacal", "from qacal import QABinning")
+    runs = [{statement: _import(statement) for statement in statements} for _ in range(7)]
+    best = {statement: min(run[statement][0] for run in runs) for statement in statements}
+    for statement in statements[1:]:
+        loaded = runs[0][statement][1]
+        what = f"{statement} ({'with' if 'polars' in loaded else 'without'} polars)"
         holds = not {"sklearn", "matplotlib"} & set(loaded)
-        condition = "no sklearn, no matplotlib"
-        yield Line(what, seconds[statement], baseline, seconds[baseline], condition=condition, holds=holds)
+        condition = "no sklearn/matplotlib"
+        yield Line(what, best[statement], "import numpy", best["import numpy"], condition=condition, holds=holds)
 
 
 def _import(statement: str) -> tuple[float, list[str]]:
@@ -164,7 +167,7 @@ def _beside_fit(
     what: str, seconds: float, loss: float, beside: str, outcome: Outcome, rows: Answers, goal: float | None = None
 ) -> Line:
     """Return the line of two fits of one likelihood, measured by the same function."""
-    losses, holds = None, True
+    losses, holds = None, None
     if outcome.told:
         theirs = laplace_loss(rows, np.array(outcome.told["fixed"]), np.array(outcome.told["covariance"]))
         losses, holds = (loss, theirs), loss <= theirs + LOSS_SLACK
@@ -179,17 +182,33 @@ def _beside_search(what: str, model: Any, rows: Answers) -> Line:
     groups = rows.groups if model.properties.uses_groups else None
     predict, search = race(
         7,
-        lambda: model.predict(rows.confidence, groups=groups),
-        lambda: np.searchsorted(edges, rows.confidence),
+        partial(model.predict, rows.confidence, groups=groups),
+        partial(np.searchsorted, edges, rows.confidence),
     )
     return Line(what, predict, f"numpy.searchsorted, {len(edges)} edges", search, goal=1 / 3)
+
+
+def _gpboost_settings(
+    rows: Answers, goal: float, *, is_tied: bool
+) -> Iterator[tuple[str, dict[str, Any], str, float | None]]:
+    """Yield the ways to use GPBoost: as it comes, as it suits these groups, and on rows that qacal has counted."""
+    yield "gpboost", _columns(rows), "default", goal
+    yield "gpboost, Cholesky", _columns(rows), "cholesky", goal
+    if is_tied:
+        yield "gpboost, Cholesky, cells", _cells(rows), "cholesky", None
+
+
+def _faster_gpboost(given: dict[str, Any]) -> tuple[int, Outcome]:
+    """Return the outcome with as many threads as suit GPBoost: on a busy machine, more than one can take far longer."""
+    outcomes = {threads: ask("gpboost", limit=PEER_LIMIT, **given, threads=threads) for threads in (1, CORES)}
+    return min(outcomes.items(), key=lambda item: item[1].told.get("seconds", PEER_LIMIT))
 
 
 @cache
 def _histogram(n: int, n_bins: int) -> Outcome:
     rows = pooled_answers(n)
-    given = {"confidence": rows.confidence, "correct": rows.correct, "n_bins": n_bins, "repeats": 3}
-    return ask("uncertainty-calibration", limit=PEER_LIMIT, **given)
+    columns = {"confidence": rows.confidence, "correct": rows.correct}
+    return ask("uncertainty-calibration", limit=PEER_LIMIT, n_bins=n_bins, repeats=3, **columns)
 
 
 def _columns(rows: Answers) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """GPBoost: logistic regression with a random intercept and an independent random slope, by Laplace's approximation.
 
-Grouped random effects are independent in GPBoost, so its covariance is diagonal. Rows are counts of one; given `trials`,
-`correct` holds shares and the likelihood is the binomial one: the same model on cells.
+Grouped random effects are independent in GPBoost, so its covariance is diagonal. Where `trials` are given, `correct`
+holds shares of them: the same model on cells.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ def main() -> None:
             ind_effect_group_rand_coef=[1],
             weights=trials,
             num_parallel_threads=given["threads"],
+            matrix_inversion_method=given["method"],
         )
         model.fit(y=given["correct"], X=X)
 

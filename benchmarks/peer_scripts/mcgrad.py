@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pandas as pd
@@ -24,7 +25,7 @@ def main() -> None:
         )
 
     bases = {"isotonic": methods.IsotonicRegression, "Platt": methods.PlattScaling}
-    tell(**{name: best_of(given["repeats"], lambda base=base: fit(base)) for name, base in bases.items()})
+    tell(**{name: best_of(given["repeats"], partial(fit, base)) for name, base in bases.items()})
 
 
 if __name__ == "__main__":

@@ -20,14 +20,14 @@ def main() -> None:
     given = read_given()
     x, group = given["confidence"], given["group"]
     n_groups = int(group.max()) + 1
+    rows = np.arange(len(x))
+    parts = [sparse.csr_matrix((values, (rows, group)), (len(x), n_groups)) for values in (np.ones_like(x), x)]
+    effects = sparse.hstack(parts, format="csr")
+    design = np.column_stack([np.ones_like(x), x])
     result: Any = None
 
     def fit() -> None:
         nonlocal result
-        rows = np.arange(len(x))
-        parts = [sparse.csr_matrix((values, (rows, group)), (len(x), n_groups)) for values in (np.ones_like(x), x)]
-        effects = sparse.hstack(parts, format="csr")
-        design = np.column_stack([np.ones_like(x), x])
         model = BinomialBayesMixedGLM(given["correct"], design, effects, np.repeat([0, 1], n_groups))
         result = model.fit_vb(rng=0)
 
