@@ -21,6 +21,14 @@ x_c`, :math:`C_s = L M_s^{-1} L^\top`, :math:`r_s = \sum_c W'_c \, (x_c^\top C_s
     \partial_\beta F = \sum_s g_s - \tfrac12 a_s, \qquad
     \partial_L F = \sum_s (g_s - \tfrac12 a_s) \hat v_s^\top - \tfrac12 g_s z_s^\top - A_s L M_s^{-1}.
 
+Newton's method climbs :math:`F`, with the curvature of the Gaussian model that the approximation amounts to. With
+:math:`K_s = A_s - A_s C_s A_s`, what group :math:`s` knows of :math:`\beta` when its own effects are unknown,
+
+.. math::
+    -\partial^2_\beta F \approx \sum_s K_s, \qquad
+    -\partial^2_\Sigma F \approx \tfrac12 \sum_s K_s \otimes K_s, \qquad
+    \partial_\Sigma F \approx \tfrac12 \sum_s g_s g_s^\top - K_s =: S.
+
 Everything works on cells: rows and cells give the same :math:`F` to the last digit.
 """
 
@@ -37,15 +45,21 @@ from qacal.calibrators.logistic import fit_logistic
 from qacal.records import Floats, Ints
 
 # Above this many cells a first fit on this many values of x per group comes close, and the full cells only polish.
-_COARSE_VALUES = 16
 _COARSE_FROM = 4096
+_COARSE_VALUES = 16
 
-# Steps before the curvature is measured.
-_APPROACH = 5
+# The search ends when the next step promises less than this, in log likelihood.
+_PROMISE = 1e-8
+
+# Modes are found until no score is above this; the log likelihood then misses its square.
+_MODE = 1e-6
 
 # Groups that are all right beside groups that are all wrong have no maximum: the covariance would grow for ever. Beyond
 # these walls (in logits, per standard deviation of x) a penalty stops it; fits inside are not touched.
 _WALLS = np.array([30.0, 30.0, 10.0, 10.0, 10.0])
+
+_ENTRIES = np.array([[[1.0, 0], [0, 0]], [[0, 0], [1.0, 0]], [[0, 0], [0, 1.0]]])  # of L, in the order of theta
+_SYMMETRIC = np.array([[[1.0, 0], [0, 0]], [[0, 1.0], [1.0, 0]], [[0, 0], [0, 1.0]]])
 
 
 @dataclass(frozen=True)
@@ -116,10 +130,10 @@ def fit_hierarchical(x: Floats, w: Floats, wt: Floats, group: Ints) -> Hierarchi
     scale = spread if spread > 1e-12 else 1.0
     z = (x - centre) / scale
     data = _Data(z, w, wt, starts, np.diff(np.append(starts, len(x))), is_free)
-    theta, v, loss = _maximise(data, np.array([a + b * centre, b * scale]))
-    if loss >= pooled - 1e-9 * max(1.0, abs(pooled)):
+    best = _maximise(data, np.array([a + b * centre, b * scale]))
+    if best.loss >= pooled - _PROMISE:
         return none
-    beta, L = _unpack(theta)
+    beta, L = _unpack(best.theta)
     if spread <= 1e-12:
         L[1] = 0.0
     # Back from the standardised feature: U' + V'(x - centre)/scale = U + V x.
@@ -128,8 +142,8 @@ def fit_hierarchical(x: Floats, w: Floats, wt: Floats, group: Ints) -> Hierarchi
     return HierarchicalFit(
         fixed=back @ beta,
         covariance=covariance,
-        effects=(v @ L.T @ back.T)[is_free > 0],
-        negative_log_likelihood=float(loss),
+        effects=(best.v @ L.T @ back.T)[is_free > 0],
+        negative_log_likelihood=best.loss,
         is_singular=bool(np.linalg.cond(L) > 1e4),
     )
 
@@ -138,77 +152,120 @@ def _pooled_loss(eta: Floats, w: Floats, wt: Floats) -> float:
     return float((w * np.logaddexp(0, eta) - wt * eta).sum())
 
 
-def _maximise(data: _Data, beta: Floats) -> tuple[Floats, Floats, float]:
-    """Return theta, the modes and the loss at the optimum that is reached from moderate effects.
+def _maximise(data: _Data, beta: Floats) -> _Summit:
+    """Return the optimum that is reached from moderate effects.
 
     The likelihood of little data may have others, at effects of ten logits and more, where Laplace's approximation is
     at its worst. They are not looked for.
     """
-    start = _pack(beta, 0.5 * np.eye(2))
-    search = _Search(data)
-    if len(data.z) > max(_COARSE_FROM, 2 * _COARSE_VALUES * len(data.starts)):
-        coarse = _Search(_coarsen(data))
-        theta, _ = search.run(*coarse.run(*coarse.approach(start)))
-    else:
-        theta, _ = search.run(*search.approach(start))
-    return theta, search.v, search.loss
+    if len(data.z) <= max(_COARSE_FROM, 2 * _COARSE_VALUES * len(data.starts)):
+        return _climb(data, _start(data, beta), np.zeros((len(data.starts), 2)))
+    coarse = _coarsen(data)
+    near = _climb(coarse, _start(coarse, beta), np.zeros((len(data.starts), 2)))
+    return _climb(data, near.theta, near.v)
 
 
-class _Search:
-    """The outer maximisation over theta; remembers the modes, from which the next inner search starts."""
+def _start(data: _Data, beta: Floats) -> Floats:
+    r"""Return theta with a covariance by moments: at the pooled curve, g g' is A + A Sigma A on average."""
+    at = _point(data, np.tile(beta, (len(data.starts), 1)))
+    A = at.A * data.is_free[:, None, None]
+    excess = _upper((at.g[:, :, None] * at.g[:, None, :] * data.is_free[:, None, None] - A).sum(0))
+    design = np.stack([_upper((A @ basis @ A).sum(0)) for basis in _SYMMETRIC], axis=1)
+    u, c, v = np.linalg.lstsq(design, excess, rcond=1e-10)[0]
+    values, vectors = np.linalg.eigh(np.array([[u, c], [c, v]]))
+    # Moments may ask for less than nothing. Zero itself is no start: there the gradient by L vanishes.
+    inside = np.clip(values, 0.05, 1.0)
+    return _pack(beta, np.linalg.cholesky(vectors * inside @ vectors.T))
 
-    def __init__(self, data: _Data) -> None:
-        self.data = data
-        self.v = np.zeros((len(data.starts), 2))
-        self.loss = np.inf
-        self.tolerance = 1e-5 * np.sqrt(data.w.sum())
 
-    def approach(self, theta: Floats) -> tuple[Floats, Floats]:
-        """Take a few safe steps towards the optimum, and measure the curvature there.
+@dataclass(frozen=True)
+class _Summit:
+    """Where the search stands: theta, the modes, the negative of F and its gradient, and what the curvature needs."""
 
-        Each step moves beta by a Newton step in which every mode follows, and Sigma to its expectation (EM).
-        """
-        beta, L = _unpack(theta)
-        free = self.data.is_free[:, None]
-        for _ in range(_APPROACH):
-            at, self.v, M = _modes(self.data, beta, L, self.v)
-            inverse = _inverse(M) * free[..., None]
-            # Beta sees each group's information less what the group's own effects explain.
-            seen = (at.A - at.A @ (L @ inverse @ L.T) @ at.A).sum(0)
-            # Least squares, since a confidence that never varies tells nothing of the slope.
-            move = np.linalg.lstsq(seen, at.g.sum(0))[0]
-            beta = beta + move / max(1.0, np.abs(move).max())
-            second = self.v[..., None] * self.v[:, None, :] * free[..., None] + inverse
-            L = _factor(L @ (second.sum(0) / free.sum()) @ L.T)
-        theta = _pack(beta, L)
-        return theta, self._inverse_hessian(theta)
+    theta: Floats
+    v: Floats
+    loss: float
+    gradient: Floats
+    at: _Point
+    inverse: Floats
 
-    def _inverse_hessian(self, theta: Floats) -> Floats:
-        """Return the inverse curvature by differences of the gradient, made positive definite."""
-        _, gradient = self.evaluate(theta)
-        steps = 1e-4 * np.eye(5)
-        hessian = np.stack([(self.evaluate(theta + step)[1] - gradient) / 1e-4 for step in steps])
-        values, vectors = np.linalg.eigh(_symmetric(hessian))
-        values = np.maximum(np.abs(values), 1e-3 * np.abs(values).max())
-        return _symmetric(vectors / values @ vectors.T)
 
-    def run(self, theta: Floats, inverse_hessian: Floats) -> tuple[Floats, Floats]:
-        options: Any = {"gtol": self.tolerance, "hess_inv0": inverse_hessian, "maxiter": 200}
-        found = minimize(self.evaluate, theta, jac=True, method="BFGS", options=options)
-        self.loss = float(self.evaluate(found.x)[0])
-        return np.asarray(found.x), _symmetric(np.asarray(found.hess_inv))
+def _climb(data: _Data, theta: Floats, v: Floats) -> _Summit:
+    """Maximise F by Newton steps, shortened where they do not climb."""
+    here = _evaluate(data, theta, v)
+    for _ in range(200):
+        values, vectors = np.linalg.eigh(_curvature(data, here))
+        size = np.maximum(np.abs(values), 1e-6 * np.abs(values).max())
+        step = -(vectors / size) @ (vectors.T @ here.gradient)
+        if -here.gradient @ step / 2 < _PROMISE:
+            if values[0] >= 0:
+                break
+            # A saddle: where an effect is zero the gradient by it is too, whether or not the rows ask for it.
+            step = 0.25 * vectors[:, 0]
+        # Half a logit at a time: a bold step may cross into the region of another, wilder optimum.
+        step *= min(1.0, 0.5 / np.abs(step).max())
+        there = _evaluate(data, here.theta + step, _follow(data, here, step))
+        while there.loss > here.loss and np.abs(step).max() > 1e-6:
+            step = step / 4
+            there = _evaluate(data, here.theta + step, _follow(data, here, step))
+        if there.loss >= here.loss - _PROMISE / 10:
+            break
+        here = there
+    return here if np.abs(here.gradient).max() <= 1e-4 * np.sqrt(data.w.sum()) else _polish(data, here)
 
-    def evaluate(self, theta: Floats) -> tuple[float, Floats]:
-        """Return the negative of F and of its gradient."""
-        beta, L = _unpack(theta)
-        at, v, M = _modes(self.data, beta, L, self.v)
-        self.v = v
-        log_likelihood = (self.data.wt * at.eta).sum() - (
-            self.data.w * (np.maximum(at.eta, 0) + np.log1p(at.decay))
-        ).sum()
-        value = log_likelihood - 0.5 * (v * v).sum() - 0.5 * np.log(_determinant(M)).sum()
-        penalty, slope = _wall(theta)
-        return penalty - float(value), slope - _gradient(self.data, at, v, L, M)
+
+def _polish(data: _Data, here: _Summit) -> _Summit:
+    """Go on by BFGS, where the likelihood is so flat or so bent that the Gaussian model's curvature leads nowhere."""
+    values, vectors = np.linalg.eigh(_curvature(data, here))
+    inverse = (vectors / np.maximum(np.abs(values), 1e-3 * np.abs(values).max())) @ vectors.T
+    modes = [here.v]
+
+    def loss(theta: Floats) -> tuple[float, Floats]:
+        there = _evaluate(data, theta, modes[0])
+        modes[0] = there.v
+        return there.loss, there.gradient
+
+    # Symmetric to the last digit: scipy insists on it.
+    options: Any = {"gtol": 1e-5 * np.sqrt(data.w.sum()), "hess_inv0": (inverse + inverse.T) / 2}
+    found = minimize(loss, here.theta, jac=True, method="BFGS", options=options)
+    return min(here, _evaluate(data, np.asarray(found.x), modes[0]), key=lambda summit: summit.loss)
+
+
+def _evaluate(data: _Data, theta: Floats, v: Floats) -> _Summit:
+    beta, L = _unpack(theta)
+    at, v, M = _modes(data, beta, L, v)
+    log_likelihood = data.wt @ at.eta - data.w @ (np.maximum(at.eta, 0) + np.log1p(at.decay))
+    value = log_likelihood - 0.5 * (v * v).sum() - 0.5 * np.log(_determinant(M)).sum()
+    inverse = _inverse(M) * data.is_free[:, None, None]
+    penalty, slope = _wall(theta)
+    return _Summit(theta, v, penalty - float(value), slope - _gradient(data, at, v, L, inverse), at, inverse)
+
+
+def _curvature(data: _Data, here: _Summit) -> Floats:
+    """Return the Gaussian model's curvature of the loss by theta."""
+    _, L = _unpack(here.theta)
+    at = here.at
+    K = at.A - at.A @ _congruent(here.inverse, L.T) @ at.A
+    free = K[data.is_free > 0]
+    g = at.g[data.is_free > 0]
+    S = (g.T @ g - free.sum(0)) / 2
+    # How Sigma = L L' moves with each entry of L, and how that bends.
+    directions = np.stack([E @ L.T + L @ E.T for E in _ENTRIES]).reshape(3, 4)
+    flat = free.reshape(-1, 4)
+    kronecker = (flat.T @ flat).reshape(2, 2, 2, 2).swapaxes(1, 2).reshape(4, 4)
+    bend = 2 * np.array([[S[0, 0], S[0, 1], 0.0], [S[0, 1], S[1, 1], 0.0], [0.0, 0.0, S[1, 1]]])
+    out = np.zeros((5, 5))
+    out[:2, :2] = K.sum(0)
+    out[2:, 2:] = directions @ kronecker @ directions.T / 2 - bend
+    return out
+
+
+def _follow(data: _Data, here: _Summit, step: Floats) -> Floats:
+    """Return where the modes go, to first order, when theta takes a step."""
+    _, L = _unpack(here.theta)
+    by_beta, by_L = _unpack(step)
+    pull = here.at.g @ by_L - _times(here.at.A, by_beta + here.v @ by_L.T) @ L
+    return here.v + _times(here.inverse, pull)
 
 
 def _modes(data: _Data, beta: Floats, L: Floats, v: Floats) -> tuple[_Point, Floats, Floats]:
@@ -216,22 +273,27 @@ def _modes(data: _Data, beta: Floats, L: Floats, v: Floats) -> tuple[_Point, Flo
     free = data.is_free[:, None]
     at = _point(data, beta + (v @ L.T) * free)
     score = (at.g @ L - v) * free
+    # Rounding may keep a score above the tolerance where effects are huge; a hundred steps are then as near as it gets.
     for _ in range(100):
-        M = L.T @ at.A @ L * free[..., None] + np.eye(2)
-        if np.abs(score).max() < 1e-7:
+        size = np.abs(score).max(axis=1)
+        if size.max() < _MODE:
             break
-        step = (_inverse(M) @ score[..., None])[..., 0]
-        size = np.linalg.norm(score, axis=1)
-        for _ in range(30):
-            moved = _point(data, beta + ((v + step) @ L.T) * free)
-            new_score = (moved.g @ L - (v + step)) * free
+        step = _times(_inverse(_penalised(data, at, L)), score)
+        for _ in range(40):
+            at = _point(data, beta + ((v + step) @ L.T) * free)
+            score = (at.g @ L - (v + step)) * free
             # Along a Newton step the score shrinks at first; where it has grown, the step was too long.
-            grown = np.linalg.norm(new_score, axis=1) > size + 1e-9
+            grown = np.abs(score).max(axis=1) > np.maximum(size, _MODE)
             if not grown.any():
                 break
             step = np.where(grown[:, None], step / 2, step)
-        v, at, score = v + step, moved, new_score
-    return at, v, L.T @ at.A @ L * free[..., None] + np.eye(2)
+        v = v + step
+    return at, v, _penalised(data, at, L)
+
+
+def _penalised(data: _Data, at: _Point, L: Floats) -> Floats:
+    """Return M of every group."""
+    return _congruent(at.A, L) * data.is_free[:, None, None] + np.eye(2)
 
 
 def _point(data: _Data, coefficients: Floats) -> _Point:
@@ -247,18 +309,17 @@ def _point(data: _Data, coefficients: Floats) -> _Point:
     return _Point(eta, decay, p, W, sums[:, :2], A)
 
 
-def _gradient(data: _Data, at: _Point, v: Floats, L: Floats, M: Floats) -> Floats:
-    inverse = _inverse(M) * data.is_free[:, None, None]
-    C = L @ inverse @ L.T
+def _gradient(data: _Data, at: _Point, v: Floats, L: Floats, inverse: Floats) -> Floats:
+    C = _congruent(inverse, L.T)
     quadratic = data.spread(C[:, 0, 0]) + data.z * (2 * data.spread(C[:, 0, 1]) + data.z * data.spread(C[:, 1, 1]))
     slope = at.W * (1 - 2 * at.p) * quadratic
-    r = data.sums(slope, slope * data.z)[..., None]
-    a = r - at.A @ C @ r
-    half = at.g[..., None] - a / 2
-    z = inverse @ L.T @ r
-    by_beta = half.sum(0)[:, 0]
-    by_L = (half @ v[:, None, :] - at.g[..., None] @ z.swapaxes(1, 2) / 2 - at.A @ L @ inverse).sum(0)
-    return _pack(by_beta, by_L)
+    r = data.sums(slope, slope * data.z)
+    a = r - _times(at.A, _times(C, r))
+    half = at.g - a / 2
+    z = _times(inverse, r @ L)
+    # The sum over groups of A L M^-1, in one product.
+    spread = np.tensordot(at.A, L @ inverse, axes=([0, 2], [0, 1]))
+    return _pack(half.sum(0), half.T @ v - at.g.T @ z / 2 - spread)
 
 
 def _coarsen(data: _Data) -> _Data:
@@ -283,22 +344,25 @@ def _unpack(theta: Floats) -> tuple[Floats, Floats]:
     return theta[:2], np.array([[theta[2], 0.0], [theta[3], theta[4]]])
 
 
-def _factor(covariance: Floats) -> Floats:
-    """Return L of a covariance, pulled inside the walls and off singularity, where the gradient by L vanishes."""
-    values, vectors = np.linalg.eigh(_symmetric(covariance))
-    inside = np.clip(values, 1e-6, _WALLS[2:].min() ** 2 / 4)
-    return np.asarray(np.linalg.cholesky(_symmetric(vectors * inside @ vectors.T)), dtype=np.float64)
-
-
 def _wall(theta: Floats) -> tuple[float, Floats]:
     """Return the penalty for leaving the region in which fits of real data lie, and its gradient."""
     beyond = np.maximum(np.abs(theta) - _WALLS, 0.0)
     return float((beyond**2).sum()), 2 * beyond * np.sign(theta)
 
 
-def _symmetric(H: Floats) -> Floats:
-    """Remove what rounding left of asymmetry; scipy insists on none."""
-    return np.asarray((H + H.T) / 2)
+def _upper(M: Floats) -> Floats:
+    return M[[0, 0, 1], [0, 1, 1]]
+
+
+def _congruent(A: Floats, L: Floats) -> Floats:
+    """Return L' A L for many A: one product with the Kronecker square of L."""
+    square = np.multiply.outer(L, L).swapaxes(1, 2).reshape(4, 4)
+    return (A.reshape(-1, 4) @ square).reshape(-1, 2, 2)
+
+
+def _times(A: Floats, x: Floats) -> Floats:
+    """Return A x for many A and as many x."""
+    return np.asarray(np.einsum("sij,sj->si", A, x))
 
 
 def _determinant(M: Floats) -> Floats:
