@@ -80,3 +80,12 @@ def test_in_a_pipeline():
 def test_three_kinds_of_answers_are_refused():
     with pytest.raises(ValueError, match="y has 3 classes"):
         QACalibrationClassifier().fit([[0.5], [0.6], [0.7]], [0, 1, 2])
+
+
+def test_ids_reach_the_calibrator():
+    X, y = rows(400)
+    model = QACalibrationClassifier(QABinning(points_per_bin=40, ties="jitter")).fit(X, y, ids=range(400))
+    weighted = QACalibrationClassifier(QABinning(points_per_bin=40, ties="jitter"))
+    weighted.fit(X, y, sample_weight=np.arange(400) % 2, ids=range(400))
+    assert len(set(model.predict_proba(X, ids=range(400))[:, 1])) > 3
+    assert len(set(weighted.explain(X, ids=range(400)).calibrated)) > 1

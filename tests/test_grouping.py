@@ -1,5 +1,10 @@
+from decimal import Decimal
+from enum import Enum
+
 import numpy as np
 import pandas as pd
+import polars as pl
+import pyarrow as pa
 import pytest
 
 from qacal import NO_GROUP, InputError, Paths
@@ -49,7 +54,8 @@ def test_mixed_labels_are_sorted_by_type_then_value():
 def test_unknown_labels_become_no_group():
     column = codes(["law", "art"])
     np.testing.assert_array_equal(column.encode(["art", "zoo", None], 3).code, [0, NO_GROUP, NO_GROUP])
-    np.testing.assert_array_equal(column.encode([0, 1], 2).code, [NO_GROUP, NO_GROUP])
+    with pytest.raises(InputError, match=r"groups are int; those of the fit are str. Convert them."):
+        column.encode([0, 1], 2)
     np.testing.assert_array_equal(codes([1, 2]).encode(["1", 2], 2).code, [NO_GROUP, 2])
 
 
@@ -86,3 +92,30 @@ def test_paths_that_do_not_fit_their_depth():
         codes(Paths(np.array([3]), np.array([3]), 60))
     with pytest.raises(InputError, match="one label per row"):
         as_grouping([[1, 2]], 1)
+
+
+class Subject(Enum):
+    LAW = 1
+    ART = 2
+
+
+def test_labels_of_any_type():
+    for values in (
+        [Subject.LAW, Subject.ART],
+        [1 + 2j, 3j],
+        [("a", 1), ("b", None)],
+        [Decimal("1.5"), Decimal("sNaN")],
+    ):
+        column = codes(values)
+        assert column.decode(column.code)[0] == values[0]
+    assert codes([np.int64(-1), "a"]).code.tolist() == [NO_GROUP, 0]
+    with pytest.raises(InputError, match=r"groups\[1\] is \{\}; expected a label"):
+        codes(np.array(["a", {}], dtype=object))
+    with pytest.raises(InputError, match="lists of their own"):
+        codes([[1, 2], [3]])
+
+
+@pytest.mark.parametrize("column", [pl.Series, pa.array])
+def test_large_whole_numbers_beside_gaps_stay_apart(column):
+    values = [2**60 + 1, 2**60 + 2, None]
+    np.testing.assert_array_equal(codes(column(values)).code, [2**60 + 1, 2**60 + 2, NO_GROUP])

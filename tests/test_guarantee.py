@@ -78,6 +78,15 @@ def test_what_cannot_be_reached_is_said():
         (lambda: qacal.QABinning(certificate="none").fit([0.5], [1]), "certificate is 'none'"),
         (lambda: qacal.QABinning(alpha=2).fit([0.5], [1]), "alpha is 2"),
         (lambda: qacal.UniformMassBinning(n_bins=0).fit([0.5], [1]), "n_bins is 0"),
+        (lambda: qacal.UniformMassBinning(n_bins=2.5).fit([0.5], [1]), r"n_bins is 2\.5"),
+        (lambda: qacal.UniformMassBinning(alpha="x").fit([0.5], [1]), "alpha is x"),
+        (lambda: qacal.UniformMassBinning(resolution="a").fit([0.5], [1]), "resolution is 'a'"),
+        (lambda: qacal.UniformMassBinning(points_per_bin=10**30).fit([0.5], [1]), "points_per_bin is 1000"),
+        (lambda: qacal.ScalingBinning(seed=None).fit([0.5], [1]), "seed is None"),
+        (lambda: qacal.QABinning(max_depth=1).fit([0.5], [1], groups=["a"]), "the groups are no tree"),
+        (lambda: qacal.KDTree(max_depth=2.5).fit([[0.5]]), r"max_depth is 2\.5"),
+        (lambda: qacal.epsilon(10, 100, 0.1, levels=0), "levels is 0"),
+        (lambda: qacal.points_per_bin(0.1, 1000.0, 0.1), r"n is 1000\.0"),
         (lambda: qacal.PlattScaling(feature="rank").fit([0.5], [1]), "feature is 'rank'"),
         (lambda: qacal.ScalingQABinning(pooling="some").fit([0.5], [1]), "pooling is 'some'"),
         (lambda: qacal.IsotonicCalibration(pooling="some").fit([0.5], [1]), "pooling is 'some'"),
@@ -176,6 +185,18 @@ def test_certificates_say_what_they_are_about():
     assert "calibration rows" in seen.about
     bins = qacal.QABinning(certificate="conditional").fit([0.5, 0.9] * 50, [0, 1] * 50, groups=[0, 1] * 50)
     assert bins.maps_.certificate.statements == 4  # one bin in each group, two at the root
+
+
+def test_a_hundred_million_rows_in_a_bin():
+    a = np.array([1e8 + 1])
+    low, high = mean_intervals(a, a, a, a, a, 0.01)
+    assert low[0] > 0.9999999
+    assert high[0] == 1
+
+
+def test_nu_needs_a_proxy_per_row():
+    with pytest.raises(InputError, match="proxy has 1 values"):
+        nu_bound([0.5], [1, 0], [0.5, 0.6])
 
 
 def test_nu_is_that_of_the_worst_group():

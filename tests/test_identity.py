@@ -23,6 +23,11 @@ def test_whole_numbers_and_their_text_are_one_id():
     np.testing.assert_array_equal(identity.id_hashes(["7", "12"], 2), numbers)
     np.testing.assert_array_equal(identity.id_hashes(np.array([7, "12"], dtype=object), 2), numbers)
     assert (identity.id_hashes(["07", "1_2"], 2) != numbers).all()
+    large = [-5, 2**62 + 12345, 2**63 + 7, 10**30]
+    np.testing.assert_array_equal(identity.id_hashes(large, 4), identity.id_hashes([str(n) for n in large], 4))
+    np.testing.assert_array_equal(
+        identity.id_hashes(np.array([2**63 + 7], dtype=np.uint64), 1), identity.id_hashes(large, 4)[2:3]
+    )
 
 
 def test_blocks_are_even_and_independent_of_ids_pattern():
@@ -56,6 +61,18 @@ def test_rows_without_ids_are_known_by_their_values():
     half = identity.blocks(hashes, 2)
     # The deal does not know the label: right answers are as frequent in both halves.
     assert abs(t[half == 0].mean() - t[half == 1].mean()) < 0.1
+
+
+def test_every_set_without_ids_is_dealt_anew():
+    """Otherwise right answers at one stated value would go to the same half in every set."""
+    rng = np.random.default_rng(0)
+    shares = []
+    for _ in range(300):
+        t = (rng.random(200) < 0.5).astype(float)
+        half = identity.blocks(identity.value_hashes(np.full(200, 0.9), t), 2)
+        shares.append(t[half == 0].mean() - t[half == 1].mean())
+    assert abs(np.mean(shares)) < 4 * np.std(shares) / np.sqrt(300)
+    assert np.std(shares) == pytest.approx(np.sqrt(0.25 * (2 / 100)), rel=0.2)
 
 
 @pytest.mark.parametrize("bad", [[1.5], [None], [True], [b"x"]])

@@ -92,3 +92,18 @@ def test_manners():
         KDTree(axes="random").fit([[1.0]])
     with pytest.raises(InputError, match="3 coordinates; the tree was fitted on 2"):
         KDTree(max_depth=1).fit([[1.0, 2.0], [2.0, 1.0]]).assign([[1.0, 2.0, 3.0]])
+
+
+def test_a_row_alone_has_the_group_it_has_in_a_batch():
+    """Sums round differently in batches; rows that are pivots or bounds must not notice."""
+    rng = np.random.default_rng(0)
+    for Z in (np.eye(6)[np.arange(60) % 6], rng.normal(size=(300, 96))):
+        tree = KDTree(max_depth=5).fit(Z)
+        together = tree.assign(Z)
+        np.testing.assert_array_equal(together, [tree.assign(z[None])[0] for z in Z])
+        assert (together >= 0).all()
+
+
+def test_vectors_that_are_all_equal():
+    for Z in (np.ones((1, 3)), np.ones((20, 3))):
+        assert KDTree(max_depth=2).fit(Z).assign(Z).tolist() == [0] * len(Z)

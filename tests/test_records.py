@@ -3,7 +3,7 @@ import pandas as pd
 import pytest
 
 from qacal import InputError
-from qacal.records import unit_values
+from qacal.records import unit_values, weight_values
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32"])
@@ -26,6 +26,19 @@ def test_missing_values_of_tables_are_named():
         unit_values(pd.Series([0.5, None]), "confidence")
     with pytest.raises(InputError, match=r"confidence\[1\] is nan"):
         unit_values(pd.Series([0.5, None], dtype="Float64"), "confidence")
+
+
+def test_numbers_beyond_floats_and_rows_of_rows():
+    with pytest.raises(InputError, match=r"confidence\[0\] is 1000"):
+        unit_values([10**400], "confidence")
+    with pytest.raises(InputError, match="rows of different lengths"):
+        unit_values([[0.1], [0.2, 0.3]], "confidence")
+
+
+@pytest.mark.parametrize("weight", [1e-200, 1e200, -1, float("inf")])
+def test_weights_whose_squares_would_not_fit(weight):
+    with pytest.raises(InputError, match=r"weights\[1\] is"):
+        weight_values([1.0, weight], 2)
 
 
 def test_the_first_culprit_is_named():

@@ -172,6 +172,27 @@ def test_tables_that_are_no_tallies_are_refused():
         Tally.from_polars(table.with_columns(rows=pl.lit(-1)))
     with pytest.raises(InputError, match=r"confidence\[0\] is 50"):
         Tally.from_polars(table.with_columns(confidence=pl.lit(50.0)))
+    for column, value, message in (
+        ("wt", 9.0, r"wt\[0\] is 9.0, which no rows can add up to"),
+        ("rows", 1.5, r"rows\[0\] is 1.5"),
+        ("rows", 0, r"rows\[0\] is 0"),
+        ("block", 7, "block holds 7 to 7; expected 0 to 1"),
+        ("resolution", 0.2, "not on the grid"),
+    ):
+        with pytest.raises(InputError, match=message):
+            Tally.from_polars(table.with_columns(**{column: pl.lit(value)}))
+    with pytest.raises(InputError, match="n_blocks 2 and no column block"):
+        Tally.from_polars(table.drop("block"))
+    with pytest.raises(InputError, match="holds String"):
+        Tally.from_polars(table.with_columns(wt=pl.lit("many")))
+    tree = Tally.of([0.5], [1], groups=Paths(np.array([0]), np.array([3]), 2)).to_polars()
+    with pytest.raises(InputError, match=r"lacks the columns \['group:exit'\]"):
+        Tally.from_polars(tree.drop("group:exit"))
+    with pytest.raises(InputError, match="of several types"):
+        Tally.of([0.5, 0.6], [1, 0], groups=["a", 1]).to_polars()
+    # Flags are read off the sums: weights cannot be hidden.
+    heavy = Tally.of([0.5, 0.9], [1, 0], weights=[3, 4]).to_polars()
+    assert Tally.from_polars(heavy).is_weighted
     with pytest.raises(InputError, match="mixes n_blocks"):
         Tally.from_polars(pl.concat([table, table.with_columns(n_blocks=pl.lit(4))]))
 
@@ -189,6 +210,26 @@ def test_tallies_that_differ_in_kind_do_not_add():
     trees = [Tally.of([0.5], [1], groups=Paths(np.array([0]), np.array([9]), d)) for d in (1, 2)]
     with pytest.raises(InputError, match="depth 1 and 2"):
         trees[0] + trees[1]
+
+
+def test_deals_of_different_seeds_do_not_add():
+    first, second = (Tally.of([0.5], [1], ids=[1], n_blocks=2, seed=seed) for seed in (0, 1))
+    with pytest.raises(InputError, match="the seed of the blocks is 0 in one and 1 in the other"):
+        first + second
+
+
+@pytest.mark.parametrize("n_blocks", [0, -2, 2.5])
+def test_blocks_are_counted(n_blocks):
+    with pytest.raises(InputError, match="n_blocks is"):
+        Tally.of([0.5], [1], n_blocks=n_blocks)
+
+
+def test_a_grid_laid_on_later_is_the_same_grid():
+    rng = np.random.default_rng(0)
+    h, t = rng.random(200), rng.integers(0, 2, 200)
+    assert_equal(Tally.of(h, t).snapped(0.1), Tally.of(h, t, resolution=0.1))
+    with pytest.raises(InputError, match="needs the rows again"):
+        Tally.of(h, t, resolution=0.1).snapped(0.01)
 
 
 def test_folds_are_the_rows_of_their_blocks():

@@ -12,7 +12,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 from qacal.calibrators.base import Calibrator
 from qacal.calibrators.qa_binning import QABinning
 from qacal.grouping import Paths
-from qacal.records import ArrayLike, Floats, Ints
+from qacal.records import ArrayLike, Floats, Ints, labels_of
 
 if TYPE_CHECKING:
     from qacal.calibrators.evidence import Evidence
@@ -34,7 +34,9 @@ class QACalibrationClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
     Notes
     -----
     The partition is fitted on the features of the same rows that calibrate. It does not see labels, so certificates
-    remain valid given the rows' features and confidences. Weights are importances, not counts of rows.
+    remain valid given the rows' features and confidences. A certificate survives a search over depth if it is done by
+    the calibrator's `max_depth` on one deep tree, not if every depth has a tree of its own. Weights are importances,
+    not counts of rows.
 
     Examples
     --------
@@ -59,8 +61,13 @@ class QACalibrationClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
         self.calibrator = calibrator
         self.partition = partition
 
-    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
-        """Fit the partition on the features and the calibrator on confidences and labels."""
+    def fit(
+        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None, ids: ArrayLike | None = None
+    ) -> Self:
+        """Fit the partition on the features and the calibrator on confidences and labels.
+
+        ids : the question's id of each row, for calibrators that split rows or order ties.
+        """
         X, y = validate_data(self, X, y, dtype=np.float64)
         check_classification_targets(y)
         self.classes_, positions = np.unique(y, return_inverse=True)
@@ -76,18 +83,19 @@ class QACalibrationClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
             weights = _check_sample_weight(sample_weight, X, ensure_non_negative=True)
             kept = weights > 0
             X, correct, weights = X[kept], correct[kept], weights[kept]
+            ids = None if ids is None else labels_of(ids)[kept]
         self.partition_ = None
         if self.partition is not None and X.shape[1] > 1:
             self.partition_ = clone(self.partition).fit(X[:, 1:])
         calibrator: Calibrator = QABinning() if self.calibrator is None else clone(self.calibrator)
-        self.calibrator_ = calibrator.fit(_confidence(X), correct, groups=self._groups(X), weights=weights)
+        self.calibrator_ = calibrator.fit(_confidence(X), correct, groups=self._groups(X), weights=weights, ids=ids)
         return self
 
-    def predict_proba(self, X: ArrayLike) -> Floats:
+    def predict_proba(self, X: ArrayLike, ids: ArrayLike | None = None) -> Floats:
         """Return the calibrated probabilities of (wrong, right), in the order of `classes_`."""
         check_is_fitted(self)
         X = validate_data(self, X, dtype=np.float64, reset=False)
-        right = self.calibrator_.predict(_confidence(X), groups=self._groups(X))
+        right = self.calibrator_.predict(_confidence(X), groups=self._groups(X), ids=ids)
         if len(self.classes_) == 1:
             return np.ones((len(X), 1))
         return np.column_stack([1 - right, right])
@@ -97,11 +105,11 @@ class QACalibrationClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
         check_is_fitted(self)
         return np.asarray(self.classes_[self.predict_proba(X).argmax(axis=1)])
 
-    def explain(self, X: ArrayLike) -> Evidence:
+    def explain(self, X: ArrayLike, ids: ArrayLike | None = None) -> Evidence:
         """Return the calibrated confidences with their evidence."""
         check_is_fitted(self)
         X = validate_data(self, X, dtype=np.float64, reset=False)
-        return self.calibrator_.explain(_confidence(X), groups=self._groups(X))
+        return self.calibrator_.explain(_confidence(X), groups=self._groups(X), ids=ids)
 
     def _groups(self, X: Floats) -> Paths | Ints | None:
         if self.partition_ is None:

@@ -71,8 +71,8 @@ def group_runs(tally: Tally) -> tuple[Ints, Ints, Ints]:
     return code[start], start, np.append(start[1:], len(code))
 
 
-def mass_bins(tally: Tally, points_per_bin: int | Ints) -> Bins:
-    """Cut every group of a flat tally into bins of at least `points_per_bin` rows, one number or one per group.
+def mass_bins(tally: Tally, points_per_bin: int) -> Bins:
+    """Cut every group of a flat tally into bins of at least `points_per_bin` rows.
 
     A group with fewer rows than that is one bin.
 
@@ -81,10 +81,8 @@ def mass_bins(tally: Tally, points_per_bin: int | Ints) -> Bins:
     >>> bins.top, bins.rows
     (array([0.6, 0.9]), array([3., 3.]))
     """
+    check_points_per_bin(points_per_bin)
     codes, first, last = group_runs(tally)
-    if not isinstance(points_per_bin, np.ndarray):
-        check_points_per_bin(points_per_bin)
-        points_per_bin = np.full(len(codes), points_per_bin)
     if tally.n == len(tally):
         start, group = _every(points_per_bin, codes, first, last)
     else:
@@ -92,47 +90,74 @@ def mass_bins(tally: Tally, points_per_bin: int | Ints) -> Bins:
     return Bins(tally, start, np.append(start[1:], len(tally)), group)
 
 
+def equal_bins(tally: Tally, n_bins: int) -> Bins:
+    """Cut every group of a flat tally into `n_bins` bins of equal count, or fewer where ties do not allow it.
+
+    Going up, a bin closes at the first value where it holds its share of the rows that are left.
+
+    >>> equal_bins(Tally.of([.1, .2, .3, .4, .5], [0, 0, 1, 0, 1]), 3).rows
+    array([2., 2., 1.])
+    """
+    if not isinstance(n_bins, int | np.integer) or n_bins < 1:
+        raise InputError(f"n_bins is {n_bins!r}; expected a whole number of 1 or more, such as 15.")
+    codes, first, last = group_runs(tally)
+    through = np.cumsum(tally.rows)
+    starts, groups = [], []
+    for code, cell, end in zip(codes.tolist(), first.tolist(), last.tolist(), strict=True):
+        total = int(through[end - 1])
+        for left in range(n_bins, 0, -1):
+            starts.append(cell)
+            groups.append(code)
+            before = int(through[cell - 1]) if cell else 0
+            cell = int(np.searchsorted(through, before + -(-(total - before) // left))) + 1
+            if cell >= end:
+                break
+    start = np.array(starts)
+    return Bins(tally, start, np.append(start[1:], len(tally)), np.array(groups))
+
+
 def check_points_per_bin(points_per_bin: int) -> None:
     """Refuse what is not a whole number of 1 or more."""
-    if not isinstance(points_per_bin, int | np.integer) or points_per_bin < 1:
+    if not isinstance(points_per_bin, int | np.integer) or not 1 <= points_per_bin < 2**62:
         raise InputError(f"points_per_bin is {points_per_bin!r}; expected a whole number of 1 or more, such as 50.")
 
 
-def _every(b: Ints, codes: Ints, first: Ints, last: Ints) -> tuple[Ints, Ints]:
+def _every(b: int, codes: Ints, first: Ints, last: Ints) -> tuple[Ints, Ints]:
     """One row a cell: a bin starts at every b-th cell."""
     counts = np.maximum((last - first) // b, 1)
     within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
-    return np.repeat(first, counts) + np.repeat(b, counts) * within, np.repeat(codes, counts)
+    return np.repeat(first, counts) + b * within, np.repeat(codes, counts)
 
 
-def _greedy(rows: Ints, b: Ints, codes: Ints, first: Ints, last: Ints) -> tuple[Ints, Ints]:
+def _greedy(rows: Ints, b: int, codes: Ints, first: Ints, last: Ints) -> tuple[Ints, Ints]:
     through = np.cumsum(rows)
     before = through - rows
     # Where the next bin starts if one starts here. Then only the starts are visited, one step a bin.
-    following = np.searchsorted(through, before + np.repeat(b, last - first)) + 1
+    following = np.searchsorted(through, before + b) + 1
     starts, groups = [], []
-    for code, cell, end, points in zip(codes.tolist(), first.tolist(), last.tolist(), b.tolist(), strict=True):
+    for code, cell, end in zip(codes.tolist(), first.tolist(), last.tolist(), strict=True):
         rows_to_end = through[end - 1]
         starts.append(cell)
         groups.append(code)
-        while (cell := int(following[cell])) < end and rows_to_end - before[cell] >= points:
+        while (cell := int(following[cell])) < end and rows_to_end - before[cell] >= b:
             starts.append(cell)
             groups.append(code)
     return np.array(starts), np.array(groups)
 
 
-def rank_bins(tally: Tally, points_per_bin: int) -> Bins:
+def rank_bins(tally: Tally, points_per_bin: int | None = None, n_bins: int | None = None) -> Bins:
     r"""Cut every group at the ranks of Algorithm UMD: :math:`\lceil k (n + 1) / B \rceil`, edge rows in no bin.
 
-    For tallies with one row a cell, in the order of (confidence, tie); :math:`B = \lfloor n / b \rfloor`. Rows at the
-    cuts only separate, so that the rows of a bin, given its edges, are independent draws from it.
+    For tallies with one row a cell, in the order of (confidence, tie); :math:`B` is `n_bins`, or
+    :math:`\lfloor n / b \rfloor`. Rows at the cuts only separate, so that the rows of a bin, given its edges, are
+    independent draws from it.
     """
-    check_points_per_bin(points_per_bin)
     codes, first, last = group_runs(tally)
     start, stop, group = [], [], []
     for code, cell, end in zip(codes.tolist(), first.tolist(), last.tolist(), strict=True):
         n = end - cell
-        B = max(n // points_per_bin, 1)
+        B = n // points_per_bin if n_bins is None and points_per_bin is not None else min(n_bins or 1, n // 2)
+        B = max(B, 1)
         # In whole numbers: a rounded step (n + 1) / B puts k=13 of n=53, B=26 on rank 28, not 27.
         cuts = -(-np.arange(B + 1) * (n + 1) // B)
         start.append(cell + cuts[:-1])

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from qacal.cells import SUMS
+from qacal.cells import SUMS, snap
 from qacal.errors import InputError
 from qacal.grouping import Grouping, Paths, as_grouping
 from qacal.records import unit_values
@@ -19,8 +19,7 @@ from qacal.records import unit_values
 if TYPE_CHECKING:
     import polars as pl
 
-_FLAGS = ("is_weighted", "is_soft", "is_clustered")
-_CONSTANTS = ("n_blocks", *_FLAGS, "resolution")
+_CONSTANTS = ("n_blocks", "seed", "is_clustered", "is_sum", "resolution")
 
 
 def write_cells(fields: dict[str, Any]) -> pl.DataFrame:
@@ -43,17 +42,56 @@ def read_cells(table: pl.DataFrame) -> dict[str, Any]:
         raise InputError(f"the table lacks the columns {missing}; it was not made by Tally.to_polars.")
     if table.height == 0:
         raise InputError("the table is empty; at least one cell is needed.")
-    fields: dict[str, Any] = {name: _checked_sum(table[name].to_numpy(), name) for name in SUMS}
-    fields |= {name: bool(table[name].any()) for name in _FLAGS}
-    fields |= {name: _constant(table, name) for name in ("n_blocks", "resolution")}
+    fields: dict[str, Any] = {name: _checked_sum(table[name], name) for name in SUMS}
+    fields |= _consistent(fields)
+    fields |= {name: bool(table[name].any()) for name in ("is_clustered", "is_sum")}
+    fields |= {name: _constant(table, name) for name in ("n_blocks", "seed", "resolution")}
     fields |= {name: table[name].to_numpy() for name in ("block", "tie") if name in table.columns}
     fields["confidence"] = unit_values(table["confidence"], "confidence")
     fields["partitions"] = _partitions(table)
+    _check_keys(fields)
     return fields
+
+
+def _consistent(sums: dict[str, Any]) -> dict[str, bool]:
+    """Refuse sums that no rows can have; return what they say of weights and targets, whatever the table claims."""
+    rows, w, wt = sums["rows"], sums["w"], sums["wt"]
+    for what, is_wrong in (
+        ("rows", (rows < 1) | (rows != np.rint(rows))),
+        ("w", w <= 0),
+        ("wt", wt > w * (1 + 1e-9)),
+        ("wtt", sums["wtt"] > wt * (1 + 1e-9)),
+        ("ww", sums["ww"] * rows < w * w * (1 - 1e-9)),
+        ("wwt", sums["wwt"] > sums["ww"] * (1 + 1e-9)),
+        ("wwtt", sums["wwtt"] > sums["wwt"] * (1 + 1e-9)),
+    ):
+        if is_wrong.any():
+            at = int(np.argmax(is_wrong))
+            raise InputError(f"{what}[{at}] is {sums[what][at]}, which no rows can add up to beside the other sums.")
+    sums["rows"] = rows.astype(np.int64)
+    is_weighted = not (np.array_equal(w, rows) and np.array_equal(sums["ww"], rows))
+    return {"is_weighted": is_weighted, "is_soft": not np.allclose(sums["wtt"], wt, rtol=1e-12, atol=0)}
+
+
+def _check_keys(fields: dict[str, Any]) -> None:
+    block, n_blocks = fields.get("block"), fields["n_blocks"]
+    if (block is None) != (n_blocks == 1):
+        raise InputError(f"the table has n_blocks {n_blocks} and {'no' if block is None else 'a'} column block.")
+    if block is not None and not ((block >= 0) & (block < n_blocks)).all():
+        raise InputError(f"block holds {block.min()} to {block.max()}; expected 0 to {n_blocks - 1}.")
+    if fields["resolution"] is not None:
+        off = snap(fields["confidence"], fields["resolution"]) != fields["confidence"]
+        if off.any():
+            value = fields["confidence"][off][0]
+            raise InputError(f"confidence {value} is not on the grid of resolution {fields['resolution']}.")
 
 
 def _key_columns(name: str, column: Grouping) -> dict[str, Any]:
     if not column.is_tree:
+        if column.labels is not None and len({type(label) for label in column.labels}) > 1:
+            raise InputError(
+                f"the labels of {name} are of several types; a table column holds one. Make them all text."
+            )
         return {f"{name}:label": column.decode(column.code)}
     return {
         f"{name}:path": column.code,
@@ -69,6 +107,9 @@ def _partitions(table: pl.DataFrame) -> dict[str, Grouping]:
         if part == "label":
             columns[name] = as_grouping(table[column].to_list(), table.height)
         elif part == "path":
+            missing = [want for want in (f"{name}:exit", f"{name}:depth") if want not in table.columns]
+            if missing:
+                raise InputError(f"the table lacks the columns {missing}, without which {column} is no tree.")
             depth = _constant(table, f"{name}:depth")
             paths = Paths(table[column].to_numpy(), table[f"{name}:exit"].to_numpy(), depth)
             columns[name] = as_grouping(paths, table.height)
@@ -82,7 +123,10 @@ def _constant(table: pl.DataFrame, name: str) -> Any:
     return values[0]
 
 
-def _checked_sum(values: NDArray[Any], name: str) -> NDArray[Any]:
+def _checked_sum(column: pl.Series, name: str) -> NDArray[np.float64]:
+    if not column.dtype.is_numeric() or column.null_count():
+        raise InputError(f"the column {name} holds {column.dtype} with {column.null_count()} nulls; expected numbers.")
+    values = column.to_numpy().astype(np.float64)
     bad = ~(np.isfinite(values) & (values >= 0))
     if bad.any():
         raise InputError(f"{name}[{int(np.argmax(bad))}] is {values[np.argmax(bad)]}; a sum is 0 or more.")

@@ -131,3 +131,18 @@ def _number(key: Ints, sizes: list[int]) -> tuple[Ints, Ints]:
 
 def _starts(new: Bools) -> Ints:
     return np.concatenate([[0], np.flatnonzero(new) + 1])
+
+
+def snap(confidence: Floats, resolution: float) -> Floats:
+    """Round confidences to the grid 0, resolution, ..., 1.
+
+    >>> snap(np.array([0.123, 0.3, 1.0]), 0.1)
+    array([0.1, 0.3, 1. ])
+    """
+    if not isinstance(resolution, int | float) or not 0 < resolution <= 1:
+        raise InputError(f"resolution is {resolution!r}; expected 1/k for a whole number k, such as 0.01.")
+    steps = round(1 / resolution)
+    if abs(steps * resolution - 1) > 1e-9:
+        raise InputError(f"resolution is {resolution}; expected 1/k for a whole number k, such as 0.01.")
+    # Division by a whole number gives the float nearest to the decimal; multiplying by 0.1 gives 0.30000000000000004.
+    return np.rint(confidence * steps) / steps

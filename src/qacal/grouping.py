@@ -7,7 +7,7 @@ group at depth :math:`d` is ``path >> (D - d)`` if ``d < exit``, so one column h
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,9 +41,7 @@ class Paths:
 
     def groups(self, depth: int) -> Ints:
         """Return the group of each row at one depth, `NO_GROUP` where it has left the tree before."""
-        if not 0 <= depth <= self.depth:
-            raise InputError(f"depth is {depth}; this tree has depths 0 to {self.depth}.")
-        return np.where(depth < self.exit, self.path >> (self.depth - depth), NO_GROUP)
+        return as_grouping(self, len(self)).at_depth(depth).leaves()
 
     def __len__(self) -> int:
         return len(self.path)
@@ -109,8 +107,17 @@ class Grouping:
             return self._encode_tree(other)
         if self.labels is None and other.labels is None:
             return other
+        self._require_common_type(other)
         known = _codes(self.labels) if self.labels is not None else None
         return Grouping(_translate(other, known), self.labels)
+
+    def _require_common_type(self, other: Grouping) -> None:
+        """Refuse labels of which none can be known, since they are of another type than those of the fit."""
+        mine, theirs = _types(self), _types(other)
+        if mine and theirs and not mine & theirs:
+            raise InputError(
+                f"groups are {', '.join(sorted(theirs))}; those of the fit are {', '.join(sorted(mine))}. Convert them."
+            )
 
     def _encode_tree(self, other: Grouping) -> Grouping:
         if other.depth is not None:
@@ -144,6 +151,9 @@ def as_grouping(values: ArrayLike | Paths | Grouping, length: int) -> Grouping:
     require_length(array, length, "groups")
     if array.dtype.kind in "biu" and _are_codes(array):
         return Grouping(array.astype(np.int64, copy=False))
+    if array.dtype.kind == "f" and hasattr(values, "null_count"):
+        # A column of polars or Arrow with gaps: numpy made floats of its whole numbers, and lost those above 2^53.
+        return _from_objects(values.to_pylist() if hasattr(values, "to_pylist") else values.to_list())
     if array.dtype.kind == "f":
         return _from_floats(array.astype(np.float64))
     return _from_objects(array.tolist())
@@ -158,6 +168,12 @@ def merge_labels(first: Grouping, second: Grouping) -> tuple[Grouping, Grouping]
     both = _sorted_labels({*(first.labels or _used(first)), *(second.labels or _used(second))})
     known = _codes(both)
     return Grouping(_translate(first, known), both), Grouping(_translate(second, known), both)
+
+
+def _types(column: Grouping) -> set[str]:
+    if column.labels is None:
+        return {"int"} if (column.code != NO_GROUP).any() else set()
+    return {type(label).__name__ for label in column.labels}
 
 
 def _from_paths(paths: Paths) -> Grouping:
@@ -191,7 +207,11 @@ def _from_floats(array: np.ndarray[Any, np.dtype[np.float64]]) -> Grouping:
 
 
 def _from_objects(values: list[Any]) -> Grouping:
+    values = [value.item() if isinstance(value, np.generic) else value for value in values]
     values = [None if _is_missing(value) or _is_no_group(value) else value for value in values]
+    for at, value in enumerate(values):
+        if not isinstance(value, Hashable):
+            raise InputError(f"groups[{at}] is {value!r}; expected a label, such as text or a number.")
     if all(value is None or _is_code(value) for value in values):
         return Grouping(np.array([NO_GROUP if value is None else value for value in values], dtype=np.int64))
     labels = _sorted_labels({value for value in values if value is not None})
@@ -202,7 +222,10 @@ def _from_objects(values: list[Any]) -> Grouping:
 def _is_missing(value: Any) -> bool:
     try:
         return value is None or bool(value != value)
-    except TypeError:  # pandas.NA refuses to say whether it differs from itself
+    except (
+        TypeError,
+        ArithmeticError,
+    ):  # pandas.NA and a signalling NaN refuse to say whether they differ from themselves
         return True
 
 
@@ -215,7 +238,10 @@ def _is_code(value: Any) -> bool:
 
 
 def _sorted_labels(labels: set[Any]) -> tuple[Any, ...]:
-    return tuple(sorted(labels, key=lambda label: (type(label).__name__, label)))
+    try:
+        return tuple(sorted(labels, key=lambda label: (type(label).__name__, label)))
+    except TypeError:  # labels without an order of their own, such as members of an Enum
+        return tuple(sorted(labels, key=lambda label: (type(label).__name__, repr(label))))
 
 
 def _codes(labels: tuple[Any, ...]) -> dict[Any, int]:

@@ -26,7 +26,7 @@ from scipy import special
 from qacal.bins import mass_bins
 from qacal.errors import InputError, UnreachableError
 from qacal.grouping import Paths
-from qacal.records import ArrayLike, Floats, unit_values
+from qacal.records import ArrayLike, Floats, require_length, unit_values
 from qacal.tally import Tally
 
 # Planning: epsilon for points per bin, and back.
@@ -53,7 +53,7 @@ def epsilon(points_per_bin: int, n: int, alpha: float, nu: float = 0.0, *, level
     --------
     points_per_bin : the other way round.
     """
-    _check_planning(n, alpha, nu)
+    _check_planning(n, alpha, nu, levels)
     if not 2 <= points_per_bin <= n:
         raise InputError(f"points_per_bin is {points_per_bin}; expected 2 to n={n}.")
     bins = levels * n / points_per_bin
@@ -77,7 +77,7 @@ def points_per_bin(epsilon: float, n: int, alpha: float, nu: float = 0.0, *, lev
     qacal.errors.UnreachableError: epsilon is 0.1 and nu is 0.1: labels that may be off by nu cannot give an error
     below nu. Ask for an epsilon above nu, or measure better labels.
     """
-    _check_planning(n, alpha, nu)
+    _check_planning(n, alpha, nu, levels)
     _check_reachable(epsilon, nu)
     reach = _epsilon_of(n, alpha, nu, levels)
     # Epsilon falls as b grows: fewer bins to be right about, and more rows in each.
@@ -125,9 +125,11 @@ def _epsilon_of(n: int, alpha: float, nu: float, levels: int) -> Callable[[int],
     return lambda b: epsilon(b, n, alpha, nu, levels=levels)
 
 
-def _check_planning(n: int, alpha: float, nu: float) -> None:
-    if n < 2:
-        raise InputError(f"n is {n}; a guarantee needs 2 calibration rows or more.")
+def _check_planning(n: int, alpha: float, nu: float, levels: int = 1) -> None:
+    if not isinstance(n, int | np.integer) or n < 2:
+        raise InputError(f"n is {n!r}; a guarantee needs a whole number of 2 calibration rows or more.")
+    if not isinstance(levels, int | np.integer) or levels < 1:
+        raise InputError(f"levels is {levels!r}; expected a whole number of 1 or more.")
     check_alpha(alpha)
     if not 0 <= nu <= 1:
         raise InputError(f"nu is {nu}; expected 0 to 1.")
@@ -145,7 +147,7 @@ def _check_reachable(epsilon: float, nu: float) -> None:
 
 def check_alpha(alpha: float) -> None:
     """Refuse a failure probability outside (0, 1)."""
-    if not 0 < alpha < 1:
+    if not isinstance(alpha, int | float | np.floating) or not 0 < alpha < 1:
         raise InputError(f"alpha is {alpha}; expected a probability between 0 and 1, such as 0.1.")
 
 
@@ -197,8 +199,8 @@ def bounded_interval(mean: Floats, rows: Floats, tail: float) -> tuple[Floats, F
     """
     mean, rows = np.asarray(mean, dtype=np.float64), np.asarray(rows, dtype=np.float64)
     budget = -np.log(tail) / rows
-    low = _solve_kl(mean, budget, np.zeros_like(mean))
-    high = 1 - _solve_kl(1 - mean, budget, np.zeros_like(mean))
+    low = _solve_kl(mean, budget)
+    high = 1 - _solve_kl(1 - mean, budget)
     return low, high
 
 
@@ -212,9 +214,9 @@ def weighted_interval(mean: Floats, effective_rows: Floats, tail: float) -> tupl
     return np.maximum(mean - half, 0.0), np.minimum(mean + half, 1.0)
 
 
-def _solve_kl(mean: Floats, budget: Floats, floor: Floats) -> Floats:
-    """Return the smallest mu with kl(mean, mu) <= budget, by bisection on [floor, mean]."""
-    low, high = floor, mean.copy()
+def _solve_kl(mean: Floats, budget: Floats) -> Floats:
+    """Return the smallest mu with kl(mean, mu) <= budget, by bisection on [0, mean]."""
+    low, high = np.zeros_like(mean), mean.copy()
     entropy = special.xlogy(mean, mean) + special.xlogy(1 - mean, 1 - mean)
     for _ in range(60):
         middle = (low + high) / 2
@@ -288,9 +290,8 @@ def mean_intervals(
 
 def _count_intervals(right: Floats, rows: Floats, tail: float, is_mixed: bool) -> tuple[Floats, Floats]:
     """Return exact intervals; of bins with the same counts, and uniform mass makes many, only one is computed."""
-    width = rows.max(initial=0) + 1
-    counts, which = np.unique(rows * width + right, return_inverse=True)
-    rows, right = np.divmod(counts, width)
+    counts, which = np.unique(rows + 1j * right, return_inverse=True)
+    rows, right = counts.real, counts.imag
     if is_mixed:
         low, high = mixed_binomial_interval(right, rows, min(tail, 0.25))
     else:
@@ -349,6 +350,9 @@ def nu_bound(
     The theorem needs :math:`|\mathrm{E}[\tilde Y - Y \mid \text{bin}, \text{group}]| \le \nu` for every bin and group.
     The paper asks for it only averaged over groups, and then the theorem is false.
 
+    points_per_bin : of the bins made here of these rows. The bound holds for them and for every union of them, so a map
+        whose bins are finer than these is not covered: take few points per bin, 1 for a bin per stated confidence.
+
     Examples
     --------
     A pooled scaler that is right on average and 0.1 off in each of two groups:
@@ -359,9 +363,13 @@ def nu_bound(
     (0.1, 0.0, 0.185)
     """
     check_alpha(alpha)
-    difference = unit_values(proxy, "proxy") - unit_values(truth, "truth")
+    h = unit_values(confidence, "confidence")
+    judged, true = unit_values(proxy, "proxy"), unit_values(truth, "truth")
+    require_length(judged, len(h), "proxy")
+    require_length(true, len(h), "truth")
+    difference = judged - true
     # Differences live in [-1, 1]; halved and lifted they are soft targets in [0, 1].
-    tally = Tally.of(confidence, (difference + 1) / 2, groups=groups)
+    tally = Tally.of(h, (difference + 1) / 2, groups=groups)
     by_group = tally.flat() if groups is not None else tally
     bins = mass_bins(by_group, points_per_bin)
     low, high = bounded_interval(bins.mean, bins.rows, alpha / (2 * len(bins.rows)))

@@ -26,8 +26,10 @@ def mix(bits: Hashes, seed: int = 0) -> Hashes:
     >>> mix(np.array([1, 2], dtype=np.uint64)) % 256
     array([193, 206], dtype=uint64)
     """
+    if not isinstance(seed, int | np.integer):
+        raise InputError(f"seed is {seed!r}; expected a whole number.")
     with np.errstate(over="ignore"):
-        z = bits + _STEP * np.uint64((seed + 1) % 2**64)
+        z = bits + _STEP * np.uint64((int(seed) + 1) % 2**64)
         z = (z ^ (z >> _SHIFTS[0])) * _MULTIPLIERS[0]
         z = (z ^ (z >> _SHIFTS[1])) * _MULTIPLIERS[1]
         return z ^ (z >> _SHIFTS[2])
@@ -45,7 +47,9 @@ def id_hashes(ids: ArrayLike, length: int) -> Hashes:
     if values.ndim != 1:
         raise InputError(f"ids have shape {values.shape}; expected one id per row.")
     require_length(values, length, "ids")
-    if values.dtype.kind in "iu":
+    if values.dtype.kind == "u":
+        return mix(values.astype(np.uint64))
+    if values.dtype.kind == "i":
         return mix(values.astype(np.int64).view(np.uint64))
     listed = values.tolist()
     known: dict[object, int] = {}
@@ -53,7 +57,7 @@ def id_hashes(ids: ArrayLike, length: int) -> Hashes:
         if value not in known:
             known[value] = _text_hash(value, at)
     whole = [value for value in known if _is_whole(value)]
-    mixed = mix(np.array([int(value) for value in whole], dtype=np.int64).view(np.uint64))  # type: ignore[call-overload]
+    mixed = mix(np.array([int(value) % 2**64 for value in whole], dtype=np.uint64))  # type: ignore[call-overload]
     known.update(zip(whole, mixed.tolist(), strict=True))
     return np.fromiter((known[value] for value in listed), np.uint64, length)
 
@@ -92,7 +96,10 @@ def value_hashes(*columns: Floats | Ints) -> Hashes:
     """Hash rows that have no id by what they are, and by how many equal rows came before them.
 
     Rows that are equal in every column may change places without anybody noticing, so "the second of three
-    equal rows" identifies a row as well as needed, whatever the order of the file.
+    equal rows" identifies a row as well as needed, whatever the order of the file. Since a row's label is among
+    its values, the hash of the whole set is mixed in: otherwise the same right answers would go to the same half in
+    every set, and halves would know something of labels. So another set, even a part of this one, is dealt anew;
+    deals that must agree between files need ids.
     """
     length = len(columns[0])
     order = np.lexsort(columns)
@@ -105,8 +112,9 @@ def value_hashes(*columns: Floats | Ints) -> Hashes:
         hashes = mix(hashes ^ in_order.view(np.uint64))
     place = np.arange(length)
     occurrence = place - np.maximum.accumulate(np.where(new, place, 0))
+    hashes = mix(hashes ^ mix(occurrence.astype(np.uint64), seed=1))
     out = np.empty(length, dtype=np.uint64)
-    out[order] = mix(hashes ^ mix(occurrence.astype(np.uint64), seed=1))
+    out[order] = mix(hashes ^ mix(hashes.sum(dtype=np.uint64, keepdims=True)))
     return out
 
 
@@ -119,9 +127,13 @@ def blocks(hashes: Hashes, count: int, seed: int = 0) -> Ints:
 
 
 def _is_whole(value: object) -> bool:
+    """Return whether an id is a whole number of 64 bits, or the usual text of one."""
     if isinstance(value, str):
-        return value.isascii() and value.isdecimal() and len(value) < 19 and str(int(value)) == value
-    return isinstance(value, int)
+        if not (len(value) <= 20 and value.isascii() and value.removeprefix("-").isdecimal()):
+            return False
+        number = int(value)
+        return str(number) == value and -(2**63) <= number < 2**64
+    return isinstance(value, int) and -(2**63) <= value < 2**64
 
 
 def _text_hash(value: object, at: int) -> int:

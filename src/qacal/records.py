@@ -54,18 +54,30 @@ def weight_values(values: ArrayLike | None, length: int) -> Floats | None:
         return None
     array = _numbers(values, "weights")
     require_length(array, length, "weights")
-    bad = ~(np.isfinite(array) & (array >= 0))
+    # Squares of weights are summed, and must neither overflow nor vanish.
+    bad = ~((array == 0) | ((array >= 1e-100) & (array <= 1e100)))
     if bad.any():
         at = int(np.argmax(bad))
-        raise InputError(f"weights[{at}] is {array[at]}; expected a finite number that is 0 or more.")
+        raise InputError(f"weights[{at}] is {array[at]}; expected 0, or a number from 1e-100 to 1e100.")
     if not array.any():
         raise InputError("weights are all 0: no row is left to learn from.")
     return array
 
 
+def rising(values: ArrayLike, name: str) -> Floats:
+    """Return a grid of numbers that do not fall."""
+    array = np.asarray(values, dtype=np.float64)
+    if array.ndim != 1 or len(array) == 0 or not (np.diff(array) >= 0).all():
+        raise InputError(f"{name} are {values!r}; expected rising numbers.")
+    return array
+
+
 def labels_of(values: ArrayLike) -> NDArray[Any]:
     """Return a column of labels or ids as an array in which the number 2 and the text "2" stay what they are."""
-    array = np.asarray(values)
+    try:
+        array = np.asarray(values)
+    except ValueError:
+        raise InputError("labels and ids must be one per row; some of these are lists of their own.") from None
     if array.dtype.kind in "US" and isinstance(values, list | tuple):
         array = np.empty(len(values), dtype=object)
         array[:] = values
@@ -79,7 +91,10 @@ def require_length(array: Sized, length: int, name: str) -> None:
 
 
 def _numbers(values: ArrayLike, name: str) -> Floats:
-    raw = np.asarray(values)
+    try:
+        raw = np.asarray(values)
+    except ValueError:
+        raise InputError(f"{name} has rows of different lengths; expected one value per row.") from None
     if raw.ndim != 1:
         raise InputError(f"{name} has shape {raw.shape}; expected one value per row, a flat list or column.")
     if len(raw) == 0:
@@ -99,7 +114,7 @@ def _from_objects(raw: NDArray[Any], name: str) -> Floats:
             if value is None or isinstance(value, str | bytes):
                 raise TypeError
             out[at] = value
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             raise InputError(f"{name}[{at}] is {value!r}; expected a number from 0 to 1.") from None
     return out
 

@@ -30,7 +30,7 @@ import numpy as np
 
 from qacal import identity
 from qacal.cell_table import read_cells, write_cells
-from qacal.cells import SUMS, Cells, Sums, count_plain, gather
+from qacal.cells import SUMS, Cells, Sums, count_plain, gather, snap
 from qacal.errors import InputError
 from qacal.grouping import NO_GROUP, Grouping, Paths, as_grouping, merge_labels
 from qacal.records import (
@@ -92,10 +92,12 @@ class Tally:
     partitions: Mapping[str, Grouping] = field(default_factory=dict)
     block: Ints | None = None
     n_blocks: int = 1
+    seed: int = 0
     tie: Hashes | None = None
     is_weighted: bool = False
     is_soft: bool = False
     is_clustered: bool = False
+    is_sum: bool = False
     resolution: float | None = None
 
     @staticmethod
@@ -124,6 +126,8 @@ class Tally:
         ties : keep rows of equal confidence apart, in the order of their ids' hashes.
         resolution : snap confidences to the grid 0, resolution, ..., 1 (0.01 gives 101 values).
         """
+        if not isinstance(n_blocks, int | np.integer) or n_blocks < 1:
+            raise InputError(f"n_blocks is {n_blocks!r}; expected a whole number of 1 or more.")
         h = unit_values(confidence, "confidence")
         t = unit_values(correct, "correct")
         require_length(t, len(h), "correct")
@@ -153,7 +157,8 @@ class Tally:
         return _assemble(
             cells,
             columns,
-            n_blocks=n_blocks,
+            n_blocks=int(n_blocks),
+            seed=seed if n_blocks > 1 else 0,
             is_weighted=weight is not None,
             is_soft=is_soft,
             is_clustered=is_clustered,
@@ -196,7 +201,10 @@ class Tally:
     # Other tallies of the same rows
 
     def __add__(self, other: Tally) -> Tally:
-        """Return the tally of both sets of rows: files, machines, days."""
+        """Return the tally of both sets of rows: files, machines, days.
+
+        Whether a question is in both cannot be known any more, so metrics take the rows of a block as dependent.
+        """
         _require_same_kind(self, other)
         columns = {}
         for name, column in self.partitions.items():
@@ -215,6 +223,7 @@ class Tally:
             is_weighted=self.is_weighted or other.is_weighted,
             is_soft=self.is_soft or other.is_soft,
             is_clustered=self.is_clustered or other.is_clustered,
+            is_sum=True,
             **_each_sum(lambda name: np.concatenate([getattr(self, name), getattr(other, name)])),
         )
         return joined._merged()
@@ -245,7 +254,19 @@ class Tally:
 
     def without_blocks(self) -> Tally:
         """Forget who is in which block."""
-        return replace(self, block=None, n_blocks=1)._merged() if self.block is not None else self
+        return replace(self, block=None, n_blocks=1, seed=0)._merged() if self.block is not None else self
+
+    def without_ties(self) -> Tally:
+        """Forget the order among equal confidences."""
+        return replace(self, tie=None)._merged() if self.tie is not None else self
+
+    def snapped(self, resolution: float) -> Tally:
+        """Return the same rows with confidences on the grid 0, resolution, ..., 1."""
+        if self.resolution == resolution:
+            return self
+        if self.resolution is not None:
+            raise InputError(f"this tally has resolution {self.resolution}; {resolution} needs the rows again.")
+        return replace(self, confidence=snap(self.confidence, resolution), resolution=resolution)._merged()
 
     def fold(self, k: int, of: int) -> Tally:
         """Return the rows of fold `k` out of `of`: the blocks whose number is `k` modulo `of`."""
@@ -349,24 +370,13 @@ class Tally:
             cells,
             self.partitions,
             n_blocks=self.n_blocks,
+            seed=self.seed,
+            is_sum=self.is_sum,
             is_weighted=self.is_weighted,
             is_soft=self.is_soft,
             is_clustered=self.is_clustered,
             resolution=self.resolution,
         )
-
-
-def snap(confidence: Floats, resolution: float) -> Floats:
-    """Round confidences to the grid 0, resolution, ..., 1.
-
-    >>> snap(np.array([0.123, 0.3, 1.0]), 0.1)
-    array([0.1, 0.3, 1. ])
-    """
-    steps = round(1 / resolution) if resolution > 0 else 0
-    if steps < 1 or abs(steps * resolution - 1) > 1e-9:
-        raise InputError(f"resolution is {resolution}; expected 1/k for a whole number k, such as 0.01.")
-    # Division by a whole number gives the float nearest to the decimal; multiplying by 0.1 gives 0.30000000000000004.
-    return np.rint(confidence * steps) / steps
 
 
 def _assemble(cells: Cells, like: Mapping[str, Grouping], *, n_blocks: int = 1, **flags: Any) -> Tally:
@@ -453,6 +463,7 @@ def _require_same_kind(first: Tally, second: Tally) -> None:
     for what, one, two in (
         ("partitions", list(first.partitions), list(second.partitions)),
         ("n_blocks", first.n_blocks, second.n_blocks),
+        ("the seed of the blocks", first.seed, second.seed),
         ("ties kept", first.tie is not None, second.tie is not None),
         ("resolution", first.resolution, second.resolution),
     ):

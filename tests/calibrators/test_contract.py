@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from sklearn.base import clone
 
 import qacal
-from qacal import InputError, NotFittedError, Paths, Tally
+from qacal import InputError, NotFittedError, Paths, Tally, identity
 from tests.calibrators.contract import CALIBRATORS, name_of
 
 every_calibrator = pytest.mark.parametrize("calibrator", CALIBRATORS, ids=name_of)
@@ -154,13 +154,9 @@ def test_weights_of_one_equal_no_weights_and_a_weight_of_zero_is_no_row(calibrat
     np.testing.assert_allclose(fit(calibrator, doubled).predict(**asks(rows)), plain, atol=1e-9)
 
 
-# Partial pooling depends on the scale of weights, and should: heavier rows speak louder against the common curve.
-unpooled = [c for c in CALIBRATORS if not isinstance(c, qacal.HierarchicalScaling | qacal.ScalingQABinning)]
-
-
-@pytest.mark.parametrize("calibrator", unpooled, ids=name_of)
+@every_calibrator
 @settings(max_examples=15)
-@given(rows=data(), factor=st.sampled_from([0.001, 3.0, 1000.0]))
+@given(rows=data(), factor=st.sampled_from([1e-50, 0.001, 3.0, 1000.0, 1e50]))
 def test_the_scale_of_weights_is_irrelevant(calibrator, rows, factor):
     rows["weights"] = np.ones(len(rows["confidence"])) if rows["weights"] is None else rows["weights"]
     scaled = {**rows, "weights": rows["weights"] * factor}
@@ -188,12 +184,37 @@ def test_tallies_add(calibrator, rows, cut):
 @given(rows=data())
 def test_predicting_cells_is_predicting_rows(calibrator, rows):
     model = fit(calibrator, rows)
-    tally = Tally.of(rows["confidence"], rows["correct"], groups=rows["groups"])
-    if calibrator.tally_options().get("ties"):
-        return  # the order among ties is lost in a tally without them
-    np.testing.assert_array_equal(
-        model.predict_tally(tally), model.predict(tally.confidence, groups=tally.grouping.code)
+    keeps_ties = bool(calibrator.tally_options().get("ties"))
+    tally = Tally.of(rows["confidence"], rows["correct"], groups=rows["groups"], ids=rows["ids"], ties=keeps_ties)
+    of_rows = model.predict(**asks(rows))
+    of_cells = dict(zip(zip(*_keys(tally), strict=True), model.predict_tally(tally), strict=True))
+    ties = identity.as_tie(identity.id_hashes(rows["ids"], len(of_rows))) if keeps_ties else np.zeros(len(of_rows))
+    of = [
+        of_cells[key] for key in zip(rows["groups"].tolist(), rows["confidence"].tolist(), ties.tolist(), strict=True)
+    ]
+    np.testing.assert_array_equal(of, of_rows)
+
+
+def _keys(tally):
+    ties = np.zeros(len(tally)) if tally.tie is None else tally.tie
+    return tally.grouping.code.tolist(), tally.confidence.tolist(), ties.tolist()
+
+
+@every_calibrator
+@settings(max_examples=15)
+@given(rows=data())
+def test_any_tally_of_the_same_rows_gives_the_same_maps(calibrator, rows):
+    """Blocks, ties and groups that a calibrator did not ask for make no difference."""
+    options = calibrator.tally_options()
+    full = Tally.of(
+        **rows,
+        n_blocks=256,
+        seed=options.get("seed", 0),
+        ties=True,
+        resolution=None if options.get("ties") else options.get("resolution"),
     )
+    there = clone(calibrator).fit_tally(full).predict(**asks(rows))
+    np.testing.assert_allclose(there, fit(calibrator, rows).predict(**asks(rows)), atol=1e-7)
 
 
 # What each declares
@@ -241,7 +262,8 @@ def test_is_discrete_where_it_says_so(calibrator, rows):
     if not calibrator.properties.is_discrete:
         return
     model = fit(calibrator, rows)
-    outputs = {p for s in (-1, 0, 1, 2) for p in model.predict(np.linspace(0, 1, 501), groups=np.full(501, s))}
+    grid, ids = np.linspace(0, 1, 501), np.arange(501)
+    outputs = {p for s in (-1, 0, 1, 2) for p in model.predict(grid, groups=np.full(501, s), ids=ids)}
     assert outputs <= set(model.maps_.value.tolist())
 
 

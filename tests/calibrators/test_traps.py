@@ -6,8 +6,19 @@ Others are in the contract: row order, kinds of columns, weights of 0, predictin
 import numpy as np
 import pytest
 from sklearn.base import clone
+from sklearn.linear_model import LogisticRegression
 
-from qacal import QABinning, ScalingQABinning, UniformMassBinning
+from qacal import (
+    HierarchicalScaling,
+    InputError,
+    IsotonicCalibration,
+    Paths,
+    PlattScaling,
+    QABinning,
+    ScalingQABinning,
+    UniformMassBinning,
+    log_loss,
+)
 from tests.calibrators.contract import CALIBRATORS, name_of
 
 every_calibrator = pytest.mark.parametrize("calibrator", CALIBRATORS, ids=name_of)
@@ -131,7 +142,8 @@ def test_the_last_decimals_of_a_tie_do_not_matter_for_the_order_of_rows(seed):
     jittered = UniformMassBinning(points_per_bin=100, ties="jitter").fit(h, right, ids=ids)
     np.testing.assert_array_equal(jittered.predict(h, ids=ids), jittered.predict(h, ids=ids))
     assert len(set(jittered.predict(h, ids=ids))) > 1
-    assert len(set(jittered.predict(h))) == 1  # without ids, equal in is equal out
+    with pytest.raises(InputError, match=r"confidence\[0\] is 1.0, and bins divide that value by id"):
+        jittered.predict(h)
 
 
 @binning
@@ -143,7 +155,7 @@ def test_a_value_between_two_bins_belongs_to_the_upper_one(calibrator):
     if hasattr(model, "n_bins"):
         model.set_params(n_bins=None)
     model.fit(h, right, groups=np.zeros(200, dtype=int), ids=range(200))
-    p = model.predict([0.2, 0.4, 0.6, 1.0, 0.0], groups=[0] * 5)
+    p = model.predict([0.2, 0.4, 0.6, 1.0, 0.0], groups=[0] * 5, ids=range(5))
     if getattr(calibrator, "ties", None) != "jitter":
         assert p[1] == p[2] == p[3]
         assert p[0] == p[4] < 0.5 < p[1]
@@ -187,3 +199,67 @@ def test_halves_that_lack_a_group_fall_back_on_the_common_curve(cross_fit):
         h, rng.integers(0, 2, 301), groups=groups, ids=range(301)
     )
     assert 0 < model.predict([h[-1]], groups=[7])[0] < 1
+
+
+def test_platt_on_data_on_which_full_newton_steps_diverge():
+    h = np.repeat([0.1, 0.6, 0.75], [259, 14533, 138])
+    right = np.concatenate([np.arange(n) < k for n, k in ((259, 256), (14533, 14498), (138, 73))])
+    model = PlattScaling().fit(h, right)
+    expected = LogisticRegression(C=np.inf, tol=1e-10).fit(h[:, None], right).predict_proba([[0.75]])[0, 1]
+    np.testing.assert_allclose(model.predict([0.75]), expected, atol=1e-4)
+    np.testing.assert_allclose(model.predict(h).mean(), right.mean())
+
+
+def test_platt_never_ends_worse_than_a_constant():
+    rng = np.random.default_rng(0)
+    for _ in range(500):
+        rows = rng.integers(1, 2000, 3)
+        h = np.repeat(np.sort(rng.choice(21, 3, replace=False)) / 20, rows)
+        right = np.concatenate([rng.random(n) < p for n, p in zip(rows, rng.beta(0.3, 0.3, 3), strict=True)])
+        p = PlattScaling().fit(h, right).predict(h)
+        assert log_loss(p, right) <= log_loss(np.full(len(h), right.mean()), right) + 1e-9
+
+
+def test_choosing_a_depth_of_the_tree():
+    """max_depth uses the groups of that depth, for leaf numbers and for paths alike."""
+    rng = np.random.default_rng(0)
+    leaf = rng.integers(0, 8, 4000)
+    h = rng.choice([0.7, 0.9], 4000)
+    right = rng.random(4000) < 0.2 + 0.08 * leaf
+    paths = Paths(leaf, np.full(4000, 4), 3)
+    for method in (QABinning, ScalingQABinning, HierarchicalScaling):
+        for depth in range(4):
+            deep = method(max_depth=depth).fit(h, right, groups=paths, ids=range(4000))
+            cut = method().fit(
+                h, right, groups=Paths(leaf >> (3 - depth), np.full(4000, depth + 1), depth), ids=range(4000)
+            )
+            expected = cut.predict(h, groups=leaf >> (3 - depth))
+            np.testing.assert_allclose(deep.predict(h, groups=paths), expected)
+            np.testing.assert_allclose(deep.predict(h, groups=leaf), expected)
+    names = QABinning(max_depth=1).fit(h, right, groups=paths).explain([0.7], groups=[7]).group
+    assert names == [1]
+
+
+def test_small_groups_of_a_tree_read_their_ancestors_curve():
+    leaf = np.repeat([0, 1, 2, 3], [100, 10, 100, 100])
+    right = np.concatenate([np.arange(100) < 20, np.arange(10) < 5, np.arange(200) < 190])
+    paths = Paths(leaf, np.full(310, 3), 2)
+    model = IsotonicCalibration(pooling="none", rows_per_group=50).fit(np.full(310, 0.8), right, groups=paths)
+    evidence = model.explain([0.8, 0.8, 0.8], groups=[0, 1, 2])
+    assert evidence.source.tolist() == ["group", "ancestor", "group"]
+    np.testing.assert_allclose(evidence.calibrated[:2], [0.2, 25 / 110])
+
+
+def test_groups_given_to_a_fit_without_them_are_counted_all_the_same():
+    model = QABinning().fit([0.5, 0.6], [1, 0])
+    with pytest.raises(InputError, match="groups has 3 values"):
+        model.predict([0.5], groups=[1, 2, 3])
+
+
+def test_small_weights_do_not_switch_the_groups_off():
+    rng = np.random.default_rng(0)
+    groups = np.arange(2000) % 4
+    right = rng.random(2000) < np.array([0.3, 0.5, 0.7, 0.9])[groups]
+    h = rng.choice([0.7, 0.9], 2000)
+    model = HierarchicalScaling().fit(h, right, groups=groups, weights=np.full(2000, 1 / 2000))
+    np.testing.assert_allclose(model.predict(np.full(4, 0.8), groups=range(4)), [0.3, 0.5, 0.7, 0.9], atol=0.06)

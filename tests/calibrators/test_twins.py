@@ -222,12 +222,32 @@ def test_cross_fitted_scaling_qa_binning(seed, pooling):
     np.testing.assert_allclose(model.predict(asked, groups=where), expected, atol=1e-5)
 
 
-def test_n_bins_is_points_per_bin_rounded_up():
-    h, t, _ = noisy_rows(0)
-    np.testing.assert_array_equal(
-        UniformMassBinning(n_bins=7).fit(h, t).predict(PROBES),
-        UniformMassBinning(points_per_bin=math.ceil(len(h) / 7)).fit(h, t).predict(PROBES),
-    )
+@given(rows(), st.integers(1, 12))
+def test_n_bins(data, B):
+    """A bin closes at the first value where it holds its share of the rows that are left."""
+    h, t, _ = data
+    values, bins = sorted(set(h)), []
+    while values:
+        left = sum(h.count(v) for v in values)
+        share, current = math.ceil(left / (B - len(bins))), []
+        while sum(h.count(v) for v in current) < share:
+            current.append(values.pop(0))
+        bins.append(current)
+    expected = [np.mean([y for x, y in zip(h, t, strict=True) if x in bin_]) for bin_ in bins]
+    model = UniformMassBinning(n_bins=B).fit(h, t)
+    np.testing.assert_allclose(model.maps_.value, expected)
+    if len(set(h)) == len(h) >= B:
+        assert len(bins) == B
+        assert max(map(len, bins)) - min(map(len, bins)) <= 1
+
+
+@pytest.mark.parametrize(("n", "B"), [(100, 3), (100, 30), (100, 40), (53, 26)])
+def test_n_bins_with_jitter_is_umd_with_that_many_bins(n, B):
+    h, t = np.linspace(0.01, 0.99, n), np.arange(n) % 3 == 0
+    model = UniformMassBinning(n_bins=B, ties="jitter").fit(h, t)
+    twin = umd([(x, 0) for x in h], t, B)
+    assert len(model.maps_.value) == B
+    np.testing.assert_allclose(model.predict(h), [twin((x, 0)) for x in h])
 
 
 def test_ranks_are_whole_numbers():

@@ -264,3 +264,47 @@ def test_perfect_noise_is_the_floor():
         assert error.p_value > 0.01
     assert plugins[0] < plugins[1] < plugins[2]
     assert plugins[2] > 0.25
+
+
+def test_a_stated_confidence_passes_a_threshold_of_the_same_number():
+    for k in range(101):
+        curve = qacal.accuracy_confidence_curve([k / 100] * 4, [1] * 4)
+        assert curve.accuracy[k] == 1, k
+
+
+def test_the_best_order_of_soft_targets_is_not_known():
+    assert np.isnan(qacal.aurc([0.9, 0.8, 0.7], [0.9, 0.8, 0.7]).excess)
+
+
+def test_curves_refuse_what_they_cannot_answer():
+    curve = qacal.validity_curve(np.repeat([0.5, 0.9], 500), np.tile([1, 0], 500), epsilons=[0.1, 0.5])
+    assert curve.at(0.1) == 0.5
+    with pytest.raises(InputError, match=r"the curve starts at 0\.1"):
+        curve.at(0.05)
+    for call in (
+        lambda: qacal.validity_curve([0.5], [1], epsilons=[0.5, 0.1]),
+        lambda: qacal.auac([0.5], [1], thresholds=[1, 0]),
+    ):
+        with pytest.raises(InputError, match="expected rising numbers"):
+            call()
+    with pytest.raises(InputError, match="redraws is -1"):
+        qacal.validity_curve([0.5], [1], redraws=-1)
+    halves = [Tally.of([0.5], [1], ids=[1], n_blocks=2).fold(k, of=2) for k in (0, 1)]
+    with pytest.raises(InputError, match="the tally is empty"):
+        qacal.calibration_error(min(halves, key=len))
+
+
+def test_ties_that_are_kept_make_no_difference_to_metrics():
+    rng = np.random.default_rng(0)
+    h, t = rng.choice([0.5, 0.8], 200), rng.integers(0, 2, 200)
+    kept = Tally.of(h, t, ids=range(200), n_blocks=256, ties=True)
+    assert repr(qacal.calibration_error(kept)) == repr(qacal.calibration_error(h, t, ids=range(200)))
+    assert qacal.aurc(kept) == qacal.aurc(h, t)
+
+
+def test_dependent_rows_without_blocks_have_no_floor():
+    h, t = np.full(100, 0.8), np.tile([1, 0], 50)
+    error = qacal.calibration_error(Tally.of(h, t, ids=np.repeat(np.arange(50), 2)))
+    assert error.is_clustered
+    assert np.isnan([error.floor, error.p_value, error.debiased]).all()
+    assert np.isnan(qacal.calibration_error(Tally.of(h, t * 0.5)).p_value)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from qacal import Paths, QABinning, ScalingQABinning, Tally, UniformMassBinning
+from qacal import Paths, QABinning, ScalingBinning, ScalingQABinning, Tally, UniformMassBinning
 from qacal.guarantee import bounded_interval, mean_intervals, uniform_certificate, weighted_interval
 from tests.theory.lab import at_least, at_most, failure_rate
 
@@ -53,36 +53,40 @@ def test_the_uniform_certificate_is_not_wasteful_where_there_is_little_to_choose
     assert at_least(0.16, trials) <= rate <= at_most(0.2, trials)
 
 
-def worst_choice(rng, certificate):
-    """Return whether somebody who picks points per bin after looking can make a certificate fail: tied scores, eight
-    groups in a tree, the truth 0.5 everywhere."""
-    n = 600
-    h = rng.integers(0, 21, n) / 20
-    paths = Paths(rng.integers(0, 8, n), np.full(n, 4), 3)
-    tally = Tally.of(h, rng.random(n) < 0.5, groups=paths)
-    for b in (2, 3, 5, 8, 12, 20, 35, 60, 100, 200):
-        for depth in range(4):
-            model = QABinning(points_per_bin=b, certificate=certificate, alpha=ALPHA).fit_tally(tally.roll_up(depth))
-            maps = model.maps_
-            if certificate == "uniform":
-                # All depths were searched, so all their nodes count: the tail of the deepest tree.
-                promise = QABinning(points_per_bin=b, alpha=ALPHA).fit_tally(tally).maps_.certificate
-                sums = maps.rows.astype(float), maps.value * maps.rows
-                low, high = mean_intervals(sums[0], sums[0], sums[1], sums[1], sums[0], promise.tail)
+def worst_choice(rng, certificate, cut_before=False):
+    """Return whether somebody who picks points per bin and depth after looking can make a certificate fail.
+
+    A few stated values, a tree of depth 5, the truth 0.5 everywhere.
+    """
+    n = 1500
+    h = rng.choice([0.8, 0.9], n)
+    tally = Tally.of(h, rng.random(n) < 0.5, groups=Paths(rng.integers(0, 32, n), np.full(n, 6), 5))
+    for b in (5, 20, 60, 200):
+        for depth in range(6):
+            model = QABinning(points_per_bin=b, certificate=certificate, alpha=ALPHA)
+            if cut_before:
+                maps = model.fit_tally(tally.roll_up(depth)).maps_
             else:
-                low, high = maps.low, maps.high
-            if ((low > 0.5) | (high < 0.5)).any():
+                maps = model.set_params(max_depth=depth).fit_tally(tally).maps_
+            if ((maps.low > 0.5) | (maps.high < 0.5)).any():
                 return True
     return False
 
 
 def test_the_uniform_certificate_survives_choices_made_on_the_same_rows():
-    trials = 80
+    trials = 150
     assert failure_rate(lambda rng: worst_choice(rng, "uniform"), trials) <= at_most(ALPHA, trials)
 
 
+def test_a_tree_that_is_cut_before_fitting_hides_its_nodes_from_the_certificate():
+    """Depth must be chosen by max_depth, on the whole tree: a tally rolled up first does not know what was searched."""
+    trials = 150
+    whole = failure_rate(lambda rng: worst_choice(rng, "uniform"), trials)
+    assert failure_rate(lambda rng: worst_choice(rng, "uniform", cut_before=True), trials) > whole
+
+
 def test_the_conditional_certificate_does_not_survive_them():
-    trials = 80
+    trials = 150
     assert failure_rate(lambda rng: worst_choice(rng, "conditional"), trials) > at_most(ALPHA, trials)
 
 
@@ -120,6 +124,17 @@ def test_scaled_answers_are_certified_by_true_labels(tied):
     trials = 120
     rate = failure_rate(lambda rng: conditional_failure(rng, tied, calibrator=ScalingQABinning, cross_fit=True), trials)
     assert rate <= at_most(ALPHA, trials)
+
+
+def test_halves_dealt_without_ids_know_nothing_of_labels():
+    """Every row at one stated value, no ids: the binned half is still a fair sample, and its interval holds."""
+    trials = 400
+
+    def broken(rng):
+        maps = ScalingBinning(points_per_bin=50, alpha=ALPHA).fit(np.full(400, 0.9), rng.random(400) < 0.5).maps_
+        return maps.low[0] > 0.5 or maps.high[0] < 0.5
+
+    assert failure_rate(broken, trials) <= at_most(ALPHA, trials)
 
 
 def test_the_conditional_certificate_needs_both_tails_and_every_bin():

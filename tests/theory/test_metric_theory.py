@@ -1,6 +1,9 @@
 """Metrics against known truths: p-values, noise floors, debiased errors and their intervals."""
 
+from dataclasses import replace
+
 import numpy as np
+import pytest
 
 import qacal
 from qacal import Tally
@@ -131,3 +134,42 @@ def test_the_held_out_maximum_does_not_exceed_the_truth_on_average():
         plugins.append(error.plugin)
     assert np.mean(held) <= 0.1 + 3 * np.std(held) / np.sqrt(300)
     assert np.mean(plugins) > 0.18
+
+
+def rejects_calibrated(rng, kind):
+    """Return whether perfectly calibrated scores are rejected at 5%: high confidences, many small groups."""
+    n = 700
+    h, s, ids = rng.choice([0.6, 0.8, 0.95], n), rng.integers(0, 32, n), np.arange(n)
+    t = (rng.random(n) < h).astype(float)
+    weights = rng.pareto(2, n) + 0.5 if kind == "weighted" else None
+    if kind == "one repeated":
+        ids[1] = 0
+    if kind == "soft":
+        t = np.where(t == 1, 0.999, 0.001)
+    if kind == "added":
+        parts = [slice(k, None, 4) for k in range(4)]
+        tally = sum(Tally.of(h[k], t[k], groups=s[k], ids=ids[k], n_blocks=256) for k in parts)
+        return qacal.calibration_error(tally, redraws=99).p_value <= 0.05
+    return qacal.calibration_error(h, t, groups=s, ids=ids, weights=weights, redraws=99).p_value <= 0.05
+
+
+@pytest.mark.parametrize("kind", ["weighted", "one repeated", "soft", "added"])
+def test_calibrated_scores_are_rarely_rejected_whatever_the_rows_are(kind):
+    trials = 200
+    assert failure_rate(lambda rng: rejects_calibrated(rng, kind), trials) <= at_most(0.08, trials)
+
+
+def test_days_that_ask_the_same_questions_are_not_independent():
+    """The same answers on four days, added up: rows look independent in each day, and are not together."""
+    trials = 150
+
+    def rejects(rng, knows):
+        h, s = rng.choice([0.6, 0.8, 0.95], 200), rng.integers(0, 8, 200)
+        t = rng.random(200) < h
+        tally = sum(Tally.of(h, t, groups=s, ids=range(200), n_blocks=256) for _ in range(4))
+        if not knows:
+            tally = replace(tally, is_sum=False)
+        return qacal.calibration_error(tally, redraws=99).p_value <= 0.05
+
+    assert failure_rate(lambda rng: rejects(rng, True), trials) <= at_most(0.1, trials)
+    assert failure_rate(lambda rng: rejects(rng, False), trials) > at_most(0.1, trials)

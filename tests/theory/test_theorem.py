@@ -123,7 +123,7 @@ def test_a_marginal_nu_is_not_enough():
             truth = np.where(s == 1, 0.6, 0.4)
             model = ScalingQABinning(pooling="full", points_per_bin=b, ties="jitter")
             maps = model.fit(rng.random(n), rng.random(n) < truth, groups=s, ids=np.arange(n)).maps_
-            own = np.repeat(np.where(maps.owner == 1, 0.6, 0.4), np.diff(maps.offset))[maps.offset[1] :]
+            own = np.repeat(np.where(maps.lineage.owner == 1, 0.6, 0.4), np.diff(maps.offset))[maps.offset[1] :]
             return np.abs(maps.value[maps.offset[1] :] - own).max() > eps
 
         return trial

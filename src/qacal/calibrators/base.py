@@ -31,15 +31,20 @@ class Rows:
     groups: ArrayLike | Paths | None
     tie: Hashes | None
 
-    def leaves(self, fitted: Grouping | None) -> Ints:
-        """Return each row's group in the codes of the fit, `NO_GROUP` for groups that it does not know."""
+    def leaves(self, fitted: Grouping | None, max_depth: int | None = None) -> Ints:
+        """Return each row's group in the codes of the fit, `NO_GROUP` for groups that it cannot know."""
         if fitted is None or self.groups is None:
             return np.full(len(self.confidence), NO_GROUP)
-        return fitted.encode(self.groups, len(self.confidence)).leaves()
+        column = fitted.encode(self.groups, len(self.confidence))
+        return (column if max_depth is None else column.at_depth(max_depth)).leaves()
 
-    def names(self, fitted: Grouping | None) -> list[Any]:
-        """Return the name of each row's group, None for groups that the fit does not know."""
-        return [None] * len(self.confidence) if fitted is None else fitted.decode(self.leaves(fitted))
+    def names(self, fitted: Grouping | None, max_depth: int | None = None) -> list[Any]:
+        """Return the name of each row's group, None for groups that had no row in the fit."""
+        if fitted is None:
+            return [None] * len(self.confidence)
+        known = (fitted if max_depth is None else fitted.at_depth(max_depth)).leaves()
+        codes = self.leaves(fitted, max_depth)
+        return fitted.decode(np.where(np.isin(codes, known), codes, NO_GROUP))
 
 
 class Maps(Protocol):
@@ -127,12 +132,20 @@ class Calibrator(HasParameters, ABC):
         needed = self.tally_options()
         if needed.get("ties") and tally.tie is None:
             raise InputError('ties="jitter" needs a tally that keeps ties: Tally.of(..., ties=True).')
-        if tally.n_blocks % needed.get("n_blocks", 1):
-            raise InputError(f"this calibrator splits rows: it needs a tally with n_blocks={needed['n_blocks']}.")
+        if tally.n_blocks % needed.get("n_blocks", 1) or tally.seed != needed.get("seed", tally.seed):
+            wants = f"n_blocks={needed['n_blocks']} (or a multiple) and seed={needed['seed']}"
+            raise InputError(f"this calibrator splits rows: it needs a tally with {wants}.")
         if self.properties.is_certified and tally.is_clustered:
             warnings.warn(_REPEATED, RepeatedQuestionsWarning, stacklevel=2)
+        # Whatever else the tally carries is none of this calibrator's business, and must not show.
         if not self.properties.uses_groups:
             tally = tally.pooled()
+        if not needed.get("ties"):
+            tally = tally.without_ties()
+        if needed.get("n_blocks", 1) == 1:
+            tally = tally.without_blocks()
+        if needed.get("resolution") is not None:
+            tally = tally.snapped(needed["resolution"])
         self.maps_ = self.solve(tally)
         return self
 
@@ -160,11 +173,8 @@ class Calibrator(HasParameters, ABC):
 
     def _rows(self, confidence: ArrayLike, groups: ArrayLike | Paths | None, ids: ArrayLike | None) -> Rows:
         h = unit_values(confidence, "confidence")
-        if groups is not None and not self.properties.uses_groups:
+        if groups is not None:
             require_length(groups, len(h), "groups")
-            groups = None
-        tie = None
-        if self.tally_options().get("ties"):
-            # Without ids, a row that equals an edge stands below it. Equal in, equal out; nothing is drawn.
-            tie = np.zeros(len(h), dtype=np.uint64) if ids is None else identity.as_tie(identity.id_hashes(ids, len(h)))
-        return Rows(h, groups, tie)
+        uses_ids = ids is not None and self.tally_options().get("ties")
+        tie = identity.as_tie(identity.id_hashes(ids, len(h))) if uses_ids else None
+        return Rows(h, groups if self.properties.uses_groups else None, tie)

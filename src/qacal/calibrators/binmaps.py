@@ -10,21 +10,22 @@ or more; the root always has one.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from qacal.bins import Bins, group_runs, mass_bins, rank_bins
+from qacal.bins import Bins, check_points_per_bin, equal_bins, group_runs, mass_bins, rank_bins
+from qacal.calibrators.ancestry import Lineage, flat_levels, lineage
 from qacal.calibrators.base import Rows
-from qacal.calibrators.evidence import FROM_ANCESTOR, FROM_GROUP, FROM_ROOT, Evidence
+from qacal.calibrators.evidence import FROM_ROOT, Evidence
+from qacal.cells import snap
 from qacal.errors import InputError
 from qacal.grouping import NO_GROUP, Grouping
 from qacal.guarantee import Certificate, check_alpha, uniform_certificate
-from qacal.lookup import Directory, search_within
+from qacal.lookup import search_within
 from qacal.records import Bools, Floats, Hashes, Ints
-from qacal.tally import Tally, snap
+from qacal.tally import Tally
 
 Ties: TypeAlias = Literal["merge", "jitter"]
 CertificateKind: TypeAlias = Literal["uniform", "conditional"]
@@ -37,9 +38,8 @@ class BinMaps:
     top, tie : where each bin ends; infinite in the last bin of a map.
     value, low, high, rows : each bin's answer, its certificate, and the rows behind it.
     offset : map j has the bins ``offset[j]`` to ``offset[j + 1] - 1``.
-    owner, depth : whose map it is: a group's code, and the depth at which it is a group (0 is the root).
-    source : whether those who read the map read their own (group), an ancestor's or the root's.
-    directory : which map a group reads.
+    lineage : whose maps they are, and which map a group reads.
+    grouping, max_depth : the groups of the fit, and how deep into their tree it went.
     """
 
     top: Floats
@@ -49,11 +49,9 @@ class BinMaps:
     high: Floats
     rows: Ints
     offset: Ints
-    owner: Ints
-    depth: Ints
-    source: Ints
-    directory: Directory
+    lineage: Lineage
     grouping: Grouping | None
+    max_depth: int | None
     certificate: Certificate
     is_jittered: bool
     resolution: float | None
@@ -69,8 +67,8 @@ class BinMaps:
         return Evidence.of(
             rows.confidence,
             self.value[bins],
-            group=rows.names(self.grouping),
-            source=FROM_ROOT if maps is None else self.source[maps],
+            group=rows.names(self.grouping, self.max_depth),
+            source=FROM_ROOT if maps is None else self.lineage.source[maps],
             rows=self.rows[bins],
             low=self.low[bins],
             high=self.high[bins],
@@ -81,7 +79,7 @@ class BinMaps:
         """Return the map that each row reads, None if all read the root's."""
         if self.grouping is None or rows.groups is None:
             return None
-        return self.directory.find(rows.leaves(self.grouping))
+        return self.lineage.directory.find(rows.leaves(self.grouping, self.max_depth))
 
     def _bins(self, rows: Rows, maps: Ints | None) -> Ints:
         h = rows.confidence if self.resolution is None else snap(rows.confidence, self.resolution)
@@ -89,14 +87,20 @@ class BinMaps:
             found = np.searchsorted(self.top[: self.offset[1] - 1], h)
         else:
             found = search_within(self.top, h, self.offset[maps], self.offset[maps + 1] - 1)
-        if self.is_jittered and rows.tie is not None:
+        if self.is_jittered:
             stop = self.offset[1:][0 if maps is None else maps] - 1
             found = self._among_equal_tops(h, rows.tie, found, np.broadcast_to(stop, len(h)))
         return found
 
-    def _among_equal_tops(self, h: Floats, tie: Hashes, found: Ints, stop: Ints) -> Ints:
+    def _among_equal_tops(self, h: Floats, tie: Hashes | None, found: Ints, stop: Ints) -> Ints:
         """Move rows that stand on an edge past the edges that are not above them."""
         on_edge = np.flatnonzero((found < stop) & (self.top[found] == h))
+        if tie is None:
+            if self.tie.any() and len(on_edge):
+                at = on_edge[0]
+                raise InputError(f"confidence[{at}] is {h[at]}, and bins divide that value by id. Pass ids= as in fit.")
+            # Distinct scores were fitted, without ids: an edge is the first value of the bin above it.
+            tie = np.zeros(len(h), dtype=np.uint64)
         first, last = found[on_edge], stop[on_edge]
         beyond = search_within(self.top, h[on_edge], first, last, side="right")
         found = found.copy()
@@ -104,27 +108,13 @@ class BinMaps:
         return found
 
 
-@dataclass(frozen=True)
-class _Level:
-    """The groups of one depth, from the root (0) down.
-
-    bins : those of all its groups.
-    codes : the groups with enough rows for a map.
-    values : how many distinct confidences each of its groups has.
-    """
-
-    depth: int
-    bins: Bins
-    targets: Tally
-    codes: Ints
-    values: Ints
-
-
 def fit_bins(
     labels: Tally,
     targets: Tally | None = None,
     *,
     points_per_bin: int,
+    n_bins: int | None = None,
+    max_depth: int | None = None,
     ties: Ties = "merge",
     certificate: CertificateKind = "uniform",
     alpha: float = 0.1,
@@ -133,87 +123,59 @@ def fit_bins(
 
     labels : the rows with their true labels: they make the bins and the intervals.
     targets : the same rows with what a bin should answer the mean of; the labels themselves by default.
+    n_bins : instead of points per bin, for tallies without groups.
+    max_depth : of a tree, use the groups at this depth. The uniform certificate covers all depths of the tree, so
+        that any of them may be chosen.
     """
     check_alpha(alpha)
     _check_choice("ties", ties, ("merge", "jitter"))
     _check_choice("certificate", certificate, ("uniform", "conditional"))
+    check_points_per_bin(points_per_bin)
     if ties == "jitter" and points_per_bin < 2:
         raise InputError(f'points_per_bin is {points_per_bin}; ties="jitter" needs 2 or more, an edge row and another.')
-    levels = [_level(*pair, points_per_bin, ties) for pair in _depths(labels, labels if targets is None else targets)]
-    level_of_map, owner, directory = _assign(levels, labels.grouping)
-    used = [owner[level_of_map == level.depth] for level in levels]
-    served = [np.isin(level.bins.group, codes) for level, codes in zip(levels, used, strict=True)]
+    levels = flat_levels(labels, max_depth)
+    levels_of_targets = levels if targets is None else flat_levels(targets, max_depth)
+    who = lineage(levels, labels.grouping, points_per_bin)
+    bins = [_bins(level, points_per_bin, n_bins, ties) for level in levels]
+    served = [np.isin(of.group, who.owner[who.depth == depth]) for depth, of in enumerate(bins)]
     if ties == "jitter" or certificate == "conditional":
         kind = "distinct" if ties == "jitter" else "conditional"
         promise = Certificate(kind, alpha, sum(int(mine.sum()) for mine in served))
     else:
-        distinct = np.concatenate([level.values for level in levels])
+        distinct = _distinct_values(levels if max_depth is None else flat_levels(labels))
         promise = uniform_certificate(alpha, len(distinct), labels.resolution, distinct)
-    parts = [_columns(level, mine, ties, promise) for level, mine in zip(levels, served, strict=True)]
-    sizes = [
-        np.unique(level.bins.group[mine], return_counts=True)[1] for level, mine in zip(levels, served, strict=True)
-    ]
-    joined = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-    finest = len(levels) - 1
+    parts = [_columns(*level, ties, promise) for level in zip(bins, levels_of_targets, served, strict=True)]
+    sizes = [np.unique(of.group[mine], return_counts=True)[1] for of, mine in zip(bins, served, strict=True)]
     return BinMaps(
-        **joined,
+        **{name: np.concatenate([part[name] for part in parts]) for name in parts[0]},
         offset=np.concatenate([[0], np.cumsum(np.concatenate(sizes))]),
-        owner=owner,
-        depth=level_of_map,
-        source=np.where(level_of_map == 0, FROM_ROOT, np.where(level_of_map == finest, FROM_GROUP, FROM_ANCESTOR)),
-        directory=directory,
+        lineage=who,
         grouping=labels.grouping,
+        max_depth=max_depth,
         certificate=promise,
         is_jittered=ties == "jitter",
         resolution=labels.resolution,
     )
 
 
-def _depths(labels: Tally, targets: Tally) -> Iterator[tuple[int, Tally, Tally]]:
-    """Yield (depth, labels, targets) from the root down to the finest groups."""
-    yield 0, labels.pooled(), targets.pooled()
-    column = labels.grouping
-    if column is None:
-        return
-    if column.depth is None:
-        yield 1, labels, targets
-        return
-    for depth in range(1, column.depth + 1):
-        yield depth, labels.roll_up(depth).flat(), targets.roll_up(depth).flat()
+def _bins(level: Tally, points_per_bin: int, n_bins: int | None, ties: Ties) -> Bins:
+    if ties == "jitter":
+        return rank_bins(level, points_per_bin, n_bins)
+    return mass_bins(level, points_per_bin) if n_bins is None else equal_bins(level, n_bins)
 
 
-def _level(depth: int, labels: Tally, targets: Tally, points_per_bin: int, ties: Ties) -> _Level:
-    bins = mass_bins(labels, points_per_bin) if ties == "merge" else rank_bins(labels, points_per_bin)
-    codes, first, last = group_runs(labels)
-    is_node = codes != NO_GROUP if depth else np.ones(1, dtype=bool)
-    through = np.concatenate([[0], np.cumsum(labels.rows)])
-    is_enough = is_node & ((through[last] - through[first] >= points_per_bin) | (depth == 0))
-    return _Level(depth, bins, targets, codes[is_enough], (last - first)[is_node])
+def _distinct_values(levels: list[Tally]) -> Ints:
+    """Return how many distinct confidences each node has: the root, and the groups of every depth."""
+    counts = [np.array([len(levels[0])])]
+    for level in levels[1:]:
+        codes, first, last = group_runs(level)
+        counts.append((last - first)[codes != NO_GROUP])
+    return np.concatenate(counts)
 
 
-def _assign(levels: list[_Level], column: Grouping | None) -> tuple[Ints, Ints, Directory]:
-    """Give every group the finest map on its way to the root; return the maps in use by depth and code."""
-    if column is None:
-        nobody = np.array([], dtype=np.int64)
-        return np.array([0]), np.array([NO_GROUP]), Directory(nobody, nobody)
-    finest = len(levels) - 1
-    if column.depth is None:
-        leaves = levels[1].codes
-        reads, owner = np.ones_like(leaves), leaves
-    else:
-        leaves = np.arange(2**column.depth)
-        reads = np.zeros_like(leaves)
-        for level in levels[1:]:
-            reads[np.isin(leaves >> (finest - level.depth), level.codes)] = level.depth
-        owner = np.where(reads == 0, NO_GROUP, leaves >> (finest - reads))
-    root = np.array([[0], [NO_GROUP]])
-    tables, number = np.unique(np.concatenate([root, [reads, owner]], axis=1), axis=1, return_inverse=True)
-    return tables[0], tables[1], Directory(leaves, number.ravel()[1:])
-
-
-def _columns(level: _Level, mine: Bools, ties: Ties, promise: Certificate) -> dict[str, Any]:
+def _columns(bins: Bins, targets: Tally, mine: Bools, ties: Ties, promise: Certificate) -> dict[str, Any]:
     """Return the bins of those of a level's groups that have a map in use."""
-    bins, labels, targets = level.bins, level.bins.tally, level.targets
+    labels = bins.tally
     sums = [bins.sum(column)[mine] for column in (labels.rows, labels.w, labels.wt, labels.wtt, labels.ww)]
     low, high = promise.intervals(*sums)
     is_last = np.append(bins.group[1:] != bins.group[:-1], True)

@@ -8,6 +8,7 @@ import numpy as np
 from scipy.special import expit
 
 from qacal.bins import group_runs
+from qacal.calibrators.ancestry import flat_levels
 from qacal.calibrators.base import Calibrator, Properties, Rows
 from qacal.calibrators.evidence import FROM_GROUP, FROM_ROOT, Evidence
 from qacal.calibrators.laplace import HierarchicalFit, fit_hierarchical
@@ -27,35 +28,37 @@ class LogisticMaps:
     rows: Ints
     directory: Directory
     grouping: Grouping | None
+    max_depth: int | None
     feature: Feature
     fit: HierarchicalFit
 
     def apply(self, rows: Rows) -> Floats:
         """Return each group's curve at each confidence."""
-        entry = self.directory.find(rows.leaves(self.grouping))
+        entry = self.directory.find(rows.leaves(self.grouping, self.max_depth))
         x = feature_values(rows.confidence, self.feature)
         return expit(self.intercept[entry] + self.slope[entry] * x)
 
     def explain(self, rows: Rows) -> Evidence:
         """Return each group's curve at each confidence; curves certify nothing."""
-        entry = self.directory.find(rows.leaves(self.grouping))
+        entry = self.directory.find(rows.leaves(self.grouping, self.max_depth))
         return Evidence.of(
             rows.confidence,
             self.apply(rows),
-            group=rows.names(self.grouping),
+            group=rows.names(self.grouping, self.max_depth),
             source=np.where(entry > 0, FROM_GROUP, FROM_ROOT),
             rows=self.rows[entry],
         )
 
 
-def fit_curves(tally: Tally, feature: Feature = "confidence") -> LogisticMaps:
+def fit_curves(tally: Tally, feature: Feature = "confidence", max_depth: int | None = None) -> LogisticMaps:
     """Return the hierarchical model's curves for a tally; without groups, Platt's curve."""
-    column = tally.grouping
-    leaves = tally if column is None else tally.flat()
+    leaves = flat_levels(tally, max_depth)[-1] if max_depth is None or max_depth > 0 else tally.pooled()
     codes, first, last = group_runs(leaves)
     x = feature_values(leaves.confidence, feature)
     code = np.repeat(codes, last - first)
-    fit = fit_hierarchical(x, leaves.w, leaves.wt, code)
+    # A model of groups must weigh rows against each other and against the common curve: in effective rows.
+    scale = leaves.w.sum() / leaves.ww.sum()
+    fit = fit_hierarchical(x, leaves.w * scale, leaves.wt * scale, code)
     known = codes[codes != NO_GROUP]
     through = np.concatenate([[0], np.cumsum(leaves.rows)])
     rows = (through[last] - through[first])[codes != NO_GROUP]
@@ -64,7 +67,8 @@ def fit_curves(tally: Tally, feature: Feature = "confidence") -> LogisticMaps:
         slope=fit.fixed[1] + np.append(0.0, fit.effects[:, 1]),
         rows=np.append(leaves.n, rows),
         directory=Directory(known, np.arange(1, len(known) + 1)),
-        grouping=column,
+        grouping=tally.grouping,
+        max_depth=max_depth,
         feature=feature,
         fit=fit,
     )
@@ -85,6 +89,7 @@ class HierarchicalScaling(Calibrator):
     Parameters
     ----------
     feature : "confidence" (the paper's) or "logit" of it, cut off at 0.001 and 0.999.
+    max_depth : of the groups of a tree, use those at this depth.
 
     Examples
     --------
@@ -102,8 +107,9 @@ class HierarchicalScaling(Calibrator):
 
     maps_: LogisticMaps
 
-    def __init__(self, *, feature: Feature = "confidence") -> None:
+    def __init__(self, *, feature: Feature = "confidence", max_depth: int | None = None) -> None:
         self.feature = feature
+        self.max_depth = max_depth
 
     @property
     def properties(self) -> Properties:
@@ -112,4 +118,4 @@ class HierarchicalScaling(Calibrator):
 
     def solve(self, tally: Tally) -> LogisticMaps:
         """Return the fitted curves."""
-        return fit_curves(tally, self.feature)
+        return fit_curves(tally, self.feature, self.max_depth)

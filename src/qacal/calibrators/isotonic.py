@@ -8,11 +8,12 @@ from typing import Literal
 import numpy as np
 
 from qacal.bins import group_runs
+from qacal.calibrators.ancestry import Lineage, flat_levels, lineage
 from qacal.calibrators.base import Calibrator, Properties, Rows
-from qacal.calibrators.evidence import FROM_GROUP, FROM_ROOT, Evidence
+from qacal.calibrators.evidence import Evidence
 from qacal.errors import InputError
-from qacal.grouping import NO_GROUP, Grouping
-from qacal.lookup import Directory, search_within
+from qacal.grouping import Grouping
+from qacal.lookup import search_within
 from qacal.records import Floats, Ints
 from qacal.tally import Tally
 
@@ -28,21 +29,21 @@ class IsotonicMaps:
     y: Floats
     offset: Ints
     rows: Ints
-    directory: Directory
+    lineage: Lineage
     grouping: Grouping | None
 
     def apply(self, rows: Rows) -> Floats:
         """Return each group's curve at each confidence."""
-        return self._heights(rows.confidence, self.directory.find(rows.leaves(self.grouping)))
+        return self._heights(rows.confidence, self.lineage.directory.find(rows.leaves(self.grouping)))
 
     def explain(self, rows: Rows) -> Evidence:
         """Return each group's curve at each confidence; curves certify nothing."""
-        curve = self.directory.find(rows.leaves(self.grouping))
+        curve = self.lineage.directory.find(rows.leaves(self.grouping))
         return Evidence.of(
             rows.confidence,
             self._heights(rows.confidence, curve),
             group=rows.names(self.grouping),
-            source=np.where(curve > 0, FROM_GROUP, FROM_ROOT),
+            source=self.lineage.source[curve],
             rows=self.rows[curve],
         )
 
@@ -56,28 +57,24 @@ class IsotonicMaps:
 
 
 def fit_isotonic(tally: Tally, rows_per_group: int) -> IsotonicMaps:
-    """Return the pooled curve and one for every group that has the rows for it."""
-    column = tally.grouping
-    pooled = tally.pooled()
-    curves = [_fit_one(pooled.confidence, pooled.w, pooled.wt)]
-    rows = [tally.n]
-    known = []
-    if column is not None:
-        leaves = tally.flat()
-        for code, first, last in zip(*group_runs(leaves), strict=True):
-            cells = slice(int(first), int(last))
-            count = int(leaves.rows[cells].sum())
-            if code != NO_GROUP and count >= rows_per_group:
-                known.append(int(code))
-                rows.append(count)
-                curves.append(_fit_one(leaves.confidence[cells], leaves.w[cells], leaves.wt[cells]))
+    """Return the pooled curve and one for every group, or ancestor of a smaller group, that has the rows for it."""
+    levels = flat_levels(tally)
+    who = lineage(levels, tally.grouping, rows_per_group)
+    curves, rows = [], []
+    for depth, owner in zip(who.depth.tolist(), who.owner.tolist(), strict=True):
+        level = levels[depth]
+        codes, first, last = group_runs(level)
+        run = 0 if depth == 0 else int(np.searchsorted(codes, owner))
+        cells = slice(first[run], last[run])
+        rows.append(int(level.rows[cells].sum()))
+        curves.append(_fit_one(level.confidence[cells], level.w[cells], level.wt[cells]))
     return IsotonicMaps(
         x=np.concatenate([x for x, _ in curves]),
         y=np.concatenate([y for _, y in curves]),
         offset=np.concatenate([[0], np.cumsum([len(x) for x, _ in curves])]),
         rows=np.array(rows),
-        directory=Directory(np.array(known, dtype=np.int64), np.arange(1, len(curves))),
-        grouping=column,
+        lineage=who,
+        grouping=tally.grouping,
     )
 
 
@@ -97,7 +94,7 @@ class IsotonicCalibration(Calibrator):
     Parameters
     ----------
     pooling : "full", one curve for all rows; "none", one per group.
-    rows_per_group : groups with fewer rows read the pooled curve.
+    rows_per_group : groups with fewer rows read the curve of their nearest ancestor with as many, or the pooled one.
 
     Examples
     --------

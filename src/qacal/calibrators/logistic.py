@@ -49,9 +49,10 @@ def fit_logistic(x: Floats, w: Floats, wt: Floats) -> tuple[float, float]:
     centre = float((w * x).sum() / total)
     spread = float(np.sqrt((w * (x - centre) ** 2).sum() / total))
     z = (x - centre) / spread if spread > 1e-12 else np.zeros_like(x)
-    a, b = 0.0, 0.0
-    for _ in range(100):
-        p = expit(a + b * z)
+    at = np.zeros(2)
+    loss = _loss(at, z, w, wt)
+    for _ in range(200):
+        p = expit(at[0] + at[1] * z)
         residual = wt - w * p
         g = np.array([residual.sum(), (residual * z).sum()])
         if np.abs(g).max() <= 1e-10 * total:
@@ -59,11 +60,18 @@ def fit_logistic(x: Floats, w: Floats, wt: Floats) -> tuple[float, float]:
         v = w * p * (1 - p)
         saa, sab, sbb = v.sum(), (v * z).sum(), (v * z * z).sum()
         step = _solve(saa, sab, sbb, g) if spread > 1e-12 else np.array([g[0] / saa, 0.0])
-        # A full Newton step from saturated probabilities can overshoot; four logits a step never does harm.
-        step *= min(1.0, 4.0 / max(abs(step[0]), abs(step[1])))
-        a, b = a + step[0], b + step[1]
-    slope = b / spread if spread > 1e-12 else 0.0
-    return float(a - slope * centre), float(slope)
+        # A Newton step from saturated probabilities can overshoot: no more than four logits, and halved while it harms.
+        step *= min(1.0, 4.0 / np.abs(step).max())
+        while (new := _loss(at + step, z, w, wt)) > loss + 1e-13 * abs(loss) and np.abs(step).max() > 1e-12:
+            step /= 2
+        at, loss = at + step, new
+    slope = at[1] / spread if spread > 1e-12 else 0.0
+    return float(at[0] - slope * centre), float(slope)
+
+
+def _loss(at: Floats, z: Floats, w: Floats, wt: Floats) -> float:
+    eta = at[0] + at[1] * z
+    return float(w @ np.logaddexp(0, eta) - wt @ eta)
 
 
 def _solve(saa: float, sab: float, sbb: float, g: Floats) -> Floats:

@@ -22,6 +22,8 @@ class QABinning(Calibrator):
     Parameters
     ----------
     points_per_bin : :math:`b`. Use :func:`qacal.points_per_bin` to pick it from the error you can accept.
+    max_depth : of the groups of a tree, use those at this depth. The uniform certificate covers every depth of the
+        tree, so this may be chosen on the same rows; a tree cut off before fitting may not.
     ties : "merge" or "jitter" (the paper's; needs `ids` where confidences are equal).
     certificate : "uniform", intervals that stay valid whatever else is chosen on the same rows; "conditional", tighter,
         for a `points_per_bin` that was fixed before. With "jitter" it is always the theorem's.
@@ -48,12 +50,14 @@ class QABinning(Calibrator):
         self,
         *,
         points_per_bin: int = 50,
+        max_depth: int | None = None,
         ties: Ties = "merge",
         certificate: CertificateKind = "uniform",
         alpha: float = 0.1,
         resolution: float | None = None,
     ) -> None:
         self.points_per_bin = points_per_bin
+        self.max_depth = max_depth
         self.ties = ties
         self.certificate = certificate
         self.alpha = alpha
@@ -73,6 +77,7 @@ class QABinning(Calibrator):
         return fit_bins(
             tally,
             points_per_bin=self.points_per_bin,
+            max_depth=self.max_depth,
             ties=self.ties,
             certificate=self.certificate,
             alpha=self.alpha,

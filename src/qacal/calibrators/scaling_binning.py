@@ -9,7 +9,6 @@ from qacal.calibrators.binmaps import BinMaps, CertificateKind, Ties, fit_bins
 from qacal.calibrators.logistic import Feature
 from qacal.calibrators.platt import fit_platt
 from qacal.calibrators.scaling import scaled_halves
-from qacal.calibrators.uniform_mass import rows_per_bin
 from qacal.tally import Tally
 
 
@@ -74,7 +73,8 @@ class ScalingBinning(Calibrator):
         return fit_bins(
             labels,
             targets,
-            points_per_bin=rows_per_bin(self.points_per_bin, self.n_bins, labels.n),
+            points_per_bin=self.points_per_bin,
+            n_bins=self.n_bins,
             ties=self.ties,
             certificate=self.certificate,
             alpha=self.alpha,

@@ -27,8 +27,8 @@ class ScalingQABinning(Calibrator):
     Parameters
     ----------
     pooling : "partial" (curves per group, drawn together) or "full" (one curve).
-    points_per_bin, ties, certificate, alpha, resolution : as in :class:`QABinning`; they count the rows that are
-        binned.
+    points_per_bin, max_depth, ties, certificate, alpha, resolution : as in :class:`QABinning`; they count the rows
+        that are binned.
     cross_fit : let each half be scaled by the other's model and bin all rows, instead of half of them.
     feature : what the curves see, as in :class:`PlattScaling`.
     seed : another seed deals other halves.
@@ -51,6 +51,7 @@ class ScalingQABinning(Calibrator):
         *,
         pooling: Literal["full", "partial"] = "partial",
         points_per_bin: int = 50,
+        max_depth: int | None = None,
         cross_fit: bool = False,
         feature: Feature = "confidence",
         ties: Ties = "merge",
@@ -61,6 +62,7 @@ class ScalingQABinning(Calibrator):
     ) -> None:
         self.pooling = pooling
         self.points_per_bin = points_per_bin
+        self.max_depth = max_depth
         self.cross_fit = cross_fit
         self.feature = feature
         self.ties = ties
@@ -86,6 +88,7 @@ class ScalingQABinning(Calibrator):
             labels,
             targets,
             points_per_bin=self.points_per_bin,
+            max_depth=self.max_depth,
             ties=self.ties,
             certificate=self.certificate,
             alpha=self.alpha,
@@ -93,7 +96,7 @@ class ScalingQABinning(Calibrator):
 
     def _scaler(self, tally: Tally) -> Maps:
         if self.pooling == "partial":
-            return fit_curves(tally, self.feature)
+            return fit_curves(tally, self.feature, self.max_depth)
         if self.pooling == "full":
             return fit_platt(tally, self.feature)
         raise InputError(f'pooling is {self.pooling!r}; expected "full" or "partial".')

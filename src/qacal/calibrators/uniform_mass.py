@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from qacal.bins import check_points_per_bin
 from qacal.calibrators.base import Calibrator, Properties
 from qacal.calibrators.binmaps import BinMaps, CertificateKind, Ties, fit_bins
-from qacal.errors import InputError
 from qacal.tally import Tally
 
 
@@ -22,7 +20,7 @@ class UniformMassBinning(Calibrator):
     Parameters
     ----------
     points_per_bin : :math:`b`. Use :func:`qacal.points_per_bin` to pick it from the error you can accept.
-    n_bins : :math:`B`, instead: the same as ``points_per_bin=ceil(n / n_bins)``. Ties may leave fewer bins.
+    n_bins : :math:`B`, instead: so many bins of equal count. Ties may leave fewer.
     ties : "merge" or "jitter" (the paper's; needs `ids` where confidences are equal).
     certificate : "uniform", intervals that stay valid whatever else is chosen on the same rows; "conditional", tighter,
         for a `points_per_bin` that was fixed before. With "jitter" it is always the theorem's.
@@ -78,18 +76,9 @@ class UniformMassBinning(Calibrator):
         """Return the bins."""
         return fit_bins(
             tally,
-            points_per_bin=rows_per_bin(self.points_per_bin, self.n_bins, tally.n),
+            points_per_bin=self.points_per_bin,
+            n_bins=self.n_bins,
             ties=self.ties,
             certificate=self.certificate,
             alpha=self.alpha,
         )
-
-
-def rows_per_bin(points_per_bin: int, n_bins: int | None, n: int) -> int:
-    """Return :math:`b`, from :math:`B` where that is given."""
-    if n_bins is None:
-        check_points_per_bin(points_per_bin)
-        return points_per_bin
-    if n_bins < 1:
-        raise InputError(f"n_bins is {n_bins}; expected 1 or more.")
-    return -(-n // n_bins)

@@ -14,7 +14,7 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
-from qacal.bins import Bins, group_runs, mass_bins
+from qacal.bins import Bins, equal_bins, group_runs
 from qacal.errors import InputError
 from qacal.grouping import Paths
 from qacal.lookup import search_within
@@ -61,6 +61,9 @@ class Binned:
     @staticmethod
     def of(tally: Tally, bins: BinChoice = None) -> Binned:
         """Bin a tally; `bins` None lets the number of distinct confidences decide."""
+        if len(tally) == 0:
+            raise InputError("the tally is empty; at least one row is needed.")
+        tally = tally.without_ties()
         cells = tally.without_blocks()
         if bins is None:
             has_few = 2 * len(np.unique(cells.confidence)) <= cells.n
@@ -69,8 +72,8 @@ class Binned:
 
     @property
     def is_clustered(self) -> bool:
-        """True if questions have several rows and blocks tell which rows may be dependent."""
-        return self.blocked.is_clustered and self.blocked.block is not None
+        """True if questions have, or may have, several rows."""
+        return self.blocked.is_clustered or (self.blocked.is_sum and self.blocked.block is not None)
 
     @cached_property
     def weight(self) -> Floats:
@@ -90,6 +93,15 @@ class Binned:
     @cached_property
     def pieces(self) -> Pieces:
         """The same sums, per bin and block."""
+        return self._in_pieces[0]
+
+    @property
+    def piece_of_cell(self) -> Ints:
+        """The piece that each cell with a block belongs to."""
+        return self._in_pieces[1]
+
+    @cached_property
+    def _in_pieces(self) -> tuple[Pieces, Ints]:
         return _pieces(self)
 
 
@@ -111,20 +123,18 @@ def _squares(tally: Tally) -> Floats:
 
 
 def _bins(cells: Tally, choice: BinChoice) -> Bins:
-    codes, first, last = group_runs(cells)
     if choice == "outputs":
+        codes, first, last = group_runs(cells)
         start = np.arange(len(cells))
         return Bins(cells, start, start + 1, np.repeat(codes, last - first))
-    if not isinstance(choice, int) or choice < 1:
+    if isinstance(choice, bool) or not isinstance(choice, int | np.integer) or choice < 1:
         raise InputError(
             f'bins is {choice!r}; expected a number of bins or "outputs", one bin per distinct confidence.'
         )
-    through = np.concatenate([[0], np.cumsum(cells.rows)])
-    # A group's own number of rows decides its points per bin.
-    return mass_bins(cells, -(-(through[last] - through[first]) // choice))
+    return equal_bins(cells, int(choice))
 
 
-def _pieces(binned: Binned) -> Pieces:
+def _pieces(binned: Binned) -> tuple[Pieces, Ints]:
     blocked = binned.blocked
     block = np.zeros(len(blocked), dtype=np.int64) if blocked.block is None else blocked.block
     cell_bin = binned.bins.of_cell[_cells_of(binned.tally, blocked)]
@@ -133,7 +143,7 @@ def _pieces(binned: Binned) -> Pieces:
     def total(column: Floats) -> Floats:
         return np.asarray(np.bincount(where, weights=column, minlength=len(key)), dtype=np.float64)
 
-    return Pieces(
+    pieces = Pieces(
         bin=key // blocked.n_blocks,
         block=key % blocked.n_blocks,
         weight=total(blocked.w),
@@ -141,6 +151,7 @@ def _pieces(binned: Binned) -> Pieces:
         residual=total(blocked.wt - blocked.confidence * blocked.w),
         squares=total(_squares(blocked)),
     )
+    return pieces, where
 
 
 def _cells_of(cells: Tally, blocked: Tally) -> Ints:

@@ -14,12 +14,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from qacal.errors import InputError
 from qacal.grouping import Paths
 from qacal.guarantee import check_alpha
 from qacal.metrics.binned import BinChoice, Binned, as_tally
 from qacal.metrics.debiased import debiased_square, held_out_maximum
-from qacal.metrics.noise import p_value, redraw
+from qacal.metrics.noise import check_redraws, p_value, redraw
 from qacal.records import ArrayLike, Floats
 from qacal.tally import BLOCKS, Tally
 
@@ -29,7 +28,8 @@ class CalibrationError:
     """A calibration error with what is needed to believe it.
 
     plugin : the paper's number.
-    floor : what a perfectly calibrated score of this size would measure on average.
+    floor : what a perfectly calibrated score of this size would measure on average. It and the p-value are NaN for a
+        tally of dependent rows, or soft targets, without blocks.
     p_value : how often a perfectly calibrated score would measure as much as `plugin` or more.
     debiased : root mean squared error without the noise, from pairs of different rows in a bin. Below 0 where there is
         less than noise would give: no error can be seen.
@@ -123,7 +123,8 @@ def maximum_calibration_error(
 
     The parameters are those of :func:`calibration_error`. The worst of many small bins is mostly noise, so `debiased`
     looks for the worst bin in one half of the questions, measures its error in the other half, and averages both ways:
-    what it finds is no larger, on average, than the true maximum.
+    what it finds is no larger, on average, than the true maximum. `low` and `high` are for the bins that were found, so
+    `low` bounds the maximum from below and `high` does not bound it from above.
 
     Examples
     --------
@@ -185,14 +186,13 @@ def _estimate(
     low: float,
     high: float,
 ) -> CalibrationError:
-    if redraws < 0:
-        raise InputError(f"redraws is {redraws}; expected 0 or more.")
+    check_redraws(redraws)
     plugin = float(statistic(binned.residual))
     drawn = redraw(binned, statistic, redraws, seed)
     return CalibrationError(
         plugin=plugin,
-        floor=float(drawn.mean()) if redraws else float("nan"),
-        p_value=p_value(plugin, drawn) if redraws else float("nan"),
+        floor=float(drawn.mean()) if len(drawn) else float("nan"),
+        p_value=p_value(plugin, drawn) if len(drawn) else float("nan"),
         debiased=debiased,
         low=low,
         high=high,

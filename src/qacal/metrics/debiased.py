@@ -24,6 +24,8 @@ def debiased_square(binned: Binned, alpha: float) -> Estimate:
     n_bins, n_blocks = len(binned.bins), binned.blocked.n_blocks
     # A row paired with itself is not a pair; where rows depend on each other, nor are two of one block.
     is_clustered = binned.is_clustered
+    if is_clustered and binned.blocked.block is None:
+        return _UNKNOWN
     own = pieces.residual**2 if is_clustered else pieces.squares
     own_weight = pieces.weight**2 if is_clustered else pieces.weight_squares
 

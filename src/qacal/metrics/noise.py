@@ -4,21 +4,26 @@ With many groups and few rows, most of a plug-in calibration error is noise. So 
 distribution under perfect calibration, from which follow the floor (its mean) and a p-value.
 
 *Independent 0/1 labels*: labels are redrawn from the confidences themselves, a binomial draw per cell. The p-value is
-exact: if the confidences are calibrated, it is below any level as often as that level says, at most.
+exact: if the confidences are calibrated, it is below any level as often as that level says, at most. Under weights a
+cell's draw has the variance that its weights give it, which is exact for cells of one row.
 
-*Several rows per question, soft targets, or weights*: the distribution of the labels is not known from the confidences,
-so the residuals of whole blocks of questions change sign at random. That is approximate, and where the confidences are
-far off the floor comes out too high.
+*Several rows per question, or soft targets*: what is common to the rows of a question cannot be told from the
+confidences, so the residuals of whole blocks of questions change sign at random. Signs make the residuals of small bins
+more even than labels do, so the result is scaled by how much that matters for redrawn labels. This is approximate,
+and where the confidences are far off, the floor comes out too high.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
+from qacal.errors import InputError
 from qacal.metrics.binned import Binned
 from qacal.records import Floats
+from qacal.tally import Tally
 
 # As many values at a time as fit in the processor's cache a few times over.
 _PORTION = 2**21
@@ -28,19 +33,29 @@ Statistic = Callable[[Floats], Floats]
 
 
 def redraw(binned: Binned, statistic: Statistic, redraws: int, seed: int) -> Floats:
-    """Return `redraws` values of a statistic of the bins' residual sums under perfect calibration."""
+    """Return `redraws` values of a statistic of the bins' residual sums under perfect calibration.
+
+    None at all if the rows are known to be dependent and nothing tells which.
+    """
     rng = np.random.default_rng(seed)
-    draw = _by_signs if needs_signs(binned) else _by_labels
-    width = max(len(binned.tally), len(binned.pieces.bin) if needs_signs(binned) else 1)
+    needs_signs = binned.is_clustered or binned.blocked.is_soft
+    if redraws == 0 or (needs_signs and binned.blocked.block is None):
+        return np.array([])
+    if not needs_signs:
+        return _in_portions(lambda size: statistic(_by_labels(binned, size, rng)), redraws, len(binned.tally))
+    drawn = _in_portions(lambda size: statistic(_by_signs(binned, size, rng)), redraws, len(binned.pieces.bin))
+    return drawn * _unevenness(binned, statistic, rng)
+
+
+def _in_portions(draw: Callable[[int], Floats], redraws: int, width: int) -> Floats:
     portion = max(1, min(redraws, _PORTION // width))
-    sizes = [min(portion, redraws - done) for done in range(0, redraws, portion)]
-    return np.concatenate([statistic(draw(binned, size, rng)) for size in sizes]) if sizes else np.array([])
+    return np.concatenate([draw(min(portion, redraws - done)) for done in range(0, redraws, portion)])
 
 
-def needs_signs(binned: Binned) -> bool:
-    """Return whether labels cannot be redrawn from the confidences."""
-    rows = binned.blocked
-    return binned.is_clustered or (rows.block is not None and (rows.is_soft or rows.is_weighted))
+def check_redraws(redraws: int) -> None:
+    """Refuse a negative number of redraws."""
+    if not redraws >= 0:
+        raise InputError(f"redraws is {redraws}; expected 0 or more.")
 
 
 def p_value(observed: float, drawn: Floats) -> float:
@@ -49,18 +64,39 @@ def p_value(observed: float, drawn: Floats) -> float:
 
 
 def _by_labels(binned: Binned, size: int, rng: np.random.Generator) -> Floats:
-    cells = binned.tally
-    p = cells.confidence
-    rows = cells.rows
-    shape = (size, len(cells))
-    right = rng.random(shape) < p if cells.n == len(cells) else rng.binomial(rows, p, shape)
-    # An unweighted tally has w = rows; a weighted one without blocks comes here too and gives each row its mean weight.
-    residual = (right - rows * p) * (cells.w / rows)
+    residual = _label_residuals(binned.tally, size, rng)
     return np.asarray(np.add.reduceat(residual, binned.bins.start, axis=1))
 
 
+def _label_residuals(cells: Tally, size: int, rng: np.random.Generator) -> Floats:
+    """Return residual sums of cells whose labels are drawn from their confidences."""
+    p, shape = cells.confidence, (size, len(cells))
+    if not cells.is_weighted:
+        right = rng.random(shape) < p if cells.n == len(cells) else rng.binomial(cells.rows, p, shape)
+        return np.asarray(right - cells.rows * p)
+    rows = np.maximum(np.rint(cells.w**2 / cells.ww), 1).astype(np.int64)
+    return np.asarray((rng.binomial(rows, p, shape) - rows * p) * np.sqrt(cells.ww / rows))
+
+
 def _by_signs(binned: Binned, size: int, rng: np.random.Generator) -> Floats:
-    pieces = binned.pieces
     signs = rng.integers(0, 2, (size, binned.blocked.n_blocks)) * 2.0 - 1.0
-    starts = np.flatnonzero(np.append(True, pieces.bin[1:] != pieces.bin[:-1]))
-    return np.asarray(np.add.reduceat(signs[:, pieces.block] * pieces.residual, starts, axis=1))
+    return _sum_pieces(binned, signs[:, binned.pieces.block] * binned.pieces.residual)
+
+
+def _unevenness(binned: Binned, statistic: Statistic, rng: np.random.Generator) -> float:
+    """Return what redrawn labels measure over what signs make of the same labels.
+
+    Rows of one block and one confidence get one label, as if they were the same answer: more uneven than they can be.
+    """
+    pieces, cells, draws = binned.pieces, binned.blocked, 20
+    residuals = ((rng.random((draws, len(cells))) < cells.confidence) - cells.confidence) * cells.w
+    of_pieces: Any = np.stack([np.bincount(binned.piece_of_cell, row, len(pieces.bin)) for row in residuals])
+    signs = rng.integers(0, 2, (draws, binned.blocked.n_blocks)) * 2.0 - 1.0
+    by_labels = statistic(_sum_pieces(binned, of_pieces)).mean(axis=0)
+    by_signs = statistic(_sum_pieces(binned, np.asarray(signs[:, pieces.block] * of_pieces))).mean(axis=0)
+    return float(by_labels / by_signs) if np.ndim(by_labels) == 0 and by_signs > 0 else 1.0
+
+
+def _sum_pieces(binned: Binned, residuals: Floats) -> Floats:
+    at = binned.pieces.bin
+    return np.asarray(np.add.reduceat(residuals, np.flatnonzero(np.append(True, at[1:] != at[:-1])), axis=1))

@@ -12,10 +12,11 @@ import numpy as np
 from scipy.special import digamma
 
 from qacal.metrics.binned import as_tally
-from qacal.records import ArrayLike, Floats
+from qacal.records import ArrayLike, Floats, rising
 from qacal.tally import Tally
 
-GRID = np.linspace(0, 1, 101)
+# In hundredths, each the float nearest to its decimal: linspace puts 0.7 above a stated 0.7.
+GRID = np.arange(101) / 100
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ def accuracy_confidence_curve(
     array([0.5, 1. , 0. ])
     """
     tally = _by_confidence(confidence, correct, weights)
-    grid = np.asarray(thresholds, dtype=np.float64)
+    grid = rising(thresholds, "thresholds")
     first = np.searchsorted(tally.confidence, grid)
     accepted = np.append(np.cumsum(tally.w[::-1])[::-1], 0.0)[first]
     right = np.append(np.cumsum(tally.wt[::-1])[::-1], 0.0)[first]
@@ -98,7 +99,8 @@ class SelectiveRisk:
     """The area under the risk-coverage curve.
 
     aurc : the average risk over all coverages; lower is better.
-    excess : aurc minus that of the best possible order of the same answers (E-AURC); 0 is perfect ranking.
+    excess : aurc minus that of the best possible order of the same answers (E-AURC); 0 is perfect ranking. NaN for soft
+        targets, whose best order cells no longer know.
     """
 
     aurc: float
@@ -126,6 +128,8 @@ def aurc(
     scale = tally.n / tally.w.sum()
     rows, wrong = tally.w[::-1] * scale, (tally.w - tally.wt)[::-1] * scale
     area = _area(rows, wrong)
+    if tally.is_soft:
+        return SelectiveRisk(area, float("nan"))
     errors = wrong.sum()
     best = _area(np.array([tally.n - errors, errors]), np.array([0.0, errors]))
     return SelectiveRisk(area, max(area - best, 0.0))
@@ -141,4 +145,4 @@ def _area(rows: Floats, wrong: Floats) -> float:
 
 
 def _by_confidence(confidence: ArrayLike | Tally, correct: ArrayLike | None, weights: ArrayLike | None) -> Tally:
-    return as_tally(confidence, correct, weights=weights).pooled().without_blocks()
+    return as_tally(confidence, correct, weights=weights).pooled().without_blocks().without_ties()

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from qacal.errors import InputError
 from qacal.grouping import Paths
 from qacal.metrics.binned import BinChoice, Binned, as_tally
-from qacal.metrics.noise import redraw
-from qacal.records import ArrayLike, Floats
+from qacal.metrics.noise import check_redraws, redraw
+from qacal.records import ArrayLike, Floats, rising
 from qacal.tally import BLOCKS, Tally
 
 
@@ -26,7 +27,9 @@ class ValidityCurve:
     calibrated: Floats
 
     def at(self, epsilon: float) -> float:
-        """Return the share of rows whose bin misses by at most `epsilon`."""
+        """Return the share of rows whose bin misses by at most `epsilon`, or the next smaller value of the curve."""
+        if epsilon < self.epsilon[0]:
+            raise InputError(f"epsilon is {epsilon}; the curve starts at {self.epsilon[0]}.")
         return float(self.share[np.searchsorted(self.epsilon, epsilon, side="right") - 1])
 
 
@@ -51,7 +54,8 @@ def validity_curve(
     (0.5, 1.0)
     """
     binned = Binned.of(as_tally(confidence, correct, groups, weights, ids, n_blocks=BLOCKS), bins)
-    grid = np.linspace(0, 1, 101) if epsilons is None else np.asarray(epsilons, dtype=np.float64)
+    grid = np.arange(101) / 100 if epsilons is None else rising(epsilons, "epsilons")
+    check_redraws(redraws)
     weight = binned.weight
 
     def shares(residuals: Floats) -> Floats:
@@ -62,4 +66,6 @@ def validity_curve(
         return np.asarray(through[np.searchsorted(misses[order], grid, side="right")])
 
     drawn = redraw(binned, lambda rows: np.stack([shares(row) for row in rows]), redraws, seed)
-    return ValidityCurve(grid, shares(binned.residual), drawn.mean(axis=0) if redraws else np.full(len(grid), np.nan))
+    return ValidityCurve(
+        grid, shares(binned.residual), drawn.mean(axis=0) if len(drawn) else np.full(len(grid), np.nan)
+    )

@@ -20,6 +20,8 @@ class TreeMap:
     pivots : for each depth d the medians of its 2^d nodes.
     low, high : the bounding values of each depth's coordinate.
     centre, axes : the rotation onto principal axes, if any.
+    quantum : projections are rounded to whole multiples of this. Libraries of linear algebra round a sum one way in a
+        batch and another way alone; a row that is itself a pivot or a bound must not change its group for that.
     """
 
     pivots: list[Floats]
@@ -28,6 +30,7 @@ class TreeMap:
     n_coordinates: int
     centre: Floats | None
     axes: Floats | None
+    quantum: float
 
     @property
     def depth(self) -> int:
@@ -52,14 +55,15 @@ class TreeMap:
         used = min(self.depth, self.n_coordinates)
         if self.axes is None or self.centre is None:
             return np.ascontiguousarray(Z[:, :used].T)
-        return np.ascontiguousarray(self.axes[:used] @ (Z - self.centre).T)
+        return _project(Z, self.centre, self.axes[:used], self.quantum)
 
 
 def grow(Z: Floats, max_depth: int, centre: Floats | None, axes: Floats | None) -> TreeMap:
     """Return the tree of a set of vectors; at every level each node is split at the median of its own rows."""
     n_coordinates = Z.shape[1] if axes is None else len(axes)
     used = min(max_depth, n_coordinates)
-    columns = Z[:, :used].T if axes is None or centre is None else axes[:used] @ (Z - centre).T
+    quantum = 2.0**-30 * (np.abs(Z - centre).sum(axis=1).max() or 1.0) if centre is not None else 0.0
+    columns = Z[:, :used].T if axes is None or centre is None else _project(Z, centre, axes[:used], quantum)
     path = np.zeros(len(Z), dtype=np.int64)
     pivots = []
     for d in range(max_depth):
@@ -68,7 +72,11 @@ def grow(Z: Floats, max_depth: int, centre: Floats | None, axes: Floats | None) 
         pivots.append(medians)
         path = 2 * path + (value > medians[path])
     at = np.arange(max_depth) % max(used, 1)
-    return TreeMap(pivots, columns.min(axis=1)[at], columns.max(axis=1)[at], n_coordinates, centre, axes)
+    return TreeMap(pivots, columns.min(axis=1)[at], columns.max(axis=1)[at], n_coordinates, centre, axes, quantum)
+
+
+def _project(Z: Floats, centre: Floats, axes: Floats, quantum: float) -> Floats:
+    return np.rint(axes @ (Z - centre).T / quantum)
 
 
 def _medians(value: Floats, node: Ints, n_nodes: int) -> Floats:
@@ -117,12 +125,13 @@ class KDTree(HasParameters):
     def fit(self, Z: ArrayLike) -> Self:
         """Learn the medians and bounds from vectors, one row each."""
         Z = _matrix(Z)
-        if not 0 <= self.max_depth <= MAX_DEPTH:
-            raise InputError(f"max_depth is {self.max_depth}; expected 0 to {MAX_DEPTH}.")
+        if not isinstance(self.max_depth, int | np.integer) or not 0 <= self.max_depth <= MAX_DEPTH:
+            raise InputError(f"max_depth is {self.max_depth!r}; expected a whole number from 0 to {MAX_DEPTH}.")
         if self.axes not in ("principal", "coordinate"):
             raise InputError(f'axes is {self.axes!r}; expected "principal" or "coordinate".')
         centre = axes = None
-        if self.axes == "principal" and self.max_depth > 0:
+        # Vectors that are all equal have no axes; their coordinates will do.
+        if self.axes == "principal" and self.max_depth > 0 and (Z[0] != Z).any():
             centre, axes = _principal_axes(Z, self.max_depth)
         self.tree_ = grow(Z, self.max_depth, centre, axes)
         self.n_features_in_ = Z.shape[1]
