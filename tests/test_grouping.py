@@ -103,7 +103,6 @@ def test_labels_of_any_type():
     for values in (
         [Subject.LAW, Subject.ART],
         [1 + 2j, 3j],
-        [("a", 1), ("b", None)],
         [Decimal("1.5"), Decimal("sNaN")],
     ):
         column = codes(values)
