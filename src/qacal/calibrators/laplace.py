@@ -49,7 +49,7 @@ _COARSE_FROM = 4096
 _COARSE_VALUES = 16
 
 # The search ends when the next step promises less than this, in log likelihood.
-_PROMISE = 1e-8
+_PROMISE = 1e-7
 
 # Modes are found until no score is above this; the log likelihood then misses its square.
 _MODE = 1e-6
@@ -113,56 +113,50 @@ class _Point:
 def fit_hierarchical(x: Floats, w: Floats, wt: Floats, group: Ints) -> HierarchicalFit:
     """Fit the model to cells sorted by `group`; cells of group -1 have no random effects.
 
-    Effects come back in the order of the groups (-1 left out).
+    Effects come back in the order of the groups (-1 left out). The optimum is the one that is reached from moderate
+    effects. The likelihood of little data may have others, at effects of ten logits and more, where Laplace's
+    approximation is at its worst; they are not looked for.
     """
     starts = np.concatenate([[0], np.flatnonzero(group[1:] != group[:-1]) + 1])
     is_free = (group[starts] >= 0).astype(np.float64)
-    groups = int(is_free.sum())
     total = w.sum()
     centre = float((w * x).sum() / total)
     spread = float(np.sqrt((w * (x - centre) ** 2).sum() / total))
-    a, b = fit_logistic(x, w, wt)
-    pooled = _pooled_loss(a + b * x, w, wt)
-    none = HierarchicalFit(np.array([a, b]), np.zeros((2, 2)), np.zeros((groups, 2)), pooled, is_singular=True)
-    # One group's effects cannot be told from the fixed ones; labels that a curve fits perfectly leave nothing over.
-    if groups < 2 or pooled <= 1e-6 * total:
-        return none
     scale = spread if spread > 1e-12 else 1.0
-    z = (x - centre) / scale
-    data = _Data(z, w, wt, starts, np.diff(np.append(starts, len(x))), is_free)
-    best = _maximise(data, np.array([a + b * centre, b * scale]))
-    if best.loss >= pooled - _PROMISE:
-        return none
+    data = _Data((x - centre) / scale, w, wt, starts, np.diff(np.append(starts, len(x))), is_free)
+    coarse = _coarsen(data) if len(x) > max(_COARSE_FROM, 2 * _COARSE_VALUES * len(starts)) else data
+    beta = np.array(fit_logistic(coarse.z, coarse.w, coarse.wt))
+    pooled = _pooled_loss(beta[0] + beta[1] * data.z, w, wt)
+    # One group's effects cannot be told from the fixed ones; labels that a curve fits perfectly leave nothing over.
+    if is_free.sum() < 2 or pooled <= 1e-6 * total:
+        return _without_effects(x, w, wt, int(is_free.sum()))
+    best = _climb(coarse, _start(coarse, beta), np.zeros((len(starts), 2)))
+    if coarse is not data:
+        best = _climb(data, best.theta, best.v)
     beta, L = _unpack(best.theta)
+    if best.loss >= pooled - _PROMISE or np.abs(L).max() < 1e-4:
+        return _without_effects(x, w, wt, int(is_free.sum()))
     if spread <= 1e-12:
         L[1] = 0.0
     # Back from the standardised feature: U' + V'(x - centre)/scale = U + V x.
     back = np.array([[1.0, -centre / scale], [0.0, 1.0 / scale]])
-    covariance = back @ L @ L.T @ back.T
     return HierarchicalFit(
         fixed=back @ beta,
-        covariance=covariance,
+        covariance=back @ L @ L.T @ back.T,
         effects=(best.v @ L.T @ back.T)[is_free > 0],
         negative_log_likelihood=best.loss,
         is_singular=bool(np.linalg.cond(L) > 1e4),
     )
 
 
+def _without_effects(x: Floats, w: Floats, wt: Floats, groups: int) -> HierarchicalFit:
+    a, b = fit_logistic(x, w, wt)
+    loss = _pooled_loss(a + b * x, w, wt)
+    return HierarchicalFit(np.array([a, b]), np.zeros((2, 2)), np.zeros((groups, 2)), loss, is_singular=True)
+
+
 def _pooled_loss(eta: Floats, w: Floats, wt: Floats) -> float:
     return float((w * np.logaddexp(0, eta) - wt * eta).sum())
-
-
-def _maximise(data: _Data, beta: Floats) -> _Summit:
-    """Return the optimum that is reached from moderate effects.
-
-    The likelihood of little data may have others, at effects of ten logits and more, where Laplace's approximation is
-    at its worst. They are not looked for.
-    """
-    if len(data.z) <= max(_COARSE_FROM, 2 * _COARSE_VALUES * len(data.starts)):
-        return _climb(data, _start(data, beta), np.zeros((len(data.starts), 2)))
-    coarse = _coarsen(data)
-    near = _climb(coarse, _start(coarse, beta), np.zeros((len(data.starts), 2)))
-    return _climb(data, near.theta, near.v)
 
 
 def _start(data: _Data, beta: Floats) -> Floats:

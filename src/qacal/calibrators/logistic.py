@@ -50,28 +50,30 @@ def fit_logistic(x: Floats, w: Floats, wt: Floats) -> tuple[float, float]:
     spread = float(np.sqrt((w * (x - centre) ** 2).sum() / total))
     z = (x - centre) / spread if spread > 1e-12 else np.zeros_like(x)
     at = np.zeros(2)
-    loss = _loss(at, z, w, wt)
+    p, g = _slope(at, z, w, wt)
     for _ in range(200):
-        p = expit(at[0] + at[1] * z)
-        residual = wt - w * p
-        g = np.array([residual.sum(), (residual * z).sum()])
-        if np.abs(g).max() <= 1e-10 * total:
+        size = np.abs(g).max()
+        if size <= 1e-10 * total:
             break
         v = w * p * (1 - p)
         saa, sab, sbb = v.sum(), (v * z).sum(), (v * z * z).sum()
         step = _solve(saa, sab, sbb, g) if spread > 1e-12 else np.array([g[0] / saa, 0.0])
-        # A Newton step from saturated probabilities can overshoot: no more than four logits, and halved while it harms.
-        step *= min(1.0, 4.0 / np.abs(step).max())
-        while (new := _loss(at + step, z, w, wt)) > loss + 1e-13 * abs(loss) and np.abs(step).max() > 1e-12:
+        # From saturated probabilities a Newton step overshoots. Along it the gradient shrinks at first; where it has
+        # grown, the step was too long.
+        p, g = _slope(at + step, z, w, wt)
+        while np.abs(g).max() > size and np.abs(step).max() > 1e-9:
             step /= 2
-        at, loss = at + step, new
+            p, g = _slope(at + step, z, w, wt)
+        at = at + step
     slope = at[1] / spread if spread > 1e-12 else 0.0
     return float(at[0] - slope * centre), float(slope)
 
 
-def _loss(at: Floats, z: Floats, w: Floats, wt: Floats) -> float:
-    eta = at[0] + at[1] * z
-    return float(w @ np.logaddexp(0, eta) - wt @ eta)
+def _slope(at: Floats, z: Floats, w: Floats, wt: Floats) -> tuple[Floats, Floats]:
+    """Return the probabilities and the gradient of the log likelihood."""
+    p = expit(at[0] + at[1] * z)
+    residual = wt - w * p
+    return p, np.array([residual.sum(), residual @ z])
 
 
 def _solve(saa: float, sab: float, sbb: float, g: Floats) -> Floats:
