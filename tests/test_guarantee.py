@@ -4,14 +4,12 @@ from scipy import stats
 
 import qacal
 from qacal import InputError, UnreachableError
-from qacal.guarantee import (
-    Certificate,
+from qacal.guarantee import Certificate, nu_bound, uniform_certificate
+from qacal.intervals import (
     binomial_interval,
     bounded_interval,
     mean_intervals,
     mixed_binomial_interval,
-    nu_bound,
-    uniform_certificate,
     weighted_interval,
 )
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from qacal.grouping import Paths
-from qacal.guarantee import check_alpha, mean_intervals
+from qacal.guarantee import check_alpha
+from qacal.intervals import mean_intervals
 from qacal.metrics.binned import BinChoice, Binned, as_tally
 from qacal.records import ArrayLike
 from qacal.tally import Tally
