@@ -1,7 +1,7 @@
 """Intervals for the mean of one bin, each end wrong with a probability of at most `tail`.
 
-Which one is valid depends on what the rows are: 0/1 labels of one probability, of differing probabilities, soft targets,
-or weighted rows. None is an approximation; they hold for every number of rows.
+Which one is valid depends on what the rows are: 0/1 labels of one probability, of differing ones, soft targets, or
+weighted rows. None is an approximation; they hold for every number of rows.
 """
 
 from __future__ import annotations
