@@ -52,7 +52,7 @@ _COARSE_VALUES = 16
 _PROMISE = 1e-7
 
 # Modes are found until no score is above this; the log likelihood then misses its square.
-_MODE = 1e-6
+_MODE = 1e-5
 
 # Groups that are all right beside groups that are all wrong have no maximum: the covariance would grow for ever. Beyond
 # these walls (in logits, per standard deviation of x) a penalty stops it; fits inside are not touched.
@@ -205,7 +205,7 @@ def _climb(data: _Data, theta: Floats, v: Floats) -> _Summit:
         if there.loss >= here.loss - _PROMISE / 10:
             break
         here = there
-    return here if np.abs(here.gradient).max() <= 1e-4 * np.sqrt(data.w.sum()) else _polish(data, here)
+    return here if np.abs(here.gradient).max() <= 1e-3 * np.sqrt(data.w.sum()) else _polish(data, here)
 
 
 def _polish(data: _Data, here: _Summit) -> _Summit:
