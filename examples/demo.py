@@ -36,7 +36,7 @@ def main() -> None:
         "by group": evidence.calibrated,
     }
 
-    print("4,000 answers calibrate; 4,000 others are judged. Mean confidence of each subject:\n")
+    print("4,000 answers calibrate; 4,000 others are judged. Right answers and mean confidence of each subject:\n")
     print(f"{'subject':10}{'rows':>6}{'right':>9}" + "".join(f"{name:>10}" for name in methods) + "   certified")
     for name in TRUTH:
         mine = subject == name
@@ -44,7 +44,8 @@ def main() -> None:
         interval = f"   {evidence.low[mine].min():.2f} to {evidence.high[mine].max():.2f}"
         print(f"{name:10}{mine.sum():6}{correct[mine].mean():9.3f}{shown}{interval}")
 
-    print("\nError of the confidences, debiased, with its 95% interval (0 is perfect):\n")
+    print("\nCertified: the share that is truly right lies in there, in every bin of every subject at once, with 90%.")
+    print("\nRoot mean squared error of the confidences, without noise, with its 95% interval (0 is perfect):\n")
     print(f"{'':10}{'on average: CE(h)':>26}{'by subject: CE(h;beta)':>30}")
     errors = {}
     for name, values in methods.items():
@@ -54,7 +55,7 @@ def main() -> None:
         print(f"{name:10}{_shown(overall):>26}{_shown(by_group):>30}")
     on_average, within = errors["stated"]
     print(f"\nThe stated confidences are off by {on_average:.2f} on average and by {within:.2f} within a subject.")
-    print("One pooled map mends the first number and not the second; a map per group mends both.")
+    print("One pooled map mends the first number and not the second; a map per group mends both, within noise.")
 
 
 def _shown(error: qacal.metrics.calibration.CalibrationError) -> str:

@@ -79,3 +79,19 @@ def test_every_set_without_ids_is_dealt_anew():
 def test_ids_are_text_or_whole_numbers(bad):
     with pytest.raises(InputError, match=r"ids\[0\] is"):
         identity.id_hashes(bad, 1)
+
+
+def test_splitting_by_id():
+    ids = np.repeat(np.arange(5000), 3)
+    part = identity.split(ids, shares=(0.2, 0.6, 0.1, 0.1))
+    np.testing.assert_allclose(np.bincount(part) / len(ids), [0.2, 0.6, 0.1, 0.1], atol=0.02)
+    assert all(len(set(part[ids == k])) == 1 for k in range(50))
+    order = np.random.default_rng(0).permutation(len(ids))
+    np.testing.assert_array_equal(identity.split(ids[order], shares=(0.2, 0.6, 0.1, 0.1)), part[order])
+    # Within a part, halves are still halves: the two deals have nothing to do with each other.
+    half = identity.blocks(identity.id_hashes(ids, len(ids)), 2)
+    assert abs(half[part == 2].mean() - 0.5) < 0.06
+    assert (identity.split(ids, seed=1) != identity.split(ids)).any()
+    for shares in ((0.5, 0.6), (), (1.5, -0.5)):
+        with pytest.raises(InputError, match="add up to 1"):
+            identity.split(ids, shares=shares)

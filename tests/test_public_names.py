@@ -44,6 +44,7 @@ NAMES = [
     "reliability_table",
     "risk_coverage_curve",
     "sharpness",
+    "split",
     "validity_curve",
 ]
 

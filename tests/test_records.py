@@ -21,6 +21,17 @@ def test_minus_zero_is_zero():
     assert np.signbit(unit_values(np.array([-0.0]), "confidence"))[0] == np.False_
 
 
+def test_messages_say_what_to_do():
+    with pytest.raises(InputError, match="Text is not read as a number: convert the column first"):
+        unit_values(["True", "False"], "correct")
+    with pytest.raises(InputError, match="Leave the row out"):
+        unit_values([0.5, None], "confidence")
+    with pytest.raises(InputError, match="confidence is one str; expected a list or column"):
+        unit_values("confidence", "confidence")
+    with pytest.raises(InputError, match=r"confidence\[0\] is 85.0 \(and 2 more\)"):
+        unit_values([85, 90, 70], "confidence")
+
+
 def test_missing_values_of_tables_are_named():
     with pytest.raises(InputError, match=r"confidence\[1\]"):
         unit_values(pd.Series([0.5, None]), "confidence")

@@ -168,6 +168,8 @@ def test_tables_that_are_no_tallies_are_refused():
         Tally.from_polars(table.drop("wt"))
     with pytest.raises(InputError, match="empty"):
         Tally.from_polars(table[:0])
+    with pytest.raises(InputError, match=r"got dict; try Tally\.from_arrow"):
+        Tally.from_polars({"confidence": [0.5]})
     with pytest.raises(InputError, match=r"rows\[0\] is -1"):
         Tally.from_polars(table.with_columns(rows=pl.lit(-1)))
     with pytest.raises(InputError, match=r"confidence\[0\] is 50"):
@@ -239,6 +241,8 @@ def test_folds_are_the_rows_of_their_blocks():
     assert min(fold.n for fold in folds) > 30
     halves = Tally.of(np.linspace(0, 1, 100), np.ones(100), ids=range(100), n_blocks=2)
     np.testing.assert_array_equal(folds[0].confidence, halves.fold(0, of=2).confidence)
+    with pytest.raises(InputError, match="fold 2 of 2 does not exist"):
+        tally.fold(2, of=2)
     with pytest.raises(InputError, match="multiple of 3"):
         tally.fold(0, of=3)
 

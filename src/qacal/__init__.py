@@ -43,6 +43,7 @@ _HOME = {
     "n_bins": "guarantee",
     "nu_bound": "guarantee",
     "Tally": "tally",
+    "split": "identity",
     "Paths": "grouping",
     "NO_GROUP": "grouping",
     "QacalError": "errors",

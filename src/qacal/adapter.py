@@ -27,7 +27,7 @@ class QACalibrationClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
 
     Parameters
     ----------
-    calibrator : any calibrator of qacal; :class:`~qacal.QABinning` by default.
+    calibrator : any calibrator of qacal; :class:`~qacal.QABinning` by default. Name it to search its parameters.
     partition : what makes groups of the features, such as :class:`~qacal.KDTree`: an object with ``fit(Z)`` and
         ``paths(Z)`` or ``assign(Z)``. None makes one group.
 
@@ -46,10 +46,10 @@ class QACalibrationClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
     >>> topic = rng.normal(size=(4000, 2))
     >>> right = rng.random(4000) < np.where(topic[:, 0] > 0, 0.95, 0.65)
     >>> X = np.column_stack([np.full(4000, 0.8), topic])
-    >>> grid = {"partition__max_depth": [0, 1, 2], "calibrator__points_per_bin": [50, 200]}
-    >>> model = QACalibrationClassifier(partition=KDTree(axes="coordinate"), calibrator=QABinning())
+    >>> grid = {"calibrator__max_depth": [0, 1, 2], "calibrator__points_per_bin": [50, 200]}
+    >>> model = QACalibrationClassifier(partition=KDTree(max_depth=2, axes="coordinate"), calibrator=QABinning())
     >>> search = GridSearchCV(model, grid, scoring="neg_log_loss").fit(X, right)
-    >>> search.best_params_["partition__max_depth"]
+    >>> search.best_params_["calibrator__max_depth"]
     1
     """
 

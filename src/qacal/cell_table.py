@@ -37,6 +37,8 @@ def write_cells(fields: dict[str, Any]) -> pl.DataFrame:
 
 def read_cells(table: pl.DataFrame) -> dict[str, Any]:
     """Return the fields of a tally from its table; cells are not yet sorted or added up."""
+    if not hasattr(table, "get_column"):
+        raise InputError(f"from_polars takes a polars table, and got {type(table).__name__}; try Tally.from_arrow.")
     missing = [name for name in ("confidence", *SUMS, *_CONSTANTS) if name not in table.columns]
     if missing:
         raise InputError(f"the table lacks the columns {missing}; it was not made by Tally.to_polars.")

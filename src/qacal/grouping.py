@@ -147,7 +147,7 @@ def as_grouping(values: ArrayLike | Paths | Grouping, length: int) -> Grouping:
         return _from_paths(values)
     array = labels_of(values)
     if array.ndim != 1:
-        raise InputError(f"groups have shape {array.shape}; give one label per row, or a dict of columns.")
+        raise InputError(f"groups have shape {array.shape}; give one label per row, as a list or column.")
     require_length(array, length, "groups")
     if array.dtype.kind in "biu" and _are_codes(array):
         return Grouping(array.astype(np.int64, copy=False))

@@ -136,8 +136,8 @@ def _check_planning(n: int, alpha: float, nu: float, levels: int = 1) -> None:
 
 
 def _check_reachable(epsilon: float, nu: float) -> None:
-    if not epsilon > 0:
-        raise InputError(f"epsilon is {epsilon}; expected a number above 0.")
+    if not 0 < epsilon < 1:
+        raise InputError(f"epsilon is {epsilon}; expected a number between 0 and 1, such as 0.1.")
     if nu >= epsilon:
         raise UnreachableError(
             f"epsilon is {epsilon} and nu is {nu}: labels that may be off by nu cannot give an error below nu. "

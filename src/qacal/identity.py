@@ -7,6 +7,7 @@ result; and all rows of one question fall on the same side of every split.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from hashlib import blake2b
 
 import numpy as np
@@ -124,6 +125,27 @@ def blocks(hashes: Hashes, count: int, seed: int = 0) -> Ints:
     ``blocks(h, 256) % 2 == blocks(h, 2)``: a finer deal refines a coarser one when the counts divide.
     """
     return (mix(hashes, seed) % np.uint64(count)).astype(np.int64)
+
+
+def split(ids: ArrayLike, shares: Sequence[float] = (0.5, 0.5), seed: int = 0) -> Ints:
+    """Return the part that each row falls into, by its id: all rows of a question fall into the same part.
+
+    shares : how large the parts are; they add up to 1. The paper's is (0.2, 0.6, 0.1, 0.1).
+
+    The same ids give the same parts in any order, in any file, on any machine; another seed deals anew.
+
+    Examples
+    --------
+    >>> part = split(["q1", "q1", "q2", "q3", "q4"], shares=(0.6, 0.4))
+    >>> bool(part[0] == part[1]), sorted(set(part.tolist()))
+    (True, [0, 1])
+    """
+    edges = np.cumsum(np.asarray(shares, dtype=np.float64))
+    if len(edges) == 0 or min(shares) < 0 or abs(edges[-1] - 1) > 1e-9:
+        raise InputError(f"shares are {tuple(shares)}; expected parts that add up to 1, such as (0.5, 0.5).")
+    # A seed of its own kind: the parts must have nothing to do with the halves and blocks made within them.
+    place = mix(id_hashes(ids, len(ids)), seed + 2**40) / 2.0**64
+    return np.searchsorted(edges[:-1], place, side="right")
 
 
 def _is_whole(value: object) -> bool:

@@ -29,6 +29,9 @@ ArrayLike: TypeAlias = Any
 _DIGITS = {"float32": 7, "float16": 3}
 
 
+_MISSING = "Leave the row out, or fill it in from what you know of it."
+
+
 def unit_values(values: ArrayLike, name: str) -> Floats:
     """Return `values` as float64 in [0, 1], or say which one is not.
 
@@ -95,6 +98,8 @@ def _numbers(values: ArrayLike, name: str) -> Floats:
         raw = np.asarray(values)
     except ValueError:
         raise InputError(f"{name} has rows of different lengths; expected one value per row.") from None
+    if raw.ndim == 0:
+        raise InputError(f"{name} is one {type(values).__name__}; expected a list or column, one value per row.")
     if raw.ndim != 1:
         raise InputError(f"{name} has shape {raw.shape}; expected one value per row, a flat list or column.")
     if len(raw) == 0:
@@ -115,8 +120,14 @@ def _from_objects(raw: NDArray[Any], name: str) -> Floats:
                 raise TypeError
             out[at] = value
         except (TypeError, ValueError, OverflowError):
-            raise InputError(f"{name}[{at}] is {value!r}; expected a number from 0 to 1.") from None
+            raise InputError(f"{name}[{at}] is {value!r}; expected a number from 0 to 1. {_advice(value)}") from None
     return out
+
+
+def _advice(value: object) -> str:
+    if isinstance(value, str | bytes):
+        return "Text is not read as a number: convert the column first, so that you see what becomes of it."
+    return _MISSING
 
 
 def _as_written(array: Floats, digits: int) -> Floats:
@@ -133,9 +144,10 @@ def _complaint(array: Floats, name: str) -> str:
     bad = ~((array >= 0) & (array <= 1))
     at = int(np.argmax(bad))
     value = float(array[at])
-    text = f"{name}[{at}] is {value}; expected 0 to 1."
+    others = f" (and {bad.sum() - 1} more)" if bad.sum() > 1 else ""
+    text = f"{name}[{at}] is {value}{others}; expected 0 to 1."
     if np.isnan(value):
-        return f"{text} Leave the row out, or fill it in from what you know of it."
+        return f"{text} {_MISSING}"
     if np.isfinite(value) and 1 < value <= 100 and name == "confidence":
         return f"{text} If these are percents, divide by 100."
     return text

@@ -15,6 +15,7 @@ from qacal import (
     Paths,
     PlattScaling,
     QABinning,
+    RepeatedQuestionsWarning,
     ScalingQABinning,
     UniformMassBinning,
     log_loss,
@@ -263,3 +264,16 @@ def test_small_weights_do_not_switch_the_groups_off():
     h = rng.choice([0.7, 0.9], 2000)
     model = HierarchicalScaling().fit(h, right, groups=groups, weights=np.full(2000, 1 / 2000))
     np.testing.assert_allclose(model.predict(np.full(4, 0.8), groups=range(4)), [0.3, 0.5, 0.7, 0.9], atol=0.06)
+
+
+def test_what_is_no_tally_and_groups_in_two_columns():
+    with pytest.raises(InputError, match="fit_tally takes a Tally and got list"):
+        QABinning().fit_tally([0.5])
+    with pytest.raises(InputError, match=r"groups holds the columns \['topic', 'tenant'\]; give one"):
+        QABinning().fit([0.5, 0.6], [0, 1], groups={"topic": ["a", "b"], "tenant": [1, 2]})
+
+
+def test_the_warning_of_repeated_questions_points_at_the_caller():
+    with pytest.warns(RepeatedQuestionsWarning) as caught:
+        QABinning().fit([0.5, 0.6], [0, 1], ids=["q", "q"])
+    assert caught[0].filename == __file__

@@ -7,6 +7,7 @@ import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import stats
 from sklearn import metrics as sk
 
 import qacal
@@ -101,7 +102,7 @@ def test_the_jackknife_leaves_out_one_block_at_a_time():
     without = np.array([square(block != k) for k in range(8)])
     variance = 7 / 8 * ((without - without.mean()) ** 2).sum()
     error = qacal.calibration_error(tally, bins="outputs", redraws=0)
-    ends = square(block >= 0) + np.array([-1, 1]) * 1.959964 * np.sqrt(variance)
+    ends = square(block >= 0) + np.array([-1, 1]) * stats.t.ppf(0.975, 7) * np.sqrt(variance)
     np.testing.assert_allclose([error.low, error.high], np.sign(ends) * np.sqrt(np.abs(ends)), atol=1e-6)
 
 
@@ -308,3 +309,27 @@ def test_dependent_rows_without_blocks_have_no_floor():
     assert error.is_clustered
     assert np.isnan([error.floor, error.p_value, error.debiased]).all()
     assert np.isnan(qacal.calibration_error(Tally.of(h, t * 0.5)).p_value)
+
+
+def test_the_worst_bin_is_named():
+    h = np.repeat([0.5, 0.9, 0.99], [100, 100, 1])
+    t = np.concatenate([np.tile([1, 0], 50), np.arange(100) < 60, [0]])
+    groups = ["law"] * 100 + ["art"] * 100 + ["zoo"]
+    alone = qacal.maximum_calibration_error(h, t, groups=groups)
+    assert (alone.group, alone.bin_rows) == ("zoo", 1)
+    worst = qacal.maximum_calibration_error(h, t, groups=groups, min_rows=50)
+    assert (worst.group, worst.bin_rows) == ("art", 100)
+    np.testing.assert_allclose([worst.stated, worst.observed, worst.plugin], [0.9, 0.6, 0.3])
+    assert repr(worst).startswith("MaximumCalibrationError(debiased=")
+    with pytest.raises(InputError, match="the largest bin has 100 rows"):
+        qacal.maximum_calibration_error(h, t, min_rows=200)
+
+
+def test_few_blocks_know_little_of_their_spread():
+    h, t = np.full(1000, 0.8), np.arange(1000) % 2
+    lengths = []
+    for n_blocks in (2, 8, 256):
+        error = qacal.calibration_error(Tally.of(h, t, ids=range(1000), n_blocks=n_blocks), redraws=0)
+        lengths.append(error.high - error.low)
+    assert lengths[0] > lengths[2]
+    assert "[no interval]" in repr(qacal.calibration_error(Tally.of(h, t)))

@@ -18,8 +18,8 @@ from qacal.records import ArrayLike, Floats, Hashes, Ints, require_length, unit_
 from qacal.tally import Tally
 
 _REPEATED = (
-    "some ids have several rows. Intervals take rows as independent, so theirs come out too narrow; keep one row per "
-    "question, or do not rely on low and high."
+    "some ids have several rows (the answers of several LLMs, perhaps). Intervals take rows as independent, so theirs "
+    "come out too narrow; keep one row per question, or do not rely on low and high."
 )
 
 
@@ -123,20 +123,30 @@ class Calibrator(HasParameters, ABC):
             confidence = unit_values(confidence, "confidence")
             require_length(groups, len(confidence), "groups")
             groups = None
-        return self.fit_tally(
-            Tally.of(confidence, correct, groups=groups, weights=weights, ids=ids, **self.tally_options())
-        )
+        options = self.tally_options()
+        tally = Tally.of(confidence, correct, groups=groups, weights=weights, ids=ids, **options)
+        return self._fit(tally, stacklevel=3)
 
     def fit_tally(self, tally: Tally) -> Self:
         """Learn the maps from a tally; see :meth:`tally_options` for what it must carry."""
+        return self._fit(tally, stacklevel=3)
+
+    def _fit(self, tally: Tally, stacklevel: int) -> Self:
         needed = self.tally_options()
+        if not isinstance(tally, Tally):
+            raise InputError(
+                f"fit_tally takes a Tally and got {type(tally).__name__}; see Tally.of, Tally.from_polars."
+            )
+        if self.properties.uses_groups and len(tally.partitions) > 1:
+            names = list(tally.partitions)
+            raise InputError(f"groups holds the columns {names}; give one, or join them into one label per row.")
         if needed.get("ties") and tally.tie is None:
             raise InputError('ties="jitter" needs a tally that keeps ties: Tally.of(..., ties=True).')
         if tally.n_blocks % needed.get("n_blocks", 1) or tally.seed != needed.get("seed", tally.seed):
             wants = f"n_blocks={needed['n_blocks']} (or a multiple) and seed={needed['seed']}"
             raise InputError(f"this calibrator splits rows: it needs a tally with {wants}.")
         if self.properties.is_certified and tally.is_clustered:
-            warnings.warn(_REPEATED, RepeatedQuestionsWarning, stacklevel=2)
+            warnings.warn(_REPEATED, RepeatedQuestionsWarning, stacklevel=stacklevel)
         # Whatever else the tally carries is none of this calibrator's business, and must not show.
         if not self.properties.uses_groups:
             tally = tally.pooled()

@@ -41,7 +41,7 @@ class UniformMassBinning(Calibrator):
     >>> UniformMassBinning().fit([50, 90], [0, 1])
     Traceback (most recent call last):
     ...
-    qacal.errors.InputError: confidence[0] is 50.0; expected 0 to 1. If these are percents, divide by 100.
+    qacal.errors.InputError: confidence[0] is 50.0 (and 1 more); expected 0 to 1. If these are percents, divide by 100.
     """
 
     maps_: BinMaps

@@ -10,10 +10,12 @@ comes with its noise floor and a p-value. Methods are compared by the *debiased*
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 
+from qacal.errors import InputError
 from qacal.grouping import Paths
 from qacal.guarantee import check_alpha
 from qacal.metrics.binned import BinChoice, Binned, as_tally
@@ -27,13 +29,15 @@ from qacal.tally import BLOCKS, Tally
 class CalibrationError:
     """A calibration error with what is needed to believe it.
 
-    plugin : the paper's number.
+    plugin : the paper's number, a mean absolute error.
     floor : what a perfectly calibrated score of this size would measure on average. It and the p-value are NaN for a
         tally of dependent rows, or soft targets, without blocks.
     p_value : how often a perfectly calibrated score would measure as much as `plugin` or more.
-    debiased : root mean squared error without the noise, from pairs of different rows in a bin. Below 0 where there is
-        less than noise would give: no error can be seen.
-    low, high : a (1 - alpha) interval for the debiased error, by the jackknife over blocks of questions.
+    debiased : the *root mean squared* error without the noise, from pairs of different rows in a bin. A root mean
+        square is never below a mean absolute error, so it may exceed `plugin`. Below 0 where there is less than noise
+        would give: no error can be seen.
+    low, high : a (1 - alpha) interval for the debiased error, by the jackknife over blocks of questions; NaN for a
+        tally that was counted without blocks (``Tally.of(..., ids=, n_blocks=256)`` counts with them).
     bins, rows : how many of each.
     is_clustered : questions with several rows were taken as dependent.
     """
@@ -50,10 +54,13 @@ class CalibrationError:
 
     def __repr__(self) -> str:
         return (
-            f"{type(self).__name__}(debiased={self.debiased:.4f} [{self.low:.4f}, {self.high:.4f}], "
+            f"{type(self).__name__}(debiased={self.debiased:.4f} {self._interval()}, "
             f"plugin={self.plugin:.4f}, floor={self.floor:.4f}, p_value={self.p_value:.3g}, "
             f"bins={self.bins}, rows={self.rows})"
         )
+
+    def _interval(self) -> str:
+        return "[no interval]" if np.isnan(self.low) else f"[{self.low:.4f}, {self.high:.4f}]"
 
 
 def calibration_error(
@@ -75,7 +82,7 @@ def calibration_error(
     confidence, correct, groups, weights : the rows; or a tally alone.
     ids : the question's id. Where questions have several rows, these are taken as dependent.
     bins : None takes one bin per distinct confidence where there are few of them and 15 of equal mass in each group
-        otherwise; "outputs" or a number decides. To compare methods, use the same bins for all.
+        otherwise; "outputs" or a number decides. To compare methods, give all the same number, such as 15.
     redraws : for the noise floor and the p-value; the smallest p-value is 1 / (redraws + 1).
     alpha, seed : of the interval, and of the redraws.
 
@@ -107,6 +114,21 @@ def calibration_error(
     return _estimate(binned, statistic, redraws, seed, _signed_root(square), _signed_root(low), _signed_root(high))
 
 
+@dataclass(frozen=True, repr=False)
+class MaximumCalibrationError(CalibrationError):
+    """The error of the worst bin, and which bin it is.
+
+    group : the worst bin's group, None without groups.
+    stated, observed : its mean confidence and its share of right answers.
+    bin_rows : how many rows it has.
+    """
+
+    group: Any
+    stated: float
+    observed: float
+    bin_rows: int
+
+
 def maximum_calibration_error(
     confidence: ArrayLike | Tally,
     correct: ArrayLike | None = None,
@@ -115,32 +137,50 @@ def maximum_calibration_error(
     weights: ArrayLike | None = None,
     ids: ArrayLike | None = None,
     bins: BinChoice = None,
+    min_rows: int = 1,
     redraws: int = 199,
     alpha: float = 0.05,
     seed: int = 0,
-) -> CalibrationError:
+) -> MaximumCalibrationError:
     """Estimate the error of the worst bin, MCE; with groups that of the worst bin of the worst group, beta-MCE.
 
-    The parameters are those of :func:`calibration_error`. The worst of many small bins is mostly noise, so `debiased`
-    looks for the worst bin in one half of the questions, measures its error in the other half, and averages both ways:
-    what it finds is no larger, on average, than the true maximum. `low` and `high` are for the bins that were found, so
-    `low` bounds the maximum from below and `high` does not bound it from above.
+    The parameters are those of :func:`calibration_error`, and `min_rows`: look only at bins with as many rows. With
+    the paper's 1, the worst bin of real data is mostly one row that happened to be wrong; with 50 it is worth a look.
+
+    The worst of many bins is mostly noise, so `debiased` looks for the worst bin in one half of the questions, measures
+    its error in the other half, and averages both ways: what it finds is no larger, on average, than the true maximum.
+    `low` and `high` are for the bins that were found, so `low` bounds the maximum from below and `high` does not bound
+    it from above.
 
     Examples
     --------
     >>> said = np.repeat([0.5, 0.9], 500)
     >>> right = np.tile([1, 0], 500)
-    >>> maximum_calibration_error(said, right).plugin
-    0.4
+    >>> worst = maximum_calibration_error(said, right)
+    >>> worst.plugin, worst.stated, worst.observed, worst.bin_rows
+    (0.4, 0.9, 0.5, 500)
     """
     check_alpha(alpha)
     binned = Binned.of(as_tally(confidence, correct, groups, weights, ids, n_blocks=BLOCKS), bins)
-    weight = binned.weight
+    weight, rows = binned.weight, binned.bins.rows
+    enough = rows >= min_rows
+    if not enough.any():
+        raise InputError(f"min_rows is {min_rows}; the largest bin has {int(rows.max())} rows.")
 
     def statistic(residuals: Floats) -> Floats:
-        return np.asarray((np.abs(residuals) / weight).max(axis=-1))
+        return np.asarray(np.where(enough, np.abs(residuals) / weight, 0.0).max(axis=-1))
 
-    return _estimate(binned, statistic, redraws, seed, *held_out_maximum(binned, alpha))
+    estimate = _estimate(binned, statistic, redraws, seed, *held_out_maximum(binned, alpha, enough))
+    worst = int(np.where(enough, np.abs(binned.residual) / weight, -1.0).argmax())
+    observed = float(binned.bins.mean[worst])
+    column = binned.tally.grouping
+    return MaximumCalibrationError(
+        **asdict(estimate),
+        group=None if column is None else column.label(int(binned.bins.group[worst])),
+        stated=observed - float(binned.residual[worst] / weight[worst]),
+        observed=observed,
+        bin_rows=int(rows[worst]),
+    )
 
 
 @dataclass(frozen=True)

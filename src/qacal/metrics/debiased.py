@@ -7,7 +7,7 @@ remains is unbiased: each bin's squared error, averaged over rows.
 from __future__ import annotations
 
 import numpy as np
-from scipy.special import ndtri
+from scipy.special import stdtrit
 
 from qacal.metrics.binned import Binned
 from qacal.records import Bools, Floats
@@ -59,7 +59,7 @@ def _pair_terms(S: Floats, W: Floats, Q: Floats, V: Floats) -> tuple[Floats, Boo
     return np.where(usable, W * (S * S - Q) / np.where(usable, pairs, 1), 0.0), usable
 
 
-def held_out_maximum(binned: Binned, alpha: float) -> Estimate:
+def held_out_maximum(binned: Binned, alpha: float, enough: Bools) -> Estimate:
     """Return the error, in one half of the questions, of the bin that is worst in the other; both ways averaged."""
     pieces = binned.pieces
     n_bins, n_blocks = len(binned.bins), binned.blocked.n_blocks
@@ -68,7 +68,7 @@ def held_out_maximum(binned: Binned, alpha: float) -> Estimate:
     half = pieces.block % 2
     S = np.stack([np.bincount(pieces.bin, pieces.residual * (half == k), n_bins) for k in (0, 1)])
     W = np.stack([np.bincount(pieces.bin, pieces.weight * (half == k), n_bins) for k in (0, 1)])
-    shared = (W > 0).all(axis=0)
+    shared = (W > 0).all(axis=0) & enough
     if not shared.any():
         return _UNKNOWN
     mean = np.where(shared, S / np.where(W > 0, W, 1), 0.0)
@@ -77,20 +77,20 @@ def held_out_maximum(binned: Binned, alpha: float) -> Estimate:
     # The bin that is worst in one half, measured in the other.
     held = [sign[k] * mean[1 - k, worst[k]] for k in (0, 1)]
     value = float(np.mean(held))
-    variance = sum(_mean_variance(binned, half == 1 - k, int(worst[k])) for k in (0, 1)) / 4
-    reach = float(-ndtri(alpha / 2) * np.sqrt(variance))
+    variances, blocks = zip(*(_mean_variance(binned, half == 1 - k, int(worst[k])) for k in (0, 1)), strict=True)
+    reach = _reach(sum(variances) / 4, min(blocks), alpha)
     return value, value - reach, value + reach
 
 
-def _mean_variance(binned: Binned, inside: Bools, bin_: int) -> float:
-    """Return the jackknife variance, over blocks, of the mean residual of one bin in one half."""
+def _mean_variance(binned: Binned, inside: Bools, bin_: int) -> tuple[float, int]:
+    """Return the jackknife variance, over blocks, of the mean residual of one bin in one half, and how many blocks."""
     pieces = binned.pieces
     mine = inside & (pieces.bin == bin_)
     S, W = pieces.residual[mine], pieces.weight[mine]
     if len(S) < 2:
-        return float("inf")
+        return float("inf"), 2
     without = (S.sum() - S) / (W.sum() - W)
-    return float((len(S) - 1) / len(S) * ((without - without.mean()) ** 2).sum())
+    return float((len(S) - 1) / len(S) * ((without - without.mean()) ** 2).sum()), len(S)
 
 
 def _jackknife(value: float, without: Floats, alpha: float) -> tuple[float, float]:
@@ -98,5 +98,10 @@ def _jackknife(value: float, without: Floats, alpha: float) -> tuple[float, floa
     if blocks < 2:
         return float("nan"), float("nan")
     variance = (blocks - 1) / blocks * ((without - without.mean()) ** 2).sum()
-    reach = -ndtri(alpha / 2) * np.sqrt(variance)
-    return float(value - reach), float(value + reach)
+    reach = _reach(variance, blocks, alpha)
+    return value - reach, value + reach
+
+
+def _reach(variance: float, blocks: int, alpha: float) -> float:
+    """Return half the length of an interval: Student's, since few blocks know little of their own spread."""
+    return float(-stdtrit(blocks - 1, alpha / 2) * np.sqrt(variance))

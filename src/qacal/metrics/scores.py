@@ -53,7 +53,8 @@ def brier_score(
     reliability = float(((binned.residual / binned.weight) ** 2 * binned.weight).sum() / total)
     resolution = float(((mean - cells.mean) ** 2 * binned.weight).sum() / total)
     uncertainty = float(cells.wtt.sum() / total - cells.mean**2)
-    return Brier(score, reliability, resolution, uncertainty, score - (reliability - resolution + uncertainty))
+    within = round(score - (reliability - resolution + uncertainty), 15)
+    return Brier(score, reliability, resolution, uncertainty, within)
 
 
 def log_loss(
