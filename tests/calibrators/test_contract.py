@@ -381,7 +381,7 @@ def test_takes_any_column(calibrator, form):
     [
         ({"confidence": [0.5, float("nan")]}, r"confidence\[1\] is nan"),
         ({"confidence": [0.5, float("inf")]}, r"confidence\[1\] is inf"),
-        ({"confidence": [85, 90]}, r"confidence\[0\] is 85.0; expected 0 to 1. If these are percents"),
+        ({"confidence": [85, 90]}, r"confidence\[0\] is 85.0 \(and 1 more\); expected 0 to 1. If these are percents"),
         ({"confidence": [-0.1, 0.5]}, r"confidence\[0\] is -0.1"),
         ({"confidence": ["0.5", "high"]}, r"confidence\[0\] is '0.5'"),
         ({"confidence": [0.5, None]}, r"confidence\[1\] is None"),
