@@ -58,6 +58,13 @@ class Tally:
 
     Cells are sorted by (partitions in their order, block, confidence, tie), and no two have the same key.
 
+    partitions : the columns of groups, by name; one that was given without a name is called "group".
+    block, n_blocks, seed : which block of questions a cell's rows are in, and how blocks were dealt.
+    tie : the place of a row among equal confidences, in tallies that keep rows apart.
+    is_weighted, is_soft : weights were given; some targets are neither 0 nor 1.
+    is_clustered, is_sum : some question has several rows; some may have, since tallies were added.
+    resolution : the grid that confidences were snapped to.
+
     Examples
     --------
     Six answers of two subjects; both law answers at 0.9 share a cell:

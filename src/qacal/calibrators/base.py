@@ -79,11 +79,7 @@ class Properties:
 
 
 class Calibrator(HasParameters, ABC):
-    """Base of all calibrators.
-
-    `fit` sets `maps_` and returns self; predicting changes
-    nothing.
-    """
+    """Base of all calibrators: `fit` sets `maps_` and returns self; predicting changes nothing."""
 
     maps_: Maps
 
@@ -125,39 +121,45 @@ class Calibrator(HasParameters, ABC):
             groups = None
         options = self.tally_options()
         tally = Tally.of(confidence, correct, groups=groups, weights=weights, ids=ids, **options)
-        return self._fit(tally, stacklevel=3)
+        return self._fit(tally)
 
     def fit_tally(self, tally: Tally) -> Self:
         """Learn the maps from a tally; see :meth:`tally_options` for what it must carry."""
-        return self._fit(tally, stacklevel=3)
+        return self._fit(tally)
 
-    def _fit(self, tally: Tally, stacklevel: int) -> Self:
+    def _fit(self, tally: Tally) -> Self:
+        self._require(tally)
+        if self.properties.is_certified and tally.is_clustered:
+            # Shown at the line that called fit or fit_tally.
+            warnings.warn(_REPEATED, RepeatedQuestionsWarning, stacklevel=3)
+        self.maps_ = self.solve(self._narrowed(tally))
+        return self
+
+    def _require(self, tally: Tally) -> None:
+        """Refuse a tally that lacks what this calibrator needs."""
         needed = self.tally_options()
         if not isinstance(tally, Tally):
-            raise InputError(
-                f"fit_tally takes a Tally and got {type(tally).__name__}; see Tally.of, Tally.from_polars."
-            )
+            got = type(tally).__name__
+            raise InputError(f"fit_tally takes a Tally and got {got}; see Tally.of and Tally.from_polars.")
         if self.properties.uses_groups and len(tally.partitions) > 1:
             names = list(tally.partitions)
             raise InputError(f"groups holds the columns {names}; give one, or join them into one label per row.")
         if needed.get("ties") and tally.tie is None:
-            raise InputError('ties="jitter" needs a tally that keeps ties: Tally.of(..., ties=True).')
+            raise InputError('ties="jitter" needs a tally that keeps ties: Tally.of(..., ids=ids, ties=True).')
         if tally.n_blocks % needed.get("n_blocks", 1) or tally.seed != needed.get("seed", tally.seed):
-            wants = f"n_blocks={needed['n_blocks']} (or a multiple) and seed={needed['seed']}"
-            raise InputError(f"this calibrator splits rows: it needs a tally with {wants}.")
-        if self.properties.is_certified and tally.is_clustered:
-            warnings.warn(_REPEATED, RepeatedQuestionsWarning, stacklevel=stacklevel)
-        # Whatever else the tally carries is none of this calibrator's business, and must not show.
+            how = f"Tally.of(..., ids=ids, n_blocks={needed['n_blocks']}, seed={needed['seed']})"
+            raise InputError(f"this calibrator splits rows, and needs a tally that was dealt for it: {how}.")
+
+    def _narrowed(self, tally: Tally) -> Tally:
+        """Drop whatever else the tally carries: it is none of this calibrator's business, and must not show."""
+        needed = self.tally_options()
         if not self.properties.uses_groups:
             tally = tally.pooled()
         if not needed.get("ties"):
             tally = tally.without_ties()
         if needed.get("n_blocks", 1) == 1:
             tally = tally.without_blocks()
-        if needed.get("resolution") is not None:
-            tally = tally.snapped(needed["resolution"])
-        self.maps_ = self.solve(tally)
-        return self
+        return tally if needed.get("resolution") is None else tally.snapped(needed["resolution"])
 
     def predict(
         self, confidence: ArrayLike, *, groups: ArrayLike | Paths | None = None, ids: ArrayLike | None = None
