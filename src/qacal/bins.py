@@ -101,7 +101,7 @@ def equal_bins(tally: Tally, n_bins: int) -> Bins:
     if not isinstance(n_bins, int | np.integer) or n_bins < 1:
         raise InputError(f"n_bins is {n_bins!r}; expected a whole number of 1 or more, such as 15.")
     codes, first, last = group_runs(tally)
-    through = np.cumsum(tally.rows)
+    through = np.arange(1, len(tally) + 1) if tally.n == len(tally) else np.cumsum(tally.rows)
     starts, groups = [], []
     for code, cell, end in zip(codes.tolist(), first.tolist(), last.tolist(), strict=True):
         total = int(through[end - 1])
@@ -109,7 +109,7 @@ def equal_bins(tally: Tally, n_bins: int) -> Bins:
             starts.append(cell)
             groups.append(code)
             before = int(through[cell - 1]) if cell else 0
-            cell = int(np.searchsorted(through, before + -(-(total - before) // left))) + 1
+            cell = int(through.searchsorted(before + -(-(total - before) // left))) + 1
             if cell >= end:
                 break
     start = np.array(starts)

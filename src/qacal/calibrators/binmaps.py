@@ -176,8 +176,11 @@ def _distinct_values(levels: list[Tally]) -> Ints:
 def _columns(bins: Bins, targets: Tally, mine: Bools, ties: Ties, promise: Certificate) -> dict[str, Any]:
     """Return the bins of those of a level's groups that have a map in use."""
     labels = bins.tally
-    sums = [bins.sum(column)[mine] for column in (labels.rows, labels.w, labels.wt, labels.wtt, labels.ww)]
-    low, high = promise.intervals(*sums)
+    # Without weights or soft targets several columns are one and the same array, and are added up once.
+    columns: list[Any] = [labels.rows, labels.w, labels.wt, labels.wtt, labels.ww, targets.w, targets.wt]
+    once = {id(column): bins.sum(column)[mine] for column in {id(column): column for column in columns}.values()}
+    rows, w, wt, wtt, ww, targets_w, targets_wt = (once[id(column)] for column in columns)
+    low, high = promise.intervals(rows, w, wt, wtt, ww)
     is_last = np.append(bins.group[1:] != bins.group[:-1], True)
     # Where a bin ends: at its highest confidence, or, in Algorithm UMD, just below the edge row that follows it.
     end = np.minimum(bins.stop - (1 if ties == "merge" else 0), len(labels) - 1)
@@ -185,10 +188,10 @@ def _columns(bins: Bins, targets: Tally, mine: Bools, ties: Ties, promise: Certi
     return {
         "top": np.where(is_last, np.inf, labels.confidence[end])[mine],
         "tie": tie[end][mine],
-        "value": np.clip(bins.sum(targets.wt) / bins.sum(targets.w), 0.0, 1.0)[mine],
+        "value": np.clip(targets_wt / targets_w, 0.0, 1.0),
         "low": low,
         "high": high,
-        "rows": sums[0].astype(np.int64),
+        "rows": rows.astype(np.int64),
     }
 
 
