@@ -58,7 +58,7 @@ def id_hashes(ids: ArrayLike, length: int) -> Hashes:
         if value not in known:
             known[value] = _text_hash(value, at)
     whole = [value for value in known if _is_whole(value)]
-    mixed = mix(np.array([int(value) % 2**64 for value in whole], dtype=np.uint64))  # type: ignore[call-overload]
+    mixed = mix(np.array([int(str(value)) % 2**64 for value in whole], dtype=np.uint64))
     known.update(zip(whole, mixed.tolist(), strict=True))
     return np.fromiter((known[value] for value in listed), np.uint64, length)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -27,20 +27,20 @@ class Directory:
 
     codes: Ints
     entries: Ints
+    table: Ints | None = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         table = None
         if len(self.codes) == 0 or self.codes[-1] < _LARGEST_TABLE:
             table = np.zeros(int(self.codes[-1]) + 2 if len(self.codes) else 1, dtype=np.int64)
             table[self.codes] = self.entries
-        object.__setattr__(self, "_table", table)
+        object.__setattr__(self, "table", table)
 
     def find(self, codes: Ints) -> Ints:
         """Return the entry of each code."""
-        table: Ints | None = self._table  # type: ignore[attr-defined]
-        if table is not None:
+        if self.table is not None:
             # Seen as unsigned, -1 is larger than all: it reads the table's last place, which is 0.
-            return table[np.minimum(codes.view(np.uint64), np.uint64(len(table) - 1)).view(np.int64)]
+            return self.table[np.minimum(codes.view(np.uint64), np.uint64(len(self.table) - 1)).view(np.int64)]
         place = np.minimum(np.searchsorted(self.codes, codes), len(self.codes) - 1)
         return np.where(self.codes[place] == codes, self.entries[place], 0)
 

@@ -73,8 +73,8 @@ confidences = st.sampled_from([0.0, 0.1, 0.3, 0.5, 0.7, 0.8, 0.9, 1.0]) | st.flo
 @st.composite
 def rows(draw, min_rows=1, max_rows=60, groups=3):
     n = draw(st.integers(min_rows, max_rows))
-    column = lambda values: draw(st.lists(values, min_size=n, max_size=n))  # noqa: E731
-    return column(confidences), column(st.integers(0, 1)), column(st.integers(-1, groups - 1))
+    columns = (confidences, st.integers(0, 1), st.integers(-1, groups - 1))
+    return tuple(draw(st.lists(values, min_size=n, max_size=n)) for values in columns)
 
 
 PROBES = [0.0, 0.05, 0.3, 0.4, 0.55, 0.8, 0.85, 0.95, 1.0]
