@@ -20,18 +20,34 @@ def flat_levels(tally: Tally, max_depth: int | None = None) -> list[Tally]:
 
     max_depth : go no deeper into a tree than this.
     """
+    return [_at_level(tally, depth) for depth in range(_deepest(tally, max_depth) + 1)]
+
+
+def leaf_level(tally: Tally, max_depth: int | None = None) -> Tally:
+    """Return the last of these levels alone."""
+    return _at_level(tally, _deepest(tally, max_depth))
+
+
+def _deepest(tally: Tally, max_depth: int | None) -> int:
     column = tally.grouping
-    levels = [tally.pooled()]
     if column is None:
-        return levels
+        return 0
     if column.depth is None:
         if max_depth is not None:
             raise InputError(f"max_depth is {max_depth}, and the groups are no tree; leave it out, or pass Paths.")
-        return [*levels, tally]
+        return 1
     deepest = column.depth if max_depth is None else max_depth
     if not 0 <= deepest <= column.depth:
         raise InputError(f"max_depth is {max_depth}; the groups are a tree of depth {column.depth}.")
-    return levels + [tally.roll_up(depth).flat() for depth in range(1, deepest + 1)]
+    return deepest
+
+
+def _at_level(tally: Tally, depth: int) -> Tally:
+    if depth == 0:
+        return tally.pooled()
+    column = tally.grouping
+    is_tree = column is not None and column.depth is not None
+    return tally.roll_up(depth).flat() if is_tree else tally
 
 
 @dataclass(frozen=True, eq=False)

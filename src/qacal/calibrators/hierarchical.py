@@ -8,7 +8,7 @@ import numpy as np
 from scipy.special import expit
 
 from qacal.bins import group_runs
-from qacal.calibrators.ancestry import flat_levels
+from qacal.calibrators.ancestry import leaf_level
 from qacal.calibrators.base import Calibrator, Properties, Rows
 from qacal.calibrators.evidence import FROM_GROUP, FROM_ROOT, Evidence
 from qacal.calibrators.laplace import HierarchicalFit, fit_hierarchical
@@ -52,7 +52,7 @@ class LogisticMaps:
 
 def fit_curves(tally: Tally, feature: Feature = "confidence", max_depth: int | None = None) -> LogisticMaps:
     """Return the hierarchical model's curves for a tally; without groups, Platt's curve."""
-    leaves = flat_levels(tally, max_depth)[-1] if max_depth is None or max_depth > 0 else tally.pooled()
+    leaves = leaf_level(tally, max_depth)
     codes, first, last = group_runs(leaves)
     x = feature_values(leaves.confidence, feature)
     code = np.repeat(codes, last - first)
