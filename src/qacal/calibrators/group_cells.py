@@ -109,7 +109,8 @@ def as_table(runs: Runs) -> Table | None:
     shape = len(values), len(runs.starts)
     place = at * shape[1] + np.repeat(np.arange(shape[1]), runs.lengths)
     # A value that a group has twice (rows, not cells) is added up.
-    w = np.bincount(place, weights=runs.w, minlength=shape[0] * shape[1]).reshape(shape)
-    wt = np.bincount(place, weights=runs.wt, minlength=shape[0] * shape[1]).reshape(shape)
+    w, wt = np.zeros((2, shape[0] * shape[1]))
+    w += np.bincount(place, weights=runs.w, minlength=len(w))
+    wt += np.bincount(place, weights=runs.wt, minlength=len(w))
     powers = np.stack([np.ones_like(values), values, values * values])
-    return Table(powers, w, wt, runs.is_free)
+    return Table(powers, w.reshape(shape), wt.reshape(shape), runs.is_free)
