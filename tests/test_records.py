@@ -1,59 +1,191 @@
+"""The gate for records: what passes, what is refused, and what is said about it."""
+
+import json
+
 import numpy as np
 import pandas as pd
+import polars as pl
+import pyarrow as pa
 import pytest
 
-from qacal import InputError
-from qacal.records import unit_values, weight_values
+from qacal.errors import InputError
+from qacal.records import Reading, read
+from qacal.tables import as_table
+
+GOOD = {
+    "id": ["q1", "q2", "q3"],
+    "question": ["a?", "b?", "c?"],
+    "answer": ["1", "", "3"],
+    "confidence": [0.5, 1.0, 0.0],
+    "correct": [1, 0, 1],
+}
 
 
-@pytest.mark.parametrize("dtype", ["float16", "float32"])
-def test_short_floats_are_read_as_they_were_written(dtype):
-    stated = np.arange(101) / 100
-    np.testing.assert_array_equal(unit_values(stated.astype(dtype), "confidence"), stated)
+def one(records, reading=None, **needs):
+    (batch,) = read(records, reading, **{"needs_labels": True, **needs})
+    return batch
 
 
-def test_float32_keeps_its_seven_digits_of_small_numbers():
-    small = np.array([1.234567e-5, 3.2e-20, 0.0], dtype=np.float32)
-    np.testing.assert_allclose(unit_values(small, "confidence"), small.astype(float), rtol=1e-6)
+def objects(columns):
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
-def test_minus_zero_is_zero():
-    assert np.signbit(unit_values(np.array([-0.0]), "confidence"))[0] == np.False_
+def files(tmp_path, columns):
+    frame = pl.DataFrame(columns)
+    frame.write_parquet(tmp_path / "a.parquet")
+    frame.write_csv(tmp_path / "a.csv")
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in objects(columns)))
+    return [tmp_path / "a.parquet", tmp_path / "a.csv", tmp_path / "a.jsonl"]
 
 
-def test_messages_say_what_to_do():
-    with pytest.raises(InputError, match="Text is not read as a number: convert the column first"):
-        unit_values(["True", "False"], "correct")
-    with pytest.raises(InputError, match="Leave the row out"):
-        unit_values([0.5, None], "confidence")
-    with pytest.raises(InputError, match="confidence is one str; expected a list or column"):
-        unit_values("confidence", "confidence")
-    with pytest.raises(InputError, match=r"confidence\[0\] is 85.0 \(and 2 more\)"):
-        unit_values([85, 90, 70], "confidence")
+def everything(tmp_path, columns):
+    frames = [columns, objects(columns), pl.DataFrame(columns), pd.DataFrame(columns), pa.table(columns)]
+    return [*frames, *files(tmp_path, columns)]
 
 
-def test_missing_values_of_tables_are_named():
-    with pytest.raises(InputError, match=r"confidence\[1\]"):
-        unit_values(pd.Series([0.5, None]), "confidence")
-    with pytest.raises(InputError, match=r"confidence\[1\] is nan"):
-        unit_values(pd.Series([0.5, None], dtype="Float64"), "confidence")
+def test_every_kind_of_input_gives_the_same_batch(tmp_path):
+    for records in everything(tmp_path, GOOD):
+        batch = one(records)
+        assert batch.question == GOOD["question"]
+        assert batch.answer == GOOD["answer"]
+        np.testing.assert_array_equal(batch.confidence, GOOD["confidence"])
+        np.testing.assert_array_equal(batch.correct, GOOD["correct"])
+        np.testing.assert_array_equal(batch.ids, one(GOOD).ids)
 
 
-def test_numbers_beyond_floats_and_rows_of_rows():
-    with pytest.raises(InputError, match=r"confidence\[0\] is 1000"):
-        unit_values([10**400], "confidence")
-    with pytest.raises(InputError, match="rows of different lengths"):
-        unit_values([[0.1], [0.2, 0.3]], "confidence")
+def test_columns_can_have_other_names_and_percents():
+    renamed = {"score": [50, 100, 0], **{name: GOOD[name] for name in ("question", "answer", "correct")}}
+    batch = one(renamed, Reading({"confidence": "score"}, percent=True))
+    np.testing.assert_array_equal(batch.confidence, GOOD["confidence"])
+    with pytest.raises(InputError, match="records has no column 'confidence'; it has score, question"):
+        one(renamed)
+    with pytest.raises(InputError, match="there is no column 'certainty' to map"):
+        Reading({"certainty": "score"})
 
 
-@pytest.mark.parametrize("weight", [1e-200, 1e200, -1, float("inf")])
-def test_weights_whose_squares_would_not_fit(weight):
-    with pytest.raises(InputError, match=r"weights\[1\] is"):
-        weight_values([1.0, weight], 2)
+def test_percents_that_are_none_are_refused():
+    many = {"question": ["a"] * 30, "answer": ["b"] * 30, "confidence": [0.9] * 30, "correct": [1] * 30}
+    with pytest.raises(InputError, match=r"no confidence is above 0.9, so these are no percents"):
+        one(many, Reading(percent=True))
 
 
-def test_the_first_culprit_is_named():
-    with pytest.raises(InputError, match=r"correct\[2\] is 7"):
-        unit_values([0, 1, 7, 8], "correct")
-    with pytest.raises(InputError, match=r"expected 0 to 1\.$"):
-        unit_values([0.5, 1e300], "confidence")
+@pytest.mark.parametrize(
+    ("column", "value", "said"),
+    [
+        ("confidence", 85, "confidence is 85; expected 0 to 1. If these are percents, pass --percent."),
+        ("confidence", -0.1, "confidence is -0.1; expected 0 to 1."),
+        ("confidence", None, "confidence is missing; expected 0 to 1."),
+        ("confidence", float("nan"), "confidence is missing; expected 0 to 1."),
+        ("confidence", "0.8", "confidence is '0.8'; expected a number from 0 to 1, not text."),
+        ("confidence", [0.8], "confidence is [0.8]; expected 0 to 1."),
+        ("correct", 2, "correct is 2; expected 0 to 1."),
+        ("correct", None, "correct is missing; expected 0 to 1. Rows without a label can only shape the groups"),
+        ("question", None, "question is missing; expected text"),
+        ("answer", ["x"], "answer is ['x']; expected text."),
+        ("id", None, "id is missing; expected text or a whole number."),
+        ("id", 1.5, "id is 1.5; expected text or a whole number."),
+    ],
+)
+def test_a_bad_row_is_named_with_its_place_value_and_remedy(tmp_path, column, value, said):
+    rows = objects(GOOD)
+    rows[1][column] = value
+    path = tmp_path / "answers.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    with pytest.raises(InputError) as caught:
+        one(path)
+    assert f"{path} line 2: {said}" in str(caught.value)
+    faults = []
+    batch = one(path, Reading(on_fault=faults.append))
+    assert batch.question == ["a?", "c?"]
+    assert len(batch.ids) == len(batch.confidence) == len(batch.correct) == len(batch.table) == 2
+    assert len(faults) == 1
+    assert faults[0].row["question"] == rows[1]["question"]
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet", "pandas"])
+def test_faults_of_other_kinds_are_named_too(tmp_path, kind):
+    columns = {**GOOD, "confidence": [0.5, 85.0, None]}
+    frame = pl.DataFrame(columns)
+    frame.write_csv(tmp_path / "a.csv")
+    frame.write_parquet(tmp_path / "a.parquet")
+    records = pd.DataFrame(columns) if kind == "pandas" else tmp_path / f"a.{kind}"
+    place = {"csv": "line 3", "parquet": "row 2", "pandas": "row 2"}[kind]
+    with pytest.raises(InputError, match=rf"{place}: confidence is '?85.0'?; expected 0 to 1. If these are percents"):
+        one(records)
+    faults = []
+    assert len(one(records, Reading(on_fault=faults.append))) == 1
+    assert "missing" in str(faults[1])
+
+
+def test_csv_reads_numbers_and_truths_from_text(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("question,answer,confidence,correct\na,b, 0.5 ,TRUE\nc,d,1,no\n")
+    batch = one(path)
+    np.testing.assert_array_equal(batch.confidence, [0.5, 1.0])
+    np.testing.assert_array_equal(batch.correct, [1.0, 0.0])
+    for word in ("yes", "1_0", "nan", "inf", "½"):
+        path.write_text(f"question,answer,confidence,correct\na,b,{word},1\n")
+        with pytest.raises(InputError, match="expected 0 to 1"):
+            one(path)
+
+
+def test_numbers_as_answers_are_their_text():
+    assert one([{"question": 1, "answer": 42, "confidence": True, "correct": False}]).answer == ["42"]
+
+
+def test_float32_confidences_are_the_decimals_that_were_meant():
+    frame = pl.DataFrame({**GOOD, "confidence": pl.Series([0.8, 0.7, 0.1], dtype=pl.Float32)})
+    np.testing.assert_array_equal(one(frame).confidence, [0.8, 0.7, 0.1])
+
+
+def test_labels_may_be_missing_where_none_are_needed():
+    columns = {**GOOD, "correct": [1, None, 0]}
+    assert np.isnan(one(columns, needs_labels=False).correct[1])
+    assert one({name: GOOD[name] for name in ("question", "answer", "confidence")}, needs_labels=False).correct is None
+
+
+def test_text_may_be_missing_where_none_is_needed():
+    batch = one({"confidence": [0.5], "correct": [1], "subject": ["law"]}, needs_text=False)
+    assert batch.ids is None
+    assert list(batch.column("subject")) == ["law"]
+    with pytest.raises(InputError, match="records has no column 'tenant'; it has confidence, correct, subject"):
+        batch.column("tenant")
+
+
+def test_the_questions_text_stands_in_for_an_id():
+    rows = [{"question": q, "answer": "x", "confidence": 0.5, "correct": 1} for q in ("a", "b", "a")]
+    ids = one(rows).ids
+    assert ids[0] == ids[2] != ids[1]
+
+
+def test_no_rows_are_refused(tmp_path):
+    (tmp_path / "a.jsonl").write_text("\n")
+    with pytest.raises(InputError, match="there is no row to work on"):
+        one(tmp_path / "a.jsonl")
+    with pytest.raises(InputError, match="there is no row to work on"):
+        one({**GOOD, "confidence": [7, 8, 9]}, Reading(on_fault=lambda fault: None))
+
+
+@pytest.mark.parametrize("records", [3, "rows", pl.LazyFrame(GOOD), [1, 2], np.zeros((3, 2))])
+def test_what_is_no_records_is_refused(records):
+    with pytest.raises(InputError, match="expected"):
+        one(records)
+
+
+def test_new_columns_join_whatever_came_in(tmp_path):
+    more = pl.DataFrame({"calibrated": [0.1, 0.2, None], "group": [3, None, 4], "source": ["group", "root", None]})
+    for records in everything(tmp_path, GOOD)[:5]:
+        table = as_table(records).extended(more)
+        back = table.frame()
+        assert back["question"].to_list() == GOOD["question"]
+        assert back["calibrated"].to_list()[:2] == [0.1, 0.2]
+        assert [int(value) for value in (back["group"][0], back["group"][2])] == [3, 4]
+        assert type(table.native) is (pl.DataFrame if isinstance(records, dict) else type(records))
+
+
+def test_pandas_keeps_its_index_and_whole_groups():
+    frame = pd.DataFrame(GOOD, index=[10, 20, 30])
+    out = as_table(frame).extended(pl.DataFrame({"group": [3, None, 4]})).native
+    assert out.index.tolist() == [10, 20, 30]
+    assert out["group"].dtype == "Int64"
+    assert "group" not in frame

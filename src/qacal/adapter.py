@@ -12,7 +12,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 from qacal.calibrators.base import Calibrator
 from qacal.calibrators.qa_binning import QABinning
 from qacal.grouping import Paths
-from qacal.records import ArrayLike, Floats, Ints, labels_of
+from qacal.values import ArrayLike, Floats, Ints, labels_of
 
 if TYPE_CHECKING:
     from qacal.calibrators.evidence import Evidence

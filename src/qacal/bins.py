@@ -12,8 +12,8 @@ import numpy as np
 
 from qacal.errors import InputError
 from qacal.grouping import NO_GROUP
-from qacal.records import Floats, Ints
 from qacal.tally import Tally
+from qacal.values import Floats, Ints
 
 
 @dataclass(frozen=True)

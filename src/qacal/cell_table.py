@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from qacal.cells import SUMS, snap
 from qacal.errors import InputError
 from qacal.grouping import Grouping, Paths, as_grouping
-from qacal.records import unit_values
+from qacal.values import unit_values
 
 if TYPE_CHECKING:
     import polars as pl

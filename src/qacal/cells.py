@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from qacal.errors import InputError
-from qacal.records import Bools, Floats, Hashes, Ints
+from qacal.values import Bools, Floats, Hashes, Ints
 
 SUMS = ("rows", "w", "wt", "wtt", "ww", "wwt", "wwtt")
 """The columns of a cell; the text of :mod:`qacal.tally` says what each is."""

@@ -13,7 +13,7 @@ from hashlib import blake2b
 import numpy as np
 
 from qacal.errors import InputError
-from qacal.records import ArrayLike, Floats, Hashes, Ints, labels_of, require_length
+from qacal.values import ArrayLike, Floats, Hashes, Ints, labels_of, require_length
 
 # The constants of the splitmix64 generator (Steele, Lea and Flood, 2014): an invertible mixing of 64 bits.
 _STEP = np.uint64(0x9E3779B97F4A7C15)

@@ -1,153 +1,299 @@
-r"""What a row is, and the one gate through which values enter.
+r"""Records: question-answer pairs with a confidence, checked column by column.
 
-A row is a question, an answer, a confidence :math:`h \in [0, 1]` and, where it is known, whether the answer
-was correct :math:`y` (0/1, or a soft target in [0, 1]). Everything behind this gate may rely on float64
-arrays of one length without NaN; nothing is dropped or guessed here. A value that cannot be used is named
-in the error, with its position and the remedy.
+A record has a `question`, an `answer` and a `confidence` in [0, 1]; `correct` where it is known (0/1, or a soft
+target); optionally an `id` of the question, and what tells where it comes from (`model`, `prompt`, `confidence_source`,
+`judge`). All other columns pass through. A row that cannot be used is never dropped in silence and never guessed: the
+fault names file, line, column, value and remedy, and whoever reads decides whether it ends the work or is left out and
+counted.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sized
-from typing import Any, TypeAlias
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from qacal.errors import InputError
+from qacal.files import Fault, OnFault, open_file, refuse
+from qacal.identity import id_hashes
+from qacal.tables import Table, as_table
+from qacal.values import Bools, Floats, Hashes, as_written
 
-Floats: TypeAlias = NDArray[np.float64]
-Ints: TypeAlias = NDArray[np.int64]
-Bools: TypeAlias = NDArray[np.bool_]
-Hashes: TypeAlias = NDArray[np.uint64]
+if TYPE_CHECKING:
+    import polars as pl
 
-ArrayLike: TypeAlias = Any
-"""A list, or any column of numpy, pandas, polars or Arrow."""
+KNOWN = ("id", "question", "answer", "confidence", "correct", "model", "prompt", "confidence_source", "judge")
+PROVENANCE = ("model", "prompt", "confidence_source", "judge")
 
-# A stated 0.8 stored as float32 comes back as 0.800000011920929, above a bin that ends at 0.8. Rounded to the
-# digits its type can hold, it is 0.8 again, whatever type the other rows came in.
-_DIGITS = {"float32": 7, "float16": 3}
-
-
-_MISSING = "Leave the row out, or fill it in from what you know of it."
+_TRUTHS = {"true": 1.0, "false": 0.0, "yes": 1.0, "no": 0.0}
 
 
-def unit_values(values: ArrayLike, name: str) -> Floats:
-    """Return `values` as float64 in [0, 1], or say which one is not.
+class Source(Protocol):
+    """Rows that can be read again and again, batch after batch."""
 
-    >>> unit_values([True, 0, 0.5], "correct")
-    array([1. , 0. , 0.5])
-    >>> unit_values([0.9, 85], "confidence")
-    Traceback (most recent call last):
-    ...
-    qacal.errors.InputError: confidence[1] is 85.0; expected 0 to 1. If these are percents, divide by 100.
+    def batches(self, on_fault: OnFault = refuse) -> Iterator[Table]:
+        """Yield the rows."""
+        ...
+
+
+@dataclass(frozen=True)
+class _Memory:
+    table: Table
+
+    def batches(self, on_fault: OnFault = refuse) -> Iterator[Table]:
+        yield self.table
+
+
+def as_source(records: Any) -> Source:
+    """Return where to read records from: a path, a frame of pandas, polars or Arrow, a list of objects, or columns."""
+    if isinstance(records, str | Path):
+        return open_file(records)
+    if hasattr(records, "batches") and not isinstance(records, Table):
+        source: Source = records
+        return source
+    return _Memory(as_table(records))
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How to read records.
+
+    columns : what a column is called in the rows, if not by its own name: ``{"confidence": "score"}``.
+    percent : confidences are percents.
+    on_fault : what to do with a row that cannot be used; it is an error by default.
     """
-    array = _numbers(values, name)
-    low, high = array.min(), array.max()
-    # NaN fails every comparison, so this one line lets only finite values of [0, 1] pass.
-    if not (low >= 0 and high <= 1):
-        raise InputError(_complaint(array, name))
-    # -0.0 equals 0.0 but has other bits, and bits are what gets hashed and sorted.
-    return array + 0.0 if low == 0 else array
+
+    columns: Mapping[str, str] = field(default_factory=dict)
+    percent: bool = False
+    on_fault: OnFault = refuse
+
+    def __post_init__(self) -> None:
+        unknown = sorted(set(self.columns) - set(KNOWN))
+        if unknown:
+            raise InputError(f"there is no column {unknown[0]!r} to map; those that can be are {', '.join(KNOWN)}.")
+
+    def name(self, column: str) -> str:
+        """Return what a column is called in the rows."""
+        return self.columns.get(column, column)
 
 
-def weight_values(values: ArrayLike | None, length: int) -> Floats | None:
-    """Return row weights as float64, finite and not negative; None stays None and means one each."""
-    if values is None:
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """Checked rows. What was not asked for, or is not there, is None."""
+
+    table: Table
+    confidence: Floats
+    correct: Floats | None
+    question: list[str] | None
+    answer: list[str] | None
+    ids: Hashes | None
+    reading: Reading
+
+    def __len__(self) -> int:
+        return len(self.confidence)
+
+    def only(self, keep: Bools) -> Batch:
+        """Return some of the rows."""
+        if keep.all():
+            return self
+        rows = np.flatnonzero(keep).tolist()
+        return replace(
+            self,
+            table=self.table.only(keep),
+            confidence=self.confidence[keep],
+            correct=None if self.correct is None else self.correct[keep],
+            question=None if self.question is None else [self.question[row] for row in rows],
+            answer=None if self.answer is None else [self.answer[row] for row in rows],
+            ids=None if self.ids is None else self.ids[keep],
+        )
+
+    def with_evidence(self, evidence: pl.DataFrame, prefix: str = "") -> Table:
+        """Return the rows as they came, with the columns of the evidence."""
+        columns = evidence.drop("confidence").rename(lambda name: prefix + name)
+        taken = sorted(set(columns.columns) & set(self.table.names))
+        if taken:
+            raise InputError(
+                f"{self.table.origin} already has a column {taken[0]!r}. Pass a prefix for the new columns "
+                '(--prefix qacal_, or prefix="qacal_").'
+            )
+        return self.table.extended(columns)
+
+    def column(self, name: str) -> Any:
+        """Return another column."""
+        self.table.require(self.reading.name(name))
+        return self.table.column(self.reading.name(name))
+
+    def listed(self, name: str) -> list[Any]:
+        """Return another column as a list."""
+        return listed(self.column(name))
+
+    def values_of(self, name: str) -> list[Any]:
+        """Return the distinct values of a column, None left out; nothing where there is no such column."""
+        if self.reading.name(name) not in self.table.names:
+            return []
+        return list(dict.fromkeys(value for value in self.listed(name) if not _is_missing(value)))
+
+
+def read(
+    records: Any, reading: Reading | None = None, *, needs_labels: bool, needs_text: bool = True
+) -> Iterator[Batch]:
+    """Yield the records batch after batch, checked.
+
+    needs_labels : whether rows without `correct` are faults.
+    needs_text : whether rows without `question` and `answer` are.
+    """
+    how = reading or Reading()
+    seen, highest = 0, 0.0
+    for table in as_source(records).batches(how.on_fault):
+        batch = check(table, how, needs_labels=needs_labels, needs_text=needs_text)
+        if len(batch):
+            seen += len(batch)
+            highest = max(highest, float(batch.confidence.max()))
+            yield batch
+    if not seen:
+        raise InputError("there is no row to work on: the records are empty, or every row was left out.")
+    if how.percent and seen >= 20 and highest <= 0.01:
+        raise InputError(
+            f"no confidence is above {100 * highest:g}, so these are no percents; leave --percent (percent=True) out."
+        )
+
+
+def texts_of(records: Any, reading: Reading) -> Iterator[tuple[Table, list[str], list[str]]]:
+    """Yield tables with the questions and answers of their rows, and look at nothing else."""
+    for table in as_source(records).batches(reading.on_fault):
+        checked = _Checks(table, reading)
+        question, answer = checked.texts("question"), checked.texts("answer")
+        rows = np.flatnonzero(checked.is_good).tolist()
+        yield table.only(checked.is_good), [question[row] for row in rows], [answer[row] for row in rows]
+
+
+def check(table: Table, reading: Reading, *, needs_labels: bool, needs_text: bool = True) -> Batch:
+    """Return the rows of a table that can be used; the others go to ``reading.on_fault``, each with its reason."""
+    checked = _Checks(table, reading)
+    confidence = checked.numbers("confidence", 100.0 if reading.percent else 1.0)
+    has_labels = needs_labels or reading.name("correct") in table.names
+    correct = checked.numbers("correct", 1.0, may_miss=not needs_labels) if has_labels else None
+    question = checked.texts("question") if needs_text or reading.name("question") in table.names else None
+    answer = checked.texts("answer") if needs_text or reading.name("answer") in table.names else None
+    ids = checked.ids(question)
+    keep = checked.is_good
+    if ids is not None and not keep.all():
+        # What is no id cannot be hashed; its row is left out below.
+        ids = [value if is_kept else 0 for value, is_kept in zip(ids, keep.tolist(), strict=True)]
+    hashes = None if ids is None or not len(table) else id_hashes(ids, len(table))
+    scale = 100.0 if reading.percent else 1.0
+    return Batch(table, confidence / scale, correct, question, answer, hashes, reading).only(keep)
+
+
+class _Checks:
+    """Goes through a table's columns and keeps count of the rows that are still good; a row is reported once."""
+
+    def __init__(self, table: Table, reading: Reading) -> None:
+        self._table = table
+        self._reading = reading
+        self.is_good: Bools = np.ones(len(table), dtype=bool)
+
+    def numbers(self, column: str, most: float, *, may_miss: bool = False) -> Floats:
+        values = self._column(column)
+        array = _fast_numbers(values)
+        if array is None:
+            read_text = self._table.reads_text_as_numbers
+            truths = _TRUTHS if column == "correct" else {}
+            array = np.array([_number(value, read_text, truths) for value in listed(values)], dtype=np.float64)
+        good = (array >= 0) & (array <= most)
+        if may_miss:
+            good |= np.array([_is_missing(value) for value in listed(values)]) if not good.all() else False
+        for row in np.flatnonzero(~good & self.is_good).tolist():
+            self._fault(row, column, listed(values)[row], self._number_problem(column, listed(values)[row], most))
+        return array + 0.0
+
+    def texts(self, column: str) -> list[str]:
+        values = listed(self._column(column))
+        out = [value if isinstance(value, str) else _text(value) for value in values]
+        for row, text in enumerate(out):
+            if text is None and self.is_good[row]:
+                problem = "expected text." if not _is_missing(values[row]) else "expected text; an empty one may be ''."
+                self._fault(row, column, values[row], problem)
+        return [text or "" for text in out]
+
+    def ids(self, question: list[str] | None) -> list[Any] | None:
+        """Return what tells questions apart: their id, or their own text."""
+        if self._reading.name("id") not in self._table.names:
+            return question
+        values = listed(self._table.column(self._reading.name("id")))
+        for row, value in enumerate(values):
+            if (isinstance(value, bool) or not isinstance(value, str | int)) and self.is_good[row]:
+                self._fault(row, "id", value, "expected text or a whole number.")
+        return values
+
+    def _column(self, column: str) -> Any:
+        name = self._reading.name(column)
+        self._table.require(name, f"If it has another name here, pass --column {column}=NAME.")
+        return self._table.column(name)
+
+    def _number_problem(self, column: str, value: Any, most: float) -> str:
+        expected = f"expected 0 to {most:g}."
+        if column == "correct":
+            return f"{expected} Rows without a label can only shape the groups: give them with --beta."
+        if isinstance(value, str) and not self._table.reads_text_as_numbers:
+            return f"expected a number from 0 to {most:g}, not text."
+        number = _number(value, True, {})
+        if most == 1.0 and 1 < number <= 100:
+            return f"{expected} If these are percents, pass --percent."
+        return expected
+
+    def _fault(self, row: int, column: str, value: Any, problem: str) -> None:
+        self.is_good[row] = False
+        what = "missing" if _is_missing(value) else _shown(value)
+        place = f"{self._table.unit} {self._table.places[row]}"
+        name = self._reading.name(column)
+        only = self._table.only(np.arange(len(self._table)) == row)
+        self._reading.on_fault(Fault(self._table.origin, place, f"{name} is {what}; {problem}", next(only.rows())))
+
+
+def _fast_numbers(values: Any) -> Floats | None:
+    """Return a column of numbers without looking at them one by one, if it is one."""
+    if isinstance(values, list):
         return None
-    array = _numbers(values, "weights")
-    require_length(array, length, "weights")
-    # Squares of weights are summed, and must neither overflow nor vanish.
-    bad = ~((array == 0) | ((array >= 1e-100) & (array <= 1e100)))
-    if bad.any():
-        at = int(np.argmax(bad))
-        raise InputError(f"weights[{at}] is {array[at]}; expected 0, or a number from 1e-100 to 1e100.")
-    if not array.any():
-        raise InputError("weights are all 0: no row is left to learn from.")
-    return array
+    raw = np.asarray(values)
+    return as_written(raw) if raw.dtype.kind in "biuf" else None
 
 
-def rising(values: ArrayLike, name: str) -> Floats:
-    """Return a grid of numbers that do not fall."""
-    array = np.asarray(values, dtype=np.float64)
-    if array.ndim != 1 or len(array) == 0 or not (np.diff(array) >= 0).all():
-        raise InputError(f"{name} are {values!r}; expected rising numbers.")
-    return array
-
-
-def labels_of(values: ArrayLike) -> NDArray[Any]:
-    """Return a column of labels or ids as an array in which the number 2 and the text "2" stay what they are."""
-    try:
-        array = np.asarray(values)
-    except ValueError:
-        raise InputError("labels and ids must be one per row; some of these are lists of their own.") from None
-    if array.dtype.kind in "US" and isinstance(values, list | tuple):
-        array = np.empty(len(values), dtype=object)
-        array[:] = values
-    return array
-
-
-def require_length(array: Sized, length: int, name: str) -> None:
-    """Refuse a column whose length is not that of `confidence`."""
-    if len(array) != length:
-        raise InputError(f"{name} has {len(array)} values and confidence has {length}; give one per row.")
-
-
-def _numbers(values: ArrayLike, name: str) -> Floats:
-    try:
-        raw = np.asarray(values)
-    except ValueError:
-        raise InputError(f"{name} has rows of different lengths; expected one value per row.") from None
-    if raw.ndim == 0:
-        raise InputError(f"{name} is one {type(values).__name__}; expected a list or column, one value per row.")
-    if raw.ndim != 1:
-        raise InputError(f"{name} has shape {raw.shape}; expected one value per row, a flat list or column.")
-    if len(raw) == 0:
-        raise InputError(f"{name} is empty; at least one row is needed.")
-    if raw.dtype.kind not in "biuf":
-        raw = _from_objects(raw, name)
-    digits = _DIGITS.get(raw.dtype.name)
-    array = raw.astype(np.float64, copy=False)
-    return array if digits is None else _as_written(array, digits)
-
-
-def _from_objects(raw: NDArray[Any], name: str) -> Floats:
-    """Convert one by one, so that the error can name the culprit. Text is never read as a number."""
-    out = np.empty(len(raw))
-    for at, value in enumerate(raw.tolist()):
+def _number(value: Any, is_text_allowed: bool, truths: Mapping[str, float]) -> float:
+    """Return a value as a number; NaN if it is none, which no range contains."""
+    if isinstance(value, bool | int | float | np.generic):
+        return float(value)
+    if isinstance(value, str) and is_text_allowed:
+        text = value.strip().lower()
         try:
-            if value is None or isinstance(value, str | bytes):
-                raise TypeError
-            out[at] = value
-        except (TypeError, ValueError, OverflowError):
-            raise InputError(f"{name}[{at}] is {value!r}; expected a number from 0 to 1. {_advice(value)}") from None
-    return out
+            # Digits with underscores are a number to Python, and to nobody else.
+            return truths[text] if text in truths else float(text) if "_" not in text else np.nan
+        except ValueError:
+            return np.nan
+    return np.nan
 
 
-def _advice(value: object) -> str:
-    if isinstance(value, str | bytes):
-        return "Text is not read as a number: convert the column first, so that you see what becomes of it."
-    return _MISSING
+def _text(value: Any) -> str | None:
+    """Return a number as its text: JSON has answers such as 42."""
+    if isinstance(value, bool | int | np.integer) or (isinstance(value, float) and not np.isnan(value)):
+        return str(value)
+    return None
 
 
-def _as_written(array: Floats, digits: int) -> Floats:
-    """Round to significant digits, which gives the float64 nearest to the decimal that was meant."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        power = digits - 1 - np.floor(np.log10(np.abs(array)))
-        # 10^22 is the last power of ten that float64 holds exactly; below that nothing is worth rounding.
-        scale = 10.0 ** np.clip(power, 0, 22)
-        rounded: Floats = np.rint(array * scale) / scale
-    return np.where(np.isfinite(rounded), rounded, array)
+def listed(values: Any) -> list[Any]:
+    """Return a column of any kind as a list."""
+    if isinstance(values, list):
+        return values
+    return list(values.to_pylist() if hasattr(values, "to_pylist") else values.to_list())
 
 
-def _complaint(array: Floats, name: str) -> str:
-    bad = ~((array >= 0) & (array <= 1))
-    at = int(np.argmax(bad))
-    value = float(array[at])
-    others = f" (and {bad.sum() - 1} more)" if bad.sum() > 1 else ""
-    text = f"{name}[{at}] is {value}{others}; expected 0 to 1."
-    if np.isnan(value):
-        return f"{text} {_MISSING}"
-    if np.isfinite(value) and 1 < value <= 100 and name == "confidence":
-        return f"{text} If these are percents, divide by 100."
-    return text
+def _is_missing(value: Any) -> bool:
+    return value is None or value == "" or (isinstance(value, float) and np.isnan(value)) or repr(value) == "<NA>"
+
+
+def _shown(value: Any) -> str:
+    text = repr(value) if isinstance(value, str) else str(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."

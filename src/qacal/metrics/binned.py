@@ -18,8 +18,8 @@ from qacal.bins import Bins, equal_bins, group_runs
 from qacal.errors import InputError
 from qacal.grouping import Paths
 from qacal.lookup import search_within
-from qacal.records import ArrayLike, Floats, Ints
 from qacal.tally import Tally
+from qacal.values import ArrayLike, Floats, Ints
 
 BinChoice: TypeAlias = int | Literal["outputs"] | None
 

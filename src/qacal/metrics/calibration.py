@@ -21,8 +21,8 @@ from qacal.guarantee import check_alpha
 from qacal.metrics.binned import BinChoice, Binned, as_tally
 from qacal.metrics.debiased import debiased_square, held_out_maximum
 from qacal.metrics.noise import check_redraws, p_value, redraw
-from qacal.records import ArrayLike, Floats
 from qacal.tally import BLOCKS, Tally
+from qacal.values import ArrayLike, Floats
 
 
 @dataclass(frozen=True)

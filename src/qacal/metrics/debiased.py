@@ -10,7 +10,7 @@ import numpy as np
 from scipy.special import stdtrit
 
 from qacal.metrics.binned import Binned
-from qacal.records import Bools, Floats
+from qacal.values import Bools, Floats
 
 Estimate = tuple[float, float, float]
 """A value with the ends of its interval."""

@@ -22,8 +22,8 @@ import numpy as np
 
 from qacal.errors import InputError
 from qacal.metrics.binned import Binned
-from qacal.records import Floats
 from qacal.tally import Tally
+from qacal.values import Floats
 
 # As many values at a time as fit in the processor's cache a few times over.
 _PORTION = 2**21

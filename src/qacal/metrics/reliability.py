@@ -10,8 +10,8 @@ from qacal.grouping import Paths
 from qacal.guarantee import check_alpha
 from qacal.intervals import mean_intervals
 from qacal.metrics.binned import BinChoice, Binned, as_tally
-from qacal.records import ArrayLike
 from qacal.tally import Tally
+from qacal.values import ArrayLike
 
 if TYPE_CHECKING:
     import polars as pl

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from qacal.metrics.binned import BinChoice, Binned, as_tally
-from qacal.records import ArrayLike
 from qacal.tally import Tally
+from qacal.values import ArrayLike
 
 # How near to 0 and 1 log loss can see, as in scikit-learn: a wrong answer at 1.0 costs 36, not infinity.
 LOG_CUT = float(np.finfo(np.float64).eps)

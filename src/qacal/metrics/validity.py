@@ -10,8 +10,8 @@ from qacal.errors import InputError
 from qacal.grouping import Paths
 from qacal.metrics.binned import BinChoice, Binned, as_tally
 from qacal.metrics.noise import check_redraws, redraw
-from qacal.records import ArrayLike, Floats, rising
 from qacal.tally import BLOCKS, Tally
+from qacal.values import ArrayLike, Floats, rising
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,378 @@
+"""Files of rows: Parquet, JSON lines and CSV, read in batches, written whole or not at all."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+import os
+import shutil
+import sys
+import tempfile
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+import numpy as np
+
+from qacal.errors import InputError
+from qacal.tables import FrameTable, ObjectTable, Table
+
+if TYPE_CHECKING:
+    import polars as pl
+
+FORMATS = ("parquet", "jsonl", "csv")
+_SUFFIXES = {".parquet": "parquet", ".pq": "parquet", ".jsonl": "jsonl", ".ndjson": "jsonl", ".csv": "csv"}
+
+# Enough rows for arrays to pay off, few enough that their texts and vectors fit into any memory.
+BATCH_ROWS = 16_384
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One row that cannot be used, and why: the message names its place, its column and its value."""
+
+    origin: str
+    place: str
+    problem: str
+    row: Any = None
+
+    def __str__(self) -> str:
+        return f"{self.origin} {self.place}: {self.problem}"
+
+
+OnFault = Callable[[Fault], None]
+
+
+def refuse(fault: Fault) -> None:
+    """Stop at the first bad row."""
+    raise InputError(f"{fault} Mend the row, or leave such rows out with --skip-bad-rows.")
+
+
+def format_of(path: str | Path) -> str:
+    """Return the format that a file's name tells.
+
+    >>> format_of("answers.jsonl.gz"), format_of("ANSWERS.CSV")
+    ('jsonl', 'csv')
+    """
+    name = str(path).lower().removesuffix(".gz")
+    found = _SUFFIXES.get(Path(name).suffix)
+    if found is None or (found == "parquet" and str(path).lower().endswith(".gz")):
+        raise InputError(f"{path}: cannot tell the format; expected a name ending in {_endings()}.")
+    return found
+
+
+def _endings() -> str:
+    return ".parquet, .jsonl, .jsonl.gz, .csv or .csv.gz"
+
+
+# Reading
+
+
+@dataclass(frozen=True)
+class File:
+    """A file of rows that can be read again and again.
+
+    name : what messages call it; the path unless it is a copy of standard input.
+    """
+
+    path: Path
+    format: str
+    name: str
+
+    def batches(self, on_fault: OnFault = refuse, batch_rows: int = BATCH_ROWS) -> Iterator[Table]:
+        """Yield the rows, batch after batch; lines that are no rows go to `on_fault`."""
+        if not self.path.is_file():
+            what = "is a folder" if self.path.is_dir() else "does not exist"
+            raise InputError(f"{self.name} {what}; expected a file ending in {_endings()}.")
+        read = {"parquet": _parquet, "jsonl": _json_lines, "csv": _csv}[self.format]
+        return read(self, on_fault, batch_rows)
+
+
+def open_file(path: str | Path) -> File:
+    """Return the file at `path`, its format told by its name."""
+    return File(Path(path), format_of(path), str(path))
+
+
+@contextmanager
+def from_stream(stream: IO[bytes], name: str = "standard input") -> Iterator[File]:
+    """Yield a copy of a stream as a file, its format told by its first bytes: rows are read more than once."""
+    with tempfile.TemporaryDirectory(prefix="qacal-") as folder:
+        path = Path(folder) / "input"
+        with path.open("wb") as copy:
+            shutil.copyfileobj(stream, copy)
+        yield File(path, _sniffed(path, name), name)
+
+
+def _sniffed(path: Path, name: str) -> str:
+    with path.open("rb") as file:
+        if file.read(4) == b"PAR1":
+            return "parquet"
+    with _bytes(path) as file:
+        start = file.read(1024).removeprefix(b"\xef\xbb\xbf").lstrip()
+    if not start:
+        raise InputError(f"{name} is empty; expected rows as Parquet, JSON lines or CSV.")
+    return "jsonl" if start.startswith(b"{") else "csv"
+
+
+def _parquet(file: File, on_fault: OnFault, batch_rows: int) -> Iterator[Table]:
+    import polars as pl
+
+    try:
+        scan = pl.scan_parquet(file.path)
+        length = int(scan.select(pl.len()).collect().item())
+        for first in range(0, length, batch_rows):
+            frame = scan.slice(first, batch_rows).collect()
+            yield FrameTable(file.name, "row", np.arange(first + 1, first + len(frame) + 1), frame)
+    except (pl.exceptions.PolarsError, OSError) as error:
+        raise InputError(f"{file.name} cannot be read as Parquet: {str(error).splitlines()[0]}") from None
+
+
+def _json_lines(file: File, on_fault: OnFault, batch_rows: int) -> Iterator[Table]:
+    def parsed() -> Iterator[tuple[int, dict[str, Any]]]:
+        with _bytes(file.path) as lines:
+            for line, raw in enumerate(_lines(lines, file), 1):
+                text = raw.removeprefix(b"\xef\xbb\xbf") if line == 1 else raw
+                if text.strip():
+                    row, problem = _json_row(text)
+                    if row is None:
+                        on_fault(
+                            Fault(file.name, f"line {line}", problem, text.decode("utf-8", "replace").rstrip("\n"))
+                        )
+                    else:
+                        yield line, row
+
+    yield from _tables(file, parsed(), batch_rows, is_text=False)
+
+
+def _json_row(text: bytes) -> tuple[dict[str, Any] | None, str]:
+    try:
+        row = json.loads(text)
+    except UnicodeDecodeError:
+        return None, "the line is not UTF-8 text."
+    except (ValueError, RecursionError) as error:
+        return None, f"the line is not JSON ({error}). One object on each line is expected."
+    if not isinstance(row, dict):
+        return None, f"the line is {type(row).__name__}, not an object with question, answer and confidence."
+    return row, ""
+
+
+def _csv(file: File, on_fault: OnFault, batch_rows: int) -> Iterator[Table]:
+    def parsed() -> Iterator[tuple[int, dict[str, Any]]]:
+        # Answers may be long; the limit of the csv module is meant for other files.
+        csv.field_size_limit(min(sys.maxsize, 2**31 - 1))
+        with _bytes(file.path) as raw, io.TextIOWrapper(raw, "utf-8-sig", "strict", newline="") as text:
+            reader = csv.reader(text, strict=True)
+            header = next(reader, [])
+            _require_header(header, file)
+            line = reader.line_num + 1
+            for values in reader:
+                if len(values) == len(header):
+                    yield line, dict(zip(header, values, strict=True))
+                elif values:
+                    problem = f"the row has {len(values)} values and the header {len(header)}."
+                    on_fault(Fault(file.name, f"line {line}", problem, values))
+                line = reader.line_num + 1
+
+    try:
+        yield from _tables(file, parsed(), batch_rows, is_text=True)
+    except (csv.Error, UnicodeDecodeError, OSError, EOFError) as error:
+        raise InputError(f"{file.name} cannot be read as CSV in UTF-8: {error}.") from None
+
+
+def _require_header(header: list[str], file: File) -> None:
+    repeated = {name for name in header if header.count(name) > 1}
+    if repeated:
+        raise InputError(f"{file.name} line 1: the header names {', '.join(sorted(repeated))} more than once.")
+
+
+def _tables(
+    file: File, rows: Iterator[tuple[int, dict[str, Any]]], batch_rows: int, is_text: bool
+) -> Iterator[ObjectTable]:
+    places: list[int] = []
+    objects: list[dict[str, Any]] = []
+    for place, row in rows:
+        places.append(place)
+        objects.append(row)
+        if len(objects) == batch_rows:
+            yield ObjectTable(file.name, "line", np.array(places), objects, is_text)
+            places, objects = [], []
+    if objects:
+        yield ObjectTable(file.name, "line", np.array(places), objects, is_text)
+
+
+def _lines(stream: IO[bytes], file: File) -> Iterator[bytes]:
+    try:
+        yield from stream
+    except (OSError, EOFError) as error:
+        raise InputError(f"{file.name} cannot be read: {error}.") from None
+
+
+def _bytes(path: Path) -> Any:
+    with path.open("rb") as file:
+        is_gzip = file.read(2) == b"\x1f\x8b"
+    return gzip.open(path, "rb") if is_gzip else path.open("rb")
+
+
+# Writing
+
+
+@contextmanager
+def written_whole(path: str | Path) -> Iterator[Path]:
+    """Yield a path to write to; it takes the place of `path` once all is written, and vanishes if that fails.
+
+    ``-`` is standard output, which is then sent all at once.
+    """
+    if str(path) == "-":
+        with tempfile.TemporaryDirectory(prefix="qacal-") as folder:
+            yield Path(folder) / "output"
+            with (Path(folder) / "output").open("rb") as file:
+                shutil.copyfileobj(file, sys.stdout.buffer)
+            sys.stdout.buffer.flush()
+        return
+    target = Path(path)
+    if not target.parent.is_dir():
+        raise InputError(f"{target}: the folder {target.parent} does not exist.")
+    if target.is_dir():
+        raise InputError(f"{target} is a folder; expected the name of a file to write.")
+    descriptor, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+    os.close(descriptor)
+    temporary = Path(name)
+    try:
+        yield temporary
+        temporary.chmod(target.stat().st_mode & 0o777 if target.exists() else 0o666 & ~_umask())
+        temporary.replace(target)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+class Writer(ABC):
+    """Takes tables one after the other and writes one file."""
+
+    @abstractmethod
+    def write(self, table: Table) -> None:
+        """Add rows."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Finish the file."""
+
+
+@contextmanager
+def writing(path: str | Path, like: str) -> Iterator[Writer]:
+    """Yield a writer for `path`, in the format that its name tells, or in the format `like` for standard output."""
+    format_ = like if str(path) == "-" else format_of(path)
+    is_packed = str(path).lower().endswith(".gz")
+    with written_whole(path) as temporary:
+        kinds: dict[str, Callable[[], Writer]] = {
+            "parquet": lambda: _ParquetWriter(temporary),
+            "jsonl": lambda: _JsonWriter(temporary, is_packed),
+            "csv": lambda: _CsvWriter(temporary, is_packed),
+        }
+        writer = kinds[format_]()
+        try:
+            yield writer
+        finally:
+            writer.close()
+
+
+class _JsonWriter(Writer):
+    def __init__(self, path: Path, is_packed: bool) -> None:
+        self._file: IO[bytes] = _Packed(path) if is_packed else path.open("wb")  # type: ignore[assignment]
+
+    def write(self, table: Table) -> None:
+        self._file.writelines(json_line(row) for row in table.rows())
+
+    def close(self) -> None:
+        self._file.close()
+
+
+class _CsvWriter(Writer):
+    def __init__(self, path: Path, is_packed: bool) -> None:
+        raw = _Packed(path) if is_packed else path.open("wb")
+        self._file = io.TextIOWrapper(raw, "utf-8", "surrogatepass", newline="")
+        self._rows: Any = None
+
+    def write(self, table: Table) -> None:
+        if self._rows is None:
+            self._rows = csv.DictWriter(self._file, table.names, extrasaction="raise", lineterminator="\n")
+            self._rows.writeheader()
+        try:
+            self._rows.writerows({name: _cell(value) for name, value in row.items()} for row in table.rows())
+        except ValueError as error:
+            raise InputError(f"{table.origin}: rows have columns that the first ones do not: {error}.") from None
+
+    def close(self) -> None:
+        self._file.close()
+
+
+class _ParquetWriter(Writer):
+    """Writes each batch as a part, and joins the parts at the end without holding them in memory."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._parts = tempfile.TemporaryDirectory(prefix=".qacal-", dir=path.parent)
+        self._count = 0
+
+    def write(self, table: Table) -> None:
+        table.frame().write_parquet(Path(self._parts.name) / f"{self._count}.parquet")
+        self._count += 1
+
+    def close(self) -> None:
+        import polars as pl
+
+        parts = [Path(self._parts.name) / f"{number}.parquet" for number in range(self._count)]
+        if len(parts) == 1:
+            parts[0].replace(self._path)
+        elif parts:
+            pl.concat([pl.scan_parquet(part) for part in parts], how="diagonal_relaxed").sink_parquet(self._path)
+        self._parts.cleanup()
+
+
+def json_line(row: dict[str, Any]) -> bytes:
+    """Return a row as one line of JSON."""
+    text = json.dumps(row, ensure_ascii=False, default=_plain)
+    try:
+        return text.encode() + b"\n"
+    except UnicodeEncodeError:  # half of a surrogate pair, which UTF-8 cannot hold
+        return json.dumps(row, default=_plain).encode() + b"\n"
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.ndarray | np.generic):
+        return value.tolist()
+    return str(value)
+
+
+def _cell(value: Any) -> Any:
+    if isinstance(value, list | dict | np.ndarray):
+        return json.dumps(value, ensure_ascii=False, default=_plain)
+    return value
+
+
+class _Packed(gzip.GzipFile):
+    """A gzip file without name and time in it, so that the same rows give the same bytes."""
+
+    def __init__(self, path: Path) -> None:
+        self._raw = path.open("wb")
+        super().__init__(filename="", mode="wb", fileobj=self._raw, mtime=0)
+
+    def close(self) -> None:
+        super().close()
+        self._raw.close()
+
+
+def write_frame(frame: pl.DataFrame, path: str | Path, like: str = "csv") -> None:
+    """Write a frame as a file of its own."""
+    with writing(path, like) as writer:
+        writer.write(FrameTable("table", "row", np.arange(1, len(frame) + 1), frame))

@@ -1,0 +1,247 @@
+"""A batch of rows as it came in: a frame of pandas, polars or Arrow, or the objects of a JSONL or CSV file.
+
+Whatever it is, columns can be read from it, rows left out, and columns added; everything else passes through untouched,
+and what goes out is of the kind that came in.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from qacal.errors import InputError
+from qacal.values import Bools, Ints
+
+if TYPE_CHECKING:
+    import polars as pl
+
+
+@dataclass(frozen=True, eq=False)
+class Table(ABC):
+    """Rows, and where they come from.
+
+    origin : what a message calls them, such as ``answers.jsonl``.
+    unit : what `places` count: "line" of a text file, "row" of anything else.
+    places : where each row stands in its origin, counted from 1.
+    """
+
+    origin: str
+    unit: str
+    places: Ints
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+    @property
+    def reads_text_as_numbers(self) -> bool:
+        """True for files in which everything is text."""
+        return False
+
+    @property
+    @abstractmethod
+    def names(self) -> list[str]:
+        """The columns."""
+
+    @abstractmethod
+    def column(self, name: str) -> Any:
+        """Return a column's values: a list, or a series of the frame."""
+
+    @abstractmethod
+    def only(self, keep: Bools) -> Table:
+        """Return some of the rows."""
+
+    @abstractmethod
+    def extended(self, columns: pl.DataFrame) -> Table:
+        """Return the rows with further columns."""
+
+    @abstractmethod
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """Yield the rows as objects."""
+
+    @abstractmethod
+    def frame(self) -> pl.DataFrame:
+        """Return the rows as a polars frame."""
+
+    @property
+    @abstractmethod
+    def native(self) -> Any:
+        """What came in, with what has been added."""
+
+    def require(self, name: str, remedy: str = "") -> None:
+        """Refuse a table that lacks a column."""
+        if name not in self.names:
+            have = ", ".join(self.names) or "none"
+            raise InputError(f"{self.origin} has no column {name!r}; it has {have}.{' ' + remedy if remedy else ''}")
+
+
+@dataclass(frozen=True, eq=False)
+class ObjectTable(Table):
+    """Rows as objects, in the order and with the values they were written with.
+
+    is_text : every value is text, as in CSV.
+    """
+
+    objects: Sequence[Mapping[str, Any]]
+    is_text: bool = False
+
+    @property
+    def reads_text_as_numbers(self) -> bool:
+        """True for CSV."""
+        return self.is_text
+
+    @property
+    def names(self) -> list[str]:
+        """Every name that some row has, in the order of their first use."""
+        return list(dict.fromkeys(name for row in self.objects for name in row))
+
+    def column(self, name: str) -> list[Any]:
+        """Return a column's values, None where a row has none."""
+        return [row.get(name) for row in self.objects]
+
+    def only(self, keep: Bools) -> ObjectTable:
+        """Return some of the rows."""
+        kept = [row for row, is_kept in zip(self.objects, keep.tolist(), strict=True) if is_kept]
+        return replace(self, objects=kept, places=self.places[keep])
+
+    def extended(self, columns: pl.DataFrame) -> ObjectTable:
+        """Return the rows with further columns."""
+        more = columns.iter_rows(named=True)
+        return replace(self, objects=[{**row, **new} for row, new in zip(self.objects, more, strict=True)])
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """Yield the rows as objects."""
+        return (dict(row) for row in self.objects)
+
+    def frame(self) -> pl.DataFrame:
+        """Return the rows as a polars frame; a column of several types becomes text."""
+        import polars as pl
+
+        columns = {}
+        for name in self.names:
+            values = self.column(name)
+            try:
+                columns[name] = pl.Series(name, values, strict=True)
+            except TypeError:
+                columns[name] = pl.Series(name, values, strict=False)
+        return pl.DataFrame(columns)
+
+    @property
+    def native(self) -> list[dict[str, Any]]:
+        """The objects."""
+        return list(self.rows())
+
+
+@dataclass(frozen=True, eq=False)
+class FrameTable(Table):
+    """A frame of pandas, polars, Arrow, or whatever else narwhals can read."""
+
+    given: Any
+
+    @property
+    def names(self) -> list[str]:
+        """The columns."""
+        return list(_narwhals(self.given).columns)
+
+    def column(self, name: str) -> Any:
+        """Return the frame's own series."""
+        return _narwhals(self.given)[name].to_native()
+
+    def only(self, keep: Bools) -> FrameTable:
+        """Return some of the rows."""
+        if keep.all():
+            return self
+        kept = _narwhals(self.given)[np.flatnonzero(keep).tolist()]
+        return replace(self, given=kept.to_native(), places=self.places[keep])
+
+    def extended(self, columns: pl.DataFrame) -> FrameTable:
+        """Return the frame with further columns; its own are not touched."""
+        import narwhals as nw
+
+        frame = _narwhals(self.given)
+        if frame.implementation.is_polars():
+            return replace(self, given=self.given.with_columns(columns.get_columns()))
+        if frame.implementation.is_pandas_like():
+            return replace(self, given=self.given.assign(**_pandas_columns(columns, self.given.index)))
+        series = [
+            nw.new_series(
+                name, column.to_list(), nw.from_native(column, series_only=True).dtype, backend=frame.implementation
+            )
+            for name, column in columns.to_dict().items()
+        ]
+        return replace(self, given=frame.with_columns(*series).to_native())
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """Yield the rows as objects."""
+        return self.frame().iter_rows(named=True)
+
+    def frame(self) -> pl.DataFrame:
+        """Return the rows as a polars frame."""
+        import polars as pl
+
+        if isinstance(self.given, pl.DataFrame):
+            return self.given
+        frame = _narwhals(self.given)
+        return pl.DataFrame({name: frame[name].to_list() for name in frame.columns}, strict=False)
+
+    @property
+    def native(self) -> Any:
+        """The frame."""
+        return self.given
+
+
+def as_table(data: Any, origin: str = "records") -> Table:
+    """Return rows that are in memory as a table: a frame, a list of objects, or an object of columns.
+
+    >>> as_table([{"question": "2+2?", "confidence": 0.9}]).names
+    ['question', 'confidence']
+    """
+    if isinstance(data, Table):
+        return data
+    if isinstance(data, Mapping):
+        import polars as pl
+
+        data = pl.DataFrame({name: _listed(column) for name, column in data.items()}, strict=False)
+    if isinstance(data, list | tuple):
+        wrong = next((at for at, row in enumerate(data) if not isinstance(row, Mapping)), None)
+        if wrong is not None:
+            raise InputError(
+                f"{origin}[{wrong}] is {data[wrong]!r}; expected an object with question, answer, confidence."
+            )
+        return ObjectTable(origin, "row", np.arange(1, len(data) + 1), data)
+    frame = _narwhals(data)
+    return FrameTable(origin, "row", np.arange(1, len(frame) + 1), data)
+
+
+def _narwhals(data: Any) -> Any:
+    import narwhals as nw
+
+    try:
+        return nw.from_native(data, eager_only=True)
+    except TypeError:
+        kind = type(data).__name__
+        raise InputError(
+            f"records are {kind}; expected a path, a frame of pandas, polars or Arrow, a list of objects, "
+            "or an object of columns. Collect a lazy frame first."
+        ) from None
+
+
+def _pandas_columns(columns: pl.DataFrame, index: Any) -> dict[str, Any]:
+    import pandas as pd
+    import polars as pl
+
+    out = {}
+    for name, column in columns.to_dict().items():
+        # Whole numbers with gaps would become floats, and group 3 would be 3.0.
+        whole = column.dtype.is_integer() and column.null_count() > 0
+        kind = "Int64" if whole else "float64" if column.dtype == pl.Float64 else None
+        values = column.to_list()
+        out[name] = pd.Series(values if kind or column.dtype != pl.String else np.array(values, object), index, kind)
+    return out
+
+
+def _listed(column: Any) -> Any:
+    return list(column) if isinstance(column, tuple | range) else column

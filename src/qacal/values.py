@@ -1,0 +1,162 @@
+r"""What a row is, and the one gate through which values enter.
+
+A row is a question, an answer, a confidence :math:`h \in [0, 1]` and, where it is known, whether the answer
+was correct :math:`y` (0/1, or a soft target in [0, 1]). Everything behind this gate may rely on float64
+arrays of one length without NaN; nothing is dropped or guessed here. A value that cannot be used is named
+in the error, with its position and the remedy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sized
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from qacal.errors import InputError
+
+Floats: TypeAlias = NDArray[np.float64]
+Ints: TypeAlias = NDArray[np.int64]
+Bools: TypeAlias = NDArray[np.bool_]
+Hashes: TypeAlias = NDArray[np.uint64]
+
+ArrayLike: TypeAlias = Any
+"""A list, or any column of numpy, pandas, polars or Arrow."""
+
+# A stated 0.8 stored as float32 comes back as 0.800000011920929, above a bin that ends at 0.8. Rounded to the
+# digits its type can hold, it is 0.8 again, whatever type the other rows came in.
+_DIGITS = {"float32": 7, "float16": 3}
+
+
+_MISSING = "Leave the row out, or fill it in from what you know of it."
+
+
+def unit_values(values: ArrayLike, name: str) -> Floats:
+    """Return `values` as float64 in [0, 1], or say which one is not.
+
+    >>> unit_values([True, 0, 0.5], "correct")
+    array([1. , 0. , 0.5])
+    >>> unit_values([0.9, 85], "confidence")
+    Traceback (most recent call last):
+    ...
+    qacal.errors.InputError: confidence[1] is 85.0; expected 0 to 1. If these are percents, divide by 100.
+    """
+    array = _numbers(values, name)
+    low, high = array.min(), array.max()
+    # NaN fails every comparison, so this one line lets only finite values of [0, 1] pass.
+    if not (low >= 0 and high <= 1):
+        raise InputError(_complaint(array, name))
+    # -0.0 equals 0.0 but has other bits, and bits are what gets hashed and sorted.
+    return array + 0.0 if low == 0 else array
+
+
+def weight_values(values: ArrayLike | None, length: int) -> Floats | None:
+    """Return row weights as float64, finite and not negative; None stays None and means one each."""
+    if values is None:
+        return None
+    array = _numbers(values, "weights")
+    require_length(array, length, "weights")
+    # Squares of weights are summed, and must neither overflow nor vanish.
+    bad = ~((array == 0) | ((array >= 1e-100) & (array <= 1e100)))
+    if bad.any():
+        at = int(np.argmax(bad))
+        raise InputError(f"weights[{at}] is {array[at]}; expected 0, or a number from 1e-100 to 1e100.")
+    if not array.any():
+        raise InputError("weights are all 0: no row is left to learn from.")
+    return array
+
+
+def rising(values: ArrayLike, name: str) -> Floats:
+    """Return a grid of numbers that do not fall."""
+    array = np.asarray(values, dtype=np.float64)
+    if array.ndim != 1 or len(array) == 0 or not (np.diff(array) >= 0).all():
+        raise InputError(f"{name} are {values!r}; expected rising numbers.")
+    return array
+
+
+def labels_of(values: ArrayLike) -> NDArray[Any]:
+    """Return a column of labels or ids as an array in which the number 2 and the text "2" stay what they are."""
+    try:
+        array = np.asarray(values)
+    except ValueError:
+        raise InputError("labels and ids must be one per row; some of these are lists of their own.") from None
+    if array.dtype.kind in "US" and isinstance(values, list | tuple):
+        array = np.empty(len(values), dtype=object)
+        array[:] = values
+    return array
+
+
+def require_length(array: Sized, length: int, name: str) -> None:
+    """Refuse a column whose length is not that of `confidence`."""
+    if len(array) != length:
+        raise InputError(f"{name} has {len(array)} values and confidence has {length}; give one per row.")
+
+
+def _numbers(values: ArrayLike, name: str) -> Floats:
+    try:
+        raw = np.asarray(values)
+    except ValueError:
+        raise InputError(f"{name} has rows of different lengths; expected one value per row.") from None
+    if raw.ndim == 0:
+        raise InputError(f"{name} is one {type(values).__name__}; expected a list or column, one value per row.")
+    if raw.ndim != 1:
+        raise InputError(f"{name} has shape {raw.shape}; expected one value per row, a flat list or column.")
+    if len(raw) == 0:
+        raise InputError(f"{name} is empty; at least one row is needed.")
+    if raw.dtype.kind not in "biuf":
+        raw = _from_objects(raw, name)
+    return as_written(raw)
+
+
+def as_written(raw: NDArray[Any]) -> Floats:
+    """Return numbers as float64, those of a shorter type as the decimals that were meant.
+
+    >>> as_written(np.array([0.8], dtype=np.float32))
+    array([0.8])
+    """
+    digits = _DIGITS.get(raw.dtype.name)
+    array = raw.astype(np.float64, copy=False)
+    return array if digits is None else _rounded(array, digits)
+
+
+def _from_objects(raw: NDArray[Any], name: str) -> Floats:
+    """Convert one by one, so that the error can name the culprit. Text is never read as a number."""
+    out = np.empty(len(raw))
+    for at, value in enumerate(raw.tolist()):
+        try:
+            if value is None or isinstance(value, str | bytes):
+                raise TypeError
+            out[at] = value
+        except (TypeError, ValueError, OverflowError):
+            raise InputError(f"{name}[{at}] is {value!r}; expected a number from 0 to 1. {_advice(value)}") from None
+    return out
+
+
+def _advice(value: object) -> str:
+    if isinstance(value, str | bytes):
+        return "Text is not read as a number: convert the column first, so that you see what becomes of it."
+    return _MISSING
+
+
+def _rounded(array: Floats, digits: int) -> Floats:
+    """Round to significant digits, which gives the float64 nearest to the decimal that was meant."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        power = digits - 1 - np.floor(np.log10(np.abs(array)))
+        # 10^22 is the last power of ten that float64 holds exactly; below that nothing is worth rounding.
+        scale = 10.0 ** np.clip(power, 0, 22)
+        rounded: Floats = np.rint(array * scale) / scale
+    return np.where(np.isfinite(rounded), rounded, array)
+
+
+def _complaint(array: Floats, name: str) -> str:
+    bad = ~((array >= 0) & (array <= 1))
+    at = int(np.argmax(bad))
+    value = float(array[at])
+    others = f" (and {bad.sum() - 1} more)" if bad.sum() > 1 else ""
+    text = f"{name}[{at}] is {value}{others}; expected 0 to 1."
+    if np.isnan(value):
+        return f"{text} {_MISSING}"
+    if np.isfinite(value) and 1 < value <= 100 and name == "confidence":
+        return f"{text} If these are percents, divide by 100."
+    return text

@@ -1,0 +1,201 @@
+"""Reading and writing rows: every format, in batches, and nothing half written."""
+
+import gzip
+import io
+import json
+import sys
+
+import numpy as np
+import polars as pl
+import pytest
+
+from qacal.errors import InputError
+from qacal.files import File, format_of, from_stream, open_file, write_frame, writing, written_whole
+from qacal.tables import as_table
+
+ROWS = [
+    {
+        "id": 7,
+        "question": 'Who said "Ok, …\nthen"?',
+        "answer": "",
+        "confidence": 0.8,
+        "tags": ["a", {"b": 1}],
+        "big": 10**25,
+    },
+    {"id": "7b", "question": "二加二?", "answer": "4", "confidence": 1, "extra": None},
+]
+
+
+def written(path, text):
+    path.write_bytes(text.encode() if isinstance(text, str) else text)
+    return path
+
+
+def jsonl(rows):
+    return "".join(json.dumps(row) + "\n" for row in rows)
+
+
+def copied(source, target, batch_rows=1):
+    file = open_file(source)
+    with writing(target, file.format) as writer:
+        for table in file.batches(batch_rows=batch_rows):
+            writer.write(table)
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.ndjson", "a.JSONL.gz"])
+def test_json_lines_pass_through_untouched(tmp_path, name):
+    raw = jsonl(ROWS).encode()
+    source = written(tmp_path / name, gzip.compress(raw) if name.endswith("gz") else raw)
+    copied(source, tmp_path / "out.jsonl")
+    back = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    assert back == ROWS
+    assert [list(row) for row in back] == [list(row) for row in ROWS]
+
+
+def test_csv_passes_through_untouched(tmp_path):
+    text = 'id,question,answer\n007,"a ""b"", c\nd",\n08,二,x\n'
+    copied(written(tmp_path / "a.csv", text), tmp_path / "out.csv")
+    assert (tmp_path / "out.csv").read_text() == text
+
+
+def test_parquet_passes_through_untouched(tmp_path):
+    frame = pl.DataFrame(
+        {"id": [1, 2, 3], "v": [[1.0, 2.0], [3.0], None], "c": pl.Series([0.1, 0.2, 0.3], dtype=pl.Float32)}
+    )
+    frame.write_parquet(tmp_path / "a.parquet")
+    copied(tmp_path / "a.parquet", tmp_path / "out.parquet", batch_rows=2)
+    assert pl.read_parquet(tmp_path / "out.parquet").equals(frame)
+    assert pl.read_parquet(tmp_path / "out.parquet").schema == frame.schema
+
+
+@pytest.mark.parametrize("source", ["jsonl", "csv", "parquet"])
+@pytest.mark.parametrize("target", ["jsonl", "csv", "parquet", "jsonl.gz", "csv.gz"])
+def test_any_format_to_any_other(tmp_path, source, target):
+    frame = pl.DataFrame({"question": ["a", "b,\n", "c"], "confidence": [0.5, 1.0, 0.25], "id": ["x", "y", "z"]})
+    write_frame(frame, tmp_path / f"in.{source}")
+    copied(tmp_path / f"in.{source}", tmp_path / f"out.{target}", batch_rows=2)
+    tables = list(open_file(tmp_path / f"out.{target}").batches())
+    rows = [row for table in tables for row in table.rows()]
+    assert [row["question"] for row in rows] == ["a", "b,\n", "c"]
+    assert [float(row["confidence"]) for row in rows] == [0.5, 1.0, 0.25]
+
+
+def test_batches_say_where_each_row_stands(tmp_path):
+    source = written(tmp_path / "a.jsonl", '{"a":1}\n\n{"a":2}\n{"a":3}\n')
+    tables = list(open_file(source).batches(batch_rows=2))
+    assert [table.places.tolist() for table in tables] == [[1, 3], [4]]
+    quoted = written(tmp_path / "a.csv", 'q,c\n"one\ntwo",1\nthree,2\n')
+    (table,) = open_file(quoted).batches()
+    assert table.places.tolist() == [2, 4]
+
+
+def test_a_byte_order_mark_is_no_part_of_the_first_name(tmp_path):
+    for name, text in (("a.csv", "question,c\nx,1\n"), ("a.jsonl", '{"question":"x"}\n')):
+        (table,) = open_file(written(tmp_path / name, b"\xef\xbb\xbf" + text.encode())).batches()
+        assert table.names[0] == "question"
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ('{"a":', "line 2: the line is not JSON"),
+        ("[1, 2]", "line 2: the line is list, not an object"),
+        (b'{"a": "\xff"}', "line 2: the line is not UTF-8 text"),
+        ("[" * 100_000, "line 2: the line is not JSON"),
+    ],
+)
+def test_lines_that_are_no_rows_are_named(tmp_path, line, said):
+    raw = line if isinstance(line, bytes) else line.encode()
+    source = written(tmp_path / "a.jsonl", b'{"a":1}\n' + raw + b'\n{"a":3}\n')
+    with pytest.raises(InputError, match=said):
+        list(open_file(source).batches())
+    faults = []
+    (table,) = open_file(source).batches(faults.append)
+    assert [row["a"] for row in table.rows()] == [1, 3]
+    assert len(faults) == 1
+
+
+def test_csv_rows_of_another_length_are_named(tmp_path):
+    source = written(tmp_path / "a.csv", "a,b\n1,2\n1,2,3\n")
+    with pytest.raises(InputError, match="line 3: the row has 3 values and the header 2"):
+        list(open_file(source).batches())
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("a.parquet", b"PAR1 nonsense", "cannot be read as Parquet"),
+        ("a.csv", b"a,b\n\xff,1\n", "cannot be read as CSV in UTF-8"),
+        ("a.csv", b"a,a\n1,1\n", "names a more than once"),
+        ("a.jsonl.gz", gzip.compress(b'{"a":1}\n' * 100)[:-20], "cannot be read"),
+        ("a.csv.gz", gzip.compress(b"a,b\n" * 100)[:-20], "cannot be read"),
+    ],
+)
+def test_damaged_files_are_refused(tmp_path, name, content, said):
+    with pytest.raises(InputError, match=said):
+        list(open_file(written(tmp_path / name, content)).batches())
+
+
+def test_names_that_tell_no_format_are_refused(tmp_path):
+    for name in ("answers.xlsx", "answers", "answers.parquet.gz"):
+        with pytest.raises(InputError, match=r"cannot tell the format; expected a name ending in \.parquet"):
+            format_of(name)
+    with pytest.raises(InputError, match="does not exist"):
+        open_file(tmp_path / "nothing.csv").batches()
+    (tmp_path / "folder.csv").mkdir()
+    with pytest.raises(InputError, match="is a folder"):
+        open_file(tmp_path / "folder.csv").batches()
+
+
+@pytest.mark.parametrize("kind", ["parquet", "jsonl", "csv", "jsonl.gz"])
+def test_streams_are_known_by_their_first_bytes(tmp_path, kind):
+    write_frame(pl.DataFrame({"question": ["a"], "c": [1]}), tmp_path / f"a.{kind}")
+    with from_stream(io.BytesIO((tmp_path / f"a.{kind}").read_bytes())) as file:
+        assert file.format == kind.removesuffix(".gz")
+        for _ in range(2):  # a stream can be read once, its copy again and again
+            (table,) = file.batches()
+            assert table.names == ["question", "c"]
+    with pytest.raises(InputError, match="standard input is empty"), from_stream(io.BytesIO(b"")):
+        pass
+
+
+def test_outputs_appear_whole_or_not_at_all(tmp_path):
+    target = written(tmp_path / "out.jsonl", "old\n")
+    with pytest.raises(TypeError), writing(target, "jsonl") as writer:
+        writer.write(as_table([{"a": 1}, {(1, 2): 3}]))
+    assert target.read_text() == "old\n"
+    assert [path.name for path in tmp_path.iterdir()] == ["out.jsonl"]
+    with writing(target, "jsonl") as writer:
+        writer.write(as_table([{"a": 1}]))
+        assert target.read_text() == "old\n"
+    assert json.loads(target.read_text()) == {"a": 1}
+
+
+def test_a_new_file_has_the_rights_that_any_new_file_has(tmp_path):
+    with written_whole(tmp_path / "new") as path:
+        path.write_text("x")
+    (tmp_path / "usual").write_text("x")
+    assert (tmp_path / "new").stat().st_mode == (tmp_path / "usual").stat().st_mode
+    with pytest.raises(InputError, match="does not exist"), written_whole(tmp_path / "no" / "file"):
+        pass
+
+
+def test_standard_output_is_sent_at_the_end(monkeypatch, tmp_path):
+    sent = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(sent))
+    with writing("-", "csv") as writer:
+        writer.write(as_table([{"a": 1}]))
+        assert sent.getvalue() == b""
+    assert sent.getvalue() == b"a\n1\n"
+
+
+def test_half_of_a_surrogate_pair_is_written_as_an_escape(tmp_path):
+    source = written(tmp_path / "a.jsonl", '{"question": "\\ud800"}\n')
+    copied(source, tmp_path / "out.jsonl")
+    assert json.loads((tmp_path / "out.jsonl").read_text()) == {"question": "\ud800"}
+
+
+def test_a_large_parquet_file_is_read_in_parts(tmp_path):
+    pl.DataFrame({"a": np.arange(100_000)}).write_parquet(tmp_path / "a.parquet", row_group_size=10_000)
+    sizes = [len(table) for table in File(tmp_path / "a.parquet", "parquet", "a").batches(batch_rows=30_000)]
+    assert sizes == [30_000, 30_000, 30_000, 10_000]
