@@ -1,0 +1,98 @@
+"""Vectors that the records already carry, in a column of their own."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import NoReturn
+
+import numpy as np
+
+from qacal.embedders.base import Progress, Vectors
+from qacal.embedders.digests import settings_digest
+from qacal.errors import InputError
+from qacal.values import ArrayLike
+
+
+class ColumnEmbedder:
+    """Take the vectors from a column: lists of numbers, arrays, or JSON text of either.
+
+    Choose it when you have embedded your rows already. The vectors are used as they are. Their length is learned from
+    the first ones seen, unless it is given; vectors of another length are refused from then on.
+
+    Examples
+    --------
+    >>> column = ColumnEmbedder("embedding")
+    >>> column.vectors([[0.0, 1.0], "[0.5, 0.5]"])
+    array([[0. , 1. ],
+           [0.5, 0.5]], dtype=float32)
+    >>> column.name, column.dim
+    ('column:embedding', 2)
+    >>> column.vectors([[1, 2], [1, 2, 3]])
+    Traceback (most recent call last):
+    ...
+    qacal.errors.InputError: embedding[1] has 3 numbers; expected 2, as in the vectors before it.
+    """
+
+    def __init__(self, column: str, dim: int | None = None) -> None:
+        self.column = column
+        self.dim = dim
+
+    @property
+    def name(self) -> str:
+        """What a user types."""
+        return f"column:{self.column}"
+
+    @property
+    def digest(self) -> str:
+        """The sha256 of the column's name and the vectors' length: all that is known of whoever made them."""
+        return settings_digest(kind="column", column=self.column, dim=self.dim)
+
+    def embed(self, questions: Sequence[str], answers: Sequence[str], progress: Progress | None = None) -> NoReturn:
+        """Refuse: these vectors come with the records and cannot be made from text."""
+        raise InputError(
+            f"{self.name} reads vectors from the column {self.column!r} and cannot embed text. Pass records that have "
+            'this column, or choose an embedder of text, such as "static".'
+        )
+
+    def vectors(self, values: ArrayLike) -> Vectors:
+        """Return a column's values as a matrix, or name the first row that is no vector."""
+        rows = [_numbers(value, self.column, at) for at, value in enumerate(_listed(values))]
+        dim = self.dim
+        for at, row in enumerate(rows):
+            if dim is not None and len(row) != dim:
+                raise InputError(
+                    f"{self.column}[{at}] has {len(row)} numbers; expected {dim}, as in the vectors before it."
+                )
+            dim = len(row)
+        self.dim = dim
+        return np.stack(rows) if rows else np.empty((0, dim or 0), dtype=np.float32)
+
+
+def _listed(values: ArrayLike) -> list[object]:
+    """Return a column of numpy, pandas, polars or Arrow as a list, one entry per row."""
+    if hasattr(values, "to_pylist"):
+        return list(values.to_pylist())
+    return list(values)
+
+
+def _numbers(value: object, column: str, at: int) -> Vectors:
+    expected = "expected a list of numbers, or JSON text of one."
+    try:
+        raw = np.asarray(json.loads(value) if isinstance(value, str | bytes) else value)
+    except ValueError:
+        raise InputError(f"{column}[{at}] is {_short(value)}; {expected}") from None
+    if raw.ndim != 1 or len(raw) == 0 or raw.dtype.kind not in "iuf":
+        raise InputError(f"{column}[{at}] is {_short(value)}; {expected}")
+    with np.errstate(over="ignore"):
+        row: Vectors = raw.astype(np.float32)
+    bad = ~np.isfinite(row)
+    if bad.any():
+        where = int(np.argmax(bad))
+        raise InputError(f"{column}[{at}] has {raw[where]} at {where}; expected finite numbers (of 32 bits).")
+    return row
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."

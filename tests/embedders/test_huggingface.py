@@ -1,0 +1,210 @@
+"""Encoders of transformers, and their exports to ONNX, beside transformers' own output, row by row, without padding."""
+
+import shutil
+
+import numpy as np
+import pytest
+
+pytestmark = [
+    pytest.mark.heavy,
+    # The exporter of torch warns of its own future and of every size that it takes for fixed.
+    pytest.mark.filterwarnings("ignore"),
+]
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors  # noqa: E402
+
+from qacal import InputError  # noqa: E402
+from qacal.embedders import HuggingFaceEmbedder, embedder  # noqa: E402
+from tests.embedders.rows import HARD  # noqa: E402
+
+SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+WORDS = [*SPECIAL, "who", "wrote", "emma", "bolero", "?", "jane", "austen", "maurice", "ravel", "the", "a", "of"]
+QUESTIONS = ["Who wrote Emma?", "Who wrote the bolero of Maurice Ravel?", "Bolero?", "", "who " * 100]
+ANSWERS = ["Jane Austen", "Ravel", "", "", "the bolero"]
+MAX_LENGTH = 32
+SIZES = {
+    "bert": {
+        "hidden_size": 16,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "intermediate_size": 32,
+        "max_position_embeddings": MAX_LENGTH,
+    },
+    "distilbert": {"dim": 16, "n_layers": 2, "n_heads": 2, "hidden_dim": 32, "max_position_embeddings": MAX_LENGTH},
+    "xlnet": {"d_model": 16, "n_layer": 2, "n_head": 2, "d_inner": 32},
+}
+
+
+def tokenizer(kind):
+    """BERT's pairs begin with cls; XLNet's end with it, have types of their own and are padded on the left."""
+    words = {word: at for at, word in enumerate(WORDS)}
+    backend = Tokenizer(models.WordPiece(words, unk_token="[UNK]"))
+    backend.normalizer = normalizers.BertNormalizer()
+    backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    pair = "$A [SEP] $B:1 [SEP]:1 [CLS]:2" if kind == "xlnet" else "[CLS] $A [SEP] $B:1 [SEP]:1"
+    ends = [("[CLS]", 2), ("[SEP]", 3)]
+    backend.post_processor = processors.TemplateProcessing(single="$A", pair=pair, special_tokens=ends)
+    inputs = ["input_ids", "attention_mask"] + ["token_type_ids"] * (kind != "distilbert")
+    special = {f"{name.lower()}_token": f"[{name}]" for name in ("PAD", "UNK", "CLS", "SEP", "MASK")}
+    side = {"padding_side": "left", "pad_token_type_id": 3} if kind == "xlnet" else {}
+    return transformers.PreTrainedTokenizerFast(
+        tokenizer_object=backend, model_max_length=MAX_LENGTH, model_input_names=inputs, **special, **side
+    )
+
+
+def network(kind, seed=0):
+    torch.manual_seed(seed)
+    config = transformers.AutoConfig.for_model(kind, vocab_size=len(WORDS), **SIZES[kind])
+    out = transformers.AutoModel.from_config(config).eval()
+    with torch.no_grad():  # Fresh weights are so small that all vectors look alike.
+        for weights in out.parameters():
+            weights.mul_(3)
+    return out
+
+
+@pytest.fixture(scope="module", params=SIZES)
+def kind(request):
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def saved(kind, tmp_path_factory):
+    path = tmp_path_factory.mktemp(kind)
+    tokenizer(kind).save_pretrained(path)
+    network(kind).save_pretrained(path)
+    return path
+
+
+def expected(path, pooling, kind, questions=QUESTIONS, answers=ANSWERS):
+    """The slow twin: transformers alone, one row at a time."""
+    reader, model = (
+        transformers.AutoTokenizer.from_pretrained(path),
+        transformers.AutoModel.from_pretrained(path).eval(),
+    )
+    rows = []
+    for question, answer in zip(questions, answers, strict=True):
+        # In a list, since transformers takes an empty answer that comes alone for none, and the row for no pair.
+        read = reader([question], [answer], truncation="longest_first", max_length=MAX_LENGTH, return_tensors="pt")
+        with torch.no_grad():
+            hidden = model(**read).last_hidden_state[0]
+        at = {"cls": -1 if kind == "xlnet" else 0, "last": -1}
+        rows.append(hidden.mean(dim=0) if pooling == "mean" else hidden[at[pooling]])
+    return torch.stack(rows).numpy()
+
+
+@pytest.mark.parametrize("pooling", ["cls", "mean", "last"])
+def test_vectors_are_those_of_transformers(saved, kind, pooling):
+    got = embedder(f"hf:{saved}?pooling={pooling}").embed(QUESTIONS, ANSWERS)
+    np.testing.assert_allclose(got, expected(saved, pooling, kind), atol=1e-5)
+
+
+def test_cls_is_the_default_and_rows_differ(saved, kind):
+    maker = embedder(f"hf:{saved}")
+    assert (maker.name, maker.dim) == (f"hf:{saved}", 16)
+    got = maker.embed(QUESTIONS, ANSWERS)
+    np.testing.assert_allclose(got, expected(saved, "cls", kind), atol=1e-5)
+    assert np.abs(got[0] - got[1]).max() > 1e-3
+
+
+def test_companions_do_not_matter(saved):
+    maker = embedder(f"hf:{saved}")
+    alone = np.vstack([maker.embed([q], [a]) for q, a in zip(QUESTIONS, ANSWERS, strict=True)])
+    np.testing.assert_allclose(maker.embed(QUESTIONS, ANSWERS), alone, atol=1e-5)
+
+
+def test_hard_rows_have_finite_vectors(saved):
+    assert np.isfinite(embedder(f"hf:{saved}").embed(*zip(*HARD.values(), strict=True))).all()
+
+
+class TokenVectors(torch.nn.Module):
+    """A network with one output, which is what an export needs."""
+
+    def __init__(self, model, names):
+        super().__init__()
+        self.model, self.names = model, names
+
+    def forward(self, *values):
+        return self.model(**dict(zip(self.names, values, strict=True))).last_hidden_state
+
+
+@pytest.fixture(scope="module")
+def exported(saved, tmp_path_factory):
+    pytest.importorskip("onnx")
+    into = tmp_path_factory.mktemp("exported")
+    reader, model = transformers.AutoTokenizer.from_pretrained(saved), transformers.AutoModel.from_pretrained(saved)
+    reader.save_pretrained(into)
+    read = dict(reader(QUESTIONS[:2], ANSWERS[:2], padding=True, return_tensors="pt"))
+    torch.onnx.export(
+        TokenVectors(model, list(read)).eval(),
+        tuple(read.values()),
+        into / "model.onnx",
+        input_names=list(read),
+        output_names=["last_hidden_state"],
+        dynamic_axes={name: {0: "rows", 1: "tokens"} for name in [*read, "last_hidden_state"]},
+        dynamo=False,
+    )
+    return into
+
+
+@pytest.mark.parametrize("pooling", ["cls", "mean", "last"])
+def test_the_export_to_onnx_gives_the_same_vectors(exported, saved, kind, pooling):
+    got = embedder(f"onnx:{exported}?pooling={pooling}").embed(QUESTIONS, ANSWERS)
+    np.testing.assert_allclose(got, expected(saved, pooling, kind), atol=1e-5)
+
+
+def test_exports_with_dynamic_quantisation_do_not_see_their_companions(exported, tmp_path):
+    quantization = pytest.importorskip("onnxruntime.quantization")
+    quantization.quantize_dynamic(exported / "model.onnx", tmp_path / "model.onnx")
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        shutil.copy(exported / name, tmp_path)
+    maker = embedder(f"onnx:{tmp_path}")
+    alone = np.vstack([maker.embed([q], [a]) for q, a in zip(QUESTIONS, ANSWERS, strict=True)])
+    np.testing.assert_array_equal(maker.embed(QUESTIONS, ANSWERS), alone)
+
+
+def test_the_digest_follows_weights_tokenizer_and_pooling(saved, kind, tmp_path):
+    first = embedder(f"hf:{saved}").digest
+    assert embedder(f"hf:{saved}").digest == first
+    tokenizer(kind).save_pretrained(tmp_path)
+    network(kind).save_pretrained(tmp_path)
+    assert embedder(f"hf:{tmp_path}").digest == first
+    others = [embedder(f"hf:{tmp_path}?pooling=mean").digest]
+    network(kind, seed=1).save_pretrained(tmp_path)
+    others.append(embedder(f"hf:{tmp_path}").digest)
+    network(kind).save_pretrained(tmp_path)
+    cased = tokenizer(kind)
+    cased.backend_tokenizer.normalizer = normalizers.BertNormalizer(lowercase=False)
+    cased.save_pretrained(tmp_path)
+    others.append(embedder(f"hf:{tmp_path}").digest)
+    assert len({first, *others}) == 4
+
+
+def test_loading_is_silent_and_leaves_the_settings_of_transformers(saved, capfd):
+    logging = transformers.utils.logging
+    before = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    embedder(f"hf:{saved}").embed(QUESTIONS, ANSWERS)
+    assert (logging.get_verbosity(), logging.is_progress_bar_enabled()) == before
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_checkpoint_without_a_pooler_has_a_digest_all_the_same(tmp_path):
+    tokenizer("bert").save_pretrained(tmp_path)
+    config = transformers.AutoConfig.for_model("bert", vocab_size=len(WORDS), **SIZES["bert"])
+    transformers.BertForMaskedLM(config).save_pretrained(tmp_path)
+    assert HuggingFaceEmbedder(str(tmp_path)).digest == HuggingFaceEmbedder(str(tmp_path)).digest
+
+
+def test_a_checkpoint_without_all_its_weights_is_refused(tmp_path):
+    tokenizer("bert").save_pretrained(tmp_path)
+    whole = network("bert")
+    weights = {name: value for name, value in whole.state_dict().items() if "layer.1." not in name}
+    whole.save_pretrained(tmp_path, state_dict=weights)
+    with pytest.raises(InputError, match=r"lacks the weights .*it is not a whole encoder"):
+        embedder(f"hf:{tmp_path}")
+
+
+def test_a_folder_that_is_not_there_is_named():
+    with pytest.raises(InputError, match=r"hf:/no/such/folder cannot be loaded; give a folder, or a name on the hub"):
+        embedder("hf:/no/such/folder")

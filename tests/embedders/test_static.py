@@ -1,0 +1,75 @@
+"""The static embedder beside the package whose weights it reads."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from qacal import InputError
+from qacal.embedders import StaticEmbedder
+from tests.embedders.rows import ANSWERS, HARD, QUESTIONS
+
+
+@pytest.fixture(scope="module")
+def static():
+    return StaticEmbedder()
+
+
+def test_vectors_are_those_of_wordllama(static):
+    from pathlib import Path
+
+    import wordllama
+
+    model = wordllama.WordLlama.load(cache_dir=Path(wordllama.__file__).parent, disable_download=True)
+    hard = [pair for case, pair in HARD.items() if case != "half a surrogate pair"]
+    questions, answers = zip(*zip(QUESTIONS, ANSWERS, strict=True), *hard, strict=True)
+    texts = [f"{question}\n{answer}" for question, answer in zip(questions, answers, strict=True)]
+    np.testing.assert_allclose(static.embed(questions, answers), model.embed(texts, norm=True), atol=1e-6)
+
+
+def test_more_rows_than_one_step(static):
+    rows = 10_000
+    seen = []
+    Z = static.embed(QUESTIONS * (rows // 5), ANSWERS * (rows // 5), progress=lambda *at: seen.append(at))
+    assert seen == [(4096, rows), (8192, rows), (rows, rows)]
+    np.testing.assert_array_equal(Z, np.tile(static.embed(QUESTIONS, ANSWERS), (rows // 5, 1)))
+
+
+def test_vectors_have_length_one(static):
+    lengths = np.linalg.norm(static.embed(*zip(*HARD.values(), strict=True)), axis=1)
+    np.testing.assert_allclose(lengths, 1, atol=1e-6)
+
+
+def test_half_a_surrogate_pair_is_read_as_the_replacement_character(static):
+    np.testing.assert_array_equal(static.embed(["a\ud800"], [""]), static.embed(["a\ufffd"], [""]))
+    whole = "\ud83d\ude00"  # two halves of a smile that found each other
+    np.testing.assert_array_equal(static.embed([whole], [""]), static.embed(["😀"], [""]))
+
+
+def test_the_digest_is_known(static):
+    # A model saved today must load tomorrow: if this changes, either the weights have, or saved models break.
+    assert static.digest == "92b6325c735f0a468ad5fdc019022cd487449754f32e68f8a0314e857246587d"
+
+
+def test_neither_network_nor_logging_is_touched():
+    code = """
+import logging, socket, sys
+def refuse(*args, **kwargs): raise AssertionError("the network was used")
+socket.socket.connect = socket.getaddrinfo = refuse
+from qacal.embedders import embedder
+embedder("static").embed(["q"], ["a"])
+print(logging.getLogger().handlers, sorted({"wordllama", "requests", "torch"} & set(sys.modules)))
+"""
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout == "[] []\n"
+
+
+def test_a_package_without_its_weights_is_named(tmp_path, monkeypatch):
+    (tmp_path / "wordllama").mkdir()
+    (tmp_path / "wordllama" / "__init__.py").touch()
+    for name in [name for name in sys.modules if name.partition(".")[0] == "wordllama"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(InputError, match=r"l2_supercat_256.safetensors is missing from its package; run: pip install"):
+        StaticEmbedder()
