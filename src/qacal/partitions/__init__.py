@@ -1,1 +1,25 @@
-"""beta_bin: from a vector per row to a group per row."""
+"""beta: from a row to its group, by its vector or by what is known of it."""
+
+from qacal.partitions.base import EMBEDDING, PARTITIONS, Partition, partition_from_state, partition_state
+from qacal.partitions.bisecting import BisectingTree
+from qacal.partitions.column import Column
+from qacal.partitions.function import Function
+from qacal.partitions.kdtree import KDTree
+from qacal.partitions.kmeans import KMeans
+from qacal.partitions.product import Product
+from qacal.partitions.spelling import as_partition
+
+__all__ = [
+    "EMBEDDING",
+    "PARTITIONS",
+    "BisectingTree",
+    "Column",
+    "Function",
+    "KDTree",
+    "KMeans",
+    "Partition",
+    "Product",
+    "as_partition",
+    "partition_from_state",
+    "partition_state",
+]

@@ -1,0 +1,152 @@
+"""What every partition is: parameters, and a frozen fitted result that says which group a row is in."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any, ClassVar, Self, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from qacal.errors import InputError, NotFittedError
+from qacal.grouping import Paths
+from qacal.parameters import HasParameters
+from qacal.values import ArrayLike
+
+EMBEDDING = "embedding"
+"""The name under which a row's vector is found among the inputs of a partition."""
+
+Plain: TypeAlias = dict[str, Any]
+"""What JSON can hold: text, numbers, booleans, None, lists and dictionaries of these."""
+
+Arrays: TypeAlias = dict[str, NDArray[Any]]
+
+PARTITIONS: dict[str, type[Partition]] = {}
+"""Every partition by its `kind`, the name under which it is saved."""
+
+
+class Partition(HasParameters, ABC):
+    r"""Group rows: the paper's :math:`\beta`, or its second half :math:`\beta_{bin}` where vectors come in.
+
+    A subclass names its `kind`, keeps all that it learns in one frozen object `fitted_`, and never changes it when it
+    assigns. Applying a fitted partition needs numpy alone.
+    """
+
+    kind: ClassVar[str]
+    fitted_: Any
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "kind" in vars(cls):
+            PARTITIONS[cls.kind] = cls
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """What is read of a row, by name; `EMBEDDING` stands for its vector."""
+        return (EMBEDDING,)
+
+    @abstractmethod
+    def fit(self, Z: ArrayLike) -> Self:
+        """Learn the groups: from vectors (one row each), from a column of labels, or from a mapping of columns."""
+
+    @abstractmethod
+    def assign(self, Z: ArrayLike) -> NDArray[Any]:
+        """Return a label per row: a whole number, `NO_GROUP` for none; in a column of labels None for none."""
+
+    def groups(self, Z: ArrayLike) -> Paths | NDArray[Any]:
+        """Return what a calibrator takes as `groups=`: places in a tree, which know their ancestors, or labels."""
+        return self.assign(Z)
+
+    def fit_rows(self, inputs: Mapping[str, ArrayLike]) -> Self:
+        """Learn the groups from columns by name, of which `needs` tells the names."""
+        return self.fit(column_of(inputs, self.needs[0], self))
+
+    def groups_of(self, inputs: Mapping[str, ArrayLike]) -> Paths | NDArray[Any]:
+        """Return :meth:`groups` of columns by name."""
+        return self.groups(column_of(inputs, self.needs[0], self))
+
+    @abstractmethod
+    def describe(self) -> Plain:
+        """Return the facts of the fitted partition: its kind, parameters, number of groups, and how it splits."""
+
+    def parameters(self) -> Plain:
+        """Return the hyperparameters in a form that JSON can hold; :meth:`from_state` takes them back."""
+        return {name: plain_value(value) for name, value in self.get_params().items()}
+
+    @abstractmethod
+    def state(self) -> tuple[Plain, Arrays]:
+        """Return all that was learned, as plain values and arrays, to be saved without pickle."""
+
+    @classmethod
+    @abstractmethod
+    def from_state(cls, parameters: Plain, plain: Plain, arrays: Arrays) -> Self:
+        """Return the fitted partition of a state; raise `InputError` if the state cannot be one."""
+
+    def fresh(self) -> Self:
+        """Return an unfitted partition with the same parameters."""
+        return type(self)(**self.get_params())
+
+    def _require_fitted(self) -> None:
+        if not hasattr(self, "fitted_"):
+            raise NotFittedError(f"this {type(self).__name__} is not fitted yet; call fit first.")
+
+    @classmethod
+    def _with(cls, parameters: Plain, fitted: Any) -> Self:
+        """Return a fitted partition without fitting; names of parameters that it does not have are refused."""
+        known = set(cls._defaults())
+        if set(parameters) != known:
+            raise InputError(f"a saved {cls.kind} has parameters {sorted(parameters)}; expected {sorted(known)}.")
+        partition = cls(**parameters)
+        partition.fitted_ = fitted
+        return partition
+
+
+def column_of(inputs: Mapping[str, ArrayLike], name: str, reader: Partition) -> ArrayLike:
+    """Return one of the columns, or say which is missing and which there are.
+
+    >>> from qacal.partitions import Column
+    >>> column_of({"subject": ["law"]}, "tenant", Column("tenant"))
+    Traceback (most recent call last):
+    ...
+    qacal.errors.InputError: Column('tenant') needs 'tenant', and the rows have 'subject'. ...
+    """
+    if not isinstance(inputs, Mapping):
+        raise InputError(
+            f"{reader!r} takes columns by name, such as {{{name!r}: [...]}}; got a {type(inputs).__name__}."
+        )
+    if name not in inputs:
+        there = ", ".join(map(repr, inputs)) or "nothing"
+        raise InputError(
+            f"{reader!r} needs {name!r}, and the rows have {there}. Add it, or rename the column that is it."
+        )
+    return inputs[name]
+
+
+def partition_state(partition: Partition) -> tuple[Plain, Arrays]:
+    """Return a fitted partition of any kind as plain values and arrays: what a model file holds.
+
+    >>> from qacal.partitions import Column
+    >>> plain, arrays = partition_state(Column("subject").fit(["law", "art", "law"]))
+    >>> plain["kind"], partition_from_state(plain, arrays).assign(["art", "chess"])
+    ('column', array(['art', None], dtype=object))
+    """
+    plain, arrays = partition.state()
+    return {"kind": partition.kind, "parameters": partition.parameters(), "state": plain}, arrays
+
+
+def partition_from_state(plain: Plain, arrays: Arrays) -> Partition:
+    """Return the partition that :func:`partition_state` was given; anything else is refused."""
+    if not isinstance(plain, dict) or set(plain) != {"kind", "parameters", "state"}:
+        raise InputError("a saved partition has a kind, parameters and a state, and nothing else; this one does not.")
+    kind, parameters, state = plain["kind"], plain["parameters"], plain["state"]
+    if not isinstance(kind, str) or kind not in PARTITIONS:
+        raise InputError(f"the saved partition is of kind {kind!r}; this qacal knows {', '.join(sorted(PARTITIONS))}.")
+    if not (isinstance(parameters, dict) and isinstance(state, dict) and isinstance(arrays, dict)):
+        raise InputError(f"the parameters, state and arrays of a saved {kind} must be dictionaries.")
+    return PARTITIONS[kind].from_state(parameters, state, arrays)
+
+
+def plain_value(value: Any) -> Any:
+    """Return numbers of numpy as those of Python, which JSON can write."""
+    return value.item() if isinstance(value, np.generic) else value

@@ -1,0 +1,153 @@
+"""The bisecting tree: cut the vectors in two where they fall apart, then each part again."""
+
+from __future__ import annotations
+
+from typing import Self
+
+import numpy as np
+
+from qacal.errors import InputError
+from qacal.partitions.base import Arrays, Plain
+from qacal.partitions.bisections import Bisections
+from qacal.partitions.clusters import check_seed, cluster_centres, one_thread
+from qacal.partitions.stages import runs
+from qacal.partitions.stored import require_names, stored_floats, stored_sizes, stored_whole
+from qacal.partitions.tree import ROUNDING, Tree
+from qacal.partitions.vectors import fitting_vectors
+from qacal.values import ArrayLike, Floats, Ints
+
+MOST_NUMBERS = 2**27
+"""The directions of a tree are this many numbers at most: a gigabyte."""
+
+
+class BisectingTree(Tree):
+    r"""Group vectors by repeated 2-means: :math:`2^d` groups of vectors that are near each other, at depth :math:`d`.
+
+    At a node the rows are clustered in two, with centres :math:`a` and :math:`b`. A vector goes to the nearer one:
+    right if :math:`z \cdot w > c`, with :math:`w` the direction from :math:`a` to :math:`b` and :math:`c` half way.
+    Groups are of different sizes, as topics are; in return they follow the topics more closely than the halves of a
+    kd-tree do. As in a kd-tree, groups have ancestors, so calibrators can borrow from them and search over depths.
+    No vector is ever outside: new ones go to the nearer side, however far off.
+
+    Parameters
+    ----------
+    max_depth : :math:`d`. Choose it so that a group has some hundred calibration rows on average.
+    seed : where the clusterings start. The same rows give the same tree, in any order.
+
+    Notes
+    -----
+    Nodes whose rows are all equal do not split; everything goes left there. Which side is right is settled by the entry
+    of :math:`w` that is largest in size: it is positive. The clustering is scikit-learn's; applying a tree needs numpy
+    alone.
+
+    Examples
+    --------
+    Four clouds, and a tree that knows them at depth 2 and pairs of them at depth 1:
+
+    >>> corners = np.array([[0.0, 0.0], [0.0, 1.0], [9.0, 0.0], [9.0, 1.0]])
+    >>> Z = np.repeat(corners, 25, axis=0) + np.random.default_rng(0).normal(0, 0.1, (100, 2))
+    >>> tree = BisectingTree(max_depth=2).fit(Z)
+    >>> tree.assign(corners)
+    array([0, 1, 2, 3])
+    >>> tree.groups(corners).groups(depth=1)
+    array([0, 0, 1, 1])
+    """
+
+    kind = "bisecting"
+    fitted_: Bisections
+
+    def __init__(self, *, max_depth: int = 6, seed: int = 0) -> None:
+        self.max_depth = max_depth
+        self.seed = seed
+
+    def fit(self, Z: ArrayLike) -> Self:
+        """Learn the hyperplanes from vectors, one row each."""
+        self._check()
+        Z = fitting_vectors(Z)
+        _require_room(int(self.max_depth), Z.shape[1])
+        with one_thread():
+            self.fitted_ = bisect(Z, int(self.max_depth), int(self.seed))
+        return self
+
+    def state(self) -> tuple[Plain, Arrays]:
+        """Return the directions, offsets and sizes."""
+        self._require_fitted()
+        tree = self.fitted_
+        return {"width": tree.width}, {"directions": tree.directions, "offsets": tree.offsets, "sizes": tree.sizes}
+
+    @classmethod
+    def from_state(cls, parameters: Plain, plain: Plain, arrays: Arrays) -> Self:
+        """Return the fitted tree of a state."""
+        tree = cls._with(parameters, None)
+        tree._check()
+        require_names(plain, ["width"], cls.kind)
+        require_names(arrays, ["directions", "offsets", "sizes"], cls.kind)
+        n_nodes, width = 2**tree.max_depth - 1, stored_whole(plain, "width", 1, 2**31, cls.kind)
+        tree.fitted_ = Bisections(
+            _stored_directions(arrays, (n_nodes, width)),
+            stored_floats(arrays, "offsets", (n_nodes,), cls.kind),
+            stored_sizes(arrays, n_nodes + 1, cls.kind),
+        )
+        return tree
+
+    def _levels(self) -> list[Plain]:
+        splits = (self.fitted_.directions != 0).any(axis=1)
+        return [
+            {"depth": d + 1, "splits": int(splits[2**d - 1 : 2 ** (d + 1) - 1].sum())}
+            for d in range(self.fitted_.depth)
+        ]
+
+    def _check(self) -> None:
+        super()._check()
+        check_seed(self.seed)
+
+
+def bisect(Z: Floats, max_depth: int, seed: int) -> Bisections:
+    """Return the tree of a set of vectors, in the order of :func:`fitting_vectors`."""
+    directions = np.zeros((2**max_depth - 1, Z.shape[1]))
+    offsets = np.zeros(2**max_depth - 1)
+    node = np.zeros(len(Z), dtype=np.int64)  # the root is node 0; the children of k are 2k + 1 and 2k + 2
+    hair = ROUNDING * float(np.sqrt((Z * Z).sum(axis=1).max()))
+    for _ in range(max_depth):
+        order = np.argsort(node, kind="stable")
+        for k, here in runs(node[order]):
+            rows = order[here]
+            directions[k], offsets[k] = _cut(Z[rows], seed, k, hair)
+            node[rows] = 2 * k + 1 + (Z[rows] @ directions[k] > offsets[k])
+    return Bisections(directions, offsets, _leaf_sizes(node, max_depth))
+
+
+def _leaf_sizes(node: Ints, depth: int) -> Ints:
+    return np.bincount(node - (2**depth - 1), minlength=2**depth)
+
+
+def _cut(Z: Floats, seed: int, node: int, hair: float) -> tuple[Floats, float]:
+    """Return the direction and the offset of the plane between two clusters; zeros if there are no two."""
+    none = np.zeros(Z.shape[1]), 0.0
+    centres = cluster_centres(Z, 2, seed, node) if (Z[0] != Z).any() else Z[:1]
+    if len(centres) < 2:
+        return none
+    direction = centres[1] - centres[0]
+    length = float(np.sqrt(direction @ direction))
+    if length <= 4 * hair:  # the clusters differ by rounding alone
+        return none
+    direction /= length if direction[np.abs(direction).argmax()] > 0 else -length
+    return direction, float(direction @ (centres[0] + centres[1])) / 2 + hair
+
+
+def _stored_directions(arrays: Arrays, shape: tuple[int, int]) -> Floats:
+    directions = stored_floats(arrays, "directions", shape, BisectingTree.kind)
+    with np.errstate(over="ignore"):
+        length = np.sqrt((directions * directions).sum(axis=1))
+    wrong = (length != 0) & ~(np.abs(length - 1) < 1e-6)
+    if wrong.any():
+        raise InputError(f"a direction of a saved bisecting tree has length {length[wrong][0]}; expected 1, or 0.")
+    return directions
+
+
+def _require_room(max_depth: int, width: int) -> None:
+    if 2**max_depth * width > MOST_NUMBERS:
+        deepest = (MOST_NUMBERS // width).bit_length() - 1
+        raise InputError(
+            f"max_depth is {max_depth}: a bisecting tree of {width} coordinates has room for at most {deepest} levels."
+        )

@@ -1,0 +1,156 @@
+"""k-means: each vector to the nearest of some centres."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from qacal.errors import InputError
+from qacal.partitions.base import Arrays, Partition, Plain
+from qacal.partitions.clusters import check_seed, cluster_centres, one_thread
+from qacal.partitions.stored import require_names, stored_floats, stored_sizes, stored_whole
+from qacal.partitions.tree import ROUNDING
+from qacal.partitions.vectors import as_vectors, count_distinct, fitting_vectors, portions, require_finite
+from qacal.values import ArrayLike, Floats, Ints
+
+MOST_GROUPS = 2**20
+
+
+@dataclass(frozen=True, eq=False)
+class Centres:
+    """Fitted centres, one a row, and how many fitting rows are nearest to each."""
+
+    centres: Floats
+    sizes: Ints
+
+    def nearest(self, Z: NDArray[np.floating]) -> Ints:
+        """Return the nearest centre of each vector; of several that are as near up to rounding, the first."""
+        group = np.empty(len(Z), dtype=np.int64)
+        directions, offsets, hair = self._planes
+        for rows, block in portions(Z, max(1, min(4096, 2**22 // len(offsets)))):
+            with np.errstate(over="ignore", invalid="ignore"):
+                closeness = block @ directions - offsets
+            best = closeness.max(axis=1, keepdims=True)
+            if not np.isfinite(best).all():
+                require_finite(block, rows.start)
+            group[rows] = (closeness >= best - hair).argmax(axis=1)
+        return group
+
+    @cached_property
+    def _planes(self) -> tuple[Floats, Floats, float]:
+        """Return what makes `z @ directions - offsets` rise as centres come nearer.
+
+        Half of |z - c|^2 is |z|^2 / 2 - z.c + |c|^2 / 2, and only differences between centres count, so c may be
+        measured from the middle of them all, where fewer digits are lost.
+        """
+        middle = self.centres.mean(axis=0)
+        shifted = self.centres - middle
+        offsets = shifted @ middle + (shifted * shifted).sum(axis=1) / 2
+        reach = np.sqrt((shifted * shifted).sum(axis=1).max())
+        hair = ROUNDING * float(reach * np.sqrt((self.centres * self.centres).sum(axis=1).max()))
+        return np.ascontiguousarray(shifted.T), offsets, hair
+
+
+class KMeans(Partition):
+    r"""Group vectors by the nearest of :math:`k` centres, which k-means has put where the vectors are dense.
+
+    Parameters
+    ----------
+    n_groups : :math:`k`. Choose it so that a group has some hundred calibration rows on average.
+    seed : where the clustering starts. The same rows give the same groups, in any order.
+
+    Notes
+    -----
+    Flat: groups have no ancestors but the root. 32 groups lower the held-out log loss of one pooled map by 5, 17 and
+    26 thousandths on three real sets, where a kd-tree of depth 5 along principal axes gains 2, 12 and 18. A column with
+    the true subject gained 14, 33 and 33: use :class:`~qacal.Column` if there is one.
+
+    Groups are numbered by size, the largest first; of equal sizes the one whose centre is smaller comes first. Where
+    there are fewer different vectors than `n_groups`, each has a group of its own. No vector is ever outside.
+
+    Examples
+    --------
+    >>> Z = [[0.0], [0.1], [0.2], [5.0], [5.1]]
+    >>> groups = KMeans(n_groups=2).fit(Z)
+    >>> groups.assign([[0.3], [4.0], [99.0]])
+    array([0, 1, 1])
+    >>> groups.describe()["sizes"]
+    [3, 2]
+    """
+
+    kind = "kmeans"
+    fitted_: Centres
+
+    def __init__(self, *, n_groups: int = 32, seed: int = 0) -> None:
+        self.n_groups = n_groups
+        self.seed = seed
+
+    def fit(self, Z: ArrayLike) -> Self:
+        """Learn the centres from vectors, one row each."""
+        self._check()
+        Z = fitting_vectors(Z)
+        with one_thread():
+            self.fitted_ = centres_of(Z, int(self.n_groups), int(self.seed))
+        return self
+
+    def assign(self, Z: ArrayLike) -> Ints:
+        """Return the number of the nearest centre of each vector."""
+        self._require_fitted()
+        return self.fitted_.nearest(as_vectors(Z, self.fitted_.centres.shape[1], "k-means"))
+
+    def describe(self) -> Plain:
+        """Return the parameters, the number of groups and their sizes on the fitting rows."""
+        self._require_fitted()
+        sizes = self.fitted_.sizes.tolist()
+        return {
+            "kind": self.kind,
+            "parameters": self.parameters(),
+            "n_groups": len(sizes),
+            "rows": sum(sizes),
+            "sizes": sizes,
+        }
+
+    def state(self) -> tuple[Plain, Arrays]:
+        """Return the centres and sizes."""
+        self._require_fitted()
+        centres = self.fitted_.centres
+        plain = {"groups": len(centres), "width": centres.shape[1]}
+        return plain, {"centres": centres, "sizes": self.fitted_.sizes}
+
+    @classmethod
+    def from_state(cls, parameters: Plain, plain: Plain, arrays: Arrays) -> Self:
+        """Return the fitted partition of a state."""
+        partition = cls._with(parameters, None)
+        partition._check()
+        require_names(plain, ["groups", "width"], cls.kind)
+        require_names(arrays, ["centres", "sizes"], cls.kind)
+        groups = stored_whole(plain, "groups", 1, partition.n_groups, cls.kind)
+        width = stored_whole(plain, "width", 1, 2**31, cls.kind)
+        partition.fitted_ = Centres(
+            stored_floats(arrays, "centres", (groups, width), cls.kind), stored_sizes(arrays, groups, cls.kind)
+        )
+        return partition
+
+    def _check(self) -> None:
+        n = self.n_groups
+        if isinstance(n, bool) or not isinstance(n, int | np.integer) or not 1 <= n <= MOST_GROUPS:
+            raise InputError(f"n_groups is {n!r}; expected a whole number from 1 to {MOST_GROUPS}.")
+        check_seed(self.seed)
+
+
+def centres_of(Z: Floats, n_groups: int, seed: int) -> Centres:
+    """Return the centres of k-means that have rows, in their order: the one with most first."""
+    found = cluster_centres(Z, min(n_groups, count_distinct(Z)), seed)
+    sizes = _sizes(found, Z)
+    found, sizes = found[sizes > 0], sizes[sizes > 0]
+    centres = found[np.lexsort((*found.T[::-1], -sizes))]
+    return Centres(centres, _sizes(centres, Z))
+
+
+def _sizes(centres: Floats, Z: Floats) -> Ints:
+    unsized = Centres(centres, np.zeros(len(centres), dtype=np.int64))
+    return np.bincount(unsized.nearest(Z), minlength=len(centres))

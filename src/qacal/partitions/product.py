@@ -1,0 +1,164 @@
+"""The product of partitions: tenant x topic."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from qacal.errors import InputError
+from qacal.grouping import Paths, as_grouping
+from qacal.partitions.base import Arrays, Partition, Plain, partition_from_state, partition_state
+from qacal.partitions.labels import as_labels, object_array
+from qacal.partitions.stored import require_names
+from qacal.values import ArrayLike
+
+MOST_PARTS = 16
+
+
+class Product(Partition):
+    """Group rows by several partitions at once: a group for every combination that occurs.
+
+    The label of a group is text: those of the parts, joined by " / ", with each "/" inside of a part doubled, so that
+    different combinations never share a label. A row that has no group in one of the parts has none.
+
+    Parameters
+    ----------
+    parts : partitions. Groups multiply: have few, or their groups will be too small for maps of their own.
+
+    Notes
+    -----
+    Flat, even where a part is a tree: a group of the product borrows from the root. Of a tree, the leaves count. Labels
+    meet as text here, so that the number 2 and the text "2" of one column are one.
+
+    Examples
+    --------
+    >>> from qacal.partitions import Column, KDTree
+    >>> rows = {"tenant": ["acme", "acme", "a/b", None], "embedding": [[0.0], [2.0], [2.0], [0.0]]}
+    >>> both = Product(Column("tenant"), KDTree(max_depth=1)).fit_rows(rows)
+    >>> both.needs
+    ('tenant', 'embedding')
+    >>> both.groups_of(rows)
+    array(['acme / 0', 'acme / 1', 'a//b / 1', None], dtype=object)
+    """
+
+    kind = "product"
+    fitted_: tuple[Partition, ...]
+
+    def __init__(self, *parts: Partition) -> None:
+        self.parts = parts
+
+    def __repr__(self) -> str:
+        return f"Product({', '.join(map(repr, self.parts))})"
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """What the parts need, each name once."""
+        self._check()
+        return tuple(dict.fromkeys(name for part in self.parts for name in part.needs))
+
+    def fit(self, Z: ArrayLike) -> Self:
+        """Fit a copy of each part to a mapping of columns by name."""
+        self._check()
+        self.fitted_ = tuple(part.fresh().fit_rows(Z) for part in self.parts)
+        return self
+
+    def assign(self, Z: ArrayLike) -> NDArray[np.object_]:
+        """Return the combined labels of a mapping of columns by name."""
+        self._require_fitted()
+        return _combined([_flat(part.groups_of(Z)) for part in self.fitted_])
+
+    def fit_rows(self, inputs: Mapping[str, ArrayLike]) -> Self:
+        """Fit a copy of each part to columns by name."""
+        return self.fit(inputs)
+
+    def groups_of(self, inputs: Mapping[str, ArrayLike]) -> NDArray[np.object_]:
+        """Return the combined labels of columns by name."""
+        return self.assign(inputs)
+
+    def describe(self) -> Plain:
+        """Return the parts, and how many combinations of their groups there can be."""
+        self._require_fitted()
+        parts = [part.describe() for part in self.fitted_]
+        counts = [part["n_groups"] for part in parts]
+        at_most = None if None in counts else int(np.prod(counts, dtype=object))
+        return {"kind": self.kind, "parameters": self.parameters(), "n_groups": at_most, "parts": parts}
+
+    def parameters(self) -> Plain:
+        """Return the kinds and parameters of the parts."""
+        return {"parts": [{"kind": part.kind, "parameters": part.parameters()} for part in self.parts]}
+
+    def state(self) -> tuple[Plain, Arrays]:
+        """Return the states of the parts; the arrays of part 0 are named "0.pivots" and so on."""
+        self._require_fitted()
+        states = [partition_state(part) for part in self.fitted_]
+        arrays = {f"{at}.{name}": array for at, (_, own) in enumerate(states) for name, array in own.items()}
+        return {"parts": [plain for plain, _ in states]}, arrays
+
+    @classmethod
+    def from_state(cls, parameters: Plain, plain: Plain, arrays: Arrays) -> Self:
+        """Return the fitted product of a state."""
+        require_names(plain, ["parts"], cls.kind)
+        stored = plain["parts"]
+        if not isinstance(stored, list) or not 1 <= len(stored) <= MOST_PARTS:
+            raise InputError(f"the parts of a saved product must be a list of 1 to {MOST_PARTS}.")
+        if any(isinstance(part, dict) and part.get("kind") == cls.kind for part in stored):
+            raise InputError("a saved product has a product among its parts; name the parts of both in one.")
+        _require_owners(arrays, len(stored))
+        fitted = tuple(partition_from_state(part, _arrays_of(arrays, at)) for at, part in enumerate(stored))
+        product = cls(*(part.fresh() for part in fitted))
+        if product.parameters() != parameters:
+            raise InputError("the parameters of a saved product are not those of its parts. Save it anew.")
+        product.fitted_ = fitted
+        return product
+
+    def fresh(self) -> Self:
+        """Return an unfitted product of the same parts."""
+        return type(self)(*(part.fresh() for part in self.parts))
+
+    def __sklearn_clone__(self) -> Self:
+        return self.fresh()
+
+    def _check(self) -> None:
+        if not isinstance(self.parts, tuple) or not 1 <= len(self.parts) <= MOST_PARTS:
+            raise InputError(f"the parts of a Product are {self.parts!r}; expected 1 to {MOST_PARTS} partitions.")
+        for part in self.parts:
+            if isinstance(part, Product):
+                raise InputError(
+                    f"{part!r} is a part of a Product; give its parts in its place, as in Product(a, b, c)."
+                )
+            if not isinstance(part, Partition):
+                raise InputError(f'a part of the Product is {part!r}; expected partitions, such as Column("tenant").')
+
+
+def _flat(groups: Paths | NDArray[Any]) -> NDArray[np.object_]:
+    """Return the labels of one part: of places in a tree, the leaves."""
+    leaves = as_grouping(groups, len(groups)).leaves() if isinstance(groups, Paths) else groups
+    return as_labels(leaves, "a part of the Product")
+
+
+def _combined(parts: list[NDArray[np.object_]]) -> NDArray[np.object_]:
+    lengths = {len(part) for part in parts}
+    if len(lengths) > 1:
+        raise InputError(f"the columns have {', '.join(map(str, sorted(lengths)))} rows; expected as many in each.")
+    rows = list(zip(*(part.tolist() for part in parts), strict=True))
+    names = {row: None if None in row else " / ".join(map(_escaped, row)) for row in set(rows)}
+    return object_array(map(names.__getitem__, rows))
+
+
+def _escaped(label: Any) -> str:
+    return str(label).replace("/", "//")
+
+
+def _require_owners(arrays: Arrays, n_parts: int) -> None:
+    owners = {str(at) for at in range(n_parts)}
+    for name in arrays:
+        if not isinstance(name, str) or name.partition(".")[0] not in owners:
+            raise InputError(f"a saved product has an array {name!r}, which belongs to none of its {n_parts} parts.")
+
+
+def _arrays_of(arrays: Arrays, at: int) -> Arrays:
+    prefix = f"{at}."
+    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}

@@ -1,0 +1,59 @@
+"""Partitions as one types them on a command line: "kdtree:6", "column:tenant*bisecting:4"."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from qacal.errors import InputError
+from qacal.partitions.base import Partition
+from qacal.partitions.bisecting import BisectingTree
+from qacal.partitions.column import Column
+from qacal.partitions.function import Function
+from qacal.partitions.kdtree import KDTree
+from qacal.partitions.kmeans import KMeans
+from qacal.partitions.product import Product
+
+_KNOWN = (
+    '"kdtree:6", "bisecting:6" (depths), "kmeans:32" (groups), "column:subject" (a name), several joined by "*", '
+    "a partition, or a function of the rows"
+)
+_COUNTED: dict[str, tuple[type[Partition], str]] = {
+    "kdtree": (KDTree, "max_depth"),
+    "bisecting": (BisectingTree, "max_depth"),
+    "kmeans": (KMeans, "n_groups"),
+}
+
+
+def as_partition(value: Any) -> Partition:
+    """Return what was meant as a partition: one already, its spelling, or a function of the rows.
+
+    >>> as_partition("kdtree:4")
+    KDTree(max_depth=4)
+    >>> as_partition("column:tenant * bisecting:4")
+    Product(Column('tenant'), BisectingTree(max_depth=4))
+    >>> as_partition("forest:3")
+    Traceback (most recent call last):
+    ...
+    qacal.errors.InputError: 'forest:3' names no partition; there are "kdtree:6", ...
+    """
+    if isinstance(value, Partition):
+        return value
+    if isinstance(value, str):
+        parts = [_spelled(part.strip(), value) for part in value.split("*")]
+        return parts[0] if len(parts) == 1 else Product(*parts)
+    if callable(value) and not isinstance(value, type):
+        return Function(value)
+    raise InputError(f"{value!r} is no partition; there are {_KNOWN}.")
+
+
+def _spelled(text: str, whole: str) -> Partition:
+    kind, colon, rest = text.partition(":")
+    if kind == "column" and rest:
+        return Column(rest)
+    if kind in _COUNTED and not colon:
+        return _COUNTED[kind][0]()
+    if kind in _COUNTED and rest.isascii() and rest.isdecimal():
+        make, parameter = _COUNTED[kind]
+        return make(**{parameter: int(rest)})
+    where = "" if text == whole else f" in {whole!r}"
+    raise InputError(f"{text!r}{where} names no partition; there are {_KNOWN}.")

@@ -1,0 +1,87 @@
+"""Vectors, one row each: the gate they enter by, the portions they are read in, and an order that is theirs alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from qacal.errors import InputError
+from qacal.identity import mix
+from qacal.values import ArrayLike, Floats, Hashes
+
+LARGEST = 1e100
+"""Larger numbers than this cannot be squared and summed."""
+
+
+def as_vectors(Z: ArrayLike, width: int | None = None, fitted: str = "tree") -> NDArray[np.floating]:
+    """Return vectors as a matrix; float32 and float64 stay what they are, uncopied.
+
+    width, fitted : how many coordinates there must be, and of what.
+
+    >>> as_vectors([[1.0, 2.0, 3.0]], width=2)
+    Traceback (most recent call last):
+    ...
+    qacal.errors.InputError: the vectors have 3 coordinates; the tree was fitted on 2.
+    """
+    matrix = _as_floats(Z)
+    if matrix.ndim != 2 or 0 in matrix.shape:
+        raise InputError(f"the vectors have shape {matrix.shape}; expected (rows, coordinates), at least one of each.")
+    if width is not None and matrix.shape[1] != width:
+        raise InputError(f"the vectors have {matrix.shape[1]} coordinates; the {fitted} was fitted on {width}.")
+    return matrix
+
+
+def fitting_vectors(Z: ArrayLike) -> Floats:
+    """Return vectors to learn from: float64, finite, and in an order that does not depend on the one they came in.
+
+    The order is that of a hash of each row. So sums over rows round the same way, and seeded choices fall on the same
+    rows, however a file is sorted; rows that are equal may change places without anybody noticing.
+    """
+    matrix = as_vectors(Z)
+    for rows, block in portions(matrix):
+        require_finite(block, rows.start)
+    exact = matrix.astype(np.float64) + 0.0  # -0.0 equals 0.0 but has other bits
+    return exact[np.argsort(_row_hashes(exact), kind="stable")]
+
+
+def portions(Z: NDArray[np.floating], n_rows: int = 4096) -> Iterator[tuple[slice, Floats]]:
+    """Yield some rows at a time as float64, few enough to stay in the processor's cache, and where they stand."""
+    for start in range(0, len(Z), n_rows):
+        rows = slice(start, start + n_rows)
+        yield rows, Z[rows].astype(np.float64, copy=False)
+
+
+def require_finite(block: Floats, start: int) -> None:
+    """Refuse NaN, infinity and numbers that cannot be squared; `start` is the row at which the block starts."""
+    bad = ~(np.abs(block) <= LARGEST)
+    if bad.any():
+        row, column = np.argwhere(bad)[0]
+        raise InputError(
+            f"the vector of row {start + row} has {block[row, column]} at {column}; expected finite numbers."
+        )
+
+
+def count_distinct(Z: Floats) -> int:
+    """Return how many different vectors there are."""
+    return len(np.unique(_row_hashes(Z)))
+
+
+def _row_hashes(Z: Floats) -> Hashes:
+    hashes = np.zeros(len(Z), dtype=np.uint64)
+    for column in Z.T:
+        hashes = mix(hashes ^ np.ascontiguousarray(column).view(np.uint64))
+    return hashes
+
+
+def _as_floats(Z: ArrayLike) -> NDArray[np.floating]:
+    try:
+        array = np.asarray(Z)
+        if array.dtype.kind == "O" and array.ndim == 1:  # a column whose values are lists
+            array = np.array([*array], dtype=np.float64)
+        if array.dtype.kind in "biufO":
+            return array if array.dtype in (np.float32, np.float64) else array.astype(np.float64)
+    except (TypeError, ValueError):
+        raise InputError("the vectors are not all numbers, as many in every row; expected a matrix of them.") from None
+    raise InputError(f"the vectors are of type {array.dtype}; expected numbers, such as the rows of an embedding.")
