@@ -16,6 +16,10 @@ class UnreachableError(QacalError, ValueError):
     """A guarantee that no number of points per bin can give with the rows there are."""
 
 
+class ArtifactError(QacalError, ValueError):
+    """A model cannot be saved, or what is on disk is not a model that this qacal can trust and read."""
+
+
 class RepeatedQuestionsWarning(UserWarning):
     """Intervals were asked for on rows that are not independent: some questions have several."""
 

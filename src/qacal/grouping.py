@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from qacal.errors import InputError
-from qacal.records import ArrayLike, Bools, Ints, labels_of, require_length
+from qacal.soundness import require, require_between, require_columns, rises
+from qacal.values import ArrayLike, Bools, Ints, labels_of, require_length
 
 NO_GROUP = -1
 """The code of a row that no group claims: outside a tree's bounds, or its label is missing."""
@@ -80,6 +81,42 @@ class Grouping:
         if self.depth is None or self.exit is None:
             return self.code
         return np.where(self.exit > self.depth, self.code, NO_GROUP)
+
+    def distinct(self) -> Grouping:
+        """Return the groups themselves, each once and in order: what a fitted map has to remember of the rows.
+
+        >>> as_grouping(["law", None, "art", "law"], 4).distinct().code
+        array([0, 1])
+        """
+        # Cells come in runs of one group; of each run one is enough, and few are left to sort.
+        new = np.ones(len(self), dtype=bool)
+        new[1:] = self.code[1:] != self.code[:-1]
+        if self.depth is None or self.exit is None:
+            return Grouping(np.unique(self.code[new & (self.code != NO_GROUP)]), self.labels)
+        new[1:] |= self.exit[1:] != self.exit[:-1]
+        code, exits = np.divmod(np.unique(self.code[new] * (self.depth + 2) + self.exit[new]), self.depth + 2)
+        return Grouping(code, None, exits, self.depth)
+
+    def require_sound(self) -> None:
+        """Refuse what :meth:`distinct` cannot have made."""
+        if self.depth is None:
+            require(self.exit is None, "a column without a depth is no tree, and has no exits.")
+            require_columns(len(self.code.ravel()), code=self.code)
+            largest = 2**63 - 1 if self.labels is None else len(self.labels) - 1
+            require_between(0, largest, code=self.code)
+            require(rises(self.code), "the codes of groups must rise.")
+            _require_distinct(self.labels or ())
+        else:
+            require(self.labels is None and self.exit is not None, "the groups of a tree have exits and no labels.")
+            self._require_sound_tree(self.depth)
+
+    def _require_sound_tree(self, depth: int) -> None:
+        require(0 <= depth <= MAX_DEPTH, f"the tree has depth {depth}; expected 0 to {MAX_DEPTH}.")
+        exits = self.exit if self.exit is not None else self.code
+        require_columns(len(self.code.ravel()), code=self.code, exit=exits)
+        require_between(0, 2**depth - 1, code=self.code)
+        require_between(0, depth + 1, exit=exits)
+        require(rises(self.code * (depth + 2) + exits), "the places in a tree must rise.")
 
     def at_depth(self, depth: int) -> Grouping:
         """Return a tree's column cut at a depth: the same places, known up to there."""
@@ -242,6 +279,12 @@ def _sorted_labels(labels: set[Any]) -> tuple[Any, ...]:
         return tuple(sorted(labels, key=lambda label: (type(label).__name__, label)))
     except TypeError:  # labels without an order of their own, such as members of an Enum
         return tuple(sorted(labels, key=lambda label: (type(label).__name__, repr(label))))
+
+
+def _require_distinct(labels: tuple[Any, ...]) -> None:
+    # Of 1, 1.0 and True, which are equal, a column has one.
+    is_sorted = len(set(labels)) == len(labels) and _sorted_labels(set(labels)) == labels
+    require(is_sorted, "labels must be sorted, each of them once.")
 
 
 def _codes(labels: tuple[Any, ...]) -> dict[Any, int]:

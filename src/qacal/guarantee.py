@@ -26,8 +26,9 @@ from qacal.bins import mass_bins
 from qacal.errors import InputError, UnreachableError
 from qacal.grouping import Paths
 from qacal.intervals import bounded_interval, mean_intervals
-from qacal.records import ArrayLike, Floats, require_length, unit_values
+from qacal.soundness import require
 from qacal.tally import Tally
+from qacal.values import ArrayLike, Floats, require_length, unit_values
 
 # Planning: epsilon for points per bin, and back.
 
@@ -170,6 +171,13 @@ class Certificate:
     alpha: float
     statements: float
     grid: int | None = None
+
+    def require_sound(self) -> None:
+        """Refuse what cannot be a promise."""
+        kinds = ("uniform", "conditional", "distinct")
+        require(self.kind in kinds, f"the certificate is {self.kind!r}; expected one of {kinds}.")
+        check_alpha(self.alpha)
+        require(1 <= self.statements < np.inf, f"statements is {self.statements}; expected 1 or more.")
 
     @property
     def tail(self) -> float:

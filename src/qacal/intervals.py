@@ -7,10 +7,9 @@ weighted rows. None is an approximation; they hold for every number of rows.
 from __future__ import annotations
 
 import numpy as np
-from scipy import special
 
 from qacal.errors import InputError
-from qacal.records import Floats
+from qacal.values import Floats
 
 
 def mean_intervals(
@@ -57,6 +56,9 @@ def binomial_interval(right: Floats, rows: Floats, tail: float) -> tuple[Floats,
     >>> low.round(3), high.round(3)
     (array([0.444]), array([0.975]))
     """
+    # Here, not at the top: saved maps apply without scipy, and only fitting needs it.
+    from scipy import special
+
     right, rows = np.asarray(right, dtype=np.float64), np.asarray(rows, dtype=np.float64)
     low = special.betaincinv(np.maximum(right, 1), rows - right + 1, tail)
     high = special.betaincinv(right + 1, np.maximum(rows - right, 1), 1 - tail)
@@ -110,6 +112,8 @@ def weighted_interval(mean: Floats, effective_rows: Floats, tail: float) -> tupl
 
 def _solve_kl(mean: Floats, budget: Floats) -> Floats:
     """Return the smallest mu with kl(mean, mu) <= budget, by bisection on [0, mean]."""
+    from scipy import special
+
     low, high = np.zeros_like(mean), mean.copy()
     entropy = special.xlogy(mean, mean) + special.xlogy(1 - mean, 1 - mean)
     for _ in range(60):

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from qacal.records import Ints
+from qacal.soundness import require, require_between, require_columns, rises
+from qacal.values import Ints
 
 # A table of a million entries is still small; codes beyond it are searched.
 _LARGEST_TABLE = 2**20
@@ -30,11 +31,18 @@ class Directory:
     table: Ints | None = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
+        self._require_sound()
         table = None
         if len(self.codes) == 0 or self.codes[-1] < _LARGEST_TABLE:
             table = np.zeros(int(self.codes[-1]) + 2 if len(self.codes) else 1, dtype=np.int64)
             table[self.codes] = self.entries
         object.__setattr__(self, "table", table)
+
+    def _require_sound(self) -> None:
+        # At once, not when a file is read: the table is made by writing to these places.
+        require_columns(len(self.codes.ravel()), codes=self.codes, entries=self.entries)
+        require(rises(self.codes) and self.codes[:1].sum() >= 0, "the codes of a directory must rise from 0 or above.")
+        require_between(0, 2**63 - 1, entries=self.entries)
 
     def find(self, codes: Ints) -> Ints:
         """Return the entry of each code."""

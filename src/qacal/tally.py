@@ -33,7 +33,7 @@ from qacal.cell_table import read_cells, write_cells
 from qacal.cells import SUMS, Cells, Sums, count_plain, gather, snap
 from qacal.errors import InputError
 from qacal.grouping import NO_GROUP, Grouping, Paths, as_grouping, merge_labels
-from qacal.records import (
+from qacal.values import (
     ArrayLike,
     Bools,
     Floats,

@@ -11,8 +11,9 @@ from qacal.calibrators.evidence import FROM_ANCESTOR, FROM_GROUP, FROM_ROOT
 from qacal.errors import InputError
 from qacal.grouping import NO_GROUP, Grouping
 from qacal.lookup import Directory
-from qacal.records import Ints
+from qacal.soundness import require, require_between, require_columns, rises_within
 from qacal.tally import Tally
+from qacal.values import Ints
 
 
 def flat_levels(tally: Tally, max_depth: int | None = None) -> list[Tally]:
@@ -20,16 +21,16 @@ def flat_levels(tally: Tally, max_depth: int | None = None) -> list[Tally]:
 
     max_depth : go no deeper into a tree than this.
     """
-    return [_at_level(tally, depth) for depth in range(_deepest(tally, max_depth) + 1)]
+    return [_at_level(tally, depth) for depth in range(deepest_level(tally.grouping, max_depth) + 1)]
 
 
 def leaf_level(tally: Tally, max_depth: int | None = None) -> Tally:
     """Return the last of these levels alone."""
-    return _at_level(tally, _deepest(tally, max_depth))
+    return _at_level(tally, deepest_level(tally.grouping, max_depth))
 
 
-def _deepest(tally: Tally, max_depth: int | None) -> int:
-    column = tally.grouping
+def deepest_level(column: Grouping | None, max_depth: int | None = None) -> int:
+    """Return the depth at which rows have the groups of a column; 0 without one, 1 for flat groups."""
     if column is None:
         return 0
     if column.depth is None:
@@ -64,6 +65,33 @@ class Lineage:
     source: Ints
     directory: Directory
 
+    def require_sound(self, column: Grouping | None, max_depth: int | None = None) -> None:
+        """Refuse what :func:`lineage` cannot have made for the groups of a column."""
+        deepest, answers = deepest_level(column, max_depth), len(self.depth.ravel())
+        require_columns(answers, depth=self.depth, owner=self.owner, source=self.source)
+        is_first = answers > 0 and self.depth[0] == 0 and self.owner[0] == NO_GROUP
+        require(is_first, "the root must be the first to answer, and is not.")
+        require_between(0, deepest, depth=self.depth)
+        is_sorted = rises_within(np.array([0, answers]), self.depth, self.owner)
+        require(is_sorted and bool((self.owner[1:] >= 0).all()), "those who answer must rise by depth and code.")
+        require(np.array_equal(self.source, _source(self.depth, deepest)), "source does not agree with depth.")
+        known = known_groups(column, max_depth)
+        own = self.owner[(self.depth == deepest) & (self.owner != NO_GROUP)]
+        require(bool(np.isin(own, known).all()), "a group answers that had no row in the fit.")
+        self._require_readers(column, deepest)
+
+    def _require_readers(self, column: Grouping | None, deepest: int) -> None:
+        """Refuse a group that reads the answer of another, instead of its own or an ancestor's."""
+        codes, entries = self.directory.codes, self.directory.entries
+        require_between(0, len(self.depth) - 1, entries=entries)
+        depth = self.depth[entries]
+        owner = np.where(depth == 0, NO_GROUP, codes >> (deepest - depth))
+        require(np.array_equal(owner, self.owner[entries]), "a group reads the answer of another group.")
+        if column is None or deepest == 0:
+            require(len(codes) == 0, "there are no groups, and the directory lists some.")
+        elif column.is_tree:
+            require(np.array_equal(codes, np.arange(2**deepest)), "the directory of a tree must list all its leaves.")
+
 
 def lineage(levels: list[Tally], column: Grouping | None, rows: int) -> Lineage:
     """Return who answers for whom if a group needs `rows` rows to answer for itself."""
@@ -83,8 +111,18 @@ def lineage(levels: list[Tally], column: Grouping | None, rows: int) -> Lineage:
     root = np.array([[0], [NO_GROUP]])
     answers, number = np.unique(np.concatenate([root, [reads, owner]], axis=1), axis=1, return_inverse=True)
     depth = answers[0]
-    source = np.where(depth == 0, FROM_ROOT, np.where(depth == deepest, FROM_GROUP, FROM_ANCESTOR))
-    return Lineage(depth, answers[1], source, Directory(leaves, number.ravel()[1:]))
+    return Lineage(depth, answers[1], _source(depth, deepest), Directory(leaves, number.ravel()[1:]))
+
+
+def known_groups(column: Grouping | None, max_depth: int | None = None) -> Ints:
+    """Return the codes of the groups that had rows in the fit."""
+    if column is None:
+        return np.array([], dtype=np.int64)
+    return (column if max_depth is None else column.at_depth(max_depth)).leaves()
+
+
+def _source(depth: Ints, deepest: int) -> Ints:
+    return np.where(depth == 0, FROM_ROOT, np.where(depth == deepest, FROM_GROUP, FROM_ANCESTOR))
 
 
 def _with_rows(tally: Tally, rows: int) -> Ints:

@@ -14,8 +14,8 @@ from qacal.calibrators.evidence import Evidence
 from qacal.errors import InputError, NotFittedError, RepeatedQuestionsWarning
 from qacal.grouping import NO_GROUP, Grouping, Paths
 from qacal.parameters import HasParameters
-from qacal.records import ArrayLike, Floats, Hashes, Ints, require_length, unit_values
 from qacal.tally import Tally
+from qacal.values import ArrayLike, Floats, Hashes, Ints, require_length, unit_values
 
 _REPEATED = (
     "some ids have several rows (the answers of several LLMs, perhaps). Intervals take rows as independent, so theirs "
@@ -56,6 +56,10 @@ class Maps(Protocol):
 
     def explain(self, rows: Rows) -> Evidence:
         """Return the calibrated confidences with their evidence."""
+        ...
+
+    def require_sound(self) -> None:
+        """Raise `InputError` if no fit can have given this content. Maps from a file are asked; fits need not be."""
         ...
 
 
@@ -165,20 +169,21 @@ class Calibrator(HasParameters, ABC):
         self, confidence: ArrayLike, *, groups: ArrayLike | Paths | None = None, ids: ArrayLike | None = None
     ) -> Floats:
         """Return the calibrated confidence of each row. Rows of unknown groups get the root's."""
-        return self._fitted().apply(self._rows(confidence, groups, ids))
+        return self.fitted_maps().apply(self._rows(confidence, groups, ids))
 
     def explain(
         self, confidence: ArrayLike, *, groups: ArrayLike | Paths | None = None, ids: ArrayLike | None = None
     ) -> Evidence:
         """Return the calibrated confidence of each row with the evidence behind it."""
-        return self._fitted().explain(self._rows(confidence, groups, ids))
+        return self.fitted_maps().explain(self._rows(confidence, groups, ids))
 
     def predict_tally(self, tally: Tally) -> Floats:
         """Return the calibrated confidence of each cell of a tally."""
         groups = tally.grouping if self.properties.uses_groups else None
-        return self._fitted().apply(Rows(tally.confidence, groups, tally.tie))
+        return self.fitted_maps().apply(Rows(tally.confidence, groups, tally.tie))
 
-    def _fitted(self) -> Maps:
+    def fitted_maps(self) -> Maps:
+        """Return `maps_`, or say that there are none yet."""
         if not hasattr(self, "maps_"):
             raise NotFittedError(f"this {type(self).__name__} is not fitted yet; call fit first.")
         return self.maps_

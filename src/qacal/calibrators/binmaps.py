@@ -24,8 +24,9 @@ from qacal.errors import InputError
 from qacal.grouping import NO_GROUP, Grouping
 from qacal.guarantee import Certificate, check_alpha, uniform_certificate
 from qacal.lookup import search_within
-from qacal.records import Bools, Floats, Hashes, Ints
+from qacal.soundness import is_last, require, require_between, require_columns, require_offsets, rises_within
 from qacal.tally import Tally
+from qacal.values import Bools, Floats, Hashes, Ints
 
 Ties: TypeAlias = Literal["merge", "jitter"]
 CertificateKind: TypeAlias = Literal["uniform", "conditional"]
@@ -74,6 +75,43 @@ class BinMaps:
             high=self.high[bins],
             alpha=self.certificate.alpha,
         )
+
+    def require_sound(self) -> None:
+        """Refuse what :func:`fit_bins` cannot have made: then no lookup leaves its map, and answers are in [0, 1]."""
+        if self.grouping is not None:
+            self.grouping.require_sound()
+        self.lineage.require_sound(self.grouping, self.max_depth)
+        n_bins = len(self.top.ravel())
+        columns = {"value": self.value, "low": self.low, "high": self.high}
+        require_columns(n_bins, top=self.top, tie=self.tie, rows=self.rows, **columns)
+        require_offsets(self.offset, len(self.lineage.depth), n_bins)
+        require_between(0, 1, **columns)
+        require(bool((self.low <= self.high).all()), "an interval has its low above its high.")
+        require_between(0, 2**63 - 1, rows=self.rows)
+        self._require_sound_tops()
+        self._require_sound_promise()
+
+    def _require_sound_tops(self) -> None:
+        last = is_last(self.offset)
+        require_between(0, 1, top=np.where(last, 0.0, self.top))
+        require(bool((self.top[last] == np.inf).all()), "the last bin of a map must have no top.")
+        keys = (self.top, self.tie) if self.is_jittered else (self.top,)
+        require(rises_within(self.offset, *keys), "the tops of a map must rise.")
+
+    def _require_sound_promise(self) -> None:
+        self.certificate.require_sound()
+        is_theorem = self.certificate.kind == "distinct"
+        require(is_theorem == self.is_jittered, 'the certificate "distinct" goes with jittered ties alone.')
+        grid = None
+        if self.resolution is not None:
+            require(1e-9 <= self.resolution <= 1, f"resolution is {self.resolution}; expected 1e-9 to 1.")
+            snap(np.zeros(1), self.resolution)
+            grid = round(1 / self.resolution) + 1 if self.certificate.kind == "uniform" else None
+        require(self.certificate.grid == grid, f"the certificate has a grid of {self.certificate.grid}, not {grid}.")
+
+    def error_bounds(self) -> Floats:
+        """Return how far each bin's answer can be from the truth, by its certificate: the distance to the far end."""
+        return np.maximum(np.abs(self.value - self.low), np.abs(self.high - self.value))
 
     def _maps(self, rows: Rows) -> Ints | None:
         """Return the map that each row reads, None if all read the root's."""
@@ -150,7 +188,7 @@ def fit_bins(
         **{name: np.concatenate([part[name] for part in parts]) for name in parts[0]},
         offset=np.concatenate([[0], np.cumsum(np.concatenate(sizes))]),
         lineage=who,
-        grouping=labels.grouping,
+        grouping=None if labels.grouping is None else labels.grouping.distinct(),
         max_depth=max_depth,
         certificate=promise,
         is_jittered=ties == "jitter",

@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from qacal.records import Floats, Ints
+from qacal.values import Floats, Ints
 
 
 @dataclass(frozen=True, eq=False)

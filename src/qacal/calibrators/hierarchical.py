@@ -5,18 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import expit
 
 from qacal.bins import group_runs
-from qacal.calibrators.ancestry import leaf_level
+from qacal.calibrators.ancestry import known_groups, leaf_level
 from qacal.calibrators.base import Calibrator, Properties, Rows
 from qacal.calibrators.evidence import FROM_GROUP, FROM_ROOT, Evidence
 from qacal.calibrators.laplace import HierarchicalFit, fit_hierarchical
-from qacal.calibrators.logistic import Feature, feature_values
+from qacal.calibrators.logistic import Feature, expit, feature_values
 from qacal.grouping import NO_GROUP, Grouping
 from qacal.lookup import Directory
-from qacal.records import Floats, Ints
+from qacal.soundness import require, require_between, require_columns
 from qacal.tally import Tally
+from qacal.values import Floats, Ints
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,6 +49,28 @@ class LogisticMaps:
             rows=self.rows[entry],
         )
 
+    def require_sound(self) -> None:
+        """Refuse what :func:`fit_curves` cannot have made."""
+        if self.grouping is not None:
+            self.grouping.require_sound()
+        codes, curves = self.directory.codes, len(self.intercept.ravel())
+        self.fit.require_sound(len(codes))
+        require_columns(curves, intercept=self.intercept, slope=self.slope, rows=self.rows)
+        require_between(0, 2**63 - 1, rows=self.rows)
+        is_known = np.isin(codes, known_groups(self.grouping, self.max_depth)).all()
+        require(bool(is_known), "a group has a curve, and had no row in the fit.")
+        in_order = np.array_equal(self.directory.entries, np.arange(1, curves))
+        require(in_order, "the curves must be the common one, and one per group in their order.")
+        intercept, slope = _curves(self.fit)
+        is_same = np.array_equal(intercept, self.intercept) and np.array_equal(slope, self.slope)
+        require(is_same, "the curves are not those of the fitted effects.")
+
+
+def _curves(fit: HierarchicalFit) -> tuple[Floats, Floats]:
+    """Return intercepts and slopes: the common curve's first, then each group's."""
+    intercept = fit.fixed[0] + np.append(0.0, fit.effects[:, 0])
+    return intercept, fit.fixed[1] + np.append(0.0, fit.effects[:, 1])
+
 
 def fit_curves(tally: Tally, feature: Feature = "confidence", max_depth: int | None = None) -> LogisticMaps:
     """Return the hierarchical model's curves for a tally; without groups, Platt's curve."""
@@ -62,12 +84,13 @@ def fit_curves(tally: Tally, feature: Feature = "confidence", max_depth: int | N
     known = codes[codes != NO_GROUP]
     through = np.concatenate([[0], np.cumsum(leaves.rows)])
     rows = (through[last] - through[first])[codes != NO_GROUP]
+    intercept, slope = _curves(fit)
     return LogisticMaps(
-        intercept=fit.fixed[0] + np.append(0.0, fit.effects[:, 0]),
-        slope=fit.fixed[1] + np.append(0.0, fit.effects[:, 1]),
+        intercept=intercept,
+        slope=slope,
         rows=np.append(leaves.n, rows),
         directory=Directory(known, np.arange(1, len(known) + 1)),
-        grouping=tally.grouping,
+        grouping=None if tally.grouping is None else tally.grouping.distinct(),
         max_depth=max_depth,
         feature=feature,
         fit=fit,

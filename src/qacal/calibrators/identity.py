@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from qacal.calibrators.base import Calibrator, Properties, Rows
 from qacal.calibrators.evidence import Evidence
-from qacal.records import Floats
 from qacal.tally import Tally
+from qacal.values import Floats
 
 
 @dataclass(frozen=True)
@@ -22,6 +22,9 @@ class IdentityMap:
         """Return the confidences; no rows stand behind them."""
         return Evidence.of(rows.confidence, rows.confidence.copy())
 
+    def require_sound(self) -> None:
+        """Do nothing: there is nothing that could be wrong."""
+
 
 class Identity(Calibrator):
     """Answer with the confidence that the LLM stated.
@@ -31,6 +34,8 @@ class Identity(Calibrator):
     >>> Identity().fit([0.9, 0.8], [1, 0]).predict([0.9])
     array([0.9])
     """
+
+    maps_: IdentityMap
 
     @property
     def properties(self) -> Properties:

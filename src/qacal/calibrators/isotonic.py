@@ -14,8 +14,9 @@ from qacal.calibrators.evidence import Evidence
 from qacal.errors import InputError
 from qacal.grouping import Grouping
 from qacal.lookup import search_within
-from qacal.records import Floats, Ints
+from qacal.soundness import require, require_between, require_columns, require_offsets, rises_within
 from qacal.tally import Tally
+from qacal.values import Floats, Ints
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,6 +48,20 @@ class IsotonicMaps:
             rows=self.rows[curve],
         )
 
+    def require_sound(self) -> None:
+        """Refuse what :func:`fit_isotonic` cannot have made."""
+        if self.grouping is not None:
+            self.grouping.require_sound()
+        self.lineage.require_sound(self.grouping)
+        curves, knots = len(self.lineage.depth), len(self.x.ravel())
+        require_columns(knots, x=self.x, y=self.y)
+        require_columns(curves, rows=self.rows)
+        require_between(0, 2**63 - 1, rows=self.rows)
+        require_offsets(self.offset, curves, knots)
+        require_between(0, 1, x=self.x, y=self.y)
+        require(rises_within(self.offset, self.x), "the knots of a curve must rise.")
+        require(rises_within(self.offset, self.y, self.x), "a curve falls.")
+
     def _heights(self, h: Floats, curve: Ints) -> Floats:
         first, last = self.offset[curve], self.offset[curve + 1] - 1
         right = np.clip(search_within(self.x, h, first, last), np.minimum(first + 1, last), last)
@@ -74,7 +89,7 @@ def fit_isotonic(tally: Tally, rows_per_group: int) -> IsotonicMaps:
         offset=np.concatenate([[0], np.cumsum([len(x) for x, _ in curves])]),
         rows=np.array(rows),
         lineage=who,
-        grouping=tally.grouping,
+        grouping=None if tally.grouping is None else tally.grouping.distinct(),
     )
 
 

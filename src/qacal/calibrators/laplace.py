@@ -44,11 +44,11 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.optimize import minimize
 
 from qacal.calibrators.group_cells import GroupCells, Runs, as_table
 from qacal.calibrators.logistic import fit_logistic
-from qacal.records import Floats, Ints
+from qacal.soundness import require, require_moderate
+from qacal.values import Floats, Ints
 
 # Above this many cells a first fit on this many values of x per group comes close, and the full cells only polish.
 _COARSE_FROM = 4096
@@ -88,6 +88,14 @@ class HierarchicalFit:
     effects: Floats
     negative_log_likelihood: float
     is_singular: bool
+
+    def require_sound(self, groups: int) -> None:
+        """Refuse numbers that are not finite, or not of this many groups."""
+        shapes = self.fixed.shape, self.covariance.shape, self.effects.shape
+        expected = (2,), (2, 2), (groups, 2)
+        require(shapes == expected, f"fixed, covariance and effects have shapes {shapes}; expected {expected}.")
+        require_moderate(fixed=self.fixed, covariance=self.covariance, effects=self.effects)
+        require_moderate(negative_log_likelihood=self.negative_log_likelihood)
 
 
 class _Point(NamedTuple):
@@ -236,6 +244,8 @@ def _flattened(data: GroupCells, best: _Summit) -> _Summit:
 
 def _polish(data: GroupCells, here: _Summit) -> _Summit:
     """Go on by BFGS, where the likelihood is so flat or so bent that the Gaussian model's curvature leads nowhere."""
+    from scipy.optimize import minimize
+
     values, vectors = np.linalg.eigh(_curvature(data, here))
     inverse = (vectors / np.maximum(np.abs(values), 1e-3 * np.abs(values).max())) @ vectors.T
     modes = [here.v]

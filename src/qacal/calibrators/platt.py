@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from scipy.special import expit
-
 from qacal.calibrators.base import Calibrator, Properties, Rows
 from qacal.calibrators.evidence import Evidence
-from qacal.calibrators.logistic import Feature, feature_values, fit_logistic
-from qacal.records import Floats
+from qacal.calibrators.logistic import Feature, expit, feature_values, fit_logistic
+from qacal.soundness import require, require_moderate
 from qacal.tally import Tally
+from qacal.values import Floats
 
 
 @dataclass(frozen=True)
@@ -30,6 +29,11 @@ class LogisticMap:
     def explain(self, rows: Rows) -> Evidence:
         """Return the curve at each confidence; it rests on all rows and certifies nothing."""
         return Evidence.of(rows.confidence, self.apply(rows), rows=self.rows)
+
+    def require_sound(self) -> None:
+        """Refuse a curve that no rows can have given."""
+        require_moderate(intercept=self.intercept, slope=self.slope)
+        require(self.rows >= 1, f"the curve rests on {self.rows} rows; expected 1 or more.")
 
 
 def fit_platt(tally: Tally, feature: Feature = "confidence") -> LogisticMap:

@@ -1,0 +1,342 @@
+"""A fitted model on disk: a directory of one readable file and plain arrays. No code, no pickle.
+
+``model.json``
+    strict JSON for people and programs: the `schema` of this layout, the versions that wrote it, the calibrator with
+    its parameters, the partition, whatever the caller knows of the model (`header`), a list of the `arrays` with
+    their digests, and a `digest` of all that.
+``arrays/NAME.npy``
+    one file an array, in numpy's plain format; see :mod:`qacal.array_files`.
+
+Saving is whole or nothing. Loading trusts nothing: it reads only files that are in the directory and listed, of the
+size and digest that are listed, builds only classes that it knows, and asks each whether its content makes sense. A
+digest tells damage from health, not friend from foe: whoever may write a model may write another one. But no content,
+whoever wrote it, can run code, crash, or answer with anything but a probability.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import platform
+import re
+import secrets
+import shutil
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import qacal
+from qacal.array_files import LARGEST, from_bytes, size_of, to_bytes
+from qacal.calibrators.base import Calibrator
+from qacal.calibrators.state import calibrator_from_state, calibrator_state
+from qacal.errors import ArtifactError, InputError
+from qacal.frozen import Arrays, Plain
+from qacal.partitions.base import partition_from_state, partition_state
+from qacal.plain import digest, read_document, require_plain, write_document
+
+SCHEMA = 1
+
+_DOCUMENT = "model.json"
+_ARRAYS = "arrays"
+_LARGEST_DOCUMENT = 64 * 2**20
+_NAME = re.compile(r"[a-z0-9_-][a-z0-9_.-]*")
+_KEYS = {"schema", "qacal", "numpy", "python", "calibrator", "partition", "header", "arrays", "digest"}
+_WORDS: dict[type, str] = {dict: "an object", str: "text"}
+
+
+@dataclass(frozen=True)
+class Saved:
+    """What a directory holds.
+
+    header : what the caller of :func:`save` had to say.
+    partition : None if the model has none.
+    """
+
+    header: dict[str, Any]
+    calibrator: Calibrator
+    partition: Any | None
+
+
+# Saving
+
+
+def save(path: str | Path, *, header: Mapping[str, Any], calibrator: Calibrator, partition: Any | None = None) -> None:
+    """Write a fitted model as a directory; it is there whole, or not at all.
+
+    Everything is written and flushed beside the target first, and then takes its name. A model that was there is
+    replaced; anything else is left alone, with an error. Should the machine stop in the instant between moving the old
+    model aside and naming the new one, both are beside the target, their names starting with a dot.
+
+    path : where to; its parent must exist.
+    header : any plain data that belongs to the model: where its rows came from, what its groups are.
+    partition : the fitted partition that the groups come from.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from qacal import PlattScaling
+    >>> with tempfile.TemporaryDirectory() as home:
+    ...     save(f"{home}/model", header={"rows": 3}, calibrator=PlattScaling().fit([0.5, 0.9, 0.9], [0, 1, 0]))
+    ...     load(f"{home}/model").calibrator.predict([0.9])
+    array([0.5])
+    """
+    target = Path(os.path.realpath(path))
+    _require_replaceable(target)
+    try:
+        document, arrays = _described(header, calibrator, partition)
+        # What could not be read back is not written.
+        _rebuilt(document, arrays)
+        files = _files(document, arrays)
+    except InputError as error:
+        raise ArtifactError(f"the model cannot be saved: {error}") from error
+    _write_whole(target, files)
+
+
+def _described(header: Mapping[str, Any], calibrator: Calibrator, partition: Any) -> tuple[Plain, Arrays]:
+    """Return the document of a model, all but its list of arrays and digest, and its arrays."""
+    require_plain(header, "header")
+    of_calibrator, arrays = calibrator_state(calibrator)
+    of_partition, more = (None, {}) if partition is None else partition_state(partition)
+    document = {
+        "schema": SCHEMA,
+        "qacal": qacal.__version__,
+        "numpy": np.__version__,
+        "python": platform.python_version(),
+        "header": dict(header),
+        "calibrator": of_calibrator,
+        "partition": of_partition,
+    }
+    named = {f"calibrator.{name}": array for name, array in arrays.items()}
+    named |= {f"partition.{name}": np.asarray(array) for name, array in more.items()}
+    return document, named
+
+
+def _files(document: Plain, arrays: Arrays) -> dict[str, bytes]:
+    """Return the content of every file, by name; complete the document with its list of arrays and its digest."""
+    files, listed = {}, {}
+    for name, array in arrays.items():
+        _require_name(name)
+        content = to_bytes(array)
+        files[f"{_ARRAYS}/{name}.npy"] = content
+        listed[name] = {"dtype": array.dtype.name, "shape": list(array.shape), "sha256": sha256(content).hexdigest()}
+    document["arrays"] = listed
+    require_plain(document, "model")
+    document["digest"] = digest(document)
+    files[_DOCUMENT] = write_document(document)
+    if len(files[_DOCUMENT]) > _LARGEST_DOCUMENT or sum(map(len, files.values())) > LARGEST:
+        raise InputError(f"it is larger than {_LARGEST_DOCUMENT} bytes of JSON or {LARGEST} in all.")
+    return files
+
+
+def _require_replaceable(target: Path) -> None:
+    """Refuse to write over anything but a model, or nothing."""
+    if not target.parent.is_dir():
+        raise ArtifactError(f"{target.parent} is not a directory; create it first.")
+    if not target.exists():
+        return
+    if not target.is_dir():
+        raise ArtifactError(f"{target} is a file; a model is a directory. Choose another name.")
+    members = [member.relative_to(target).as_posix() for member in (*target.iterdir(), *(target / _ARRAYS).glob("*"))]
+    foreign = sorted(name for name in members if not _is_ours(name))
+    if foreign or (members and not _is_model(target / _DOCUMENT)):
+        there = ", ".join((foreign or sorted(members))[:5])
+        raise ArtifactError(
+            f"{target} holds what is no part of a qacal model ({there}), and is not replaced. Choose another name, or "
+            "move it away."
+        )
+
+
+def _is_ours(name: str) -> bool:
+    return name in (_DOCUMENT, _ARRAYS) or (name.startswith(f"{_ARRAYS}/") and name.endswith(".npy"))
+
+
+def _is_model(path: Path) -> bool:
+    """Return whether a file is a model's document, of any schema; its arrays may be damaged."""
+    try:
+        document = read_document(_read(path, path.name, most=_LARGEST_DOCUMENT))
+    except (ArtifactError, InputError):
+        return False
+    return type(document.get("schema")) is int and "qacal" in document
+
+
+def _write_whole(target: Path, files: Mapping[str, bytes]) -> None:
+    # Beside the target: a name can only be given within one file system.
+    mark = secrets.token_hex(4)
+    fresh, old = (target.with_name(f".{target.name}.{word}-{mark}") for word in ("new", "old"))
+    try:
+        _write_files(fresh, files)
+        _take_name(fresh, old, target)
+    except OSError as error:
+        raise ArtifactError(f"the model was not saved to {target}: {error}. What was there is unchanged.") from error
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def _write_files(fresh: Path, files: Mapping[str, bytes]) -> None:
+    (fresh / _ARRAYS).mkdir(parents=True)
+    for name, content in files.items():
+        with open(fresh / name, "xb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+    for directory in (fresh / _ARRAYS, fresh, fresh.parent):
+        _flush_directory(directory)
+
+
+def _take_name(fresh: Path, old: Path, target: Path) -> None:
+    """Give the new directory the target's name; if that fails, the old one has it again."""
+    was_there = target.exists()
+    if was_there:
+        os.rename(target, old)
+    try:
+        os.rename(fresh, target)
+    except BaseException:
+        if was_there:
+            os.rename(old, target)
+        raise
+    # The new model has its name by now; that the disk may forget it is no reason to call it unsaved.
+    with contextlib.suppress(OSError):
+        _flush_directory(target.parent)
+
+
+def _flush_directory(path: Path) -> None:
+    if os.name != "posix":  # elsewhere directories cannot be opened
+        return
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+# Loading
+
+
+def load(path: str | Path) -> Saved:
+    """Return the model in a directory, or say what is wrong with it, in an :class:`~qacal.errors.ArtifactError`.
+
+    Needs numpy alone. The directory may be a link; nothing in it may.
+
+    Examples
+    --------
+    >>> load("nowhere")
+    Traceback (most recent call last):
+    ...
+    qacal.errors.ArtifactError: nowhere is not a directory; a model is a directory with a model.json in it.
+    """
+    home = Path(path)
+    if not home.is_dir():
+        raise ArtifactError(f"{home} is not a directory; a model is a directory with a model.json in it.")
+    document = _read_document(home / _DOCUMENT)
+    arrays = _read_arrays(home, document["arrays"])
+    try:
+        calibrator, partition = _rebuilt(document, arrays)
+    except InputError as error:
+        raise ArtifactError(f"{home} holds no sound model: {error}") from error
+    return Saved(document["header"], calibrator, partition)
+
+
+def _read_document(path: Path) -> Plain:
+    data = _read(path, str(path), most=_LARGEST_DOCUMENT)
+    try:
+        document = read_document(data)
+    except InputError as error:
+        raise ArtifactError(f"{path} cannot be read: {error} Copy the model again, or refit.") from error
+    schema = document.get("schema")
+    if type(schema) is not int or schema != SCHEMA:
+        raise ArtifactError(f"{path} has schema {schema!r:.80}; this qacal reads {SCHEMA}. Upgrade qacal or refit.")
+    # Before any part is used: sizes, names and digests of the arrays are in here.
+    stated = document.pop("digest", None)
+    if stated != digest(document):
+        raise ArtifactError(f"{path} does not match its digest: it was changed or damaged. Copy it again, or refit.")
+    if {*document, "digest"} != _KEYS:
+        odd = sorted({*document, "digest"} ^ _KEYS)
+        raise ArtifactError(f"{path} lacks or adds {odd[:5]}; this qacal did not write it. Refit.")
+    for name, kind in {"header": dict, "arrays": dict, "qacal": str, "numpy": str, "python": str}.items():
+        if not isinstance(document[name], kind):
+            raise ArtifactError(f"{path} has {document[name]!r:.80} for {name}; expected {_WORDS[kind]}. Refit.")
+    return document
+
+
+def _read_arrays(home: Path, listed: Plain) -> Arrays:
+    """Return the arrays that the document lists; each file is of the size and digest it must have, or is refused."""
+    folder = home / _ARRAYS
+    if folder.is_symlink() or not folder.is_dir():
+        raise ArtifactError(f"{folder} is not a directory of its own; copy the model again.")
+    unlisted = sorted({file.name for file in folder.glob("*.npy")} - {f"{name}.npy" for name in listed})
+    if unlisted:
+        raise ArtifactError(f"{folder} holds {unlisted[:5]}, which {_DOCUMENT} does not list. Copy the model again.")
+    sizes = {name: _listed_size(home, name, entry) for name, entry in listed.items()}
+    if sum(sizes.values()) > LARGEST:
+        raise ArtifactError(f"{home} lists arrays of {sum(sizes.values())} bytes; a model has at most {LARGEST}.")
+    return {name: _read_array(folder / f"{name}.npy", listed[name], size) for name, size in sizes.items()}
+
+
+def _listed_size(home: Path, name: str, entry: Any) -> int:
+    try:
+        _require_name(name)
+        if not isinstance(entry, dict) or set(entry) != {"dtype", "shape", "sha256"}:
+            raise InputError("expected its dtype, shape and sha256")
+        return size_of(entry["dtype"], entry["shape"])
+    except InputError as error:
+        raise ArtifactError(f"{home / _DOCUMENT} lists the array {name!r:.80} wrongly: {error}") from error
+
+
+def _read_array(path: Path, entry: Plain, size: int) -> Any:
+    data = _read(path, str(path), exactly=size)
+    if sha256(data).hexdigest() != entry["sha256"]:
+        raise ArtifactError(
+            f"{path} does not match its digest: the file was changed or damaged; copy the model again or refit."
+        )
+    try:
+        return from_bytes(data, entry["dtype"], tuple(entry["shape"]))
+    except InputError as error:
+        raise ArtifactError(f"{path} cannot be read: {error} Copy the model again, or refit.") from error
+
+
+def _rebuilt(document: Plain, arrays: Arrays) -> tuple[Calibrator, Any]:
+    """Return the calibrator and the partition; raise `InputError` if they are not sound."""
+    parts: dict[str, Arrays] = {"calibrator": {}, "partition": {}}
+    for name, array in arrays.items():
+        part, _, inner = name.partition(".")
+        if part not in parts:
+            raise InputError(f"there is an array {name!r}, which belongs to no part of a model.")
+        parts[part][inner] = array
+    calibrator = calibrator_from_state(document["calibrator"], parts["calibrator"])
+    if document["partition"] is None and not parts["partition"]:
+        return calibrator, None
+    return calibrator, partition_from_state(document["partition"], parts["partition"])
+
+
+def _require_name(name: str) -> None:
+    if not _NAME.fullmatch(name) or len(name) > 100:
+        raise InputError(
+            f"{name!r:.80} is no name for an array; expected a-z, 0-9, _, . and -, not starting with a dot."
+        )
+
+
+def _read(path: Path, name: str, *, exactly: int | None = None, most: int = LARGEST) -> bytes:
+    """Return the content of a regular file; of links, pipes and files of another size nothing is read."""
+    try:
+        found = os.lstat(path)
+        if not stat.S_ISREG(found.st_mode):
+            raise ArtifactError(f"{name} is a link or no file at all; the files of a model are regular. Copy it again.")
+        if found.st_size > most or exactly not in (None, found.st_size):
+            expected = f"at most {most}" if exactly is None else exactly
+            raise ArtifactError(
+                f"{name} has {found.st_size} bytes; expected {expected}. Copy the model again, or refit."
+            )
+        handle = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0))
+        with open(handle, "rb") as file:
+            data = file.read(found.st_size + 1)
+    except OSError as error:
+        raise ArtifactError(f"{name} cannot be read: {error.strerror}. Copy the model again, or refit.") from error
+    if len(data) != found.st_size:
+        raise ArtifactError(f"{name} changed while it was read; try again.")
+    return data

@@ -1,0 +1,316 @@
+"""Fitted maps for those who calibrate elsewhere: as JSON, or as one expression of SQL."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from qacal import sql
+from qacal.calibrators.ancestry import Lineage, deepest_level
+from qacal.calibrators.base import Calibrator, Maps
+from qacal.calibrators.binmaps import BinMaps
+from qacal.calibrators.evidence import FROM_GROUP, FROM_ROOT, SOURCES
+from qacal.calibrators.hierarchical import LogisticMaps
+from qacal.calibrators.identity import IdentityMap
+from qacal.calibrators.isotonic import IsotonicMaps
+from qacal.calibrators.logistic import LOGIT_CUT, Feature, expit, feature_values
+from qacal.calibrators.platt import LogisticMap
+from qacal.cells import snap
+from qacal.errors import InputError
+from qacal.grouping import NO_GROUP, Grouping
+from qacal.plain import require_plain
+from qacal.values import Floats, Ints
+
+# PostgreSQL refuses an exp that overflows or vanishes; a curve is 0 or 1 to 300 digits long before.
+_STEEPEST = 700.0
+
+_WHO = "A group reads the map that names it in read_by; all others, and rows without a group, read the first."
+_LEAVES = "read_by holds ranges of leaf numbers, first and last included, as the tree assigns them."
+_BINS = "A bin answers for confidences above `above`, up to and with `up_to`; null is no bound."
+_INTERVAL = "low and high hold for all bins at once with probability 1 - alpha, and speak of the map's owner."
+_CURVE = "calibrated = 1 / (1 + exp(-(intercept + slope * x)))."
+_KNOTS = "Straight lines between the knots, level outside of them."
+
+
+@dataclass(frozen=True)
+class _Entry:
+    """One map, or curve, and who reads it.
+
+    group, depth : its owner; None and 0 for the root.
+    labels, leaves : its readers, by label; or in a tree by ranges of leaf numbers. The root's are all others.
+    """
+
+    number: int
+    group: Any
+    depth: int
+    source: str
+    labels: tuple[Any, ...] = ()
+    leaves: tuple[tuple[int, int], ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        read_by = list(self.labels) + [list(run) for run in self.leaves]
+        return {"group": self.group, "depth": self.depth, "source": self.source, "read_by": read_by}
+
+    def condition(self, column: str) -> str:
+        """Return what is true of the rows that read it, in SQL."""
+        single = [*map(sql.literal, self.labels), *(str(first) for first, last in self.leaves if first == last)]
+        parts = [f"{column} BETWEEN {first} AND {last}" for first, last in self.leaves if first < last]
+        if single:
+            parts.append(f"{column} = {single[0]}" if len(single) == 1 else f"{column} IN ({', '.join(single)})")
+        return " OR ".join(parts)
+
+
+# As JSON
+
+
+def to_json(calibrator: Calibrator) -> dict[str, Any]:
+    """Return the maps as plain values, with the rules for reading them in words.
+
+    What is in a bin is said of confidences as they come: where the calibrator snaps them to a grid, `above` and `up_to`
+    have that in them already. Equal confidences that are divided by the hash of an id (``ties="jitter"``) cannot be
+    told apart elsewhere, and are refused.
+
+    Examples
+    --------
+    >>> from qacal import QABinning
+    >>> right = np.repeat([1, 0, 1, 0], [65, 35, 95, 5])
+    >>> model = QABinning().fit(np.full(200, 0.8), right, groups=np.repeat(["law", "physics"], 100))
+    >>> exported = to_json(model)
+    >>> exported["maps"][1]["group"], exported["maps"][1]["bins"][0]["calibrated"]
+    ('law', 0.65)
+    >>> exported["rules"][0]
+    'A group reads the map that names it in read_by; all others, and rows without a group, read the first.'
+    """
+    maps = calibrator.fitted_maps()
+    exported = {"calibrator": type(calibrator).__name__, **_described(maps)}
+    require_plain(exported, "the export")
+    return exported
+
+
+def _described(maps: Maps) -> dict[str, Any]:
+    if isinstance(maps, BinMaps):
+        up_to = _thresholds(maps)
+        bins = [entry.to_json() | {"bins": _bins(maps, up_to, entry.number)} for entry in _entries(maps)]
+        certificate = {"alpha": maps.certificate.alpha, "certificate": maps.certificate.kind}
+        rules = [*_rules(maps.grouping), _BINS, _INTERVAL]
+        return {"form": "bins", "rules": rules, **certificate, "resolution": maps.resolution, "maps": bins}
+    if isinstance(maps, IsotonicMaps):
+        knots = [entry.to_json() | _knots(maps, entry.number) for entry in _entries(maps)]
+        return {"form": "knots", "rules": [*_rules(maps.grouping), _KNOTS], "maps": knots}
+    if isinstance(maps, LogisticMaps):
+        curves = [entry.to_json() | _curve(maps, entry.number) for entry in _entries(maps)]
+        return {"form": "curves", "rules": [*_rules(maps.grouping), *_curve_rules(maps.feature)], "maps": curves}
+    if isinstance(maps, LogisticMap):
+        root = _Entry(0, None, 0, "root").to_json()
+        curve = {"intercept": maps.intercept, "slope": maps.slope, "feature": maps.feature, "rows": maps.rows}
+        return {"form": "curves", "rules": _curve_rules(maps.feature), "maps": [root | curve]}
+    if isinstance(maps, IdentityMap):
+        return {"form": "identity", "rules": ["calibrated = confidence."], "maps": []}
+    raise InputError(f"{type(maps).__name__} cannot be exported; it is none of qacal's maps.")
+
+
+def _bins(maps: BinMaps, up_to: Floats, number: int) -> list[dict[str, Any]]:
+    first, last = int(maps.offset[number]), int(maps.offset[number + 1]) - 1
+    return [
+        {
+            "above": None if at == first else float(up_to[at - 1]),
+            "up_to": None if at == last else float(up_to[at]),
+            "calibrated": float(maps.value[at]),
+            "low": float(maps.low[at]),
+            "high": float(maps.high[at]),
+            "rows": int(maps.rows[at]),
+        }
+        for at in range(first, last + 1)
+    ]
+
+
+def _knots(maps: IsotonicMaps, number: int) -> dict[str, Any]:
+    part = slice(maps.offset[number], maps.offset[number + 1])
+    pairs = zip(maps.x[part].tolist(), maps.y[part].tolist(), strict=True)
+    knots = [{"confidence": confidence, "calibrated": calibrated} for confidence, calibrated in pairs]
+    return {"rows": int(maps.rows[number]), "knots": knots}
+
+
+def _curve(maps: LogisticMaps, number: int) -> dict[str, Any]:
+    intercept, slope = float(maps.intercept[number]), float(maps.slope[number])
+    return {"intercept": intercept, "slope": slope, "feature": maps.feature, "rows": int(maps.rows[number])}
+
+
+def _rules(grouping: Grouping | None) -> list[str]:
+    return [_WHO, _LEAVES] if grouping is not None and grouping.is_tree else [_WHO]
+
+
+def _curve_rules(feature: Feature) -> list[str]:
+    if feature == "confidence":
+        return [_CURVE, "x = confidence."]
+    return [_CURVE, f"x = log(c / (1 - c)), where c is the confidence cut off at {LOGIT_CUT} and {1 - LOGIT_CUT}."]
+
+
+# As SQL
+
+_Formula: TypeAlias = Callable[[int, str], str]
+
+
+def to_sql(calibrator: Calibrator, *, confidence: str = "confidence", group: str = "group_id") -> str:
+    """Return the maps as one SQL expression for the calibrated confidence, as PostgreSQL, SQLite and DuckDB read it.
+
+    Put it wherever a value may stand: ``SELECT question, (...) AS calibrated FROM answers``. Bins give exactly what
+    `predict` gives; curves up to the rounding of the database. A group that is NULL or unknown reads the root's map. A
+    confidence that is NULL or not in [0, 1] gives NULL: 85 is not guessed to be a percentage.
+
+    confidence, group : the columns. Confidences should be of double precision; as a shorter type, 0.8 may be above 0.8.
+        Groups are labels as in the fit, all of one type; for a tree, its leaf numbers, NULL or -1 for none.
+
+    Examples
+    --------
+    >>> from qacal import QABinning
+    >>> right = np.repeat([1, 0, 1, 0], [65, 35, 95, 5])
+    >>> model = QABinning().fit(np.full(200, 0.8), right, groups=np.repeat(["law", "physics"], 100))
+    >>> print(to_sql(model, group="subject"))
+    CASE
+      WHEN confidence >= 0 AND confidence <= 1 THEN CASE
+        WHEN subject = 'law' THEN 0.65e0
+        WHEN subject = 'physics' THEN 0.95e0
+        ELSE 0.8e0
+      END
+    END
+    """
+    maps, column = calibrator.fitted_maps(), sql.name(confidence)
+    if isinstance(maps, IdentityMap):
+        value = column
+    elif isinstance(maps, LogisticMap):
+        value = _curve_sql(maps.intercept, maps.slope, maps.feature, column)
+    else:
+        formula = _formula(maps)
+        entries = _entries(maps)
+        _require_one_type(entries)
+        by_group = [(entry.condition(sql.name(group)), formula(entry.number, column)) for entry in entries[1:]]
+        value = sql.case([branch for branch in by_group if branch[0]], formula(0, column))
+    return sql.case([(f"{column} >= 0 AND {column} <= 1", value)], None)
+
+
+def _formula(maps: Maps) -> _Formula:
+    """Return what writes the map of a number as SQL."""
+    if isinstance(maps, BinMaps):
+        up_to = _thresholds(maps)
+        return lambda number, column: _bins_sql(maps, up_to, number, column)
+    if isinstance(maps, IsotonicMaps):
+        return lambda number, column: _knots_sql(maps, number, column)
+    if isinstance(maps, LogisticMaps):
+        return lambda number, column: _curve_sql(maps.intercept[number], maps.slope[number], maps.feature, column)
+    raise InputError(f"{type(maps).__name__} cannot be exported; it is none of qacal's maps.")
+
+
+def _bins_sql(maps: BinMaps, up_to: Floats, number: int, column: str) -> str:
+    *lower, last = range(maps.offset[number], maps.offset[number + 1])
+    branches = [(f"{column} <= {sql.number(up_to[at])}", sql.number(maps.value[at])) for at in lower]
+    return sql.case(branches, sql.number(maps.value[last]))
+
+
+def _knots_sql(maps: IsotonicMaps, number: int, column: str) -> str:
+    first, last = int(maps.offset[number]), int(maps.offset[number + 1]) - 1
+    branches = [(f"{column} <= {sql.number(maps.x[first])}", sql.number(maps.y[first]))]
+    for left in range(first, last):
+        width, height = maps.x[left + 1] - maps.x[left], maps.y[left + 1] - maps.y[left]
+        value = sql.number(maps.y[left])
+        if height > 0:
+            share = f"({column} - {sql.number(maps.x[left])}) / {sql.number(width)}"
+            value = f"{value} + {share} * {sql.number(height)}"
+        branches.append((f"{column} <= {sql.number(maps.x[left + 1])}", value))
+    return sql.case(branches, sql.number(maps.y[last]))
+
+
+def _curve_sql(intercept: float, slope: float, feature: Feature, column: str) -> str:
+    """Return a logistic curve. Where it is so steep that exp might overflow, its ends are written as 0 and 1."""
+    ends = feature_values(np.array([0.0, 1.0]), feature)
+    x = column if feature == "confidence" else f"LN({column} / (1e0 - {column}))"
+    line = f"{sql.number(intercept)} + {sql.number(slope)} * {x}"
+    branches = []
+    if feature == "logit":
+        low, high = (sql.number(value) for value in expit(intercept + slope * ends))
+        branches += [(f"{column} <= {sql.number(LOGIT_CUT)}", low), (f"{column} >= {sql.number(1 - LOGIT_CUT)}", high)]
+    if np.abs(intercept + slope * ends).max() > _STEEPEST:
+        steep = sql.number(_STEEPEST)
+        branches += [(f"{line} > {steep}", sql.number(1)), (f"{line} < -{steep}", sql.number(0))]
+    return sql.case(branches, f"1e0 / (1e0 + EXP(-({line})))")
+
+
+def _require_one_type(entries: list[_Entry]) -> None:
+    types = sorted({type(label).__name__ for entry in entries for label in entry.labels})
+    if len(types) > 1:
+        raise InputError(
+            f"the groups are {' and '.join(types)}; a column has one type. Convert them to text, fit again."
+        )
+
+
+# Who reads what, and up to where
+
+
+def _entries(maps: BinMaps | IsotonicMaps | LogisticMaps | Any) -> list[_Entry]:
+    """Return every map with its owner and its readers, the root's first."""
+    column, max_depth = maps.grouping, getattr(maps, "max_depth", None)
+    who = _lineage_of_curves(maps) if isinstance(maps, LogisticMaps) else maps.lineage
+    order = np.argsort(who.directory.entries, kind="stable")
+    # Those who read the root's map are not listed: everybody else does too.
+    bounds = np.searchsorted(who.directory.entries[order], np.arange(1, len(who.owner) + 1))
+    readers = [order[:0], *np.split(order, bounds)[1:-1]]
+    return [
+        _Entry(
+            number,
+            group=None if column is None else column.label(int(who.owner[number])),
+            depth=int(who.depth[number]),
+            source=str(SOURCES[who.source[number]]),
+            **({} if column is None else _readers(who.directory.codes[readers[number]], column, max_depth)),
+        )
+        for number in range(len(who.owner))
+    ]
+
+
+def _lineage_of_curves(maps: LogisticMaps) -> Lineage:
+    """Every group with a curve reads its own."""
+    owner = np.append(NO_GROUP, maps.directory.codes)
+    depth = np.where(owner == NO_GROUP, 0, deepest_level(maps.grouping, maps.max_depth))
+    return Lineage(depth, owner, np.where(owner == NO_GROUP, FROM_ROOT, FROM_GROUP), maps.directory)
+
+
+def _readers(codes: Ints, column: Grouping, max_depth: int | None) -> dict[str, Any]:
+    """Return labels, or ranges of leaf numbers at the full depth of the tree, since those are what `assign` gives."""
+    if column.depth is None:
+        return {"labels": tuple(column.decode(codes))}
+    leaves_each = 1 << (column.depth - (column.depth if max_depth is None else max_depth))
+    starts = np.flatnonzero(np.diff(codes, prepend=-2) > 1)
+    ends = np.append(starts[1:], len(codes)) - 1 if len(codes) else starts
+    runs = zip(codes[starts].tolist(), codes[ends].tolist(), strict=True)
+    return {"leaves": tuple((first * leaves_each, (last + 1) * leaves_each - 1) for first, last in runs)}
+
+
+def _thresholds(maps: BinMaps) -> Floats:
+    """Return the highest confidence of each bin, as it comes: before it is snapped to a grid."""
+    if maps.is_jittered and maps.tie.any():
+        raise InputError(
+            'bins with ties="jitter" divide equal confidences by the hash of an id, which is not known elsewhere. '
+            'Fit with ties="merge" to export.'
+        )
+    if maps.is_jittered:
+        # Distinct scores, fitted without ids: a bin ends just below the edge that follows it.
+        return np.nextafter(maps.top, -np.inf)
+    return maps.top if maps.resolution is None else _before_snapping(maps.top, maps.resolution)
+
+
+def _before_snapping(top: Floats, resolution: float) -> Floats:
+    """Return the largest number in [0, 1] that is snapped to `top` or below.
+
+    Snapping never changes the order of two numbers, so a bin's rows are those up to some number; but which way halves
+    are rounded is between numpy and the database. The bits of positive floats are in the order of the floats: 62
+    halvings find the number itself.
+    """
+    low = np.zeros(len(top), dtype=np.int64)
+    high = np.full(len(top), np.float64(1.0).view(np.int64))
+    while (low < high).any():
+        middle = high - (high - low) // 2
+        stays = snap(middle.view(np.float64), resolution) <= top
+        low, high = np.where(stays, middle, low), np.where(stays, high, middle - 1)
+    return low.view(np.float64)

@@ -1,0 +1,254 @@
+"""Exports: SQL and JSON that answer as `predict` does, on the edges too."""
+
+import json
+import sqlite3
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+
+from qacal import (
+    HierarchicalScaling,
+    Identity,
+    InputError,
+    IsotonicCalibration,
+    NotFittedError,
+    Paths,
+    PlattScaling,
+    QABinning,
+    UniformMassBinning,
+    sql,
+)
+from qacal.cells import snap
+from qacal.exports import _before_snapping, to_json, to_sql
+from tests.calibrators.contract import CALIBRATORS, name_of
+
+EXPORTABLE = [calibrator for calibrator in CALIBRATORS if getattr(calibrator, "ties", "merge") == "merge"]
+every_exportable = pytest.mark.parametrize("calibrator", EXPORTABLE, ids=name_of)
+every_kind = pytest.mark.parametrize("kind", ["none", "int", "text", "tree"])
+
+NAMES = np.array(["law", "o'hara", 'a "b"', "größe", "; DROP TABLE rows; --", None], dtype=object)
+
+
+def groups_of(kind, rng, n, known=5):
+    codes = rng.integers(-1, known, n)
+    if kind == "none":
+        return None
+    if kind == "tree":
+        return Paths(rng.integers(0, 16, n), rng.integers(0, 6, n), 4)
+    return NAMES[codes] if kind == "text" else codes
+
+
+def fitted(calibrator, kind, tied=True, n=400):
+    rng = np.random.default_rng(3)
+    h = rng.choice(np.linspace(0, 1, 21), n) if tied else rng.random(n)
+    correct = rng.random(n) < 0.2 + 0.6 * h
+    return clone(calibrator).fit(h, correct, groups=groups_of(kind, rng, n), ids=np.arange(n))
+
+
+def asked(kind, seed=0, n=10_000):
+    """Random rows; then every hundredth, and what lies a bit beside it."""
+    rng = np.random.default_rng(seed)
+    grid = np.arange(201) / 200
+    edges = np.clip(np.concatenate([grid, np.nextafter(grid, -1), np.nextafter(grid, 2), [0.001, 0.999]]), 0, 1)
+    h = np.concatenate([rng.random(n), edges])
+    labels = {
+        "none": [None],
+        "int": [None, -1, 0, 1, 2, 3, 4, 77],
+        "text": [*NAMES.tolist(), "chess"],
+        "tree": [None, -1, *range(16), 99],
+    }[kind]
+    return h, [labels[at] for at in rng.integers(0, len(labels), len(h))]
+
+
+def run(expression, h, groups, confidence="confidence", group="group_id", types=("REAL", "")):
+    base = sqlite3.connect(":memory:")
+    try:
+        base.execute("SELECT EXP(1e0), LN(1e0)")
+    except sqlite3.OperationalError:  # a SQLite without mathematics
+        base.create_function("EXP", 1, lambda x: None if x is None else float(np.exp(x)), deterministic=True)
+        base.create_function("LN", 1, lambda x: None if x is None else float(np.log(x)), deterministic=True)
+    columns = f"{sql.name(confidence)} {types[0]}, {sql.name(group)} {types[1]}"
+    base.execute(f"CREATE TABLE answers (number INTEGER PRIMARY KEY, {columns})")
+    rows = [(None if x is None else float(x), label) for x, label in zip(h, groups, strict=True)]
+    base.executemany("INSERT INTO answers VALUES (NULL, ?, ?)", rows)
+    return [row[0] for row in base.execute(f"SELECT {expression} FROM answers ORDER BY number")]
+
+
+def known_to(model, kind, groups):
+    return None if kind == "none" else [-1 if label is None and kind != "text" else label for label in groups]
+
+
+@every_exportable
+@every_kind
+@pytest.mark.parametrize("tied", [True, False], ids=["tied", "continuous"])
+def test_sql_answers_as_predict_does(calibrator, kind, tied):
+    model = fitted(calibrator, kind, tied)
+    h, groups = asked(kind)
+    h = np.concatenate([h, edges_of(model)])
+    groups += [groups[at] for at in range(len(h) - len(groups))]
+    found = np.array(run(to_sql(model), h, groups), dtype=float)
+    expected = model.predict(h, groups=known_to(model, kind, groups))
+    if model.properties.is_discrete:
+        np.testing.assert_array_equal(found, expected)
+    else:
+        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12)
+
+
+def edges_of(model):
+    """Where the maps of a model change, and the numbers beside."""
+    exported = to_json(model)["maps"]
+    tops = [part["up_to"] for entry in exported for part in entry.get("bins", []) if part["up_to"] is not None]
+    tops += [knot["confidence"] for entry in exported for knot in entry.get("knots", [])]
+    tops = np.array(tops, dtype=float)
+    return np.clip(np.concatenate([tops, np.nextafter(tops, -1), np.nextafter(tops, 2)]), 0, 1)
+
+
+@every_exportable
+@every_kind
+def test_json_answers_as_predict_does(calibrator, kind):
+    model = fitted(calibrator, kind)
+    exported = json.loads(json.dumps(to_json(model), allow_nan=False))
+    assert exported["calibrator"] == type(model).__name__
+    assert exported["rules"]
+    h, groups = asked(kind, n=300)
+    found = [answer(exported, x, label) for x, label in zip(h.tolist(), groups, strict=True)]
+    expected = model.predict(h, groups=known_to(model, kind, groups))
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12)
+
+
+def answer(exported, x, group):
+    """Read an export by its rules alone."""
+    if exported["form"] == "identity":
+        return x
+    for entry in reversed(exported["maps"]):
+        reads = any(first <= group <= last for first, last in entry["read_by"]) if is_ranges(entry, group) else None
+        if reads or (reads is None and group is not None and group in entry["read_by"]):
+            break
+    else:
+        entry = exported["maps"][0]
+    if exported["form"] == "bins":
+        return next(part["calibrated"] for part in entry["bins"] if part["up_to"] is None or x <= part["up_to"])
+    if exported["form"] == "knots":
+        pairs = [(knot["confidence"], knot["calibrated"]) for knot in entry["knots"]]
+        return np.interp(x, *zip(*pairs, strict=True))
+    cut = min(max(x, 0.001), 0.999)
+    feature = x if entry["feature"] == "confidence" else np.log(cut / (1 - cut))
+    return 1 / (1 + np.exp(-(entry["intercept"] + entry["slope"] * feature)))
+
+
+def is_ranges(entry, group):
+    return group is not None and any(isinstance(reader, list) for reader in entry["read_by"])
+
+
+def test_json_of_bins_holds_the_evidence():
+    model = QABinning(points_per_bin=50).fit(
+        np.full(200, 0.8), np.repeat([1, 0, 1, 0], [65, 35, 95, 5]), groups=np.repeat(["law", "physics"], 100)
+    )
+    exported = to_json(model)
+    assert [entry["group"] for entry in exported["maps"]] == [None, "law", "physics"]
+    assert [entry["source"] for entry in exported["maps"]] == ["root", "group", "group"]
+    assert [entry["read_by"] for entry in exported["maps"]] == [[], ["law"], ["physics"]]
+    law = model.explain([0.8], groups=["law"])
+    expected = {"above": None, "up_to": None, "calibrated": 0.65, "low": law.low[0], "high": law.high[0], "rows": 100}
+    assert exported["maps"][1]["bins"] == [expected]
+    assert (exported["alpha"], exported["certificate"]) == (0.1, "uniform")
+
+
+@pytest.mark.parametrize("depth", [0, 1, 3, None])
+@pytest.mark.parametrize("calibrator", [QABinning(points_per_bin=30), HierarchicalScaling()], ids=name_of)
+def test_a_tree_cut_at_a_depth_is_still_asked_by_its_leaves(calibrator, depth):
+    model = fitted(clone(calibrator).set_params(max_depth=depth), "tree")
+    h, groups = asked("tree", n=2000)
+    found = np.array(run(to_sql(model), h, groups), dtype=float)
+    np.testing.assert_allclose(found, model.predict(h, groups=known_to(model, "tree", groups)), rtol=0, atol=1e-12)
+
+
+def test_null_and_impossible_confidences_are_null():
+    for calibrator in (Identity(), PlattScaling(), QABinning(points_per_bin=30), IsotonicCalibration()):
+        expression = to_sql(fitted(calibrator, "int"))
+        assert run(expression, [None, 85.0, -0.1, 1.0000001], [1, 1, 1, None]) == [None] * 4
+
+
+@pytest.mark.parametrize("resolution", [1.0, 0.5, 0.2, 0.1, 0.05, 0.04, 0.01, 1 / 3, 1 / 7, 0.001])
+def test_thresholds_before_snapping_are_exact(resolution):
+    grid = snap(np.linspace(0, 1, round(1 / resolution) + 1), resolution)
+    last = _before_snapping(grid, resolution)
+    assert last[-1] == 1
+    np.testing.assert_array_equal(snap(last, resolution), grid)
+    np.testing.assert_array_equal(snap(np.nextafter(last[:-1], 2), resolution), grid[1:])
+
+
+@pytest.mark.parametrize("resolution", [0.5, 0.2, 0.05, 0.04])
+def test_halves_go_where_numpy_rounds_them(resolution):
+    rng = np.random.default_rng(0)
+    h = rng.random(500)
+    model = UniformMassBinning(points_per_bin=1, resolution=resolution).fit(h, rng.random(500))
+    halves = (np.arange(round(1 / resolution)) + 0.5) * resolution
+    halves = np.concatenate([halves, np.nextafter(halves, 0), np.nextafter(halves, 1)])
+    np.testing.assert_array_equal(run(to_sql(model), halves, [None] * len(halves)), model.predict(halves))
+
+
+def test_jittered_ties_are_refused_and_distinct_scores_are_not():
+    with pytest.raises(InputError, match=r'hash of an id.*Fit with ties="merge"'):
+        to_sql(fitted(QABinning(points_per_bin=7, ties="jitter"), "int"))
+    with pytest.raises(InputError, match="hash of an id"):
+        to_json(fitted(QABinning(points_per_bin=7, ties="jitter"), "int"))
+    rng = np.random.default_rng(0)
+    model = UniformMassBinning(points_per_bin=7, ties="jitter").fit(
+        h := rng.permutation(100) / 100, rng.random(100) < h
+    )
+    h = np.concatenate([h, edges_of(model), rng.random(1000)])
+    np.testing.assert_array_equal(run(to_sql(model), h, [None] * len(h)), model.predict(h))
+
+
+def test_curves_too_steep_for_exp_are_written_with_their_ends():
+    for feature in ("confidence", "logit"):
+        model = fitted(PlattScaling(feature=feature), "none")
+        object.__setattr__(model.maps_, "slope", 1e5)
+        object.__setattr__(model.maps_, "intercept", -5e4 if feature == "confidence" else 0.0)
+        expression = to_sql(model)
+        assert "> 700.0e0 THEN 1.0e0" in expression
+        h = np.concatenate([np.linspace(0, 1, 101), 0.5 + np.linspace(-0.01, 0.01, 101)])
+        np.testing.assert_allclose(run(expression, h, [None] * len(h)), model.predict(h), rtol=0, atol=1e-9)
+
+
+def test_groups_of_several_types_are_refused():
+    groups = np.empty(200, dtype=object)
+    groups[:] = [2, "2"] * 100
+    model = QABinning().fit(np.full(200, 0.5), np.tile([0, 1], 100), groups=groups)
+    with pytest.raises(InputError, match="int and str; a column has one type"):
+        to_sql(model)
+    assert [entry["group"] for entry in to_json(model)["maps"]] == [None, 2, "2"]
+
+
+def test_what_sql_and_json_cannot_hold_is_refused():
+    groups = np.empty(200, dtype=object)
+    groups[:] = [(1, 2), (3, 4)] * 100
+    model = QABinning().fit(np.full(200, 0.5), np.tile([0, 1], 100), groups=groups)
+    with pytest.raises(InputError, match="convert groups to text before fitting"):
+        to_sql(model)
+    model = QABinning().fit(np.full(200, 0.5), np.tile([0, 1], 100), groups=["a\0b", "c"] * 100)
+    with pytest.raises(InputError, match="no equal in SQL"):
+        to_sql(model)
+    with pytest.raises(NotFittedError, match="call fit"):
+        to_sql(QABinning())
+    with pytest.raises(InputError, match="no name for a column"):
+        to_sql(fitted(Identity(), "none"), confidence="")
+
+
+@pytest.mark.parametrize("column", ["group", "order", "a b", 'a"b', "Größe", "1st", "x;--", "select", "Mixed"])
+def test_names_are_quoted_where_they_must_be(column):
+    model = fitted(QABinning(points_per_bin=30), "text")
+    h, groups = asked("text", n=200)
+    confidence = f"{column} of it"
+    expression = to_sql(model, confidence=confidence, group=column)
+    found = run(expression, h, groups, confidence=confidence, group=column, types=("REAL", "TEXT"))
+    np.testing.assert_array_equal(found, model.predict(h, groups=groups))
+
+
+def test_every_word_that_sqlite_reserves_is_quoted():
+    base = sqlite3.connect(":memory:")
+    for word in sorted(sql._RESERVED):
+        base.execute(f"SELECT {sql.name(word)} FROM (SELECT 1 AS {sql.name(word)})")
+        base.execute(f"SELECT {sql.name(word + '_')} FROM (SELECT 1 AS {word}_)")
