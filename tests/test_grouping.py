@@ -118,3 +118,18 @@ def test_labels_of_any_type():
 def test_large_whole_numbers_beside_gaps_stay_apart(column):
     values = [2**60 + 1, 2**60 + 2, None]
     np.testing.assert_array_equal(codes(column(values)).code, [2**60 + 1, 2**60 + 2, NO_GROUP])
+
+
+def test_distinct_groups_are_those_of_the_rows_each_once():
+    rng = np.random.default_rng(0)
+    column = codes(rng.integers(-1, 5, 100)).distinct()
+    np.testing.assert_array_equal(column.code, np.arange(5))
+    paths = Paths(rng.integers(0, 8, 200), rng.integers(0, 5, 200), 3)
+    column = as_grouping(paths, 200)
+    places = set(zip(column.code.tolist(), column.exit.tolist(), strict=True))
+    few = column.distinct()
+    assert list(zip(few.code.tolist(), few.exit.tolist(), strict=True)) == sorted(places)
+    for depth in range(4):
+        there, here = few.at_depth(depth).leaves(), column.at_depth(depth).leaves()
+        np.testing.assert_array_equal(np.unique(there), np.unique(here))
+    few.require_sound()

@@ -1,0 +1,57 @@
+"""`qacal apply`: rows in, the same rows with calibrated confidences out."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from qacal.cli import shared
+from qacal.cli.fit import model_path
+
+
+def run(
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="A model that qacal fit has made.")],
+    file: shared.Rows,
+    output: Annotated[
+        str,
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="Where to write, in any of the formats; - for standard output."
+        ),
+    ] = "-",
+    prefix: Annotated[str, typer.Option(help="Put this before the names of the new columns.")] = "",
+    any_origin: Annotated[
+        bool,
+        typer.Option("--any-origin", help="Go on with rows of another LLM or prompt than the model was fitted on."),
+    ] = False,
+    column: shared.Columns = None,
+    percent: shared.Percent = False,
+    skip_bad_rows: shared.SkipBadRows = None,
+) -> None:
+    """Add the calibrated confidence of every row, with the evidence behind it.
+
+    New columns: calibrated (the probability that the answer is right), low and high (its interval, if the model
+    certifies one, broken with probability alpha), group, source (whose rows answered: the group's, an ancestor's, the
+    root's), rows (how many they were), decision and threshold. All other columns stay as they are.
+
+    \b
+        qacal apply model new.parquet -o out.parquet
+        cat new.jsonl | qacal apply model - > out.jsonl
+    """
+    from qacal.files import writing
+    from qacal.model_set import load_any
+
+    shared.require_writable(output)
+    loaded = load_any(model_path(model))
+    done = 0
+    with (
+        shared.opened(file) as rows,
+        shared.reading(column, percent, skip_bad_rows) as how,
+        writing(output, rows.format) as writer,
+        shared.progress() as progress,
+    ):
+        for table in loaded.calibrated(rows, how, any_origin=any_origin, prefix=prefix, progress=progress):
+            writer.write(table)
+            done += len(table)
+    if output != "-":
+        shared.note(f"{done:,} rows written to {output}.")

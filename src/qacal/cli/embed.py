@@ -1,0 +1,58 @@
+"""`qacal embed`: write the vectors of rows beside them, so that they are made once."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from qacal.cli import shared
+
+
+def run(
+    file: shared.Rows,
+    output: Annotated[
+        str, typer.Option("--output", "-o", metavar="FILE", help="Where to write; Parquet is best.")
+    ] = "-",
+    embedder: Annotated[str, typer.Option(help="static, minilm, onnx:DIR or hf:ID.")] = "static",
+    into: Annotated[str, typer.Option(metavar="COLUMN", help="The name of the new column.")] = "embedding",
+    column: shared.Columns = None,
+    skip_bad_rows: shared.SkipBadRows = None,
+) -> None:
+    """Add the vector of every question-answer pair as a column.
+
+    The vectors are then made once, and not by every command:
+
+    \b
+        qacal embed answers.parquet -o embedded.parquet --embedder minilm
+        qacal fit embedded.parquet -o model --embedder column:embedding
+    """
+    from qacal.embedders import embedder as embedder_of
+    from qacal.errors import InputError
+    from qacal.files import writing
+    from qacal.records import texts_of
+
+    shared.require_writable(output)
+    maker = embedder_of(embedder)
+    done = 0
+    with (
+        shared.opened(file) as rows,
+        shared.reading(column, False, skip_bad_rows) as how,
+        writing(output, rows.format) as writer,
+        shared.progress() as progress,
+    ):
+        for table, questions, answers in texts_of(rows, how):
+            if into in table.names:
+                raise InputError(f"{table.origin} already has a column {into!r}; pass another name with --into.")
+            writer.write(table.extended(_column(into, maker.embed(questions, answers))))
+            done += len(table)
+            if progress is not None:
+                progress("embedding", done)
+    if output != "-":
+        shared.note(f"{done:,} rows with vectors of {maker.dim} numbers written to {output}.")
+
+
+def _column(name: str, vectors: Any) -> Any:
+    import polars as pl
+
+    return pl.DataFrame([pl.Series(name, vectors, dtype=pl.Array(pl.Float32, vectors.shape[1])).arr.to_list()])

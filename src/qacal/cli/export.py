@@ -1,0 +1,33 @@
+"""`qacal export`: the maps of a model as JSON or SQL, for those who calibrate elsewhere."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import typer
+
+from qacal.cli import shared
+from qacal.cli.fit import model_path
+
+
+def run(
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="A model that qacal fit has made.")],
+    form: Annotated[Literal["json", "sql"], typer.Option("--to", help="json, or sql: one CASE expression.")] = "json",
+    confidence: Annotated[str, typer.Option(help="The column of confidences, for SQL.")] = "confidence",
+    group: Annotated[str, typer.Option(help="The column of groups, for SQL.")] = "group",
+) -> None:
+    """Print the maps of a model, to calibrate in a warehouse or another language.
+
+    The groups themselves come from `qacal apply`, or from your own column for a model with --partition column:NAME.
+
+    \b
+        qacal export model --to sql --group subject > calibrate.sql
+    """
+    from qacal.exports import to_json, to_sql
+    from qacal.model import load
+
+    loaded = load(model_path(model))
+    if form == "sql":
+        print(to_sql(loaded.calibrator_, confidence=confidence, group=group))
+    else:
+        print(shared.json_text(to_json(loaded.calibrator_)))

@@ -1,0 +1,114 @@
+"""`qacal fit`: from a file of labelled answers to a model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from qacal.cli import shared
+
+if TYPE_CHECKING:
+    from qacal.model import QACalibrator
+
+CALIBRATORS = {
+    "scaling-qa-binning": "ScalingQABinning",
+    "qa-binning": "QABinning",
+    "hierarchical": "HierarchicalScaling",
+    "uniform-mass": "UniformMassBinning",
+    "scaling-binning": "ScalingBinning",
+    "platt": "PlattScaling",
+    "isotonic": "IsotonicCalibration",
+    "identity": "Identity",
+}
+
+
+def run(
+    file: shared.Rows,
+    output: Annotated[str, typer.Option("--output", "-o", metavar="MODEL", help="The folder to write the model to.")],
+    embedder: Annotated[
+        str, typer.Option(help="static (fast), minilm (better groups, slower), onnx:DIR, hf:ID, or column:NAME.")
+    ] = "static",
+    partition: Annotated[
+        str | None,
+        typer.Option(
+            help="The groups: bisecting:DEPTH, kdtree:DEPTH, kmeans:N, column:NAME, or two of them: a*b. By default a "
+            "bisecting tree, as deep as leaves rows for four bins in a group."
+        ),
+    ] = None,
+    calibrator: Annotated[str, typer.Option(help=f"The correction: {', '.join(CALIBRATORS)}.")] = "scaling-qa-binning",
+    points_per_bin: Annotated[int, typer.Option(help="Rows in a bin; see qacal plan.")] = 50,
+    alpha: Annotated[float, typer.Option(help="How often the intervals may be wrong, all of them together.")] = 0.1,
+    beta: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Make the groups from these rows, which need no labels.")
+    ] = None,
+    beta_share: Annotated[float, typer.Option(help="The share of the questions that groups are made from.")] = 0.25,
+    by: shared.By = None,
+    pool: Annotated[bool, typer.Option("--pool", help="One model for all LLMs in the file.")] = False,
+    examples: Annotated[int, typer.Option(help="How many rows of each group the model keeps to show them.")] = 3,
+    seed: Annotated[int, typer.Option(help="Another seed deals the questions into other parts.")] = 0,
+    column: shared.Columns = None,
+    percent: shared.Percent = False,
+    skip_bad_rows: shared.SkipBadRows = None,
+) -> None:
+    """Learn how far to trust a confidence, for every kind of question.
+
+    The rows need question, answer, confidence and correct. A column id keeps the rows of one question together.
+
+    \b
+        qacal fit answers.parquet -o model
+        qacal fit answers.csv -o model --partition column:subject --column confidence=score --percent
+        qacal fit answers_of_many_llms.jsonl -o models --by model
+    """
+    from qacal.model import QACalibrator
+    from qacal.model_set import fit_set
+
+    chosen = make_calibrator(calibrator, points_per_bin, alpha)
+    model = QACalibrator(embedder, partition, chosen, beta_share=beta_share, examples=examples, seed=seed)
+    with (
+        shared.opened(file) as rows,
+        shared.reading(column, percent, skip_bad_rows) as how,
+        shared.progress() as progress,
+    ):
+        options: dict[str, Any] = {"beta_records": beta, "pool": pool, "progress": progress}
+        if by is not None:
+            models = fit_set(model, rows, by, how, **options)
+            models.save(output)
+        else:
+            model.fit_reading(rows, how, **options).save(output)
+    if by is None:
+        shared.show(described(model))
+        shared.note(f"Saved to {output}. Next: qacal groups {output}")
+    else:
+        for value, one in models.models.items():
+            shared.show(f"{by} {value}: {described(one)}")
+        shared.note(f"Saved to {output}, one model for each {by}.")
+
+
+def make_calibrator(name: str, points_per_bin: int, alpha: float) -> Any:
+    """Return the calibrator of a name, with those of the two parameters that it has."""
+    import qacal
+
+    if name not in CALIBRATORS:
+        raise typer.BadParameter(f"there is no calibrator {name!r}; there are {', '.join(CALIBRATORS)}.")
+    kind = getattr(qacal, CALIBRATORS[name])
+    wanted = {"points_per_bin": points_per_bin, "alpha": alpha, "cross_fit": True}
+    return kind(**{key: value for key, value in wanted.items() if key in kind().get_params()})
+
+
+def described(model: QACalibrator) -> str:
+    """Return what was fitted in a sentence or two."""
+    groups = model.describe_groups()
+    text = f"{type(model.calibrator_).__name__} on {model.rows_:,} rows"
+    if groups:
+        sizes = [group.rows for group in groups]
+        text += f" in {len(groups)} groups of {min(sizes):,} to {max(sizes):,}"
+    return text + "."
+
+
+def model_path(path: str) -> str:
+    """Return a path to a model; a missing one is wrong use rather than bad input."""
+    if not Path(path).exists():
+        raise typer.BadParameter(f"{path} does not exist; make a model with: qacal fit FILE -o {path}")
+    return path

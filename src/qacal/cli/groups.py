@@ -1,0 +1,53 @@
+"""`qacal groups`: what is in the groups of a model."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from qacal.cli import shared
+from qacal.cli.fit import model_path
+
+
+def run(
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="A model that qacal fit has made.")],
+    examples: Annotated[int, typer.Option(help="Also show this many rows of each group.")] = 0,
+    json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
+) -> None:
+    """Show which kinds of questions a model knows: their size, how often they were right, what was claimed.
+
+    The words are those that set a group apart from the others.
+    """
+    from qacal.model_set import ModelSet, load_any
+
+    loaded = load_any(model_path(model))
+    models = loaded.models if isinstance(loaded, ModelSet) else {"": loaded}
+    if json:
+        content = {str(value): [group.to_dict() for group in one.describe_groups()] for value, one in models.items()}
+        print(shared.json_text(content if isinstance(loaded, ModelSet) else content[""]))
+        return
+    for value, one in models.items():
+        _print(f"{value}: " if value else "", one.describe_groups(), examples)
+
+
+def _print(title: str, groups: list[Any], examples: int) -> None:
+    if not groups:
+        shared.show(f"{title}this model has one map for all questions.")
+        return
+    rows = [
+        (str(group.group), f"{group.rows:,}", f"{group.accuracy:.2f}", f"{group.confidence:.2f}", " ".join(group.words))
+        for group in groups
+    ]
+    shared.show(shared.table(f"{title}{len(groups)} groups", "group", "rows", "right", "stated", "words", rows=rows))
+    for group in groups if examples else []:
+        shared.show(f"group {group.group}")
+        for example in group.examples[:examples]:
+            right = {1.0: "right", 0.0: "wrong"}.get(example["correct"], f"correct {example['correct']:g}")
+            shared.show(f"  {_short(example['question'])} -> {_short(example['answer'])}")
+            shared.show(f"    stated {example['confidence']:g}, {right}")
+
+
+def _short(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= 100 else f"{line[:97]}..."

@@ -1,0 +1,64 @@
+"""The command `qacal`: registers the commands, and turns errors into messages and exit codes."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import typer
+
+from qacal.cli import apply, embed, evaluate, export, fit, groups, plan
+from qacal.errors import QacalError
+
+_HELP = """Turn the confidence that an LLM states into the probability that its answer is right.
+
+You need a file of answers: question, answer, confidence (0 to 1), and for fitting correct (0 or 1).
+
+\b
+Learn, for every kind of question, how far to trust a confidence:
+    qacal fit answers.parquet -o model
+See which kinds of questions there are:
+    qacal groups model
+Add calibrated confidences to new answers, with the evidence behind them:
+    qacal apply model new.jsonl -o calibrated.jsonl
+Measure before and after, on rows that were kept aside:
+    qacal evaluate labelled.csv --model model
+Ask how many rows a promise takes:
+    qacal plan --epsilon 0.1 --rows 5000
+
+Every command explains itself with --help."""
+
+app = typer.Typer(
+    help=_HELP, no_args_is_help=True, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False
+)
+for command in (fit, apply, evaluate, groups, plan, embed, export):
+    name = command.__name__.rpartition(".")[2]
+    app.command(name, no_args_is_help=name != "plan")(command.run)
+
+
+@app.callback(invoke_without_command=True)
+def _main(version: bool = typer.Option(False, "--version", help="Print the version and stop.")) -> None:
+    if version:
+        from qacal import __version__
+
+        print(__version__)
+        raise typer.Exit
+
+
+def main() -> None:
+    """Run the command line. Exit codes: 0 done, 1 bad input (or a gate not passed), 2 wrong use."""
+    try:
+        app()
+    except QacalError as error:
+        _stop(str(error))
+    except BrokenPipeError:
+        # Whoever read our output has had enough, which is no error; Python must not complain at exit either.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
+    except OSError as error:
+        _stop(f"{error.filename or 'the file system'}: {error.strerror or error}.")
+
+
+def _stop(message: str) -> None:
+    print(f"qacal: {message}", file=sys.stderr)
+    sys.exit(1)

@@ -1,0 +1,145 @@
+"""`qacal plan`: points per bin for a promise, the promise of points per bin, and what a fit has achieved."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from qacal.cli import shared
+from qacal.cli.fit import model_path
+
+_ROWS = (500, 1_000, 2_000, 5_000, 10_000, 20_000, 50_000)
+_EPSILONS = (0.05, 0.075, 0.1, 0.15, 0.2)
+
+
+def run(
+    epsilon: Annotated[float | None, typer.Option(help="The error you can accept, such as 0.1.")] = None,
+    points_per_bin: Annotated[int | None, typer.Option(help="Rows in a bin: prints what they promise.")] = None,
+    rows: Annotated[
+        int | None, typer.Option(help="How many labelled rows calibrate (not those that make groups).")
+    ] = None,
+    alpha: Annotated[float, typer.Option(help="How often the promise may be broken, over all bins together.")] = 0.1,
+    nu: Annotated[
+        float, typer.Option(help="What labels may be off by in every group and bin, if a judge made them.")
+    ] = 0.0,
+    levels: Annotated[int, typer.Option(help="Maps that may answer: 1, 2 with the root's, depth + 1 for a tree.")] = 1,
+    model: Annotated[str | None, typer.Option(metavar="MODEL", help="What the bins of this fit have achieved.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
+) -> None:
+    """Choose points per bin: fewer follow the confidence more closely, more promise a smaller error.
+
+    With probability 1 - alpha, every bin of every group is then off by at most epsilon.
+
+    \b
+        qacal plan                                     a table to choose from
+        qacal plan --epsilon 0.1 --rows 5000           points per bin for an error
+        qacal plan --points-per-bin 300 --rows 5000    the error of points per bin
+        qacal plan --model model                       what a fit has achieved, bin by bin
+    """
+    from qacal.guarantee import epsilon as epsilon_of
+    from qacal.guarantee import points_per_bin as points_for
+
+    if epsilon is not None and points_per_bin is not None:
+        raise typer.BadParameter("give --epsilon or --points-per-bin, and the other one is computed.")
+    if model is not None:
+        _tell(_achieved(model), json)
+    elif epsilon is not None and rows is not None:
+        b = points_for(epsilon, rows, alpha, nu, levels=levels)
+        _tell(
+            {
+                "points_per_bin": b,
+                "epsilon": epsilon_of(b, rows, alpha, nu, levels=levels),
+                "rows": rows,
+                "alpha": alpha,
+            },
+            json,
+        )
+    elif points_per_bin is not None and rows is not None:
+        found = epsilon_of(points_per_bin, rows, alpha, nu, levels=levels)
+        _tell({"epsilon": found, "points_per_bin": points_per_bin, "rows": rows, "alpha": alpha}, json)
+    else:
+        sizes = _ROWS if rows is None else (rows,)
+        wanted = _EPSILONS if epsilon is None else (epsilon,)
+        _table(sizes, wanted, points_per_bin, alpha, nu, levels, json)
+
+
+def _tell(facts: dict[str, Any], json: bool) -> None:
+    if json:
+        print(shared.json_text(facts))
+        return
+    for name, value in facts.items():
+        shared.show(
+            f"{name.replace('_', ' '):<34}{value:,}"
+            if isinstance(value, int)
+            else f"{name.replace('_', ' '):<34}{value:.4g}"
+        )
+
+
+def _table(
+    sizes: tuple[int, ...], wanted: tuple[float, ...], b: int | None, alpha: float, nu: float, levels: int, json: bool
+) -> None:
+    """Print points per bin against rows and epsilon, or epsilon against rows for given points per bin."""
+    from qacal.guarantee import epsilon as epsilon_of
+
+    if b is not None:
+        found: dict[str, Any] = {str(n): epsilon_of(b, n, alpha, nu, levels=levels) for n in sizes if n >= b}
+        header: tuple[str, ...] = ("rows", "epsilon")
+        rows: list[tuple[str, ...]] = [(f"{int(n):,}", f"{value:.4f}") for n, value in found.items()]
+        title = f"epsilon of {b} points per bin, alpha {alpha:g}"
+    else:
+        found = {str(n): {str(error): _points(error, n, alpha, nu, levels) for error in wanted} for n in sizes}
+        header = ("rows", *(f"epsilon {error:g}" for error in wanted))
+        rows = [(f"{int(n):,}", *(_shown(value) for value in line.values())) for n, line in found.items()]
+        title = f"points per bin for an error of epsilon, alpha {alpha:g}"
+    if json:
+        print(shared.json_text(found))
+    else:
+        shared.show(shared.table(title, *header, rows=rows))
+
+
+def _points(error: float, n: int, alpha: float, nu: float, levels: int) -> int | None:
+    from qacal.errors import UnreachableError
+    from qacal.guarantee import points_per_bin
+
+    try:
+        return points_per_bin(error, n, alpha, nu, levels=levels)
+    except UnreachableError:
+        return None
+
+
+def _shown(value: int | None) -> str:
+    return "too few rows" if value is None else f"{value:,}"
+
+
+def _achieved(path: str) -> dict[str, Any]:
+    """Return how far off the answers of a fit can be, by its own certificate."""
+    from qacal.calibrators.binmaps import BinMaps
+    from qacal.errors import InputError
+    from qacal.model import load
+
+    maps = load(model_path(path)).calibrator_.maps_
+    if not isinstance(maps, BinMaps):
+        raise InputError(
+            f"{path} has curves, which certify nothing; fit with --calibrator qa-binning or scaling-qa-binning."
+        )
+    bound = maps.error_bounds()
+    share = [float((maps.rows[bound <= limit]).sum() / maps.rows.sum()) for limit in (0.05, 0.1, 0.2)]
+    return {
+        "maps": len(maps.offset) - 1,
+        "bins": len(bound),
+        "alpha": float(maps.certificate.alpha),
+        "largest_epsilon": float(bound.max()),
+        "median_epsilon_of_a_row": float(_weighted_median(bound, maps.rows)),
+        "share_of_rows_within_0.05": share[0],
+        "share_of_rows_within_0.1": share[1],
+        "share_of_rows_within_0.2": share[2],
+    }
+
+
+def _weighted_median(values: Any, weights: Any) -> float:
+    import numpy as np
+
+    order = np.argsort(values)
+    through = np.cumsum(weights[order])
+    return float(values[order][np.searchsorted(through, through[-1] / 2)])

@@ -1,0 +1,158 @@
+"""What the commands share: their options, where rows come from, what happens to bad ones, and progress."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from qacal.errors import InputError
+
+if TYPE_CHECKING:
+    from qacal.files import Fault, File
+    from qacal.model import Progress
+    from qacal.records import Reading
+
+Rows = Annotated[
+    str,
+    typer.Argument(
+        metavar="FILE", help="Rows: .parquet, .jsonl, .csv (the last two also .gz), or - for standard input."
+    ),
+]
+Columns = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--column",
+        metavar="NAME=ITS_NAME",
+        help="What a column is called in the file, such as confidence=score. May be given several times.",
+    ),
+]
+Percent = Annotated[bool, typer.Option("--percent", help="Confidences are percents, 0 to 100.")]
+SkipBadRows = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="Leave out rows that cannot be used, and write them into FILE (JSON lines) with the reason.",
+    ),
+]
+By = Annotated[
+    str | None,
+    typer.Option(metavar="COLUMN", help="A model for each value of this column, usually: model, the LLM's name."),
+]
+
+
+def mapping(columns: list[str] | None) -> dict[str, str]:
+    """Return ``--column`` options as a mapping.
+
+    >>> mapping(["confidence=score"])
+    {'confidence': 'score'}
+    """
+    pairs = [text.partition("=") for text in columns or []]
+    for text, (name, equals, own) in zip(columns or [], pairs, strict=True):
+        if not (name and equals and own):
+            raise typer.BadParameter(f"{text!r} is not of the form NAME=ITS_NAME, such as confidence=score.")
+    return {name: own for name, _, own in pairs}
+
+
+@contextmanager
+def opened(path: str) -> Iterator[File]:
+    """Yield the file of rows at `path`, or a copy of standard input for ``-``."""
+    from qacal.files import from_stream, open_file
+
+    if path != "-":
+        yield open_file(path)
+        return
+    if sys.stdin.isatty():
+        raise typer.BadParameter("- reads standard input, and nothing is piped into it.")
+    with from_stream(sys.stdin.buffer) as file:
+        yield file
+
+
+@contextmanager
+def reading(columns: list[str] | None, percent: bool, skip_bad_rows: Path | None) -> Iterator[Reading]:
+    """Yield how to read rows; with `skip_bad_rows`, those left out are in that file when all is done."""
+    from qacal.files import json_line, written_whole
+    from qacal.records import Reading
+
+    if skip_bad_rows is None:
+        yield Reading(mapping(columns), percent)
+        return
+    seen: set[tuple[str, str]] = set()
+    with ExitStack() as stack:
+        file = stack.enter_context(stack.enter_context(written_whole(skip_bad_rows)).open("wb"))
+
+        def leave_out(fault: Fault) -> None:
+            # Fitting reads the rows twice.
+            if (fault.origin, fault.place) not in seen:
+                seen.add((fault.origin, fault.place))
+                file.write(json_line({"place": fault.place, "problem": fault.problem, "row": fault.row}))
+
+        yield Reading(mapping(columns), percent, leave_out)
+        file.close()
+    note(f"{_counted(len(seen), 'bad row')} left out; see {skip_bad_rows}." if seen else "No bad rows.")
+
+
+@contextmanager
+def progress() -> Iterator[Progress | None]:
+    """Yield a callback that shows progress on a terminal, and None where nobody is looking."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("reading", total=None)
+        yield lambda what, rows: bar.update(task, description=f"{what}: {rows:,} rows")
+
+
+def note(text: str) -> None:
+    """Say something to the person, where it does not get into the way of the output."""
+    print(text, file=sys.stderr)
+
+
+def show(text: Any) -> None:
+    """Print a table or text, as wide as the terminal, or as it needs to be in a pipe."""
+    from rich.console import Console
+
+    width = None if sys.stdout.isatty() else 160
+    Console(width=width, soft_wrap=not sys.stdout.isatty()).print(text, markup=False, highlight=False)
+
+
+def table(title: str, *columns: str, rows: Sequence[tuple[str, ...]]) -> Any:
+    """Return a table for :func:`show`; the first column is text, the others are numbers."""
+    from rich import box
+    from rich.table import Table
+
+    out = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
+    for place, name in enumerate(columns):
+        out.add_column(name, justify="left" if place == 0 or name in ("words", "") else "right", overflow="fold")
+    for row in rows:
+        out.add_row(*row)
+    return out
+
+
+def json_text(value: Any) -> str:
+    """Return a value as indented JSON."""
+    import json
+
+    return json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False, default=str)
+
+
+def require_writable(path: str) -> None:
+    """Refuse an output that could not be written, before the work and not after it."""
+    from qacal.files import format_of
+
+    if path != "-":
+        format_of(path)
+        if not Path(path).parent.is_dir():
+            raise InputError(f"{path}: the folder {Path(path).parent} does not exist.")
+
+
+def _counted(count: int, thing: str) -> str:
+    return f"{count:,} {thing}{'' if count == 1 else 's'}"

@@ -1,0 +1,100 @@
+"""The columns that an evaluation needs, gathered from records of any size: a few numbers per row."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from qacal.errors import InputError
+from qacal.evaluation import Evaluation, evaluate, require_labels
+from qacal.model import Progress, QACalibrator
+from qacal.model_set import ModelSet
+from qacal.records import Batch, Reading, read
+from qacal.values import Floats, Hashes
+
+
+@dataclass
+class Collected:
+    """What has been read so far."""
+
+    grouped_by: str | None
+    by: str | None
+    confidence: list[Floats] = field(default_factory=list)
+    correct: list[Floats] = field(default_factory=list)
+    calibrated: list[Floats] = field(default_factory=list)
+    groups: list[Any] = field(default_factory=list)
+    ids: list[Hashes] = field(default_factory=list)
+    values: list[Any] = field(default_factory=list)
+
+    def evaluated(self) -> dict[Any, Evaluation]:
+        """Return the evaluation of all rows, or one for each value of the column `by`."""
+        if self.by is None:
+            return {"all": self._evaluate(np.ones(sum(map(len, self.confidence)), dtype=bool))}
+        values = np.array([str(value) for value in self.values])
+        return {value: self._evaluate(values == value) for value in np.unique(values).tolist()}
+
+    def _evaluate(self, mine: Any) -> Evaluation:
+        kept = np.flatnonzero(mine).tolist()
+        return evaluate(
+            np.concatenate(self.confidence)[mine],
+            np.concatenate(self.correct)[mine],
+            np.concatenate(self.calibrated)[mine] if self.calibrated else None,
+            groups=[self.groups[row] for row in kept] if self.groups else None,
+            grouped_by=self.grouped_by,
+            ids=np.concatenate(self.ids)[mine] if self.ids else None,
+        )
+
+
+def collect(
+    records: Any,
+    how: Reading,
+    model: QACalibrator | ModelSet | None,
+    groups: str | None,
+    by: str | None,
+    *,
+    any_origin: bool = False,
+    progress: Progress | None = None,
+) -> Collected:
+    """Read the records through a model, or with the column `calibrated` they may have.
+
+    groups : the column to measure within; the model's own groups by default.
+    by : measure each value of this column by itself.
+    """
+    out = Collected(groups or ("the model's groups" if model is not None else None), by)
+    if model is None:
+        for batch in read(records, how, needs_labels=True, needs_text=False):
+            calibrated = _given(batch)
+            _add(out, batch, calibrated, batch.listed(groups) if groups else None)
+    else:
+        for batch, found in model.answers(records, how, any_origin=any_origin, progress=progress):
+            _add(
+                out, batch, found["calibrated"].to_numpy(), batch.listed(groups) if groups else found["group"].to_list()
+            )
+    return out
+
+
+def _given(batch: Batch) -> Floats | None:
+    """Return the calibrated confidences that the rows carry."""
+    if "calibrated" not in batch.table.names:
+        return None
+    return np.array([float(value) for value in batch.listed("calibrated")])
+
+
+def _add(out: Collected, batch: Batch, calibrated: Floats | None, groups: list[Any] | None) -> None:
+    out.confidence.append(batch.confidence)
+    out.correct.append(require_labels(batch.correct, batch.table.origin))
+    if calibrated is not None:
+        out.calibrated.append(calibrated)
+    if groups is not None:
+        out.groups.extend(groups)
+    if batch.ids is not None:
+        out.ids.append(batch.ids)
+    if out.by is not None:
+        values = batch.listed(out.by)
+        if any(value is None for value in values):
+            raise InputError(
+                f"{batch.table.origin}: {out.by} is missing in some rows; it is the column that --by names."
+            )
+        out.values.extend(values)

@@ -1,0 +1,162 @@
+"""How good confidences are before and after calibration, overall and per group."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from qacal.errors import InputError
+from qacal.grouping import NO_GROUP, as_grouping
+from qacal.metrics.calibration import CalibrationError, calibration_error
+from qacal.metrics.scores import brier_score, log_loss
+from qacal.metrics.selective import aurc
+from qacal.values import ArrayLike, Floats, require_length, unit_values
+
+# The same number of bins for both scores, since a score with few values would otherwise be measured by another ruler.
+BINS = 15
+
+
+@dataclass(frozen=True)
+class Scores:
+    """What one column of confidences is worth.
+
+    confidence : its mean, to be held against the accuracy.
+    error : the calibration error over all rows, CE(h).
+    error_by_group : that within groups, CE(h; beta); None without groups.
+    brier, log_loss : proper scores; lower is better.
+    aurc : the error rate of the answers given, averaged over how many are given; it measures ranking alone.
+    """
+
+    confidence: float
+    error: CalibrationError
+    error_by_group: CalibrationError | None
+    brier: float
+    log_loss: float
+    aurc: float
+
+
+@dataclass(frozen=True)
+class GroupScores:
+    """One group: how often its answers are right, and what was claimed before and after."""
+
+    group: Any
+    rows: int
+    accuracy: float
+    before: float
+    after: float | None
+    error_before: float
+    error_after: float | None
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Confidences before and, where there are calibrated ones, after."""
+
+    rows: int
+    accuracy: float
+    before: Scores
+    after: Scores | None
+    grouped_by: str | None
+    groups: list[GroupScores]
+
+    @property
+    def last(self) -> Scores:
+        """The scores after calibration, or those of the raw confidence where there is none."""
+        return self.before if self.after is None else self.after
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what JSON can hold; what could not be measured is null."""
+        return dict(_without_nan(asdict(self)))
+
+
+def evaluate(
+    confidence: ArrayLike,
+    correct: ArrayLike,
+    calibrated: ArrayLike | None = None,
+    *,
+    groups: ArrayLike | None = None,
+    grouped_by: str | None = None,
+    ids: ArrayLike | None = None,
+) -> Evaluation:
+    """Measure confidences, and calibrated ones beside them, on rows that neither was fitted on.
+
+    groups : a label per row: errors are then also measured within groups, and for each.
+    ids : the question's id; where questions have several rows these are taken as dependent.
+
+    Examples
+    --------
+    >>> said, right = np.full(400, 0.8), np.repeat([1, 0, 1, 0], [130, 70, 190, 10])
+    >>> subject = np.repeat(["law", "physics"], 200)
+    >>> found = evaluate(said, right, np.where(subject == "law", 0.65, 0.95), groups=subject)
+    >>> round(found.before.error.plugin, 2), round(found.before.error_by_group.plugin, 2)
+    (0.0, 0.15)
+    >>> found.after.brier < found.before.brier
+    True
+    """
+    h, t = unit_values(confidence, "confidence"), unit_values(correct, "correct")
+    require_length(t, len(h), "correct")
+    p = None if calibrated is None else unit_values(calibrated, "calibrated")
+    if p is not None:
+        require_length(p, len(h), "calibrated")
+    return Evaluation(
+        rows=len(h),
+        accuracy=float(t.mean()),
+        before=_scores(h, t, groups, ids),
+        after=None if p is None else _scores(p, t, groups, ids),
+        grouped_by=grouped_by if groups is not None else None,
+        groups=[] if groups is None else list(_per_group(h, t, p, groups, ids)),
+    )
+
+
+def _scores(h: Floats, t: Floats, groups: ArrayLike | None, ids: ArrayLike | None) -> Scores:
+    grouped = None if groups is None else calibration_error(h, t, groups=groups, ids=ids, bins=BINS)
+    return Scores(
+        confidence=float(h.mean()),
+        error=calibration_error(h, t, ids=ids, bins=BINS),
+        error_by_group=grouped,
+        brier=brier_score(h, t).score,
+        log_loss=log_loss(h, t),
+        aurc=aurc(h, t).aurc,
+    )
+
+
+def _per_group(
+    h: Floats, t: Floats, p: Floats | None, groups: ArrayLike, ids: ArrayLike | None
+) -> Iterable[GroupScores]:
+    column = as_grouping(groups, len(h))
+    codes, counts = np.unique(column.leaves(), return_counts=True)
+    hashes = None if ids is None else np.asarray(ids)
+    for code in codes[np.argsort(-counts, kind="stable")].tolist():
+        mine = column.leaves() == code
+        of = None if hashes is None else hashes[mine]
+        yield GroupScores(
+            group=None if code == NO_GROUP else column.label(code),
+            rows=int(mine.sum()),
+            accuracy=float(t[mine].mean()),
+            before=float(h[mine].mean()),
+            after=None if p is None else float(p[mine].mean()),
+            error_before=_debiased(h[mine], t[mine], of),
+            error_after=None if p is None else _debiased(p[mine], t[mine], of),
+        )
+
+
+def _debiased(h: Floats, t: Floats, ids: Any) -> float:
+    return calibration_error(h, t, ids=ids, bins=BINS, redraws=0).debiased if len(h) > 1 else float("nan")
+
+
+def require_labels(correct: Floats | None, origin: str) -> Floats:
+    """Refuse rows without labels: nothing can be measured on them."""
+    if correct is None or np.isnan(correct).any():
+        raise InputError(f"{origin}: every row needs `correct` to be measured.")
+    return correct
+
+
+def _without_nan(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _without_nan(inner) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [_without_nan(inner) for inner in value]
+    return None if isinstance(value, float) and np.isnan(value) else value

@@ -1,0 +1,132 @@
+r"""What is in a group: its size, how often its answers are right, the words that set it apart, and a few examples.
+
+A word is distinctive by the weighted log odds of Monroe, Colaresi and Quinn (2008): with :math:`y_w` of :math:`n`
+texts of the group and :math:`y'_w` of :math:`n'` others using word :math:`w`, and half a text added to each count,
+
+.. math:: z_w = \frac{\log\frac{y_w}{n - y_w} - \log\frac{y'_w}{n' - y'_w}}{\sqrt{1/y_w + 1/y'_w}}.
+"""
+
+from __future__ import annotations
+
+import heapq
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from qacal.errors import InputError
+from qacal.values import Floats, Hashes
+
+# Words are counted in this many texts of a group: enough to tell what it is about, however many rows there are.
+_TEXTS = 400
+_WORD = re.compile(r"[^\W\d_]{3,}")
+
+
+@dataclass(frozen=True)
+class GroupSummary:
+    """One group as a person would want to see it.
+
+    group : its name.
+    rows : the calibration rows in it.
+    accuracy, confidence : how often they were right, and what they claimed on average.
+    words : the words that set it apart, the most distinctive first.
+    examples : some of its rows.
+    """
+
+    group: Any
+    rows: int
+    accuracy: float
+    confidence: float
+    words: tuple[str, ...]
+    examples: tuple[dict[str, Any], ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what JSON can hold."""
+        return asdict(self)
+
+    @staticmethod
+    def from_dict(plain: Mapping[str, Any]) -> GroupSummary:
+        """Return the summary that :meth:`to_dict` was called on."""
+        try:
+            summary = GroupSummary(**{**plain, "words": tuple(plain["words"]), "examples": tuple(plain["examples"])})
+            numbers = (float(summary.rows), float(summary.accuracy), float(summary.confidence))
+            are_texts = all(isinstance(word, str) for word in summary.words)
+            are_rows = all(isinstance(example, dict) for example in summary.examples)
+        except (TypeError, ValueError, KeyError, AttributeError):
+            raise InputError("a group's description lacks something or has something of the wrong type.") from None
+        if not (np.isfinite(numbers).all() and are_texts and are_rows):
+            raise InputError(f"the description of group {summary.group!r} is not one.")
+        return summary
+
+
+class Sampler:
+    """Keeps some texts of every group: those whose hashes are lowest, so that the order of rows does not matter."""
+
+    def __init__(self) -> None:
+        self._kept: dict[Any, list[tuple[int, int, dict[str, Any]]]] = {}
+        self._count = 0
+
+    def add(
+        self,
+        groups: Sequence[Any],
+        ids: Hashes,
+        questions: Sequence[str],
+        answers: Sequence[str],
+        confidence: Floats,
+        correct: Floats,
+    ) -> None:
+        """Look at more rows."""
+        columns = zip(groups, ids.tolist(), questions, answers, confidence.tolist(), correct.tolist(), strict=True)
+        for group, key, question, answer, stated, right in columns:
+            if group is None:
+                continue
+            heap = self._kept.setdefault(group, [])
+            self._count += 1
+            if len(heap) >= _TEXTS and -heap[0][0] <= key:
+                continue
+            row = {"question": question, "answer": answer, "confidence": stated, "correct": right}
+            (heapq.heappush if len(heap) < _TEXTS else heapq.heapreplace)(heap, (-key, self._count, row))
+
+    def rolled_up(self, levels: int) -> Sampler:
+        """Return the texts of a tree's groups so many levels further up."""
+        out = Sampler()
+        for leaf, heap in self._kept.items():
+            out._kept.setdefault(leaf >> levels, []).extend(heap)
+        out._kept = {group: heapq.nlargest(_TEXTS, heap) for group, heap in out._kept.items()}
+        return out
+
+    def words(self, count: int = 8) -> dict[Any, tuple[str, ...]]:
+        """Return the most distinctive words of each group."""
+        used = {group: Counter(_words(rows)) for group, rows in self._texts().items()}
+        sizes = {group: len(rows) for group, rows in self._texts().items()}
+        everywhere: Counter[str] = sum(used.values(), Counter())
+        total = sum(sizes.values())
+        return {group: _distinctive(mine, sizes[group], everywhere, total)[:count] for group, mine in used.items()}
+
+    def examples(self, count: int) -> dict[Any, tuple[dict[str, Any], ...]]:
+        """Return some rows of each group."""
+        return {group: tuple(rows[:count]) for group, rows in self._texts().items()}
+
+    def _texts(self) -> dict[Any, list[dict[str, Any]]]:
+        return {
+            group: [row for _, _, row in sorted(heap, key=lambda entry: (-entry[0], entry[2]["answer"]))]
+            for group, heap in self._kept.items()
+        }
+
+
+def _words(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    return [word for row in rows for word in {*_WORD.findall(f"{row['question']} {row['answer']}".lower())}]
+
+
+def _distinctive(mine: Counter[str], n: int, everywhere: Counter[str], total: int) -> tuple[str, ...]:
+    words = sorted(word for word, count in mine.items() if count >= 2)
+    if not words or total == n:
+        return tuple(word for word, _ in sorted(mine.items(), key=lambda item: (-item[1], item[0])))
+    y = np.array([mine[word] for word in words]) + 0.5
+    others = np.array([everywhere[word] - mine[word] for word in words]) + 0.5
+    odds = np.log(y / (n + 1 - y)) - np.log(others / (total - n + 1 - others))
+    z = odds / np.sqrt(1 / y + 1 / others)
+    return tuple(words[at] for at in np.argsort(-z, kind="stable").tolist() if z[at] > 1)

@@ -1,0 +1,577 @@
+r"""The whole road: from question, answer and stated confidence to the probability that the answer is right.
+
+.. math:: (q, a, h) \;\to\; s = \beta(q, a) \;\to\; g_s(h)
+
+:math:`\beta` embeds the pair and finds its group; the calibrator corrects the confidence for that group. Fitting walks
+the same road in two parts that share no question: the groups are made from one (beta), the corrections from the other,
+since what is promised of the corrections holds for groups that were fixed without their rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
+
+import numpy as np
+
+from qacal import artifacts
+from qacal.calibrators.base import Calibrator
+from qacal.calibrators.evidence import Evidence
+from qacal.calibrators.scaling_qa_binning import ScalingQABinning
+from qacal.embedders import ColumnEmbedder, Embedder, embedder
+from qacal.errors import InputError, NotFittedError
+from qacal.group_summary import GroupSummary, Sampler
+from qacal.grouping import Paths, as_grouping
+from qacal.identity import mix, split
+from qacal.parameters import HasParameters
+from qacal.partitions import EMBEDDING, BisectingTree, Partition, as_partition
+from qacal.tally import Tally
+from qacal.values import ArrayLike, Floats, Hashes
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from qacal.files import OnFault
+    from qacal.records import Batch, Reading
+    from qacal.tables import Table
+
+Progress: TypeAlias = Callable[[str, int], None]
+"""Called with what is being done, and for how many rows it is."""
+
+# Groups are made from at most this many rows: more make no better groups, only longer waits.
+_BETA_ROWS = 200_000
+
+# The default tree has up to 2^6 groups, and is cut where they have rows for four bins.
+_DEPTH = 6
+_BINS_A_GROUP = 4
+
+# A column that differs from row to row (a prompt with the question in it) tells nothing about where rows are from.
+_ORIGINS = 20
+
+
+class QACalibrator(HasParameters):
+    r"""Calibrate the confidences of question-answer pairs, group by group.
+
+    Parameters
+    ----------
+    embedder : from text to vectors: "static" (the default; fast), "minilm" (better groups, slower), "onnx:DIR",
+        "hf:ID", or "column:NAME" for vectors that the records carry.
+    partition : from vectors or columns to groups. By default a :class:`~qacal.BisectingTree`, of which a calibrator
+        with bins uses the deepest level at which groups have rows for four bins. Choose :class:`~qacal.Column` if the
+        records say which kind of question each is, which is better than any embedding.
+    calibrator : the correction per group; :class:`~qacal.ScalingQABinning` by default, cross-fitted.
+    beta_share : the share of the questions that the groups are made from; the others calibrate. The paper's 20:60.
+    examples : how many rows of each group the model keeps to show what is in it; 0 keeps no text of the records.
+    seed : another seed deals other parts.
+
+    Examples
+    --------
+    An LLM that says 0.8 to everything, and is right about capitals and wrong about sums:
+
+    >>> records = [
+    ...     {"id": i, "question": f"What is {i} plus {i}?", "answer": str(i), "confidence": 0.8, "correct": i % 5 == 0}
+    ...     if i % 2
+    ...     else {"id": i, "question": f"Which city is the capital of country {i}?", "answer": f"City {i}",
+    ...           "confidence": 0.8, "correct": i % 10 != 0}
+    ...     for i in range(1000)
+    ... ]
+    >>> model = QACalibrator(partition="bisecting:1").fit(records)
+    >>> said = model.explain("What is 5 plus 7?", "13", 0.8)
+    >>> round(said["calibrated"], 1), said["source"]
+    (0.2, 'group')
+    >>> [(group.rows > 300, round(group.accuracy, 1)) for group in model.describe_groups()]
+    [(True, 0.8), (True, 0.2)]
+    """
+
+    partition_: Partition
+    calibrator_: Calibrator
+    embedder_: dict[str, Any]
+
+    def __init__(
+        self,
+        embedder: str | Embedder = "static",
+        partition: Partition | str | Callable[..., Any] | None = None,
+        calibrator: Calibrator | None = None,
+        *,
+        beta_share: float = 0.25,
+        examples: int = 3,
+        seed: int = 0,
+    ) -> None:
+        self.embedder = embedder
+        self.partition = partition
+        self.calibrator = calibrator
+        self.beta_share = beta_share
+        self.examples = examples
+        self.seed = seed
+
+    # Learning
+
+    def fit(
+        self,
+        records: Any,
+        *,
+        beta_records: Any = None,
+        columns: Mapping[str, str] | None = None,
+        percent: bool = False,
+        pool: bool = False,
+        on_fault: OnFault | None = None,
+        progress: Progress | None = None,
+    ) -> Self:
+        """Make the groups from one part of the records and the corrections from the other.
+
+        Parameters
+        ----------
+        records : a path (Parquet, JSONL, CSV), a frame of pandas, polars or Arrow, a list of objects. They need
+            `correct`; `id` keeps the rows of one question together (the question's text does where there is none).
+        beta_records : make the groups from these rows instead, which need no `correct`; all of `records` calibrate.
+        columns : ``{"confidence": "score"}`` where the records use other names.
+        percent : confidences are percents.
+        pool : go on if the records come from several LLMs or prompts; one model for each is usually better.
+        on_fault : called with each row that cannot be used; by default the first is an error.
+        progress : called with what is being done and the number of rows.
+        """
+        how = _reading(columns, percent, on_fault)
+        return self.fit_reading(records, how, beta_records=beta_records, pool=pool, progress=progress)
+
+    def fit_reading(
+        self,
+        records: Any,
+        how: Reading,
+        *,
+        beta_records: Any = None,
+        pool: bool = False,
+        progress: Progress | None = None,
+    ) -> Self:
+        """Do what :meth:`fit` does, with one object that says how to read the records."""
+        if not 0 < self.beta_share < 1:
+            raise InputError(f"beta_share is {self.beta_share}; expected a share between 0 and 1, such as 0.25.")
+        self.partition_ = _partition(self.partition)
+        self.calibrator_ = _calibrator(self.calibrator)
+        self._embedder: Embedder | None = embedder(self.embedder) if self._needs_vectors else None
+        if self._uses_groups:
+            self._fit_partition(records if beta_records is None else beta_records, beta_records is None, how, progress)
+        only_part = 1 if self._needs_vectors and beta_records is None else None
+        self._fit_calibrator(records, only_part, how, pool, progress)
+        return self
+
+    def _fit_partition(self, records: Any, is_shared: bool, how: Reading, progress: Progress | None) -> None:
+        """Fit the partition: vectors of the beta part; columns of all rows, since they are given and not learned."""
+        from qacal.records import read
+
+        vectors = _Lowest(_BETA_ROWS)
+        columns: dict[str, list[Any]] = {name: [] for name in self.partition_.needs if name != EMBEDDING}
+        done = 0
+        for batch in read(records, how, needs_labels=False, needs_text=self.needs_text):
+            for name, values in columns.items():
+                values.extend(batch.listed(name))
+            if self._needs_vectors:
+                chosen = batch.only(self._parts(batch) == 0) if is_shared else batch
+                if len(chosen):
+                    vectors.add(_ids_of(chosen), self._vectors(chosen))
+                done += len(chosen)
+                _tell(progress, "making groups", done)
+        inputs: dict[str, Any] = dict(columns)
+        if self._needs_vectors:
+            if not done:
+                raise InputError("no row is left to make groups from; give more rows, or a larger beta_share.")
+            inputs[EMBEDDING] = vectors.rows()
+        self.partition_.fit_rows(inputs)
+
+    def _fit_calibrator(
+        self, records: Any, only_part: int | None, how: Reading, pool: bool, progress: Progress | None
+    ) -> None:
+        from qacal.records import PROVENANCE, read
+
+        total: Tally | None = None
+        origins: dict[str, list[Any]] = {name: [] for name in PROVENANCE}
+        ids, sampler, done = [], Sampler(), 0
+        for batch in read(records, how, needs_labels=True, needs_text=self.needs_text):
+            _gather_origins(batch, origins, pool)
+            chosen = batch if only_part is None else batch.only(self._parts(batch) == only_part)
+            if not len(chosen):
+                continue
+            groups = self._groups(chosen)
+            tally = self._tally(chosen, groups)
+            total = tally if total is None else total + tally
+            ids.append(_ids_of(chosen))
+            self._sample(sampler, chosen, groups)
+            done += len(chosen)
+            _tell(progress, "calibrating", done)
+        if total is None:
+            raise InputError("no row is left to calibrate on; give more rows, or a smaller beta_share.")
+        total = replace(total, is_clustered=_repeats(np.concatenate(ids)), is_sum=False)
+        self._choose_depth(total)
+        self.calibrator_.fit_tally(total)
+        self.rows_ = int(total.n)
+        self.origins_ = {name: values for name, values in origins.items() if 0 < len(values) <= _ORIGINS}
+        self.groups_ = _summaries(total, self._depth, sampler, self.examples)
+
+    def _choose_depth(self, tally: Tally) -> None:
+        """Cut the default tree where groups have rows for some bins: with one bin a group, the confidence is lost.
+
+        Only the number of rows is looked at, so what is promised of the bins holds.
+        """
+        chosen = self.calibrator_.get_params()
+        if self.partition is not None or not self._uses_groups or "points_per_bin" not in chosen:
+            return
+        if chosen.get("max_depth", 0) is None:
+            groups = max(1, tally.n // (_BINS_A_GROUP * int(chosen["points_per_bin"])))
+            self.calibrator_.set_params(max_depth=min(_DEPTH, groups.bit_length() - 1))
+
+    def _tally(self, batch: Batch, groups: Any) -> Tally:
+        options = self.calibrator_.tally_options()
+        if batch.ids is None and (options.get("n_blocks", 1) > 1 or options.get("ties")):
+            name = type(self.calibrator_).__name__
+            raise InputError(f"{name} splits rows by question; the records need a column id or question.")
+        return Tally.of(batch.confidence, batch.correct, groups=groups, ids=batch.ids, **options)
+
+    def _sample(self, sampler: Sampler, batch: Batch, groups: Any) -> None:
+        if groups is None or batch.question is None or batch.answer is None or batch.correct is None:
+            return
+        names = self._names(groups, len(batch))
+        sampler.add(names, mix(_ids_of(batch), 1), batch.question, batch.answer, batch.confidence, batch.correct)
+
+    def _parts(self, batch: Batch) -> Any:
+        if batch.ids is None:
+            raise InputError("the records need a column id or question, so that the two parts share no question.")
+        return split(batch.ids, (self.beta_share, 1 - self.beta_share), self.seed)
+
+    # Answering
+
+    def calibrate(
+        self,
+        records: Any,
+        *,
+        columns: Mapping[str, str] | None = None,
+        percent: bool = False,
+        any_origin: bool = False,
+        prefix: str = "",
+        on_fault: OnFault | None = None,
+        progress: Progress | None = None,
+    ) -> Any:
+        """Return the records with the evidence behind every answer: what came in, with more columns.
+
+        any_origin : go on with rows from another LLM, prompt, confidence source or judge than those of the fit.
+        prefix : put before the names of the new columns.
+        columns, percent, on_fault, progress : as in :meth:`fit`.
+        """
+        how = _reading(columns, percent, on_fault)
+        tables = list(self.calibrated(records, how, any_origin=any_origin, prefix=prefix, progress=progress))
+        if len(tables) == 1:
+            return tables[0].native
+        import polars as pl
+
+        return pl.concat([table.frame() for table in tables], how="diagonal_relaxed")
+
+    def calibrated(
+        self,
+        records: Any,
+        how: Reading | None = None,
+        *,
+        any_origin: bool = False,
+        prefix: str = "",
+        progress: Progress | None = None,
+    ) -> Iterator[Table]:
+        """Yield the records batch after batch with their evidence; see :meth:`calibrate`."""
+        for batch, found in self.answers(records, how, any_origin=any_origin, progress=progress):
+            yield batch.with_evidence(found, prefix)
+
+    def answers(
+        self,
+        records: Any,
+        how: Reading | None = None,
+        *,
+        any_origin: bool = False,
+        progress: Progress | None = None,
+    ) -> Iterator[tuple[Batch, pl.DataFrame]]:
+        """Yield the records batch after batch, and beside each batch its evidence."""
+        from qacal.records import read
+
+        self._require_fitted()
+        done = 0
+        for batch in read(records, how, needs_labels=False, needs_text=self.needs_text):
+            yield batch, self.answer(batch, any_origin=any_origin)
+            done += len(batch)
+            _tell(progress, "calibrating", done)
+
+    def answer(self, batch: Batch, *, any_origin: bool = False) -> pl.DataFrame:
+        """Return the evidence for checked rows."""
+        if not any_origin:
+            self._require_origin(batch)
+        return self.calibrator_.explain(batch.confidence, groups=self._groups(batch), ids=batch.ids).to_polars()
+
+    def explain(self, question: str, answer: str, confidence: float, **others: Any) -> dict[str, Any]:
+        """Return the evidence for one answer; `others` are further columns that the groups need.
+
+        >>> QACalibrator().explain("2 + 2?", "4", 0.9)
+        Traceback (most recent call last):
+        ...
+        qacal.errors.NotFittedError: this QACalibrator is not fitted yet; call fit first, or load a saved model.
+        """
+        row = {"question": question, "answer": answer, "confidence": confidence, **others}
+        prefix = "qacal_"
+        found = self.calibrate([row], prefix=prefix)[0]
+        evidence = {name.removeprefix(prefix): value for name, value in found.items() if name.startswith(prefix)}
+        return {"confidence": float(confidence), **evidence}
+
+    def evidence(
+        self, confidence: ArrayLike, *, groups: Any = None, vectors: Any = None, ids: ArrayLike | None = None
+    ) -> Evidence:
+        """Return the evidence for arrays: of confidences with their groups, or with the vectors that tell them.
+
+        This needs numpy alone: no text is read and nothing is embedded.
+        """
+        self._require_fitted()
+        if groups is None and vectors is not None:
+            groups = self.partition_.groups(vectors)
+        return self.calibrator_.explain(confidence, groups=groups, ids=ids)
+
+    def predict(
+        self, confidence: ArrayLike, *, groups: Any = None, vectors: Any = None, ids: ArrayLike | None = None
+    ) -> Floats:
+        """Return the calibrated confidences for arrays; see :meth:`evidence`."""
+        return self.evidence(confidence, groups=groups, vectors=vectors, ids=ids).calibrated
+
+    def describe_groups(self) -> list[GroupSummary]:
+        """Return what is in each group, the largest first."""
+        self._require_fitted()
+        return list(self.groups_)
+
+    # Where a row belongs
+
+    def _groups(self, batch: Batch) -> Any:
+        """Return the groups of a batch as the calibrator takes them, None if it takes none."""
+        if not self._uses_groups:
+            return None
+        inputs: dict[str, Any] = {name: batch.column(name) for name in self.partition_.needs if name != EMBEDDING}
+        if self._needs_vectors:
+            inputs[EMBEDDING] = self._vectors(batch)
+        return self.partition_.groups_of(inputs)
+
+    def _vectors(self, batch: Batch) -> Any:
+        maker = self._ready_embedder()
+        if isinstance(maker, ColumnEmbedder):
+            return maker.vectors(batch.listed(maker.column))
+        return maker.embed(batch.question or [], batch.answer or [])
+
+    def _ready_embedder(self) -> Embedder:
+        if self._embedder is None:
+            self._embedder = embedder(self.embedder)
+            known = self._known_embedder.get("digest")
+            if not isinstance(self._embedder, ColumnEmbedder) and self._embedder.digest != known:
+                raise InputError(
+                    f"the embedder {self._embedder.name!r} is not the one that the model was fitted with (its weights, "
+                    "tokenizer or settings differ), and would put rows into other groups. Install that one, or refit."
+                )
+        return self._embedder
+
+    @property
+    def _known_embedder(self) -> dict[str, Any]:
+        return getattr(self, "embedder_", {})
+
+    def _names(self, groups: Any, length: int) -> list[Any]:
+        column = as_grouping(groups.groups(groups.depth) if isinstance(groups, Paths) else groups, length)
+        return column.decode(column.leaves())
+
+    @property
+    def _depth(self) -> int:
+        """How deep into a tree the calibrator looks."""
+        asked = getattr(self.calibrator_, "max_depth", None)
+        return int(getattr(self.partition_, "max_depth", 0) if asked is None else asked)
+
+    @property
+    def _uses_groups(self) -> bool:
+        return self.calibrator_.properties.uses_groups
+
+    @property
+    def _needs_vectors(self) -> bool:
+        return self._uses_groups and EMBEDDING in self.partition_.needs
+
+    @property
+    def needs_text(self) -> bool:
+        """True if rows must have a question and an answer."""
+        return self._needs_vectors and not str(getattr(self.embedder, "name", self.embedder)).startswith("column:")
+
+    # Where rows come from
+
+    def _require_origin(self, batch: Batch) -> None:
+        for name, known in self.origins_.items():
+            others = [value for value in batch.values_of(name) if value not in known]
+            if others:
+                raise InputError(
+                    f"{batch.table.origin}: {name} is {others[0]!r}; this model was fitted on {_said(known)}. Fit a "
+                    "model for it; or pass --any-origin (any_origin=True) to go on, though its confidences may mean "
+                    "something else."
+                )
+
+    # Keeping it
+
+    def save(self, path: str | Path) -> None:
+        """Write the model as a directory: plain JSON and arrays, no code; whole or not at all."""
+        self._require_fitted()
+        header = {
+            "embedder": self._described_embedder(),
+            "parameters": {"beta_share": self.beta_share, "examples": self.examples, "seed": self.seed},
+            "origins": self.origins_,
+            "rows": self.rows_,
+            "groups": [group.to_dict() for group in self.groups_],
+        }
+        partition = self.partition_ if self._uses_groups else None
+        artifacts.save(path, header=header, calibrator=self.calibrator_, partition=partition)
+
+    def _described_embedder(self) -> dict[str, Any]:
+        if not self._needs_vectors:
+            return {}
+        if self._embedder is None:
+            return self._known_embedder
+        return {"name": self._embedder.name, "dim": self._embedder.dim, "digest": self._embedder.digest}
+
+    def _require_fitted(self) -> None:
+        if not hasattr(self, "groups_"):
+            raise NotFittedError("this QACalibrator is not fitted yet; call fit first, or load a saved model.")
+
+
+def load(path: str | Path) -> QACalibrator:
+    """Return the model that was saved at `path`; a damaged, foreign or newer one is an error, and runs no code."""
+    saved = artifacts.load(path)
+    header = _Header(saved.header, str(path))
+    known = header.dictionary("embedder")
+    parameters = header.dictionary("parameters")
+    model = QACalibrator(
+        known.get("name", "static"),
+        saved.partition,
+        saved.calibrator,
+        **{name: parameters[name] for name in ("beta_share", "examples", "seed") if name in parameters},
+    )
+    model.partition_ = saved.partition if saved.partition is not None else _partition(None)
+    model.calibrator_ = saved.calibrator
+    model.embedder_ = known
+    model._embedder = ColumnEmbedder(known["name"][7:], known.get("dim")) if _is_column(known) else None
+    model.origins_ = header.dictionary("origins")
+    model.rows_ = header.whole("rows")
+    model.groups_ = [GroupSummary.from_dict(group) for group in header.listed("groups")]
+    return model
+
+
+@dataclass(frozen=True)
+class _Header:
+    """Reads what `QACalibrator.save` wrote, and says what is wrong with anything else."""
+
+    content: Mapping[str, Any]
+    path: str
+
+    def _get(self, name: str, kind: type) -> Any:
+        value = self.content.get(name)
+        if not isinstance(value, kind) or isinstance(value, bool):
+            raise InputError(f"{self.path}: {name} is {type(value).__name__} in model.json; expected {kind.__name__}.")
+        return value
+
+    def dictionary(self, name: str) -> dict[str, Any]:
+        return dict(self._get(name, dict))
+
+    def listed(self, name: str) -> list[Any]:
+        return list(self._get(name, list))
+
+    def whole(self, name: str) -> int:
+        return int(self._get(name, int))
+
+
+class _Lowest:
+    """Keeps the rows with the lowest hashes, at most so many: a sample that does not depend on the order of rows."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._ids: Hashes = np.empty(0, dtype=np.uint64)
+        self._rows: list[Any] = []
+
+    def add(self, ids: Hashes, rows: Any) -> None:
+        self._ids = np.concatenate([self._ids, mix(ids, 2)])
+        self._rows.append(rows)
+        if len(self._ids) > 2 * self._most:
+            self._shrink()
+
+    def rows(self) -> Any:
+        self._shrink()
+        return self._rows[0]
+
+    def _shrink(self) -> None:
+        rows = np.concatenate(self._rows)
+        if len(rows) > self._most:
+            kept = np.sort(np.argsort(self._ids, kind="stable")[: self._most])
+            rows, self._ids = rows[kept], self._ids[kept]
+        self._rows = [rows]
+
+
+def _partition(given: Any) -> Partition:
+    if given is None:
+        return BisectingTree(max_depth=_DEPTH)
+    found = as_partition(given)
+    return found.fresh()
+
+
+def _calibrator(given: Calibrator | None) -> Calibrator:
+    if given is None:
+        return ScalingQABinning(cross_fit=True)
+    if not isinstance(given, Calibrator):
+        raise InputError(f"calibrator is {given!r}; expected one such as QABinning(points_per_bin=50).")
+    return type(given)(**given.get_params())
+
+
+def _reading(columns: Mapping[str, str] | None, percent: bool, on_fault: OnFault | None) -> Reading:
+    from qacal.files import refuse
+    from qacal.records import Reading
+
+    return Reading(dict(columns or {}), percent, on_fault or refuse)
+
+
+def _gather_origins(batch: Batch, origins: dict[str, list[Any]], pool: bool) -> None:
+    for name, values in origins.items():
+        if len(values) <= _ORIGINS:
+            values.extend(value for value in batch.values_of(name) if value not in values)
+    models = origins["model"]
+    if len(models) > 1 and not pool:
+        raise InputError(
+            f"{batch.table.origin} holds answers of several LLMs: {_said(models)}. Fit one model for each (--by model, "
+            "or only its rows); pass --pool (pool=True) if one model for all of them is what you want."
+        )
+
+
+def _summaries(tally: Tally, depth: int, sampler: Sampler, examples: int) -> list[GroupSummary]:
+    column = tally.grouping
+    if column is None:
+        return []
+    if column.depth is not None:
+        tally = tally.roll_up(depth).flat()
+        sampler = sampler.rolled_up(column.depth - depth)
+    words, rows = sampler.words(), sampler.examples(examples)
+    out = []
+    for label, mine in tally:
+        if label is not None:
+            weight = mine.w.sum()
+            right, stated = float(mine.wt.sum() / weight), float(mine.w @ mine.confidence / weight)
+            out.append(GroupSummary(label, int(mine.n), right, stated, words.get(label, ()), rows.get(label, ())))
+    return sorted(out, key=lambda group: (-group.rows, str(group.group)))
+
+
+def _ids_of(batch: Batch) -> Hashes:
+    return np.zeros(len(batch), dtype=np.uint64) if batch.ids is None else batch.ids
+
+
+def _repeats(hashes: Hashes) -> bool:
+    return bool(hashes.any()) and len(np.unique(hashes)) < len(hashes)
+
+
+def _is_column(known: Mapping[str, Any]) -> bool:
+    return str(known.get("name", "")).startswith("column:")
+
+
+def _said(values: list[Any]) -> str:
+    shown = ", ".join(str(value) for value in values[:5])
+    return shown if len(values) <= 5 else f"{shown} and {len(values) - 5} more"
+
+
+def _tell(progress: Progress | None, what: str, rows: int) -> None:
+    if progress is not None:
+        progress(what, rows)

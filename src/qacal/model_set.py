@@ -1,0 +1,172 @@
+"""One model for each LLM (or for each value of another column): fitted, saved and applied together."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from qacal.errors import ArtifactError, InputError
+from qacal.files import OnFault, refuse
+from qacal.model import Progress, QACalibrator, load
+from qacal.records import Batch, Reading, Source, as_source, listed, read
+from qacal.tables import Table
+
+if TYPE_CHECKING:
+    import polars as pl
+
+INDEX = "models.json"
+
+
+@dataclass(frozen=True)
+class ModelSet:
+    """Models by the value of a column; each row is answered by the model of its value."""
+
+    by: str
+    models: dict[Any, QACalibrator]
+
+    def calibrated(
+        self,
+        records: Any,
+        how: Reading | None = None,
+        *,
+        any_origin: bool = False,
+        prefix: str = "",
+        progress: Progress | None = None,
+    ) -> Iterator[Table]:
+        """Yield the records batch after batch with their evidence."""
+        for batch, found in self.answers(records, how, any_origin=any_origin, progress=progress):
+            yield batch.with_evidence(found, prefix)
+
+    def answers(
+        self,
+        records: Any,
+        how: Reading | None = None,
+        *,
+        any_origin: bool = False,
+        progress: Progress | None = None,
+    ) -> Iterator[tuple[Batch, pl.DataFrame]]:
+        """Yield the records batch after batch, and beside each batch its evidence."""
+        needs_text = any(model.needs_text for model in self.models.values())
+        done = 0
+        for batch in read(records, how, needs_labels=False, needs_text=needs_text):
+            yield batch, self._answer(batch, any_origin)
+            done += len(batch)
+            if progress is not None:
+                progress("calibrating", done)
+
+    def _answer(self, batch: Batch, any_origin: bool) -> pl.DataFrame:
+        import polars as pl
+
+        values = batch.listed(self.by)
+        parts = []
+        for value in dict.fromkeys(values):
+            mine = np.array([other == value for other in values])
+            found = self._model(value, batch).answer(batch.only(mine), any_origin=any_origin)
+            parts.append(found.with_columns(place=pl.Series(np.flatnonzero(mine))))
+        return pl.concat(parts, how="vertical_relaxed").sort("place").drop("place")
+
+    def _model(self, value: Any, batch: Batch) -> QACalibrator:
+        if value not in self.models:
+            known = ", ".join(map(str, self.models))
+            raise InputError(
+                f"{batch.table.origin}: {self.by} is {value!r}, and there are models for {known}. Fit one for it, or "
+                "leave its rows out."
+            )
+        return self.models[value]
+
+    def save(self, path: str | Path) -> None:
+        """Write the models as folders within one folder; whole or not at all."""
+        target = Path(path)
+        if target.exists() and not (target / INDEX).is_file():
+            raise InputError(f"{target} exists and is no set of models; it is not overwritten. Choose another name.")
+        with tempfile.TemporaryDirectory(prefix=f".{target.name}.", dir=target.parent) as temporary:
+            new = Path(temporary) / "new"
+            new.mkdir()
+            for number, model in enumerate(self.models.values()):
+                model.save(new / str(number))
+            index = {"schema": 1, "by": self.by, "values": list(self.models)}
+            (new / INDEX).write_text(json.dumps(index, indent=2, ensure_ascii=False), encoding="utf-8")
+            if target.exists():
+                target.rename(Path(temporary) / "old")
+            new.rename(target)
+
+
+def fit_set(
+    model: QACalibrator,
+    records: Any,
+    by: str,
+    how: Reading | None = None,
+    *,
+    beta_records: Any = None,
+    pool: bool = False,
+    progress: Progress | None = None,
+) -> ModelSet:
+    """Fit one model like `model` for each value of the column `by`."""
+    reading = how or Reading()
+    source = as_source(records)
+    models = {}
+    for value in _values(source, reading, by):
+        mine = _Only(source, reading.name(by), value)
+
+        def told(what: str, rows: int, value: Any = value) -> None:
+            if progress is not None:
+                progress(f"{value}: {what}", rows)
+
+        one = QACalibrator(**model.get_params())
+        models[value] = one.fit_reading(mine, reading, beta_records=beta_records, pool=pool, progress=told)
+    return ModelSet(by, models)
+
+
+@dataclass(frozen=True)
+class _Only:
+    """The rows of a source that have one value in a column."""
+
+    source: Source
+    column: str
+    value: Any
+
+    def batches(self, on_fault: OnFault = refuse) -> Iterator[Table]:
+        for table in self.source.batches(on_fault):
+            table.require(self.column)
+            mine = table.only(
+                np.array([value == self.value for value in listed(table.column(self.column))], dtype=bool)
+            )
+            if len(mine):
+                yield mine
+
+
+def _values(source: Source, reading: Reading, by: str) -> list[Any]:
+    found: dict[Any, None] = {}
+    for table in source.batches(reading.on_fault):
+        table.require(reading.name(by), "It is the column that --by names.")
+        for place, value in zip(table.places.tolist(), listed(table.column(reading.name(by))), strict=True):
+            if value is None or not isinstance(value, str | int):
+                raise InputError(
+                    f"{table.origin} {table.unit} {place}: {by} is {value!r}; expected text, to choose its model."
+                )
+            found[value] = None
+    if not found:
+        raise InputError("there is no row to work on: the records are empty.")
+    return sorted(found, key=str)
+
+
+def load_any(path: str | Path) -> QACalibrator | ModelSet:
+    """Return the model, or the set of models, that was saved at `path`."""
+    index = Path(path) / INDEX
+    if not index.is_file():
+        return load(path)
+    try:
+        content = json.loads(index.read_text(encoding="utf-8"))
+        schema, by, values = content["schema"], content["by"], content["values"]
+        is_sound = schema == 1 and isinstance(by, str) and all(isinstance(value, str | int) for value in values)
+    except (ValueError, KeyError, TypeError, RecursionError):
+        is_sound = False
+    if not is_sound or len(set(values)) != len(values):
+        raise ArtifactError(f"{index} is damaged, or written by a newer qacal. Copy the models again, or refit.")
+    return ModelSet(by, {value: load(Path(path) / str(number)) for number, value in enumerate(values)})

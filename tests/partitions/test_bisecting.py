@@ -1,0 +1,162 @@
+"""The bisecting tree against a slow twin, and what it promises of its cuts."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from qacal import InputError
+from qacal.partitions import BisectingTree
+from qacal.partitions.bisections import Bisections
+from qacal.partitions.tree import ROUNDING
+from tests.partitions.rows import clouds, grid, seeds
+
+
+def printed_assign(tree, z):
+    """Node by node: right if z.w > c; the children of node k are 2k + 1 and 2k + 2."""
+    node = 0
+    for _ in range(tree.depth):
+        total = sum(a * b for a, b in zip(z.tolist(), tree.directions[node].tolist(), strict=True))
+        node = 2 * node + 1 + (total > tree.offsets[node])
+    return node - (2**tree.depth - 1)
+
+
+def random_tree(seed, depth, width):
+    rng = np.random.default_rng(seed)
+    n_nodes = 2**depth - 1
+    return Bisections(
+        rng.normal(size=(n_nodes, width)), rng.normal(size=n_nodes) / 3, np.zeros(2**depth, dtype=np.int64)
+    )
+
+
+@given(seeds, st.integers(0, 13), st.integers(1, 6))
+def test_a_few_levels_at_once_are_the_levels_one_by_one(seed, depth, width):
+    tree = random_tree(seed, depth, width)
+    Z = np.random.default_rng(seed + 1).normal(size=(30, width))
+    paths = tree.paths(Z)
+    assert paths.path.tolist() == [printed_assign(tree, z) for z in Z]
+    assert paths.exit.tolist() == [depth + 1] * 30
+
+
+def test_portions_meet():
+    """More rows than are done at once."""
+    tree = random_tree(0, 7, 3)
+    Z = np.random.default_rng(1).normal(size=(40_000, 3))
+    whole = tree.paths(Z).path
+    np.testing.assert_array_equal(whole, np.concatenate([tree.paths(part).path for part in np.array_split(Z, 9)]))
+    assert whole[-5:].tolist() == [printed_assign(tree, z) for z in Z[-5:]]
+
+
+def best_cut(values):
+    """Return the cut of numbers in two with the least squares around the means, trying all of them."""
+    ordered = np.sort(values)
+    costs = [ordered[:k].var() * k + ordered[k:].var() * (len(ordered) - k) for k in range(1, len(ordered))]
+    k = int(np.argmin(costs)) + 1
+    return (ordered[:k].mean() + ordered[k:].mean()) / 2
+
+
+def printed_tree(values, depth):
+    """Return the groups of numbers by repeated best cuts."""
+    if depth == 0 or len(values) == 0 or (values == values[0]).all():
+        return np.zeros(len(values), dtype=int)
+    right = values > best_cut(values)
+    groups = np.empty(len(values), dtype=int)
+    groups[~right] = printed_tree(values[~right], depth - 1)
+    groups[right] = printed_tree(values[right], depth - 1) + 2 ** (depth - 1)
+    return groups
+
+
+@given(seeds, st.integers(0, 3))
+def test_is_the_tree_of_best_cuts(seed, depth):
+    """On a line, 2-means can be done by trying every cut. Clusters of clusters leave no room for another optimum."""
+    rng = np.random.default_rng(seed)
+    values = np.repeat([0.0, 1.0, 10.0, 11.0, 100.0, 101.0, 110.0, 111.0], rng.integers(1, 6, 8))
+    values = rng.permutation(values + rng.choice([-0.1, 0.1], 1))
+    tree = BisectingTree(max_depth=depth).fit(values[:, None])
+    np.testing.assert_array_equal(tree.assign(values[:, None]), printed_tree(values, depth))
+
+
+@given(seeds, st.integers(0, 5))
+@settings(max_examples=15)
+def test_one_walk_gives_the_groups_of_every_depth(seed, depth):
+    Z, new = clouds(seed, n=60, width=3), clouds(seed + 1, n=40, width=3)
+    paths = BisectingTree(max_depth=5).fit(Z).paths(new)
+    np.testing.assert_array_equal(paths.groups(depth), BisectingTree(max_depth=depth).fit(Z).assign(new))
+
+
+@given(seeds)
+@settings(max_examples=15)
+def test_row_order_is_irrelevant(seed):
+    for Z in (clouds(seed, n=80), grid(seed)):
+        tree = BisectingTree(max_depth=4).fit(Z).fitted_
+        again = BisectingTree(max_depth=4).fit(np.random.default_rng(seed).permutation(Z)).fitted_
+        assert tree.directions.tobytes() == again.directions.tobytes()
+        assert tree.offsets.tobytes() == again.offsets.tobytes()
+
+
+def test_rows_on_a_boundary_stay_on_one_side():
+    """Half way between two centres, with anything added along the plane: left, alone and in any batch."""
+    rng = np.random.default_rng(0)
+    fitting = clouds(0, n=2_000, width=40, count=30)
+    tree = BisectingTree(max_depth=6).fit(fitting)
+    half_way = tree.fitted_.offsets - ROUNDING * np.linalg.norm(fitting, axis=1).max()
+    Z = rng.normal(size=(63, 160, 40))
+    for rows, w, c in zip(Z, tree.fitted_.directions, half_way, strict=True):
+        rows -= np.outer(rows @ w - c, w)
+    Z = Z.reshape(-1, 40)
+    together = tree.assign(Z)
+    assert (together[:160] < 32).all()  # the rows on the root's boundary
+    np.testing.assert_array_equal(together, [tree.assign(z[None])[0] for z in Z])
+    np.testing.assert_array_equal(together, np.concatenate([tree.assign(part) for part in np.array_split(Z, 77)]))
+
+
+def test_a_vector_half_way_goes_left():
+    tree = BisectingTree(max_depth=1).fit([[0.0, 0.3], [1.0, 0.3]])
+    assert tree.assign([[0.5, 99.0], [0.5, -99.0], [0.50001, 0.0]]).tolist() == [0, 0, 1]
+
+
+def test_no_vector_is_outside():
+    tree = BisectingTree(max_depth=3).fit(clouds(0))
+    far = tree.paths(clouds(1) * 1e6)
+    assert (far.exit == 4).all()
+
+
+def test_nodes_of_equal_rows_do_not_split():
+    Z = np.repeat([[0.0, 0.0], [1.0, 2.0]], 10, axis=0)
+    tree = BisectingTree(max_depth=3).fit(Z)
+    assert tree.assign(Z).tolist() == [0] * 10 + [4] * 10
+    assert tree.describe()["levels"] == [
+        {"depth": 1, "splits": 1},
+        {"depth": 2, "splits": 0},
+        {"depth": 3, "splits": 0},
+    ]
+    assert tree.describe()["n_groups"] == 2
+
+
+def test_follows_clouds_where_halves_cut_through_them():
+    """One topic in ten rows: a median cannot set it apart, a cut between clusters does."""
+    rng = np.random.default_rng(0)
+    is_rare = rng.random(1000) < 0.1
+    Z = rng.normal(size=(1000, 8)) + np.where(is_rare, 6.0, 0.0)[:, None]
+    np.testing.assert_array_equal(BisectingTree(max_depth=1).fit(Z).assign(Z), is_rare)
+
+
+def test_the_seed_is_used():
+    """On vectors without clusters, starts matter."""
+    Z = np.random.default_rng(0).normal(size=(300, 8))
+    trees = {BisectingTree(max_depth=3, seed=seed).fit(Z).fitted_.offsets.tobytes() for seed in range(4)}
+    assert len(trees) > 1
+
+
+def test_refusals():
+    for parameters, message in (
+        ({"max_depth": 21}, "max_depth is 21; expected a whole number from 0 to 20"),
+        ({"max_depth": -1}, "max_depth is -1"),
+        ({"max_depth": 2.0}, "max_depth is 2.0"),
+        ({"max_depth": True}, "max_depth is True"),
+        ({"seed": "x"}, "seed is 'x'; expected a whole number"),
+    ):
+        with pytest.raises(InputError, match=message):
+            BisectingTree(**parameters).fit([[1.0]])
+    with pytest.raises(InputError, match="200 coordinates has room for at most 19 levels"):
+        BisectingTree(max_depth=20).fit(np.zeros((2, 200)))

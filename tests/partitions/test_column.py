@@ -1,0 +1,122 @@
+"""Columns of labels: what is a label, what is none, what can be saved."""
+
+import datetime
+import enum
+import json
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+
+from qacal import InputError
+from qacal.partitions import Column, partition_from_state, partition_state
+
+
+class Level(enum.Enum):
+    LOW = "low"
+    HIGH = "high"
+
+
+def labels(values, new=None):
+    column = Column("subject").fit(values)
+    return column.assign(values if new is None else new).tolist()
+
+
+def test_labels_come_back_as_they_were():
+    for values in (
+        ["law", "art", "law"],
+        [3, 1, 2],
+        [0.5, 0.25],
+        [Level.LOW, Level.HIGH],
+        [datetime.date(2025, 1, 31)],
+        ["2", 2, "a"],
+        [("a", 1), ("b", 2)],
+        ["", " "],
+    ):
+        assert labels(values) == values
+
+
+def test_what_is_missing_has_no_group():
+    for missing in (None, float("nan"), np.nan, pd.NA, -1):
+        assert labels(["law", missing, "art"]) == ["law", None, "art"]
+    assert labels([None, None]) == [None, None]
+
+
+def test_whole_numbers_in_a_column_with_gaps():
+    assert labels([1.0, float("nan"), 2.0]) == [1, None, 2]
+    assert labels([1, 2], [2.0, float("nan")]) == [2, None]
+
+
+def test_booleans():
+    """A column of booleans counts as 0 and 1, with gaps or without, at the fit and later."""
+    assert labels([True, False, True]) == [1, 0, 1]
+    assert labels([True, False], [None, True]) == [None, 1]
+    assert labels([True, None, False], [False, True]) == [False, True]
+
+
+def test_columns_of_tables():
+    values = ["law", None, "art"]
+    for column in (
+        pl.Series(values),
+        pd.Series(values),
+        pd.Series(values, dtype="category"),
+        pl.Series(values).to_arrow(),
+    ):
+        assert labels(column) == values
+    assert labels(pl.Series([5, None, 7])) == [5, None, 7]
+    assert labels(np.array(["law", "art"])) == ["law", "art"]
+
+
+def test_unseen_labels_have_no_group():
+    assert labels(["law", 2], ["chess", "2", 2, 3, "law"]) == [None, None, 2, None, "law"]
+
+
+def test_labels_of_another_type_are_refused():
+    with pytest.raises(InputError, match="labels that are numbers; those of the fit are text"):
+        labels(["1", "2"], [1, 2])
+    assert labels(["1", "2"], [None]) == [None]
+    assert labels([None], ["law"]) == [None]
+
+
+def test_refusals():
+    for values, message in (
+        ("law", "subject has shape"),
+        ([["a", "b"]], "expected a label"),
+        ([{"a": 1}], "expected a label"),
+        (np.array(["2025-01-31"], dtype="datetime64[D]"), "write them as text"),
+    ):
+        with pytest.raises(InputError, match=message):
+            labels(values)
+    for name in (None, "", 3):
+        with pytest.raises(InputError, match="the name of a Column"):
+            Column(name).fit(["a"])
+
+
+def test_description_names_the_most_frequent():
+    values = [f"s{k:03}" for k in range(60) for _ in range(61 - k)]
+    facts = Column("subject").fit(values).describe()
+    assert facts["n_groups"] == 60
+    assert facts["labels"][0] == ["s000", 61]
+    assert (len(facts["labels"]), facts["more"]) == (50, 10)
+    assert Column("day").fit([datetime.date(2025, 1, 31)]).describe()["labels"] == [["2025-01-31", 1]]
+
+
+def test_text_and_numbers_stay_apart_in_a_file():
+    column = Column("subject").fit(["2", 2, "true", True, 0.5, "0.5", "ü", "\ud800"])
+    plain, arrays = partition_state(column)
+    again = partition_from_state(json.loads(json.dumps(plain, allow_nan=False)), arrays)
+    values = ["0.5", 0.5, "2", 2, "ü", "\ud800", None]
+    assert again.assign(values).tolist() == column.assign(values).tolist() == values
+
+
+def test_labels_that_no_file_holds():
+    for label in (Level.LOW, datetime.date(2025, 1, 31), float("inf")):
+        column = Column("subject").fit(["law", label])
+        with pytest.raises(InputError, match="only text, numbers and booleans can be saved"):
+            column.state()
+
+
+def test_repr_and_needs():
+    assert repr(Column("subject")) == "Column('subject')"
+    assert Column("subject").needs == ("subject",)

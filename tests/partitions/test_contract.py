@@ -1,0 +1,264 @@
+"""What every partition keeps to, whatever it groups by."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import given
+from sklearn.base import clone
+
+from qacal import InputError, NotFittedError, Paths
+from qacal.partitions import (
+    EMBEDDING,
+    PARTITIONS,
+    BisectingTree,
+    Column,
+    Function,
+    KDTree,
+    KMeans,
+    Product,
+    partition_from_state,
+    partition_state,
+)
+from tests.partitions.rows import AWKWARD, clouds, seeds
+
+OF_VECTORS = [
+    KDTree(max_depth=3),
+    KDTree(max_depth=7, axes="coordinate"),
+    KDTree(max_depth=0),
+    BisectingTree(max_depth=3),
+    BisectingTree(max_depth=6, seed=5),
+    BisectingTree(max_depth=0),
+    KMeans(n_groups=4),
+    KMeans(n_groups=1),
+    KMeans(n_groups=500),
+]
+SAVED = [*OF_VECTORS, Column("subject"), Product(Column("subject"), BisectingTree(max_depth=2), KMeans(n_groups=2))]
+
+every_vector_partition = pytest.mark.parametrize("partition", OF_VECTORS, ids=repr)
+every_saved_partition = pytest.mark.parametrize("partition", SAVED, ids=repr)
+
+
+def inputs(seed, n=300):
+    subject = np.random.default_rng(seed).choice(["law", "art", None, 7], n)
+    return {EMBEDDING: clouds(seed, n), "subject": subject.tolist()}
+
+
+def taken(rows, index):
+    return {EMBEDDING: rows[EMBEDDING][index], "subject": [rows["subject"][at] for at in index]}
+
+
+def leaves(groups):
+    return (groups.groups(groups.depth) if isinstance(groups, Paths) else groups).tolist()
+
+
+def written(partition):
+    """Return a partition's state as bytes."""
+    plain, arrays = partition_state(partition)
+    return json.dumps(plain, allow_nan=False), {name: (a.dtype.str, a.shape, a.tobytes()) for name, a in arrays.items()}
+
+
+def loaded(partition):
+    """Return the partition after a way through JSON and bytes."""
+    plain, arrays = partition_state(partition)
+    return partition_from_state(
+        json.loads(json.dumps(plain, allow_nan=False)), {k: a.copy() for k, a in arrays.items()}
+    )
+
+
+@every_saved_partition
+def test_loaded_partitions_are_the_same_to_the_bit(partition):
+    fitted = partition.fresh().fit_rows(inputs(0))
+    again = loaded(fitted)
+    assert type(again) is type(fitted)
+    assert repr(again) == repr(fitted)
+    assert written(again) == written(fitted)
+    assert again.describe() == fitted.describe()
+    assert leaves(again.groups_of(inputs(1))) == leaves(fitted.groups_of(inputs(1)))
+
+
+@every_saved_partition
+def test_row_order_is_irrelevant(partition):
+    rows = inputs(3)
+    order = np.random.default_rng(0).permutation(300)
+    fitted = partition.fresh().fit_rows(rows)
+    shuffled = partition.fresh().fit_rows(taken(rows, order))
+    assert written(shuffled) == written(fitted)
+
+
+@every_saved_partition
+def test_predicting_changes_nothing(partition):
+    fitted = partition.fresh().fit_rows(inputs(0))
+    before = written(fitted)
+    first = leaves(fitted.groups_of(inputs(2)))
+    fitted.groups_of(inputs(5))
+    assert leaves(fitted.groups_of(inputs(2))) == first
+    assert written(fitted) == before
+
+
+@every_saved_partition
+def test_descriptions_are_plain(partition):
+    facts = partition.fresh().fit_rows(inputs(0)).describe()
+    assert json.loads(json.dumps(facts, allow_nan=False)) == facts
+    assert facts["kind"] == partition.kind
+    assert facts["parameters"] == partition.parameters()
+    assert facts["n_groups"] >= 1
+
+
+@every_saved_partition
+def test_manners(partition):
+    assert PARTITIONS[partition.kind] is type(partition)
+    for twin in (clone(partition), partition.fresh()):
+        assert twin is not partition
+        assert repr(twin) == repr(partition)
+    with pytest.raises(NotFittedError, match="call fit first"):
+        partition.fresh().groups_of(inputs(0))
+    with pytest.raises(NotFittedError, match="call fit first"):
+        partition.fresh().describe()
+    with pytest.raises(NotFittedError, match="call fit first"):
+        partition.fresh().state()
+
+
+@every_saved_partition
+def test_missing_columns_are_named(partition):
+    fitted = partition.fresh().fit_rows(inputs(0))
+    for method in (fitted.groups_of, partition.fresh().fit_rows):
+        with pytest.raises(InputError, match=f"needs '{partition.needs[0]}', and the rows have 'question'"):
+            method({"question": ["Why?"]})
+        with pytest.raises(InputError, match="takes columns by name"):
+            method([[1.0]])
+
+
+@every_vector_partition
+def test_bad_vectors_are_refused(partition):
+    Z = clouds(0)
+    fitted = partition.fresh().fit(Z)
+    for bad, message in (
+        ([1.0, 2.0], "shape"),
+        (np.zeros((0, 6)), "shape"),
+        ([[1.0], [1.0, 2.0]], "as many in every row"),
+        ([["a", "b"]], "expected numbers"),
+        (None, "shape"),
+    ):
+        with pytest.raises(InputError, match=message):
+            partition.fresh().fit(bad)
+        with pytest.raises(InputError, match=message):
+            fitted.assign(bad)
+    with pytest.raises(InputError, match=r"7 coordinates; the .* was fitted on 6"):
+        fitted.assign(np.zeros((2, 7)))
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@every_vector_partition
+def test_what_is_not_finite_is_refused_where_it_stands(partition, value, dtype):
+    Z = clouds(0, n=20_000).astype(dtype)
+    fitted = partition.fresh().fit(Z[:500])
+    Z[17_001, 0] = value
+    with pytest.raises(InputError, match=f"the vector of row 17001 has {value} at 0; expected finite"):
+        partition.fresh().fit(Z)
+    if getattr(partition, "max_depth", 1) == 0:  # one group for all: nothing is read
+        assert not fitted.assign(Z).any()
+        return
+    with pytest.raises(InputError, match=f"the vector of row 17001 has {value} at 0; expected finite"):
+        fitted.assign(Z)
+
+
+@every_vector_partition
+def test_numbers_too_large_to_square_are_refused(partition):
+    with pytest.raises(InputError, match=r"row 0 has 1e\+200 at 1"):
+        partition.fresh().fit([[0.0, 1e200]])
+
+
+@pytest.mark.parametrize("name", AWKWARD)
+@every_vector_partition
+def test_awkward_vectors(partition, name):
+    Z = AWKWARD[name]
+    fitted = partition.fresh().fit(Z)
+    groups = fitted.assign(Z)
+    assert groups.dtype == np.int64
+    assert (groups >= 0).all()
+    assert groups.tolist() == [int(fitted.assign(z[None])[0]) for z in Z]
+    assert fitted.describe()["rows"] == len(Z)
+    assert written(loaded(fitted)) == written(fitted)
+    same = (Z[:, None] == Z).all(axis=2)
+    assert (groups[:, None] == groups)[same].all()
+
+
+@every_vector_partition
+def test_sizes_are_those_of_the_fitting_rows(partition):
+    Z = clouds(2)
+    fitted = partition.fresh().fit(Z)
+    sizes = fitted.fitted_.sizes
+    np.testing.assert_array_equal(np.bincount(fitted.assign(Z), minlength=len(sizes)), sizes)
+
+
+@given(seeds)
+def test_float32_and_float64_agree(seed):
+    """Vectors that are float32 have the same groups as themselves written in float64."""
+    Z = clouds(seed).astype(np.float32)
+    for partition in (KDTree(max_depth=4), KDTree(max_depth=4, axes="coordinate"), KMeans(n_groups=5)):
+        narrow, wide = partition.fresh().fit(Z), partition.fresh().fit(Z.astype(np.float64))
+        assert written(narrow) == written(wide)
+        np.testing.assert_array_equal(narrow.assign(Z), wide.assign(Z.astype(np.float64)))
+
+
+@every_vector_partition
+def test_rounding_to_float32_moves_few_rows(partition):
+    """A vector that is rounded may cross a boundary that it lies on, and otherwise stays."""
+    fitted = partition.fresh().fit(clouds(0, n=500))
+    new = clouds(1, n=20_000)
+    assert np.mean(fitted.assign(new) != fitted.assign(new.astype(np.float32))) < 1e-3
+
+
+@every_vector_partition
+def test_whole_numbers_lists_and_other_layouts(partition):
+    Z = np.round(clouds(0, n=60) * 3).astype(np.int64)
+    fitted = partition.fresh().fit(Z.tolist())
+    expected = fitted.assign(Z)
+    column_of_lists = np.empty(len(Z), dtype=object)
+    column_of_lists[:] = Z.tolist()
+    for same in (Z.tolist(), np.asfortranarray(Z.astype(float)), Z.astype(np.float16), column_of_lists):
+        np.testing.assert_array_equal(fitted.assign(same), expected)
+    np.testing.assert_array_equal(fitted.assign(Z[::-3]), expected[::-3])
+
+
+@every_vector_partition
+def test_a_row_alone_has_the_group_it_has_in_a_batch(partition):
+    Z = clouds(0, n=10_000, width=40, count=30)
+    fitted = partition.fresh().fit(Z[:2_000])
+    together = fitted.assign(Z)
+    np.testing.assert_array_equal(together, [fitted.assign(z[None])[0] for z in Z])
+    for size in (2, 3, 7, 100, 1_111):
+        np.testing.assert_array_equal(
+            together, np.concatenate([fitted.assign(Z[a : a + size]) for a in range(0, 10_000, size)])
+        )
+
+
+WITHOUT_OTHERS = """
+import json, pathlib, sys
+sys.modules["sklearn"] = sys.modules["scipy"] = sys.modules["threadpoolctl"] = None
+import numpy as np
+from qacal.partitions import partition_from_state
+for file in sorted(pathlib.Path(sys.argv[1]).glob("*.json")):
+    partition = partition_from_state(json.loads(file.read_text()), dict(np.load(file.with_suffix(".npz"))))
+    partition.groups_of({"embedding": [[0.0] * 6], "subject": ["law"]})
+    print(file.stem)
+"""
+
+
+def test_applying_needs_numpy_alone(tmp_path):
+    for at, partition in enumerate(SAVED):
+        plain, arrays = partition_state(partition.fresh().fit_rows(inputs(0)))
+        (tmp_path / f"{at:02}.json").write_text(json.dumps(plain))
+        np.savez(tmp_path / f"{at:02}.npz", **arrays)
+    run = subprocess.run([sys.executable, "-c", WITHOUT_OTHERS, str(tmp_path)], capture_output=True, text=True)
+    assert run.stderr == ""
+    assert run.stdout.split() == [f"{at:02}" for at in range(len(SAVED))]
+
+
+def test_functions_are_refused_by_the_saved_form():
+    with pytest.raises(InputError, match="cannot be saved"):
+        partition_state(Function(len))

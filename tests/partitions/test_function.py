@@ -1,0 +1,54 @@
+"""Functions of rows as partitions."""
+
+import pytest
+
+from qacal import InputError
+from qacal.partitions import PARTITIONS, Function
+
+
+def first_letters(rows):
+    return [question[0] if question else None for question in rows["question"]]
+
+
+def test_labels_of_a_function():
+    groups = Function(first_letters).fit_rows({"question": ["Why?"]})
+    assert groups.groups_of({"question": ["Who?", "", "How?"]}).tolist() == ["W", None, "H"]
+    assert groups.describe() == {
+        "kind": "function",
+        "parameters": {"name": "first_letters", "columns": []},
+        "n_groups": None,
+    }
+    assert repr(groups) == "Function(first_letters)"
+
+
+def test_it_is_given_the_columns_it_names():
+    seen = []
+
+    def labels(rows):
+        seen.append(sorted(rows))
+        return [0, 1]
+
+    rows = {"question": ["a", "b"], "answer": ["c", "d"]}
+    assert Function(labels, columns=["answer"]).needs == ("answer",)
+    Function(labels, columns=["answer"]).groups_of(rows)
+    Function(labels).groups_of(rows)
+    assert seen == [["answer"], ["answer", "question"]]
+    with pytest.raises(InputError, match=r"Function\(labels\) needs 'id', and the rows have 'question', 'answer'"):
+        Function(labels, columns=["id"]).groups_of(rows)
+
+
+def test_refusals():
+    with pytest.raises(InputError, match="returned 1 labels for the 2 rows of 'question'"):
+        Function(lambda rows: [1], name="short").groups_of({"question": ["a", "b"]})
+    with pytest.raises(InputError, match="what one returned has shape"):
+        Function(lambda rows: 1, name="one").groups_of({"question": ["a", "b"]})
+    with pytest.raises(InputError, match="expected something that can be called"):
+        Function(3).groups_of({"question": ["a"]})
+    with pytest.raises(InputError, match="expected a list of names"):
+        Function(len, columns="question").fit_rows({"question": ["a"]})
+    with pytest.raises(InputError, match="takes columns by name"):
+        Function(len).groups_of(["a"])
+    with pytest.raises(InputError, match=r"use Column\('kind'\) in its place"):
+        Function(len).state()
+    with pytest.raises(InputError, match="never saved"):
+        PARTITIONS["function"].from_state({}, {}, {})

@@ -1,0 +1,255 @@
+"""The command line as a person uses it: what is written, what is printed where, and with which exit code."""
+
+import io
+import json
+import subprocess
+import sys
+from contextlib import redirect_stderr, redirect_stdout
+
+import polars as pl
+import pytest
+
+from qacal.cli.main import main
+from tests.answers import answers
+
+
+def run(*arguments, stdin=b""):
+    """Run a command in this process; one test below starts real ones."""
+    out, err = (io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True) for _ in range(2))
+    before = sys.argv, sys.stdin
+    sys.argv, sys.stdin = ["qacal", *map(str, arguments)], io.TextIOWrapper(io.BytesIO(stdin))
+    try:
+        with redirect_stdout(out), redirect_stderr(err):
+            main()
+        code = 0
+    except SystemExit as stop:
+        code = stop.code or 0
+    finally:
+        sys.argv, sys.stdin = before
+    return code, out.buffer.getvalue().decode(), err.buffer.getvalue().decode()
+
+
+def ok(*arguments, **options):
+    code, out, err = run(*arguments, **options)
+    assert code == 0, err
+    return out
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    path = tmp_path_factory.mktemp("cli")
+    pl.DataFrame(answers(2000)).write_parquet(path / "answers.parquet")
+    pl.DataFrame(answers(1000, seed=1)).write_parquet(path / "new.parquet")
+    lines = "".join(json.dumps(row) + "\n" for row in answers(300, seed=2))
+    (path / "new.jsonl").write_text(lines)
+    ok("fit", path / "answers.parquet", "-o", path / "model", "--partition", "bisecting:3")
+    return path
+
+
+def test_fit_apply_evaluate_groups(folder, tmp_path):
+    ok("apply", folder / "model", folder / "new.parquet", "-o", tmp_path / "out.parquet")
+    out = pl.read_parquet(tmp_path / "out.parquet")
+    assert out.columns[-9:] == [
+        "calibrated",
+        "low",
+        "high",
+        "group",
+        "source",
+        "rows",
+        "alpha",
+        "decision",
+        "threshold",
+    ]
+    assert out.select(pl.read_parquet(folder / "new.parquet").columns).equals(pl.read_parquet(folder / "new.parquet"))
+
+    printed = ok("evaluate", folder / "new.parquet", "--model", folder / "model", "--groups", "topic")
+    assert "before" in printed
+    assert "arithmetic" in printed
+    found = json.loads(
+        ok("evaluate", folder / "new.parquet", "--model", folder / "model", "--groups", "topic", "--json")
+    )
+    assert found["after"]["error_by_group"]["debiased"] < 0.1 < found["before"]["error_by_group"]["debiased"]
+    same = json.loads(ok("evaluate", tmp_path / "out.parquet", "--groups", "topic", "--json"))
+    assert same["after"] == found["after"]
+
+    assert "8 groups" in ok("groups", folder / "model", "--examples", "1")
+    assert len(json.loads(ok("groups", folder / "model", "--json"))) == 8
+
+
+def test_the_gate(folder):
+    command = ("evaluate", folder / "new.parquet", "--model", folder / "model", "--groups", "topic")
+    assert run(*command, "--fail-above", "0.15")[0] == 0
+    code, printed, err = run("evaluate", folder / "new.parquet", "--groups", "topic", "--fail-above", "0.05")
+    assert code == 1
+    assert "before" in printed
+    assert "the calibration error over all rows is" in err
+    assert "the calibration error within topic is" in err
+
+
+def test_pipes(folder):
+    rows = (folder / "new.jsonl").read_bytes()
+    assert ok("apply", folder / "model", "-", stdin=rows)
+    program = [sys.executable, "-c", "from qacal.cli.main import main; main()"]
+    done = subprocess.run([*program, "apply", folder / "model", "-"], input=rows, capture_output=True, check=True)
+    out = done.stdout.decode()
+    assert done.stderr == b""
+    assert len(out.splitlines()) == 300
+    assert json.loads(out.splitlines()[0])["source"] == "group"
+    code, out, err = run("apply", folder / "model", "-", stdin=b"")
+    assert (code, out) == (1, "")
+    assert "standard input is empty" in err
+
+
+def test_nothing_but_data_goes_to_standard_output(folder):
+    code, out, err = run("apply", folder / "model", folder / "new.jsonl")
+    assert code == 0
+    assert all(json.loads(line) for line in out.splitlines())
+    assert err == ""
+
+
+def test_bad_rows_stop_the_work_or_go_into_a_file(folder, tmp_path):
+    rows = answers(50, seed=3)
+    rows[7]["confidence"] = 85
+    (tmp_path / "bad.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    code, out, err = run("apply", folder / "model", tmp_path / "bad.jsonl", "-o", tmp_path / "out.jsonl")
+    assert (code, out) == (1, "")
+    assert "bad.jsonl line 8: confidence is 85; expected 0 to 1. If these are percents, pass --percent." in err
+    assert not (tmp_path / "out.jsonl").exists()
+    with (tmp_path / "bad.jsonl").open("a") as file:
+        file.write("{oops\n")
+    code, _, err = run(
+        *("apply", folder / "model", tmp_path / "bad.jsonl", "-o", tmp_path / "out.jsonl"),
+        *("--skip-bad-rows", tmp_path / "left_out.jsonl"),
+    )
+    assert code == 0
+    assert "2 bad rows left out" in err
+    left_out = [json.loads(line) for line in (tmp_path / "left_out.jsonl").read_text().splitlines()]
+    assert [fault["place"] for fault in left_out] == ["line 51", "line 8"]
+    assert left_out[1]["row"]["id"] == "3-7"
+    assert len((tmp_path / "out.jsonl").read_text().splitlines()) == 49
+
+
+def test_fitting_counts_a_bad_row_once(tmp_path):
+    rows = answers(400)
+    rows[7]["confidence"] = None
+    (tmp_path / "bad.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    _, _, err = run(
+        *("fit", tmp_path / "bad.jsonl", "-o", tmp_path / "model", "--partition", "kdtree:1"),
+        *("--skip-bad-rows", tmp_path / "left_out.jsonl"),
+    )
+    assert "1 bad row left out" in err
+
+
+def test_other_names_percents_and_csv(tmp_path):
+    rows = [
+        {"q": r["question"], "a": r["answer"], "score": 100 * r["confidence"], "ok": r["correct"]} for r in answers(600)
+    ]
+    pl.DataFrame(rows).write_csv(tmp_path / "a.csv")
+    names = [f"--column={name}" for name in ("question=q", "answer=a", "confidence=score", "correct=ok")]
+    ok("fit", tmp_path / "a.csv", "-o", tmp_path / "model", "--partition", "kdtree:1", "--percent", *names)
+    ok("apply", tmp_path / "model", tmp_path / "a.csv", "-o", tmp_path / "out.csv", "--percent", *names)
+    out = pl.read_csv(tmp_path / "out.csv")
+    assert out.columns[:5] == ["q", "a", "score", "ok", "calibrated"]
+    assert out["calibrated"].is_between(0, 1).all()
+
+
+def test_one_model_for_each_llm(tmp_path):
+    rows = answers(900) + answers(900, seed=1, llm="parrot-2")
+    pl.DataFrame(rows).write_parquet(tmp_path / "a.parquet")
+    code, _, err = run("fit", tmp_path / "a.parquet", "-o", tmp_path / "model")
+    assert code == 1
+    assert "several LLMs: parrot-1, parrot-2" in err
+    printed = ok("fit", tmp_path / "a.parquet", "-o", tmp_path / "models", "--by", "model", "--partition", "kdtree:1")
+    assert "model parrot-2: ScalingQABinning on" in printed
+    ok("apply", tmp_path / "models", tmp_path / "a.parquet", "-o", tmp_path / "out.parquet")
+    out = pl.read_parquet(tmp_path / "out.parquet")
+    assert out["id"].to_list() == [row["id"] for row in rows]
+    found = json.loads(
+        ok("evaluate", tmp_path / "a.parquet", "--model", tmp_path / "models", "--by", "model", "--json")
+    )
+    assert set(found) == {"parrot-1", "parrot-2"}
+    assert "parrot-2: 2 groups" in ok("groups", tmp_path / "models")
+    pl.DataFrame(answers(5, llm="parrot-3")).write_parquet(tmp_path / "b.parquet")
+    code, _, err = run("apply", tmp_path / "models", tmp_path / "b.parquet")
+    assert code == 1
+    assert "model is 'parrot-3', and there are models for parrot-1, parrot-2" in err
+
+
+@pytest.mark.parametrize("kind", ["parquet", "jsonl", "csv"])
+def test_embed_makes_vectors_once(folder, tmp_path, kind):
+    target = tmp_path / f"embedded.{kind}"
+    ok("embed", folder / "answers.parquet", "-o", target)
+    fit = ("-o", tmp_path / "model", "--partition", "bisecting:3", "--embedder", "column:embedding")
+    ok("fit", target, *fit)
+    ok("embed", folder / "new.parquet", "-o", tmp_path / f"new.{kind}")
+    out = ok("apply", tmp_path / "model", tmp_path / f"new.{kind}", "-o", tmp_path / "out.jsonl")
+    ok("apply", folder / "model", folder / "new.parquet", "-o", tmp_path / "direct.jsonl")
+    found, direct = (
+        [json.loads(line)["calibrated"] for line in (tmp_path / name).read_text().splitlines()]
+        for name in ("out.jsonl", "direct.jsonl")
+    )
+    assert out == ""
+    assert found == direct
+
+
+def test_plan():
+    assert json.loads(ok("plan", "--epsilon", "0.1", "--rows", "5000", "--json"))["points_per_bin"] == 293
+    assert json.loads(ok("plan", "--points-per-bin", "293", "--rows", "5000", "--json"))["epsilon"] < 0.1
+    assert "353" in ok("plan")
+    code, _, err = run("plan", "--epsilon", "0.01", "--rows", "500")
+    assert code == 1
+    assert "500 rows cannot guarantee epsilon=0.01" in err
+
+
+def test_what_a_fit_has_achieved(folder):
+    found = json.loads(ok("plan", "--model", folder / "model", "--json"))
+    assert 0 < found["median_epsilon_of_a_row"] <= found["largest_epsilon"] < 1
+    assert found["alpha"] == 0.1
+
+
+def test_export(folder):
+    assert ok("export", folder / "model", "--to", "sql").startswith("CASE")
+    assert json.loads(ok("export", folder / "model"))
+
+
+def test_wrong_use_has_its_own_exit_code(folder):
+    for arguments in (
+        ("fit", "x.csv"),
+        ("apply", "nowhere", "x.csv"),
+        ("fit", "x.csv", "-o", "m", "--calibrator", "magic"),
+        ("apply", folder / "model", "x.csv", "--column", "confidence"),
+        ("plan", "--epsilon", "0.1", "--points-per-bin", "3"),
+        ("dance",),
+    ):
+        code, out, err = run(*arguments)
+        assert (code, out) == (2, ""), arguments
+        assert "Error" in err
+
+
+def test_bad_input_says_what_and_where(folder, tmp_path):
+    (tmp_path / "model").mkdir()
+    for arguments, said in (
+        (("apply", folder / "model", tmp_path / "no.csv"), "no.csv does not exist"),
+        (("apply", folder / "model", tmp_path / "a.xlsx"), "cannot tell the format"),
+        (("apply", tmp_path / "model", folder / "new.parquet"), "model.json"),
+        (("apply", folder / "model", folder / "new.parquet", "-o", tmp_path / "no" / "out.csv"), "does not exist"),
+        (("evaluate", folder / "new.parquet", "--groups", "colour"), "no column 'colour'"),
+        (("fit", folder / "new.parquet", "-o", tmp_path / "m", "--partition", "magic:3"), "magic"),
+        (("fit", folder / "new.parquet", "-o", folder / "answers.parquet"), "answers.parquet"),
+    ):
+        code, out, err = run(*arguments)
+        assert (code, out) == (1, ""), arguments
+        assert said in err
+        assert "Traceback" not in err
+
+
+def test_help_is_quick_because_it_loads_nothing_heavy():
+    program = (
+        "import sys\nsys.argv = ['qacal', '--help']\nfrom qacal.cli.main import main\n"
+        "try:\n    main()\nexcept SystemExit:\n    pass\n"
+        "heavy = {'numpy', 'scipy', 'sklearn', 'polars', 'narwhals', 'onnxruntime', 'tokenizers'} & set(sys.modules)\n"
+        "print(sorted(heavy), file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stderr.strip() == "[]"
+    assert "qacal fit answers.parquet -o model" in done.stdout

@@ -1,0 +1,259 @@
+"""The whole road: fit, calibrate, explain, describe, save, load."""
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+import qacal
+from qacal import (
+    BisectingTree,
+    Column,
+    HierarchicalScaling,
+    InputError,
+    KDTree,
+    NotFittedError,
+    PlattScaling,
+    Product,
+    QABinning,
+    QACalibrator,
+    calibration_error,
+)
+from tests.answers import TOPICS, answers
+
+EVIDENCE = ["calibrated", "low", "high", "group", "source", "rows", "alpha", "decision", "threshold"]
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    return QACalibrator(partition=BisectingTree(max_depth=3)).fit(answers(3000))
+
+
+def column(rows, name):
+    return np.array([row[name] for row in rows])
+
+
+def debiased(rows, score="calibrated"):
+    return calibration_error(
+        column(rows, score), column(rows, "correct"), groups=column(rows, "topic"), bins=15
+    ).debiased
+
+
+def test_groups_from_text_mend_what_is_wrong_with_each_topic(fitted):
+    new = fitted.calibrate(answers(3000, seed=1))
+    pooled = QACalibrator(calibrator=PlattScaling()).fit(answers(3000)).calibrate(answers(3000, seed=1))
+    assert debiased(new, "confidence") > 0.2
+    assert debiased(pooled) > 0.2
+    assert debiased(new) < 0.06
+
+
+def test_evidence_joins_the_rows_and_nothing_else_changes(fitted):
+    rows = answers(200, seed=2)
+    new = fitted.calibrate(rows)
+    assert [list(row)[len(rows[0]) :] for row in new] == [EVIDENCE] * 200
+    assert [{name: row[name] for name in rows[0]} for row in new] == rows
+    for low, calibrated, high in ((row["low"], row["calibrated"], row["high"]) for row in new):
+        assert 0 <= low <= high <= 1
+        assert 0 <= calibrated <= 1
+
+
+@pytest.mark.parametrize("kind", [pl.DataFrame, pd.DataFrame, pa.Table.from_pylist])
+def test_out_comes_what_came_in(fitted, kind):
+    rows = answers(50, seed=2)
+    out = fitted.calibrate(kind(rows))
+    assert isinstance(out, type(kind(rows)))
+    as_polars = pl.DataFrame(out.to_dict("list") if isinstance(out, pd.DataFrame) else out, strict=False)
+    np.testing.assert_array_equal(as_polars["calibrated"], column(fitted.calibrate(rows), "calibrated"))
+
+
+def test_the_order_of_rows_and_their_batches_do_not_matter(fitted, tmp_path):
+    rows = answers(3000)
+    shuffled = [rows[at] for at in np.random.default_rng(0).permutation(3000)]
+    pl.DataFrame(shuffled).write_parquet(tmp_path / "a.parquet")
+    from qacal import files
+
+    class Small(files.File):
+        def batches(self, on_fault=files.refuse, batch_rows=700):
+            return super().batches(on_fault, batch_rows)
+
+    again = QACalibrator(partition=BisectingTree(max_depth=3)).fit(Small(tmp_path / "a.parquet", "parquet", "a"))
+    new = answers(300, seed=3)
+    np.testing.assert_array_equal(
+        column(fitted.calibrate(new), "calibrated"), column(again.calibrate(new), "calibrated")
+    )
+    assert [group.to_dict() for group in fitted.describe_groups()] == [
+        group.to_dict() for group in again.describe_groups()
+    ]
+
+
+def test_no_question_is_in_both_parts():
+    rows = answers(2000)
+    model = QACalibrator(partition=KDTree(max_depth=1), calibrator=QABinning()).fit(rows)
+    assert 0.68 < model.rows_ / 2000 < 0.82  # 60 of 80 parts
+    twice = rows + [{**row, "answer": "another"} for row in rows]
+    with pytest.warns(qacal.RepeatedQuestionsWarning):
+        both = QACalibrator(partition=KDTree(max_depth=1), calibrator=QABinning()).fit(twice)
+    assert both.rows_ == 2 * model.rows_
+
+
+def test_groups_can_be_made_from_rows_without_labels():
+    unlabelled = [
+        {name: row[name] for name in ("id", "question", "answer", "confidence")} for row in answers(800, seed=9)
+    ]
+    model = QACalibrator(partition=BisectingTree(max_depth=2)).fit(answers(1000), beta_records=unlabelled)
+    assert model.rows_ == 1000
+
+
+def test_groups_that_the_records_have_need_no_text():
+    rows = [{name: row[name] for name in ("id", "confidence", "correct", "topic")} for row in answers(2000)]
+    model = QACalibrator(partition=Column("topic"), calibrator=QABinning()).fit(rows)
+    assert model.rows_ == 2000
+    new = model.calibrate([{"confidence": 0.9, "topic": topic} for topic in [*TOPICS, "chess", None]])
+    assert [row["source"] for row in new] == ["group"] * 4 + ["root"] * 2
+    assert [row["group"] for row in new] == [*TOPICS, None, None]
+    with pytest.raises(InputError, match="no column 'topic'"):
+        model.calibrate([{"confidence": 0.9}])
+
+
+def test_product_of_a_column_and_a_tree():
+    rows = [{**row, "tenant": "acme" if number % 3 else "zenith"} for number, row in enumerate(answers(3000))]
+    model = QACalibrator(partition=Product(Column("tenant"), BisectingTree(max_depth=1)), calibrator=QABinning()).fit(
+        rows
+    )
+    groups = {group.group for group in model.describe_groups()}
+    assert groups == {"acme / 0", "acme / 1", "zenith / 0", "zenith / 1"}
+
+
+def test_vectors_that_the_records_carry():
+    rows = answers(2000)
+    vectors = qacal.embedder("static").embed([row["question"] for row in rows], [row["answer"] for row in rows])
+    carried = [{**row, "embedding": vector.tolist()} for row, vector in zip(rows, vectors, strict=True)]
+    one = QACalibrator(partition=BisectingTree(max_depth=2)).fit(rows)
+    other = QACalibrator("column:embedding", BisectingTree(max_depth=2)).fit(carried)
+    np.testing.assert_array_equal(
+        column(one.calibrate(rows), "calibrated"), column(other.calibrate(carried), "calibrated")
+    )
+    np.testing.assert_array_equal(
+        one.predict(column(rows, "confidence"), vectors=vectors), column(one.calibrate(rows), "calibrated")
+    )
+
+
+def test_explain_answers_one_question(fitted):
+    said = fitted.explain("What is 5 plus 7, as a number?", "The sum is 13.", 0.9)
+    assert said["confidence"] == 0.9
+    assert said["calibrated"] < 0.5
+    assert said["source"] == "group"
+    assert set(said) == {"confidence", *EVIDENCE}
+    with pytest.raises(InputError, match="confidence is 90; expected 0 to 1"):
+        fitted.explain("What?", "That.", 90)
+
+
+def test_groups_are_described_by_their_own_words(fitted):
+    groups = fitted.describe_groups()
+    assert sum(group.rows for group in groups) == fitted.rows_
+    words = {word for group in groups for word in group.words[:4]}
+    assert words & {"capital", "city"}
+    assert words & {"sum", "plus", "number"}
+    for group in groups:
+        assert len(group.examples) == 3
+        assert 0 < group.accuracy < 1
+    assert [group.rows for group in groups] == sorted((group.rows for group in groups), reverse=True)
+
+
+def test_no_text_is_kept_if_none_is_wanted(tmp_path):
+    model = QACalibrator(partition=BisectingTree(max_depth=2), examples=0).fit(answers(1000))
+    model.save(tmp_path / "model")
+    assert all(group.examples == () for group in model.describe_groups())
+    assert "(no. 7)" not in (tmp_path / "model" / "model.json").read_text()
+
+
+@pytest.mark.parametrize(
+    ("partition", "calibrator"),
+    [
+        (BisectingTree(max_depth=2), None),
+        (KDTree(max_depth=2), QABinning()),
+        ("kmeans:4", HierarchicalScaling()),
+        (Column("topic"), QABinning()),
+        ("column:topic*kdtree:1", QABinning()),
+        (None, PlattScaling()),
+    ],
+)
+def test_save_load_apply_is_bit_equal(tmp_path, partition, calibrator):
+    model = QACalibrator(partition=partition, calibrator=calibrator).fit(answers(1500))
+    model.save(tmp_path / "model")
+    loaded = qacal.load(tmp_path / "model")
+    new = answers(300, seed=4)
+    assert loaded.calibrate(new) == model.calibrate(new)
+    assert [group.to_dict() for group in loaded.describe_groups()] == [
+        group.to_dict() for group in model.describe_groups()
+    ]
+    loaded.save(tmp_path / "again")
+    assert (tmp_path / "again" / "model.json").read_text() == (tmp_path / "model" / "model.json").read_text()
+
+
+def test_another_llm_is_refused_unless_told_to_go_on(fitted):
+    other = answers(50, llm="parrot-2")
+    with pytest.raises(InputError, match=r"model is 'parrot-2'; this model was fitted on parrot-1.*--any-origin"):
+        fitted.calibrate(other)
+    assert len(fitted.calibrate(other, any_origin=True)) == 50
+
+
+def test_several_llms_are_pooled_only_if_asked():
+    rows = answers(400) + answers(400, seed=1, llm="parrot-2")
+    with pytest.raises(InputError, match=r"answers of several LLMs: parrot-1, parrot-2.*--by model.*--pool"):
+        QACalibrator(partition=KDTree(max_depth=1)).fit(rows)
+    model = QACalibrator(partition=KDTree(max_depth=1)).fit(rows, pool=True)
+    assert model.origins_["model"] == ["parrot-1", "parrot-2"]
+
+
+def test_a_model_with_another_embedder_is_refused(fitted, tmp_path):
+    import json
+
+    from qacal import artifacts
+
+    fitted.save(tmp_path / "model")
+    saved = artifacts.load(tmp_path / "model")
+    header = json.loads(json.dumps(saved.header))
+    header["embedder"]["digest"] = "0" * 64
+    artifacts.save(tmp_path / "other", header=header, calibrator=saved.calibrator, partition=saved.partition)
+    with pytest.raises(InputError, match="the embedder 'static' is not the one that the model was fitted with"):
+        qacal.load(tmp_path / "other").calibrate(answers(5))
+
+
+def test_columns_of_the_evidence_do_not_overwrite(fitted):
+    rows = [{**row, "group": "mine"} for row in answers(5)]
+    with pytest.raises(InputError, match=r"already has a column 'group'.*--prefix"):
+        fitted.calibrate(rows)
+    assert fitted.calibrate(rows, prefix="qacal_")[0]["group"] == "mine"
+
+
+def test_refusals(tmp_path):
+    with pytest.raises(NotFittedError, match="not fitted yet"):
+        QACalibrator().calibrate(answers(5))
+    with pytest.raises(NotFittedError, match="not fitted yet"):
+        QACalibrator().save(tmp_path / "model")
+    with pytest.raises(InputError, match=r"beta_share is 1\.5"):
+        QACalibrator(beta_share=1.5).fit(answers(50))
+    with pytest.raises(InputError, match="calibrator is 'platt'"):
+        QACalibrator(calibrator="platt").fit(answers(50))
+    with pytest.raises(InputError, match="there is no embedder 'word2vec'"):
+        QACalibrator("word2vec").fit(answers(50))
+    rows = [{"confidence": 0.5, "correct": 1, "topic": "a"}] * 50
+    with pytest.raises(InputError, match="need a column id or question"):
+        QACalibrator(partition=Column("topic")).fit(rows)
+
+
+def test_parameters_follow_scikit_learns_manners():
+    from sklearn.base import clone
+
+    model = QACalibrator(partition=BisectingTree(max_depth=3), seed=4)
+    again = clone(model)
+    assert again.get_params()["seed"] == 4
+    assert again.get_params()["partition"].max_depth == 3
+
+
+@pytest.mark.parametrize("text", ["", " ", "word " * 10_000, "二加二等于几?", "🦜" * 50, "\ud800", "a\x00b"])
+def test_hard_texts_get_an_answer(fitted, text):
+    for question, answer in ((text, "x"), ("x", text)):
+        assert 0 <= fitted.explain(question, answer, 0.9)["calibrated"] <= 1
