@@ -44,11 +44,6 @@ def measured(rows: pl.DataFrame, label: str, embedder: str) -> Iterator[dict[str
     for name, model in methods(embedder, label):
         out = model.fit(fitting).calibrate(testing)
         yield {"method": name, **numbers(out["calibrated"], correct, groups)}
-    own = qacal.QACalibrator(partition=f"column:{label}", calibrator=qacal.ScalingQABinning(cross_fit=True))
-    yield {
-        "method": f"HS-QAB, the {label} itself",
-        **numbers(own.fit(fitting).calibrate(testing)["calibrated"], correct, groups),
-    }
 
 
 def numbers(scores: Any, correct: Any, groups: Any) -> dict[str, float]:
@@ -65,6 +60,8 @@ def main() -> None:
     folder = Path(sys.argv[1])
     embedder = sys.argv[2] if len(sys.argv) > 2 else "static"
     for file, label in SETS.items():
+        if not (folder / file).is_file():
+            continue
         rows = pl.read_parquet(folder / file)
         start = time.perf_counter()
         maker = qacal.embedder(embedder)

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from qacal import InputError
 from qacal.partitions import BisectingTree
 from qacal.partitions.bisections import Bisections
+from qacal.partitions.stages import Scratch
 from qacal.partitions.tree import ROUNDING
 from tests.partitions.rows import clouds, grid, seeds
 
@@ -23,10 +24,11 @@ def printed_assign(tree, z):
 
 def random_tree(seed, depth, width):
     rng = np.random.default_rng(seed)
-    n_nodes = 2**depth - 1
-    return Bisections(
-        rng.normal(size=(n_nodes, width)), rng.normal(size=n_nodes) / 3, np.zeros(2**depth, dtype=np.int64)
-    )
+    directions = rng.normal(size=(2**depth - 1, width))
+    directions /= np.linalg.norm(directions, axis=1, keepdims=True)
+    directions[rng.random(len(directions)) < 0.1] = 0  # nodes that do not split
+    offsets = np.where(directions.any(axis=1), rng.normal(size=len(directions)) / 3, 0.0)
+    return Bisections(directions, offsets, np.zeros(2**depth, dtype=np.int64))
 
 
 @given(seeds, st.integers(0, 13), st.integers(1, 6))
@@ -36,6 +38,28 @@ def test_a_few_levels_at_once_are_the_levels_one_by_one(seed, depth, width):
     paths = tree.paths(Z)
     assert paths.path.tolist() == [printed_assign(tree, z) for z in Z]
     assert paths.exit.tolist() == [depth + 1] * 30
+
+
+@given(seeds, st.sampled_from([3, 64, 300]), st.sampled_from([1.0, 1e-40, 1e40, 1e-20, 1e20]))
+@settings(max_examples=40)
+def test_products_in_float32_change_no_group(seed, width, scale):
+    """Rows at all distances from the planes, down to the last digit, have the groups that float64 gives them."""
+    rng = np.random.default_rng(seed)
+    tree = random_tree(seed, 7, width)
+    Z = rng.normal(size=(2_000, width))
+    node = rng.integers(0, 127, len(Z))
+    to_plane = ((Z * tree.directions[node]).sum(axis=1) - tree.offsets[node])[:, None] * tree.directions[node]
+    Z = (Z - to_plane * (1 - 10.0 ** -rng.integers(0, 13, (len(Z), 1)))) * scale
+    scaled = Bisections(tree.directions, tree.offsets * scale, tree.sizes)
+    exact, _ = scaled._exact.walk(Z, Scratch(len(Z), width, np.float64))
+    np.testing.assert_array_equal(scaled.paths(Z).path, exact)
+
+
+def test_few_rows_need_float64():
+    """Of ordinary vectors, a few in a thousand come so near to a plane that float32 cannot tell."""
+    tree = BisectingTree(max_depth=8).fit(clouds(0, n=3_000, width=64, count=50)).fitted_
+    Z = clouds(1, n=20_000, width=64, count=50)
+    assert tree._walk_narrow(Z, np.zeros(len(Z), dtype=np.int64)).mean() > 0.99
 
 
 def test_portions_meet():

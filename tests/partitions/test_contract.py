@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -235,6 +236,20 @@ def test_a_row_alone_has_the_group_it_has_in_a_batch(partition):
         np.testing.assert_array_equal(
             together, np.concatenate([fitted.assign(Z[a : a + size]) for a in range(0, 10_000, size)])
         )
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@every_vector_partition
+def test_vectors_are_never_copied_whole(partition, dtype):
+    fitted = partition.fresh().fit(clouds(0))
+    Z = np.zeros((100_000, 6), dtype=dtype)
+    Z = np.lib.stride_tricks.as_strided(Z, (3_000_000, 6), (0, dtype(0).itemsize))  # large to copy, small to hold
+    tracemalloc.start()
+    fitted.groups(Z)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    # Two whole numbers and two marks a row come out, and each may be there twice; a copy would be six numbers more.
+    assert peak < 3_000_000 * 6 * dtype(0).itemsize
 
 
 WITHOUT_OTHERS = """

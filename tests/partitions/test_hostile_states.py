@@ -87,6 +87,8 @@ def test_what_was_saved_loads(name):
         ("seed is 'x'", "bisecting", ("plain", "parameters", "seed"), "x"),
         ("directions .* are float64 of shape \\(3, 6\\)", "bisecting", ("plain", "state", "width"), 5),
         ("directions .* hold inf", "bisecting", ("arrays", "directions"), np.full((3, 6), np.inf)),
+        ("a direction .* has length 0.5", "bisecting", ("arrays", "directions"), np.full((3, 6), 0.5 / 6**0.5)),
+        ("a direction .* has length inf", "bisecting", ("arrays", "directions"), np.full((3, 6), 1e200)),
         ("offsets .* hold nan", "bisecting", ("arrays", "offsets"), np.full(3, NAN)),
         ("sizes .* are int64 of shape \\(3,\\)", "bisecting", ("arrays", "sizes"), np.zeros(3, dtype=np.int64)),
         ("n_groups is 0", "kmeans", ("plain", "parameters", "n_groups"), 0),

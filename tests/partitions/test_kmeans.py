@@ -51,9 +51,9 @@ def test_rows_as_near_to_two_centres_take_the_first():
     Z = (centres[pairs[:, 0]] + centres[pairs[:, 1]]) / 2
     together = groups.assign(Z)
     np.testing.assert_array_equal(together, [groups.assign(z[None])[0] for z in Z])
-    between = together == pairs.min(axis=1)
-    third = ~np.isin(together[:, None], pairs).any(axis=1)
-    assert (between | (together != pairs.max(axis=1)) | third).all()
+    first, last = pairs.min(axis=1), pairs.max(axis=1)
+    assert (together == first).mean() > 0.2  # at most others a third centre is nearer still
+    assert not ((together == last) & (first != last)).any()
 
 
 def test_refusals():

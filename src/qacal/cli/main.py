@@ -48,7 +48,7 @@ def _main(version: bool = typer.Option(False, "--version", help="Print the versi
 def main() -> None:
     """Run the command line. Exit codes: 0 done, 1 bad input (or a gate not passed), 2 wrong use."""
     try:
-        app()
+        app(prog_name="qacal")
     except QacalError as error:
         _stop(str(error))
     except BrokenPipeError:

@@ -19,7 +19,7 @@ from qacal.partitions.stages import Scratch, Stages
 from qacal.partitions.vectors import LARGEST, require_finite
 from qacal.values import Bools, Floats, Ints
 
-ROWS_AT_ONCE = 16384
+ROWS_AT_ONCE = 8192
 """Enough for a subtree to have rows of its own, few enough for the cache."""
 
 NARROW_ROUNDING = 2.0**-24

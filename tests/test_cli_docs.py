@@ -1,0 +1,27 @@
+"""docs/cli.md is the help of every command; this test says when it is out of date, and how to renew it."""
+
+import re
+from pathlib import Path
+
+from tests.test_cli import ok
+
+COMMANDS = ["", "fit", "apply", "evaluate", "groups", "plan", "embed", "export"]
+DOCS = Path(__file__).parent.parent / "docs" / "cli.md"
+
+
+def written():
+    parts = ["# The command line\n\nWhat `qacal COMMAND --help` prints.\n"]
+    for command in COMMANDS:
+        text = ok(*([command] if command else []), "--help")
+        lines = "\n".join(f"    {line}".rstrip() for line in text.strip().splitlines())
+        parts.append(f"## qacal {command}".rstrip() + f"\n\n{lines}\n")
+    return "\n".join(parts)
+
+
+def test_the_reference_of_commands_is_up_to_date():
+    said = "docs/cli.md is out of date; renew it with: python -m tests.test_cli_docs"
+    assert re.sub(r"\s+", " ", DOCS.read_text(encoding="utf-8")) == re.sub(r"\s+", " ", written()), said
+
+
+if __name__ == "__main__":
+    DOCS.write_text(written(), encoding="utf-8")
