@@ -257,3 +257,35 @@ def test_parameters_follow_scikit_learns_manners():
 def test_hard_texts_get_an_answer(fitted, text):
     for question, answer in ((text, "x"), ("x", text)):
         assert 0 <= fitted.explain(question, answer, 0.9)["calibrated"] <= 1
+
+
+def test_a_saved_model_applies_with_numpy_alone(fitted, tmp_path):
+    import subprocess
+    import sys
+
+    fitted.save(tmp_path / "model")
+    vectors = qacal.embedder("static").embed(["What is 5 plus 7, as a number?"], ["The sum is 13."])
+    np.save(tmp_path / "vectors.npy", vectors)
+    program = (
+        "import sys\n"
+        "class Absent:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name.partition('.')[0] in {'scipy', 'sklearn', 'polars', 'narwhals', 'pandas', 'typer', 'tokenizers'}:\n"
+        "            raise ImportError(name)\n"
+        "sys.meta_path.insert(0, Absent())\n"
+        "import numpy as np, qacal\n"
+        f"model = qacal.load({str(tmp_path / 'model')!r})\n"
+        f"print(repr(float(model.predict([0.9], vectors=np.load({str(tmp_path / 'vectors.npy')!r}))[0])))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    said = fitted.explain("What is 5 plus 7, as a number?", "The sum is 13.", 0.9)
+    assert float(done.stdout) == said["calibrated"]
+
+
+def test_a_function_says_what_it_reads():
+    rows = answers(600)
+    by_length = qacal.Function(lambda inputs: [len(text) % 3 for text in inputs["question"]], columns=["question"])
+    model = QACalibrator(partition=by_length, calibrator=QABinning()).fit(rows)
+    assert {group.group for group in model.describe_groups()} == {0, 1, 2}
+    with pytest.raises(InputError, match=r"does not say what it reads; name it: Function\(f, columns="):
+        QACalibrator(partition=lambda inputs: [0] * 600).fit(rows)

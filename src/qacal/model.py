@@ -41,7 +41,7 @@ Progress: TypeAlias = Callable[[str, int], None]
 """Called with what is being done, and for how many rows it is."""
 
 # Groups are made from at most this many rows: more make no better groups, only longer waits.
-_BETA_ROWS = 200_000
+_BETA_ROWS = 20_000
 
 # The default tree has up to 2^6 groups, and is cut where they have rows for four bins.
 _DEPTH = 6
@@ -507,8 +507,10 @@ class _Lowest:
 def _partition(given: Any) -> Partition:
     if given is None:
         return BisectingTree(max_depth=_DEPTH)
-    found = as_partition(given)
-    return found.fresh()
+    found = as_partition(given).fresh()
+    if not found.needs:
+        raise InputError(f"{found!r} does not say what it reads; name it: Function(f, columns=['subject']).")
+    return found
 
 
 def _calibrator(given: Calibrator | None) -> Calibrator:

@@ -14,7 +14,7 @@ from qacal.partitions.base import Arrays, Partition, Plain
 from qacal.partitions.clusters import check_seed, cluster_centres, one_thread
 from qacal.partitions.stored import require_names, stored_floats, stored_sizes, stored_whole
 from qacal.partitions.tree import ROUNDING
-from qacal.partitions.vectors import as_vectors, count_distinct, fitting_vectors, portions, require_finite
+from qacal.partitions.vectors import LARGEST, as_vectors, count_distinct, fitting_vectors, portions, require_finite
 from qacal.values import ArrayLike, Floats, Ints
 
 MOST_GROUPS = 2**20
@@ -130,9 +130,10 @@ class KMeans(Partition):
         require_names(arrays, ["centres", "sizes"], cls.kind)
         groups = stored_whole(plain, "groups", 1, partition.n_groups, cls.kind)
         width = stored_whole(plain, "width", 1, 2**31, cls.kind)
-        partition.fitted_ = Centres(
-            stored_floats(arrays, "centres", (groups, width), cls.kind), stored_sizes(arrays, groups, cls.kind)
-        )
+        centres = stored_floats(arrays, "centres", (groups, width), cls.kind)
+        if np.abs(centres).max() > LARGEST:
+            raise InputError(f"the centres of a saved {cls.kind} hold numbers beyond {LARGEST:g}, as no vectors do.")
+        partition.fitted_ = Centres(centres, stored_sizes(arrays, groups, cls.kind))
         return partition
 
     def _check(self) -> None:
