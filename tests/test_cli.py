@@ -113,7 +113,10 @@ def test_bad_rows_stop_the_work_or_go_into_a_file(folder, tmp_path):
     (tmp_path / "bad.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     code, out, err = run("apply", folder / "model", tmp_path / "bad.jsonl", "-o", tmp_path / "out.jsonl")
     assert (code, out) == (1, "")
-    assert "bad.jsonl line 8: confidence is 85; expected 0 to 1. If these are percents, pass --percent." in err
+    assert (
+        "bad.jsonl line 8: confidence is 85; expected 0 to 1. If these are percents, pass --percent (percent=True)."
+        in err
+    )
     assert not (tmp_path / "out.jsonl").exists()
     with (tmp_path / "bad.jsonl").open("a") as file:
         file.write("{oops\n")
@@ -217,6 +220,9 @@ def test_wrong_use_has_its_own_exit_code(folder):
         ("fit", "x.csv"),
         ("apply", "nowhere", "x.csv"),
         ("fit", "x.csv", "-o", "m", "--calibrator", "magic"),
+        ("fit", "x.csv", "-o", "m", "--partition", "magic:3"),
+        ("fit", "x.csv", "-o", "m", "--alpha", "2"),
+        ("apply", folder / "model", "x.csv", "-o", "out.csv", "--skip-bad-rows", "out.csv"),
         ("apply", folder / "model", "x.csv", "--column", "confidence"),
         ("plan", "--epsilon", "0.1", "--points-per-bin", "3"),
         ("dance",),
@@ -234,7 +240,7 @@ def test_bad_input_says_what_and_where(folder, tmp_path):
         (("apply", tmp_path / "model", folder / "new.parquet"), "model.json"),
         (("apply", folder / "model", folder / "new.parquet", "-o", tmp_path / "no" / "out.csv"), "does not exist"),
         (("evaluate", folder / "new.parquet", "--groups", "colour"), "no column 'colour'"),
-        (("fit", folder / "new.parquet", "-o", tmp_path / "m", "--partition", "magic:3"), "magic"),
+        (("fit", folder / "new.parquet", "-o", tmp_path / "m", "--embedder", "magic"), "magic"),
         (("fit", folder / "new.parquet", "-o", folder / "answers.parquet"), "answers.parquet"),
     ):
         code, out, err = run(*arguments)

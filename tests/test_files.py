@@ -125,7 +125,8 @@ def test_csv_rows_of_another_length_are_named(tmp_path):
     ("name", "content", "said"),
     [
         ("a.parquet", b"PAR1 nonsense", "cannot be read as Parquet"),
-        ("a.csv", b"a,b\n\xff,1\n", "cannot be read as CSV in UTF-8"),
+        ("a.csv", b"a,b\n1,2\n\xff,1\n", "line 3: the row is not UTF-8 text"),
+        ("a.csv", b'a,b\n1,"x"y\n', "line 2: the line is not CSV"),
         ("a.csv", b"a,a\n1,1\n", "names a more than once"),
         ("a.jsonl.gz", gzip.compress(b'{"a":1}\n' * 100)[:-20], "cannot be read"),
         ("a.csv.gz", gzip.compress(b"a,b\n" * 100)[:-20], "cannot be read"),
@@ -199,3 +200,26 @@ def test_a_large_parquet_file_is_read_in_parts(tmp_path):
     pl.DataFrame({"a": np.arange(100_000)}).write_parquet(tmp_path / "a.parquet", row_group_size=10_000)
     sizes = [len(table) for table in File(tmp_path / "a.parquet", "parquet", "a").batches(batch_rows=30_000)]
     assert sizes == [30_000, 30_000, 30_000, 10_000]
+
+
+def test_a_carriage_return_survives_csv(tmp_path):
+    with writing(tmp_path / "a.csv", "csv") as writer:
+        writer.write(as_table([{"a": "x\ry", "b": "1"}, {"a": "z", "b": 'q"\r\n'}]))
+    (table,) = open_file(tmp_path / "a.csv").batches()
+    assert list(table.rows()) == [{"a": "x\ry", "b": "1"}, {"a": "z", "b": 'q"\r\n'}]
+
+
+def test_nan_is_null_in_json(tmp_path):
+    write_frame(pl.DataFrame({"a": [float("nan"), 1.0]}), tmp_path / "a.jsonl")
+    assert [json.loads(line) for line in (tmp_path / "a.jsonl").read_text().splitlines()] == [{"a": None}, {"a": 1.0}]
+
+
+def test_names_are_no_patterns(tmp_path):
+    pl.DataFrame({"a": [1]}).write_parquet(tmp_path / "a[1].parquet")
+    (table,) = open_file(tmp_path / "a[1].parquet").batches()
+    assert len(table) == 1
+
+
+def test_a_list_on_a_stream_is_named_as_one():
+    with pytest.raises(InputError, match="is a JSON list; expected JSON lines"), from_stream(io.BytesIO(b'[{"a": 1}]')):
+        pass

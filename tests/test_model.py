@@ -270,7 +270,8 @@ def test_a_saved_model_applies_with_numpy_alone(fitted, tmp_path):
         "import sys\n"
         "class Absent:\n"
         "    def find_spec(self, name, path=None, target=None):\n"
-        "        if name.partition('.')[0] in {'scipy', 'sklearn', 'polars', 'narwhals', 'pandas', 'typer', 'tokenizers'}:\n"
+        "        absent = {'scipy', 'sklearn', 'polars', 'narwhals', 'pandas', 'typer', 'tokenizers'}\n"
+        "        if name.partition('.')[0] in absent:\n"
         "            raise ImportError(name)\n"
         "sys.meta_path.insert(0, Absent())\n"
         "import numpy as np, qacal\n"
@@ -289,3 +290,46 @@ def test_a_function_says_what_it_reads():
     assert {group.group for group in model.describe_groups()} == {0, 1, 2}
     with pytest.raises(InputError, match=r"does not say what it reads; name it: Function\(f, columns="):
         QACalibrator(partition=lambda inputs: [0] * 600).fit(rows)
+
+
+def test_groups_by_name_vectors_and_sql_give_what_calibrate_gives():
+    """The default tree is cut above its leaves; whoever names a group names it at that depth."""
+    import sqlite3
+
+    from qacal.exports import to_sql
+
+    rows = answers(3000)
+    model = QACalibrator().fit(rows)
+    assert model.calibrator_.max_depth == 3
+    new = model.calibrate(answers(500, seed=5))
+    h, groups, expected = (column(new, name) for name in ("confidence", "group", "calibrated"))
+    np.testing.assert_array_equal(model.predict(h, groups=groups), expected)
+    assert model.evidence(h, groups=groups).group == groups.tolist()
+    base = sqlite3.connect(":memory:")
+    base.execute("CREATE TABLE answers (confidence REAL, g INTEGER)")
+    base.executemany("INSERT INTO answers VALUES (?, ?)", zip(h.tolist(), groups.tolist(), strict=True))
+    found = base.execute(f"SELECT {to_sql(model.calibrator_, group='g')} FROM answers ORDER BY rowid").fetchall()
+    np.testing.assert_array_equal([row[0] for row in found], expected)
+
+
+def test_groups_are_made_from_other_questions():
+    rows = answers(600)
+    with pytest.raises(InputError, match="600 rows have questions that groups are made from"):
+        QACalibrator(partition=KDTree(max_depth=1)).fit(rows, beta_records=rows)
+
+
+def test_several_kinds_of_confidence_are_pooled_only_if_asked():
+    rows = [{**row, "confidence_source": ("stated", "tokens")[at % 2]} for at, row in enumerate(answers(200))]
+    with pytest.raises(InputError, match="several confidence sources: stated, tokens"):
+        QACalibrator(partition=KDTree(max_depth=1)).fit(rows)
+
+
+def test_a_path_gives_a_frame(fitted, tmp_path):
+    pl.DataFrame(answers(20)).write_ndjson(tmp_path / "a.jsonl")
+    assert isinstance(fitted.calibrate(tmp_path / "a.jsonl"), pl.DataFrame)
+
+
+@pytest.mark.parametrize("options", [{"examples": -1}, {"calibrator": QABinning(points_per_bin=0)}])
+def test_senseless_parameters_are_refused_before_the_work(options):
+    with pytest.raises(InputError):
+        QACalibrator(**options).fit(answers(50))

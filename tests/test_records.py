@@ -72,7 +72,7 @@ def test_percents_that_are_none_are_refused():
 @pytest.mark.parametrize(
     ("column", "value", "said"),
     [
-        ("confidence", 85, "confidence is 85; expected 0 to 1. If these are percents, pass --percent."),
+        ("confidence", 85, "confidence is 85; expected 0 to 1. If these are percents, pass --percent (percent=True)."),
         ("confidence", -0.1, "confidence is -0.1; expected 0 to 1."),
         ("confidence", None, "confidence is missing; expected 0 to 1."),
         ("confidence", float("nan"), "confidence is missing; expected 0 to 1."),
@@ -189,3 +189,49 @@ def test_pandas_keeps_its_index_and_whole_groups():
     assert out.index.tolist() == [10, 20, 30]
     assert out["group"].dtype == "Int64"
     assert "group" not in frame
+
+
+def test_ids_in_some_rows_only_are_refused(tmp_path):
+    from qacal.files import File
+
+    rows = [{**row, "id": at} for at, row in enumerate(objects(GOOD))]
+    without = [{name: row[name] for name in row if name != "id"} for row in rows]
+    for name, mixed in (("first", rows + without), ("later", without + rows)):
+        (tmp_path / name).write_text("".join(json.dumps(row) + "\n" for row in mixed))
+        file = File(tmp_path / name, "jsonl", name)
+        small = type("Small", (), {"batches": lambda self, on_fault, file=file: file.batches(on_fault, batch_rows=3)})()
+        with pytest.raises(InputError, match=r"id is missing|only some rows have an id"):
+            list(read(small, needs_labels=True))
+
+
+def test_a_mapped_column_must_exist():
+    with pytest.raises(InputError, match=r"no column 'quid'.*--column id=quid"):
+        one(GOOD, Reading({"id": "quid"}))
+
+
+@pytest.mark.parametrize("value", [10**400, -(10**400)])
+def test_numbers_beyond_floats_are_faults(value):
+    with pytest.raises(InputError, match="expected 0 to 1"):
+        one([{**objects(GOOD)[0], "confidence": value}])
+
+
+def test_decimals_and_numpy_numbers_are_numbers():
+    from decimal import Decimal
+
+    row = {**objects(GOOD)[0], "confidence": Decimal("0.8"), "id": np.int64(3)}
+    assert one([row]).confidence.tolist() == [0.8]
+    assert one(pl.DataFrame({**GOOD, "confidence": [Decimal("0.8")] * 3})).confidence.tolist() == [0.8] * 3
+
+
+def test_objects_and_mixed_types_lose_nothing_in_a_frame():
+    rows = [
+        {"m": {"a": 1}, "x": 1, "v": [1.0, 2]},
+        {"m": {"b": "c"}, "x": "two", "v": [3, 4.5]},
+        {"m": None, "x": [3], "v": None},
+    ]
+    frame = as_table(rows).frame()
+    assert [value and json.loads(value) for value in frame["m"]] == [{"a": 1}, {"b": "c"}, None]
+    assert frame["x"].to_list() == ["1", "two", "[3]"]
+    assert frame["v"].to_list() == [[1.0, 2.0], [3.0, 4.5], None]
+    assert as_table([{"s": "\ud800"}, {"s": "ok"}]).frame()["s"][1] == "ok"
+    assert as_table([{"n": 2**70}, {"n": 1}]).frame()["n"].to_list() == [str(2**70), "1"]

@@ -65,26 +65,20 @@ def collect(
     out = Collected(groups or ("the model's groups" if model is not None else None), by)
     if model is None:
         for batch in read(records, how, needs_labels=True, needs_text=False):
-            calibrated = _given(batch)
-            _add(out, batch, calibrated, batch.listed(groups) if groups else None)
+            _add(out, batch, batch.calibrated(), batch.listed(groups) if groups else None)
     else:
-        for batch, found in model.answers(records, how, any_origin=any_origin, progress=progress):
+        for batch, found in model.answers(records, how, needs_labels=True, any_origin=any_origin, progress=progress):
             _add(
                 out, batch, found["calibrated"].to_numpy(), batch.listed(groups) if groups else found["group"].to_list()
             )
     return out
 
 
-def _given(batch: Batch) -> Floats | None:
-    """Return the calibrated confidences that the rows carry."""
-    if "calibrated" not in batch.table.names:
-        return None
-    return np.array([float(value) for value in batch.listed("calibrated")])
-
-
 def _add(out: Collected, batch: Batch, calibrated: Floats | None, groups: list[Any] | None) -> None:
     out.confidence.append(batch.confidence)
     out.correct.append(require_labels(batch.correct, batch.table.origin))
+    if (calibrated is None) != (not out.calibrated) and len(out.confidence) > 1:
+        raise InputError(f"{batch.table.origin}: only some rows have a calibrated confidence.")
     if calibrated is not None:
         out.calibrated.append(calibrated)
     if groups is not None:

@@ -28,7 +28,7 @@ from qacal.values import Floats, Ints
 _STEEPEST = 700.0
 
 _WHO = "A group reads the map that names it in read_by; all others, and rows without a group, read the first."
-_LEAVES = "read_by holds ranges of leaf numbers, first and last included, as the tree assigns them."
+_LEAVES = "read_by holds ranges of group numbers, first and last included, as calibrated rows have them in `group`."
 _BINS = "A bin answers for confidences above `above`, up to and with `up_to`; null is no bound."
 _INTERVAL = "low and high hold for all bins at once with probability 1 - alpha, and speak of the map's owner."
 _CURVE = "calibrated = 1 / (1 + exp(-(intercept + slope * x)))."
@@ -40,7 +40,7 @@ class _Entry:
     """One map, or curve, and who reads it.
 
     group, depth : its owner; None and 0 for the root.
-    labels, leaves : its readers, by label; or in a tree by ranges of leaf numbers. The root's are all others.
+    labels, leaves : its readers, by label; or in a tree by ranges of numbers. The root's are all others.
     """
 
     number: int
@@ -162,7 +162,8 @@ def to_sql(calibrator: Calibrator, *, confidence: str = "confidence", group: str
     confidence that is NULL or not in [0, 1] gives NULL: 85 is not guessed to be a percentage.
 
     confidence, group : the columns. Confidences should be of double precision; as a shorter type, 0.8 may be above 0.8.
-        Groups are labels as in the fit, all of one type; for a tree, its leaf numbers, NULL or -1 for none.
+        Groups are labels as in the fit, all of one type; for a tree, the numbers that
+        calibrated rows have in `group` (those of the depth in use), NULL or -1 for none.
 
     Examples
     --------
@@ -251,7 +252,7 @@ def _require_one_type(entries: list[_Entry]) -> None:
 
 def _entries(maps: BinMaps | IsotonicMaps | LogisticMaps | Any) -> list[_Entry]:
     """Return every map with its owner and its readers, the root's first."""
-    column, max_depth = maps.grouping, getattr(maps, "max_depth", None)
+    column = maps.grouping
     who = _lineage_of_curves(maps) if isinstance(maps, LogisticMaps) else maps.lineage
     order = np.argsort(who.directory.entries, kind="stable")
     # Those who read the root's map are not listed: everybody else does too.
@@ -263,7 +264,7 @@ def _entries(maps: BinMaps | IsotonicMaps | LogisticMaps | Any) -> list[_Entry]:
             group=None if column is None else column.label(int(who.owner[number])),
             depth=int(who.depth[number]),
             source=str(SOURCES[who.source[number]]),
-            **({} if column is None else _readers(who.directory.codes[readers[number]], column, max_depth)),
+            **({} if column is None else _readers(who.directory.codes[readers[number]], column)),
         )
         for number in range(len(who.owner))
     ]
@@ -276,15 +277,14 @@ def _lineage_of_curves(maps: LogisticMaps) -> Lineage:
     return Lineage(depth, owner, np.where(owner == NO_GROUP, FROM_ROOT, FROM_GROUP), maps.directory)
 
 
-def _readers(codes: Ints, column: Grouping, max_depth: int | None) -> dict[str, Any]:
-    """Return labels, or ranges of leaf numbers at the full depth of the tree, since those are what `assign` gives."""
+def _readers(codes: Ints, column: Grouping) -> dict[str, Any]:
+    """Return labels, or ranges of the numbers that the groups have at the depth in use, as the evidence names them."""
     if column.depth is None:
         return {"labels": tuple(column.decode(codes))}
-    leaves_each = 1 << (column.depth - (column.depth if max_depth is None else max_depth))
     starts = np.flatnonzero(np.diff(codes, prepend=-2) > 1)
     ends = np.append(starts[1:], len(codes)) - 1 if len(codes) else starts
     runs = zip(codes[starts].tolist(), codes[ends].tolist(), strict=True)
-    return {"leaves": tuple((first * leaves_each, (last + 1) * leaves_each - 1) for first, last in runs)}
+    return {"leaves": tuple((first, last) for first, last in runs)}
 
 
 def _thresholds(maps: BinMaps) -> Floats:

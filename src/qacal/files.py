@@ -50,7 +50,7 @@ OnFault = Callable[[Fault], None]
 
 def refuse(fault: Fault) -> None:
     """Stop at the first bad row."""
-    raise InputError(f"{fault} Mend the row, or leave such rows out with --skip-bad-rows.")
+    raise InputError(f"{fault} Mend the row, or leave such rows out (--skip-bad-rows FILE, on_fault=).")
 
 
 def format_of(path: str | Path) -> str:
@@ -116,6 +116,10 @@ def _sniffed(path: Path, name: str) -> str:
         start = file.read(1024).removeprefix(b"\xef\xbb\xbf").lstrip()
     if not start:
         raise InputError(f"{name} is empty; expected rows as Parquet, JSON lines or CSV.")
+    if start.startswith(b"["):
+        raise InputError(
+            f"{name} is a JSON list; expected JSON lines, one object on each line (jq -c '.[]' makes them)."
+        )
     return "jsonl" if start.startswith(b"{") else "csv"
 
 
@@ -123,7 +127,7 @@ def _parquet(file: File, on_fault: OnFault, batch_rows: int) -> Iterator[Table]:
     import polars as pl
 
     try:
-        scan = pl.scan_parquet(file.path)
+        scan = pl.scan_parquet(file.path, glob=False)
         length = int(scan.select(pl.len()).collect().item())
         for first in range(0, length, batch_rows):
             frame = scan.slice(first, batch_rows).collect()
@@ -165,23 +169,41 @@ def _csv(file: File, on_fault: OnFault, batch_rows: int) -> Iterator[Table]:
     def parsed() -> Iterator[tuple[int, dict[str, Any]]]:
         # Answers may be long; the limit of the csv module is meant for other files.
         csv.field_size_limit(min(sys.maxsize, 2**31 - 1))
-        with _bytes(file.path) as raw, io.TextIOWrapper(raw, "utf-8-sig", "strict", newline="") as text:
+        with _bytes(file.path) as raw, io.TextIOWrapper(raw, "utf-8-sig", "surrogateescape", newline="") as text:
             reader = csv.reader(text, strict=True)
-            header = next(reader, [])
-            _require_header(header, file)
-            line = reader.line_num + 1
-            for values in reader:
-                if len(values) == len(header):
-                    yield line, dict(zip(header, values, strict=True))
-                elif values:
-                    problem = f"the row has {len(values)} values and the header {len(header)}."
-                    on_fault(Fault(file.name, f"line {line}", problem, values))
+            header: list[str] = []
+            while True:
                 line = reader.line_num + 1
+                try:
+                    values = next(reader)
+                except StopIteration:
+                    break
+                except csv.Error as error:
+                    on_fault(Fault(file.name, f"line {line}", f"the line is not CSV ({error})."))
+                    continue
+                if not header:
+                    header = values
+                    _require_header(header, file)
+                elif values:
+                    problem = _csv_problem(values, header)
+                    if problem:
+                        on_fault(Fault(file.name, f"line {line}", problem, values))
+                    else:
+                        yield line, dict(zip(header, values, strict=True))
 
     try:
         yield from _tables(file, parsed(), batch_rows, is_text=True)
-    except (csv.Error, UnicodeDecodeError, OSError, EOFError) as error:
-        raise InputError(f"{file.name} cannot be read as CSV in UTF-8: {error}.") from None
+    except (OSError, EOFError) as error:
+        raise InputError(f"{file.name} cannot be read: {error}.") from None
+
+
+def _csv_problem(values: list[str], header: list[str]) -> str:
+    """Return what is wrong with a row of CSV, nothing if it is sound."""
+    if len(values) != len(header):
+        return f"the row has {len(values)} values and the header {len(header)}."
+    if any("\udc80" <= letter <= "\udcff" for value in values if not value.isascii() for letter in value):
+        return "the row is not UTF-8 text."
+    return ""
 
 
 def _require_header(header: list[str], file: File) -> None:
@@ -301,16 +323,26 @@ class _CsvWriter(Writer):
     def __init__(self, path: Path, is_packed: bool) -> None:
         raw = _Packed(path) if is_packed else path.open("wb")
         self._file = io.TextIOWrapper(raw, "utf-8", "surrogatepass", newline="")
+        self._line = io.StringIO(newline="")
         self._rows: Any = None
 
     def write(self, table: Table) -> None:
         if self._rows is None:
-            self._rows = csv.DictWriter(self._file, table.names, extrasaction="raise", lineterminator="\n")
+            # The csv module quotes a carriage return only if lines end in one; ours are cut to a plain newline below.
+            self._rows = csv.DictWriter(self._line, table.names, extrasaction="raise", lineterminator="\r\n")
             self._rows.writeheader()
-        try:
-            self._rows.writerows({name: _cell(value) for name, value in row.items()} for row in table.rows())
-        except ValueError as error:
-            raise InputError(f"{table.origin}: rows have columns that the first ones do not: {error}.") from None
+            self._flush_line()
+        for row in table.rows():
+            try:
+                self._rows.writerow({name: _cell(value) for name, value in row.items()})
+            except ValueError as error:
+                raise InputError(f"{table.origin}: a row has columns that the first ones do not: {error}.") from None
+            self._flush_line()
+
+    def _flush_line(self) -> None:
+        self._file.write(self._line.getvalue()[:-2] + "\n")
+        self._line.seek(0)
+        self._line.truncate()
 
     def close(self) -> None:
         self._file.close()
@@ -341,11 +373,22 @@ class _ParquetWriter(Writer):
 
 def json_line(row: dict[str, Any]) -> bytes:
     """Return a row as one line of JSON."""
-    text = json.dumps(row, ensure_ascii=False, default=_plain)
+    try:
+        text = json.dumps(row, ensure_ascii=False, default=_plain, allow_nan=False)
+    except ValueError:  # NaN or an infinity, which JSON cannot hold
+        text = json.dumps(_finite(row), ensure_ascii=False, default=_plain)
     try:
         return text.encode() + b"\n"
     except UnicodeEncodeError:  # half of a surrogate pair, which UTF-8 cannot hold
-        return json.dumps(row, default=_plain).encode() + b"\n"
+        return json.dumps(_finite(row), default=_plain).encode() + b"\n"
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _finite(inner) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [_finite(inner) for inner in value]
+    return None if isinstance(value, float) and not np.isfinite(value) else value
 
 
 def _plain(value: Any) -> Any:

@@ -13,7 +13,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -23,6 +23,10 @@ from qacal.values import Floats, Hashes
 # Words are counted in this many texts of a group: enough to tell what it is about, however many rows there are.
 _TEXTS = 400
 _WORD = re.compile(r"[^\W\d_]{3,}")
+
+
+# A text in a heap: the negative of its hash, so that the lowest hashes stay; the rest decides between equal ones.
+_Entry: TypeAlias = tuple[int, str, str, float, float]
 
 
 @dataclass(frozen=True)
@@ -66,8 +70,7 @@ class Sampler:
     """Keeps some texts of every group: those whose hashes are lowest, so that the order of rows does not matter."""
 
     def __init__(self) -> None:
-        self._kept: dict[Any, list[tuple[int, int, dict[str, Any]]]] = {}
-        self._count = 0
+        self._kept: dict[Any, list[_Entry]] = {}
 
     def add(
         self,
@@ -84,11 +87,11 @@ class Sampler:
             if group is None:
                 continue
             heap = self._kept.setdefault(group, [])
-            self._count += 1
-            if len(heap) >= _TEXTS and -heap[0][0] <= key:
-                continue
-            row = {"question": question, "answer": answer, "confidence": stated, "correct": right}
-            (heapq.heappush if len(heap) < _TEXTS else heapq.heapreplace)(heap, (-key, self._count, row))
+            entry = (-key, question, answer, stated, right)
+            if len(heap) < _TEXTS:
+                heapq.heappush(heap, entry)
+            elif entry > heap[0]:
+                heapq.heapreplace(heap, entry)
 
     def rolled_up(self, levels: int) -> Sampler:
         """Return the texts of a tree's groups so many levels further up."""
@@ -111,8 +114,9 @@ class Sampler:
         return {group: tuple(rows[:count]) for group, rows in self._texts().items()}
 
     def _texts(self) -> dict[Any, list[dict[str, Any]]]:
+        names = ("question", "answer", "confidence", "correct")
         return {
-            group: [row for _, _, row in sorted(heap, key=lambda entry: (-entry[0], entry[2]["answer"]))]
+            group: [dict(zip(names, entry[1:], strict=True)) for entry in sorted(heap, reverse=True)]
             for group, heap in self._kept.items()
         }
 

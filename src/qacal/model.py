@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias
 import numpy as np
 
 from qacal import artifacts
+from qacal.bins import check_points_per_bin
 from qacal.calibrators.base import Calibrator
 from qacal.calibrators.evidence import Evidence
 from qacal.calibrators.scaling_qa_binning import ScalingQABinning
@@ -145,25 +146,42 @@ class QACalibrator(HasParameters):
         progress: Progress | None = None,
     ) -> Self:
         """Do what :meth:`fit` does, with one object that says how to read the records."""
-        if not 0 < self.beta_share < 1:
-            raise InputError(f"beta_share is {self.beta_share}; expected a share between 0 and 1, such as 0.25.")
+        self._require_parameters()
         self.partition_ = _partition(self.partition)
         self.calibrator_ = _calibrator(self.calibrator)
+        _require_one_origin(records, how, pool)
         self._embedder: Embedder | None = embedder(self.embedder) if self._needs_vectors else None
+        beta_ids = None
         if self._uses_groups:
-            self._fit_partition(records if beta_records is None else beta_records, beta_records is None, how, progress)
+            is_shared = beta_records is None
+            seen = self._fit_partition(records if is_shared else beta_records, is_shared, how, progress)
+            beta_ids = None if is_shared or not self._needs_vectors else seen
         only_part = 1 if self._needs_vectors and beta_records is None else None
-        self._fit_calibrator(records, only_part, how, pool, progress)
+        self._fit_calibrator(records, only_part, beta_ids, how, progress)
         return self
 
-    def _fit_partition(self, records: Any, is_shared: bool, how: Reading, progress: Progress | None) -> None:
-        """Fit the partition: vectors of the beta part; columns of all rows, since they are given and not learned."""
+    def _require_parameters(self) -> None:
+        if not 0 < self.beta_share < 1:
+            raise InputError(f"beta_share is {self.beta_share}; expected a share between 0 and 1, such as 0.25.")
+        if not isinstance(self.examples, int) or self.examples < 0:
+            raise InputError(f"examples is {self.examples}; expected 0 or more rows of each group to keep.")
+        points = getattr(self.calibrator, "points_per_bin", None)
+        if points is not None:
+            check_points_per_bin(points)
+
+    def _fit_partition(self, records: Any, is_shared: bool, how: Reading, progress: Progress | None) -> Hashes:
+        """Fit the partition: vectors of the beta part; columns of all rows, since they are given and not learned.
+
+        Returns who the rows were.
+        """
         from qacal.records import read
 
         vectors = _Lowest(_BETA_ROWS)
         columns: dict[str, list[Any]] = {name: [] for name in self.partition_.needs if name != EMBEDDING}
+        seen: list[Hashes] = []
         done = 0
-        for batch in read(records, how, needs_labels=False, needs_text=self.needs_text):
+        for batch in read(records, how, needs_labels=False, needs_text=self.needs_text, needs_confidence=is_shared):
+            seen.append(_ids_of(batch))
             for name, values in columns.items():
                 values.extend(batch.listed(name))
             if self._needs_vectors:
@@ -178,9 +196,10 @@ class QACalibrator(HasParameters):
                 raise InputError("no row is left to make groups from; give more rows, or a larger beta_share.")
             inputs[EMBEDDING] = vectors.rows()
         self.partition_.fit_rows(inputs)
+        return np.unique(np.concatenate(seen))
 
     def _fit_calibrator(
-        self, records: Any, only_part: int | None, how: Reading, pool: bool, progress: Progress | None
+        self, records: Any, only_part: int | None, beta_ids: Hashes | None, how: Reading, progress: Progress | None
     ) -> None:
         from qacal.records import PROVENANCE, read
 
@@ -188,7 +207,8 @@ class QACalibrator(HasParameters):
         origins: dict[str, list[Any]] = {name: [] for name in PROVENANCE}
         ids, sampler, done = [], Sampler(), 0
         for batch in read(records, how, needs_labels=True, needs_text=self.needs_text):
-            _gather_origins(batch, origins, pool)
+            _gather_origins(batch, origins)
+            _require_apart(batch, beta_ids)
             chosen = batch if only_part is None else batch.only(self._parts(batch) == only_part)
             if not len(chosen):
                 continue
@@ -205,7 +225,7 @@ class QACalibrator(HasParameters):
         self._choose_depth(total)
         self.calibrator_.fit_tally(total)
         self.rows_ = int(total.n)
-        self.origins_ = {name: values for name, values in origins.items() if 0 < len(values) <= _ORIGINS}
+        self.origins_ = {name: values for name, values in origins.items() if _tells(name, values)}
         self.groups_ = _summaries(total, self._depth, sampler, self.examples)
 
     def _choose_depth(self, tally: Tally) -> None:
@@ -259,7 +279,7 @@ class QACalibrator(HasParameters):
         """
         how = _reading(columns, percent, on_fault)
         tables = list(self.calibrated(records, how, any_origin=any_origin, prefix=prefix, progress=progress))
-        if len(tables) == 1:
+        if len(tables) == 1 and not isinstance(records, str | Path):
             return tables[0].native
         import polars as pl
 
@@ -283,6 +303,7 @@ class QACalibrator(HasParameters):
         records: Any,
         how: Reading | None = None,
         *,
+        needs_labels: bool = False,
         any_origin: bool = False,
         progress: Progress | None = None,
     ) -> Iterator[tuple[Batch, pl.DataFrame]]:
@@ -291,7 +312,7 @@ class QACalibrator(HasParameters):
 
         self._require_fitted()
         done = 0
-        for batch in read(records, how, needs_labels=False, needs_text=self.needs_text):
+        for batch in read(records, how, needs_labels=needs_labels, needs_text=self.needs_text):
             yield batch, self.answer(batch, any_origin=any_origin)
             done += len(batch)
             _tell(progress, "calibrating", done)
@@ -321,12 +342,24 @@ class QACalibrator(HasParameters):
     ) -> Evidence:
         """Return the evidence for arrays: of confidences with their groups, or with the vectors that tell them.
 
+        groups : as :meth:`describe_groups` and calibrated rows name them.
+
         This needs numpy alone: no text is read and nothing is embedded.
         """
         self._require_fitted()
         if groups is None and vectors is not None:
             groups = self.partition_.groups(vectors)
+        elif groups is not None:
+            groups = self._as_fitted(groups)
         return self.calibrator_.explain(confidence, groups=groups, ids=ids)
+
+    def _as_fitted(self, groups: Any) -> Any:
+        """Return groups as the calibrator takes them: a tree's by the number of one of their leaves."""
+        deepest = getattr(self.partition_, "max_depth", None)
+        if deepest is None or isinstance(groups, Paths):
+            return groups
+        codes = as_grouping(groups, len(groups)).code
+        return np.where(codes >= 0, codes << (deepest - self._depth), codes)
 
     def predict(
         self, confidence: ArrayLike, *, groups: Any = None, vectors: Any = None, ids: ArrayLike | None = None
@@ -528,15 +561,38 @@ def _reading(columns: Mapping[str, str] | None, percent: bool, on_fault: OnFault
     return Reading(dict(columns or {}), percent, on_fault or refuse)
 
 
-def _gather_origins(batch: Batch, origins: dict[str, list[Any]], pool: bool) -> None:
+def _gather_origins(batch: Batch, origins: dict[str, list[Any]]) -> None:
     for name, values in origins.items():
-        if len(values) <= _ORIGINS:
+        if name == "model" or len(values) <= _ORIGINS:
             values.extend(value for value in batch.values_of(name) if value not in values)
-    models = origins["model"]
-    if len(models) > 1 and not pool:
+
+
+def _tells(name: str, values: list[Any]) -> bool:
+    return bool(values) and (name == "model" or len(values) <= _ORIGINS)
+
+
+def _require_one_origin(records: Any, how: Reading, pool: bool) -> None:
+    """Refuse rows of several LLMs, kinds of confidence or judges, before anything is embedded."""
+    from qacal.records import as_source, distinct
+
+    if pool:
+        return
+    for name, plural in (("model", "LLMs"), ("confidence_source", "confidence sources"), ("judge", "judges")):
+        values = distinct(as_source(records), how, name)
+        if len(values) > 1:
+            raise InputError(
+                f"the records hold answers of several {plural}: {_said(values)}. Fit one model for each (--by {name}, "
+                "or only its rows); pass --pool (pool=True) if one model for all of them is what you want."
+            )
+
+
+def _require_apart(batch: Batch, beta_ids: Hashes | None) -> None:
+    """Refuse calibration rows whose questions the groups were made from."""
+    shared = 0 if beta_ids is None or batch.ids is None else int(np.isin(batch.ids, beta_ids).sum())
+    if shared:
         raise InputError(
-            f"{batch.table.origin} holds answers of several LLMs: {_said(models)}. Fit one model for each (--by model, "
-            "or only its rows); pass --pool (pool=True) if one model for all of them is what you want."
+            f"{batch.table.origin}: {shared} rows have questions that groups are made from (--beta, beta_records=). "
+            "Groups must be fixed without the calibration rows: leave those questions out of one of the two."
         )
 
 

@@ -48,13 +48,14 @@ class ModelSet:
         records: Any,
         how: Reading | None = None,
         *,
+        needs_labels: bool = False,
         any_origin: bool = False,
         progress: Progress | None = None,
     ) -> Iterator[tuple[Batch, pl.DataFrame]]:
         """Yield the records batch after batch, and beside each batch its evidence."""
         needs_text = any(model.needs_text for model in self.models.values())
         done = 0
-        for batch in read(records, how, needs_labels=False, needs_text=needs_text):
+        for batch in read(records, how, needs_labels=needs_labels, needs_text=needs_text):
             yield batch, self._answer(batch, any_origin)
             done += len(batch)
             if progress is not None:
@@ -119,7 +120,10 @@ def fit_set(
                 progress(f"{value}: {what}", rows)
 
         one = QACalibrator(**model.get_params())
-        models[value] = one.fit_reading(mine, reading, beta_records=beta_records, pool=pool, progress=told)
+        try:
+            models[value] = one.fit_reading(mine, reading, beta_records=beta_records, pool=pool, progress=told)
+        except InputError as error:
+            raise InputError(f"{by} {value}: {error}") from None
     return ModelSet(by, models)
 
 
@@ -170,3 +174,12 @@ def load_any(path: str | Path) -> QACalibrator | ModelSet:
     if not is_sound or len(set(values)) != len(values):
         raise ArtifactError(f"{index} is damaged, or written by a newer qacal. Copy the models again, or refit.")
     return ModelSet(by, {value: load(Path(path) / str(number)) for number, value in enumerate(values)})
+
+
+def load_one(path: str | Path) -> QACalibrator:
+    """Return the model that was saved at `path`; of a set, say how to name one."""
+    found = load_any(path)
+    if isinstance(found, ModelSet):
+        each = ", ".join(f"{Path(path) / str(number)} ({value})" for number, value in enumerate(found.models))
+        raise InputError(f"{path} holds one model for each {found.by}; name one of them: {each}.")
+    return found

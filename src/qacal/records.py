@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -25,9 +26,13 @@ from qacal.values import Bools, Floats, Hashes, as_written
 if TYPE_CHECKING:
     import polars as pl
 
-KNOWN = ("id", "question", "answer", "confidence", "correct", "model", "prompt", "confidence_source", "judge")
+KNOWN = (
+    *("id", "question", "answer", "confidence", "correct", "calibrated"),
+    *("model", "prompt", "confidence_source", "judge"),
+)
 PROVENANCE = ("model", "prompt", "confidence_source", "judge")
 
+_NO_ROWS = "there is no row to work on: the records are empty, or every row was left out."
 _TRUTHS = {"true": 1.0, "false": 0.0, "yes": 1.0, "no": 0.0}
 
 
@@ -130,55 +135,112 @@ class Batch:
         """Return another column as a list."""
         return listed(self.column(name))
 
+    def calibrated(self) -> Floats | None:
+        """Return the calibrated confidences that the rows already carry, if they do."""
+        if self.reading.name("calibrated") not in self.table.names:
+            return None
+        values = self.listed("calibrated")
+        numbers = np.array([_number(value, self.table.reads_text_as_numbers, {}) for value in values])
+        bad = ~((numbers >= 0) & (numbers <= 1))
+        if bad.any():
+            row = int(np.argmax(bad))
+            place = f"{self.table.origin} {self.table.unit} {self.table.places[row]}"
+            raise InputError(f"{place}: {self.reading.name('calibrated')} is {_shown(values[row])}; expected 0 to 1.")
+        return numbers
+
     def values_of(self, name: str) -> list[Any]:
         """Return the distinct values of a column, None left out; nothing where there is no such column."""
         if self.reading.name(name) not in self.table.names:
             return []
-        return list(dict.fromkeys(value for value in self.listed(name) if not _is_missing(value)))
+        return list(dict.fromkeys(_origins(self.listed(name))))
 
 
 def read(
-    records: Any, reading: Reading | None = None, *, needs_labels: bool, needs_text: bool = True
+    records: Any,
+    reading: Reading | None = None,
+    *,
+    needs_labels: bool,
+    needs_text: bool = True,
+    needs_confidence: bool = True,
 ) -> Iterator[Batch]:
     """Yield the records batch after batch, checked.
 
     needs_labels : whether rows without `correct` are faults.
     needs_text : whether rows without `question` and `answer` are.
+    needs_confidence : whether rows without `confidence` are; it is 0 where a table has none.
     """
     how = reading or Reading()
     seen, highest = 0, 0.0
+    has_id: bool | None = None
     for table in as_source(records).batches(how.on_fault):
-        batch = check(table, how, needs_labels=needs_labels, needs_text=needs_text)
+        # The first batch tells what the others must have: ids in some rows only would part the rows of a question.
+        has_id = _has_id(table, how, has_id)
+        needs = _Needs(needs_labels, needs_text, needs_confidence, has_id)
+        batch = _checked(table, how, needs)
         if len(batch):
             seen += len(batch)
             highest = max(highest, float(batch.confidence.max()))
             yield batch
     if not seen:
-        raise InputError("there is no row to work on: the records are empty, or every row was left out.")
+        raise InputError(_NO_ROWS)
     if how.percent and seen >= 20 and highest <= 0.01:
         raise InputError(
             f"no confidence is above {100 * highest:g}, so these are no percents; leave --percent (percent=True) out."
         )
 
 
+def distinct(source: Source, reading: Reading, column: str) -> list[Any]:
+    """Return the distinct values of a column, None left out; nothing where there is no such column."""
+    found: dict[Any, None] = {}
+    for table in source.batches(reading.on_fault):
+        name = reading.name(column)
+        if name in table.names:
+            found.update(dict.fromkeys(_origins(listed(table.column(name)))))
+    return list(found)
+
+
 def texts_of(records: Any, reading: Reading) -> Iterator[tuple[Table, list[str], list[str]]]:
     """Yield tables with the questions and answers of their rows, and look at nothing else."""
+    seen = 0
     for table in as_source(records).batches(reading.on_fault):
         checked = _Checks(table, reading)
         question, answer = checked.texts("question"), checked.texts("answer")
         rows = np.flatnonzero(checked.is_good).tolist()
-        yield table.only(checked.is_good), [question[row] for row in rows], [answer[row] for row in rows]
+        if rows:
+            seen += len(rows)
+            yield table.only(checked.is_good), [question[row] for row in rows], [answer[row] for row in rows]
+    if not seen:
+        raise InputError(_NO_ROWS)
 
 
-def check(table: Table, reading: Reading, *, needs_labels: bool, needs_text: bool = True) -> Batch:
+@dataclass(frozen=True)
+class _Needs:
+    labels: bool
+    text: bool
+    confidence: bool
+    ids: bool
+
+
+def _has_id(table: Table, reading: Reading, before: bool | None) -> bool:
+    here = reading.name("id") in table.names
+    if before is False and here:
+        raise InputError(f"{table.origin}: only some rows have an id; give all of them one, or none.")
+    return here if before is None else before
+
+
+def _checked(table: Table, reading: Reading, needs: _Needs) -> Batch:
     """Return the rows of a table that can be used; the others go to ``reading.on_fault``, each with its reason."""
+    for column, name in reading.columns.items():
+        table.require(name, f"It is what --column {column}={name} asks for.")
     checked = _Checks(table, reading)
-    confidence = checked.numbers("confidence", 100.0 if reading.percent else 1.0)
-    has_labels = needs_labels or reading.name("correct") in table.names
-    correct = checked.numbers("correct", 1.0, may_miss=not needs_labels) if has_labels else None
-    question = checked.texts("question") if needs_text or reading.name("question") in table.names else None
-    answer = checked.texts("answer") if needs_text or reading.name("answer") in table.names else None
-    ids = checked.ids(question)
+    has = {column: reading.name(column) in table.names for column in ("confidence", "correct", "question", "answer")}
+    confidence = np.zeros(len(table))
+    if needs.confidence or has["confidence"]:
+        confidence = checked.numbers("confidence", 100.0 if reading.percent else 1.0, may_miss=not needs.confidence)
+    correct = checked.numbers("correct", 1.0, may_miss=not needs.labels) if needs.labels or has["correct"] else None
+    question = checked.texts("question") if needs.text or has["question"] else None
+    answer = checked.texts("answer") if needs.text or has["answer"] else None
+    ids = checked.ids() if needs.ids else question
     keep = checked.is_good
     if ids is not None and not keep.all():
         # What is no id cannot be hashed; its row is left out below.
@@ -206,8 +268,10 @@ class _Checks:
         good = (array >= 0) & (array <= most)
         if may_miss:
             good |= np.array([_is_missing(value) for value in listed(values)]) if not good.all() else False
-        for row in np.flatnonzero(~good & self.is_good).tolist():
-            self._fault(row, column, listed(values)[row], self._number_problem(column, listed(values)[row], most))
+        bad = np.flatnonzero(~good & self.is_good).tolist()
+        given = listed(values) if bad else []
+        for row in bad:
+            self._fault(row, column, given[row], self._number_problem(column, given[row], most))
         return array + 0.0
 
     def texts(self, column: str) -> list[str]:
@@ -219,11 +283,9 @@ class _Checks:
                 self._fault(row, column, values[row], problem)
         return [text or "" for text in out]
 
-    def ids(self, question: list[str] | None) -> list[Any] | None:
-        """Return what tells questions apart: their id, or their own text."""
-        if self._reading.name("id") not in self._table.names:
-            return question
-        values = listed(self._table.column(self._reading.name("id")))
+    def ids(self) -> list[Any]:
+        """Return the ids of the questions."""
+        values = [_whole(value) for value in listed(self._table.column(self._reading.name("id")))]
         for row, value in enumerate(values):
             if (isinstance(value, bool) or not isinstance(value, str | int)) and self.is_good[row]:
                 self._fault(row, "id", value, "expected text or a whole number.")
@@ -236,13 +298,13 @@ class _Checks:
 
     def _number_problem(self, column: str, value: Any, most: float) -> str:
         expected = f"expected 0 to {most:g}."
-        if column == "correct":
-            return f"{expected} Rows without a label can only shape the groups: give them with --beta."
+        if column == "correct" and _is_missing(value):
+            return f"{expected} Rows without a label can only shape the groups: give them as --beta (beta_records=)."
         if isinstance(value, str) and not self._table.reads_text_as_numbers:
             return f"expected a number from 0 to {most:g}, not text."
         number = _number(value, True, {})
         if most == 1.0 and 1 < number <= 100:
-            return f"{expected} If these are percents, pass --percent."
+            return f"{expected} If these are percents, pass --percent (percent=True)."
         return expected
 
     def _fault(self, row: int, column: str, value: Any, problem: str) -> None:
@@ -250,8 +312,7 @@ class _Checks:
         what = "missing" if _is_missing(value) else _shown(value)
         place = f"{self._table.unit} {self._table.places[row]}"
         name = self._reading.name(column)
-        only = self._table.only(np.arange(len(self._table)) == row)
-        self._reading.on_fault(Fault(self._table.origin, place, f"{name} is {what}; {problem}", next(only.rows())))
+        self._reading.on_fault(Fault(self._table.origin, place, f"{name} is {what}; {problem}", self._table.row(row)))
 
 
 def _fast_numbers(values: Any) -> Floats | None:
@@ -264,8 +325,11 @@ def _fast_numbers(values: Any) -> Floats | None:
 
 def _number(value: Any, is_text_allowed: bool, truths: Mapping[str, float]) -> float:
     """Return a value as a number; NaN if it is none, which no range contains."""
-    if isinstance(value, bool | int | float | np.generic):
-        return float(value)
+    if isinstance(value, bool | int | float | np.generic | Decimal):
+        try:
+            return float(value)
+        except (OverflowError, ValueError, TypeError):
+            return np.nan
     if isinstance(value, str) and is_text_allowed:
         text = value.strip().lower()
         try:
@@ -274,6 +338,15 @@ def _number(value: Any, is_text_allowed: bool, truths: Mapping[str, float]) -> f
         except ValueError:
             return np.nan
     return np.nan
+
+
+def _origins(values: list[Any]) -> Iterator[Any]:
+    present = (value for value in values if not _is_missing(value))
+    return (value if isinstance(value, str | int | float) else str(value) for value in present)
+
+
+def _whole(value: Any) -> Any:
+    return int(value) if isinstance(value, np.integer) else value
 
 
 def _text(value: Any) -> str | None:

@@ -6,6 +6,7 @@ and what goes out is of the kind that came in.
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -71,6 +72,10 @@ class Table(ABC):
     def native(self) -> Any:
         """What came in, with what has been added."""
 
+    def row(self, place: int) -> dict[str, Any]:
+        """Return one row as an object."""
+        return next(self.only(np.arange(len(self)) == place).rows())
+
     def require(self, name: str, remedy: str = "") -> None:
         """Refuse a table that lacks a column."""
         if name not in self.names:
@@ -102,6 +107,10 @@ class ObjectTable(Table):
         """Return a column's values, None where a row has none."""
         return [row.get(name) for row in self.objects]
 
+    def row(self, place: int) -> dict[str, Any]:
+        """Return one row as an object."""
+        return dict(self.objects[place])
+
     def only(self, keep: Bools) -> ObjectTable:
         """Return some of the rows."""
         kept = [row for row, is_kept in zip(self.objects, keep.tolist(), strict=True) if is_kept]
@@ -117,17 +126,14 @@ class ObjectTable(Table):
         return (dict(row) for row in self.objects)
 
     def frame(self) -> pl.DataFrame:
-        """Return the rows as a polars frame; a column of several types becomes text."""
+        """Return the rows as a polars frame.
+
+        A frame has one type for a column. Columns of several types, and objects, become JSON text; half a surrogate
+        pair, which no frame can hold, becomes the replacement character.
+        """
         import polars as pl
 
-        columns = {}
-        for name in self.names:
-            values = self.column(name)
-            try:
-                columns[name] = pl.Series(name, values, strict=True)
-            except TypeError:
-                columns[name] = pl.Series(name, values, strict=False)
-        return pl.DataFrame(columns)
+        return pl.DataFrame([pl.Series(name, _one_type(self.column(name))) for name in self.names])
 
     @property
     def native(self) -> list[dict[str, Any]]:
@@ -149,6 +155,11 @@ class FrameTable(Table):
     def column(self, name: str) -> Any:
         """Return the frame's own series."""
         return _narwhals(self.given)[name].to_native()
+
+    def row(self, place: int) -> dict[str, Any]:
+        """Return one row as an object."""
+        frame = _narwhals(self.given)
+        return {name: frame[name][place] for name in frame.columns}
 
     def only(self, keep: Bools) -> FrameTable:
         """Return some of the rows."""
@@ -241,6 +252,39 @@ def _pandas_columns(columns: pl.DataFrame, index: Any) -> dict[str, Any]:
         values = column.to_list()
         out[name] = pd.Series(values if kind or column.dtype != pl.String else np.array(values, object), index, kind)
     return out
+
+
+def _one_type(values: list[Any]) -> list[Any]:
+    kinds = {type(value) for value in values} - {type(None)}
+    if kinds <= {str}:
+        return [value if value is None else _encodable(value) for value in values]
+    are_vectors = kinds == {list} and all(_is_vector(value) for value in values)
+    # Whole numbers beyond 64 bits are kept as text.
+    are_small = kinds == {int} and all(value is None or -(2**63) <= value < 2**63 for value in values)
+    if kinds in ({float}, {bool}) or are_small:
+        return values
+    if are_vectors:
+        number = float if any(type(x) is float for value in values if value for x in value) else int
+        return [None if value is None else [number(x) for x in value] for value in values]
+    if kinds == {int, float}:
+        return [None if value is None else float(value) for value in values]
+    return [None if value is None else value if type(value) is str else _as_json(value) for value in values]
+
+
+def _is_vector(value: Any) -> bool:
+    return value is None or all(isinstance(number, float | int) and not isinstance(number, bool) for number in value)
+
+
+def _as_json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, default=str)
+
+
+def _encodable(text: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
+    return text
 
 
 def _listed(column: Any) -> Any:

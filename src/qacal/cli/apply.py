@@ -41,6 +41,7 @@ def run(
     from qacal.files import writing
     from qacal.model_set import load_any
 
+    shared.require_apart(file, output, skip_bad_rows)
     shared.require_writable(output)
     loaded = load_any(model_path(model))
     done = 0

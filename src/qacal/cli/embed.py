@@ -32,6 +32,7 @@ def run(
     from qacal.files import writing
     from qacal.records import texts_of
 
+    shared.require_apart(file, output, skip_bad_rows)
     shared.require_writable(output)
     maker = embedder_of(embedder)
     done = 0

@@ -24,9 +24,9 @@ def run(
         qacal export model --to sql --group subject > calibrate.sql
     """
     from qacal.exports import to_json, to_sql
-    from qacal.model import load
+    from qacal.model_set import load_one
 
-    loaded = load(model_path(model))
+    loaded = load_one(model_path(model))
     if form == "sql":
         print(to_sql(loaded.calibrator_, confidence=confidence, group=group))
     else:

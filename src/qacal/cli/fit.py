@@ -64,6 +64,9 @@ def run(
     from qacal.model import QACalibrator
     from qacal.model_set import fit_set
 
+    shared.require_apart(file, output, skip_bad_rows)
+    shared.require_folder(output)
+    _require_sense(partition, alpha, beta_share)
     chosen = make_calibrator(calibrator, points_per_bin, alpha)
     model = QACalibrator(embedder, partition, chosen, beta_share=beta_share, examples=examples, seed=seed)
     with (
@@ -86,6 +89,20 @@ def run(
         shared.note(f"Saved to {output}, one model for each {by}.")
 
 
+def _require_sense(partition: str | None, alpha: float, beta_share: float) -> None:
+    """Refuse options that can mean nothing, before any row is read."""
+    from qacal.errors import InputError
+    from qacal.partitions import as_partition
+
+    for name, value in (("--alpha", alpha), ("--beta-share", beta_share)):
+        if not 0 < value < 1:
+            raise typer.BadParameter(f"{name} is {value:g}; expected a number between 0 and 1.")
+    try:
+        as_partition(partition or "bisecting:6")
+    except InputError as error:
+        raise typer.BadParameter(str(error)) from None
+
+
 def make_calibrator(name: str, points_per_bin: int, alpha: float) -> Any:
     """Return the calibrator of a name, with those of the two parameters that it has."""
     import qacal
@@ -103,8 +120,9 @@ def described(model: QACalibrator) -> str:
     text = f"{type(model.calibrator_).__name__} on {model.rows_:,} rows"
     if groups:
         sizes = [group.rows for group in groups]
-        text += f" in {len(groups)} groups of {min(sizes):,} to {max(sizes):,}"
-    return text + "."
+        text += f" in {len(groups)} groups of {min(sizes):,} to {max(sizes):,}" if len(groups) > 1 else " in one group"
+    few = " So few rows carry little: --calibrator platt is safer." if model.rows_ < 200 else ""
+    return f"{text}.{few}"
 
 
 def model_path(path: str) -> str:

@@ -116,9 +116,9 @@ def _achieved(path: str) -> dict[str, Any]:
     """Return how far off the answers of a fit can be, by its own certificate."""
     from qacal.calibrators.binmaps import BinMaps
     from qacal.errors import InputError
-    from qacal.model import load
+    from qacal.model_set import load_one
 
-    maps = load(model_path(path)).calibrator_.maps_
+    maps = load_one(model_path(path)).calibrator_.maps_
     if not isinstance(maps, BinMaps):
         raise InputError(
             f"{path} has curves, which certify nothing; fit with --calibrator qa-binning or scaling-qa-binning."

@@ -144,14 +144,29 @@ def json_text(value: Any) -> str:
     return json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False, default=str)
 
 
+def require_apart(*paths: str | Path | None) -> None:
+    """Refuse to write two things, or what is being read, to one place."""
+    given = [Path(path).resolve() for path in paths if path is not None and str(path) != "-"]
+    for path in given:
+        if given.count(path) > 1:
+            raise typer.BadParameter(f"{path} is named twice; what is read, written and left out needs a file each.")
+
+
+def require_folder(path: str) -> None:
+    """Refuse an output whose folder does not exist, before the work and not after it."""
+    if not Path(path).absolute().parent.is_dir():
+        raise InputError(f"{path}: the folder {Path(path).parent} does not exist.")
+
+
 def require_writable(path: str) -> None:
     """Refuse an output that could not be written, before the work and not after it."""
     from qacal.files import format_of
 
     if path != "-":
         format_of(path)
-        if not Path(path).parent.is_dir():
-            raise InputError(f"{path}: the folder {Path(path).parent} does not exist.")
+        require_folder(path)
+    elif sys.stdout.isatty():
+        note("Writing to the terminal; name a file with -o.")
 
 
 def _counted(count: int, thing: str) -> str:
