@@ -9,6 +9,7 @@ since what is promised of the corrections holds for groups that were fixed witho
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -52,7 +53,36 @@ _BINS_A_GROUP = 4
 _ORIGINS = 20
 
 
-class QACalibrator(HasParameters):
+class Answering(ABC):
+    """Whatever can answer records: one model, or one for each LLM."""
+
+    @abstractmethod
+    def answers(
+        self,
+        records: Any,
+        how: Reading | None = None,
+        *,
+        needs_labels: bool = False,
+        any_origin: bool = False,
+        progress: Progress | None = None,
+    ) -> Iterator[tuple[Batch, pl.DataFrame]]:
+        """Yield the records batch after batch, and beside each batch its evidence."""
+
+    def calibrated(
+        self,
+        records: Any,
+        how: Reading | None = None,
+        *,
+        any_origin: bool = False,
+        prefix: str = "",
+        progress: Progress | None = None,
+    ) -> Iterator[Table]:
+        """Yield the records batch after batch with their evidence; see :meth:`QACalibrator.calibrate`."""
+        for batch, found in self.answers(records, how, any_origin=any_origin, progress=progress):
+            yield batch.with_evidence(found, prefix)
+
+
+class QACalibrator(HasParameters, Answering):
     r"""Calibrate the confidences of question-answer pairs, group by group.
 
     Parameters
@@ -284,19 +314,6 @@ class QACalibrator(HasParameters):
         import polars as pl
 
         return pl.concat([table.frame() for table in tables], how="diagonal_relaxed")
-
-    def calibrated(
-        self,
-        records: Any,
-        how: Reading | None = None,
-        *,
-        any_origin: bool = False,
-        prefix: str = "",
-        progress: Progress | None = None,
-    ) -> Iterator[Table]:
-        """Yield the records batch after batch with their evidence; see :meth:`calibrate`."""
-        for batch, found in self.answers(records, how, any_origin=any_origin, progress=progress):
-            yield batch.with_evidence(found, prefix)
 
     def answers(
         self,

@@ -13,7 +13,7 @@ import numpy as np
 
 from qacal.errors import ArtifactError, InputError
 from qacal.files import OnFault, refuse
-from qacal.model import Progress, QACalibrator, load
+from qacal.model import Answering, Progress, QACalibrator, load
 from qacal.records import Batch, Reading, Source, as_source, listed, read
 from qacal.tables import Table
 
@@ -24,24 +24,11 @@ INDEX = "models.json"
 
 
 @dataclass(frozen=True)
-class ModelSet:
+class ModelSet(Answering):
     """Models by the value of a column; each row is answered by the model of its value."""
 
     by: str
     models: dict[Any, QACalibrator]
-
-    def calibrated(
-        self,
-        records: Any,
-        how: Reading | None = None,
-        *,
-        any_origin: bool = False,
-        prefix: str = "",
-        progress: Progress | None = None,
-    ) -> Iterator[Table]:
-        """Yield the records batch after batch with their evidence."""
-        for batch, found in self.answers(records, how, any_origin=any_origin, progress=progress):
-            yield batch.with_evidence(found, prefix)
 
     def answers(
         self,

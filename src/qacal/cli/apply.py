@@ -48,7 +48,7 @@ def run(
     with (
         shared.opened(file) as rows,
         shared.reading(column, percent, skip_bad_rows) as how,
-        writing(output, rows.format) as writer,
+        writing(output, shared.output_format(output, rows)) as writer,
         shared.progress() as progress,
     ):
         for table in loaded.calibrated(rows, how, any_origin=any_origin, prefix=prefix, progress=progress):

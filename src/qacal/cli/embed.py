@@ -39,7 +39,7 @@ def run(
     with (
         shared.opened(file) as rows,
         shared.reading(column, False, skip_bad_rows) as how,
-        writing(output, rows.format) as writer,
+        writing(output, shared.output_format(output, rows)) as writer,
         shared.progress() as progress,
     ):
         for table, questions, answers in texts_of(rows, how):

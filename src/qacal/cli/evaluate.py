@@ -38,8 +38,9 @@ def run(
     """Measure how far confidences can be trusted, before and after calibration.
 
     Use rows that the model was not fitted on. `error` is the debiased calibration error: 0.08 means that stated and
-    true probability typically differ by 0.08, noise taken out. It is measured over all rows, and within groups, where a
-    confidence that is right on average may still be wrong.
+    true probability typically differ by 0.08, noise taken out; below 0 no error can be seen. It is measured over all
+    rows, and within groups, where a confidence that is right on average may still be wrong. AURC is the error rate of
+    the answers given, averaged over how many are given: it measures ranking.
 
     \b
         qacal evaluate labelled.parquet --model model --groups subject
@@ -73,13 +74,20 @@ def _measured(
 
 
 def _print(found: Evaluation, title: str) -> None:
-    shared.show(shared.table(f"{title}{found.rows:,} rows, {found.accuracy:.3f} right", *_HEADER, rows=_overall(found)))
+    width = len(_HEADER) if found.before.error_by_group is not None else len(_HEADER) - 2
+    header = _HEADER if found.before.error_by_group is not None else (*_HEADER[:4], *_HEADER[6:])
+    rows = [row[:4] + row[-(width - 4) :] for row in _overall(found)]
+    shared.show(shared.table(f"{title}{found.rows:,} rows, {found.accuracy:.3f} right", *header, rows=rows))
     if found.groups:
         within = f"{title}within {found.grouped_by}"
         shared.show(shared.table(within, "group", *_GROUP_HEADER, rows=[_group(group) for group in found.groups]))
+    shared.show(
+        "mean: of the confidence, to be held against the share that is right. error: debiased calibration error"
+    )
+    shared.show("with its 95% interval; below 0 no error can be seen. Lower is better everywhere else.")
 
 
-_HEADER = ("", "stated", "error", "interval", "error within groups", "interval", "Brier", "log loss", "AURC")
+_HEADER = ("", "mean", "error", "95% interval", "error within", "95% interval", "Brier", "log loss", "AURC")
 _GROUP_HEADER = ("rows", "right", "before", "after", "error before", "error after")
 
 

@@ -34,7 +34,7 @@ def run(
         str | None,
         typer.Option(
             help="The groups: bisecting:DEPTH, kdtree:DEPTH, kmeans:N, column:NAME, or two of them: a*b. By default a "
-            "bisecting tree, as deep as leaves rows for four bins in a group."
+            "bisecting tree, as deep as leaves rows for four bins in an average group."
         ),
     ] = None,
     calibrator: Annotated[str, typer.Option(help=f"The correction: {', '.join(CALIBRATORS)}.")] = "scaling-qa-binning",

@@ -35,7 +35,7 @@ def run(
         qacal plan                                     a table to choose from
         qacal plan --epsilon 0.1 --rows 5000           points per bin for an error
         qacal plan --points-per-bin 300 --rows 5000    the error of points per bin
-        qacal plan --model model                       what a fit has achieved, bin by bin
+        qacal plan --model model                       what a fit has achieved
     """
     from qacal.guarantee import epsilon as epsilon_of
     from qacal.guarantee import points_per_bin as points_for

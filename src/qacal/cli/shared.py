@@ -51,10 +51,14 @@ def mapping(columns: list[str] | None) -> dict[str, str]:
     >>> mapping(["confidence=score"])
     {'confidence': 'score'}
     """
+    from qacal.records import KNOWN
+
     pairs = [text.partition("=") for text in columns or []]
     for text, (name, equals, own) in zip(columns or [], pairs, strict=True):
         if not (name and equals and own):
             raise typer.BadParameter(f"{text!r} is not of the form NAME=ITS_NAME, such as confidence=score.")
+        if name not in KNOWN and own in KNOWN:
+            raise typer.BadParameter(f"{text!r} is the wrong way round; write {own}={name}.")
     return {name: own for name, _, own in pairs}
 
 
@@ -144,6 +148,11 @@ def json_text(value: Any) -> str:
     return json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False, default=str)
 
 
+def output_format(output: str, rows: File) -> str:
+    """Return the format for standard output: that of the input, but no Parquet onto a terminal."""
+    return "jsonl" if output == "-" and rows.format == "parquet" and sys.stdout.isatty() else rows.format
+
+
 def require_apart(*paths: str | Path | None) -> None:
     """Refuse to write two things, or what is being read, to one place."""
     given = [Path(path).resolve() for path in paths if path is not None and str(path) != "-"]
@@ -165,8 +174,6 @@ def require_writable(path: str) -> None:
     if path != "-":
         format_of(path)
         require_folder(path)
-    elif sys.stdout.isatty():
-        note("Writing to the terminal; name a file with -o.")
 
 
 def _counted(count: int, thing: str) -> str:
