@@ -175,7 +175,13 @@ def test_one_model_for_each_llm(tmp_path):
     pl.DataFrame(answers(5, llm="parrot-3")).write_parquet(tmp_path / "b.parquet")
     code, _, err = run("apply", tmp_path / "models", tmp_path / "b.parquet")
     assert code == 1
-    assert "model is 'parrot-3', and there are models for parrot-1, parrot-2" in err
+    assert "row 1: model is 'parrot-3', and there are models for parrot-1, parrot-2" in err
+    pl.DataFrame([*answers(5, llm="parrot-3"), *answers(7, seed=8)]).write_parquet(tmp_path / "b.parquet")
+    skip = ("--skip-bad-rows", tmp_path / "left_out.jsonl")
+    code, out, err = run("apply", tmp_path / "models", tmp_path / "b.parquet", "-o", tmp_path / "b.jsonl", *skip)
+    assert code == 0
+    assert "5 bad rows left out" in err
+    assert len((tmp_path / "b.jsonl").read_text().splitlines()) == 7
 
 
 @pytest.mark.parametrize("kind", ["parquet", "jsonl", "csv"])

@@ -20,7 +20,7 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy as np
 
 from qacal.errors import InputError
-from qacal.tables import FrameTable, ObjectTable, Table
+from qacal.tables import Fault, FrameTable, ObjectTable, Table
 
 if TYPE_CHECKING:
     import polars as pl
@@ -30,19 +30,6 @@ _SUFFIXES = {".parquet": "parquet", ".pq": "parquet", ".jsonl": "jsonl", ".ndjso
 
 # Enough rows for arrays to pay off, few enough that their texts and vectors fit into any memory.
 BATCH_ROWS = 16_384
-
-
-@dataclass(frozen=True)
-class Fault:
-    """One row that cannot be used, and why: the message names its place, its column and its value."""
-
-    origin: str
-    place: str
-    problem: str
-    row: Any = None
-
-    def __str__(self) -> str:
-        return f"{self.origin} {self.place}: {self.problem}"
 
 
 OnFault = Callable[[Fault], None]

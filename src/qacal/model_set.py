@@ -43,7 +43,9 @@ class ModelSet(Answering):
         needs_text = any(model.needs_text for model in self.models.values())
         done = 0
         for batch in read(records, how, needs_labels=needs_labels, needs_text=needs_text):
-            yield batch, self._answer(batch, any_origin)
+            known = self._known(batch)
+            if len(known):
+                yield known, self._answer(known, any_origin)
             done += len(batch)
             if progress is not None:
                 progress("calibrating", done)
@@ -55,18 +57,19 @@ class ModelSet(Answering):
         parts = []
         for value in dict.fromkeys(values):
             mine = np.array([other == value for other in values])
-            found = self._model(value, batch).answer(batch.only(mine), any_origin=any_origin)
+            found = self.models[value].answer(batch.only(mine), any_origin=any_origin)
             parts.append(found.with_columns(place=pl.Series(np.flatnonzero(mine))))
         return pl.concat(parts, how="vertical_relaxed").sort("place").drop("place")
 
-    def _model(self, value: Any, batch: Batch) -> QACalibrator:
-        if value not in self.models:
-            known = ", ".join(map(str, self.models))
-            raise InputError(
-                f"{batch.table.origin}: {self.by} is {value!r}, and there are models for {known}. Fit one for it, or "
-                "leave its rows out."
-            )
-        return self.models[value]
+    def _known(self, batch: Batch) -> Batch:
+        """Return the rows that have a model; the others are faults."""
+        values = batch.listed(self.by)
+        good = np.array([isinstance(value, str | int) and value in self.models for value in values], dtype=bool)
+        known = ", ".join(map(str, self.models))
+        for row in np.flatnonzero(~good).tolist():
+            problem = f"{self.by} is {values[row]!r}, and there are models for {known}. Fit one for it."
+            batch.reading.on_fault(batch.table.fault(row, problem))
+        return batch.only(good)
 
     def save(self, path: str | Path) -> None:
         """Write the models as folders within one folder; whole or not at all."""
@@ -136,12 +139,11 @@ def _values(source: Source, reading: Reading, by: str) -> list[Any]:
     found: dict[Any, None] = {}
     for table in source.batches(reading.on_fault):
         table.require(reading.name(by), "It is the column that --by names.")
-        for place, value in zip(table.places.tolist(), listed(table.column(reading.name(by))), strict=True):
-            if value is None or not isinstance(value, str | int):
-                raise InputError(
-                    f"{table.origin} {table.unit} {place}: {by} is {value!r}; expected text, to choose its model."
-                )
-            found[value] = None
+        for row, value in enumerate(listed(table.column(reading.name(by)))):
+            if isinstance(value, str | int):
+                found[value] = None
+            else:
+                reading.on_fault(table.fault(row, f"{by} is {value!r}; expected text, to choose its model."))
     if not found:
         raise InputError("there is no row to work on: the records are empty.")
     return sorted(found, key=str)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from qacal.errors import InputError
-from qacal.files import Fault, OnFault, open_file, refuse
+from qacal.files import OnFault, open_file, refuse
 from qacal.identity import id_hashes
 from qacal.tables import Table, as_table
 from qacal.values import Bools, Floats, Hashes, as_written
@@ -310,9 +310,8 @@ class _Checks:
     def _fault(self, row: int, column: str, value: Any, problem: str) -> None:
         self.is_good[row] = False
         what = "missing" if _is_missing(value) else _shown(value)
-        place = f"{self._table.unit} {self._table.places[row]}"
         name = self._reading.name(column)
-        self._reading.on_fault(Fault(self._table.origin, place, f"{name} is {what}; {problem}", self._table.row(row)))
+        self._reading.on_fault(self._table.fault(row, f"{name} is {what}; {problem}"))
 
 
 def _fast_numbers(values: Any) -> Floats | None:

@@ -21,6 +21,19 @@ if TYPE_CHECKING:
     import polars as pl
 
 
+@dataclass(frozen=True)
+class Fault:
+    """One row that cannot be used, and why: the message names its place, its column and its value."""
+
+    origin: str
+    place: str
+    problem: str
+    row: Any = None
+
+    def __str__(self) -> str:
+        return f"{self.origin} {self.place}: {self.problem}"
+
+
 @dataclass(frozen=True, eq=False)
 class Table(ABC):
     """Rows, and where they come from.
@@ -75,6 +88,10 @@ class Table(ABC):
     def row(self, place: int) -> dict[str, Any]:
         """Return one row as an object."""
         return next(self.only(np.arange(len(self)) == place).rows())
+
+    def fault(self, row: int, problem: str) -> Fault:
+        """Return what is wrong with a row, with its place."""
+        return Fault(self.origin, f"{self.unit} {self.places[row]}", problem, self.row(row))
 
     def require(self, name: str, remedy: str = "") -> None:
         """Refuse a table that lacks a column."""

@@ -13,9 +13,10 @@ import typer
 from qacal.errors import InputError
 
 if TYPE_CHECKING:
-    from qacal.files import Fault, File
+    from qacal.files import File
     from qacal.model import Progress
     from qacal.records import Reading
+    from qacal.tables import Fault
 
 Rows = Annotated[
     str,
