@@ -2,8 +2,10 @@
 
 import io
 import json
+import signal
 import subprocess
 import sys
+import time
 from contextlib import redirect_stderr, redirect_stdout
 
 import polars as pl
@@ -265,3 +267,19 @@ def test_help_is_quick_because_it_loads_nothing_heavy():
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stderr.strip() == "[]"
     assert "qacal fit answers.parquet -o model" in done.stdout
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_run_leaves_nothing_behind(folder, tmp_path, number):
+    lines = (folder / "new.jsonl").read_text() * 200
+    (tmp_path / "many.jsonl").write_text(lines)
+    program = [sys.executable, "-c", "from qacal.cli.main import main; main()"]
+    command = [*program, "apply", folder / "model", tmp_path / "many.jsonl", "-o", tmp_path / "out.jsonl"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as running:
+        while len(list(tmp_path.iterdir())) < 2 and running.poll() is None:
+            time.sleep(0.01)  # until the output has been started
+        running.send_signal(number)
+        said = running.stderr.read()
+    assert running.returncode == 128 + number
+    assert "Traceback" not in said
+    assert [path.name for path in tmp_path.iterdir()] == ["many.jsonl"]

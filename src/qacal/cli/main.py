@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 
 import typer
@@ -46,7 +47,9 @@ def _main(version: bool = typer.Option(False, "--version", help="Print the versi
 
 
 def main() -> None:
-    """Run the command line. Exit codes: 0 done, 1 bad input (or a gate not passed), 2 wrong use."""
+    """Run the command line. Exit codes: 0 done, 1 bad input (or a gate not passed), 2 wrong use, 128 + n signal n."""
+    # Whoever ends the work from outside must not leave half an output behind: unwind, as Ctrl-C does.
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     try:
         app(prog_name="qacal")
     except QacalError as error:
