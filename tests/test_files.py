@@ -10,7 +10,8 @@ import polars as pl
 import pytest
 
 from qacal.errors import InputError
-from qacal.files import File, format_of, from_stream, open_file, write_frame, writing, written_whole
+from qacal.files import File, format_of, from_stream, open_file
+from qacal.outputs import write_frame, writing, written_whole
 from qacal.tables import as_table
 
 ROWS = [

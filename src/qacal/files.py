@@ -1,4 +1,4 @@
-"""Files of rows: Parquet, JSON lines and CSV, read in batches, written whole or not at all."""
+"""Files of rows: Parquet, JSON lines and CSV, read in batches and again as often as needed."""
 
 from __future__ import annotations
 
@@ -6,11 +6,9 @@ import csv
 import gzip
 import io
 import json
-import os
 import shutil
 import sys
 import tempfile
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -23,7 +21,7 @@ from qacal.errors import InputError
 from qacal.tables import Fault, FrameTable, ObjectTable, Table
 
 if TYPE_CHECKING:
-    import polars as pl
+    pass
 
 FORMATS = ("parquet", "jsonl", "csv")
 _SUFFIXES = {".parquet": "parquet", ".pq": "parquet", ".jsonl": "jsonl", ".ndjson": "jsonl", ".csv": "csv"}
@@ -55,9 +53,6 @@ def format_of(path: str | Path) -> str:
 
 def _endings() -> str:
     return ".parquet, .jsonl, .jsonl.gz, .csv or .csv.gz"
-
-
-# Reading
 
 
 @dataclass(frozen=True)
@@ -225,184 +220,3 @@ def _bytes(path: Path) -> Any:
     with path.open("rb") as file:
         is_gzip = file.read(2) == b"\x1f\x8b"
     return gzip.open(path, "rb") if is_gzip else path.open("rb")
-
-
-# Writing
-
-
-@contextmanager
-def written_whole(path: str | Path) -> Iterator[Path]:
-    """Yield a path to write to; it takes the place of `path` once all is written, and vanishes if that fails.
-
-    ``-`` is standard output, which is then sent all at once.
-    """
-    if str(path) == "-":
-        with tempfile.TemporaryDirectory(prefix="qacal-") as folder:
-            yield Path(folder) / "output"
-            with (Path(folder) / "output").open("rb") as file:
-                shutil.copyfileobj(file, sys.stdout.buffer)
-            sys.stdout.buffer.flush()
-        return
-    target = Path(path)
-    if not target.parent.is_dir():
-        raise InputError(f"{target}: the folder {target.parent} does not exist.")
-    if target.is_dir():
-        raise InputError(f"{target} is a folder; expected the name of a file to write.")
-    descriptor, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
-    os.close(descriptor)
-    temporary = Path(name)
-    try:
-        yield temporary
-        temporary.chmod(target.stat().st_mode & 0o777 if target.exists() else 0o666 & ~_umask())
-        temporary.replace(target)
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
-
-
-class Writer(ABC):
-    """Takes tables one after the other and writes one file."""
-
-    @abstractmethod
-    def write(self, table: Table) -> None:
-        """Add rows."""
-
-    @abstractmethod
-    def close(self) -> None:
-        """Finish the file."""
-
-
-@contextmanager
-def writing(path: str | Path, like: str) -> Iterator[Writer]:
-    """Yield a writer for `path`, in the format that its name tells, or in the format `like` for standard output."""
-    format_ = like if str(path) == "-" else format_of(path)
-    is_packed = str(path).lower().endswith(".gz")
-    with written_whole(path) as temporary:
-        kinds: dict[str, Callable[[], Writer]] = {
-            "parquet": lambda: _ParquetWriter(temporary),
-            "jsonl": lambda: _JsonWriter(temporary, is_packed),
-            "csv": lambda: _CsvWriter(temporary, is_packed),
-        }
-        writer = kinds[format_]()
-        try:
-            yield writer
-        finally:
-            writer.close()
-
-
-class _JsonWriter(Writer):
-    def __init__(self, path: Path, is_packed: bool) -> None:
-        self._file: IO[bytes] = _Packed(path) if is_packed else path.open("wb")  # type: ignore[assignment]
-
-    def write(self, table: Table) -> None:
-        self._file.writelines(json_line(row) for row in table.rows())
-
-    def close(self) -> None:
-        self._file.close()
-
-
-class _CsvWriter(Writer):
-    def __init__(self, path: Path, is_packed: bool) -> None:
-        raw = _Packed(path) if is_packed else path.open("wb")
-        self._file = io.TextIOWrapper(raw, "utf-8", "surrogatepass", newline="")
-        self._line = io.StringIO(newline="")
-        self._rows: Any = None
-
-    def write(self, table: Table) -> None:
-        if self._rows is None:
-            # The csv module quotes a carriage return only if lines end in one; ours are cut to a plain newline below.
-            self._rows = csv.DictWriter(self._line, table.names, extrasaction="raise", lineterminator="\r\n")
-            self._rows.writeheader()
-            self._flush_line()
-        for row in table.rows():
-            try:
-                self._rows.writerow({name: _cell(value) for name, value in row.items()})
-            except ValueError as error:
-                raise InputError(f"{table.origin}: a row has columns that the first ones do not: {error}.") from None
-            self._flush_line()
-
-    def _flush_line(self) -> None:
-        self._file.write(self._line.getvalue()[:-2] + "\n")
-        self._line.seek(0)
-        self._line.truncate()
-
-    def close(self) -> None:
-        self._file.close()
-
-
-class _ParquetWriter(Writer):
-    """Writes each batch as a part, and joins the parts at the end without holding them in memory."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._parts = tempfile.TemporaryDirectory(prefix=".qacal-", dir=path.parent)
-        self._count = 0
-
-    def write(self, table: Table) -> None:
-        table.frame().write_parquet(Path(self._parts.name) / f"{self._count}.parquet")
-        self._count += 1
-
-    def close(self) -> None:
-        import polars as pl
-
-        parts = [Path(self._parts.name) / f"{number}.parquet" for number in range(self._count)]
-        if len(parts) == 1:
-            parts[0].replace(self._path)
-        elif parts:
-            pl.concat([pl.scan_parquet(part) for part in parts], how="diagonal_relaxed").sink_parquet(self._path)
-        self._parts.cleanup()
-
-
-def json_line(row: dict[str, Any]) -> bytes:
-    """Return a row as one line of JSON."""
-    try:
-        text = json.dumps(row, ensure_ascii=False, default=_plain, allow_nan=False)
-    except ValueError:  # NaN or an infinity, which JSON cannot hold
-        text = json.dumps(_finite(row), ensure_ascii=False, default=_plain)
-    try:
-        return text.encode() + b"\n"
-    except UnicodeEncodeError:  # half of a surrogate pair, which UTF-8 cannot hold
-        return json.dumps(_finite(row), default=_plain).encode() + b"\n"
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: _finite(inner) for name, inner in value.items()}
-    if isinstance(value, list):
-        return [_finite(inner) for inner in value]
-    return None if isinstance(value, float) and not np.isfinite(value) else value
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, np.ndarray | np.generic):
-        return value.tolist()
-    return str(value)
-
-
-def _cell(value: Any) -> Any:
-    if isinstance(value, list | dict | np.ndarray):
-        return json.dumps(value, ensure_ascii=False, default=_plain)
-    return value
-
-
-class _Packed(gzip.GzipFile):
-    """A gzip file without name and time in it, so that the same rows give the same bytes."""
-
-    def __init__(self, path: Path) -> None:
-        self._raw = path.open("wb")
-        super().__init__(filename="", mode="wb", fileobj=self._raw, mtime=0)
-
-    def close(self) -> None:
-        super().close()
-        self._raw.close()
-
-
-def write_frame(frame: pl.DataFrame, path: str | Path, like: str = "csv") -> None:
-    """Write a frame as a file of its own."""
-    with writing(path, like) as writer:
-        writer.write(FrameTable("table", "row", np.arange(1, len(frame) + 1), frame))

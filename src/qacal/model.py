@@ -27,6 +27,7 @@ from qacal.errors import InputError, NotFittedError
 from qacal.group_summary import GroupSummary, Sampler
 from qacal.grouping import Paths, as_grouping
 from qacal.identity import mix, split
+from qacal.origins import gather_origins, require_known_origin, require_one_origin, tells
 from qacal.parameters import HasParameters
 from qacal.partitions import EMBEDDING, BisectingTree, Partition, as_partition
 from qacal.tally import Tally
@@ -48,9 +49,6 @@ _BETA_ROWS = 20_000
 # The default tree has up to 2^6 groups, and is cut where they have rows for four bins.
 _DEPTH = 6
 _BINS_A_GROUP = 4
-
-# A column that differs from row to row (a prompt with the question in it) tells nothing about where rows are from.
-_ORIGINS = 20
 
 
 class Answering(ABC):
@@ -179,7 +177,7 @@ class QACalibrator(HasParameters, Answering):
         self._require_parameters()
         self.partition_ = _partition(self.partition)
         self.calibrator_ = _calibrator(self.calibrator)
-        _require_one_origin(records, how, pool)
+        require_one_origin(records, how, pool)
         self._embedder: Embedder | None = embedder(self.embedder) if self._needs_vectors else None
         beta_ids = None
         if self._uses_groups:
@@ -237,7 +235,7 @@ class QACalibrator(HasParameters, Answering):
         origins: dict[str, list[Any]] = {name: [] for name in PROVENANCE}
         ids, sampler, done = [], Sampler(), 0
         for batch in read(records, how, needs_labels=True, needs_text=self.needs_text):
-            _gather_origins(batch, origins)
+            gather_origins(batch, origins)
             _require_apart(batch, beta_ids)
             chosen = batch if only_part is None else batch.only(self._parts(batch) == only_part)
             if not len(chosen):
@@ -255,7 +253,7 @@ class QACalibrator(HasParameters, Answering):
         self._choose_depth(total)
         self.calibrator_.fit_tally(total)
         self.rows_ = int(total.n)
-        self.origins_ = {name: values for name, values in origins.items() if _tells(name, values)}
+        self.origins_ = {name: values for name, values in origins.items() if tells(name, values)}
         self.groups_ = _summaries(total, self._depth, sampler, self.examples)
 
     def _choose_depth(self, tally: Tally) -> None:
@@ -337,7 +335,7 @@ class QACalibrator(HasParameters, Answering):
     def answer(self, batch: Batch, *, any_origin: bool = False) -> pl.DataFrame:
         """Return the evidence for checked rows."""
         if not any_origin:
-            self._require_origin(batch)
+            require_known_origin(batch, self.origins_)
         return self.calibrator_.explain(batch.confidence, groups=self._groups(batch), ids=batch.ids).to_polars()
 
     def explain(self, question: str, answer: str, confidence: float, **others: Any) -> dict[str, Any]:
@@ -443,18 +441,6 @@ class QACalibrator(HasParameters, Answering):
     def needs_text(self) -> bool:
         """True if rows must have a question and an answer."""
         return self._needs_vectors and not str(getattr(self.embedder, "name", self.embedder)).startswith("column:")
-
-    # Where rows come from
-
-    def _require_origin(self, batch: Batch) -> None:
-        for name, known in self.origins_.items():
-            others = [value for value in batch.values_of(name) if value not in known]
-            if others:
-                raise InputError(
-                    f"{batch.table.origin}: {name} is {others[0]!r}; this model was fitted on {_said(known)}. Fit a "
-                    "model for it; or pass --any-origin (any_origin=True) to go on, though its confidences may mean "
-                    "something else."
-                )
 
     # Keeping it
 
@@ -578,31 +564,6 @@ def _reading(columns: Mapping[str, str] | None, percent: bool, on_fault: OnFault
     return Reading(dict(columns or {}), percent, on_fault or refuse)
 
 
-def _gather_origins(batch: Batch, origins: dict[str, list[Any]]) -> None:
-    for name, values in origins.items():
-        if name == "model" or len(values) <= _ORIGINS:
-            values.extend(value for value in batch.values_of(name) if value not in values)
-
-
-def _tells(name: str, values: list[Any]) -> bool:
-    return bool(values) and (name == "model" or len(values) <= _ORIGINS)
-
-
-def _require_one_origin(records: Any, how: Reading, pool: bool) -> None:
-    """Refuse rows of several LLMs, kinds of confidence or judges, before anything is embedded."""
-    from qacal.records import as_source, distinct
-
-    if pool:
-        return
-    for name, plural in (("model", "LLMs"), ("confidence_source", "confidence sources"), ("judge", "judges")):
-        values = distinct(as_source(records), how, name)
-        if len(values) > 1:
-            raise InputError(
-                f"the records hold answers of several {plural}: {_said(values)}. Fit one model for each (--by {name}, "
-                "or only its rows); pass --pool (pool=True) if one model for all of them is what you want."
-            )
-
-
 def _require_apart(batch: Batch, beta_ids: Hashes | None) -> None:
     """Refuse calibration rows whose questions the groups were made from."""
     shared = 0 if beta_ids is None or batch.ids is None else int(np.isin(batch.ids, beta_ids).sum())
@@ -640,11 +601,6 @@ def _repeats(hashes: Hashes) -> bool:
 
 def _is_column(known: Mapping[str, Any]) -> bool:
     return str(known.get("name", "")).startswith("column:")
-
-
-def _said(values: list[Any]) -> str:
-    shown = ", ".join(str(value) for value in values[:5])
-    return shown if len(values) <= 5 else f"{shown} and {len(values) - 5} more"
 
 
 def _tell(progress: Progress | None, what: str, rows: int) -> None:

@@ -38,8 +38,8 @@ def run(
         qacal apply model new.parquet -o out.parquet
         cat new.jsonl | qacal apply model - > out.jsonl
     """
-    from qacal.files import writing
     from qacal.model_set import load_any
+    from qacal.outputs import writing
 
     shared.require_apart(file, output, skip_bad_rows)
     shared.require_writable(output)

@@ -29,7 +29,7 @@ def run(
     """
     from qacal.embedders import embedder as embedder_of
     from qacal.errors import InputError
-    from qacal.files import writing
+    from qacal.outputs import writing
     from qacal.records import texts_of
 
     shared.require_apart(file, output, skip_bad_rows)

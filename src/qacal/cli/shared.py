@@ -80,7 +80,7 @@ def opened(path: str) -> Iterator[File]:
 @contextmanager
 def reading(columns: list[str] | None, percent: bool, skip_bad_rows: Path | None) -> Iterator[Reading]:
     """Yield how to read rows; with `skip_bad_rows`, those left out are in that file when all is done."""
-    from qacal.files import json_line, written_whole
+    from qacal.outputs import json_line, written_whole
     from qacal.records import Reading
 
     if skip_bad_rows is None:

@@ -38,7 +38,7 @@ def one_thread() -> Iterator[None]:
     It sums in as many parts as there are threads, in the order in which they finish: the last digit would depend on
     the machine and on luck. And on the small nodes of a tree, threads wait for each other longer than they work.
     """
-    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+    from threadpoolctl import threadpool_limits
 
     with threadpool_limits(limits=1):
         yield
