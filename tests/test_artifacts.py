@@ -109,7 +109,9 @@ def test_what_is_loaded_answers_bit_for_bit_as_what_was_saved(calibrator, kind, 
 
 
 @pytest.mark.parametrize("depth", [0, 1, 2])
-@pytest.mark.parametrize("calibrator", [QABinning(points_per_bin=7), HierarchicalScaling()], ids=name_of)
+@pytest.mark.parametrize(
+    "calibrator", [QABinning(points_per_bin=7), HierarchicalScaling(), IsotonicCalibration(pooling="none")], ids=name_of
+)
 def test_a_tree_cut_at_a_depth_comes_back(calibrator, depth, tmp_path):
     model = fitted(clone(calibrator).set_params(max_depth=depth), "tree")
     save(tmp_path / "model", header={}, calibrator=model)

@@ -156,7 +156,11 @@ def test_json_of_bins_holds_the_evidence():
 
 
 @pytest.mark.parametrize("depth", [0, 1, 3, None])
-@pytest.mark.parametrize("calibrator", [QABinning(points_per_bin=30), HierarchicalScaling()], ids=name_of)
+@pytest.mark.parametrize(
+    "calibrator",
+    [QABinning(points_per_bin=30), HierarchicalScaling(), IsotonicCalibration(pooling="none")],
+    ids=name_of,
+)
 def test_a_tree_cut_at_a_depth_is_asked_by_the_groups_that_the_evidence_names(calibrator, depth):
     model = fitted(clone(calibrator).set_params(max_depth=depth), "tree")
     h, leaves = asked("tree", n=2000)

@@ -3,6 +3,8 @@
 Others are in the contract: row order, kinds of columns, weights of 0, predicting twice and from threads.
 """
 
+from functools import partial
+
 import numpy as np
 import pytest
 from sklearn.base import clone
@@ -228,7 +230,8 @@ def test_choosing_a_depth_of_the_tree():
     h = rng.choice([0.7, 0.9], 4000)
     right = rng.random(4000) < 0.2 + 0.08 * leaf
     paths = Paths(leaf, np.full(4000, 4), 3)
-    for method in (QABinning, ScalingQABinning, HierarchicalScaling):
+    isotonic = partial(IsotonicCalibration, pooling="none")
+    for method in (QABinning, ScalingQABinning, HierarchicalScaling, isotonic):
         for depth in range(4):
             deep = method(max_depth=depth).fit(h, right, groups=paths, ids=range(4000))
             cut = method().fit(

@@ -172,7 +172,7 @@ def fit_bins(
     if ties == "jitter" and points_per_bin < 2:
         raise InputError(f'points_per_bin is {points_per_bin}; ties="jitter" needs 2 or more, an edge row and another.')
     levels = flat_levels(labels, max_depth)
-    levels_of_targets = levels if targets is None else flat_levels(targets, max_depth)
+    levels_of_targets = levels if targets is None or targets is labels else flat_levels(targets, max_depth)
     who = lineage(levels, labels.grouping, points_per_bin)
     bins = [_bins(level, points_per_bin, n_bins, ties) for level in levels]
     served = [np.isin(of.group, who.owner[who.depth == depth]) for depth, of in enumerate(bins)]

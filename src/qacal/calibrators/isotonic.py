@@ -32,18 +32,19 @@ class IsotonicMaps:
     rows: Ints
     lineage: Lineage
     grouping: Grouping | None
+    max_depth: int | None
 
     def apply(self, rows: Rows) -> Floats:
         """Return each group's curve at each confidence."""
-        return self._heights(rows.confidence, self.lineage.directory.find(rows.leaves(self.grouping)))
+        return self._heights(rows.confidence, self.lineage.directory.find(rows.leaves(self.grouping, self.max_depth)))
 
     def explain(self, rows: Rows) -> Evidence:
         """Return each group's curve at each confidence; curves certify nothing."""
-        curve = self.lineage.directory.find(rows.leaves(self.grouping))
+        curve = self.lineage.directory.find(rows.leaves(self.grouping, self.max_depth))
         return Evidence.of(
             rows.confidence,
             self._heights(rows.confidence, curve),
-            group=rows.names(self.grouping),
+            group=rows.names(self.grouping, self.max_depth),
             source=self.lineage.source[curve],
             rows=self.rows[curve],
         )
@@ -52,7 +53,7 @@ class IsotonicMaps:
         """Refuse what :func:`fit_isotonic` cannot have made."""
         if self.grouping is not None:
             self.grouping.require_sound()
-        self.lineage.require_sound(self.grouping)
+        self.lineage.require_sound(self.grouping, self.max_depth)
         curves, knots = len(self.lineage.depth), len(self.x.ravel())
         require_columns(knots, x=self.x, y=self.y)
         require_columns(curves, rows=self.rows)
@@ -71,9 +72,9 @@ class IsotonicMaps:
         return self.y[left] + share * (self.y[right] - self.y[left])
 
 
-def fit_isotonic(tally: Tally, rows_per_group: int) -> IsotonicMaps:
+def fit_isotonic(tally: Tally, rows_per_group: int, max_depth: int | None = None) -> IsotonicMaps:
     """Return the pooled curve and one for every group, or ancestor of a smaller group, that has the rows for it."""
-    levels = flat_levels(tally)
+    levels = flat_levels(tally, max_depth)
     who = lineage(levels, tally.grouping, rows_per_group)
     curves, rows = [], []
     for depth, owner in zip(who.depth.tolist(), who.owner.tolist(), strict=True):
@@ -90,6 +91,7 @@ def fit_isotonic(tally: Tally, rows_per_group: int) -> IsotonicMaps:
         rows=np.array(rows),
         lineage=who,
         grouping=None if tally.grouping is None else tally.grouping.distinct(),
+        max_depth=max_depth,
     )
 
 
@@ -110,6 +112,7 @@ class IsotonicCalibration(Calibrator):
     ----------
     pooling : "full", one curve for all rows; "none", one per group.
     rows_per_group : groups with fewer rows read the curve of their nearest ancestor with as many, or the pooled one.
+    max_depth : of the groups of a tree, use those at this depth.
 
     Examples
     --------
@@ -121,9 +124,16 @@ class IsotonicCalibration(Calibrator):
 
     maps_: IsotonicMaps
 
-    def __init__(self, *, pooling: Literal["full", "none"] = "full", rows_per_group: int = 50) -> None:
+    def __init__(
+        self,
+        *,
+        pooling: Literal["full", "none"] = "full",
+        rows_per_group: int = 50,
+        max_depth: int | None = None,
+    ) -> None:
         self.pooling = pooling
         self.rows_per_group = rows_per_group
+        self.max_depth = max_depth
 
     @property
     def properties(self) -> Properties:
@@ -134,4 +144,4 @@ class IsotonicCalibration(Calibrator):
         """Return the fitted curves."""
         if self.pooling not in ("full", "none"):
             raise InputError(f'pooling is {self.pooling!r}; expected "full" or "none".')
-        return fit_isotonic(tally, self.rows_per_group)
+        return fit_isotonic(tally, self.rows_per_group, self.max_depth if self.properties.uses_groups else None)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from qacal.calibrators.base import Calibrator, Properties
-from qacal.calibrators.binmaps import BinMaps, CertificateKind, Ties, fit_bins
+from qacal.calibrators.base import Properties
+from qacal.calibrators.binmaps import CertificateKind, Ties
+from qacal.calibrators.binning import BinningCalibrator
 from qacal.tally import Tally
 
 
-class QABinning(Calibrator):
+class QABinning(BinningCalibrator):
     r"""Answer with the share of correct rows among those of the same group and a similar confidence.
 
     Each group :math:`s` with :math:`n_s \ge b` rows gets :math:`\lfloor n_s / b \rfloor` uniform-mass bins of its own,
@@ -44,8 +43,6 @@ class QABinning(Calibrator):
     array(['group', 'root'], dtype='<U8')
     """
 
-    maps_: BinMaps
-
     def __init__(
         self,
         *,
@@ -68,17 +65,6 @@ class QABinning(Calibrator):
         """Means of bins; Algorithm UMD leaves the edge rows out of them."""
         return Properties(keeps_mean=self.ties == "merge", is_discrete=True, is_certified=True, uses_groups=True)
 
-    def tally_options(self) -> dict[str, Any]:
-        """Return whether ties are kept apart, and the grid."""
-        return {"ties": self.ties == "jitter", "resolution": self.resolution}
-
-    def solve(self, tally: Tally) -> BinMaps:
-        """Return the bins of every group."""
-        return fit_bins(
-            tally,
-            points_per_bin=self.points_per_bin,
-            max_depth=self.max_depth,
-            ties=self.ties,
-            certificate=self.certificate,
-            alpha=self.alpha,
-        )
+    def targets(self, tally: Tally) -> tuple[Tally, Tally]:
+        """Return all rows with their labels: a bin answers with its share of right ones."""
+        return tally, tally

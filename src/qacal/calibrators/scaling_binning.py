@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from qacal.calibrators.base import Calibrator, Properties
-from qacal.calibrators.binmaps import BinMaps, CertificateKind, Ties, fit_bins
+from qacal.calibrators.base import Properties
+from qacal.calibrators.binmaps import CertificateKind, Ties
+from qacal.calibrators.binning import BinningCalibrator
 from qacal.calibrators.logistic import Feature
 from qacal.calibrators.platt import fit_platt
 from qacal.calibrators.scaling import scaled_halves
 from qacal.tally import Tally
 
 
-class ScalingBinning(Calibrator):
+class ScalingBinning(BinningCalibrator):
     """Fit a Platt curve on half of the rows, and answer with its mean over uniform-mass bins of the other half.
 
     The answers vary less than those of :class:`UniformMassBinning`, at the price of the curve's bias.
@@ -32,8 +33,6 @@ class ScalingBinning(Calibrator):
     >>> ScalingBinning(points_per_bin=20).fit(said, right, ids=range(400)).predict([0.5, 0.9]).round(2)
     array([0.24, 0.77])
     """
-
-    maps_: BinMaps
 
     def __init__(
         self,
@@ -65,17 +64,13 @@ class ScalingBinning(Calibrator):
 
     def tally_options(self) -> dict[str, Any]:
         """Return the deal into halves, whether ties are kept apart, and the grid."""
-        return {"n_blocks": 2, "seed": self.seed, "ties": self.ties == "jitter", "resolution": self.resolution}
+        return {"n_blocks": 2, "seed": self.seed, **super().tally_options()}
 
-    def solve(self, tally: Tally) -> BinMaps:
-        """Return the bins."""
-        labels, targets = scaled_halves(tally, lambda t: fit_platt(t, self.feature), cross_fit=self.cross_fit)
-        return fit_bins(
-            labels,
-            targets,
-            points_per_bin=self.points_per_bin,
-            n_bins=self.n_bins,
-            ties=self.ties,
-            certificate=self.certificate,
-            alpha=self.alpha,
-        )
+    @property
+    def bins_half(self) -> bool:
+        """Cross-fitting bins all rows."""
+        return not self.cross_fit
+
+    def targets(self, tally: Tally) -> tuple[Tally, Tally]:
+        """Return the rows that the curve was not fitted on, with their labels and with its values."""
+        return scaled_halves(tally, lambda t: fit_platt(t, self.feature), cross_fit=self.cross_fit)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from qacal.calibrators.base import Calibrator, Maps, Properties
-from qacal.calibrators.binmaps import BinMaps, CertificateKind, Ties, fit_bins
+from qacal.calibrators.base import Maps, Properties
+from qacal.calibrators.binmaps import CertificateKind, Ties
+from qacal.calibrators.binning import BinningCalibrator
 from qacal.calibrators.hierarchical import fit_curves
 from qacal.calibrators.logistic import Feature
 from qacal.calibrators.platt import fit_platt
@@ -14,7 +15,7 @@ from qacal.errors import InputError
 from qacal.tally import Tally
 
 
-class ScalingQABinning(Calibrator):
+class ScalingQABinning(BinningCalibrator):
     r"""Fit a scaler on half of the rows, and answer with its mean over the bins of each group on the other half.
 
     With ``pooling="partial"`` the scaler is the hierarchical model (HS-QAB), with ``"full"`` one Platt curve for all
@@ -43,8 +44,6 @@ class ScalingQABinning(Calibrator):
     >>> model.predict([0.8, 0.8, 0.8], groups=["law", "physics", "chess"]).round(2)
     array([0.65, 0.95, 0.8 ])
     """
-
-    maps_: BinMaps
 
     def __init__(
         self,
@@ -79,20 +78,16 @@ class ScalingQABinning(Calibrator):
 
     def tally_options(self) -> dict[str, Any]:
         """Return the deal into halves, whether ties are kept apart, and the grid."""
-        return {"n_blocks": 2, "seed": self.seed, "ties": self.ties == "jitter", "resolution": self.resolution}
+        return {"n_blocks": 2, "seed": self.seed, **super().tally_options()}
 
-    def solve(self, tally: Tally) -> BinMaps:
-        """Return the bins of every group."""
-        labels, targets = scaled_halves(tally, self._scaler, cross_fit=self.cross_fit)
-        return fit_bins(
-            labels,
-            targets,
-            points_per_bin=self.points_per_bin,
-            max_depth=self.max_depth,
-            ties=self.ties,
-            certificate=self.certificate,
-            alpha=self.alpha,
-        )
+    @property
+    def bins_half(self) -> bool:
+        """Cross-fitting bins all rows."""
+        return not self.cross_fit
+
+    def targets(self, tally: Tally) -> tuple[Tally, Tally]:
+        """Return the rows that the curves were not fitted on, with their labels and with their values."""
+        return scaled_halves(tally, self._scaler, cross_fit=self.cross_fit)
 
     def _scaler(self, tally: Tally) -> Maps:
         if self.pooling == "partial":

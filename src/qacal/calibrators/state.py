@@ -10,7 +10,7 @@ from qacal.calibrators.base import Calibrator
 from qacal.calibrators.binmaps import BinMaps
 from qacal.calibrators.hierarchical import HierarchicalScaling, LogisticMaps
 from qacal.calibrators.identity import Identity
-from qacal.calibrators.isotonic import IsotonicCalibration
+from qacal.calibrators.isotonic import IsotonicCalibration, IsotonicMaps
 from qacal.calibrators.platt import LogisticMap, PlattScaling
 from qacal.calibrators.qa_binning import QABinning
 from qacal.calibrators.scaling_binning import ScalingBinning
@@ -85,6 +85,8 @@ def _fitted_parameters(maps: Any) -> Plain:
         return {"feature": maps.feature}
     if isinstance(maps, LogisticMaps):
         return {"feature": maps.feature, "max_depth": maps.max_depth}
+    if isinstance(maps, IsotonicMaps):
+        return {} if maps.grouping is None else {"max_depth": maps.max_depth}
     if not isinstance(maps, BinMaps):
         return {}
     found = {"max_depth": maps.max_depth, "alpha": maps.certificate.alpha, "resolution": maps.resolution}

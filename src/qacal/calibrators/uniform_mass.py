@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from qacal.calibrators.base import Calibrator, Properties
-from qacal.calibrators.binmaps import BinMaps, CertificateKind, Ties, fit_bins
+from qacal.calibrators.base import Properties
+from qacal.calibrators.binmaps import CertificateKind, Ties
+from qacal.calibrators.binning import BinningCalibrator
 from qacal.tally import Tally
 
 
-class UniformMassBinning(Calibrator):
+class UniformMassBinning(BinningCalibrator):
     r"""Cut confidences into bins of equal count; answer with each bin's share of correct rows.
 
     Going up, a bin closes at the first confidence where it holds :math:`b` rows or more; equal confidences share a bin,
@@ -44,8 +43,6 @@ class UniformMassBinning(Calibrator):
     qacal.errors.InputError: confidence[0] is 50.0 (and 1 more); expected 0 to 1. If these are percents, divide by 100.
     """
 
-    maps_: BinMaps
-
     def __init__(
         self,
         *,
@@ -68,17 +65,6 @@ class UniformMassBinning(Calibrator):
         """Means of bins; Algorithm UMD leaves the edge rows out of them."""
         return Properties(keeps_mean=self.ties == "merge", is_discrete=True, is_certified=True)
 
-    def tally_options(self) -> dict[str, Any]:
-        """Return whether ties are kept apart, and the grid."""
-        return {"ties": self.ties == "jitter", "resolution": self.resolution}
-
-    def solve(self, tally: Tally) -> BinMaps:
-        """Return the bins."""
-        return fit_bins(
-            tally,
-            points_per_bin=self.points_per_bin,
-            n_bins=self.n_bins,
-            ties=self.ties,
-            certificate=self.certificate,
-            alpha=self.alpha,
-        )
+    def targets(self, tally: Tally) -> tuple[Tally, Tally]:
+        """Return all rows with their labels: a bin answers with its share of right ones."""
+        return tally, tally
