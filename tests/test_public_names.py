@@ -32,6 +32,7 @@ NAMES = [
     "RepeatedQuestionsWarning",
     "ScalingBinning",
     "ScalingQABinning",
+    "Search",
     "Tally",
     "UniformMassBinning",
     "UnreachableError",

@@ -31,6 +31,7 @@ _HOME = {
     "Function": "partitions.function",
     "QACalibrator": "model",
     "load": "model",
+    "Search": "tuning",
     "embedder": "embedders",
     "evaluate": "evaluation",
     "GroupSummary": "group_summary",

@@ -132,11 +132,11 @@ class Calibrator(HasParameters, ABC):
         return self._fit(tally)
 
     def _fit(self, tally: Tally) -> Self:
-        self._require(tally)
+        narrowed = self.narrowed(tally)
         if self.properties.is_certified and tally.is_clustered:
             # Shown at the line that called fit or fit_tally.
             warnings.warn(_REPEATED, RepeatedQuestionsWarning, stacklevel=3)
-        self.maps_ = self.solve(self._narrowed(tally))
+        self.maps_ = self.solve(narrowed)
         return self
 
     def _require(self, tally: Tally) -> None:
@@ -154,8 +154,9 @@ class Calibrator(HasParameters, ABC):
             how = f"Tally.of(..., ids=ids, n_blocks={needed['n_blocks']}, seed={needed['seed']})"
             raise InputError(f"this calibrator splits rows, and needs a tally that was dealt for it: {how}.")
 
-    def _narrowed(self, tally: Tally) -> Tally:
+    def narrowed(self, tally: Tally) -> Tally:
         """Drop whatever else the tally carries: it is none of this calibrator's business, and must not show."""
+        self._require(tally)
         needed = self.tally_options()
         if not self.properties.uses_groups:
             tally = tally.pooled()

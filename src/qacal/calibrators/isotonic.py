@@ -96,10 +96,13 @@ def fit_isotonic(tally: Tally, rows_per_group: int, max_depth: int | None = None
 
 
 def _fit_one(h: Floats, w: Floats, wt: Floats) -> tuple[Floats, Floats]:
-    from sklearn.isotonic import IsotonicRegression
+    from sklearn.isotonic import isotonic_regression
 
-    fitted = IsotonicRegression(y_min=0.0, y_max=1.0).fit(h, np.clip(wt / w, 0.0, 1.0), sample_weight=w)
-    return np.asarray(fitted.X_thresholds_), np.asarray(fitted.y_thresholds_)
+    y = isotonic_regression(np.clip(wt / w, 0.0, 1.0), sample_weight=w, y_min=0.0, y_max=1.0)
+    # Between the ends of a level piece nothing happens.
+    is_inside = np.zeros(len(y), dtype=bool)
+    is_inside[1:-1] = (y[1:-1] == y[:-2]) & (y[1:-1] == y[2:])
+    return h[~is_inside], y[~is_inside]
 
 
 class IsotonicCalibration(Calibrator):

@@ -1,0 +1,300 @@
+r"""Search depth and points per bin: fit on calibration rows, choose on tuning rows, touch the rows once.
+
+Both samples are tallies over the same groups, and everything else is done on their cells:
+
+- A tree's tally rolls up to every depth, so one tally serves all depths.
+- The bins of a group depend on points per bin :math:`b` and on nothing else, so they are made once for every (depth,
+  :math:`b`), and a tuning cell looks up its bin once. Methods that bin the same rows share both: they differ only in
+  what a bin answers the mean of.
+- A group with fewer than :math:`b` rows reads its nearest ancestor that has as many. Its answer at depth :math:`d` is
+  therefore that of the deepest level up to :math:`d` at which it has the rows.
+
+The chosen setting is then fitted by the calibrator itself, so that what is searched here never has to be saved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TypeAlias
+
+import numpy as np
+
+from qacal.bins import Bins, group_runs, mass_bins
+from qacal.calibrators.base import Calibrator, Rows
+from qacal.calibrators.binning import BinningCalibrator
+from qacal.cells import snap
+from qacal.errors import InputError
+from qacal.grouping import NO_GROUP, Grouping
+from qacal.lookup import search_within
+from qacal.metrics.calibration import calibration_error
+from qacal.metrics.scores import brier_score, log_loss
+from qacal.metrics.selective import auac
+from qacal.ranges import Ranges, search_ranges
+from qacal.tally import Tally
+from qacal.values import Floats, Ints
+
+Cut: TypeAlias = int | str
+"""Which groups to use: a depth of the tree, or the name of a partition; 0 for none."""
+
+ROOT: Cut = 0
+
+# Errors within groups are measured on groups that have so many tuning rows on average, in bins of so many.
+ROWS_A_GROUP = 30
+ROWS_A_BIN = 10
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One setting and how it did on the tuning rows; lower is better."""
+
+    cut: Cut
+    points_per_bin: int | None
+    score: float
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """The best setting, fitted on the calibration rows; and all that were tried."""
+
+    calibrator: Calibrator
+    best: Trial
+    trials: list[Trial]
+
+
+class Search:
+    """Calibration rows and tuning rows over the same groups, ready to try methods on.
+
+    Parameters
+    ----------
+    calibration, tuning : tallies over the same tree, or over the same flat partitions, of which one is chosen. They
+        share no question. The calibration rows must be dealt into halves (``n_blocks=2``) for methods that need it.
+    ranges : what to try; by default the paper's where the rows allow, see :func:`qacal.ranges.search_ranges`.
+    objective : what is made small on the tuning rows: "log_loss"; "brier"; "auac", the paper's choice, which is made
+        large; "error", the debiased calibration error within groups that are the same for all settings.
+    progress : called with how many cuts of how many are done.
+
+    Examples
+    --------
+    Four groups, of which the first two and the last two are alike; depth 1 is enough:
+
+    >>> from qacal import Paths, QABinning
+    >>> rng = np.random.default_rng(0)
+    >>> leaf, h = rng.integers(0, 4, 3000), rng.choice([0.7, 0.8, 0.9], 3000)
+    >>> right = rng.random(3000) < np.where(leaf < 2, h - 0.4, h)
+    >>> paths = Paths(leaf, np.full(3000, 3), 2)
+    >>> fit = Tally.of(h[:2500], right[:2500], groups=Paths(leaf[:2500], paths.exit[:2500], 2))
+    >>> tune = Tally.of(h[2500:], right[2500:], groups=Paths(leaf[2500:], paths.exit[2500:], 2))
+    >>> found = Search(fit, tune).tune(QABinning())
+    >>> found.best.cut, found.calibrator.max_depth
+    (1, 1)
+    """
+
+    def __init__(
+        self,
+        calibration: Tally,
+        tuning: Tally,
+        *,
+        ranges: Ranges | None = None,
+        objective: str = "log_loss",
+        progress: Callable[[int, int], None] | None = None,
+    ) -> None:
+        if objective not in OBJECTIVES:
+            raise InputError(f"objective is {objective!r}; expected one of {', '.join(OBJECTIVES)}.")
+        self.calibration = calibration
+        self.tuning = tuning
+        self.objective = objective
+        self.progress = progress
+        self.ranges = ranges or search_ranges(calibration.n, [groups for _, groups in self.sizes])
+        self._levels: dict[tuple[bool, float | None, Cut], _Level] = {}
+
+    def tune(self, calibrator: Calibrator) -> Tuned:
+        """Try all settings of a calibrator, and return the best one fitted on the calibration rows."""
+        trials = list(self._trials(calibrator))
+        best = min(trials, key=lambda trial: trial.score)
+        chosen = _configured(calibrator, best.cut if self._is_tree else None, best.points_per_bin)
+        return Tuned(chosen.fit_tally(self.at(self.calibration, best.cut, is_final=True)), best, trials)
+
+    # What there is to try
+
+    @cached_property
+    def _is_tree(self) -> bool:
+        columns = self.calibration.partitions
+        return len(columns) == 1 and next(iter(columns.values())).is_tree
+
+    @cached_property
+    def sizes(self) -> list[tuple[Cut, int]]:
+        """Every cut with its number of groups, the coarsest first."""
+        columns = self.calibration.partitions
+        if self._is_tree:
+            depth = next(iter(columns.values())).depth or 0
+            return [(cut, 2**cut) for cut in range(depth + 1)]
+        sizes = {name: len(np.setdiff1d(column.leaves(), [NO_GROUP])) for name, column in columns.items()}
+        return [(ROOT, 1), *sorted(sizes.items(), key=lambda item: item[1])]
+
+    @cached_property
+    def common_cut(self) -> Cut:
+        """The finest cut whose groups have 30 tuning rows on average: the ruler for errors within groups."""
+        fitting = [cut for cut, groups in self.sizes if self.tuning.n >= ROWS_A_GROUP * groups]
+        return fitting[-1] if fitting else ROOT
+
+    def at(self, tally: Tally, cut: Cut, *, is_final: bool = False) -> Tally:
+        """Return a tally with the groups of a cut.
+
+        is_final : keep a tree whole, since certificates cover all depths that were searched.
+        """
+        if cut == ROOT and not (is_final and self._is_tree):
+            return tally.pooled()
+        if self._is_tree:
+            return tally if is_final else tally.roll_up(int(cut))
+        return tally.only(str(cut))
+
+    def _trials(self, calibrator: Calibrator) -> Iterator[Trial]:
+        uses_groups = calibrator.properties.uses_groups
+        cuts = self.sizes if uses_groups else [(ROOT, 1)]
+        for done, (cut, groups) in enumerate(cuts):
+            if isinstance(calibrator, BinningCalibrator) and calibrator.ties == "merge":
+                answers = self._quickly(calibrator, cut, groups)
+            else:
+                answers = self._plainly(calibrator, cut, groups)
+            for b, found in answers:
+                yield Trial(cut, b, OBJECTIVES[self.objective](self, found))
+            if self.progress is not None:
+                self.progress(done + 1, len(cuts))
+
+    # Any calibrator: fit it
+
+    def _plainly(self, calibrator: Calibrator, cut: Cut, groups: int) -> Iterator[tuple[int | None, Floats]]:
+        calibration = self.at(self.calibration, cut)
+        rows = Rows(self.tuning.confidence, self._groups(cut), self.tuning.tie)
+        has_bins = "points_per_bin" in calibrator.get_params()
+        for b in self._admitted(calibration.n, groups) if has_bins else [None]:
+            fitted = _configured(calibrator, None, b).fit_tally(calibration)
+            yield b, fitted.fitted_maps().apply(rows)
+
+    # Bins: make them once
+
+    def _quickly(self, calibrator: BinningCalibrator, cut: Cut, groups: int) -> Iterator[tuple[int | None, Floats]]:
+        labels, targets = calibrator.targets(calibrator.narrowed(self.at(self.calibration, cut)))
+        chain = self._chain(cut)
+        levels = [self._level(calibrator, labels, level) for level in chain]
+        answers = [_flat(targets, level) for level in chain]
+        for b in self._admitted(labels.n, groups):
+            found = levels[0].answers(b, answers[0])
+            for level, of in zip(levels[1:], answers[1:], strict=True):
+                found = np.where(level.rows >= b, level.answers(b, of), found)
+            found = np.where(levels[-1].is_outside, levels[0].answers(b, answers[0]), found)
+            yield b, found
+
+    def _admitted(self, rows: int, groups: int) -> Sequence[int]:
+        values = self.ranges.points_per_bin
+        return [b for b in values if groups == 1 or self.ranges.admits(rows, groups, b)]
+
+    def _chain(self, cut: Cut) -> list[Cut]:
+        """Return the cuts from the root to this one, each a group's possible source of answers."""
+        if cut == ROOT:
+            return [ROOT]
+        return list(range(int(cut) + 1)) if self._is_tree else [ROOT, cut]
+
+    def _level(self, calibrator: BinningCalibrator, labels: Tally, cut: Cut) -> _Level:
+        key = (calibrator.bins_half, labels.resolution, cut)
+        if key not in self._levels:
+            self._levels[key] = _Level(_flat(labels, cut), self.tuning.confidence, self._codes(cut))
+        return self._levels[key]
+
+    def _codes(self, cut: Cut) -> Ints | None:
+        """Return the group of each tuning cell, in the codes of the calibration rows."""
+        groups = self._groups(cut)
+        if groups is None or self._is_tree:
+            return None if groups is None else groups.leaves()
+        return self.calibration.partitions[str(cut)].encode(groups, len(groups)).leaves()
+
+    def _groups(self, cut: Cut) -> Grouping | None:
+        """Return the groups of the tuning cells."""
+        if cut == ROOT:
+            return None
+        if self._is_tree:
+            return next(iter(self.tuning.partitions.values())).at_depth(int(cut))
+        return self.tuning.partitions[str(cut)]
+
+
+class _Level:
+    """The groups of one cut: their calibration rows, and where each tuning cell finds its bin among them.
+
+    rows : how many calibration rows the group of each tuning cell has; 0 if it has no group.
+    is_outside : whether it has none.
+    """
+
+    def __init__(self, labels: Tally, confidence: Floats, codes: Ints | None) -> None:
+        self._labels = labels
+        self._confidence = confidence if labels.resolution is None else snap(confidence, labels.resolution)
+        known, first, last = group_runs(labels)
+        self._first = first
+        self._places: dict[int, tuple[Bins, Ints]] = {}
+        if codes is None:
+            self._run = np.zeros(len(confidence), dtype=np.int64)
+            self.rows = np.full(len(confidence), labels.n)
+            self.is_outside = np.zeros(len(confidence), dtype=bool)
+            return
+        through = np.concatenate([[0], np.cumsum(labels.rows)])
+        self._run = np.minimum(np.searchsorted(known, codes), len(known) - 1)
+        self.is_outside = codes == NO_GROUP
+        is_known = (known[self._run] == codes) & ~self.is_outside
+        self.rows = np.where(is_known, (through[last] - through[first])[self._run], 0)
+
+    def answers(self, points_per_bin: int, targets: Tally) -> Floats:
+        """Return what the bin of each tuning cell answers, if its bins answer the mean of these targets."""
+        bins, place = self._bins(points_per_bin)
+        return np.clip(bins.sum(targets.wt) / bins.sum(targets.w), 0.0, 1.0)[place]
+
+    def _bins(self, points_per_bin: int) -> tuple[Bins, Ints]:
+        if points_per_bin not in self._places:
+            bins = mass_bins(self._labels, points_per_bin)
+            first = np.searchsorted(bins.start, self._first)
+            last = np.append(first[1:], len(bins)) - 1
+            place = search_within(bins.top, self._confidence, first[self._run], last[self._run])
+            self._places[points_per_bin] = bins, place
+        return self._places[points_per_bin]
+
+
+def _flat(tally: Tally, cut: Cut) -> Tally:
+    """Return a tally over the groups of a cut, as a flat column."""
+    if cut == ROOT:
+        return tally.pooled()
+    column = tally.grouping
+    return tally.roll_up(int(cut)).flat() if column is not None and column.is_tree else tally
+
+
+def _configured(calibrator: Calibrator, cut: Cut | None, points_per_bin: int | None) -> Calibrator:
+    """Return a fresh calibrator with these settings, as far as it has them."""
+    given = calibrator.get_params()
+    if points_per_bin is not None:
+        given["points_per_bin"] = points_per_bin
+        # Points per bin are searched, and stand for the number of bins too.
+        given |= {"n_bins": None} if "n_bins" in given else {}
+    if cut is not None and "max_depth" in given:
+        given["max_depth"] = cut
+    return type(calibrator)(**given)
+
+
+def _error_within(search: Search, answers: Floats) -> float:
+    """Return the debiased calibration error within groups that do not depend on the setting."""
+    scored = _flat(search.at(search.tuning.with_confidence(answers), search.common_cut), search.common_cut)
+    bins = int(np.clip(scored.n // (dict(search.sizes)[search.common_cut] * ROWS_A_BIN), 1, 15))
+    return calibration_error(scored, bins=bins, redraws=0).debiased
+
+
+def _overall(measure: Callable[[Tally], float]) -> Objective:
+    return lambda search, answers: measure(replace(search.tuning, partitions={}).with_confidence(answers))
+
+
+Objective: TypeAlias = Callable[[Search, Floats], float]
+
+OBJECTIVES: dict[str, Objective] = {
+    "log_loss": _overall(log_loss),
+    "brier": _overall(lambda scored: brier_score(scored).score),
+    "auac": _overall(lambda scored: -auac(scored)),
+    "error": _error_within,
+}
+"""What a search makes small, given what every tuning cell is answered."""
