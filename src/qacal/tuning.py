@@ -70,7 +70,8 @@ class Search:
     ----------
     calibration, tuning : tallies over the same tree, or over the same flat partitions, of which one is chosen. They
         share no question. The calibration rows must be dealt into halves (``n_blocks=2``) for methods that need it.
-    ranges : what to try; by default the paper's where the rows allow, see :func:`qacal.ranges.search_ranges`.
+    ranges : what to try, or a function that says so for a number of rows and the numbers of groups; by default the
+        paper's where the rows allow, see :func:`qacal.ranges.search_ranges`.
     objective : what is made small on the tuning rows: "log_loss"; "brier"; "auac", the paper's choice, which is made
         large; "error", the debiased calibration error within groups that are the same for all settings.
     progress : called with how many cuts of how many are done.
@@ -96,7 +97,7 @@ class Search:
         calibration: Tally,
         tuning: Tally,
         *,
-        ranges: Ranges | None = None,
+        ranges: Ranges | Callable[[int, list[int]], Ranges] = search_ranges,
         objective: str = "log_loss",
         progress: Callable[[int, int], None] | None = None,
     ) -> None:
@@ -106,7 +107,8 @@ class Search:
         self.tuning = tuning
         self.objective = objective
         self.progress = progress
-        self.ranges = ranges or search_ranges(calibration.n, [groups for _, groups in self.sizes])
+        counts = [groups for _, groups in self.sizes]
+        self.ranges = ranges if isinstance(ranges, Ranges) else ranges(calibration.n, counts)
         self._levels: dict[tuple[bool, float | None, Cut], _Level] = {}
 
     def tune(self, calibrator: Calibrator) -> Tuned:

@@ -8,7 +8,7 @@ import sys
 
 import typer
 
-from qacal.cli import apply, embed, evaluate, export, fit, groups, plan
+from qacal.cli import apply, embed, evaluate, experiment, export, fit, groups, plan
 from qacal.errors import QacalError
 
 _HELP = """Turn the confidence that an LLM states into the probability that its answer is right.
@@ -32,7 +32,7 @@ Every command explains itself with --help."""
 app = typer.Typer(
     help=_HELP, no_args_is_help=True, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False
 )
-for command in (fit, apply, evaluate, groups, plan, embed, export):
+for command in (fit, apply, evaluate, groups, plan, experiment, embed, export):
     name = command.__name__.rpartition(".")[2]
     app.command(name, no_args_is_help=name != "plan")(command.run)
 

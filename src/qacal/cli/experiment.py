@@ -1,0 +1,135 @@
+"""`qacal experiment`: the paper's protocol on a file of labelled answers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from qacal.cli import shared
+
+if TYPE_CHECKING:
+    from qacal.experiment import Experiment
+    from qacal.experiment.tables import Line
+
+
+def run(
+    file: shared.Rows,
+    out: Annotated[str, typer.Option("--out", "-o", metavar="DIR", help="The folder to write the results to.")],
+    by: Annotated[
+        str | None,
+        typer.Option(metavar="COLUMNS", help="A block of results for every value, such as model or model,dataset."),
+    ] = None,
+    group_column: Annotated[
+        str | None,
+        typer.Option(metavar="COLUMN", help="Measure errors within this column too, which no method sees."),
+    ] = None,
+    embedder: Annotated[
+        str | None, typer.Option(help="As in qacal fit; column:NAME for vectors that are there already.")
+    ] = None,
+    partition: Annotated[
+        str | None,
+        typer.Option(help="The groups to search: kdtree, bisecting or kmeans, with :MOST for how deep or how many."),
+    ] = None,
+    varying_beta: Annotated[
+        bool, typer.Option("--varying-beta", help="Two embedders (static and minilm) with kdtree and kmeans each.")
+    ] = False,
+    seeds: Annotated[int, typer.Option(min=1, help="How often the questions are dealt anew.")] = 8,
+    objective: Annotated[str, typer.Option(help="What tuning goes by: log-loss, brier, auac or error.")] = "log-loss",
+    search: Annotated[
+        str, typer.Option(help="Points per bin to try: paper (they promise --epsilon), wide (from 10 up), or auto.")
+    ] = "auto",
+    epsilon: Annotated[float, typer.Option(help="The error that points per bin must promise.")] = 0.1,
+    alpha: Annotated[float, typer.Option(help="How often that promise may be broken.")] = 0.1,
+    pool: Annotated[bool, typer.Option("--pool", help="Take all LLMs of the file as one.")] = False,
+    column: shared.Columns = None,
+    percent: shared.Percent = False,
+    skip_bad_rows: shared.SkipBadRows = None,
+) -> None:
+    """Compare calibration methods on your own answers, by the protocol of the QA-calibration paper.
+
+    The questions are dealt into four parts: groups are made from 20%, the methods fitted on 60%, groups and points
+    per bin chosen on 10%, and everything measured on the last 10%; eight times. Writes results.md with tables as the
+    paper has them, results.parquet with every number, and report.html to look at.
+
+    \b
+        qacal experiment answers.parquet --out results
+        qacal experiment answers.parquet --out results --by model,dataset --group-column subject
+        qacal experiment answers.parquet --out results --embedder column:embedding --objective auac
+        qacal experiment answers.parquet --out results --varying-beta
+    """
+    from qacal.experiment import run_experiment
+    from qacal.experiment.runner import require_own_folder
+
+    shared.require_apart(file, out, skip_bad_rows)
+    require_own_folder(out)
+    embedders, partitions = _betas(embedder, partition, varying_beta)
+    with (
+        shared.opened(file) as rows,
+        shared.reading(column, percent, skip_bad_rows) as how,
+        shared.progress() as progress,
+    ):
+        found = run_experiment(
+            rows,
+            by=_listed(by),
+            label=group_column,
+            embedders=embedders,
+            partitions=partitions,
+            seeds=seeds,
+            objective=objective.replace("-", "_"),
+            search=search,
+            epsilon=epsilon,
+            alpha=alpha,
+            pool=pool,
+            how=how,
+            progress=progress,
+        )
+    found.write(out)
+    _show(found)
+    shared.note(f"Written to {out}: results.md, results.parquet.")
+
+
+def _listed(text: str | None) -> list[str]:
+    return [part.strip() for part in (text or "").split(",") if part.strip()]
+
+
+def _betas(embedder: str | None, partition: str | None, is_varying: bool) -> tuple[list[str], list[str]]:
+    """Return the embedders and partitions to combine."""
+    from qacal.errors import InputError
+    from qacal.partitions import as_partition
+
+    embedders = _listed(embedder) or (["static", "minilm"] if is_varying else ["static"])
+    partitions = _listed(partition) or (["kdtree", "kmeans"] if is_varying else ["kdtree"])
+    if is_varying and (len(embedders) < 2 or len(partitions) < 2):
+        raise typer.BadParameter("--varying-beta takes two embedders and two partitions: --embedder static,hf:ID")
+    for one in partitions:
+        try:
+            as_partition(one)
+        except InputError as error:
+            raise typer.BadParameter(str(error)) from None
+    return embedders, partitions
+
+
+# What fits on a screen; results.md has all.
+_LEFT_OUT = ("ce", "ce_debiased", "mce_beta", "ce_label", "ce_label_floor")
+
+
+def _show(found: Experiment) -> None:
+    for note in found.notes:
+        shared.note(note)
+    for table in found.tables():
+        shown = [place for place, column in enumerate(table.columns) if column.name not in _LEFT_OUT]
+        titles = [table.titles[len(table.lines[0].names) + place] for place in shown]
+        rows = [_row(line, shown) for line in table.lines]
+        name = ", ".join(table.lines[0].names[:-1])
+        shared.show(shared.table(name, "", *titles, "groups", "b", rows=rows))
+    shared.show(
+        "Means over seeds; lower is better, but for AUAC; the best has a *. Rank by debiased errors, Brier score"
+    )
+    shared.show("and log loss: the plug-in CE(h;β) is mostly noise, as its floor shows.")
+
+
+def _row(line: Line, shown: list[int]) -> tuple[str, ...]:
+    cells = [line.cells[place] for place in shown]
+    numbers = [f"{cell.mean:.3f}{'*' if cell.is_best else ' '}" for cell in cells]
+    return (line.names[-1], *numbers, *line.chosen)

@@ -1,0 +1,99 @@
+"""The groups of an experiment: a tree with all its depths, k-means with several numbers of groups, or a column."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from qacal.errors import InputError
+from qacal.experiment.sample import Sample
+from qacal.grouping import NO_GROUP, Paths, as_grouping
+from qacal.partitions import BisectingTree, Column, KDTree, KMeans, Partition, as_partition
+from qacal.tuning import ROOT, ROWS_A_GROUP, Cut
+from qacal.values import Bools, Ints
+
+Groups: TypeAlias = Paths | Mapping[str, Any]
+"""A row's place in a tree, or its group in each of several partitions."""
+
+# The deepest tree, and the most groups of k-means, that are tried unless the spelling says otherwise.
+_DEPTH = 10
+_GROUPS = 64
+
+# Groups are made from rows: a tree needs two in a leaf, a centre five.
+_ROWS_A_LEAF = 2
+_ROWS_A_CENTRE = 5
+
+
+@dataclass(frozen=True)
+class Beta:
+    """How rows are grouped: which vectors, and which partition of them (the paper's beta_emb and beta_bin)."""
+
+    embedder: str
+    partition: str
+
+    def groups(self, sample: Sample, is_beta: Bools, seed: int = 0) -> Groups:
+        """Fit the partition on the beta rows, and return the groups of all rows."""
+        asked = as_partition(self.partition)
+        if isinstance(asked, Column):
+            return {asked.name: sample.columns[asked.name]}
+        Z = sample.vectors[self.embedder]
+        if isinstance(asked, KMeans):
+            counts = _counts(asked.n_groups if ":" in self.partition else _GROUPS, int(is_beta.sum()))
+            return {str(count): KMeans(n_groups=count, seed=seed).fit(Z[is_beta]).assign(Z) for count in counts}
+        if isinstance(asked, KDTree | BisectingTree):
+            asked = _deep(asked, ":" in self.partition, int(is_beta.sum()))
+            found = asked.fit(Z[is_beta]).groups(Z)
+            assert isinstance(found, Paths)
+            return found
+        raise InputError(f"{self.partition!r} cannot be searched; there are kdtree, bisecting, kmeans and column:NAME.")
+
+
+def _deep(asked: KDTree | BisectingTree, is_spelled: bool, rows: int) -> Partition:
+    """Return the tree as deep as asked, but no deeper than the beta rows allow."""
+    depth = asked.max_depth if is_spelled else _DEPTH
+    allowed = max(1, int(np.log2(max(rows, 2) / _ROWS_A_LEAF)))
+    return type(asked)(**{**asked.parameters(), "max_depth": min(depth, allowed)})
+
+
+def _counts(most: int, rows: int) -> list[int]:
+    """Return the numbers of groups to try: 2, 4, 8, ..."""
+    allowed = max(2, min(most, rows // _ROWS_A_CENTRE))
+    return [2**power for power in range(1, allowed.bit_length())]
+
+
+def only(groups: Groups, rows: Bools) -> Groups:
+    """Return the groups of some rows."""
+    if isinstance(groups, Paths):
+        return replace(groups, path=groups.path[rows], exit=groups.exit[rows])
+    kept = np.flatnonzero(rows)
+    return {
+        name: column[rows] if isinstance(column, np.ndarray) else [column[row] for row in kept.tolist()]
+        for name, column in groups.items()
+    }
+
+
+def at_cut(groups: Groups, cut: Cut) -> Any:
+    """Return the groups of a cut as a calibrator takes them; a tree is given whole."""
+    if isinstance(groups, Paths):
+        return groups
+    return None if cut == ROOT else groups[str(cut)]
+
+
+def common_groups(groups: Groups, rows: int) -> tuple[Cut, Ints]:
+    """Return the finest cut whose groups have 30 rows on average, and the groups: the same ruler for all methods."""
+    best: tuple[Cut, Ints] = (ROOT, np.zeros(rows, dtype=np.int64))
+    for cut, codes in _every_cut(groups, rows):
+        count = len(np.setdiff1d(codes, [NO_GROUP]))
+        if count * ROWS_A_GROUP <= rows:
+            best = cut, codes
+    return best
+
+
+def _every_cut(groups: Groups, rows: int) -> list[tuple[Cut, Ints]]:
+    if isinstance(groups, Paths):
+        return [(depth, groups.groups(depth)) for depth in range(1, groups.depth + 1)]
+    codes = {name: as_grouping(column, rows).leaves() for name, column in groups.items()}
+    return sorted(codes.items(), key=lambda item: len(np.unique(item[1])))

@@ -1,0 +1,122 @@
+r"""One run: deal the questions into four parts, make groups, fit, tune, test.
+
+The parts are the paper's: 20% make the groups (beta), 60% calibrate, 10% choose depth and points per bin, 10% test.
+All rows of a question are in the same part. Another seed is another deal.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from qacal.calibrators.base import Calibrator
+from qacal.errors import InputError, RepeatedQuestionsWarning
+from qacal.experiment.beta import Beta, Groups, at_cut, common_groups, only
+from qacal.experiment.measures import TestRows
+from qacal.experiment.sample import Sample
+from qacal.identity import split
+from qacal.ranges import Ranges, paper_ranges, search_ranges, wide_ranges
+from qacal.tally import Tally
+from qacal.tuning import Search, Tuned
+from qacal.values import Bools, Floats, Ints
+
+SHARES = (0.2, 0.6, 0.1, 0.1)
+BETA, CALIBRATION, TUNING, TEST = range(4)
+
+# With fewer rows in a part, what is measured on it is noise.
+SMALLEST_PART = 20
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """What is the same for all seeds and blocks.
+
+    search : which points per bin are tried: "paper" (those that promise `epsilon`), "wide" (from 10 up), or "auto", the
+        paper's where the rows allow.
+    objective : what the tuning rows decide by: "log_loss", "brier", "auac" (the paper's), "error".
+    label : a column that no method has seen, to measure errors within.
+    """
+
+    search: str = "auto"
+    objective: str = "log_loss"
+    epsilon: float = 0.1
+    alpha: float = 0.1
+    label: str | None = None
+
+    def ranges(self, rows: int, groups: list[int]) -> Ranges:
+        """Return the points per bin to try."""
+        if self.search == "paper":
+            return paper_ranges(rows, epsilon=self.epsilon, alpha=self.alpha)
+        if self.search == "wide":
+            return wide_ranges(rows, alpha=self.alpha)
+        return search_ranges(rows, groups, epsilon=self.epsilon, alpha=self.alpha)
+
+
+@dataclass(frozen=True, eq=False)
+class Deal:
+    """One seed's parts and groups, and what was learned from them."""
+
+    sample: Sample
+    part: Ints
+    groups: Groups
+    search: Search
+    test: TestRows
+    common: Any
+
+    def rows(self, part: int) -> Bools:
+        """Return which rows are in a part."""
+        return np.asarray(self.part == part)
+
+    def answers(self, tuned: Tuned) -> Floats:
+        """Return what a tuned method answers the test rows."""
+        groups = at_cut(only(self.groups, self.rows(TEST)), tuned.best.cut)
+        return tuned.calibrator.predict(self.test.confidence, groups=groups, ids=self.test.ids)
+
+
+def deal(sample: Sample, beta: Beta, seed: int, protocol: Protocol) -> Deal:
+    """Deal the questions of a sample, make groups from the first part, and get ready to search."""
+    part = split(sample.ids, SHARES, seed)
+    groups = beta.groups(sample, part == BETA, seed)
+    calibration, tuning = (_tally(sample, groups, part == which) for which in (CALIBRATION, TUNING))
+    search = Search(calibration, tuning, objective=protocol.objective, ranges=protocol.ranges)
+    is_test = part == TEST
+    cut, codes = common_groups(only(groups, is_test), int(is_test.sum()))
+    return Deal(sample, part, groups, search, TestRows.of(sample, is_test, codes, protocol.label), cut)
+
+
+def run_method(dealt: Deal, name: str, method: Calibrator) -> dict[str, Any]:
+    """Tune a method, and return what it is worth on the test rows."""
+    with warnings.catch_warnings():
+        # Several rows of a question make intervals too narrow, and none is used here.
+        warnings.simplefilter("ignore", RepeatedQuestionsWarning)
+        tuned = dealt.search.tune(method)
+    cut = tuned.best.cut
+    return {
+        "method": name,
+        "groups": dict(dealt.search.sizes)[cut] if method.properties.uses_groups else None,
+        "depth": cut if method.properties.uses_groups and isinstance(cut, int) else None,
+        "points_per_bin": tuned.best.points_per_bin,
+        "tuning": tuned.best.score,
+        **dealt.test.measured(dealt.answers(tuned)),
+    }
+
+
+def require_enough(sample: Sample) -> None:
+    """Refuse a sample that cannot be dealt, or on which there is nothing to learn."""
+    counts = [int((split(sample.ids, SHARES, 0) == part).sum()) for part in range(4)]
+    if min(counts) < SMALLEST_PART:
+        raise InputError(
+            f"{len(sample):,} rows are too few: the parts (20:60:10:10 by question) have {counts}, and each needs "
+            f"{SMALLEST_PART} or more. Give some {10 * SMALLEST_PART + 50} rows of different questions."
+        )
+    if len(np.unique(sample.correct)) == 1:
+        raise InputError(f"all answers are {'right' if sample.correct[0] else 'wrong'}; there is nothing to calibrate.")
+
+
+def _tally(sample: Sample, groups: Groups, rows: Bools) -> Tally:
+    return Tally.of(
+        sample.confidence[rows], sample.correct[rows], groups=only(groups, rows), ids=sample.ids[rows], n_blocks=2
+    )

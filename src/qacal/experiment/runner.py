@@ -1,0 +1,241 @@
+"""Run the protocol over blocks and seeds, and write what came out."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from qacal.errors import InputError, UnreachableError
+from qacal.experiment.beta import Beta
+from qacal.experiment.methods import MEANING, METHODS
+from qacal.experiment.protocol import Protocol, deal, require_enough, run_method
+from qacal.experiment.sample import Sample, lost_blocks, read_samples
+from qacal.experiment.tables import Table, tables
+from qacal.grouping import as_grouping
+from qacal.model import Progress
+from qacal.origins import require_one_origin
+from qacal.partitions import Column, as_partition
+from qacal.records import Reading
+
+if TYPE_CHECKING:
+    import polars as pl
+
+SEEDS = 8
+RESULTS = "results.parquet"
+
+
+@dataclass(frozen=True, eq=False)
+class Experiment:
+    """What came out of a run.
+
+    results : a line for every block, beta, seed and method.
+    names : the columns that tell blocks apart.
+    notes : what a reader must know: blocks that could not be run, what the rows can promise.
+    """
+
+    results: pl.DataFrame
+    names: tuple[str, ...]
+    protocol: Protocol
+    seeds: int
+    notes: tuple[str, ...]
+    samples: Mapping[tuple[Any, ...], Sample]
+    betas: tuple[Beta, ...]
+
+    def tables(self) -> list[Table]:
+        """Return a table for every block."""
+        return list(tables(self.results, self.names, self.protocol.label))
+
+    def markdown(self) -> str:
+        """Return all tables as a page, with how to read them."""
+        notes = "\n".join(f"- {note}" for note in self.notes)
+        parts = ["# Results", *_how_to_read(self), notes, *(table.markdown() for table in self.tables())]
+        return "\n\n".join(parts) + "\n"
+
+    def write(self, folder: str | Path, pages: Mapping[str, str] | None = None) -> None:
+        """Write results.parquet and results.md, and other pages by their names, into a folder; whole or not at all."""
+        target = Path(folder)
+        require_own_folder(target)
+        with tempfile.TemporaryDirectory(prefix=f".{target.name}.", dir=target.absolute().parent) as temporary:
+            new = Path(temporary) / "new"
+            new.mkdir()
+            self.results.write_parquet(new / RESULTS)
+            for name, text in {"results.md": self.markdown(), **(pages or {})}.items():
+                (new / name).write_text(text, encoding="utf-8")
+            if target.exists():
+                target.rename(Path(temporary) / "old")
+            new.rename(target)
+
+
+def require_own_folder(folder: str | Path) -> None:
+    """Refuse to overwrite anything but the results of an experiment."""
+    target = Path(folder)
+    if target.exists() and not (target / RESULTS).is_file():
+        raise InputError(f"{target} exists and holds no results of an experiment; choose another name.")
+    if not target.absolute().parent.is_dir():
+        raise InputError(f"{target}: the folder {target.parent} does not exist.")
+
+
+def run_experiment(
+    records: Any,
+    *,
+    by: Sequence[str] = (),
+    label: str | None = None,
+    embedders: Sequence[str] = ("static",),
+    partitions: Sequence[str] = ("kdtree",),
+    seeds: int = SEEDS,
+    objective: str = "log_loss",
+    search: str = "auto",
+    epsilon: float = 0.1,
+    alpha: float = 0.1,
+    pool: bool = False,
+    how: Reading | None = None,
+    progress: Progress | None = None,
+) -> Experiment:
+    """Compare the paper's seven methods and two isotonic ones on labelled rows, by the paper's protocol.
+
+    Parameters
+    ----------
+    records : as in :meth:`qacal.QACalibrator.fit`.
+    by : columns of which every combination of values is a block of its own, such as ("model", "dataset").
+    label : a column such as the subject; errors are measured within it too. No method sees it.
+    embedders, partitions : every combination is run; ``("static", "minilm")`` and ``("kdtree", "kmeans")`` are the
+        appendix's 2 x 2. "kdtree:8" or "kmeans:32" say how deep, and how many groups, the search may go.
+    seeds : how many times the questions are dealt anew.
+    objective, search, epsilon, alpha : see :class:`~qacal.experiment.protocol.Protocol`.
+    pool : go on if rows of several LLMs are in one block.
+    """
+    reading = how or Reading()
+    protocol = Protocol(search, objective, epsilon, alpha, label)
+    _require_sense(protocol, seeds)
+    betas = [Beta(embedder, partition) for embedder in embedders for partition in partitions]
+    if "model" not in by:
+        require_one_origin(records, reading, pool)
+    needed = _columns(partitions, label)
+    makers = [] if all(isinstance(as_partition(one), Column) for one in partitions) else list(embedders)
+    samples = read_samples(records, reading, by=by, embedders=makers, columns=needed, progress=progress)
+    notes = [f"{lost}: no row can be used." for lost in lost_blocks(records, reading, by, list(samples))]
+    usable = _usable(samples, by, label, notes)
+    lines = list(_lines(usable, by, betas, seeds, protocol, notes, progress))
+    return Experiment(_frame(lines), _names(by, betas), protocol, seeds, tuple(notes), usable, tuple(betas))
+
+
+def _require_sense(protocol: Protocol, seeds: int) -> None:
+    from qacal.guarantee import check_alpha
+    from qacal.tuning import OBJECTIVES
+
+    if not isinstance(seeds, int) or seeds < 1:
+        raise InputError(f"seeds is {seeds!r}; expected a whole number of 1 or more.")
+    if protocol.search not in ("auto", "paper", "wide"):
+        raise InputError(f"search is {protocol.search!r}; expected auto, paper or wide.")
+    if protocol.objective not in OBJECTIVES:
+        raise InputError(f"objective is {protocol.objective!r}; expected one of {', '.join(OBJECTIVES)}.")
+    check_alpha(protocol.alpha)
+
+
+def _columns(partitions: Sequence[str], label: str | None) -> list[str]:
+    asked = [as_partition(one) for one in partitions]
+    named = [one.name for one in asked if isinstance(one, Column)]
+    return list(dict.fromkeys([*named, *([label] if label is not None else [])]))
+
+
+def _usable(
+    samples: Mapping[tuple[Any, ...], Sample], by: Sequence[str], label: str | None, notes: list[str]
+) -> dict[tuple[Any, ...], Sample]:
+    """Return the blocks that can be run; the others leave a note, or an error if there is no other."""
+    usable = {}
+    for name, sample in samples.items():
+        try:
+            require_enough(sample)
+            _require_groups(sample, label)
+            usable[name] = sample
+        except InputError as error:
+            if len(samples) == 1:
+                raise
+            notes.append(f"{_called(name, by)} was left out: {error}")
+    if not usable:
+        raise InputError("no block can be run. " + " ".join(notes))
+    return usable
+
+
+def _require_groups(sample: Sample, label: str | None) -> None:
+    if label is None:
+        return
+    values = sample.columns[label]
+    count = len(np.unique(as_grouping(values, len(values)).leaves()))
+    # On a tenth of the rows a group must have a pair, or nothing can be said of it.
+    if 20 * count > len(sample):
+        raise InputError(
+            f"the column {label} has {count:,} values in {len(sample):,} rows; errors within groups need some tens of "
+            "rows for each. Choose a coarser column."
+        )
+
+
+def _lines(
+    samples: Mapping[tuple[Any, ...], Sample],
+    by: Sequence[str],
+    betas: Sequence[Beta],
+    seeds: int,
+    protocol: Protocol,
+    notes: list[str],
+    progress: Progress | None,
+) -> Iterator[dict[str, Any]]:
+    for name, sample in samples.items():
+        for beta in betas:
+            common = {**dict(zip(by, name, strict=True)), "beta_emb": beta.embedder, "beta_bin": beta.partition}
+            for seed in range(seeds):
+                if progress is not None:
+                    progress(f"{_called(name, by)}, seed {seed + 1} of {seeds}", len(sample))
+                try:
+                    dealt = deal(sample, beta, seed, protocol)
+                except UnreachableError as error:
+                    raise InputError(f"{_called(name, by)}: {error} Or search widely (--search wide).") from None
+                if seed == 0 and beta == betas[0]:
+                    notes.append(f"{_called(name, by)}: {len(sample):,} rows; {dealt.search.ranges.note}.")
+                for method, calibrator in METHODS.items():
+                    line = run_method(dealt, method, calibrator)
+                    yield {**common, "seed": seed, "rows": len(sample), **line}
+
+
+def _frame(lines: list[dict[str, Any]]) -> pl.DataFrame:
+    import polars as pl
+
+    return pl.DataFrame(lines, infer_schema_length=None)
+
+
+def _names(by: Sequence[str], betas: Sequence[Beta]) -> tuple[str, ...]:
+    return (*by, *(("beta_emb", "beta_bin") if len(betas) > 1 else ()))
+
+
+def _called(name: tuple[Any, ...], by: Sequence[str]) -> str:
+    return ", ".join(f"{column} {value}" for column, value in zip(by, name, strict=True)) or "the rows"
+
+
+_HOW = """The questions of every block were dealt {seeds} times into four parts, 20:60:10:10: groups were made from
+the first, maps fitted on the second, groups and points per bin (b) chosen on the third by {objective}, and all numbers
+below measured on the fourth. They are means with 1.96 standard deviations / sqrt({seeds}): how much the deal matters.
+The best of a column is in bold.
+
+- CE(h;β), CE(h) and β-MCE are the paper's plug-in estimates, on groups that are the same for all methods. Most of them
+  is noise: the noise floor is what a perfectly calibrated score with the same outputs would measure, and it falls with
+  the number of outputs. Do not rank methods by them.
+- Debiased errors have the noise taken out, and are measured in as many bins for every method. Below 0 no error can be
+  seen. Rank methods by these, by Brier score and by log loss.
+- AUAC is the accuracy above a threshold, averaged over thresholds: stretching scores raises it. AURC is the error rate
+  of the answers given, averaged over how many are given: it measures ranking alone.
+- {label}Groups and b are medians of what was chosen.
+
+{methods}"""
+
+_LABEL = "Errors by {label} are within a column that no method has seen. "
+
+
+def _how_to_read(run: Experiment) -> Iterator[str]:
+    objective = run.protocol.objective.replace("_", " ")
+    label = "" if run.protocol.label is None else _LABEL.format(label=run.protocol.label)
+    methods = "Calibrators: " + ", ".join(f"{name} ({meaning})" for name, meaning in MEANING.items()) + "."
+    yield _HOW.format(seeds=run.seeds, objective=objective, label=label, methods=methods)

@@ -1,0 +1,124 @@
+"""The rows of an experiment: a few numbers each, a vector per embedder, and the text for whoever looks at groups."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from qacal.embedders import ColumnEmbedder, Embedder, embedder
+from qacal.errors import InputError
+from qacal.evaluation import require_labels
+from qacal.model import Progress
+from qacal.records import Batch, Reading, as_source, distinct, read
+from qacal.values import Floats, Hashes
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """The rows of one block: of one LLM, say.
+
+    name : its value in each of the columns that blocks are made by.
+    vectors : a matrix for each embedder, by its name.
+    columns : other columns that serve as groups, by name.
+    """
+
+    name: tuple[Any, ...]
+    confidence: Floats
+    correct: Floats
+    ids: Hashes
+    vectors: Mapping[str, Any] = field(default_factory=dict)
+    columns: Mapping[str, list[Any]] = field(default_factory=dict)
+    question: Sequence[str] | None = None
+    answer: Sequence[str] | None = None
+
+    def __len__(self) -> int:
+        return len(self.confidence)
+
+
+def read_samples(
+    records: Any,
+    how: Reading,
+    *,
+    by: Sequence[str] = (),
+    embedders: Sequence[str | Embedder] = (),
+    columns: Sequence[str] = (),
+    progress: Progress | None = None,
+) -> dict[tuple[Any, ...], Sample]:
+    """Return the rows of every block, embedded; a block is one combination of the values of the columns `by`.
+
+    columns : others to keep.
+    """
+    makers = [embedder(one) for one in embedders]
+    reads_text = any(not isinstance(maker, ColumnEmbedder) for maker in makers)
+    blocks: dict[tuple[Any, ...], _Parts] = {}
+    done = 0
+    for batch in read(records, how, needs_labels=True, needs_text=reads_text):
+        if batch.ids is None:
+            raise InputError("the records need a column id or question, so that the parts share no question.")
+        for name, mine in _by_value(batch, by):
+            blocks.setdefault(name, _Parts()).add(mine, makers, columns)
+        done += len(batch)
+        if progress is not None:
+            progress("embedding" if reads_text else "reading", done)
+    return {name: blocks[name].sample(name) for name in sorted(blocks, key=str)}
+
+
+def lost_blocks(records: Any, how: Reading, by: Sequence[str], found: Sequence[tuple[Any, ...]]) -> list[str]:
+    """Return the values of the columns `by` of which no row could be used."""
+    quiet = Reading(how.columns, how.percent, lambda fault: None)
+    lost = []
+    for place, column in enumerate(by):
+        kept = {name[place] for name in found}
+        lost += [f"{column} {value}" for value in distinct(as_source(records), quiet, column) if value not in kept]
+    return lost
+
+
+def _by_value(batch: Batch, by: Sequence[str]) -> Iterator[tuple[tuple[Any, ...], Batch]]:
+    if not by:
+        yield (), batch
+        return
+    names = list(zip(*(batch.listed(column) for column in by), strict=True))
+    missing = next((row for row, name in enumerate(names) if any(value is None for value in name)), None)
+    if missing is not None:
+        column = by[names[missing].index(None)]
+        raise InputError(
+            f"{batch.table.origin} {batch.table.unit} {batch.table.places[missing]}: {column} is missing; it is a "
+            "column that --by names."
+        )
+    for name in dict.fromkeys(names):
+        yield name, batch.only(np.array([other == name for other in names]))
+
+
+class _Parts:
+    """Gathers the batches of one block."""
+
+    def __init__(self) -> None:
+        self._numbers: list[tuple[Floats, Floats, Hashes]] = []
+        self._vectors: dict[str, list[Any]] = {}
+        self._columns: dict[str, list[Any]] = {}
+        self._texts: tuple[list[str], list[str]] = ([], [])
+
+    def add(self, batch: Batch, makers: Sequence[Embedder], columns: Sequence[str]) -> None:
+        assert batch.ids is not None
+        self._numbers.append((batch.confidence, require_labels(batch.correct, batch.table.origin), batch.ids))
+        for maker in makers:
+            self._vectors.setdefault(maker.name, []).append(_vectors(maker, batch))
+        for column in columns:
+            self._columns.setdefault(column, []).extend(batch.listed(column))
+        for kept, given in zip(self._texts, (batch.question, batch.answer), strict=True):
+            kept.extend(given or [])
+
+    def sample(self, name: tuple[Any, ...]) -> Sample:
+        confidence, correct, ids = (np.concatenate(column) for column in zip(*self._numbers, strict=True))
+        question, answer = (text if len(text) == len(confidence) else None for text in self._texts)
+        vectors = {maker: np.concatenate(parts) for maker, parts in self._vectors.items()}
+        return Sample(name, confidence, correct, ids, vectors, self._columns, question, answer)
+
+
+def _vectors(maker: Embedder, batch: Batch) -> Any:
+    if isinstance(maker, ColumnEmbedder):
+        return maker.vectors(batch.listed(maker.column))
+    return maker.embed(batch.question or [], batch.answer or [])
