@@ -55,6 +55,7 @@ NAMES = [
     "points_per_bin",
     "reliability_table",
     "risk_coverage_curve",
+    "run_experiment",
     "sharpness",
     "split",
     "validity_curve",

@@ -32,6 +32,7 @@ _HOME = {
     "QACalibrator": "model",
     "load": "model",
     "Search": "tuning",
+    "run_experiment": "experiment",
     "embedder": "embedders",
     "evaluate": "evaluation",
     "GroupSummary": "group_summary",

@@ -1,0 +1,143 @@
+"""Blocks, notes, tables and files of an experiment; and what happens with rows that cannot be run."""
+
+import numpy as np
+import polars as pl
+import pytest
+
+from qacal import InputError, run_experiment
+from qacal.experiment.measures import COLUMNS
+from qacal.experiment.tables import _cell
+from tests.experiment.rows import vectors_and_labels
+
+OPTIONS = {"embedders": ["column:embedding"], "partitions": ["kdtree:2"], "seeds": 2}
+
+
+def two_llms():
+    return pl.concat([vectors_and_labels(800, 1, "parrot-1"), vectors_and_labels(800, 2, "parrot-2")])
+
+
+def test_a_block_for_every_combination():
+    rows = two_llms().with_columns(dataset=pl.Series(np.tile(["a", "b"], 800)))
+    found = run_experiment(rows, by=["model", "dataset"], **OPTIONS)
+    tables = found.tables()
+    assert [table.lines[0].names[:2] for table in tables] == [
+        ("parrot-1", "a"), ("parrot-1", "b"), ("parrot-2", "a"), ("parrot-2", "b")
+    ]  # fmt: skip
+    assert tables[0].titles[:4] == ("LLM", "Dataset", "Calibrator", "CE(h;β)")
+    assert all(len(table.lines) == 9 for table in tables)
+    alone = run_experiment(rows.filter(model="parrot-2", dataset="b"), **OPTIONS)
+    mine = found.results.filter(model="parrot-2", dataset="b").drop("model", "dataset")
+    assert mine.equals(alone.results)
+
+
+def test_two_embedders_and_two_partitions():
+    rows, embedders = vectors_and_labels(600), ["column:embedding", "column:other"]
+    found = run_experiment(rows, embedders=embedders, partitions=["kdtree:2", "kmeans:4"], seeds=1)
+    assert found.names == ("beta_emb", "beta_bin")
+    assert len(found.tables()) == 4
+    pooled = found.results.filter(method="B")
+    # The baselines use no groups; only the ruler that errors are measured with changes.
+    assert pooled["auac"].n_unique() == 1
+
+
+def test_numbers_are_means_with_half_widths_as_the_paper_has_them():
+    values = np.array([0.1, 0.2, 0.4])
+    cell = _cell(values, COLUMNS[0])
+    assert cell.text == f"{values.mean():.3f} ± {1.96 * values.std(ddof=1) / np.sqrt(3):.3f}"
+    debiased = next(column for column in COLUMNS if column.is_root)
+    assert _cell(np.array([0.3, -0.3]), debiased).mean == pytest.approx(0.0)
+    assert _cell(np.array([0.3, 0.4]), debiased).mean == pytest.approx(np.sqrt(0.125))
+    assert _cell(np.array([np.nan]), debiased).text == "–"
+    assert _cell(np.array([0.5]), COLUMNS[0]).text == "0.500"
+
+
+def test_the_best_of_a_column_is_bold():
+    found = run_experiment(vectors_and_labels(800), **OPTIONS)
+    table = found.tables()[0]
+    place = [column.name for column in COLUMNS].index("log_loss")
+    best = [line.cells[place] for line in table.lines if line.cells[place].is_best]
+    assert [cell.mean for cell in best] == [min(line.cells[place].mean for line in table.lines)]
+    assert f"**{best[0].text}**" in table.markdown()
+    top = [column.name for column in COLUMNS].index("auac")
+    assert [line.cells[top].mean for line in table.lines if line.cells[top].is_best] == [
+        max(line.cells[top].mean for line in table.lines)
+    ]
+    assert "the best of" not in table.markdown()
+    floor = [column.name for column in COLUMNS].index("ce_beta_floor")
+    assert not any(line.cells[floor].is_best for line in table.lines)
+
+
+def test_files_appear_whole_or_not_at_all(tmp_path):
+    found = run_experiment(vectors_and_labels(600), **OPTIONS)
+    found.write(tmp_path / "out", {"report.html": "<p>"})
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {"results.parquet", "results.md", "report.html"}
+    assert pl.read_parquet(tmp_path / "out" / "results.parquet").equals(found.results)
+    text = (tmp_path / "out" / "results.md").read_text()
+    assert "| Calibrator | CE(h;β) |" in text
+    assert "600 rows; points per bin from 10" in text
+    # Results may be renewed; anything else is not touched.
+    found.write(tmp_path / "out")
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.tex").write_text("dear")
+    with pytest.raises(InputError, match="holds no results of an experiment"):
+        found.write(tmp_path / "mine")
+    with pytest.raises(FileNotFoundError):
+        found.write(tmp_path / "out", {"no/such/page": ""})
+    assert (tmp_path / "out" / "results.md").is_file()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["mine", "out"]
+
+
+def test_blocks_that_cannot_be_run_leave_a_note():
+    rows = pl.concat(
+        [
+            vectors_and_labels(500, 1, "good"),
+            vectors_and_labels(60, 2, "short"),
+            vectors_and_labels(500, 3, "perfect").with_columns(correct=pl.lit(1, dtype=pl.Int64)),
+        ]
+    )
+    found = run_experiment(rows, by=["model"], **OPTIONS)
+    assert found.results["model"].unique().to_list() == ["good"]
+    notes = " ".join(found.notes)
+    assert "model short was left out: 60 rows are too few" in notes
+    assert "model perfect was left out: all answers are right; there is nothing to calibrate" in notes
+
+
+def test_an_llm_without_a_usable_row_is_named():
+    from qacal.records import Reading
+
+    rows = two_llms().with_columns(
+        confidence=pl.when(pl.col("model") == "parrot-2").then(None).otherwise(pl.col("confidence"))
+    )
+    with pytest.raises(InputError, match="confidence is missing"):
+        run_experiment(rows, by=["model"], **OPTIONS)
+    left_out = []
+    found = run_experiment(rows, by=["model"], how=Reading(on_fault=left_out.append), **OPTIONS)
+    assert len(left_out) == 800
+    assert "model parrot-2: no row can be used." in found.notes
+
+
+def test_refusals():
+    rows = vectors_and_labels(600)
+    for bad, said in (
+        (rows.drop("correct"), "no column 'correct'"),
+        (rows.with_columns(correct=pl.lit(0)), "all answers are wrong"),
+        (rows.head(100), "100 rows are too few"),
+        (two_llms(), "several LLMs"),
+    ):
+        with pytest.raises(InputError, match=said):
+            run_experiment(bad, **OPTIONS)
+    for options, said in (
+        ({"label": "id"}, "the column id has 600 values in 600 rows"),
+        ({"label": "colour"}, "colour"),
+        ({"by": ["colour"]}, "colour"),
+        ({"objective": "fame"}, "objective is 'fame'"),
+        ({"search": "deep"}, "search is 'deep'"),
+        ({"seeds": 0}, "seeds is 0"),
+        ({"alpha": 2.0}, "alpha is 2.0"),
+        ({"partitions": ["forest"]}, "names no partition"),
+        ({"partitions": ["column:kind*kdtree:2"]}, "cannot be searched"),
+        ({"search": "paper", "epsilon": 0.01}, "Or search widely"),
+    ):
+        with pytest.raises(InputError, match=said):
+            run_experiment(rows, **{**OPTIONS, **options})
+    assert run_experiment(two_llms(), pool=True, **OPTIONS).results["rows"].unique().to_list() == [1600]
