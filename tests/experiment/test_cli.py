@@ -1,0 +1,66 @@
+"""`qacal experiment` as a person uses it."""
+
+import polars as pl
+import pytest
+
+from tests.answers import answers
+from tests.experiment.rows import vectors_and_labels
+from tests.test_cli import ok, run
+
+QUICK = ("--embedder", "column:embedding", "--partition", "kdtree:2", "--seeds", "2")
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory):
+    path = tmp_path_factory.mktemp("experiment") / "answers.parquet"
+    pl.concat([vectors_and_labels(600, 1, "parrot-1"), vectors_and_labels(600, 2, "parrot-2")]).write_parquet(path)
+    return path
+
+
+def test_tables_on_the_screen_and_in_files(file, tmp_path):
+    out = tmp_path / "results"
+    code, printed, said = run("experiment", file, "--out", out, "--by", "model", "--group-column", "kind", *QUICK)
+    assert code == 0, said
+    assert "parrot-1" in printed
+    assert "CE by kind debiased" in printed
+    assert "HS-QAB" in printed
+    assert "promise an error of" in said
+    assert f"Written to {out}" in said
+    assert (out / "results.md").read_text().count("| QA-Iso |") == 2
+    assert pl.read_parquet(out / "results.parquet")["seed"].n_unique() == 2
+
+
+def test_from_text(tmp_path):
+    pl.DataFrame(answers(800)).write_parquet(tmp_path / "answers.parquet")
+    printed = ok("experiment", tmp_path / "answers.parquet", "--out", tmp_path / "out", "--seeds", "1")
+    assert "QAB" in printed
+
+
+def test_four_betas_in_one_command(file, tmp_path):
+    two = ("--embedder", "column:embedding,column:other", "--seeds", "1", "--by", "model")
+    ok("experiment", file, "--out", tmp_path / "out", "--varying-beta", *two)
+    found = pl.read_parquet(tmp_path / "out" / "results.parquet")
+    assert sorted(found.select("beta_emb", "beta_bin").unique().rows()) == [
+        ("column:embedding", "kdtree"), ("column:embedding", "kmeans"),
+        ("column:other", "kdtree"), ("column:other", "kmeans"),
+    ]  # fmt: skip
+
+
+def test_wrong_use_and_bad_input_leave_nothing(file, tmp_path):
+    (tmp_path / "mine").mkdir()
+    for arguments, code, said in (
+        (("--partition", "magic"), 2, "names no partition"),
+        (("--varying-beta", "--embedder", "static"), 2, "two embedders"),
+        (("--by", "colour"), 1, "no column 'colour'"),
+        (("--group-column", "id", "--by", "model"), 1, "no block can be run"),
+        (("--objective", "fame", "--by", "model"), 1, "objective is 'fame'"),
+        ((), 1, "several LLMs"),
+    ):
+        got, printed, error = run("experiment", file, "--out", tmp_path / "out", *QUICK[:2], "--seeds", "1", *arguments)
+        assert (got, printed) == (code, ""), arguments
+        assert said in error.replace("\n", " ")
+        assert "Traceback" not in error
+    code, _, error = run("experiment", file, "--out", tmp_path / "mine", "--by", "model")
+    assert code == 1
+    assert "holds no results of an experiment" in error
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["mine"]
