@@ -51,7 +51,7 @@ def test_wrong_use_and_bad_input_leave_nothing(file, tmp_path):
     for arguments, code, said in (
         (("--partition", "magic"), 2, "names no partition"),
         (("--varying-beta", "--embedder", "static"), 2, "two embedders"),
-        (("--by", "colour"), 1, "no column 'colour'"),
+        (("--by", "model,colour"), 1, "no column 'colour'"),
         (("--group-column", "id", "--by", "model"), 1, "no block can be run"),
         (("--objective", "fame", "--by", "model"), 1, "objective is 'fame'"),
         ((), 1, "several LLMs"),
