@@ -19,6 +19,7 @@ from qacal import (
     QABinning,
     QACalibrator,
     calibration_error,
+    log_loss,
 )
 from tests.answers import TOPICS, answers
 
@@ -333,3 +334,36 @@ def test_a_path_gives_a_frame(fitted, tmp_path):
 def test_senseless_parameters_are_refused_before_the_work(options):
     with pytest.raises(InputError):
         QACalibrator(**options).fit(answers(50))
+
+
+@pytest.mark.parametrize("partition", ["kdtree:4", "bisecting:3", "column:topic"])
+def test_tuning_chooses_on_a_seventh_and_fits_on_all(partition):
+    rows = answers(3000)
+    model = QACalibrator(partition=partition, calibrator=QABinning(), tune="log_loss").fit(rows)
+    plain = QACalibrator(partition=partition, calibrator=QABinning()).fit(rows)
+    assert model.rows_ == plain.rows_ == model.calibrator_.maps_.rows[: model.calibrator_.maps_.offset[1]].sum()
+    assert model.tuned_.rows == pytest.approx(model.rows_ / 7, rel=0.2)
+    assert model.calibrator_.points_per_bin == model.tuned_.best.points_per_bin
+    assert model.tuned_.best.score < model.tuned_.best_pooled.score - 0.02
+    new = answers(3000, seed=1)
+    scores = [log_loss(column(one.calibrate(new), "calibrated"), column(new, "correct")) for one in (model, plain)]
+    assert scores[0] < scores[1] + 0.01
+
+
+def test_groups_that_tell_nothing_are_tuned_away():
+    # No group has the rows for a bin of its own, so all read the root, and no groups are the simpler choice.
+    rows = [{**row, "tenant": number // 5} for number, row in enumerate(answers(2000))]
+    flat = QACalibrator(partition="column:tenant", calibrator=QABinning(), tune="brier").fit(rows)
+    assert flat.tuned_.best.cut == 0
+    assert {row["source"] for row in flat.calibrate(rows[:50])} == {"root"}
+    tree = QACalibrator(partition="kdtree:3", calibrator=QABinning(), tune="brier").fit(rows)
+    assert tree.calibrator_.max_depth == tree.tuned_.best.cut
+
+
+def test_tuning_needs_an_objective_and_a_certificate_that_survives_it():
+    with pytest.raises(InputError, match="tune is 'fame'; expected one of log_loss"):
+        QACalibrator(tune="fame").fit(answers(100))
+    with pytest.raises(InputError, match="needs them fixed before"):
+        QACalibrator(calibrator=QABinning(certificate="conditional"), tune="brier").fit(answers(100))
+    with pytest.raises(InputError, match="too few to tune on"):
+        QACalibrator(partition="column:topic", tune="brier").fit(answers(1))

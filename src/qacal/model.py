@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from qacal.files import OnFault
     from qacal.records import Batch, Reading
     from qacal.tables import Table
+    from qacal.tuning import Tuned
 
 Progress: TypeAlias = Callable[[str, int], None]
 """Called with what is being done, and for how many rows it is."""
@@ -49,6 +50,9 @@ _BETA_ROWS = 20_000
 # The default tree has up to 2^6 groups, and is cut where they have rows for four bins.
 _DEPTH = 6
 _BINS_A_GROUP = 4
+
+# One fold of the questions chooses depth and points per bin.
+_FOLDS = 7
 
 
 class Answering(ABC):
@@ -92,6 +96,8 @@ class QACalibrator(HasParameters, Answering):
         records say which kind of question each is, which is better than any embedding.
     calibrator : the correction per group; :class:`~qacal.ScalingQABinning` by default, cross-fitted.
     beta_share : the share of the questions that the groups are made from; the others calibrate. The paper's 20:60.
+    tune : choose depth and points per bin by "log_loss", "brier", "auac" or "error" on a seventh of the calibration
+        questions (the paper's 60:10), then fit on all of them. By default they are taken as given.
     examples : how many rows of each group the model keeps to show what is in it; 0 keeps no text of the records.
     seed : another seed deals other parts.
 
@@ -117,6 +123,7 @@ class QACalibrator(HasParameters, Answering):
     partition_: Partition
     calibrator_: Calibrator
     embedder_: dict[str, Any]
+    tuned_: Tuned | None
 
     def __init__(
         self,
@@ -125,6 +132,7 @@ class QACalibrator(HasParameters, Answering):
         calibrator: Calibrator | None = None,
         *,
         beta_share: float = 0.25,
+        tune: str | None = None,
         examples: int = 3,
         seed: int = 0,
     ) -> None:
@@ -132,6 +140,7 @@ class QACalibrator(HasParameters, Answering):
         self.partition = partition
         self.calibrator = calibrator
         self.beta_share = beta_share
+        self.tune = tune
         self.examples = examples
         self.seed = seed
 
@@ -193,6 +202,14 @@ class QACalibrator(HasParameters, Answering):
             raise InputError(f"beta_share is {self.beta_share}; expected a share between 0 and 1, such as 0.25.")
         if not isinstance(self.examples, int) or self.examples < 0:
             raise InputError(f"examples is {self.examples}; expected 0 or more rows of each group to keep.")
+        if self.tune is not None:
+            from qacal.tuning import require_objective
+
+            require_objective(self.tune, "tune")
+        if self.tune is not None and getattr(self.calibrator, "certificate", None) == "conditional":
+            raise InputError(
+                'tune chooses points per bin on the rows; certificate="conditional" needs them fixed before.'
+            )
         points = getattr(self.calibrator, "points_per_bin", None)
         if points is not None:
             check_points_per_bin(points)
@@ -250,11 +267,31 @@ class QACalibrator(HasParameters, Answering):
         if total is None:
             raise InputError("no row is left to calibrate on; give more rows, or a smaller beta_share.")
         total = replace(total, is_clustered=_repeats(np.concatenate(ids)), is_sum=False)
+        self.tuned_ = self._tuned(total)
         self._choose_depth(total)
-        self.calibrator_.fit_tally(total)
+        self.calibrator_.fit_tally(total.pooled() if self.tuned_ is not None and self.tuned_.is_pooled else total)
         self.rows_ = int(total.n)
         self.origins_ = {name: values for name, values in origins.items() if tells(name, values)}
         self.groups_ = _summaries(total, self._depth, sampler, self.examples)
+
+    def _tuned(self, tally: Tally) -> Tuned | None:
+        """Choose depth and points per bin on a seventh of the questions, if that is asked for.
+
+        All rows are fitted on afterwards: the uniform certificate holds for every depth and points per bin at once.
+        """
+        if self.tune is None:
+            return None
+        from qacal.ranges import wide_ranges
+        from qacal.tuning import Search
+
+        calibration, tuning = tally.outside_fold(0, _FOLDS), tally.fold(0, _FOLDS)
+        if not (len(calibration) and len(tuning)):
+            raise InputError(f"{tally.n} rows are too few to tune on; leave tune out, or label more.")
+        found = Search(calibration, tuning, objective=self.tune, ranges=wide_ranges(calibration.n)).tune(
+            self.calibrator_
+        )
+        self.calibrator_.set_params(**found.calibrator.get_params())
+        return found
 
     def _choose_depth(self, tally: Tally) -> None:
         """Cut the default tree where groups have rows for some bins: with one bin a group, the confidence is lost.
@@ -262,7 +299,9 @@ class QACalibrator(HasParameters, Answering):
         Only the number of rows is looked at, so what is promised of the bins holds.
         """
         chosen = self.calibrator_.get_params()
-        if self.partition is not None or not self._uses_groups or "points_per_bin" not in chosen:
+        if self.tuned_ is not None or self.partition is not None or not self._uses_groups:
+            return
+        if "points_per_bin" not in chosen:
             return
         if chosen.get("max_depth", 0) is None:
             groups = max(1, tally.n // (_BINS_A_GROUP * int(chosen["points_per_bin"])))
@@ -270,6 +309,8 @@ class QACalibrator(HasParameters, Answering):
 
     def _tally(self, batch: Batch, groups: Any) -> Tally:
         options = self.calibrator_.tally_options()
+        if self.tune is not None:
+            options["n_blocks"] = _FOLDS * options.get("n_blocks", 1)
         if batch.ids is None and (options.get("n_blocks", 1) > 1 or options.get("ties")):
             name = type(self.calibrator_).__name__
             raise InputError(f"{name} splits rows by question; the records need a column id or question.")
@@ -485,6 +526,7 @@ def load(path: str | Path) -> QACalibrator:
     model.calibrator_ = saved.calibrator
     model.embedder_ = known
     model._embedder = ColumnEmbedder(known["name"][7:], known.get("dim")) if _is_column(known) else None
+    model.tuned_ = None
     model.origins_ = header.dictionary("origins")
     model.rows_ = header.whole("rows")
     model.groups_ = [GroupSummary.from_dict(group) for group in header.listed("groups")]

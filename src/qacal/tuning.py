@@ -56,11 +56,28 @@ class Trial:
 
 @dataclass(frozen=True)
 class Tuned:
-    """The best setting, fitted on the calibration rows; and all that were tried."""
+    """The best setting, fitted on the calibration rows; all that were tried; and on how many tuning rows."""
 
     calibrator: Calibrator
     best: Trial
     trials: list[Trial]
+    rows: int
+
+    @property
+    def is_pooled(self) -> bool:
+        """Whether no groups at all did best, of groups that are no tree; a tree is cut at depth 0 instead."""
+        return self.best.cut == ROOT and any(isinstance(trial.cut, str) for trial in self.trials)
+
+    @property
+    def best_pooled(self) -> Trial:
+        """The best setting without groups."""
+        return best_of([trial for trial in self.trials if trial.cut == ROOT])
+
+
+def best_of(trials: Sequence[Trial]) -> Trial:
+    """Return the best trial; of those that differ by rounding alone, the first: fewest groups, most points per bin."""
+    lowest = min(trial.score for trial in trials)
+    return next(trial for trial in trials if trial.score <= lowest + 1e-12)
 
 
 class Search:
@@ -101,8 +118,7 @@ class Search:
         objective: str = "log_loss",
         progress: Callable[[int, int], None] | None = None,
     ) -> None:
-        if objective not in OBJECTIVES:
-            raise InputError(f"objective is {objective!r}; expected one of {', '.join(OBJECTIVES)}.")
+        require_objective(objective)
         self.calibration = calibration
         self.tuning = tuning
         self.objective = objective
@@ -114,9 +130,9 @@ class Search:
     def tune(self, calibrator: Calibrator) -> Tuned:
         """Try all settings of a calibrator, and return the best one fitted on the calibration rows."""
         trials = list(self._trials(calibrator))
-        best = min(trials, key=lambda trial: trial.score)
+        best = best_of(trials)
         chosen = _configured(calibrator, best.cut if self._is_tree else None, best.points_per_bin)
-        return Tuned(chosen.fit_tally(self.at(self.calibration, best.cut, is_final=True)), best, trials)
+        return Tuned(chosen.fit_tally(self.at(self.calibration, best.cut, is_final=True)), best, trials, self.tuning.n)
 
     # What there is to try
 
@@ -305,3 +321,9 @@ OBJECTIVES: dict[str, Objective] = {
     "error": _error_within,
 }
 """What a search makes small, given what every tuning cell is answered."""
+
+
+def require_objective(name: str, parameter: str = "objective") -> None:
+    """Refuse what is no objective."""
+    if name not in OBJECTIVES:
+        raise InputError(f"{parameter} is {name!r}; expected one of {', '.join(OBJECTIVES)}.")

@@ -44,7 +44,8 @@ def one_seed_by_hand(rows, seed, depth=3):
                 params = given | {key: value for key, value in chosen.items() if key in given}
                 fitted = type(method)(**params).fit(h[part == 1], y[part == 1], groups=inside[1], ids=ids[part == 1])
                 tried.append((log_loss(fitted.predict(h[part == 2], groups=inside[2]), y[part == 2]), d, b, fitted))
-        _, d, b, best = min(tried, key=lambda one: one[0])
+        lowest = min(one[0] for one in tried)
+        _, d, b, best = next(one for one in tried if one[0] <= lowest + 1e-12)
         out[name] = (d, b, best.predict(h[part == 3], groups=inside[3]), y[part == 3])
     return out
 

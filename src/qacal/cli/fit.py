@@ -40,6 +40,13 @@ def run(
     calibrator: Annotated[str, typer.Option(help=f"The correction: {', '.join(CALIBRATORS)}.")] = "scaling-qa-binning",
     points_per_bin: Annotated[int, typer.Option(help="Rows in a bin; see qacal plan.")] = 50,
     alpha: Annotated[float, typer.Option(help="How often the intervals may be wrong, all of them together.")] = 0.1,
+    tune: Annotated[
+        str | None,
+        typer.Option(
+            metavar="OBJECTIVE",
+            help="Choose depth and points per bin by log-loss, brier, auac or error, on a seventh of the questions.",
+        ),
+    ] = None,
     beta: Annotated[
         str | None, typer.Option(metavar="FILE", help="Make the groups from these rows, which need no labels.")
     ] = None,
@@ -59,6 +66,7 @@ def run(
     \b
         qacal fit answers.parquet -o model
         qacal fit answers.csv -o model --partition column:subject --column confidence=score --percent
+        qacal fit answers.parquet -o model --tune log-loss
         qacal fit answers_of_many_llms.jsonl -o models --by model
     """
     from qacal.model import QACalibrator
@@ -68,7 +76,9 @@ def run(
     shared.require_folder(output)
     _require_sense(partition, alpha, beta_share)
     chosen = make_calibrator(calibrator, points_per_bin, alpha)
-    model = QACalibrator(embedder, partition, chosen, beta_share=beta_share, examples=examples, seed=seed)
+    objective = None if tune is None else tune.replace("-", "_")
+    shares: dict[str, Any] = {"beta_share": beta_share, "tune": objective}
+    model = QACalibrator(embedder, partition, chosen, **shares, examples=examples, seed=seed)
     with (
         shared.opened(file) as rows,
         shared.reading(column, percent, skip_bad_rows) as how,
@@ -122,7 +132,26 @@ def described(model: QACalibrator) -> str:
         sizes = [group.rows for group in groups]
         text += f" in {len(groups)} groups of {min(sizes):,} to {max(sizes):,}" if len(groups) > 1 else " in one group"
     few = " So few rows carry little: --calibrator platt is safer." if model.rows_ < 200 else ""
-    return f"{text}.{few}"
+    return f"{text}.{_chosen(model)}{few}"
+
+
+def _chosen(model: QACalibrator) -> str:
+    """Return what tuning has chosen, and what it is worth."""
+    found = model.tuned_
+    if found is None:
+        return ""
+    best, what = found.best, str(model.tune).replace("_", " ")
+    b = "" if best.points_per_bin is None else f", {best.points_per_bin} points per bin"
+    depth = (
+        f"depth {best.cut}"
+        if isinstance(best.cut, int) and best.cut
+        else "one map for all"
+        if not best.cut
+        else "groups"
+    )
+    pooled = "" if best.cut == 0 else f", {abs(found.best_pooled.score):.4f} without groups"
+    tried = f"{what} {abs(best.score):.4f} on {found.rows:,} rows{pooled}; {len(found.trials)} settings were tried"
+    return f" Chosen: {depth}{b} ({tried})."
 
 
 def model_path(path: str) -> str:

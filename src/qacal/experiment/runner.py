@@ -126,14 +126,13 @@ def run_experiment(
 
 def _require_sense(protocol: Protocol, seeds: int) -> None:
     from qacal.guarantee import check_alpha
-    from qacal.tuning import OBJECTIVES
+    from qacal.tuning import require_objective
 
     if not isinstance(seeds, int) or seeds < 1:
         raise InputError(f"seeds is {seeds!r}; expected a whole number of 1 or more.")
     if protocol.search not in ("auto", "paper", "wide"):
         raise InputError(f"search is {protocol.search!r}; expected auto, paper or wide.")
-    if protocol.objective not in OBJECTIVES:
-        raise InputError(f"objective is {protocol.objective!r}; expected one of {', '.join(OBJECTIVES)}.")
+    require_objective(protocol.objective)
     check_alpha(protocol.alpha)
 
 
