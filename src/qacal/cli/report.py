@@ -60,7 +60,8 @@ def run(
     page = _page(title or f"How far to trust it: {Path(model).name} on {_name(file)}", contents)
     with written_whole(output) as temporary:
         temporary.write_text(page, encoding="utf-8")
-    shared.note(f"Written to {output}; open it in a browser.")
+    if output != "-":
+        shared.note(f"Written to {output}; open it in a browser.")
 
 
 def _require_sense(threshold: float | None, examples: int) -> None:

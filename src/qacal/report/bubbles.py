@@ -12,12 +12,13 @@ from qacal.values import Floats, Ints
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_LEVELS = 8
-_SMALLEST, _LARGEST = 1.5, 11.0
+_LEVELS, _MANY = 8, 200
+_SMALLEST = 1.5
 
 
 def draw_bubbles(ax: Axes, x: Floats, y: Floats, rows: Ints, look: Look, *, label: str | None = None) -> None:
     """Draw marks in a few sizes: one marker is defined for each size, and the file stays small."""
+    largest = 11.0 if len(rows) <= _MANY else 6.5
     share = np.sqrt(rows / rows.max())
     level = np.ceil(share * _LEVELS).astype(np.int64)
     for one in np.unique(level)[::-1].tolist():
@@ -27,7 +28,7 @@ def draw_bubbles(ax: Axes, x: Floats, y: Floats, rows: Ints, look: Look, *, labe
             y[mine],
             linestyle="none",
             marker=look.marker,
-            markersize=_SMALLEST + (_LARGEST - _SMALLEST) * one / _LEVELS,
+            markersize=_SMALLEST + (largest - _SMALLEST) * one / _LEVELS,
             markerfacecolor=look.face if look.is_filled else "none",
             markeredgecolor=look.colour,
             markeredgewidth=0.7,

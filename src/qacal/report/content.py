@@ -232,9 +232,11 @@ def _promise(model: QACalibrator, maps: BinMaps) -> Promise:
     points = rows // n_bins if n_bins else int(chosen.get("points_per_bin", rows))
     points = min(max(points, 2), rows)
     levels, alpha = len(np.unique(maps.lineage.depth)), float(maps.certificate.alpha)
-    bounds = maps.error_bounds()
+    # The bins of groups, where there are groups: the root's hold the same rows once more.
+    first = int(maps.offset[1]) if len(maps.offset) > 2 else 0
+    bounds, behind = maps.error_bounds()[first:], maps.rows[first:]
     order = np.argsort(bounds)
-    through = np.cumsum(maps.rows[order])
+    through = np.cumsum(behind[order])
     return Promise(
         points_per_bin=points,
         rows=rows,

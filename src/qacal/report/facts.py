@@ -40,7 +40,8 @@ def _groups(gathered: Gathered) -> str:
     made = f"{gathered.model.partition_!r}"
     if gathered.model.needs_text:
         made += f" on the embedding {getattr(gathered.model.embedder, 'name', gathered.model.embedder)}"
-    return f"{counted(len(groups), 'group')} of {min(sizes):,} to {max(sizes):,} rows, by {made}"
+    size = f"{min(sizes):,} to {max(sizes):,}" if len(groups) > 1 else f"{sizes[0]:,}"
+    return f"{counted(len(groups), 'group')} of {size} rows, by {made}"
 
 
 def _maps(gathered: Gathered) -> str:

@@ -17,8 +17,9 @@ from qacal.values import Floats, Hashes, Ints
 SCORES = ("stated", "pooled", "calibrated")
 """The confidence as the LLM stated it, what one map for all groups makes of it, and the calibrated one."""
 
-# A pair of confidences is shown on a grid of this step, so that a million rows are a few hundred marks.
-_STEP = 0.02
+# A pair of confidences is shown on a grid, so that a million rows are a few hundred marks: a fine one for stated
+# confidences, which are few, and a coarse one where they would cover each other.
+_FINE, _COARSE, _MANY = 0.02, 0.04, 300
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,6 +54,7 @@ class Pairs:
     stated, recalibrated, rows : the grid's points that have rows.
     slope, intercept : of the regression line through all rows; NaN where one confidence is all there is.
     common : the most frequent stated confidence, and the middle nine tenths of what became of it.
+    is_rough : that is a range of a tenth around it, since no confidence is frequent.
     """
 
     stated: Floats
@@ -61,14 +63,29 @@ class Pairs:
     slope: float
     intercept: float
     common: tuple[float, float, float]
+    is_rough: bool
 
     @staticmethod
     def of(stated: Floats, recalibrated: Floats) -> Pairs:
         """Count rows."""
-        x, y = np.rint(stated / _STEP).astype(np.int64), np.rint(recalibrated / _STEP).astype(np.int64)
-        points, rows = np.unique(np.stack([x, y]), axis=1, return_counts=True)
+        x, y, rows = _counted(stated, recalibrated, _FINE)
+        if len(rows) > _MANY:
+            x, y, rows = _counted(stated, recalibrated, _COARSE)
         slope, intercept = _line(stated, recalibrated)
-        return Pairs(points[0] * _STEP, points[1] * _STEP, rows, slope, intercept, _common(stated, recalibrated))
+        is_rough = bool(np.unique(stated, return_counts=True)[1].max() < len(stated) / 50)
+        claimed = np.rint(stated * 10) / 10 if is_rough else stated
+        return Pairs(x, y, rows, slope, intercept, _common(claimed, recalibrated), is_rough)
+
+    @property
+    def claim(self) -> str:
+        """The most frequent stated confidence in words."""
+        return f"{'confidence around ' if self.is_rough else ''}{self.common[0]:g}"
+
+
+def _counted(x: Floats, y: Floats, step: float) -> tuple[Floats, Floats, Ints]:
+    grid = np.rint(np.stack([x, y]) / step).astype(np.int64)
+    points, rows = np.unique(grid, axis=1, return_counts=True)
+    return points[0] * step, points[1] * step, rows
 
 
 def _line(x: Floats, y: Floats) -> tuple[float, float]:

@@ -19,7 +19,7 @@ from qacal.values import Bools, Floats, Ints
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_STEP = 0.005
+_FINE, _COARSE, _MANY = 0.005, 0.02, 200
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,9 +119,10 @@ def realised_error_plot(realised: Realised, *, ax: Axes | None = None, title: st
 
 def _cells(x: Floats, y: Floats, rows: Ints) -> tuple[Floats, Floats, Ints]:
     """Put bins that would be drawn over each other into one mark."""
-    grid = np.rint(np.stack([x, y]) / _STEP).astype(np.int64)
+    step = _FINE if len(x) <= _MANY else _COARSE
+    grid = np.rint(np.stack([x, y]) / step).astype(np.int64)
     points, where = np.unique(grid, axis=1, return_inverse=True)
-    return points[0] * _STEP, points[1] * _STEP, np.bincount(where.ravel(), rows).astype(np.int64)
+    return points[0] * step, points[1] * step, np.bincount(where.ravel(), rows).astype(np.int64)
 
 
 def _title(realised: Realised) -> str:

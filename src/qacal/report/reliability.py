@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
+# Rows of a bin, where there are as many.
+_FEWEST = 15
+
+
 def reliability_diagram(
     scores: Any,
     *,
@@ -82,11 +86,11 @@ class _Points:
 
 
 def _points(tally: Tally, bins: int, alpha: float) -> _Points:
-    """Bin a score so that no bin is much smaller than its share of the rows: a bin of two rows only shows noise."""
+    """Bin a score so that no bin has very few rows: a bin of two only shows noise."""
     cells = tally.without_blocks().without_ties()
     # A few stated values are their own bins; one that is rare joins its neighbour sooner than it takes a full share.
     full = 4 * bins if len(cells) <= 2 * bins else bins
-    of = mass_bins(cells, max(1, cells.n // full))
+    of = mass_bins(cells, max(cells.n // full, _FEWEST))
     rows, w, wt = of.sum(cells.rows), of.sum(cells.w), of.sum(cells.wt)
     low, high = mean_intervals(rows, w, wt, of.sum(cells.wtt), of.sum(cells.ww), alpha / 2)
     return _Points(of.sum(cells.w * cells.confidence) / w, np.clip(wt / w, 0, 1), low, high)

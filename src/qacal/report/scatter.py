@@ -52,18 +52,21 @@ def _line(ax: Axes, pairs: Pairs, look: style.Look) -> None:
 
 
 def _becomes(pairs: dict[str, Pairs]) -> str:
-    value, low, high = list(pairs.values())[-1].common
+    last = list(pairs.values())[-1]
+    _, low, high = last.common
     if high - low < 0.005:
-        return f"A stated {value:g} becomes {low:.2f}"
-    return f"A stated {value:g} becomes {low:.2f} to {high:.2f}, by its group"
+        return f"A stated {last.claim} becomes {low:.2f}"
+    return f"A stated {last.claim} becomes {low:.2f} to {high:.2f}" + ("" if last.is_rough else ", by its group")
 
 
 def _scatter_text(pairs: dict[str, Pairs]) -> str:
     parts = ["Scatter of recalibrated over stated confidence; the area of a mark counts rows."]
     for name, found in pairs.items():
-        value, low, high = found.common
-        parts.append(f"{style.look_of(name).label}: nine tenths of the answers stated at {value:g} become {low:.2f} to")
-        parts.append(f"{high:.2f}; the regression line has slope {words.decimal(found.slope, 2) or 'undefined'}.")
+        _, low, high = found.common
+        parts.append(
+            f"{style.look_of(name).label}: nine tenths of the answers at a stated {found.claim} become {low:.2f}"
+        )
+        parts.append(f"to {high:.2f}; the regression line has slope {words.decimal(found.slope, 2) or 'undefined'}.")
     return " ".join(parts)
 
 

@@ -24,7 +24,8 @@ def threshold_plot(
     """Draw how many of the answers at or above a threshold are right, for every threshold.
 
     Above the diagonal a threshold keeps its word: of the answers at 0.8 or more, more than 0.8 are right. The key gives
-    the area under the curve (AUAC), where thresholds that accept nothing count 0.
+    the area under the curve (AUAC), where thresholds that accept nothing count 0; the curve ends where they accept no
+    more than ten answers.
 
     scores : as in :func:`reliability_diagram`.
     threshold : the one that was chosen, to be marked.
@@ -38,7 +39,8 @@ def threshold_plot(
     style.unit_square(ax)
     for name, tally in tallies.items():
         look, curve = style.look_of(name), accuracy_confidence_curve(tally)
-        accuracy = np.where(curve.coverage > 0, curve.accuracy, np.nan)
+        # The share of right answers among a handful is noise.
+        accuracy = np.where(curve.coverage * tally.n > min(10, tally.n / 20), curve.accuracy, np.nan)
         label = f"{look.label}, AUAC {auac(tally):.3f}"
         ax.plot(curve.threshold, accuracy, color=look.colour, linestyle=look.line, linewidth=1.6, label=label)
     if threshold is not None:

@@ -40,11 +40,11 @@ def _sentences(content: Content) -> Iterator[str]:
 
 
 def _frequent_claim(tally: Tally, said: str) -> str:
-    """Return how often the most frequent claim was right."""
+    """Return how often the most frequent claim was right, or the highest tenth where no claim is frequent."""
     cells = tally.pooled().without_blocks().without_ties()
     tied = cells.rows.max() >= max(FEW_ROWS // 2, cells.n // 50)
     table = reliability_table(cells, bins="outputs" if tied else 10)
-    row = table.row(int(np.argmax(table["rows"].to_numpy())), named=True)
+    row = table.row(int(np.argmax(table["rows"].to_numpy())) if tied else -1, named=True)
     claim = percent(row["confidence"]) if tied else f"about {percent(row['confidence'])}"
     bounds = interval(100 * row["low"], 100 * row["high"], 0)
     return (
