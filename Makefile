@@ -31,12 +31,16 @@ test: $(READY)  ## run the tests
 
 # torch==2.13.0 is the release with a build for CPUs alone; uv looks for it where pip has been told to.
 $(HEAVY): $(READY)
-	@echo "Preparing what the heavy tests need: torch and transformers."
+	@echo "Preparing what the heavy tests need: torch, transformers and a browser."
 	@if command -v uv >/dev/null 2>&1; then \
 		uv pip install --quiet --python $(BIN)/python $${PIP_FIND_LINKS:+--find-links "$$PIP_FIND_LINKS"} $(HEAVY_NEEDS); \
 	else \
 		$(BIN)/python -m pip install --quiet $(HEAVY_NEEDS); \
 	fi
+	@command -v chromium >/dev/null 2>&1 || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1 && \
+		echo "Installing Chromium, to look at the report." && \
+		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq chromium >/dev/null; } || \
+		echo "Chromium is missing; the tests that open the report in it are skipped."
 	@touch $(HEAVY)
 
 test-all: $(HEAVY)  ## run the tests, heavy ones included
