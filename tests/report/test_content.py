@@ -72,6 +72,23 @@ def test_every_bin_is_held_against_its_own_bound():
     assert not realised.is_broken.any()
 
 
+def test_rows_that_borrow_a_map_are_not_held_against_it():
+    rows = answers(1200)
+    tree = QACalibrator(partition="bisecting:3", calibrator=QABinning(points_per_bin=100)).fit(rows)
+    found = read_contents(tree, answers(500, seed=1))[""]
+    borrowed = sum(row["source"] != "group" for row in tree.calibrate(answers(500, seed=1)))
+    assert 0 < borrowed < 500
+    assert found.realised.left_out == borrowed
+    assert "an ancestor's" in dict(found.facts)["Answered by"]
+
+
+def test_the_papers_algorithm_counts_its_edge_rows():
+    jitter = QACalibrator(partition=Column("topic"), calibrator=QABinning(points_per_bin=50, ties="jitter"))
+    found = read_contents(jitter.fit(answers(1200)), answers(300, seed=1))[""]
+    assert (found.promise.rows, found.promise.kind) == (1200, "distinct")
+    assert found.realised.rows.sum() + found.realised.left_out == 300
+
+
 def test_a_broken_promise_is_seen():
     maps = model().calibrator_.maps_
     bins = np.repeat(np.arange(len(maps.value)), 200)

@@ -7,6 +7,7 @@ from xml.etree import ElementTree
 import pytest
 
 from qacal.report import Block, Cell, Table, read_contents, render
+from qacal.report.style import COLOURS
 from tests.report.rows import HOSTILE, content, hostile_rows, model
 
 VOID = {"meta", "br", "img", "link", "hr", "input"}
@@ -96,6 +97,23 @@ def test_figures_follow_the_colours_of_the_page(page):
     assert len(dark) >= 3
 
 
+def luminance(colour):
+    parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def test_text_can_be_read_in_every_scheme(page):
+    schemes = re.findall(r":root \{(.*?)\}", page, flags=re.DOTALL)
+    assert len(schemes) == 3
+    for scheme in schemes:
+        colours = dict(re.findall(r"--(\w+): (#\w{6})", scheme))
+        for name in ("ink", "quiet", "stated", "pooled", "calibrated"):
+            for ground in ("paper", "tint"):
+                dark, light = sorted(luminance(colours[one]) for one in (name, ground))
+                assert (light + 0.05) / (dark + 0.05) >= 4.5, (name, ground)
+
+
 def test_the_same_content_gives_the_same_bytes(page):
     again = render("Two LLMs", [Block("parrot-1", content()), Block("parrot-2", content("curves"), intro="Curves.")])
     assert again == page
@@ -153,3 +171,9 @@ def test_tables_of_a_caller():
     assert '<a href="#b1">' in page
     assert svgs(page) == []
     Reader(page)
+
+
+def test_figures_and_page_agree_on_the_light_colours(page):
+    first = re.search(r":root \{(.*?)\}", page, flags=re.DOTALL).group(1)
+    said = dict(re.findall(r"--(\w+): (#\w{6})", first))
+    assert {name: said[name] for name in COLOURS} == COLOURS

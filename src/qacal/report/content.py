@@ -227,7 +227,7 @@ def _debiased(tally: Tally) -> float:
 
 def _promise(model: QACalibrator, maps: BinMaps) -> Promise:
     chosen = model.calibrator_.get_params()
-    rows = max(int(maps.rows[: maps.offset[1]].sum()), 2)
+    rows = max(_binned_rows(maps), 2)
     n_bins = chosen.get("n_bins")
     points = rows // n_bins if n_bins else int(chosen.get("points_per_bin", rows))
     points = min(max(points, 2), rows)
@@ -247,6 +247,12 @@ def _promise(model: QACalibrator, maps: BinMaps) -> Promise:
         largest=float(bounds.max()),
         kind=maps.certificate.kind,
     )
+
+
+def _binned_rows(maps: BinMaps) -> int:
+    """Return N: the rows of the root's bins, and the edge rows between them that Algorithm UMD keeps out of them."""
+    root = int(maps.offset[1])
+    return int(maps.rows[:root].sum()) + (root - 1 if maps.is_jittered else 0)
 
 
 def _realised(gathered: Gathered, maps: BinMaps) -> Realised | None:

@@ -19,7 +19,7 @@ COLOURS = {
     "grid": "#e3e6ea",
     "paper": "#fdfdfc",
     "stated": "#b8450f",
-    "pooled": "#6f7782",
+    "pooled": "#646c77",
     "calibrated": "#0a5fa5",
 }
 """Every colour a figure may use, by the name of its CSS variable. Of the same lightness no two, so print tells them."""
