@@ -5,6 +5,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 HEAVY := .venv/.heavy
+BROWSER := .venv/.browser
 HEAVY_NEEDS := torch==2.13.0 transformers onnx
 
 .PHONY: help demo test test-all check bench format clean
@@ -39,7 +40,14 @@ $(HEAVY): $(READY)
 	fi
 	@touch $(HEAVY)
 
-test-all: $(HEAVY)  ## run the tests, heavy ones included
+$(BROWSER): $(READY)
+	@command -v chromium >/dev/null 2>&1 || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1 && \
+		echo "Installing Chromium, to look at the report." && \
+		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq chromium >/dev/null; } || \
+		echo "Chromium is missing; the tests that open the report in it are skipped."
+	@touch $(BROWSER)
+
+test-all: $(HEAVY) $(BROWSER)  ## run the tests, heavy ones included
 	@HF_HUB_OFFLINE=1 DO_NOT_TRACK=true $(BIN)/python -m pytest -m ""
 
 check: $(READY)  ## style, types, and the direction of imports

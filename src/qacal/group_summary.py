@@ -26,7 +26,8 @@ _WORD = re.compile(r"[^\W\d_]{3,}")
 
 
 # A text in a heap: the negative of its hash, so that the lowest hashes stay; the rest decides between equal ones.
-_Entry: TypeAlias = tuple[int, str, str, float, float]
+_Entry: TypeAlias = tuple[int, str, str, *tuple[float, ...]]
+_NAMES = ("question", "answer", "confidence", "correct", "calibrated")
 
 
 @dataclass(frozen=True)
@@ -80,14 +81,17 @@ class Sampler:
         answers: Sequence[str],
         confidence: Floats,
         correct: Floats,
+        calibrated: Floats | None = None,
     ) -> None:
-        """Look at more rows."""
-        columns = zip(groups, ids.tolist(), questions, answers, confidence.tolist(), correct.tolist(), strict=True)
-        for group, key, question, answer, stated, right in columns:
+        """Look at more rows; examples show what was calibrated where all rows say it."""
+        numbers = [column.tolist() for column in (confidence, correct, calibrated) if column is not None]
+        for group, key, question, answer, *others in zip(
+            groups, ids.tolist(), questions, answers, *numbers, strict=True
+        ):
             if group is None:
                 continue
             heap = self._kept.setdefault(group, [])
-            entry = (-key, question, answer, stated, right)
+            entry: _Entry = (-key, question, answer, *others)
             if len(heap) < _TEXTS:
                 heapq.heappush(heap, entry)
             elif entry > heap[0]:
@@ -114,9 +118,8 @@ class Sampler:
         return {group: tuple(rows[:count]) for group, rows in self._texts().items()}
 
     def _texts(self) -> dict[Any, list[dict[str, Any]]]:
-        names = ("question", "answer", "confidence", "correct")
         return {
-            group: [dict(zip(names, entry[1:], strict=True)) for entry in sorted(heap, reverse=True)]
+            group: [dict(zip(_NAMES, entry[1:], strict=False)) for entry in sorted(heap, reverse=True)]
             for group, heap in self._kept.items()
         }
 

@@ -257,7 +257,7 @@ class QACalibrator(HasParameters, Answering):
             chosen = batch if only_part is None else batch.only(self._parts(batch) == only_part)
             if not len(chosen):
                 continue
-            groups = self._groups(chosen)
+            groups = self.groups_of(chosen)
             tally = self._tally(chosen, groups)
             total = tally if total is None else total + tally
             ids.append(_ids_of(chosen))
@@ -377,7 +377,7 @@ class QACalibrator(HasParameters, Answering):
         """Return the evidence for checked rows."""
         if not any_origin:
             require_known_origin(batch, self.origins_)
-        return self.calibrator_.explain(batch.confidence, groups=self._groups(batch), ids=batch.ids).to_polars()
+        return self.calibrator_.explain(batch.confidence, groups=self.groups_of(batch), ids=batch.ids).to_polars()
 
     def explain(self, question: str, answer: str, confidence: float, **others: Any) -> dict[str, Any]:
         """Return the evidence for one answer; `others` are further columns that the groups need.
@@ -430,8 +430,8 @@ class QACalibrator(HasParameters, Answering):
 
     # Where a row belongs
 
-    def _groups(self, batch: Batch) -> Any:
-        """Return the groups of a batch as the calibrator takes them, None if it takes none."""
+    def groups_of(self, batch: Batch) -> Any:
+        """Return the groups of checked rows as the calibrator takes them, None if it takes none."""
         if not self._uses_groups:
             return None
         inputs: dict[str, Any] = {name: batch.column(name) for name in self.partition_.needs if name != EMBEDDING}

@@ -16,6 +16,7 @@ from qacal.files import OnFault, refuse
 from qacal.model import Answering, Progress, QACalibrator, load
 from qacal.records import Batch, Reading, Source, as_source, listed, read
 from qacal.tables import Table
+from qacal.values import Bools
 
 if TYPE_CHECKING:
     import polars as pl
@@ -43,7 +44,7 @@ class ModelSet(Answering):
         needs_text = any(model.needs_text for model in self.models.values())
         done = 0
         for batch in read(records, how, needs_labels=needs_labels, needs_text=needs_text):
-            known = self._known(batch)
+            known = self.known(batch)
             if len(known):
                 yield known, self._answer(known, any_origin)
             done += len(batch)
@@ -53,15 +54,13 @@ class ModelSet(Answering):
     def _answer(self, batch: Batch, any_origin: bool) -> pl.DataFrame:
         import polars as pl
 
-        values = batch.listed(self.by)
         parts = []
-        for value in dict.fromkeys(values):
-            mine = np.array([other == value for other in values])
+        for value, mine in rows_by(batch, self.by).items():
             found = self.models[value].answer(batch.only(mine), any_origin=any_origin)
             parts.append(found.with_columns(place=pl.Series(np.flatnonzero(mine))))
         return pl.concat(parts, how="vertical_relaxed").sort("place").drop("place")
 
-    def _known(self, batch: Batch) -> Batch:
+    def known(self, batch: Batch) -> Batch:
         """Return the rows that have a model; the others are faults."""
         values = batch.listed(self.by)
         good = np.array([isinstance(value, str | int) and value in self.models for value in values], dtype=bool)
@@ -86,6 +85,12 @@ class ModelSet(Answering):
             if target.exists():
                 target.rename(Path(temporary) / "old")
             new.rename(target)
+
+
+def rows_by(batch: Batch, column: str) -> dict[Any, Bools]:
+    """Return, for each value of a column, which rows of the batch have it."""
+    values = batch.listed(column)
+    return {value: np.array([other == value for other in values]) for value in dict.fromkeys(values)}
 
 
 def fit_set(

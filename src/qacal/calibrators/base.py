@@ -170,13 +170,13 @@ class Calibrator(HasParameters, ABC):
         self, confidence: ArrayLike, *, groups: ArrayLike | Paths | None = None, ids: ArrayLike | None = None
     ) -> Floats:
         """Return the calibrated confidence of each row. Rows of unknown groups get the root's."""
-        return self.fitted_maps().apply(self._rows(confidence, groups, ids))
+        return self.fitted_maps().apply(self.asked(confidence, groups, ids))
 
     def explain(
         self, confidence: ArrayLike, *, groups: ArrayLike | Paths | None = None, ids: ArrayLike | None = None
     ) -> Evidence:
         """Return the calibrated confidence of each row with the evidence behind it."""
-        return self.fitted_maps().explain(self._rows(confidence, groups, ids))
+        return self.fitted_maps().explain(self.asked(confidence, groups, ids))
 
     def predict_tally(self, tally: Tally) -> Floats:
         """Return the calibrated confidence of each cell of a tally."""
@@ -189,7 +189,8 @@ class Calibrator(HasParameters, ABC):
             raise NotFittedError(f"this {type(self).__name__} is not fitted yet; call fit first.")
         return self.maps_
 
-    def _rows(self, confidence: ArrayLike, groups: ArrayLike | Paths | None, ids: ArrayLike | None) -> Rows:
+    def asked(self, confidence: ArrayLike, groups: ArrayLike | Paths | None, ids: ArrayLike | None) -> Rows:
+        """Return rows as the maps take them, checked."""
         h = unit_values(confidence, "confidence")
         if groups is not None:
             require_length(groups, len(h), "groups")

@@ -59,7 +59,7 @@ class BinMaps:
 
     def apply(self, rows: Rows) -> Floats:
         """Return the answer of each row's bin."""
-        return self.value[self._bins(rows, self._maps(rows))]
+        return self.value[self.bins_of(rows)]
 
     def explain(self, rows: Rows) -> Evidence:
         """Return the answer of each row's bin with its interval and rows."""
@@ -75,6 +75,10 @@ class BinMaps:
             high=self.high[bins],
             alpha=self.certificate.alpha,
         )
+
+    def bins_of(self, rows: Rows) -> Ints:
+        """Return which bin answers each row: its place in `value`, `low`, `high` and `rows`."""
+        return self._bins(rows, self._maps(rows))
 
     def require_sound(self) -> None:
         """Refuse what :func:`fit_bins` cannot have made: then no lookup leaves its map, and answers are in [0, 1]."""

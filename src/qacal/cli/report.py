@@ -1,0 +1,101 @@
+"""`qacal report`: one HTML file that says what was fitted and how good it is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from qacal.cli import shared
+from qacal.cli.fit import model_path
+
+if TYPE_CHECKING:
+    from qacal.report import Content
+
+
+def run(
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="A model that qacal fit has made.")],
+    file: shared.Rows,
+    output: Annotated[
+        str, typer.Option("--output", "-o", metavar="FILE", help="The HTML file to write, or - for standard output.")
+    ],
+    groups: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN", help="Show the values of this column, such as subject; else the model's groups."
+        ),
+    ] = None,
+    threshold: Annotated[
+        float | None, typer.Option(help="Mark this threshold: answer where the calibrated confidence reaches it.")
+    ] = None,
+    title: Annotated[str | None, typer.Option(help="The heading of the page.")] = None,
+    by: shared.By = None,
+    examples: Annotated[
+        int, typer.Option(help="Question-answer pairs to show of each group; 0 keeps all text of the rows out.")
+    ] = 4,
+    any_origin: Annotated[bool, typer.Option("--any-origin", help="As in qacal apply.")] = False,
+    column: shared.Columns = None,
+    percent: shared.Percent = False,
+    skip_bad_rows: shared.SkipBadRows = None,
+) -> None:
+    """Write a report on a model: one HTML file that needs no network, for a screen, a phone or paper.
+
+    The rows need correct, and must not be those the model was fitted on: on these, any model looks good. It shows the
+    confidence as stated, what one map for all groups makes of it, and the calibrated one: reliability overall and by
+    group, what calibration does to a confidence, when to answer, what is promised and whether it was kept, and what
+    the groups hold.
+
+    \b
+        qacal report model kept_aside.parquet -o report.html
+        qacal report model kept_aside.parquet -o report.html --groups subject --threshold 0.8
+    """
+    from qacal.outputs import written_whole
+
+    _require_sense(threshold, examples)
+    shared.require_apart(file, output, skip_bad_rows)
+    if output != "-":
+        shared.require_folder(output)
+    contents = _contents(model, file, (column, percent, skip_bad_rows), groups, by, threshold, examples, any_origin)
+    page = _page(title or f"How far to trust it: {Path(model).name} on {_name(file)}", contents)
+    with written_whole(output) as temporary:
+        temporary.write_text(page, encoding="utf-8")
+    if output != "-":
+        shared.note(f"Written to {output}; open it in a browser.")
+
+
+def _require_sense(threshold: float | None, examples: int) -> None:
+    if threshold is not None and not 0 <= threshold <= 1:
+        raise typer.BadParameter(f"--threshold is {threshold:g}; expected a number from 0 to 1.")
+    if examples < 0:
+        raise typer.BadParameter(f"--examples is {examples}; expected 0 or more.")
+
+
+def _contents(model: str, file: str, read: Any, groups: str | None, by: str | None, *chosen: Any) -> dict[str, Content]:
+    from qacal.model_set import load_any
+    from qacal.report import read_contents
+
+    threshold, examples, any_origin = chosen
+    loaded = load_any(model_path(model))
+    with shared.opened(file) as rows, shared.reading(*read) as how, shared.progress() as progress:
+        return read_contents(
+            loaded,
+            rows,
+            how,
+            groups=groups,
+            by=by,
+            threshold=threshold,
+            examples=examples,
+            any_origin=any_origin,
+            progress=progress,
+        )
+
+
+def _name(file: str) -> str:
+    return "standard input" if file == "-" else Path(file).name.partition(".")[0]
+
+
+def _page(title: str, contents: dict[str, Content]) -> str:
+    from qacal.report import Block, render
+
+    return render(title, [Block(name or title, content) for name, content in contents.items()])

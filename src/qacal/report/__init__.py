@@ -1,0 +1,45 @@
+"""The report: one HTML file of what was fitted and how good it is, and its figures for notebooks and papers.
+
+Every figure is a function that takes tallies or records and an optional `ax`, and returns the axes:
+
+>>> from qacal.report import reliability_diagram
+>>> rows = [{"confidence": 0.9, "correct": n % 2, "calibrated": 0.5} for n in range(200)]
+>>> ax = reliability_diagram(rows)
+>>> ax.figure.savefig("reliability.pdf")  # doctest: +SKIP
+"""
+
+from qacal.report.content import Content, content_of, read_contents
+from qacal.report.gathering import Gathered, gather
+from qacal.report.inputs import Pairs, Scored
+from qacal.report.page import Block, render
+from qacal.report.planning import points_per_bin_plot
+from qacal.report.realised import Realised, realised_error_plot, realised_errors, validity_plot
+from qacal.report.reliability import reliability_diagram, small_reliability_diagram
+from qacal.report.scatter import recalibration_scatter, sharpness_plot
+from qacal.report.selective import risk_coverage_plot, threshold_plot
+from qacal.report.tables import Cell, Table
+
+__all__ = [
+    "Block",
+    "Cell",
+    "Content",
+    "Gathered",
+    "Pairs",
+    "Realised",
+    "Scored",
+    "Table",
+    "content_of",
+    "gather",
+    "points_per_bin_plot",
+    "read_contents",
+    "realised_error_plot",
+    "realised_errors",
+    "recalibration_scatter",
+    "reliability_diagram",
+    "render",
+    "risk_coverage_plot",
+    "sharpness_plot",
+    "small_reliability_diagram",
+    "threshold_plot",
+    "validity_plot",
+]

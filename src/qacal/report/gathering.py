@@ -1,0 +1,156 @@
+"""Labelled rows, read once: a few numbers of each are kept, and some texts of every group."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from qacal.calibrators.binmaps import BinMaps
+from qacal.errors import InputError
+from qacal.evaluation import require_labels
+from qacal.group_summary import Sampler
+from qacal.identity import mix
+from qacal.model import Progress, QACalibrator
+from qacal.model_set import ModelSet, rows_by
+from qacal.origins import require_known_origin
+from qacal.records import Batch, Reading, read
+from qacal.report.inputs import Scored
+from qacal.values import Bools, Floats, Hashes, Ints
+
+
+@dataclass
+class Gathered:
+    """What has been read so far for one model.
+
+    grouped_by : the column whose values are the groups; the model's own groups by default.
+    """
+
+    model: QACalibrator
+    grouped_by: str | None = None
+    origins: dict[str, None] = field(default_factory=dict)
+    labels: dict[Any, int] = field(default_factory=dict)
+    sampler: Sampler = field(default_factory=Sampler)
+    has_texts: bool = False
+    sources: dict[str, int] = field(default_factory=dict)
+    _columns: dict[str, list[Any]] = field(default_factory=dict)
+
+    def add(self, batch: Batch) -> None:
+        """Take more rows."""
+        calibrator = self.model.calibrator_
+        maps = calibrator.fitted_maps()
+        asked = calibrator.asked(batch.confidence, self.model.groups_of(batch), batch.ids)
+        evidence = maps.explain(asked)
+        names = batch.listed(self.grouped_by) if self.grouped_by else evidence.group
+        correct = require_labels(batch.correct, batch.table.origin)
+        self.origins[batch.table.origin] = None
+        self._keep("stated", batch.confidence)
+        self._keep("pooled", calibrator.predict(batch.confidence, ids=batch.ids))
+        self._keep("calibrated", evidence.calibrated)
+        self._keep("correct", correct)
+        self._keep("groups", self._codes(names))
+        self._keep("is_own", evidence.source == "group")
+        self._count_sources(evidence.source)
+        if batch.ids is not None:
+            self._keep("ids", batch.ids)
+        if isinstance(maps, BinMaps):
+            self._keep("bins", maps.bins_of(asked))
+        self._sample(batch, names, correct, evidence.calibrated)
+
+    def _keep(self, name: str, values: Any) -> None:
+        self._columns.setdefault(name, []).append(values)
+
+    def _codes(self, names: list[Any]) -> Ints:
+        plain = [str(name) if isinstance(name, list | dict) else name for name in names]
+        codes = (-1 if name is None else self.labels.setdefault(name, len(self.labels)) for name in plain)
+        return np.fromiter(codes, dtype=np.int64, count=len(names))
+
+    def _count_sources(self, source: Any) -> None:
+        for name, count in zip(*np.unique(source, return_counts=True), strict=True):
+            self.sources[str(name)] = self.sources.get(str(name), 0) + int(count)
+
+    def _sample(self, batch: Batch, names: list[Any], correct: Floats, calibrated: Floats) -> None:
+        if batch.question is None or batch.answer is None:
+            return
+        self.has_texts = True
+        ids = np.zeros(len(batch), dtype=np.uint64) if batch.ids is None else batch.ids
+        keys = [None if name is None else self.labels.get(name, str(name)) for name in names]
+        texts = (batch.question, batch.answer)
+        self.sampler.add(keys, mix(ids, 1), *texts, batch.confidence, correct, calibrated)
+
+    def column(self, name: str) -> Any:
+        """Return a column of all rows, None if there is none."""
+        return np.concatenate(self._columns[name]) if name in self._columns else None
+
+    def scored(self) -> Scored:
+        """Return the rows with their scores: the pooled one where it is another than the calibrated one."""
+        names = ("stated", "pooled", "calibrated") if self.model.calibrator_.properties.uses_groups else _TWO
+        codes: Ints = self.column("groups")
+        ids: Hashes | None = self.column("ids")
+        scores = {name: self.column(name) for name in names}
+        return Scored(self.column("correct"), scores, codes if self.labels else None, ids)
+
+    @property
+    def is_own(self) -> Bools:
+        """Whether rows are answered by the map of their own group, or by the only map there is."""
+        own: Bools = self.column("is_own")
+        return np.ones_like(own) if self.has_one_map else own
+
+    @property
+    def has_one_map(self) -> bool:
+        """Whether one map answers for all rows, because there are no groups to tell apart."""
+        return set(self.sources) == {"root"} and len(self.model.describe_groups()) <= 1
+
+
+_TWO = ("stated", "calibrated")
+
+
+def gather(
+    model: QACalibrator | ModelSet,
+    records: Any,
+    how: Reading | None = None,
+    *,
+    groups: str | None = None,
+    by: str | None = None,
+    any_origin: bool = False,
+    progress: Progress | None = None,
+) -> dict[str, Gathered]:
+    """Read labelled records through a model, apart for each model of a set, or for each value of a column `by`."""
+    out: dict[str, Gathered] = {}
+    done = 0
+    for batch in _batches(model, records, how):
+        for name, one, mine in _parts(model, batch, by):
+            if not any_origin:
+                require_known_origin(mine, one.origins_)
+            out.setdefault(name, Gathered(one, groups)).add(mine)
+        done += len(batch)
+        if progress is not None:
+            progress("calibrating", done)
+    return dict(sorted(out.items()))
+
+
+def _batches(model: QACalibrator | ModelSet, records: Any, how: Reading | None) -> Iterator[Batch]:
+    models = model.models.values() if isinstance(model, ModelSet) else [model]
+    for batch in read(records, how, needs_labels=True, needs_text=any(one.needs_text for one in models)):
+        known = model.known(batch) if isinstance(model, ModelSet) else batch
+        if len(known):
+            yield known
+
+
+def _parts(model: QACalibrator | ModelSet, batch: Batch, by: str | None) -> Iterator[tuple[str, QACalibrator, Batch]]:
+    if isinstance(model, ModelSet):
+        if by not in (None, model.by):
+            raise InputError(f"there is one model for each {model.by}, so that is what the report is by, not {by}.")
+        for value, mine in rows_by(batch, model.by).items():
+            yield str(value), model.models[value], batch.only(mine)
+    elif by is None:
+        yield "", model, batch
+    else:
+        for value, mine in rows_by(batch, by).items():
+            if value is None:
+                raise InputError(
+                    f"{batch.table.origin}: {by} is missing in some rows; it is the column that --by names."
+                )
+            yield str(value), model, batch.only(mine)

@@ -1,0 +1,136 @@
+"""One HTML file with everything inside: no network, no scripts; light, dark, phone and print."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
+from markupsafe import Markup
+
+from qacal import __version__
+from qacal.report.content import FEW_ROWS, Content
+from qacal.report.drawings import SMALL_MULTIPLES, draw_block, draw_groups, pictured
+from qacal.report.group_rows import group_name, group_rows
+from qacal.report.sentences import in_short
+from qacal.report.style import look_of
+from qacal.report.tables import Table, headline_table
+from qacal.report.words import decimal, percent
+
+_FOLDER = Path(__file__).parent / "templates"
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """One part of a page, of one LLM or one data set.
+
+    title : its heading, and its name in the table of contents.
+    content : what to show of a model; None for a block of tables alone.
+    intro : some words under the heading.
+    tables : further tables, after everything else of the block.
+    """
+
+    title: str
+    content: Content | None = None
+    intro: str = ""
+    tables: Sequence[Table] = ()
+
+
+def render(title: str, blocks: Sequence[Block], *, intro: str = "", tables: Sequence[Table] = ()) -> str:
+    """Return the page: a function of what is given and of nothing else, so the same content gives the same bytes.
+
+    tables : shown before the blocks, such as the results of all of them.
+
+    >>> page = render("Results", [Block("One", tables=[Table("Errors", ["method", "error"], [["None", "<b>0.4"]])])])
+    >>> "&lt;b&gt;0.4" in page
+    True
+    """
+    shown = [_shown(block, f"b{number}") for number, block in enumerate(blocks, start=1)]
+    # Half of a surrogate pair is text in Python, and in no file.
+    page = _template().render(title=title, intro=intro, tables=tables, blocks=shown, version=__version__, css=_css())
+    return page.encode("utf-8", "replace").decode("utf-8")
+
+
+@cache
+def _template() -> Template:
+    environment = Environment(
+        loader=FileSystemLoader(_FOLDER),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return environment.get_template("page.html")
+
+
+@cache
+def _css() -> Markup:
+    return Markup((_FOLDER / "page.css").read_text(encoding="utf-8"))
+
+
+def _shown(block: Block, key: str) -> dict[str, Any]:
+    """Return what the template reads of a block."""
+    shown: dict[str, Any] = {"key": key, "title": block.title, "intro": block.intro, "tables": block.tables}
+    content = block.content
+    if content is None:
+        return shown | {"content": None}
+    figures = draw_block(content, key)
+    return shown | {
+        "content": content,
+        "sentences": in_short(content),
+        "headline": headline_table(content),
+        "figures": {name: _figure(drawn) for name, drawn in figures.items()},
+        "small": _small_multiples(content, key),
+        "rows": group_rows(content),
+        "scores": [(name, look_of(name).label) for name in content.tallies],
+        "most": SMALL_MULTIPLES,
+        "few": FEW_ROWS,
+        "promise": _promise(content),
+    }
+
+
+def _figure(drawn: Any) -> dict[str, Any]:
+    # The only markup that is not escaped: matplotlib's, in which text has been escaped by the XML writer.
+    return {"title": drawn.title, "svg": Markup(drawn.svg)}
+
+
+def _small_multiples(content: Content, key: str) -> list[dict[str, Any]]:
+    groups = pictured(content) if content.groups else []
+    return [
+        {
+            "name": group_name(group.label),
+            "words": ", ".join(group.words[:3]),
+            "rows": f"{group.rows:,}",
+            "errors": [(name, decimal(max(error, 0.0), 2)) for name, error in group.errors.items()],
+            "svg": Markup(drawn.svg),
+        }
+        for group, drawn in zip(groups, draw_groups(groups, key), strict=True)
+    ]
+
+
+def _promise(content: Content) -> dict[str, str]:
+    """Return the numbers of the paragraph on the guarantee, as text."""
+    promise, realised = content.promise, content.realised
+    if promise is None:
+        return {}
+    out = {
+        "alpha": f"{promise.alpha:g}",
+        "sure": percent(1 - promise.alpha),
+        "epsilon": f"{promise.epsilon:.2f}",
+        "certified": f"{promise.certified:.2f}",
+        "largest": f"{promise.largest:.2f}",
+        "points": f"{promise.points_per_bin:,}",
+        "rows": f"{promise.rows:,}",
+    }
+    if realised is not None:
+        out |= {
+            "bins": f"{len(realised.rows):,}",
+            "within": f"{int(realised.is_within.sum()):,}",
+            "broken": f"{int(realised.is_broken.sum()):,}" if realised.is_broken.any() else "none",
+            "realised": f"{realised.typical:.2f}",
+            "left_out": f"{realised.left_out:,}" if realised.left_out else "",
+        }
+    return out

@@ -1,0 +1,125 @@
+"""What calibration does to a confidence: recalibrated over stated, and how far each score commits itself."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from qacal.metrics.scores import sharpness
+from qacal.report import style, words
+from qacal.report.bubbles import draw_bubbles
+from qacal.report.inputs import Pairs, as_pairs, as_tallies
+from qacal.tally import Tally
+from qacal.values import Floats
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+def recalibration_scatter(scores: Any, *, ax: Axes | None = None, title: str | None = None) -> Axes:
+    """Draw recalibrated over stated confidences, with regression lines: marks of an area that counts rows.
+
+    One pooled map gives each stated confidence one answer; groups give it several, and the column above a stated 0.9
+    shows which.
+
+    scores : pairs by name (:meth:`Scored.pairs`), or records with `confidence`, `correct` and `calibrated`.
+
+    >>> rows = [{"confidence": 0.9, "correct": k % 2, "calibrated": 0.4 + 0.2 * (k % 2)} for k in range(40)]
+    >>> recalibration_scatter(rows).get_title(loc="left")
+    'A stated 0.9 becomes 0.40 to 0.60, by its group'
+    """
+    pairs = as_pairs(scores)
+    ax = style.axes_for(ax)
+    style.unit_square(ax)
+    # The score with the most marks first, so that it hides none of the others.
+    for name in sorted(pairs, key=lambda name: -len(pairs[name].rows)):
+        look = style.look_of(name)
+        draw_bubbles(ax, pairs[name].stated, pairs[name].recalibrated, pairs[name].rows, look)
+        _line(ax, pairs[name], look)
+    style.key(ax, "upper left")
+    style.name_axes(ax, "stated confidence", "recalibrated confidence")
+    return style.describe(ax, title or _becomes(pairs), _scatter_text(pairs))
+
+
+def _line(ax: Axes, pairs: Pairs, look: style.Look) -> None:
+    ends = np.array([pairs.stated.min(), pairs.stated.max()])
+    slope = "one value" if np.isnan(pairs.slope) else f"slope {words.decimal(pairs.slope, 2)}"
+    level = np.clip(pairs.intercept + pairs.slope * ends, 0, 1)
+    ax.plot(
+        ends, level, color=look.colour, linestyle=look.line, linewidth=1.8, label=f"{look.label}, {slope}", zorder=5
+    )
+
+
+def _becomes(pairs: dict[str, Pairs]) -> str:
+    last = list(pairs.values())[-1]
+    _, low, high = last.common
+    if high - low < 0.005:
+        return f"A stated {last.claim} becomes {low:.2f}"
+    return f"A stated {last.claim} becomes {low:.2f} to {high:.2f}" + ("" if last.is_rough else ", by its group")
+
+
+def _scatter_text(pairs: dict[str, Pairs]) -> str:
+    parts = ["Scatter of recalibrated over stated confidence; the area of a mark counts rows."]
+    for name, found in pairs.items():
+        _, low, high = found.common
+        parts.append(
+            f"{style.look_of(name).label}: nine tenths of the answers at a stated {found.claim} become {low:.2f}"
+        )
+        parts.append(f"to {high:.2f}; the regression line has slope {words.decimal(found.slope, 2) or 'undefined'}.")
+    return " ".join(parts)
+
+
+def sharpness_plot(scores: Any, *, cells: int = 20, ax: Axes | None = None, title: str | None = None) -> Axes:
+    """Draw how the confidences of each score are spread, and its sharpness (their standard deviation).
+
+    scores : as in :func:`reliability_diagram`.
+    cells : how many columns of the histogram.
+    """
+    tallies = as_tallies(scores)
+    ax = style.axes_for(ax, 3.6, 2.7)
+    edges = np.linspace(0, 1, cells + 1)
+    spread = {name: float(np.sqrt(sharpness(tally))) for name, tally in tallies.items()}
+    for name, tally in tallies.items():
+        look = style.look_of(name)
+        label = f"{look.label}, sd {spread[name]:.2f}"
+        ax.stairs(_shares(tally, edges), edges, color=look.colour, linestyle=look.line, linewidth=1.4, label=label)
+        if look.is_filled:
+            ax.stairs(_shares(tally, edges), edges, color=look.colour, alpha=0.12, fill=True)
+    # Room for the key above the highest column.
+    ax.set(xlim=(-0.01, 1.01), ylim=(0, 1.45 * ax.get_ylim()[1]))
+    ax.set_xticks([0, 0.2, 0.4, 0.6, 0.8, 1], ["0", ".2", ".4", ".6", ".8", "1"])
+    ax.yaxis.set_major_formatter(lambda value, _: f"{100 * value:g}%")
+    style.key(ax, "upper left")
+    style.name_axes(ax, "confidence", "share of answers")
+    return style.describe(ax, title or _commits(tallies), _sharpness_text(tallies, spread))
+
+
+def _shares(tally: Tally, edges: Floats) -> Floats:
+    return np.asarray(np.histogram(tally.confidence, edges, weights=tally.w)[0] / tally.w.sum())
+
+
+def _commits(tallies: dict[str, Tally]) -> str:
+    name = list(tallies)[-1]
+    low, high = _middle(tallies[name])
+    what = "Stated" if name == "stated" else style.look_of(name).label.capitalize()
+    return f"{what} confidences lie between {low:.2f} and {high:.2f} for nine answers in ten"
+
+
+def _middle(tally: Tally) -> tuple[float, float]:
+    """Return the middle nine tenths of the confidences."""
+    order = np.argsort(tally.confidence)
+    through = np.cumsum(tally.w[order]) / tally.w.sum()
+    at = np.minimum(np.searchsorted(through, [0.05, 0.95]), len(order) - 1)
+    low, high = tally.confidence[order][at]
+    return float(low), float(high)
+
+
+def _sharpness_text(tallies: dict[str, Tally], spread: dict[str, float]) -> str:
+    parts = ["Histogram of confidences."]
+    for name, tally in tallies.items():
+        low, high = _middle(tally)
+        parts.append(
+            f"{style.look_of(name).label}: nine tenths between {low:.2f} and {high:.2f}, sd {spread[name]:.2f}."
+        )
+    return " ".join(parts)

@@ -1,0 +1,85 @@
+"""The report in a few sentences, computed from the rows and no stronger than they are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from qacal.metrics.reliability import reliability_table
+from qacal.report.content import FEW_ROWS, Content, Measured
+from qacal.report.selective import answered
+from qacal.report.words import counted, interval, off_by, percent, points
+from qacal.tally import Tally
+
+_ENOUGH = 200
+
+
+def in_short(content: Content) -> list[str]:
+    """Return what a reader in a hurry should know."""
+    return list(_sentences(content))
+
+
+def _sentences(content: Content) -> Iterator[str]:
+    before, after = content.measured["stated"], content.measured["calibrated"]
+    gap = before.confidence - content.accuracy
+    how = f"{points(gap)} too {'high' if gap > 0 else 'low'}" if abs(gap) >= 0.005 else "right on average"
+    yield (
+        f"Over {counted(content.rows, 'answer')} the LLM claimed {percent(before.confidence)} on average and was right "
+        f"{percent(content.accuracy)} of the time: {how}. Calibrated, it claims {percent(after.confidence)}."
+    )
+    yield _frequent_claim(content.tallies["stated"], "When it said {}, it")
+    yield _frequent_claim(content.tallies["calibrated"], "Where the calibrated confidence says {}, it")
+    if after.error_by_group is not None:
+        yield _within(content)
+    yield _verdict(before, after)
+    if content.threshold is not None:
+        yield _answering(content, content.threshold)
+    if content.rows < _ENOUGH:
+        yield f"Only {counted(content.rows, 'row')} were measured, so every number here is rough."
+
+
+def _frequent_claim(tally: Tally, said: str) -> str:
+    """Return how often the most frequent claim was right, or the highest tenth where no claim is frequent."""
+    cells = tally.pooled().without_blocks().without_ties()
+    tied = cells.rows.max() >= max(FEW_ROWS // 2, cells.n // 50)
+    table = reliability_table(cells, bins="outputs" if tied else 10)
+    row = table.row(int(np.argmax(table["rows"].to_numpy())) if tied else -1, named=True)
+    claim = percent(row["confidence"]) if tied else f"about {percent(row['confidence'])}"
+    bounds = interval(100 * row["low"], 100 * row["high"], 0)
+    return (
+        f"{said.format(claim)} was right {percent(row['accuracy'])} of the time "
+        f"({counted(row['rows'], 'answer')}; 95% interval {bounds}%)."
+    )
+
+
+def _within(content: Content) -> str:
+    by = content.grouped_by or ""
+    where = "each of the model’s groups" if by.startswith("the model") else f"each {by}"
+    who = {"stated": "the stated confidence", "pooled": "one pooled map", "calibrated": "the calibrated confidence"}
+    errors = {name: found.error_by_group for name, found in content.measured.items()}
+    said = ", ".join(f"{who[name]} {off_by(error)}" for name, error in errors.items() if error is not None)
+    return f"Within {where}, {said} (typical distance, noise taken out)."
+
+
+def _verdict(before: Measured, after: Measured) -> str:
+    """Return whether calibration helped, by a score that only better probabilities improve."""
+    change = after.brier - before.brier
+    scores = f"Brier score {before.brier:.3f} before, {after.brier:.3f} after"
+    if change > 0.001:
+        return f"Calibration made the probabilities worse here ({scores}): do not use it for rows like these."
+    if change > -0.001:
+        return f"Calibration changed little ({scores})."
+    return f"The probabilities got better as a whole ({scores}; lower is better)."
+
+
+def _answering(content: Content, threshold: float) -> str:
+    share, right = answered(content.tallies["calibrated"], threshold)
+    start = f"Answering only where the calibrated confidence is {threshold:g} or more"
+    if share == 0:
+        return f"{start} answers none of these questions."
+    old_share, old_right = answered(content.tallies["stated"], threshold)
+    return (
+        f"{start} answers {percent(share)} of the questions, {percent(right)} of them right; the same rule on the "
+        f"stated confidence answers {percent(old_share)}, {percent(old_right)} of them right."
+    )

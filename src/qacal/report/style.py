@@ -1,0 +1,120 @@
+"""The look of every figure: quiet axes, one colour, line and marker for each score, and words that say what to see.
+
+Axes are styled one by one and not through matplotlib's global settings, so a figure looks the same in a notebook, in a
+paper and in the report. Each colour below has a name; in the report it becomes a CSS variable of that name, so that
+figures follow the page's light or dark colours (see :mod:`qacal.report.svg`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+COLOURS = {
+    "ink": "#24292f",
+    "quiet": "#5f6771",
+    "grid": "#e3e6ea",
+    "paper": "#fdfdfc",
+    "stated": "#b8450f",
+    "pooled": "#646c77",
+    "calibrated": "#0a5fa5",
+}
+"""Every colour a figure may use, by the name of its CSS variable. Of the same lightness no two, so print tells them."""
+
+FONT = 8.5
+"""Points. A figure of 3.6 inches, scaled to a phone's width, shows this as 12 pixels."""
+
+
+@dataclass(frozen=True)
+class Look:
+    """How one score is drawn: told apart by colour, and without colour by line and marker."""
+
+    label: str
+    colour: str
+    line: Any
+    marker: str
+    is_filled: bool
+
+    @property
+    def face(self) -> str:
+        """The colour inside a marker."""
+        return self.colour if self.is_filled else COLOURS["paper"]
+
+
+LOOKS = {
+    "stated": Look("stated", COLOURS["stated"], (0, (1, 1.5)), "o", False),
+    "pooled": Look("one pooled map", COLOURS["pooled"], (0, (4, 2)), "s", False),
+    "calibrated": Look("calibrated", COLOURS["calibrated"], "-", "o", True),
+}
+
+
+def look_of(name: str) -> Look:
+    """Return how to draw a score; one that is none of the three is drawn in ink."""
+    return LOOKS.get(name) or Look(name, COLOURS["ink"], "-", "D", False)
+
+
+def axes_for(ax: Axes | None, width: float = 3.6, height: float = 3.2) -> Axes:
+    """Return the given axes, or the only ones of a new figure, made quiet."""
+    if ax is None:
+        ax = Figure(figsize=(width, height), layout="constrained", facecolor="none").add_subplot()
+    ax.set_facecolor("none")
+    ax.grid(True, color=COLOURS["grid"], linewidth=0.7)
+    ax.set_axisbelow(True)
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.spines[["left", "bottom"]].set(color=COLOURS["quiet"], linewidth=0.7)
+    ax.tick_params(length=0, pad=4, labelsize=FONT, labelcolor=COLOURS["quiet"])
+    return ax
+
+
+def name_axes(ax: Axes, x: str, y: str) -> None:
+    """Say what the axes count."""
+    ax.set_xlabel(x, fontsize=FONT, color=COLOURS["quiet"], labelpad=5)
+    ax.set_ylabel(y, fontsize=FONT, color=COLOURS["quiet"], labelpad=5)
+
+
+def unit_square(ax: Axes, *, has_diagonal: bool = True) -> None:
+    """Show 0 to 1 in both directions, with room for markers at the ends."""
+    ax.set(xlim=(-0.03, 1.03), ylim=(-0.03, 1.03))
+    ticks = [0, 0.2, 0.4, 0.6, 0.8, 1]
+    ax.set_xticks(ticks, ["0", ".2", ".4", ".6", ".8", "1"])
+    ax.set_yticks(ticks, ["0", ".2", ".4", ".6", ".8", "1"])
+    if has_diagonal:
+        ax.plot([0, 1], [0, 1], color=COLOURS["quiet"], linewidth=0.8, zorder=1)
+
+
+def write(ax: Axes, x: float, y: float, text: str, colour: str = "quiet", **options: Any) -> None:
+    """Put words at a point of the data."""
+    options = {"fontsize": FONT, "color": COLOURS.get(colour, colour), "parse_math": False, **options}
+    ax.text(x, y, text, **options)
+
+
+Corner: TypeAlias = Literal["upper left", "lower right"]
+
+
+def key(ax: Axes, place: Corner) -> None:
+    """Say which line is which, in the colour of the line."""
+    legend = ax.legend(
+        loc=place,
+        frameon=True,
+        facecolor=COLOURS["paper"],
+        edgecolor="none",
+        framealpha=0.8,
+        fontsize=FONT,
+        handlelength=2.2,
+        handletextpad=0.6,
+        labelspacing=0.35,
+        borderaxespad=0.2,
+        labelcolor="linecolor",
+    )
+    for text in legend.get_texts():
+        text.set_parse_math(False)
+
+
+def describe(ax: Axes, title: str, text: str) -> Axes:
+    """Give axes a title that says what to see, and a text alternative: ``ax.get_label()`` returns it."""
+    ax.set_title(title, loc="left", fontsize=FONT + 1.5, color=COLOURS["ink"], pad=8, wrap=True, parse_math=False)
+    ax.set_label(text)
+    return ax

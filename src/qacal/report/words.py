@@ -1,0 +1,65 @@
+"""Numbers as a person says them."""
+
+from __future__ import annotations
+
+import math
+
+from qacal.metrics.calibration import CalibrationError
+
+
+def percent(share: float) -> str:
+    """Return a share in percent.
+
+    >>> percent(0.614), percent(0.9996), percent(0.004)
+    ('61%', '99.9%', '0.4%')
+    """
+    value = 100 * share
+    if 0 < value < 1 or 99 < value < 100:
+        return f"{min(max(value, 0.1), 99.9):.1f}%"
+    return f"{value:.0f}%"
+
+
+def points(difference: float) -> str:
+    """Return the difference of two percents.
+
+    >>> points(0.37), points(-0.012), points(0.01)
+    ('37 points', '1.2 points', '1 point')
+    """
+    value = abs(100 * difference)
+    text = f"{value:.0f}" if value >= 9.5 else f"{value:.1f}".removesuffix(".0")
+    return f"{text} point{'' if text == '1' else 's'}"
+
+
+def off_by(error: CalibrationError) -> str:
+    """Return how far a score is typically off, the noise taken out."""
+    return "shows no error beyond noise" if not error.debiased > 0 else f"is off by {points(error.debiased)}"
+
+
+def decimal(value: float, digits: int = 3) -> str:
+    """Return a number with so many digits, without a minus before nothing.
+
+    >>> decimal(-0.0001), decimal(0.12345), decimal(float("nan"))
+    ('0.000', '0.123', '')
+    """
+    if math.isnan(value):
+        return ""
+    text = f"{value:.{digits}f}"
+    return text.removeprefix("-") if float(text) == 0 else text.replace("-", "\u2212")
+
+
+def interval(low: float, high: float, digits: int = 3) -> str:
+    """Return an interval.
+
+    >>> interval(0.1, 0.25, 2)
+    '0.10 to 0.25'
+    """
+    return "" if math.isnan(low) or math.isnan(high) else f"{decimal(low, digits)} to {decimal(high, digits)}"
+
+
+def counted(count: int, thing: str, things: str = "") -> str:
+    """Return a number of things.
+
+    >>> counted(1, "row"), counted(1200, "row")
+    ('1 row', '1,200 rows')
+    """
+    return f"{count:,} {thing if count == 1 else things or thing + 's'}"

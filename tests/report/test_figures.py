@@ -1,0 +1,133 @@
+"""Every figure, on every kind of rows: it draws where it is told to, and says in words what is to be seen."""
+
+import io
+
+import matplotlib
+import numpy as np
+import polars as pl
+import pytest
+from matplotlib.figure import Figure
+
+from qacal import Tally
+from qacal.errors import InputError
+from qacal.report import (
+    points_per_bin_plot,
+    realised_error_plot,
+    recalibration_scatter,
+    reliability_diagram,
+    risk_coverage_plot,
+    sharpness_plot,
+    small_reliability_diagram,
+    threshold_plot,
+    validity_plot,
+)
+from tests.report.rows import content, scored
+
+FIGURES = [
+    reliability_diagram,
+    small_reliability_diagram,
+    recalibration_scatter,
+    sharpness_plot,
+    threshold_plot,
+    risk_coverage_plot,
+    validity_plot,
+]
+ROWS = {
+    "one row": scored(1),
+    "two rows": scored(2, groups=1),
+    "all right": scored(80, mean=1.0),
+    "all wrong": scored(80, mean=0.0),
+    "one confidence": scored(200, values=1),
+    "no groups": scored(300, groups=None),
+    "one group": scored(300, groups=1),
+    "200 groups": scored(3000, groups=200),
+    "continuous": scored(3000, values=None),
+}
+
+
+@pytest.mark.parametrize("rows", ROWS)
+@pytest.mark.parametrize("figure", FIGURES, ids=lambda figure: figure.__name__)
+def test_every_figure_draws_every_kind_of_rows(figure, rows):
+    ax = figure(ROWS[rows])
+    ax.figure.savefig(io.BytesIO(), format="svg")
+    assert len(ax.get_title(loc="left")) > 20
+    assert len(ax.get_label()) > 40
+    assert "nan" not in (ax.get_title(loc="left") + ax.get_label()).lower()
+
+
+@pytest.mark.parametrize("figure", FIGURES, ids=lambda figure: figure.__name__)
+def test_every_figure_uses_the_axes_it_is_given(figure):
+    fig = Figure()
+    left, right = fig.subplots(1, 2)
+    left.errorbar([0.5], [0.5], yerr=[0.1], label="mine")
+    assert figure(scored(300), ax=left, title="Mine $1") is left
+    assert left.get_title(loc="left") == "Mine $1"
+    assert not right.has_data()
+    fig.savefig(io.BytesIO(), format="pdf")
+
+
+def test_figures_take_tallies_and_records_alike():
+    rows = scored(500, groups=None)
+    records = pl.DataFrame({"confidence": rows.scores["stated"], "correct": rows.correct})
+    from_records = reliability_diagram(records)
+    tally = Tally.of(rows.scores["stated"], rows.correct, n_blocks=256)
+    assert from_records.get_label() == reliability_diagram(tally).get_label()
+    both = records.with_columns(calibrated=rows.scores["calibrated"])
+    assert len(sharpness_plot(both).get_legend().get_texts()) == 2
+    assert "calibrated" in recalibration_scatter(both).get_label()
+    with pytest.raises(InputError, match="nothing beside the stated"):
+        recalibration_scatter(records)
+
+
+def test_figures_leave_matplotlib_as_it_was():
+    before = dict(matplotlib.rcParams)
+    content()
+    reliability_diagram(scored(100))
+    assert dict(matplotlib.rcParams) == before
+
+
+def test_a_title_says_what_the_rows_say():
+    said = Tally.of([0.9] * 1000, [1] * 500 + [0] * 500)
+    assert reliability_diagram(said).get_title(loc="left") == "Stated confidence is off by 40 points"
+    even = {"stated": said, "calibrated": Tally.of([0.5] * 1000, [1] * 500 + [0] * 500)}
+    assert reliability_diagram(even).get_title(loc="left").endswith("calibrated confidence shows no error beyond noise")
+    assert "No calibrated confidence reaches 0.8" in threshold_plot(even).get_title(loc="left")
+    assert risk_coverage_plot(even).get_title(loc="left").startswith("Ranking is as it was: 50% wrong")
+
+
+def test_of_equal_confidences_the_wrong_ones_come_evenly():
+    """Half of the rows at 0.9, all right; half at 0.5, all wrong: answering 3/4 of them, 1/3 is wrong."""
+    ax = risk_coverage_plot(Tally.of([0.9] * 500 + [0.5] * 500, [1] * 500 + [0] * 500))
+    coverage, risk = ax.lines[0].get_data()
+    np.testing.assert_allclose(np.interp([0.5, 0.75, 1], coverage, risk), [0, 1 / 3, 1 / 2], atol=4e-3)
+
+
+def test_a_threshold_is_marked_on_every_score():
+    ax = threshold_plot(scored(500), threshold=0.6)
+    assert [line.get_xdata()[0] for line in ax.lines].count(0.6) == 1 + 1  # the line, and stated: none else reaches it
+    assert len(risk_coverage_plot(scored(500), threshold=0.4).lines) == 3 + 3
+
+
+def test_the_points_of_a_fit_are_marked():
+    ax = points_per_bin_plot(fit=(50, 5000), realised=0.04)
+    assert ax.get_title(loc="left") == "By the theorem, bins of 50 points are off by at most 0.28"
+    assert any("0.04 on test rows" in text.get_text() for text in ax.texts)
+    for fit in ((2, 2), (5, 40), (3000, 100_000)):
+        points_per_bin_plot(fit=fit, levels=3).figure.savefig(io.BytesIO(), format="svg")
+    assert "with probability 0.9" in points_per_bin_plot().get_title(loc="left")
+
+
+def test_realised_errors_are_drawn_over_their_bounds():
+    realised = content().realised
+    ax = realised_error_plot(realised)
+    assert f"{len(realised.rows)} bins" in ax.get_label()
+    assert ax.get_xlim()[1] >= realised.bound.max()
+
+
+def test_a_million_rows_are_few_marks():
+    rng = np.random.default_rng(0)
+    many = scored(200_000, values=None)
+    many.scores["calibrated"][:] = np.clip(many.scores["stated"] * 0.5 + rng.normal(0, 0.1, 200_000), 0, 1)
+    ax = recalibration_scatter(many)
+    assert sum(len(line.get_xdata()) for line in ax.lines) < 2000
+    assert sum(len(line.get_xdata()) for line in risk_coverage_plot(many).lines) < 1000

@@ -1,0 +1,54 @@
+"""SVG for a page: what matplotlib writes, without what would hurt there."""
+
+import threading
+
+import matplotlib
+
+from qacal.report import reliability_diagram
+from qacal.report.style import COLOURS
+from qacal.report.svg import drawing, inline_svg
+from tests.report.rows import scored
+
+
+def drawn(key="a", rows=300):
+    with drawing():
+        return inline_svg(reliability_diagram(scored(rows)), key)
+
+
+def test_ids_are_under_the_figures_key():
+    _, _, first = drawn("a")
+    _, _, second = drawn("b")
+    assert first != second
+    assert first.replace('"a-', '"b-').replace(" a-", " b-").replace("#a-", "#b-") == second
+
+
+def test_the_title_goes_into_the_page():
+    title, text, svg = drawn()
+    assert title.startswith("Stated confidence is off by")
+    assert svg.count(title) == 1
+    assert text in svg
+    assert "<style" not in svg
+    assert "metadata" not in svg
+
+
+def test_colours_are_variables():
+    _, _, svg = drawn()
+    for name in ("stated", "pooled", "calibrated", "quiet", "grid"):
+        assert f"var(--{name})" in svg
+        assert COLOURS[name] not in svg
+
+
+def test_settings_of_the_user_change_nothing():
+    before = drawn()
+    with matplotlib.rc_context({"font.size": 30, "axes.grid": False, "svg.fonttype": "path", "lines.linewidth": 9}):
+        assert drawn() == before
+
+
+def test_threads_do_not_disturb_each_other():
+    expected, found = drawn(), []
+    threads = [threading.Thread(target=lambda: found.append(drawn())) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == [expected] * 4
