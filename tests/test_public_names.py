@@ -41,6 +41,8 @@ NAMES = [
     "aurc",
     "brier_score",
     "calibration_error",
+    "certified_threshold",
+    "cheapest_threshold",
     "confidence_bias",
     "embedder",
     "epsilon",
@@ -56,6 +58,7 @@ NAMES = [
     "risk_coverage_curve",
     "sharpness",
     "split",
+    "threshold_curve",
     "validity_curve",
 ]
 

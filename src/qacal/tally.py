@@ -277,11 +277,11 @@ class Tally:
 
     def fold(self, k: int, of: int) -> Tally:
         """Return the rows of fold `k` out of `of`: the blocks whose number is `k` modulo `of`."""
-        if not 0 <= k < of:
-            raise InputError(f"fold {k} of {of} does not exist; folds are numbered from 0 to {of - 1}.")
-        if self.block is None or self.n_blocks % of:
-            raise InputError(f"folds of {of} need blocks dealt in a multiple of {of}; this tally has {self.n_blocks}.")
-        return self._select(self.block % of == k).without_blocks()
+        return self._select(self._in_fold(k, of)).without_blocks()
+
+    def outside_fold(self, k: int, of: int) -> Tally:
+        """Return the rows of all folds but `k`."""
+        return self._select(~self._in_fold(k, of)).without_blocks()
 
     def with_confidence(self, confidence: Floats) -> Tally:
         """Return the same rows with another score per cell: what a calibrator makes of them."""
@@ -347,6 +347,13 @@ class Tally:
         if column is None:
             raise InputError("this tally has no groups; pass groups= when counting.")
         return column
+
+    def _in_fold(self, k: int, of: int) -> Bools:
+        if not 0 <= k < of:
+            raise InputError(f"fold {k} of {of} does not exist; folds are numbered from 0 to {of - 1}.")
+        if self.block is None or self.n_blocks % of:
+            raise InputError(f"folds of {of} need blocks dealt in a multiple of {of}; this tally has {self.n_blocks}.")
+        return np.asarray(self.block % of == k)
 
     def _with_grouping(self, column: Grouping) -> Tally:
         name = next(iter(self.partitions))
