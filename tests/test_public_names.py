@@ -43,6 +43,7 @@ NAMES = [
     "calibration_error",
     "certified_threshold",
     "cheapest_threshold",
+    "choose_threshold",
     "confidence_bias",
     "embedder",
     "epsilon",

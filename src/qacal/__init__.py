@@ -33,6 +33,7 @@ _HOME = {
     "load": "model",
     "embedder": "embedders",
     "evaluate": "evaluation",
+    "choose_threshold": "threshold_choice",
     "certified_threshold": "thresholds.certified",
     "cheapest_threshold": "thresholds.costs",
     "threshold_curve": "thresholds.curve",
