@@ -5,7 +5,7 @@ from pathlib import Path
 
 from tests.test_cli import ok
 
-COMMANDS = ["", "fit", "apply", "evaluate", "report", "groups", "plan", "experiment", "embed", "export"]
+COMMANDS = ["", "fit", "apply", "evaluate", "report", "threshold", "groups", "plan", "experiment", "embed", "export"]
 DOCS = Path(__file__).parent.parent / "docs" / "cli.md"
 
 

@@ -42,6 +42,9 @@ NAMES = [
     "aurc",
     "brier_score",
     "calibration_error",
+    "certified_threshold",
+    "cheapest_threshold",
+    "choose_threshold",
     "confidence_bias",
     "embedder",
     "epsilon",
@@ -58,6 +61,7 @@ NAMES = [
     "run_experiment",
     "sharpness",
     "split",
+    "threshold_curve",
     "validity_curve",
 ]
 

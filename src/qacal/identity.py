@@ -13,7 +13,7 @@ from hashlib import blake2b
 import numpy as np
 
 from qacal.errors import InputError
-from qacal.values import ArrayLike, Floats, Hashes, Ints, labels_of, require_length
+from qacal.values import ArrayLike, Bools, Floats, Hashes, Ints, labels_of, require_length
 
 # The constants of the splitmix64 generator (Steele, Lea and Flood, 2014): an invertible mixing of 64 bits.
 _STEP = np.uint64(0x9E3779B97F4A7C15)
@@ -117,6 +117,29 @@ def value_hashes(*columns: Floats | Ints) -> Hashes:
     out = np.empty(length, dtype=np.uint64)
     out[order] = mix(hashes ^ mix(hashes.sum(dtype=np.uint64, keepdims=True)))
     return out
+
+
+def one_of_each(hashes: Hashes, *columns: Floats | Ints) -> Bools:
+    """Choose one row of every question: as if drawn among its rows, the same in any order of the file.
+
+    columns : what tells the rows of one question apart. They enter a hash together with the question, so that no value
+        is chosen more often than another; rows that are equal in all of them may change places unnoticed.
+
+    >>> hashes = id_hashes(["q1", "q1", "q2"], 3)
+    >>> int(one_of_each(hashes, np.array([0.9, 0.8, 0.9])).sum())
+    2
+    """
+    in_order = np.sort(hashes)
+    if (in_order[1:] != in_order[:-1]).all():
+        return np.ones(len(hashes), dtype=bool)
+    key = mix(hashes, 2**41)
+    for place, column in enumerate(columns):
+        key = mix(key ^ mix(np.ascontiguousarray(column).view(np.uint64), place))
+    order = np.lexsort([key, hashes])
+    in_order = hashes[order]
+    chosen = np.zeros(len(hashes), dtype=bool)
+    chosen[order[np.concatenate([[True], in_order[1:] != in_order[:-1]])]] = True
+    return chosen
 
 
 def blocks(hashes: Hashes, count: int, seed: int = 0) -> Ints:

@@ -23,7 +23,7 @@ from qacal.calibrators.base import Calibrator
 from qacal.calibrators.evidence import Evidence
 from qacal.calibrators.scaling_qa_binning import ScalingQABinning
 from qacal.embedders import ColumnEmbedder, Embedder, embedder
-from qacal.errors import InputError, NotFittedError
+from qacal.errors import ArtifactError, InputError, NotFittedError
 from qacal.group_summary import GroupSummary, Sampler
 from qacal.grouping import Paths, as_grouping
 from qacal.identity import mix, split
@@ -31,6 +31,8 @@ from qacal.origins import gather_origins, require_known_origin, require_one_orig
 from qacal.parameters import HasParameters
 from qacal.partitions import EMBEDDING, BisectingTree, Partition, as_partition
 from qacal.tally import Tally
+from qacal.thresholds.decisions import DecisionRule
+from qacal.thresholds.memory import NO_MEMORY, Memory, remembered
 from qacal.values import ArrayLike, Floats, Hashes
 
 if TYPE_CHECKING:
@@ -39,6 +41,8 @@ if TYPE_CHECKING:
     from qacal.files import OnFault
     from qacal.records import Batch, Reading
     from qacal.tables import Table
+    from qacal.thresholds.certified import CertifiedThreshold
+    from qacal.thresholds.costs import CheapestThreshold
     from qacal.tuning import Tuned
 
 Progress: TypeAlias = Callable[[str, int], None]
@@ -124,6 +128,8 @@ class QACalibrator(HasParameters, Answering):
     calibrator_: Calibrator
     embedder_: dict[str, Any]
     tuned_: Tuned | None
+    memory_: Memory
+    decision_rule_: DecisionRule | None
 
     def __init__(
         self,
@@ -188,13 +194,15 @@ class QACalibrator(HasParameters, Answering):
         self.calibrator_ = _calibrator(self.calibrator)
         require_one_origin(records, how, pool)
         self._embedder: Embedder | None = embedder(self.embedder) if self._needs_vectors else None
-        beta_ids = None
+        beta_ids, seen = None, np.empty(0, dtype=np.uint64)
         if self._uses_groups:
             is_shared = beta_records is None
             seen = self._fit_partition(records if is_shared else beta_records, is_shared, how, progress)
             beta_ids = None if is_shared or not self._needs_vectors else seen
         only_part = 1 if self._needs_vectors and beta_records is None else None
-        self._fit_calibrator(records, only_part, beta_ids, how, progress)
+        total, ids = self._fit_calibrator(records, only_part, beta_ids, how, progress)
+        self.memory_ = self._memory(total, np.concatenate([seen, ids]))
+        self.decision_rule_ = None
         return self
 
     def _require_parameters(self) -> None:
@@ -245,7 +253,8 @@ class QACalibrator(HasParameters, Answering):
 
     def _fit_calibrator(
         self, records: Any, only_part: int | None, beta_ids: Hashes | None, how: Reading, progress: Progress | None
-    ) -> None:
+    ) -> tuple[Tally, Hashes]:
+        """Fit the calibrator; return the tally of its rows, and who they were."""
         from qacal.records import PROVENANCE, read
 
         total: Tally | None = None
@@ -273,6 +282,18 @@ class QACalibrator(HasParameters, Answering):
         self.rows_ = int(total.n)
         self.origins_ = {name: values for name, values in origins.items() if tells(name, values)}
         self.groups_ = _summaries(total, self._depth, sampler, self.examples)
+        return total, np.concatenate(ids)
+
+    def _memory(self, tally: Tally, ids: Hashes) -> Memory:
+        """Return what to remember of the rows: a sample of who they were, and which confidences they got."""
+        from qacal.thresholds.curve import CANDIDATES, at_candidates
+        from qacal.thresholds.outlook import Outlooks
+
+        scored = tally.with_confidence(at_candidates(self.calibrator_.predict_tally(tally), CANDIDATES))
+        column = scored.grouping
+        if column is not None and column.is_tree:
+            scored = scored.roll_up(self._depth).flat()
+        return remembered(ids, Outlooks.of(scored))
 
     def _tuned(self, tally: Tally) -> Tuned | None:
         """Choose depth and points per bin on a seventh of the questions, if that is asked for.
@@ -377,7 +398,8 @@ class QACalibrator(HasParameters, Answering):
         """Return the evidence for checked rows."""
         if not any_origin:
             require_known_origin(batch, self.origins_)
-        return self.calibrator_.explain(batch.confidence, groups=self.groups_of(batch), ids=batch.ids).to_polars()
+        found = self.calibrator_.explain(batch.confidence, groups=self.groups_of(batch), ids=batch.ids)
+        return self._decided(found).to_polars()
 
     def explain(self, question: str, answer: str, confidence: float, **others: Any) -> dict[str, Any]:
         """Return the evidence for one answer; `others` are further columns that the groups need.
@@ -407,7 +429,7 @@ class QACalibrator(HasParameters, Answering):
             groups = self.partition_.groups(vectors)
         elif groups is not None:
             groups = self._as_fitted(groups)
-        return self.calibrator_.explain(confidence, groups=groups, ids=ids)
+        return self._decided(self.calibrator_.explain(confidence, groups=groups, ids=ids))
 
     def _as_fitted(self, groups: Any) -> Any:
         """Return groups as the calibrator takes them: a tree's by the number of one of their leaves."""
@@ -427,6 +449,31 @@ class QACalibrator(HasParameters, Answering):
         """Return what is in each group, the largest first."""
         self._require_fitted()
         return list(self.groups_)
+
+    # When to answer
+
+    def set_threshold(
+        self, threshold: float | Mapping[Any, float | None] | CertifiedThreshold | CheapestThreshold | None
+    ) -> Self:
+        """Answer where the calibrated confidence reaches a threshold, from now on; `decision` says so of every row.
+
+        threshold : what :func:`qacal.choose_threshold` found; or a number, by hand; or one for each group, where None
+            abstains, as do rows of all other groups; None takes the threshold away. It is saved with the model.
+        """
+        self._require_fitted()
+        if isinstance(threshold, Mapping):
+            unknown = [name for name in threshold if name not in {group.group for group in self.groups_}]
+            if unknown:
+                raise InputError(f"there is no group {unknown[0]!r}; see describe_groups (qacal groups).")
+            self.decision_rule_ = DecisionRule(None, dict(threshold))
+        elif threshold is None or isinstance(threshold, int | float | np.number):
+            self.decision_rule_ = None if threshold is None else DecisionRule(threshold)
+        else:
+            self.decision_rule_ = threshold.rule()
+        return self
+
+    def _decided(self, evidence: Evidence) -> Evidence:
+        return evidence if self.decision_rule_ is None else self.decision_rule_.decide(evidence)
 
     # Where a row belongs
 
@@ -494,6 +541,8 @@ class QACalibrator(HasParameters, Answering):
             "origins": self.origins_,
             "rows": self.rows_,
             "groups": [group.to_dict() for group in self.groups_],
+            "memory": self.memory_.to_plain(),
+            "thresholds": None if self.decision_rule_ is None else self.decision_rule_.to_plain(),
         }
         partition = self.partition_ if self._uses_groups else None
         artifacts.save(path, header=header, calibrator=self.calibrator_, partition=partition)
@@ -530,6 +579,8 @@ def load(path: str | Path) -> QACalibrator:
     model.origins_ = header.dictionary("origins")
     model.rows_ = header.whole("rows")
     model.groups_ = [GroupSummary.from_dict(group) for group in header.listed("groups")]
+    model.memory_ = header.optional("memory", Memory.from_plain) or NO_MEMORY
+    model.decision_rule_ = header.optional("thresholds", DecisionRule.from_plain)
     return model
 
 
@@ -554,6 +605,15 @@ class _Header:
 
     def whole(self, name: str) -> int:
         return int(self._get(name, int))
+
+    def optional(self, name: str, read: Callable[[Any], Any]) -> Any:
+        """Return what models of an earlier qacal do not have; None for them."""
+        if self.content.get(name) is None:
+            return None
+        try:
+            return read(self.content[name])
+        except InputError as error:
+            raise ArtifactError(f"{self.path} holds no sound model: {error}") from error
 
 
 class _Lowest:

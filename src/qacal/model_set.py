@@ -60,6 +60,11 @@ class ModelSet(Answering):
             parts.append(found.with_columns(place=pl.Series(np.flatnonzero(mine))))
         return pl.concat(parts, how="vertical_relaxed").sort("place").drop("place")
 
+    def set_threshold(self, threshold: float | None) -> None:
+        """Set one threshold for all models, by hand; see :meth:`QACalibrator.set_threshold`."""
+        for model in self.models.values():
+            model.set_threshold(threshold)
+
     def known(self, batch: Batch) -> Batch:
         """Return the rows that have a model; the others are faults."""
         values = batch.listed(self.by)

@@ -283,13 +283,6 @@ class Tally:
         """Return the rows of all other folds, with their blocks."""
         return self._select(~self._in_fold(k, of))
 
-    def _in_fold(self, k: int, of: int) -> Bools:
-        if not 0 <= k < of:
-            raise InputError(f"fold {k} of {of} does not exist; folds are numbered from 0 to {of - 1}.")
-        if self.block is None or self.n_blocks % of:
-            raise InputError(f"folds of {of} need blocks dealt in a multiple of {of}; this tally has {self.n_blocks}.")
-        return np.asarray(self.block % of == k)
-
     def with_confidence(self, confidence: Floats) -> Tally:
         """Return the same rows with another score per cell: what a calibrator makes of them."""
         return replace(self, confidence=np.asarray(confidence, dtype=np.float64), tie=None, resolution=None)._merged()
@@ -354,6 +347,13 @@ class Tally:
         if column is None:
             raise InputError("this tally has no groups; pass groups= when counting.")
         return column
+
+    def _in_fold(self, k: int, of: int) -> Bools:
+        if not 0 <= k < of:
+            raise InputError(f"fold {k} of {of} does not exist; folds are numbered from 0 to {of - 1}.")
+        if self.block is None or self.n_blocks % of:
+            raise InputError(f"folds of {of} need blocks dealt in a multiple of {of}; this tally has {self.n_blocks}.")
+        return np.asarray(self.block % of == k)
 
     def _with_grouping(self, column: Grouping) -> Tally:
         name = next(iter(self.partitions))

@@ -20,6 +20,12 @@ def run(
         ),
     ] = "-",
     prefix: Annotated[str, typer.Option(help="Put this before the names of the new columns.")] = "",
+    threshold: Annotated[
+        float | None,
+        typer.Option(
+            min=0.0, max=1.0, help="Answer from this probability on, in this run; else as qacal threshold has saved."
+        ),
+    ] = None,
     any_origin: Annotated[
         bool,
         typer.Option("--any-origin", help="Go on with rows of another LLM or prompt than the model was fitted on."),
@@ -32,11 +38,13 @@ def run(
 
     New columns: calibrated (the probability that the answer is right), low and high (its interval, if the model
     certifies one, broken with probability alpha), group, source (whose rows answered: the group's, an ancestor's, the
-    root's), rows (how many they were), decision and threshold. All other columns stay as they are.
+    root's), rows (how many they were), decision ("answer" or "abstain", once a threshold was chosen with qacal
+    threshold) and threshold (none where no answer is ever given). All other columns stay as they are.
 
     \b
         qacal apply model new.parquet -o out.parquet
         cat new.jsonl | qacal apply model - > out.jsonl
+        qacal apply model new.parquet -o out.parquet --threshold 0.8
     """
     from qacal.model_set import load_any
     from qacal.outputs import writing
@@ -44,6 +52,8 @@ def run(
     shared.require_apart(file, output, skip_bad_rows)
     shared.require_writable(output)
     loaded = load_any(model_path(model))
+    if threshold is not None:
+        loaded.set_threshold(threshold)
     done = 0
     with (
         shared.opened(file) as rows,

@@ -1,0 +1,218 @@
+"""`qacal threshold`: when a model should answer, and when it should abstain."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from qacal.cli import shared
+from qacal.cli.fit import model_path
+
+if TYPE_CHECKING:
+    from qacal.model import QACalibrator
+    from qacal.model_set import ModelSet
+    from qacal.threshold_choice import Choice, Goal
+    from qacal.thresholds.certified import Certification, CertifiedThreshold
+    from qacal.thresholds.costs import CheapestThreshold, Policy
+
+
+def run(
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="A model that qacal fit has made.")],
+    file: shared.Rows,
+    accuracy: Annotated[
+        float | None, typer.Option(help="The share of the given answers that must be right, such as 0.9.")
+    ] = None,
+    risk: Annotated[float | None, typer.Option(help="The same as one minus the accuracy, such as 0.1.")] = None,
+    alpha: Annotated[float, typer.Option(help="How often the target may be missed after all.")] = 0.1,
+    per_group: Annotated[
+        bool,
+        typer.Option("--per-group", help="A threshold for each group of the model, all of them right at once."),
+    ] = False,
+    wrong: Annotated[
+        float | None, typer.Option(help="What a wrong answer costs: find the cheapest threshold instead.")
+    ] = None,
+    abstain: Annotated[float | None, typer.Option(help="What an abstention costs.")] = None,
+    save: Annotated[
+        bool, typer.Option("--save", help="Keep it in the model, so that qacal apply decides by it.")
+    ] = False,
+    json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
+    any_origin: Annotated[bool, typer.Option("--any-origin", help="As in qacal apply.")] = False,
+    column: shared.Columns = None,
+    percent: shared.Percent = False,
+    skip_bad_rows: shared.SkipBadRows = None,
+) -> None:
+    """Choose from which calibrated confidence on to answer.
+
+    With --accuracy 0.9: the lowest threshold of which these rows show, with confidence 1 - alpha, that at least 9 in 10
+    of the answers given are right. It prints what is answered, and how many right answers are withheld.
+
+    The rows need `correct`, and must be other questions than those the model was fitted or tuned on. Questions of the
+    fit are refused where they can be told: by their id (or text), if the model remembers them, which models of earlier
+    versions and rows without id and question do not. Of each question one row is used.
+
+    With --per-group every group gets a threshold of its own, at alpha divided by the number of groups. Groups for which
+    nothing can be shown abstain, as do rows of groups that the model does not know. A set of models (qacal fit --by)
+    gets thresholds for each model, at alpha each.
+
+    With --wrong 5 --abstain 1: the threshold that costs least if a wrong answer does five times the harm of none. For
+    calibrated confidences that is 1 - 1/5; it is compared with the cheapest on these rows. No guarantee.
+
+    \b
+        qacal threshold model labelled.parquet --accuracy 0.9
+        qacal threshold model labelled.parquet --accuracy 0.9 --per-group --save
+        qacal apply model new.parquet -o out.parquet      now with `decision`: answer or abstain
+
+    If nothing can be certified (for any group, or any model of a set), it says how many rows might do, saves nothing,
+    and exits with 1.
+    """
+    from qacal.model_set import load_any
+    from qacal.threshold_choice import choices
+
+    goal = _goal(accuracy, risk, alpha, per_group, wrong, abstain)
+    shared.require_apart(file, skip_bad_rows)
+    loaded = load_any(model_path(model))
+    with (
+        shared.opened(file) as rows,
+        shared.reading(column, percent, skip_bad_rows) as how,
+        shared.progress() as progress,
+    ):
+        found = choices(loaded, rows, how, goal, any_origin=any_origin, progress=progress)
+    _tell(found, json)
+    if not any(map(_is_done, found.values())):
+        shared.note("qacal: no threshold could be certified" + (", and nothing was saved." if save else "."))
+        raise typer.Exit(1)
+    if save:
+        _save(loaded, found, model)
+
+
+def _goal(*wanted: Any) -> Goal:
+    from qacal.errors import InputError
+    from qacal.guarantee import check_alpha
+    from qacal.threshold_choice import Goal
+
+    try:
+        goal = Goal(*wanted)
+        check_alpha(goal.alpha)
+    except InputError as error:
+        raise typer.BadParameter(str(error)) from None
+    return goal
+
+
+def _is_done(choice: Choice) -> bool:
+    return bool(getattr(choice, "is_certified", True))
+
+
+def _save(loaded: QACalibrator | ModelSet, found: dict[Any, Choice], path: str) -> None:
+    from qacal.model_set import ModelSet
+
+    models = loaded.models if isinstance(loaded, ModelSet) else {None: loaded}
+    for value, choice in found.items():
+        models[value].set_threshold(choice)
+    loaded.save(path)
+    shared.note(f"Saved in {path}: qacal apply now says answer or abstain.")
+
+
+# What is printed
+
+
+def _tell(found: dict[Any, Choice], json: bool) -> None:
+    from qacal.thresholds.certified import CertifiedThreshold
+
+    if json:
+        content = {str(value): choice.to_dict() for value, choice in found.items()}
+        print(shared.json_text(content["None"] if None in found else content))
+        return
+    for value, choice in found.items():
+        title = "" if value is None else f"{value}: "
+        if isinstance(choice, CertifiedThreshold):
+            _print_certified(choice, title)
+        else:
+            _print_cheapest(choice, title)
+
+
+def _print_certified(found: CertifiedThreshold, title: str) -> None:
+    shared.show(shared.table(f"{title}{_claim(found)}", *_HEADER, rows=[_line(part) for part in found.parts]))
+    for text in _remarks(found):
+        shared.show(text)
+
+
+_ONE_CLASS = "All labels are the same; make sure that `correct` is what it should be."
+_HEADER = ("group", "threshold", "rows", "answered", "share", "right", "interval", "right withheld", "rows needed")
+
+
+def _claim(found: CertifiedThreshold) -> str:
+    every = " in every group that has a threshold" if found.is_grouped else ""
+    if not found.is_certified:
+        return f"no threshold certified for an accuracy of {found.accuracy:g} with confidence {1 - found.alpha:g}"
+    return f"at least {found.accuracy:g} of the answers given are right{every}, with confidence {1 - found.alpha:g}"
+
+
+def _line(part: Certification) -> tuple[str, ...]:
+    is_known = part.threshold is not None and part.accuracy is not None
+    return (
+        "all" if part.group is None else str(part.group),
+        f"{part.threshold:g}" if is_known else "abstain",
+        f"{part.rows:,}",
+        f"{part.accepted:,}",
+        f"{part.coverage:.3f}",
+        f"{part.accuracy:.3f}" if is_known else "",
+        f"{part.low:.3f} to {part.high:.3f}" if is_known else "",
+        f"{part.withheld:,.0f} ({part.withheld_share:.0%})",
+        "" if is_known else "never" if part.rows_needed is None else f"{part.rows_needed:,}",
+    )
+
+
+def _remarks(found: CertifiedThreshold) -> list[str]:
+    from qacal.thresholds.outlook import fewest_rows
+
+    out = []
+    if any(part.threshold is None for part in found.parts):
+        least = fewest_rows(found.accuracy, found.parts[0].alpha)
+        out.append(f"It takes {least:,} accepted rows at the very least, if all of them are right.")
+        out.append("rows needed: would do four times out of five if they were like these. never: no threshold was")
+        out.append("seen to reach the target, so more rows like these would not help.")
+    if found.dropped:
+        out.append(f"{found.dropped:,} rows left out: their questions have others, and rows must be independent.")
+    if found.scouts:
+        out.append(
+            f"{found.scouts:,} further rows only decided where to begin: this model remembers too little to tell."
+        )
+    if found.ungrouped:
+        out.append(f"{found.ungrouped:,} rows are in no group of the model; such rows abstain.")
+    rights = {part.withheld + (part.accuracy or 0) * part.accepted for part in found.parts}
+    if rights == {0.0} or all(part.accuracy == 1 and part.coverage == 1 for part in found.parts):
+        out.append(_ONE_CLASS)
+    return out
+
+
+def _print_cheapest(found: CheapestThreshold, title: str) -> None:
+    rows = [("p >= 1 - abstain/wrong", *_policy(found.rule_policy)), ("cheapest here", *_policy(found.seen_policy))]
+    rows += [
+        ("always answer", "0", f"{found.always:.4f}", "1.000", "", ""),
+        ("never", "", f"{found.never:.4f}", "0.000", "", ""),
+    ]
+    head = f"{title}costs on {found.rows:,} rows: wrong {found.wrong:g}, abstain {found.abstain:g}"
+    shared.show(shared.table(head, "", "threshold", "cost of a row", "share", "right", "right withheld", rows=rows))
+    if found.always in (0.0, found.wrong):
+        shared.show(_ONE_CLASS)
+    interval = f"{found.low:.4f} to {found.high:.4f}"
+    shared.show("Each half of the rows judged by the cheapest of the other half, the first costs")
+    shared.show(f"{found.difference:.4f} a row more than that ({1 - found.alpha:.0%} interval {interval}).")
+    if found.is_rule_good:
+        shared.show(f"Take {found.threshold:g}. No certificate: it relies on calibrated confidences.")
+    else:
+        chosen = "never answer" if found.threshold is None else f"take {found.threshold:g}"
+        shared.show(
+            f"These confidences are not calibrated here: {chosen}. No certificate: the rows that picked it judge it."
+        )
+
+
+def _policy(policy: Policy) -> tuple[str, ...]:
+    return (
+        "never" if policy.threshold is None else f"{policy.threshold:g}",
+        f"{policy.cost:.4f}",
+        f"{policy.coverage:.3f}",
+        "" if policy.accuracy is None else f"{policy.accuracy:.3f}",
+        f"{policy.withheld:,.0f}",
+    )

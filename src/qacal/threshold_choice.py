@@ -1,0 +1,163 @@
+"""Choosing when a model answers, on records that it was not fitted on: by a target with a guarantee, or by costs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from qacal.collected import Collected, collect
+from qacal.errors import InputError
+from qacal.files import refuse
+from qacal.model import Progress, QACalibrator
+from qacal.model_set import ModelSet
+from qacal.records import Reading
+from qacal.thresholds.certified import CertifiedThreshold, certified_threshold, target_accuracy
+from qacal.thresholds.costs import CheapestThreshold, cheapest_threshold
+from qacal.values import Bools
+
+if TYPE_CHECKING:
+    from qacal.files import OnFault
+
+Choice: TypeAlias = CertifiedThreshold | CheapestThreshold
+
+
+@dataclass(frozen=True)
+class Goal:
+    """What a threshold is for: a target accuracy, or the least cost.
+
+    accuracy, risk, wrong, abstain : give accuracy, or risk, or both costs.
+    alpha : how often the target may be missed.
+    per_group : a threshold for each of the model's groups, at alpha divided by their number.
+    """
+
+    accuracy: float | None = None
+    risk: float | None = None
+    alpha: float = 0.1
+    per_group: bool = False
+    wrong: float | None = None
+    abstain: float | None = None
+
+    def __post_init__(self) -> None:
+        costs = [cost for cost in (self.wrong, self.abstain) if cost is not None]
+        if not costs:
+            target_accuracy(self.accuracy, self.risk)
+        elif len(costs) == 1 or self.accuracy is not None or self.risk is not None or self.per_group:
+            raise InputError("give a target (accuracy or risk), or both costs (wrong and abstain) and no target.")
+
+    @property
+    def is_cost(self) -> bool:
+        """True if the least cost is wanted."""
+        return self.wrong is not None
+
+
+def choose_threshold(
+    model: QACalibrator,
+    records: Any,
+    *,
+    accuracy: float | None = None,
+    risk: float | None = None,
+    alpha: float = 0.1,
+    per_group: bool = False,
+    wrong: float | None = None,
+    abstain: float | None = None,
+    columns: Mapping[str, str] | None = None,
+    percent: bool = False,
+    any_origin: bool = False,
+    on_fault: OnFault | None = None,
+    progress: Progress | None = None,
+) -> Choice:
+    """Return when the model should answer, by labelled records that it was not fitted on.
+
+    accuracy, risk, alpha : the lowest threshold whose accepted answers are right that often, with probability
+        1 - alpha; see :func:`qacal.certified_threshold`.
+    per_group : one for each group of the model.
+    wrong, abstain : instead, the threshold that costs least; see :func:`qacal.cheapest_threshold`.
+    columns, percent, any_origin, on_fault, progress : as in :meth:`QACalibrator.calibrate`.
+
+    Records of the fit are refused where the model can tell: it remembers some of its questions. Whoever tuned the model
+    on records must not use those either, and that no model can tell.
+
+    Examples
+    --------
+    >>> from qacal import PlattScaling
+    >>> rng = np.random.default_rng(0)
+    >>> def answers(first, n):
+    ...     return [{"id": first + i, "confidence": h, "correct": rng.random() < h ** 2}
+    ...             for i, h in enumerate(rng.choice([0.5, 0.7, 0.9, 0.99], n).tolist())]
+    >>> model = QACalibrator(calibrator=PlattScaling()).fit(answers(0, 2000))
+    >>> found = choose_threshold(model, answers(2000, 1000), accuracy=0.9)
+    >>> found.threshold, round(found.parts[0].coverage, 2)
+    (0.86, 0.24)
+    >>> model.set_threshold(found).explain("2 + 2?", "4", 0.99)["decision"]
+    'answer'
+    """
+    goal = Goal(accuracy, risk, alpha, per_group, wrong, abstain)
+    how = Reading(dict(columns or {}), percent, on_fault or refuse)
+    return choices(model, records, how, goal, any_origin=any_origin, progress=progress)[None]
+
+
+def choices(
+    model: QACalibrator | ModelSet,
+    records: Any,
+    how: Reading,
+    goal: Goal,
+    *,
+    any_origin: bool = False,
+    progress: Progress | None = None,
+) -> dict[Any, Choice]:
+    """Return the choice for a model (under None), or for each model of a set."""
+    is_set = isinstance(model, ModelSet)
+    models = model.models if isinstance(model, ModelSet) else {None: model}
+    if goal.per_group:
+        _require_groups(models)
+    by = model.by if isinstance(model, ModelSet) else None
+    rows = collect(records, how, model, None, by, any_origin=any_origin, progress=progress)
+    out = {}
+    for value, one in models.items():
+        mine = np.array([other == value for other in rows.values]) if is_set else np.ones(_length(rows), dtype=bool)
+        out[value] = _choice(one, rows, mine, goal, "" if value is None else f"{by} {value}: ")
+    return out
+
+
+def _choice(model: QACalibrator, rows: Collected, mine: Bools, goal: Goal, where: str) -> Choice:
+    if not mine.any():
+        raise InputError(f"{where}there is no row to choose a threshold on.")
+    calibrated, correct = np.concatenate(rows.calibrated)[mine], np.concatenate(rows.correct)[mine]
+    ids = np.concatenate(rows.ids)[mine] if rows.ids else None
+    _require_other_rows(model, ids, where)
+    if goal.wrong is not None and goal.abstain is not None:
+        costs = {"wrong": goal.wrong, "abstain": goal.abstain}
+        return cheapest_threshold(calibrated, correct, ids=ids, alpha=goal.alpha, **costs)
+    groups = [rows.groups[row] for row in np.flatnonzero(mine).tolist()] if goal.per_group else None
+    return certified_threshold(
+        calibrated,
+        correct,
+        accuracy=goal.accuracy,
+        risk=goal.risk,
+        alpha=goal.alpha,
+        groups=groups,
+        known_groups=[group.group for group in model.describe_groups()] if goal.per_group else None,
+        ids=ids,
+        others=model.memory_.outlooks(),
+    )
+
+
+def _require_groups(models: Mapping[Any, QACalibrator]) -> None:
+    if any(not model.describe_groups() for model in models.values()):
+        raise InputError("this model has one map for all questions; leave --per-group (per_group=True) out.")
+
+
+def _require_other_rows(model: QACalibrator, ids: Any, where: str) -> None:
+    known = 0 if ids is None else model.memory_.known(ids)
+    if known:
+        raise InputError(
+            f"{where}the model was fitted on some of these questions: of the {len(model.memory_.questions)} that it "
+            f"remembers {known} are here. It looks better on them than it is; choose a threshold on other questions."
+        )
+
+
+def _length(rows: Collected) -> int:
+    return sum(map(len, rows.confidence))

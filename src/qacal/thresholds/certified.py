@@ -1,0 +1,283 @@
+"""The lowest threshold whose accepted answers are right often enough; the package's text says why to believe it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from math import ceil
+from typing import Any
+
+import numpy as np
+
+from qacal.errors import InputError
+from qacal.grouping import Grouping, as_grouping
+from qacal.guarantee import check_alpha
+from qacal.identity import id_hashes, one_of_each
+from qacal.tally import Tally
+from qacal.thresholds.curve import CANDIDATES, ThresholdCurve, at_candidates, curve_of
+from qacal.thresholds.decisions import DecisionRule
+from qacal.thresholds.outlook import NOTHING, Outlooks, cells_of, rows_needed
+from qacal.values import ArrayLike, Floats, require_length, unit_values
+
+SCOUTS = 8
+"""One of so many parts of the rows only says where to begin, if nothing else does."""
+
+
+@dataclass(frozen=True)
+class Certification:
+    """What was found for all rows, or for one group.
+
+    threshold : answer where the confidence reaches it; None if no threshold was certified, and then abstain.
+    alpha : how often this may be wrong.
+    start : the strictest threshold that was tested.
+    p_value : of the certified threshold, or else of the start.
+    rows : that were tested.
+    accepted, coverage : how many of them the threshold accepts, and their share.
+    accuracy, low, high : the share of the accepted that is right, None if nothing is accepted. Each end of the interval
+        is wrong with probability alpha for a threshold fixed beforehand; certified is that the target is reached.
+    withheld, withheld_share : the right answers that are not given, and their share of all right answers.
+    rows_needed : how many rows would have certified a threshold four times out of five, if they were like these; None
+        if one was certified, or if no threshold was seen to reach the target.
+    """
+
+    group: Any
+    threshold: float | None
+    alpha: float
+    start: float
+    p_value: float
+    rows: int
+    accepted: int
+    coverage: float
+    accuracy: float | None
+    low: float
+    high: float
+    withheld: float
+    withheld_share: float
+    rows_needed: int | None
+
+
+@dataclass(frozen=True)
+class CertifiedThreshold:
+    """Thresholds that hold all at once with probability 1 - alpha.
+
+    accuracy : the target.
+    parts : one for all rows, or one for each group.
+    scouts : rows that only said where to begin.
+    dropped : rows left out because their question has another row.
+    ungrouped : rows in none of the groups, for which nothing can be said.
+    """
+
+    accuracy: float
+    alpha: float
+    is_grouped: bool
+    parts: tuple[Certification, ...]
+    scouts: int
+    dropped: int
+    ungrouped: int
+
+    @property
+    def threshold(self) -> float | None:
+        """The threshold for all rows; None if none was certified."""
+        if self.is_grouped:
+            raise InputError("there is a threshold for each group; see thresholds.")
+        return self.parts[0].threshold
+
+    @property
+    def thresholds(self) -> dict[Any, float | None]:
+        """The threshold of each group; None where none was certified."""
+        return {part.group: part.threshold for part in self.parts}
+
+    @property
+    def is_certified(self) -> bool:
+        """True if there is a threshold, for some group at least."""
+        return any(part.threshold is not None for part in self.parts)
+
+    @property
+    def rows(self) -> int:
+        """How many rows were tested."""
+        return sum(part.rows for part in self.parts)
+
+    def rule(self) -> DecisionRule:
+        """Return when to answer and when to abstain."""
+        about = {"kind": "certified", "accuracy": self.accuracy, "alpha": self.alpha, "rows": self.rows}
+        if self.is_grouped:
+            return DecisionRule(None, self.thresholds, about)
+        return DecisionRule(self.threshold, None, about)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what JSON can hold."""
+        return asdict(self) | {"is_certified": self.is_certified}
+
+
+def certified_threshold(
+    confidence: ArrayLike | Tally,
+    correct: ArrayLike | None = None,
+    *,
+    accuracy: float | None = None,
+    risk: float | None = None,
+    alpha: float = 0.1,
+    groups: ArrayLike | None = None,
+    known_groups: Sequence[Any] | None = None,
+    ids: ArrayLike | None = None,
+    candidates: ArrayLike = CANDIDATES,
+    others: Tally | Outlooks | None = None,
+    seed: int = 0,
+) -> CertifiedThreshold:
+    r"""Return the lowest threshold whose accepted answers are right often enough, with confidence :math:`1 - \alpha`.
+
+    How to choose: `accuracy` is what you promise of the answers you give; `alpha` how often you may promise too much.
+    Use rows on which nothing was fitted, tuned or chosen. Labels are 0/1; soft targets in [0, 1] work, and need more
+    rows. Any score is safe: a bad one only certifies less.
+
+    Parameters
+    ----------
+    confidence : a score per row in [0, 1], or a tally of rows of which no two are of one question.
+    accuracy, risk : the target, or one minus it; give one of them.
+    groups : a label per row: then every group has its own threshold, at alpha divided by the number of groups.
+    known_groups : the groups that alpha is divided by, those without rows included; by default those of the rows, which
+        is as valid, since only labels of groups are looked at, and not whether answers were right.
+    ids : the question's id. Of each question one row is kept.
+    candidates : the thresholds to choose from, which must not come from these rows; by default hundredths, and
+        thousandths above 0.9.
+    others : a tally of other rows (those of a fit, say); they only decide where to begin. By default an eighth of the
+        rows is set aside for that.
+    seed : another seed sets another eighth aside.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> said = rng.choice([0.6, 0.8, 0.9, 1.0], 4000)
+    >>> right = rng.random(4000) < said - 0.02
+    >>> found = certified_threshold(said, right, accuracy=0.9)
+    >>> found.threshold, found.parts[0].accepted, round(found.parts[0].accuracy, 3)
+    (0.81, 1757, 0.932)
+
+    Answers at 0.8 are right too seldom to be let in. A target that takes more rows says how many:
+
+    >>> few = certified_threshold(said[:60], right[:60], accuracy=0.95)
+    >>> few.threshold, few.parts[0].rows_needed
+    (None, 194)
+    >>> certified_threshold(said, right, accuracy=90)
+    Traceback (most recent call last):
+    ...
+    qacal.errors.InputError: accuracy is 90; expected a number between 0 and 1, such as 0.9.
+    """
+    target = target_accuracy(accuracy, risk)
+    check_alpha(alpha)
+    grid = np.unique(unit_values(candidates, "candidates"))
+    tally, dropped = _counted(confidence, correct, groups, ids, grid, seed, is_dealt=others is None)
+    tested, expected, scouts = _parted(tally, others)
+    is_grouped, cells = tally.grouping is not None, cells_of(tested)
+    known = cells_of(tally) if known_groups is None else known_groups
+    names = list(dict.fromkeys(known)) if is_grouped else [None]
+    scale = tally.n / max(tested.n, 1)
+    parts = []
+    for name in names:
+        curve = curve_of(*cells.get(name, NOTHING), grid, alpha / len(names), is_soft=tested.is_soft)
+        start = expected.expected(name).start(grid, curve.rows, target, curve.alpha)
+        parts.append(_certification(name, curve, start, target, scale))
+    ungrouped = tested.n - sum(part.rows for part in parts)
+    return CertifiedThreshold(target, alpha, is_grouped, tuple(parts), scouts, dropped, ungrouped)
+
+
+def target_accuracy(accuracy: float | None, risk: float | None) -> float:
+    """Return the accuracy that is asked for, given itself or as a risk."""
+    if (accuracy is None) == (risk is None):
+        raise InputError("give an accuracy (such as 0.9) or a risk (such as 0.1), one of the two.")
+    name, value = ("accuracy", accuracy) if risk is None else ("risk", risk)
+    if not isinstance(value, int | float | np.number) or not 0 < value < 1:
+        raise InputError(f"{name} is {value}; expected a number between 0 and 1, such as 0.9.")
+    return float(value if risk is None else 1 - value)
+
+
+def lowest_rejected(p_values: Floats, start: int, alpha: float) -> int | None:
+    """Go down from the start while thresholds are rejected; return the place of the last, None if the first is not.
+
+    >>> lowest_rejected(np.array([0.01, 0.3, 0.04, 0.02, 0.9]), start=3, alpha=0.05)
+    2
+    """
+    passed = p_values[start::-1] <= alpha
+    count = len(passed) if passed.all() else int(np.argmin(passed))
+    return start - count + 1 if count else None
+
+
+def _certification(group: Any, curve: ThresholdCurve, start: int, target: float, scale: float) -> Certification:
+    p_values = curve.p_values(target)
+    found = lowest_rejected(p_values, start, curve.alpha)
+    needed = None if found is not None else rows_needed(curve, target)
+    # Without a threshold nothing is accepted, as at the end of a curve.
+    chosen = curve.at(len(p_values) if found is None else found)
+    accepted, withheld = int(chosen.accepted.sum()), curve.all_right - float(chosen.right.sum())
+    low, high = chosen.intervals()
+    return Certification(
+        group=group,
+        threshold=None if found is None else float(curve.threshold[found]),
+        alpha=curve.alpha,
+        start=float(curve.threshold[start]),
+        p_value=float(p_values[start if found is None else found]),
+        rows=curve.rows,
+        accepted=accepted,
+        coverage=accepted / max(curve.rows, 1),
+        accuracy=float(chosen.accuracy[0]) if accepted else None,
+        low=float(low[0]) if accepted else 0.0,
+        high=float(high[0]) if accepted else 1.0,
+        withheld=withheld,
+        withheld_share=withheld / curve.all_right if curve.all_right else 0.0,
+        rows_needed=None if needed is None else ceil(needed * scale),
+    )
+
+
+def _counted(
+    confidence: ArrayLike | Tally,
+    correct: ArrayLike | None,
+    groups: Any,
+    ids: Any,
+    grid: Floats,
+    seed: int,
+    *,
+    is_dealt: bool,
+) -> tuple[Tally, int]:
+    """Return the tally of one row per question, and how many rows were left out."""
+    if isinstance(confidence, Tally):
+        return _sound(confidence, (correct, groups, ids)), 0
+    h, t, column, hashes, dropped = one_row_per_question(confidence, correct, groups, ids)
+    n_blocks = SCOUTS if is_dealt else 1
+    return Tally.of(at_candidates(h, grid), t, groups=column, ids=hashes, n_blocks=n_blocks, seed=seed), dropped
+
+
+def one_row_per_question(
+    confidence: ArrayLike, correct: ArrayLike | None, groups: Any = None, ids: Any = None
+) -> tuple[Floats, Floats, Any, Any, int]:
+    """Return checked columns with one row of each question, and how many rows were left out."""
+    if correct is None:
+        raise InputError("correct is missing; give one 0/1 value (or soft target) per row.")
+    h, t = unit_values(confidence, "confidence"), unit_values(correct, "correct")
+    require_length(t, len(h), "correct")
+    column = None if groups is None else _flat(as_grouping(groups, len(h)))
+    if ids is None:
+        return h, t, column, None, 0
+    hashes = id_hashes(ids, len(h))
+    kept = one_of_each(hashes, h, t, *([] if column is None else [column.code]))
+    column = None if column is None else column.take(kept)
+    return h[kept], t[kept], column, hashes[kept], int((~kept).sum())
+
+
+def _flat(column: Grouping) -> Grouping:
+    return Grouping(column.leaves(), column.labels)
+
+
+def _sound(tally: Tally, others: tuple[Any, ...]) -> Tally:
+    if any(given is not None for given in others):
+        raise InputError("a tally already holds correct, groups and ids; pass it alone.")
+    if tally.is_clustered or tally.is_weighted:
+        what = "several rows of one question" if tally.is_clustered else "weights"
+        raise InputError(f"this tally has {what}; a threshold is certified on independent rows that count alike.")
+    return tally.without_ties() if tally.grouping is None else tally.flat().without_ties()
+
+
+def _parted(tally: Tally, others: Tally | Outlooks | None) -> tuple[Tally, Outlooks, int]:
+    """Return the rows to test, what to expect of them, and how many rows were set aside to tell."""
+    if others is not None:
+        return tally, Outlooks.of(others) if isinstance(others, Tally) else others, 0
+    scouts = tally.fold(0, SCOUTS)
+    return tally.outside_fold(0, SCOUTS).without_blocks(), Outlooks.of(scouts), scouts.n

@@ -1,0 +1,205 @@
+r"""The threshold that costs least, if a wrong answer and an abstention have a price.
+
+A right answer costs nothing, a wrong one :math:`c_w`, an abstention :math:`c_a`. To answer with a probability
+:math:`p` of being right costs :math:`(1 - p)\,c_w` on average, so whoever knows :math:`p` answers if and only if
+
+.. math:: p \ge 1 - c_a / c_w .
+
+That needs no labels, but calibrated confidences. Labels tell which threshold would have been the cheapest on the rows
+at hand. Neither is a certificate: the first relies on the calibration, the second was picked on the rows that judge it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from qacal.errors import InputError
+from qacal.guarantee import check_alpha
+from qacal.tally import Tally
+from qacal.thresholds.certified import one_row_per_question
+from qacal.thresholds.curve import accepted_sums
+from qacal.thresholds.decisions import DecisionRule
+from qacal.values import ArrayLike, Floats
+
+
+@dataclass(frozen=True)
+class Policy:
+    """Answering from a threshold on, and what it costs.
+
+    threshold : None never answers.
+    cost : the mean cost of a row.
+    coverage, accuracy : the share that is answered, and how much of that is right; None if nothing is.
+    withheld : the right answers that are not given.
+    """
+
+    threshold: float | None
+    cost: float
+    coverage: float
+    accuracy: float | None
+    withheld: float
+
+
+@dataclass(frozen=True)
+class CheapestThreshold:
+    """Two thresholds, and which of them to take.
+
+    rule_policy : answers where p >= 1 - abstain / wrong, which is best for calibrated confidences.
+    seen_policy : the cheapest threshold on these rows; its cost is too good by a little, since they picked it.
+    difference, low, high : how much more the rule costs a row than a threshold picked like that, with an interval of
+        confidence 1 - alpha (approximate). Each half of the questions is judged by the pick of the other half.
+    always, never : the cost of answering everything, and of answering nothing.
+    """
+
+    wrong: float
+    abstain: float
+    alpha: float
+    rows: int
+    dropped: int
+    rule_policy: Policy
+    seen_policy: Policy
+    difference: float
+    low: float
+    high: float
+    always: float
+    never: float
+
+    @property
+    def is_rule_good(self) -> bool:
+        """False if these rows show that the rule costs more: then the confidences are not calibrated."""
+        return self.low <= 0
+
+    @property
+    def threshold(self) -> float | None:
+        """The rule's, unless the rows show that it costs more; then the cheapest that was seen, None never answers."""
+        return (self.rule_policy if self.is_rule_good else self.seen_policy).threshold
+
+    def rule(self) -> DecisionRule:
+        """Return when to answer and when to abstain."""
+        about = {"kind": "cheapest", "wrong": self.wrong, "abstain": self.abstain, "rows": self.rows}
+        return DecisionRule(self.threshold, None, about)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what JSON can hold."""
+        return asdict(self) | {"threshold": self.threshold, "is_rule_good": self.is_rule_good}
+
+
+def cheapest_threshold(
+    confidence: ArrayLike,
+    correct: ArrayLike,
+    *,
+    wrong: float,
+    abstain: float,
+    ids: ArrayLike | None = None,
+    alpha: float = 0.1,
+) -> CheapestThreshold:
+    """Return the threshold that minimises the expected cost.
+
+    How to choose the costs: only their ratio matters. If a wrong answer does five times the harm of sending the person
+    to somebody else, they are 5 and 1, and answers below 0.8 are better not given.
+
+    ids : the question's id; of each question one row is kept.
+    alpha : of the interval for the difference.
+
+    Examples
+    --------
+    An LLM that claims 0.9 and is right half of the time. The rule believes it; the rows do not:
+
+    >>> said, right = np.repeat([0.9, 0.99], 100), np.repeat([1, 0, 1, 0], [50, 50, 97, 3])
+    >>> found = cheapest_threshold(said, right, wrong=5, abstain=1)
+    >>> found.rule_policy.threshold, found.rule_policy.cost
+    (0.8, 1.325)
+    >>> found.threshold, found.seen_policy.cost, found.is_rule_good
+    (0.99, 0.575, False)
+    """
+    _check_costs(wrong, abstain)
+    check_alpha(alpha)
+    h, t, _, hashes, dropped = one_row_per_question(confidence, correct, None, ids)
+    tally = Tally.of(h, t, ids=hashes, n_blocks=2)
+    costs, *halves = (_Costs.of(part, float(wrong), float(abstain)) for part in (tally, *_halves(tally)))
+    mine = costs.policy(max(0.0, 1 - abstain / wrong))
+    difference, half = _difference(mine.threshold, halves, alpha)
+    return CheapestThreshold(
+        wrong=float(wrong),
+        abstain=float(abstain),
+        alpha=alpha,
+        rows=costs.tally.n,
+        dropped=dropped,
+        rule_policy=mine,
+        seen_policy=costs.policy(costs.cheapest()),
+        difference=difference,
+        low=difference - half,
+        high=difference + half,
+        always=costs.policy(0.0).cost,
+        never=float(abstain),
+    )
+
+
+def _check_costs(wrong: float, abstain: float) -> None:
+    for name, value, is_good in (("wrong", wrong, wrong > 0), ("abstain", abstain, abstain >= 0)):
+        if isinstance(value, bool) or not isinstance(value, int | float) or not (is_good and np.isfinite(value)):
+            raise InputError(f"{name} is {value}; expected what it costs, a number above 0, such as 1.")
+
+
+@dataclass(frozen=True)
+class _Costs:
+    """Cells of rows, and what answering a cell costs beyond abstaining from it."""
+
+    tally: Tally
+    wrong: float
+    abstain: float
+    extra: Floats
+
+    @staticmethod
+    def of(tally: Tally, wrong: float, abstain: float) -> _Costs:
+        tally = tally.without_blocks()
+        return _Costs(tally, wrong, abstain, wrong * (tally.w - tally.wt) - abstain * tally.w)
+
+    def policy(self, threshold: float | None) -> Policy:
+        tally = self.tally
+        at = np.array([np.inf if threshold is None else threshold])
+        accepted, right, extra = (
+            float(total[0]) for total in accepted_sums(tally.confidence, at, tally.w, tally.wt, self.extra)
+        )
+        return Policy(
+            threshold=threshold,
+            cost=self.abstain + extra / tally.n,
+            coverage=accepted / tally.n,
+            accuracy=right / accepted if accepted else None,
+            withheld=max(float(tally.wt.sum()) - right, 0.0),
+        )
+
+    def cheapest(self) -> float | None:
+        """Return the cheapest threshold among the scores; of equals the strictest, and None never answers."""
+        from_here = np.append(np.cumsum(self.extra[::-1])[::-1], 0.0)
+        best = int(np.flatnonzero(from_here <= from_here.min() + 1e-12)[-1])
+        return None if best == len(self.extra) else float(self.tally.confidence[best])
+
+    def compared(self, first: float | None, second: float | None) -> tuple[float, float]:
+        """Return how much more the rows cost under the first threshold, and the sum of the squares of that."""
+        tally = self.tally
+        one, two = (tally.confidence >= (np.inf if value is None else value) for value in (first, second))
+        sign = one.astype(float) - two
+        # Of a row answered by one of them alone, wrong by 1 - t, the difference is wrong (1 - t) - abstain, squared:
+        squared = self.wrong**2 * (tally.w - 2 * tally.wt + tally.wtt) + self.abstain**2 * tally.w
+        squared = squared - 2 * self.wrong * self.abstain * (tally.w - tally.wt)
+        return float(sign @ self.extra), float(np.abs(sign) @ squared)
+
+
+def _halves(tally: Tally) -> list[Tally]:
+    return [tally.fold(0, 2), tally.fold(1, 2)]
+
+
+def _difference(rule: float | None, halves: list[_Costs], alpha: float) -> tuple[float, float]:
+    """Return how much more a row costs under the rule than under the pick of the other half, and half its interval."""
+    from scipy import special
+
+    first, second = halves
+    rows = first.tally.n + second.tally.n
+    if not (first.tally.n and second.tally.n):
+        return 0.0, max(first.wrong, first.abstain)  # nothing to compare: it may be anything
+    sums = np.add(first.compared(rule, second.cheapest()), second.compared(rule, first.cheapest()))
+    mean, square = sums / rows
+    return float(mean), float(special.ndtri(1 - alpha / 2) * np.sqrt(max(square - mean**2, 0.0) / rows))

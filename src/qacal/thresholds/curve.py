@@ -1,0 +1,165 @@
+"""What every threshold does to the rows at hand: how many it accepts, how many of these are right, what is lost."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from qacal.guarantee import check_alpha
+from qacal.intervals import binomial_interval, bounded_interval
+from qacal.metrics.binned import as_tally
+from qacal.metrics.selective import GRID
+from qacal.tally import Tally
+from qacal.values import ArrayLike, Floats, rising
+
+if TYPE_CHECKING:
+    import polars as pl
+
+CANDIDATES = np.unique(np.concatenate([GRID, np.arange(901, 1000) / 1000]))
+"""Thresholds to choose from: hundredths, and above 0.9, where targets are and scores crowd, thousandths."""
+
+
+@dataclass(frozen=True, eq=False)
+class ThresholdCurve:
+    """For each threshold, rising: how many rows it accepts, and how many of these are right.
+
+    rows, all_right : how many rows there are, and how many are right.
+    alpha : each end of an interval is wrong with at most this probability.
+    is_soft : some targets are neither 0 nor 1; `right` then adds them up.
+    """
+
+    threshold: Floats
+    accepted: Floats
+    right: Floats
+    rows: int
+    all_right: float
+    alpha: float
+    is_soft: bool = False
+
+    @property
+    def coverage(self) -> Floats:
+        """The share of rows that is accepted."""
+        return self.accepted / max(self.rows, 1)
+
+    @property
+    def accuracy(self) -> Floats:
+        """The share of the accepted that is right; NaN where nothing is accepted."""
+        accuracy = np.full(len(self.accepted), np.nan)
+        np.divide(self.right, self.accepted, out=accuracy, where=self.accepted > 0)
+        return accuracy
+
+    @property
+    def withheld(self) -> Floats:
+        """How many right answers are not given."""
+        return np.maximum(self.all_right - self.right, 0.0)
+
+    @property
+    def low(self) -> Floats:
+        """The lower end of the accuracy, 0 where nothing is accepted."""
+        return self.intervals()[0]
+
+    @property
+    def high(self) -> Floats:
+        """The upper end of the accuracy, 1 where nothing is accepted."""
+        return self.intervals()[1]
+
+    def p_values(self, accuracy: float) -> Floats:
+        """Return, for each threshold, how well the rows can be explained by accepted answers that miss the target."""
+        if not self.is_soft:
+            return binomial_tail(self.right, self.accepted, accuracy)
+        mean = self.right / np.maximum(self.accepted, 1)
+        hoeffding = np.where(mean > accuracy, np.exp(-self.accepted * relative_entropy(mean, accuracy)), 1.0)
+        bentkus = np.e * binomial_tail(np.floor(self.right), self.accepted, accuracy)
+        return np.minimum(hoeffding, bentkus)
+
+    def at(self, place: int) -> ThresholdCurve:
+        """Return one point of the curve."""
+        one = slice(place, place + 1)
+        return replace(self, threshold=self.threshold[one], accepted=self.accepted[one], right=self.right[one])
+
+    def to_polars(self) -> pl.DataFrame:
+        """Return the curve as a table, one threshold a row: what a figure or a report needs."""
+        import polars as pl
+
+        names = ("threshold", "accepted", "coverage", "accuracy", "low", "high", "right", "withheld")
+        return pl.DataFrame({name: getattr(self, name) for name in names}).fill_nan(None)
+
+    def intervals(self) -> tuple[Floats, Floats]:
+        """Return both ends."""
+        rows = np.maximum(self.accepted, 1)
+        if self.is_soft:
+            low, high = bounded_interval(np.clip(self.right / rows, 0, 1), rows, self.alpha)
+        else:
+            low, high = binomial_interval(self.right, rows, self.alpha)
+        is_empty = self.accepted == 0
+        return np.where(is_empty, 0.0, low), np.where(is_empty, 1.0, high)
+
+
+def threshold_curve(
+    confidence: ArrayLike | Tally,
+    correct: ArrayLike | None = None,
+    *,
+    thresholds: ArrayLike = GRID,
+    alpha: float = 0.1,
+) -> ThresholdCurve:
+    """Return what answering where ``confidence >= threshold`` gives and loses, for every threshold.
+
+    The intervals are exact for a threshold that was fixed beforehand, and not for one that was picked by looking at the
+    curve: :func:`qacal.certified_threshold` picks one that can be relied on.
+
+    Examples
+    --------
+    >>> curve = threshold_curve([0.5, 0.5, 0.9, 0.9], [1, 0, 1, 1], thresholds=[0, 0.9, 1])
+    >>> curve.coverage, curve.accuracy, curve.withheld
+    (array([1. , 0.5, 0. ]), array([0.75, 1.  , nan]), array([0., 1., 3.]))
+    """
+    check_alpha(alpha)
+    tally = as_tally(confidence, correct).pooled().without_blocks().without_ties()
+    return curve_of(
+        tally.confidence, tally.rows, tally.wt, rising(thresholds, "thresholds"), alpha, is_soft=tally.is_soft
+    )
+
+
+def curve_of(
+    score: Floats, rows: ArrayLike, right: Floats, thresholds: Floats, alpha: float, *, is_soft: bool
+) -> ThresholdCurve:
+    """Return the curve of cells with rising scores."""
+    accepted, right_ones = accepted_sums(score, thresholds, rows, right)
+    total = float(right.sum())
+    return ThresholdCurve(thresholds, accepted, right_ones, int(np.sum(rows)), total, alpha, is_soft)
+
+
+def at_candidates(score: Floats, candidates: Floats) -> Floats:
+    """Return each score as the candidate below it: between two candidates nothing is decided, and few cells remain.
+
+    >>> at_candidates(np.array([0.1, 0.5, 0.77]), np.array([0.5, 0.75]))
+    array([0.  , 0.5 , 0.75])
+    """
+    return np.concatenate([[0.0], candidates])[np.searchsorted(candidates, score, side="right")]
+
+
+def accepted_sums(score: Floats, thresholds: Floats, *columns: ArrayLike) -> list[Floats]:
+    """Return, for each threshold, the sum of each column over the cells whose score reaches it."""
+    first = np.searchsorted(score, thresholds)
+    return [np.append(np.cumsum(np.asarray(column, float)[::-1])[::-1], 0.0)[first] for column in columns]
+
+
+def binomial_tail(right: Floats, rows: Floats, accuracy: float) -> Floats:
+    """Return P(Bin(rows, accuracy) >= right); 1 where there are no rows.
+
+    >>> binomial_tail(np.array([0.0, 2.0]), np.array([0.0, 2.0]), 0.5)
+    array([1.  , 0.25])
+    """
+    from scipy import special
+
+    return np.where(right <= 0, 1.0, special.betainc(np.maximum(right, 1), rows - right + 1, accuracy))
+
+
+def relative_entropy(mean: Floats, accuracy: float) -> Floats:
+    """Return kl(mean, accuracy) between 0/1 variables: the evidence that one row carries, in nats."""
+    from scipy import special
+
+    mean = np.clip(mean, 0, 1)
+    return np.asarray(special.rel_entr(mean, accuracy) + special.rel_entr(1 - mean, 1 - accuracy))

@@ -1,0 +1,171 @@
+"""`qacal threshold` and what `qacal apply` makes of it: what is printed, what is kept, and the exit codes."""
+
+import json
+
+import polars as pl
+import pytest
+
+from tests.answers import answers
+from tests.test_cli import ok, run
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    path = tmp_path_factory.mktemp("threshold")
+    pl.DataFrame(answers(2000)).write_parquet(path / "fit.parquet")
+    pl.DataFrame(answers(1500, seed=1)).write_parquet(path / "labelled.parquet")
+    pl.DataFrame(answers(20, seed=2)).write_parquet(path / "few.parquet")
+    pl.DataFrame(answers(500, seed=3)).drop("correct").write_parquet(path / "new.parquet")
+    ok("fit", path / "fit.parquet", "-o", path / "model", "--partition", "column:topic")
+    return path
+
+
+@pytest.fixture
+def model(folder, tmp_path):
+    ok("fit", folder / "fit.parquet", "-o", tmp_path / "model", "--partition", "column:topic")
+    return tmp_path / "model"
+
+
+def bytes_of(model):
+    return {path.name: path.read_bytes() for path in sorted(model.rglob("*")) if path.is_file()}
+
+
+def test_choose_save_apply(folder, model, tmp_path):
+    before = bytes_of(model)
+    printed = ok("threshold", model, folder / "labelled.parquet", "--accuracy", "0.9")
+    assert "at least 0.9 of the answers given are right, with confidence 0.9" in printed
+    assert bytes_of(model) == before
+    found = json.loads(ok("threshold", model, folder / "labelled.parquet", "--risk", "0.1", "--json", "--save"))
+    threshold = found["parts"][0]["threshold"]
+    assert found["is_certified"] is True
+    ok("apply", model, folder / "new.parquet", "-o", tmp_path / "out.parquet")
+    out = pl.read_parquet(tmp_path / "out.parquet")
+    assert out["threshold"].unique().to_list() == [threshold]
+    assert ((out["calibrated"] >= threshold) == (out["decision"] == "answer")).all()
+    assert out["decision"].n_unique() == 2
+    ok("apply", model, folder / "new.parquet", "-o", tmp_path / "hand.parquet", "--threshold", "0")
+    hand = pl.read_parquet(tmp_path / "hand.parquet")
+    assert hand["decision"].unique().to_list() == ["answer"]
+    assert (
+        pl.read_parquet(tmp_path / "out.parquet")
+        .drop("decision", "threshold")
+        .equals(hand.drop("decision", "threshold"))
+    )
+
+
+def test_per_group(folder, model, tmp_path):
+    printed = ok("threshold", model, folder / "labelled.parquet", "--accuracy", "0.9", "--per-group", "--save")
+    assert "in every group that has a threshold" in printed
+    assert "arithmetic" in printed
+    assert "never" in printed
+    ok("apply", model, folder / "new.parquet", "-o", tmp_path / "out.jsonl")
+    lines = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    assert {(line["decision"], line["threshold"]) for line in lines if line["topic"] == "arithmetic"} == {
+        ("abstain", None)
+    }
+    assert {line["decision"] for line in lines if line["topic"] == "geography"} == {"answer"}
+
+
+def test_costs(folder):
+    printed = ok("threshold", folder / "model", folder / "labelled.parquet", "--wrong", "5", "--abstain", "1")
+    assert "Take 0.8. No certificate" in printed
+    found = json.loads(
+        ok("threshold", folder / "model", folder / "labelled.parquet", "--wrong", "5", "--abstain", "1", "--json")
+    )
+    assert found["threshold"] == 0.8
+    assert found["seen_policy"]["cost"] <= found["rule_policy"]["cost"] < found["never"] < found["always"]
+
+
+def test_nothing_certified_says_so_saves_nothing_and_exits_with_1(folder, model):
+    before = bytes_of(model)
+    code, out, err = run("threshold", model, folder / "few.parquet", "--accuracy", "0.95", "--save")
+    assert code == 1
+    assert "no threshold certified for an accuracy of 0.95" in out
+    assert "It takes 45 accepted rows at the very least" in out
+    assert "no threshold could be certified, and nothing was saved" in err
+    assert bytes_of(model) == before
+    code, out, err = run("threshold", model, folder / "few.parquet", "--accuracy", "0.95", "--json")
+    assert (code, json.loads(out)["is_certified"]) == (1, False)
+
+
+@pytest.mark.parametrize(("label", "code"), [(1, 0), (0, 1)])
+def test_one_class_is_remarked(folder, tmp_path, label, code):
+    rows = [{**row, "correct": label} for row in answers(400, seed=5)]
+    pl.DataFrame(rows).write_parquet(tmp_path / "one.parquet")
+    command = ("threshold", folder / "model", tmp_path / "one.parquet")
+    found, out, _ = run(*command, "--accuracy", "0.9")
+    assert found == code
+    assert "All labels are the same" in out
+    assert "All labels are the same" in ok(*command, "--wrong", "2", "--abstain", "1")
+
+
+def test_bad_input_is_refused_and_nothing_is_half_written(folder, model, tmp_path):
+    before = bytes_of(model)
+    (tmp_path / "bad.jsonl").write_text(
+        "".join(json.dumps({**row, "confidence": 85}) + "\n" for row in answers(3, seed=4))
+    )
+    for arguments, said in (
+        ((folder / "fit.parquet",), "fitted on some of these questions"),
+        ((folder / "new.parquet",), "no column 'correct'"),
+        ((tmp_path / "bad.jsonl",), "confidence is 85"),
+        ((tmp_path / "no.csv",), "does not exist"),
+    ):
+        code, out, err = run("threshold", model, *arguments, "--accuracy", "0.6", "--save")
+        assert (code, out) == (1, ""), arguments
+        assert said in err
+        assert "Traceback" not in err
+    assert bytes_of(model) == before
+    skip = ("--skip-bad-rows", tmp_path / "left_out.jsonl")
+    assert "no row" in run("threshold", model, tmp_path / "bad.jsonl", "--accuracy", "0.6", *skip)[2]
+
+
+def test_wrong_use(folder):
+    rows = folder / "labelled.parquet"
+    for options in (
+        (),
+        ("--accuracy", "90"),
+        ("--accuracy", "0.9", "--risk", "0.1"),
+        ("--accuracy", "0.9", "--alpha", "0"),
+        ("--wrong", "5"),
+        ("--wrong", "5", "--abstain", "1", "--accuracy", "0.9"),
+        ("--wrong", "5", "--abstain", "1", "--per-group"),
+    ):
+        code, out, err = run("threshold", folder / "model", rows, *options)
+        assert (code, out) == (2, ""), options
+        assert "Error" in err
+    assert run("threshold", "nowhere", rows, "--accuracy", "0.9")[0] == 2
+    assert run("apply", folder / "model", rows, "--threshold", "1.5")[0] == 2
+
+
+def test_repeated_questions_and_strange_groups_are_reported(folder, tmp_path):
+    rows = answers(600, seed=6)
+    rows += [{**row, "answer": "another"} for row in rows[:100]]
+    rows += [{**row, "topic": "chess"} for row in answers(50, seed=8)]
+    pl.DataFrame(rows).write_parquet(tmp_path / "rows.parquet")
+    printed = ok("threshold", folder / "model", tmp_path / "rows.parquet", "--accuracy", "0.8", "--per-group")
+    assert "100 rows left out" in printed
+    assert "50 rows are in no group" in printed
+
+
+def test_a_set_of_models(tmp_path):
+    both = [answers(900, seed=seed, llm=f"parrot-{seed}") for seed in (1, 2)]
+    labelled = [answers(700, seed=seed + 5, llm=f"parrot-{seed}") for seed in (1, 2)]
+    wrong = [{**row, "correct": 0} for row in labelled[1]]
+    pl.DataFrame(both[0] + both[1]).write_parquet(tmp_path / "fit.parquet")
+    pl.DataFrame(labelled[0] + wrong).write_parquet(tmp_path / "labelled.parquet")
+    models = tmp_path / "models"
+    ok("fit", tmp_path / "fit.parquet", "-o", models, "--by", "model", "--partition", "column:topic")
+    command = ("threshold", models, tmp_path / "labelled.parquet", "--accuracy", "0.85")
+    found = json.loads(ok(*command, "--json"))
+    assert {name: one["is_certified"] for name, one in found.items()} == {"parrot-1": True, "parrot-2": False}
+    assert "parrot-2: no threshold certified" in ok(*command, "--save")
+    ok("apply", models, tmp_path / "labelled.parquet", "-o", tmp_path / "out.parquet")
+    out = pl.read_parquet(tmp_path / "out.parquet")
+    assert set(out.filter(pl.col("model") == "parrot-1")["decision"]) == {"answer", "abstain"}
+    assert set(out.filter(pl.col("model") == "parrot-2")["decision"]) == {"abstain"}
+    ok("apply", models, tmp_path / "labelled.parquet", "-o", tmp_path / "hand.parquet", "--threshold", "0.5")
+    assert pl.read_parquet(tmp_path / "hand.parquet")["threshold"].unique().to_list() == [0.5]
+    pl.DataFrame(labelled[0]).write_parquet(tmp_path / "one.parquet")
+    code, _, err = run("threshold", models, tmp_path / "one.parquet", "--accuracy", "0.85")
+    assert code == 1
+    assert "model parrot-2: there is no row" in err

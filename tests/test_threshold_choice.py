@@ -1,0 +1,238 @@
+"""Thresholds of a model: chosen on records, kept, saved, loaded, and followed by every answer."""
+
+import json
+
+import numpy as np
+import polars as pl
+import pytest
+
+import qacal
+from qacal import (
+    ArtifactError,
+    BisectingTree,
+    Column,
+    HierarchicalScaling,
+    Identity,
+    InputError,
+    KDTree,
+    NotFittedError,
+    PlattScaling,
+    QABinning,
+    QACalibrator,
+    choose_threshold,
+)
+from qacal.plain import digest
+from tests.answers import TOPICS, answers
+
+COLUMNS = ("id", "confidence", "correct", "topic")
+
+
+def rows(n, seed):
+    return [{name: row[name] for name in COLUMNS} for row in answers(n, seed=seed)]
+
+
+def fitted(calibrator=None):
+    return QACalibrator(partition=Column("topic"), calibrator=calibrator or QABinning()).fit(rows(3000, 0))
+
+
+@pytest.fixture(scope="module")
+def model():
+    return fitted()
+
+
+@pytest.fixture
+def own(model):
+    yield model
+    model.set_threshold(None)
+
+
+NEW = rows(2000, 1)
+
+
+def right(found):
+    given = [row["correct"] for row in found if row["decision"] == "answer"]
+    return np.mean(given), len(given)
+
+
+def test_before_a_threshold_nothing_is_decided(model):
+    found = model.calibrate(NEW[:5])
+    assert {(row["decision"], row["threshold"]) for row in found} == {(None, None)}
+
+
+def test_a_chosen_threshold_keeps_its_promise_on_further_rows(own):
+    found = choose_threshold(own, NEW, accuracy=0.9)
+    assert found.scouts == 0  # the model remembers enough
+    accuracy, given = right(own.set_threshold(found).calibrate(rows(4000, 2)))
+    assert accuracy > 0.89
+    assert abs(given / 4000 - found.parts[0].coverage) < 0.04
+    said = own.explain("Which city?", "Arden", 1.0, topic="geography")
+    assert (said["decision"], said["threshold"]) == ("answer", found.threshold)
+    assert own.explain("2 + 2?", "5", 1.0, topic="arithmetic")["decision"] == "abstain"
+    arrays = own.evidence([1.0, 1.0], groups=["geography", "arithmetic"])
+    assert arrays.decision == ["answer", "abstain"]
+
+
+def test_a_threshold_for_each_group(own):
+    found = choose_threshold(own, NEW, accuracy=0.9, per_group=True)
+    assert set(found.thresholds) == set(TOPICS)
+    assert found.thresholds["arithmetic"] is None
+    assert found.thresholds["geography"] is not None
+    assert {part.alpha for part in found.parts} == {0.1 / 4}
+    own.set_threshold(found)
+    asked = [{"confidence": 1.0, "topic": topic} for topic in ("geography", "arithmetic", "chess", None)]
+    assert [row["decision"] for row in own.calibrate(asked)] == ["answer", "abstain", "abstain", "abstain"]
+
+
+def test_costs(own):
+    found = choose_threshold(own, NEW, wrong=5, abstain=1)
+    assert found.threshold == 0.8
+    assert own.set_threshold(found).calibrate(NEW[:1])[0]["threshold"] == 0.8
+
+
+@pytest.mark.parametrize("calibrator", [PlattScaling(), HierarchicalScaling(), Identity()], ids=repr)
+def test_every_kind_of_calibrator(calibrator):
+    model = fitted(calibrator)
+    found = choose_threshold(model, NEW, accuracy=0.75)
+    assert found.scouts == 0
+    assert (found.threshold is not None) == (not isinstance(calibrator, PlattScaling | Identity))
+    again = choose_threshold(model, NEW, accuracy=0.6)
+    assert again.threshold is not None
+
+
+def test_groups_of_a_tree_are_named_as_calibrated_rows_name_them():
+    def placed(n, seed):
+        rng, places = np.random.default_rng(seed), [(0, 0), (0, 1), (1, 0), (1, 1)]
+        where = dict(zip(TOPICS, places, strict=True))
+        noise = rng.normal(0, 0.05, (n, 2))
+        return [{**row, "at": [*(noise[i] + where[row["topic"]])]} for i, row in enumerate(rows(n, seed))]
+
+    model = QACalibrator("column:at", partition=KDTree(max_depth=3), calibrator=QABinning(max_depth=2))
+    model.fit(placed(2500, 0))
+    found = choose_threshold(model, placed(1200, 1), accuracy=0.85, per_group=True)
+    assert set(found.thresholds) == {group.group for group in model.describe_groups()}
+    assert set(model.memory_.cells) == {None, *found.thresholds}
+    assert found.is_certified
+    accuracy, given = right(model.set_threshold(found).calibrate(placed(1500, 2)))
+    assert accuracy > 0.84
+    assert given > 200
+
+
+def test_rows_of_the_fit_are_refused(model):
+    with pytest.raises(InputError, match="fitted on some of these questions: of the 256 that it remembers 256 are"):
+        choose_threshold(model, rows(3000, 0), accuracy=0.9)
+    with pytest.raises(InputError, match="fitted on some of these questions"):
+        choose_threshold(model, NEW + rows(3000, 0)[:300], accuracy=0.9)
+    unlabelled = [{**row, "correct": None} for row in answers(500, seed=7)]
+    tree = QACalibrator(partition=BisectingTree(max_depth=1)).fit(answers(600), beta_records=unlabelled)
+    with pytest.raises(InputError, match="fitted on some of these questions"):
+        choose_threshold(tree, answers(500, seed=7), accuracy=0.5)
+
+
+def test_rows_without_id_and_question_cannot_be_told(model):
+    nameless = [{name: row[name] for name in ("confidence", "correct", "topic")} for row in rows(3000, 0)]
+    assert choose_threshold(model, nameless, accuracy=0.9).is_certified
+
+
+def test_several_rows_of_a_question_count_once(model):
+    found = choose_threshold(model, NEW + [{**row, "confidence": 0.6} for row in NEW], accuracy=0.9)
+    assert (found.dropped, found.rows) == (2000, 2000)
+
+
+def test_by_hand(own):
+    assert own.set_threshold(0.5) is own
+    assert own.calibrate(NEW[:1])[0]["threshold"] == 0.5
+    own.set_threshold({"geography": 0.2, "cooking": None})
+    asked = [{"confidence": 1.0, "topic": topic} for topic in ("geography", "cooking", "medicine")]
+    assert [row["decision"] for row in own.calibrate(asked)] == ["answer", "abstain", "abstain"]
+    assert own.set_threshold(None).calibrate(NEW[:1])[0]["decision"] is None
+    with pytest.raises(InputError, match="no group 'chess'"):
+        own.set_threshold({"chess": 0.5})
+    with pytest.raises(InputError, match=r"threshold is 1\.5"):
+        own.set_threshold(1.5)
+    with pytest.raises(NotFittedError):
+        QACalibrator().set_threshold(0.5)
+
+
+def test_a_new_fit_forgets_the_threshold(tmp_path):
+    model = QACalibrator(partition=Column("topic"), calibrator=QABinning()).fit(rows(500, 0)).set_threshold(0.5)
+    assert model.fit(rows(500, 1)).calibrate(NEW[:1])[0]["decision"] is None
+
+
+def test_what_is_wanted_must_make_sense(model):
+    for options, said in (
+        ({}, "an accuracy"),
+        ({"accuracy": 0.9, "risk": 0.1}, "one of the two"),
+        ({"wrong": 5}, "both costs"),
+        ({"wrong": 5, "abstain": 1, "accuracy": 0.9}, "both costs"),
+        ({"wrong": 5, "abstain": 1, "per_group": True}, "both costs"),
+    ):
+        with pytest.raises(InputError, match=said):
+            choose_threshold(model, NEW, **options)
+    with pytest.raises(InputError, match="correct"):
+        choose_threshold(model, [{"id": 1, "confidence": 0.5, "topic": "law"}], accuracy=0.9)
+    one_map = QACalibrator(calibrator=PlattScaling()).fit(rows(300, 0))
+    with pytest.raises(InputError, match="one map for all questions"):
+        choose_threshold(one_map, NEW, accuracy=0.9, per_group=True)
+
+
+# Keeping it
+
+
+@pytest.mark.parametrize("per_group", [False, True])
+def test_a_saved_threshold_comes_back(own, tmp_path, per_group):
+    own.set_threshold(choose_threshold(own, NEW, accuracy=0.9, per_group=per_group)).save(tmp_path / "model")
+    back = qacal.load(tmp_path / "model")
+    assert back.calibrate(NEW) == own.calibrate(NEW)
+    assert back.decision_rule_ == own.decision_rule_
+    assert choose_threshold(back, NEW, accuracy=0.9) == choose_threshold(own, NEW, accuracy=0.9)
+    back.save(tmp_path / "again")
+    for name in ("model", "again"):
+        assert json.loads((tmp_path / name / "model.json").read_text())["header"]["thresholds"]["about"] == {
+            "kind": "certified",
+            "accuracy": 0.9,
+            "alpha": 0.1,
+            "rows": 2000,
+        }
+    assert (tmp_path / "model" / "model.json").read_bytes() == (tmp_path / "again" / "model.json").read_bytes()
+
+
+def rewritten(path, change):
+    """Change a model's header, and make its digest right again."""
+    document = json.loads((path / "model.json").read_text())
+    del document["digest"]
+    change(document["header"])
+    document["digest"] = digest(document)
+    (path / "model.json").write_text(json.dumps(document))
+
+
+def test_models_of_before_load_and_choose_with_rows_set_aside(model, tmp_path):
+    model.save(tmp_path / "model")
+
+    def age(header):
+        del header["thresholds"], header["memory"]
+
+    rewritten(tmp_path / "model", age)
+    old = qacal.load(tmp_path / "model")
+    assert old.calibrate(NEW[:3]) == model.calibrate(NEW[:3])
+    found = choose_threshold(old, NEW, accuracy=0.9)
+    assert 150 < found.scouts < 350
+    assert found.is_certified
+    assert choose_threshold(old, rows(3000, 0), accuracy=0.9).is_certified  # it cannot tell
+    old.set_threshold(found).save(tmp_path / "model")
+    assert qacal.load(tmp_path / "model").decision_rule_.threshold == found.threshold
+
+
+@pytest.mark.parametrize("part", ["thresholds", "memory"])
+@pytest.mark.parametrize("content", [7, "0.8", [], {"threshold": 0.8}, {"threshold": 2, "groups": None, "about": {}}])
+def test_damaged_thresholds_are_refused(model, tmp_path, part, content):
+    model.save(tmp_path / "model")
+    rewritten(tmp_path / "model", lambda header: header.update({part: content}))
+    with pytest.raises(ArtifactError, match="holds no sound model"):
+        qacal.load(tmp_path / "model")
+
+
+def test_a_file_of_several_batches(own, tmp_path):
+    pl.DataFrame(NEW).write_parquet(tmp_path / "new.parquet")
+    assert choose_threshold(own, tmp_path / "new.parquet", accuracy=0.9) == choose_threshold(own, NEW, accuracy=0.9)
+    percents = [{**row, "confidence": 100 * row["confidence"]} for row in NEW]
+    assert choose_threshold(own, percents, accuracy=0.9, percent=True) == choose_threshold(own, NEW, accuracy=0.9)

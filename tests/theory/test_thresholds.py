@@ -1,0 +1,144 @@
+"""Certified thresholds promise too much no more often than alpha; weaker procedures do, in the same scenarios."""
+
+import numpy as np
+from scipy import stats
+
+from qacal import Tally, certified_threshold, threshold_curve
+from qacal.thresholds.certified import lowest_rejected
+from qacal.thresholds.curve import CANDIDATES, ThresholdCurve, curve_of
+from qacal.thresholds.outlook import Outlook, Outlooks, cells_of
+from tests.theory.lab import at_least, at_most, failure_rate
+
+TRIALS = 400
+ALPHA = 0.1
+SCORES = np.arange(1, 21) / 20
+
+
+def flat(rng, n=500):
+    """Answers that miss the target of 0.8 by a hair, whatever the score says."""
+    return rng.choice(SCORES, n), rng.random(n) < 0.7999
+
+
+def falling(rng, n=300):
+    """Strict thresholds are worse than loose ones: few have a score of 1, and these are never right."""
+    h = np.where(rng.random(n) < 0.06, 1.0, 0.5)
+    return h, rng.random(n) < np.where(h == 1, 0.0, 0.7999 / 0.94)
+
+
+def rising(rng, n=500):
+    """Nearly right scores: the accuracy of the accepted crosses the target at 0.6."""
+    h = rng.choice(SCORES, n)
+    return h, rng.random(n) < h
+
+
+def accuracy_of_accepted(make, threshold, seed=10):
+    h, y = make(np.random.default_rng(seed), 400_000)
+    return y[h >= threshold].mean()
+
+
+def certifies(make, **options):
+    return lambda rng: certified_threshold(*make(rng), accuracy=0.8, alpha=ALPHA, **options).threshold is not None
+
+
+def test_a_target_that_is_missed_is_seldom_certified():
+    for make in (flat, falling):
+        others = Outlooks.of(Tally.of(*make(np.random.default_rng(99), 5000)))
+        assert failure_rate(certifies(make), TRIALS) <= at_most(ALPHA, TRIALS)
+        assert failure_rate(certifies(make, others=others), TRIALS) <= at_most(ALPHA, TRIALS)
+
+
+def test_hardly_anything_of_alpha_is_wasted():
+    others = Outlooks.of(Tally.of(*flat(np.random.default_rng(99), 5000)))
+    assert failure_rate(certifies(flat, others=others), TRIALS) >= at_least(0.06, TRIALS)
+
+
+def test_a_threshold_that_is_too_low_is_seldom_certified():
+    true = {t: accuracy_of_accepted(rising, t) for t in CANDIDATES}
+
+    def too_low(rng):
+        found = certified_threshold(*rising(rng), accuracy=0.8, alpha=ALPHA).threshold
+        return found is not None and true[found] < 0.8
+
+    assert failure_rate(too_low, TRIALS) <= at_most(ALPHA, TRIALS)
+
+
+def test_picking_the_lowest_that_passes_is_not_enough():
+    def picks(rng):
+        curve = threshold_curve(*flat(rng))
+        return (curve.p_values(0.8) <= ALPHA).any()
+
+    assert failure_rate(picks, TRIALS) > at_most(ALPHA, TRIALS)
+
+
+def test_a_start_that_has_seen_the_labels_of_the_tested_rows_is_not_allowed():
+    def starts_where_it_looks_best(rng):
+        score, rows, right = cells_of(Tally.of(*flat(rng)))[None]
+        curve = curve_of(score, rows, right, SCORES, ALPHA, is_soft=False)
+        start = Outlook(score, rows.astype(float), right).start(SCORES, curve.rows, 0.8, ALPHA)
+        return lowest_rejected(curve.p_values(0.8), start, ALPHA) is not None
+
+    assert failure_rate(starts_where_it_looks_best, TRIALS) > at_most(ALPHA, TRIALS)
+
+
+def test_the_normal_approximation_is_not_exact():
+    """Of 35 answers with an accuracy of 0.95 all are right in one case out of six; the approximation lets that pass."""
+    rows = np.arange(1, 200.0)
+    right = np.arange(201.0)[:, None]
+    chances = stats.binom.pmf(right, rows, 0.95)
+    exact = (chances * (stats.binom.sf(right - 1, rows, 0.95) <= ALPHA)).sum(axis=0)
+    curve = ThresholdCurve(rows, rows, rows, 200, 200, ALPHA)
+    np.testing.assert_allclose(curve.p_values(0.95), 0.95**rows)
+    z = (right - 0.95 * rows) / np.sqrt(rows * 0.95 * 0.05)
+    normal = (chances * (stats.norm.sf(z) <= ALPHA)).sum(axis=0)
+    assert exact.max() <= ALPHA
+    assert normal[34] > 0.16
+    assert np.mean(normal > ALPHA) > 0.3
+
+
+def test_all_groups_hold_at_once_and_only_with_a_share_of_alpha_each():
+    trials = 150
+    groups = np.repeat(np.arange(8), 150)
+
+    def some_group_fails(rng, alpha=ALPHA):
+        h, y = flat(rng, 1200)
+        return certified_threshold(h, y, accuracy=0.8, alpha=alpha, groups=groups).is_certified
+
+    assert failure_rate(some_group_fails, trials) <= at_most(ALPHA, trials)
+    # A whole alpha each is what eight times alpha gives, divided by eight.
+    assert failure_rate(lambda rng: some_group_fails(rng, 0.8), trials) > at_most(ALPHA, trials)
+
+
+def test_repeated_questions_count_once():
+    def repeated(rng, **options):
+        h, y = (np.repeat(column, 8) for column in flat(rng, 60))
+        return certified_threshold(h, y, accuracy=0.8, alpha=ALPHA, **options).is_certified
+
+    ids = np.repeat(np.arange(60), 8)
+    assert failure_rate(lambda rng: repeated(rng, ids=ids), 300) <= at_most(ALPHA, 300)
+    assert failure_rate(repeated, 300) > at_most(ALPHA, 300)
+
+
+def test_soft_targets():
+    def soft(rng):
+        y = rng.beta(0.4 * 0.7999, 0.4 * 0.2001, 400)
+        return certified_threshold(rng.choice(SCORES, 400), y, accuracy=0.8, alpha=ALPHA).is_certified
+
+    assert failure_rate(soft, TRIALS) <= at_most(ALPHA, TRIALS)
+
+
+def test_with_plenty_of_rows_a_threshold_near_the_true_one_is_found():
+    """For calibrated uniform scores the accepted are right (1 + t) / 2 of the time: 0.9 from 0.8 on."""
+    rng = np.random.default_rng(3)
+    h = rng.random(40_000)
+    found = certified_threshold(h, rng.random(40_000) < h, accuracy=0.9)
+    assert 0.8 <= found.threshold <= 0.83
+    groups = rng.integers(0, 4, 40_000)
+    each = certified_threshold(h, rng.random(40_000) < h, accuracy=0.9, groups=groups)
+    assert all(0.79 <= threshold <= 0.85 for threshold in each.thresholds.values())
+
+
+def test_other_rows_that_mislead_cost_power_and_nothing_else():
+    """Rows of a fit on which the score looked the wrong way round."""
+    h, y = rising(np.random.default_rng(5), 5000)
+    wrong = Outlooks.of(Tally.of(1 - h, y))
+    assert failure_rate(certifies(flat, others=wrong), TRIALS) <= at_most(ALPHA, TRIALS)

@@ -1,0 +1,153 @@
+"""The rule that a model keeps, and what it remembers of its rows: by hand, there and back, and hostile content."""
+
+import copy
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from qacal import Evidence, InputError, Tally
+from qacal.thresholds.decisions import DecisionRule
+from qacal.thresholds.memory import NO_MEMORY, Memory, remembered, sample
+from qacal.thresholds.outlook import Outlooks
+
+
+def evidence(calibrated, groups=None):
+    return Evidence.of(np.asarray(calibrated), np.asarray(calibrated), group=groups)
+
+
+def test_a_row_is_answered_from_the_threshold_on():
+    found = DecisionRule(0.8).decide(evidence([0.79, 0.8, 1.0, 0.0]))
+    assert found.decision == ["abstain", "answer", "answer", "abstain"]
+    assert found.threshold.tolist() == [0.8] * 4
+    assert DecisionRule(0.0).decide(evidence([0.0])).decision == ["answer"]
+    assert DecisionRule(1.0).decide(evidence([1.0, 0.999])).decision == ["answer", "abstain"]
+
+
+def test_no_threshold_abstains_and_is_null():
+    found = DecisionRule(None).decide(evidence([1.0]))
+    assert found.decision == ["abstain"]
+    assert found.to_polars()["threshold"].to_list() == [None]
+
+
+def test_each_group_has_its_own_and_strangers_abstain():
+    groups = ["law", "art", "chess", None, 1]
+    rule = DecisionRule(None, {"law": 0.5, "art": None, 1: 0.9})
+    found = rule.decide(evidence([0.6, 0.6, 0.6, 0.6, 0.95], groups))
+    assert found.decision == ["answer", "abstain", "abstain", "abstain", "answer"]
+    np.testing.assert_array_equal(found.threshold, [0.5, np.nan, np.nan, np.nan, 0.9])
+
+
+@pytest.mark.parametrize("value", [-0.1, 1.1, float("nan"), "0.8", True])
+def test_a_threshold_is_a_probability(value):
+    with pytest.raises(InputError, match="expected a number from 0 to 1"):
+        DecisionRule(value)
+    with pytest.raises(InputError, match="expected a number from 0 to 1"):
+        DecisionRule(None, {"law": value})
+
+
+thresholds = st.none() | st.floats(0, 1)
+names = st.text(max_size=5) | st.integers(-5, 5) | st.floats(0.5, 0.7)
+
+
+@settings(max_examples=20)
+@given(thresholds, st.none() | st.dictionaries(names, thresholds, max_size=3))
+def test_a_rule_comes_back(threshold, groups):
+    rule = DecisionRule(threshold, groups, {"kind": "certified", "accuracy": 0.9})
+    assert DecisionRule.from_plain(rule.to_plain()) == rule
+
+
+RULE = DecisionRule(None, {"law": 0.5, "art": None}).to_plain()
+ABOUT = {"kind": "given"}
+
+
+@pytest.mark.parametrize(
+    "plain",
+    [
+        [],
+        "0.8",
+        0.8,
+        {},
+        {**RULE, "more": 1},
+        {**RULE, "threshold": "0.8"},
+        {**RULE, "threshold": 1.5},
+        {**RULE, "threshold": True},
+        {**RULE, "threshold": [0.8]},
+        {**RULE, "groups": {"law": 0.8}},
+        {**RULE, "groups": [["law"]]},
+        {**RULE, "groups": [["law", 0.5], ["law", 0.6]]},
+        {**RULE, "groups": [[["law"], 0.5]]},
+        {**RULE, "groups": [["law", -1]]},
+        {**RULE, "groups": [[None, 0.5]]},
+        {**RULE, "groups": 7},
+        {**RULE, "about": None},
+        {**RULE, "about": {}},
+        {**RULE, "about": {"kind": "magic"}},
+        {**RULE, "about": {"kind": ["given"]}},
+    ],
+)
+def test_content_that_is_no_rule_is_refused(plain):
+    with pytest.raises(InputError):
+        DecisionRule.from_plain(plain)
+
+
+def memory():
+    tally = Tally.of([0.5, 0.9, 0.9, 0.7], [0, 1, 1, 0], groups=["law", "law", "art", None])
+    return remembered(np.arange(1, 900, dtype=np.uint64), Outlooks.of(tally))
+
+
+def test_a_memory_comes_back():
+    plain = memory().to_plain()
+    back = Memory.from_plain(copy.deepcopy(plain))
+    assert back.to_plain() == plain
+    assert set(back.cells) == {None, "law", "art"}
+    assert back.outlooks().expected("law").rows.sum() == pytest.approx(2 + 20)
+    assert back.outlooks().expected("chess").rows.sum() == pytest.approx(20)
+    assert NO_MEMORY.outlooks() is None
+    assert Memory.from_plain(NO_MEMORY.to_plain()).known(np.arange(5, dtype=np.uint64)) == 0
+
+
+def test_a_twentieth_of_known_questions_is_noticed():
+    seen, new = np.arange(1, 20_001, dtype=np.uint64), np.arange(50_000, 60_000, dtype=np.uint64)
+    mine = Memory(sample(seen), {})
+    assert mine.known(new) == 0
+    assert mine.known(np.concatenate([new, seen[::20]])) > 3
+    assert len(mine.questions) == 256
+    assert Memory(sample(np.zeros(5, dtype=np.uint64)), {}).known(np.zeros(5, dtype=np.uint64)) == 0  # no ids
+
+
+def changed(**parts):
+    return {**memory().to_plain(), **parts}
+
+
+@pytest.mark.parametrize(
+    "plain",
+    [
+        [],
+        {},
+        changed(more=1),
+        changed(questions=None),
+        changed(questions=["a"]),
+        changed(questions=[2, 1]),
+        changed(questions=[1, 1]),
+        changed(questions=[10**30]),
+        changed(questions=list(range(257))),
+        changed(questions=[1.5]),
+        changed(cells={}),
+        changed(cells=[[None, [0.5], [1.0]]]),
+        changed(cells=[[None, [0.5], [1.0], [2.0, 1.0]]]),
+        changed(cells=[[None, [0.5], ["a"], [0.0]]]),
+        changed(cells=[[None, [0.9, 0.5], [1.0, 1.0], [0.0, 0.0]]]),
+        changed(cells=[[None, [1.5], [1.0], [0.0]]]),
+        changed(cells=[[None, [0.5], [-1.0], [0.0]]]),
+        changed(cells=[[None, [0.5], [1e300], [0.0]]]),
+        changed(cells=[[None, [0.5], [True], [0.0]]]),
+        changed(cells=[[None, [], [], []], [None, [], [], []]]),
+        changed(cells=[[["law"], [], [], []]]),
+        changed(cells=[7]),
+    ],
+)
+def test_content_that_is_no_memory_is_refused(plain):
+    with pytest.raises(InputError):
+        Memory.from_plain(plain)
