@@ -66,6 +66,33 @@ def test_cells_are_what_a_dictionary_counts(r):
     assert_same(blocked.without_blocks(), slow(r, [r["groups"]]))
 
 
+@pytest.mark.parametrize(
+    ("n", "values"),
+    [
+        (500, np.linspace(0, 1, 21)),  # stated values, counted without sorting
+        (500, [0.5, 0.5 + 1e-6, 0.9]),  # two that are too close for that
+        (500, np.arange(1, 501) / 501),  # one row a value
+        (70_000, [0.0, 0.1, 0.7, 1.0]),
+        (70_000, np.append(np.zeros(5_000), np.linspace(0, 1, 65_000))),  # few at first, then many
+    ],
+)
+def test_few_values_and_many_are_counted_alike(n, values):
+    confidence = np.resize(values, n)
+    correct, groups = np.arange(n) % 3 == 0, np.arange(n) % 7 - 1
+    tally = Tally.of(confidence, correct, groups=groups)
+    cells, at = np.unique(np.column_stack([groups, confidence]), axis=0, return_inverse=True)
+    np.testing.assert_array_equal(tally.confidence, cells[:, 1])
+    np.testing.assert_array_equal(tally.partitions["group"].code, cells[:, 0])
+    np.testing.assert_array_equal(tally.rows, np.bincount(at.ravel()))
+    np.testing.assert_array_equal(tally.wt, np.bincount(at.ravel(), weights=correct))
+
+
+def test_scores_beyond_the_unit_interval_are_merged_too():
+    tally = Tally.of([0.2, 0.5, 0.8], [0, 1, 1], groups=[3, 3, 3]).with_confidence(np.array([2.0, -1.5, -1.5]))
+    np.testing.assert_array_equal(tally.confidence, [-1.5, 2.0])
+    np.testing.assert_array_equal(tally.wt, [2.0, 0.0])
+
+
 @given(rows(), st.integers(0, 1000))
 def test_row_order_changes_no_bit(r, seed):
     order = np.random.default_rng(seed).permutation(len(r["confidence"]))

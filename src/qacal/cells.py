@@ -1,4 +1,4 @@
-"""One sort of the rows, one sum: how rows become cells."""
+"""One sort of the rows (none where values are few), one sum: how rows become cells."""
 
 from __future__ import annotations
 
@@ -15,6 +15,13 @@ SUMS = ("rows", "w", "wt", "wtt", "ww", "wwt", "wwtt")
 
 Sums = dict[str, Any]
 """Columns by name, one value per row (or, summed, per cell)."""
+
+
+Ranked = tuple[Ints, Floats, Hashes | None]
+"""Each row's rank among the distinct (confidence, tie), and these in order."""
+
+# Stated confidences are round numbers. Of the unit interval cut into as many slots, none holds two of them.
+_SLOTS = 4096
 
 
 @dataclass(frozen=True)
@@ -57,29 +64,23 @@ def gather(keys: list[Ints], confidence: Floats, tie: Hashes | None, columns: Su
     not depend on their order; others (`is_exact` False) are added in the order of their own values, so that
     rows in another order give the same bits.
     """
-    order = _order(confidence, tie, columns, is_exact)
-    h = confidence[order]
-    new = h[1:] != h[:-1]
-    if tie is not None:
-        tie = tie[order]
-        new |= tie[1:] != tie[:-1]
-    starts = _starts(new)
-    rank = np.repeat(np.arange(len(starts)), np.diff(starts, append=len(h)))
-    key, sizes, lows = _combine([key[order] for key in keys], rank, len(starts))
-    cell, cell_keys = _number(key, sizes)
-    count = len(cell_keys)
-    sums: Sums = {}
-    if "rows" not in columns:
-        sums["rows"] = np.bincount(cell, minlength=count)
-    for name, column in columns.items():
-        sums[name] = np.bincount(cell, weights=column[order], minlength=count)
-    sums["rows"] = sums["rows"].astype(np.int64)
-    rest, at = np.divmod(cell_keys, len(starts))
+    found = _few_values(confidence) if is_exact and tie is None else None
+    if found is None:
+        order = _order(confidence, tie, columns, is_exact)
+        keys = [key[order] for key in keys]
+        columns = {name: column[order] for name, column in columns.items()}
+        tie = None if tie is None else tie[order]
+        found = _sorted_values(confidence[order], tie)
+    rank, values, ties = found
+    key, sizes, lows = _combine(keys, rank, len(values))
+    sums, cell_keys = _sums(key, columns)
+    sums["rows"] = sums["rows"].astype(np.int64, copy=False)
+    rest, at = np.divmod(cell_keys, len(values))
     decoded: list[Ints] = []
     for size, low in zip(reversed(sizes), reversed(lows), strict=True):
         rest, digit = np.divmod(rest, size)
         decoded.insert(0, low[digit] if isinstance(low, np.ndarray) else digit + low)
-    return Cells(decoded, h[starts][at], None if tie is None else tie[starts][at], sums)
+    return Cells(decoded, values[at], None if ties is None else ties[at], sums)
 
 
 def _order(h: Floats, tie: Hashes | None, columns: Sums, is_exact: bool) -> Ints:
@@ -89,12 +90,38 @@ def _order(h: Floats, tie: Hashes | None, columns: Sums, is_exact: bool) -> Ints
     return np.lexsort([*inner, *([] if tie is None else [tie]), h])
 
 
+def _few_values(h: Floats) -> Ranked | None:
+    """Rank rows in any order without sorting them; None where two values share a slot."""
+    # Of many rows a few tell, nearly always, whether the rest need be looked at.
+    if not (h.min() >= 0 and h.max() <= 1) or (len(h) > 16 * _SLOTS and _few_values(h[:_SLOTS]) is None):
+        return None
+    slot = (h * _SLOTS).astype(np.int64)
+    value = np.full(_SLOTS + 1, np.nan)
+    value[slot] = h
+    if not np.array_equal(value[slot], h):
+        return None
+    taken = np.flatnonzero(value == value)
+    rank = np.zeros(_SLOTS + 1, dtype=np.int64)
+    rank[taken] = np.arange(len(taken))
+    return rank[slot], value[taken], None
+
+
+def _sorted_values(h: Floats, tie: Hashes | None) -> Ranked:
+    """Rank sorted rows."""
+    new = h[1:] != h[:-1]
+    if tie is not None:
+        new |= tie[1:] != tie[:-1]
+    starts = _starts(new)
+    rank = np.repeat(np.arange(len(starts)), np.diff(starts, append=len(h)))
+    return rank, h[starts], None if tie is None else tie[starts]
+
+
 def _combine(keys: list[Ints], rank: Ints, n_ranks: int) -> tuple[Ints, list[int], list[Any]]:
     """Write (keys..., rank) as one whole number, the first key highest."""
     sizes: list[int] = []
     lows: list[Any] = []
     total = n_ranks
-    combined = np.zeros(len(rank), dtype=np.int64)
+    combined: Any = 0
     for key in keys:
         low: Any = int(key.min())
         lookup: Any = low
@@ -113,21 +140,22 @@ def _combine(keys: list[Ints], rank: Ints, n_ranks: int) -> tuple[Ints, list[int
     return combined * n_ranks + rank, sizes, lows
 
 
-def _number(key: Ints, sizes: list[int]) -> tuple[Ints, Ints]:
-    """Give the distinct keys numbers in their order; return each row's number, and the keys."""
-    if not sizes:
-        return key, np.arange(int(key[-1]) + 1)
+def _sums(key: Ints, columns: Sums) -> tuple[Sums, Ints]:
+    """Return the sums over equal keys, in the order of the keys, and these."""
     top = int(key.max()) + 1
-    if top <= 4 * len(key) + 65536:
-        present = np.zeros(top, dtype=bool)
-        present[key] = True
-        return (np.cumsum(present) - 1)[key], np.flatnonzero(present)
+    if top <= 4 * (len(key) + _SLOTS):
+        # Few enough to count all keys that there could be.
+        counts = np.bincount(key)
+        found = np.flatnonzero(counts)
+        sums = {name: np.bincount(key, weights=column)[found] for name, column in columns.items()}
+        return {"rows": counts[found]} | sums, found
     order = np.argsort(key)
     in_order = key[order]
-    new = np.concatenate([[True], in_order[1:] != in_order[:-1]])
+    starts = _starts(in_order[1:] != in_order[:-1])
     cell = np.empty(len(key), dtype=np.int64)
-    cell[order] = np.cumsum(new) - 1
-    return cell, in_order[new]
+    cell[order] = np.repeat(np.arange(len(starts)), np.diff(starts, append=len(key)))
+    sums = {name: np.bincount(cell, weights=column) for name, column in columns.items()}
+    return {"rows": np.bincount(cell)} | sums, in_order[starts]
 
 
 def _starts(new: Bools) -> Ints:

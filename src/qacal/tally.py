@@ -160,7 +160,7 @@ class Tally:
         keys = [key for column in columns.values() for key in _keys_of(column)]
         if block is not None:
             keys.append(block)
-        cells = gather(keys, h, tie, _row_columns(t, weight), is_exact=weight is None and not is_soft)
+        cells = gather(keys, h, tie, _row_columns(t, weight, is_soft), is_exact=weight is None and not is_soft)
         return _assemble(
             cells,
             columns,
@@ -423,9 +423,9 @@ def _assemble(cells: Cells, like: Mapping[str, Grouping], *, n_blocks: int = 1, 
     )
 
 
-def _row_columns(t: Floats, weight: Floats | None) -> Sums:
+def _row_columns(t: Floats, weight: Floats | None, is_soft: bool) -> Sums:
     if weight is None:
-        return {"wt": t} if _is_binary(t) else {"wt": t, "wtt": t * t}
+        return {"wt": t, "wtt": t * t} if is_soft else {"wt": t}
     ww = weight * weight
     return {
         "w": weight,

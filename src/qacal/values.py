@@ -26,7 +26,7 @@ ArrayLike: TypeAlias = Any
 
 # A stated 0.8 stored as float32 comes back as 0.800000011920929, above a bin that ends at 0.8. Rounded to the
 # digits its type can hold, it is 0.8 again, whatever type the other rows came in.
-_DIGITS = {"float32": 7, "float16": 3}
+_DIGITS = {"f": 7, "e": 3}
 
 
 _MISSING = "Leave the row out, or fill it in from what you know of it."
@@ -115,7 +115,7 @@ def as_written(raw: NDArray[Any]) -> Floats:
     >>> as_written(np.array([0.8], dtype=np.float32))
     array([0.8])
     """
-    digits = _DIGITS.get(raw.dtype.name)
+    digits = _DIGITS.get(raw.dtype.char)
     array = raw.astype(np.float64, copy=False)
     return array if digits is None else _rounded(array, digits)
 

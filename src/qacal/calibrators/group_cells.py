@@ -14,6 +14,9 @@ import numpy as np
 
 from qacal.values import Floats, Ints
 
+# Above this many cells it pays to look at some of them before all are sorted.
+_MANY = 4096
+
 
 @dataclass(frozen=True, eq=False)
 class Runs:
@@ -68,7 +71,7 @@ class Table:
 
     Whatever is asked of them is then one product of matrices. Combinations that no row has are cells of weight zero.
 
-    powers : 1, z and z² of each value.
+    powers : 1, z, z² and z³ of each value.
     """
 
     powers: Floats
@@ -101,16 +104,15 @@ def as_table(runs: Runs) -> Table | None:
     """
     most = 2 * len(runs.z) // len(runs.starts)
     # All different values need not be sorted to see that they are too many.
-    if len(np.unique(runs.z[: 2 * most])) > most:
+    if len(runs.z) > _MANY and len(np.unique(runs.z[: 2 * most])) > most:
         return None
-    values, at = np.unique(runs.z, return_inverse=True)
+    values = np.unique(runs.z)
     if len(values) > most:
         return None
     shape = len(values), len(runs.starts)
-    place = at * shape[1] + np.repeat(np.arange(shape[1]), runs.lengths)
+    place = np.searchsorted(values, runs.z) * shape[1] + np.repeat(np.arange(shape[1]), runs.lengths)
     # A value that a group has twice (rows, not cells) is added up.
-    w, wt = np.zeros((2, shape[0] * shape[1]))
-    w += np.bincount(place, weights=runs.w, minlength=len(w))
-    wt += np.bincount(place, weights=runs.wt, minlength=len(w))
-    powers = np.stack([np.ones_like(values), values, values * values])
+    w = np.bincount(place, weights=runs.w, minlength=shape[0] * shape[1]).astype(np.float64, copy=False)
+    wt = np.bincount(place, weights=runs.wt, minlength=shape[0] * shape[1]).astype(np.float64, copy=False)
+    powers = np.array([np.ones_like(values), values, values**2, values**3])
     return Table(powers, w.reshape(shape), wt.reshape(shape), runs.is_free)

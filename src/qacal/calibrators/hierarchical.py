@@ -82,8 +82,7 @@ def fit_curves(tally: Tally, feature: Feature = "confidence", max_depth: int | N
     scale = leaves.w.sum() / leaves.ww.sum()
     fit = fit_hierarchical(x, leaves.w * scale, leaves.wt * scale, code)
     known = codes[codes != NO_GROUP]
-    through = np.concatenate([[0], np.cumsum(leaves.rows)])
-    rows = (through[last] - through[first])[codes != NO_GROUP]
+    rows = np.add.reduceat(leaves.rows, first)[codes != NO_GROUP]
     intercept, slope = _curves(fit)
     return LogisticMaps(
         intercept=intercept,

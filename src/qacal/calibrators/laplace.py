@@ -15,24 +15,27 @@ mode :math:`\hat v_s`, and the log likelihood is approximated by
 
 with :math:`W_c = w_c p_c (1 - p_c)`; binomial coefficients are left out. With :math:`g_s = \sum_c (wt_c - w_c p_c)
 x_c`, :math:`C_s = L M_s^{-1} L^\top`, :math:`r_s = \sum_c W'_c \, (x_c^\top C_s x_c) \, x_c` (:math:`W'` by
-:math:`\eta`), :math:`a_s = r_s - A_s C_s r_s`, :math:`z_s = M_s^{-1} L^\top r_s` and :math:`K_s = A_s - A_s C_s A_s`,
+:math:`\eta`), :math:`z_s = M_s^{-1} L^\top r_s`, :math:`a_s = r_s - A_s L z_s` and :math:`K_s = A_s - A_s C_s A_s`,
 what group :math:`s` knows of :math:`\beta` when its own effects are unknown, the gradient is
 
 .. math::
     \partial_\beta F = \sum_s g_s - \tfrac12 a_s, \qquad
     \partial_L F = \sum_s (g_s - \tfrac12 a_s) \hat v_s^\top - \tfrac12 g_s z_s^\top - K_s L.
 
-Newton's method climbs :math:`F`, with the curvature of the Gaussian model that the approximation amounts to:
+Newton's method climbs :math:`F`, with the curvature of the Gaussian model that the approximation amounts to. Of the two
+that this model has, the expected and the observed one, the average is by far the nearer to that of :math:`F`, and the
+traces in them cancel (Gilmour, Thompson and Cullis 1995): for directions :math:`E`, :math:`E'` of :math:`\Sigma`,
 
 .. math::
     -\partial^2_\beta F \approx \sum_s K_s, \qquad
-    -\partial^2_\Sigma F \approx \tfrac12 \sum_s K_s \otimes K_s, \qquad
+    -\partial_\beta \partial_E F \approx \tfrac12 \sum_s K_s E g_s, \qquad
+    -\partial_E \partial_{E'} F \approx \tfrac12 \sum_s g_s^\top E K_s E' g_s, \qquad
     \partial_\Sigma F \approx \tfrac12 \sum_s g_s g_s^\top - K_s =: S.
 
 For matrices of two by two, with :math:`A^*` the adjugate, these need no solver and hold at every rank:
 
 .. math::
-    C_s = (\Sigma + \det\Sigma \, A_s^*) / \det M_s, \qquad K_s = (A_s + \det A_s \, \Sigma^*) / \det M_s.
+    M_s^{-1} = (L^\top A_s L + I)^* / \det M_s, \qquad K_s = (A_s + \det A_s \, \Sigma^*) / \det M_s.
 
 Everything works on cells: rows and cells give the same :math:`F` to the last digit. What belongs to groups is stored a
 row per number and a column per group; a symmetric matrix is its three numbers (11, 12, 22).
@@ -40,6 +43,7 @@ row per number and a column per group; a symmetric matrix is its three numbers (
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -54,22 +58,30 @@ from qacal.values import Floats, Ints
 _COARSE_FROM = 4096
 _COARSE_VALUES = 16
 
-# The last step is the one that promises less than this, in log likelihood; it leaves a tenth of it or far less.
-_PROMISE = 1e-4
+# A step that promises less than this, in log likelihood, is not taken: the search is over.
+_PROMISE = 1e-6
 
-# Modes are found until no score is above this; a group's log likelihood then misses less than that.
-_MODE = 1e-4
+# Effects, or a second dimension of them, that gain less log likelihood than this are left out.
+_WORTH = 1e-4
+
+# The way to the modes ends where the next step promises less than this, in log likelihood of all groups together; that
+# step is taken by expansion. While theta has far to go, a hundredth of what its step promises is near enough, up to a
+# limit.
+_NEAR = 1e-8
+_NEAR_ENOUGH = 1e-3
 
 # Groups that are all right beside groups that are all wrong have no maximum: the covariance would grow for ever. Beyond
 # these walls (in logits, per standard deviation of x) a penalty stops it; fits inside are not touched.
 _WALLS = np.array([30.0, 30.0, 10.0, 10.0, 10.0])
 
-# Of symmetric matrices as three numbers: the adjugate, the unit, the weights in a quadratic form, and which products of
-# two such numbers make up the Kronecker square.
-_ADJUGATE = np.array([[0.0, 0.0, 1.0], [0.0, -1.0, 0.0], [1.0, 0.0, 0.0]])
+# Below this a cell's eta is taken for this: e^-eta must be a number, and the probability is zero either way.
+_LOWEST = -700.0
+
+# Of symmetric matrices as three numbers: which are the matrix's four, the unit, the weights in a quadratic form.
+_FOUR = np.array([0, 1, 1, 2])
 _IDENTITY = np.array([[1.0], [0.0], [1.0]])
 _TWICE = np.array([[1.0], [2.0], [1.0]])
-_KRONECKER = np.repeat([[0, 1], [1, 2]], 2, axis=0).repeat(2, axis=1), np.tile([[0, 1], [1, 2]], (2, 2))
+_RIDGE = np.eye(3)
 
 
 @dataclass(frozen=True)
@@ -99,10 +111,9 @@ class HierarchicalFit:
 
 
 class _Point(NamedTuple):
-    """The model at given coefficients per group: per cell eta, e^-|eta|, p, W; per group g and A."""
+    """The model at given coefficients per group: per cell eta, p and W; per group g and A."""
 
     eta: Floats
-    decay: Floats
     p: Floats
     W: Floats
     g: Floats
@@ -118,36 +129,38 @@ def fit_hierarchical(x: Floats, w: Floats, wt: Floats, group: Ints) -> Hierarchi
     """
     starts = np.concatenate([[0], np.flatnonzero(group[1:] != group[:-1]) + 1])
     is_free = (group[starts] >= 0).astype(np.float64)
-    total = w.sum()
-    centre = float(w @ x / total)
+    groups = int(is_free.sum())
+    total = float(w.sum())
+    centre = float(w @ x) / total
     spread = float(np.sqrt(w @ (x - centre) ** 2 / total))
     scale = spread if spread > 1e-12 else 1.0
-    runs = Runs((x - centre) / scale, w, wt, starts, np.diff(starts, append=len(x)), is_free)
+    runs = Runs((x - centre) / scale, w, wt, starts, np.append(starts[1:], len(x)) - starts, is_free)
     data: GroupCells = as_table(runs) or runs
     is_many = isinstance(data, Runs) and len(x) > max(_COARSE_FROM, 2 * _COARSE_VALUES * len(starts))
     coarse = runs.coarse(_COARSE_VALUES) if is_many else data
     beta = np.array(fit_logistic(*coarse.pooled()))
     pooled = _pooled_loss(beta, *data.pooled())
     # One group's effects cannot be told from the fixed ones; labels that a curve fits perfectly leave nothing over.
-    if is_free.sum() < 2 or pooled <= 1e-6 * total:
-        return _without_effects(x, w, wt, int(is_free.sum()))
+    if groups < 2 or pooled <= 1e-6 * total:
+        return _without_effects(x, w, wt, groups)
     best = _climb(coarse, *_start(coarse, beta))
     if coarse is not data:
         best = _climb(data, best.theta, best.v)
     best = _flattened(data, best)
     beta, L = _unpack(best.theta)
-    if best.loss >= pooled - _PROMISE or np.abs(L).max() < 1e-4:
-        return _without_effects(x, w, wt, int(is_free.sum()))
+    if best.loss >= pooled - _WORTH or np.abs(L).max() < 1e-4:
+        return _without_effects(x, w, wt, groups)
     if spread <= 1e-12:
         L[1] = 0.0
     # Back from the standardised feature: U' + V'(x - centre)/scale = U + V x.
     back = np.array([[1.0, -centre / scale], [0.0, 1.0 / scale]])
+    factor = back @ L
     return HierarchicalFit(
         fixed=back @ beta,
-        covariance=back @ L @ L.T @ back.T,
-        effects=(back @ L @ best.v).T[is_free > 0],
+        covariance=factor @ factor.T,
+        effects=(factor @ best.v).T[is_free > 0],
         negative_log_likelihood=best.loss,
-        is_singular=bool(np.linalg.cond(L) > 1e4),
+        is_singular=_flatness(L) < 1e-4,
     )
 
 
@@ -167,93 +180,98 @@ def _start(data: GroupCells, beta: Floats) -> tuple[Floats, Floats]:
 
     There :math:`g g^\top` is :math:`A + A \Sigma A` on average, which gives a covariance by moments, and with it the
     modes of the Gaussian model. A curve through the average of many curves is flatter than they are: with effects of
-    variance :math:`\sigma^2`, by about :math:`\sqrt{1 + 0.346 \sigma^2}` on the scale of logits, which is given back.
+    variance :math:`\sigma^2`, by about :math:`k = \sqrt{1 + 0.346 \sigma^2}` on the scale of logits. This is given back
+    to beta and L, which on the flat scale has shown :math:`\sigma^2 / k^2`.
     """
     at = _point(data, np.repeat(beta[:, None], len(data.is_free), axis=1))
-    A = at.A * data.is_free
-    p, q = at.g * data.is_free
-    excess = np.array([p @ p, p @ q, q @ q]) - A.sum(1)
-    # The three numbers of A Sigma A, as sums of products of those of A.
+    A, g = at.A * data.is_free, at.g * data.is_free
+    (pp, pq), (_, qq) = (g @ g.T).tolist()
+    excess = np.array([pp, 2 * pq, qq]) - A.sum(1) * _TWICE[:, 0]
+    # The three numbers of A Sigma A, as sums of products of those of A; the middle one twice, for symmetry.
     (aa, ab, ac), (_, bb, bc), (_, _, cc) = (A @ A.T).tolist()
-    design = np.array([[aa, 2 * ab, bb], [ab, ac + bb, bc], [bb, 2 * bc, cc]])
-    u, w, v = np.linalg.lstsq(design, excess, rcond=1e-10)[0]
-    values, vectors = np.linalg.eigh(np.array([[u, w], [w, v]]))
-    # Moments may ask for less than nothing. Zero itself is no start: there the gradient by L vanishes.
-    L = np.linalg.cholesky(vectors * np.clip(values, 0.05, 1.0) @ vectors.T)
-    modes = _times(_shape(data, at, L, _penalised(data, at, L)).inverse, L.T @ at.g)
-    return np.sqrt(1 + 0.346 * np.vdot(L, L)) * _pack(beta, L), modes
-
-
-class _Shape(NamedTuple):
-    """What the covariance makes of the curvature in each group: M^-1, C, K and log det M."""
-
-    inverse: Floats
-    C: Floats
-    K: Floats
-    log_determinant: float
+    design = np.array([[aa, 2 * ab, bb], [2 * ab, 2 * (ac + bb), 2 * bc], [bb, 2 * bc, cc]])
+    # A feature of one value says nothing of slopes: the ridge then makes them zero.
+    design += 1e-10 * (1 + aa + cc) * _RIDGE
+    values, vectors = np.linalg.eigh(_matrix(np.linalg.solve(design, excess)))
+    # Moments may ask for less than nothing, and of little data they miss by this much. Zero itself is no start: there
+    # the gradient by L vanishes.
+    least = min(0.05, max(0.01, math.sqrt(2 / max(cc, 1.0))))
+    L = np.linalg.cholesky(vectors * np.minimum(np.maximum(values, least), 1.0) @ vectors.T)
+    modes = _times(_inverse(data, at.A, _adjugate_map(L))[0], L.T @ g)
+    return _pack(beta, L) / math.sqrt(1 - 0.346 * np.vdot(L, L)), modes
 
 
 class _Summit(NamedTuple):
-    """Where the search stands: theta, the modes, the negative of F and its gradient, and what the curvature needs."""
+    """Where the search stands.
+
+    theta, L, beyond : the parameters, and how far they are outside the walls.
+    v, g, A, r, inverse, determinant : per group the mode, and there g, A, r, M^-1 and det M.
+    loss : the negative of F, and the penalty for being outside.
+    """
 
     theta: Floats
+    L: Floats
+    beyond: Floats
     v: Floats
+    g: Floats
+    A: Floats
+    r: Floats
+    inverse: Floats
+    determinant: Floats
     loss: float
-    gradient: Floats
-    at: _Point
-    shape: _Shape
 
 
 def _climb(data: GroupCells, theta: Floats, v: Floats) -> _Summit:
     """Maximise F by Newton steps, shortened where they do not climb."""
-    here = _evaluate(data, theta, v)
+    here = _evaluate(data, theta, v, _NEAR_ENOUGH)
     for _ in range(200):
-        values, vectors = np.linalg.eigh(_curvature(data, here))
-        size = np.maximum(np.abs(values), 1e-6 * np.abs(values).max())
-        step = -(vectors / size) @ (vectors.T @ here.gradient)
-        promise = float(-here.gradient @ step / 2)
-        longest = np.abs(step).max()
+        gradient, curvature = _derivatives(data, here)
+        values, vectors = np.linalg.eigh(curvature)
+        size = np.abs(values)
+        step = -(vectors / np.maximum(size, 1e-6 * size.max())) @ (gradient @ vectors)
+        promise = -float(gradient @ step) / 2
+        longest = float(np.abs(step).max())
+        near = min(max(promise / 100, _NEAR), _NEAR_ENOUGH)
         if promise < _PROMISE and longest < 0.5:
             if values[0] >= 0:
-                there = _evaluate(data, here.theta + step, _follow(here, step))
-                return min(here, there, key=lambda summit: summit.loss)
+                return here
             # A saddle: where an effect is zero the gradient by it is too, whether or not the rows ask for it.
             step = 0.25 * vectors[:, 0]
             longest = 0.25
         # Half a logit at a time: a bold step may cross into the region of another, wilder optimum.
         step *= min(1.0, 0.5 / longest)
-        there = _evaluate(data, here.theta + step, _follow(here, step))
+        there = _evaluate(data, here.theta + step, _follow(here, step), near)
         while there.loss > here.loss and np.abs(step).max() > 1e-6:
             step = step / 4
-            there = _evaluate(data, here.theta + step, _follow(here, step))
-        if there.loss >= here.loss - _PROMISE / 100:
+            there = _evaluate(data, here.theta + step, _follow(here, step), near)
+        if there.loss >= here.loss - _PROMISE:
             break
         here = there
-    return here if np.abs(here.gradient).max() <= 1e-3 * np.sqrt(data.w.sum()) else _polish(data, here)
+    return here if np.abs(gradient).max() <= 1e-3 * np.sqrt(data.w.sum()) else _polish(data, here)
 
 
 def _flattened(data: GroupCells, best: _Summit) -> _Summit:
     """Return the fit with a covariance of rank one where that fits as well: the search nears it and never arrives."""
     beta, L = _unpack(best.theta)
-    left, sizes, right = np.linalg.svd(L)
-    if not 0 < sizes[1] < 0.03 * sizes[0]:
+    if not 0 < _flatness(L) < 0.03:
         return best
+    left, sizes, right = np.linalg.svd(L)
     flat = _evaluate(data, _pack(beta, left * [sizes[0], 0.0]), right @ best.v)
-    return flat if flat.loss <= best.loss + _PROMISE else best
+    return flat if flat.loss <= best.loss + _WORTH else best
 
 
 def _polish(data: GroupCells, here: _Summit) -> _Summit:
     """Go on by BFGS, where the likelihood is so flat or so bent that the Gaussian model's curvature leads nowhere."""
     from scipy.optimize import minimize
 
-    values, vectors = np.linalg.eigh(_curvature(data, here))
+    values, vectors = np.linalg.eigh(_derivatives(data, here)[1])
     inverse = (vectors / np.maximum(np.abs(values), 1e-3 * np.abs(values).max())) @ vectors.T
     modes = [here.v]
 
     def loss(theta: Floats) -> tuple[float, Floats]:
         there = _evaluate(data, theta, modes[0])
         modes[0] = there.v
-        return there.loss, there.gradient
+        return there.loss, _derivatives(data, there)[0]
 
     # Symmetric to the last digit: scipy insists on it.
     options: Any = {"gtol": 1e-5 * np.sqrt(data.w.sum()), "hess_inv0": (inverse + inverse.T) / 2}
@@ -261,97 +279,114 @@ def _polish(data: GroupCells, here: _Summit) -> _Summit:
     return min(here, _evaluate(data, np.asarray(found.x), modes[0]), key=lambda summit: summit.loss)
 
 
-def _evaluate(data: GroupCells, theta: Floats, v: Floats) -> _Summit:
+def _evaluate(data: GroupCells, theta: Floats, v: Floats, near: float = _NEAR) -> _Summit:
+    r"""Return the negative of F at theta, its modes sought from v.
+
+    From near the modes, where the score is :math:`s = L^\top g - v`, the last step :math:`d = M^{-1} s` is taken by
+    expansion, without a pass over the cells: :math:`F` rises by :math:`\tfrac12 s^\top d - \tfrac12 r^\top L d`, and
+    :math:`g` falls by :math:`A L d`.
+    """
     beta, L = _unpack(theta)
-    at, v, M = _modes(data, beta, L, v)
-    shape = _shape(data, at, L, M)
-    log_likelihood = np.vdot(data.wt, at.eta) - np.vdot(data.w, np.maximum(at.eta, 0) + np.log1p(at.decay))
-    value = log_likelihood - 0.5 * np.vdot(v, v) - 0.5 * shape.log_determinant
-    penalty, slope = _wall(theta)
-    return _Summit(theta, v, penalty - float(value), slope - _gradient(data, at, v, L, shape), at, shape)
+    at, v, score, inverse, determinant = _near_modes(data, beta, L, v, near)
+    # The quadratic form of C is a polynomial in the feature, and its sum with W' x one of moments of W'.
+    C = _congruence(L) @ inverse * _TWICE
+    third = data.moments(at.W * (1 - 2 * at.p), 3)
+    r = C[0] * third[:2] + C[1] * third[1:3] + C[2] * third[2:]
+    # log(1 - p) is log p - eta.
+    log_likelihood = np.vdot(data.w, np.log(at.p)) - np.vdot(data.w - data.wt, at.eta)
+    value = log_likelihood - 0.5 * np.vdot(v, v) - 0.5 * np.log(determinant).sum()
+    step = _times(inverse, score)
+    shift = L @ step
+    value += 0.5 * np.vdot(score, step) - 0.5 * np.vdot(r, shift)
+    g = at.g - _times(at.A, shift)
+    beyond = theta - np.maximum(np.minimum(theta, _WALLS), -_WALLS)
+    loss = float(beyond @ beyond - value)
+    return _Summit(theta, L, beyond, v + step, g, at.A, r, inverse, determinant, loss)
 
 
-def _shape(data: GroupCells, at: _Point, L: Floats, M: Floats) -> _Shape:
-    (a, _), (b, c) = L.tolist()
-    sigma = np.array([[a * a], [a * b], [b * b + c * c]])
-    determinant = _determinant(M)
-    share = data.is_free / determinant
-    C = (sigma + (a * c) ** 2 * (_ADJUGATE @ at.A)) * share
-    K = at.A / determinant + _ADJUGATE @ sigma * (_determinant(at.A) * share)
-    return _Shape(_ADJUGATE @ M * share, C, K, float(np.log(determinant).sum()))
+def _near_modes(
+    data: GroupCells, beta: Floats, L: Floats, v: Floats, near: float
+) -> tuple[_Point, Floats, Floats, Floats, Floats]:
+    """Return the model close to the mode of every group, v and the score there, M^-1 and det M.
 
-
-def _curvature(data: GroupCells, here: _Summit) -> Floats:
-    """Return the Gaussian model's curvature of the loss by theta."""
-    a, b, c = (float(entry) for entry in here.theta[2:])
-    K, g = here.shape.K * data.is_free, here.at.g * data.is_free
-    S = (g @ g.T - _matrix(K.sum(1))) / 2
-    # How Sigma = L L' moves with each entry of L, and how that bends.
-    directions = np.array([[2 * a, b, b, 0.0], [0.0, a, a, 2 * b], [0.0, 0.0, 0.0, 2 * c]])
-    bend = 2 * np.array([[S[0, 0], S[0, 1], 0.0], [S[0, 1], S[1, 1], 0.0], [0.0, 0.0, S[1, 1]]])
-    out = np.zeros((5, 5))
-    out[:2, :2] = _matrix(here.shape.K.sum(1))
-    out[2:, 2:] = directions @ (K @ K.T)[_KRONECKER] @ directions.T / 2 - bend
-    return out
-
-
-def _follow(here: _Summit, step: Floats) -> Floats:
-    """Return where the modes go, to first order, when theta takes a step."""
-    _, L = _unpack(here.theta)
-    by_beta, by_L = _unpack(step)
-    pull = by_L.T @ here.at.g - L.T @ _times(here.at.A, by_beta[:, None] + by_L @ here.v)
-    return here.v + _times(here.shape.inverse, pull)
-
-
-def _modes(data: GroupCells, beta: Floats, L: Floats, v: Floats) -> tuple[_Point, Floats, Floats]:
-    """Return the model at the mode of every group: Newton's method, a group's step halved while it overshoots."""
-    common = beta[:, None]
+    Newton's method, a group's step halved while it overshoots.
+    """
+    common, to_adjugate = beta[:, None], _adjugate_map(L)
     at = _point(data, common + L @ v)
     score = (L.T @ at.g - v) * data.is_free
-    size = np.abs(score).max(axis=0)
-    # Rounding may keep a score above the tolerance where effects are huge; a hundred steps are then as near as it gets.
-    for _ in range(100):
-        if size.max() < _MODE:
+    for tries in range(101):
+        inverse, determinant = _inverse(data, at.A, to_adjugate)
+        step = _times(inverse, score)
+        if np.vdot(score, step) < 2 * near or tries == 100:
             break
-        M = _penalised(data, at, L)
-        step = _times(_ADJUGATE @ M / _determinant(M), score)
-        before = np.maximum(size, _MODE)
+        size = np.abs(score).max(axis=0)
         for _ in range(40):
             at = _point(data, common + L @ (v + step))
             score = (L.T @ at.g - (v + step)) * data.is_free
-            size = np.abs(score).max(axis=0)
             # Along a Newton step the score shrinks at first; where it has grown, the step was too long.
-            grown = size > before
+            grown = np.abs(score).max(axis=0) > np.maximum(size, 1e-4)
             if not grown.any():
                 break
             step = np.where(grown, step / 2, step)
         v = v + step
-    return at, v, _penalised(data, at, L)
-
-
-def _penalised(data: GroupCells, at: _Point, L: Floats) -> Floats:
-    """Return M of every group."""
-    (a, _), (b, c) = L.tolist()
-    square = np.array([[a * a, 2 * a * b, b * b], [0.0, a * c, b * c], [0.0, 0.0, c * c]])
-    return np.asarray(square @ (at.A * data.is_free) + _IDENTITY)
+    return at, v, score, inverse, determinant
 
 
 def _point(data: GroupCells, coefficients: Floats) -> _Point:
-    eta = data.polynomial(coefficients)
-    decay = np.exp(-np.abs(eta))
-    larger = 1 / (1 + decay)
-    smaller = decay * larger
-    p = np.where(eta >= 0, larger, smaller)
-    W = data.w * (larger * smaller)
-    return _Point(eta, decay, p, W, data.moments(data.wt - data.w * p, 1), data.moments(W, 2))
+    eta = np.maximum(data.polynomial(coefficients), _LOWEST)
+    p = np.exp(-eta)
+    p += 1
+    np.reciprocal(p, out=p)
+    right = data.w * p
+    W = right - right * p
+    return _Point(eta, p, W, data.moments(data.wt - right, 1), data.moments(W, 2))
 
 
-def _gradient(data: GroupCells, at: _Point, v: Floats, L: Floats, shape: _Shape) -> Floats:
-    slope = at.W * (1 - 2 * at.p) * data.polynomial(shape.C * _TWICE)
-    r = data.moments(slope, 1)
-    half = at.g - (r - _times(at.A, _times(shape.C, r))) / 2
-    z = _times(shape.inverse, L.T @ r)
-    return _pack(half.sum(1), half @ v.T - at.g @ z.T / 2 - _matrix(shape.K @ data.is_free) @ L)
+def _inverse(data: GroupCells, A: Floats, to_adjugate: Floats) -> tuple[Floats, Floats]:
+    """Return M^-1 (zero where there are no effects) and det M of every group."""
+    adjugate = to_adjugate @ (A * data.is_free) + _IDENTITY
+    determinant = _determinant(adjugate)
+    return adjugate * (data.is_free / determinant), determinant
+
+
+def _follow(here: _Summit, step: Floats) -> Floats:
+    """Return where the modes go, to first order, when theta takes a step."""
+    by_beta, by_L = _unpack(step)
+    pull = by_L.T @ here.g - here.L.T @ _times(here.A, by_beta[:, None] + by_L @ here.v)
+    return here.v + _times(here.inverse, pull)
+
+
+def _derivatives(data: GroupCells, here: _Summit) -> tuple[Floats, Floats]:
+    """Return the gradient of the loss by theta, and its curvature in the Gaussian model."""
+    (a, _), (b, c) = here.L.tolist()
+    adjugate = np.array([[b * b + c * c], [-a * b], [a * a]])
+    K = (here.A + adjugate * (_determinant(here.A) * data.is_free)) / here.determinant
+    total = _matrix(K @ data.is_free)
+    return _gradient(here, total), _curvature(here, K, here.g * data.is_free, total)
+
+
+def _gradient(here: _Summit, total: Floats) -> Floats:
+    z = _times(here.inverse, here.L.T @ here.r)
+    half = here.g - (here.r - _times(here.A, here.L @ z)) / 2
+    by_L = half @ here.v.T - here.g @ z.T / 2 - total @ here.L
+    return 2 * here.beyond - _pack(half.sum(1), by_L)
+
+
+def _curvature(here: _Summit, K: Floats, g: Floats, total: Floats) -> Floats:
+    (a, _), (b, c) = here.L.tolist()
+    # E g for each entry of L, with E how Sigma = L L' moves with it: the two rows of each.
+    first = np.array([[2 * a, b], [0.0, a], [0.0, 0.0]]) @ g
+    second = np.array([[b, 0.0], [a, 2 * b], [0.0, 2 * c]]) @ g
+    K_first, K_second = K[0] * first + K[1] * second, K[1] * first + K[2] * second
+    # And how that bends: twice S.
+    (s, t), (_, u) = (g @ g.T - total).tolist()
+    bend = np.array([[s, t, 0.0], [t, u, 0.0], [0.0, 0.0, u]])
+    out = np.empty((5, 5))
+    out[:2, :2] = _matrix(K.sum(1))
+    out[0, 2:] = out[2:, 0] = K_first.sum(1) / 2
+    out[1, 2:] = out[2:, 1] = K_second.sum(1) / 2
+    out[2:, 2:] = (K_first @ first.T + K_second @ second.T) / 2 - bend
+    return out
 
 
 def _pack(beta: Floats, L: Floats) -> Floats:
@@ -362,14 +397,26 @@ def _unpack(theta: Floats) -> tuple[Floats, Floats]:
     return theta[:2], np.array([[theta[2], 0.0], [theta[3], theta[4]]])
 
 
-def _wall(theta: Floats) -> tuple[float, Floats]:
-    """Return the penalty for leaving the region in which fits of real data lie, and its gradient."""
-    beyond = np.maximum(np.abs(theta) - _WALLS, 0.0)
-    return float(beyond @ beyond), 2 * beyond * np.sign(theta)
+def _flatness(L: Floats) -> float:
+    """Return the smaller singular value beside the larger, all but exactly where it is small."""
+    return float(abs(L[0, 0] * L[1, 1]) / max(np.vdot(L, L), 1e-300))
 
 
 def _matrix(three: Floats) -> Floats:
-    return three[[0, 1, 1, 2]].reshape(2, 2)
+    """Return the symmetric matrix of three numbers."""
+    return np.asarray(three[_FOUR].reshape(2, 2))
+
+
+def _congruence(L: Floats) -> Floats:
+    """Return the map from the three numbers of X to those of L X L'."""
+    (a, _), (b, c) = L.tolist()
+    return np.array([[a * a, 0.0, 0.0], [a * b, a * c, 0.0], [b * b, 2 * b * c, c * c]])
+
+
+def _adjugate_map(L: Floats) -> Floats:
+    """Return the map from the three numbers of A to those of the adjugate of L' A L."""
+    (a, _), (b, c) = L.tolist()
+    return np.array([[0.0, 0.0, c * c], [0.0, -a * c, -b * c], [a * a, 2 * a * b, b * b]])
 
 
 def _times(A: Floats, x: Floats) -> Floats:
