@@ -95,3 +95,10 @@ def test_splitting_by_id():
     for shares in ((0.5, 0.6), (), (1.5, -0.5)):
         with pytest.raises(InputError, match="add up to 1"):
             identity.split(ids, shares=shares)
+
+
+def test_numbers_of_64_bits_are_ids_like_others():
+    """numpy makes floats of a list that has both large and small ones, and the last digits are lost."""
+    large = [2**64 - 1, 2**63 + 1, 2**63 + 2, 3]
+    assert len(set(identity.id_hashes(large, 4).tolist())) == 4
+    assert identity.id_hashes(large, 4).tolist() == identity.id_hashes(np.array(large, dtype=np.uint64), 4).tolist()

@@ -8,7 +8,7 @@ in the error, with its position and the remedy.
 
 from __future__ import annotations
 
-from collections.abc import Sized
+from collections.abc import Sequence, Sized
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -81,10 +81,15 @@ def labels_of(values: ArrayLike) -> NDArray[Any]:
         array = np.asarray(values)
     except ValueError:
         raise InputError("labels and ids must be one per row; some of these are lists of their own.") from None
-    if array.dtype.kind in "US" and isinstance(values, list | tuple):
+    if isinstance(values, list | tuple) and (array.dtype.kind in "US" or _are_rounded(array, values)):
         array = np.empty(len(values), dtype=object)
         array[:] = values
     return array
+
+
+def _are_rounded(array: NDArray[Any], values: Sequence[Any]) -> bool:
+    """Return whether whole numbers became floats: numpy's choice where some need 64 bits without a sign."""
+    return array.dtype.kind == "f" and any(isinstance(value, int) and abs(value) >= 2**53 for value in values)
 
 
 def require_length(array: Sized, length: int, name: str) -> None:

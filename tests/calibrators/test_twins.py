@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 from scipy.special import expit
+from sklearn.isotonic import IsotonicRegression
 
-from qacal import Paths, QABinning, ScalingBinning, ScalingQABinning, UniformMassBinning, identity
+from qacal import IsotonicCalibration, Paths, QABinning, ScalingBinning, ScalingQABinning, UniformMassBinning, identity
 from qacal.calibrators.laplace import fit_hierarchical
 
 
@@ -259,3 +260,13 @@ def test_ranks_are_whole_numbers():
     model = UniformMassBinning(points_per_bin=2, ties="jitter").fit(h, right)
     assert model.maps_.offset[-1] == 26
     np.testing.assert_array_equal(model.predict(h), 0)
+
+
+def test_isotonic_curves_are_scikit_learns():
+    rng = np.random.default_rng(0)
+    for h in (rng.choice([0.2, 0.5, 0.7, 0.9, 1.0], 300), rng.random(300)):
+        right, weights = rng.random(300) < h**2, rng.choice([0.5, 1.0, 3.0], 300)
+        theirs = IsotonicRegression(out_of_bounds="clip").fit(h, right, sample_weight=weights)
+        ours = IsotonicCalibration().fit(h, right, weights=weights)
+        ask = np.linspace(0, 1, 101)
+        np.testing.assert_allclose(ours.predict(ask), theirs.predict(ask), atol=1e-12)

@@ -96,9 +96,10 @@ def fit_isotonic(tally: Tally, rows_per_group: int, max_depth: int | None = None
 
 
 def _fit_one(h: Floats, w: Floats, wt: Floats) -> tuple[Floats, Floats]:
-    from sklearn.isotonic import isotonic_regression
+    # What scikit-learn's IsotonicRegression calls, without its checks, which take ten times as long for a small group.
+    from scipy.optimize import isotonic_regression
 
-    y = isotonic_regression(np.clip(wt / w, 0.0, 1.0), sample_weight=w, y_min=0.0, y_max=1.0)
+    y = np.asarray(isotonic_regression(np.clip(wt / w, 0.0, 1.0), weights=w).x)
     # Between the ends of a level piece nothing happens.
     is_inside = np.zeros(len(y), dtype=bool)
     is_inside[1:-1] = (y[1:-1] == y[:-2]) & (y[1:-1] == y[2:])
@@ -106,7 +107,7 @@ def _fit_one(h: Floats, w: Floats, wt: Floats) -> tuple[Floats, Floats]:
 
 
 class IsotonicCalibration(Calibrator):
-    """Fit the best curve that never falls, by least squares (scikit-learn's isotonic regression inside).
+    """Fit the best curve that never falls, by least squares (scipy's isotonic regression inside, as in scikit-learn).
 
     How to choose: pooled, it is hard to beat on average with a thousand rows or more, and blind to groups. Per group
     it needs some hundred rows a group.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -60,6 +61,7 @@ def run(
     """
     from qacal.experiment import run_experiment
     from qacal.experiment.runner import require_own_folder
+    from qacal.report.experiment_page import experiment_page
 
     shared.require_apart(file, out, skip_bad_rows)
     require_own_folder(out)
@@ -84,9 +86,14 @@ def run(
             how=how,
             progress=progress,
         )
-    found.write(out)
+        page = experiment_page(found, f"Calibration methods on {_name(file)}", progress)
+    found.write(out, {"report.html": page})
     _show(found)
-    shared.note(f"Written to {out}: results.md, results.parquet.")
+    shared.note(f"Written to {out}: results.md, results.parquet and report.html, which a browser opens.")
+
+
+def _name(file: str) -> str:
+    return "standard input" if file == "-" else Path(file).name
 
 
 def _listed(text: str | None) -> list[str]:

@@ -11,7 +11,7 @@ import numpy as np
 from qacal.errors import InputError
 from qacal.experiment.sample import Sample
 from qacal.grouping import NO_GROUP, Paths, as_grouping
-from qacal.partitions import BisectingTree, Column, KDTree, KMeans, Partition, as_partition
+from qacal.partitions import BisectingTree, Column, KDTree, KMeans, as_partition
 from qacal.tuning import ROOT, ROWS_A_GROUP, Cut
 from qacal.values import Bools, Ints
 
@@ -36,26 +36,33 @@ class Beta:
 
     def groups(self, sample: Sample, is_beta: Bools, seed: int = 0) -> Groups:
         """Fit the partition on the beta rows, and return the groups of all rows."""
-        asked = as_partition(self.partition)
-        if isinstance(asked, Column):
-            return {asked.name: sample.columns[asked.name]}
+        found = self.partitions(int(is_beta.sum()), seed)
+        if isinstance(found, Column):
+            return {found.name: sample.columns[found.name]}
         Z = sample.vectors[self.embedder]
-        if isinstance(asked, KMeans):
-            counts = _counts(asked.n_groups if ":" in self.partition else _GROUPS, int(is_beta.sum()))
-            return {str(count): KMeans(n_groups=count, seed=seed).fit(Z[is_beta]).assign(Z) for count in counts}
+        if isinstance(found, dict):
+            return {name: one.fit(Z[is_beta]).assign(Z) for name, one in found.items()}
+        paths = found.fit(Z[is_beta]).groups(Z)
+        assert isinstance(paths, Paths)
+        return paths
+
+    def partitions(self, rows: int, seed: int = 0) -> Column | KDTree | BisectingTree | dict[str, KMeans]:
+        """Return what is searched, given so many beta rows: a column, a tree, or k-means of several sizes by name."""
+        asked, is_spelled = as_partition(self.partition), ":" in self.partition
+        if isinstance(asked, Column):
+            return asked
         if isinstance(asked, KDTree | BisectingTree):
-            asked = _deep(asked, ":" in self.partition, int(is_beta.sum()))
-            found = asked.fit(Z[is_beta]).groups(Z)
-            assert isinstance(found, Paths)
-            return found
+            return _deep(asked, asked.max_depth if is_spelled else _DEPTH, rows)
+        if isinstance(asked, KMeans):
+            counts = _counts(asked.n_groups if is_spelled else _GROUPS, rows)
+            return {str(count): KMeans(n_groups=count, seed=seed) for count in counts}
         raise InputError(f"{self.partition!r} cannot be searched; there are kdtree, bisecting, kmeans and column:NAME.")
 
 
-def _deep(asked: KDTree | BisectingTree, is_spelled: bool, rows: int) -> Partition:
+def _deep(tree: KDTree | BisectingTree, depth: int, rows: int) -> KDTree | BisectingTree:
     """Return the tree as deep as asked, but no deeper than the beta rows allow."""
-    depth = asked.max_depth if is_spelled else _DEPTH
     allowed = max(1, int(np.log2(max(rows, 2) / _ROWS_A_LEAF)))
-    return type(asked)(**{**asked.parameters(), "max_depth": min(depth, allowed)})
+    return type(tree)(**{**tree.parameters(), "max_depth": min(depth, allowed)})
 
 
 def _counts(most: int, rows: int) -> list[int]:

@@ -34,17 +34,22 @@ class Experiment:
     """What came out of a run.
 
     results : a line for every block, beta, seed and method.
-    names : the columns that tell blocks apart.
+    by : the columns that blocks are made by; `names` has those of beta too, where there are several.
     notes : what a reader must know: blocks that could not be run, what the rows can promise.
     """
 
     results: pl.DataFrame
-    names: tuple[str, ...]
+    by: tuple[str, ...]
     protocol: Protocol
     seeds: int
     notes: tuple[str, ...]
     samples: Mapping[tuple[Any, ...], Sample]
     betas: tuple[Beta, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The columns that tell tables apart."""
+        return (*self.by, *(("beta_emb", "beta_bin") if len(self.betas) > 1 else ()))
 
     def tables(self) -> list[Table]:
         """Return a table for every block."""
@@ -121,7 +126,7 @@ def run_experiment(
     notes = [f"{lost}: no row can be used." for lost in lost_blocks(records, reading, by, list(samples))]
     usable = _usable(samples, by, label, notes)
     lines = list(_lines(usable, by, betas, seeds, protocol, notes, progress))
-    return Experiment(_frame(lines), _names(by, betas), protocol, seeds, tuple(notes), usable, tuple(betas))
+    return Experiment(_frame(lines), tuple(by), protocol, seeds, tuple(notes), usable, tuple(betas))
 
 
 def _require_sense(protocol: Protocol, seeds: int) -> None:
@@ -155,7 +160,7 @@ def _usable(
         except InputError as error:
             if len(samples) == 1:
                 raise
-            notes.append(f"{_called(name, by)} was left out: {error}")
+            notes.append(f"{called(name, by)} was left out: {error}")
     if not usable:
         raise InputError("no block can be run. " + " ".join(notes))
     return usable
@@ -188,13 +193,13 @@ def _lines(
             common = {**dict(zip(by, name, strict=True)), "beta_emb": beta.embedder, "beta_bin": beta.partition}
             for seed in range(seeds):
                 if progress is not None:
-                    progress(f"{_called(name, by)}, seed {seed + 1} of {seeds}", len(sample))
+                    progress(f"{called(name, by)}, seed {seed + 1} of {seeds}", len(sample))
                 try:
                     dealt = deal(sample, beta, seed, protocol)
                 except UnreachableError as error:
-                    raise InputError(f"{_called(name, by)}: {error} Or search widely (--search wide).") from None
+                    raise InputError(f"{called(name, by)}: {error} Or search widely (--search wide).") from None
                 if seed == 0 and beta == betas[0]:
-                    notes.append(f"{_called(name, by)}: {len(sample):,} rows; {dealt.search.ranges.note}.")
+                    notes.append(f"{called(name, by)}: {len(sample):,} rows; {dealt.search.ranges.note}.")
                 for method, calibrator in METHODS.items():
                     line = run_method(dealt, method, calibrator)
                     yield {**common, "seed": seed, "rows": len(sample), **line}
@@ -206,11 +211,8 @@ def _frame(lines: list[dict[str, Any]]) -> pl.DataFrame:
     return pl.DataFrame(lines, infer_schema_length=None)
 
 
-def _names(by: Sequence[str], betas: Sequence[Beta]) -> tuple[str, ...]:
-    return (*by, *(("beta_emb", "beta_bin") if len(betas) > 1 else ()))
-
-
-def _called(name: tuple[Any, ...], by: Sequence[str]) -> str:
+def called(name: tuple[Any, ...], by: Sequence[str]) -> str:
+    """Return a block's name for a person."""
     return ", ".join(f"{column} {value}" for column, value in zip(by, name, strict=True)) or "the rows"
 
 

@@ -1,0 +1,89 @@
+"""One model of a run to look at: the method that tuning likes best, with the settings of the first seed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from qacal.calibrators.base import Calibrator
+from qacal.experiment.beta import Beta
+from qacal.experiment.methods import METHODS
+from qacal.experiment.protocol import BETA, CALIBRATION, SHARES, TEST
+from qacal.experiment.runner import Experiment
+from qacal.experiment.sample import Sample
+from qacal.identity import split
+from qacal.model import QACalibrator
+from qacal.partitions import BisectingTree, Column, KDTree, Partition
+from qacal.values import Bools
+
+if TYPE_CHECKING:
+    import polars as pl
+
+_VECTORS = "embedding"
+_CANDIDATES = ("QAB", "HS-QAB", "S-QAB")
+
+
+@dataclass(frozen=True, eq=False)
+class Showcase:
+    """A model that was fitted on the calibration rows of the first seed, and the test rows to measure it on."""
+
+    method: str
+    model: QACalibrator
+    test: pl.DataFrame
+
+
+def showcase(run: Experiment, name: tuple[Any, ...]) -> Showcase:
+    """Return the model of a block to look at: of the methods with groups and bins, the one that tuning likes best."""
+    sample, beta, line = run.samples[name], run.betas[0], _best_line(run, name)
+    part = split(sample.ids, SHARES, 0)
+    partition = _partition(beta, int((part == BETA).sum()), line["groups"])
+    model = QACalibrator(f"column:{_VECTORS}", partition, _calibrator(line, partition, run), examples=4)
+    beta_rows = None if isinstance(partition, Column) else _frame(sample, beta, part == BETA)
+    model.fit(_frame(sample, beta, part == CALIBRATION), beta_records=beta_rows)
+    return Showcase(line["method"], model, _frame(sample, beta, part == TEST))
+
+
+def _best_line(run: Experiment, name: tuple[Any, ...]) -> dict[str, Any]:
+    """Return the first seed's line of the method with the best mean score on the tuning rows."""
+    import polars as pl
+
+    beta = run.betas[0]
+    mine = run.results.filter(pl.col("beta_emb") == beta.embedder, pl.col("beta_bin") == beta.partition)
+    mine = mine.filter(pl.col("method").is_in(_CANDIDATES))
+    for column, value in zip(run.by, name, strict=True):
+        mine = mine.filter(pl.col(column) == value)
+    best = mine.group_by("method").agg(pl.col("tuning").mean()).sort("tuning", "method")["method"][0]
+    return mine.filter(pl.col("method") == best, pl.col("seed") == 0).row(0, named=True)
+
+
+def _partition(beta: Beta, rows: int, groups: int) -> Partition:
+    found = beta.partitions(rows)
+    # Where no groups at all did best, the smallest number of them shows as much.
+    return found.get(str(groups), next(iter(found.values()))) if isinstance(found, dict) else found
+
+
+def _calibrator(line: Mapping[str, Any], partition: Partition, run: Experiment) -> Calibrator:
+    method = METHODS[line["method"]]
+    chosen = {"points_per_bin": line["points_per_bin"], "alpha": run.protocol.alpha}
+    if isinstance(partition, KDTree | BisectingTree):
+        chosen["max_depth"] = line["depth"]
+    return type(method)(**{**method.get_params(), **chosen})
+
+
+def _frame(sample: Sample, beta: Beta, rows: Bools) -> pl.DataFrame:
+    """Return some rows as records, with the vectors that groups are made of."""
+    import polars as pl
+
+    kept = np.flatnonzero(rows).tolist()
+    columns: dict[str, Any] = {name: [values[row] for row in kept] for name, values in sample.columns.items()}
+    for name, texts in (("question", sample.question), ("answer", sample.answer)):
+        if texts is not None:
+            columns[name] = [texts[row] for row in kept]
+    if beta.embedder in sample.vectors:
+        vectors = sample.vectors[beta.embedder][rows]
+        columns[_VECTORS] = pl.Series(vectors, dtype=pl.Array(pl.Float64, vectors.shape[1]))
+    numbers = {"id": sample.ids[rows], "confidence": sample.confidence[rows], "correct": sample.correct[rows]}
+    return pl.DataFrame({**columns, **numbers})
