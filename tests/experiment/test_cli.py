@@ -26,7 +26,12 @@ def test_tables_on_the_screen_and_in_files(file, tmp_path):
     assert "HS-QAB" in printed
     assert "promise an error of" in said
     assert f"Written to {out}" in said
-    assert (out / "results.md").read_text().count("| QA-Iso |") == 2
+    # Two blocks, and the mean over both.
+    assert (out / "results.md").read_text().count("| QA-Iso |") == 3
+    page = (out / "report.html").read_text()
+    assert page.count("All methods") == 2
+    assert "All blocks" in page
+    assert "Figures are of" in page
     assert pl.read_parquet(out / "results.parquet")["seed"].n_unique() == 2
 
 

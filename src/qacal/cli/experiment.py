@@ -122,13 +122,15 @@ _LEFT_OUT = ("ce", "ce_debiased", "mce_beta", "ce_label", "ce_label_floor")
 
 
 def _show(found: Experiment) -> None:
-    for note in found.notes:
+    from qacal.experiment.runner import called
+
+    for note in (*found.notes, *(f"{called(name, found.by)}: {text}" for name, text in found.ranges.items())):
         shared.note(note)
-    for table in found.tables():
+    for table in [*found.tables(), *([found.overview()] if len(found.samples) > 1 else [])]:
         shown = [place for place, column in enumerate(table.columns) if column.name not in _LEFT_OUT]
         titles = [table.titles[len(table.lines[0].names) + place] for place in shown]
         rows = [_row(line, shown) for line in table.lines]
-        name = ", ".join(table.lines[0].names[:-1])
+        name = ", ".join(table.lines[0].names[:-1]) or ("all blocks" if len(found.samples) > 1 else "")
         shared.show(shared.table(name, "", *titles, "groups", "b", rows=rows))
     shared.show(
         "Means over seeds; lower is better, but for AUAC; the best has a *. Rank by debiased errors, Brier score"

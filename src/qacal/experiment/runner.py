@@ -15,7 +15,7 @@ from qacal.experiment.beta import Beta
 from qacal.experiment.methods import MEANING, METHODS
 from qacal.experiment.protocol import Protocol, deal, require_enough, run_method
 from qacal.experiment.sample import Sample, lost_blocks, read_samples
-from qacal.experiment.tables import Table, tables
+from qacal.experiment.tables import Table, overview, tables
 from qacal.grouping import as_grouping
 from qacal.model import Progress
 from qacal.origins import require_one_origin
@@ -35,7 +35,8 @@ class Experiment:
 
     results : a line for every block, beta, seed and method.
     by : the columns that blocks are made by; `names` has those of beta too, where there are several.
-    notes : what a reader must know: blocks that could not be run, what the rows can promise.
+    notes : what a reader must know: blocks that could not be run.
+    ranges : for each block, which points per bin were tried, and what they promise.
     """
 
     results: pl.DataFrame
@@ -43,6 +44,7 @@ class Experiment:
     protocol: Protocol
     seeds: int
     notes: tuple[str, ...]
+    ranges: Mapping[tuple[Any, ...], str]
     samples: Mapping[tuple[Any, ...], Sample]
     betas: tuple[Beta, ...]
 
@@ -55,10 +57,16 @@ class Experiment:
         """Return a table for every block."""
         return list(tables(self.results, self.names, self.protocol.label))
 
+    def overview(self) -> Table:
+        """Return the mean over all blocks."""
+        return overview(self.results, self.protocol.label)
+
     def markdown(self) -> str:
         """Return all tables as a page, with how to read them."""
-        notes = "\n".join(f"- {note}" for note in self.notes)
-        parts = ["# Results", *_how_to_read(self), notes, *(table.markdown() for table in self.tables())]
+        blocks = [f"{called(name, self.by)}: {text}" for name, text in self.ranges.items()]
+        notes = "\n".join(f"- {note}" for note in (*self.notes, *blocks))
+        over_all = ["## All blocks", self.overview().markdown(), "## Each block"] if len(self.samples) > 1 else []
+        parts = ["# Results", *_how_to_read(self), notes, *over_all, *(table.markdown() for table in self.tables())]
         return "\n\n".join(parts) + "\n"
 
     def write(self, folder: str | Path, pages: Mapping[str, str] | None = None) -> None:
@@ -125,8 +133,9 @@ def run_experiment(
     samples = read_samples(records, reading, by=by, embedders=makers, columns=needed, progress=progress)
     notes = [f"{lost}: no row can be used." for lost in lost_blocks(records, reading, by, list(samples))]
     usable = _usable(samples, by, label, notes)
-    lines = list(_lines(usable, by, betas, seeds, protocol, notes, progress))
-    return Experiment(_frame(lines), tuple(by), protocol, seeds, tuple(notes), usable, tuple(betas))
+    ranges: dict[tuple[Any, ...], str] = {}
+    lines = list(_lines(usable, by, betas, seeds, protocol, ranges, progress))
+    return Experiment(_frame(lines), tuple(by), protocol, seeds, tuple(notes), ranges, usable, tuple(betas))
 
 
 def _require_sense(protocol: Protocol, seeds: int) -> None:
@@ -185,7 +194,7 @@ def _lines(
     betas: Sequence[Beta],
     seeds: int,
     protocol: Protocol,
-    notes: list[str],
+    ranges: dict[tuple[Any, ...], str],
     progress: Progress | None,
 ) -> Iterator[dict[str, Any]]:
     for name, sample in samples.items():
@@ -198,8 +207,7 @@ def _lines(
                     dealt = deal(sample, beta, seed, protocol)
                 except UnreachableError as error:
                     raise InputError(f"{called(name, by)}: {error} Or search widely (--search wide).") from None
-                if seed == 0 and beta == betas[0]:
-                    notes.append(f"{called(name, by)}: {len(sample):,} rows; {dealt.search.ranges.note}.")
+                ranges.setdefault(name, f"{len(sample):,} rows; {dealt.search.ranges.note}.")
                 for method, calibrator in METHODS.items():
                     line = run_method(dealt, method, calibrator)
                     yield {**common, "seed": seed, "rows": len(sample), **line}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -82,6 +82,17 @@ def tables(results: pl.DataFrame, names: Sequence[str], label: str | None) -> It
     measured = [column.title.format(label=label) for column in columns]
     for block in results.partition_by(list(names), maintain_order=True) if names else [results]:
         yield Table((*titles, *measured, "groups", "b"), tuple(columns), list(_lines(block, names, columns)))
+
+
+def overview(results: pl.DataFrame, label: str | None) -> Table:
+    """Return one table over all blocks: each method's mean. How much blocks differ is not in it."""
+    columns = [*COLUMNS, *(LABEL_COLUMNS if label is not None else [])]
+    lines = [
+        Line(line.names, tuple(replace(cell, half_width=float("nan")) for cell in line.cells), line.chosen)
+        for line in _lines(results, (), columns)
+    ]
+    measured = [column.title.format(label=label) for column in columns]
+    return Table((_TITLES["method"], *measured, "groups", "b"), tuple(columns), lines)
 
 
 def _lines(block: pl.DataFrame, names: Sequence[str], columns: Sequence[Column]) -> Iterator[Line]:

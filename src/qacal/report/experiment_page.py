@@ -14,14 +14,18 @@ from qacal.report.content import read_contents
 from qacal.report.page import Block, render
 from qacal.report.tables import Cell, Table
 
+_ABOUT = (
+    "The questions were dealt {seeds} times into four parts: 20% made the groups, 60% fitted the methods, 10% chose "
+    "groups and points per bin, 10% tested."
+)
 _INTRO = (
     "Figures are of {method} ({meaning}), the method with groups and bins that did best on the tuning rows, on the "
-    "test part of the first of {seeds} deals; tables are means over all of them."
+    "test part of the first deal."
 )
 _TABLE = (
-    "Mean over seeds, and under it 1.96 standard deviations / sqrt(seeds). The best of a column is in bold. Plug-in "
-    "errors are mostly noise, which the noise floor shows, and reward methods with few outputs: rank by debiased "
-    "errors, Brier score and log loss."
+    "Means over deals, with 1.96 standard deviations / sqrt(deals). The best of a column is in bold. Plug-in errors "
+    "are mostly noise, which the noise floor shows, and reward methods with few outputs: rank by debiased errors, "
+    "Brier score and log loss."
 )
 
 
@@ -35,29 +39,35 @@ def experiment_page(run: Experiment, title: str, progress: Progress | None = Non
         if progress is not None:
             progress(f"{called(name, run.by)}: drawing", len(sample))
         blocks.append(_block(run, name))
-    return render(title, blocks, intro=" ".join(run.notes))
+    over_all = [_table(run.overview(), "All blocks", names=0)] if len(blocks) > 1 else []
+    return render(title, blocks, intro=" ".join([_ABOUT.format(seeds=run.seeds), *run.notes]), tables=over_all)
 
 
 def _block(run: Experiment, name: tuple[Any, ...]) -> Block:
     shown = showcase(run, name)
     content = read_contents(shown.model, shown.test, groups=run.protocol.label)[""]
-    intro = _INTRO.format(method=shown.method, meaning=MEANING[shown.method], seeds=run.seeds)
-    tables = [_table(table, run) for table in run.tables() if table.lines[0].names[: len(name)] == _texts(name)]
-    return Block(called(name, run.by), content, intro, tables)
+    intro = _INTRO.format(method=shown.method, meaning=MEANING[shown.method])
+    mine = [table for table in run.tables() if table.lines[0].names[: len(name)] == _texts(name)]
+    tables = [_table(table, _beta(table, run), names=len(run.names)) for table in mine]
+    return Block(called(name, run.by), content, f"{run.ranges[name]} {intro}", tables)
 
 
 def _texts(name: tuple[Any, ...]) -> tuple[str, ...]:
     return tuple(str(value) for value in name)
 
 
-def _table(found: Results, run: Experiment) -> Table:
+def _beta(found: Results, run: Experiment) -> str:
     beta = ", ".join(found.lines[0].names[len(run.by) : -1])
-    header = ["", *found.titles[len(run.names) + 1 :]]
+    return f"All methods: {beta}" if beta else "All methods"
+
+
+def _table(found: Results, title: str, names: int) -> Table:
+    """Return results as a table of the page, without the names of the block."""
     rows: list[list[str | Cell]] = [
         [line.names[-1], *(_cell(cell) for cell in line.cells), *(Cell(text) for text in line.chosen)]
         for line in found.lines
     ]
-    return Table(f"All methods{f': {beta}' if beta else ''}", header, rows, _TABLE)
+    return Table(title, ["", *found.titles[names + 1 :]], rows, _TABLE)
 
 
 def _cell(cell: Any) -> Cell:

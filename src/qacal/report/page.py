@@ -30,7 +30,7 @@ class Block:
     title : its heading, and its name in the table of contents.
     content : what to show of a model; None for a block of tables alone.
     intro : some words under the heading.
-    tables : further tables, after everything else of the block.
+    tables : further tables, before everything else of the block.
     """
 
     title: str
