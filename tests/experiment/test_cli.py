@@ -29,7 +29,7 @@ def test_tables_on_the_screen_and_in_files(file, tmp_path):
     # Two blocks, and the mean over both.
     assert (out / "results.md").read_text().count("| QA-Iso |") == 3
     page = (out / "report.html").read_text()
-    assert page.count("All methods") == 2
+    assert page.count("<h3>All methods</h3>") == 2
     assert "All blocks" in page
     assert "Figures are of" in page
     assert pl.read_parquet(out / "results.parquet")["seed"].n_unique() == 2
