@@ -169,3 +169,22 @@ def test_a_set_of_models(tmp_path):
     code, _, err = run("threshold", models, tmp_path / "one.parquet", "--accuracy", "0.85")
     assert code == 1
     assert "model parrot-2: there is no row" in err
+
+
+def test_rows_of_the_fit_are_noticed_wherever_numbers_would_be_too_good(folder, tmp_path):
+    code, _, said = run("evaluate", folder / "fit.parquet", "--model", folder / "model")
+    assert code == 0
+    assert "fitted on some of these questions" in said
+    assert "fitted on some" not in run("evaluate", folder / "labelled.parquet", "--model", folder / "model")[2]
+    ok("report", folder / "model", folder / "fit.parquet", "-o", tmp_path / "r.html")
+    assert "fitted on some of these questions" in (tmp_path / "r.html").read_text()
+
+
+def test_the_report_marks_the_threshold_that_the_model_keeps(folder, model, tmp_path):
+    rows = folder / "labelled.parquet"
+    ok("threshold", model, rows, "--wrong", "5", "--abstain", "1", "--save")
+    ok("report", model, rows, "-o", tmp_path / "kept.html", "--title", "One")
+    ok("report", model, rows, "-o", tmp_path / "same.html", "--title", "One", "--threshold", "0.8")
+    ok("report", folder / "model", rows, "-o", tmp_path / "none.html", "--title", "One")
+    pages = [(tmp_path / f"{name}.html").read_text() for name in ("kept", "same", "none")]
+    assert pages[0] == pages[1] != pages[2]

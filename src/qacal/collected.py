@@ -35,6 +35,16 @@ class Collected:
         values = np.array([str(value) for value in self.values])
         return {value: self._evaluate(values == value) for value in np.unique(values).tolist()}
 
+    def familiar(self, model: QACalibrator | ModelSet) -> int:
+        """Return how many of the questions that a model remembers from its fit are among these rows."""
+        if not self.ids:
+            return 0
+        ids = np.concatenate(self.ids)
+        if isinstance(model, QACalibrator):
+            return model.memory_.known(ids)
+        mine = {value: np.array([other == value for other in self.values], dtype=bool) for value in model.models}
+        return sum(one.memory_.known(ids[mine[value]]) for value, one in model.models.items() if mine[value].any())
+
     def _evaluate(self, mine: Any) -> Evaluation:
         kept = np.flatnonzero(mine).tolist()
         return evaluate(

@@ -70,6 +70,8 @@ def _measured(
     loaded = None if model is None else load_any(model_path(model))
     with shared.opened(file) as rows, shared.reading(*read) as how, shared.progress() as progress:
         columns = collect(rows, how, loaded, groups, by, any_origin=any_origin, progress=progress)
+    if loaded is not None and columns.familiar(loaded):
+        shared.note("qacal: the model was fitted on some of these questions; on those it looks better than it is.")
     return columns.evaluated()
 
 

@@ -27,7 +27,7 @@ def run(
         ),
     ] = None,
     threshold: Annotated[
-        float | None, typer.Option(help="Mark this threshold: answer where the calibrated confidence reaches it.")
+        float | None, typer.Option(help="Mark this threshold, instead of the one that qacal threshold --save has left.")
     ] = None,
     title: Annotated[str | None, typer.Option(help="The heading of the page.")] = None,
     by: shared.By = None,

@@ -140,7 +140,7 @@ def read_contents(
     records : anything with `confidence`, `correct` and what the model needs to find groups; read once, as a stream.
     groups : measure within the values of this column; within the model's own groups by default.
     by : one content for each value of this column; all under "" without it.
-    threshold : the chosen threshold, to be marked.
+    threshold : the chosen threshold, to be marked; by default the one that the model keeps, if any.
     examples : how many pairs of each group to show; 0 shows no text of the records, nor words of it.
     """
     if threshold is not None and not 0 <= threshold <= 1:
@@ -169,8 +169,13 @@ def content_of(gathered: Gathered, *, threshold: float | None = None, examples: 
         realised=_realised(gathered, maps) if isinstance(maps, BinMaps) else None,
         why_no_promise="" if has_bins else _NO_BINS.format(name=type(gathered.model.calibrator_).__name__),
         has_texts=gathered.has_texts and examples > 0,
-        threshold=threshold,
+        threshold=_overall(gathered.model) if threshold is None else threshold,
     )
+
+
+def _overall(model: QACalibrator) -> float | None:
+    """Return the threshold for all rows that the model was given, if it has one."""
+    return None if model.decision_rule_ is None else model.decision_rule_.threshold
 
 
 _NO_BINS = (

@@ -30,6 +30,7 @@ def _facts(gathered: Gathered) -> Iterator[tuple[str, str]]:
     yield "Maps", _maps(gathered)
     yield "Measured on", _measured_on(gathered)
     yield "Answered by", _sources(gathered)
+    yield "Beware", _familiar(gathered)
 
 
 def _groups(gathered: Gathered) -> str:
@@ -57,6 +58,13 @@ def _measured_on(gathered: Gathered) -> str:
     questions = rows if ids is None else len(np.unique(ids))
     of = f" of {counted(questions, 'question')}, taken as dependent within a question" if questions < rows else ""
     return f"{counted(rows, 'row')}{of} of {_listed(list(gathered.origins))}"
+
+
+def _familiar(gathered: Gathered) -> str:
+    ids = gathered.column("ids")
+    if ids is None or not gathered.model.memory_.known(ids):
+        return ""
+    return "the model was fitted on some of these questions; on those it looks better than it is"
 
 
 def _sources(gathered: Gathered) -> str:
