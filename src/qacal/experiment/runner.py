@@ -230,7 +230,7 @@ below measured on the fourth. They are means with 1.96 standard deviations / sqr
 The best of a column is in bold.
 
 - CE(h;β), CE(h) and β-MCE are the paper's plug-in estimates, on groups that are the same for all methods. Most of them
-  is noise: the noise floor is what a perfectly calibrated score with the same outputs would measure, and it falls with
+  is noise: the noise floor is what a perfectly calibrated score with the same outputs would measure, and it grows with
   the number of outputs. Do not rank methods by them.
 - Debiased errors have the noise taken out, and are measured in as many bins for every method. Below 0 no error can be
   seen. Rank methods by these, by Brier score and by log loss.
