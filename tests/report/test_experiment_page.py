@@ -41,7 +41,7 @@ def test_the_page_has_tables_and_figures_of_every_block():
     page = experiment_page(found, "Two LLMs")
     assert page.count("<article") == 2
     assert "parrot &lt;2&gt;" in page
-    assert page.count(">HS-QAB<") == 3
+    assert page.count(">HS\N{NON-BREAKING HYPHEN}QAB<") == 3
     assert "CE by kind debiased" in page
     assert page == experiment_page(found, "Two LLMs")
 

@@ -48,7 +48,9 @@ def _block(run: Experiment, name: tuple[Any, ...]) -> Block:
     content = read_contents(shown.model, shown.test, groups=run.protocol.label)[""]
     intro = _INTRO.format(method=shown.method, meaning=MEANING[shown.method])
     mine = [table for table in run.tables() if table.lines[0].names[: len(name)] == _texts(name)]
-    tables = [_table(table, _beta(table, run), names=len(run.names)) for table in mine]
+    intros = [_TABLE, *[""] * len(mine)]
+    named = zip(mine, intros, strict=False)
+    tables = [_table(table, _beta(table, run), names=len(run.names), intro=text) for table, text in named]
     return Block(called(name, run.by), content, f"{run.ranges[name]} {intro}", tables)
 
 
@@ -61,13 +63,18 @@ def _beta(found: Results, run: Experiment) -> str:
     return f"All methods: {beta}" if beta else "All methods"
 
 
-def _table(found: Results, title: str, names: int) -> Table:
+def _table(found: Results, title: str, names: int, intro: str = _TABLE) -> Table:
     """Return results as a table of the page, without the names of the block."""
     rows: list[list[str | Cell]] = [
-        [line.names[-1], *(_cell(cell) for cell in line.cells), *(Cell(text) for text in line.chosen)]
+        [_unbroken(line.names[-1]), *(_cell(cell) for cell in line.cells), *(Cell(text) for text in line.chosen)]
         for line in found.lines
     ]
-    return Table(title, ["", *found.titles[names + 1 :]], rows, _TABLE)
+    return Table(title, ["", *found.titles[names + 1 :]], rows, intro)
+
+
+def _unbroken(name: str) -> str:
+    """Return a name that is not broken at its hyphen in a narrow column."""
+    return name.replace("-", "\N{NON-BREAKING HYPHEN}")
 
 
 def _cell(cell: Any) -> Cell:
