@@ -30,7 +30,7 @@ _HOME = {
     "Product": "partitions.product",
     "Function": "partitions.function",
     "QACalibrator": "model",
-    "load": "model",
+    "load": "model_files",
     "Search": "tuning",
     "run_experiment": "experiment",
     "embedder": "embedders",

@@ -18,6 +18,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from qacal.errors import InputError
+from qacal.tally import Tally
 from qacal.values import Floats, Hashes
 
 # Words are counted in this many texts of a group: enough to tell what it is about, however many rows there are.
@@ -137,3 +138,21 @@ def _distinctive(mine: Counter[str], n: int, everywhere: Counter[str], total: in
     odds = np.log(y / (n + 1 - y)) - np.log(others / (total - n + 1 - others))
     z = odds / np.sqrt(1 / y + 1 / others)
     return tuple(words[at] for at in np.argsort(-z, kind="stable").tolist() if z[at] > 1)
+
+
+def summaries(tally: Tally, depth: int, sampler: Sampler, examples: int) -> list[GroupSummary]:
+    """Return what is in each group of a tally, the largest first; of a tree, the groups at `depth`."""
+    column = tally.grouping
+    if column is None:
+        return []
+    if column.depth is not None:
+        tally = tally.roll_up(depth).flat()
+        sampler = sampler.rolled_up(column.depth - depth)
+    words, rows = sampler.words(), sampler.examples(examples)
+    out = []
+    for label, mine in tally:
+        if label is not None:
+            weight = mine.w.sum()
+            right, stated = float(mine.wt.sum() / weight), float(mine.w @ mine.confidence / weight)
+            out.append(GroupSummary(label, int(mine.n), right, stated, words.get(label, ()), rows.get(label, ())))
+    return sorted(out, key=lambda group: (-group.rows, str(group.group)))

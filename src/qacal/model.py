@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
@@ -23,16 +23,17 @@ from qacal.calibrators.base import Calibrator
 from qacal.calibrators.evidence import Evidence
 from qacal.calibrators.scaling_qa_binning import ScalingQABinning
 from qacal.embedders import ColumnEmbedder, Embedder, embedder
-from qacal.errors import ArtifactError, InputError, NotFittedError
-from qacal.group_summary import GroupSummary, Sampler
+from qacal.errors import InputError, NotFittedError
+from qacal.group_summary import GroupSummary, Sampler, summaries
 from qacal.grouping import Paths, as_grouping
 from qacal.identity import mix, split
+from qacal.lowest import Lowest
 from qacal.origins import gather_origins, require_known_origin, require_one_origin, tells
 from qacal.parameters import HasParameters
 from qacal.partitions import EMBEDDING, BisectingTree, Partition, as_partition
 from qacal.tally import Tally
 from qacal.thresholds.decisions import DecisionRule
-from qacal.thresholds.memory import NO_MEMORY, Memory, remembered
+from qacal.thresholds.memory import Memory, remembered
 from qacal.values import ArrayLike, Floats, Hashes
 
 if TYPE_CHECKING:
@@ -229,7 +230,7 @@ class QACalibrator(HasParameters, Answering):
         """
         from qacal.records import read
 
-        vectors = _Lowest(_BETA_ROWS)
+        vectors = Lowest(_BETA_ROWS)
         columns: dict[str, list[Any]] = {name: [] for name in self.partition_.needs if name != EMBEDDING}
         seen: list[Hashes] = []
         done = 0
@@ -281,7 +282,7 @@ class QACalibrator(HasParameters, Answering):
         self.calibrator_.fit_tally(total.pooled() if self.tuned_ is not None and self.tuned_.is_pooled else total)
         self.rows_ = int(total.n)
         self.origins_ = {name: values for name, values in origins.items() if tells(name, values)}
-        self.groups_ = _summaries(total, self._depth, sampler, self.examples)
+        self.groups_ = summaries(total, self._depth, sampler, self.examples)
         return total, np.concatenate(ids)
 
     def _memory(self, tally: Tally, ids: Hashes) -> Memory:
@@ -559,89 +560,6 @@ class QACalibrator(HasParameters, Answering):
             raise NotFittedError("this QACalibrator is not fitted yet; call fit first, or load a saved model.")
 
 
-def load(path: str | Path) -> QACalibrator:
-    """Return the model that was saved at `path`; a damaged, foreign or newer one is an error, and runs no code."""
-    saved = artifacts.load(path)
-    header = _Header(saved.header, str(path))
-    known = header.dictionary("embedder")
-    parameters = header.dictionary("parameters")
-    model = QACalibrator(
-        known.get("name", "static"),
-        saved.partition,
-        saved.calibrator,
-        **{name: parameters[name] for name in ("beta_share", "examples", "seed") if name in parameters},
-    )
-    model.partition_ = saved.partition if saved.partition is not None else _partition(None)
-    model.calibrator_ = saved.calibrator
-    model.embedder_ = known
-    model._embedder = ColumnEmbedder(known["name"][7:], known.get("dim")) if _is_column(known) else None
-    model.tuned_ = None
-    model.origins_ = header.dictionary("origins")
-    model.rows_ = header.whole("rows")
-    model.groups_ = [GroupSummary.from_dict(group) for group in header.listed("groups")]
-    model.memory_ = header.optional("memory", Memory.from_plain) or NO_MEMORY
-    model.decision_rule_ = header.optional("thresholds", DecisionRule.from_plain)
-    return model
-
-
-@dataclass(frozen=True)
-class _Header:
-    """Reads what `QACalibrator.save` wrote, and says what is wrong with anything else."""
-
-    content: Mapping[str, Any]
-    path: str
-
-    def _get(self, name: str, kind: type) -> Any:
-        value = self.content.get(name)
-        if not isinstance(value, kind) or isinstance(value, bool):
-            raise InputError(f"{self.path}: {name} is {type(value).__name__} in model.json; expected {kind.__name__}.")
-        return value
-
-    def dictionary(self, name: str) -> dict[str, Any]:
-        return dict(self._get(name, dict))
-
-    def listed(self, name: str) -> list[Any]:
-        return list(self._get(name, list))
-
-    def whole(self, name: str) -> int:
-        return int(self._get(name, int))
-
-    def optional(self, name: str, read: Callable[[Any], Any]) -> Any:
-        """Return what models of an earlier qacal do not have; None for them."""
-        if self.content.get(name) is None:
-            return None
-        try:
-            return read(self.content[name])
-        except InputError as error:
-            raise ArtifactError(f"{self.path} holds no sound model: {error}") from error
-
-
-class _Lowest:
-    """Keeps the rows with the lowest hashes, at most so many: a sample that does not depend on the order of rows."""
-
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._ids: Hashes = np.empty(0, dtype=np.uint64)
-        self._rows: list[Any] = []
-
-    def add(self, ids: Hashes, rows: Any) -> None:
-        self._ids = np.concatenate([self._ids, mix(ids, 2)])
-        self._rows.append(rows)
-        if len(self._ids) > 2 * self._most:
-            self._shrink()
-
-    def rows(self) -> Any:
-        self._shrink()
-        return self._rows[0]
-
-    def _shrink(self) -> None:
-        rows = np.concatenate(self._rows)
-        if len(rows) > self._most:
-            kept = np.sort(np.argsort(self._ids, kind="stable")[: self._most])
-            rows, self._ids = rows[kept], self._ids[kept]
-        self._rows = [rows]
-
-
 def _partition(given: Any) -> Partition:
     if given is None:
         return BisectingTree(max_depth=_DEPTH)
@@ -676,33 +594,12 @@ def _require_apart(batch: Batch, beta_ids: Hashes | None) -> None:
         )
 
 
-def _summaries(tally: Tally, depth: int, sampler: Sampler, examples: int) -> list[GroupSummary]:
-    column = tally.grouping
-    if column is None:
-        return []
-    if column.depth is not None:
-        tally = tally.roll_up(depth).flat()
-        sampler = sampler.rolled_up(column.depth - depth)
-    words, rows = sampler.words(), sampler.examples(examples)
-    out = []
-    for label, mine in tally:
-        if label is not None:
-            weight = mine.w.sum()
-            right, stated = float(mine.wt.sum() / weight), float(mine.w @ mine.confidence / weight)
-            out.append(GroupSummary(label, int(mine.n), right, stated, words.get(label, ()), rows.get(label, ())))
-    return sorted(out, key=lambda group: (-group.rows, str(group.group)))
-
-
 def _ids_of(batch: Batch) -> Hashes:
     return np.zeros(len(batch), dtype=np.uint64) if batch.ids is None else batch.ids
 
 
 def _repeats(hashes: Hashes) -> bool:
     return bool(hashes.any()) and len(np.unique(hashes)) < len(hashes)
-
-
-def _is_column(known: Mapping[str, Any]) -> bool:
-    return str(known.get("name", "")).startswith("column:")
 
 
 def _tell(progress: Progress | None, what: str, rows: int) -> None:

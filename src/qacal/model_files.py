@@ -1,0 +1,78 @@
+"""Loading a saved model: what its directory says is checked before it is believed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from qacal import artifacts
+from qacal.embedders import ColumnEmbedder
+from qacal.errors import ArtifactError, InputError
+from qacal.group_summary import GroupSummary
+from qacal.model import QACalibrator
+from qacal.partitions import BisectingTree
+from qacal.thresholds.decisions import DecisionRule
+from qacal.thresholds.memory import NO_MEMORY, Memory
+
+
+def load(path: str | Path) -> QACalibrator:
+    """Return the model that was saved at `path`; a damaged, foreign or newer one is an error, and runs no code."""
+    saved = artifacts.load(path)
+    header = _Header(saved.header, str(path))
+    known = header.dictionary("embedder")
+    parameters = header.dictionary("parameters")
+    model = QACalibrator(
+        known.get("name", "static"),
+        saved.partition,
+        saved.calibrator,
+        **{name: parameters[name] for name in ("beta_share", "examples", "seed") if name in parameters},
+    )
+    model.partition_ = saved.partition if saved.partition is not None else BisectingTree()
+    model.calibrator_ = saved.calibrator
+    model.embedder_ = known
+    model._embedder = ColumnEmbedder(known["name"][7:], known.get("dim")) if _is_column(known) else None
+    model.tuned_ = None
+    model.origins_ = header.dictionary("origins")
+    model.rows_ = header.whole("rows")
+    model.groups_ = [GroupSummary.from_dict(group) for group in header.listed("groups")]
+    model.memory_ = header.optional("memory", Memory.from_plain) or NO_MEMORY
+    model.decision_rule_ = header.optional("thresholds", DecisionRule.from_plain)
+    return model
+
+
+@dataclass(frozen=True)
+class _Header:
+    """Reads what `QACalibrator.save` wrote, and says what is wrong with anything else."""
+
+    content: Mapping[str, Any]
+    path: str
+
+    def _get(self, name: str, kind: type) -> Any:
+        value = self.content.get(name)
+        if not isinstance(value, kind) or isinstance(value, bool):
+            raise InputError(f"{self.path}: {name} is {type(value).__name__} in model.json; expected {kind.__name__}.")
+        return value
+
+    def dictionary(self, name: str) -> dict[str, Any]:
+        return dict(self._get(name, dict))
+
+    def listed(self, name: str) -> list[Any]:
+        return list(self._get(name, list))
+
+    def whole(self, name: str) -> int:
+        return int(self._get(name, int))
+
+    def optional(self, name: str, read: Callable[[Any], Any]) -> Any:
+        """Return what models of an earlier qacal do not have; None for them."""
+        if self.content.get(name) is None:
+            return None
+        try:
+            return read(self.content[name])
+        except InputError as error:
+            raise ArtifactError(f"{self.path} holds no sound model: {error}") from error
+
+
+def _is_column(known: Mapping[str, Any]) -> bool:
+    return str(known.get("name", "")).startswith("column:")
