@@ -24,6 +24,7 @@ from qacal import (
     PlattScaling,
     QABinning,
     ScalingQABinning,
+    TreeScaling,
     UniformMassBinning,
     array_files,
     artifacts,
@@ -171,7 +172,7 @@ def test_arrays_are_plain_npy_files(tmp_path):
 def test_maps_remember_groups_and_not_cells():
     rng = np.random.default_rng(0)
     rows = {"confidence": rng.random(2000), "correct": rng.integers(0, 2, 2000), "groups": rng.integers(0, 4, 2000)}
-    for calibrator in (QABinning(), HierarchicalScaling(), IsotonicCalibration(pooling="none")):
+    for calibrator in (QABinning(), HierarchicalScaling(), TreeScaling(), IsotonicCalibration(pooling="none")):
         assert calibrator.fit(**rows).maps_.grouping.code.tolist() == [0, 1, 2, 3]
 
 
@@ -494,6 +495,7 @@ FUZZED = {
     "jittered": (QABinning(points_per_bin=40, ties="jitter"), "int", KMeans(n_groups=3)),
     "curves": (HierarchicalScaling(feature="logit"), "mixed", Product(Column("subject"), KDTree(max_depth=1))),
     "tree curves": (HierarchicalScaling(max_depth=1), "tree", BisectingTree(max_depth=2)),
+    "curves along a tree": (TreeScaling(max_depth=2), "tree", BisectingTree(max_depth=3)),
     "isotonic": (IsotonicCalibration(pooling="none", rows_per_group=20), "tree", None),
     "platt": (PlattScaling(feature="logit"), "none", None),
     "identity": (Identity(), "none", None),

@@ -16,6 +16,7 @@ from qacal import (
     Paths,
     PlattScaling,
     QABinning,
+    TreeScaling,
     UniformMassBinning,
     sql,
 )
@@ -134,6 +135,8 @@ def answer(exported, x, group):
         return np.interp(x, *zip(*pairs, strict=True))
     cut = min(max(x, 0.001), 0.999)
     feature = x if entry["feature"] == "confidence" else np.log(cut / (1 - cut))
+    if entry["feature"] == "isotonic":
+        feature = np.interp(x, *zip(*((knot["confidence"], knot["score"]) for knot in exported["shape"]), strict=True))
     return 1 / (1 + np.exp(-(entry["intercept"] + entry["slope"] * feature)))
 
 
@@ -158,7 +161,7 @@ def test_json_of_bins_holds_the_evidence():
 @pytest.mark.parametrize("depth", [0, 1, 3, None])
 @pytest.mark.parametrize(
     "calibrator",
-    [QABinning(points_per_bin=30), HierarchicalScaling(), IsotonicCalibration(pooling="none")],
+    [QABinning(points_per_bin=30), HierarchicalScaling(), TreeScaling(), IsotonicCalibration(pooling="none")],
     ids=name_of,
 )
 def test_a_tree_cut_at_a_depth_is_asked_by_the_groups_that_the_evidence_names(calibrator, depth):

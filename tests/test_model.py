@@ -18,6 +18,7 @@ from qacal import (
     Product,
     QABinning,
     QACalibrator,
+    TreeScaling,
     calibration_error,
     log_loss,
 )
@@ -175,6 +176,7 @@ def test_no_text_is_kept_if_none_is_wanted(tmp_path):
         (BisectingTree(max_depth=2), None),
         (KDTree(max_depth=2), QABinning()),
         ("kmeans:4", HierarchicalScaling()),
+        ("kdtree:3", TreeScaling()),
         (Column("topic"), QABinning()),
         ("column:topic*kdtree:1", QABinning()),
         (None, PlattScaling()),

@@ -34,6 +34,7 @@ NAMES = [
     "ScalingQABinning",
     "Search",
     "Tally",
+    "TreeScaling",
     "UniformMassBinning",
     "UnreachableError",
     "__version__",
@@ -85,7 +86,8 @@ def test_importing_loads_nothing_heavy():
 def test_fitting_and_predicting_need_only_numpy_and_scipy():
     code = (
         "import sys, numpy as np, qacal\n"
-        "for method in (qacal.QABinning, qacal.ScalingQABinning, qacal.HierarchicalScaling, qacal.PlattScaling):\n"
+        "curves = (qacal.HierarchicalScaling, qacal.TreeScaling, qacal.PlattScaling)\n"
+        "for method in (qacal.QABinning, qacal.ScalingQABinning, *curves):\n"
         "    model = method().fit(np.linspace(0, 1, 200), np.arange(200) % 2, groups=np.arange(200) % 3)\n"
         "    model.explain([0.5], groups=[1])\n"
         "print(qacal.calibration_error([0.5, 0.5], [0, 1]).plugin)\n"

@@ -17,6 +17,7 @@ from qacal import (
     ScalingQABinning,
     Search,
     Tally,
+    TreeScaling,
     UniformMassBinning,
     auac,
     brier_score,
@@ -37,6 +38,7 @@ METHODS = [
     ScalingQABinning(pooling="partial"),
     ScalingQABinning(pooling="partial", cross_fit=True),
     HierarchicalScaling(),
+    TreeScaling(),
     IsotonicCalibration(),
     IsotonicCalibration(pooling="none", rows_per_group=10),
 ]

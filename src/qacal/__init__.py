@@ -22,6 +22,7 @@ _HOME = {
     "QABinning": "calibrators.qa_binning",
     "ScalingQABinning": "calibrators.scaling_qa_binning",
     "HierarchicalScaling": "calibrators.hierarchical",
+    "TreeScaling": "calibrators.tree_scaling",
     "Evidence": "calibrators.evidence",
     "KDTree": "partitions.kdtree",
     "BisectingTree": "partitions.bisecting",

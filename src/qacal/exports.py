@@ -18,6 +18,8 @@ from qacal.calibrators.identity import IdentityMap
 from qacal.calibrators.isotonic import IsotonicMaps
 from qacal.calibrators.logistic import LOGIT_CUT, Feature, expit, feature_values
 from qacal.calibrators.platt import LogisticMap
+from qacal.calibrators.pooled_shape import Shape
+from qacal.calibrators.tree_scaling import TreeMaps
 from qacal.cells import snap
 from qacal.errors import InputError
 from qacal.grouping import NO_GROUP, Grouping
@@ -33,6 +35,7 @@ _BINS = "A bin answers for confidences above `above`, up to and with `up_to`; nu
 _INTERVAL = "low and high hold for all bins at once with probability 1 - alpha, and speak of the map's owner."
 _CURVE = "calibrated = 1 / (1 + exp(-(intercept + slope * x)))."
 _KNOTS = "Straight lines between the knots, level outside of them."
+_SHAPE = "x is the score of the confidence: straight lines between the knots of `shape`, level outside of them."
 
 
 @dataclass(frozen=True)
@@ -100,9 +103,12 @@ def _described(maps: Maps) -> dict[str, Any]:
     if isinstance(maps, IsotonicMaps):
         knots = [entry.to_json() | _knots(maps, entry.number) for entry in _entries(maps)]
         return {"form": "knots", "rules": [*_rules(maps.grouping), _KNOTS], "maps": knots}
-    if isinstance(maps, LogisticMaps):
-        curves = [entry.to_json() | _curve(maps, entry.number) for entry in _entries(maps)]
-        return {"form": "curves", "rules": [*_rules(maps.grouping), *_curve_rules(maps.feature)], "maps": curves}
+    if isinstance(maps, TreeMaps) and maps.shape is not None:
+        rules = [*_rules(maps.grouping), _CURVE, _SHAPE]
+        return {"form": "curves", "rules": rules, "shape": _shape_knots(maps.shape), "maps": _all_curves(maps)}
+    if isinstance(maps, LogisticMaps | TreeMaps):
+        rules = [*_rules(maps.grouping), *_curve_rules(_plain_feature(maps))]
+        return {"form": "curves", "rules": rules, "maps": _all_curves(maps)}
     if isinstance(maps, LogisticMap):
         root = _Entry(0, None, 0, "root").to_json()
         curve = {"intercept": maps.intercept, "slope": maps.slope, "feature": maps.feature, "rows": maps.rows}
@@ -134,7 +140,20 @@ def _knots(maps: IsotonicMaps, number: int) -> dict[str, Any]:
     return {"rows": int(maps.rows[number]), "knots": knots}
 
 
-def _curve(maps: LogisticMaps, number: int) -> dict[str, Any]:
+def _shape_knots(shape: Shape) -> list[dict[str, float]]:
+    pairs = zip(shape.confidence.tolist(), shape.score.tolist(), strict=True)
+    return [{"confidence": confidence, "score": score} for confidence, score in pairs]
+
+
+def _plain_feature(maps: LogisticMaps | TreeMaps) -> Feature:
+    return "logit" if maps.feature == "logit" else "confidence"
+
+
+def _all_curves(maps: LogisticMaps | TreeMaps) -> list[dict[str, Any]]:
+    return [entry.to_json() | _curve(maps, entry.number) for entry in _entries(maps)]
+
+
+def _curve(maps: LogisticMaps | TreeMaps, number: int) -> dict[str, Any]:
     intercept, slope = float(maps.intercept[number]), float(maps.slope[number])
     return {"intercept": intercept, "slope": slope, "feature": maps.feature, "rows": int(maps.rows[number])}
 
@@ -184,13 +203,19 @@ def to_sql(calibrator: Calibrator, *, confidence: str = "confidence", group: str
         value = column
     elif isinstance(maps, LogisticMap):
         value = _curve_sql(maps.intercept, maps.slope, maps.feature, column)
+    elif isinstance(maps, TreeMaps) and maps.shape is not None:
+        value = _shaped_sql(maps, maps.shape, column, sql.name(group))
     else:
         formula = _formula(maps)
-        entries = _entries(maps)
-        _require_one_type(entries)
-        by_group = [(entry.condition(sql.name(group)), formula(entry.number, column)) for entry in entries[1:]]
-        value = sql.case([branch for branch in by_group if branch[0]], formula(0, column))
+        value = _by_group(_entries(maps), sql.name(group), lambda number: formula(number, column))
     return sql.case([(f"{column} >= 0 AND {column} <= 1", value)], None)
+
+
+def _by_group(entries: list[_Entry], group: str, value: Callable[[int], str]) -> str:
+    """Return the value of the map that a row's group reads."""
+    _require_one_type(entries)
+    branches = [(condition, value(entry.number)) for entry in entries[1:] if (condition := entry.condition(group))]
+    return sql.case(branches, value(0))
 
 
 def _formula(maps: Maps) -> _Formula:
@@ -200,8 +225,9 @@ def _formula(maps: Maps) -> _Formula:
         return lambda number, column: _bins_sql(maps, up_to, number, column)
     if isinstance(maps, IsotonicMaps):
         return lambda number, column: _knots_sql(maps, number, column)
-    if isinstance(maps, LogisticMaps):
-        return lambda number, column: _curve_sql(maps.intercept[number], maps.slope[number], maps.feature, column)
+    if isinstance(maps, LogisticMaps | TreeMaps):
+        feature = _plain_feature(maps)
+        return lambda number, column: _curve_sql(maps.intercept[number], maps.slope[number], feature, column)
     raise InputError(f"{type(maps).__name__} cannot be exported; it is none of qacal's maps.")
 
 
@@ -212,16 +238,31 @@ def _bins_sql(maps: BinMaps, up_to: Floats, number: int, column: str) -> str:
 
 
 def _knots_sql(maps: IsotonicMaps, number: int, column: str) -> str:
-    first, last = int(maps.offset[number]), int(maps.offset[number + 1]) - 1
-    branches = [(f"{column} <= {sql.number(maps.x[first])}", sql.number(maps.y[first]))]
-    for left in range(first, last):
-        width, height = maps.x[left + 1] - maps.x[left], maps.y[left + 1] - maps.y[left]
-        value = sql.number(maps.y[left])
+    part = slice(maps.offset[number], maps.offset[number + 1])
+    return _lines_sql(maps.x[part], maps.y[part], column)
+
+
+def _lines_sql(x: Floats, y: Floats, column: str) -> str:
+    """Return straight lines between knots, level outside of them."""
+    branches = [(f"{column} <= {sql.number(x[0])}", sql.number(y[0]))]
+    for left in range(len(x) - 1):
+        width, height = x[left + 1] - x[left], y[left + 1] - y[left]
+        value = sql.number(y[left])
         if height > 0:
-            share = f"({column} - {sql.number(maps.x[left])}) / {sql.number(width)}"
+            share = f"({column} - {sql.number(x[left])}) / {sql.number(width)}"
             value = f"{value} + {share} * {sql.number(height)}"
-        branches.append((f"{column} <= {sql.number(maps.x[left + 1])}", value))
-    return sql.case(branches, sql.number(maps.y[last]))
+        branches.append((f"{column} <= {sql.number(x[left + 1])}", value))
+    return sql.case(branches, sql.number(y[-1]))
+
+
+def _shaped_sql(maps: TreeMaps, shape: Shape, column: str, group: str) -> str:
+    """Return the curves on a common shape: the shape is written once, and not once for every group."""
+    entries = _entries(maps)
+    intercept = _by_group(entries, group, lambda number: sql.number(maps.intercept[number]))
+    slope = _by_group(entries, group, lambda number: sql.number(maps.slope[number]))
+    line = f"({intercept}) + ({slope}) * ({_lines_sql(shape.confidence, shape.score, column)})"
+    ends = maps.intercept[:, None] + maps.slope[:, None] * shape.score[[0, -1]]
+    return _logistic_sql(line, float(np.abs(ends).max()), [])
 
 
 def _curve_sql(intercept: float, slope: float, feature: Feature, column: str) -> str:
@@ -233,9 +274,13 @@ def _curve_sql(intercept: float, slope: float, feature: Feature, column: str) ->
     if feature == "logit":
         low, high = (sql.number(value) for value in expit(intercept + slope * ends))
         branches += [(f"{column} <= {sql.number(LOGIT_CUT)}", low), (f"{column} >= {sql.number(1 - LOGIT_CUT)}", high)]
-    if np.abs(intercept + slope * ends).max() > _STEEPEST:
+    return _logistic_sql(line, float(np.abs(intercept + slope * ends).max()), branches)
+
+
+def _logistic_sql(line: str, largest: float, branches: list[tuple[str, str]]) -> str:
+    if largest > _STEEPEST:
         steep = sql.number(_STEEPEST)
-        branches += [(f"{line} > {steep}", sql.number(1)), (f"{line} < -{steep}", sql.number(0))]
+        branches = [*branches, (f"{line} > {steep}", sql.number(1)), (f"{line} < -{steep}", sql.number(0))]
     return sql.case(branches, f"1e0 / (1e0 + EXP(-({line})))")
 
 
@@ -250,7 +295,7 @@ def _require_one_type(entries: list[_Entry]) -> None:
 # Who reads what, and up to where
 
 
-def _entries(maps: BinMaps | IsotonicMaps | LogisticMaps | Any) -> list[_Entry]:
+def _entries(maps: BinMaps | IsotonicMaps | LogisticMaps | TreeMaps | Any) -> list[_Entry]:
     """Return every map with its owner and its readers, the root's first."""
     column = maps.grouping
     who = _lineage_of_curves(maps) if isinstance(maps, LogisticMaps) else maps.lineage

@@ -8,6 +8,7 @@ from qacal import (
     QABinning,
     ScalingBinning,
     ScalingQABinning,
+    TreeScaling,
     UniformMassBinning,
 )
 
@@ -33,6 +34,8 @@ CALIBRATORS = [
     ScalingQABinning(pooling="full", points_per_bin=7, ties="jitter"),
     HierarchicalScaling(),
     HierarchicalScaling(feature="logit"),
+    TreeScaling(),
+    TreeScaling(feature="confidence"),
 ]
 
 

@@ -19,6 +19,7 @@ from qacal import (
     QABinning,
     RepeatedQuestionsWarning,
     ScalingQABinning,
+    TreeScaling,
     UniformMassBinning,
     log_loss,
 )
@@ -231,7 +232,7 @@ def test_choosing_a_depth_of_the_tree():
     right = rng.random(4000) < 0.2 + 0.08 * leaf
     paths = Paths(leaf, np.full(4000, 4), 3)
     isotonic = partial(IsotonicCalibration, pooling="none")
-    for method in (QABinning, ScalingQABinning, HierarchicalScaling, isotonic):
+    for method in (QABinning, ScalingQABinning, HierarchicalScaling, TreeScaling, isotonic):
         for depth in range(4):
             deep = method(max_depth=depth).fit(h, right, groups=paths, ids=range(4000))
             cut = method().fit(

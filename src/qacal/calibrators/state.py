@@ -15,6 +15,7 @@ from qacal.calibrators.platt import LogisticMap, PlattScaling
 from qacal.calibrators.qa_binning import QABinning
 from qacal.calibrators.scaling_binning import ScalingBinning
 from qacal.calibrators.scaling_qa_binning import ScalingQABinning
+from qacal.calibrators.tree_scaling import TreeMaps, TreeScaling
 from qacal.calibrators.uniform_mass import UniformMassBinning
 from qacal.errors import InputError
 from qacal.frozen import Arrays, Plain, checked_fields, put_together, take_apart
@@ -30,6 +31,7 @@ CALIBRATORS: dict[str, type[Calibrator]] = {
         QABinning,
         ScalingQABinning,
         HierarchicalScaling,
+        TreeScaling,
     )
 }
 """Every calibrator that can be saved, by name. A file chooses among these and nothing else."""
@@ -83,7 +85,7 @@ def _fitted_parameters(maps: Any) -> Plain:
     """Return those parameters that can be read off the maps."""
     if isinstance(maps, LogisticMap):
         return {"feature": maps.feature}
-    if isinstance(maps, LogisticMaps):
+    if isinstance(maps, LogisticMaps | TreeMaps):
         return {"feature": maps.feature, "max_depth": maps.max_depth}
     if isinstance(maps, IsotonicMaps):
         return {} if maps.grouping is None else {"max_depth": maps.max_depth}

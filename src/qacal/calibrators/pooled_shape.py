@@ -1,0 +1,75 @@
+r"""The shape that all groups share: how much a stated confidence is worth, as a rising curve on the scale of logits.
+
+Stated confidences are no scale: an LLM's 0.95 may be right as often as its 0.8, and its 1.0 far more often. What the
+stated values are worth is learned from all rows together (isotonic regression); what is left for a group is to shift
+and stretch that curve.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from qacal.soundness import require, require_between, require_columns, require_moderate, rises
+from qacal.tally import Tally
+from qacal.values import Floats
+
+# Rows that are added to the lowest confidence (a right one) and to the highest (a wrong one). Without them a level of
+# the curve at 0 or 1 would have no logit; one row is about what a level of few rows is worth.
+_PSEUDO_ROWS = 1.0
+
+
+@dataclass(frozen=True, eq=False)
+class Shape:
+    """A curve given by knots, straight between them, flat outside: the score (a logit) of each confidence.
+
+    >>> Shape(np.array([0.5, 1.0]), np.array([-1.0, 3.0])).apply(np.array([0.0, 0.75, 1.0]))
+    array([-1.,  1.,  3.])
+    """
+
+    confidence: Floats
+    score: Floats
+
+    def apply(self, confidence: Floats) -> Floats:
+        """Return the score of each confidence."""
+        return np.interp(confidence, self.confidence, self.score)
+
+    def require_sound(self) -> None:
+        """Refuse what :func:`isotonic_shape` cannot have made."""
+        knots = len(self.confidence.ravel())
+        require(knots > 0, "a shape has one knot or more; this one has none.")
+        require_columns(knots, confidence=self.confidence, score=self.score)
+        require_between(0, 1, confidence=self.confidence)
+        require_moderate(score=self.score)
+        require(rises(self.confidence), "the knots of a shape must rise.")
+        require(bool((self.score[1:] >= self.score[:-1]).all()), "a shape falls.")
+
+
+def isotonic_shape(tally: Tally) -> Shape:
+    r"""Return the pooled curve of a tally: the logit of its isotonic regression.
+
+    A level piece of the regression is one knot, at the average confidence of its rows. Straight lines between the knots
+    are closer to the truth than steps: with token probabilities as confidence, held-out log loss is lower by .0015. On
+    stated confidences, where most pieces are a single value, the two agree.
+
+    >>> shape = isotonic_shape(Tally.of(np.repeat([0.6, 0.8], 10), np.repeat([0, 1, 0, 1], [5, 5, 2, 8])))
+    >>> 1 / (1 + np.exp(-shape.score))  # 6 right of 11, 8 of 11: one pseudo-row each
+    array([0.54545455, 0.72727273])
+    """
+    from scipy.optimize import isotonic_regression
+
+    pooled = tally.pooled()
+    scale = pooled.w.sum() / pooled.ww.sum()
+    w, wt = pooled.w * scale, pooled.wt * scale
+    w[0] += _PSEUDO_ROWS
+    wt[0] += _PSEUDO_ROWS
+    w[-1] += _PSEUDO_ROWS
+    level = isotonic_regression(wt / w, weights=w).x
+    # Pieces of equal height are one: whether rounding puts one of them a hair above the other must not show.
+    start = np.flatnonzero(np.append(True, np.diff(level) > 1e-9))
+    stop = np.append(start[1:], len(level))
+    level, h = level[start], pooled.confidence
+    centre = np.add.reduceat(w * h, start) / np.add.reduceat(w, start)
+    # Rounding must not carry an average out of its piece: then knots rise.
+    return Shape(np.clip(centre, h[start], h[stop - 1]), np.log(level / (1 - level)))

@@ -1,0 +1,215 @@
+r"""The likelihood of the hierarchical logistic model along a tree, by Laplace's approximation.
+
+For cell :math:`i` of node :math:`v` with feature :math:`x_i = (1, h_i)`,
+
+.. math::
+    \eta_i = x_i^\top c_v, \quad c_v = c_{pa(v)} + \delta_v, \quad \delta_v \sim N(0, \Sigma), \quad c_{root} = \beta:
+
+every node is its parent and a shrunken part of its own, and one covariance serves all depths (`docs/decisions.md` says
+why). With one level below the root this is the model of :mod:`qacal.calibrators.laplace`. Given :math:`\beta` and
+:math:`\Sigma`, the effects have a joint mode. There, with :math:`\delta_v = \Sigma y_v`, the log likelihood is
+approximated by
+
+.. math::
+    F(\beta, \Sigma) = \sum_v \Big[ \ell_v(c_v) - \tfrac12 y_v^\top \Sigma y_v - \tfrac12 \log\det(I + \Lambda_v \Sigma)
+    \Big].
+
+Steps to the mode, :math:`\Lambda_v`, :math:`K_v` and the variances :math:`S_v` left of :math:`c_v` come from
+:mod:`qacal.calibrators.tree_passes`. Let :math:`G_v` be the sum of the scores :math:`\sum_i (wt_i - w_i p_i) x_i` over
+the subtree of :math:`v` (at the mode, :math:`y_v = G_v`), and :math:`P_v = K_v - K_v S_{pa(v)} K_v` what it knows of a
+shift common to it. The mode moves with the parameters: with :math:`r_v = \sum_i W'_i (x_i^\top S_v x_i) x_i`
+(:math:`W = w p (1 - p)`, its slope by :math:`\eta`), and :math:`d` the Newton step for scores :math:`r`, let
+:math:`a_v` be the sum of :math:`r - A d` over the subtree. Then
+
+.. math::
+    \partial_\beta F = G_{root} - \tfrac12 a_{root}, \qquad
+    \partial_\Sigma F = \tfrac12 \sum_{v \ne root} G_v G_v^\top - \tfrac12 (a_v G_v^\top + G_v a_v^\top) - P_v.
+
+The curvature that a search needs is taken from the Gaussian model that the approximation amounts to, by its average
+information: :math:`\Lambda_{root}` for :math:`\beta`, and :math:`\frac12 f_j^\top P f_k` for entries :math:`j, k` of
+:math:`\Sigma`, where :math:`f_j` is how :math:`c` moves with the entry if :math:`y` stays, and :math:`P f = A (f - d)`
+with :math:`d` the Newton step for scores :math:`A f`.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from qacal.calibrators.group_cells import GroupCells
+from qacal.calibrators.tree_nodes import Nodes
+from qacal.calibrators.tree_passes import (
+    Knowledge,
+    gather_knowledge,
+    matrix,
+    posterior_covariances,
+    sandwich,
+    solve,
+    times,
+)
+from qacal.values import Floats, Ints
+
+# Newton's last step to the mode is the first below this, in logits; it leaves about its square.
+_MODE = 1e-2
+FINE_MODE = 1e-7
+
+# Where there is no maximum (groups all right beside groups all wrong) the effects would grow for ever. Beyond these
+# walls, in logits per standard deviation of x, a penalty stops them; fits inside are not touched.
+_FIXED_WALL = 30.0
+_EFFECT_WALL = 10.0
+
+_TWICE = np.array([[1.0], [2.0], [1.0]])
+
+
+class Cells(NamedTuple):
+    """The cells, the node of each of their groups, and the tree."""
+
+    cells: GroupCells
+    place: Ints
+    nodes: Nodes
+
+
+class Point(NamedTuple):
+    """The model at given coefficients: per cell p and W, per node g and A, and the log likelihood."""
+
+    p: Floats
+    W: Floats
+    g: Floats
+    A: Floats
+    log_likelihood: float
+
+
+class Summit(NamedTuple):
+    """Where the search stands: theta, the effects, the negative of F with its gradients, and what it rests on."""
+
+    theta: Floats
+    y: Floats
+    c: Floats
+    loss: float
+    gradient: Floats
+    by_sigma: Floats
+    G: Floats
+    at: Point
+    known: Knowledge
+
+
+def evaluate(data: Cells, theta: Floats, y: Floats, tolerance: float = _MODE) -> Summit:
+    """Return everything at theta; `y` is where the search for the mode starts."""
+    sigma = covariance_of(theta)
+    at, c, y = _modes(data, theta[:2], sigma, y, tolerance)
+    known = gather_knowledge(data.nodes, at.A, sigma)
+    value = at.log_likelihood - np.vdot(times(sigma[:, None], y), y) / 2 - known.log_determinant / 2
+    by_beta, by_sigma, G = _gradient(data, at, known)
+    penalty, from_beta, from_sigma = _wall(theta[:2], sigma)
+    by_beta, by_sigma = from_beta - by_beta, from_sigma - by_sigma
+    by_L = 2 * matrix(by_sigma) @ factor(theta)
+    gradient = np.array([*by_beta, by_L[0, 0], by_L[1, 0], by_L[1, 1]])
+    return Summit(theta, y, c, penalty - float(value), gradient, by_sigma, G, at, known)
+
+
+def _modes(data: Cells, beta: Floats, sigma: Floats, y: Floats, tolerance: float) -> tuple[Point, Floats, Floats]:
+    """Return the model, c and y at the joint mode: Newton's method, a step halved while it overshoots."""
+    three = sigma[:, None]
+    c = beta[:, None] + data.nodes.cumulated(times(three, y))
+    at = _point(data, c)
+    height = at.log_likelihood - np.vdot(times(three, y), y) / 2
+    for _ in range(100):
+        new, d = solve(data.nodes, gather_knowledge(data.nodes, at.A, sigma), at.g, y)
+        step = new - y
+        there, size, least = height - 1.0, 2.0, height - 1e-12 * abs(height)
+        while there < least and size > 1e-8:
+            size /= 2
+            at = _point(data, c + size * d)
+            moved = y + size * step
+            there = at.log_likelihood - np.vdot(times(three, moved), moved) / 2
+        c, y, height = c + size * d, moved, there
+        if size * np.abs(d).max() < tolerance:
+            break
+    return at, c, y
+
+
+def _point(data: Cells, c: Floats) -> Point:
+    cells = data.cells
+    eta = cells.polynomial(np.take(c, data.place, axis=1))
+    decay = np.exp(-np.abs(eta))
+    larger = 1 / (1 + decay)
+    smaller = decay * larger
+    p = np.where(eta >= 0, larger, smaller)
+    W = cells.w * (larger * smaller)
+    g, A = (_by_node(data, cells.moments(part, k)) for part, k in ((cells.wt - cells.w * p, 1), (W, 2)))
+    return Point(p, W, g, A, float(np.vdot(cells.wt, eta) - np.vdot(cells.w, np.maximum(eta, 0) + np.log1p(decay))))
+
+
+def _by_node(data: Cells, of_places: Floats) -> Floats:
+    out = np.zeros((len(of_places), len(data.nodes)))
+    out[:, data.place] = of_places
+    return out
+
+
+def _gradient(data: Cells, at: Point, known: Knowledge) -> tuple[Floats, Floats, Floats]:
+    """Return the gradients of F by beta and by Sigma, and the scores of all subtrees."""
+    nodes = data.nodes
+    S = posterior_covariances(nodes, known)
+    slope = at.W * (1 - 2 * at.p) * data.cells.polynomial(np.take(S * _TWICE, data.place, axis=1))
+    r = _by_node(data, data.cells.moments(slope, 1))
+    _, d = solve(nodes, known, r, np.zeros_like(r))
+    G, a = np.split(nodes.subtree_sums(np.concatenate([at.g, r - times(at.A, d)])), 2)
+    half = G - a / 2
+    P = known.K - sandwich(known.K, np.take(S, nodes.parent, axis=1))
+    # G G' - (a G' + G a') / 2, the sum over all nodes but the root.
+    product = half[:, 1:] @ G[:, 1:].T - G[:, 1:] @ a[:, 1:].T / 2
+    return half[:, 0], (product[[0, 0, 1], [0, 1, 1]] - P.sum(axis=1)) / 2, G
+
+
+def gaussian_curvature(data: Cells, here: Summit) -> Floats:
+    """Return the curvature of the loss by theta, with the average information of the Gaussian model."""
+    a, b, c = (float(entry) for entry in here.theta[2:])
+    directions = np.array([[2 * a, b, 0.0], [0.0, a, 2 * b], [0.0, 0.0, 2 * c]])
+    S = here.by_sigma
+    bend = 2 * np.array([[S[0], S[1], 0.0], [S[1], S[2], 0.0], [0.0, 0.0, S[2]]])
+    out = np.zeros((5, 5))
+    out[:2, :2] = matrix(here.known.Lambda[:, 0])
+    out[2:, 2:] = directions @ _information(data, here) @ directions.T + bend
+    return out
+
+
+def own_curvature(data: Cells, here: Summit) -> Floats:
+    """Return the curvature of the loss itself, by differences of its gradient."""
+    out = np.zeros((5, 5))
+    for entry, step in enumerate(1e-4 * np.eye(5)):
+        above, below = (evaluate(data, here.theta + way, here.y, FINE_MODE) for way in (step, -step))
+        out[entry] = (above.gradient - below.gradient) / 2e-4
+    return (out + out.T) / 2
+
+
+def _information(data: Cells, here: Summit) -> Floats:
+    """Return f' P f / 2 for the three entries of Sigma, where P f = A (f - d) with d the step for scores A f."""
+    nodes, G, zero = data.nodes, here.G, np.zeros(len(data.nodes))
+    own = np.array([[G[0], G[1], zero], [zero, G[0], G[1]]])
+    own[..., 0] = 0.0
+    f = nodes.cumulated(own)
+    A = here.at.A[:, None]
+    score = times(A, f)
+    _, d = solve(nodes, here.known, score, np.zeros_like(score))
+    return np.asarray(np.einsum("ijn,ikn->jk", score, f - d) / 2)
+
+
+def covariance_of(theta: Floats) -> Floats:
+    """Return the three numbers of Sigma."""
+    a, b, c = theta[2:].tolist()
+    return np.array([a * a, a * b, b * b + c * c])
+
+
+def factor(theta: Floats) -> Floats:
+    """Return L."""
+    return np.array([[theta[2], 0.0], [theta[3], theta[4]]])
+
+
+def _wall(beta: Floats, sigma: Floats) -> tuple[float, Floats, Floats]:
+    """Return the penalty for leaving the region in which fits of real data lie, and its gradients."""
+    fixed = np.maximum(np.abs(beta) - _FIXED_WALL, 0.0)
+    width = float(np.sqrt(sigma[0] + sigma[2]))
+    beyond = max(width - _EFFECT_WALL, 0.0)
+    slope = beyond / width if beyond else 0.0
+    return float(fixed @ fixed) + beyond**2, 2 * fixed * np.sign(beta), slope * np.array([1.0, 0.0, 1.0])

@@ -1,0 +1,171 @@
+"""The nodes of a tree that have calibration rows, and which of them answers for a row."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+
+import numpy as np
+
+from qacal.calibrators.ancestry import Lineage, deepest_level
+from qacal.calibrators.evidence import FROM_ANCESTOR, FROM_GROUP, FROM_ROOT
+from qacal.grouping import NO_GROUP, Grouping
+from qacal.lookup import Directory
+from qacal.values import Floats, Ints
+
+
+@dataclass(frozen=True, eq=False)
+class Nodes:
+    """The nodes with rows of their own or below, in the order of (depth, code); the root is the first.
+
+    codes : of each depth, the codes of its nodes. Flat groups are the children of the root, whatever their codes.
+
+    >>> nodes = Nodes((np.array([0]), np.array([0, 1]), np.array([1, 2, 3])))
+    >>> nodes.parent, nodes.depth
+    (array([0, 0, 0, 1, 2, 2]), array([0, 1, 1, 2, 2, 2]))
+    """
+
+    codes: tuple[Ints, ...]
+
+    def __len__(self) -> int:
+        return int(self.offset[-1])
+
+    @cached_property
+    def offset(self) -> Ints:
+        """Where the nodes of each depth start, and where the last ones end."""
+        return np.concatenate([[0], np.cumsum([len(codes) for codes in self.codes])])
+
+    @cached_property
+    def depth(self) -> Ints:
+        """The depth of each node."""
+        return np.repeat(np.arange(len(self.codes)), np.diff(self.offset))
+
+    @cached_property
+    def parent(self) -> Ints:
+        """The parent of each node; the root is its own. Children of one node are neighbours."""
+        found = [np.zeros(sum(len(codes) for codes in self.codes[:2]), dtype=np.int64)]
+        for depth in range(2, len(self.codes)):
+            above = np.searchsorted(self.codes[depth - 1], self.codes[depth] >> 1)
+            found.append(self.offset[depth - 1] + above)
+        return np.concatenate(found)
+
+    @cached_property
+    def levels(self) -> list[tuple[slice, Ints]]:
+        """From the second depth on: the places of its nodes, and their parents."""
+        bounds = self.offset.tolist()
+        places = [slice(first, last) for first, last in pairwise(bounds[1:])]
+        return [(place, self.parent[place]) for place in places]
+
+    @cached_property
+    def families(self) -> list[_Family]:
+        """The children of each depth from the second on, by parent."""
+        return [_Family.of(place, parents) for place, parents in self.levels]
+
+    @property
+    def tips(self) -> int:
+        """How many nodes have no child."""
+        return len(self) - len(np.unique(self.parent[1:])) if len(self) > 1 else 1
+
+    def subtree_sums(self, own: Floats) -> Floats:
+        """Return what each node and all nodes below it have together; the last axis is the nodes."""
+        total = own.copy()
+        for family in reversed(self.families):
+            family.give_up(total[..., family.children], total)
+        return total
+
+    def cumulated(self, own: Floats) -> Floats:
+        """Return what each node and its ancestors have together."""
+        total = own.copy()
+        for place, parents in self.levels:
+            total[..., place] += np.take(total, parents, axis=-1)
+        return total
+
+
+@dataclass(frozen=True, eq=False)
+class _Family:
+    """The nodes of a depth, where the children of each parent start, and those parents."""
+
+    children: slice
+    starts: Ints
+    parents: Ints | slice
+    is_pairs: bool
+
+    @staticmethod
+    def of(children: slice, parents: Ints) -> _Family:
+        starts = np.concatenate([[0], np.flatnonzero(parents[1:] != parents[:-1]) + 1])
+        heads = parents[starts]
+        is_run = heads[-1] - heads[0] == len(heads) - 1
+        is_pairs = bool((np.diff(starts, append=len(parents)) == 2).all())
+        return _Family(children, starts, slice(int(heads[0]), int(heads[-1]) + 1) if is_run else heads, is_pairs)
+
+    def give_up(self, what: Floats, total: Floats) -> None:
+        """Add up what the children have, and give it to their parents."""
+        # Pairs are what full trees have; reduceat takes four times as long.
+        pairs = what[..., ::2] + what[..., 1::2] if self.is_pairs else np.add.reduceat(what, self.starts, axis=-1)
+        total[..., self.parents] += pairs
+
+
+def nodes_of(column: Grouping | None, max_depth: int | None = None) -> Nodes:
+    """Return the nodes for a column of groups: of a tree, all its depths down to `max_depth`; of flat groups, two."""
+    deepest = deepest_level(column, max_depth)
+    codes = [np.zeros(1, dtype=np.int64)]
+    if column is not None and column.depth is None:
+        codes.append(np.unique(column.code[column.code != NO_GROUP]))
+    elif column is not None and column.exit is not None:
+        cut = column.at_depth(deepest)
+        exits = np.minimum(column.exit, deepest + 1)
+        codes += [np.unique(cut.code[exits > depth] >> (deepest - depth)) for depth in range(1, deepest + 1)]
+    return Nodes(tuple(level for level in codes if len(level)))
+
+
+@dataclass(frozen=True, eq=False)
+class Addresses:
+    """Which node answers for a row: the last one on its path that has calibration rows.
+
+    A place in a tree is known by the number that it has in a heap: ``2^depth + code``, the root 1.
+    """
+
+    directory: Directory
+    deepest: int
+    is_tree: bool
+
+    @staticmethod
+    def of(nodes: Nodes, column: Grouping | None, max_depth: int | None = None) -> Addresses:
+        """Return the addresses for the nodes of a column."""
+        deepest, is_tree = deepest_level(column, max_depth), column is not None and column.is_tree
+        if is_tree:
+            return Addresses(_heap(nodes, deepest), deepest, True)
+        codes = nodes.codes[1] if len(nodes.codes) > 1 else np.zeros(0, dtype=np.int64)
+        return Addresses(Directory(codes, np.arange(1, len(codes) + 1)), deepest, False)
+
+    def find(self, column: Grouping) -> Ints:
+        """Return the node of each row of a column; the root for rows of no known group."""
+        if not self.is_tree or column.exit is None:
+            return self.directory.find(column.code)
+        cut = column.at_depth(self.deepest)
+        depth = np.clip(column.exit - 1, 0, self.deepest)
+        return self.directory.find((1 << depth) + (cut.code >> (self.deepest - depth)))
+
+    def lineage(self, nodes: Nodes) -> Lineage:
+        """Return whose curves the nodes' are, and which one a group reads that is known by its number or label."""
+        owner = np.concatenate(nodes.codes)
+        owner[0] = NO_GROUP
+        source = np.where(nodes.depth == 0, FROM_ROOT, FROM_ANCESTOR)
+        source[(nodes.depth > 0) & (nodes.depth == self.deepest)] = FROM_GROUP
+        if not self.is_tree:
+            return Lineage(nodes.depth, owner, source, self.directory)
+        leaves = np.arange(2**self.deepest if self.deepest else 0)
+        readers = Directory(leaves, self.directory.find(2**self.deepest + leaves))
+        return Lineage(nodes.depth, owner, source, readers)
+
+
+def _heap(nodes: Nodes, deepest: int) -> Directory:
+    """Return the node for every place of the whole tree: its own, or its nearest ancestor's."""
+    table = np.zeros(2 ** (deepest + 1), dtype=np.int64)
+    for depth in range(1, deepest + 1):
+        here = table[2**depth : 2 ** (depth + 1)]
+        here[:] = np.repeat(table[2 ** (depth - 1) : 2**depth], 2)
+        if depth < len(nodes.codes):
+            here[nodes.codes[depth]] = np.arange(nodes.offset[depth], nodes.offset[depth + 1])
+    return Directory(np.arange(len(table)), table)

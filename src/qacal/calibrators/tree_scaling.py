@@ -1,0 +1,204 @@
+"""Tree scaling: one shape for all rows, shifted and stretched along a tree of groups, by as much as rows support."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+import numpy as np
+
+from qacal.calibrators.ancestry import Lineage
+from qacal.calibrators.base import Calibrator, Properties, Rows
+from qacal.calibrators.evidence import Evidence
+from qacal.calibrators.logistic import expit, feature_values
+from qacal.calibrators.pooled_shape import Shape, isotonic_shape
+from qacal.calibrators.tree_laplace import TreeFit, fit_tree
+from qacal.calibrators.tree_nodes import Addresses, Nodes, nodes_of
+from qacal.errors import InputError
+from qacal.grouping import Grouping
+from qacal.soundness import require, require_between, require_columns
+from qacal.tally import Tally
+from qacal.values import Floats, Ints
+
+TreeFeature: TypeAlias = Literal["isotonic", "confidence", "logit"]
+
+
+@dataclass(frozen=True, eq=False)
+class TreeMaps:
+    """A curve per node, in the order of (depth, code); the first is the root's, for rows of no known group.
+
+    rows : how many rows are in each node, those below it included.
+    shape : what the feature makes of a confidence; None for features that need no rows.
+    addresses, lineage : which node a row is in; whose curves they are. Both follow from the groups.
+    """
+
+    intercept: Floats
+    slope: Floats
+    rows: Ints
+    shape: Shape | None
+    grouping: Grouping | None
+    max_depth: int | None
+    feature: TreeFeature
+    fit: TreeFit
+    addresses: Addresses = field(init=False, repr=False)
+    lineage: Lineage = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        # At once, not when a file is read: the addresses are made of the groups.
+        if self.grouping is not None:
+            self.grouping.require_sound()
+        nodes = nodes_of(self.grouping, self.max_depth)
+        addresses = Addresses.of(nodes, self.grouping, self.max_depth)
+        object.__setattr__(self, "addresses", addresses)
+        object.__setattr__(self, "lineage", addresses.lineage(nodes))
+
+    def apply(self, rows: Rows) -> Floats:
+        """Return each node's curve at each confidence."""
+        return self._heights(rows, self._nodes(rows))
+
+    def explain(self, rows: Rows) -> Evidence:
+        """Return each node's curve at each confidence; curves certify nothing."""
+        node = self._nodes(rows)
+        return Evidence.of(
+            rows.confidence,
+            self._heights(rows, node),
+            group=rows.names(self.grouping, self.max_depth),
+            source=self.lineage.source[node],
+            rows=self.rows[node],
+        )
+
+    def require_sound(self) -> None:
+        """Refuse what :func:`fit_tree_curves` cannot have made."""
+        nodes = len(self.lineage.depth)
+        self.fit.require_sound(nodes)
+        require_columns(nodes, intercept=self.intercept, slope=self.slope, rows=self.rows)
+        require_between(0, 2**63 - 1, rows=self.rows)
+        has_shape = self.shape is not None
+        require(has_shape == (self.feature == "isotonic"), f"the feature is {self.feature!r}; its shape is amiss.")
+        if self.shape is not None:
+            self.shape.require_sound()
+        intercept, slope = _curves(self.fit)
+        is_same = np.array_equal(intercept, self.intercept) and np.array_equal(slope, self.slope)
+        require(is_same, "the curves are not those of the fitted effects.")
+
+    def _nodes(self, rows: Rows) -> Ints:
+        if self.grouping is None or rows.groups is None:
+            return np.zeros(len(rows.confidence), dtype=np.int64)
+        return self.addresses.find(self.grouping.encode(rows.groups, len(rows.confidence)))
+
+    def _heights(self, rows: Rows, node: Ints) -> Floats:
+        return expit(self.intercept[node] + self.slope[node] * _scores(rows.confidence, self.feature, self.shape))
+
+
+def _curves(fit: TreeFit) -> tuple[Floats, Floats]:
+    return fit.fixed[0] + fit.effects[:, 0], fit.fixed[1] + fit.effects[:, 1]
+
+
+def _scores(confidence: Floats, feature: TreeFeature, shape: Shape | None) -> Floats:
+    """Return what the model sees of a confidence."""
+    if shape is not None:
+        return shape.apply(confidence)
+    return feature_values(confidence, "logit" if feature == "logit" else "confidence")
+
+
+def fit_tree_curves(tally: Tally, feature: TreeFeature = "isotonic", max_depth: int | None = None) -> TreeMaps:
+    """Return the curves of all nodes for a tally; without groups, one curve."""
+    if feature not in ("isotonic", "confidence", "logit"):
+        raise InputError(f'feature is {feature!r}; expected "isotonic", "confidence" or "logit".')
+    column = tally.grouping
+    nodes = nodes_of(column, max_depth)
+    addresses = Addresses.of(nodes, column, max_depth)
+    node = np.zeros(len(tally), dtype=np.int64) if column is None else addresses.find(column)
+    shape = isotonic_shape(tally) if feature == "isotonic" else None
+    x = _scores(tally.confidence, feature, shape)
+    # A model of groups must weigh rows against each other and against the common curve: in effective rows.
+    scale = tally.w.sum() / tally.ww.sum()
+    fit = fit_tree(*_cells(x, tally.w * scale, tally.wt * scale, node), nodes)
+    intercept, slope = _curves(fit)
+    return TreeMaps(
+        intercept=intercept,
+        slope=slope,
+        rows=_rows_below(tally.rows, node, nodes),
+        shape=shape,
+        grouping=None if column is None else column.distinct(),
+        max_depth=max_depth,
+        feature=feature,
+        fit=fit,
+    )
+
+
+def _cells(x: Floats, w: Floats, wt: Floats, node: Ints) -> tuple[Floats, Floats, Floats, Ints]:
+    """Return cells by (node, x), those with one key added up: many confidences may have one score."""
+    if not ((node[1:] > node[:-1]) | ((node[1:] == node[:-1]) & (x[1:] >= x[:-1]))).all():
+        order = np.lexsort((x, node))
+        x, w, wt, node = x[order], w[order], wt[order], node[order]
+    starts = np.flatnonzero(np.append(True, (node[1:] != node[:-1]) | (x[1:] != x[:-1])))
+    return x[starts], np.add.reduceat(w, starts), np.add.reduceat(wt, starts), node[starts]
+
+
+def _rows_below(rows: Ints, node: Ints, nodes: Nodes) -> Ints:
+    own = np.bincount(node, weights=rows, minlength=len(nodes)).astype(np.float64)
+    return nodes.subtree_sums(own).astype(np.int64)
+
+
+class TreeScaling(Calibrator):
+    r"""Fit one shape for all rows, and shift and stretch it along a tree of groups (partial pooling at every depth).
+
+    .. math::
+        p = \mathrm{logit}^{-1}\Big(B_0 + B_1 x(h) + \sum_{v} (U_v + V_v x(h))\Big), \quad (U_v, V_v) \sim N(0, \Sigma),
+
+    the sum going over the nodes on a row's path, from the first split down to its leaf, or to where it left the tree.
+    :math:`x(h)` is the logit of the pooled isotonic curve, so that stated values need not be a scale of any kind. All
+    depths are fitted together by Laplace-approximate maximum likelihood: a node follows its own rows as far as they
+    go, and its parent for the rest. A finer tree adds nodes that stay with their parents unless their rows insist,
+    so depth need not be chosen; take the tree as deep as it comes.
+
+    Flat groups are a tree of depth one: then this is :class:`HierarchicalScaling` on the pooled shape. A group without
+    calibration rows reads its nearest ancestor's curve; rows of unknown groups read the common one.
+
+    How to choose: the most accurate probabilities of all methods here, for trees and for flat groups. Nothing is
+    certified, since curves can be wrong in shape: see :class:`ScalingQABinning` for bins with intervals.
+
+    Parameters
+    ----------
+    feature : "isotonic", the pooled shape; or "confidence" or "logit" themselves, as in :class:`HierarchicalScaling`.
+        With some hundred rows or fewer these are safer, since they learn no shape.
+    max_depth : of the groups of a tree, use those down to this depth; None uses them all.
+
+    Examples
+    --------
+    Two subjects of four topics each. Of topic 3 there are three rows, all right. Flat groups know no more than that
+    topics differ; the tree knows whose topic it is:
+
+    >>> from qacal import HierarchicalScaling, Paths
+    >>> rows, right = [40, 40, 40, 3, 40, 40, 40, 40], [12, 16, 14, 3, 30, 33, 28, 34]
+    >>> topic, correct = np.repeat(range(8), rows), np.concatenate([np.arange(n) < k for n, k in zip(rows, right)])
+    >>> said = np.full(283, 0.8)
+    >>> HierarchicalScaling().fit(said, correct, groups=topic).predict(np.full(8, 0.8), groups=range(8)).round(2)
+    array([0.33, 0.42, 0.38, 0.77, 0.74, 0.8 , 0.69, 0.82])
+    >>> model = TreeScaling().fit(said, correct, groups=Paths(topic, np.full(283, 4), depth=3))
+    >>> model.predict(np.full(8, 0.8), groups=range(8)).round(2)
+    array([0.34, 0.4 , 0.39, 0.55, 0.75, 0.8 , 0.72, 0.81])
+
+    What it cannot use it refuses:
+
+    >>> TreeScaling(feature="steps").fit([0.8], [1])
+    Traceback (most recent call last):
+    ...
+    qacal.errors.InputError: feature is 'steps'; expected "isotonic", "confidence" or "logit".
+    """
+
+    maps_: TreeMaps
+
+    def __init__(self, *, feature: TreeFeature = "isotonic", max_depth: int | None = None) -> None:
+        self.feature = feature
+        self.max_depth = max_depth
+
+    @property
+    def properties(self) -> Properties:
+        """Every node's curve is a line in a rising score."""
+        return Properties(is_monotone=True, uses_groups=True)
+
+    def solve(self, tally: Tally) -> TreeMaps:
+        """Return the fitted curves."""
+        return fit_tree_curves(tally, self.feature, self.max_depth)
