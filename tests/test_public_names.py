@@ -34,6 +34,7 @@ NAMES = [
     "ScalingQABinning",
     "Search",
     "Tally",
+    "TreeBinning",
     "TreeScaling",
     "UniformMassBinning",
     "UnreachableError",

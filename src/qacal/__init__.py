@@ -23,6 +23,7 @@ _HOME = {
     "ScalingQABinning": "calibrators.scaling_qa_binning",
     "HierarchicalScaling": "calibrators.hierarchical",
     "TreeScaling": "calibrators.tree_scaling",
+    "TreeBinning": "calibrators.tree_binning",
     "Evidence": "calibrators.evidence",
     "KDTree": "partitions.kdtree",
     "BisectingTree": "partitions.bisecting",

@@ -8,6 +8,7 @@ from qacal import (
     QABinning,
     ScalingBinning,
     ScalingQABinning,
+    TreeBinning,
     TreeScaling,
     UniformMassBinning,
 )
@@ -35,6 +36,8 @@ CALIBRATORS = [
     HierarchicalScaling(),
     HierarchicalScaling(feature="logit"),
     TreeScaling(),
+    TreeBinning(),
+    TreeBinning(step=0.1, feature="logit", resolution=0.05),
     TreeScaling(feature="confidence"),
 ]
 

@@ -26,7 +26,8 @@ from qacal import (
 from tests.calibrators.contract import CALIBRATORS, name_of
 
 every_calibrator = pytest.mark.parametrize("calibrator", CALIBRATORS, ids=name_of)
-binning = pytest.mark.parametrize("calibrator", [c for c in CALIBRATORS if c.properties.is_discrete], ids=name_of)
+with_points = [c for c in CALIBRATORS if "points_per_bin" in c.get_params()]
+binning = pytest.mark.parametrize("calibrator", with_points, ids=name_of)
 
 
 def uninformative(n=400, seed=0):

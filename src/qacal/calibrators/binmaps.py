@@ -184,7 +184,7 @@ def fit_bins(
         kind = "distinct" if ties == "jitter" else "conditional"
         promise = Certificate(kind, alpha, sum(int(mine.sum()) for mine in served))
     else:
-        distinct = _distinct_values(levels if max_depth is None else flat_levels(labels))
+        distinct = distinct_values(levels if max_depth is None else flat_levels(labels))
         promise = uniform_certificate(alpha, len(distinct), labels.resolution, distinct)
     parts = [_columns(*level, ties, promise) for level in zip(bins, levels_of_targets, served, strict=True)]
     sizes = [np.unique(of.group[mine], return_counts=True)[1] for of, mine in zip(bins, served, strict=True)]
@@ -206,7 +206,7 @@ def _bins(level: Tally, points_per_bin: int, n_bins: int | None, ties: Ties) -> 
     return mass_bins(level, points_per_bin) if n_bins is None else equal_bins(level, n_bins)
 
 
-def _distinct_values(levels: list[Tally]) -> Ints:
+def distinct_values(levels: list[Tally]) -> Ints:
     """Return how many distinct confidences each node has: the root, and the groups of every depth."""
     counts = [np.array([len(levels[0])])]
     for level in levels[1:]:

@@ -15,6 +15,7 @@ from qacal.calibrators.platt import LogisticMap, PlattScaling
 from qacal.calibrators.qa_binning import QABinning
 from qacal.calibrators.scaling_binning import ScalingBinning
 from qacal.calibrators.scaling_qa_binning import ScalingQABinning
+from qacal.calibrators.tree_binning import TreeBinning
 from qacal.calibrators.tree_scaling import TreeMaps, TreeScaling
 from qacal.calibrators.uniform_mass import UniformMassBinning
 from qacal.errors import InputError
@@ -32,6 +33,7 @@ CALIBRATORS: dict[str, type[Calibrator]] = {
         ScalingQABinning,
         HierarchicalScaling,
         TreeScaling,
+        TreeBinning,
     )
 }
 """Every calibrator that can be saved, by name. A file chooses among these and nothing else."""

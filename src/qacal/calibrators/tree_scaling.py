@@ -87,7 +87,20 @@ class TreeMaps:
         return self.addresses.find(self.grouping.encode(rows.groups, len(rows.confidence)))
 
     def _heights(self, rows: Rows, node: Ints) -> Floats:
-        return expit(self.intercept[node] + self.slope[node] * _scores(rows.confidence, self.feature, self.shape))
+        return expit(self.intercept[node] + self.slope[node] * self.scores(rows.confidence))
+
+    def nodes_at(self, depth: Ints, code: Ints) -> Ints:
+        """Return the places of nodes that are known by their depth and code."""
+        nodes = nodes_of(self.grouping, self.max_depth)
+        found = np.zeros(len(depth), dtype=np.int64)
+        for level in range(1, len(nodes.codes)):
+            mine = depth == level
+            found[mine] = nodes.offset[level] + np.searchsorted(nodes.codes[level], code[mine])
+        return found
+
+    def scores(self, confidence: Floats) -> Floats:
+        """Return what the curves see of a confidence."""
+        return _scores(confidence, self.feature, self.shape)
 
 
 def _curves(fit: TreeFit) -> tuple[Floats, Floats]:

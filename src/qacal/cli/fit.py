@@ -16,6 +16,7 @@ CALIBRATORS = {
     "scaling-qa-binning": "ScalingQABinning",
     "qa-binning": "QABinning",
     "hierarchical": "HierarchicalScaling",
+    "tree-binning": "TreeBinning",
     "tree": "TreeScaling",
     "uniform-mass": "UniformMassBinning",
     "scaling-binning": "ScalingBinning",

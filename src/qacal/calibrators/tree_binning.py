@@ -1,0 +1,204 @@
+"""Tree binning: the curves of tree scaling in steps, so that every answer can be certified."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from qacal.calibrators.ancestry import Lineage, flat_levels, lineage
+from qacal.calibrators.base import Calibrator, Properties
+from qacal.calibrators.binmaps import BinMaps, distinct_values
+from qacal.calibrators.logistic import expit
+from qacal.calibrators.tree_scaling import TreeFeature, TreeMaps, fit_tree_curves
+from qacal.errors import InputError
+from qacal.grouping import NO_GROUP
+from qacal.guarantee import Certificate, check_alpha, uniform_certificate
+from qacal.tally import Tally
+from qacal.values import Floats, Ints
+
+# Curves are cut at values of the confidence that were seen; where there are more than these, at quantiles of them.
+_MOST_CUTS = 200
+
+_SUMS = ("rows", "w", "wt", "wtt", "ww")
+
+
+@dataclass(frozen=True, eq=False)
+class Curves:
+    """The curves of all who answer, at every cut, and what was seen there: tables of (who, cut).
+
+    cuts : confidences; the rows of a cut are those above the cut before, up to it.
+    heights : of the curves.
+    sums : of the calibration rows, by the names that they have in a tally.
+    """
+
+    cuts: Floats
+    heights: Floats
+    sums: dict[str, Floats]
+
+    @staticmethod
+    def of(fitted: TreeMaps, levels: list[Tally], who: Lineage) -> Curves:
+        """Tabulate fitted curves and the cells of every level."""
+        cuts = _cuts(levels[0].confidence)
+        node = fitted.nodes_at(who.depth, who.owner)
+        heights = expit(fitted.intercept[node][:, None] + fitted.slope[node][:, None] * fitted.scores(cuts))
+        sums = {name: np.zeros(heights.size) for name in _SUMS}
+        for depth, level in enumerate(levels):
+            cells, row = _answered_by(level, np.flatnonzero(who.depth == depth), who)
+            place = row * len(cuts) + np.searchsorted(cuts, level.confidence[cells])
+            for name, total in sums.items():
+                total += np.bincount(place, weights=getattr(level, name)[cells], minlength=heights.size)
+        return Curves(cuts, heights, {name: total.reshape(heights.shape) for name, total in sums.items()})
+
+
+def _cuts(confidence: Floats) -> Floats:
+    """Return the values that were seen, or evenly many of them; the highest is the last cut."""
+    places = np.linspace(0, len(confidence) - 1, min(len(confidence), _MOST_CUTS)).round().astype(np.int64)
+    return confidence[places]
+
+
+def _answered_by(level: Tally, mine: Ints, who: Lineage) -> tuple[Ints, Ints]:
+    """Return the cells of a level whose groups answer for somebody, and at which place among those who answer."""
+    column = level.grouping
+    if column is None or len(mine) == 0 or who.owner[mine[0]] == NO_GROUP:
+        return np.arange(len(level) if len(mine) else 0), np.zeros(len(level) if len(mine) else 0, dtype=np.int64)
+    at = np.minimum(np.searchsorted(who.owner[mine], column.code), len(mine) - 1)
+    cells = np.flatnonzero(who.owner[mine[at]] == column.code)
+    return cells, mine[at[cells]]
+
+
+@dataclass(frozen=True, eq=False)
+class Steps:
+    """Runs of cuts over which a curve stays between two multiples of a step, curve after curve.
+
+    start, stop : the places of each run in a table of (who, cut), read row after row.
+    who : whose run it is.
+    """
+
+    start: Ints
+    stop: Ints
+    who: Ints
+
+    @staticmethod
+    def of(heights: Floats, step: float) -> Steps:
+        """Cut every curve where it passes a multiple of `step`."""
+        # A hair is added, so that 0.15 / 0.05 is 3 and no less.
+        level = np.floor(heights / step + 1e-9)
+        is_first = np.ones(heights.shape, dtype=bool)
+        is_first[:, 1:] = level[:, 1:] != level[:, :-1]
+        start = np.flatnonzero(is_first)
+        return Steps(start, np.append(start[1:], heights.size), start // heights.shape[1])
+
+    def sum(self, table: Floats) -> Floats:
+        """Add up a table of (who, cut) over each run."""
+        return np.asarray(np.add.reduceat(table.ravel(), self.start))
+
+    @property
+    def offset(self) -> Ints:
+        """Where the runs of each curve start, and where the last ones end."""
+        return np.append(np.flatnonzero(np.append(True, self.who[1:] != self.who[:-1])), len(self.who))
+
+
+def fit_tree_bins(
+    tally: Tally, *, step: float, feature: TreeFeature = "isotonic", max_depth: int | None = None, alpha: float = 0.1
+) -> BinMaps:
+    """Return the curves of all groups, cut into steps, each with its interval."""
+    check_alpha(alpha)
+    if not isinstance(step, int | float) or not 1e-3 <= step <= 1:
+        raise InputError(f"step is {step!r}; expected 0.001 to 1, such as 0.05.")
+    levels = flat_levels(tally, max_depth)
+    who = lineage(levels, tally.grouping, 1)
+    curves = Curves.of(fit_tree_curves(tally, feature, max_depth), levels, who)
+    steps = Steps.of(curves.heights, step)
+    distinct = distinct_values(levels if max_depth is None else flat_levels(tally))
+    promise = uniform_certificate(alpha, len(distinct), tally.resolution, distinct)
+    is_last = np.append(steps.who[1:] != steps.who[:-1], True)
+    return BinMaps(
+        **_answers(curves, steps, promise),
+        top=np.where(is_last, np.inf, curves.cuts[(steps.stop - 1) % len(curves.cuts)]),
+        tie=np.zeros(len(steps.start), dtype=np.uint64),
+        offset=steps.offset,
+        lineage=who,
+        grouping=None if tally.grouping is None else tally.grouping.distinct(),
+        max_depth=max_depth,
+        certificate=promise,
+        is_jittered=False,
+        resolution=tally.resolution,
+    )
+
+
+def _answers(curves: Curves, steps: Steps, promise: Certificate) -> dict[str, Any]:
+    """Return what each step answers, its interval, and the rows behind it."""
+    sums = {name: steps.sum(table) for name, table in curves.sums.items()}
+    low, high = promise.intervals(*(sums[name] for name in _SUMS))
+    seen, weight = steps.sum(curves.sums["w"] * curves.heights), sums["w"]
+    # Where a step has no rows its curve still has a height: the mean over the cuts.
+    plain = steps.sum(curves.heights) / (steps.stop - steps.start)
+    value = np.where(weight > 0, seen / np.where(weight > 0, weight, 1.0), plain)
+    # If the certificate is right, an answer outside of its interval is wrong.
+    return {"value": np.clip(value, low, high), "low": low, "high": high, "rows": sums["rows"].astype(np.int64)}
+
+
+class TreeBinning(Calibrator):
+    r"""Fit the curves of :class:`TreeScaling`, and answer in steps of them, each with a certified interval.
+
+    A group's curve :math:`p_s(h)` rises with the confidence, so the confidences over which it stays between two
+    multiples of :math:`\delta` are an interval. Each is a bin: it answers with the mean of the curve over its rows, and
+    its interval comes from their true labels. The uniform certificate holds for every interval of confidences in every
+    node at once, so nothing is lost to halves or folds: curves and intervals use all rows. An answer that its interval
+    excludes is moved to the nearest end, since it is wrong if the certificate is right.
+
+    How to choose: probabilities as good as those of :class:`TreeScaling` (in steps of 0.1, held-out log loss was higher
+    by 0.0002 to 0.0007 on five LLMs), with intervals. These are as wide as few rows make them: a deep tree has the best
+    answers and the widest intervals, `max_depth` trades one for the other.
+
+    Parameters
+    ----------
+    step : :math:`\delta`. Wider steps have more rows and narrower intervals; rounding costs about
+        :math:`\delta^2 / 12` of Brier score.
+    feature, max_depth : as in :class:`TreeScaling`.
+    alpha : how often the certificate may fail, over all groups and bins at once.
+    resolution : snap confidences to the grid 0, resolution, ..., 1.
+
+    Examples
+    --------
+    >>> right = np.repeat([1, 0, 1, 0], [650, 350, 950, 50])
+    >>> subject = np.repeat(["law", "physics"], 1000)
+    >>> model = TreeBinning().fit(np.full(2000, 0.8), right, groups=subject)
+    >>> found = model.explain([0.8, 0.8, 0.8], groups=["law", "physics", "chess"])
+    >>> found.calibrated.round(2), found.source
+    (array([0.65, 0.95, 0.82]), array(['group', 'group', 'root'], dtype='<U8'))
+    >>> bool((found.low <= found.calibrated).all() and (found.calibrated <= found.high).all())
+    True
+    """
+
+    maps_: BinMaps
+
+    def __init__(
+        self,
+        *,
+        step: float = 0.05,
+        feature: TreeFeature = "isotonic",
+        max_depth: int | None = None,
+        alpha: float = 0.1,
+        resolution: float | None = None,
+    ) -> None:
+        self.step = step
+        self.feature = feature
+        self.max_depth = max_depth
+        self.alpha = alpha
+        self.resolution = resolution
+
+    @property
+    def properties(self) -> Properties:
+        """Steps of rising curves, drawn into their intervals."""
+        return Properties(is_discrete=True, is_certified=True, uses_groups=True)
+
+    def tally_options(self) -> dict[str, Any]:
+        """Return the grid."""
+        return {"resolution": self.resolution}
+
+    def solve(self, tally: Tally) -> BinMaps:
+        """Return the steps of every group."""
+        return fit_tree_bins(tally, feature=self.feature, step=self.step, max_depth=self.max_depth, alpha=self.alpha)
