@@ -102,3 +102,16 @@ def test_numbers_of_64_bits_are_ids_like_others():
     large = [2**64 - 1, 2**63 + 1, 2**63 + 2, 3]
     assert len(set(identity.id_hashes(large, 4).tolist())) == 4
     assert identity.id_hashes(large, 4).tolist() == identity.id_hashes(np.array(large, dtype=np.uint64), 4).tolist()
+
+
+def test_of_a_question_every_row_is_as_likely_as_another():
+    """One right row in ten that are otherwise equal: it is the one that is kept a tenth of the time, not half of it."""
+    questions = 4000
+    hashes = identity.id_hashes(np.repeat(np.arange(questions), 10), 10 * questions)
+    right = np.tile(np.arange(10) == 3, questions).astype(float)
+    kept = identity.one_of_each(hashes, np.full(10 * questions, 0.9), right)
+    assert kept.sum() == questions
+    assert right[kept].mean() == pytest.approx(0.1, abs=0.02)
+    order = np.random.default_rng(0).permutation(10 * questions)
+    again = identity.one_of_each(hashes[order], np.full(10 * questions, 0.9), right[order])
+    assert right[order][again].sum() == right[kept].sum()

@@ -12,6 +12,7 @@ from qacal import (
     Column,
     HierarchicalScaling,
     InputError,
+    IsotonicCalibration,
     KDTree,
     NotFittedError,
     PlattScaling,
@@ -346,7 +347,10 @@ def test_tuning_chooses_on_a_seventh_and_fits_on_all(partition):
     assert model.rows_ == plain.rows_ == model.calibrator_.maps_.rows[: model.calibrator_.maps_.offset[1]].sum()
     assert model.tuned_.rows == pytest.approx(model.rows_ / 7, rel=0.2)
     assert model.calibrator_.points_per_bin == model.tuned_.best.points_per_bin
-    assert model.tuned_.best.score < model.tuned_.best_pooled.score - 0.02
+    # Of a tree no groups are a depth like others; a certificate of flat groups does not cover doing without them.
+    without = model.tuned_.best_pooled
+    assert (without is None) == (partition == "column:topic")
+    assert without is None or model.tuned_.best.score < without.score - 0.02
     new = answers(3000, seed=1)
     scores = [log_loss(column(one.calibrate(new), "calibrated"), column(new, "correct")) for one in (model, plain)]
     assert scores[0] < scores[1] + 0.01
@@ -355,9 +359,11 @@ def test_tuning_chooses_on_a_seventh_and_fits_on_all(partition):
 def test_groups_that_tell_nothing_are_tuned_away():
     # No group has the rows for a bin of its own, so all read the root, and no groups are the simpler choice.
     rows = [{**row, "tenant": number // 5} for number, row in enumerate(answers(2000))]
-    flat = QACalibrator(partition="column:tenant", calibrator=QABinning(), tune="brier").fit(rows)
+    curves = IsotonicCalibration(pooling="none")
+    flat = QACalibrator(partition="column:tenant", calibrator=curves, tune="brier").fit(rows)
     assert flat.tuned_.best.cut == 0
     assert {row["source"] for row in flat.calibrate(rows[:50])} == {"root"}
+    assert flat.describe_groups() == []
     tree = QACalibrator(partition="kdtree:3", calibrator=QABinning(), tune="brier").fit(rows)
     assert tree.calibrator_.max_depth == tree.tuned_.best.cut
 
@@ -365,7 +371,16 @@ def test_groups_that_tell_nothing_are_tuned_away():
 def test_tuning_needs_an_objective_and_a_certificate_that_survives_it():
     with pytest.raises(InputError, match="tune is 'fame'; expected one of log_loss"):
         QACalibrator(tune="fame").fit(answers(100))
-    with pytest.raises(InputError, match="needs them fixed before"):
+    with pytest.raises(InputError, match="need them fixed before"):
         QACalibrator(calibrator=QABinning(certificate="conditional"), tune="brier").fit(answers(100))
+    with pytest.raises(InputError, match="need them fixed before"):
+        QACalibrator(calibrator=QABinning(ties="jitter"), tune="brier").fit(answers(100))
     with pytest.raises(InputError, match="too few to tune on"):
         QACalibrator(partition="column:topic", tune="brier").fit(answers(1))
+
+
+def test_tuning_by_the_error_within_groups_takes_rows_of_a_question_as_dependent():
+    rows = [{**row, "id": f"q{number // 3}"} for number, row in enumerate(answers(1500))]
+    with pytest.warns(qacal.RepeatedQuestionsWarning):
+        model = QACalibrator(partition="column:topic", calibrator=QABinning(), tune="error").fit(rows)
+    assert np.isfinite(model.tuned_.best.score)

@@ -54,3 +54,9 @@ def test_without_groups_to_choose_from_the_range_is_wide():
 def test_one_row_is_refused():
     with pytest.raises(InputError, match="1 rows are left to calibrate on"):
         search_ranges(1, TREE)
+
+
+def test_a_range_of_one_value_is_said_as_it_is():
+    found = paper_ranges(600, epsilon=0.1)
+    assert len(found.points_per_bin) == 1
+    assert f"from {found.points_per_bin[0]} to {found.points_per_bin[0]}," in found.note

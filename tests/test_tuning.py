@@ -24,6 +24,7 @@ from qacal import (
     log_loss,
 )
 from qacal.ranges import Ranges
+from qacal.tuning import Trial, best_of
 from tests.calibrators.contract import name_of
 
 METHODS = [
@@ -188,3 +189,10 @@ def test_refusals():
         Search(calibration, tuning, objective="accuracy")
     with pytest.raises(InputError, match="dealt for it"):
         Search(calibration.without_blocks(), tuning, ranges=WIDE).tune(ScalingQABinning())
+
+
+def test_scores_that_cannot_be_measured_are_no_choice():
+    nan = float("nan")
+    assert best_of([Trial(0, 10, nan), Trial(1, 10, 0.5)]).cut == 1
+    with pytest.raises(InputError, match="no setting could be scored"):
+        best_of([Trial(0, 10, nan)])

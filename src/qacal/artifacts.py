@@ -35,6 +35,7 @@ from qacal.array_files import LARGEST, from_bytes, size_of, to_bytes
 from qacal.calibrators.base import Calibrator
 from qacal.calibrators.state import calibrator_from_state, calibrator_state
 from qacal.errors import ArtifactError, InputError
+from qacal.folders import take_name
 from qacal.frozen import Arrays, Plain
 from qacal.partitions.base import partition_from_state, partition_state
 from qacal.plain import digest, read_document, require_plain, write_document
@@ -170,7 +171,10 @@ def _write_whole(target: Path, files: Mapping[str, bytes]) -> None:
     fresh, old = (target.with_name(f".{target.name}.{word}-{mark}") for word in ("new", "old"))
     try:
         _write_files(fresh, files)
-        _take_name(fresh, old, target)
+        take_name(fresh, old, target)
+        # The new model has its name by now; that the disk may forget it is no reason to call it unsaved.
+        with contextlib.suppress(OSError):
+            _flush_directory(target.parent)
     except OSError as error:
         raise ArtifactError(f"the model was not saved to {target}: {error}. What was there is unchanged.") from error
     finally:
@@ -187,22 +191,6 @@ def _write_files(fresh: Path, files: Mapping[str, bytes]) -> None:
             os.fsync(file.fileno())
     for directory in (fresh / _ARRAYS, fresh, fresh.parent):
         _flush_directory(directory)
-
-
-def _take_name(fresh: Path, old: Path, target: Path) -> None:
-    """Give the new directory the target's name; if that fails, the old one has it again."""
-    was_there = target.exists()
-    if was_there:
-        os.rename(target, old)
-    try:
-        os.rename(fresh, target)
-    except BaseException:
-        if was_there:
-            os.rename(old, target)
-        raise
-    # The new model has its name by now; that the disk may forget it is no reason to call it unsaved.
-    with contextlib.suppress(OSError):
-        _flush_directory(target.parent)
 
 
 def _flush_directory(path: Path) -> None:

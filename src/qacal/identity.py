@@ -122,8 +122,8 @@ def value_hashes(*columns: Floats | Ints) -> Hashes:
 def one_of_each(hashes: Hashes, *columns: Floats | Ints) -> Bools:
     """Choose one row of every question: as if drawn among its rows, the same in any order of the file.
 
-    columns : what tells the rows of one question apart. They enter a hash together with the question, so that no value
-        is chosen more often than another; rows that are equal in all of them may change places unnoticed.
+    columns : what tells the rows of one question apart. They enter a hash together with the question and the number of
+        equal rows before them, so that every row is as likely as another; equal rows may change places unnoticed.
 
     >>> hashes = id_hashes(["q1", "q1", "q2"], 3)
     >>> int(one_of_each(hashes, np.array([0.9, 0.8, 0.9])).sum())
@@ -135,11 +135,24 @@ def one_of_each(hashes: Hashes, *columns: Floats | Ints) -> Bools:
     key = mix(hashes, 2**41)
     for place, column in enumerate(columns):
         key = mix(key ^ mix(np.ascontiguousarray(column).view(np.uint64), place))
+    # Rows that are equal in all of them are as many tickets, not one: nine wrong answers and a right one are drawn
+    # from as ten rows.
+    key = mix(key ^ mix(_occurrence(key), 2**42))
     order = np.lexsort([key, hashes])
     in_order = hashes[order]
     chosen = np.zeros(len(hashes), dtype=bool)
     chosen[order[np.concatenate([[True], in_order[1:] != in_order[:-1]])]] = True
     return chosen
+
+
+def _occurrence(keys: Hashes) -> Hashes:
+    """Return how many equal keys come before each, in any order of equal ones."""
+    order = np.argsort(keys, kind="stable")
+    in_order, place = keys[order], np.arange(len(keys))
+    is_new = np.append(True, in_order[1:] != in_order[:-1])
+    out = np.empty(len(keys), dtype=np.uint64)
+    out[order] = (place - np.maximum.accumulate(np.where(is_new, place, 0))).astype(np.uint64)
+    return out
 
 
 def blocks(hashes: Hashes, count: int, seed: int = 0) -> Ints:

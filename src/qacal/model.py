@@ -58,6 +58,8 @@ _BINS_A_GROUP = 4
 
 # One fold of the questions chooses depth and points per bin.
 _FOLDS = 7
+# Of each fold; enough for errors that take the rows of a question as dependent, and a multiple of the halves.
+_BLOCKS = 32
 
 
 class Answering(ABC):
@@ -215,9 +217,11 @@ class QACalibrator(HasParameters, Answering):
             from qacal.tuning import require_objective
 
             require_objective(self.tune, "tune")
-        if self.tune is not None and getattr(self.calibrator, "certificate", None) == "conditional":
+        certificate = getattr(self.calibrator, "certificate", None), getattr(self.calibrator, "ties", None)
+        if self.tune is not None and ("conditional" in certificate or "jitter" in certificate):
             raise InputError(
-                'tune chooses points per bin on the rows; certificate="conditional" needs them fixed before.'
+                'tune chooses points per bin on the rows; certificate="conditional" and ties="jitter" need them fixed '
+                "before."
             )
         points = getattr(self.calibrator, "points_per_bin", None)
         if points is not None:
@@ -277,9 +281,11 @@ class QACalibrator(HasParameters, Answering):
         if total is None:
             raise InputError("no row is left to calibrate on; give more rows, or a smaller beta_share.")
         total = replace(total, is_clustered=_repeats(np.concatenate(ids)), is_sum=False)
-        self.tuned_ = self._tuned(total)
+        self.tuned_ = self._tuned(total, progress)
         self._choose_depth(total)
-        self.calibrator_.fit_tally(total.pooled() if self.tuned_ is not None and self.tuned_.is_pooled else total)
+        if self.tuned_ is not None and self.tuned_.is_pooled:
+            total = total.pooled()
+        self.calibrator_.fit_tally(total)
         self.rows_ = int(total.n)
         self.origins_ = {name: values for name, values in origins.items() if tells(name, values)}
         self.groups_ = summaries(total, self._depth, sampler, self.examples)
@@ -296,7 +302,7 @@ class QACalibrator(HasParameters, Answering):
             scored = scored.roll_up(self._depth).flat()
         return remembered(ids, Outlooks.of(scored))
 
-    def _tuned(self, tally: Tally) -> Tuned | None:
+    def _tuned(self, tally: Tally, progress: Progress | None) -> Tuned | None:
         """Choose depth and points per bin on a seventh of the questions, if that is asked for.
 
         All rows are fitted on afterwards: the uniform certificate holds for every depth and points per bin at once.
@@ -306,12 +312,19 @@ class QACalibrator(HasParameters, Answering):
         from qacal.ranges import wide_ranges
         from qacal.tuning import Search
 
-        calibration, tuning = tally.outside_fold(0, _FOLDS), tally.fold(0, _FOLDS)
+        calibration, tuning = tally.outside_fold(0, _FOLDS), tally.within_fold(0, _FOLDS)
         if not (len(calibration) and len(tuning)):
             raise InputError(f"{tally.n} rows are too few to tune on; leave tune out, or label more.")
-        found = Search(calibration, tuning, objective=self.tune, ranges=wide_ranges(calibration.n)).tune(
-            self.calibrator_
+        search = Search(
+            calibration,
+            tuning,
+            objective=self.tune,
+            ranges=wide_ranges(calibration.n),
+            # Whether there are groups must not be chosen on the rows that certify them, unless the promise covers both.
+            keeps_groups=self.calibrator_.properties.is_certified,
+            progress=None if progress is None else lambda done, of: progress(f"tuning, {done} of {of}", calibration.n),
         )
+        found = search.tune(self.calibrator_)
         self.calibrator_.set_params(**found.calibrator.get_params())
         return found
 
@@ -332,7 +345,7 @@ class QACalibrator(HasParameters, Answering):
     def _tally(self, batch: Batch, groups: Any) -> Tally:
         options = self.calibrator_.tally_options()
         if self.tune is not None:
-            options["n_blocks"] = _FOLDS * options.get("n_blocks", 1)
+            options["n_blocks"] = _FOLDS * _BLOCKS
         if batch.ids is None and (options.get("n_blocks", 1) > 1 or options.get("ties")):
             name = type(self.calibrator_).__name__
             raise InputError(f"{name} splits rows by question; the records need a column id or question.")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +12,7 @@ import numpy as np
 
 from qacal.errors import ArtifactError, InputError
 from qacal.files import OnFault, refuse
+from qacal.folders import folder_whole, require_replaceable
 from qacal.model import Answering, Progress, QACalibrator
 from qacal.model_files import load
 from qacal.records import Batch, Reading, Source, as_source, listed, read
@@ -79,18 +79,14 @@ class ModelSet(Answering):
     def save(self, path: str | Path) -> None:
         """Write the models as folders within one folder; whole or not at all."""
         target = Path(path)
-        if target.exists() and not (target / INDEX).is_file():
+        if target.is_dir() and any(target.iterdir()) and not (target / INDEX).is_file():
             raise InputError(f"{target} exists and is no set of models; it is not overwritten. Choose another name.")
-        with tempfile.TemporaryDirectory(prefix=f".{target.name}.", dir=target.parent) as temporary:
-            new = Path(temporary) / "new"
-            new.mkdir()
+        require_replaceable(target, lambda name: name == INDEX or name.isdecimal(), "a set of models")
+        with folder_whole(target) as new:
             for number, model in enumerate(self.models.values()):
                 model.save(new / str(number))
             index = {"schema": 1, "by": self.by, "values": list(self.models)}
             (new / INDEX).write_text(json.dumps(index, indent=2, ensure_ascii=False), encoding="utf-8")
-            if target.exists():
-                target.rename(Path(temporary) / "old")
-            new.rename(target)
 
 
 def rows_by(batch: Batch, column: str) -> dict[Any, Bools]:

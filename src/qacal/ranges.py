@@ -58,8 +58,9 @@ def paper_ranges(rows: int, *, epsilon: float = 0.1, alpha: float = 0.1, nu: flo
         largest = points_for(epsilon, rows, alpha, nu)
     except UnreachableError:
         largest = rows // BINS_A_GROUP[0]
+    largest = max(smallest, largest)
     note = f"points per bin from {smallest} to {largest}, which promise an error of {epsilon:g} with {rows:,} rows"
-    return Ranges(_steps(smallest, max(smallest, largest)), BINS_A_GROUP, note)
+    return Ranges(_steps(smallest, largest), BINS_A_GROUP, note)
 
 
 def wide_ranges(rows: int, *, alpha: float = 0.1) -> Ranges:

@@ -279,6 +279,10 @@ class Tally:
         """Return the rows of fold `k` out of `of`: the blocks whose number is `k` modulo `of`."""
         return self._select(self._in_fold(k, of)).without_blocks()
 
+    def within_fold(self, k: int, of: int) -> Tally:
+        """Return the rows of a fold, with their blocks."""
+        return self._select(self._in_fold(k, of))
+
     def outside_fold(self, k: int, of: int) -> Tally:
         """Return the rows of all other folds, with their blocks."""
         return self._select(~self._in_fold(k, of))

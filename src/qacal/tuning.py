@@ -62,6 +62,7 @@ class Tuned:
     best: Trial
     trials: list[Trial]
     rows: int
+    note: str = ""
 
     @property
     def is_pooled(self) -> bool:
@@ -69,14 +70,18 @@ class Tuned:
         return self.best.cut == ROOT and any(isinstance(trial.cut, str) for trial in self.trials)
 
     @property
-    def best_pooled(self) -> Trial:
-        """The best setting without groups."""
-        return best_of([trial for trial in self.trials if trial.cut == ROOT])
+    def best_pooled(self) -> Trial | None:
+        """The best setting without groups, if that was tried."""
+        pooled = [trial for trial in self.trials if trial.cut == ROOT]
+        return best_of(pooled) if pooled else None
 
 
 def best_of(trials: Sequence[Trial]) -> Trial:
     """Return the best trial; of those that differ by rounding alone, the first: fewest groups, most points per bin."""
-    lowest = min(trial.score for trial in trials)
+    known = [trial.score for trial in trials if not np.isnan(trial.score)]
+    if not known:
+        raise InputError("no setting could be scored on the tuning rows; give more rows, or another objective.")
+    lowest = min(known)
     return next(trial for trial in trials if trial.score <= lowest + 1e-12)
 
 
@@ -91,6 +96,8 @@ class Search:
         paper's where the rows allow, see :func:`qacal.ranges.search_ranges`.
     objective : what is made small on the tuning rows: "log_loss"; "brier"; "auac", the paper's choice, which is made
         large; "error", the debiased calibration error within groups that are the same for all settings.
+    keeps_groups : of flat groups, do not try to do without them: a certificate covers the groups that it was made for,
+        and not the choice between several kinds. Of a tree it covers all depths.
     progress : called with how many cuts of how many are done.
 
     Examples
@@ -116,11 +123,13 @@ class Search:
         *,
         ranges: Ranges | Callable[[int, list[int]], Ranges] = search_ranges,
         objective: str = "log_loss",
+        keeps_groups: bool = False,
         progress: Callable[[int, int], None] | None = None,
     ) -> None:
         require_objective(objective)
         self.calibration = calibration
         self.tuning = tuning
+        self.keeps_groups = keeps_groups
         self.objective = objective
         self.progress = progress
         counts = [groups for _, groups in self.sizes]
@@ -132,7 +141,13 @@ class Search:
         trials = list(self._trials(calibrator))
         best = best_of(trials)
         chosen = _configured(calibrator, best.cut if self._is_tree else None, best.points_per_bin)
-        return Tuned(chosen.fit_tally(self.at(self.calibration, best.cut, is_final=True)), best, trials, self.tuning.n)
+        return Tuned(
+            chosen.fit_tally(self.at(self.calibration, best.cut, is_final=True)),
+            best,
+            trials,
+            self.tuning.n,
+            self.ranges.note,
+        )
 
     # What there is to try
 
@@ -171,6 +186,8 @@ class Search:
     def _trials(self, calibrator: Calibrator) -> Iterator[Trial]:
         uses_groups = calibrator.properties.uses_groups
         cuts = self.sizes if uses_groups else [(ROOT, 1)]
+        if uses_groups and self.keeps_groups and not self._is_tree and len(cuts) > 1:
+            cuts = cuts[1:]
         for done, (cut, groups) in enumerate(cuts):
             if isinstance(calibrator, BinningCalibrator) and calibrator.ties == "merge":
                 answers = self._quickly(calibrator, cut, groups)

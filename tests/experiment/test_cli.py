@@ -53,6 +53,7 @@ def test_four_betas_in_one_command(file, tmp_path):
 
 def test_wrong_use_and_bad_input_leave_nothing(file, tmp_path):
     (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.tex").write_text("dear")
     for arguments, code, said in (
         (("--partition", "magic"), 2, "names no partition"),
         (("--varying-beta", "--embedder", "static"), 2, "two embedders"),
@@ -67,5 +68,5 @@ def test_wrong_use_and_bad_input_leave_nothing(file, tmp_path):
         assert "Traceback" not in error
     code, _, error = run("experiment", file, "--out", tmp_path / "mine", "--by", "model")
     assert code == 1
-    assert "holds no results of an experiment" in error
+    assert "holds what is no part of the results of an experiment (thesis.tex)" in error
     assert sorted(path.name for path in tmp_path.iterdir()) == ["mine"]

@@ -7,6 +7,7 @@ import pytest
 from qacal import InputError, run_experiment
 from qacal.experiment.measures import COLUMNS
 from qacal.experiment.tables import _cell
+from qacal.records import Reading
 from tests.experiment.rows import vectors_and_labels
 
 OPTIONS = {"embedders": ["column:embedding"], "partitions": ["kdtree:2"], "seeds": 2}
@@ -79,7 +80,7 @@ def test_files_appear_whole_or_not_at_all(tmp_path):
     found.write(tmp_path / "out")
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.tex").write_text("dear")
-    with pytest.raises(InputError, match="holds no results of an experiment"):
+    with pytest.raises(InputError, match="holds what is no part of the results of an experiment"):
         found.write(tmp_path / "mine")
     with pytest.raises(FileNotFoundError):
         found.write(tmp_path / "out", {"no/such/page": ""})
@@ -98,13 +99,11 @@ def test_blocks_that_cannot_be_run_leave_a_note():
     found = run_experiment(rows, by=["model"], **OPTIONS)
     assert found.results["model"].unique().to_list() == ["good"]
     notes = " ".join(found.notes)
-    assert "model short was left out: 60 rows are too few" in notes
+    assert "model short was left out: 60 questions are too few" in notes
     assert "model perfect was left out: all answers are right; there is nothing to calibrate" in notes
 
 
 def test_an_llm_without_a_usable_row_is_named():
-    from qacal.records import Reading
-
     rows = two_llms().with_columns(
         confidence=pl.when(pl.col("model") == "parrot-2").then(None).otherwise(pl.col("confidence"))
     )
@@ -121,7 +120,7 @@ def test_refusals():
     for bad, said in (
         (rows.drop("correct"), "no column 'correct'"),
         (rows.with_columns(correct=pl.lit(0)), "all answers are wrong"),
-        (rows.head(100), "100 rows are too few"),
+        (rows.head(100), "100 questions are too few"),
         (two_llms(), "several LLMs"),
     ):
         with pytest.raises(InputError, match=said):
@@ -141,3 +140,83 @@ def test_refusals():
         with pytest.raises(InputError, match=said):
             run_experiment(rows, **{**OPTIONS, **options})
     assert run_experiment(two_llms(), pool=True, **OPTIONS).results["rows"].unique().to_list() == [1600]
+
+
+def test_the_file_that_is_read_is_not_swept_away(tmp_path):
+    """A folder that holds anything else than results is not replaced, though there are results in it."""
+    found = run_experiment(vectors_and_labels(600), **OPTIONS)
+    found.write(tmp_path / "out")
+    (tmp_path / "out" / "answers.parquet").write_bytes(b"mine")
+    with pytest.raises(InputError, match=r"no part of the results of an experiment \(answers.parquet\)"):
+        found.write(tmp_path / "out")
+    assert (tmp_path / "out" / "answers.parquet").read_bytes() == b"mine"
+
+
+def test_results_behind_a_link_are_renewed_where_they_are(tmp_path):
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    run_experiment(vectors_and_labels(600), **OPTIONS).write(tmp_path / "link")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "real" / "results.md").is_file()
+
+
+def test_a_block_of_which_nothing_is_left_is_named_by_all_its_columns():
+    rows = two_llms().with_columns(dataset=pl.Series(np.tile(["a", "b"], 800)))
+    lost = (pl.col("model") == "parrot-2") & (pl.col("dataset") == "b")
+    rows = rows.with_columns(confidence=pl.when(lost).then(None).otherwise(pl.col("confidence")))
+    found = run_experiment(rows, by=["model", "dataset"], how=Reading(on_fault=lambda fault: None), **OPTIONS)
+    assert "model parrot-2, dataset b: no row can be used." in found.notes
+
+
+def test_names_of_blocks_cannot_meet_those_of_results_or_break_a_table():
+    rows = vectors_and_labels(600)
+    with pytest.raises(InputError, match="a column 'seed' of their own"):
+        run_experiment(rows.with_columns(seed=pl.lit(1)), by=["seed"], **OPTIONS)
+    hostile = "<script>|x\ny"
+    text = run_experiment(rows.with_columns(model=pl.lit(hostile)), by=["model"], **OPTIONS).markdown()
+    assert "&lt;script>\\|x y" in text
+    assert "<script>" not in text
+    numbers = pl.concat(
+        [
+            vectors_and_labels(600, 1).with_columns(model=pl.lit(1)),
+            vectors_and_labels(600, 2).with_columns(model=pl.lit(2)),
+        ]
+    )
+    assert run_experiment(numbers, by=["model"], **OPTIONS).results["model"].unique().sort().to_list() == ["1", "2"]
+
+
+def test_errors_are_measured_within_what_no_method_has_seen():
+    rows = vectors_and_labels(600)
+    with pytest.raises(InputError, match="the groups are made of kind"):
+        run_experiment(rows, label="kind", partitions=["column:kind"], seeds=1)
+    with pytest.raises(InputError, match="correct is no column to measure errors within"):
+        run_experiment(rows, label="correct", **OPTIONS)
+    with pytest.raises(InputError, match="the column id has 600 values"):
+        run_experiment(rows, partitions=["column:id"], seeds=1)
+
+
+def test_repeated_questions_promise_no_more_than_once():
+    one = vectors_and_labels(700)
+    thrice = pl.concat([one, one.with_columns(confidence=0.5), one.with_columns(confidence=0.7)])
+    promised = [run_experiment(rows, **OPTIONS).ranges[()].partition("promise")[2] for rows in (one, thrice)]
+    assert promised[0] == promised[1]
+    assert run_experiment(thrice, objective="error", **OPTIONS).results["tuning"].is_not_nan().all()
+
+
+def test_every_seed_needs_questions_in_every_part():
+    few = pl.concat([vectors_and_labels(30, 1).with_columns(id=pl.col("id")) for _ in range(40)])
+    with pytest.raises(InputError, match="30 questions are too few"):
+        run_experiment(few, **OPTIONS)
+
+
+def test_every_beta_has_a_mean_over_blocks_of_its_own():
+    found = run_experiment(
+        two_llms(),
+        by=["model"],
+        embedders=["column:embedding", "column:embedding"],
+        partitions=["kdtree:2", "kmeans:4"],
+        seeds=1,
+    )
+    assert [table.lines[0].names for table in found.overview()] == [
+        ("column:embedding", "kdtree:2", "QAB"), ("column:embedding", "kmeans:4", "QAB")
+    ]  # fmt: skip

@@ -126,11 +126,12 @@ def _show(found: Experiment) -> None:
 
     for note in (*found.notes, *(f"{called(name, found.by)}: {text}" for name, text in found.ranges.items())):
         shared.note(note)
-    for table in [*found.tables(), *([found.overview()] if len(found.samples) > 1 else [])]:
+    for table in [*found.tables(), *(found.overview() if len(found.samples) > 1 else [])]:
         shown = [place for place, column in enumerate(table.columns) if column.name not in _LEFT_OUT]
         titles = [table.titles[len(table.lines[0].names) + place] for place in shown]
         rows = [_row(line, shown) for line in table.lines]
-        name = ", ".join(table.lines[0].names[:-1]) or ("all blocks" if len(found.samples) > 1 else "")
+        over_all = len(found.samples) > 1 and len(table.lines[0].names) <= len(found.names) - len(found.by) + 1
+        name = ", ".join([*(["all blocks"] if over_all else []), *table.lines[0].names[:-1]])
         shared.show(shared.table(name, "", *titles, "groups", "b", rows=rows))
     shared.show(
         "Means over seeds; lower is better, but for AUAC; the best has a *. Rank by debiased errors, Brier score"

@@ -151,9 +151,10 @@ def _chosen(model: QACalibrator) -> str:
         if not best.cut
         else "groups"
     )
-    pooled = "" if best.cut == 0 else f", {abs(found.best_pooled.score):.4f} without groups"
+    without = found.best_pooled
+    pooled = "" if without is None or best.cut == 0 else f", {abs(without.score):.4f} without groups"
     tried = f"{what} {abs(best.score):.4f} on {found.rows:,} rows{pooled}; {len(found.trials)} settings were tried"
-    return f" Chosen: {depth}{b} ({tried})."
+    return f" Chosen: {depth}{b} ({tried}; {found.note})."
 
 
 def model_path(path: str) -> str:

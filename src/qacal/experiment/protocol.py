@@ -19,12 +19,14 @@ from qacal.experiment.measures import TestRows
 from qacal.experiment.sample import Sample
 from qacal.identity import split
 from qacal.ranges import Ranges, paper_ranges, search_ranges, wide_ranges
-from qacal.tally import Tally
+from qacal.tally import BLOCKS, Tally
 from qacal.tuning import Search, Tuned
-from qacal.values import Bools, Floats, Ints
+from qacal.values import Bools, Floats, Hashes, Ints
 
 SHARES = (0.2, 0.6, 0.1, 0.1)
 BETA, CALIBRATION, TUNING, TEST = range(4)
+
+_NONE = Ranges((), None, "")
 
 # With fewer rows in a part, what is measured on it is noise.
 SMALLEST_PART = 20
@@ -81,7 +83,10 @@ def deal(sample: Sample, beta: Beta, seed: int, protocol: Protocol) -> Deal:
     part = split(sample.ids, SHARES, seed)
     groups = beta.groups(sample, part == BETA, seed)
     calibration, tuning = (_tally(sample, groups, part == which) for which in (CALIBRATION, TUNING))
-    search = Search(calibration, tuning, objective=protocol.objective, ranges=protocol.ranges)
+    # What points per bin promise, they promise of questions: several rows of one are not independent.
+    questions = len(np.unique(sample.ids[part == CALIBRATION]))
+    ranges = protocol.ranges(questions, [count for _, count in Search(calibration, tuning, ranges=_NONE).sizes])
+    search = Search(calibration, tuning, objective=protocol.objective, ranges=ranges)
     is_test = part == TEST
     cut, codes = common_groups(only(groups, is_test), int(is_test.sum()))
     return Deal(sample, part, groups, search, TestRows.of(sample, is_test, codes, protocol.label), cut)
@@ -97,6 +102,7 @@ def run_method(dealt: Deal, name: str, method: Calibrator) -> dict[str, Any]:
     return {
         "method": name,
         "groups": dict(dealt.search.sizes)[cut] if method.properties.uses_groups else None,
+        "cut": str(cut) if method.properties.uses_groups else None,
         "depth": cut if method.properties.uses_groups and isinstance(cut, int) else None,
         "points_per_bin": tuned.best.points_per_bin,
         "tuning": tuned.best.score,
@@ -104,19 +110,25 @@ def run_method(dealt: Deal, name: str, method: Calibrator) -> dict[str, Any]:
     }
 
 
-def require_enough(sample: Sample) -> None:
-    """Refuse a sample that cannot be dealt, or on which there is nothing to learn."""
-    counts = [int((split(sample.ids, SHARES, 0) == part).sum()) for part in range(4)]
-    if min(counts) < SMALLEST_PART:
+def require_enough(sample: Sample, seeds: int) -> None:
+    """Refuse a sample that cannot be dealt with every seed, or on which there is nothing to learn."""
+    questions = np.unique(sample.ids)
+    counts = [np.bincount(split(questions, SHARES, seed), minlength=4).tolist() for seed in range(seeds)]
+    smallest = min(counts, key=min)
+    if min(smallest) < SMALLEST_PART:
         raise InputError(
-            f"{len(sample):,} rows are too few: the parts (20:60:10:10 by question) have {counts}, and each needs "
-            f"{SMALLEST_PART} or more. Give some {10 * SMALLEST_PART + 50} rows of different questions."
+            f"{len(questions):,} questions are too few: the parts (20:60:10:10) have {smallest} of them, and each "
+            f"needs {SMALLEST_PART} or more. Give rows of some {20 * SMALLEST_PART} different questions."
         )
     if len(np.unique(sample.correct)) == 1:
         raise InputError(f"all answers are {'right' if sample.correct[0] else 'wrong'}; there is nothing to calibrate.")
 
 
 def _tally(sample: Sample, groups: Groups, rows: Bools) -> Tally:
-    return Tally.of(
-        sample.confidence[rows], sample.correct[rows], groups=only(groups, rows), ids=sample.ids[rows], n_blocks=2
-    )
+    columns = (sample.confidence[rows], sample.correct[rows])
+    return Tally.of(*columns, groups=only(groups, rows), ids=sample.ids[rows], n_blocks=_blocks(sample.ids[rows]))
+
+
+def _blocks(ids: Hashes) -> int:
+    """Return into how many blocks to deal questions: halves, or enough for errors of rows that are dependent."""
+    return BLOCKS if len(np.unique(ids)) < len(ids) else 2

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,10 +11,12 @@ import numpy as np
 
 from qacal.errors import InputError, UnreachableError
 from qacal.experiment.beta import Beta
+from qacal.experiment.measures import COLUMNS, LABEL_COLUMNS
 from qacal.experiment.methods import MEANING, METHODS
 from qacal.experiment.protocol import Protocol, deal, require_enough, run_method
 from qacal.experiment.sample import Sample, lost_blocks, read_samples
-from qacal.experiment.tables import Table, overview, tables
+from qacal.experiment.tables import Table, escaped, overview, tables
+from qacal.folders import folder_whole, require_replaceable
 from qacal.grouping import as_grouping
 from qacal.model import Progress
 from qacal.origins import require_one_origin
@@ -26,7 +27,12 @@ if TYPE_CHECKING:
     import polars as pl
 
 SEEDS = 8
+_TAKEN = (
+    *("beta_emb", "beta_bin", "seed", "rows", "method", "groups", "cut", "depth", "points_per_bin", "tuning"),
+    *("sharpness", "outputs", *(column.name for column in (*COLUMNS, *LABEL_COLUMNS))),
+)
 RESULTS = "results.parquet"
+FILES = (RESULTS, "results.md", "report.html")
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,40 +63,34 @@ class Experiment:
         """Return a table for every block."""
         return list(tables(self.results, self.names, self.protocol.label))
 
-    def overview(self) -> Table:
-        """Return the mean over all blocks."""
-        return overview(self.results, self.protocol.label)
+    def overview(self) -> list[Table]:
+        """Return the mean over all blocks, for every beta."""
+        return overview(self.results, self.names[len(self.by) :], self.protocol.label)
 
     def markdown(self) -> str:
         """Return all tables as a page, with how to read them."""
         blocks = [f"{called(name, self.by)}: {text}" for name, text in self.ranges.items()]
-        notes = "\n".join(f"- {note}" for note in (*self.notes, *blocks))
-        over_all = ["## All blocks", self.overview().markdown(), "## Each block"] if len(self.samples) > 1 else []
+        notes = "\n".join(f"- {escaped(note)}" for note in (*self.notes, *blocks))
+        over_all = (
+            ["## All blocks", *(table.markdown() for table in self.overview()), "## Each block"]
+            if len(self.samples) > 1
+            else []
+        )
         parts = ["# Results", *_how_to_read(self), notes, *over_all, *(table.markdown() for table in self.tables())]
         return "\n\n".join(parts) + "\n"
 
     def write(self, folder: str | Path, pages: Mapping[str, str] | None = None) -> None:
         """Write results.parquet and results.md, and other pages by their names, into a folder; whole or not at all."""
-        target = Path(folder)
-        require_own_folder(target)
-        with tempfile.TemporaryDirectory(prefix=f".{target.name}.", dir=target.absolute().parent) as temporary:
-            new = Path(temporary) / "new"
-            new.mkdir()
+        require_own_folder(folder)
+        with folder_whole(folder) as new:
             self.results.write_parquet(new / RESULTS)
             for name, text in {"results.md": self.markdown(), **(pages or {})}.items():
                 (new / name).write_text(text, encoding="utf-8")
-            if target.exists():
-                target.rename(Path(temporary) / "old")
-            new.rename(target)
 
 
 def require_own_folder(folder: str | Path) -> None:
     """Refuse to overwrite anything but the results of an experiment."""
-    target = Path(folder)
-    if target.exists() and not (target / RESULTS).is_file():
-        raise InputError(f"{target} exists and holds no results of an experiment; choose another name.")
-    if not target.absolute().parent.is_dir():
-        raise InputError(f"{target}: the folder {target.parent} does not exist.")
+    require_replaceable(folder, FILES.__contains__, "the results of an experiment")
 
 
 def run_experiment(
@@ -123,16 +123,20 @@ def run_experiment(
     pool : go on if rows of several LLMs are in one block.
     """
     reading = how or Reading()
+    _require_free_names(by)
+    embedders, partitions = list(dict.fromkeys(embedders)), list(dict.fromkeys(partitions))
     protocol = Protocol(search, objective, epsilon, alpha, label)
     _require_sense(protocol, seeds)
+    _require_unseen(label, partitions)
     betas = [Beta(embedder, partition) for embedder in embedders for partition in partitions]
     if "model" not in by:
         require_one_origin(records, reading, pool)
     needed = _columns(partitions, label)
     makers = [] if all(isinstance(as_partition(one), Column) for one in partitions) else list(embedders)
     samples = read_samples(records, reading, by=by, embedders=makers, columns=needed, progress=progress)
-    notes = [f"{lost}: no row can be used." for lost in lost_blocks(records, reading, by, list(samples))]
-    usable = _usable(samples, by, label, notes)
+    lost = lost_blocks(records, reading, by, list(samples))
+    notes = [f"{called(name, by)}: no row can be used." for name in lost]
+    usable = _usable(samples, by, protocol, seeds, needed, notes)
     ranges: dict[tuple[Any, ...], str] = {}
     lines = list(_lines(usable, by, betas, seeds, protocol, ranges, progress))
     return Experiment(_frame(lines), tuple(by), protocol, seeds, tuple(notes), ranges, usable, tuple(betas))
@@ -150,6 +154,25 @@ def _require_sense(protocol: Protocol, seeds: int) -> None:
     check_alpha(protocol.alpha)
 
 
+def _require_free_names(by: Sequence[str]) -> None:
+    """Refuse blocks by a column that results have one of the same name as."""
+    taken = [name for name in by if name in _TAKEN]
+    if taken:
+        raise InputError(f"results have a column {taken[0]!r} of their own; rename yours to make blocks by it.")
+
+
+def _require_unseen(label: str | None, partitions: Sequence[str]) -> None:
+    used = {one.name for one in map(as_partition, partitions) if isinstance(one, Column)}
+    if label in used:
+        raise InputError(
+            f"the groups are made of {label}; errors are measured within a column that no method has seen."
+        )
+    if label in ("correct", "confidence"):
+        raise InputError(
+            f"{label} is no column to measure errors within; choose one that tells kinds of questions apart."
+        )
+
+
 def _columns(partitions: Sequence[str], label: str | None) -> list[str]:
     asked = [as_partition(one) for one in partitions]
     named = [one.name for one in asked if isinstance(one, Column)]
@@ -157,14 +180,21 @@ def _columns(partitions: Sequence[str], label: str | None) -> list[str]:
 
 
 def _usable(
-    samples: Mapping[tuple[Any, ...], Sample], by: Sequence[str], label: str | None, notes: list[str]
+    samples: Mapping[tuple[Any, ...], Sample],
+    by: Sequence[str],
+    protocol: Protocol,
+    seeds: int,
+    columns: Sequence[str],
+    notes: list[str],
 ) -> dict[tuple[Any, ...], Sample]:
     """Return the blocks that can be run; the others leave a note, or an error if there is no other."""
     usable = {}
     for name, sample in samples.items():
         try:
-            require_enough(sample)
-            _require_groups(sample, label)
+            require_enough(sample, seeds)
+            _require_reachable(sample, protocol)
+            for column in columns:
+                _require_groups(sample, column)
             usable[name] = sample
         except InputError as error:
             if len(samples) == 1:
@@ -175,9 +205,14 @@ def _usable(
     return usable
 
 
-def _require_groups(sample: Sample, label: str | None) -> None:
-    if label is None:
-        return
+def _require_reachable(sample: Sample, protocol: Protocol) -> None:
+    try:
+        protocol.ranges(int(0.55 * len(np.unique(sample.ids))), [1, 2])
+    except UnreachableError as error:
+        raise InputError(f"{error} Or search widely (--search wide).") from None
+
+
+def _require_groups(sample: Sample, label: str) -> None:
     values = sample.columns[label]
     count = len(np.unique(as_grouping(values, len(values)).leaves()))
     # On a tenth of the rows a group must have a pair, or nothing can be said of it.
@@ -199,14 +234,16 @@ def _lines(
 ) -> Iterator[dict[str, Any]]:
     for name, sample in samples.items():
         for beta in betas:
-            common = {**dict(zip(by, name, strict=True)), "beta_emb": beta.embedder, "beta_bin": beta.partition}
+            # As text: one file may name blocks by numbers and by words.
+            common = {
+                **dict(zip(by, map(str, name), strict=True)),
+                "beta_emb": beta.embedder,
+                "beta_bin": beta.partition,
+            }
             for seed in range(seeds):
                 if progress is not None:
                     progress(f"{called(name, by)}, seed {seed + 1} of {seeds}", len(sample))
-                try:
-                    dealt = deal(sample, beta, seed, protocol)
-                except UnreachableError as error:
-                    raise InputError(f"{called(name, by)}: {error} Or search widely (--search wide).") from None
+                dealt = deal(sample, beta, seed, protocol)
                 ranges.setdefault(name, f"{len(sample):,} rows; {dealt.search.ranges.note}.")
                 for method, calibrator in METHODS.items():
                     line = run_method(dealt, method, calibrator)
@@ -224,7 +261,7 @@ def called(name: tuple[Any, ...], by: Sequence[str]) -> str:
     return ", ".join(f"{column} {value}" for column, value in zip(by, name, strict=True)) or "the rows"
 
 
-_HOW = """The questions of every block were dealt {seeds} times into four parts, 20:60:10:10: groups were made from
+_HOW = """The questions of every block were dealt {seeds} time(s) into four parts, 20:60:10:10: groups were made from
 the first, maps fitted on the second, groups and points per bin (b) chosen on the third by {objective}, and all numbers
 below measured on the fourth. They are means with 1.96 standard deviations / sqrt({seeds}): how much the deal matters.
 The best of a column is in bold.

@@ -12,7 +12,7 @@ from qacal.embedders import ColumnEmbedder, Embedder, embedder
 from qacal.errors import InputError
 from qacal.evaluation import require_labels
 from qacal.model import Progress
-from qacal.records import Batch, Reading, as_source, distinct, read
+from qacal.records import Batch, Reading, as_source, listed, read
 from qacal.values import Floats, Hashes
 
 
@@ -66,14 +66,20 @@ def read_samples(
     return {name: blocks[name].sample(name) for name in sorted(blocks, key=str)}
 
 
-def lost_blocks(records: Any, how: Reading, by: Sequence[str], found: Sequence[tuple[Any, ...]]) -> list[str]:
-    """Return the values of the columns `by` of which no row could be used."""
-    quiet = Reading(how.columns, how.percent, lambda fault: None)
-    lost = []
-    for place, column in enumerate(by):
-        kept = {name[place] for name in found}
-        lost += [f"{column} {value}" for value in distinct(as_source(records), quiet, column) if value not in kept]
-    return lost
+def lost_blocks(
+    records: Any, how: Reading, by: Sequence[str], found: Sequence[tuple[Any, ...]]
+) -> list[tuple[Any, ...]]:
+    """Return the blocks of which no row could be used."""
+    seen: dict[tuple[Any, ...], None] = {}
+    for table in as_source(records).batches(lambda fault: None):
+        names = [how.name(column) for column in by]
+        if by and all(name in table.names for name in names):
+            seen.update(dict.fromkeys(zip(*(listed(table.column(name)) for name in names), strict=True)))
+    return [name for name in seen if name not in found and not any(map(_is_missing, name))]
+
+
+def _is_missing(value: Any) -> bool:
+    return value is None or (isinstance(value, float) and np.isnan(value))
 
 
 def _by_value(batch: Batch, by: Sequence[str]) -> Iterator[tuple[tuple[Any, ...], Batch]]:
@@ -81,9 +87,9 @@ def _by_value(batch: Batch, by: Sequence[str]) -> Iterator[tuple[tuple[Any, ...]
         yield (), batch
         return
     names = list(zip(*(batch.listed(column) for column in by), strict=True))
-    missing = next((row for row, name in enumerate(names) if any(value is None for value in name)), None)
+    missing = next((row for row, name in enumerate(names) if any(map(_is_missing, name))), None)
     if missing is not None:
-        column = by[names[missing].index(None)]
+        column = by[[_is_missing(value) for value in names[missing]].index(True)]
         raise InputError(
             f"{batch.table.origin} {batch.table.unit} {batch.table.places[missing]}: {column} is missing; it is a "
             "column that --by names."

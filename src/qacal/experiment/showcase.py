@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from qacal.calibrators.base import Calibrator
+from qacal.errors import RepeatedQuestionsWarning
 from qacal.experiment.beta import Beta
 from qacal.experiment.methods import METHODS
 from qacal.experiment.protocol import BETA, CALIBRATION, SHARES, TEST
@@ -39,10 +41,13 @@ def showcase(run: Experiment, name: tuple[Any, ...]) -> Showcase:
     """Return the model of a block to look at: of the methods with groups and bins, the one that tuning likes best."""
     sample, beta, line = run.samples[name], run.betas[0], _best_line(run, name)
     part = split(sample.ids, SHARES, 0)
-    partition = _partition(beta, int((part == BETA).sum()), line["groups"])
+    partition = _partition(beta, int((part == BETA).sum()), line["cut"])
     model = QACalibrator(f"column:{_VECTORS}", partition, _calibrator(line, partition, run), examples=4)
     beta_rows = None if isinstance(partition, Column) else _frame(sample, beta, part == BETA)
-    model.fit(_frame(sample, beta, part == CALIBRATION), beta_records=beta_rows)
+    with warnings.catch_warnings():
+        # The page says which rows are taken as dependent.
+        warnings.simplefilter("ignore", RepeatedQuestionsWarning)
+        model.fit(_frame(sample, beta, part == CALIBRATION), beta_records=beta_rows)
     return Showcase(line["method"], model, _frame(sample, beta, part == TEST))
 
 
@@ -54,15 +59,15 @@ def _best_line(run: Experiment, name: tuple[Any, ...]) -> dict[str, Any]:
     mine = run.results.filter(pl.col("beta_emb") == beta.embedder, pl.col("beta_bin") == beta.partition)
     mine = mine.filter(pl.col("method").is_in(_CANDIDATES))
     for column, value in zip(run.by, name, strict=True):
-        mine = mine.filter(pl.col(column) == value)
+        mine = mine.filter(pl.col(column) == str(value))
     best = mine.group_by("method").agg(pl.col("tuning").mean()).sort("tuning", "method")["method"][0]
     return mine.filter(pl.col("method") == best, pl.col("seed") == 0).row(0, named=True)
 
 
-def _partition(beta: Beta, rows: int, groups: int) -> Partition:
+def _partition(beta: Beta, rows: int, cut: str) -> Partition:
     found = beta.partitions(rows)
     # Where no groups at all did best, the smallest number of them shows as much.
-    return found.get(str(groups), next(iter(found.values()))) if isinstance(found, dict) else found
+    return found.get(cut, next(iter(found.values()))) if isinstance(found, dict) else found
 
 
 def _calibrator(line: Mapping[str, Any], partition: Partition, run: Experiment) -> Calibrator:

@@ -69,7 +69,16 @@ class Table:
             (*line.names, *(f"**{cell.text}**" if cell.is_best else cell.text for cell in line.cells), *line.chosen)
             for line in self.lines
         ]
-        return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+        return "\n".join(f"| {' | '.join(map(escaped, row))} |" for row in rows)
+
+
+def escaped(text: str) -> str:
+    r"""Return a text that cannot break out of a cell of a Markdown table.
+
+    >>> print(escaped("a|b <i>"))
+    a\|b &lt;i>
+    """
+    return " ".join(text.replace("|", "\\|").replace("<", "&lt;").split())
 
 
 def tables(results: pl.DataFrame, names: Sequence[str], label: str | None) -> Iterator[Table]:
@@ -84,15 +93,17 @@ def tables(results: pl.DataFrame, names: Sequence[str], label: str | None) -> It
         yield Table((*titles, *measured, "groups", "b"), tuple(columns), list(_lines(block, names, columns)))
 
 
-def overview(results: pl.DataFrame, label: str | None) -> Table:
-    """Return one table over all blocks: each method's mean. How much blocks differ is not in it."""
-    columns = [*COLUMNS, *(LABEL_COLUMNS if label is not None else [])]
-    lines = [
-        Line(line.names, tuple(replace(cell, half_width=float("nan")) for cell in line.cells), line.chosen)
-        for line in _lines(results, (), columns)
-    ]
-    measured = [column.title.format(label=label) for column in columns]
-    return Table((_TITLES["method"], *measured, "groups", "b"), tuple(columns), lines)
+def overview(results: pl.DataFrame, betas: Sequence[str], label: str | None) -> list[Table]:
+    """Return tables over all blocks: each method's mean. How much blocks differ is not in them.
+
+    betas : the columns that tell betas apart, where there are several; each has a table, and a ruler, of its own.
+    """
+    found = tables(results, betas, label)
+    return [replace(table, lines=[_without_spread(line) for line in table.lines]) for table in found]
+
+
+def _without_spread(line: Line) -> Line:
+    return replace(line, cells=tuple(replace(cell, half_width=float("nan")) for cell in line.cells))
 
 
 def _lines(block: pl.DataFrame, names: Sequence[str], columns: Sequence[Column]) -> Iterator[Line]:

@@ -34,20 +34,20 @@ def experiment_page(run: Experiment, title: str, progress: Progress | None = Non
 
     progress : called with what is being drawn, and on how many rows.
     """
-    blocks = []
+    blocks, tables = [], run.tables()
     for name, sample in run.samples.items():
         if progress is not None:
             progress(f"{called(name, run.by)}: drawing", len(sample))
-        blocks.append(_block(run, name))
-    over_all = [_table(run.overview(), "All blocks", names=0)] if len(blocks) > 1 else []
+        blocks.append(_block(run, name, tables))
+    over_all = [_over_all(table, run) for table in run.overview()] if len(blocks) > 1 else []
     return render(title, blocks, intro=" ".join([_ABOUT.format(seeds=run.seeds), *run.notes]), tables=over_all)
 
 
-def _block(run: Experiment, name: tuple[Any, ...]) -> Block:
+def _block(run: Experiment, name: tuple[Any, ...], results: list[Results]) -> Block:
     shown = showcase(run, name)
     content = read_contents(shown.model, shown.test, groups=run.protocol.label)[""]
     intro = _INTRO.format(method=shown.method, meaning=MEANING[shown.method])
-    mine = [table for table in run.tables() if table.lines[0].names[: len(name)] == _texts(name)]
+    mine = [table for table in results if table.lines[0].names[: len(name)] == _texts(name)]
     intros = [_TABLE, *[""] * len(mine)]
     named = zip(mine, intros, strict=False)
     tables = [_table(table, _beta(table, run), names=len(run.names), intro=text) for table, text in named]
@@ -56,6 +56,12 @@ def _block(run: Experiment, name: tuple[Any, ...]) -> Block:
 
 def _texts(name: tuple[Any, ...]) -> tuple[str, ...]:
     return tuple(str(value) for value in name)
+
+
+def _over_all(table: Results, run: Experiment) -> Table:
+    betas = len(run.names) - len(run.by)
+    beta = ", ".join(table.lines[0].names[:betas])
+    return _table(table, f"All blocks: {beta}" if beta else "All blocks", names=betas)
 
 
 def _beta(found: Results, run: Experiment) -> str:
