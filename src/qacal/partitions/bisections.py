@@ -15,16 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qacal.grouping import Paths
-from qacal.partitions.cores import Portions, share
+from qacal.partitions.cores import Portions, rows_at_once, share
 from qacal.partitions.stages import Scratch, Stages
 from qacal.partitions.vectors import require_finite
 from qacal.values import Bools, Floats, Ints
-
-ROWS_AT_ONCE = 8192
-"""Enough for a subtree to have rows of its own, few enough for the cache."""
-
-NUMBERS_AT_ONCE = 2**20
-"""Of wide vectors fewer rows are done at once, so that these are all numbers in a portion."""
 
 NARROW_ROUNDING = 2.0**-24
 """What float32 rounds by, as a share of a number."""
@@ -70,7 +64,7 @@ class Bisections:
         None is in a portion that float32 has no room for, or that has numbers which are not finite.
         """
         is_certain = np.zeros(len(Z), dtype=np.bool_)
-        at_once = min(len(Z), self._rows_at_once)
+        at_once = min(len(Z), rows_at_once(self.width))
 
         def walk(portions: Portions) -> None:
             scratch = Scratch(at_once, self.width)
@@ -87,8 +81,9 @@ class Bisections:
     def _walk_exact(self, Z: NDArray[np.floating], index: Ints, path: Ints) -> None:
         """Write the leaves of some rows by float64 into `path`."""
         offsets = np.where(self.directions.any(axis=1), self.offsets, np.inf)
-        for start in range(0, len(index), self._rows_at_once):
-            rows = index[start : start + self._rows_at_once]
+        at_once = rows_at_once(self.width)
+        for start in range(0, len(index), at_once):
+            rows = index[start : start + at_once]
             block = Z[rows].astype(np.float64)
             require_finite(block, rows)
             node = np.zeros(len(rows), dtype=np.int64)  # the root; the children of k are 2k + 1 and 2k + 2
@@ -105,10 +100,6 @@ class Bisections:
         roundings.
         """
         return 2 * NARROW_ROUNDING * (self.width + 4) * (length + self._farthest)
-
-    @property
-    def _rows_at_once(self) -> int:
-        return min(ROWS_AT_ONCE, max(256, NUMBERS_AT_ONCE // self.width))
 
     @cached_property
     def _farthest(self) -> float:

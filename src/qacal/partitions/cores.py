@@ -18,12 +18,23 @@ from numpy.typing import NDArray
 MOST_THREADS = 4
 """Python runs one thread at a time between numpy's calls, so that many more of them stand in line."""
 
+ROWS_AT_ONCE = 2**15
+"""Enough for threads to seldom meet between numpy's calls, where all but one wait."""
+
+NUMBERS_AT_ONCE = 3 * 2**20
+"""So many numbers are in the portions of all threads together: memory does not grow with the cores."""
+
 SMALL_PRODUCT = 2**19 - 1
 """So many multiplications OpenBLAS does on one core (numpy's wheels have it); measured: on two it gains nothing."""
 
 Real = TypeVar("Real", bound=np.floating[Any])
 
 Portions = Iterator[slice]
+
+
+def rows_at_once(width: int) -> int:
+    """Return how many vectors of so many coordinates make a portion."""
+    return min(ROWS_AT_ONCE, max(256, NUMBERS_AT_ONCE // (_most_threads() * width)))
 
 
 def share(n_rows: int, at_once: int, work: Callable[[Portions], None]) -> None:
@@ -33,7 +44,7 @@ def share(n_rows: int, at_once: int, work: Callable[[Portions], None]) -> None:
     """
     # A list's iterator, unlike a generator, can be asked by several threads.
     portions = iter([slice(start, min(start + at_once, n_rows)) for start in range(0, n_rows, at_once)])
-    n_threads = min(MOST_THREADS, os.cpu_count() or 1, -(-n_rows // at_once))
+    n_threads = min(_most_threads(), -(-n_rows // at_once))
     if n_threads <= 1:
         work(portions)
         return
@@ -52,3 +63,7 @@ def multiply(rows: NDArray[Real], directions: NDArray[Real], out: NDArray[Real])
     if even < len(rows):
         np.matmul(rows[even:], directions, out=out[even:])
     return out
+
+
+def _most_threads() -> int:
+    return min(MOST_THREADS, os.cpu_count() or 1)

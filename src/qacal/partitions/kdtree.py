@@ -11,14 +11,11 @@ from numpy.typing import NDArray
 from qacal.errors import InputError
 from qacal.grouping import Paths
 from qacal.partitions.base import Arrays, Plain
-from qacal.partitions.cores import Portions, multiply, share
+from qacal.partitions.cores import Portions, multiply, rows_at_once, share
 from qacal.partitions.stored import require_names, stored_floats, stored_sizes, stored_whole
 from qacal.partitions.tree import ROUNDING, Tree
 from qacal.partitions.vectors import fitting_vectors, require_finite
 from qacal.values import ArrayLike, Floats, Ints
-
-ROWS_AT_ONCE = 4096
-"""Few enough to stay in the cache."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,17 +58,17 @@ class TreeMap:
                 path[rows], exits[rows] = self._walk(self._columns(read[rows]))
 
         if self.depth > 0:
-            share(len(Z), ROWS_AT_ONCE, walk)
+            share(len(Z), rows_at_once(read.shape[1]), walk)
             self._require_finite(read, np.flatnonzero(exits <= self.depth))
         return Paths(path, exits, self.depth)
 
     def _columns(self, Z: NDArray[np.floating]) -> Floats:
         """Return the coordinates that levels split on, one a row."""
-        block = Z.astype(np.float64, copy=False)
         if self.axes is None:
-            return np.ascontiguousarray(block.T)
+            return np.ascontiguousarray(Z.T, dtype=np.float64)
+        block = np.ascontiguousarray(Z, dtype=np.float64)
         with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is refused later, by name
-            products = multiply(np.ascontiguousarray(block), self.axes.T, np.empty((len(block), len(self.axes))))
+            products = multiply(block, self.axes.T, np.empty((len(block), len(self.axes))))
         return np.ascontiguousarray(products.T)
 
     def _walk(self, columns: Floats) -> tuple[Ints, NDArray[np.int8]]:
@@ -89,8 +86,9 @@ class TreeMap:
 
     def _require_finite(self, Z: NDArray[np.floating], outside: Ints) -> None:
         """Refuse what is not finite. NaN is inside of nothing, so only rows that have left can hold one."""
-        for start in range(0, len(outside), ROWS_AT_ONCE):
-            rows = outside[start : start + ROWS_AT_ONCE]
+        at_once = rows_at_once(Z.shape[1])
+        for start in range(0, len(outside), at_once):
+            rows = outside[start : start + at_once]
             if not np.isfinite(self._columns(Z[rows])).all():
                 require_finite(Z[rows].astype(np.float64), rows)
 

@@ -23,6 +23,7 @@ LEVELS_AT_ONCE = 5
 
 Narrow: TypeAlias = NDArray[np.float32]
 Words: TypeAlias = NDArray[np.unsignedinteger[Any]]
+Turns: TypeAlias = NDArray[np.uint32]
 
 FAR_LEFT = float(np.finfo(np.float32).max)
 """The offset of a node that does not split: no product exceeds it, and none comes near."""
@@ -71,19 +72,22 @@ class Stage:
     levels: int
     planes: Narrow
 
-    def walk(self, block: Narrow, path: Ints, doubt: float, scratch: Scratch) -> tuple[Ints, Bools]:
+    def walk(self, block: Narrow, path: Turns, doubt: float, scratch: Scratch) -> tuple[Turns, Bools]:
         """Return the paths of rows after this stage, and which of them kept away from the planes by more than doubt."""
-        order = np.argsort(path.astype(np.int16), kind="stable") if len(self.planes) > 1 else None
-        rows = block if order is None else scratch.taken(block, order)
-        excess = scratch.excess(len(rows), self.planes.shape[2])
-        for subtree, here in runs(path if order is None else path[order]):
+        excess = scratch.excess(len(block), self.planes.shape[2])
+        if len(self.planes) == 1:
+            multiply(block, self.planes[0], excess)
+            return self._turns(scratch.words(excess, doubt), scratch.words(excess, -doubt))
+        subtrees = path.astype(np.int16)
+        order = np.argsort(subtrees, kind="stable")
+        rows = scratch.taken(block, order)
+        for subtree, here in runs(subtrees[order]):
             multiply(rows[here], self.planes[subtree], excess[here])
         turns, is_certain = self._turns(scratch.words(excess, doubt), scratch.words(excess, -doubt))
-        if order is not None:
-            turns[order], is_certain[order] = turns.copy(), is_certain.copy()
-        return (path << self.levels) + turns, is_certain
+        turns[order], is_certain[order] = turns.copy(), is_certain.copy()
+        return np.left_shift(path, self.levels) + turns, is_certain
 
-    def _turns(self, surely: Words, perhaps: Words) -> tuple[Ints, Bools]:
+    def _turns(self, surely: Words, perhaps: Words) -> tuple[Turns, Bools]:
         """Return the turns of rows and which are certain, given the nodes where a row goes right surely, or perhaps."""
         turns = _turns(surely, self.levels)
         is_certain = surely == perhaps
@@ -107,9 +111,9 @@ class Stages:
         planes = np.column_stack([directions, np.where(directions.any(axis=1), -offsets, -FAR_LEFT)])
         return cls(tuple(_stage(planes.astype(np.float32), top, stop - top) for top, stop in pairwise(tops)))
 
-    def walk(self, block: Narrow, doubt: float, scratch: Scratch) -> tuple[Ints, Bools]:
+    def walk(self, block: Narrow, doubt: float, scratch: Scratch) -> tuple[Turns, Bools]:
         """Return the leaf of each row, and whether it is certain if products less offsets are off by up to `doubt`."""
-        path = np.zeros(len(block), dtype=np.int64)
+        path = np.zeros(len(block), dtype=np.uint32)
         is_certain = np.ones(len(block), dtype=np.bool_)
         for stage in self.stages:
             path, is_near_none = stage.walk(block, path, doubt, scratch)
@@ -117,7 +121,7 @@ class Stages:
         return path, is_certain
 
 
-def runs(path: Ints) -> Iterator[tuple[int, slice]]:
+def runs(path: NDArray[np.signedinteger[Any]]) -> Iterator[tuple[int, slice]]:
     """Yield each value of a sorted column and where it stands."""
     starts = np.flatnonzero(np.diff(path, prepend=-1))
     stops = np.append(starts[1:], len(path))
@@ -136,9 +140,9 @@ def _stage(planes: Narrow, top: int, levels: int) -> Stage:
     return Stage(levels, own)
 
 
-def _turns(words: Words, levels: int) -> Ints:
+def _turns(words: Words, levels: int) -> Turns:
     """Return the turns of rows, a bit each, the first one highest; bit k of a word is the turn at node k."""
     node = np.ones_like(words)
     for _ in range(levels):
         node += node + (words >> node & 1)
-    return node.astype(np.int64) - (1 << levels)
+    return (node - (1 << levels)).astype(np.uint32, copy=False)
