@@ -3,8 +3,9 @@
     python -m benchmarks.assign
 
 Two passes are shown: reading the columns that are used (their sums), and for trees that project, one product with ten
-directions in the type of the vectors. qacal computes in float64 whatever comes in, since a row must have the same group
-alone and in a batch. Nothing here fails when a goal is missed: machines are noisy, and the table is to be read.
+directions in the type of the vectors. qacal's groups are those of float64 whatever comes in, since a row must have the
+same group alone and in a batch. Nothing here fails when a goal is missed: machines are noisy, and the table is to be
+read. The trees use all cores, a read uses one: with other work on the machine, the ratios are higher.
 """
 
 from __future__ import annotations

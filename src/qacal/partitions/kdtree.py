@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 from qacal.errors import InputError
 from qacal.grouping import Paths
 from qacal.partitions.base import Arrays, Plain
+from qacal.partitions.cores import Portions, multiply, rows_at_once, share
 from qacal.partitions.stored import require_names, stored_floats, stored_sizes, stored_whole
 from qacal.partitions.tree import ROUNDING, Tree
-from qacal.partitions.vectors import fitting_vectors, portions, require_finite
+from qacal.partitions.vectors import fitting_vectors, require_finite
 from qacal.values import ArrayLike, Floats, Ints
 
 
@@ -51,39 +52,51 @@ class TreeMap:
         exits = np.full(len(Z), self.depth + 1)
         # What no level splits on is not read, and need not be finite.
         read = Z if self.axes is not None else Z[:, : self.depth]
-        for rows, block in portions(read) if self.depth else ():
-            path[rows], exits[rows] = self._walk(block, rows.start)
+
+        def walk(portions: Portions) -> None:
+            for rows in portions:
+                path[rows], exits[rows] = self._walk(self._columns(read[rows]))
+
+        if self.depth > 0:
+            share(len(Z), rows_at_once(read.shape[1]), walk)
+            self._require_finite(read, np.flatnonzero(exits <= self.depth))
         return Paths(path, exits, self.depth)
 
-    def _walk(self, block: Floats, start: int) -> tuple[Ints, Ints]:
-        columns = coordinates(block, self.axes)
-        path = np.zeros(len(block), dtype=np.int64)
-        is_inside = np.ones(len(block), dtype=bool)
-        exits = np.ones(len(block), dtype=np.int8)
+    def _columns(self, Z: NDArray[np.floating]) -> Floats:
+        """Return the coordinates that levels split on, one a row."""
+        if self.axes is None:
+            return np.ascontiguousarray(Z.T, dtype=np.float64)
+        block = np.ascontiguousarray(Z, dtype=np.float64)
+        with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is refused later, by name
+            products = multiply(block, self.axes.T, np.empty((len(block), len(self.axes))))
+        return np.ascontiguousarray(products.T)
+
+    def _walk(self, columns: Floats) -> tuple[Ints, NDArray[np.int8]]:
+        n_rows = columns.shape[1]
+        path = np.zeros(n_rows, dtype=np.int64)
+        is_inside = np.ones(n_rows, dtype=bool)
+        exits = np.ones(n_rows, dtype=np.int8)
         for d in range(self.depth):
             value = columns[d % len(columns)]
             # The group at depth d + 1 asks for this coordinate; the ones above do not.
             is_inside &= (value >= self.low[d]) & (value <= self.high[d])
             exits += is_inside
             path += path + (value > self.level(d)[path])
-        # NaN is inside of nothing, so only rows that have left can hold one.
-        if not is_inside.all() and not np.isfinite(columns).all():
-            require_finite(block, start)
-        return path, exits.astype(np.int64)
+        return path, exits
 
-
-def coordinates(block: Floats, axes: Floats | None) -> Floats:
-    """Return the coordinates that levels split on, one a row."""
-    if axes is None:
-        return np.ascontiguousarray(block.T)
-    with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is refused later, by name
-        return axes @ block.T
+    def _require_finite(self, Z: NDArray[np.floating], outside: Ints) -> None:
+        """Refuse what is not finite. NaN is inside of nothing, so only rows that have left can hold one."""
+        at_once = rows_at_once(Z.shape[1])
+        for start in range(0, len(outside), at_once):
+            rows = outside[start : start + at_once]
+            if not np.isfinite(self._columns(Z[rows])).all():
+                require_finite(Z[rows].astype(np.float64), rows)
 
 
 def grow(Z: Floats, max_depth: int, axes: Floats | None) -> TreeMap:
     """Return the tree of a set of vectors; at every level each node is split at the median of its own rows."""
     used = min(max_depth, Z.shape[1] if axes is None else len(axes))
-    columns = coordinates(Z[:, :used] if axes is None else Z, axes)
+    columns = np.ascontiguousarray(Z[:, :used].T) if axes is None else axes @ Z.T
     hair = 0.0 if axes is None else ROUNDING * np.sqrt((Z * Z).sum(axis=1).max())
     path = np.zeros(len(Z), dtype=np.int64)
     pivots = np.empty(2**max_depth - 1)

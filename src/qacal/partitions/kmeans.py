@@ -36,7 +36,7 @@ class Centres:
                 closeness = block @ directions - offsets
             best = closeness.max(axis=1, keepdims=True)
             if not np.isfinite(best).all():
-                require_finite(block, rows.start)
+                require_finite(block, range(rows.start, rows.stop))
             group[rows] = (closeness >= best - hair).argmax(axis=1)
         return group
 

@@ -1,4 +1,4 @@
-"""Walking rows down a tree of hyperplanes, a few levels at a time.
+"""Walking rows down a tree of hyperplanes in float32, a few levels at a time.
 
 The rows that have come to one subtree are multiplied with all of its directions at once, which processors do best, and
 then it is seen which of the products count: of 31 products five do. Still that is faster than a level at a time, in
@@ -10,88 +10,118 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from qacal.values import Floats, Ints
+from qacal.partitions.cores import multiply
+from qacal.values import Bools, Floats, Ints
 
 LEVELS_AT_ONCE = 5
 """With more, too many products that do not count; with fewer, rows are sorted more often."""
 
-Real = TypeVar("Real", bound=np.floating[Any])
+Narrow: TypeAlias = NDArray[np.float32]
+Words: TypeAlias = NDArray[np.unsignedinteger[Any]]
+Turns: TypeAlias = NDArray[np.uint32]
+
+FAR_LEFT = float(np.finfo(np.float32).max)
+"""The offset of a node that does not split: no product exceeds it, and none comes near."""
 
 
-class Scratch(Generic[Real]):
+class Scratch:
     """Room for the work on one portion of rows, used again for the next: fresh memory takes longer than the work."""
 
-    def __init__(self, n_rows: int, width: int, dtype: type[Real]) -> None:
-        self._rows = np.empty((n_rows, width), dtype=dtype)
-        self._products = np.empty(n_rows << LEVELS_AT_ONCE, dtype=dtype)
+    def __init__(self, n_rows: int, width: int) -> None:
+        # After its coordinates a row has a one, which is multiplied with minus the offset of a plane.
+        self._block = np.ones((n_rows, width + 1), dtype=np.float32)
+        self._sorted = np.empty((n_rows, width + 1), dtype=np.float32)
+        self._excess = np.empty(n_rows << LEVELS_AT_ONCE, dtype=np.float32)
+        self._bits = np.empty(n_rows << LEVELS_AT_ONCE, dtype=np.bool_)
 
-    def taken(self, block: NDArray[Real], order: Ints) -> NDArray[Real]:
+    def block(self, Z: NDArray[np.floating]) -> Narrow:
+        """Return vectors in float32, each with a one at its end; what is too large becomes infinite."""
+        block = self._block[: len(Z)]
+        with np.errstate(over="ignore", invalid="ignore"):
+            block[:, :-1] = Z
+        return block
+
+    def taken(self, block: Narrow, order: Ints) -> Narrow:
         """Return rows in an order."""
         # "clip" changes nothing here; by default numpy would make room of its own after all.
-        return block.take(order, axis=0, out=self._rows[: len(block)], mode="clip")
+        return block.take(order, axis=0, out=self._sorted[: len(block)], mode="clip")
 
-    def products(self, n_rows: int, n_nodes: int) -> NDArray[Real]:
-        """Return room for the products of rows and directions."""
-        return self._products[: n_rows * n_nodes].reshape(n_rows, n_nodes)
+    def excess(self, n_rows: int, n_nodes: int) -> Narrow:
+        """Return room for a number of each row and node."""
+        return self._excess[: n_rows * n_nodes].reshape(n_rows, n_nodes)
+
+    def words(self, excess: Narrow, threshold: float) -> Words:
+        """Return a word a row, of which bit k says whether the row exceeds a threshold at node k."""
+        bits = np.greater(excess.ravel(), threshold, out=self._bits[: excess.size])
+        return np.packbits(bits, bitorder="little").view(f"<u{excess.shape[1] // 8}")
 
 
 @dataclass(frozen=True, eq=False)
-class Stage(Generic[Real]):
+class Stage:
     """A slice of a tree: all subtrees of some height that start at one depth.
 
-    directions : (subtree, coordinate, node); offsets : (subtree, node). In a subtree the root is node 1, and the
-        children of node k are 2k and 2k + 1; node 0 is nobody. (32 columns are also multiplied in less time than 31.)
+    planes : (subtree, coordinate, node), and after the last coordinate minus the offset. In a subtree the root is node
+        1, and the children of node k are 2k and 2k + 1; node 0 is nobody, as are those that fill up a byte.
     """
 
     levels: int
-    directions: NDArray[Real]
-    offsets: NDArray[Real]
+    planes: Narrow
 
-    def walk(self, block: NDArray[Real], path: Ints, scratch: Scratch[Real]) -> tuple[Ints, NDArray[Real]]:
-        """Return the paths of rows after this stage, and how near each has come to one of the planes it passed."""
-        order = np.argsort(path.astype(np.int16), kind="stable") if len(self.offsets) > 1 else None
-        rows = block if order is None else scratch.taken(block, order)
-        excess = scratch.products(len(rows), 1 << self.levels)
-        for subtree, here in runs(path if order is None else path[order]):
-            np.matmul(rows[here], self.directions[subtree], out=excess[here])
-            excess[here] -= self.offsets[subtree]
-        turns, distance = _turns(excess, self.levels)
-        if order is not None:
-            turns[order], distance[order] = turns.copy(), distance.copy()
-        return (path << self.levels) + turns, distance
+    def walk(self, block: Narrow, path: Turns, doubt: float, scratch: Scratch) -> tuple[Turns, Bools]:
+        """Return the paths of rows after this stage, and which of them kept away from the planes by more than doubt."""
+        excess = scratch.excess(len(block), self.planes.shape[2])
+        if len(self.planes) == 1:
+            multiply(block, self.planes[0], excess)
+            return self._turns(scratch.words(excess, doubt), scratch.words(excess, -doubt))
+        subtrees = path.astype(np.int16)
+        order = np.argsort(subtrees, kind="stable")
+        rows = scratch.taken(block, order)
+        for subtree, here in runs(subtrees[order]):
+            multiply(rows[here], self.planes[subtree], excess[here])
+        turns, is_certain = self._turns(scratch.words(excess, doubt), scratch.words(excess, -doubt))
+        turns[order], is_certain[order] = turns.copy(), is_certain.copy()
+        return np.left_shift(path, self.levels) + turns, is_certain
+
+    def _turns(self, surely: Words, perhaps: Words) -> tuple[Turns, Bools]:
+        """Return the turns of rows and which are certain, given the nodes where a row goes right surely, or perhaps."""
+        turns = _turns(surely, self.levels)
+        is_certain = surely == perhaps
+        # The node in doubt may be one that is not on the row's way.
+        unsure = np.flatnonzero(~is_certain)
+        is_certain[unsure] = _turns(perhaps[unsure], self.levels) == turns[unsure]
+        return turns, is_certain
 
 
 @dataclass(frozen=True)
-class Stages(Generic[Real]):
+class Stages:
     """A tree in slices of a few levels each."""
 
-    stages: tuple[Stage[Real], ...]
+    stages: tuple[Stage, ...]
 
     @classmethod
-    def of(cls, directions: Floats, offsets: Floats, depth: int, dtype: type[Real]) -> Self:
+    def of(cls, directions: Floats, offsets: Floats, depth: int) -> Self:
         """Cut a tree of hyperplanes into stages of about equal height."""
         count = -(-depth // LEVELS_AT_ONCE)
         tops = [depth * k // count for k in range(count + 1)]
-        # Where nothing splits, everything is far on the left.
-        offsets = np.where(directions.any(axis=1), offsets, np.inf)
-        return cls(tuple(_stage(directions, offsets, top, stop - top, dtype) for top, stop in pairwise(tops)))
+        planes = np.column_stack([directions, np.where(directions.any(axis=1), -offsets, -FAR_LEFT)])
+        return cls(tuple(_stage(planes.astype(np.float32), top, stop - top) for top, stop in pairwise(tops)))
 
-    def walk(self, block: NDArray[Real], scratch: Scratch[Real]) -> tuple[Ints, NDArray[Real]]:
-        """Return the leaf of each row, and how near it has come to one of the planes it passed."""
-        path = np.zeros(len(block), dtype=np.int64)
-        nearest = np.full(len(block), np.inf, dtype=block.dtype)
+    def walk(self, block: Narrow, doubt: float, scratch: Scratch) -> tuple[Turns, Bools]:
+        """Return the leaf of each row, and whether it is certain if products less offsets are off by up to `doubt`."""
+        path = np.zeros(len(block), dtype=np.uint32)
+        is_certain = np.ones(len(block), dtype=np.bool_)
         for stage in self.stages:
-            path, distance = stage.walk(block, path, scratch)
-            np.minimum(nearest, distance, out=nearest)
-        return path, nearest
+            path, is_near_none = stage.walk(block, path, doubt, scratch)
+            is_certain &= is_near_none
+        return path, is_certain
 
 
-def runs(path: Ints) -> Iterator[tuple[int, slice]]:
+def runs(path: NDArray[np.signedinteger[Any]]) -> Iterator[tuple[int, slice]]:
     """Yield each value of a sorted column and where it stands."""
     starts = np.flatnonzero(np.diff(path, prepend=-1))
     stops = np.append(starts[1:], len(path))
@@ -99,26 +129,20 @@ def runs(path: Ints) -> Iterator[tuple[int, slice]]:
         yield value, slice(start, stop)
 
 
-def _stage(directions: Floats, offsets: Floats, top: int, levels: int, dtype: type[Real]) -> Stage[Real]:
+def _stage(planes: Narrow, top: int, levels: int) -> Stage:
     number = np.arange(1, 2**levels)
     level = np.array([int(k).bit_length() - 1 for k in number])
     root = 2**top + np.arange(2**top)
     node = (root[:, None] << level) + (number - (1 << level)) - 1
-    own_directions = np.zeros((2**top, directions.shape[1], 2**levels), dtype=dtype)
-    own_directions[:, :, 1:] = directions[node].transpose(0, 2, 1)
-    own_offsets = np.zeros((2**top, 2**levels), dtype=dtype)
-    own_offsets[:, 1:] = offsets[node]
-    return Stage(levels, own_directions, own_offsets)
+    own = np.zeros((2**top, planes.shape[1], max(8, 2**levels)), dtype=np.float32)
+    own[:, -1] = -FAR_LEFT
+    own[:, :, 1 : 2**levels] = planes[node].transpose(0, 2, 1)
+    return Stage(levels, own)
 
 
-def _turns(excess: NDArray[Real], levels: int) -> tuple[Ints, NDArray[Real]]:
-    """Return the turns of rows as bits, given by how much their products exceed the offset of each node."""
-    flat = excess.ravel()
-    start = np.arange(0, flat.size, 1 << levels)
-    node: Ints = np.ones(len(excess), dtype=np.int64)
-    nearest = np.full(len(excess), np.inf, dtype=excess.dtype)
+def _turns(words: Words, levels: int) -> Turns:
+    """Return the turns of rows, a bit each, the first one highest; bit k of a word is the turn at node k."""
+    node = np.ones_like(words)
     for _ in range(levels):
-        value = flat[start + node]
-        np.minimum(nearest, np.abs(value), out=nearest)
-        node += node + (value > 0)
-    return node - (1 << levels), nearest
+        node += node + (words >> node & 1)
+    return (node - (1 << levels)).astype(np.uint32, copy=False)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from qacal.errors import InputError
 from qacal.identity import mix
-from qacal.values import ArrayLike, Floats, Hashes
+from qacal.values import ArrayLike, Floats, Hashes, Ints
 
 LARGEST = 1e100
 """Larger numbers than this cannot be squared and summed."""
@@ -41,7 +41,7 @@ def fitting_vectors(Z: ArrayLike) -> Floats:
     """
     matrix = as_vectors(Z)
     for rows, block in portions(matrix):
-        require_finite(block, rows.start)
+        require_finite(block, range(rows.start, rows.stop))
     exact = matrix.astype(np.float64) + 0.0  # -0.0 equals 0.0 but has other bits
     return exact[np.argsort(_row_hashes(exact), kind="stable")]
 
@@ -53,13 +53,13 @@ def portions(Z: NDArray[np.floating], n_rows: int = 4096) -> Iterator[tuple[slic
         yield rows, Z[rows].astype(np.float64, copy=False)
 
 
-def require_finite(block: Floats, start: int) -> None:
-    """Refuse NaN, infinity and numbers that cannot be squared; `start` is the row at which the block starts."""
+def require_finite(block: Floats, numbers: Sequence[int] | Ints) -> None:
+    """Refuse NaN, infinity and numbers that cannot be squared; `numbers` are those of the rows, to name one."""
     bad = ~(np.abs(block) <= LARGEST)
     if bad.any():
         row, column = np.argwhere(bad)[0]
         raise InputError(
-            f"the vector of row {start + row} has {block[row, column]} at {column}; expected finite numbers."
+            f"the vector of row {numbers[row]} has {block[row, column]} at {column}; expected finite numbers."
         )
 
 
