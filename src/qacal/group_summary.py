@@ -108,9 +108,12 @@ class Sampler:
 
     def words(self, count: int = 8) -> dict[Any, tuple[str, ...]]:
         """Return the most distinctive words of each group."""
-        used = {group: Counter(_words(rows)) for group, rows in self._texts().items()}
-        sizes = {group: len(rows) for group, rows in self._texts().items()}
-        everywhere: Counter[str] = sum(used.values(), Counter())
+        texts = self._texts()
+        used = {group: Counter(_words(rows)) for group, rows in texts.items()}
+        sizes = {group: len(rows) for group, rows in texts.items()}
+        everywhere: Counter[str] = Counter()
+        for mine in used.values():
+            everywhere.update(mine)
         total = sum(sizes.values())
         return {group: _distinctive(mine, sizes[group], everywhere, total)[:count] for group, mine in used.items()}
 

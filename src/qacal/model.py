@@ -503,7 +503,7 @@ class QACalibrator(HasParameters, Answering):
     def _vectors(self, batch: Batch) -> Any:
         maker = self._ready_embedder()
         if isinstance(maker, ColumnEmbedder):
-            return maker.vectors(batch.listed(maker.column))
+            return maker.vectors(batch.column(maker.column))
         return maker.embed(batch.question or [], batch.answer or [])
 
     def _ready_embedder(self) -> Embedder:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -57,6 +57,10 @@ class ColumnEmbedder:
 
     def vectors(self, values: ArrayLike) -> Vectors:
         """Return a column's values as a matrix, or name the first row that is no vector."""
+        whole = _as_matrix(values)
+        if whole is not None and len(whole) and self.dim in (None, whole.shape[1]):
+            self.dim = whole.shape[1]
+            return whole
         rows = [_numbers(value, self.column, at) for at, value in enumerate(_listed(values))]
         dim = self.dim
         for at, row in enumerate(rows):
@@ -67,6 +71,20 @@ class ColumnEmbedder:
             dim = len(row)
         self.dim = dim
         return np.stack(rows) if rows else np.empty((0, dim or 0), dtype=np.float32)
+
+
+def _as_matrix(values: Any) -> Vectors | None:
+    """Return a typed column of equally long vectors of finite numbers at once; None for all others."""
+    if hasattr(values, "list") and hasattr(values, "null_count"):
+        widths = values.list.len() if str(values.dtype).startswith("List") else None
+        if values.null_count() or (widths is not None and (widths.n_unique() != 1 or not widths[0])):
+            return None
+        values = (values if widths is None else values.list.to_array(widths[0])).to_numpy()
+    if not isinstance(values, np.ndarray) or values.ndim != 2 or not values.shape[1] or values.dtype.kind not in "iuf":
+        return None
+    with np.errstate(over="ignore"):
+        matrix: Vectors = values.astype(np.float32)
+    return matrix if np.isfinite(matrix).all() else None
 
 
 def _listed(values: ArrayLike) -> list[object]:

@@ -126,5 +126,5 @@ class _Parts:
 
 def _vectors(maker: Embedder, batch: Batch) -> Any:
     if isinstance(maker, ColumnEmbedder):
-        return maker.vectors(batch.listed(maker.column))
+        return maker.vectors(batch.column(maker.column))
     return maker.embed(batch.question or [], batch.answer or [])
