@@ -165,7 +165,7 @@ def test_one_model_for_each_llm(tmp_path):
     assert code == 1
     assert "several LLMs: parrot-1, parrot-2" in err
     printed = ok("fit", tmp_path / "a.parquet", "-o", tmp_path / "models", "--by", "model", "--partition", "kdtree:1")
-    assert "model parrot-2: ScalingQABinning on" in printed
+    assert "model parrot-2: TreeBinning on" in printed
     ok("apply", tmp_path / "models", tmp_path / "a.parquet", "-o", tmp_path / "out.parquet")
     out = pl.read_parquet(tmp_path / "out.parquet")
     assert out["id"].to_list() == [row["id"] for row in rows]

@@ -19,6 +19,7 @@ from qacal import (
     Product,
     QABinning,
     QACalibrator,
+    ScalingQABinning,
     TreeScaling,
     calibration_error,
     log_loss,
@@ -245,7 +246,7 @@ def test_refusals(tmp_path):
         QACalibrator("word2vec").fit(answers(50))
     rows = [{"confidence": 0.5, "correct": 1, "topic": "a"}] * 50
     with pytest.raises(InputError, match="need a column id or question"):
-        QACalibrator(partition=Column("topic")).fit(rows)
+        QACalibrator(partition=Column("topic"), calibrator=ScalingQABinning()).fit(rows)
 
 
 def test_parameters_follow_scikit_learns_manners():
@@ -296,15 +297,16 @@ def test_a_function_says_what_it_reads():
         QACalibrator(partition=lambda inputs: [0] * 600).fit(rows)
 
 
-def test_groups_by_name_vectors_and_sql_give_what_calibrate_gives():
-    """The default tree is cut above its leaves; whoever names a group names it at that depth."""
+@pytest.mark.parametrize(("calibrator", "depth"), [(ScalingQABinning(cross_fit=True), 3), (None, None)])
+def test_groups_by_name_vectors_and_sql_give_what_calibrate_gives(calibrator, depth):
+    """The default tree is cut where bins are counted; whoever names a group names it at that depth."""
     import sqlite3
 
     from qacal.exports import to_sql
 
     rows = answers(3000)
-    model = QACalibrator().fit(rows)
-    assert model.calibrator_.max_depth == 3
+    model = QACalibrator(calibrator=calibrator).fit(rows)
+    assert model.calibrator_.max_depth == depth
     new = model.calibrate(answers(500, seed=5))
     h, groups, expected = (column(new, name) for name in ("confidence", "group", "calibrated"))
     np.testing.assert_array_equal(model.predict(h, groups=groups), expected)

@@ -21,7 +21,7 @@ from qacal import artifacts
 from qacal.bins import check_points_per_bin
 from qacal.calibrators.base import Calibrator
 from qacal.calibrators.evidence import Evidence
-from qacal.calibrators.scaling_qa_binning import ScalingQABinning
+from qacal.calibrators.tree_binning import TreeBinning
 from qacal.embedders import ColumnEmbedder, Embedder, embedder
 from qacal.errors import InputError, NotFittedError
 from qacal.group_summary import GroupSummary, Sampler, summaries
@@ -98,10 +98,10 @@ class QACalibrator(HasParameters, Answering):
     ----------
     embedder : from text to vectors: "static" (the default; fast), "minilm" (better groups, slower), "onnx:DIR",
         "hf:ID", or "column:NAME" for vectors that the records carry.
-    partition : from vectors or columns to groups. By default a :class:`~qacal.BisectingTree`, of which a calibrator
-        with bins uses the deepest level at which groups have rows for four bins. Choose :class:`~qacal.Column` if the
-        records say which kind of question each is, which is better than any embedding.
-    calibrator : the correction per group; :class:`~qacal.ScalingQABinning` by default, cross-fitted.
+    partition : from vectors or columns to groups. By default a :class:`~qacal.BisectingTree` of depth 6; calibrators
+        that count points per bin use the deepest level at which groups have rows for four bins. Choose
+        :class:`~qacal.Column` if the records say which kind of question each is, which is better than any embedding.
+    calibrator : the correction per group; :class:`~qacal.TreeBinning` by default.
     beta_share : the share of the questions that the groups are made from; the others calibrate. The paper's 20:60.
     tune : choose depth and points per bin by "log_loss", "brier", "auac" or "error" on a seventh of the calibration
         questions (the paper's 60:10), then fit on all of them. By default they are taken as given.
@@ -584,7 +584,7 @@ def _partition(given: Any) -> Partition:
 
 def _calibrator(given: Calibrator | None) -> Calibrator:
     if given is None:
-        return ScalingQABinning(cross_fit=True)
+        return TreeBinning()
     if not isinstance(given, Calibrator):
         raise InputError(f"calibrator is {given!r}; expected one such as QABinning(points_per_bin=50).")
     return type(given)(**given.get_params())

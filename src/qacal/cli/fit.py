@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from qacal.model import QACalibrator
 
 CALIBRATORS = {
+    "tree-binning": "TreeBinning",
     "scaling-qa-binning": "ScalingQABinning",
     "qa-binning": "QABinning",
     "hierarchical": "HierarchicalScaling",
-    "tree-binning": "TreeBinning",
     "tree": "TreeScaling",
     "uniform-mass": "UniformMassBinning",
     "scaling-binning": "ScalingBinning",
@@ -36,11 +36,13 @@ def run(
         str | None,
         typer.Option(
             help="The groups: bisecting:DEPTH, kdtree:DEPTH, kmeans:N, column:NAME, or two of them: a*b. By default a "
-            "bisecting tree, as deep as leaves rows for four bins in an average group."
+            "bisecting tree of depth 6."
         ),
     ] = None,
-    calibrator: Annotated[str, typer.Option(help=f"The correction: {', '.join(CALIBRATORS)}.")] = "scaling-qa-binning",
-    points_per_bin: Annotated[int, typer.Option(help="Rows in a bin; see qacal plan.")] = 50,
+    calibrator: Annotated[str, typer.Option(help=f"The correction: {', '.join(CALIBRATORS)}.")] = "tree-binning",
+    points_per_bin: Annotated[
+        int | None, typer.Option(help="Rows in a bin, 50 by default, for calibrators that count them; see qacal plan.")
+    ] = None,
     alpha: Annotated[float, typer.Option(help="How often the intervals may be wrong, all of them together.")] = 0.1,
     tune: Annotated[
         str | None,
@@ -115,15 +117,22 @@ def _require_sense(partition: str | None, alpha: float, beta_share: float) -> No
         raise typer.BadParameter(str(error)) from None
 
 
-def make_calibrator(name: str, points_per_bin: int, alpha: float) -> Any:
-    """Return the calibrator of a name, with those of the two parameters that it has."""
+def make_calibrator(name: str, points_per_bin: int | None, alpha: float) -> Any:
+    """Return the calibrator of a name, with those of the parameters that it has."""
     import qacal
 
     if name not in CALIBRATORS:
         raise typer.BadParameter(f"there is no calibrator {name!r}; there are {', '.join(CALIBRATORS)}.")
     kind = getattr(qacal, CALIBRATORS[name])
-    wanted = {"points_per_bin": points_per_bin, "alpha": alpha, "cross_fit": True}
-    return kind(**{key: value for key, value in wanted.items() if key in kind().get_params()})
+    known = kind().get_params()
+    if points_per_bin is not None and "points_per_bin" not in known:
+        raise typer.BadParameter(
+            f"{name} does not count points per bin; leave --points-per-bin out, or take qa-binning."
+        )
+    wanted = {"alpha": alpha, "cross_fit": True} | (
+        {} if points_per_bin is None else {"points_per_bin": points_per_bin}
+    )
+    return kind(**{key: value for key, value in wanted.items() if key in known})
 
 
 def described(model: QACalibrator) -> str:
@@ -133,7 +142,7 @@ def described(model: QACalibrator) -> str:
     if groups:
         sizes = [group.rows for group in groups]
         text += f" in {len(groups)} groups of {min(sizes):,} to {max(sizes):,}" if len(groups) > 1 else " in one group"
-    few = " So few rows carry little: --calibrator platt is safer." if model.rows_ < 200 else ""
+    few = " So few rows carry little." if model.rows_ < 200 else ""
     return f"{text}.{_chosen(model)}{few}"
 
 
