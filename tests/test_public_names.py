@@ -20,6 +20,7 @@ NAMES = [
     "IsotonicCalibration",
     "KDTree",
     "KMeans",
+    "LearnedTree",
     "NO_GROUP",
     "NotFittedError",
     "Paths",

@@ -27,6 +27,7 @@ _HOME = {
     "Evidence": "calibrators.evidence",
     "KDTree": "partitions.kdtree",
     "BisectingTree": "partitions.bisecting",
+    "LearnedTree": "partitions.learned",
     "KMeans": "partitions.kmeans",
     "Column": "partitions.column",
     "Product": "partitions.product",

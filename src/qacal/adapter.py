@@ -11,6 +11,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from qacal.calibrators.base import Calibrator
 from qacal.calibrators.qa_binning import QABinning
+from qacal.errors import InputError
 from qacal.grouping import Paths
 from qacal.values import ArrayLike, Floats, Ints, labels_of
 
@@ -29,7 +30,8 @@ class QACalibrationClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
     ----------
     calibrator : any calibrator of qacal; :class:`~qacal.QABinning` by default. Name it to search its parameters.
     partition : what makes groups of the features, such as :class:`~qacal.KDTree`: an object with ``fit(Z)`` and
-        ``paths(Z)`` or ``assign(Z)``. None makes one group.
+        ``paths(Z)`` or ``assign(Z)``. None makes one group. One that learns from labels is refused, since the same rows
+        calibrate; fit it on others, and give its groups to a calibrator.
 
     Notes
     -----
@@ -86,6 +88,7 @@ class QACalibrationClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
             ids = None if ids is None else labels_of(ids)[kept]
         self.partition_ = None
         if self.partition is not None and X.shape[1] > 1:
+            _require_no_labels(self.partition)
             self.partition_ = clone(self.partition).fit(X[:, 1:])
         calibrator: Calibrator = QABinning() if self.calibrator is None else clone(self.calibrator)
         self.calibrator_ = calibrator.fit(_confidence(X), correct, groups=self._groups(X), weights=weights, ids=ids)
@@ -125,6 +128,14 @@ class QACalibrationClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
         # It corrects a confidence that is given; it does not learn to classify from features.
         tags.classifier_tags.poor_score = True
         return tags
+
+
+def _require_no_labels(partition: Any) -> None:
+    if getattr(partition, "uses_labels", False):
+        raise InputError(
+            f"{partition!r} learns groups from labels, and here the same rows would calibrate: no promise would hold. "
+            "Fit it on rows of its own and give its groups to a calibrator, or use QACalibrator, which does so."
+        )
 
 
 def _confidence(X: Floats) -> Floats:

@@ -18,12 +18,12 @@ from qacal.calibrators.identity import IdentityMap
 from qacal.calibrators.isotonic import IsotonicMaps
 from qacal.calibrators.logistic import LOGIT_CUT, Feature, expit, feature_values
 from qacal.calibrators.platt import LogisticMap
-from qacal.calibrators.pooled_shape import Shape
 from qacal.calibrators.tree_scaling import TreeMaps
 from qacal.cells import snap
 from qacal.errors import InputError
 from qacal.grouping import NO_GROUP, Grouping
 from qacal.plain import require_plain
+from qacal.pooled_shape import Shape
 from qacal.values import Floats, Ints
 
 # PostgreSQL refuses an exp that overflows or vanishes; a curve is 0 or 1 to 300 digits long before.

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias
 import numpy as np
 
 from qacal import artifacts
+from qacal.beta_rows import BetaRows, require_labels
 from qacal.bins import check_points_per_bin
 from qacal.calibrators.base import Calibrator
 from qacal.calibrators.evidence import Evidence
@@ -27,7 +28,6 @@ from qacal.errors import InputError, NotFittedError
 from qacal.group_summary import GroupSummary, Sampler, summaries
 from qacal.grouping import Paths, as_grouping
 from qacal.identity import mix, split
-from qacal.lowest import Lowest
 from qacal.origins import gather_origins, require_known_origin, require_one_origin, tells
 from qacal.parameters import HasParameters
 from qacal.partitions import EMBEDDING, BisectingTree, Partition, as_partition
@@ -48,9 +48,6 @@ if TYPE_CHECKING:
 
 Progress: TypeAlias = Callable[[str, int], None]
 """Called with what is being done, and for how many rows it is."""
-
-# Groups are made from at most this many rows: more make no better groups, only longer waits.
-_BETA_ROWS = 20_000
 
 # The default tree has up to 2^6 groups, and is cut where they have rows for four bins.
 _DEPTH = 6
@@ -100,7 +97,8 @@ class QACalibrator(HasParameters, Answering):
         "hf:ID", or "column:NAME" for vectors that the records carry.
     partition : from vectors or columns to groups. By default a :class:`~qacal.BisectingTree` of depth 6; calibrators
         that count points per bin use the deepest level at which groups have rows for four bins. Choose
-        :class:`~qacal.Column` if the records say which kind of question each is, which is better than any embedding.
+        :class:`~qacal.Column` if the records say which kind of question each is, which is better than any embedding;
+        :class:`~qacal.LearnedTree` to learn from the labels of the beta part where the LLM is miscalibrated.
     calibrator : the correction per group; :class:`~qacal.TreeBinning` by default.
     beta_share : the share of the questions that the groups are made from; the others calibrate. The paper's 20:60.
     tune : choose depth and points per bin by "log_loss", "brier", "auac" or "error" on a seventh of the calibration
@@ -172,7 +170,8 @@ class QACalibrator(HasParameters, Answering):
         ----------
         records : a path (Parquet, JSONL, CSV), a frame of pandas, polars or Arrow, a list of objects. They need
             `correct`; `id` keeps the rows of one question together (the question's text does where there is none).
-        beta_records : make the groups from these rows instead, which need no `correct`; all of `records` calibrate.
+        beta_records : make the groups from these rows instead; all of `records` calibrate. These need no `correct`,
+            unless groups are learned from it (:class:`~qacal.LearnedTree`).
         columns : ``{"confidence": "score"}`` where the records use other names.
         percent : confidences are percents.
         pool : go on if the records come from several LLMs or prompts; one model for each is usually better.
@@ -230,31 +229,37 @@ class QACalibrator(HasParameters, Answering):
     def _fit_partition(self, records: Any, is_shared: bool, how: Reading, progress: Progress | None) -> Hashes:
         """Fit the partition: vectors of the beta part; columns of all rows, since they are given and not learned.
 
-        Returns who the rows were.
+        If groups are learned from labels, the labels of the beta part go with its vectors. Returns who the rows were.
         """
-        from qacal.records import read
-
-        vectors = Lowest(_BETA_ROWS)
-        columns: dict[str, list[Any]] = {name: [] for name in self.partition_.needs if name != EMBEDDING}
-        seen: list[Hashes] = []
-        done = 0
-        for batch in read(records, how, needs_labels=False, needs_text=self.needs_text, needs_confidence=is_shared):
+        rows, seen = BetaRows(self.partition_), []
+        for batch in self._beta_batches(records, is_shared, how):
             seen.append(_ids_of(batch))
-            for name, values in columns.items():
-                values.extend(batch.listed(name))
+            rows.add_columns(batch)
             if self._needs_vectors:
                 chosen = batch.only(self._parts(batch) == 0) if is_shared else batch
                 if len(chosen):
-                    vectors.add(_ids_of(chosen), self._vectors(chosen))
-                done += len(chosen)
-                _tell(progress, "making groups", done)
-        inputs: dict[str, Any] = dict(columns)
-        if self._needs_vectors:
-            if not done:
-                raise InputError("no row is left to make groups from; give more rows, or a larger beta_share.")
-            inputs[EMBEDDING] = vectors.rows()
-        self.partition_.fit_rows(inputs)
+                    rows.add_vectors(chosen, _ids_of(chosen), self._vectors(chosen))
+                _tell(progress, "making groups", rows.count)
+        if self._needs_vectors and not rows.count:
+            raise InputError("no row is left to make groups from; give more rows, or a larger beta_share.")
+        self.partition_.fit_rows(rows.inputs())
         return np.unique(np.concatenate(seen))
+
+    def _beta_batches(self, records: Any, is_shared: bool, how: Reading) -> Iterator[Batch]:
+        """Yield the rows that groups are made from, and all others if they are not given apart."""
+        from qacal.records import read
+
+        uses_labels = self.partition_.uses_labels
+        for batch in read(
+            records,
+            how,
+            needs_labels=uses_labels and is_shared,
+            needs_text=self.needs_text,
+            needs_confidence=uses_labels or is_shared,
+        ):
+            if uses_labels:
+                require_labels(batch, self.partition_)
+            yield batch
 
     def _fit_calibrator(
         self, records: Any, only_part: int | None, beta_ids: Hashes | None, how: Reading, progress: Progress | None

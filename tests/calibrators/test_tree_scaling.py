@@ -8,13 +8,13 @@ from qacal import HierarchicalScaling, InputError, Paths, Tally, TreeScaling
 from qacal.calibrators import tree_laplace
 from qacal.calibrators.group_cells import Runs
 from qacal.calibrators.laplace import fit_hierarchical
-from qacal.calibrators.pooled_shape import isotonic_shape
 from qacal.calibrators.tree_laplace import fit_tree
 from qacal.calibrators.tree_likelihood import Cells, covariance_of, gaussian_curvature, own_curvature
 from qacal.calibrators.tree_likelihood import evaluate as evaluate_from
 from qacal.calibrators.tree_nodes import Addresses, nodes_of
 from qacal.calibrators.tree_passes import gather_knowledge, matrix, posterior_covariances
 from qacal.grouping import as_grouping
+from qacal.pooled_shape import isotonic_shape
 
 THETAS = [[0.3, 1.0, 0.5, -0.2, 0.4], [0.0, 0.2, 0.6, 0.4, 0.0], [-0.5, 1.0, 0.0, 0.0, 0.7], [0.1, 0.9, 0.0, 0.0, 0.0]]
 

@@ -19,11 +19,12 @@ from qacal.partitions import (
     Function,
     KDTree,
     KMeans,
+    LearnedTree,
     Product,
     partition_from_state,
     partition_state,
 )
-from tests.partitions.rows import AWKWARD, clouds, seeds
+from tests.partitions.rows import AWKWARD, clouds, labels, learned_from, seeds
 
 OF_VECTORS = [
     KDTree(max_depth=3),
@@ -32,11 +33,19 @@ OF_VECTORS = [
     BisectingTree(max_depth=3),
     BisectingTree(max_depth=6, seed=5),
     BisectingTree(max_depth=0),
+    LearnedTree(max_depth=3),
+    LearnedTree(max_depth=4, pull=9.0, seed=5),
+    LearnedTree(max_depth=0),
     KMeans(n_groups=4),
     KMeans(n_groups=1),
     KMeans(n_groups=500),
 ]
-SAVED = [*OF_VECTORS, Column("subject"), Product(Column("subject"), BisectingTree(max_depth=2), KMeans(n_groups=2))]
+SAVED = [
+    *OF_VECTORS,
+    Column("subject"),
+    Product(Column("subject"), BisectingTree(max_depth=2), KMeans(n_groups=2)),
+    Product(Column("subject"), LearnedTree(max_depth=2)),
+]
 
 every_vector_partition = pytest.mark.parametrize("partition", OF_VECTORS, ids=repr)
 every_saved_partition = pytest.mark.parametrize("partition", SAVED, ids=repr)
@@ -44,11 +53,12 @@ every_saved_partition = pytest.mark.parametrize("partition", SAVED, ids=repr)
 
 def inputs(seed, n=300):
     subject = np.random.default_rng(seed).choice(["law", "art", None, 7], n)
-    return {EMBEDDING: clouds(seed, n), "subject": subject.tolist()}
+    Z = clouds(seed, n)
+    return {EMBEDDING: Z, "subject": subject.tolist(), **labels(Z)}
 
 
 def taken(rows, index):
-    return {EMBEDDING: rows[EMBEDDING][index], "subject": [rows["subject"][at] for at in index]}
+    return {name: [column[at] for at in index] for name, column in rows.items()}
 
 
 def leaves(groups):
@@ -135,7 +145,7 @@ def test_missing_columns_are_named(partition):
 @every_vector_partition
 def test_bad_vectors_are_refused(partition):
     Z = clouds(0)
-    fitted = partition.fresh().fit(Z)
+    fitted = learned_from(partition, Z)
     for bad, message in (
         ([1.0, 2.0], "shape"),
         (np.zeros((0, 6)), "shape"),
@@ -144,7 +154,7 @@ def test_bad_vectors_are_refused(partition):
         (None, "shape"),
     ):
         with pytest.raises(InputError, match=message):
-            partition.fresh().fit(bad)
+            learned_from(partition, bad)
         with pytest.raises(InputError, match=message):
             fitted.assign(bad)
     with pytest.raises(InputError, match=r"7 coordinates; the .* was fitted on 6"):
@@ -156,10 +166,10 @@ def test_bad_vectors_are_refused(partition):
 @every_vector_partition
 def test_what_is_not_finite_is_refused_where_it_stands(partition, value, dtype):
     Z = clouds(0, n=20_000).astype(dtype)
-    fitted = partition.fresh().fit(Z[:500])
+    fitted = learned_from(partition, Z[:500])
     Z[17_001, 0] = value
     with pytest.raises(InputError, match=f"the vector of row 17001 has {value} at 0; expected finite"):
-        partition.fresh().fit(Z)
+        learned_from(partition, Z)
     if getattr(partition, "max_depth", 1) == 0:  # one group for all: nothing is read
         assert not fitted.assign(Z).any()
         return
@@ -170,14 +180,14 @@ def test_what_is_not_finite_is_refused_where_it_stands(partition, value, dtype):
 @every_vector_partition
 def test_numbers_too_large_to_square_are_refused(partition):
     with pytest.raises(InputError, match=r"row 0 has 1e\+200 at 1"):
-        partition.fresh().fit([[0.0, 1e200]])
+        learned_from(partition, [[0.0, 1e200]])
 
 
 @pytest.mark.parametrize("name", AWKWARD)
 @every_vector_partition
 def test_awkward_vectors(partition, name):
     Z = AWKWARD[name]
-    fitted = partition.fresh().fit(Z)
+    fitted = learned_from(partition, Z)
     groups = fitted.assign(Z)
     assert groups.dtype == np.int64
     assert (groups >= 0).all()
@@ -191,7 +201,7 @@ def test_awkward_vectors(partition, name):
 @every_vector_partition
 def test_sizes_are_those_of_the_fitting_rows(partition):
     Z = clouds(2)
-    fitted = partition.fresh().fit(Z)
+    fitted = learned_from(partition, Z)
     sizes = fitted.fitted_.sizes
     np.testing.assert_array_equal(np.bincount(fitted.assign(Z), minlength=len(sizes)), sizes)
 
@@ -201,7 +211,7 @@ def test_float32_and_float64_agree(seed):
     """Vectors that are float32 have the same groups as themselves written in float64."""
     Z = clouds(seed).astype(np.float32)
     for partition in (KDTree(max_depth=4), KDTree(max_depth=4, axes="coordinate"), KMeans(n_groups=5)):
-        narrow, wide = partition.fresh().fit(Z), partition.fresh().fit(Z.astype(np.float64))
+        narrow, wide = learned_from(partition, Z), learned_from(partition, Z.astype(np.float64))
         assert written(narrow) == written(wide)
         np.testing.assert_array_equal(narrow.assign(Z), wide.assign(Z.astype(np.float64)))
 
@@ -209,7 +219,7 @@ def test_float32_and_float64_agree(seed):
 @every_vector_partition
 def test_rounding_to_float32_moves_few_rows(partition):
     """A vector that is rounded may cross a boundary that it lies on, and otherwise stays."""
-    fitted = partition.fresh().fit(clouds(0, n=500))
+    fitted = learned_from(partition, clouds(0, n=500))
     new = clouds(1, n=20_000)
     assert np.mean(fitted.assign(new) != fitted.assign(new.astype(np.float32))) < 1e-3
 
@@ -217,7 +227,7 @@ def test_rounding_to_float32_moves_few_rows(partition):
 @every_vector_partition
 def test_whole_numbers_lists_and_other_layouts(partition):
     Z = np.round(clouds(0, n=60) * 3).astype(np.int64)
-    fitted = partition.fresh().fit(Z.tolist())
+    fitted = learned_from(partition, Z.tolist())
     expected = fitted.assign(Z)
     column_of_lists = np.empty(len(Z), dtype=object)
     column_of_lists[:] = Z.tolist()
@@ -229,7 +239,7 @@ def test_whole_numbers_lists_and_other_layouts(partition):
 @every_vector_partition
 def test_a_row_alone_has_the_group_it_has_in_a_batch(partition):
     Z = clouds(0, n=10_000, width=40, count=30)
-    fitted = partition.fresh().fit(Z[:2_000])
+    fitted = learned_from(partition, Z[:2_000])
     together = fitted.assign(Z)
     np.testing.assert_array_equal(together, [fitted.assign(z[None])[0] for z in Z])
     for size in (2, 3, 7, 100, 1_111):
@@ -241,7 +251,7 @@ def test_a_row_alone_has_the_group_it_has_in_a_batch(partition):
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @every_vector_partition
 def test_vectors_are_never_copied_whole(partition, dtype):
-    fitted = partition.fresh().fit(clouds(0, width=64))
+    fitted = learned_from(partition, clouds(0, width=64))
     Z = np.broadcast_to(clouds(1, n=1, width=64).astype(dtype), (200_000, 64))  # large to copy, small to hold
     tracemalloc.start()
     fitted.groups(Z)

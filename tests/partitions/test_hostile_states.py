@@ -6,14 +6,24 @@ import numpy as np
 import pytest
 
 from qacal import InputError
-from qacal.partitions import BisectingTree, Column, KDTree, KMeans, Product, partition_from_state, partition_state
-from tests.partitions.rows import clouds
+from qacal.partitions import (
+    BisectingTree,
+    Column,
+    KDTree,
+    KMeans,
+    LearnedTree,
+    Product,
+    partition_from_state,
+    partition_state,
+)
+from tests.partitions.rows import clouds, labels
 
-ROWS = {"embedding": clouds(0, n=60), "subject": ["law", "art", 7] * 20}
+ROWS = {"embedding": clouds(0, n=60), "subject": ["law", "art", 7] * 20, **labels(clouds(0, n=60))}
 SAVED = {
     "kdtree": partition_state(KDTree(max_depth=2).fit_rows(ROWS)),
     "coordinate": partition_state(KDTree(max_depth=2, axes="coordinate").fit_rows(ROWS)),
     "bisecting": partition_state(BisectingTree(max_depth=2).fit_rows(ROWS)),
+    "learned": partition_state(LearnedTree(max_depth=2).fit_rows(ROWS)),
     "kmeans": partition_state(KMeans(n_groups=3).fit_rows(ROWS)),
     "column": partition_state(Column("subject").fit_rows(ROWS)),
     "product": partition_state(Product(Column("subject"), KDTree(max_depth=2)).fit_rows(ROWS)),
@@ -91,6 +101,21 @@ def test_what_was_saved_loads(name):
         ("a direction .* has length inf", "bisecting", ("arrays", "directions"), np.full((3, 6), 1e200)),
         ("offsets .* hold nan", "bisecting", ("arrays", "offsets"), np.full(3, NAN)),
         ("sizes .* are int64 of shape \\(3,\\)", "bisecting", ("arrays", "sizes"), np.zeros(3, dtype=np.int64)),
+        ("pull is -1", "learned", ("plain", "parameters", "pull"), -1),
+        ("pull is '2'", "learned", ("plain", "parameters", "pull"), "2"),
+        ("seed is None", "learned", ("plain", "parameters", "seed"), None),
+        ("has parameters", "learned", ("plain", "parameters", "pull"), GONE),
+        ("has the entries", "learned", ("plain", "state", "spread"), GONE),
+        ("spread of a saved learned is nan", "learned", ("plain", "state", "spread"), NAN),
+        ("spread of a saved learned is -0.1", "learned", ("plain", "state", "spread"), -0.1),
+        ("spread of a saved learned is inf", "learned", ("plain", "state", "spread"), float("inf")),
+        ("spread of a saved learned is True", "learned", ("plain", "state", "spread"), True),
+        ("width of a saved learned is 0", "learned", ("plain", "state", "width"), 0),
+        ("has the entries", "learned", ("arrays", "offsets"), GONE),
+        ("offsets .* hold nan", "learned", ("arrays", "offsets"), np.full(3, NAN)),
+        ("directions of a saved learned are float64", "learned", ("arrays", "directions"), np.zeros((7, 6))),
+        ("a direction of a saved learned tree has length", "learned", ("arrays", "directions"), np.ones((3, 6))),
+        ("sizes .* hold -1", "learned", ("arrays", "sizes"), np.array([1, 1, 1, -1])),
         ("n_groups is 0", "kmeans", ("plain", "parameters", "n_groups"), 0),
         (
             "groups of a saved kmeans is 4; expected a whole number from 1 to 3",

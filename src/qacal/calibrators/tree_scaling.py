@@ -11,11 +11,11 @@ from qacal.calibrators.ancestry import Lineage
 from qacal.calibrators.base import Calibrator, Properties, Rows
 from qacal.calibrators.evidence import Evidence
 from qacal.calibrators.logistic import expit, feature_values
-from qacal.calibrators.pooled_shape import Shape, isotonic_shape
 from qacal.calibrators.tree_laplace import TreeFit, fit_tree
 from qacal.calibrators.tree_nodes import Addresses, Nodes, nodes_of
 from qacal.errors import InputError
 from qacal.grouping import Grouping
+from qacal.pooled_shape import Shape, isotonic_shape
 from qacal.soundness import require, require_between, require_columns
 from qacal.tally import Tally
 from qacal.values import Floats, Ints

@@ -30,7 +30,9 @@ def run(
     ] = None,
     partition: Annotated[
         str | None,
-        typer.Option(help="The groups to search: kdtree, bisecting or kmeans, with :MOST for how deep or how many."),
+        typer.Option(
+            help="The groups to search: kdtree, bisecting, learned or kmeans, with :MOST for how deep or how many."
+        ),
     ] = None,
     varying_beta: Annotated[
         bool, typer.Option("--varying-beta", help="Two embedders (static and minilm) with kdtree and kmeans each.")

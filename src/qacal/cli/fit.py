@@ -35,8 +35,8 @@ def run(
     partition: Annotated[
         str | None,
         typer.Option(
-            help="The groups: bisecting:DEPTH, kdtree:DEPTH, kmeans:N, column:NAME, or two of them: a*b. By default a "
-            "bisecting tree of depth 6."
+            help="The groups: bisecting:DEPTH, learned:DEPTH (from labels), kdtree:DEPTH, kmeans:N, column:NAME, or "
+            "two of them: a*b. By default a bisecting tree of depth 6."
         ),
     ] = None,
     calibrator: Annotated[str, typer.Option(help=f"The correction: {', '.join(CALIBRATORS)}.")] = "tree-binning",
@@ -52,7 +52,10 @@ def run(
         ),
     ] = None,
     beta: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Make the groups from these rows, which need no labels.")
+        str | None,
+        typer.Option(
+            metavar="FILE", help="Make the groups from these rows, which need no labels unless groups are learned."
+        ),
     ] = None,
     beta_share: Annotated[float, typer.Option(help="The share of the questions that groups are made from.")] = 0.25,
     by: shared.By = None,

@@ -11,9 +11,11 @@ import numpy as np
 from qacal.errors import InputError
 from qacal.experiment.sample import Sample
 from qacal.grouping import NO_GROUP, Paths, as_grouping
-from qacal.partitions import BisectingTree, Column, KDTree, KMeans, as_partition
+from qacal.partitions import EMBEDDING, BisectingTree, Column, KDTree, KMeans, LearnedTree, as_partition
 from qacal.tuning import ROOT, ROWS_A_GROUP, Cut
 from qacal.values import Bools, Ints
+
+SearchedTree: TypeAlias = KDTree | BisectingTree | LearnedTree
 
 Groups: TypeAlias = Paths | Mapping[str, Any]
 """A row's place in a tree, or its group in each of several partitions."""
@@ -42,24 +44,27 @@ class Beta:
         Z = sample.vectors[self.embedder]
         if isinstance(found, dict):
             return {name: one.fit(Z[is_beta]).assign(Z) for name, one in found.items()}
-        paths = found.fit(Z[is_beta]).groups(Z)
+        labelled = {"confidence": sample.confidence[is_beta], "correct": sample.correct[is_beta]}
+        paths = found.fit_rows({EMBEDDING: Z[is_beta], **labelled}).groups(Z)
         assert isinstance(paths, Paths)
         return paths
 
-    def partitions(self, rows: int, seed: int = 0) -> Column | KDTree | BisectingTree | dict[str, KMeans]:
+    def partitions(self, rows: int, seed: int = 0) -> Column | SearchedTree | dict[str, KMeans]:
         """Return what is searched, given so many beta rows: a column, a tree, or k-means of several sizes by name."""
         asked, is_spelled = as_partition(self.partition), ":" in self.partition
         if isinstance(asked, Column):
             return asked
-        if isinstance(asked, KDTree | BisectingTree):
+        if isinstance(asked, KDTree | BisectingTree | LearnedTree):
             return _deep(asked, asked.max_depth if is_spelled else _DEPTH, rows)
         if isinstance(asked, KMeans):
             counts = _counts(asked.n_groups if is_spelled else _GROUPS, rows)
             return {str(count): KMeans(n_groups=count, seed=seed) for count in counts}
-        raise InputError(f"{self.partition!r} cannot be searched; there are kdtree, bisecting, kmeans and column:NAME.")
+        raise InputError(
+            f"{self.partition!r} cannot be searched; there are kdtree, bisecting, learned, kmeans and column:NAME."
+        )
 
 
-def _deep(tree: KDTree | BisectingTree, depth: int, rows: int) -> KDTree | BisectingTree:
+def _deep(tree: SearchedTree, depth: int, rows: int) -> SearchedTree:
     """Return the tree as deep as asked, but no deeper than the beta rows allow."""
     allowed = max(1, int(np.log2(max(rows, 2) / _ROWS_A_LEAF)))
     return type(tree)(**{**tree.parameters(), "max_depth": min(depth, allowed)})

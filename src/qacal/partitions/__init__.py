@@ -6,6 +6,7 @@ from qacal.partitions.column import Column
 from qacal.partitions.function import Function
 from qacal.partitions.kdtree import KDTree
 from qacal.partitions.kmeans import KMeans
+from qacal.partitions.learned import LearnedTree
 from qacal.partitions.product import Product
 from qacal.partitions.spelling import as_partition
 
@@ -17,6 +18,7 @@ __all__ = [
     "Function",
     "KDTree",
     "KMeans",
+    "LearnedTree",
     "Partition",
     "Product",
     "as_partition",

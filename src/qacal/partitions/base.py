@@ -46,6 +46,14 @@ class Partition(HasParameters, ABC):
         """What is read of a row, by name; `EMBEDDING` stands for its vector."""
         return (EMBEDDING,)
 
+    @property
+    def uses_labels(self) -> bool:
+        """True if groups are learned from which answers were right; then `fit_rows` reads these columns too.
+
+        They are `confidence` and `correct`. The rows of such a fit must not calibrate.
+        """
+        return False
+
     @abstractmethod
     def fit(self, Z: ArrayLike) -> Self:
         """Learn the groups: from vectors (one row each), from a column of labels, or from a mapping of columns."""

@@ -64,7 +64,7 @@ class BisectingTree(Tree):
         """Learn the hyperplanes from vectors, one row each."""
         self._check()
         Z = fitting_vectors(Z)
-        _require_room(int(self.max_depth), Z.shape[1])
+        require_room(int(self.max_depth), Z.shape[1], self.kind)
         with one_thread():
             self.fitted_ = bisect(Z, int(self.max_depth), int(self.seed))
         return self
@@ -72,30 +72,18 @@ class BisectingTree(Tree):
     def state(self) -> tuple[Plain, Arrays]:
         """Return the directions, offsets and sizes."""
         self._require_fitted()
-        tree = self.fitted_
-        return {"width": tree.width}, {"directions": tree.directions, "offsets": tree.offsets, "sizes": tree.sizes}
+        return bisections_state(self.fitted_)
 
     @classmethod
     def from_state(cls, parameters: Plain, plain: Plain, arrays: Arrays) -> Self:
         """Return the fitted tree of a state."""
         tree = cls._with(parameters, None)
         tree._check()
-        require_names(plain, ["width"], cls.kind)
-        require_names(arrays, ["directions", "offsets", "sizes"], cls.kind)
-        n_nodes, width = 2**tree.max_depth - 1, stored_whole(plain, "width", 1, 2**31, cls.kind)
-        tree.fitted_ = Bisections(
-            _stored_directions(arrays, (n_nodes, width)),
-            stored_floats(arrays, "offsets", (n_nodes,), cls.kind),
-            stored_sizes(arrays, n_nodes + 1, cls.kind),
-        )
+        tree.fitted_ = stored_bisections(tree.max_depth, plain, arrays, cls.kind)
         return tree
 
     def _levels(self) -> list[Plain]:
-        splits = (self.fitted_.directions != 0).any(axis=1)
-        return [
-            {"depth": d + 1, "splits": int(splits[2**d - 1 : 2 ** (d + 1) - 1].sum())}
-            for d in range(self.fitted_.depth)
-        ]
+        return split_counts(self.fitted_)
 
     def _check(self) -> None:
         super()._check()
@@ -135,19 +123,43 @@ def _cut(Z: Floats, seed: int, node: int, hair: float) -> tuple[Floats, float]:
     return direction, float(direction @ (centres[0] + centres[1])) / 2 + hair
 
 
-def _stored_directions(arrays: Arrays, shape: tuple[int, int]) -> Floats:
-    directions = stored_floats(arrays, "directions", shape, BisectingTree.kind)
+def split_counts(tree: Bisections) -> list[Plain]:
+    """Return how many nodes of each level split."""
+    splits = (tree.directions != 0).any(axis=1)
+    return [{"depth": d + 1, "splits": int(splits[2**d - 1 : 2 ** (d + 1) - 1].sum())} for d in range(tree.depth)]
+
+
+def bisections_state(tree: Bisections) -> tuple[Plain, Arrays]:
+    """Return a tree of hyperplanes as plain values and arrays."""
+    return {"width": tree.width}, {"directions": tree.directions, "offsets": tree.offsets, "sizes": tree.sizes}
+
+
+def stored_bisections(max_depth: int, plain: Plain, arrays: Arrays, kind: str) -> Bisections:
+    """Return the tree of hyperplanes that :func:`bisections_state` was given; anything else is refused."""
+    require_names(plain, ["width"], kind)
+    require_names(arrays, ["directions", "offsets", "sizes"], kind)
+    n_nodes, width = 2**max_depth - 1, stored_whole(plain, "width", 1, 2**31, kind)
+    return Bisections(
+        _stored_directions(arrays, (n_nodes, width), kind),
+        stored_floats(arrays, "offsets", (n_nodes,), kind),
+        stored_sizes(arrays, n_nodes + 1, kind),
+    )
+
+
+def _stored_directions(arrays: Arrays, shape: tuple[int, int], kind: str) -> Floats:
+    directions = stored_floats(arrays, "directions", shape, kind)
     with np.errstate(over="ignore"):
         length = np.sqrt((directions * directions).sum(axis=1))
     wrong = (length != 0) & ~(np.abs(length - 1) < 1e-6)
     if wrong.any():
-        raise InputError(f"a direction of a saved bisecting tree has length {length[wrong][0]}; expected 1, or 0.")
+        raise InputError(f"a direction of a saved {kind} tree has length {length[wrong][0]}; expected 1, or 0.")
     return directions
 
 
-def _require_room(max_depth: int, width: int) -> None:
+def require_room(max_depth: int, width: int, kind: str) -> None:
+    """Refuse a tree whose directions would not fit into memory."""
     if 2**max_depth * width > MOST_NUMBERS:
         deepest = (MOST_NUMBERS // width).bit_length() - 1
         raise InputError(
-            f"max_depth is {max_depth}: a bisecting tree of {width} coordinates has room for at most {deepest} levels."
+            f"max_depth is {max_depth}: a {kind} tree of {width} coordinates has room for at most {deepest} levels."
         )

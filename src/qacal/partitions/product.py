@@ -59,6 +59,11 @@ class Product(Partition):
         self._check()
         return tuple(dict.fromkeys(name for part in self.parts for name in part.needs))
 
+    @property
+    def uses_labels(self) -> bool:
+        """True if one of the parts does."""
+        return any(part.uses_labels for part in self.parts)
+
     def fit(self, Z: ArrayLike) -> Self:
         """Fit a copy of each part to a mapping of columns by name."""
         self._check()

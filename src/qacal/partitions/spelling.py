@@ -11,15 +11,17 @@ from qacal.partitions.column import Column
 from qacal.partitions.function import Function
 from qacal.partitions.kdtree import KDTree
 from qacal.partitions.kmeans import KMeans
+from qacal.partitions.learned import LearnedTree
 from qacal.partitions.product import Product
 
 _KNOWN = (
-    '"kdtree:6", "bisecting:6" (depths), "kmeans:32" (groups), "column:subject" (a name), several joined by "*", '
-    "a partition, or a function of the rows"
+    '"kdtree:6", "bisecting:6", "learned:6" (depths), "kmeans:32" (groups), "column:subject" (a name), several joined '
+    'by "*", a partition, or a function of the rows'
 )
 _COUNTED: dict[str, tuple[type[Partition], str]] = {
     "kdtree": (KDTree, "max_depth"),
     "bisecting": (BisectingTree, "max_depth"),
+    "learned": (LearnedTree, "max_depth"),
     "kmeans": (KMeans, "n_groups"),
 }
 

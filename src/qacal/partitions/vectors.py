@@ -39,11 +39,21 @@ def fitting_vectors(Z: ArrayLike) -> Floats:
     The order is that of a hash of each row. So sums over rows round the same way, and seeded choices fall on the same
     rows, however a file is sorted; rows that are equal may change places without anybody noticing.
     """
-    matrix = as_vectors(Z)
-    for rows, block in portions(matrix):
-        require_finite(block, range(rows.start, rows.stop))
-    exact = matrix.astype(np.float64) + 0.0  # -0.0 equals 0.0 but has other bits
+    exact = _exact(as_vectors(Z))
     return exact[np.argsort(_row_hashes(exact), kind="stable")]
+
+
+def labelled_rows(Z: NDArray[np.floating], confidence: Floats, correct: Floats) -> tuple[Floats, Floats, Floats]:
+    """Return vectors to learn from with their labels: only rows that are equal in all of it may change places."""
+    exact = _exact(Z)
+    order = np.lexsort([correct, confidence, _row_hashes(exact)])
+    return exact[order], confidence[order], correct[order]
+
+
+def _exact(Z: NDArray[np.floating]) -> Floats:
+    for rows, block in portions(Z):
+        require_finite(block, range(rows.start, rows.stop))
+    return Z.astype(np.float64) + 0.0  # -0.0 equals 0.0 but has other bits
 
 
 def portions(Z: NDArray[np.floating], n_rows: int = 4096) -> Iterator[tuple[slice, Floats]]:

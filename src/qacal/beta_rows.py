@@ -1,0 +1,68 @@
+"""What groups are made from: the rows of the beta part, gathered from batches into what a partition reads."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from qacal.errors import InputError
+from qacal.lowest import Lowest
+from qacal.partitions import EMBEDDING, Partition
+from qacal.values import Floats, Hashes
+
+if TYPE_CHECKING:
+    from qacal.records import Batch
+
+# Groups are made from at most this many rows: more make no better groups, only longer waits.
+_MOST_ROWS = 20_000
+
+
+class BetaRows:
+    """Gathers vectors of the beta part, with their labels if groups are learned from them; and columns of all rows.
+
+    Columns are given and not learned, so they need no part of their own. Vectors are a sample, the same in any order.
+    """
+
+    def __init__(self, partition: Partition) -> None:
+        self._uses_labels = partition.uses_labels
+        self._columns: dict[str, list[Any]] = {name: [] for name in partition.needs if name != EMBEDDING}
+        self._vectors = Lowest(_MOST_ROWS)
+        self._labels = Lowest(_MOST_ROWS)
+        self.count = 0
+
+    def add_columns(self, batch: Batch) -> None:
+        """Take the columns of some rows."""
+        for name, values in self._columns.items():
+            values.extend(batch.listed(name))
+
+    def add_vectors(self, batch: Batch, ids: Hashes, vectors: Any) -> None:
+        """Take the vectors of some rows, known by the hashes of their ids."""
+        self._vectors.add(ids, vectors)
+        if self._uses_labels:
+            # The same ids in the same order: the two samples are of the same rows.
+            self._labels.add(ids, _labels_of(batch))
+        self.count += len(batch)
+
+    def inputs(self) -> dict[str, Any]:
+        """Return what :meth:`~qacal.partitions.Partition.fit_rows` takes."""
+        inputs: dict[str, Any] = dict(self._columns)
+        if self.count:
+            inputs[EMBEDDING] = self._vectors.rows()
+        if self.count and self._uses_labels:
+            inputs["confidence"], inputs["correct"] = self._labels.rows().T
+        return inputs
+
+
+def require_labels(batch: Batch, partition: Partition) -> None:
+    """Refuse rows without labels to learn groups from."""
+    if batch.correct is None or not (batch.correct >= 0).all():
+        raise InputError(
+            f"{batch.table.origin}: {partition!r} learns groups from labels, and rows that groups are made from "
+            "(--beta, beta_records=) have no `correct`. Label them, or make groups that need none: bisecting:6."
+        )
+
+
+def _labels_of(batch: Batch) -> Floats:
+    """Return confidence and correctness, one row each."""
+    return np.column_stack([batch.confidence, np.asarray(batch.correct)])
