@@ -1,0 +1,90 @@
+"""Who is compared. A contender learns from one frame and answers another; to add one, give it a name below.
+
+Frames have `id`, `model`, `question`, `answer`, `confidence`, `embedding` (vectors of 32 bits), and `part`; the fitting
+frame has `correct` too. All have the same 80% of the questions to learn from, and use them as they need to: those with
+groups make these on 20% (part BETA) and calibrate and tune on the others; those without need no such rows and calibrate
+on all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TypeAlias
+
+import numpy as np
+import polars as pl
+from sklearn.ensemble import HistGradientBoostingClassifier
+
+import qacal
+from benchmarks.combinations import BETA, TUNING
+from benchmarks.features import bisecting_groups, components, logits, vectors
+from benchmarks.multicalibration import Multicalibration
+from qacal.calibrators.base import Calibrator
+from qacal.experiment import METHODS
+from qacal.experiment.beta import Beta, Groups, only
+from qacal.grouping import Paths
+from qacal.ranges import wide_ranges
+
+Contender: TypeAlias = Callable[[pl.DataFrame, pl.DataFrame], np.ndarray]
+
+
+def _whole_model(make: Callable[[], qacal.QACalibrator], fitting: pl.DataFrame, testing: pl.DataFrame) -> np.ndarray:
+    model = make().fit(fitting.drop("part"))
+    return model.calibrate(testing.drop("part"))["calibrated"].to_numpy()
+
+
+def _paper_method(method: Calibrator, fitting: pl.DataFrame, testing: pl.DataFrame) -> np.ndarray:
+    """Choose depth (of a kd-tree on principal axes) and points per bin by log loss, then fit on tuning rows too."""
+    part = fitting["part"].to_numpy()
+    used, theirs, asked = np.ones(len(part), dtype=bool), None, None
+    if method.properties.uses_groups:
+        used = part != BETA
+        tree = Beta("embedding", "kdtree").partitions(int((~used).sum()))
+        assert isinstance(tree, qacal.KDTree)
+        tree.fit(vectors(fitting)[~used])
+        theirs, asked = (tree.groups(vectors(rows)) for rows in (fitting, testing))
+    is_tuning = part == TUNING
+    calibration, tuning = (_tally(fitting, theirs, rows) for rows in (used & ~is_tuning, is_tuning))
+    chosen = qacal.Search(calibration, tuning, ranges=wide_ranges(calibration.n)).tune(method).calibrator
+    final = type(method)(**chosen.get_params()).fit_tally(_tally(fitting, theirs, used))
+    return final.predict(testing["confidence"], groups=asked, ids=testing["id"])
+
+
+def _tally(rows: pl.DataFrame, groups: Paths | None, kept: np.ndarray) -> qacal.Tally:
+    mine = rows.filter(kept)
+    theirs: Groups | None = None if groups is None else only(groups, kept)
+    return qacal.Tally.of(mine["confidence"], mine["correct"], groups=theirs, ids=mine["id"], n_blocks=2)
+
+
+def _boosted_trees(settings: dict[str, float], fitting: pl.DataFrame, testing: pl.DataFrame) -> np.ndarray:
+    trees = HistGradientBoostingClassifier(early_stopping=True, random_state=0, **settings)
+    pairs = zip((fitting, testing), components(fitting, testing), strict=True)
+    X, asked = (np.column_stack([logits(rows["confidence"]), given]) for rows, given in pairs)
+    return trees.fit(X, fitting["correct"].to_numpy()).predict_proba(asked)[:, 1]
+
+
+def _multicalibrated(fitting: pl.DataFrame, testing: pl.DataFrame) -> np.ndarray:
+    """Patch within all nodes of a bisecting tree, the root included; tuning rows choose alpha by log loss."""
+    nodes, asked = (np.pad(found, [(0, 0), (1, 0)]) for found in bisecting_groups(fitting, testing, 5))
+    h, correct = fitting["confidence"].to_numpy(), fitting["correct"].to_numpy()
+    is_tuning = fitting["part"].to_numpy() == TUNING
+    learned = h[~is_tuning], correct[~is_tuning], nodes[~is_tuning]
+
+    def loss(method: Multicalibration) -> float:
+        answers = method.play(list(method.patches(*learned)), h[is_tuning], nodes[is_tuning])
+        return qacal.log_loss(answers, correct[is_tuning], cut=0.001)
+
+    best = min((Multicalibration(alpha) for alpha in (0.02, 0.05, 0.1)), key=loss)
+    return best.play(list(best.patches(h, correct, nodes)), testing["confidence"].to_numpy(), asked)
+
+
+CONTENDERS: dict[str, Contender] = {
+    "default": partial(_whole_model, lambda: qacal.QACalibrator("column:embedding")),
+    "tree": partial(_whole_model, lambda: qacal.QACalibrator("column:embedding", "bisecting:8", qacal.TreeScaling())),
+    **{name: partial(_paper_method, method) for name, method in METHODS.items()},
+    "hkrr": _multicalibrated,
+    "boosted": partial(_boosted_trees, {}),
+    "boosted-slow": partial(_boosted_trees, {"learning_rate": 0.03, "max_leaf_nodes": 5, "max_iter": 500}),
+}
+"""Everyone who runs in this process, by the name in tables; MCGrad has an environment of its own."""
