@@ -43,8 +43,8 @@ class Multicalibration:
     """
 
     alpha: float = 0.05
-    n_levels: int = 10
-    fewest: int = 30
+    n_levels: int = 20
+    fewest: int = 100
     most_patches: int = 2000
 
     def patches(self, scores: np.ndarray, correct: np.ndarray, groups: np.ndarray) -> Iterator[Patch]:
