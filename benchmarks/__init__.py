@@ -1,1 +1,1 @@
-"""Speed and likelihood beside the peers, measured side by side in one run: ``python -m benchmarks.speed``."""
+"""qacal beside its peers: ``python -m benchmarks.speed`` for time, ``python -m benchmarks.quality`` for quality."""

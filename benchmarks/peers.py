@@ -73,8 +73,10 @@ class Outcome:
     limit: float | None = None
 
 
-def ask(name: str, *, limit: float, threads: int = 1, **given: Any) -> Outcome:
+def ask(name: str, *, limit: float, script: str = "", threads: int = 1, **given: Any) -> Outcome:
     """Run a peer's script on the given arrays, in one thread if not told otherwise: on small data more only wait.
+
+    script : another one than the peer's own.
 
     The environment is made when it is first needed and kept for later runs. Whatever goes wrong is an outcome too.
     """
@@ -85,7 +87,8 @@ def ask(name: str, *, limit: float, threads: int = 1, **given: Any) -> Outcome:
         file = Path(folder) / "given.npz"
         write_given(file, threads=threads, **given)
         try:
-            output = _run([python, "-m", f"benchmarks.peer_scripts.{PEERS[name].script}", str(file)], limit, threads)
+            module = f"benchmarks.peer_scripts.{script or PEERS[name].script}"
+            output = _run([python, "-m", module, str(file)], limit, threads)
             return Outcome(read_told(output))
         except subprocess.TimeoutExpired:
             return Outcome({}, limit=limit)

@@ -1,0 +1,116 @@
+"""How good the probabilities are, beside the paper's methods and the peers, on questions that nobody has seen.
+
+    python -m benchmarks.quality DATA [--embedder static|minilm] [--splits 5] [--only dev|judge|all]
+                                      [--methods NAME ...] [--anew NAME ...] [--beside NAME] [--cache DIR]
+
+DATA holds `openqa_verb1s.parquet` and `mmlu_pro_stated.parquet`: thirteen combinations of an LLM and a file. Questions
+are dealt 80:20 by id, several times; `contenders` says what each method does with its 80%. What is measured:
+
+- Log loss as :func:`qacal.log_loss` has it (cut at 2e-16: a wrong answer at 1.0 costs 36), and cut at 0.001 for all,
+  which is kinder to those who say 0 or 1; places are taken by this one.
+- The debiased calibration error, in 15 bins within each value of a column (subject, dataset) that no method was given.
+- Brier score, AURC and AUAC.
+- Seconds of one thread's work, whatever else the machine does: from vectors to probabilities, fitting and answering. Of
+  MCGrad the fit alone.
+
+What was measured is kept in the cache: a run that was stopped goes on where it was, and another measures only what is
+new. `--anew` measures methods again whose code has changed. Develop with `--only dev`; `--only judge` is for the end.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import warnings
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from time import process_time
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+import qacal
+from benchmarks.combinations import Combination, Deal, combinations
+from benchmarks.contenders import CONTENDERS
+from benchmarks.ledger import Key, Ledger
+from benchmarks.mcgrad_jobs import MCGRAD, mcgrad_answers
+from benchmarks.verdict import Verdict
+
+METHODS = (*CONTENDERS, *MCGRAD)
+
+
+def main() -> None:
+    asked = _arguments()
+    asked.cache.mkdir(parents=True, exist_ok=True)
+    ledger = Ledger(asked.cache / "lines.jsonl", asked.anew)
+    keys = []
+    with threadpool_limits(1), warnings.catch_warnings():
+        warnings.simplefilter("ignore", qacal.RepeatedQuestionsWarning)
+        for combination in combinations(asked.data, asked.embedder, asked.cache):
+            if asked.only == "all" or combination.is_for_judging == (asked.only == "judge"):
+                keys += run(combination, asked.embedder, asked.splits, asked.methods, ledger)
+    if not keys:
+        sys.exit(f"{asked.data} holds none of the files; see the top of this one.")
+    print(Verdict(ledger.table(keys), asked.beside).text())
+
+
+def run(combination: Combination, embedder: str, splits: int, methods: Sequence[str], ledger: Ledger) -> Iterator[Key]:
+    """Measure what is missing, and yield the keys of all lines that belong to the run."""
+    for method in methods:
+        keys = {split: Key(embedder, combination.name, split, method) for split in range(splits)}
+        missing = [combination.deal(split) for split, key in keys.items() if key not in ledger]
+        for deal, answers, seconds in answered(method, missing):
+            measures = measured(deal, answers) | {"seconds": seconds}
+            ledger.add(keys[deal.seed], measures)
+            said = f"{combination.name}, split {deal.seed}, {method}: {measures['log_loss_cut']:.4f}, {seconds:.2f} s"
+            print(said, file=sys.stderr, flush=True)
+        yield from keys.values()
+
+
+def answered(method: str, deals: Sequence[Deal]) -> Iterator[tuple[Deal, np.ndarray, float]]:
+    """Yield what a method answers the test rows of each deal, and the seconds it took."""
+    if method in MCGRAD:
+        if deals:
+            yield from mcgrad_answers(method, deals)
+        return
+    for deal in deals:
+        fitting, testing = deal.fitting, deal.testing
+        start = process_time()
+        answers = CONTENDERS[method](fitting, testing)
+        yield deal, answers, process_time() - start
+
+
+def measured(deal: Deal, answers: np.ndarray) -> dict[str, float]:
+    """Return what the answers are worth."""
+    correct = deal.tested["correct"].to_numpy()
+    within = qacal.calibration_error(
+        answers, correct, groups=deal.tested["label"], ids=deal.tested["id"], bins=15, redraws=0
+    )
+    return {
+        "log_loss": qacal.log_loss(answers, correct),
+        "log_loss_cut": qacal.log_loss(answers, correct, cut=0.001),
+        "brier": qacal.brier_score(answers, correct).score,
+        "ce_label": within.debiased,
+        "aurc": qacal.aurc(answers, correct).aurc,
+        "auac": qacal.auac(answers, correct),
+    }
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.quality", description=(__doc__ or "").split("\n", 1)[0])
+    parser.add_argument("data", type=Path, help="the folder with the two files")
+    parser.add_argument("--embedder", default="static", help="static or minilm")
+    parser.add_argument("--splits", type=int, default=5)
+    parser.add_argument("--only", choices=["dev", "judge", "all"], default="dev")
+    parser.add_argument("--methods", nargs="+", choices=METHODS, default=METHODS, metavar="NAME")
+    parser.add_argument("--anew", nargs="+", choices=METHODS, default=[], metavar="NAME", help="measure these again")
+    parser.add_argument("--beside", choices=METHODS, default="default", metavar="NAME", help="compare with this one")
+    parser.add_argument("--cache", type=Path, default=Path(tempfile.gettempdir()) / "qacal-quality")
+    asked = parser.parse_args()
+    asked.methods = list(dict.fromkeys([*asked.methods, asked.beside]))
+    return asked
+
+
+if __name__ == "__main__":
+    main()
