@@ -48,8 +48,8 @@ def run(
     of the answers given are right. It prints what is answered, and how many right answers are withheld.
 
     The rows need `correct`, and must be other questions than those the model was fitted or tuned on. Questions of the
-    fit are refused where they can be told: by their id (or text), if the model remembers them, which models of earlier
-    versions and rows without id and question do not. Of each question one row is used.
+    fit are refused where they can be told: by their id, or by their text if the rows of the fit had no id; models of
+    earlier versions remember none. Of each question one row is used.
 
     With --per-group every group gets a threshold of its own, at alpha divided by the number of groups. Groups for which
     nothing can be shown abstain, as do rows of groups that the model does not know. A set of models (qacal fit --by)

@@ -138,9 +138,10 @@ def cheapest_threshold(
 
 
 def _check_costs(wrong: float, abstain: float) -> None:
-    for name, value, is_good in (("wrong", wrong, wrong > 0), ("abstain", abstain, abstain >= 0)):
-        if isinstance(value, bool) or not isinstance(value, int | float) or not (is_good and np.isfinite(value)):
-            raise InputError(f"{name} is {value}; expected what it costs, a number above 0, such as 1.")
+    for name, value in (("wrong", wrong), ("abstain", abstain)):
+        is_number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
+        if not is_number or not np.isfinite(value) or value < 0 or (name == "wrong" and value == 0):
+            raise InputError(f"{name} is {value!r}; expected what it costs, a number above 0, such as 1.")
 
 
 @dataclass(frozen=True)
