@@ -172,3 +172,12 @@ def test_what_cannot_be_told_from_the_best_is_marked_too():
     assert [cell.is_best for cell in within[1:]] == [False, False, True]
     auac = next(row for row in table.cells if row[0].text == "AUAC")
     assert not any(cell.is_best for cell in auac)
+
+
+def test_bins_that_follow_curves_are_held_against_the_points_they_have():
+    rows = answers(2000)
+    model = QACalibrator(partition="column:topic").fit(rows)
+    content = read_contents(model, answers(600, seed=1))[""]
+    maps = model.calibrator_.maps_
+    assert 2 <= content.promise.points_per_bin <= maps.rows[maps.offset[1] :].max()
+    assert content.promise.epsilon > 0.03

@@ -233,25 +233,31 @@ def _debiased(tally: Tally) -> float:
 def _promise(model: QACalibrator, maps: BinMaps) -> Promise:
     chosen = model.calibrator_.get_params()
     rows = max(_binned_rows(maps), 2)
-    n_bins = chosen.get("n_bins")
-    points = rows // n_bins if n_bins else int(chosen.get("points_per_bin", rows))
-    points = min(max(points, 2), rows)
     levels, alpha = len(np.unique(maps.lineage.depth)), float(maps.certificate.alpha)
     # The bins of groups, where there are groups: the root's hold the same rows once more.
     first = int(maps.offset[1]) if len(maps.offset) > 2 else 0
     bounds, behind = maps.error_bounds()[first:], maps.rows[first:]
-    order = np.argsort(bounds)
-    through = np.cumsum(behind[order])
+    n_bins = chosen.get("n_bins")
+    # Bins that follow curves were asked for no number of points; half of the rows are in bins of the middle one.
+    points = rows // n_bins if n_bins else int(chosen.get("points_per_bin", _middle(behind, behind)))
+    points = min(max(points, 2), rows)
     return Promise(
         points_per_bin=points,
         rows=rows,
         alpha=alpha,
         levels=levels,
         epsilon=epsilon(points, rows, alpha, levels=levels),
-        certified=float(bounds[order][np.searchsorted(through, through[-1] / 2)]),
+        certified=_middle(bounds, behind),
         largest=float(bounds.max()),
         kind=maps.certificate.kind,
     )
+
+
+def _middle(values: Any, rows: Any) -> float:
+    """Return the median of a value of bins over their rows."""
+    order = np.argsort(values)
+    through = np.cumsum(rows[order])
+    return float(values[order][np.searchsorted(through, through[-1] / 2)])
 
 
 def _binned_rows(maps: BinMaps) -> int:
