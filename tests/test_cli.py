@@ -230,6 +230,8 @@ def test_wrong_use_has_its_own_exit_code(folder):
         ("fit", "x.csv", "-o", "m", "--calibrator", "magic"),
         ("fit", "x.csv", "-o", "m", "--partition", "magic:3"),
         ("fit", "x.csv", "-o", "m", "--alpha", "2"),
+        ("fit", "x.csv", "-o", "m", "--tune", "fame"),
+        ("fit", "x.csv", "-o", "m", "--points-per-bin", "50"),
         ("apply", folder / "model", "x.csv", "-o", "out.csv", "--skip-bad-rows", "out.csv"),
         ("apply", folder / "model", "x.csv", "--column", "confidence"),
         ("plan", "--epsilon", "0.1", "--points-per-bin", "3"),

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 Progress: TypeAlias = Callable[[str, int], None]
 """Called with what is being done, and for how many rows it is."""
 
-# The default tree has up to 2^6 groups, and is cut where they have rows for four bins.
+# The default tree has up to 2^6 groups. For calibrators that count points per bin it is cut where groups have four.
 _DEPTH = 6
 _BINS_A_GROUP = 4
 

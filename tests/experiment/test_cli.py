@@ -59,12 +59,13 @@ def test_wrong_use_and_bad_input_leave_nothing(file, tmp_path):
         (("--varying-beta", "--embedder", "static"), 2, "two embedders"),
         (("--by", "model,colour"), 1, "no column 'colour'"),
         (("--group-column", "id", "--by", "model"), 1, "no block can be run"),
-        (("--objective", "fame", "--by", "model"), 1, "objective is 'fame'"),
+        (("--objective", "fame", "--by", "model"), 2, "--objective is 'fame'; expected one of log-loss, brier, auac"),
+        (("--search", "deep", "--by", "model"), 2, "--search is 'deep'; expected one of auto, paper, wide"),
         ((), 1, "several LLMs"),
     ):
         got, printed, error = run("experiment", file, "--out", tmp_path / "out", *QUICK[:2], "--seeds", "1", *arguments)
         assert (got, printed) == (code, ""), arguments
-        assert said in error.replace("\n", " ")
+        assert said in " ".join(error.split())
         assert "Traceback" not in error
     code, _, error = run("experiment", file, "--out", tmp_path / "mine", "--by", "model")
     assert code == 1

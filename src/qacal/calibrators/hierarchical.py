@@ -105,8 +105,8 @@ class HierarchicalScaling(Calibrator):
     ``lme4::glmer(correct ~ confidence + (1 + confidence | group), family = binomial)`` fits. Groups with many rows
     follow their own rows, groups with few the common curve. Rows of unknown groups get the common curve.
 
-    How to choose: the most accurate probabilities for many groups with few rows each. Nothing is certified, since
-    curves can be wrong in shape: see :class:`ScalingQABinning` for bins with intervals.
+    How to choose: for many groups with few rows each; :class:`TreeScaling` is more accurate. Nothing is certified,
+    since curves can be wrong in shape: see :class:`TreeBinning` for answers with intervals.
 
     Parameters
     ----------

@@ -170,7 +170,7 @@ class TreeScaling(Calibrator):
     calibration rows reads its nearest ancestor's curve; rows of unknown groups read the common one.
 
     How to choose: the most accurate probabilities of all methods here, for trees and for flat groups. Nothing is
-    certified, since curves can be wrong in shape: see :class:`ScalingQABinning` for bins with intervals.
+    certified, since curves can be wrong in shape: see :class:`TreeBinning` for answers with intervals.
 
     Parameters
     ----------

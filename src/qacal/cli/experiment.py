@@ -64,7 +64,10 @@ def run(
     from qacal.experiment import run_experiment
     from qacal.experiment.runner import require_own_folder
     from qacal.report.experiment_page import experiment_page
+    from qacal.tuning import OBJECTIVES
 
+    objective = shared.chosen("--objective", objective, list(OBJECTIVES))
+    search = shared.chosen("--search", search, ["auto", "paper", "wide"])
     shared.require_apart(file, out, skip_bad_rows)
     require_own_folder(out)
     embedders, partitions = _betas(embedder, partition, varying_beta)
@@ -80,7 +83,7 @@ def run(
             embedders=embedders,
             partitions=partitions,
             seeds=seeds,
-            objective=objective.replace("-", "_"),
+            objective=objective,
             search=search,
             epsilon=epsilon,
             alpha=alpha,

@@ -78,12 +78,13 @@ def run(
     """
     from qacal.model import QACalibrator
     from qacal.model_set import fit_set
+    from qacal.tuning import OBJECTIVES
 
     shared.require_apart(file, output, skip_bad_rows)
     shared.require_folder(output)
     _require_sense(partition, alpha, beta_share)
     chosen = make_calibrator(calibrator, points_per_bin, alpha)
-    objective = None if tune is None else tune.replace("-", "_")
+    objective = None if tune is None else shared.chosen("--tune", tune, list(OBJECTIVES))
     shares: dict[str, Any] = {"beta_share": beta_share, "tune": objective}
     model = QACalibrator(embedder, partition, chosen, **shares, examples=examples, seed=seed)
     with (

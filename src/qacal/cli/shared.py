@@ -46,6 +46,19 @@ By = Annotated[
 ]
 
 
+def chosen(option: str, value: str, choices: Sequence[str]) -> str:
+    """Return one of some choices as the library spells it, or refuse it as wrong use.
+
+    >>> chosen("--tune", "log-loss", ["log_loss", "brier"])
+    'log_loss'
+    """
+    spelled = value.replace("-", "_")
+    if spelled not in choices:
+        known = ", ".join(choice.replace("_", "-") for choice in choices)
+        raise typer.BadParameter(f"{option} is {value!r}; expected one of {known}.")
+    return spelled
+
+
 def mapping(columns: list[str] | None) -> dict[str, str]:
     """Return ``--column`` options as a mapping.
 

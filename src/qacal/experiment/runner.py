@@ -273,7 +273,7 @@ The best of a column is in bold.
   seen. Rank methods by these, by Brier score and by log loss.
 - AUAC is the accuracy above a threshold, averaged over thresholds: stretching scores raises it. AURC is the error rate
   of the answers given, averaged over how many are given: it measures ranking alone.
-- {label}Groups and b are medians of what was chosen.
+- {label}Groups (2^depth, of a tree) and b are medians of what was chosen; results.parquet has every choice.
 
 {methods}"""
 
