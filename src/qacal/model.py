@@ -49,7 +49,8 @@ if TYPE_CHECKING:
 Progress: TypeAlias = Callable[[str, int], None]
 """Called with what is being done, and for how many rows it is."""
 
-# The default tree has up to 2^6 groups. For calibrators that count points per bin it is cut where groups have four.
+# The default tree has up to 2^6 groups. For calibrators that count points per bin it is cut at the depth at which an
+# average group has rows for four bins.
 _DEPTH = 6
 _BINS_A_GROUP = 4
 
