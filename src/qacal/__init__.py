@@ -25,6 +25,7 @@ _HOME = {
     "TreeScaling": "calibrators.tree_scaling",
     "TreeBinning": "calibrators.tree_binning",
     "Evidence": "calibrators.evidence",
+    "LearnedScore": "scores.learned",
     "KDTree": "partitions.kdtree",
     "BisectingTree": "partitions.bisecting",
     "LearnedTree": "partitions.learned",

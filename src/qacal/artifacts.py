@@ -2,8 +2,8 @@
 
 ``model.json``
     strict JSON for people and programs: the `schema` of this layout, the versions that wrote it, the calibrator with
-    its parameters, the partition, whatever the caller knows of the model (`header`), a list of the `arrays` with
-    their digests, and a `digest` of all that.
+    its parameters, the partition, the score, whatever the caller knows of the model (`header`), a list of the `arrays`
+    with their digests, and a `digest` of all that.
 ``arrays/NAME.npy``
     one file an array, in numpy's plain format; see :mod:`qacal.array_files`.
 
@@ -22,7 +22,7 @@ import re
 import secrets
 import shutil
 import stat
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -39,6 +39,7 @@ from qacal.folders import take_name
 from qacal.frozen import Arrays, Plain
 from qacal.partitions.base import partition_from_state, partition_state
 from qacal.plain import digest, read_document, require_plain, write_document
+from qacal.scores import LearnedScore
 
 SCHEMA = 1
 
@@ -46,7 +47,7 @@ _DOCUMENT = "model.json"
 _ARRAYS = "arrays"
 _LARGEST_DOCUMENT = 64 * 2**20
 _NAME = re.compile(r"[a-z0-9_-][a-z0-9_.-]*")
-_KEYS = {"schema", "qacal", "numpy", "python", "calibrator", "partition", "header", "arrays", "digest"}
+_KEYS = {"schema", "qacal", "numpy", "python", "calibrator", "partition", "score", "header", "arrays", "digest"}
 _WORDS: dict[type, str] = {dict: "an object", str: "text"}
 
 
@@ -55,18 +56,26 @@ class Saved:
     """What a directory holds.
 
     header : what the caller of :func:`save` had to say.
-    partition : None if the model has none.
+    partition, score : None if the model has none.
     """
 
     header: dict[str, Any]
     calibrator: Calibrator
     partition: Any | None
+    score: LearnedScore | None
 
 
 # Saving
 
 
-def save(path: str | Path, *, header: Mapping[str, Any], calibrator: Calibrator, partition: Any | None = None) -> None:
+def save(
+    path: str | Path,
+    *,
+    header: Mapping[str, Any],
+    calibrator: Calibrator,
+    partition: Any | None = None,
+    score: LearnedScore | None = None,
+) -> None:
     """Write a fitted model as a directory; it is there whole, or not at all.
 
     Everything is written and flushed beside the target first, and then takes its name. A model that was there is
@@ -76,6 +85,7 @@ def save(path: str | Path, *, header: Mapping[str, Any], calibrator: Calibrator,
     path : where to; its parent must exist.
     header : any plain data that belongs to the model: where its rows came from, what its groups are.
     partition : the fitted partition that the groups come from.
+    score : the fitted score that the calibrator reads in place of the confidence.
 
     Examples
     --------
@@ -89,7 +99,7 @@ def save(path: str | Path, *, header: Mapping[str, Any], calibrator: Calibrator,
     target = Path(os.path.realpath(path))
     _require_replaceable(target)
     try:
-        document, arrays = _described(header, calibrator, partition)
+        document, arrays = _described(header, calibrator, partition, score)
         # What could not be read back is not written.
         _rebuilt(document, arrays)
         files = _files(document, arrays)
@@ -98,11 +108,14 @@ def save(path: str | Path, *, header: Mapping[str, Any], calibrator: Calibrator,
     _write_whole(target, files)
 
 
-def _described(header: Mapping[str, Any], calibrator: Calibrator, partition: Any) -> tuple[Plain, Arrays]:
+def _described(
+    header: Mapping[str, Any], calibrator: Calibrator, partition: Any, score: LearnedScore | None
+) -> tuple[Plain, Arrays]:
     """Return the document of a model, all but its list of arrays and digest, and its arrays."""
     require_plain(header, "header")
     of_calibrator, arrays = calibrator_state(calibrator)
     of_partition, more = (None, {}) if partition is None else partition_state(partition)
+    of_score, most = (None, {}) if score is None else score.state()
     document = {
         "schema": SCHEMA,
         "qacal": qacal.__version__,
@@ -111,9 +124,11 @@ def _described(header: Mapping[str, Any], calibrator: Calibrator, partition: Any
         "header": dict(header),
         "calibrator": of_calibrator,
         "partition": of_partition,
+        "score": of_score,
     }
     named = {f"calibrator.{name}": array for name, array in arrays.items()}
     named |= {f"partition.{name}": np.asarray(array) for name, array in more.items()}
+    named |= {f"score.{name}": array for name, array in most.items()}
     return document, named
 
 
@@ -224,10 +239,9 @@ def load(path: str | Path) -> Saved:
     document = _read_document(home / _DOCUMENT)
     arrays = _read_arrays(home, document["arrays"])
     try:
-        calibrator, partition = _rebuilt(document, arrays)
+        return Saved(document["header"], *_rebuilt(document, arrays))
     except InputError as error:
         raise ArtifactError(f"{home} holds no sound model: {error}") from error
-    return Saved(document["header"], calibrator, partition)
 
 
 def _read_document(path: Path) -> Plain:
@@ -243,6 +257,8 @@ def _read_document(path: Path) -> Plain:
     stated = document.pop("digest", None)
     if stated != digest(document):
         raise ArtifactError(f"{path} does not match its digest: it was changed or damaged. Copy it again, or refit.")
+    # Models of an earlier qacal have none.
+    document.setdefault("score", None)
     if {*document, "digest"} != _KEYS:
         odd = sorted({*document, "digest"} ^ _KEYS)
         raise ArtifactError(f"{path} lacks or adds {odd[:5]}; this qacal did not write it. Refit.")
@@ -288,18 +304,21 @@ def _read_array(path: Path, entry: Plain, size: int) -> Any:
         raise ArtifactError(f"{path} cannot be read: {error} Copy the model again, or refit.") from error
 
 
-def _rebuilt(document: Plain, arrays: Arrays) -> tuple[Calibrator, Any]:
-    """Return the calibrator and the partition; raise `InputError` if they are not sound."""
-    parts: dict[str, Arrays] = {"calibrator": {}, "partition": {}}
+def _rebuilt(document: Plain, arrays: Arrays) -> tuple[Calibrator, Any, LearnedScore | None]:
+    """Return the calibrator, the partition and the score; raise `InputError` if they are not sound."""
+    parts: dict[str, Arrays] = {"calibrator": {}, "partition": {}, "score": {}}
     for name, array in arrays.items():
         part, _, inner = name.partition(".")
         if part not in parts:
             raise InputError(f"there is an array {name!r}, which belongs to no part of a model.")
         parts[part][inner] = array
     calibrator = calibrator_from_state(document["calibrator"], parts["calibrator"])
-    if document["partition"] is None and not parts["partition"]:
-        return calibrator, None
-    return calibrator, partition_from_state(document["partition"], parts["partition"])
+    partition = _unless_missing(partition_from_state, document["partition"], parts["partition"])
+    return calibrator, partition, _unless_missing(LearnedScore.from_state, document["score"], parts["score"])
+
+
+def _unless_missing(read: Callable[[Any, Arrays], Any], plain: Any, arrays: Arrays) -> Any:
+    return None if plain is None and not arrays else read(plain, arrays)
 
 
 def _require_name(name: str) -> None:

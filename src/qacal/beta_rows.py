@@ -1,4 +1,4 @@
-"""What groups are made from: the rows of the beta part, gathered from batches into what a partition reads."""
+"""The rows of the beta part, gathered from batches into what partitions and scores learn from."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy as np
 from qacal.errors import InputError
 from qacal.lowest import Lowest
 from qacal.partitions import EMBEDDING, Partition
+from qacal.scores import LearnedScore
 from qacal.values import Floats, Hashes
 
 if TYPE_CHECKING:
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
 
 # Groups are made from at most this many rows: more make no better groups, only longer waits.
 _MOST_ROWS = 20_000
+
+# Scores are learned from at most this many rows: what more of them teach is less than a fit's own noise.
+_MOST_SCORE_ROWS = 50_000
 
 
 class BetaRows:
@@ -52,6 +56,47 @@ class BetaRows:
         if self.count and self._uses_labels:
             inputs["confidence"], inputs["correct"] = self._labels.rows().T
         return inputs
+
+
+class ScoreRows:
+    """Gathers what a score learns from: a sample of the rows, the same in any order."""
+
+    def __init__(self, score: LearnedScore) -> None:
+        self._score = score
+        # All samples are of the same rows: the same ids are added to each in the same order.
+        self._ids, self._numbers, self._vectors = (Lowest(_MOST_SCORE_ROWS) for _ in range(3))
+        self._known: dict[str, dict[Any, int]] = {name: {} for name in score.columns}
+        self.count = 0
+
+    def add(self, batch: Batch, ids: Hashes, vectors: Any) -> None:
+        """Take more labelled rows."""
+        numbers = [batch.confidence, np.asarray(batch.correct)]
+        numbers += [batch.partial(name) for name in self._score.confidences]
+        numbers += [_codes(batch.listed(name), known) for name, known in self._known.items()]
+        self._ids.add(ids, ids)
+        self._numbers.add(ids, np.column_stack(numbers))
+        if self._score.text:
+            self._vectors.add(ids, vectors)
+        self.count += len(batch)
+
+    def fit(self) -> None:
+        """Fit the score."""
+        if not self.count:
+            raise InputError("no row is left to learn a score from; give more rows, or a larger beta_share.")
+        confidence, correct, *others = self._numbers.rows().T
+        inputs: dict[str, Any] = {"confidence": confidence}
+        split = len(self._score.confidences)
+        inputs |= dict(zip(self._score.confidences, others[:split], strict=True))
+        for (name, known), codes in zip(self._known.items(), others[split:], strict=True):
+            labels = list(known)
+            inputs[name] = [labels[code] for code in codes.astype(np.int64).tolist()]
+        if self._score.text:
+            inputs[EMBEDDING] = self._vectors.rows()
+        self._score.fit_hashed(inputs, correct, self._ids.rows())
+
+
+def _codes(values: list[Any], known: dict[Any, int]) -> Floats:
+    return np.array([known.setdefault(value, len(known)) for value in values], dtype=np.float64)
 
 
 def require_labels(batch: Batch, partition: Partition) -> None:

@@ -9,7 +9,8 @@ import numpy as np
 
 from qacal.errors import InputError
 from qacal.evaluation import Evaluation, evaluate, require_labels
-from qacal.model import Progress, QACalibrator
+from qacal.answering import Progress
+from qacal.model import QACalibrator
 from qacal.model_set import ModelSet
 from qacal.records import Batch, Reading, read
 from qacal.values import Floats, Hashes

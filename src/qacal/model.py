@@ -1,28 +1,32 @@
 r"""The whole road: from question, answer and stated confidence to the probability that the answer is right.
 
-.. math:: (q, a, h) \;\to\; s = \beta(q, a) \;\to\; g_s(h)
+.. math:: (q, a, h) \;\to\; s = \beta(q, a), \; f = f(q, a, h) \;\to\; g_s(f)
 
-:math:`\beta` embeds the pair and finds its group; the calibrator corrects the confidence for that group. Fitting walks
-the same road in two parts that share no question: the groups are made from one (beta), the corrections from the other,
-since what is promised of the corrections holds for groups that were fixed without their rows.
+:math:`\beta` embeds the pair and finds its group; the score :math:`f` weighs the confidence and the text; the calibrator
+answers for that score in that group, and certifies what it answers. Fitting walks the same road in two parts that share
+no question: groups and score are learned from one, answers are certified by the other, since what is promised holds for
+groups and scores that were fixed without its rows. Without a score, :math:`f = h`.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
 import numpy as np
 
 from qacal import artifacts
-from qacal.beta_rows import BetaRows, require_labels
+from qacal.answering import Answering, Progress
+from qacal.beta_rows import BetaRows, ScoreRows, require_labels
 from qacal.bins import check_points_per_bin
-from qacal.calibrators.base import Calibrator
+from qacal.calibrators.base import Calibrator, Rows
 from qacal.calibrators.evidence import Evidence
+from qacal.calibrators.identity import Identity
+from qacal.calibrators.step_binning import StepBinning
 from qacal.calibrators.tree_binning import TreeBinning
+from qacal.calibrators.tree_scaling import TreeScaling
 from qacal.embedders import ColumnEmbedder, Embedder, embedder
 from qacal.errors import InputError, NotFittedError
 from qacal.group_summary import GroupSummary, Sampler, summaries
@@ -31,10 +35,11 @@ from qacal.identity import mix, split
 from qacal.origins import gather_origins, require_known_origin, require_one_origin, tells
 from qacal.parameters import HasParameters
 from qacal.partitions import EMBEDDING, BisectingTree, Partition, as_partition
+from qacal.scores import LearnedScore
 from qacal.tally import Tally
 from qacal.thresholds.decisions import DecisionRule
 from qacal.thresholds.memory import Memory, remembered
-from qacal.values import ArrayLike, Floats, Hashes
+from qacal.values import ArrayLike, Floats, Hashes, unit_values
 
 if TYPE_CHECKING:
     import polars as pl
@@ -46,47 +51,23 @@ if TYPE_CHECKING:
     from qacal.thresholds.costs import CheapestThreshold
     from qacal.tuning import Tuned
 
-Progress: TypeAlias = Callable[[str, int], None]
-"""Called with what is being done, and for how many rows it is."""
+Output: TypeAlias = Literal["certified", "continuous"]
 
 # The default tree has up to 2^6 groups. For calibrators that count points per bin it is cut at the depth at which an
-# average group has rows for four bins.
+# average group has rows for four bins. A score knows the text already: then groups are there to be looked at and to be
+# certified, and 16 are enough.
 _DEPTH = 6
+_DEPTH_WITH_SCORE = 4
 _BINS_A_GROUP = 4
+
+# The share of the questions that groups are made from, and the share that groups and score are learned from.
+_SHARE = 0.25
+_SHARE_WITH_SCORE = 0.8
 
 # One fold of the questions chooses depth and points per bin.
 _FOLDS = 7
 # Of each fold; enough for errors that take the rows of a question as dependent, and a multiple of the halves.
 _BLOCKS = 32
-
-
-class Answering(ABC):
-    """Whatever can answer records: one model, or one for each LLM."""
-
-    @abstractmethod
-    def answers(
-        self,
-        records: Any,
-        how: Reading | None = None,
-        *,
-        needs_labels: bool = False,
-        any_origin: bool = False,
-        progress: Progress | None = None,
-    ) -> Iterator[tuple[Batch, pl.DataFrame]]:
-        """Yield the records batch after batch, and beside each batch its evidence."""
-
-    def calibrated(
-        self,
-        records: Any,
-        how: Reading | None = None,
-        *,
-        any_origin: bool = False,
-        prefix: str = "",
-        progress: Progress | None = None,
-    ) -> Iterator[Table]:
-        """Yield the records batch after batch with their evidence; see :meth:`QACalibrator.calibrate`."""
-        for batch, found in self.answers(records, how, any_origin=any_origin, progress=progress):
-            yield batch.with_evidence(found, prefix)
 
 
 class QACalibrator(HasParameters, Answering):
@@ -96,14 +77,23 @@ class QACalibrator(HasParameters, Answering):
     ----------
     embedder : from text to vectors: "static" (the default; fast), "minilm" (better groups, slower), "onnx:DIR",
         "hf:ID", or "column:NAME" for vectors that the records carry.
-    partition : from vectors or columns to groups. By default a :class:`~qacal.BisectingTree` of depth 6; calibrators
-        that count points per bin use the deepest level at which groups have rows for four bins. Choose
-        :class:`~qacal.Column` if the records say which kind of question each is, which is better than any embedding;
-        :class:`~qacal.LearnedTree` to learn from the labels of the beta part where the LLM is miscalibrated.
-    calibrator : the correction per group; :class:`~qacal.TreeBinning` by default.
-    beta_share : the share of the questions that the groups are made from; the others calibrate. The paper's 20:60.
-    tune : choose depth and points per bin by "log_loss", "brier", "auac" or "error" on a seventh of the calibration
-        questions (the paper's 60:10), then fit on all of them. By default they are taken as given.
+    partition : from vectors or columns to groups. By default a :class:`~qacal.BisectingTree`, of depth 4 with a score
+        and 6 without; calibrators that count points per bin use the deepest level at which groups have rows for four
+        bins. Choose :class:`~qacal.Column` if the records say which kind of question each is;
+        :class:`~qacal.LearnedTree` to learn from labels where the LLM is miscalibrated.
+    calibrator : the correction per group. By default :class:`~qacal.StepBinning` of a learned score;
+        :class:`~qacal.TreeBinning` where groups are columns and no text is read. Another calibrator corrects the
+        confidence itself, as the paper has it.
+    score : what the calibrator is given in place of the confidence: :class:`~qacal.LearnedScore`, which also takes
+        columns to read and further confidences. By default ("auto") one that reads the text and the columns of the
+        partition, if the calibrator is left to choose and groups are made from the text; None for none.
+    output : "certified" answers in steps, each with an interval from rows of its own. "continuous" learns from all
+        rows and answers with the score itself: better by about .001 in log loss, and nothing is promised of it.
+    beta_share : the share of the questions that groups and score are learned from; the others calibrate. By default .8
+        with a score, and .25 without, which is the paper's 20:60.
+    tune : choose by "log_loss" or "brier" among scores (always done, by log loss unless told otherwise); with a
+        calibrator, depth and points per bin by "log_loss", "brier", "auac" or "error" on a seventh of the calibration
+        questions (the paper's 60:10), then fit on all of them.
     examples : how many rows of each group the model keeps to show what is in it; 0 keeps no text of the records.
     seed : another seed deals other parts.
 
@@ -120,13 +110,14 @@ class QACalibrator(HasParameters, Answering):
     ... ]
     >>> model = QACalibrator(partition="bisecting:1").fit(records)
     >>> said = model.explain("What is 5 plus 7?", "13", 0.8)
-    >>> round(said["calibrated"], 1), said["source"]
-    (0.2, 'group')
-    >>> [(group.rows > 300, round(group.accuracy, 1)) for group in model.describe_groups()]
-    [(True, 0.8), (True, 0.2)]
+    >>> round(said["calibrated"], 1), said["low"] < 0.2 < said["high"]
+    (0.2, True)
+    >>> [round(group.accuracy, 1) for group in model.describe_groups()]
+    [0.8, 0.2]
     """
 
     partition_: Partition
+    score_: LearnedScore | None
     calibrator_: Calibrator
     embedder_: dict[str, Any]
     tuned_: Tuned | None
@@ -139,7 +130,9 @@ class QACalibrator(HasParameters, Answering):
         partition: Partition | str | Callable[..., Any] | None = None,
         calibrator: Calibrator | None = None,
         *,
-        beta_share: float = 0.25,
+        score: LearnedScore | Literal["auto"] | None = "auto",
+        output: Output = "certified",
+        beta_share: float | None = None,
         tune: str | None = None,
         examples: int = 3,
         seed: int = 0,
@@ -147,6 +140,8 @@ class QACalibrator(HasParameters, Answering):
         self.embedder = embedder
         self.partition = partition
         self.calibrator = calibrator
+        self.score = score
+        self.output = output
         self.beta_share = beta_share
         self.tune = tune
         self.examples = examples
@@ -193,24 +188,59 @@ class QACalibrator(HasParameters, Answering):
     ) -> Self:
         """Do what :meth:`fit` does, with one object that says how to read the records."""
         self._require_parameters()
-        self.partition_ = _partition(self.partition)
-        self.calibrator_ = _calibrator(self.calibrator)
+        self._prepare()
         require_one_origin(records, how, pool)
         self._embedder: Embedder | None = embedder(self.embedder) if self._needs_vectors else None
-        beta_ids, seen = None, np.empty(0, dtype=np.uint64)
-        if self._uses_groups:
-            is_shared = beta_records is None
-            seen = self._fit_partition(records if is_shared else beta_records, is_shared, how, progress)
-            beta_ids = None if is_shared or not self._needs_vectors else seen
-        only_part = 1 if self._needs_vectors and beta_records is None else None
-        total, ids = self._fit_calibrator(records, only_part, beta_ids, how, progress)
+        seen, beta_ids = self._learn(records, beta_records, how, progress)
+        total, ids = self._fit_calibrator(records, self._calibrating_part(beta_records), beta_ids, how, progress)
         self.memory_ = self._memory(total, np.concatenate([seen, ids]))
         self.decision_rule_ = None
         return self
 
+    def _prepare(self) -> None:
+        """Take fresh parts, and the default ones where none are given."""
+        given = None if self.partition is None else _partition(self.partition)
+        reads_text = given is None or EMBEDDING in given.needs
+        self.score_ = self._fresh_score(given) if reads_text or self.score != "auto" else None
+        depth = _DEPTH if self.score_ is None else _DEPTH_WITH_SCORE
+        self.partition_ = BisectingTree(max_depth=depth) if given is None else given
+        self.calibrator_ = self._fresh_calibrator()
+
+    def _fresh_score(self, partition: Partition | None) -> LearnedScore | None:
+        if isinstance(self.score, LearnedScore):
+            return LearnedScore(**self.score.get_params())
+        is_left_to_choose = self.calibrator is None or isinstance(self.calibrator, StepBinning)
+        if self.score is None or not is_left_to_choose:
+            return None
+        columns = () if partition is None else tuple(name for name in partition.needs if name != EMBEDDING)
+        return LearnedScore(columns=columns, objective="brier" if self.tune == "brier" else "log_loss")
+
+    def _fresh_calibrator(self) -> Calibrator:
+        if self.calibrator is not None:
+            return _calibrator(self.calibrator)
+        if self.output == "continuous":
+            return TreeScaling() if self.score_ is None else Identity()
+        return TreeBinning() if self.score_ is None else StepBinning()
+
+    @property
+    def _learns_from_all(self) -> bool:
+        """Whether the score learns from all rows, since nothing is certified."""
+        return self.output == "continuous" and self.score_ is not None
+
+    def _calibrating_part(self, beta_records: Any) -> int | None:
+        """Return which part of the questions calibrates; None for all of them."""
+        is_split = self.score_ is not None or (self._needs_vectors and beta_records is None)
+        return 1 if is_split and not self._learns_from_all else None
+
     def _require_parameters(self) -> None:
-        if not 0 < self.beta_share < 1:
+        if self.beta_share is not None and not 0 < self.beta_share < 1:
             raise InputError(f"beta_share is {self.beta_share}; expected a share between 0 and 1, such as 0.25.")
+        if self.output not in ("certified", "continuous"):
+            raise InputError(f'output is {self.output!r}; expected "certified" or "continuous".')
+        if self.output == "continuous" and self.calibrator is not None:
+            raise InputError('output="continuous" goes with no calibrator; for curves per group take TreeScaling().')
+        if not (self.score is None or self.score == "auto" or isinstance(self.score, LearnedScore)):
+            raise InputError(f'score is {self.score!r}; expected LearnedScore(...), "auto" or None.')
         if not isinstance(self.examples, int) or self.examples < 0:
             raise InputError(f"examples is {self.examples}; expected 0 or more rows of each group to keep.")
         if self.tune is not None:
@@ -227,34 +257,64 @@ class QACalibrator(HasParameters, Answering):
         if points is not None:
             check_points_per_bin(points)
 
-    def _fit_partition(self, records: Any, is_shared: bool, how: Reading, progress: Progress | None) -> Hashes:
-        """Fit the partition: vectors of the beta part; columns of all rows, since they are given and not learned.
+    def _learn(
+        self, records: Any, beta_records: Any, how: Reading, progress: Progress | None
+    ) -> tuple[Hashes, Hashes | None]:
+        """Learn groups and score from the first part of the rows; groups from `beta_records` if these are given.
 
-        If groups are learned from labels, the labels of the beta part go with its vectors. Returns who the rows were.
+        Columns of groups come from all rows, since they are given and not learned. Returns who was seen, and whose
+        questions must not calibrate.
         """
-        rows, seen = BetaRows(self.partition_), []
-        for batch in self._beta_batches(records, is_shared, how):
-            seen.append(_ids_of(batch))
-            rows.add_columns(batch)
-            if self._needs_vectors:
-                chosen = batch.only(self._parts(batch) == 0) if is_shared else batch
-                if len(chosen):
-                    rows.add_vectors(chosen, _ids_of(chosen), self._vectors(chosen))
-                _tell(progress, "making groups", rows.count)
-        if self._needs_vectors and not rows.count:
-            raise InputError("no row is left to make groups from; give more rows, or a larger beta_share.")
-        self.partition_.fit_rows(rows.inputs())
-        return np.unique(np.concatenate(seen))
+        groups = BetaRows(self.partition_) if self._uses_groups else None
+        score = None if self.score_ is None else ScoreRows(self.score_)
+        seen = [np.empty(0, dtype=np.uint64)]
+        is_apart = groups is not None and beta_records is not None
+        if is_apart:
+            for batch in self._beta_batches(beta_records, False, how):
+                seen.append(_ids_of(batch))
+                self._add(batch, batch, groups, None, progress)
+        beta_ids = np.unique(np.concatenate(seen)) if is_apart and self._groups_need_vectors else None
+        if score is not None or (groups is not None and not is_apart):
+            for batch in self._beta_batches(records, True, how):
+                seen.append(_ids_of(batch))
+                self._add(batch, self._learning(batch), None if is_apart else groups, score, progress)
+        if groups is not None:
+            if self._groups_need_vectors and not groups.count:
+                raise InputError("no row is left to make groups from; give more rows, or a larger beta_share.")
+            self.partition_.fit_rows(groups.inputs())
+        if score is not None:
+            _tell(progress, "learning a score", score.count)
+            score.fit()
+        return np.unique(np.concatenate(seen)), beta_ids
+
+    def _learning(self, batch: Batch) -> Batch:
+        """Return the rows to learn from."""
+        needs_part = self._needs_vectors or self.score_ is not None
+        return batch.only(self._parts(batch) == 0) if needs_part and not self._learns_from_all else batch
+
+    def _add(
+        self, batch: Batch, chosen: Batch, groups: BetaRows | None, score: ScoreRows | None, progress: Progress | None
+    ) -> None:
+        if groups is not None:
+            groups.add_columns(batch)
+        if not len(chosen):
+            return
+        vectors = self._vectors(chosen) if self._needs_vectors else None
+        if groups is not None and self._groups_need_vectors:
+            groups.add_vectors(chosen, _ids_of(chosen), vectors)
+            _tell(progress, "making groups", groups.count)
+        if score is not None:
+            score.add(chosen, _ids_of(chosen), vectors)
 
     def _beta_batches(self, records: Any, is_shared: bool, how: Reading) -> Iterator[Batch]:
         """Yield the rows that groups are made from, and all others if they are not given apart."""
         from qacal.records import read
 
-        uses_labels = self.partition_.uses_labels
+        uses_labels = self._uses_groups and self.partition_.uses_labels
         for batch in read(
             records,
             how,
-            needs_labels=uses_labels and is_shared,
+            needs_labels=(uses_labels or self.score_ is not None) and is_shared,
             needs_text=self.needs_text,
             needs_confidence=uses_labels or is_shared,
         ):
@@ -269,6 +329,7 @@ class QACalibrator(HasParameters, Answering):
         from qacal.records import PROVENANCE, read
 
         total: Tally | None = None
+        stated: Tally | None = None
         origins: dict[str, list[Any]] = {name: [] for name in PROVENANCE}
         ids, sampler, done = [], Sampler(), 0
         for batch in read(records, how, needs_labels=True, needs_text=self.needs_text):
@@ -277,9 +338,12 @@ class QACalibrator(HasParameters, Answering):
             chosen = batch if only_part is None else batch.only(self._parts(batch) == only_part)
             if not len(chosen):
                 continue
-            groups = self.groups_of(chosen)
-            tally = self._tally(chosen, groups)
+            confidence, groups = self.seen_of(chosen)
+            tally = self._tally(chosen, confidence, groups)
             total = tally if total is None else total + tally
+            if self.score_ is not None:
+                tally = Tally.of(chosen.confidence, chosen.correct, groups=groups)
+                stated = tally if stated is None else stated + tally
             ids.append(_ids_of(chosen))
             self._sample(sampler, chosen, groups)
             done += len(chosen)
@@ -294,7 +358,7 @@ class QACalibrator(HasParameters, Answering):
         self.calibrator_.fit_tally(total)
         self.rows_ = int(total.n)
         self.origins_ = {name: values for name, values in origins.items() if tells(name, values)}
-        self.groups_ = summaries(total, self._depth, sampler, self.examples)
+        self.groups_ = summaries(total if stated is None else stated, self._depth, sampler, self.examples)
         return total, np.concatenate(ids)
 
     def _memory(self, tally: Tally, ids: Hashes) -> Memory:
@@ -348,14 +412,14 @@ class QACalibrator(HasParameters, Answering):
             groups = max(1, tally.n // (_BINS_A_GROUP * int(chosen["points_per_bin"])))
             self.calibrator_.set_params(max_depth=min(_DEPTH, groups.bit_length() - 1))
 
-    def _tally(self, batch: Batch, groups: Any) -> Tally:
+    def _tally(self, batch: Batch, confidence: Floats, groups: Any) -> Tally:
         options = self.calibrator_.tally_options()
         if self.tune is not None:
             options["n_blocks"] = _FOLDS * _BLOCKS
         if batch.ids is None and (options.get("n_blocks", 1) > 1 or options.get("ties")):
             name = type(self.calibrator_).__name__
             raise InputError(f"{name} splits rows by question; the records need a column id or question.")
-        return Tally.of(batch.confidence, batch.correct, groups=groups, ids=batch.ids, **options)
+        return Tally.of(confidence, batch.correct, groups=groups, ids=batch.ids, **options)
 
     def _sample(self, sampler: Sampler, batch: Batch, groups: Any) -> None:
         if groups is None or batch.question is None or batch.answer is None or batch.correct is None:
@@ -366,7 +430,10 @@ class QACalibrator(HasParameters, Answering):
     def _parts(self, batch: Batch) -> Any:
         if batch.ids is None:
             raise InputError("the records need a column id or question, so that the two parts share no question.")
-        return split(batch.ids, (self.beta_share, 1 - self.beta_share), self.seed)
+        share = self.beta_share
+        if share is None:
+            share = _SHARE if self.score_ is None else _SHARE_WITH_SCORE
+        return split(batch.ids, (share, 1 - share), self.seed)
 
     # Answering
 
@@ -418,8 +485,13 @@ class QACalibrator(HasParameters, Answering):
         """Return the evidence for checked rows."""
         if not any_origin:
             require_known_origin(batch, self.origins_)
-        found = self.calibrator_.explain(batch.confidence, groups=self.groups_of(batch), ids=batch.ids)
-        return self._decided(found).to_polars()
+        found = self.calibrator_.fitted_maps().explain(self.asked(batch))
+        return self._decided(replace(found, confidence=batch.confidence)).to_polars()
+
+    def asked(self, batch: Batch) -> Rows:
+        """Return checked rows as the calibrator reads them: with their scores, if there is one."""
+        confidence, groups = self.seen_of(batch)
+        return self.calibrator_.asked(confidence, groups, batch.ids)
 
     def explain(self, question: str, answer: str, confidence: float, **others: Any) -> dict[str, Any]:
         """Return the evidence for one answer; `others` are further columns that the groups need.
@@ -442,14 +514,26 @@ class QACalibrator(HasParameters, Answering):
 
         groups : as :meth:`describe_groups` and calibrated rows name them.
 
-        This needs numpy alone: no text is read and nothing is embedded.
+        This needs numpy alone: no text is read and nothing is embedded. A score reads vectors, so they are needed then.
         """
         self._require_fitted()
-        if groups is None and vectors is not None:
-            groups = self.partition_.groups(vectors)
-        elif groups is not None:
+        stated = unit_values(confidence, "confidence")
+        if groups is not None:
             groups = self._as_fitted(groups)
-        return self._decided(self.calibrator_.explain(confidence, groups=groups, ids=ids))
+        elif vectors is not None and self._uses_groups:
+            groups = self.partition_.groups(vectors)
+        found = self.calibrator_.explain(self._scored(stated, vectors), groups=groups, ids=ids)
+        return self._decided(replace(found, confidence=stated))
+
+    def _scored(self, confidence: Floats, vectors: Any) -> Floats:
+        """Return the scores of arrays; the confidences themselves without a score."""
+        if self.score_ is None:
+            return confidence
+        others = [*self.score_.columns, *self.score_.confidences]
+        if (self.score_.reads_text and vectors is None) or others:
+            what = f"the columns {', '.join(others)}; use calibrate" if others else "the text; give vectors="
+            raise InputError(f"the score of this model reads {what}.")
+        return self.score_.predict({"confidence": confidence, EMBEDDING: vectors})
 
     def _as_fitted(self, groups: Any) -> Any:
         """Return groups as the calibrator takes them: a tree's by the number of one of their leaves."""
@@ -497,14 +581,25 @@ class QACalibrator(HasParameters, Answering):
 
     # Where a row belongs
 
-    def groups_of(self, batch: Batch) -> Any:
-        """Return the groups of checked rows as the calibrator takes them, None if it takes none."""
-        if not self._uses_groups:
-            return None
-        inputs: dict[str, Any] = {name: batch.column(name) for name in self.partition_.needs if name != EMBEDDING}
-        if self._needs_vectors:
-            inputs[EMBEDDING] = self._vectors(batch)
-        return self.partition_.groups_of(inputs)
+    def seen_of(self, batch: Batch) -> tuple[Floats, Any]:
+        """Return what the calibrator sees of checked rows: scores, or confidences, and groups, None if it has none."""
+        inputs: dict[str, Any] = {EMBEDDING: self._vectors(batch)} if self._needs_vectors else {}
+        groups = None
+        if self._uses_groups:
+            names = [name for name in self.partition_.needs if name != EMBEDDING]
+            groups = self.partition_.groups_of(inputs | {name: batch.column(name) for name in names})
+        if self.score_ is None:
+            return batch.confidence, groups
+        inputs |= {"confidence": batch.confidence}
+        inputs |= {name: batch.listed(name) for name in self.score_.columns}
+        inputs |= {name: batch.partial(name) for name in self.score_.confidences}
+        return self.score_.predict(inputs), groups
+
+    def pooled(self, batch: Batch) -> Floats:
+        """Return what one map for all rows answers, whatever their text and group."""
+        if self.score_ is not None:
+            return self.score_.pooled(batch.confidence)
+        return self.calibrator_.predict(batch.confidence, ids=batch.ids)
 
     def _vectors(self, batch: Batch) -> Any:
         maker = self._ready_embedder()
@@ -542,8 +637,12 @@ class QACalibrator(HasParameters, Answering):
         return self.calibrator_.properties.uses_groups
 
     @property
-    def _needs_vectors(self) -> bool:
+    def _groups_need_vectors(self) -> bool:
         return self._uses_groups and EMBEDDING in self.partition_.needs
+
+    @property
+    def _needs_vectors(self) -> bool:
+        return self._groups_need_vectors or (self.score_ is not None and self.score_.text)
 
     @property
     def needs_text(self) -> bool:
@@ -557,7 +656,12 @@ class QACalibrator(HasParameters, Answering):
         self._require_fitted()
         header = {
             "embedder": self._described_embedder(),
-            "parameters": {"beta_share": self.beta_share, "examples": self.examples, "seed": self.seed},
+            "parameters": {
+                "output": self.output,
+                "beta_share": self.beta_share,
+                "examples": self.examples,
+                "seed": self.seed,
+            },
             "origins": self.origins_,
             "rows": self.rows_,
             "groups": [group.to_dict() for group in self.groups_],
@@ -565,7 +669,7 @@ class QACalibrator(HasParameters, Answering):
             "thresholds": None if self.decision_rule_ is None else self.decision_rule_.to_plain(),
         }
         partition = self.partition_ if self._uses_groups else None
-        artifacts.save(path, header=header, calibrator=self.calibrator_, partition=partition)
+        artifacts.save(path, header=header, calibrator=self.calibrator_, partition=partition, score=self.score_)
 
     def _described_embedder(self) -> dict[str, Any]:
         if not self._needs_vectors:
@@ -580,17 +684,13 @@ class QACalibrator(HasParameters, Answering):
 
 
 def _partition(given: Any) -> Partition:
-    if given is None:
-        return BisectingTree(max_depth=_DEPTH)
     found = as_partition(given).fresh()
     if not found.needs:
         raise InputError(f"{found!r} does not say what it reads; name it: Function(f, columns=['subject']).")
     return found
 
 
-def _calibrator(given: Calibrator | None) -> Calibrator:
-    if given is None:
-        return TreeBinning()
+def _calibrator(given: Any) -> Calibrator:
     if not isinstance(given, Calibrator):
         raise InputError(f"calibrator is {given!r}; expected one such as QABinning(points_per_bin=50).")
     return type(given)(**given.get_params())

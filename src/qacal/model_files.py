@@ -27,10 +27,12 @@ def load(path: str | Path) -> QACalibrator:
         known.get("name", "static"),
         saved.partition,
         saved.calibrator,
-        **{name: parameters[name] for name in ("beta_share", "examples", "seed") if name in parameters},
+        score=saved.score,
+        **{name: parameters[name] for name in ("output", "beta_share", "examples", "seed") if name in parameters},
     )
     model.partition_ = saved.partition if saved.partition is not None else BisectingTree()
     model.calibrator_ = saved.calibrator
+    model.score_ = saved.score
     model.embedder_ = known
     model._embedder = ColumnEmbedder(known["name"][7:], known.get("dim")) if _is_column(known) else None
     model.tuned_ = None

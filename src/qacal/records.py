@@ -139,13 +139,23 @@ class Batch:
         """Return the calibrated confidences that the rows already carry, if they do."""
         if self.reading.name("calibrated") not in self.table.names:
             return None
-        values = self.listed("calibrated")
+        return self._shares("calibrated", may_miss=False)
+
+    def partial(self, name: str) -> Floats:
+        """Return another column of numbers in [0, 1]; NaN where there is none."""
+        self.table.require(self.reading.name(name))
+        return self._shares(name, may_miss=True)
+
+    def _shares(self, name: str, *, may_miss: bool) -> Floats:
+        values = self.listed(name)
         numbers = np.array([_number(value, self.table.reads_text_as_numbers, {}) for value in values])
         bad = ~((numbers >= 0) & (numbers <= 1))
+        if may_miss:
+            bad &= ~np.array([_is_missing(value) for value in values], dtype=bool)
         if bad.any():
             row = int(np.argmax(bad))
             place = f"{self.table.origin} {self.table.unit} {self.table.places[row]}"
-            raise InputError(f"{place}: {self.reading.name('calibrated')} is {_shown(values[row])}; expected 0 to 1.")
+            raise InputError(f"{place}: {self.reading.name(name)} is {_shown(values[row])}; expected 0 to 1.")
         return numbers
 
     def values_of(self, name: str) -> list[Any]:

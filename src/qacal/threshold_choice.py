@@ -11,7 +11,8 @@ import numpy as np
 from qacal.collected import Collected, collect
 from qacal.errors import InputError
 from qacal.files import refuse
-from qacal.model import Progress, QACalibrator
+from qacal.answering import Progress
+from qacal.model import QACalibrator
 from qacal.model_set import ModelSet
 from qacal.records import Reading
 from qacal.thresholds.certified import CertifiedThreshold, certified_threshold, target_accuracy

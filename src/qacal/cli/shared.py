@@ -14,7 +14,7 @@ from qacal.errors import InputError
 
 if TYPE_CHECKING:
     from qacal.files import File
-    from qacal.model import Progress
+    from qacal.answering import Progress
     from qacal.records import Reading
     from qacal.tables import Fault
 

@@ -18,7 +18,7 @@ from qacal.experiment.sample import Sample, lost_blocks, read_samples
 from qacal.experiment.tables import Table, escaped, overview, tables
 from qacal.folders import folder_whole, require_replaceable
 from qacal.grouping import as_grouping
-from qacal.model import Progress
+from qacal.answering import Progress
 from qacal.origins import require_one_origin
 from qacal.partitions import Column, as_partition
 from qacal.records import Reading

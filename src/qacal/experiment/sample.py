@@ -11,7 +11,7 @@ import numpy as np
 from qacal.embedders import ColumnEmbedder, Embedder, embedder
 from qacal.errors import InputError
 from qacal.evaluation import require_labels
-from qacal.model import Progress
+from qacal.answering import Progress
 from qacal.records import Batch, Reading, as_source, listed, read
 from qacal.values import Floats, Hashes
 

@@ -15,7 +15,8 @@ from qacal.guarantee import epsilon
 from qacal.metrics.calibration import CalibrationError, calibration_error
 from qacal.metrics.scores import brier_score, log_loss, sharpness
 from qacal.metrics.selective import auac, aurc
-from qacal.model import Progress, QACalibrator
+from qacal.answering import Progress
+from qacal.model import QACalibrator
 from qacal.model_set import ModelSet
 from qacal.partitions import Column
 from qacal.records import Reading

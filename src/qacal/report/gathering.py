@@ -13,7 +13,8 @@ from qacal.errors import InputError
 from qacal.evaluation import require_labels
 from qacal.group_summary import Sampler
 from qacal.identity import mix
-from qacal.model import Progress, QACalibrator
+from qacal.answering import Progress
+from qacal.model import QACalibrator
 from qacal.model_set import ModelSet, rows_by
 from qacal.origins import require_known_origin
 from qacal.records import Batch, Reading, read
@@ -41,13 +42,13 @@ class Gathered:
         """Take more rows."""
         calibrator = self.model.calibrator_
         maps = calibrator.fitted_maps()
-        asked = calibrator.asked(batch.confidence, self.model.groups_of(batch), batch.ids)
+        asked = self.model.asked(batch)
         evidence = maps.explain(asked)
         names = batch.listed(self.grouped_by) if self.grouped_by else evidence.group
         correct = require_labels(batch.correct, batch.table.origin)
         self.origins[batch.table.origin] = None
         self._keep("stated", batch.confidence)
-        self._keep("pooled", calibrator.predict(batch.confidence, ids=batch.ids))
+        self._keep("pooled", self.model.pooled(batch))
         self._keep("calibrated", evidence.calibrated)
         self._keep("correct", correct)
         self._keep("groups", self._codes(names))
@@ -86,7 +87,8 @@ class Gathered:
 
     def scored(self) -> Scored:
         """Return the rows with their scores: the pooled one where it is another than the calibrated one."""
-        names = ("stated", "pooled", "calibrated") if self.model.calibrator_.properties.uses_groups else _TWO
+        has_groups = self.model.calibrator_.properties.uses_groups or self.model.score_ is not None
+        names = ("stated", "pooled", "calibrated") if has_groups else _TWO
         codes: Ints = self.column("groups")
         ids: Hashes | None = self.column("ids")
         scores = {name: self.column(name) for name in names}

@@ -1,0 +1,45 @@
+"""Whatever can answer records: one model, or one for each LLM."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from qacal.records import Batch, Reading
+    from qacal.tables import Table
+
+Progress: TypeAlias = Callable[[str, int], None]
+"""Called with what is being done, and for how many rows it is."""
+
+
+class Answering(ABC):
+    """Whatever can answer records."""
+
+    @abstractmethod
+    def answers(
+        self,
+        records: Any,
+        how: Reading | None = None,
+        *,
+        needs_labels: bool = False,
+        any_origin: bool = False,
+        progress: Progress | None = None,
+    ) -> Iterator[tuple[Batch, pl.DataFrame]]:
+        """Yield the records batch after batch, and beside each batch its evidence."""
+
+    def calibrated(
+        self,
+        records: Any,
+        how: Reading | None = None,
+        *,
+        any_origin: bool = False,
+        prefix: str = "",
+        progress: Progress | None = None,
+    ) -> Iterator[Table]:
+        """Yield the records batch after batch with their evidence; see :meth:`QACalibrator.calibrate`."""
+        for batch, found in self.answers(records, how, any_origin=any_origin, progress=progress):
+            yield batch.with_evidence(found, prefix)

@@ -1,0 +1,114 @@
+r"""Logistic regression with blocks of random effects, by Laplace-approximate maximum likelihood.
+
+.. math:: \mathrm{logit}\,p = X b, \qquad b_j \sim N(0, \sigma^2_{k(j)}),
+
+block :math:`k` holding the columns that share a variance; fixed columns belong to none. Given the variances, :math:`b`
+is where the penalised likelihood is highest (Newton's method). Where the approximate likelihood of the variances is
+highest, with :math:`H` the curvature there and the small change of :math:`\log\det` through :math:`b` left out,
+
+.. math:: \sigma_k^2 = \frac{\sum_{j \in k} b_j^2}{\gamma_k}, \qquad \gamma_k = \sum_{j \in k} 1 - (H^{-1})_{jj} / \sigma_k^2,
+
+:math:`\gamma_k` being how many of the block's columns the rows determine (MacKay, 1992). A step of both is taken in
+turn. A block that rows say nothing about loses its variance, and so its effects.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from qacal.values import Floats, Ints
+
+FIXED = -1
+"""The block of columns that are not shrunk."""
+
+# Fixed columns have a prior too, thirty logits wide: it keeps rows that a line separates from running away.
+_FIXED_PENALTY = 1e-3
+_LEAST_PENALTY, _MOST_PENALTY = 1e-2, 1e5
+_MOST_STEPS = 40
+# The equation for a variance, solved in turn with the others, comes near its solution slowly and from one side: longer
+# strides take half as many steps.
+_STRIDE = 1.7
+_FARTHEST = 20.0
+# A variance that is off by a tenth changes no answer in the third digit.
+_SETTLED = 0.1
+# Newton's steps shrink by their square while variances stand; what is left after one of this size moves no answer by
+# more than .001.
+_STEP = 0.02
+
+
+@dataclass(frozen=True, eq=False)
+class EffectsFit:
+    """Fitted coefficients.
+
+    variances : of the blocks.
+    determined : how many columns of each block the rows determine.
+    """
+
+    coefficients: Floats
+    variances: Floats
+    determined: Floats
+
+
+def fit_effects(X: Floats, correct: Floats, block: Ints, *, start: Floats, variances: Floats) -> EffectsFit:
+    """Return the coefficients of a design of rows.
+
+    block : of each column; `FIXED` for none.
+    start, variances : where to begin: coefficients, and the variance of each block.
+    """
+    from scipy.linalg import cho_factor, cho_solve
+
+    b, penalty = start.copy(), np.clip(1 / variances, _LEAST_PENALTY, _MOST_PENALTY)
+    determined = np.zeros_like(penalty)
+    sizes = _block_sums(np.ones(len(block)), block, len(penalty))
+    for _ in range(_MOST_STEPS):
+        each = np.where(block == FIXED, _FIXED_PENALTY, penalty[block] if len(penalty) else 0.0)
+        p = _expit(X @ b)
+        gradient = X.T @ (correct - p) - each * b
+        factor = cho_factor(_curvature(X, p * (1 - p), each))
+        step = cho_solve(factor, gradient)
+        b = _moved(X, correct, b, step, each)
+        spread = np.diag(cho_solve(factor, np.eye(len(b))))
+        determined = sizes - penalty * _block_sums(spread, block, len(penalty))
+        squares = _block_sums(b * b, block, len(penalty))
+        # With no more than a thousandth of a column determined, a block is noise.
+        found = np.maximum(determined, 1e-3) / np.maximum(squares, 1e-12)
+        ratio = np.clip(found / penalty, 1 / _FARTHEST, _FARTHEST)
+        change = np.abs(np.log(ratio)).max(initial=0.0)
+        penalty = np.clip(penalty * ratio**_STRIDE, _LEAST_PENALTY, _MOST_PENALTY)
+        if change < _SETTLED and np.abs(step).max() < _STEP:
+            break
+    return EffectsFit(b, 1 / penalty, determined)
+
+
+def _curvature(X: Floats, weight: Floats, penalty: Floats) -> Floats:
+    root = X * np.sqrt(weight)[:, None]
+    curvature = root.T @ root
+    curvature[np.diag_indices_from(curvature)] += penalty
+    return curvature
+
+
+def _moved(X: Floats, correct: Floats, b: Floats, step: Floats, penalty: Floats) -> Floats:
+    """Return where a Newton step leads, shortened until it is no step back."""
+
+    def loss(at: Floats) -> float:
+        eta = X @ at
+        return float(np.logaddexp(0.0, eta).sum() - correct @ eta + 0.5 * (penalty * at) @ at)
+
+    here, share = loss(b), 1.0
+    while share > 1e-3 and loss(b + share * step) > here + 1e-9 * abs(here):
+        share /= 2
+    return b + share * step
+
+
+def _block_sums(values: Floats, block: Ints, blocks: int) -> Floats:
+    is_in = block != FIXED
+    return np.bincount(block[is_in], weights=values[is_in], minlength=blocks).astype(np.float64)
+
+
+def _expit(eta: Floats) -> Floats:
+    from scipy import special
+
+    found: Floats = special.expit(eta)
+    return found

@@ -1,0 +1,191 @@
+"""The learned score: how likely an answer is right, from its confidence and its text together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from qacal.errors import InputError, NotFittedError
+from qacal.frozen import Arrays, Plain, checked_fields, put_together, take_apart
+from qacal.identity import id_hashes, mix
+from qacal.parameters import HasParameters
+from qacal.partitions import EMBEDDING
+from qacal.partitions.vectors import as_vectors, portions, require_finite
+from qacal.scores.kernel import fit_kernel
+from qacal.scores.levels import find_levels
+from qacal.scores.maps import Rows, ScoreMaps, pooled_maps
+from qacal.scores.trials import Material, Objective, Trial, choose
+from qacal.soundness import require
+from qacal.values import ArrayLike, Floats, Hashes, require_length, unit_values
+
+
+class LearnedScore(HasParameters):
+    r"""Learn from text, columns and confidences at once how likely an answer is right.
+
+    .. math:: \mathrm{logit}\,s = b_0 + b_1 c + u(z) + v(z)\,c + \sum_g (U_g + V_g c), \quad c = x(h) - \bar x,
+
+    :math:`x(h)` being what a confidence is worth on average over all rows (a line or an isotonic curve, in logits). The
+    smooth functions :math:`u` and :math:`v` of the embedding :math:`z` are drawn from Gaussian processes: they say
+    where the LLM is better or worse than its confidence, and where the confidence counts for more or less. They are
+    groups without borders; near texts borrow from each other. :math:`U_g, V_g \sim N(0, \cdot)` belong to the values of
+    columns, crossed: every row has a tenant and a language, and the groups of the two overlap. All variances are found
+    together by approximate maximum likelihood, so what rows say nothing about stays out.
+
+    Simpler scores are tried as well, on questions held out from the fit: without text, without columns, one line or
+    curve for all, the confidence as stated. The best of them is taken, and :attr:`tried_` tells all.
+
+    How to choose: the best probabilities that qacal has, if there are some hundred labelled rows or more. The score is
+    *learned* from its rows, so nothing is promised of it on them: certify it on rows of their own, as
+    :class:`~qacal.QACalibrator` does with :class:`~qacal.StepBinning`.
+
+    Parameters
+    ----------
+    text : whether to read the embedding.
+    columns : names of columns whose values have effects.
+    confidences : names of columns that hold further confidences in [0, 1], such as the probability of the answer's
+        tokens. A row may lack them.
+    objective : the loss by which to choose among scores, "log_loss" or "brier".
+
+    Examples
+    --------
+    An LLM that says 0.8 to everything, and is right the more often the larger the first coordinate of the text is:
+
+    >>> rng = np.random.default_rng(0)
+    >>> Z = rng.normal(size=(2000, 2))
+    >>> rows = {"confidence": np.full(2000, 0.8), "embedding": Z}
+    >>> correct = rng.random(2000) < 1 / (1 + np.exp(-Z[:, 0]))
+    >>> score = LearnedScore().fit(rows, correct)
+    >>> score.predict({"confidence": [0.8, 0.8], "embedding": [[-1.0, 0.0], [1.0, 0.0]]}).round(1)
+    array([0.3, 0.7])
+    >>> [trial.name for trial in score.tried_ if trial.is_chosen]
+    ['one line for all, text']
+    """
+
+    maps_: ScoreMaps
+    tried_: tuple[Trial, ...]
+
+    def __init__(
+        self,
+        *,
+        text: bool = True,
+        columns: Sequence[str] = (),
+        confidences: Sequence[str] = (),
+        objective: Objective = "log_loss",
+    ) -> None:
+        self.text = text
+        self.columns = columns
+        self.confidences = confidences
+        self.objective = objective
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """The columns that it reads beside `confidence`."""
+        return (*((EMBEDDING,) if self.text else ()), *self.columns, *self.confidences)
+
+    def fit(self, inputs: Mapping[str, ArrayLike], correct: ArrayLike, *, ids: ArrayLike | None = None) -> Self:
+        """Learn the score from columns by name: `confidence`, and what :attr:`needs` tells.
+
+        ids : of the questions: rows of one question are held out together.
+        """
+        y = unit_values(correct, "correct")
+        hashes = mix(np.arange(len(y), dtype=np.uint64)) if ids is None else id_hashes(ids, len(y))
+        return self.fit_hashed(inputs, y, hashes)
+
+    def fit_hashed(self, inputs: Mapping[str, ArrayLike], correct: Floats, ids: Hashes) -> Self:
+        """Do what :meth:`fit` does, with hashes of ids."""
+        confidences = self._confidences(inputs)
+        require_length(correct, len(confidences), "correct")
+        # In an order of their own: sums then round the same way, and landmarks are the same, however rows are sorted.
+        order = np.lexsort([correct, *confidences.T, ids])
+        vectors = _vectors(inputs[EMBEDDING], len(correct)) if self.text else None
+        columns = {name: _listed(inputs[name], len(correct)) for name in self.columns}
+        kernel = None if vectors is None else fit_kernel(vectors[order])
+        levels = find_levels(columns)
+        rows = Rows(
+            confidences,
+            None if kernel is None or vectors is None else kernel.coordinates(vectors),
+            None if levels is None else levels.codes(columns),
+        )
+        found, self.tried_ = choose(
+            Material(rows.only(order), correct[order], ids[order], kernel, levels), self.objective
+        )
+        self.maps_ = found.maps
+        return self
+
+    def predict(self, inputs: Mapping[str, ArrayLike]) -> Floats:
+        """Return the score of each row, a probability."""
+        if not hasattr(self, "maps_"):
+            raise NotFittedError("this LearnedScore is not fitted yet; call fit first.")
+        confidences = self._confidences(inputs)
+        vectors = inputs[EMBEDDING] if self.maps_.kernel is not None else None
+        return self.maps_.apply(self.maps_.rows(confidences, vectors, inputs))
+
+    def pooled(self, confidence: Floats) -> Floats:
+        """Return what a confidence is worth on average over all rows; further confidences are taken as missing."""
+        pooled = self.maps_.pooled
+        lacking = np.full((len(confidence), pooled.n_confidences - 1), np.nan)
+        return pooled_maps(pooled).apply(Rows(np.column_stack([confidence, lacking])))
+
+    @property
+    def reads_text(self) -> bool:
+        """Whether the fitted score depends on the embedding."""
+        return self.maps_.kernel is not None
+
+    def _confidences(self, inputs: Mapping[str, ArrayLike]) -> Floats:
+        first = unit_values(inputs["confidence"], "confidence")
+        others = [_partial(inputs[name], len(first), name) for name in self.confidences]
+        return np.column_stack([first, *others])
+
+    def state(self) -> tuple[Plain, Arrays]:
+        """Return all that was learned, as plain values and arrays."""
+        maps, arrays = take_apart(self.maps_)
+        parameters = self.get_params() | {"columns": list(self.columns), "confidences": list(self.confidences)}
+        return {"parameters": parameters, "maps": maps, "tried": [trial.to_plain() for trial in self.tried_]}, arrays
+
+    @classmethod
+    def from_state(cls, plain: Any, arrays: Arrays) -> Self:
+        """Return the score that :meth:`state` was called on; refuse content that no fit can have made."""
+        if not isinstance(plain, dict) or set(plain) != {"parameters", "maps", "tried"}:
+            raise InputError("a score has parameters, maps and what was tried, and nothing else; this one does not.")
+        kinds = {"text": bool, "columns": tuple[str, ...], "confidences": tuple[str, ...], "objective": Objective}
+        score = cls(**checked_fields(kinds, plain["parameters"], "parameters"))
+        score.maps_ = put_together(ScoreMaps, plain["maps"], arrays)
+        score.maps_.require_sound()
+        require(isinstance(plain["tried"], list), "what was tried for a score is a list.")
+        score.tried_ = tuple(map(Trial.from_plain, plain["tried"]))
+        score._require_agreement()
+        return score
+
+    def _require_agreement(self) -> None:
+        maps = self.maps_
+        is_so = maps.kernel is None or self.text
+        is_so &= maps.levels is None or maps.levels.names == tuple(self.columns)
+        is_so &= maps.pooled.n_confidences <= 1 + len(self.confidences)
+        require(is_so, "the maps of a score read what its parameters do not name; fit again.")
+
+
+def _vectors(given: ArrayLike, length: int) -> NDArray[np.floating]:
+    vectors = as_vectors(given)
+    require_length(vectors, length, EMBEDDING)
+    for rows, block in portions(vectors):
+        require_finite(block, range(rows.start, rows.stop))
+    return vectors
+
+
+def _listed(values: ArrayLike, length: int) -> ArrayLike:
+    require_length(values, length, "a column")
+    return values
+
+
+def _partial(values: ArrayLike, length: int, name: str) -> Floats:
+    """Return a column of confidences in which some may be missing: NaN."""
+    listed = values.tolist() if isinstance(values, np.ndarray) else list(values)
+    require_length(listed, length, name)
+    out = np.full(length, np.nan)
+    there = [at for at, value in enumerate(listed) if value is not None and value == value]
+    if there:
+        out[there] = unit_values([listed[at] for at in there], name)
+    return out

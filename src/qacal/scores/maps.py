@@ -1,0 +1,181 @@
+r"""A fitted score: the pooled map, and what texts and columns change about it.
+
+.. math:: \mathrm{logit}\,s = b_0 + b_1 c + u(z) + v(z)\,c + \sum_g (U_g + V_g c), \qquad c = x(h) - \bar x,
+
+:math:`x(h)` being the pooled logit, :math:`u, v` smooth functions of the embedding, and the sum going over the values
+of a row's columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from qacal.calibrators.logistic import expit
+from qacal.scores.effects import FIXED, fit_effects
+from qacal.scores.kernel import Kernel
+from qacal.scores.levels import Levels
+from qacal.scores.pooled import PooledMap
+from qacal.soundness import require_columns, require_moderate
+from qacal.values import Floats, Ints
+
+# How a confidence counts changes more slowly over texts than how often answers are right.
+_SLOPES = 24
+
+# Where the search for variances starts: what they came out as on the LLMs that this was developed with.
+_START = {"text": 0.4, "text_slopes": 0.2, "shifts": 0.1, "level_slopes": 0.05}
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """What effects read of rows.
+
+    confidences : a column for each, NaN where one is missing.
+    coordinates : of the texts in a kernel; None without texts.
+    codes : of the values of the columns; None without columns.
+    """
+
+    confidences: Floats
+    coordinates: Floats | None = None
+    codes: Ints | None = None
+
+    def only(self, keep: Any) -> Rows:
+        """Return some of the rows."""
+        return Rows(*(None if part is None else part[keep] for part in self._parts()))
+
+    def _parts(self) -> tuple[Any, ...]:
+        return self.confidences, self.coordinates, self.codes
+
+
+@dataclass(frozen=True, eq=False)
+class ScoreMaps:
+    """Everything that scoring needs.
+
+    centre : of the pooled logits.
+    fixed : :math:`b_0` and :math:`b_1`; empty if nothing changes the pooled map.
+    text, text_slopes, shifts, level_slopes : the coefficients of :math:`u, v, U, V`.
+    """
+
+    pooled: PooledMap
+    kernel: Kernel | None
+    levels: Levels | None
+    centre: float
+    fixed: Floats
+    text: Floats
+    text_slopes: Floats
+    shifts: Floats
+    level_slopes: Floats
+
+    def rows(self, confidences: Floats, vectors: Any, columns: Mapping[str, Any]) -> Rows:
+        """Return rows as the maps read them."""
+        return Rows(
+            confidences[:, : self.pooled.n_confidences],
+            None if self.kernel is None else self.kernel.coordinates(vectors),
+            None if self.levels is None else self.levels.codes(columns),
+        )
+
+    def apply(self, rows: Rows) -> Floats:
+        """Return the score of each row."""
+        if not len(self.fixed):
+            is_as_stated = self.pooled.kind == "stated" and self.pooled.n_confidences == 1
+            return rows.confidences[:, 0] if is_as_stated else expit(self.pooled.logits(rows.confidences))
+        c = self.pooled.logits(rows.confidences) - self.centre
+        shift, slope = np.full(len(c), self.fixed[0]), np.full(len(c), self.fixed[1])
+        if rows.coordinates is not None:
+            shift += rows.coordinates @ self.text
+            slope += rows.coordinates[:, : len(self.text_slopes)] @ self.text_slopes
+        if rows.codes is not None:
+            shift += np.append(self.shifts, 0.0)[rows.codes].sum(axis=1)
+            slope += np.append(self.level_slopes, 0.0)[rows.codes].sum(axis=1)
+        return expit(shift + slope * c)
+
+    def require_sound(self) -> None:
+        """Refuse what a fit cannot have made."""
+        self.pooled.require_sound()
+        if self.kernel is not None:
+            self.kernel.require_sound()
+        if self.levels is not None:
+            self.levels.require_sound()
+        has_effects = self.kernel is not None or self.levels is not None
+        require_columns(2 if has_effects else 0, fixed=self.fixed)
+        width, count = 0 if self.kernel is None else self.kernel.width, 0 if self.levels is None else len(self.levels)
+        require_columns(width, text=self.text)
+        require_columns(min(width, _SLOPES), text_slopes=self.text_slopes)
+        require_columns(count, shifts=self.shifts, level_slopes=self.level_slopes)
+        columns = self.fixed, self.text, self.text_slopes, self.shifts, self.level_slopes
+        for column in (*columns, np.array([self.centre])):
+            require_moderate(effects=column)
+
+
+def pooled_maps(pooled: PooledMap) -> ScoreMaps:
+    """Return the score that is the pooled map, whatever the text."""
+    none = np.empty(0)
+    return ScoreMaps(pooled, None, None, 0.0, none, none, none, none, none)
+
+
+def fit_maps(
+    pooled: PooledMap,
+    rows: Rows,
+    correct: Floats,
+    *,
+    kernel: Kernel | None,
+    levels: Levels | None,
+    start: Floats | None = None,
+) -> tuple[ScoreMaps, Floats]:
+    """Return the effects of texts and columns beside a pooled map, and the variances of their blocks.
+
+    start : variances to begin with, those of an earlier fit of the same kind.
+    """
+    logits = pooled.logits(rows.confidences)
+    centre = float(logits.mean())
+    design = _Design.of(logits - centre, rows, levels)
+    at = np.zeros(design.X.shape[1])
+    at[:2] = centre, 1.0
+    fit = fit_effects(design.X, correct, design.block, start=at, variances=design.start if start is None else start)
+    parts = dict(zip(design.names, np.split(fit.coefficients, design.ends[:-1]), strict=True))
+    none = np.empty(0)
+    found = {name: parts.get(name, none) for name in _START}
+    return ScoreMaps(pooled, kernel, levels, centre, parts["fixed"], **found), fit.variances
+
+
+@dataclass(frozen=True, eq=False)
+class _Design:
+    """The columns of a regression; `names` are those of its parts, which end at `ends`."""
+
+    X: Floats
+    block: Ints
+    names: list[str]
+    ends: list[int]
+    start: Floats
+
+    @staticmethod
+    def of(c: Floats, rows: Rows, levels: Levels | None) -> _Design:
+        parts = {"fixed": np.column_stack([np.ones_like(c), c])}
+        blocks = {"fixed": np.full(2, FIXED)}
+        starts: list[float] = []
+        if rows.coordinates is not None:
+            parts["text"] = rows.coordinates
+            parts["text_slopes"] = rows.coordinates[:, :_SLOPES] * c[:, None]
+            for name in ("text", "text_slopes"):
+                blocks[name] = np.full(parts[name].shape[1], len(starts))
+                starts.append(_START[name])
+        if rows.codes is not None and levels is not None:
+            parts["shifts"] = _indicators(rows.codes, len(levels))
+            parts["level_slopes"] = parts["shifts"] * c[:, None]
+            for name in ("shifts", "level_slopes"):
+                # Each column has variances of its own: tenants may differ much and languages little.
+                blocks[name] = levels.column + len(starts)
+                starts += [_START[name]] * len(levels.names)
+        ends = np.cumsum([part.shape[1] for part in parts.values()]).tolist()
+        block = np.concatenate(list(blocks.values())).astype(np.int64)
+        return _Design(np.hstack(list(parts.values())), block, list(parts), ends, np.array(starts))
+
+
+def _indicators(codes: Ints, count: int) -> Floats:
+    out = np.zeros((len(codes), count + 1))
+    for column in codes.T:
+        out[np.arange(len(codes)), column] = 1.0  # the last serves NO_LEVEL, which is -1
+    return out[:, :count]
