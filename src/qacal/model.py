@@ -22,6 +22,7 @@ from qacal.beta_rows import BetaRows, require_labels
 from qacal.bins import check_points_per_bin
 from qacal.calibrators.base import Calibrator
 from qacal.calibrators.evidence import Evidence
+from qacal.calibrators.step_binning import StepBinning
 from qacal.calibrators.tree_binning import TreeBinning
 from qacal.embedders import ColumnEmbedder, Embedder, embedder
 from qacal.errors import InputError, NotFittedError
@@ -223,6 +224,8 @@ class QACalibrator(HasParameters, Answering):
                 'tune chooses points per bin on the rows; certificate="conditional" and ties="jitter" need them fixed '
                 "before."
             )
+        if self.tune is not None and isinstance(self.calibrator, StepBinning):
+            raise InputError("tune chooses a depth on the rows, and StepBinning needs it fixed before; leave tune out.")
         points = getattr(self.calibrator, "points_per_bin", None)
         if points is not None:
             check_points_per_bin(points)
