@@ -34,6 +34,7 @@ NAMES = [
     "ScalingBinning",
     "ScalingQABinning",
     "Search",
+    "StepBinning",
     "Tally",
     "TreeBinning",
     "TreeScaling",

@@ -24,6 +24,7 @@ _HOME = {
     "HierarchicalScaling": "calibrators.hierarchical",
     "TreeScaling": "calibrators.tree_scaling",
     "TreeBinning": "calibrators.tree_binning",
+    "StepBinning": "calibrators.step_binning",
     "Evidence": "calibrators.evidence",
     "LearnedScore": "scores.learned",
     "KDTree": "partitions.kdtree",

@@ -11,6 +11,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from qacal.calibrators.base import Calibrator
 from qacal.calibrators.qa_binning import QABinning
+from qacal.calibrators.step_binning import StepBinning
 from qacal.errors import InputError
 from qacal.grouping import Paths
 from qacal.values import ArrayLike, Floats, Ints, labels_of
@@ -89,6 +90,7 @@ class QACalibrationClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
         self.partition_ = None
         if self.partition is not None and X.shape[1] > 1:
             _require_no_labels(self.partition)
+            _require_no_steps(self.calibrator)
             self.partition_ = clone(self.partition).fit(X[:, 1:])
         calibrator: Calibrator = QABinning() if self.calibrator is None else clone(self.calibrator)
         self.calibrator_ = calibrator.fit(_confidence(X), correct, groups=self._groups(X), weights=weights, ids=ids)
@@ -135,6 +137,14 @@ def _require_no_labels(partition: Any) -> None:
         raise InputError(
             f"{partition!r} learns groups from labels, and here the same rows would calibrate: no promise would hold. "
             "Fit it on rows of its own and give its groups to a calibrator, or use QACalibrator, which does so."
+        )
+
+
+def _require_no_steps(calibrator: Calibrator | None) -> None:
+    if isinstance(calibrator, StepBinning):
+        raise InputError(
+            "StepBinning certifies groups that were fixed without the calibration rows, and here the same rows make "
+            "them. Leave partition out, fit it on rows of its own, or take TreeBinning."
         )
 
 

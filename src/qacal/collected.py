@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from qacal.answering import Progress
 from qacal.errors import InputError
 from qacal.evaluation import Evaluation, evaluate, require_labels
-from qacal.answering import Progress
 from qacal.model import QACalibrator
 from qacal.model_set import ModelSet
 from qacal.records import Batch, Reading, read

@@ -162,6 +162,7 @@ class Certificate:
     kind : "uniform" holds for every interval of confidences in every group and ancestor, so it survives any
         choice of points per bin, depth or shape made on the same rows. "conditional" holds for the bins of this fit
         only, whose edges have not looked at labels, and is tighter. "distinct" is the theorem's, for ``ties="jitter"``.
+        "fixed" is for bins and groups that have not looked at any calibration row.
     tail : the failure probability of one end of one interval.
     statements : how many two-sided statements share alpha.
     grid : the number of declared confidence values, or None if the values that were seen are the grid.
@@ -174,7 +175,7 @@ class Certificate:
 
     def require_sound(self) -> None:
         """Refuse what cannot be a promise."""
-        kinds = ("uniform", "conditional", "distinct")
+        kinds = ("uniform", "conditional", "distinct", "fixed")
         require(self.kind in kinds, f"the certificate is {self.kind!r}; expected one of {kinds}.")
         check_alpha(self.alpha)
         require(1 <= self.statements < np.inf, f"statements is {self.statements}; expected 1 or more.")
@@ -185,15 +186,20 @@ class Certificate:
         return self.alpha / (2 * self.statements)
 
     @property
+    def is_about_all(self) -> bool:
+        """Whether intervals speak of all answers, past and to come, and not of the calibration rows alone."""
+        return self.kind in ("distinct", "fixed") or self.grid is not None
+
+    @property
     def about(self) -> str:
         """What the intervals contain, in words."""
-        if self.kind == "distinct" or self.grid is not None:
+        if self.is_about_all:
             return "the share of right answers among all answers of the group whose confidence falls in the bin"
         return "the share of right answers to expect of the calibration rows of the group in the bin"
 
     def intervals(self, rows: Floats, w: Floats, wt: Floats, wtt: Floats, ww: Floats) -> tuple[Floats, Floats]:
         """Return (low, high) for bins with these sums; a bin without rows gets (0, 1)."""
-        return mean_intervals(rows, w, wt, wtt, ww, self.tail, is_mixed=self.grid is None and self.kind != "distinct")
+        return mean_intervals(rows, w, wt, wtt, ww, self.tail, is_mixed=not self.is_about_all)
 
 
 def uniform_certificate(alpha: float, nodes: int, resolution: float | None, distinct: ArrayLike = ()) -> Certificate:
@@ -210,6 +216,24 @@ def uniform_certificate(alpha: float, nodes: int, resolution: float | None, dist
         return Certificate("uniform", alpha, nodes * m * (m + 1) / 2, grid=m)
     m_s = np.asarray(distinct, dtype=np.float64)
     return Certificate("uniform", alpha, float((m_s * (m_s + 1) / 2).sum()))
+
+
+def fixed_certificate(alpha: float, occupied: list[int]) -> Certificate:
+    r"""Return the certificate for bins and groups that were fixed before any calibration row was seen.
+
+    With :math:`D` levels of groups, the root's among them, and :math:`M_d` bins with rows in the maps of level
+    :math:`d` (`occupied`), there are :math:`D \max_d M_d` statements.
+
+    Why it holds: be it known of every row in which bin and in which group of level :math:`d` it is, and nothing else.
+    Then the labels of a bin are independent draws of one probability, :math:`\mathrm{E}[Y \mid \text{bin},
+    \text{group}]`. Which groups of the level have rows for a map, and :math:`M_d`, are known as well, so intervals at
+    :math:`\alpha / (D M_d)` fail with probability :math:`\alpha / D` at most, and those of a smaller tail contain them.
+
+    Dividing by the number of all bins with rows would be a little tighter, and wrong: in which child of a group its
+    rows are says something of their labels, so what is found in the children must not narrow the group's own interval.
+    """
+    check_alpha(alpha)
+    return Certificate("fixed", alpha, float(len(occupied) * max(occupied)))
 
 
 # nu: how far proxy labels are from the truth.

@@ -46,7 +46,6 @@ if TYPE_CHECKING:
 
     from qacal.files import OnFault
     from qacal.records import Batch, Reading
-    from qacal.tables import Table
     from qacal.thresholds.certified import CertifiedThreshold
     from qacal.thresholds.costs import CheapestThreshold
     from qacal.tuning import Tuned
@@ -205,6 +204,8 @@ class QACalibrator(HasParameters, Answering):
         depth = _DEPTH if self.score_ is None else _DEPTH_WITH_SCORE
         self.partition_ = BisectingTree(max_depth=depth) if given is None else given
         self.calibrator_ = self._fresh_calibrator()
+        if self.tune is not None:
+            self._require_tunable()
 
     def _fresh_score(self, partition: Partition | None) -> LearnedScore | None:
         if isinstance(self.score, LearnedScore):
@@ -221,6 +222,15 @@ class QACalibrator(HasParameters, Answering):
         if self.output == "continuous":
             return TreeScaling() if self.score_ is None else Identity()
         return TreeBinning() if self.score_ is None else StepBinning()
+
+    def _require_tunable(self) -> None:
+        if self.score_ is not None and self.tune not in ("log_loss", "brier"):
+            raise InputError(
+                f'tune is {self.tune!r}; scores are chosen by "log_loss" or "brier". For bins that are chosen by it, '
+                "name a calibrator."
+            )
+        if self.score_ is None and isinstance(self.calibrator_, StepBinning):
+            raise InputError("tune chooses a depth on the rows, and StepBinning needs it fixed before; leave tune out.")
 
     @property
     def _learns_from_all(self) -> bool:
@@ -377,7 +387,7 @@ class QACalibrator(HasParameters, Answering):
 
         All rows are fitted on afterwards: the uniform certificate holds for every depth and points per bin at once.
         """
-        if self.tune is None:
+        if not self._tunes_calibrator:
             return None
         from qacal.ranges import wide_ranges
         from qacal.tuning import Search
@@ -388,7 +398,7 @@ class QACalibrator(HasParameters, Answering):
         search = Search(
             calibration,
             tuning,
-            objective=self.tune,
+            objective=str(self.tune),
             ranges=wide_ranges(calibration.n),
             # Whether there are groups must not be chosen on the rows that certify them, unless the promise covers both.
             keeps_groups=self.calibrator_.properties.is_certified,
@@ -397,6 +407,11 @@ class QACalibrator(HasParameters, Answering):
         found = search.tune(self.calibrator_)
         self.calibrator_.set_params(**found.calibrator.get_params())
         return found
+
+    @property
+    def _tunes_calibrator(self) -> bool:
+        # With a score there is nothing left to choose: the score was chosen on its own rows.
+        return self.tune is not None and self.score_ is None
 
     def _choose_depth(self, tally: Tally) -> None:
         """Cut the default tree where groups have rows for some bins: with one bin a group, the confidence is lost.
@@ -414,7 +429,7 @@ class QACalibrator(HasParameters, Answering):
 
     def _tally(self, batch: Batch, confidence: Floats, groups: Any) -> Tally:
         options = self.calibrator_.tally_options()
-        if self.tune is not None:
+        if self._tunes_calibrator:
             options["n_blocks"] = _FOLDS * _BLOCKS
         if batch.ids is None and (options.get("n_blocks", 1) > 1 or options.get("ties")):
             name = type(self.calibrator_).__name__

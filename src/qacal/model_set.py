@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from qacal.answering import Answering, Progress
 from qacal.errors import ArtifactError, InputError
 from qacal.files import OnFault, refuse
 from qacal.folders import folder_whole, require_replaceable
-from qacal.answering import Answering, Progress
 from qacal.model import QACalibrator
 from qacal.model_files import load
 from qacal.records import Batch, Reading, Source, as_source, listed, read

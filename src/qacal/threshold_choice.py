@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from qacal.answering import Progress
 from qacal.collected import Collected, collect
 from qacal.errors import InputError
 from qacal.files import refuse
-from qacal.answering import Progress
 from qacal.model import QACalibrator
 from qacal.model_set import ModelSet
 from qacal.records import Reading

@@ -8,6 +8,7 @@ from qacal import (
     QABinning,
     ScalingBinning,
     ScalingQABinning,
+    StepBinning,
     TreeBinning,
     TreeScaling,
     UniformMassBinning,
@@ -39,8 +40,15 @@ CALIBRATORS = [
     TreeBinning(),
     TreeBinning(step=0.1, feature="logit", resolution=0.05),
     TreeScaling(feature="confidence"),
+    StepBinning(rows_per_map=7),
+    StepBinning(step=0.25, rows_per_map=30),
 ]
 
 
 def name_of(calibrator):
     return repr(calibrator)
+
+
+def learns(calibrator):
+    """Return whether answers follow the labels; those of steps only give way to them."""
+    return not isinstance(calibrator, Identity | StepBinning)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from sklearn.base import clone
 
 import qacal
-from qacal import InputError, NotFittedError, Paths, Tally, identity
+from qacal import InputError, NotFittedError, Paths, StepBinning, Tally, identity
 from tests.calibrators.contract import CALIBRATORS, name_of
 
 every_calibrator = pytest.mark.parametrize("calibrator", CALIBRATORS, ids=name_of)
@@ -115,7 +115,11 @@ def test_one_row_at_a_time_is_the_same_as_all_together(calibrator, rows):
 def test_one_group_equals_no_group(calibrator, rows):
     one = {**rows, "groups": np.full(len(rows["confidence"]), 5)}
     none = {**rows, "groups": None}
-    p_one, p_none = fit(calibrator, one).predict(**asks(one)), fit(calibrator, none).predict(**asks(none))
+    alone = clone(calibrator)
+    if isinstance(calibrator, StepBinning):
+        # Its answers give way to intervals, and root and group, though of the same rows, share alpha.
+        alone.set_params(alpha=calibrator.alpha / 2)
+    p_one, p_none = fit(calibrator, one).predict(**asks(one)), fit(alone, none).predict(**asks(none))
     np.testing.assert_allclose(p_one, p_none, atol=1e-12)
 
 

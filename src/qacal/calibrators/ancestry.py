@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,7 +14,7 @@ from qacal.grouping import NO_GROUP, Grouping
 from qacal.lookup import Directory
 from qacal.soundness import require, require_between, require_columns, rises_within
 from qacal.tally import Tally
-from qacal.values import Ints
+from qacal.values import Floats, Ints
 
 
 def flat_levels(tally: Tally, max_depth: int | None = None) -> list[Tally]:
@@ -100,18 +101,43 @@ def lineage(levels: list[Tally], column: Grouping | None, rows: int) -> Lineage:
         leaves = np.array([], dtype=np.int64)
         reads = owner = leaves
     elif column.depth is None:
-        leaves = owner = _with_rows(levels[1], rows)
+        leaves = owner = groups_with_rows(levels[1], rows)
         reads = np.ones_like(leaves)
     else:
         leaves = np.arange(2**deepest)
         reads = np.zeros_like(leaves)
         for depth in range(1, deepest + 1):
-            reads[np.isin(leaves >> (deepest - depth), _with_rows(levels[depth], rows))] = depth
+            reads[np.isin(leaves >> (deepest - depth), groups_with_rows(levels[depth], rows))] = depth
         owner = np.where(reads == 0, NO_GROUP, leaves >> (deepest - reads))
     root = np.array([[0], [NO_GROUP]])
     answers, number = np.unique(np.concatenate([root, [reads, owner]], axis=1), axis=1, return_inverse=True)
     depth = answers[0]
     return Lineage(depth, answers[1], _source(depth, deepest), Directory(leaves, number.ravel()[1:]))
+
+
+def sums_between(cuts: Floats, levels: list[Tally], who: Lineage, names: Iterable[str]) -> dict[str, Floats]:
+    """Return tables of (who answers, cut): the sums over rows whose confidence is above the cut before, up to it.
+
+    names : of the columns of a tally.
+    """
+    shape = (len(who.depth), len(cuts))
+    sums = {name: np.zeros(shape[0] * shape[1]) for name in names}
+    for depth, level in enumerate(levels):
+        cells, row = _answered_by(level, np.flatnonzero(who.depth == depth), who)
+        place = row * len(cuts) + np.searchsorted(cuts, level.confidence[cells])
+        for name, total in sums.items():
+            total += np.bincount(place, weights=getattr(level, name)[cells], minlength=len(total))
+    return {name: total.reshape(shape) for name, total in sums.items()}
+
+
+def _answered_by(level: Tally, mine: Ints, who: Lineage) -> tuple[Ints, Ints]:
+    """Return the cells of a level whose groups answer for somebody, and at which place among those who answer."""
+    column = level.grouping
+    if column is None or len(mine) == 0 or who.owner[mine[0]] == NO_GROUP:
+        return np.arange(len(level) if len(mine) else 0), np.zeros(len(level) if len(mine) else 0, dtype=np.int64)
+    at = np.minimum(np.searchsorted(who.owner[mine], column.code), len(mine) - 1)
+    cells = np.flatnonzero(who.owner[mine[at]] == column.code)
+    return cells, mine[at[cells]]
 
 
 def known_groups(column: Grouping | None, max_depth: int | None = None) -> Ints:
@@ -125,7 +151,8 @@ def _source(depth: Ints, deepest: int) -> Ints:
     return np.where(depth == 0, FROM_ROOT, np.where(depth == deepest, FROM_GROUP, FROM_ANCESTOR))
 
 
-def _with_rows(tally: Tally, rows: int) -> Ints:
+def groups_with_rows(tally: Tally, rows: int) -> Ints:
+    """Return the groups of a level that have `rows` rows or more."""
     codes, first, last = group_runs(tally)
     through = np.concatenate([[0], np.cumsum(tally.rows)])
     return np.asarray(codes[(codes != NO_GROUP) & (through[last] - through[first] >= rows)])

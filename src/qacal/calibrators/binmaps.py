@@ -106,6 +106,10 @@ class BinMaps:
         self.certificate.require_sound()
         is_theorem = self.certificate.kind == "distinct"
         require(is_theorem == self.is_jittered, 'the certificate "distinct" goes with jittered ties alone.')
+        if self.certificate.kind == "fixed":
+            n_bins = int(self.offset[1])
+            is_repeated = np.array_equal(self.top, np.tile(self.top[:n_bins], len(self.offset) - 1))
+            require(is_repeated, 'the certificate "fixed" goes with the same bins in every map.')
         grid = None
         if self.resolution is not None:
             require(1e-9 <= self.resolution <= 1, f"resolution is {self.resolution}; expected 1e-9 to 1.")

@@ -15,6 +15,7 @@ from qacal.calibrators.platt import LogisticMap, PlattScaling
 from qacal.calibrators.qa_binning import QABinning
 from qacal.calibrators.scaling_binning import ScalingBinning
 from qacal.calibrators.scaling_qa_binning import ScalingQABinning
+from qacal.calibrators.step_binning import StepBinning
 from qacal.calibrators.tree_binning import TreeBinning
 from qacal.calibrators.tree_scaling import TreeMaps, TreeScaling
 from qacal.calibrators.uniform_mass import UniformMassBinning
@@ -34,6 +35,7 @@ CALIBRATORS: dict[str, type[Calibrator]] = {
         HierarchicalScaling,
         TreeScaling,
         TreeBinning,
+        StepBinning,
     )
 }
 """Every calibrator that can be saved, by name. A file chooses among these and nothing else."""
@@ -78,6 +80,9 @@ def _require_agreement(calibrator: Calibrator) -> None:
         # Tallies may bring a grid with them that the calibrator did not ask for.
         if name in given and given[name] != fitted and not (name == "resolution" and given[name] is None):
             raise InputError(f"{name} is {given[name]!r}, and the maps were fitted with {fitted!r}; fit again.")
+    is_fixed = isinstance(calibrator.maps_, BinMaps) and calibrator.maps_.certificate.kind == "fixed"
+    if is_fixed != isinstance(calibrator, StepBinning):
+        raise InputError('the certificate "fixed" goes with StepBinning alone, and StepBinning with it; fit again.')
     has_groups = getattr(calibrator.maps_, "grouping", None) is not None
     if has_groups and not calibrator.properties.uses_groups:
         raise InputError("the maps have groups, which this calibrator does not use; fit again.")

@@ -7,13 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from qacal.calibrators.ancestry import Lineage, flat_levels, lineage
+from qacal.calibrators.ancestry import Lineage, flat_levels, lineage, sums_between
 from qacal.calibrators.base import Calibrator, Properties
 from qacal.calibrators.binmaps import BinMaps, distinct_values
 from qacal.calibrators.logistic import expit
 from qacal.calibrators.tree_scaling import TreeFeature, TreeMaps, fit_tree_curves
 from qacal.errors import InputError
-from qacal.grouping import NO_GROUP
 from qacal.guarantee import Certificate, check_alpha, uniform_certificate
 from qacal.tally import Tally
 from qacal.values import Floats, Ints
@@ -43,29 +42,13 @@ class Curves:
         cuts = _cuts(levels[0].confidence)
         node = fitted.nodes_at(who.depth, who.owner)
         heights = expit(fitted.intercept[node][:, None] + fitted.slope[node][:, None] * fitted.scores(cuts))
-        sums = {name: np.zeros(heights.size) for name in _SUMS}
-        for depth, level in enumerate(levels):
-            cells, row = _answered_by(level, np.flatnonzero(who.depth == depth), who)
-            place = row * len(cuts) + np.searchsorted(cuts, level.confidence[cells])
-            for name, total in sums.items():
-                total += np.bincount(place, weights=getattr(level, name)[cells], minlength=heights.size)
-        return Curves(cuts, heights, {name: total.reshape(heights.shape) for name, total in sums.items()})
+        return Curves(cuts, heights, sums_between(cuts, levels, who, _SUMS))
 
 
 def _cuts(confidence: Floats) -> Floats:
     """Return the values that were seen, or evenly many of them; the highest is the last cut."""
     places = np.linspace(0, len(confidence) - 1, min(len(confidence), _MOST_CUTS)).round().astype(np.int64)
     return confidence[places]
-
-
-def _answered_by(level: Tally, mine: Ints, who: Lineage) -> tuple[Ints, Ints]:
-    """Return the cells of a level whose groups answer for somebody, and at which place among those who answer."""
-    column = level.grouping
-    if column is None or len(mine) == 0 or who.owner[mine[0]] == NO_GROUP:
-        return np.arange(len(level) if len(mine) else 0), np.zeros(len(level) if len(mine) else 0, dtype=np.int64)
-    at = np.minimum(np.searchsorted(who.owner[mine], column.code), len(mine) - 1)
-    cells = np.flatnonzero(who.owner[mine[at]] == column.code)
-    return cells, mine[at[cells]]
 
 
 @dataclass(frozen=True, eq=False)

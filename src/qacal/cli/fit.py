@@ -18,6 +18,7 @@ CALIBRATORS = {
     "qa-binning": "QABinning",
     "hierarchical": "HierarchicalScaling",
     "tree": "TreeScaling",
+    "steps": "StepBinning",
     "uniform-mass": "UniformMassBinning",
     "scaling-binning": "ScalingBinning",
     "platt": "PlattScaling",

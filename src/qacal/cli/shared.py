@@ -13,8 +13,8 @@ import typer
 from qacal.errors import InputError
 
 if TYPE_CHECKING:
-    from qacal.files import File
     from qacal.answering import Progress
+    from qacal.files import File
     from qacal.records import Reading
     from qacal.tables import Fault
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from qacal.answering import Progress
 from qacal.errors import InputError, UnreachableError
 from qacal.experiment.beta import Beta
 from qacal.experiment.measures import COLUMNS, LABEL_COLUMNS
@@ -18,7 +19,6 @@ from qacal.experiment.sample import Sample, lost_blocks, read_samples
 from qacal.experiment.tables import Table, escaped, overview, tables
 from qacal.folders import folder_whole, require_replaceable
 from qacal.grouping import as_grouping
-from qacal.answering import Progress
 from qacal.origins import require_one_origin
 from qacal.partitions import Column, as_partition
 from qacal.records import Reading

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from qacal.answering import Progress
 from qacal.embedders import ColumnEmbedder, Embedder, embedder
 from qacal.errors import InputError
 from qacal.evaluation import require_labels
-from qacal.answering import Progress
 from qacal.records import Batch, Reading, as_source, listed, read
 from qacal.values import Floats, Hashes
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from qacal.answering import Progress
 from qacal.calibrators.binmaps import BinMaps
 from qacal.errors import InputError
 from qacal.evaluation import BINS
@@ -15,7 +16,6 @@ from qacal.guarantee import epsilon
 from qacal.metrics.calibration import CalibrationError, calibration_error
 from qacal.metrics.scores import brier_score, log_loss, sharpness
 from qacal.metrics.selective import auac, aurc
-from qacal.answering import Progress
 from qacal.model import QACalibrator
 from qacal.model_set import ModelSet
 from qacal.partitions import Column

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from qacal.answering import Progress
 from qacal.calibrators.binmaps import BinMaps
 from qacal.errors import InputError
 from qacal.evaluation import require_labels
 from qacal.group_summary import Sampler
 from qacal.identity import mix
-from qacal.answering import Progress
 from qacal.model import QACalibrator
 from qacal.model_set import ModelSet, rows_by
 from qacal.origins import require_known_origin

@@ -1,0 +1,188 @@
+"""Steps of a score: a slow twin that is read off the definition, and what a map, an answer and a file may be."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from qacal import InputError, KDTree, Paths, QACalibrationClassifier, StepBinning, Tally
+from qacal.calibrators.state import calibrator_from_state, calibrator_state
+from qacal.calibrators.step_binning import step_tops
+from qacal.intervals import mean_intervals
+
+DEPTH = 3
+
+
+def slow_bin(h, n_bins):
+    """Return k of the bin (k/n, (k+1)/n] that h is in; 0 is in the first."""
+    return next(k for k in range(n_bins) if h <= (k + 1) / n_bins)
+
+
+def ancestors(group, is_tree):
+    """Return the nodes a row is in, by depth: the root, then its place in the tree or its label."""
+    if not is_tree:
+        return [()] if group is None else [(), group]
+    return [tuple(int(d) for d in f"{group:0{DEPTH}b}"[:depth]) for depth in range(DEPTH + 1)]
+
+
+def slow_steps(rows, is_tree, n_bins, rows_per_map, alpha):
+    """Return [answer, low, high, rows] of each row (h, t, group, w), by loops over rows, nodes and bins."""
+    levels = (DEPTH + 1 if is_tree else 2) if rows[0][2] is not None else 1
+    inside = {}
+    for h, t, group, w in rows:
+        for depth, node in enumerate(ancestors(group, is_tree)):
+            inside.setdefault((depth, node), []).append((slow_bin(h, n_bins), h, t, w))
+    mapped = {node for node, members in inside.items() if node[0] == 0 or len(members) >= rows_per_map}
+    occupied = [len({(node, row[0]) for node in mapped if node[0] == d for row in inside[node]}) for d in range(levels)]
+    tail = alpha / (2 * levels * max(occupied))
+    answers = []
+    for h, _, group, _ in rows:
+        reads = [(depth, node) for depth, node in enumerate(ancestors(group, is_tree)) if (depth, node) in mapped][-1]
+        here = [row for row in inside[reads] if row[0] == slow_bin(h, n_bins)]
+        t, w = np.array([row[2] for row in here]), np.array([row[3] for row in here])
+        sums = (np.array([float(total)]) for total in (len(here), w.sum(), w @ t, w @ t**2, w @ w))
+        (low,), (high,) = mean_intervals(*sums, tail, is_mixed=False)
+        mean = sum(row[1] * row[3] for row in here) / w.sum()
+        answers.append([min(max(mean, low), high), low, high, len(here)])
+    return np.array(answers)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    n=st.integers(1, 150),
+    kind=st.sampled_from(["tree", "flat", "none"]),
+    n_bins=st.sampled_from([1, 3, 10, 20]),
+    rows_per_map=st.sampled_from([1, 10, 40]),
+    is_weighted=st.booleans(),
+    is_soft=st.booleans(),
+)
+def test_the_slow_twin_agrees(seed, n, kind, n_bins, rows_per_map, is_weighted, is_soft):
+    rng = np.random.default_rng(seed)
+    h = rng.integers(0, 21, n) / 20 if rng.random() < 0.5 else rng.random(n)
+    t = rng.random(n) if is_soft else (rng.random(n) < 0.4).astype(float)
+    w = rng.exponential(size=n) + 0.01 if is_weighted else np.ones(n)
+    label = np.minimum(rng.geometric(0.4, n) - 1, 2**DEPTH - 1)
+    groups = {"tree": Paths(label, np.full(n, DEPTH + 1), DEPTH), "flat": label, "none": None}[kind]
+    rows = list(zip(h, t, label.tolist() if kind != "none" else [None] * n, w, strict=True))
+    model = StepBinning(step=1 / n_bins, rows_per_map=rows_per_map, alpha=0.3)
+    found = model.fit(h, t, groups=groups, weights=w if is_weighted else None).explain(h, groups=groups)
+    expected = slow_steps(rows, kind == "tree", n_bins, rows_per_map, 0.3)
+    np.testing.assert_allclose(
+        np.column_stack([found.calibrated, found.low, found.high, found.rows]), expected, atol=1e-9
+    )
+
+
+def many(seed=0, n=3000):
+    rng = np.random.default_rng(seed)
+    leaf = rng.choice(2**DEPTH, n, p=[0.3, 0.2, 0.2, 0.1, 0.1, 0.06, 0.03, 0.01])
+    h = rng.random(n) * 0.9
+    return h, (rng.random(n) < h).astype(float), Paths(leaf, np.full(n, DEPTH + 1), DEPTH)
+
+
+def test_a_bin_without_rows_answers_its_middle_and_knows_nothing():
+    h, right, paths = many()
+    found = StepBinning().fit(h, right, groups=paths).explain([0.97], groups=Paths([0], [DEPTH + 1], DEPTH))
+    assert (found.calibrated[0], found.low[0], found.high[0], found.rows[0]) == (0.975, 0, 1, 0)
+
+
+def test_small_groups_read_the_nearest_ancestor_with_a_map():
+    h, right, paths = many()
+    leaves = Paths(np.arange(8), np.full(8, DEPTH + 1), DEPTH)
+    found = StepBinning(rows_per_map=250).fit(h, right, groups=paths).explain(np.full(8, 0.5), groups=leaves)
+    # Leaves 6 and 7 have about 120 rows together, and 4 to 7 about 600.
+    assert found.source.tolist() == ["group"] * 5 + ["ancestor"] * 3
+    shallow = StepBinning(max_depth=1).fit(h, right, groups=paths)
+    assert len(shallow.maps_.offset) == 1 + 3
+
+
+@pytest.mark.parametrize("step", [0.05, 0.1, 0.01, 1 / 3])
+def test_a_score_on_an_edge_is_in_the_bin_below_it(step):
+    tops = step_tops(step)
+    edges = np.array([float(f"{k * step:.15g}") if step != 1 / 3 else k / 3 for k in range(1, len(tops))])
+    np.testing.assert_array_equal(np.searchsorted(tops, edges), np.arange(len(edges)))
+    found = StepBinning(step=step).fit(edges, np.ones(len(edges))).explain(edges)
+    assert (found.rows == 1).all()
+
+
+def test_answers_that_are_drawn_into_their_intervals_need_not_rise():
+    """All right at 0.1, so that its answer is drawn up to 0.98, and one row at 0.2, which draws nothing."""
+    model = StepBinning(step=0.1).fit([0.1] * 300 + [0.2], [1] * 301)
+    low, high = model.predict([0.1, 0.2])
+    assert low > 0.9
+    assert high == 0.2
+    assert not model.properties.is_monotone
+
+
+def test_maps_that_nobody_reads_are_not_kept():
+    """Both halves of a tree answer for themselves, and the root for rows of no group."""
+    h, right, paths = many()
+    halves = Paths(paths.path >> 2, np.full(len(h), 2), 1)
+    assert StepBinning(rows_per_map=1).fit(h, right, groups=halves).maps_.lineage.depth.tolist() == [0, 1, 1]
+    quarters = Paths(paths.path >> 1, np.full(len(h), 3), 2)
+    assert StepBinning(rows_per_map=1).fit(h, right, groups=quarters).maps_.lineage.depth.tolist() == [0, 2, 2, 2, 2]
+
+
+def test_the_certificate_counts_the_bins_of_the_fullest_level_once_for_each_level():
+    h = np.repeat([0.1, 0.5, 0.9], 100)
+    small = StepBinning(rows_per_map=150).fit(h, h > 0.4, groups=np.tile([0, 1, 2], 100))
+    assert small.maps_.certificate.statements == 2 * 3
+    flat = StepBinning(rows_per_map=100).fit(h, h > 0.4, groups=np.tile([0, 1], 150))
+    assert flat.maps_.certificate.statements == 2 * 6
+    assert StepBinning().fit(h, h > 0.4).maps_.certificate.statements == 3
+    assert "all answers of the group" in flat.maps_.certificate.about
+
+
+def test_saved_and_loaded_it_answers_the_same():
+    h, right, paths = many()
+    model = StepBinning(step=0.1).fit(h, right, groups=paths)
+    back = calibrator_from_state(*calibrator_state(model))
+    before, after = model.explain(h, groups=paths), back.explain(h, groups=paths)
+    for name in ("calibrated", "low", "high", "rows", "source"):
+        np.testing.assert_array_equal(getattr(before, name), getattr(after, name))
+    assert back.get_params() == model.get_params()
+    assert back.maps_.certificate == model.maps_.certificate
+
+
+def test_a_file_whose_maps_differ_in_their_bins_is_refused():
+    h, right, paths = many()
+    maps = StepBinning(step=0.1).fit(h, right, groups=paths).maps_
+    top = maps.top.copy()
+    top[10] = 0.05
+    with pytest.raises(InputError, match="the same bins in every map"):
+        replace(maps, top=top).require_sound()
+
+
+def test_a_file_with_the_certificate_of_another_calibrator_is_refused():
+    plain, arrays = calibrator_state(StepBinning().fit([0.5, 0.9], [0, 1]))
+    plain["maps"]["certificate"]["kind"] = "conditional"
+    with pytest.raises(InputError, match='the certificate "fixed" goes with StepBinning alone'):
+        calibrator_from_state(plain, arrays)
+
+
+def test_a_tally_that_was_snapped_is_looked_up_on_its_grid():
+    tally = Tally.of([0.149, 0.151, 0.42], [1, 0, 1], resolution=0.1)
+    model = StepBinning(step=0.1).fit_tally(tally)
+    model.maps_.require_sound()
+    assert model.explain([0.149, 0.151, 0.42]).rows.tolist() == [1, 1, 1]
+
+
+@pytest.mark.parametrize("step", [0, 2, -0.1, 0.3, 1e-5, float("nan"), "wide", None])
+def test_senseless_steps_are_refused(step):
+    with pytest.raises(InputError, match=r"step is .*; expected 1/k"):
+        StepBinning(step=step).fit([0.5, 0.9], [0, 1])
+
+
+@pytest.mark.parametrize("rows", [0, -3, 2.5, "many", None])
+def test_senseless_rows_per_map_are_refused(rows):
+    with pytest.raises(InputError, match=r"rows_per_map is .*; expected a whole number"):
+        StepBinning(rows_per_map=rows).fit([0.5, 0.9], [0, 1])
+
+
+def test_groups_made_of_the_same_rows_are_refused():
+    X = np.random.default_rng(0).random((100, 3))
+    with pytest.raises(InputError, match="fixed without the calibration rows"):
+        QACalibrationClassifier(StepBinning(), KDTree(max_depth=1)).fit(X, np.arange(100) % 2)
+    assert QACalibrationClassifier(StepBinning()).fit(X, np.arange(100) % 2).predict_proba(X).shape == (100, 2)
