@@ -2,9 +2,9 @@ r"""The whole road: from question, answer and stated confidence to the probabili
 
 .. math:: (q, a, h) \;\to\; s = \beta(q, a), \; f = f(q, a, h) \;\to\; g_s(f)
 
-:math:`\beta` embeds the pair and finds its group; the score :math:`f` weighs the confidence and the text; the calibrator
-answers for that score in that group, and certifies what it answers. Fitting walks the same road in two parts that share
-no question: groups and score are learned from one, answers are certified by the other, since what is promised holds for
+:math:`\beta` embeds the pair and finds its group; the score :math:`f` weighs confidence and text; the calibrator
+answers for that score in that group, and certifies what it answers. Fitting walks the same road in two parts that share no
+question: groups and score are learned from one, answers are certified by the other, since what is promised holds for
 groups and scores that were fixed without its rows. Without a score, :math:`f = h`.
 """
 
@@ -100,19 +100,18 @@ class QACalibrator(HasParameters, Answering):
     --------
     An LLM that says 0.8 to everything, and is right about capitals and wrong about sums:
 
-    >>> records = [
-    ...     {"id": i, "question": f"What is {i} plus {i}?", "answer": str(i), "confidence": 0.8, "correct": i % 5 == 0}
-    ...     if i % 2
-    ...     else {"id": i, "question": f"Which city is the capital of country {i}?", "answer": f"City {i}",
-    ...           "confidence": 0.8, "correct": i % 10 != 0}
-    ...     for i in range(1000)
-    ... ]
+    >>> rng = np.random.default_rng(0)
+    >>> sums = [{"question": f"What is {i} plus {i}?", "answer": str(i), "correct": rng.random() < 0.2}
+    ...         for i in range(500)]
+    >>> capitals = [{"question": f"Which city is the capital of country {i}?", "answer": f"City {i}",
+    ...              "correct": rng.random() < 0.8} for i in range(500)]
+    >>> records = [{**row, "confidence": 0.8} for row in sums + capitals]
     >>> model = QACalibrator(partition="bisecting:1").fit(records)
     >>> said = model.explain("What is 5 plus 7?", "13", 0.8)
     >>> round(said["calibrated"], 1), said["low"] < 0.2 < said["high"]
     (0.2, True)
     >>> [round(group.accuracy, 1) for group in model.describe_groups()]
-    [0.8, 0.2]
+    [0.2, 0.8]
     """
 
     partition_: Partition

@@ -6,7 +6,7 @@ block :math:`k` holding the columns that share a variance; fixed columns belong 
 is where the penalised likelihood is highest (Newton's method). Where the approximate likelihood of the variances is
 highest, with :math:`H` the curvature there and the small change of :math:`\log\det` through :math:`b` left out,
 
-.. math:: \sigma_k^2 = \frac{\sum_{j \in k} b_j^2}{\gamma_k}, \qquad \gamma_k = \sum_{j \in k} 1 - (H^{-1})_{jj} / \sigma_k^2,
+.. math:: \gamma_k \sigma_k^2 = \sum_{j \in k} b_j^2, \qquad \gamma_k = \sum_{j \in k} 1 - (H^{-1})_{jj} / \sigma_k^2,
 
 :math:`\gamma_k` being how many of the block's columns the rows determine (MacKay, 1992). A step of both is taken in
 turn. A block that rows say nothing about loses its variance, and so its effects.

@@ -52,7 +52,7 @@ class Kernel:
     @property
     def width(self) -> int:
         """The number of coordinates that it gives."""
-        return self.weights.shape[1]
+        return int(self.weights.shape[1])
 
     def coordinates(self, vectors: NDArray[np.floating]) -> Floats:
         """Return the coordinates of vectors, one row each."""
@@ -85,8 +85,9 @@ def fit_kernel(vectors: Floats) -> Kernel | None:
     if (vectors == vectors[0]).all():
         return None
     mean, axes = _principal_axes(vectors[:_AXES_ROWS])
-    landmarks = np.unique((vectors[: 2 * _LANDMARKS] - mean) @ axes, axis=0, return_index=True)[1]
-    landmarks = (vectors[np.sort(landmarks)[:_LANDMARKS]] - mean) @ axes
+    # Equal texts say the same: of each, one.
+    _, first = np.unique(vectors[: 2 * _LANDMARKS], axis=0, return_index=True)
+    landmarks = (vectors[np.sort(first)[:_LANDMARKS]] - mean) @ axes
     between = _gauss(landmarks, landmarks)
     centred = between - between.mean(axis=0)
     centred -= centred.mean(axis=1)[:, None]
@@ -117,4 +118,4 @@ def _largest(matrix: Floats, count: int) -> tuple[Floats, Floats]:
 
 def _gauss(Z: Floats, landmarks: Floats) -> Floats:
     squares = (Z * Z).sum(axis=1)[:, None] + (landmarks * landmarks).sum(axis=1) - 2 * (Z @ landmarks.T)
-    return np.exp(-0.5 * np.maximum(squares, 0.0))
+    return np.asarray(np.exp(-0.5 * np.maximum(squares, 0.0)))

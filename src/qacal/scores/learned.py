@@ -102,7 +102,7 @@ class LearnedScore(HasParameters):
         order = np.lexsort([correct, *confidences.T, ids])
         vectors = _vectors(inputs[EMBEDDING], len(correct)) if self.text else None
         columns = {name: _listed(inputs[name], len(correct)) for name in self.columns}
-        kernel = None if vectors is None else fit_kernel(vectors[order])
+        kernel = None if vectors is None else fit_kernel(vectors[order].astype(np.float64))
         levels = find_levels(columns)
         rows = Rows(
             confidences,

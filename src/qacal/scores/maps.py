@@ -44,10 +44,11 @@ class Rows:
 
     def only(self, keep: Any) -> Rows:
         """Return some of the rows."""
-        return Rows(*(None if part is None else part[keep] for part in self._parts()))
-
-    def _parts(self) -> tuple[Any, ...]:
-        return self.confidences, self.coordinates, self.codes
+        return Rows(
+            self.confidences[keep],
+            None if self.coordinates is None else self.coordinates[keep],
+            None if self.codes is None else self.codes[keep],
+        )
 
 
 @dataclass(frozen=True, eq=False)
