@@ -3,8 +3,8 @@ r"""The whole road: from question, answer and stated confidence to the probabili
 .. math:: (q, a, h) \;\to\; s = \beta(q, a), \; f = f(q, a, h) \;\to\; g_s(f)
 
 :math:`\beta` embeds the pair and finds its group; the score :math:`f` weighs confidence and text; the calibrator
-answers for that score in that group, and certifies what it answers. Fitting walks the same road in two parts that share no
-question: groups and score are learned from one, answers are certified by the other, since what is promised holds for
+answers for that score in that group, and certifies what it answers. Fitting walks the same road in two parts that share
+no question: groups and score are learned from one, answers are certified by the other, since what is promised holds for
 groups and scores that were fixed without its rows. Without a score, :math:`f = h`.
 """
 

@@ -23,10 +23,16 @@ def run(
     \b
         qacal export model --to sql --group subject > calibrate.sql
     """
+    from qacal.errors import InputError
     from qacal.exports import to_json, to_sql
     from qacal.model_set import load_one
 
     loaded = load_one(model_path(model))
+    if loaded.score_ is not None:
+        raise InputError(
+            f"{model} answers with a score that is learned from text, which no table of confidences can hold. Fit one "
+            "with --calibrator tree-binning to export it."
+        )
     if form == "sql":
         print(to_sql(loaded.calibrator_, confidence=confidence, group=group))
     else:

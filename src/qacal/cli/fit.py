@@ -12,6 +12,8 @@ from qacal.cli import shared
 if TYPE_CHECKING:
     from qacal.model import QACalibrator
 
+_FEW = 200
+
 CALIBRATORS = {
     "tree-binning": "TreeBinning",
     "scaling-qa-binning": "ScalingQABinning",
@@ -37,10 +39,30 @@ def run(
         str | None,
         typer.Option(
             help="The groups: bisecting:DEPTH, learned:DEPTH (from labels), kdtree:DEPTH, kmeans:N, column:NAME, or "
-            "two of them: a*b. By default a bisecting tree of depth 6."
+            "two of them: a*b. By default a bisecting tree."
         ),
     ] = None,
-    calibrator: Annotated[str, typer.Option(help=f"The correction: {', '.join(CALIBRATORS)}.")] = "tree-binning",
+    calibrator: Annotated[
+        str | None,
+        typer.Option(
+            help="The correction. By default a score is learned from confidence and text, and certified in steps; "
+            f"for groups that are columns, tree-binning. Others: {', '.join(CALIBRATORS)}."
+        ),
+    ] = None,
+    effect: Annotated[
+        list[str] | None,
+        typer.Option(metavar="COLUMN", help="A column for the score to read: tenant, language. May be repeated."),
+    ] = None,
+    also: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="COLUMN", help="Another confidence for the score to read, such as the probability of the tokens."
+        ),
+    ] = None,
+    continuous: Annotated[
+        bool,
+        typer.Option("--continuous", help="Learn from all rows, and answer with the score itself, uncertified."),
+    ] = False,
     points_per_bin: Annotated[
         int | None, typer.Option(help="Rows in a bin, 50 by default, for calibrators that count them; see qacal plan.")
     ] = None,
@@ -49,7 +71,8 @@ def run(
         str | None,
         typer.Option(
             metavar="OBJECTIVE",
-            help="Choose depth and points per bin by log-loss, brier, auac or error, on a seventh of the questions.",
+            help="Choose the score by log-loss or brier; of a calibrator, depth and points per bin by log-loss, "
+            "brier, auac or error.",
         ),
     ] = None,
     beta: Annotated[
@@ -58,7 +81,10 @@ def run(
             metavar="FILE", help="Make the groups from these rows, which need no labels unless groups are learned."
         ),
     ] = None,
-    beta_share: Annotated[float, typer.Option(help="The share of the questions that groups are made from.")] = 0.25,
+    beta_share: Annotated[
+        float | None,
+        typer.Option(help="The share of the questions to learn groups and score from: 0.8, or 0.25 without a score."),
+    ] = None,
     by: shared.By = None,
     pool: Annotated[bool, typer.Option("--pool", help="One model for all LLMs in the file.")] = False,
     examples: Annotated[int, typer.Option(help="How many rows of each group the model keeps to show them.")] = 3,
@@ -84,10 +110,18 @@ def run(
     shared.require_apart(file, output, skip_bad_rows)
     shared.require_folder(output)
     _require_sense(partition, alpha, beta_share)
-    chosen = make_calibrator(calibrator, points_per_bin, alpha)
     objective = None if tune is None else shared.chosen("--tune", tune, list(OBJECTIVES))
-    shares: dict[str, Any] = {"beta_share": beta_share, "tune": objective}
-    model = QACalibrator(embedder, partition, chosen, **shares, examples=examples, seed=seed)
+    model = QACalibrator(
+        embedder,
+        partition,
+        _chosen_calibrator(calibrator, points_per_bin, alpha, partition, continuous, bool(effect or also)),
+        score=_score(partition, effect, also, objective),
+        output="continuous" if continuous else "certified",
+        beta_share=beta_share,
+        tune=objective,
+        examples=examples,
+        seed=seed,
+    )
     with (
         shared.opened(file) as rows,
         shared.reading(column, percent, skip_bad_rows) as how,
@@ -108,13 +142,46 @@ def run(
         shared.note(f"Saved to {output}, one model for each {by}.")
 
 
-def _require_sense(partition: str | None, alpha: float, beta_share: float) -> None:
+def _score(partition: str | None, effect: list[str] | None, also: list[str] | None, objective: str | None) -> Any:
+    """Return the score to learn; "auto" if nothing is said of it."""
+    from qacal.partitions import EMBEDDING, as_partition
+    from qacal.scores import LearnedScore
+
+    if not effect and not also:
+        return "auto"
+    needs = (EMBEDDING,) if partition is None else as_partition(partition).needs
+    columns = dict.fromkeys([*(name for name in needs if name != EMBEDDING), *(effect or ())])
+    return LearnedScore(
+        text=EMBEDDING in needs,
+        columns=tuple(columns),
+        confidences=tuple(also or ()),
+        objective="brier" if objective == "brier" else "log_loss",
+    )
+
+
+def _chosen_calibrator(
+    name: str | None, points_per_bin: int | None, alpha: float, partition: str | None, continuous: bool, has_score: bool
+) -> Any:
+    """Return the calibrator of a name; without one, the default with this alpha."""
+    from qacal.partitions import EMBEDDING, as_partition
+
+    if continuous:
+        if name is not None:
+            raise typer.BadParameter("--continuous answers with the score itself; leave --calibrator out.")
+        return None
+    if name is None:
+        reads_text = partition is None or EMBEDDING in as_partition(partition).needs
+        name = "steps" if reads_text or has_score else "tree-binning"
+    return make_calibrator(name, points_per_bin, alpha)
+
+
+def _require_sense(partition: str | None, alpha: float, beta_share: float | None) -> None:
     """Refuse options that can mean nothing, before any row is read."""
     from qacal.errors import InputError
     from qacal.partitions import as_partition
 
     for name, value in (("--alpha", alpha), ("--beta-share", beta_share)):
-        if not 0 < value < 1:
+        if value is not None and not 0 < value < 1:
             raise typer.BadParameter(f"{name} is {value:g}; expected a number between 0 and 1.")
     try:
         as_partition(partition or "bisecting:6")
@@ -141,14 +208,30 @@ def make_calibrator(name: str, points_per_bin: int | None, alpha: float) -> Any:
 
 
 def described(model: QACalibrator) -> str:
-    """Return what was fitted in a sentence or two."""
+    """Return what was fitted in a few lines."""
     groups = model.describe_groups()
     text = f"{type(model.calibrator_).__name__} on {model.rows_:,} rows"
     if groups:
         sizes = [group.rows for group in groups]
         text += f" in {len(groups)} groups of {min(sizes):,} to {max(sizes):,}" if len(groups) > 1 else " in one group"
-    few = " So few rows carry little." if model.rows_ < 200 else ""
-    return f"{text}.{_chosen(model)}{few}"
+    few = " So few rows carry little." if model.rows_ < _FEW and model.score_ is None else ""
+    return f"{text}.{_chosen(model)}{few}{_tried(model)}"
+
+
+def _tried(model: QACalibrator) -> str:
+    """Return what was tried for a score, line by line, and what was chosen."""
+    score = model.score_
+    if score is None:
+        return ""
+    lines = [f"The score: {score.chosen}, learned from {score.rows_:,} other rows."]
+    if score.tried_:
+        lines.append(f"{f'Tried on {score.tried_[0].rows:,} rows held out':<46} log loss   Brier")
+    for trial in score.tried_:
+        mark = "*" if trial.is_chosen else " "
+        lines.append(f" {mark} {trial.name:<43} {trial.log_loss:8.4f}  {trial.brier:6.4f}")
+    if model.rows_ < _FEW and model.output == "certified":
+        lines.append(f"Intervals come from {model.rows_:,} rows, and so few certify little.")
+    return "\n" + "\n".join(lines)
 
 
 def _chosen(model: QACalibrator) -> str:

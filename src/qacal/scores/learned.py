@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qacal.errors import InputError, NotFittedError
-from qacal.frozen import Arrays, Plain, checked_fields, put_together, take_apart
+from qacal.frozen import Arrays, Plain, checked, checked_fields, put_together, take_apart
 from qacal.identity import id_hashes, mix
 from qacal.parameters import HasParameters
 from qacal.partitions import EMBEDDING
@@ -66,6 +66,7 @@ class LearnedScore(HasParameters):
 
     maps_: ScoreMaps
     tried_: tuple[Trial, ...]
+    rows_: int
 
     def __init__(
         self,
@@ -112,7 +113,7 @@ class LearnedScore(HasParameters):
         found, self.tried_ = choose(
             Material(rows.only(order), correct[order], ids[order], kernel, levels), self.objective
         )
-        self.maps_ = found.maps
+        self.maps_, self.rows_ = found.maps, len(correct)
         return self
 
     def predict(self, inputs: Mapping[str, ArrayLike]) -> Floats:
@@ -130,6 +131,11 @@ class LearnedScore(HasParameters):
         return pooled_maps(pooled).apply(Rows(np.column_stack([confidence, lacking])))
 
     @property
+    def chosen(self) -> str:
+        """What was chosen, in a few words."""
+        return next((trial.name for trial in self.tried_ if trial.is_chosen), "the confidence as stated")
+
+    @property
     def reads_text(self) -> bool:
         """Whether the fitted score depends on the embedding."""
         return self.maps_.kernel is not None
@@ -143,19 +149,21 @@ class LearnedScore(HasParameters):
         """Return all that was learned, as plain values and arrays."""
         maps, arrays = take_apart(self.maps_)
         parameters = self.get_params() | {"columns": list(self.columns), "confidences": list(self.confidences)}
-        return {"parameters": parameters, "maps": maps, "tried": [trial.to_plain() for trial in self.tried_]}, arrays
+        tried = [trial.to_plain() for trial in self.tried_]
+        return {"parameters": parameters, "maps": maps, "tried": tried, "rows": self.rows_}, arrays
 
     @classmethod
     def from_state(cls, plain: Any, arrays: Arrays) -> Self:
         """Return the score that :meth:`state` was called on; refuse content that no fit can have made."""
-        if not isinstance(plain, dict) or set(plain) != {"parameters", "maps", "tried"}:
-            raise InputError("a score has parameters, maps and what was tried, and nothing else; this one does not.")
+        if not isinstance(plain, dict) or set(plain) != {"parameters", "maps", "tried", "rows"}:
+            raise InputError("a score has parameters, maps, rows and what was tried; this one does not, or has more.")
         kinds = {"text": bool, "columns": tuple[str, ...], "confidences": tuple[str, ...], "objective": Objective}
         score = cls(**checked_fields(kinds, plain["parameters"], "parameters"))
         score.maps_ = put_together(ScoreMaps, plain["maps"], arrays)
         score.maps_.require_sound()
         require(isinstance(plain["tried"], list), "what was tried for a score is a list.")
         score.tried_ = tuple(map(Trial.from_plain, plain["tried"]))
+        score.rows_ = checked(plain["rows"], int, "rows")
         score._require_agreement()
         return score
 
