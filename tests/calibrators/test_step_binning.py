@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qacal import InputError, KDTree, Paths, QACalibrationClassifier, StepBinning, Tally
+from qacal import NO_GROUP, InputError, KDTree, Paths, QACalibrationClassifier, StepBinning, Tally
 from qacal.calibrators.state import calibrator_from_state, calibrator_state
 from qacal.calibrators.step_binning import step_tops
 from qacal.intervals import mean_intervals
@@ -20,26 +20,26 @@ def slow_bin(h, n_bins):
     return next(k for k in range(n_bins) if h <= (k + 1) / n_bins)
 
 
-def ancestors(group, is_tree):
-    """Return the nodes a row is in, by depth: the root, then its place in the tree or its label."""
-    if not is_tree:
-        return [()] if group is None else [(), group]
-    return [tuple(int(d) for d in f"{group:0{DEPTH}b}"[:depth]) for depth in range(DEPTH + 1)]
+def nodes_of(kind, label, leaves_tree_at):
+    """Return the nodes a row is in, by depth: the root, then its places in the tree or its label."""
+    if kind != "tree":
+        return [()] if kind == "none" or label == NO_GROUP else [(), label]
+    return [f"{label:0{DEPTH}b}"[:depth] for depth in range(min(leaves_tree_at, DEPTH + 1))]
 
 
-def slow_steps(rows, is_tree, n_bins, rows_per_map, alpha):
-    """Return [answer, low, high, rows] of each row (h, t, group, w), by loops over rows, nodes and bins."""
-    levels = (DEPTH + 1 if is_tree else 2) if rows[0][2] is not None else 1
+def slow_steps(rows, levels, n_bins, rows_per_map, alpha):
+    """Return [answer, low, high, rows] of each row (h, t, w, nodes), by loops over rows, nodes and bins."""
     inside = {}
-    for h, t, group, w in rows:
-        for depth, node in enumerate(ancestors(group, is_tree)):
-            inside.setdefault((depth, node), []).append((slow_bin(h, n_bins), h, t, w))
+    for h, t, w, nodes in rows:
+        for node in enumerate(nodes):
+            inside.setdefault(node, []).append((slow_bin(h, n_bins), h, t, w))
     mapped = {node for node, members in inside.items() if node[0] == 0 or len(members) >= rows_per_map}
     occupied = [len({(node, row[0]) for node in mapped if node[0] == d for row in inside[node]}) for d in range(levels)]
     tail = alpha / (2 * levels * max(occupied))
     answers = []
-    for h, _, group, _ in rows:
-        reads = [(depth, node) for depth, node in enumerate(ancestors(group, is_tree)) if (depth, node) in mapped][-1]
+    for h, _, _, nodes in rows:
+        # Whoever is in no group of the last level is in no group, and reads the root's.
+        reads = [node for node in enumerate(nodes) if node in mapped][-1 if len(nodes) == levels else 0]
         here = [row for row in inside[reads] if row[0] == slow_bin(h, n_bins)]
         t, w = np.array([row[2] for row in here]), np.array([row[3] for row in here])
         sums = (np.array([float(total)]) for total in (len(here), w.sum(), w @ t, w @ t**2, w @ w))
@@ -65,11 +65,15 @@ def test_the_slow_twin_agrees(seed, n, kind, n_bins, rows_per_map, is_weighted, 
     t = rng.random(n) if is_soft else (rng.random(n) < 0.4).astype(float)
     w = rng.exponential(size=n) + 0.01 if is_weighted else np.ones(n)
     label = np.minimum(rng.geometric(0.4, n) - 1, 2**DEPTH - 1)
-    groups = {"tree": Paths(label, np.full(n, DEPTH + 1), DEPTH), "flat": label, "none": None}[kind]
-    rows = list(zip(h, t, label.tolist() if kind != "none" else [None] * n, w, strict=True))
+    leaves_tree_at = np.where(rng.random(n) < 0.1, rng.integers(1, DEPTH + 1, n), DEPTH + 1)
+    if kind == "flat":
+        label = np.where(rng.random(n) < 0.1, NO_GROUP, label)
+    groups = {"tree": Paths(label, leaves_tree_at, DEPTH), "flat": label, "none": None}[kind]
+    nodes = [nodes_of(kind, *where) for where in zip(label.tolist(), leaves_tree_at.tolist(), strict=True)]
     model = StepBinning(step=1 / n_bins, rows_per_map=rows_per_map, alpha=0.3)
     found = model.fit(h, t, groups=groups, weights=w if is_weighted else None).explain(h, groups=groups)
-    expected = slow_steps(rows, kind == "tree", n_bins, rows_per_map, 0.3)
+    levels = {"tree": DEPTH + 1, "flat": 2, "none": 1}[kind]
+    expected = slow_steps(list(zip(h, t, w, nodes, strict=True)), levels, n_bins, rows_per_map, 0.3)
     np.testing.assert_allclose(
         np.column_stack([found.calibrated, found.low, found.high, found.rows]), expected, atol=1e-9
     )

@@ -67,7 +67,9 @@ def _occupied(level: Tally, tops: Floats, rows_per_map: int) -> int:
         return len(np.unique(bins))
     code = level.grouping.code
     mine = np.isin(code, groups_with_rows(level, rows_per_map))
-    return len(np.unique(np.stack([code[mine], bins[mine]], axis=1), axis=0))
+    code, bins = code[mine], bins[mine]
+    # Cells are sorted by group and confidence, so each bin's are a run.
+    return min(len(code), 1) + int(np.count_nonzero((code[1:] != code[:-1]) | (bins[1:] != bins[:-1])))
 
 
 def _means(scores: Floats, weight: Floats) -> Floats:
