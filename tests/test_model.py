@@ -21,6 +21,7 @@ from qacal import (
     QACalibrator,
     ScalingQABinning,
     StepBinning,
+    TreeBinning,
     TreeScaling,
     calibration_error,
     log_loss,
@@ -106,8 +107,12 @@ def test_groups_can_be_made_from_rows_without_labels():
     unlabelled = [
         {name: row[name] for name in ("id", "question", "answer", "confidence")} for row in answers(800, seed=9)
     ]
-    model = QACalibrator(partition=BisectingTree(max_depth=2)).fit(answers(1000), beta_records=unlabelled)
+    tree = BisectingTree(max_depth=2)
+    model = QACalibrator(partition=tree, score=None).fit(answers(1000), beta_records=unlabelled)
     assert model.rows_ == 1000
+    scored = QACalibrator(partition=tree).fit(answers(1000), beta_records=unlabelled)
+    assert scored.score_.rows_ + scored.rows_ == 1000
+    np.testing.assert_array_equal(scored.partition_.fitted_.directions, model.partition_.fitted_.directions)
 
 
 def test_groups_that_the_records_have_need_no_text():
@@ -148,7 +153,8 @@ def test_explain_answers_one_question(fitted):
     said = fitted.explain("What is 5 plus 7, as a number?", "The sum is 13.", 0.9)
     assert said["confidence"] == 0.9
     assert said["calibrated"] < 0.5
-    assert said["source"] == "group"
+    assert said["low"] <= said["calibrated"] <= said["high"]
+    assert said["source"] == "ancestor"  # groups of 20% of the rows are too small for maps of their own
     assert set(said) == {"confidence", *EVIDENCE}
     with pytest.raises(InputError, match="confidence is 90; expected 0 to 1"):
         fitted.explain("What?", "That.", 90)
@@ -298,7 +304,7 @@ def test_a_function_says_what_it_reads():
         QACalibrator(partition=lambda inputs: [0] * 600).fit(rows)
 
 
-@pytest.mark.parametrize(("calibrator", "depth"), [(ScalingQABinning(cross_fit=True), 3), (None, None)])
+@pytest.mark.parametrize(("calibrator", "depth"), [(ScalingQABinning(cross_fit=True), 3), (TreeBinning(), None)])
 def test_groups_by_name_vectors_and_sql_give_what_calibrate_gives(calibrator, depth):
     """The default tree is cut where bins are counted; whoever names a group names it at that depth."""
     import sqlite3
@@ -379,7 +385,7 @@ def test_tuning_needs_an_objective_and_a_certificate_that_survives_it():
     with pytest.raises(InputError, match="need them fixed before"):
         QACalibrator(calibrator=QABinning(ties="jitter"), tune="brier").fit(answers(100))
     with pytest.raises(InputError, match="StepBinning needs it fixed before"):
-        QACalibrator(calibrator=StepBinning(), tune="brier").fit(answers(100))
+        QACalibrator(calibrator=StepBinning(), score=None, tune="brier").fit(answers(100))
     with pytest.raises(InputError, match="too few to tune on"):
         QACalibrator(partition="column:topic", tune="brier").fit(answers(1))
 

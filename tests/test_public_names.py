@@ -20,6 +20,7 @@ NAMES = [
     "IsotonicCalibration",
     "KDTree",
     "KMeans",
+    "LearnedScore",
     "LearnedTree",
     "NO_GROUP",
     "NotFittedError",

@@ -545,8 +545,8 @@ class QACalibrator(HasParameters, Answering):
             return confidence
         others = [*self.score_.columns, *self.score_.confidences]
         if (self.score_.reads_text and vectors is None) or others:
-            what = f"the columns {', '.join(others)}; use calibrate" if others else "the text; give vectors="
-            raise InputError(f"the score of this model reads {what}.")
+            what, how = (f"columns ({', '.join(others)})", "") if others else ("the text", "give vectors=..., or ")
+            raise InputError(f"the score of this model reads {what}: {how}calibrate whole records.")
         return self.score_.predict({"confidence": confidence, EMBEDDING: vectors})
 
     def _as_fitted(self, groups: Any) -> Any:
