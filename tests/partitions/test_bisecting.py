@@ -4,9 +4,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn.cluster import KMeans
 
 from qacal import InputError
 from qacal.partitions import BisectingTree
+from qacal.partitions.bisecting import ENOUGH_ROWS
 from qacal.partitions.bisections import Bisections
 from qacal.partitions.stages import Scratch
 from qacal.partitions.tree import ROUNDING
@@ -132,7 +134,7 @@ def test_one_walk_gives_the_groups_of_every_depth(seed, depth):
 @given(seeds)
 @settings(max_examples=15)
 def test_row_order_is_irrelevant(seed):
-    for Z in (clouds(seed, n=80), grid(seed)):
+    for Z in (clouds(seed, n=80), grid(seed), clouds(seed, n=3 * ENOUGH_ROWS)):
         tree = BisectingTree(max_depth=4).fit(Z).fitted_
         again = BisectingTree(max_depth=4).fit(np.random.default_rng(seed).permutation(Z)).fitted_
         assert tree.directions.tobytes() == again.directions.tobytes()
@@ -184,6 +186,29 @@ def test_follows_clouds_where_halves_cut_through_them():
     is_rare = rng.random(1000) < 0.1
     Z = rng.normal(size=(1000, 8)) + np.where(is_rare, 6.0, 0.0)[:, None]
     np.testing.assert_array_equal(BisectingTree(max_depth=1).fit(Z).assign(Z), is_rare)
+
+
+def within(Z, groups):
+    """Return the sum of squares around the means of groups."""
+    return sum(((Z[groups == g] - Z[groups == g].mean(axis=0)) ** 2).sum() for g in np.unique(groups))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_sample_finds_two_clouds_as_all_rows_do(seed):
+    """Of two clouds there is one best cut; of more there are several good ones, and a tree need not find the best."""
+    Z = clouds(seed, n=6 * ENOUGH_ROWS, width=20, count=2)
+    best = KMeans(2, n_init=10, random_state=0).fit(Z)
+    assert within(Z, BisectingTree(max_depth=1).fit(Z).assign(Z)) < 1.001 * best.inertia_
+
+
+@pytest.mark.parametrize("n_other", [1, 2, 50])
+@pytest.mark.parametrize("noise", [0.0, 1e-15])
+def test_a_sample_that_is_all_alike_is_not_the_last_word(n_other, noise):
+    """Thousands of rows that are equal, or equal up to rounding, and a few others that a sample may miss."""
+    rng = np.random.default_rng(0)
+    is_other = np.arange(8 * ENOUGH_ROWS) < n_other
+    Z = np.where(is_other, 0.9, 0.3)[:, None] + noise * rng.choice([-1, 1], (len(is_other), 3))
+    np.testing.assert_array_equal(BisectingTree(max_depth=1).fit(Z).assign(Z), is_other)
 
 
 def test_the_seed_is_used():

@@ -5,7 +5,7 @@ import pytest
 
 from qacal import InputError
 from qacal.partitions import BisectingTree, LearnedTree
-from qacal.partitions.bisecting import bisect
+from qacal.partitions.bisecting import ENOUGH_ROWS, bisect
 from qacal.partitions.clusters import one_thread
 from qacal.partitions.learned import _lowered
 from qacal.partitions.miscalibration import FEWEST_ROWS, SPREADS, miscalibration, ridge
@@ -167,10 +167,9 @@ def test_awkward_vectors_with_labels_enough(name):
 
 
 def test_scale_and_place_of_vectors_do_not_matter():
-    Z, confidence, correct = answers(0)
+    Z, confidence, correct = answers(0, n=ENOUGH_ROWS)  # of more, other vectors have other hashes: another sample
     trees = [fit(LearnedTree(max_depth=3), moved, confidence, correct) for moved in (Z, Z * 1024, Z + 16)]
     groups = [tree.assign(moved) for tree, moved in zip(trees, (Z, Z * 1024, Z + 16), strict=True)]
-    # Other vectors have other hashes, so that clusterings start elsewhere.
     assert min(np.mean(groups[0] == other) for other in groups[1:]) > 0.97
 
 
