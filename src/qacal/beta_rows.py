@@ -92,7 +92,9 @@ class ScoreRows:
             inputs[name] = [labels[code] for code in codes.astype(np.int64).tolist()]
         if self._score.text:
             inputs[EMBEDDING] = self._vectors.rows()
-        self._score.fit_hashed(inputs, correct, self._ids.rows())
+        ids = self._ids.rows()
+        # Records without ids come with zeros. That is not one question, but as many as there are rows.
+        self._score.fit_hashed(inputs, correct, ids if ids.any() else None)
 
 
 def _codes(values: list[Any], known: dict[Any, int]) -> Floats:

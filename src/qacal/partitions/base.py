@@ -110,7 +110,7 @@ class Partition(HasParameters, ABC):
         return partition
 
 
-def column_of(inputs: Mapping[str, ArrayLike], name: str, reader: Partition) -> ArrayLike:
+def column_of(inputs: Mapping[str, ArrayLike], name: str, reader: object) -> ArrayLike:
     """Return one of the columns, or say which is missing and which there are.
 
     >>> from qacal.partitions import Column

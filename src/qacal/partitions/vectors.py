@@ -40,13 +40,13 @@ def fitting_vectors(Z: ArrayLike) -> Floats:
     rows, however a file is sorted; rows that are equal may change places without anybody noticing.
     """
     exact = _exact(as_vectors(Z))
-    return exact[np.argsort(_row_hashes(exact), kind="stable")]
+    return exact[np.argsort(row_hashes(exact), kind="stable")]
 
 
 def labelled_rows(Z: NDArray[np.floating], confidence: Floats, correct: Floats) -> tuple[Floats, Floats, Floats]:
     """Return vectors to learn from with their labels: only rows that are equal in all of it may change places."""
     exact = _exact(Z)
-    order = np.lexsort([correct, confidence, _row_hashes(exact)])
+    order = np.lexsort([correct, confidence, row_hashes(exact)])
     return exact[order], confidence[order], correct[order]
 
 
@@ -75,10 +75,11 @@ def require_finite(block: Floats, numbers: Sequence[int] | Ints) -> None:
 
 def count_distinct(Z: Floats) -> int:
     """Return how many different vectors there are."""
-    return len(np.unique(_row_hashes(Z)))
+    return len(np.unique(row_hashes(Z)))
 
 
-def _row_hashes(Z: Floats) -> Hashes:
+def row_hashes(Z: Floats) -> Hashes:
+    """Return a hash of each row: of its bits, so -0.0 must not be among them."""
     hashes = np.zeros(len(Z), dtype=np.uint64)
     for column in Z.T:
         hashes = mix(hashes ^ np.ascontiguousarray(column).view(np.uint64))

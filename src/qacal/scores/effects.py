@@ -72,14 +72,14 @@ def fit_effects(X: Floats, correct: Floats, block: Ints, *, start: Floats, varia
         factor = cho_factor(_curvature(short, p * (1 - p), each))
         step = cho_solve(factor, gradient)
         b = _moved(X, correct, b, step, each)
-        spread = np.diag(cho_solve(factor, np.eye(len(b))))
-        determined = sizes - penalty * _block_sums(spread, block, len(penalty))
+        determined = sizes - penalty * _block_sums(_inverse_diagonal(factor[0]), block, len(penalty))
         squares = _block_sums(b * b, block, len(penalty))
         # With no more than a thousandth of a column determined, a block is noise.
         found = np.maximum(determined, 1e-3) / np.maximum(squares, 1e-12)
         ratio = np.clip(found / penalty, 1 / _FARTHEST, _FARTHEST)
-        change = np.abs(np.log(ratio)).max(initial=0.0)
-        penalty = np.clip(penalty * ratio**_STRIDE, _LEAST_PENALTY, _MOST_PENALTY)
+        before, penalty = penalty, np.clip(penalty * ratio**_STRIDE, _LEAST_PENALTY, _MOST_PENALTY)
+        # A variance that stands at its limit has settled, whatever it is drawn to.
+        change = np.abs(np.log(penalty / before)).max(initial=0.0) / _STRIDE
         if change < _SETTLED and np.abs(step).max() < _STEP:
             break
     return EffectsFit(b, 1 / penalty, determined)
@@ -90,6 +90,14 @@ def _curvature(X: NDArray[np.float32], weight: Floats, penalty: Floats) -> Float
     curvature = (root.T @ root).astype(np.float64)
     curvature[np.diag_indices_from(curvature)] += penalty
     return curvature
+
+
+def _inverse_diagonal(upper: Floats) -> Floats:
+    """Return the diagonal of a matrix's inverse, from the upper triangle of its Cholesky factor U: (U'U)^-1."""
+    from scipy.linalg.lapack import dtrtri
+
+    inverse = np.triu(dtrtri(upper)[0])
+    return np.asarray((inverse * inverse).sum(axis=1))
 
 
 def _moved(X: Floats, correct: Floats, b: Floats, step: Floats, penalty: Floats) -> Floats:

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from qacal.partitions.vectors import as_vectors, portions, require_finite
-from qacal.soundness import require, require_columns, require_moderate
+from qacal.partitions.vectors import LARGEST, as_vectors, portions, require_finite, row_hashes
+from qacal.soundness import require, require_between, require_columns
 from qacal.values import Floats
 
 # What is below was chosen by log loss on five LLMs, two files and two embedders; half or twice as much of any of it
@@ -25,13 +25,20 @@ from qacal.values import Floats
 
 # Distances are taken in the plane of the first principal components: the others are mostly noise.
 _COMPONENTS = 24
-_AXES_ROWS = 5_000
+# Axes and landmarks are found from so many rows.
+_ROWS = 5_000
 _LANDMARKS = 384
 _COORDINATES = 96
 # The length scale, in units of the root mean square distance of two texts.
 _LENGTH = 0.6
-# Directions of the kernel that carry less than this share of the first are rounding.
+# Directions of the kernel that carry less than this share of the first are rounding; so are those that carry less than
+# this, the kernel of a text with itself being 1.
 _LEAST = 1e-6
+_ROUNDING = 1e-12
+# Texts have a variance, unless they are as good as equal: squares of their differences vanish.
+_LEAST_SPREAD = 1e-150
+# In units of the length scale: no landmark is as far out as the first, and beyond the second a text is far from all.
+_FARTHEST_LANDMARK, _FAR = 1e3, 1e6
 # So many rows of kernels stay in the processor's cache.
 _ROWS_AT_ONCE = 512
 
@@ -66,7 +73,7 @@ class Kernel:
         return out
 
     def _kernels(self, Z: Floats) -> Floats:
-        return _gauss(Z, self.landmarks)
+        return _gauss(np.clip(Z, -_FAR, _FAR), self.landmarks)
 
     def require_sound(self) -> None:
         """Refuse what :func:`fit_kernel` cannot have made."""
@@ -76,45 +83,50 @@ class Kernel:
         require(self.landmarks.shape == (landmarks, components), "the landmarks of a kernel do not fit its axes.")
         require_columns(width, mean=self.mean)
         require_columns(coordinates, offset=self.offset)
-        require_moderate(mean=self.mean, offset=self.offset)
-        for table in (self.axes, self.landmarks, self.weights):
-            # Sums of products of these must stay finite.
-            require(bool((np.abs(table) <= 1e100).all()), "a kernel holds a number beyond 1e100.")
+        # Sums of products of these must stay finite.
+        require_between(-LARGEST, LARGEST, mean=self.mean, axes=self.axes.ravel())
+        require_between(-_FARTHEST_LANDMARK, _FARTHEST_LANDMARK, landmarks=self.landmarks.ravel())
+        require_between(-1e50, 1e50, weights=self.weights.ravel(), offset=self.offset)
 
 
 def fit_kernel(vectors: Floats) -> Kernel | None:
-    """Return the map for vectors that stand in a random order; None if all of them are equal."""
-    if (vectors == vectors[0]).all():
+    """Return the map for vectors that stand in a random order; None if they are equal, or as good as."""
+    some = vectors[:_ROWS] + 0.0  # -0.0 equals 0.0 but has other bits
+    mean, spread, axes = _principal_axes(some)
+    if not spread > _LEAST_SPREAD:
         return None
-    mean, axes = _principal_axes(vectors[:_AXES_ROWS])
     # Equal texts say the same: of each, one.
-    _, first = np.unique(vectors[: 2 * _LANDMARKS], axis=0, return_index=True)
-    landmarks = (vectors[np.sort(first)[:_LANDMARKS]] - mean) @ axes
+    _, first = np.unique(row_hashes(some), return_index=True)
+    landmarks = (some[np.sort(first)[:_LANDMARKS]] - mean) @ axes
     between = _gauss(landmarks, landmarks)
     centred = between - between.mean(axis=0)
     centred -= centred.mean(axis=1)[:, None]
-    values, directions = _largest(centred, _COORDINATES)
+    values, directions = _largest(centred, _COORDINATES, _ROUNDING)
+    if not len(values):
+        return None
     weights = directions / np.sqrt(values)
     weights -= weights.mean(axis=0)
     return Kernel(mean, axes, landmarks, weights, between.mean(axis=0) @ weights)
 
 
-def _principal_axes(vectors: Floats) -> tuple[Floats, Floats]:
+def _principal_axes(vectors: Floats) -> tuple[Floats, float, Floats]:
+    """Return the mean of vectors, their variance, and the axes in units of the length scale."""
     mean = vectors.mean(axis=0)
     centred = vectors - mean
     spread, axes = _largest(centred.T @ centred / len(centred), _COMPONENTS)
+    total = float(spread.sum())
     # Two independent texts are at a squared distance of twice the variance on average.
-    return mean, axes / (_LENGTH * np.sqrt(2 * spread.sum()))
+    return mean, total, axes / (_LENGTH * np.sqrt(2 * max(total, _LEAST_SPREAD)))
 
 
-def _largest(matrix: Floats, count: int) -> tuple[Floats, Floats]:
-    """Return the largest eigenvalues of a symmetric matrix and their vectors, the largest first."""
+def _largest(matrix: Floats, count: int, least: float = 0.0) -> tuple[Floats, Floats]:
+    """Return the largest eigenvalues of a symmetric matrix and their vectors, the largest first; none below `least`."""
     from scipy.linalg import eigh
 
     size = len(matrix)
     values, vectors = eigh(matrix, subset_by_index=[max(0, size - count), size - 1])
     values, vectors = values[::-1], vectors[:, ::-1]
-    kept = values >= _LEAST * values[0]
+    kept = values >= max(least, _LEAST * values[0])
     return np.ascontiguousarray(values[kept]), np.ascontiguousarray(vectors[:, kept])
 
 

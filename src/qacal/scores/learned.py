@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Self
+from typing import Any, Self, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from qacal.errors import InputError, NotFittedError
 from qacal.frozen import Arrays, Plain, checked, checked_fields, put_together, take_apart
-from qacal.identity import id_hashes, mix
+from qacal.identity import id_hashes, mix, value_hashes
 from qacal.parameters import HasParameters
 from qacal.partitions import EMBEDDING
-from qacal.partitions.vectors import as_vectors, portions, require_finite
+from qacal.partitions.base import column_of
+from qacal.partitions.clusters import one_thread
+from qacal.partitions.vectors import as_vectors, portions, require_finite, row_hashes
 from qacal.scores.kernel import fit_kernel
 from qacal.scores.levels import find_levels
 from qacal.scores.maps import Rows, ScoreMaps, pooled_maps
 from qacal.scores.trials import Material, Objective, Trial, choose
 from qacal.soundness import require
-from qacal.values import ArrayLike, Floats, Hashes, require_length, unit_values
+from qacal.values import ArrayLike, Floats, Hashes, Ints, as_written, require_length, unit_values
 
 
 class LearnedScore(HasParameters):
@@ -89,40 +91,49 @@ class LearnedScore(HasParameters):
     def fit(self, inputs: Mapping[str, ArrayLike], correct: ArrayLike, *, ids: ArrayLike | None = None) -> Self:
         """Learn the score from columns by name: `confidence`, and what :attr:`needs` tells.
 
-        ids : of the questions: rows of one question are held out together.
+        ids : of the questions: rows of one question are held out together. Without them every row is a question.
         """
         y = unit_values(correct, "correct")
-        hashes = mix(np.arange(len(y), dtype=np.uint64)) if ids is None else id_hashes(ids, len(y))
-        return self.fit_hashed(inputs, y, hashes)
+        return self.fit_hashed(inputs, y, None if ids is None else id_hashes(ids, len(y)))
 
-    def fit_hashed(self, inputs: Mapping[str, ArrayLike], correct: Floats, ids: Hashes) -> Self:
+    def fit_hashed(self, inputs: Mapping[str, ArrayLike], correct: Floats, ids: Hashes | None) -> Self:
         """Do what :meth:`fit` does, with hashes of ids."""
+        self._require_parameters()
         confidences = self._confidences(inputs)
         require_length(correct, len(confidences), "correct")
-        # In an order of their own: sums then round the same way, and landmarks are the same, however rows are sorted.
-        order = np.lexsort([correct, *confidences.T, ids])
-        vectors = _vectors(inputs[EMBEDDING], len(correct)) if self.text else None
-        columns = {name: _listed(inputs[name], len(correct)) for name in self.columns}
-        kernel = None if vectors is None else fit_kernel(vectors[order].astype(np.float64))
+        vectors = _vectors(column_of(inputs, EMBEDDING, self), len(correct)) if self.text else None
+        columns = {name: _listed(column_of(inputs, name, self), len(correct)) for name in self.columns}
         levels = find_levels(columns)
-        rows = Rows(
-            confidences,
-            None if kernel is None or vectors is None else kernel.coordinates(vectors),
-            None if levels is None else levels.codes(columns),
-        )
-        found, self.tried_ = choose(
-            Material(rows.only(order), correct[order], ids[order], kernel, levels), self.objective
-        )
+        codes = None if levels is None else levels.codes(columns)
+        order, ids = _own_order(correct, confidences, codes, vectors, ids)
+        # Matrices here are small: threads wait for each other longer than they work.
+        with one_thread():
+            kernel = None if vectors is None else fit_kernel(vectors[order].astype(np.float64))
+            coordinates = None if kernel is None or vectors is None else kernel.coordinates(vectors)
+            rows = Rows(confidences, coordinates, codes).only(order)
+            found, self.tried_ = choose(Material(rows, correct[order], ids, kernel, levels), self.objective)
         self.maps_, self.rows_ = found.maps, len(correct)
         return self
+
+    def _require_parameters(self) -> None:
+        for name, given in (("columns", self.columns), ("confidences", self.confidences)):
+            is_so = isinstance(given, list | tuple) and all(isinstance(one, str) for one in given)
+            is_so = is_so and len({*given, "confidence", EMBEDDING}) == len(given) + 2
+            if not is_so:
+                raise InputError(f"{name} is {given!r:.80}; expected names of other columns, such as ['tenant'].")
+        if not isinstance(self.text, bool):
+            raise InputError(f"text is {self.text!r:.80}; expected True or False.")
+        if self.objective not in get_args(Objective):
+            raise InputError(f'objective is {self.objective!r:.80}; expected "log_loss" or "brier".')
 
     def predict(self, inputs: Mapping[str, ArrayLike]) -> Floats:
         """Return the score of each row, a probability."""
         if not hasattr(self, "maps_"):
             raise NotFittedError("this LearnedScore is not fitted yet; call fit first.")
         confidences = self._confidences(inputs)
-        vectors = inputs[EMBEDDING] if self.maps_.kernel is not None else None
-        return self.maps_.apply(self.maps_.rows(confidences, vectors, inputs))
+        vectors = column_of(inputs, EMBEDDING, self) if self.maps_.kernel is not None else None
+        columns = {} if self.maps_.levels is None else {name: column_of(inputs, name, self) for name in self.columns}
+        return self.maps_.apply(self.maps_.rows(confidences, vectors, columns))
 
     def pooled(self, confidence: Floats) -> Floats:
         """Return what a confidence is worth on average over all rows; further confidences are taken as missing."""
@@ -141,8 +152,8 @@ class LearnedScore(HasParameters):
         return self.maps_.kernel is not None
 
     def _confidences(self, inputs: Mapping[str, ArrayLike]) -> Floats:
-        first = unit_values(inputs["confidence"], "confidence")
-        others = [_partial(inputs[name], len(first), name) for name in self.confidences]
+        first = unit_values(column_of(inputs, "confidence", self), "confidence")
+        others = [_partial(column_of(inputs, name, self), len(first), name) for name in self.confidences]
         return np.column_stack([first, *others])
 
     def state(self) -> tuple[Plain, Arrays]:
@@ -159,11 +170,15 @@ class LearnedScore(HasParameters):
             raise InputError("a score has parameters, maps, rows and what was tried; this one does not, or has more.")
         kinds = {"text": bool, "columns": tuple[str, ...], "confidences": tuple[str, ...], "objective": Objective}
         score = cls(**checked_fields(kinds, plain["parameters"], "parameters"))
+        score._require_parameters()
         score.maps_ = put_together(ScoreMaps, plain["maps"], arrays)
         score.maps_.require_sound()
         require(isinstance(plain["tried"], list), "what was tried for a score is a list.")
         score.tried_ = tuple(map(Trial.from_plain, plain["tried"]))
+        is_one = sum(trial.is_chosen for trial in score.tried_) == min(len(score.tried_), 1)
+        require(is_one, "of what was tried for a score, one is chosen.")
         score.rows_ = checked(plain["rows"], int, "rows")
+        require(score.rows_ >= 1, f"a score rests on {score.rows_} rows; expected 1 or more.")
         score._require_agreement()
         return score
 
@@ -183,6 +198,24 @@ def _vectors(given: ArrayLike, length: int) -> NDArray[np.floating]:
     return vectors
 
 
+def _own_order(
+    correct: Floats, confidences: Floats, codes: Ints | None, vectors: NDArray[np.floating] | None, ids: Hashes | None
+) -> tuple[Ints, Hashes]:
+    """Return an order of rows that is theirs alone, a random one, and the hashes of their ids in it.
+
+    Sums then round the same way, and landmarks are the same, however rows are sorted; and landmarks are of many
+    questions, however many rows each has.
+    """
+    told = [correct, *np.nan_to_num(confidences, nan=-1.0).T]
+    told += [] if codes is None else [*codes.T]
+    if vectors is not None:
+        told.append(np.concatenate([row_hashes(block + 0.0) for _, block in portions(vectors)]).view(np.int64))
+    ids = value_hashes(*told) if ids is None else ids
+    order = np.lexsort([*told, ids])
+    order = order[np.argsort(mix(np.arange(len(order), dtype=np.uint64)))]
+    return order, ids[order]
+
+
 def _listed(values: ArrayLike, length: int) -> ArrayLike:
     require_length(values, length, "a column")
     return values
@@ -190,10 +223,16 @@ def _listed(values: ArrayLike, length: int) -> ArrayLike:
 
 def _partial(values: ArrayLike, length: int, name: str) -> Floats:
     """Return a column of confidences in which some may be missing: NaN."""
-    listed = values.tolist() if isinstance(values, np.ndarray) else list(values)
+    is_numbers = isinstance(values, np.ndarray) and values.dtype.kind == "f"
+    listed = as_written(values).tolist() if is_numbers else list(values)
     require_length(listed, length, name)
     out = np.full(length, np.nan)
-    there = [at for at, value in enumerate(listed) if value is not None and value == value]
+    there = [at for at, value in enumerate(listed) if not _is_missing(value)]
     if there:
         out[there] = unit_values([listed[at] for at in there], name)
     return out
+
+
+def _is_missing(value: Any) -> bool:
+    # pandas.NA does not say whether it differs from itself.
+    return value is None or repr(value) == "<NA>" or bool(value != value)

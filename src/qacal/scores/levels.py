@@ -46,7 +46,10 @@ class Levels:
         """Refuse what :func:`find_levels` cannot have made."""
         require(all(isinstance(name, str) for name in self.names), "the columns of a score have names.")
         require_columns(len(self.labels), column=self.column)
+        require(len(self.labels) > 0, "the columns of a score have no values.")
         require_between(0, len(self.names) - 1, column=self.column)
+        known = set(zip(self.column.tolist(), self.labels, strict=True))
+        require(len(known) == len(self.labels), "a column of a score has a value twice.")
 
 
 def find_levels(columns: Mapping[str, Any]) -> Levels | None:

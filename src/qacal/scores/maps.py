@@ -14,13 +14,14 @@ from typing import Any
 
 import numpy as np
 
-from qacal.calibrators.logistic import expit
+from qacal.calibrators.logistic import LOGIT_CUT, expit
+from qacal.partitions import EMBEDDING
 from qacal.scores.effects import FIXED, fit_effects
 from qacal.scores.kernel import Kernel
 from qacal.scores.levels import Levels
 from qacal.scores.pooled import PooledMap
-from qacal.soundness import require_columns, require_moderate
-from qacal.values import Floats, Ints
+from qacal.soundness import require_between, require_columns
+from qacal.values import Floats, Ints, require_length
 
 # How a confidence counts changes more slowly over texts than how often answers are right.
 _SLOPES = 24
@@ -72,17 +73,20 @@ class ScoreMaps:
 
     def rows(self, confidences: Floats, vectors: Any, columns: Mapping[str, Any]) -> Rows:
         """Return rows as the maps read them."""
-        return Rows(
-            confidences[:, : self.pooled.n_confidences],
-            None if self.kernel is None else self.kernel.coordinates(vectors),
-            None if self.levels is None else self.levels.codes(columns),
-        )
+        coordinates = None if self.kernel is None else self.kernel.coordinates(vectors)
+        codes = None if self.levels is None else self.levels.codes(columns)
+        for part, name in ((coordinates, EMBEDDING), (codes, "a column")):
+            if part is not None:
+                require_length(part, len(confidences), name)
+        return Rows(confidences[:, : self.pooled.n_confidences], coordinates, codes)
 
     def apply(self, rows: Rows) -> Floats:
         """Return the score of each row."""
         if not len(self.fixed):
-            is_as_stated = self.pooled.kind == "stated" and self.pooled.n_confidences == 1
-            return rows.confidences[:, 0] if is_as_stated else expit(self.pooled.logits(rows.confidences))
+            if self.pooled.kind == "stated" and self.pooled.n_confidences == 1:
+                # Nothing is certain: a single wrong answer at 1.0 costs more than a curve can gain.
+                return np.clip(rows.confidences[:, 0], LOGIT_CUT, 1 - LOGIT_CUT)
+            return expit(self.pooled.logits(rows.confidences))
         c = self.pooled.logits(rows.confidences) - self.centre
         shift, slope = np.full(len(c), self.fixed[0]), np.full(len(c), self.fixed[1])
         if rows.coordinates is not None:
@@ -108,7 +112,8 @@ class ScoreMaps:
         require_columns(count, shifts=self.shifts, level_slopes=self.level_slopes)
         columns = self.fixed, self.text, self.text_slopes, self.shifts, self.level_slopes
         for column in (*columns, np.array([self.centre])):
-            require_moderate(effects=column)
+            # Products of these with logits and coordinates must stay finite.
+            require_between(-1e50, 1e50, effects=column)
 
 
 def pooled_maps(pooled: PooledMap) -> ScoreMaps:

@@ -6,7 +6,7 @@ r"""What a confidence is worth on average over all texts, in logits: the part of
 
 With several confidences (stated, and the probability of the tokens), each is made a line or a curve of its own and
 their weighted sum is fitted: :math:`a + \sum_j b_j x_j(h_j)`. A row may lack all but the first: then its term is a
-number of its own, fitted like the weights.
+number of its own, that of an average confidence unless enough rows lack one to tell how these do.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import numpy as np
 from qacal.calibrators.logistic import feature_values, fit_logistic
 from qacal.pooled_shape import Shape, isotonic_shape
 from qacal.scores.effects import FIXED, fit_effects
-from qacal.soundness import require, require_columns, require_moderate, require_offsets
+from qacal.soundness import require, require_between, require_columns, require_offsets
 from qacal.tally import Tally
 from qacal.values import Floats, Ints
 
@@ -60,23 +60,37 @@ class PooledMap:
     def _shape(self, j: int) -> Shape | None:
         if self.kind != "curve":
             return None
+        return Shape(*self._piece(j))
+
+    def _piece(self, j: int) -> tuple[Floats, Floats]:
         piece = slice(self.offset[j], self.offset[j + 1])
-        return Shape(self.knot[piece], self.height[piece])
+        return self.knot[piece], self.height[piece]
 
     def require_sound(self) -> None:
         """Refuse what :func:`fit_pooled` cannot have made."""
-        count = len(self.slopes)
+        count = self.slopes.size
         require(count > 0, "a score reads one confidence or more.")
         require_columns(count, slopes=self.slopes, lacking=self.lacking)
-        require_moderate(intercept=self.intercept, slopes=self.slopes, lacking=self.lacking)
+        knots = self.knot.size
+        require_columns(knots, knot=self.knot, height=self.height)
+        # Products of these must stay finite.
+        numbers = np.array([self.intercept]), self.slopes, self.lacking, self.height
+        for column in numbers:
+            require_between(-1e50, 1e50, logits=column)
         if self.kind == "curve":
-            require_offsets(self.offset, count, len(self.knot))
+            require_offsets(self.offset, count, knots)
             for j in range(count):
-                Shape(self.knot[self.offset[j] : self.offset[j + 1]], self.height[self.offset[j] : self.offset[j + 1]])
+                Shape(*self._piece(j)).require_sound()
+        else:
+            require(knots == 0, "a line has no knots.")
+            require_columns(1, offset=self.offset)
 
 
 def _feature(confidence: Floats, kind: Kind, shape: Shape | None) -> Floats:
-    return feature_values(confidence, "logit") if shape is None else shape.apply(confidence)
+    if shape is None:
+        return feature_values(confidence, "logit")
+    # Between knots that are nearer than 1e-300 a slope is infinite.
+    return np.clip(shape.apply(confidence), shape.score[0], shape.score[-1])
 
 
 def fit_pooled(confidences: Floats, correct: Floats, kind: Kind) -> PooledMap:
@@ -106,17 +120,25 @@ def fit_pooled(confidences: Floats, correct: Floats, kind: Kind) -> PooledMap:
 
 
 def _shape(confidence: Floats, correct: Floats, kind: Kind) -> Shape | None:
-    return isotonic_shape(Tally.of(confidence, correct)) if kind == "curve" else None
+    if kind != "curve":
+        return None
+    if not len(confidence):  # every row lacks it
+        return Shape(np.array([0.5]), np.array([0.0]))
+    return isotonic_shape(Tally.of(confidence, correct))
 
 
 def _weights(features: Floats, there: np.ndarray, correct: Floats) -> tuple[float, Floats, Floats]:
     """Return the intercept, the weight of each feature, and what stands for a missing one."""
     count = features.shape[1]
     lacks = (~there).any(axis=0)
-    X = np.column_stack([np.ones(len(features)), np.where(there, features, 0.0), ~there[:, lacks]])
-    block = np.full(X.shape[1], FIXED)
-    start = np.r_[0.0, np.full(count, 1 / count), np.zeros(int(lacks.sum()))]
-    found = fit_effects(X, correct, block, start=start, variances=np.empty(0)).coefficients
-    lacking = np.zeros(count)
-    lacking[lacks] = found[1 + count :]
-    return float(found[0]), found[1 : 1 + count], lacking
+    n_lacking = int(lacks.sum())
+    average = np.where(there, features, 0.0).sum(axis=0) / np.maximum(there.sum(axis=0), 1)
+    X = np.column_stack([np.ones(len(features)), np.where(there, features, average), ~there[:, lacks]])
+    # How rows without a confidence differ from average ones is shrunk: there may be but one of them.
+    block = np.r_[np.full(1 + count, FIXED), np.arange(n_lacking)]
+    start = np.r_[0.0, np.full(count, 1 / count), np.zeros(n_lacking)]
+    found = fit_effects(X, correct, block, start=start, variances=np.ones(n_lacking)).coefficients
+    slopes = found[1 : 1 + count]
+    lacking = slopes * average
+    lacking[lacks] += found[1 + count :]
+    return float(found[0]), slopes, lacking

@@ -1,0 +1,180 @@
+"""The learned score as a whole: rows in any order, what it needs, and what it refuses."""
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.special import expit
+
+from qacal import InputError, NotFittedError
+from qacal.scores import LearnedScore
+from qacal.scores.kernel import fit_kernel
+
+
+def answers(seed=0, n=400, width=5):
+    """Rows with a text, a topic, and two confidences of which one is missing at times; labels that all of it tells."""
+    rng = np.random.default_rng(seed)
+    Z = rng.normal(size=(n, width)).round(1)
+    h = rng.choice([0.6, 0.7, 0.8, 0.9, 1.0], n)
+    tokens = np.where(rng.random(n) < 0.2, np.nan, rng.random(n))
+    topic = rng.choice(["law", "art", "chess"], n)
+    eta = 3 * (h - 0.7) + Z[:, 0] + 2 * (np.nan_to_num(tokens, nan=0.5) - 0.5) + (topic == "law")
+    rows = {"confidence": h, "embedding": Z, "topic": topic.tolist(), "tokens": tokens}
+    return rows, (rng.random(n) < expit(eta)).astype(float)
+
+
+def score():
+    return LearnedScore(columns=["topic"], confidences=["tokens"])
+
+
+def at(rows, index):
+    return {
+        name: [values[k] for k in index] if isinstance(values, list) else values[index] for name, values in rows.items()
+    }
+
+
+@given(st.integers(0, 10**6), st.sampled_from(["none", "each", "four rows each", "equal confidence"]))
+@settings(max_examples=8)
+def test_the_order_of_rows_does_not_matter(seed, how):
+    rows, y = answers(seed % 3)
+    n = len(y)
+    ids = {"none": None, "each": np.arange(n)}.get(how, np.arange(n) // 4)
+    if how == "equal confidence":
+        # Rows of a question that only their text and topic tell apart.
+        rows |= {"confidence": np.full(n, 0.8), "tokens": np.full(n, 0.5)}
+    order = np.random.default_rng(seed).permutation(n)
+    one = score().fit(rows, y, ids=ids)
+    two = score().fit(at(rows, order), y[order], ids=None if ids is None else ids[order])
+    assert one.tried_ == two.tried_
+    np.testing.assert_array_equal(one.predict(rows), two.predict(rows))
+    np.testing.assert_allclose(one.predict(at(rows, order)), one.predict(rows)[order], atol=1e-12)
+
+
+def test_landmarks_are_of_many_questions_however_many_rows_each_has():
+    """Sorted by question, the first rows were once those of 19 questions of 400."""
+    rng = np.random.default_rng(0)
+    question = np.repeat(np.arange(400), 20)
+    Z = rng.normal(size=(400, 6))[question] + 0.01 * rng.normal(size=(8000, 6))
+    fitted = LearnedScore().fit(
+        {"confidence": np.full(8000, 0.8), "embedding": Z}, rng.random(8000) < expit(2 * Z[:, 0]), ids=question
+    )
+    kernel = fitted.maps_.kernel
+    centre = (Z[::20] - kernel.mean) @ kernel.axes
+    nearest = ((kernel.landmarks[:, None] - centre) ** 2).sum(axis=2).argmin(axis=1)
+    assert len(set(nearest.tolist())) > 200
+
+
+def test_columns_of_any_kind_are_read_alike():
+    rows, y = answers()
+    expected = score().fit(rows, y).predict(rows)
+    tokens = [None if np.isnan(value) else value for value in rows["tokens"].tolist()]
+    kinds = {
+        "lists": {**rows, "confidence": rows["confidence"].tolist(), "tokens": tokens},
+        "polars": {**rows, "tokens": pl.Series(tokens), "topic": pl.Series(rows["topic"])},
+        "pandas": {**rows, "tokens": pd.Series(tokens, dtype="Float64"), "topic": pd.Series(rows["topic"])},
+        "objects": {**rows, "tokens": np.array(tokens, dtype=object)},
+    }
+    for same in kinds.values():
+        np.testing.assert_array_equal(score().fit(same, y).predict(same), expected)
+
+
+def test_short_floats_are_the_decimals_that_were_meant():
+    rows, y = answers()
+    rows["tokens"] = rows["tokens"].round(2)
+    short = rows | {"tokens": rows["tokens"].astype(np.float32), "confidence": rows["confidence"].astype(np.float32)}
+    np.testing.assert_array_equal(score().fit(short, y).predict(short), score().fit(rows, y).predict(rows))
+
+
+def test_fitting_again_forgets_and_predicting_changes_nothing():
+    rows, y = answers()
+    fitted = score().fit(*answers(1))
+    before = fitted.predict(rows)
+    np.testing.assert_array_equal(fitted.predict(rows), before)
+    np.testing.assert_array_equal(fitted.fit(rows, y).predict(rows), score().fit(rows, y).predict(rows))
+
+
+def test_all_texts_alike_is_no_text():
+    rows, y = answers()
+    alike = rows | {"embedding": np.ones((400, 5))}
+    assert not score().fit(alike, y).reads_text
+    np.testing.assert_allclose(
+        score().fit(alike, y, ids=np.arange(400)).predict(alike),
+        score().set_params(text=False).fit(rows, y, ids=np.arange(400)).predict(rows),
+        atol=1e-9,
+    )
+
+
+def test_what_pooled_says_is_what_rows_of_a_confidence_are_worth():
+    rows, y = answers(n=3000)
+    fitted = score().fit(rows, y)
+    for h in (0.6, 0.8, 1.0):
+        assert fitted.pooled(np.array([h]))[0] == pytest.approx(y[rows["confidence"] == h].mean(), abs=0.08)
+
+
+@pytest.mark.parametrize(
+    ("message", "change"),
+    [
+        ("needs 'topic', and the rows have", {"topic": ...}),
+        ("needs 'embedding'", {"embedding": ...}),
+        ("needs 'confidence'", {"confidence": ...}),
+        ("needs 'tokens'", {"tokens": ...}),
+        ("confidence\\[0\\] is 80", {"confidence": [80.0] * 400}),
+        ("tokens\\[0\\] is 1.5", {"tokens": [1.5] * 400}),
+        ("tokens\\[0\\] is '0.5'", {"tokens": ["0.5"] * 400}),
+        ("tokens has 3 values", {"tokens": [0.5] * 3}),
+        ("a column has 3 values", {"topic": ["a"] * 3}),
+        ("embedding has 3 values", {"embedding": np.zeros((3, 5))}),
+        ("embedding has 1 values", {"embedding": np.zeros((1, 5))}),
+        ("row 0 has nan", {"embedding": np.full((400, 5), np.nan)}),
+    ],
+)
+def test_rows_that_cannot_be_read_are_refused_in_fit_and_predict(message, change):
+    rows, y = answers()
+    fitted = score().fit(rows, y)
+    assert fitted.chosen.endswith("columns, text")
+    broken = {name: change.get(name, values) for name, values in rows.items() if change.get(name) is not ...}
+    with pytest.raises(InputError, match=message):
+        score().fit(broken, y)
+    with pytest.raises(InputError, match=message):
+        fitted.predict(broken)
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {"columns": "topic"},
+        {"columns": [1]},
+        {"columns": ["topic", "topic"]},
+        {"columns": ["embedding"]},
+        {"confidences": ["confidence"]},
+        {"confidences": "tokens"},
+        {"text": "yes"},
+        {"objective": "accuracy"},
+        {"objective": None},
+    ],
+)
+def test_parameters_that_mean_nothing_are_refused(parameters):
+    rows, y = answers()
+    with pytest.raises(InputError, match="expected"):
+        LearnedScore(**parameters).fit(rows, y)
+
+
+def test_labels_and_ids_are_one_per_row():
+    rows, y = answers()
+    with pytest.raises(InputError, match="correct has 3"):
+        score().fit(rows, y[:3])
+    with pytest.raises(InputError, match="ids has 3"):
+        score().fit(rows, y, ids=[1, 2, 3])
+    with pytest.raises(NotFittedError):
+        score().predict(rows)
+
+
+def test_wide_texts_of_few_rows_and_one_coordinate():
+    rows, y = answers(n=60)
+    for width in (1, 200):
+        Z = np.random.default_rng(0).normal(size=(60, width))
+        assert fit_kernel(Z).width <= 60
+        found = score().fit(rows | {"embedding": Z}, y).predict(rows | {"embedding": Z})
+        assert np.isfinite(found).all()

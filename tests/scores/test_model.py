@@ -1,0 +1,126 @@
+"""QACalibrator with a score, from records to answers."""
+
+import numpy as np
+import polars as pl
+import pytest
+
+import qacal
+from qacal import InputError, QABinning, QACalibrator, StepBinning, TreeBinning, log_loss
+from qacal.scores import LearnedScore
+from tests.answers import answers
+
+
+def records(n, seed=0):
+    """Generated answers with a tenant, and the probability of the tokens where the LLM gave it."""
+    rng = np.random.default_rng(seed + 100)
+    rows = answers(n, seed)
+    for row in rows:
+        tenant = int(rng.integers(4))
+        row["tenant"] = ["acme", "bolt", "cord", 7][tenant]
+        row["correct"] = int(row["correct"] and rng.random() < 1 - 0.2 * tenant)
+        sure = 0.25 + 0.7 * rng.random() if row["correct"] else 0.75 * rng.random()
+        row["tokens"] = None if rng.random() < 0.1 else round(sure, 3)
+    return rows
+
+
+def column(rows, name):
+    return np.array([row[name] for row in rows])
+
+
+SCORE = LearnedScore(columns=["tenant"], confidences=["tokens"])
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    return QACalibrator(partition="bisecting:2", score=SCORE).fit(records(2500))
+
+
+@pytest.fixture(scope="module")
+def new():
+    return records(3000, seed=1)
+
+
+def loss(model, rows):
+    return log_loss(column(model.calibrate(rows), "calibrated"), column(rows, "correct"))
+
+
+def test_columns_and_confidences_are_read_from_records(fitted, new):
+    assert fitted.score_.chosen.endswith("of 2 confidences, columns, text")
+    assert isinstance(fitted.calibrator_, StepBinning)
+    plain = QACalibrator(partition="bisecting:2").fit(records(2500))
+    assert loss(fitted, new) < loss(plain, new) - 0.05
+    assert SCORE.__dict__.keys() == SCORE.get_params().keys(), "the score that was given stays unfitted"
+
+
+def test_intervals_hold_what_is_true_of_new_rows(fitted, new):
+    rows = fitted.calibrate(new)
+    low, high, y = (column(rows, name) for name in ("low", "high", "correct"))
+    cells = {}
+    for at, row in enumerate(rows):
+        cells.setdefault((row["low"], row["high"], row["group"]), []).append(at)
+    for cell in (np.array(cell) for cell in cells.values() if len(cell) >= 50):
+        slack = 4 * 0.5 / np.sqrt(len(cell))
+        assert low[cell[0]] - slack <= y[cell].mean() <= high[cell[0]] + slack
+
+
+def test_a_saved_model_answers_alike(fitted, new, tmp_path):
+    fitted.save(tmp_path / "model")
+    again = qacal.load(tmp_path / "model")
+    assert again.calibrate(new[:500]) == fitted.calibrate(new[:500])
+    assert again.score_.tried_ == fitted.score_.tried_
+
+
+def test_a_table_of_text_numbers_is_read_like_a_list(fitted, new, tmp_path):
+    texts = [{**row, "tenant": str(row["tenant"])} for row in records(2500)]
+    pl.DataFrame(texts).write_csv(tmp_path / "rows.csv")
+    from_csv = QACalibrator(partition="bisecting:2", score=SCORE).fit(tmp_path / "rows.csv")
+    from_list = QACalibrator(partition="bisecting:2", score=SCORE).fit(texts)
+    fresh = [{**row, "tenant": str(row["tenant"])} for row in new[:300]]
+    assert from_csv.calibrate(fresh) == from_list.calibrate(fresh)
+
+
+def test_continuous_learns_from_all_rows_and_promises_nothing(new):
+    model = QACalibrator(partition="bisecting:2", score=SCORE, output="continuous").fit(records(2500))
+    assert model.score_.rows_ == 2500
+    rows = model.calibrate(new)
+    assert {row["low"] for row in rows} == {row["high"] for row in rows} == {None}
+    assert len(set(column(rows, "calibrated"))) > 1000
+    certified = QACalibrator(partition="bisecting:2", score=SCORE).fit(records(2500))
+    assert certified.score_.rows_ < 2500 * 0.85
+    assert loss(model, new) < loss(certified, new) + 0.01
+
+
+def test_no_score_is_the_papers_road(new):
+    model = QACalibrator(partition="bisecting:2", score=None).fit(records(1500))
+    assert model.score_ is None
+    assert isinstance(model.calibrator_, TreeBinning)
+    named = QACalibrator(partition="bisecting:2", calibrator=QABinning()).fit(records(1500))
+    assert named.score_ is None
+
+
+def test_groups_from_other_records_leave_the_score_its_part():
+    """Groups come from rows without labels; score and certificate share the labelled ones, by question."""
+    unlabelled = [
+        {name: row[name] for name in ("id", "question", "answer", "confidence")} for row in records(600, seed=5)
+    ]
+    model = QACalibrator(partition="bisecting:2", score=SCORE).fit(records(1500), beta_records=unlabelled)
+    assert model.score_.rows_ + model.rows_ == 1500
+    assert 0.7 < model.score_.rows_ / 1500 < 0.9
+
+
+def test_a_missing_column_and_a_bad_confidence_are_told(fitted):
+    rows = records(50)
+    with pytest.raises(InputError, match="no column 'tokens'"):
+        fitted.calibrate([{name: value for name, value in row.items() if name != "tokens"} for row in rows])
+    with pytest.raises(InputError, match=r"tokens is 1\.5"):
+        fitted.calibrate([{**row, "tokens": 1.5} for row in rows])
+    # Values that were not seen, and none, are no error.
+    assert len(fitted.calibrate([{**row, "tenant": None, "tokens": None} for row in rows])) == 50
+
+
+def test_rows_without_ids_are_questions_of_their_own():
+    """Once all of them were one question, from which nothing is learned."""
+    rows = [{name: row[name] for name in ("confidence", "correct", "tenant")} for row in records(1500)]
+    score = LearnedScore(text=False, columns=["tenant"])
+    model = QACalibrator(partition="column:tenant", score=score, output="continuous").fit(rows)
+    assert model.score_.chosen.endswith("columns")

@@ -1,0 +1,107 @@
+"""The whole road: a score that was learned and chosen on some rows, certified on others, keeps its promise."""
+
+import numpy as np
+import pytest
+from scipy.special import expit
+
+from qacal import BisectingTree, StepBinning
+from qacal.calibrators.step_binning import step_tops
+from qacal.partitions.clusters import one_thread
+from qacal.scores import LearnedScore
+from tests.theory.lab import at_most, failure_rate
+
+ALPHA, STEP = 0.1, 0.1
+TOPS = step_tops(STEP)
+
+
+MANY = 130
+"""Tenants with four or five rows each: the noise of the rows goes into what is learned of them."""
+
+
+class World:
+    """Answers whose chance to be right depends on text, tenant and confidence; tenants differ by two logits."""
+
+    def __init__(self, rng, tenants, width=6):
+        self.rng = rng
+        self.width = width
+        self.effects = rng.normal(0, 2, tenants)
+
+    def answers(self, n):
+        """Return rows, how probably each is right, and labels."""
+        Z = self.rng.normal(size=(n, self.width))
+        tenant = self.rng.integers(0, len(self.effects), n)
+        h = self.rng.choice([0.6, 0.7, 0.8, 0.9, 1.0], n)
+        truth = expit(4 * (h - 0.8) + Z[:, 0] + self.effects[tenant])
+        rows = {"confidence": h, "embedding": Z, "tenant": tenant}
+        return rows, truth, (self.rng.random(n) < truth).astype(float)
+
+
+def part(rows, index):
+    return {name: values[index] for name, values in rows.items()}
+
+
+def true_shares(maps, score, paths, truth):
+    """Return E[Y | bin, node] for every bin of every map, as a mean over fresh rows, and its standard error."""
+    means, errors = [], []
+    bins = np.searchsorted(TOPS, score)
+    for depth, code in zip(maps.lineage.depth.tolist(), maps.lineage.owner.tolist(), strict=True):
+        mine = np.full(len(bins), True) if depth == 0 else paths.groups(depth) == code
+        count = np.bincount(bins[mine], minlength=len(TOPS))
+        mean = np.bincount(bins[mine], truth[mine], len(TOPS)) / np.maximum(count, 1)
+        square = np.bincount(bins[mine], truth[mine] ** 2, len(TOPS)) / np.maximum(count, 1)
+        means.append(mean)
+        # Of less than 20 fresh rows nothing is known.
+        errors.append(np.where(count < 20, 1.0, np.sqrt(np.maximum(square - mean**2, 0) / np.maximum(count, 1))))
+    return np.concatenate(means), np.concatenate(errors)
+
+
+def certified(rng, n, tenants, is_apart):
+    """Learn a score and groups, certify; return the maps, what is true of their bins and how exactly, and the score.
+
+    is_apart : learn from four fifths of the rows and certify on the others; else do both on all.
+    """
+    world = World(rng, tenants)
+    rows, _, y = world.answers(n)
+    learning = np.arange(n) < 0.8 * n if is_apart else np.full(n, True)
+    certifying = ~learning if is_apart else learning
+    score = LearnedScore(columns=["tenant"]).fit(part(rows, learning), y[learning])
+    tree = BisectingTree(max_depth=2).fit(rows["embedding"][learning])
+    mine = part(rows, certifying)
+    model = StepBinning(step=STEP, rows_per_map=30, alpha=ALPHA)
+    model.fit(score.predict(mine), y[certifying], groups=tree.paths(mine["embedding"]))
+    new, truth, _ = world.answers(4_000)
+    shares = true_shares(model.maps_, score.predict(new), tree.paths(new["embedding"]), truth)
+    return model.maps_, *shares, score
+
+
+def is_broken(rng, tenants=1, is_apart=True):
+    """Return whether any bin of any map misses, by more than the truth is uncertain."""
+    maps, truth, error, _ = certified(rng, 600, tenants, is_apart)
+    return ((maps.low > truth + 3 * error) | (maps.high < truth - 3 * error)).any()
+
+
+@pytest.fixture(autouse=True)
+def _alone():
+    with one_thread():
+        yield
+
+
+def test_a_score_that_was_learned_and_chosen_on_other_rows_keeps_the_promise():
+    trials = 100
+    assert failure_rate(is_broken, trials) <= at_most(ALPHA, trials)
+
+
+def test_a_score_that_was_learned_on_the_certifying_rows_breaks_it():
+    """With an effect for every four rows, what it says of its own rows is much too good; of others it is not."""
+    trials = 6
+    assert failure_rate(lambda rng: is_broken(rng, MANY, is_apart=False), trials) > 0.7
+    assert failure_rate(lambda rng: is_broken(rng, MANY), trials) <= at_most(ALPHA, trials)
+
+
+def test_the_promise_says_something():
+    """Maps of groups below the root are among those that hold, and their intervals exclude much."""
+    maps, truth, _, score = certified(np.random.default_rng(0), 4000, 10, is_apart=True)
+    assert score.chosen.endswith("columns, text")
+    assert set(maps.lineage.depth.tolist()) == {0, 2}
+    assert np.median((maps.high - maps.low)[maps.rows > 20]) < 0.5
+    assert truth.max() - truth.min() > 0.5
