@@ -15,9 +15,6 @@ from qacal.values import Floats, Hashes
 if TYPE_CHECKING:
     from qacal.records import Batch
 
-# Groups are made from at most this many rows: more make no better groups, only longer waits.
-_MOST_ROWS = 20_000
-
 # Scores are learned from at most this many rows: what more of them teach is less than a fit's own noise.
 _MOST_SCORE_ROWS = 50_000
 
@@ -31,8 +28,8 @@ class BetaRows:
     def __init__(self, partition: Partition) -> None:
         self._uses_labels = partition.uses_labels
         self._columns: dict[str, list[Any]] = {name: [] for name in partition.needs if name != EMBEDDING}
-        self._vectors = Lowest(_MOST_ROWS)
-        self._labels = Lowest(_MOST_ROWS)
+        self._vectors = Lowest(partition.rows_wanted)
+        self._labels = Lowest(partition.rows_wanted)
         self.count = 0
 
     def add_columns(self, batch: Batch) -> None:

@@ -26,6 +26,10 @@ PARTITIONS: dict[str, type[Partition]] = {}
 """Every partition by its `kind`, the name under which it is saved."""
 
 
+MOST_ROWS = 20_000
+"""The most vectors that groups are learned from."""
+
+
 class Partition(HasParameters, ABC):
     r"""Group rows: the paper's :math:`\beta`, or its second half :math:`\beta_{bin}` where vectors come in.
 
@@ -53,6 +57,11 @@ class Partition(HasParameters, ABC):
         They are `confidence` and `correct`. The rows of such a fit must not calibrate.
         """
         return False
+
+    @property
+    def rows_wanted(self) -> int:
+        """From how many vectors to learn: more make no better groups, only longer waits."""
+        return MOST_ROWS
 
     @abstractmethod
     def fit(self, Z: ArrayLike) -> Self:

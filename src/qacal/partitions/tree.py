@@ -10,9 +10,11 @@ from numpy.typing import NDArray
 
 from qacal.errors import InputError
 from qacal.grouping import MAX_DEPTH, Paths, as_grouping
-from qacal.partitions.base import Partition, Plain
+from qacal.partitions.base import MOST_ROWS, Partition, Plain
 from qacal.partitions.vectors import as_vectors
 from qacal.values import ArrayLike, Ints
+
+_FEW_ROWS, _ROWS_A_LEAF = 5_000, 200
 
 ROUNDING = 2.0**-40
 """How far above a sum of products, as a share of the longest vector, a threshold is put.
@@ -47,6 +49,12 @@ class Tree(Partition):
 
     max_depth: int
     fitted_: FittedTree
+
+    @property
+    def rows_wanted(self) -> int:
+        """Some hundred a leaf."""
+        self._check()
+        return min(MOST_ROWS, max(_FEW_ROWS, _ROWS_A_LEAF * 2**self.max_depth))
 
     def paths(self, Z: ArrayLike) -> Paths:
         """Return each vector's place in the tree, from which the groups of every depth follow."""
