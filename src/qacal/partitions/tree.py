@@ -54,7 +54,7 @@ class Tree(Partition):
     def rows_wanted(self) -> int:
         """Some hundred a leaf."""
         self._check()
-        return min(MOST_ROWS, max(_FEW_ROWS, _ROWS_A_LEAF * 2**self.max_depth))
+        return min(MOST_ROWS, max(_FEW_ROWS, _ROWS_A_LEAF << int(self.max_depth)))
 
     def paths(self, Z: ArrayLike) -> Paths:
         """Return each vector's place in the tree, from which the groups of every depth follow."""
