@@ -28,6 +28,7 @@ from pathlib import Path
 from time import process_time
 
 import numpy as np
+import scipy.linalg  # noqa: F401  (its threads can be limited only once it is there)
 from threadpoolctl import threadpool_limits
 
 import qacal

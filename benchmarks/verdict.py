@@ -73,19 +73,19 @@ class Verdict:
         ]
         counts = (self.lines[name].n_unique() for name in ("combination", "split"))
         title = "Means over {} combinations, {} splits each.".format(*counts)
-        return f"{title}\n\n{_table(['method', *MEASURES.values(), 'seconds'], rows)}"
+        return f"{title}\n\n{table(['method', *MEASURES.values(), 'seconds'], rows)}"
 
     def _seconds(self, method: str) -> float:
         return float(np.median(self.lines.filter(pl.col("method") == method)["seconds"].to_numpy()))
 
     def _differences(self) -> str:
         rows = [
-            [method, *(_interval(list(self._paired(method, measure).values())) for measure in MEASURES)]
+            [method, *(interval(list(self._paired(method, measure).values())) for measure in MEASURES)]
             for method in self._methods
             if method != self.beside
         ]
         title = f"Each method minus {self.beside}, x 1000, with 95% intervals over combinations."
-        return f"{title}\n\n{_table(['method', *MEASURES.values()], rows)}"
+        return f"{title}\n\n{table(['method', *MEASURES.values()], rows)}"
 
     def _places(self) -> str:
         """Return who is first, where the method that is compared with stands, and how long it takes beside MCGrad."""
@@ -118,7 +118,7 @@ class Verdict:
         names = sorted(self.lines["combination"].unique())
         rows = [[method, *_cells(self._of(method, "log_loss_cut"), names)] for method in self._methods]
         titles = [f"{name.rsplit('/', 1)[-1]} (open)" if "/" in name else name for name in names]
-        return f"Log loss, cut at 0.001, by combination.\n\n{_table(['method', *titles], rows)}"
+        return f"Log loss, cut at 0.001, by combination.\n\n{table(['method', *titles], rows)}"
 
 
 def _mean_of_squares(measure: str) -> pl.Expr:
@@ -127,10 +127,10 @@ def _mean_of_squares(measure: str) -> pl.Expr:
     return square.sign() * square.abs().sqrt()
 
 
-def _interval(gaps: Sequence[float]) -> str:
+def interval(gaps: Sequence[float]) -> str:
     """Return a mean difference and half its 95% interval, x 1000.
 
-    >>> _interval([0.001, 0.002, 0.003])
+    >>> interval([0.001, 0.002, 0.003])
     '+2.0 ± 2.5'
     """
     mean = 1000 * float(np.mean(gaps))
@@ -144,6 +144,6 @@ def _cells(found: dict[str, float], names: Sequence[str]) -> Iterator[str]:
     return (f"{found[name]:.4f}" if name in found else "" for name in names)
 
 
-def _table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     lines = [titles, ["---"] * len(titles), *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)

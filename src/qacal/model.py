@@ -10,7 +10,7 @@ groups and scores that were fixed without its rows. Without a score, :math:`f = 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
@@ -19,7 +19,6 @@ import numpy as np
 
 from qacal import artifacts
 from qacal.answering import Answering, Progress
-from qacal.beta_rows import BetaRows, ScoreRows, require_labels
 from qacal.bins import check_points_per_bin
 from qacal.calibrators.base import Calibrator, Rows
 from qacal.calibrators.evidence import Evidence
@@ -32,6 +31,7 @@ from qacal.errors import InputError, NotFittedError
 from qacal.group_summary import GroupSummary, Sampler, summaries
 from qacal.grouping import Paths, as_grouping
 from qacal.identity import mix, split
+from qacal.learning import Learning, ids_of
 from qacal.origins import gather_origins, require_known_origin, require_one_origin, tells
 from qacal.parameters import HasParameters
 from qacal.partitions import EMBEDDING, BisectingTree, Partition, as_partition
@@ -185,12 +185,16 @@ class QACalibrator(HasParameters, Answering):
         progress: Progress | None = None,
     ) -> Self:
         """Do what :meth:`fit` does, with one object that says how to read the records."""
+        from qacal.records import read_again
+
         self._require_parameters()
         self._prepare()
         require_one_origin(records, how, pool)
         self._embedder: Embedder | None = embedder(self.embedder) if self._needs_vectors else None
-        seen, beta_ids = self._learn(records, beta_records, how, progress)
-        total, ids = self._fit_calibrator(records, self._calibrating_part(beta_records), beta_ids, how, progress)
+        tell = progress or _say_nothing
+        labelled = read_again(records, how, needs_labels=True, needs_text=self.needs_text)
+        seen, beta_ids = self._learn(labelled, beta_records, how, tell)
+        total, ids = self._fit_calibrator(labelled, self._calibrating_part(beta_records), beta_ids, tell)
         self.memory_ = self._memory(total, np.concatenate([seen, ids]))
         self.decision_rule_ = None
         return self
@@ -267,81 +271,44 @@ class QACalibrator(HasParameters, Answering):
             check_points_per_bin(points)
 
     def _learn(
-        self, records: Any, beta_records: Any, how: Reading, progress: Progress | None
+        self, records: Iterable[Batch], beta_records: Any, how: Reading, progress: Progress
     ) -> tuple[Hashes, Hashes | None]:
         """Learn groups and score from the first part of the rows; groups from `beta_records` if these are given.
 
-        Columns of groups come from all rows, since they are given and not learned. Returns who was seen, and whose
-        questions must not calibrate.
+        Returns who was seen, and whose questions must not calibrate.
         """
-        groups = BetaRows(self.partition_) if self._uses_groups else None
-        score = None if self.score_ is None else ScoreRows(self.score_)
-        seen = [np.empty(0, dtype=np.uint64)]
-        is_apart = groups is not None and beta_records is not None
-        if is_apart:
-            for batch in self._beta_batches(beta_records, False, how):
-                seen.append(_ids_of(batch))
-                self._add(batch, batch, groups, None, progress)
-        beta_ids = np.unique(np.concatenate(seen)) if is_apart and self._groups_need_vectors else None
-        if score is not None or (groups is not None and not is_apart):
-            for batch in self._beta_batches(records, True, how):
-                seen.append(_ids_of(batch))
-                self._add(batch, self._learning(batch), None if is_apart else groups, score, progress)
-        if groups is not None:
-            if self._groups_need_vectors and not groups.count:
-                raise InputError("no row is left to make groups from; give more rows, or a larger beta_share.")
-            self.partition_.fit_rows(groups.inputs())
-        if score is not None:
-            _tell(progress, "learning a score", score.count)
-            score.fit()
-        return np.unique(np.concatenate(seen)), beta_ids
+        from qacal.records import read
+
+        partition, seen, beta_ids = self.partition_ if self._uses_groups else None, [], None
+        if partition is not None and beta_records is not None:
+            needs = {"needs_text": self.needs_text, "needs_confidence": partition.uses_labels}
+            apart = Learning(partition, None, self._vectors, progress)
+            apart.from_rows(read(beta_records, how, needs_labels=False, **needs), lambda batch: batch)
+            seen.append(apart.seen)
+            beta_ids = apart.seen if self._groups_need_vectors else None
+            partition = None
+        if partition is not None or self.score_ is not None:
+            shared = Learning(partition, self.score_, self._vectors, progress)
+            shared.from_rows(records, self._learning)
+            seen.append(shared.seen)
+        return np.concatenate([np.empty(0, dtype=np.uint64), *seen]), beta_ids
 
     def _learning(self, batch: Batch) -> Batch:
         """Return the rows to learn from."""
         needs_part = self._needs_vectors or self.score_ is not None
         return batch.only(self._parts(batch) == 0) if needs_part and not self._learns_from_all else batch
 
-    def _add(
-        self, batch: Batch, chosen: Batch, groups: BetaRows | None, score: ScoreRows | None, progress: Progress | None
-    ) -> None:
-        if groups is not None:
-            groups.add_columns(batch)
-        if not len(chosen):
-            return
-        vectors = self._vectors(chosen) if self._needs_vectors else None
-        if groups is not None and self._groups_need_vectors:
-            groups.add_vectors(chosen, _ids_of(chosen), vectors)
-            _tell(progress, "making groups", groups.count)
-        if score is not None:
-            score.add(chosen, _ids_of(chosen), vectors)
-
-    def _beta_batches(self, records: Any, is_shared: bool, how: Reading) -> Iterator[Batch]:
-        """Yield the rows that groups are made from, and all others if they are not given apart."""
-        from qacal.records import read
-
-        uses_labels = self._uses_groups and self.partition_.uses_labels
-        for batch in read(
-            records,
-            how,
-            needs_labels=(uses_labels or self.score_ is not None) and is_shared,
-            needs_text=self.needs_text,
-            needs_confidence=uses_labels or is_shared,
-        ):
-            if uses_labels:
-                require_labels(batch, self.partition_)
-            yield batch
-
     def _fit_calibrator(
-        self, records: Any, only_part: int | None, beta_ids: Hashes | None, how: Reading, progress: Progress | None
+        self, records: Iterable[Batch], only_part: int | None, beta_ids: Hashes | None, progress: Progress
     ) -> tuple[Tally, Hashes]:
         """Fit the calibrator; return the tally of its rows, and who they were."""
-        from qacal.records import PROVENANCE, read
+        from qacal.records import PROVENANCE
 
         total: Tally | None = None
         stated: Tally | None = None
         origins: dict[str, list[Any]] = {name: [] for name in PROVENANCE}
         ids, sampler, done = [], Sampler(), 0
-        for batch in read(records, how, needs_labels=True, needs_text=self.needs_text):
+        for batch in records:
             gather_origins(batch, origins)
             _require_apart(batch, beta_ids)
             chosen = batch if only_part is None else batch.only(self._parts(batch) == only_part)
@@ -353,10 +320,10 @@ class QACalibrator(HasParameters, Answering):
             if self.score_ is not None:
                 tally = Tally.of(chosen.confidence, chosen.correct, groups=groups)
                 stated = tally if stated is None else stated + tally
-            ids.append(_ids_of(chosen))
+            ids.append(ids_of(chosen))
             self._sample(sampler, chosen, groups)
             done += len(chosen)
-            _tell(progress, "calibrating", done)
+            progress("calibrating", done)
         if total is None:
             raise InputError("no row is left to calibrate on; give more rows, or a smaller beta_share.")
         total = replace(total, is_clustered=_repeats(np.concatenate(ids)), is_sum=False)
@@ -381,7 +348,7 @@ class QACalibrator(HasParameters, Answering):
             scored = scored.roll_up(self._depth).flat()
         return remembered(ids, Outlooks.of(scored))
 
-    def _tuned(self, tally: Tally, progress: Progress | None) -> Tuned | None:
+    def _tuned(self, tally: Tally, progress: Progress) -> Tuned | None:
         """Choose depth and points per bin on a seventh of the questions, if that is asked for.
 
         All rows are fitted on afterwards: the uniform certificate holds for every depth and points per bin at once.
@@ -401,7 +368,7 @@ class QACalibrator(HasParameters, Answering):
             ranges=wide_ranges(calibration.n),
             # Whether there are groups must not be chosen on the rows that certify them, unless the promise covers both.
             keeps_groups=self.calibrator_.properties.is_certified,
-            progress=None if progress is None else lambda done, of: progress(f"tuning, {done} of {of}", calibration.n),
+            progress=lambda done, of: progress(f"tuning, {done} of {of}", calibration.n),
         )
         found = search.tune(self.calibrator_)
         self.calibrator_.set_params(**found.calibrator.get_params())
@@ -439,7 +406,7 @@ class QACalibrator(HasParameters, Answering):
         if groups is None or batch.question is None or batch.answer is None or batch.correct is None:
             return
         names = self._names(groups, len(batch))
-        sampler.add(names, mix(_ids_of(batch), 1), batch.question, batch.answer, batch.confidence, batch.correct)
+        sampler.add(names, mix(ids_of(batch), 1), batch.question, batch.answer, batch.confidence, batch.correct)
 
     def _parts(self, batch: Batch) -> Any:
         if batch.ids is None:
@@ -493,7 +460,7 @@ class QACalibrator(HasParameters, Answering):
         for batch in read(records, how, needs_labels=needs_labels, needs_text=self.needs_text):
             yield batch, self.answer(batch, any_origin=any_origin)
             done += len(batch)
-            _tell(progress, "calibrating", done)
+            (progress or _say_nothing)("calibrating", done)
 
     def answer(self, batch: Batch, *, any_origin: bool = False) -> pl.DataFrame:
         """Return the evidence for checked rows."""
@@ -727,14 +694,9 @@ def _require_apart(batch: Batch, beta_ids: Hashes | None) -> None:
         )
 
 
-def _ids_of(batch: Batch) -> Hashes:
-    return np.zeros(len(batch), dtype=np.uint64) if batch.ids is None else batch.ids
-
-
 def _repeats(hashes: Hashes) -> bool:
     return bool(hashes.any()) and len(np.unique(hashes)) < len(hashes)
 
 
-def _tell(progress: Progress | None, what: str, rows: int) -> None:
-    if progress is not None:
-        progress(what, rows)
+def _say_nothing(what: str, rows: int) -> None:
+    """Take the place of a progress that nobody asked for."""

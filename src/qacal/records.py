@@ -9,7 +9,7 @@ counted.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from pathlib import Path
@@ -197,6 +197,24 @@ def read(
         raise InputError(
             f"no confidence is above {100 * highest:g}, so these are no percents; leave --percent (percent=True) out."
         )
+
+
+def read_again(records: Any, reading: Reading, *, needs_labels: bool, needs_text: bool) -> Iterable[Batch]:
+    """Return checked records that can be gone through several times: a file is read anew, a table is checked once."""
+    source = as_source(records)
+    again = _Again(source, reading, needs_labels, needs_text)
+    return list(again) if isinstance(source, _Memory) else again
+
+
+@dataclass(frozen=True)
+class _Again:
+    source: Source
+    reading: Reading
+    needs_labels: bool
+    needs_text: bool
+
+    def __iter__(self) -> Iterator[Batch]:
+        return read(self.source, self.reading, needs_labels=self.needs_labels, needs_text=self.needs_text)
 
 
 def distinct(source: Source, reading: Reading, column: str) -> list[Any]:

@@ -129,7 +129,7 @@ def _achieved(path: str) -> dict[str, Any]:
         "maps": len(maps.offset) - 1,
         "bins": len(bound),
         "alpha": float(maps.certificate.alpha),
-        "largest_epsilon": float(bound.max()),
+        "largest_epsilon": float(bound[maps.rows > 0].max(initial=0.0)),
         "median_epsilon_of_a_row": float(_weighted_median(bound, maps.rows)),
         "share_of_rows_within_0.05": share[0],
         "share_of_rows_within_0.1": share[1],

@@ -180,8 +180,8 @@ def _overall(model: QACalibrator) -> float | None:
 
 
 _NO_BINS = (
-    "{name} answers with curves, which certify nothing, so there are no bins to hold against a promise. Fit with "
-    "QABinning or ScalingQABinning to have one."
+    "{name} answers without bins, and so certifies nothing that could be held against these rows. A model as it comes, "
+    "or one with QABinning or TreeBinning, does."
 )
 
 
@@ -249,7 +249,8 @@ def _promise(model: QACalibrator, maps: BinMaps) -> Promise:
         levels=levels,
         epsilon=epsilon(points, rows, alpha, levels=levels),
         certified=_middle(bounds, behind),
-        largest=float(bounds.max()),
+        # Of bins without rows nothing is known, and nobody has asked.
+        largest=float(bounds[behind > 0].max(initial=0.0)),
         kind=maps.certificate.kind,
     )
 

@@ -7,8 +7,10 @@ from collections.abc import Iterator
 import numpy as np
 
 from qacal.calibrators.binmaps import BinMaps
+from qacal.model import QACalibrator
 from qacal.report.gathering import Gathered
 from qacal.report.words import counted, percent
+from qacal.scores import LearnedScore
 
 _ORIGINS = {"model": "LLM", "prompt": "Prompt", "confidence_source": "Confidence from", "judge": "Judged by"}
 _SOURCES = {"group": "their own group's map", "ancestor": "an ancestor's", "root": "the map of all rows"}
@@ -24,13 +26,33 @@ def _facts(gathered: Gathered) -> Iterator[tuple[str, str]]:
     model = gathered.model
     for name, said in _ORIGINS.items():
         yield said, _listed([str(value) for value in model.origins_.get(name, [])])
+    yield "Score", _score(model.score_)
     yield "Calibrator", repr(model.calibrator_)
-    yield "Fitted on", counted(model.rows_, "labelled row")
+    yield "Fitted on", _fitted_on(model)
     yield "Groups", _groups(gathered)
     yield "Maps", _maps(gathered)
     yield "Measured on", _measured_on(gathered)
     yield "Answered by", _sources(gathered)
     yield "Beware", _familiar(gathered)
+
+
+def _score(score: LearnedScore | None) -> str:
+    """Return what the score is, and how it did beside what else was tried."""
+    if score is None:
+        return ""
+    if not score.tried_:
+        return score.chosen
+    losses = {trial.name: f"{trial.log_loss:.4f}" for trial in score.tried_}
+    others = ", ".join(f"{name} {loss}" for name, loss in losses.items() if name != score.chosen)
+    held_out = counted(score.tried_[0].rows, "row")
+    return f"{score.chosen}: log loss {losses[score.chosen]} on {held_out} held out ({others})"
+
+
+def _fitted_on(model: QACalibrator) -> str:
+    rows = counted(model.rows_, "labelled row")
+    if model.score_ is None or not model.calibrator_.properties.is_certified:
+        return rows
+    return f"{model.score_.rows_:,} to learn the score, {rows} to certify it"
 
 
 def _groups(gathered: Gathered) -> str:

@@ -17,6 +17,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from qacal.values import Floats, Ints
 
@@ -61,12 +62,14 @@ def fit_effects(X: Floats, correct: Floats, block: Ints, *, start: Floats, varia
 
     b, penalty = start.copy(), np.clip(1 / variances, _LEAST_PENALTY, _MOST_PENALTY)
     determined = np.zeros_like(penalty)
+    # Where the slope is 0 is for the slope to say; the curvature only leads there, in half the digits and the time.
+    short = X.astype(np.float32)
     sizes = _block_sums(np.ones(len(block)), block, len(penalty))
     for _ in range(_MOST_STEPS):
         each = np.where(block == FIXED, _FIXED_PENALTY, penalty[block] if len(penalty) else 0.0)
         p = _expit(X @ b)
         gradient = X.T @ (correct - p) - each * b
-        factor = cho_factor(_curvature(X, p * (1 - p), each))
+        factor = cho_factor(_curvature(short, p * (1 - p), each))
         step = cho_solve(factor, gradient)
         b = _moved(X, correct, b, step, each)
         determined = sizes - penalty * _block_sums(_inverse_diagonal(factor[0]), block, len(penalty))
@@ -82,9 +85,9 @@ def fit_effects(X: Floats, correct: Floats, block: Ints, *, start: Floats, varia
     return EffectsFit(b, 1 / penalty, determined)
 
 
-def _curvature(X: Floats, weight: Floats, penalty: Floats) -> Floats:
-    root = X * np.sqrt(weight)[:, None]
-    curvature = root.T @ root
+def _curvature(X: NDArray[np.float32], weight: Floats, penalty: Floats) -> Floats:
+    root = X * np.sqrt(weight).astype(np.float32)[:, None]
+    curvature = (root.T @ root).astype(np.float64)
     curvature[np.diag_indices_from(curvature)] += penalty
     return curvature
 
