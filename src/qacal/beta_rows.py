@@ -9,6 +9,7 @@ import numpy as np
 from qacal.errors import InputError
 from qacal.lowest import Lowest
 from qacal.partitions import EMBEDDING, Partition
+from qacal.partitions.labels import as_labels
 from qacal.scores import LearnedScore
 from qacal.values import Floats, Hashes
 
@@ -69,7 +70,7 @@ class ScoreRows:
         """Take more labelled rows."""
         numbers = [batch.confidence, np.asarray(batch.correct)]
         numbers += [batch.partial(name) for name in self._score.confidences]
-        numbers += [_codes(batch.listed(name), known) for name, known in self._known.items()]
+        numbers += [_codes(as_labels(batch.listed(name), name).tolist(), known) for name, known in self._known.items()]
         self._ids.add(ids, ids)
         self._numbers.add(ids, np.column_stack(numbers))
         if self._score.text:

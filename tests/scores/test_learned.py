@@ -1,5 +1,9 @@
 """The learned score as a whole: rows in any order, what it needs, and what it refuses."""
 
+import json
+import subprocess
+import sys
+
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -178,3 +182,39 @@ def test_wide_texts_of_few_rows_and_one_coordinate():
         assert fit_kernel(Z).width <= 60
         found = score().fit(rows | {"embedding": Z}, y).predict(rows | {"embedding": Z})
         assert np.isfinite(found).all()
+
+
+ALONE = """
+import json, sys
+
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {"scipy", "sklearn", "polars", "narwhals", "pandas", "pyarrow", "threadpoolctl"}:
+            raise ImportError(f"{name} is not installed here")
+
+sys.meta_path.insert(0, Absent())
+import numpy as np
+from qacal.scores import LearnedScore
+
+given = json.loads(sys.stdin.read())
+arrays = {name: np.array(flat, dtype).reshape(shape) for name, (flat, dtype, shape) in given["arrays"].items()}
+print(json.dumps(LearnedScore.from_state(given["plain"], arrays).predict(given["rows"]).tolist()))
+"""
+
+
+def test_a_saved_score_answers_with_numpy_alone():
+    rows, y = answers()
+    fitted = score().fit(rows, y)
+    plain, arrays = fitted.state()
+    few = {name: list(values)[:9] for name, values in rows.items()}
+    few["embedding"] = np.array(few["embedding"]).tolist()
+    few["tokens"] = [None if value != value else float(value) for value in few["tokens"]]
+    asked = {
+        "plain": plain,
+        "arrays": {name: (array.ravel().tolist(), str(array.dtype), array.shape) for name, array in arrays.items()},
+        "rows": few,
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", ALONE], input=json.dumps(asked), capture_output=True, text=True, check=True
+    )
+    np.testing.assert_allclose(json.loads(done.stdout), fitted.predict(few), atol=1e-12)

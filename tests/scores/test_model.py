@@ -124,3 +124,10 @@ def test_rows_without_ids_are_questions_of_their_own():
     score = LearnedScore(text=False, columns=["tenant"])
     model = QACalibrator(partition="column:tenant", score=score, output="continuous").fit(rows)
     assert model.score_.chosen.endswith("columns")
+
+
+@pytest.mark.parametrize("value", [["a"], {"a": 1}])
+def test_values_that_are_no_labels_are_told(value):
+    rows = [{**row, "tenant": value} for row in records(60)]
+    with pytest.raises(InputError, match="label"):
+        QACalibrator(partition="column:topic", score=LearnedScore(text=False, columns=["tenant"])).fit(rows)

@@ -51,6 +51,18 @@ def test_two_confidences_that_are_equal_count_as_one(kind):
     np.testing.assert_allclose(found, expit(once.logits(h[:, :1])), atol=0.02)
 
 
+@pytest.mark.parametrize("difference", [1e-7, 1e-6, 1e-5])
+@pytest.mark.parametrize("kind", ["line", "curve"])
+def test_many_rows_whose_confidences_are_nearly_equal(kind, difference):
+    """Their curvature has no Cholesky factor in single precision."""
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        one = rng.random(20_000)
+        h = np.column_stack([one, np.clip(one + difference * rng.normal(size=20_000), 0, 1)])
+        y = (rng.random(20_000) < one).astype(float)
+        assert np.abs(expit(fit_pooled(h, y, kind).logits(h)) - one).mean() < 0.02
+
+
 @pytest.mark.parametrize("kind", ["line", "curve"])
 def test_a_missing_confidence_has_a_number_of_its_own(kind):
     """Rows that lack it are right far less often than others: many of them tell so."""

@@ -58,7 +58,7 @@ def fit_effects(X: Floats, correct: Floats, block: Ints, *, start: Floats, varia
     block : of each column; `FIXED` for none.
     start, variances : where to begin: coefficients, and the variance of each block.
     """
-    from scipy.linalg import cho_factor, cho_solve
+    from scipy.linalg import cho_solve
 
     b, penalty = start.copy(), np.clip(1 / variances, _LEAST_PENALTY, _MOST_PENALTY)
     determined = np.zeros_like(penalty)
@@ -69,7 +69,7 @@ def fit_effects(X: Floats, correct: Floats, block: Ints, *, start: Floats, varia
         each = np.where(block == FIXED, _FIXED_PENALTY, penalty[block] if len(penalty) else 0.0)
         p = _expit(X @ b)
         gradient = X.T @ (correct - p) - each * b
-        factor = cho_factor(_curvature(short, p * (1 - p), each))
+        factor = _factor(X, short, p * (1 - p), each)
         step = cho_solve(factor, gradient)
         b = _moved(X, correct, b, step, each)
         determined = sizes - penalty * _block_sums(_inverse_diagonal(factor[0]), block, len(penalty))
@@ -85,8 +85,19 @@ def fit_effects(X: Floats, correct: Floats, block: Ints, *, start: Floats, varia
     return EffectsFit(b, 1 / penalty, determined)
 
 
-def _curvature(X: NDArray[np.float32], weight: Floats, penalty: Floats) -> Floats:
-    root = X * np.sqrt(weight).astype(np.float32)[:, None]
+def _factor(X: Floats, short: NDArray[np.float32], weight: Floats, penalty: Floats) -> tuple[Floats, bool]:
+    """Return the Cholesky factor of the curvature: in short numbers, unless columns are too much alike for them."""
+    from scipy.linalg import LinAlgError, cho_factor
+
+    try:
+        found: tuple[Floats, bool] = cho_factor(_curvature(short, weight, penalty))
+    except LinAlgError:  # two confidences that are equal but for rounding, in 20,000 rows
+        found = cho_factor(_curvature(X, weight, penalty))
+    return found
+
+
+def _curvature(X: NDArray[np.floating], weight: Floats, penalty: Floats) -> Floats:
+    root = X * np.sqrt(weight).astype(X.dtype)[:, None]
     curvature = (root.T @ root).astype(np.float64)
     curvature[np.diag_indices_from(curvature)] += penalty
     return curvature
