@@ -27,7 +27,7 @@ from qacal.values import Floats
 _COMPONENTS = 24
 # Axes and landmarks are found from so many rows.
 _ROWS = 5_000
-_LANDMARKS = 384
+_LANDMARKS = 256
 _COORDINATES = 96
 # The length scale, in units of the root mean square distance of two texts.
 _LENGTH = 0.6
@@ -91,13 +91,14 @@ class Kernel:
 
 def fit_kernel(vectors: Floats) -> Kernel | None:
     """Return the map for vectors that stand in a random order; None if they are equal, or as good as."""
-    some = vectors[:_ROWS] + 0.0  # -0.0 equals 0.0 but has other bits
+    some = vectors[:_ROWS]
     mean, spread, axes = _principal_axes(some)
     if not spread > _LEAST_SPREAD:
         return None
+    places = (some - mean) @ axes
     # Equal texts say the same: of each, one.
-    _, first = np.unique(row_hashes(some), return_index=True)
-    landmarks = (some[np.sort(first)[:_LANDMARKS]] - mean) @ axes
+    _, first = np.unique(row_hashes(places + 0.0), return_index=True)
+    landmarks = places[np.sort(first)[:_LANDMARKS]]
     between = _gauss(landmarks, landmarks)
     centred = between - between.mean(axis=0)
     centred -= centred.mean(axis=1)[:, None]

@@ -208,7 +208,8 @@ def _own_order(
     """
     told = [correct, *np.nan_to_num(confidences, nan=-1.0).T]
     told += [] if codes is None else [*codes.T]
-    if vectors is not None:
+    # Vectors are asked only where ids do not tell rows apart: there are many numbers in them.
+    if vectors is not None and (ids is None or len(np.unique(ids)) < len(ids)):
         told.append(np.concatenate([row_hashes(block + 0.0) for _, block in portions(vectors)]).view(np.int64))
     ids = value_hashes(*told) if ids is None else ids
     order = np.lexsort([*told, ids])
