@@ -62,8 +62,8 @@ class LearnedScore(HasParameters):
     >>> score = LearnedScore().fit(rows, correct)
     >>> score.predict({"confidence": [0.8, 0.8], "embedding": [[-1.0, 0.0], [1.0, 0.0]]}).round(1)
     array([0.3, 0.7])
-    >>> [trial.name for trial in score.tried_ if trial.is_chosen]
-    ['one line for all, text']
+    >>> score.reads_text
+    True
     """
 
     maps_: ScoreMaps
