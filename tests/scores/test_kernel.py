@@ -18,7 +18,7 @@ def aligned(one, other):
     return one * np.sign((one * other).sum(axis=0))
 
 
-@pytest.mark.parametrize(("n", "width"), [(60, 4), (150, 30), (300, 10)])
+@pytest.mark.parametrize(("n", "width"), [(60, 4), (150, 30), (240, 10)])
 def test_coordinates_are_those_of_two_principal_component_analyses(n, width):
     rng = np.random.default_rng(n)
     Z, new = rng.normal(size=(2, n, width)) * rng.exponential(size=width)
@@ -34,7 +34,7 @@ def test_coordinates_are_those_of_two_principal_component_analyses(n, width):
 
 
 def test_coordinates_are_zero_on_average_and_fall_in_variance():
-    Z = clouds(0, n=300)
+    Z = clouds(0, n=240)
     found = fit_kernel(np.unique(Z, axis=0)).coordinates(np.unique(Z, axis=0))
     assert np.abs(found.mean(axis=0)).max() < 1e-9
     assert (np.diff((found**2).sum(axis=0)) < 1e-9).all()
