@@ -18,6 +18,7 @@ from qacal.values import ArrayLike, Bools, Floats, Hashes, Ints, labels_of, requ
 # The constants of the splitmix64 generator (Steele, Lea and Flood, 2014): an invertible mixing of 64 bits.
 _STEP = np.uint64(0x9E3779B97F4A7C15)
 _MULTIPLIERS = (np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))
+_BEGINS = frozenset("-0123456789")
 _SHIFTS = (np.uint64(30), np.uint64(27), np.uint64(31))
 
 
@@ -57,7 +58,8 @@ def id_hashes(ids: ArrayLike, length: int) -> Hashes:
     for at, value in enumerate(listed):
         if value not in known:
             known[value] = _text_hash(value, at)
-    whole = [value for value in known if _is_whole(value)]
+    # Most ids of text are told from numbers by how they begin.
+    whole = [value for value in known if (not isinstance(value, str) or value[:1] in _BEGINS) and _is_whole(value)]
     mixed = mix(np.array([int(str(value)) % 2**64 for value in whole], dtype=np.uint64))
     known.update(zip(whole, mixed.tolist(), strict=True))
     return np.fromiter((known[value] for value in listed), np.uint64, length)

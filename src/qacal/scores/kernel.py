@@ -28,7 +28,7 @@ _COMPONENTS = 24
 # Axes and landmarks are found from so many rows.
 _ROWS = 5_000
 _LANDMARKS = 256
-_COORDINATES = 96
+_COORDINATES = 112
 # The length scale, in units of the root mean square distance of two texts.
 _LENGTH = 0.6
 # Directions of the kernel that carry less than this share of the first are rounding; so are those that carry less than

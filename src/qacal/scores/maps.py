@@ -24,7 +24,7 @@ from qacal.soundness import require_between, require_columns
 from qacal.values import Floats, Ints, require_length
 
 # How a confidence counts changes more slowly over texts than how often answers are right.
-_SLOPES = 24
+_SLOPES = 48
 
 # Where the search for variances starts: what they came out as on the LLMs that this was developed with.
 _START = {"text": 0.4, "text_slopes": 0.2, "shifts": 0.1, "level_slopes": 0.05}
