@@ -108,9 +108,8 @@ class Sampler:
 
     def words(self, count: int = 8) -> dict[Any, tuple[str, ...]]:
         """Return the most distinctive words of each group."""
-        texts = self._texts()
-        used = {group: Counter(_words(rows)) for group, rows in texts.items()}
-        sizes = {group: len(rows) for group, rows in texts.items()}
+        used = {group: Counter(_words(heap)) for group, heap in self._kept.items()}
+        sizes = {group: len(heap) for group, heap in self._kept.items()}
         everywhere: Counter[str] = Counter()
         for mine in used.values():
             everywhere.update(mine)
@@ -119,17 +118,14 @@ class Sampler:
 
     def examples(self, count: int) -> dict[Any, tuple[dict[str, Any], ...]]:
         """Return some rows of each group."""
-        return {group: tuple(rows[:count]) for group, rows in self._texts().items()}
-
-    def _texts(self) -> dict[Any, list[dict[str, Any]]]:
         return {
-            group: [dict(zip(_NAMES, entry[1:], strict=False)) for entry in sorted(heap, reverse=True)]
+            group: tuple(dict(zip(_NAMES, entry[1:], strict=False)) for entry in heapq.nlargest(count, heap))
             for group, heap in self._kept.items()
         }
 
 
-def _words(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    return [word for row in rows for word in {*_WORD.findall(f"{row['question']} {row['answer']}".lower())}]
+def _words(heap: Sequence[_Entry]) -> list[str]:
+    return [word for entry in heap for word in {*_WORD.findall(f"{entry[1]} {entry[2]}".lower())}]
 
 
 def _distinctive(mine: Counter[str], n: int, everywhere: Counter[str], total: int) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ counted.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
@@ -368,6 +369,8 @@ def _number(value: Any, is_text_allowed: bool, truths: Mapping[str, float]) -> f
 
 
 def _origins(values: list[Any]) -> Iterator[Any]:
+    with contextlib.suppress(TypeError):  # lists and objects cannot be told apart so quickly
+        values = list(dict.fromkeys(values))
     present = (value for value in values if not _is_missing(value))
     return (value if isinstance(value, str | int | float) else str(value) for value in present)
 
