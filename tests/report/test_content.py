@@ -102,7 +102,7 @@ def test_curves_promise_nothing_and_say_so():
     found = content("curves")
     assert found.promise is None
     assert found.realised is None
-    assert found.why_no_promise.startswith("HierarchicalScaling answers with curves")
+    assert found.why_no_promise.startswith("HierarchicalScaling answers without bins")
 
 
 def test_without_groups_all_rows_read_the_only_map():
