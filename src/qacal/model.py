@@ -166,8 +166,9 @@ class QACalibrator(HasParameters, Answering):
         ----------
         records : a path (Parquet, JSONL, CSV), a frame of pandas, polars or Arrow, a list of objects. They need
             `correct`; `id` keeps the rows of one question together (the question's text does where there is none).
-        beta_records : make the groups from these rows instead; all of `records` calibrate. These need no `correct`,
-            unless groups are learned from it (:class:`~qacal.LearnedTree`).
+        beta_records : make the groups from these rows instead; all of `records` calibrate, or, with a score, those
+            that it was not learned from. These need no `correct`, unless groups are learned from it
+            (:class:`~qacal.LearnedTree`).
         columns : ``{"confidence": "score"}`` where the records use other names.
         percent : confidences are percents.
         pool : go on if the records come from several LLMs or prompts; one model for each is usually better.
@@ -215,7 +216,8 @@ class QACalibrator(HasParameters, Answering):
 
     def _fresh_score(self, partition: Partition | None) -> LearnedScore | None:
         if isinstance(self.score, LearnedScore):
-            return LearnedScore(**self.score.get_params())
+            told = {} if self.tune is None else {"objective": self.tune}
+            return LearnedScore(**self.score.get_params() | told)
         is_left_to_choose = self.calibrator is None or isinstance(self.calibrator, StepBinning)
         if self.score is None or not is_left_to_choose:
             return None
@@ -246,7 +248,7 @@ class QACalibrator(HasParameters, Answering):
         if self.score_ is not None and self.tune not in ("log_loss", "brier"):
             raise InputError(
                 f'tune is {self.tune!r}; scores are chosen by "log_loss" or "brier". For bins that are chosen by it, '
-                "name a calibrator."
+                "name a calibrator and leave the score out."
             )
         if self.score_ is None and isinstance(self.calibrator_, StepBinning):
             raise InputError("tune chooses a depth on the rows, and StepBinning needs it fixed before; leave tune out.")

@@ -26,7 +26,8 @@ def load(path: str | Path) -> QACalibrator:
     model = QACalibrator(
         known.get("name", "static"),
         saved.partition,
-        saved.calibrator,
+        # It follows from the output there, and is refused beside it in a new fit.
+        None if parameters.get("output") == "continuous" else saved.calibrator,
         score=saved.score,
         **{name: parameters[name] for name in ("output", "beta_share", "examples", "seed") if name in parameters},
     )

@@ -148,8 +148,11 @@ class Batch:
         return self._shares(name, may_miss=True)
 
     def _shares(self, name: str, *, may_miss: bool) -> Floats:
-        values = self.listed(name)
-        numbers = np.array([_number(value, self.table.reads_text_as_numbers, {}) for value in values])
+        column = self.column(name)
+        values = listed(column)
+        fast = _fast_numbers(column)
+        is_text = self.table.reads_text_as_numbers
+        numbers = np.array([_number(value, is_text, {}) for value in values]) if fast is None else fast
         bad = ~((numbers >= 0) & (numbers <= 1))
         if may_miss:
             bad &= ~np.array([_is_missing(value) for value in values], dtype=bool)

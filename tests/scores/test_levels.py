@@ -101,7 +101,7 @@ def test_every_value_with_rows_is_right_on_average(simulated):
 def test_values_that_were_not_seen_have_no_effect(simulated):
     _, _, score, _ = simulated
     h = np.linspace(0, 1, 5)
-    unseen = {name: [at] * 5 for name, at in zip(SIZES, (1000, None, "fr"), strict=True)}
+    unseen = {name: [at] * 5 for name, at in zip(SIZES, (1000, None, 999), strict=True)}
     maps = score.maps_
     c = maps.pooled.logits(h[:, None]) - maps.centre
     np.testing.assert_allclose(
@@ -126,3 +126,22 @@ def test_dates_and_lists_are_refused():
         LearnedScore(text=False, columns=["day"]).fit(rows, [0, 1])
     with pytest.raises(InputError):
         LearnedScore(text=False, columns=["day"]).fit(rows | {"day": [["a"], ["b", "c"]]}, [0, 1])
+
+
+def test_values_of_another_type_are_refused():
+    levels = find_levels({"tenant": ["1", "2", "1"]})
+    with pytest.raises(InputError, match="tenant has labels that are numbers; those of the fit are text"):
+        levels.codes({"tenant": [1, 2]})
+    assert levels.codes({"tenant": [None, 1, "2"]}).tolist() == [[NO_LEVEL], [NO_LEVEL], [1]]
+
+
+@pytest.mark.parametrize("names", [{"columns": ["correct"]}, {"confidences": ["correct"]}])
+def test_a_score_does_not_read_the_label(names):
+    with pytest.raises(InputError, match="expected names of other columns"):
+        LearnedScore(text=False, **names).fit({"confidence": [0.5, 0.6], "correct": [0, 1]}, [0, 1])
+
+
+def test_a_column_is_read_as_one_thing():
+    score = LearnedScore(text=False, columns=["tokens"], confidences=["tokens"])
+    with pytest.raises(InputError, match="'tokens' is among columns and confidences"):
+        score.fit({"confidence": [0.5, 0.6], "tokens": [0.5, 0.6]}, [0, 1])

@@ -131,3 +131,26 @@ def test_values_that_are_no_labels_are_told(value):
     rows = [{**row, "tenant": value} for row in records(60)]
     with pytest.raises(InputError, match="label"):
         QACalibrator(partition="column:topic", score=LearnedScore(text=False, columns=["tenant"])).fit(rows)
+
+
+def test_a_short_float_is_the_number_that_was_meant():
+    score = LearnedScore(text=False, confidences=["tokens"])
+    rows = pl.DataFrame(records(800), strict=False, infer_schema_length=None).drop("tenant")
+    model = QACalibrator(score=score, output="continuous").fit(rows)
+    short = rows.with_columns(pl.col("tokens").cast(pl.Float32))
+    assert model.calibrate(short)["calibrated"].equals(model.calibrate(rows)["calibrated"])
+
+
+@pytest.mark.parametrize("partition", ["bisecting:2", "column:tenant"])
+def test_a_loaded_continuous_model_can_be_fitted_again(tmp_path, partition):
+    rows = records(600)
+    model = QACalibrator(partition=partition, output="continuous").fit(rows)
+    model.save(tmp_path / "model")
+    again = qacal.load(tmp_path / "model").fit(rows)
+    assert type(again.calibrator_) is type(model.calibrator_)
+    assert [row["calibrated"] for row in again.calibrate(rows)] == [row["calibrated"] for row in model.calibrate(rows)]
+
+
+def test_tune_says_how_a_given_score_is_chosen():
+    model = QACalibrator(score=LearnedScore(text=False), tune="brier").fit(records(300))
+    assert model.score_.objective == "brier"

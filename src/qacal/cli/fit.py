@@ -223,13 +223,15 @@ def _tried(model: QACalibrator) -> str:
     score = model.score_
     if score is None:
         return ""
-    lines = [f"The score: {score.chosen}, learned from {score.rows_:,} other rows."]
+    is_certified = model.output == "certified"
+    lines = [f"The score: {score.chosen}, learned from {score.rows_:,} {'other rows' if is_certified else 'rows'}."]
+    width = max([43, *(len(trial.name) for trial in score.tried_)])
     if score.tried_:
-        lines.append(f"{f'Tried on {score.tried_[0].rows:,} rows held out':<46} log loss   Brier")
+        lines.append(f"{f'Tried on {score.tried_[0].rows:,} rows held out':<{width + 3}} log loss   Brier")
     for trial in score.tried_:
         mark = "*" if trial.is_chosen else " "
-        lines.append(f" {mark} {trial.name:<43} {trial.log_loss:8.4f}  {trial.brier:6.4f}")
-    if model.rows_ < _FEW and model.output == "certified":
+        lines.append(f" {mark} {trial.name:<{width}} {trial.log_loss:8.4f}  {trial.brier:6.4f}")
+    if model.rows_ < _FEW and is_certified:
         lines.append(f"Intervals come from {model.rows_:,} rows, and so few certify little.")
     return "\n" + "\n".join(lines)
 

@@ -33,7 +33,7 @@ def run(
 
 def _print(title: str, groups: list[Any], examples: int) -> None:
     if not groups:
-        shared.show(f"{title}this model has one map for all questions.")
+        shared.show(f"{title}this model has no groups.")
         return
     rows = [
         (str(group.group), f"{group.rows:,}", f"{group.accuracy:.2f}", f"{group.confidence:.2f}", " ".join(group.words))

@@ -121,7 +121,7 @@ def _achieved(path: str) -> dict[str, Any]:
     maps = load_one(model_path(path)).calibrator_.maps_
     if not isinstance(maps, BinMaps):
         raise InputError(
-            f"{path} has curves, which certify nothing; fit with --calibrator qa-binning or scaling-qa-binning."
+            f"{path} has no bins, and certifies nothing; fit without --continuous, or with --calibrator tree-binning."
         )
     bound = maps.error_bounds()
     share = [float((maps.rows[bound <= limit]).sum() / maps.rows.sum()) for limit in (0.05, 0.1, 0.2)]

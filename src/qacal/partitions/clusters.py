@@ -77,6 +77,9 @@ def one_thread() -> Iterator[None]:
     It sums in as many parts as there are threads, in the order in which they finish: the last digit would depend on
     the machine and on luck. And on the small nodes of a tree, threads wait for each other longer than they work.
     """
+    # Limits hold for libraries that are loaded; one that comes later would still use all threads.
+    import scipy.linalg  # noqa: F401
+    import sklearn.cluster  # noqa: F401
     from threadpoolctl import threadpool_limits
 
     with threadpool_limits(limits=1):

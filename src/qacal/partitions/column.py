@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from qacal.errors import InputError
 from qacal.partitions.base import Arrays, Partition, Plain
-from qacal.partitions.labels import as_labels, object_array, type_of
+from qacal.partitions.labels import as_labels, object_array, require_common_type, type_of
 from qacal.partitions.stored import require_names
 from qacal.values import ArrayLike
 
@@ -95,7 +95,7 @@ class Column(Partition):
         """Return the labels of a column, None for those that the fit has not seen."""
         self._require_fitted()
         labels = as_labels(Z, self.name).tolist()
-        self._require_common_type({type_of(label) for label in set(labels) if label is not None})
+        require_common_type(labels, self.fitted_.types, self.name)
         return object_array(map(self.fitted_.known.get, labels))
 
     def describe(self) -> Plain:
@@ -135,15 +135,6 @@ class Column(Partition):
         if len(column.fitted_.labels) != len(column.fitted_.counts):
             raise InputError("a saved column has not as many counts as labels. Save it anew.")
         return column
-
-    def _require_common_type(self, types: set[str]) -> None:
-        """Refuse labels of which none can be known, since they are of another type: "2" and 2, say."""
-        known = self.fitted_.types
-        if known and types and not known & types:
-            theirs, mine = ", ".join(sorted(types)), ", ".join(sorted(known))
-            raise InputError(
-                f"{self.name} has labels that are {theirs}; those of the fit are {mine}. Convert the column."
-            )
 
     def _check(self) -> None:
         if not isinstance(self.name, str) or not self.name:

@@ -45,6 +45,16 @@ def object_array(values: Iterable[Any]) -> NDArray[np.object_]:
     return array
 
 
+def require_common_type(labels: Iterable[Any], mine: frozenset[str], name: str) -> None:
+    """Refuse labels of which none can be known, since they are of another type than `mine`: "2" and 2, say."""
+    theirs = {type_of(label) for label in set(labels) if label is not None}
+    if theirs and mine and not theirs & mine:
+        raise InputError(
+            f"{name} has labels that are {', '.join(sorted(theirs))}; those of the fit are {', '.join(sorted(mine))}. "
+            "Convert the column."
+        )
+
+
 def type_of(label: Any) -> str:
     """Return the kind of a label: labels of different kinds are never equal."""
     if isinstance(label, str):

@@ -23,6 +23,8 @@ from qacal.scores.trials import Material, Objective, Trial, choose
 from qacal.soundness import require
 from qacal.values import ArrayLike, Floats, Hashes, Ints, as_written, require_length, unit_values
 
+_NO_INPUTS = ("confidence", "correct", EMBEDDING)
+
 
 class LearnedScore(HasParameters):
     r"""Learn from text, columns and confidences at once how likely an answer is right.
@@ -118,9 +120,12 @@ class LearnedScore(HasParameters):
     def _require_parameters(self) -> None:
         for name, given in (("columns", self.columns), ("confidences", self.confidences)):
             is_so = isinstance(given, list | tuple) and all(isinstance(one, str) for one in given)
-            is_so = is_so and len({*given, "confidence", EMBEDDING}) == len(given) + 2
+            is_so = is_so and len({*given, *_NO_INPUTS}) == len(given) + len(_NO_INPUTS)
             if not is_so:
                 raise InputError(f"{name} is {given!r:.80}; expected names of other columns, such as ['tenant'].")
+        both = [name for name in self.columns if name in self.confidences]
+        if both:
+            raise InputError(f"{both[0]!r} is among columns and confidences; a score reads it as one of the two.")
         if not isinstance(self.text, bool):
             raise InputError(f"text is {self.text!r:.80}; expected True or False.")
         if self.objective not in get_args(Objective):

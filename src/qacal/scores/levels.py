@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from qacal.partitions.labels import as_labels
+from qacal.partitions.labels import as_labels, require_common_type, type_of
 from qacal.soundness import require, require_between, require_columns
 from qacal.values import Ints
 
@@ -39,6 +39,8 @@ class Levels:
         for at, name in enumerate(self.names):
             known = {self.labels[place]: place for place in np.flatnonzero(self.column == at).tolist()}
             values = as_labels(columns[name], name).tolist()
+            # Files do not agree on what a number is: without its effects, a row would get another score unnoticed.
+            require_common_type(values, frozenset(map(type_of, known)), name)
             found.append(np.fromiter((known.get(value, NO_LEVEL) for value in values), np.int64, len(values)))
         return np.column_stack(found)
 
