@@ -227,6 +227,26 @@ def test_export(folder, tmp_path):
     assert "learned from text" in err
 
 
+def test_a_second_confidence_that_is_none_is_a_bad_row(tmp_path):
+    rows = [{**row, "tokens": "0.5"} for row in answers(400)]
+    rows[7]["tokens"], rows[9]["tokens"] = "N/A", ""
+    pl.DataFrame(rows).write_csv(tmp_path / "a.csv")
+    fit = ("fit", tmp_path / "a.csv", "-o", tmp_path / "model", "--also", "tokens")
+    code, _, err = run(*fit)
+    assert code == 1
+    assert "line 9: tokens is 'N/A'; expected 0 to 1" in err
+    ok(*fit, "--skip-bad-rows", tmp_path / "bad.csv")
+    assert len((tmp_path / "bad.csv").read_text().splitlines()) == 1
+    out = run(
+        "apply", tmp_path / "model", tmp_path / "a.csv", "-o", tmp_path / "o.csv", "--skip-bad-rows", tmp_path / "b"
+    )
+    assert out[0] == 0
+    assert len(pl.read_csv(tmp_path / "o.csv")) == 399
+    pl.DataFrame([{**row, "tokens": "50"} for row in rows]).write_csv(tmp_path / "percents.csv")
+    code, _, err = run("apply", tmp_path / "model", tmp_path / "percents.csv", "-o", tmp_path / "o.csv")
+    assert "divide them by 100" in err
+
+
 def test_wrong_use_has_its_own_exit_code(folder):
     for arguments in (
         ("fit", "x.csv"),
@@ -236,6 +256,8 @@ def test_wrong_use_has_its_own_exit_code(folder):
         ("fit", "x.csv", "-o", "m", "--alpha", "2"),
         ("fit", "x.csv", "-o", "m", "--tune", "fame"),
         ("fit", "x.csv", "-o", "m", "--points-per-bin", "50"),
+        ("fit", "x.csv", "-o", "m", "--continuous", "--beta-share", "0.3"),
+        ("fit", "x.csv", "-o", "m", "--continuous", "--calibrator", "qa-binning"),
         ("apply", folder / "model", "x.csv", "-o", "out.csv", "--skip-bad-rows", "out.csv"),
         ("apply", folder / "model", "x.csv", "--column", "confidence"),
         ("plan", "--epsilon", "0.1", "--points-per-bin", "3"),

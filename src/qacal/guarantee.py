@@ -194,7 +194,8 @@ class Certificate:
     def about(self) -> str:
         """What the intervals contain, in words."""
         if self.is_about_all:
-            return "the share of right answers among all answers of the group whose confidence falls in the bin"
+            what = "score" if self.kind == "fixed" else "confidence"
+            return f"the share of right answers among all answers of the group whose {what} falls in the bin"
         return "the share of right answers to expect of the calibration rows of the group in the bin"
 
     def intervals(self, rows: Floats, w: Floats, wt: Floats, wtt: Floats, ww: Floats) -> tuple[Floats, Floats]:

@@ -89,7 +89,8 @@ class QACalibrator(HasParameters, Answering):
         columns to read and further confidences. By default ("auto") one that reads the text and the columns of the
         partition, if the calibrator is left to choose and groups are made from the text; None for none.
     output : "certified" answers in steps, each with an interval from rows of its own. "continuous" learns from all
-        rows and answers with the score itself: better by about .001 in log loss, and nothing is promised of it.
+        rows (from 50,000 of them at most, as ever) and answers with the score itself: better by about .001 in log loss.
+        Nothing is promised of it, and there are no groups.
     beta_share : the share of the questions that groups and score are learned from; the others calibrate. By default .8
         with a score (.9 of fewer than 200 rows), and .25 without, which is the paper's 20:60.
     tune : choose by "log_loss" or "brier" among scores (always done, by log loss unless told otherwise); with a
@@ -195,7 +196,7 @@ class QACalibrator(HasParameters, Answering):
         require_one_origin(records, how, pool)
         self._embedder: Embedder | None = embedder(self.embedder) if self._needs_vectors else None
         tell = progress or _say_nothing
-        labelled = read_again(records, how, needs_labels=True, needs_text=self.needs_text)
+        labelled = read_again(records, how, needs_labels=True, **self.needs)
         self._share = self._learning_share(labelled)
         seen, beta_ids = self._learn(labelled, beta_records, how, tell)
         total, ids = self._fit_calibrator(labelled, self._calibrating_part(beta_records), beta_ids, tell)
@@ -270,7 +271,9 @@ class QACalibrator(HasParameters, Answering):
             raise InputError(f'output is {self.output!r}; expected "certified" or "continuous".')
         if self.output == "continuous" and self.calibrator is not None:
             raise InputError('output="continuous" goes with no calibrator; for curves per group take TreeScaling().')
-        if not (self.score is None or self.score == "auto" or isinstance(self.score, LearnedScore)):
+        if isinstance(self.score, LearnedScore):
+            self.score.require_parameters()
+        elif not (self.score is None or (isinstance(self.score, str) and self.score == "auto")):
             raise InputError(f'score is {self.score!r}; expected LearnedScore(...), "auto" or None.')
         if not isinstance(self.examples, int) or self.examples < 0:
             raise InputError(f"examples is {self.examples}; expected 0 or more rows of each group to keep.")
@@ -299,7 +302,7 @@ class QACalibrator(HasParameters, Answering):
 
         partition, seen, beta_ids = self.partition_ if self._uses_groups else None, [], None
         if partition is not None and beta_records is not None:
-            needs = {"needs_text": self.needs_text, "needs_confidence": partition.uses_labels}
+            needs: dict[str, Any] = {"needs_text": self.needs_text, "needs_confidence": partition.uses_labels}
             apart = Learning(partition, None, self._vectors, progress)
             apart.from_rows(read(beta_records, how, needs_labels=False, **needs), lambda batch: batch)
             seen.append(apart.seen)
@@ -472,7 +475,7 @@ class QACalibrator(HasParameters, Answering):
 
         self._require_fitted()
         done = 0
-        for batch in read(records, how, needs_labels=needs_labels, needs_text=self.needs_text):
+        for batch in read(records, how, needs_labels=needs_labels, **self.needs):
             yield batch, self.answer(batch, any_origin=any_origin)
             done += len(batch)
             (progress or _say_nothing)("calibrating", done)
@@ -644,6 +647,11 @@ class QACalibrator(HasParameters, Answering):
     def needs_text(self) -> bool:
         """True if rows must have a question and an answer."""
         return self._needs_vectors and not str(getattr(self.embedder, "name", self.embedder)).startswith("column:")
+
+    @property
+    def needs(self) -> dict[str, Any]:
+        """What rows must have beside a confidence, as :func:`qacal.records.read` takes it."""
+        return {"needs_text": self.needs_text, "confidences": () if self.score_ is None else self.score_.confidences}
 
     # Keeping it
 

@@ -33,6 +33,13 @@ class ModelSet(Answering):
     by: str
     models: dict[Any, QACalibrator]
 
+    @property
+    def needs(self) -> dict[str, Any]:
+        """What rows must have beside a confidence: what one of the models needs."""
+        all_needs = [model.needs for model in self.models.values()]
+        names = dict.fromkeys(name for needs in all_needs for name in needs["confidences"])
+        return {"needs_text": any(needs["needs_text"] for needs in all_needs), "confidences": tuple(names)}
+
     def answers(
         self,
         records: Any,
@@ -43,9 +50,8 @@ class ModelSet(Answering):
         progress: Progress | None = None,
     ) -> Iterator[tuple[Batch, pl.DataFrame]]:
         """Yield the records batch after batch, and beside each batch its evidence."""
-        needs_text = any(model.needs_text for model in self.models.values())
         done = 0
-        for batch in read(records, how, needs_labels=needs_labels, needs_text=needs_text):
+        for batch in read(records, how, needs_labels=needs_labels, **self.needs):
             known = self.known(batch)
             if len(known):
                 yield known, self._answer(known, any_origin)

@@ -10,7 +10,7 @@ counted.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from pathlib import Path
@@ -176,12 +176,14 @@ def read(
     needs_labels: bool,
     needs_text: bool = True,
     needs_confidence: bool = True,
+    confidences: Sequence[str] = (),
 ) -> Iterator[Batch]:
     """Yield the records batch after batch, checked.
 
     needs_labels : whether rows without `correct` are faults.
     needs_text : whether rows without `question` and `answer` are.
     needs_confidence : whether rows without `confidence` are; it is 0 where a table has none.
+    confidences : columns of further confidences; rows may lack them, but what they have must be one.
     """
     how = reading or Reading()
     seen, highest = 0, 0.0
@@ -189,7 +191,7 @@ def read(
     for table in as_source(records).batches(how.on_fault):
         # The first batch tells what the others must have: ids in some rows only would part the rows of a question.
         has_id = _has_id(table, how, has_id)
-        needs = _Needs(needs_labels, needs_text, needs_confidence, has_id)
+        needs = _Needs(needs_labels, needs_text, needs_confidence, has_id, tuple(confidences))
         batch = _checked(table, how, needs)
         if len(batch):
             seen += len(batch)
@@ -203,10 +205,13 @@ def read(
         )
 
 
-def read_again(records: Any, reading: Reading, *, needs_labels: bool, needs_text: bool) -> Iterable[Batch]:
-    """Return checked records that can be gone through several times: a file is read anew, a table is checked once."""
+def read_again(records: Any, reading: Reading, **needs: Any) -> Iterable[Batch]:
+    """Return checked records that can be gone through several times: a file is read anew, a table is checked once.
+
+    needs : as in :func:`read`.
+    """
     source = as_source(records)
-    again = _Again(source, reading, needs_labels, needs_text)
+    again = _Again(source, reading, needs)
     return list(again) if isinstance(source, _Memory) else again
 
 
@@ -214,11 +219,10 @@ def read_again(records: Any, reading: Reading, *, needs_labels: bool, needs_text
 class _Again:
     source: Source
     reading: Reading
-    needs_labels: bool
-    needs_text: bool
+    needs: Mapping[str, Any]
 
     def __iter__(self) -> Iterator[Batch]:
-        return read(self.source, self.reading, needs_labels=self.needs_labels, needs_text=self.needs_text)
+        return read(self.source, self.reading, **self.needs)
 
 
 def distinct(source: Source, reading: Reading, column: str) -> list[Any]:
@@ -251,6 +255,7 @@ class _Needs:
     text: bool
     confidence: bool
     ids: bool
+    confidences: tuple[str, ...]
 
 
 def _has_id(table: Table, reading: Reading, before: bool | None) -> bool:
@@ -270,6 +275,8 @@ def _checked(table: Table, reading: Reading, needs: _Needs) -> Batch:
     if needs.confidence or has["confidence"]:
         confidence = checked.numbers("confidence", 100.0 if reading.percent else 1.0, may_miss=not needs.confidence)
     correct = checked.numbers("correct", 1.0, may_miss=not needs.labels) if needs.labels or has["correct"] else None
+    for column in needs.confidences:
+        checked.numbers(column, 1.0, may_miss=True)
     question = checked.texts("question") if needs.text or has["question"] else None
     answer = checked.texts("answer") if needs.text or has["answer"] else None
     ids = checked.ids() if needs.ids else question
@@ -336,7 +343,8 @@ class _Checks:
             return f"expected a number from 0 to {most:g}, not text."
         number = _number(value, True, {})
         if most == 1.0 and 1 < number <= 100:
-            return f"{expected} If these are percents, pass --percent (percent=True)."
+            remedy = "pass --percent (percent=True)" if column in KNOWN else "divide them by 100: --percent is for one"
+            return f"{expected} If these are percents, {remedy}."
         return expected
 
     def _fault(self, row: int, column: str, value: Any, problem: str) -> None:

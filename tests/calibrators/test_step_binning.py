@@ -190,3 +190,14 @@ def test_groups_made_of_the_same_rows_are_refused():
     with pytest.raises(InputError, match="fixed without the calibration rows"):
         QACalibrationClassifier(StepBinning(), KDTree(max_depth=1)).fit(X, np.arange(100) % 2)
     assert QACalibrationClassifier(StepBinning()).fit(X, np.arange(100) % 2).predict_proba(X).shape == (100, 2)
+
+
+def test_every_row_reads_one_bin():
+    """Rows of a group with a map of its own are among those of the maps above it, which do not answer them."""
+    rng = np.random.default_rng(3)
+    leaf, h = rng.integers(0, 8, 3000) ** 2 // 8, rng.random(3000)
+    places = Paths(leaf, np.full(3000, 4), depth=3)
+    model = StepBinning(rows_per_map=600).fit(h, rng.random(3000) < h, groups=places)
+    read = np.bincount(model.maps_.bins_of(model.asked(h, places, None)), minlength=len(model.maps_.value))
+    np.testing.assert_array_equal(model.maps_.rows_read(), read)
+    assert 2 < len(model.maps_.lineage.depth) < 8

@@ -121,6 +121,22 @@ class BinMaps:
         """Return how far each bin's answer can be from the truth, by its certificate: the distance to the far end."""
         return np.maximum(np.abs(self.value - self.low), np.abs(self.high - self.value))
 
+    def rows_read(self) -> Ints:
+        """Return how many calibration rows each bin answers: of bins fixed beforehand, those that no map below has.
+
+        Other bins differ from map to map, so that rows cannot be taken apart: all of them.
+        """
+        if self.certificate.kind != "fixed":
+            return self.rows
+        who = self.lineage
+        own = self.rows.reshape(len(who.depth), -1)
+        left = own.copy()
+        for child in range(1, len(who.depth)):
+            above = np.flatnonzero(who.depth < who.depth[child])
+            is_ancestor = who.owner[above] == who.owner[child] >> (who.depth[child] - who.depth[above])
+            left[above[is_ancestor][-1] if is_ancestor.any() else 0] -= own[child]
+        return left.ravel()
+
     def _maps(self, rows: Rows) -> Ints | None:
         """Return the map that each row reads, None if all read the root's."""
         if self.grouping is None or rows.groups is None:

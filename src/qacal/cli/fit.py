@@ -110,6 +110,8 @@ def run(
     shared.require_apart(file, output, skip_bad_rows)
     shared.require_folder(output)
     _require_sense(partition, alpha, beta_share)
+    if continuous and (beta is not None or beta_share is not None):
+        raise typer.BadParameter("--continuous makes no groups and certifies nothing; leave --beta, --beta-share out.")
     objective = None if tune is None else shared.chosen("--tune", tune, list(OBJECTIVES))
     model = QACalibrator(
         embedder,

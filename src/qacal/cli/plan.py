@@ -123,14 +123,14 @@ def _achieved(path: str) -> dict[str, Any]:
         raise InputError(
             f"{path} has no bins, and certifies nothing; fit without --continuous, or with --calibrator tree-binning."
         )
-    bound = maps.error_bounds()
-    share = [float((maps.rows[bound <= limit]).sum() / maps.rows.sum()) for limit in (0.05, 0.1, 0.2)]
+    bound, read = maps.error_bounds(), maps.rows_read()
+    share = [float((read[bound <= limit]).sum() / read.sum()) for limit in (0.05, 0.1, 0.2)]
     return {
         "maps": len(maps.offset) - 1,
         "bins": len(bound),
         "alpha": float(maps.certificate.alpha),
         "largest_epsilon": float(bound[maps.rows > 0].max(initial=0.0)),
-        "median_epsilon_of_a_row": float(_weighted_median(bound, maps.rows)),
+        "median_epsilon_of_a_row": float(_weighted_median(bound, read)),
         "share_of_rows_within_0.05": share[0],
         "share_of_rows_within_0.1": share[1],
         "share_of_rows_within_0.2": share[2],

@@ -84,7 +84,10 @@ class Group:
 
 @dataclass(frozen=True)
 class Promise:
-    """What the fit's bins promise: by the theorem before a row was seen, and by their certificates after."""
+    """What the fit's bins promise: by the theorem before a row was seen, and by their certificates after.
+
+    certified : half of the test rows are in bins that are certified to be off by this much at most.
+    """
 
     points_per_bin: int
     rows: int
@@ -166,7 +169,7 @@ def content_of(gathered: Gathered, *, threshold: float | None = None, examples: 
         pairs=scored.pairs(),
         grouped_by=_grouped_by(gathered),
         groups=tuple(sorted(_groups(gathered, tallies, examples), key=_place)),
-        promise=_promise(gathered.model, maps) if isinstance(maps, BinMaps) else None,
+        promise=_promise(gathered, maps) if isinstance(maps, BinMaps) else None,
         realised=_realised(gathered, maps) if isinstance(maps, BinMaps) else None,
         why_no_promise="" if has_bins else _NO_BINS.format(name=type(gathered.model.calibrator_).__name__),
         has_texts=gathered.has_texts and examples > 0,
@@ -231,8 +234,8 @@ def _debiased(tally: Tally) -> float:
     return calibration_error(tally, bins=BINS, redraws=0).debiased if tally.n > 1 else float("nan")
 
 
-def _promise(model: QACalibrator, maps: BinMaps) -> Promise:
-    chosen = model.calibrator_.get_params()
+def _promise(gathered: Gathered, maps: BinMaps) -> Promise:
+    chosen = gathered.model.calibrator_.get_params()
     rows = max(_binned_rows(maps), 2)
     levels, alpha = len(np.unique(maps.lineage.depth)), float(maps.certificate.alpha)
     # The bins of groups, where there are groups: the root's hold the same rows once more.
@@ -248,7 +251,7 @@ def _promise(model: QACalibrator, maps: BinMaps) -> Promise:
         alpha=alpha,
         levels=levels,
         epsilon=epsilon(points, rows, alpha, levels=levels),
-        certified=_middle(bounds, behind),
+        certified=float(np.median(maps.error_bounds()[gathered.column("bins")])),
         # Of bins without rows nothing is known, and nobody has asked.
         largest=float(bounds[behind > 0].max(initial=0.0)),
         kind=maps.certificate.kind,

@@ -58,7 +58,7 @@ def _fitted_on(model: QACalibrator) -> str:
 def _groups(gathered: Gathered) -> str:
     groups = gathered.model.describe_groups()
     if not groups:
-        return "none: one map for all questions"
+        return "none: one map for all questions" if gathered.model.score_ is None else "none"
     sizes = [group.rows for group in groups]
     made = f"{gathered.model.partition_!r}"
     if gathered.model.needs_text:

@@ -134,8 +134,7 @@ def gather(
 
 
 def _batches(model: QACalibrator | ModelSet, records: Any, how: Reading | None) -> Iterator[Batch]:
-    models = model.models.values() if isinstance(model, ModelSet) else [model]
-    for batch in read(records, how, needs_labels=True, needs_text=any(one.needs_text for one in models)):
+    for batch in read(records, how, needs_labels=True, **model.needs):
         known = model.known(batch) if isinstance(model, ModelSet) else batch
         if len(known):
             yield known

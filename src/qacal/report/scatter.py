@@ -27,7 +27,7 @@ def recalibration_scatter(scores: Any, *, ax: Axes | None = None, title: str | N
 
     >>> rows = [{"confidence": 0.9, "correct": k % 2, "calibrated": 0.4 + 0.2 * (k % 2)} for k in range(40)]
     >>> recalibration_scatter(rows).get_title(loc="left")
-    'A stated 0.9 becomes 0.40 to 0.60, by its group'
+    'A stated 0.9 becomes 0.40 to 0.60, by its kind'
     """
     pairs = as_pairs(scores)
     ax = style.axes_for(ax)
@@ -56,7 +56,7 @@ def _becomes(pairs: dict[str, Pairs]) -> str:
     _, low, high = last.common
     if high - low < 0.005:
         return f"A stated {last.claim} becomes {low:.2f}"
-    return f"A stated {last.claim} becomes {low:.2f} to {high:.2f}" + ("" if last.is_rough else ", by its group")
+    return f"A stated {last.claim} becomes {low:.2f} to {high:.2f}" + ("" if last.is_rough else ", by its kind")
 
 
 def _scatter_text(pairs: dict[str, Pairs]) -> str:

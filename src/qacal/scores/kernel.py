@@ -25,8 +25,9 @@ from qacal.values import Floats
 
 # Distances are taken in the plane of the first principal components: the others are mostly noise.
 _COMPONENTS = 24
-# Axes and landmarks are found from so many rows.
-_ROWS = 5_000
+KERNEL_ROWS = 5_000
+"""Axes and landmarks are found from so many rows, the first ones."""
+
 _LANDMARKS = 256
 _COORDINATES = 112
 # The length scale, in units of the root mean square distance of two texts.
@@ -91,7 +92,7 @@ class Kernel:
 
 def fit_kernel(vectors: Floats) -> Kernel | None:
     """Return the map for vectors that stand in a random order; None if they are equal, or as good as."""
-    some = vectors[:_ROWS]
+    some = vectors[:KERNEL_ROWS]
     mean, spread, axes = _principal_axes(some)
     if not spread > _LEAST_SPREAD:
         return None

@@ -16,7 +16,7 @@ from qacal.partitions import EMBEDDING
 from qacal.partitions.base import column_of
 from qacal.partitions.clusters import one_thread
 from qacal.partitions.vectors import as_vectors, portions, require_finite, row_hashes
-from qacal.scores.kernel import fit_kernel
+from qacal.scores.kernel import KERNEL_ROWS, fit_kernel
 from qacal.scores.levels import find_levels
 from qacal.scores.maps import Rows, ScoreMaps, pooled_maps
 from qacal.scores.trials import Material, Objective, Trial, choose
@@ -100,7 +100,7 @@ class LearnedScore(HasParameters):
 
     def fit_hashed(self, inputs: Mapping[str, ArrayLike], correct: Floats, ids: Hashes | None) -> Self:
         """Do what :meth:`fit` does, with hashes of ids."""
-        self._require_parameters()
+        self.require_parameters()
         confidences = self._confidences(inputs)
         require_length(correct, len(confidences), "correct")
         vectors = _vectors(column_of(inputs, EMBEDDING, self), len(correct)) if self.text else None
@@ -110,14 +110,15 @@ class LearnedScore(HasParameters):
         order, ids = _own_order(correct, confidences, codes, vectors, ids)
         # Matrices here are small: threads wait for each other longer than they work.
         with one_thread():
-            kernel = None if vectors is None else fit_kernel(vectors[order].astype(np.float64))
+            kernel = None if vectors is None else fit_kernel(vectors[order[:KERNEL_ROWS]].astype(np.float64))
             coordinates = None if kernel is None or vectors is None else kernel.coordinates(vectors)
             rows = Rows(confidences, coordinates, codes).only(order)
             found, self.tried_ = choose(Material(rows, correct[order], ids, kernel, levels), self.objective)
         self.maps_, self.rows_ = found.maps, len(correct)
         return self
 
-    def _require_parameters(self) -> None:
+    def require_parameters(self) -> None:
+        """Refuse names that cannot be those of columns to read."""
         for name, given in (("columns", self.columns), ("confidences", self.confidences)):
             is_so = isinstance(given, list | tuple) and all(isinstance(one, str) for one in given)
             is_so = is_so and len({*given, *_NO_INPUTS}) == len(given) + len(_NO_INPUTS)
@@ -175,7 +176,7 @@ class LearnedScore(HasParameters):
             raise InputError("a score has parameters, maps, rows and what was tried; this one does not, or has more.")
         kinds = {"text": bool, "columns": tuple[str, ...], "confidences": tuple[str, ...], "objective": Objective}
         score = cls(**checked_fields(kinds, plain["parameters"], "parameters"))
-        score._require_parameters()
+        score.require_parameters()
         score.maps_ = put_together(ScoreMaps, plain["maps"], arrays)
         score.maps_.require_sound()
         require(isinstance(plain["tried"], list), "what was tried for a score is a list.")
