@@ -3,7 +3,7 @@ import pytest
 from scipy import stats
 
 import qacal
-from qacal import InputError, UnreachableError
+from qacal import InputError, QABinning, UnreachableError
 from qacal.guarantee import Certificate, nu_bound, uniform_certificate
 from qacal.intervals import (
     binomial_interval,
@@ -168,15 +168,15 @@ def test_the_interval_fits_what_the_rows_are():
 
 
 def test_tails_of_the_certificates():
-    assert uniform_certificate(0.1, nodes=3, resolution=0.01).tail == pytest.approx(0.1 / (3 * 101 * 102))
-    assert uniform_certificate(0.1, 2, None, [4, 5]).tail == pytest.approx(0.1 / (4 * 5 + 5 * 6))
+    assert uniform_certificate(0.1, [[9], [4, 5, 6]], 0.01).tail == pytest.approx(0.1 / (2 * 3 * 101 * 102))
+    assert uniform_certificate(0.1, [[4], [5]], None).tail == pytest.approx(0.1 / (4 * 5 + 5 * 6))
     assert Certificate("conditional", 0.1, 20).tail == pytest.approx(0.1 / 40)
 
 
 def test_certificates_say_what_they_are_about():
     declared = qacal.QABinning(resolution=0.01).fit([0.5, 0.9] * 50, [0, 1] * 50, groups=[0, 1] * 50).maps_.certificate
     assert (declared.kind, declared.grid) == ("uniform", 101)
-    assert declared.statements == 3 * 101 * 102 / 2  # two groups and the root
+    assert declared.statements == 2 * 2 * 101 * 102 / 2  # two levels, the larger of two groups
     assert "all answers" in declared.about
     seen = qacal.QABinning().fit([0.5, 0.9] * 50, [0, 1] * 50, groups=[0, 1] * 50).maps_.certificate
     assert seen.statements == 1 + 1 + 3
@@ -207,3 +207,12 @@ def test_nu_is_that_of_the_worst_group():
     perfect = nu_bound(truth, truth, np.full(2000, 0.8))
     assert perfect.estimate == 0
     assert perfect.bound < 0.1
+
+
+def test_levels_share_alpha_where_ties_are_jittered():
+    """Two levels: the root with 4 bins of 50, and two groups with 2 bins each, of which all are counted."""
+    rng = np.random.default_rng(0)
+    h, group = rng.random(200), np.repeat([0, 1], 100)
+    model = QABinning(points_per_bin=50, ties="jitter").fit(h, h > 0.5, groups=group, ids=np.arange(200))
+    bins = [int(model.maps_.offset[1]), len(model.maps_.value) - int(model.maps_.offset[1])]
+    assert model.maps_.certificate.statements == 2 * max(bins)

@@ -17,7 +17,7 @@ labels are true.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -203,20 +203,36 @@ class Certificate:
         return mean_intervals(rows, w, wt, wtt, ww, self.tail, is_mixed=not self.is_about_all)
 
 
-def uniform_certificate(alpha: float, nodes: int, resolution: float | None, distinct: ArrayLike = ()) -> Certificate:
+def uniform_certificate(alpha: float, distinct: Sequence[ArrayLike], resolution: float | None) -> Certificate:
     r"""Return the certificate over all intervals of confidences in all nodes.
 
+    distinct : how many confidences were seen in each node, level by level, the root's first.
+
     With a declared `resolution` there are :math:`m = 1/\text{resolution} + 1` confidence values and
-    :math:`S m (m + 1) / 2` intervals in :math:`S` nodes. Without one, the values seen in each node are its grid
-    (`distinct`: how many, per node): the statement is then made given the confidences that were seen, and speaks of
-    them.
+    :math:`m (m + 1) / 2` intervals in a node. With :math:`S_d` nodes that have rows in level :math:`d` of :math:`D`,
+    statements are made of :math:`D \max_d S_d` nodes: as with :func:`fixed_certificate`, only what is known of a level
+    may count for it.
+
+    Without one, the values seen in each node are its grid: the statement is then made given the confidences that were
+    seen, and speaks of them, so the intervals of all nodes can be counted one by one.
     """
     check_alpha(alpha)
+    m_s = [np.asarray(level, dtype=np.float64) for level in distinct]
     if resolution is not None:
         m = round(1 / resolution) + 1
+        nodes = len(m_s) * max(len(level) for level in m_s)
         return Certificate("uniform", alpha, nodes * m * (m + 1) / 2, grid=m)
-    m_s = np.asarray(distinct, dtype=np.float64)
-    return Certificate("uniform", alpha, float((m_s * (m_s + 1) / 2).sum()))
+    return Certificate("uniform", alpha, float(sum((level * (level + 1) / 2).sum() for level in m_s)))
+
+
+def jittered_certificate(alpha: float, bins: Sequence[int]) -> Certificate:
+    r"""Return the theorem's certificate for maps at several levels, with so many bins each.
+
+    The theorem speaks of one level. With :math:`D` of them each has :math:`\alpha / D`; which maps of a level are read
+    depends on the levels below, so all that have the rows are counted.
+    """
+    check_alpha(alpha)
+    return Certificate("distinct", alpha, float(len(bins) * max(bins)))
 
 
 def fixed_certificate(alpha: float, occupied: list[int]) -> Certificate:

@@ -35,7 +35,7 @@ def test_the_uniform_certificate_holds_for_every_interval_in_every_node():
 
         return trial
 
-    promise = uniform_certificate(ALPHA, nodes, None, np.full(nodes, m))
+    promise = uniform_certificate(ALPHA, [np.full(nodes, m)], None)
     assert failure_rate(broken(promise.tail), trials) <= at_most(ALPHA, trials)
     # Without the intervals in the union bound, or without the nodes and intervals both, it is broken.
     assert failure_rate(broken(ALPHA / (2 * nodes)), trials) > at_most(ALPHA, trials)

@@ -16,13 +16,13 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from qacal.bins import Bins, check_points_per_bin, equal_bins, group_runs, mass_bins, rank_bins
-from qacal.calibrators.ancestry import Lineage, flat_levels, lineage
+from qacal.calibrators.ancestry import Lineage, flat_levels, groups_with_rows, lineage
 from qacal.calibrators.base import Rows
 from qacal.calibrators.evidence import FROM_ROOT, Evidence
 from qacal.cells import snap
 from qacal.errors import InputError
 from qacal.grouping import NO_GROUP, Grouping
-from qacal.guarantee import Certificate, check_alpha, uniform_certificate
+from qacal.guarantee import Certificate, check_alpha, jittered_certificate, uniform_certificate
 from qacal.lookup import search_within
 from qacal.soundness import is_last, require, require_between, require_columns, require_offsets, rises_within
 from qacal.tally import Tally
@@ -200,12 +200,15 @@ def fit_bins(
     who = lineage(levels, labels.grouping, points_per_bin)
     bins = [_bins(level, points_per_bin, n_bins, ties) for level in levels]
     served = [np.isin(of.group, who.owner[who.depth == depth]) for depth, of in enumerate(bins)]
-    if ties == "jitter" or certificate == "conditional":
-        kind = "distinct" if ties == "jitter" else "conditional"
-        promise = Certificate(kind, alpha, sum(int(mine.sum()) for mine in served))
+    if ties == "jitter":
+        promise = jittered_certificate(
+            alpha, [_bins_with_rows(*one, points_per_bin) for one in zip(bins, levels, strict=True)]
+        )
+    elif certificate == "conditional":
+        promise = Certificate("conditional", alpha, sum(int(mine.sum()) for mine in served))
     else:
         distinct = distinct_values(levels if max_depth is None else flat_levels(labels))
-        promise = uniform_certificate(alpha, len(distinct), labels.resolution, distinct)
+        promise = uniform_certificate(alpha, distinct, labels.resolution)
     parts = [_columns(*level, ties, promise) for level in zip(bins, levels_of_targets, served, strict=True)]
     sizes = [np.unique(of.group[mine], return_counts=True)[1] for of, mine in zip(bins, served, strict=True)]
     return BinMaps(
@@ -226,13 +229,20 @@ def _bins(level: Tally, points_per_bin: int, n_bins: int | None, ties: Ties) -> 
     return mass_bins(level, points_per_bin) if n_bins is None else equal_bins(level, n_bins)
 
 
-def distinct_values(levels: list[Tally]) -> Ints:
-    """Return how many distinct confidences each node has: the root, and the groups of every depth."""
+def _bins_with_rows(bins: Bins, level: Tally, least: int) -> int:
+    """Return how many bins a level has, of groups with so many rows; the root has all of its own."""
+    if level.grouping is None:
+        return len(bins.group)
+    return int(np.isin(bins.group, groups_with_rows(level, least)).sum())
+
+
+def distinct_values(levels: list[Tally]) -> list[Ints]:
+    """Return how many distinct confidences each node has, level by level: the root, and the groups of every depth."""
     counts = [np.array([len(levels[0])])]
     for level in levels[1:]:
         codes, first, last = group_runs(level)
         counts.append((last - first)[codes != NO_GROUP])
-    return np.concatenate(counts)
+    return counts
 
 
 def _columns(bins: Bins, targets: Tally, mine: Bools, ties: Ties, promise: Certificate) -> dict[str, Any]:

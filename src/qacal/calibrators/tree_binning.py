@@ -95,7 +95,7 @@ def fit_tree_bins(
     curves = Curves.of(fit_tree_curves(tally, feature, max_depth), levels, who)
     steps = Steps.of(curves.heights, step)
     distinct = distinct_values(levels if max_depth is None else flat_levels(tally))
-    promise = uniform_certificate(alpha, len(distinct), tally.resolution, distinct)
+    promise = uniform_certificate(alpha, distinct, tally.resolution)
     is_last = np.append(steps.who[1:] != steps.who[:-1], True)
     return BinMaps(
         **_answers(curves, steps, promise),
