@@ -137,7 +137,7 @@ def test_values_of_another_type_are_refused():
 
 @pytest.mark.parametrize("names", [{"columns": ["correct"]}, {"confidences": ["correct"]}])
 def test_a_score_does_not_read_the_label(names):
-    with pytest.raises(InputError, match="expected names of other columns"):
+    with pytest.raises(InputError, match="must not read `correct`"):
         LearnedScore(text=False, **names).fit({"confidence": [0.5, 0.6], "correct": [0, 1]}, [0, 1])
 
 

@@ -120,6 +120,8 @@ class LearnedScore(HasParameters):
     def require_parameters(self) -> None:
         """Refuse names that cannot be those of columns to read."""
         for name, given in (("columns", self.columns), ("confidences", self.confidences)):
+            if isinstance(given, list | tuple) and "correct" in given:
+                raise InputError(f"{name} is {given!r:.80}; a score must not read `correct`, which it is to foretell.")
             is_so = isinstance(given, list | tuple) and all(isinstance(one, str) for one in given)
             is_so = is_so and len({*given, *_NO_INPUTS}) == len(given) + len(_NO_INPUTS)
             if not is_so:
