@@ -9,7 +9,6 @@ from threadpoolctl import threadpool_info
 from qacal.partitions.clusters import one_thread
 with one_thread():
     from scipy import linalg
-    from sklearn.cluster import KMeans
     assert {pool["num_threads"] for pool in threadpool_info()} == {1}, threadpool_info()
 """
 

@@ -14,7 +14,7 @@ from qacal.partitions.base import MOST_ROWS, Partition, Plain
 from qacal.partitions.vectors import as_vectors
 from qacal.values import ArrayLike, Ints
 
-_FEW_ROWS, _ROWS_A_LEAF = 5_000, 200
+_FEW_ROWS, _ROWS_A_LEAF = 3_000, 200
 
 ROUNDING = 2.0**-40
 """How far above a sum of products, as a share of the longest vector, a threshold is put.
