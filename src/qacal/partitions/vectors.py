@@ -65,9 +65,8 @@ def portions(Z: NDArray[np.floating], n_rows: int = 4096) -> Iterator[tuple[slic
 
 def require_finite(block: Floats, numbers: Sequence[int] | Ints) -> None:
     """Refuse NaN, infinity and numbers that cannot be squared; `numbers` are those of the rows, to name one."""
-    bad = ~(np.abs(block) <= LARGEST)
-    if bad.any():
-        row, column = np.argwhere(bad)[0]
+    if not (block.max(initial=0.0) <= LARGEST and block.min(initial=0.0) >= -LARGEST):  # so is NaN
+        row, column = np.argwhere(~(np.abs(block) <= LARGEST))[0]
         raise InputError(
             f"the vector of row {numbers[row]} has {block[row, column]} at {column}; expected finite numbers."
         )
@@ -79,11 +78,15 @@ def count_distinct(Z: Floats) -> int:
 
 
 def row_hashes(Z: Floats) -> Hashes:
-    """Return a hash of each row: of its bits, so -0.0 must not be among them."""
-    hashes = np.zeros(len(Z), dtype=np.uint64)
-    for column in Z.T:
-        hashes = mix(hashes ^ np.ascontiguousarray(column).view(np.uint64))
-    return hashes
+    """Return a hash of each row: of its bits, so -0.0 must not be among them.
+
+    It is the sum of the numbers' bits, each times a random number of its column, mixed.
+    """
+    # Numbers have most of their bits high up, and of a product the low bits never learn of the high ones.
+    bits = np.ascontiguousarray(Z).view(np.uint64)
+    bits = bits ^ (bits >> np.uint64(32))
+    bits *= mix(np.arange(Z.shape[1], dtype=np.uint64)) | np.uint64(1)
+    return mix(bits.sum(axis=1, dtype=np.uint64))
 
 
 def _as_floats(Z: ArrayLike) -> NDArray[np.floating]:
