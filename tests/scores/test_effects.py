@@ -138,8 +138,8 @@ def test_a_block_without_columns_settles(monkeypatch):
     from qacal.scores import effects
 
     steps = []
-    moved = effects._moved
-    monkeypatch.setattr(effects, "_moved", lambda *given: steps.append(1) or moved(*given))
+    share = effects._share
+    monkeypatch.setattr(effects, "_share", lambda *given: steps.append(1) or share(*given))
     X, y, block = crossed(2, spreads=(1.0, 1.0))
     with_none = fitted(X, y, block, [0.3, 0.3, 0.3])
     assert len(steps) < 15

@@ -65,13 +65,16 @@ def fit_effects(X: Floats, correct: Floats, block: Ints, *, start: Floats, varia
     # Where the slope is 0 is for the slope to say; the curvature only leads there, in half the digits and the time.
     short = X.astype(np.float32)
     sizes = _block_sums(np.ones(len(block)), block, len(penalty))
+    eta = X @ b
     for _ in range(_MOST_STEPS):
         each = np.where(block == FIXED, _FIXED_PENALTY, penalty[block] if len(penalty) else 0.0)
-        p = _expit(X @ b)
+        p = _expit(eta)
         gradient = X.T @ (correct - p) - each * b
         factor = _factor(X, short, p * (1 - p), each)
         step = cho_solve(factor, gradient)
-        b = _moved(X, correct, b, step, each)
+        moved = X @ step
+        share = _share(eta, moved, correct, b, step, each)
+        b, eta = b + share * step, eta + share * moved
         determined = sizes - penalty * _block_sums(_inverse_diagonal(factor[0]), block, len(penalty))
         squares = _block_sums(b * b, block, len(penalty))
         # With no more than a thousandth of a column determined, a block is noise.
@@ -111,17 +114,20 @@ def _inverse_diagonal(upper: Floats) -> Floats:
     return np.asarray((inverse * inverse).sum(axis=1))
 
 
-def _moved(X: Floats, correct: Floats, b: Floats, step: Floats, penalty: Floats) -> Floats:
-    """Return where a Newton step leads, shortened until it is no step back."""
+def _share(eta: Floats, moved: Floats, correct: Floats, b: Floats, step: Floats, penalty: Floats) -> float:
+    """Return how much of a Newton step to take: all of it, or less until it is no step back.
 
-    def loss(at: Floats) -> float:
-        eta = X @ at
-        return float(np.logaddexp(0.0, eta).sum() - correct @ eta + 0.5 * (penalty * at) @ at)
+    eta, moved : the logits of the rows, and how a whole step moves them.
+    """
 
-    here, share = loss(b), 1.0
-    while share > 1e-3 and loss(b + share * step) > here + 1e-9 * abs(here):
+    def loss(share: float) -> float:
+        at, logits = b + share * step, eta + share * moved
+        return float(np.logaddexp(0.0, logits).sum() - correct @ logits + 0.5 * (penalty * at) @ at)
+
+    here, share = loss(0.0), 1.0
+    while share > 1e-3 and loss(share) > here + 1e-9 * abs(here):
         share /= 2
-    return b + share * step
+    return share
 
 
 def _block_sums(values: Floats, block: Ints, blocks: int) -> Floats:

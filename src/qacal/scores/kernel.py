@@ -126,8 +126,10 @@ def _largest(matrix: Floats, count: int, least: float = 0.0) -> tuple[Floats, Fl
     from scipy.linalg import eigh
 
     size = len(matrix)
-    values, vectors = eigh(matrix, subset_by_index=[max(0, size - count), size - 1])
-    values, vectors = values[::-1], vectors[:, ::-1]
+    # Where many are wanted, all of them are found sooner than some.
+    some = {"subset_by_index": [size - count, size - 1]} if 4 * count < size else {"driver": "evd"}
+    values, vectors = eigh(matrix, **some)
+    values, vectors = values[-count:][::-1], vectors[:, -count:][:, ::-1]
     kept = values >= max(least, _LEAST * values[0])
     return np.ascontiguousarray(values[kept]), np.ascontiguousarray(vectors[:, kept])
 

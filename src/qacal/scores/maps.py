@@ -16,7 +16,7 @@ import numpy as np
 
 from qacal.calibrators.logistic import LOGIT_CUT, expit
 from qacal.partitions import EMBEDDING
-from qacal.scores.effects import FIXED, fit_effects
+from qacal.scores.effects import FIXED, EffectsFit, fit_effects
 from qacal.scores.kernel import Kernel
 from qacal.scores.levels import Levels
 from qacal.scores.pooled import PooledMap
@@ -129,22 +129,25 @@ def fit_maps(
     *,
     kernel: Kernel | None,
     levels: Levels | None,
-    start: Floats | None = None,
-) -> tuple[ScoreMaps, Floats]:
-    """Return the effects of texts and columns beside a pooled map, and the variances of their blocks.
+    start: EffectsFit | None = None,
+) -> tuple[ScoreMaps, EffectsFit]:
+    """Return the effects of texts and columns beside a pooled map, and the fit that they are from.
 
-    start : variances to begin with, those of an earlier fit of the same kind.
+    start : an earlier fit of the same kind, to begin with.
     """
     logits = pooled.logits(rows.confidences)
     centre = float(logits.mean())
     design = _Design.of(logits - centre, rows, levels)
-    at = np.zeros(design.X.shape[1])
-    at[:2] = centre, 1.0
-    fit = fit_effects(design.X, correct, design.block, start=at, variances=design.start if start is None else start)
+    if start is None:
+        at = np.zeros(design.X.shape[1])
+        at[:2] = centre, 1.0
+        fit = fit_effects(design.X, correct, design.block, start=at, variances=design.start)
+    else:
+        fit = fit_effects(design.X, correct, design.block, start=start.coefficients, variances=start.variances)
     parts = dict(zip(design.names, np.split(fit.coefficients, design.ends[:-1]), strict=True))
     none = np.empty(0)
     found = {name: parts.get(name, none) for name in _START}
-    return ScoreMaps(pooled, kernel, levels, centre, parts["fixed"], **found), fit.variances
+    return ScoreMaps(pooled, kernel, levels, centre, parts["fixed"], **found), fit
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,6 +11,7 @@ import numpy as np
 from qacal.frozen import checked_fields
 from qacal.identity import mix
 from qacal.metrics.scores import brier_score, log_loss
+from qacal.scores.effects import EffectsFit
 from qacal.scores.kernel import Kernel
 from qacal.scores.levels import Levels
 from qacal.scores.maps import Rows, ScoreMaps, fit_maps, pooled_maps
@@ -83,7 +84,7 @@ class Material:
     kernel: Kernel | None
     levels: Levels | None
 
-    def fit(self, candidate: Candidate, keep: Bools | slice = slice(None), start: Floats | None = None) -> Fitted:
+    def fit(self, candidate: Candidate, keep: Bools | slice = slice(None), start: EffectsFit | None = None) -> Fitted:
         """Return the score of a candidate, learned from some of the rows."""
         mine = self.seen(candidate).only(keep)
         pooled = fit_pooled(mine.confidences, self.correct[keep], candidate.kind)
@@ -113,10 +114,10 @@ class Material:
 
 @dataclass(frozen=True, eq=False)
 class Fitted:
-    """A fitted score; the variances of its effects are a start for another fit of the same candidate."""
+    """A fitted score; its effects are a start for another fit of the same candidate."""
 
     maps: ScoreMaps
-    variances: Floats | None
+    effects: EffectsFit | None
 
 
 def choose(material: Material, objective: Objective = "log_loss") -> tuple[Fitted, tuple[Trial, ...]]:
@@ -136,7 +137,7 @@ def choose(material: Material, objective: Objective = "log_loss") -> tuple[Fitte
     tried = [*plain, *(_tried(material, candidate) for candidate in _rich_candidates(material, learned))]
     best = min(tried, key=loss)
     trials = tuple(replace(one.trial, is_chosen=one is best) for one in tried)
-    return material.fit(best.candidate, start=best.variances), trials
+    return material.fit(best.candidate, start=best.effects), trials
 
 
 def _plain_candidates(material: Material) -> Iterator[Candidate]:
@@ -159,21 +160,23 @@ def _rich_candidates(material: Material, plain: Candidate) -> Iterator[Candidate
 
 @dataclass(frozen=True, eq=False)
 class _Tried:
-    """A candidate, how it did, and the variances that were found."""
+    """A candidate, how it did, and the effects that were found last."""
 
     candidate: Candidate
     trial: Trial
-    variances: Floats | None
+    effects: EffectsFit | None
 
 
 def _tried(material: Material, candidate: Candidate) -> _Tried:
     scores, labels = [], []
-    variances: Floats | None = None
+    effects: EffectsFit | None = None
     for held in material.folds():
-        fitted = material.fit(candidate, ~held, variances)
-        variances = fitted.variances
+        # A fit does not depend on where it began, up to what is left of the last step: labels of this fold do not reach
+        # it through the effects of another.
+        fitted = material.fit(candidate, ~held, effects)
+        effects = fitted.effects
         scores.append(fitted.maps.apply(material.seen(candidate).only(held)))
         labels.append(material.correct[held])
     score, correct = np.concatenate(scores), np.concatenate(labels)
     trial = Trial(candidate.name, len(score), log_loss(score, correct), brier_score(score, correct).score)
-    return _Tried(candidate, trial, variances)
+    return _Tried(candidate, trial, effects)
