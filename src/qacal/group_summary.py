@@ -9,11 +9,10 @@ texts of the group and :math:`y'_w` of :math:`n'` others using word :math:`w`, a
 from __future__ import annotations
 
 import heapq
-import re
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, TypeAlias
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -21,9 +20,12 @@ from qacal.errors import InputError
 from qacal.tally import Tally
 from qacal.values import Floats, Hashes
 
+if TYPE_CHECKING:
+    import polars as pl
+
 # Words are counted in this many texts of a group: enough to tell what it is about, however many rows there are.
 _TEXTS = 400
-_WORD = re.compile(r"[^\W\d_]{3,}")
+_WORD = r"[\p{L}\p{M}]{3,}"
 
 
 # A text in a heap: the negative of its hash, so that the lowest hashes stay; the rest decides between equal ones.
@@ -108,13 +110,12 @@ class Sampler:
 
     def words(self, count: int = 8) -> dict[Any, tuple[str, ...]]:
         """Return the most distinctive words of each group."""
-        used = {group: Counter(_words(heap)) for group, heap in self._kept.items()}
-        sizes = {group: len(heap) for group, heap in self._kept.items()}
-        everywhere: Counter[str] = Counter()
-        for mine in used.values():
-            everywhere.update(mine)
-        total = sum(sizes.values())
-        return {group: _distinctive(mine, sizes[group], everywhere, total)[:count] for group, mine in used.items()}
+        if not self._kept:
+            return {}
+        found = _distinctive(_counted([*self._kept.values()]))
+        best = found.sort("group", "z", "word", descending=[False, True, False]).group_by("group").head(count)
+        listed = dict(best.group_by("group").agg("word").iter_rows())
+        return {group: tuple(listed.get(number, ())) for number, group in enumerate(self._kept)}
 
     def examples(self, count: int) -> dict[Any, tuple[dict[str, Any], ...]]:
         """Return some rows of each group."""
@@ -124,19 +125,37 @@ class Sampler:
         }
 
 
-def _words(heap: Sequence[_Entry]) -> list[str]:
-    return [word for entry in heap for word in {*_WORD.findall(f"{entry[1]} {entry[2]}".lower())}]
+def _counted(heaps: Sequence[Sequence[_Entry]]) -> pl.DataFrame:
+    """Return how many texts of a group, and of all, use a word; and how many texts there are."""
+    import polars as pl
+
+    sizes = [len(heap) for heap in heaps]
+    # Half a character (a lone surrogate, which JSON can hold) is in no word.
+    texts = [f"{entry[1]} {entry[2]}".encode("utf-8", "replace").decode() for heap in heaps for entry in heap]
+    rows = pl.LazyFrame({"group": np.repeat(np.arange(len(heaps)), sizes), "word": texts})
+    words = pl.col("word").str.to_lowercase().str.extract_all(_WORD).list.unique()
+    used = rows.select("group", words).explode("word", empty_as_null=True).drop_nulls().group_by("group", "word")
+    return (
+        used.agg(
+            mine=pl.len().cast(pl.Float64),
+            n=pl.col("group").first().replace_strict(range(len(sizes)), sizes, return_dtype=pl.Float64),
+            total=pl.lit(float(sum(sizes))),
+        )
+        .with_columns(everywhere=pl.col("mine").sum().over("word"))
+        .collect()
+    )
 
 
-def _distinctive(mine: Counter[str], n: int, everywhere: Counter[str], total: int) -> tuple[str, ...]:
-    words = sorted(word for word, count in mine.items() if count >= 2)
-    if not words or total == n:
-        return tuple(word for word, _ in sorted(mine.items(), key=lambda item: (-item[1], item[0])))
-    y = np.array([mine[word] for word in words]) + 0.5
-    others = np.array([everywhere[word] - mine[word] for word in words]) + 0.5
-    odds = np.log(y / (n + 1 - y)) - np.log(others / (total - n + 1 - others))
-    z = odds / np.sqrt(1 / y + 1 / others)
-    return tuple(words[at] for at in np.argsort(-z, kind="stable").tolist() if z[at] > 1)
+def _distinctive(counted: pl.DataFrame) -> pl.DataFrame:
+    """Return the words that set a group apart, with their z; of a group that has none to be told from, all by count."""
+    import polars as pl
+
+    mine, n = pl.col("mine") + 0.5, pl.col("n")
+    others, rest = pl.col("everywhere") - pl.col("mine") + 0.5, pl.col("total") - n
+    odds = (mine / (n + 1 - mine)).log() - (others / (rest + 1 - others)).log()
+    is_alone = (pl.col("total") == n) | (pl.col("mine").max().over("group") < 2)
+    z = pl.when(is_alone).then("mine").otherwise(odds / (1 / mine + 1 / others).sqrt())
+    return counted.select("group", "word", z=z, is_kept=is_alone | ((pl.col("mine") >= 2) & (z > 1))).filter("is_kept")
 
 
 def summaries(tally: Tally, depth: int, sampler: Sampler, examples: int) -> list[GroupSummary]:
@@ -155,3 +174,20 @@ def summaries(tally: Tally, depth: int, sampler: Sampler, examples: int) -> list
             right, stated = float(mine.wt.sum() / weight), float(mine.w @ mine.confidence / weight)
             out.append(GroupSummary(label, int(mine.n), right, stated, words.get(label, ()), rows.get(label, ())))
     return sorted(out, key=lambda group: (-group.rows, str(group.group)))
+
+
+class Summaries:
+    """What is in each group, the largest first; words are counted when somebody looks, since answers need none.
+
+    tally, depth, sampler, examples : as in :func:`summaries`.
+    """
+
+    def __init__(self, tally: Tally, depth: int, sampler: Sampler, examples: int) -> None:
+        self._arguments = (tally, depth, sampler, examples)
+
+    def __iter__(self) -> Iterator[GroupSummary]:
+        return iter(self._found)
+
+    @cached_property
+    def _found(self) -> list[GroupSummary]:
+        return summaries(*self._arguments)

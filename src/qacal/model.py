@@ -28,7 +28,7 @@ from qacal.calibrators.tree_binning import TreeBinning
 from qacal.calibrators.tree_scaling import TreeScaling
 from qacal.embedders import ColumnEmbedder, Embedder, embedder
 from qacal.errors import InputError, NotFittedError
-from qacal.group_summary import GroupSummary, Sampler, summaries
+from qacal.group_summary import GroupSummary, Sampler, Summaries
 from qacal.grouping import Paths, as_grouping
 from qacal.identity import mix, split
 from qacal.learning import Learning, ids_of
@@ -355,7 +355,9 @@ class QACalibrator(HasParameters, Answering):
         self.calibrator_.fit_tally(total)
         self.rows_ = int(total.n)
         self.origins_ = {name: values for name, values in origins.items() if tells(name, values)}
-        self.groups_ = summaries(total if stated is None else stated, self._depth, sampler, self.examples)
+        self.groups_: Iterable[GroupSummary] = Summaries(
+            total if stated is None else stated, self._depth, sampler, self.examples
+        )
         return total, np.concatenate(ids)
 
     def _memory(self, tally: Tally, ids: Hashes) -> Memory:
