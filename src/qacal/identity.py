@@ -7,7 +7,7 @@ result; and all rows of one question fall on the same side of every split.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from hashlib import blake2b
 
 import numpy as np
@@ -54,10 +54,10 @@ def id_hashes(ids: ArrayLike, length: int) -> Hashes:
     if values.dtype.kind == "i":
         return mix(values.astype(np.int64).view(np.uint64))
     listed = values.tolist()
-    known: dict[object, int] = {}
-    for at, value in enumerate(listed):
-        if value not in known:
-            known[value] = _text_hash(value, at)
+    if not {*map(type, listed)} <= {str, int}:
+        _require_ids(listed)
+    known: dict[object, int] = dict.fromkeys(listed, 0)
+    known.update(zip(known, _text_hashes(known), strict=True))
     # Most ids of text are told from numbers by how they begin.
     whole = [value for value in known if (not isinstance(value, str) or value[:1] in _BEGINS) and _is_whole(value)]
     mixed = mix(np.array([int(str(value)) % 2**64 for value in whole], dtype=np.uint64))
@@ -196,7 +196,13 @@ def _is_whole(value: object) -> bool:
     return isinstance(value, int) and -(2**63) <= value < 2**64
 
 
-def _text_hash(value: object, at: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, str | int):
-        raise InputError(f"ids[{at}] is {value!r}; expected text or a whole number.")
-    return int.from_bytes(blake2b(str(value).encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little")
+def _require_ids(values: list[object]) -> None:
+    for at, value in enumerate(values):
+        if isinstance(value, bool) or not isinstance(value, str | int):
+            raise InputError(f"ids[{at}] is {value!r}; expected text or a whole number.")
+
+
+def _text_hashes(values: Iterable[object]) -> list[int]:
+    digests = [blake2b(str(value).encode("utf-8", "surrogatepass"), digest_size=8).digest() for value in values]
+    hashes: list[int] = np.frombuffer(b"".join(digests), dtype="<u8").tolist()
+    return hashes

@@ -315,6 +315,8 @@ class _Checks:
 
     def texts(self, column: str) -> list[str]:
         values = listed(self._column(column))
+        if {*map(type, values)} <= {str}:
+            return values
         out = [value if isinstance(value, str) else _text(value) for value in values]
         for row, text in enumerate(out):
             if text is None and self.is_good[row]:
@@ -324,7 +326,10 @@ class _Checks:
 
     def ids(self) -> list[Any]:
         """Return the ids of the questions."""
-        values = [_whole(value) for value in listed(self._table.column(self._reading.name("id")))]
+        values = listed(self._table.column(self._reading.name("id")))
+        if {*map(type, values)} <= {str, int}:
+            return values
+        values = [_whole(value) for value in values]
         for row, value in enumerate(values):
             if (isinstance(value, bool) or not isinstance(value, str | int)) and self.is_good[row]:
                 self._fault(row, "id", value, "expected text or a whole number.")
