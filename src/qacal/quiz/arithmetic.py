@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 from qacal.quiz.numbers import number_forms
-from qacal.quiz.question import Draws, Item, Topic, drawn
+from qacal.quiz.question import Draws, Item, drawn, shuffled
 
 
 def _sum(draws: Draws, low: int, high: int) -> Item:
@@ -31,13 +33,13 @@ def _next_prime(draws: Draws) -> Item:
 
 
 def _larger_decimal(draws: Draws) -> Item | None:
-    """Two decimals of the same whole part; the longer one is the smaller one in most of them."""
+    """Ask for the larger of two decimals; in most of them it is the shorter one."""
     whole, short, long = draws.number(0, 99), draws.number(2, 9), draws.number(11, 99)
     if long % 10 == 0 or long // 10 == short or (long // 10 > short and draws.number(0, 2)):
         return None
-    one, two = (f"{whole}.{part}" for part in draws.some((short, long), 2))
-    answer = max(one, two, key=float)
-    return Item(" ".join(sorted((one, two))), f"Which number is larger, {one} or {two}?", (answer,), (one, two))
+    one, two = choices = shuffled((f"{whole}.{short}", f"{whole}.{long}"))
+    answer = max(choices, key=Fraction)
+    return Item(" ".join(sorted(choices)), f"Which number is larger, {one} or {two}?", (answer,), choices)
 
 
 def _row(draws: Draws) -> list[int]:
@@ -47,7 +49,7 @@ def _row(draws: Draws) -> list[int]:
     if kind == 1:
         return [200 - start - step * n for n in range(6)]
     if kind == 2:
-        return [(start % 7 + 1) * (2 + step % 3) ** n for n in range(5)]
+        return [(start % 7 + 1) * (2 + step % 3) ** n for n in range(6)]
     if kind == 3:
         return [(start + n) ** 2 + step for n in range(6)]
     if kind == 4:
@@ -65,26 +67,19 @@ def _sequence(draws: Draws) -> Item:
 
 
 TOPICS = (
-    Topic("addition-2", "sums of two-digit numbers", drawn("addition-2", 120, lambda draws: _sum(draws, 11, 99))),
-    Topic(
-        "addition-5", "sums of five-digit numbers", drawn("addition-5", 130, lambda draws: _sum(draws, 10_001, 99_999))
-    ),
-    Topic(
+    drawn("addition-2", "sums of two-digit numbers", 120, lambda draws: _sum(draws, 11, 99)),
+    drawn("addition-5", "sums of five-digit numbers", 130, lambda draws: _sum(draws, 10_001, 99_999)),
+    drawn(
         "multiplication-1x2",
         "products of a digit and a two-digit number",
-        drawn("multiplication-1x2", 120, lambda draws: _product(draws, (3, 9), (12, 99))),
+        120,
+        lambda draws: _product(draws, (3, 9), (12, 99)),
     ),
-    Topic(
-        "multiplication-2x2",
-        "products of two-digit numbers",
-        drawn("multiplication-2x2", 130, lambda draws: _product(draws, (13, 99), (13, 99))),
+    drawn(
+        "multiplication-2x2", "products of two-digit numbers", 130, lambda draws: _product(draws, (13, 99), (13, 99))
     ),
-    Topic("remainders", "remainders of a division", drawn("remainders", 120, _remainder)),
-    Topic("next-prime", "the first prime above a number", drawn("next-prime", 120, _next_prime)),
-    Topic(
-        "larger-decimal",
-        "which of two decimals is the larger one, to choose",
-        drawn("larger-decimal", 130, _larger_decimal),
-    ),
-    Topic("sequences", "the next number in a row", drawn("sequences", 120, _sequence)),
+    drawn("remainders", "remainders of a division", 120, _remainder),
+    drawn("next-prime", "the first prime above a number", 120, _next_prime),
+    drawn("larger-decimal", "which of two decimals is the larger one, to choose", 130, _larger_decimal),
+    drawn("sequences", "the next number in a row", 120, _sequence),
 )

@@ -1,4 +1,4 @@
-"""Weekdays, days between dates, and units of measure."""
+"""Weekdays, days between dates, and years of events."""
 
 from __future__ import annotations
 
@@ -39,17 +39,13 @@ def _days_between(draws: Draws) -> Item:
     return Item(f"{start} {end}", question, number_forms(days, "days"))
 
 
-def _units() -> Iterator[Item]:
-    """Every unit of the table is asked with its own amounts."""
-    for (many,), (factor,), (small, *names), amounts in facts("units"):
-        for amount in map(int, amounts):
-            there = amount * int(factor)
-            question = f"How many {small} are in {amount} {many}?"
-            yield Item(f"{amount} {many} {small}", question, number_forms(there, small, *names))
+def _years() -> Iterator[Item]:
+    for (year,), (event,) in facts("events"):
+        yield Item(year, f"In which year {event}?", (year, f"{year} AD"))
 
 
 TOPICS = (
-    Topic("weekdays", "the weekday of a date", drawn("weekdays", 130, _weekday)),
-    Topic("days-between", "the days from one date to another", drawn("days-between", 120, _days_between)),
-    Topic("units", "amounts in another unit", _units),
+    drawn("weekdays", "the weekday of a date", 130, _weekday),
+    drawn("days-between", "the days from one date to another", 120, _days_between),
+    Topic("years", "the year of an event", _years),
 )

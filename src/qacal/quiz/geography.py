@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 
 from qacal.quiz.facts import asked, facts
-from qacal.quiz.question import Draws, Item, Topic, drawn
+from qacal.quiz.question import Draws, Item, Topic, drawn, shuffled
 
 _CAPITAL, _CONTINENT, _CURRENCY, _LANGUAGE, _AREA = 1, 2, 3, 4, 5
 # Areas of countries differ from source to source by some percent; what is asked must hold in all of them.
@@ -39,18 +40,19 @@ def _states() -> Iterator[Item]:
             yield Item(f"of {capitals[0]}", f"Which US state has {capitals[0]} as its capital?", (state,))
 
 
-def _larger() -> Iterator[Item]:
-    areas = {fact[0][0]: float(fact[_AREA][0]) for fact in facts("countries") if fact[_AREA]}
+@cache
+def _areas() -> dict[tuple[str, ...], float]:
+    return {fact[0]: float(fact[_AREA][0]) for fact in facts("countries") if fact[_AREA]}
 
-    def make(draws: Draws) -> Item | None:
-        one, two = draws.some(sorted(areas), 2)
-        small, large = sorted((one, two), key=areas.__getitem__)
-        if not _CLEAR <= areas[large] / areas[small] <= _FAR:
-            return None
-        question = f"Which country has the larger area, {one} or {two}?"
-        return Item(" ".join(sorted((one, two))), question, tuple(dict.fromkeys((large, _bare(large)))), (one, two))
 
-    return drawn("larger-country", 150, make)()
+def _larger(draws: Draws) -> Item | None:
+    areas = _areas()
+    small, large = sorted(draws.some(sorted(areas), 2), key=areas.__getitem__)
+    if not _CLEAR <= areas[large] / areas[small] <= _FAR:
+        return None
+    one, two = choices = shuffled((small[0], large[0]))
+    question = f"Which country has the larger area, {one} or {two}?"
+    return Item(" ".join(sorted(choices)), question, (*large, _bare(large[0])), choices)
 
 
 TOPICS = (
@@ -74,5 +76,5 @@ TOPICS = (
     ),
     Topic("cities", "the country of a city that is no capital", asked("cities", "In which country is the city of {}?")),
     Topic("us-states", "capitals of the states of the USA, both ways", _states),
-    Topic("larger-country", "which of two countries is the larger one, to choose", _larger),
+    drawn("larger-country", "which of two countries is the larger one, to choose", 150, _larger),
 )

@@ -1,7 +1,10 @@
-"""The same number in another script: Roman, binary, hexadecimal."""
+"""The same number in another script, the same amount in another unit."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+from qacal.quiz.facts import facts
 from qacal.quiz.numbers import number_forms, roman
 from qacal.quiz.question import Draws, Item, Topic, drawn
 
@@ -26,13 +29,19 @@ def _from_hexadecimal(draws: Draws) -> Item:
     return Item(f"{number:X}", f"What is the hexadecimal number 0x{number:X} in decimal?", number_forms(number))
 
 
+def _units() -> Iterator[Item]:
+    """Every unit of the table is asked with its own amounts."""
+    for (many,), (factor,), (small, *names), amounts in facts("units"):
+        for amount in map(int, amounts):
+            there = amount * int(factor)
+            question = f"How many {small} are in {amount} {many}?"
+            yield Item(f"{amount} {many} {small}", question, number_forms(there, small, *names))
+
+
 TOPICS = (
-    Topic("roman-to-number", "the number of a Roman numeral", drawn("roman-to-number", 120, _from_roman)),
-    Topic("number-to-roman", "the Roman numeral of a number", drawn("number-to-roman", 120, _to_roman)),
-    Topic("binary-to-number", "the number of a binary one", drawn("binary-to-number", 110, _from_binary)),
-    Topic(
-        "hexadecimal-to-number",
-        "the number of a hexadecimal one",
-        drawn("hexadecimal-to-number", 120, _from_hexadecimal),
-    ),
+    drawn("roman-to-number", "the number of a Roman numeral", 120, _from_roman),
+    drawn("number-to-roman", "the Roman numeral of a number", 120, _to_roman),
+    drawn("binary-to-number", "the number of a binary one", 110, _from_binary),
+    drawn("hexadecimal-to-number", "the number of a hexadecimal one", 120, _from_hexadecimal),
+    Topic("units", "amounts in another unit", _units),
 )

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import redirect_stdout
 from hashlib import sha256
 
-from qacal.quiz.question import Draws, Item, Topic, drawn
+from qacal.quiz.question import Draws, Item, drawn
 
 _STRINGS = ("python", "calibrate", "question", "banana", "notebook", "hello", "window", "garden", "planet", "orchard")
 # Whoever compares answers takes articles away, and nothing would be left of these.
@@ -135,8 +135,6 @@ def _item(question: str, program: str) -> Item | None:
 
 
 TOPICS = (
-    Topic("python-expressions", "what a Python expression prints", drawn("python-expressions", 150, _asked_expression)),
-    Topic(
-        "python-programs", "what a Python program of some lines prints", drawn("python-programs", 150, _asked_program)
-    ),
+    drawn("python-expressions", "what a Python expression prints", 150, _asked_expression),
+    drawn("python-programs", "what a Python program of some lines prints", 150, _asked_program),
 )

@@ -100,8 +100,18 @@ class Draws:
         return [left.pop(self.number(0, len(left) - 1)) for _ in range(size)]
 
 
-def drawn(name: str, size: int, make: Callable[[Draws], Item | None]) -> Callable[[], Iterator[Item]]:
-    """Return what yields `size` different items, the n-th made with draws that only the name and n decide.
+def shuffled(values: Sequence[str]) -> tuple[str, ...]:
+    """Return values in an order that they alone decide, so that the same choices are always asked in the same way.
+
+    >>> shuffled(["Chad", "Peru"]) == shuffled(["Peru", "Chad"])
+    True
+    """
+    ordered = sorted(values)
+    return tuple(Draws(" ".join(ordered)).some(ordered, len(ordered)))
+
+
+def drawn(name: str, about: str, size: int, make: Callable[[Draws], Item | None]) -> Topic:
+    """Return a topic of `size` different questions, the n-th made with draws that only the name and n decide.
 
     So a larger size adds questions and changes none. What `make` turns down (None), what gives its answer away and what
     was made before is passed over.
@@ -117,7 +127,7 @@ def drawn(name: str, size: int, make: Callable[[Draws], Item | None]) -> Callabl
                 seen.add(item.key)
                 yield item
 
-    return items
+    return Topic(name, about, items)
 
 
 def slug(text: str) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from qacal.quiz import arithmetic, dates, elements, geography, language, numerals, programs, words, works
+from qacal.quiz import arithmetic, dates, geography, language, nature, numerals, programs, words, works
 from qacal.quiz.question import Question, Topic
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 TOPICS: tuple[Topic, ...] = (
     *geography.TOPICS,
     *works.TOPICS,
-    *elements.TOPICS,
+    *nature.TOPICS,
     *arithmetic.TOPICS,
     *numerals.TOPICS,
     *dates.TOPICS,

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from qacal.quiz.facts import facts
 from qacal.quiz.numbers import number_forms, ordinal
-from qacal.quiz.question import Draws, Item, Topic, drawn
+from qacal.quiz.question import Draws, Item, drawn, shuffled
 
 _WORDS = tuple(word for ((word,),) in facts("words"))
+_ADVERBS = {0: ("none",), 1: ("once",), 2: ("twice",)}
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
@@ -16,11 +17,11 @@ def _length(draws: Draws) -> Item:
 
 
 def _occurrences(draws: Draws) -> Item:
-    """Letters that occur, mostly; and those of which there are several, more often than chance has it."""
+    """Ask for letters of the word itself, nine times of ten."""
     word = draws.pick(_WORDS)
     letter = draws.pick(word.lower()) if draws.number(0, 9) else draws.pick(_LETTERS)
     times = word.lower().count(letter)
-    forms = (*number_forms(times, "times"), *(("none", "no") if times == 0 else ("once", "twice")[times - 1 : times]))
+    forms = (*number_forms(times, "time" if times == 1 else "times"), *_ADVERBS.get(times, ()))
     return Item(f"{word} {letter}", f"How many times does the letter '{letter}' occur in the word '{word}'?", forms)
 
 
@@ -44,22 +45,21 @@ def _letter_at(draws: Draws) -> Item | None:
 
 
 def _first_of_four(draws: Draws) -> Item:
-    """Four words, at least two of which begin alike."""
-    start = draws.pick(_WORDS).lower()[0]
-    alike = [word.lower() for word in _WORDS if word.lower().startswith(start)]
-    others = [word.lower() for word in _WORDS if not word.lower().startswith(start)]
+    """Ask for the first of four words, some of which begin alike."""
+    words = [word.lower() for word in _WORDS]
+    start = draws.pick(words)[0]
+    alike = [word for word in words if word[0] == start]
     near = draws.some(alike, min(len(alike), draws.number(2, 3)))
-    four = draws.some(near + draws.some(others, 4 - len(near)), 4)
+    others = draws.some([word for word in words if word[0] != start], 4 - len(near))
+    four = shuffled((*near, *others))
     question = f"Which of these words comes first in alphabetical order: {', '.join(four)}?"
-    return Item(" ".join(sorted(four)), question, (min(four),), tuple(four))
+    return Item(" ".join(sorted(four)), question, (min(four),), four)
 
 
 TOPICS = (
-    Topic("word-length", "the number of letters in a word", drawn("word-length", 120, _length)),
-    Topic("letter-count", "how often a letter is in a word", drawn("letter-count", 130, _occurrences)),
-    Topic("backwards", "a word spelt backwards", drawn("backwards", 120, _reversed)),
-    Topic("letter-at", "the letter at a place in a word", drawn("letter-at", 120, _letter_at)),
-    Topic(
-        "alphabetical", "the first of four words in the alphabet, to choose", drawn("alphabetical", 130, _first_of_four)
-    ),
+    drawn("word-length", "the number of letters in a word", 120, _length),
+    drawn("letter-count", "how often a letter is in a word", 130, _occurrences),
+    drawn("backwards", "a word spelt backwards", 120, _reversed),
+    drawn("letter-at", "the letter at a place in a word", 120, _letter_at),
+    drawn("alphabetical", "the first of four words in the alphabet, to choose", 130, _first_of_four),
 )

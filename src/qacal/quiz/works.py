@@ -1,4 +1,4 @@
-"""Who made it, when it was: books, films, works of art, events; and animals."""
+"""Who made it: books, films, works of art."""
 
 from __future__ import annotations
 
@@ -26,20 +26,8 @@ def _art() -> Iterator[Item]:
         yield Item(work, f"Who {verb} {work}{'' if work.endswith('?') else '?'}", _names(makers))
 
 
-def _years() -> Iterator[Item]:
-    for (year,), (event,) in facts("events"):
-        yield Item(year, f"In which year {event}?", (year, f"{year} AD"))
-
-
-def _animals() -> Iterator[Item]:
-    for (question,), answers, *choices in facts("animals"):
-        yield Item(question, question, answers, choices[0] if choices else None)
-
-
 TOPICS = (
     Topic("authors", "who wrote a book", _made("books", "wrote")),
     Topic("directors", "who directed a film", _made("films", "directed the film")),
     Topic("artists", "who painted, built or composed a work", _art),
-    Topic("years", "the year of an event", _years),
-    Topic("animals", "young, sexes, groups, classes and bodies of animals", _animals),
 )

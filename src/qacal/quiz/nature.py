@@ -1,4 +1,4 @@
-"""Chemical elements: their symbols, names and numbers."""
+"""Chemical elements and animals."""
 
 from __future__ import annotations
 
@@ -25,8 +25,14 @@ def _numbers() -> Iterator[Item]:
         yield Item(names[0], f"What is the atomic number of {names[0]}?", number_forms(number))
 
 
+def _animals() -> Iterator[Item]:
+    for (question,), answers, *choices in facts("animals"):
+        yield Item(question, question, answers, choices[0] if choices else None)
+
+
 TOPICS = (
     Topic("symbol-of-element", "the symbol of an element", _symbols),
     Topic("element-of-symbol", "the element of a symbol", _names),
     Topic("atomic-number", "the atomic number of an element", _numbers),
+    Topic("animals", "young, sexes, groups, classes and bodies of animals", _animals),
 )
