@@ -10,8 +10,11 @@ from hashlib import sha256
 from itertools import count
 from typing import TypeVar
 
+from qacal.errors import InputError
+
 T = TypeVar("T")
 
+_TRIES = 100
 # Letters that Unicode does not take apart into a plain one and a mark.
 _UNMARKED = str.maketrans({"ø": "o", "Ø": "O", "ł": "l", "đ": "d", "ß": "ss", "œ": "oe", "æ": "ae", "ʻ": ""})
 
@@ -119,13 +122,16 @@ def drawn(name: str, about: str, size: int, make: Callable[[Draws], Item | None]
 
     def items() -> Iterator[Item]:
         seen: set[str] = set()
-        for number in count():
-            if len(seen) == size:
-                return
+        for number in range(_TRIES * size):
             item = make(Draws(f"{name}-{number}"))
             if item is not None and item.key not in seen and not item.gives_itself_away:
                 seen.add(item.key)
                 yield item
+            if len(seen) == size:
+                return
+        raise InputError(
+            f"{_TRIES * size} draws made {len(seen)} questions of topic {name!r}, not {size}; ask for fewer."
+        )
 
     return Topic(name, about, items)
 
