@@ -8,6 +8,7 @@ import itertools
 import re
 import subprocess
 import sys
+from collections import Counter
 from decimal import Decimal
 
 import pytest
@@ -190,6 +191,12 @@ def test_letters():
     for row in of("backwards"):
         (word,) = quoted(row.question)
         assert "".join(reversed(row.ground_truth[0])) == word
+
+
+@pytest.mark.parametrize("subject", ["letter-count", "word-length", "weekdays", "remainders", "python-programs"])
+def test_no_single_answer_is_right_for_half_of_a_topic(subject):
+    rows = of(subject)
+    assert Counter(row.ground_truth[0] for row in rows).most_common(1)[0][1] < len(rows) / 2
 
 
 def test_alphabetical_order():

@@ -17,9 +17,10 @@ def _length(draws: Draws) -> Item:
 
 
 def _occurrences(draws: Draws) -> Item:
-    """Ask for letters of the word itself, nine times of ten."""
+    """Ask for repeated letters of the word more often than for others, lest "1" be right nearly always."""
     word = draws.pick(_WORDS)
-    letter = draws.pick(word.lower()) if draws.number(0, 9) else draws.pick(_LETTERS)
+    repeated = [letter for letter in _LETTERS if word.lower().count(letter) > 1]
+    letter = draws.pick(draws.pick((repeated or _LETTERS, repeated or _LETTERS, word.lower())))
     times = word.lower().count(letter)
     forms = (*number_forms(times, "time" if times == 1 else "times"), *_ADVERBS.get(times, ()))
     return Item(f"{word} {letter}", f"How many times does the letter '{letter}' occur in the word '{word}'?", forms)
