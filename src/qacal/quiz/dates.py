@@ -1,0 +1,51 @@
+"""Weekdays, days between dates, and years of events."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import date, timedelta
+
+from qacal.quiz.facts import facts
+from qacal.quiz.numbers import number_forms
+from qacal.quiz.question import Draws, Item, Topic, drawn
+
+_WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+_SHORT = (("Mon",), ("Tue", "Tues"), ("Wed",), ("Thu", "Thur", "Thurs"), ("Fri",), ("Sat",), ("Sun",))
+_MONTHS = (
+    *("January", "February", "March", "April", "May", "June", "July"),
+    *("August", "September", "October", "November", "December"),
+)
+
+
+def _said(day: date) -> str:
+    return f"{day.day} {_MONTHS[day.month - 1]} {day.year}"
+
+
+def _day(draws: Draws, first: date, last: date) -> date:
+    return first + timedelta(days=draws.number(0, (last - first).days))
+
+
+def _weekday(draws: Draws) -> Item:
+    day = _day(draws, date(1900, 1, 1), date(2025, 12, 31))
+    number = day.weekday()
+    return Item(day.isoformat(), f"What day of the week was {_said(day)}?", (_WEEKDAYS[number], *_SHORT[number]))
+
+
+def _days_between(draws: Draws) -> Item:
+    start = _day(draws, date(1950, 1, 1), date(2024, 12, 31))
+    days = draws.number(12, 120)
+    end = start + timedelta(days=days)
+    question = f"How many days after {_said(start)} is {_said(end)}?"
+    return Item(f"{start} {end}", question, number_forms(days, "days"))
+
+
+def _years() -> Iterator[Item]:
+    for (year,), (event,) in facts("events"):
+        yield Item(year, f"In which year {event}?", (year, f"{year} AD"))
+
+
+TOPICS = (
+    drawn("weekdays", "the weekday of a date", 130, _weekday),
+    drawn("days-between", "the days from one date to another", 120, _days_between),
+    Topic("years", "the year of an event", _years),
+)

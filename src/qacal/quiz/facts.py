@@ -1,0 +1,53 @@
+"""Tables of facts: one fact a line, columns parted by "|", other forms of the same thing by ";"."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from importlib.resources import files
+from typing import TypeAlias
+
+from qacal.quiz.question import Item
+
+Fact: TypeAlias = tuple[tuple[str, ...], ...]
+
+
+def facts(name: str) -> Iterator[Fact]:
+    """Yield the lines of a table, each as columns, each of those as its forms; an empty column has none.
+
+    >>> next(facts("states"))
+    (('Alabama',), ('Montgomery',))
+    """
+    text = (files("qacal.quiz") / "facts" / f"{name}.txt").read_text(encoding="utf-8")
+    for line in text.splitlines():
+        if line and not line.startswith("#"):
+            yield tuple(tuple(form for form in column.split(";") if form) for column in line.split("|"))
+
+
+def asked(
+    name: str, template: str, column: int = 1, also: Callable[[str, tuple[str, ...]], tuple[str, ...]] | None = None
+) -> Callable[[], Iterator[Item]]:
+    """Return what asks for a column of a table, given the first one.
+
+    template : the question, with `{}` for what is asked about.
+    also : makes more forms of an answer from what is asked about and the forms of the table.
+    """
+
+    def items() -> Iterator[Item]:
+        for fact in facts(name):
+            if column < len(fact) and fact[column]:
+                subject, answers = fact[0][0], fact[column]
+                more = also(subject, answers) if also else ()
+                yield Item(subject, template.format(subject), (*answers, *more))
+
+    return items
+
+
+def quoted(thing: str) -> str:
+    """Return a thing between quotation marks, and what explains it behind them.
+
+    >>> quoted("mouse (animal)")
+    "'mouse' (animal)"
+    """
+    name, bracket, hint = thing.partition(" (")
+    mark = '"' if "'" in name else "'"
+    return f"{mark}{name}{mark}{bracket}{hint}"

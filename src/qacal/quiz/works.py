@@ -1,0 +1,33 @@
+"""Who made it: books, films, works of art."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from qacal.quiz.facts import facts, quoted
+from qacal.quiz.question import Item, Topic
+
+
+def _names(forms: tuple[str, ...]) -> tuple[str, ...]:
+    """Return a name and, where the table gives no forms of its own, the surname."""
+    return (*forms, forms[0].split()[-1]) if len(forms) == 1 else forms
+
+
+def _made(table: str, verb: str) -> Callable[[], Iterator[Item]]:
+    def items() -> Iterator[Item]:
+        for (title,), makers in facts(table):
+            yield Item(title, f"Who {verb} {quoted(title)}?", _names(makers))
+
+    return items
+
+
+def _art() -> Iterator[Item]:
+    for (verb,), (work,), makers in facts("artworks"):
+        yield Item(work, f"Who {verb} {work}{'' if work.endswith('?') else '?'}", _names(makers))
+
+
+TOPICS = (
+    Topic("authors", "who wrote a book", _made("books", "wrote")),
+    Topic("directors", "who directed a film", _made("films", "directed the film")),
+    Topic("artists", "who painted, built or composed a work", _art),
+)
