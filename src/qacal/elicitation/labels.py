@@ -26,7 +26,7 @@ _LABEL = re.compile(
 # How a line may go on before its label: bullets, numbers of lists, quotes, Markdown, words that belong to the label.
 _OPENING = re.compile(
     r"[ >#*_`\"'{(\[|,-]{0,16}(?:\d{1,2}[.)][ ]{0,3})?[*_`\"']{0,4}"
-    r"(?:(?:my|the|best|final|top|most|likely|first|overall|stated)[ ]){0,3}",
+    r"(?:(?:my|the|best|final|top|most|likely|overall|stated)[ ]){0,3}",
     re.IGNORECASE,
 )
 _LONGEST_OPENING = 60
@@ -52,16 +52,30 @@ class Field:
     end: int
 
 
-def fields(text: str, kinds: Sequence[str]) -> list[Field]:
-    """Return the fields of some kinds in a plain text, in order; those of other labels end them and are left out.
+def fields(text: str, *families: Sequence[str]) -> list[Field]:
+    """Return the fields of a plain text, in order.
 
-    >>> [(field.label.kind, "Guess: 4 P: 1 Probability: 0.9"[field.start : field.end].strip())
-    ...  for field in fields("Guess: 4 P: 1 Probability: 0.9", ("guess", "probability"))]
+    families : names for the same thing, the ones that were asked for first. The first that occurs counts; labels of
+        other names end a field, where they open a line, and have none themselves.
+
+    >>> text = "Guess: 4 P: 1 Probability: 0.9"
+    >>> [(field.label.kind, text[field.start : field.end].strip()) for field in fields(text, GUESS, CONFIDENCE)]
     [('guess', '4 P: 1'), ('probability', '0.9')]
     """
-    labels = _counting([label for match in _LABEL.finditer(text) if (label := _label(text, match))], kinds)
-    ends = [*(label.start for label in labels[1:]), len(text)]
-    return [Field(label, label.end, end) for label, end in zip(labels, ends, strict=False) if label.kind in kinds]
+    labels = [label for match in _LABEL.finditer(text) if (label := _label(text, match))]
+    kinds = first_named({label.kind for label in labels}, families)
+    counting = _counting(labels, kinds)
+    ends = [*(label.start for label in counting[1:]), len(text)]
+    return [Field(label, label.end, end) for label, end in zip(counting, ends, strict=False) if label.kind in kinds]
+
+
+def first_named(present: set[str], families: Sequence[Sequence[str]]) -> set[str]:
+    """Return, of each family of names, the first that is present.
+
+    >>> first_named({"answer", "likelihood"}, [GUESS, CONFIDENCE]) == {"answer", "likelihood"}
+    True
+    """
+    return {next((name for name in names if name in present), names[0]) for names in families}
 
 
 def _label(text: str, match: re.Match[str]) -> Label | None:
@@ -74,7 +88,13 @@ def _label(text: str, match: re.Match[str]) -> Label | None:
         if len(name) == 1 or not (is_alone or names_number):
             return None
     number = int(match["number"]) if match["number"] else None
-    return Label(kind, number, match.start() if start is None else start, match.end(), start is not None)
+    at = _begin(text, match.start()) if start is None else start
+    return Label(kind, number, at, match.end(), start is not None)
+
+
+def _begin(text: str, at: int) -> int:
+    """Return where the quotes and the Markdown right before a label begin."""
+    return at - len(text[max(0, at - 4) : at]) + len(text[max(0, at - 4) : at].rstrip("\"'*_`"))
 
 
 def _line_start(text: str, at: int) -> int | None:
@@ -86,7 +106,7 @@ def _line_start(text: str, at: int) -> int | None:
     return start if _OPENING.fullmatch(text, start, at) else None
 
 
-def _counting(labels: Sequence[Label], kinds: Sequence[str]) -> list[Label]:
+def _counting(labels: Sequence[Label], kinds: set[str]) -> list[Label]:
     """Return the labels that count: those that open lines, and others that come after all equal ones that do."""
     last = {(label.kind, label.number): label.start for label in labels if label.opens_line}
     return [

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from qacal.elicitation.glyphs import plain
-from qacal.elicitation.labels import CONFIDENCE, GUESS, fields
+from qacal.elicitation.labels import CONFIDENCE, GUESS, fields, first_named
 
 _KEY = re.compile(r"(?:best |my |final )?(guess|answer|g|probability|prob|confidence|likelihood|p)[ _#]?(\d{0,2})")
 _KINDS = {"g": "guess", "p": "probability", "prob": "probability"}
@@ -44,8 +44,7 @@ def named_texts(text: str, confidences: Sequence[str] = CONFIDENCE) -> list[Name
     parts = _from_json(text)
     if parts is None:
         return _from_labels(text, confidences)
-    present = {part.kind for part in parts}
-    kinds = _chosen(present, GUESS), _chosen(present, confidences)
+    kinds = first_named({part.kind for part in parts}, (GUESS, confidences))
     return [part for part in parts if part.kind in kinds]
 
 
@@ -67,11 +66,8 @@ def trimmed(text: str, start: int, end: int) -> tuple[int, int]:
 
 def _from_labels(text: str, confidences: Sequence[str]) -> list[Named]:
     spelled = plain(text)
-    present = {field.label.kind for field in fields(spelled, (*GUESS, *confidences))}
-    kinds = _chosen(present, GUESS), _chosen(present, confidences)
-    found = fields(spelled, kinds)
     parts = []
-    for field in found:
+    for field in fields(spelled, GUESS, confidences):
         is_guess = field.label.kind in GUESS
         start, end = _guess(text, field.start, field.end) if is_guess else _lines(spelled, field.start, field.end)
         parts.append(Named(field.label.kind, field.label.number, text[start:end], (start, end), end == len(text)))
@@ -109,10 +105,6 @@ def _stripped(text: str, start: int, end: int) -> tuple[int, int]:
     part = text[start:end]
     start += len(part) - len(part.lstrip())
     return start, max(start, end - (len(part) - len(part.rstrip())))
-
-
-def _chosen(present: set[str], kinds: Sequence[str]) -> str:
-    return next((kind for kind in kinds if kind in present), kinds[0])
 
 
 def _from_json(text: str) -> list[Named] | None:

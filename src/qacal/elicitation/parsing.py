@@ -36,6 +36,7 @@ _ECHO = re.compile(
     re.IGNORECASE,
 )
 _IN_BRACKETS = re.compile(r"[(\[]([^()\[\]]{1,24})[)\]]\W{0,3}$")
+_BRACKETS = 40
 _DIGIT_AFTER_LABEL = re.compile(r"\b(?:probability|confidence|likelihood)[ ]{0,3}[:=][ ]{0,3}\.?\d", re.IGNORECASE)
 _LONGEST_LINE = 300
 
@@ -126,6 +127,25 @@ def parse_answer(text: str, *, is_cut: bool = False) -> str | Refused | Malforme
     return guesses[0].text if _are_same(guesses) else malformed(Reason.SEVERAL_GUESSES, text)
 
 
+def parse_confidence(text: str, *, is_cut: bool = False) -> float | Refused | Malformed:
+    r"""Read ``Probability: ...`` alone, or a probability without a label: the second stage of such prompts.
+
+    >>> parse_confidence("Probability: 0.9\n\nNote: founded in 987."), parse_confidence("0.9")
+    (0.9, 0.9)
+    """
+    spoken = without_thoughts(text)
+    fault = _fault(spoken, text, is_cut)
+    if fault is not None:
+        return fault
+    said = [part for part in named_texts(spoken) if part.kind in CONFIDENCE and part.text.strip()]
+    values = [_number(part.text, is_cut and part.is_last) for part in said] or [_number(spoken, is_cut)]
+    confidence = _agreed(values)
+    if isinstance(confidence, float):
+        return confidence
+    is_missing = confidence == Reason.NO_CONFIDENCE
+    return refused(spoken) if is_missing and declines(spoken) else malformed(Reason(confidence), spoken)
+
+
 def answer_place(text: str, answer: str) -> tuple[int, int] | None:
     r"""Return where in a reply an answer that was read from it stands; None if that is not clear.
 
@@ -136,8 +156,9 @@ def answer_place(text: str, answer: str) -> tuple[int, int] | None:
     """
     spoken = without_thoughts(text)
     for part in _guesses(named_texts(spoken)):
-        if part.place is not None and part.text.startswith(answer):
-            return part.place[0], part.place[0] + len(answer)
+        if part.place is not None and answer in (part.text, _before_brackets(part.text)):
+            start = part.place[0] + part.text.index(answer)
+            return start, start + len(answer)
     start = spoken.find(answer) if answer else -1
     is_only = start >= 0 and spoken.find(answer, start + 1) < 0
     return (start, start + len(answer)) if is_only else None
@@ -161,12 +182,13 @@ def _fault(spoken: str, text: str, is_cut: bool) -> Malformed | None:
 
 def _outcome(spoken: str, parts: list[Named], read: ReadConfidence, is_cut: bool) -> Outcome:
     """Return what the parts of one guess come to."""
+    said = " ".join(part.text for part in _guesses(parts))
     found = _stated(spoken, parts, read, is_cut)
     if isinstance(found, Stated):
-        return refused(spoken) if declines(found.answer) else found
-    is_missing = found.why in (Reason.NO_GUESS, Reason.NO_CONFIDENCE)
-    said = " ".join(part.text for part in _guesses(parts)) or spoken
-    return refused(spoken) if is_missing and (declines(spoken) or does_not_know(said)) else found
+        return refused(spoken) if declines(said) else found
+    is_silent = found.why in (Reason.NO_GUESS, Reason.NO_CONFIDENCE, Reason.UNKNOWN_EXPRESSION)
+    is_refusal = declines(said or spoken) or does_not_know(said or spoken)
+    return refused(spoken) if is_silent and is_refusal else found
 
 
 def _stated(spoken: str, parts: list[Named], read: ReadConfidence, is_cut: bool) -> Stated | Malformed:
@@ -196,13 +218,21 @@ def _agreed(values: Sequence[float | Malformed]) -> float | str:
 
 def _with_brackets(spoken: str, guess: str) -> Stated | Malformed:
     """Return the answer and the confidence of "Paris (0.9)"."""
-    match = _IN_BRACKETS.search(plain(guess[-40:]))
-    if match and any(sign in match[1] for sign in ".%"):
-        confidence = read_probability(match[1])
-        start, end = trimmed(guess, 0, max(0, len(guess) - 40) + match.start())
-        if isinstance(confidence, float) and start < end:
-            return Stated(guess[start:end], confidence)
+    answer = _before_brackets(guess)
+    match = _IN_BRACKETS.search(plain(guess[-_BRACKETS:]))
+    confidence = read_probability(match[1]) if match and any(sign in match[1] for sign in ".%") else None
+    if answer and isinstance(confidence, float):
+        return Stated(answer, confidence)
     return malformed(Reason.NO_CONFIDENCE, spoken)
+
+
+def _before_brackets(guess: str) -> str:
+    """Return the guess up to the brackets that end it; nothing if none do."""
+    match = _IN_BRACKETS.search(plain(guess[-_BRACKETS:]))
+    if match is None:
+        return ""
+    start, end = trimmed(guess, 0, max(0, len(guess) - _BRACKETS) + match.start())
+    return guess[start:end]
 
 
 def _guesses(parts: Sequence[Named]) -> list[Named]:

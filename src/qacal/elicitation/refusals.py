@@ -33,7 +33,7 @@ _DECLINES = re.compile(
     re.IGNORECASE,
 )
 # A title may begin like a refusal ("I Can't Help Myself"); as a guess it has to be a refusal beyond doubt.
-_NOT_KNOWING = re.compile(r"\bi (?:do not|don't) know\b|^\W*(?:unknown|n/a|none|no idea)\W*$", re.IGNORECASE)
+_NOT_KNOWING = re.compile(r"\bi (?:do not|don't) know\b|^\W*(?:unknown|no idea)\W*$", re.IGNORECASE)
 
 
 def declines(text: str) -> bool:
