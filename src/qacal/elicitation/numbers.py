@@ -1,0 +1,170 @@
+r"""A probability as LLMs write it.
+
+A number is read only if it can mean one thing. Being wrong by a factor of 10 or 100 is worse than reading nothing.
+
+==========================================  =============  ==========================================================
+written                                     read as        because
+==========================================  =============  ==========================================================
+``0.8``, ``.8``, ``0,8``, ``8e-1``          0.8            the scale that was asked for
+``0``, ``1``, ``1.0``                       0, 1, 1        the same; nobody writes one percent as a bare ``1``
+``80%``, ``80 percent``, ``80,5%``          0.8, 0.805     it says so
+``1%``, ``1.5%``                            0.01, 0.015    it says so, and a probability of 1.5 there is not
+``80``, ``95.5``, ``100`` (above 10)        0.8, 0.955, 1  no other scale in use goes beyond 10
+``8/10``, ``4 out of 5``, ``0.8/1``         0.8            it says so
+``0.9 (90%)``, ``~0.9``, ``<0.9>``          0.9            all numbers that are given agree
+``5``, ``8.5``, ``10``, ``1.5``             --             out of 10, or percent, or a slip
+``0.95%``, ``1.0%``, ``0.8/10``             --             the sign or the number is a slip: 0.0095 or 0.95
+``0.``, ``08``                              --             a digit or a point may be missing
+``150%``, ``-0.2``, ``101``                 --             outside of 0 to 1
+``0.7-0.9``, ``0.9 or 0.5``, ``0.9±0.1``    --             several numbers
+``>0.9``, ``at least 0.9``, ``0.9+``        --             a bound
+``1 in a million``, ``50/50``, ``40/60``    --             a share in words, and odds
+``1,000``, ``1:4``, ``½``, ``10^-2``        --             other notations
+==========================================  =============  ==========================================================
+
+Words may follow a number; before it only words that leave it as it is ("about", "my confidence is"). Every digit has to
+belong to a number that is understood: ``0.9 (GPT-4)`` is not read.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from decimal import Decimal
+
+from qacal.elicitation.glyphs import has_other_numerals, plain
+from qacal.elicitation.outcomes import Malformed, Reason, malformed
+
+# Longer runs of digits are not written by anyone who means a probability.
+_LONGEST = 24
+_HARMLESS_WORDS = """
+    a about all am an and answer approx approximately around as at be believe boxed ca can certain certainty chance
+    circa close confidence confident correct correctness estimate estimated estimation extremely fairly final given
+    guess high highly i i'd i'm is it it's level likelihood likely low medium moderate moderately my near of overall p
+    prob probability probably quite rather rating roughly say score so stated sure that that's the there think this to
+    value very with would yes
+"""
+_HARMLESS = frozenset(_HARMLESS_WORDS.split())
+# A whole number may be followed by these; "1 in a million", "1 per mille" and "80 points" are something else.
+_FOLLOWING_WORDS = """
+    and as based because but certain certainty confidence confident correct due for given i it meaning my or since so
+    sure that the this which with
+"""
+_FOLLOWING = frozenset(_FOLLOWING_WORDS.split())
+_WORD = re.compile(r"[^\W\d_]+(?:'[^\W\d_]+)?")
+_WRAPPED = re.compile(r"<([^<>]*)>")
+_PERCENT = re.compile(r"(?<=\d)[ ]{0,3}(?:\\?%|(?:per ?cent|percentage|pct)\b)", re.IGNORECASE)
+_RATIO = re.compile(r"(?<=\d)[ ]{0,3}(?:/|\bin\b|\(?\bout of\b)[ ]{0,3}(?=[\d.])", re.IGNORECASE)
+_CLUMP = re.compile(r"[^\s()\[\]{}<>*_`\"'$|;~=\\]+")
+_NEXT_WORD = re.compile(r"[ ]{0,3}([^\W\d_]+)")
+# What makes a number a bound, a share of something, or the chance of being wrong, wherever it stands.
+_HARMFUL = re.compile(
+    r"[<>±‰‱]|(?<!\d)%|\d%?[ ]{0,3}\+|\b(?:per ?cent|pct|bps|basis|out of|scale|odds|max|maximum|min|minimum)\b"
+    r"|\b(?:or|and)[ ](?:more|greater|higher|above|over|up|less|lower|below|fewer|under)\b"
+    r"|\bat[ ](?:most|least|best|worst)\b|\b(?:hundred|thousand|million|billion|tenth|hundredth|thousandth)s?\b"
+    r"|\b(?:wrong|incorrect|false|mistaken|error)\b|\bnot[ ](?:be[ ]|the[ ])?(?:correct|right|true|accurate)\b",
+    re.IGNORECASE,
+)
+# Scales that shares are given on: "80 in 2020" is none.
+_SCALES = frozenset({*range(1, 21), 25, 30, 40, 50, *(10**power for power in range(2, 7))})
+_NUMBER = r"(?:0|[1-9]\d*)(?:\.\d+)?|\.\d+"
+_BARE = re.compile(rf"\+?({_NUMBER})")
+_COMMA = re.compile(r"(0,\d+|1,0{1,2})")
+_SCIENTIFIC = re.compile(r"(\d(?:\.\d+)?e[+-]?\d{1,2})", re.IGNORECASE)
+_PERCENTS = re.compile(rf"({_NUMBER}|[1-9]\d{{0,2}},\d{{1,2}})%")
+_FRACTION = re.compile(rf"({_NUMBER})/({_NUMBER})")
+
+
+def read_probability(text: str, *, is_cut: bool = False) -> float | Malformed:
+    """Return the probability that a text states, if it states one and can mean nothing else.
+
+    is_cut : the text ends where the reply was not allowed to go on, so a number at its very end may lack digits.
+
+    >>> read_probability("about 80%"), read_probability("9/10"), read_probability("0.9 (90%)")
+    (0.8, 0.9, 0.9)
+    >>> print(read_probability("0.95%").why)
+    the number can be read in several ways
+    """
+    found = _value(plain(text), is_cut)
+    return malformed(found, text) if isinstance(found, Reason) else float(found)
+
+
+def _value(text: str, is_cut: bool) -> Decimal | Reason:
+    if has_other_numerals(text):
+        return Reason.UNCLEAR_NUMBER
+    if not any(letter.isdigit() for letter in text):
+        return Reason.NO_CONFIDENCE
+    if is_cut and (text[-1].isdigit() or text[-1] in ".,"):
+        return Reason.CUT
+    spelled = _RATIO.sub("/", _PERCENT.sub("%", _WRAPPED.sub(r" \1 ", text)))
+    clumps = [clump for clump in _CLUMP.finditer(spelled) if any(letter.isdigit() for letter in clump[0])]
+    if not _is_harmless(spelled, clumps[0].start()):
+        return Reason.UNCLEAR_NUMBER
+    return _agreed(_meaning(clump[0], _NEXT_WORD.match(spelled, clump.end())) for clump in clumps)
+
+
+def _is_harmless(text: str, first: int) -> bool:
+    """Return whether the words and signs around numbers leave them as they are."""
+    words = (word.lower() for word in _WORD.findall(text[:first]))
+    return _HARMFUL.search(text) is None and all(word in _HARMLESS for word in words)
+
+
+def _meaning(clump: str, following: re.Match[str] | None) -> Decimal | Reason:
+    """Return what one number means, given the word that follows it."""
+    written = clump.rstrip(".,:!?")
+    if len(written) > _LONGEST or (written == "0" and clump.startswith("0.")):
+        return Reason.UNCLEAR_NUMBER
+    if written.startswith("-"):
+        return Reason.OUT_OF_RANGE
+    if match := _PERCENTS.fullmatch(written):
+        return _percent(match[1])
+    if match := _FRACTION.fullmatch(written):
+        return _fraction(match[1], match[2])
+    if match := _SCIENTIFIC.fullmatch(written):
+        return _in_range(Decimal(match[1]))
+    if match := _COMMA.fullmatch(written):
+        return Decimal(match[1].replace(",", "."))
+    if match := _BARE.fullmatch(written):
+        is_counting = following is not None and following[1].lower() not in _FOLLOWING and clump.isdecimal()
+        return Reason.UNCLEAR_NUMBER if is_counting else _bare(Decimal(match[1]))
+    return Reason.UNCLEAR_NUMBER
+
+
+def _bare(number: Decimal) -> Decimal | Reason:
+    if number <= 1:
+        return number
+    return Reason.UNCLEAR_NUMBER if number <= 10 else _in_range(number / 100)
+
+
+def _percent(written: str) -> Decimal | Reason:
+    number = Decimal(written.replace(",", "."))
+    is_slip = 0 < number < 1 or (number == 1 and written != "1")
+    return Reason.UNCLEAR_NUMBER if is_slip else _in_range(number / 100)
+
+
+def _fraction(part: str, whole: str) -> Decimal | Reason:
+    share, scale = Decimal(part), Decimal(whole)
+    if scale not in _SCALES:
+        return Reason.UNCLEAR_NUMBER
+    # Fifty-fifty is no certainty, and forty to sixty no two thirds.
+    is_split = share > 0 and share + scale == 100
+    is_slip = is_split or ("." in part and 0 < share <= 1 < scale)
+    return Reason.UNCLEAR_NUMBER if is_slip else _in_range(share / scale)
+
+
+def _in_range(number: Decimal) -> Decimal | Reason:
+    return number if 0 <= number <= 1 else Reason.OUT_OF_RANGE
+
+
+def _agreed(values: Iterator[Decimal | Reason]) -> Decimal | Reason:
+    """Return the first number if all others are the same, but for rounding."""
+    first = next(values)
+    for value in values:
+        if isinstance(first, Reason):
+            return first
+        if isinstance(value, Reason):
+            return value
+        # Two thirds and 0.67 are one number; 0.001 and 0.005 are two.
+        if abs(value - first) > min(Decimal("0.005"), max(value, first) / 50):
+            return Reason.SEVERAL_CONFIDENCES
+    return first

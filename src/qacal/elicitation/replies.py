@@ -1,0 +1,133 @@
+"""Replies of an LLM: the text, its tokens with their log-probabilities if the server gives them, and how it ended."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from qacal.errors import InputError
+
+
+@dataclass(frozen=True)
+class Token:
+    """A token of a reply.
+
+    logprob : the natural logarithm of its probability; NaN if the server gave none.
+    alternatives : the likeliest tokens at this place, with their log-probabilities; itself is usually one of them.
+    raw : its bytes, if the server gave them. A character may be spread over several tokens; only bytes join to it.
+    """
+
+    text: str
+    logprob: float
+    alternatives: tuple[tuple[str, float], ...] = ()
+    raw: bytes | None = None
+
+    @property
+    def encoded(self) -> bytes:
+        """Its bytes, from the text if the server gave none."""
+        return self.text.encode(errors="surrogatepass") if self.raw is None else self.raw
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What an LLM replied.
+
+    tokens : None if the server gave no log-probabilities.
+    finish : why it ended, in the server's word: "stop", "length", "content_filter".
+    refusal : what the server put in the place for refusals.
+    """
+
+    text: str
+    tokens: tuple[Token, ...] | None = None
+    finish: str | None = None
+    refusal: str | None = None
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether it ended because it may not be longer."""
+        return self.finish == "length"
+
+    @staticmethod
+    def from_body(body: Any) -> Reply:
+        """Return the first reply in the body of a chat completion.
+
+        Fields that are missing, empty or unknown do no harm. Log-probabilities are taken all or not at all: a sum over
+        some tokens of an answer would be too high.
+
+        >>> Reply.from_body({"choices": [{"message": {"content": "Guess: 4"}, "finish_reason": "stop"}]}).text
+        'Guess: 4'
+        >>> Reply.from_body({"error": {"message": "no such model"}})
+        Traceback (most recent call last):
+        ...
+        qacal.errors.InputError: expected a chat completion; got the error 'no such model'.
+        """
+        choice = _first_choice(body)
+        message = choice.get("message")
+        if not isinstance(message, Mapping):
+            raise InputError(f"expected a chat completion; its first choice has no message: {_shown(choice)}.")
+        refusal = message.get("refusal")
+        return Reply(
+            _text(message.get("content")),
+            _tokens(choice.get("logprobs")),
+            finish if isinstance(finish := choice.get("finish_reason"), str) else None,
+            refusal if isinstance(refusal, str) and refusal else None,
+        )
+
+
+def _first_choice(body: Any) -> Mapping[str, Any]:
+    if not isinstance(body, Mapping):
+        raise InputError(f"expected a chat completion; got {_shown(body)}.")
+    choices = body.get("choices")
+    if isinstance(choices, list) and choices and isinstance(choices[0], Mapping):
+        return choices[0]
+    error = body.get("error")
+    if error:
+        message = error.get("message", error) if isinstance(error, Mapping) else error
+        raise InputError(f"expected a chat completion; got the error {_shown(message)}.")
+    raise InputError(f"expected a chat completion; it has no choices: {_shown(dict(body))}.")
+
+
+def _text(content: Any) -> str:
+    """Return the content of a message: text, or the texts among its parts."""
+    if isinstance(content, str):
+        return content
+    if not isinstance(content, list):
+        return ""
+    parts = [part.get("text") if isinstance(part, Mapping) else part for part in content]
+    return "".join(part for part in parts if isinstance(part, str))
+
+
+def _tokens(logprobs: Any) -> tuple[Token, ...] | None:
+    content = logprobs.get("content") if isinstance(logprobs, Mapping) else None
+    if not isinstance(content, list) or not content:
+        return None
+    tokens = [_token(entry) for entry in content]
+    return tuple(token for token in tokens if token is not None) if all(tokens) else None
+
+
+def _token(entry: Any) -> Token | None:
+    if not isinstance(entry, Mapping) or not isinstance(entry.get("token"), str):
+        return None
+    listed = entry.get("top_logprobs")
+    alternatives = tuple(
+        (other["token"], _number(other.get("logprob")))
+        for other in (listed if isinstance(listed, list) else [])
+        if isinstance(other, Mapping) and isinstance(other.get("token"), str)
+    )
+    return Token(entry["token"], _number(entry.get("logprob")), alternatives, _bytes(entry.get("bytes")))
+
+
+def _number(value: Any) -> float:
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else math.nan
+
+
+def _bytes(value: Any) -> bytes | None:
+    is_bytes = isinstance(value, list) and all(type(byte) is int and 0 <= byte < 256 for byte in value)
+    return bytes(value) if is_bytes else None
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 200 else text[:199] + "…"
