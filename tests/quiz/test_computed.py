@@ -13,9 +13,10 @@ from decimal import Decimal
 
 import pytest
 
-from qacal.quiz import Question, all_questions
+from qacal.quiz import TOPICS, Question
 
-ALL = tuple(all_questions())
+# Of all that topics can make, not only of those that the quiz has room for.
+ALL = tuple(question for topic in TOPICS for question in topic.questions())
 MONTHS = list(calendar.month_name)[1:]
 
 
@@ -29,7 +30,7 @@ def numbers(text: str) -> list[int]:
     return [int(digits) for digits in re.findall(r"\d+", text)]
 
 
-@pytest.mark.parametrize("subject", ["addition-2", "addition-5"])
+@pytest.mark.parametrize("subject", ["addition-3", "addition-5"])
 def test_sums(subject):
     for row in of(subject):
         a, b = numbers(row.question)
@@ -37,7 +38,7 @@ def test_sums(subject):
         assert len(str(a)) == len(str(b)) == int(subject[-1])
 
 
-@pytest.mark.parametrize("subject", ["multiplication-1x2", "multiplication-2x2"])
+@pytest.mark.parametrize("subject", ["multiplication-1x3", "multiplication-2x2"])
 def test_products(subject):
     for row in of(subject):
         a, b = numbers(row.question)
@@ -189,8 +190,8 @@ def test_letters():
         (word,), (place,) = quoted(row.question), numbers(row.question)
         assert row.ground_truth[0] == word[:place][-1]
     for row in of("backwards"):
-        (word,) = quoted(row.question)
-        assert "".join(reversed(row.ground_truth[0])) == word
+        (number,) = numbers(row.question)
+        assert "".join(reversed(row.ground_truth[0])) == str(number)
 
 
 @pytest.mark.parametrize("subject", ["letter-count", "word-length", "weekdays", "remainders", "python-programs"])

@@ -6,10 +6,11 @@ from collections import Counter
 
 import pytest
 
-from qacal.quiz import all_questions
+from qacal.quiz import TOPICS
 from qacal.quiz.facts import facts
 
-ALL = tuple(all_questions())
+# Of all that topics can make, not only of those that the quiz has room for.
+ALL = tuple(question for topic in TOPICS for question in topic.questions())
 TRUTHS = {row.question: row.ground_truth for row in ALL}
 
 KNOWN = {
@@ -58,7 +59,6 @@ KNOWN = {
     "What is the plural of the English noun 'criterion'?": "criteria",
     "What is the Spanish word for 'butterfly'?": "la mariposa",
     "What is the German word for 'key' (for a lock)?": "Schlüssel",
-    "What is the Finnish word for 'bread'?": "leipä",
     "How many yards are in 4 miles?": "7,040",
     "How many square metres are in 3 hectares?": "30000",
 }
@@ -130,7 +130,7 @@ def test_makers_may_be_called_by_their_surname_unless_it_is_shared():
     [
         *(("countries", {6}), ("cities", {2}), ("states", {2}), ("elements", {2}), ("units", {4}), ("events", {2})),
         *(("books", {2}), ("films", {2}), ("artworks", {3}), ("animals", {2, 3}), ("verbs", {3}), ("plurals", {2})),
-        *(("translations", {4}), ("words", {1})),
+        *(("translations", {3}), ("words", {1})),
     ],
 )
 def test_tables_are_whole(name, columns):

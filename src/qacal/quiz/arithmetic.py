@@ -67,13 +67,13 @@ def _sequence(draws: Draws) -> Item:
 
 
 TOPICS = (
-    drawn("addition-2", "sums of two-digit numbers", 120, lambda draws: _sum(draws, 11, 99)),
+    drawn("addition-3", "sums of three-digit numbers", 120, lambda draws: _sum(draws, 101, 999)),
     drawn("addition-5", "sums of five-digit numbers", 130, lambda draws: _sum(draws, 10_001, 99_999)),
     drawn(
-        "multiplication-1x2",
-        "products of a digit and a two-digit number",
+        "multiplication-1x3",
+        "products of a digit and a three-digit number",
         120,
-        lambda draws: _product(draws, (3, 9), (12, 99)),
+        lambda draws: _product(draws, (3, 9), (112, 999)),
     ),
     drawn(
         "multiplication-2x2", "products of two-digit numbers", 130, lambda draws: _product(draws, (13, 99), (13, 99))

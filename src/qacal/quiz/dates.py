@@ -33,7 +33,8 @@ def _weekday(draws: Draws) -> Item:
 
 def _days_between(draws: Draws) -> Item:
     start = _day(draws, date(1950, 1, 1), date(2024, 12, 31))
-    days = draws.number(12, 120)
+    # Within a month they are a difference; over the end of one, few are right.
+    days = draws.number(2, 40)
     end = start + timedelta(days=days)
     question = f"How many days after {_said(start)} is {_said(end)}?"
     return Item(f"{start} {end}", question, number_forms(days, "days"))

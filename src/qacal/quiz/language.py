@@ -10,7 +10,6 @@ from qacal.quiz.question import Item, Topic
 _INDEFINITE = {
     "Spanish": {"el": "un", "la": "una"},
     "German": {"der": "ein", "die": "eine", "das": "ein"},
-    "Finnish": {},
 }
 
 
@@ -49,5 +48,4 @@ TOPICS = (
     Topic("plurals", "the plural of a noun", _plurals),
     Topic("spanish", "a common word in Spanish", _translated("Spanish", 1)),
     Topic("german", "a common word in German", _translated("German", 2)),
-    Topic("finnish", "a common word in Finnish", _translated("Finnish", 3)),
 )

@@ -61,6 +61,23 @@ def _expression(draws: Draws) -> str:
     )
 
 
+def _assignments(draws: Draws) -> str:
+    a, b = draws.number(2, 20), draws.number(2, 9)
+    change = draws.pick((f"x = x + {b}", f"x = x * {b}", f"x = x - {b}", f"x += {b}"))
+    return f"x = {a}\n{change}\nprint(x)"
+
+
+def _branch(draws: Draws) -> str:
+    words = draws.pick((("large", "small"), ("yes", "no"), ("high", "low"), ("left", "right")))
+    test = f"n {draws.pick('<>')} {draws.number(4, 16)}"
+    return f"n = {draws.number(1, 20)}\nif {test}:\n    print('{words[0]}')\nelse:\n    print('{words[1]}')"
+
+
+def _last_of_list(draws: Draws) -> str:
+    values = [draws.number(1, 20) for _ in range(4)]
+    return f"a = {values}\nprint({draws.pick(('a[0]', 'a[-1]', 'a[1]', 'len(a)', 'max(a)', 'min(a)'))})"
+
+
 def _loop_sum(draws: Draws) -> str:
     return f"total = 0\nfor n in range({draws.number(2, 5)}, {draws.number(8, 14)}):\n    total += n\nprint(total)"
 
@@ -111,6 +128,8 @@ def _joined(draws: Draws) -> str:
 _PROGRAMS: tuple[Callable[[Draws], str], ...] = (
     *(_loop_sum, _loop_squares, _while_halving, _collatz, _nested),
     *(_recursion, _list_changes, _dictionary, _joined),
+    # Three kinds that a small LLM can follow, as often as the six that hardly any does.
+    *(_assignments, _branch, _last_of_list) * 2,
 )
 
 

@@ -27,11 +27,10 @@ def _occurrences(draws: Draws) -> Item:
 
 
 def _reversed(draws: Draws) -> Item:
-    word = draws.pick([word for word in _WORDS if len(word) <= 9]).lower()
-    backwards = word[::-1]
-    return Item(
-        word, f"How is the word '{word}' spelt backwards?", (backwards, "-".join(backwards), " ".join(backwards))
-    )
+    digits = "".join(str(draws.number(1, 9)) for _ in range(draws.number(3, 7)))
+    backwards = digits[::-1]
+    forms = (backwards, f"{int(backwards):,}", "-".join(backwards), " ".join(backwards))
+    return Item(digits, f"What is {digits} with its digits in reverse order?", forms)
 
 
 def _letter_at(draws: Draws) -> Item | None:
@@ -60,7 +59,7 @@ def _first_of_four(draws: Draws) -> Item:
 TOPICS = (
     drawn("word-length", "the number of letters in a word", 120, _length),
     drawn("letter-count", "how often a letter is in a word", 130, _occurrences),
-    drawn("backwards", "a word spelt backwards", 120, _reversed),
+    drawn("backwards", "a number with its digits in reverse order", 120, _reversed),
     drawn("letter-at", "the letter at a place in a word", 120, _letter_at),
     drawn("alphabetical", "the first of four words in the alphabet, to choose", 130, _first_of_four),
 )
