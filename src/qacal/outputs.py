@@ -11,8 +11,9 @@ import shutil
 import sys
 import tempfile
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,10 +21,13 @@ import numpy as np
 
 from qacal.errors import InputError
 from qacal.files import format_of
-from qacal.tables import FrameTable, Table
+from qacal.tables import FrameTable, ObjectTable, Table
 
 if TYPE_CHECKING:
     import polars as pl
+
+
+_ROWS_AT_ONCE = 10_000
 
 
 @contextmanager
@@ -202,3 +206,14 @@ def write_frame(frame: pl.DataFrame, path: str | Path, like: str = "csv") -> Non
     """Write a frame as a file of its own."""
     with writing(path, like) as writer:
         writer.write(FrameTable("table", "row", np.arange(1, len(frame) + 1), frame))
+
+
+def write_objects(objects: Iterable[dict[str, Any]], path: str | Path, origin: str) -> int:
+    """Write rows that come one by one, few of them in memory at a time; return how many there were."""
+    count = 0
+    rows = iter(objects)
+    with writing(path, "jsonl") as writer:
+        while some := list(islice(rows, _ROWS_AT_ONCE)):
+            writer.write(ObjectTable(origin, "row", np.arange(count + 1, count + len(some) + 1), some))
+            count += len(some)
+    return count

@@ -8,7 +8,7 @@ import sys
 
 import typer
 
-from qacal.cli import apply, embed, evaluate, experiment, export, fit, groups, plan, report, threshold
+from qacal.cli import answers, apply, elicit, embed, evaluate, experiment, export, fit, groups, plan, report, threshold
 from qacal.errors import QacalError
 
 _HELP = """Turn the confidence that an LLM states into the probability that its answer is right.
@@ -36,7 +36,7 @@ Every command explains itself with --help."""
 app = typer.Typer(
     help=_HELP, no_args_is_help=True, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False
 )
-for command in (fit, apply, evaluate, report, threshold, groups, plan, experiment, embed, export):
+for command in (elicit, answers, fit, apply, evaluate, report, threshold, groups, plan, experiment, embed, export):
     name = command.__name__.rpartition(".")[2]
     app.command(name, no_args_is_help=name != "plan")(command.run)
 

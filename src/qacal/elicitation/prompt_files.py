@@ -88,16 +88,23 @@ class PatternParser:
 
 def load_prompt(path: str | Path) -> Prompt:
     """Return the prompt of a TOML file; the module says what may stand there."""
-    path = Path(path)
     try:
-        given = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        text = Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{path} cannot be read as a prompt: {error}.") from None
+    return prompt_from_text(text, str(path))
+
+
+def prompt_from_text(text: str, origin: str) -> Prompt:
+    """Return the prompt that a TOML text describes; messages call it `origin`."""
     try:
+        given = tomllib.loads(text)
         _require_kinds(given)
         return _prompt(given)
+    except tomllib.TOMLDecodeError as error:
+        raise InputError(f"{origin} cannot be read as a prompt: {error}.") from None
     except InputError as error:
-        raise InputError(f"{path}: {error}") from None
+        raise InputError(f"{origin}: {error}") from None
 
 
 def _require_kinds(given: Mapping[str, Any]) -> None:

@@ -90,6 +90,7 @@ class Prompt:
     examples : questions and replies that are shown first, as turns of their own; small LLMs need a few.
     grammar : a GBNF grammar for the first reply, for servers that take one.
     guesses : how many outcomes the replies to a question come to.
+    source : what kind of confidence it is; records carry it.
 
     Examples
     --------
@@ -110,6 +111,7 @@ class Prompt:
     examples: tuple[tuple[str, str], ...] = ()
     grammar: str | None = None
     guesses: int = 1
+    source: str = "stated"
 
     def __post_init__(self) -> None:
         if not self.stages:
@@ -228,14 +230,20 @@ PROMPTS: Mapping[str, Prompt] = MappingProxyType(
         for prompt in (
             Prompt("verb1s-top1", 1, (Stage(wording.VERB1S),), _one_guess),
             *map(_topk, range(2, 21)),
-            Prompt("ling1s-top1", 1, (Stage(wording.ling1s(EXPRESSIONS)),), _one_expression),
+            Prompt("ling1s-top1", 1, (Stage(wording.ling1s(EXPRESSIONS)),), _one_expression, source="expression"),
             Prompt(
                 "verb2s-top1",
                 1,
                 (_GUESS_ONLY, Stage(wording.HOW_LIKELY, 30, wants_logprobs=False)),
                 answer_then_probability,
             ),
-            Prompt("p-true", 1, (_GUESS_ONLY, Stage(wording.TRUE_OR_FALSE, 3, alternatives=20)), _answer_then_true),
+            Prompt(
+                "p-true",
+                1,
+                (_GUESS_ONLY, Stage(wording.TRUE_OR_FALSE, 3, alternatives=20)),
+                _answer_then_true,
+                source="p(true)",
+            ),
         )
     }
 )

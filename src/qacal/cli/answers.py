@@ -1,0 +1,38 @@
+"""`qacal answers`: the answers of a run as records."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from qacal.cli import shared
+from qacal.cli.elicit import summary, write_answers
+
+Run = Annotated[
+    int | None, typer.Option("--run", metavar="NUMBER", help="Which run, if the file holds several: several LLMs, say.")
+]
+
+
+def run(
+    file: Annotated[Path, typer.Argument(metavar="RUN.db", help="A run that qacal elicit has made, or is making.")],
+    output: Annotated[
+        str, typer.Option("--output", "-o", metavar="FILE", help=".parquet, .jsonl or .csv; - for standard output.")
+    ] = "-",
+    run: Run = None,
+) -> None:
+    """Write the answers of a run as records, and say what became of every question.
+
+    A row for each guess that has a confidence: id, question, answer, confidence, confidence_tokens (the probability of
+    the answer's tokens, if the server gave it), ground_truth, choices, model, prompt, confidence_source, and what came
+    with the question. Replies that were refused or cannot be read are counted, with the reason. Replies are read anew
+    each time, so a run gains from every better reading.
+
+    \b
+        qacal answers run.db -o answers.parquet
+    """
+    shared.require_apart(file, output)
+    shared.require_writable(output)
+    outcomes = write_answers(file, run, output)
+    shared.note(summary(outcomes))

@@ -1,0 +1,228 @@
+"""`qacal elicit`: questions in, answers with confidences out, from any OpenAI-compatible server."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from qacal.cli import shared
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from qacal.elicitation.answers import Outcomes
+    from qacal.elicitation.asking import Progress
+    from qacal.elicitation.client import Client
+    from qacal.elicitation.runs import Plan
+
+_SECONDS_BETWEEN_LINES = 30.0
+
+BaseUrl = Annotated[
+    str, typer.Option("--base-url", metavar="URL", help="Where the server's API begins: http://127.0.0.1:8080/v1.")
+]
+Workers = Annotated[int, typer.Option("--workers", min=1, max=1000, help="How many requests to make at a time.")]
+Timeout = Annotated[float, typer.Option("--timeout", min=1.0, help="Seconds until a request is given up.")]
+Tries = Annotated[int, typer.Option("--tries", min=1, help="How often a request is made until it counts as failed.")]
+KeyEnv = Annotated[
+    str, typer.Option("--key-env", metavar="NAME", help="The environment variable that holds the server's key.")
+]
+Fields = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--field",
+        metavar="NAME=JSON",
+        help="A field of every request, such as seed=1; null leaves one out: temperature=null. May be repeated.",
+    ),
+]
+
+
+def run(
+    file: shared.Rows,
+    base_url: BaseUrl,
+    model: Annotated[str, typer.Option("--model", metavar="NAME", help="The name that the server knows the LLM by.")],
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="RUN.db", help="The run: an SQLite file. One that exists goes on.")
+    ],
+    prompt: Annotated[
+        str,
+        typer.Option(
+            "--prompt",
+            metavar="NAME",
+            help="verb1s-top1, verb1s-top2 to verb1s-top20, ling1s-top1, verb2s-top1, p-true, verb1s-guided (for LLMs "
+            "that need examples and a grammar), or a file of your own that ends in .toml.",
+        ),
+    ] = "verb1s-top1",
+    answers: Annotated[
+        str | None,
+        typer.Option("--answers", metavar="FILE", help="Also write the answers: .parquet, .jsonl or .csv."),
+    ] = None,
+    limit: Annotated[int | None, typer.Option("--limit", min=1, help="Ask the first so many questions only.")] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Ask nothing; print the first prompt and what all would cost in tokens.")
+    ] = False,
+    no_logprobs: Annotated[
+        bool, typer.Option("--no-logprobs", help="Do not ask for token probabilities, a second kind of confidence.")
+    ] = False,
+    workers: Workers = 8,
+    timeout: Timeout = 120.0,
+    tries: Tries = 6,
+    field: Fields = None,
+    key_env: KeyEnv = "OPENAI_API_KEY",
+    column: shared.Columns = None,
+) -> None:
+    """Ask an LLM questions, and how sure it is of its answers.
+
+    The file has the column question, and may have id, choices and ground_truth (a text, or a list: any is right); other
+    columns go along. Every reply is kept as it came, in RUN.db, before the next request is made: a run that was
+    stopped, or killed, goes on with the same command and asks nothing again that has a reply. A busy server (429, 5xx)
+    is given the time that it asks for.
+
+    \b
+        qacal elicit questions.parquet --base-url http://127.0.0.1:8080/v1 --model NAME -o run.db --dry-run
+        qacal elicit questions.parquet --base-url http://127.0.0.1:8080/v1 --model NAME -o run.db
+        qacal answers run.db -o answers.parquet
+    """
+    from qacal.elicitation.runs import Plan, elicit
+
+    shared.require_apart(file, output, answers)
+    if answers is not None:
+        shared.require_writable(answers)
+    plan = Plan(model, prompt, not no_logprobs, fields(field), question_columns(column), limit)
+    with shared.opened(file) as rows:
+        if dry_run:
+            _show_foreseen(plan, rows)
+            return
+        asked = client(base_url, key_env, timeout, tries)
+        with telling() as tell:
+            ran = elicit(rows, asked, plan, output, workers=workers, telling=tell)
+    done = ran.progress
+    shared.note(f"{done.sent:,} requests made, {done.known:,} had a reply before, {done.failed:,} failed.")
+    shared.note(summary(ran.outcomes))
+    if answers is not None:
+        write_answers(output, None, answers)
+    shared.note(f"{answers} is written." if answers else f"Next: qacal answers {output} -o answers.parquet")
+    if done.failed:
+        shared.note("The same command makes the failed requests again.")
+        raise typer.Exit(1)
+
+
+def client(base_url: str, key_env: str, timeout: float, tries: int) -> Client:
+    """Return who asks the server."""
+    from qacal.elicitation.client import Client
+
+    return Client(base_url, key=os.environ.get(key_env) or None, timeout=timeout, tries=tries)
+
+
+def question_columns(given: list[str] | None) -> dict[str, str]:
+    """Return ``--column`` options for questions as a mapping."""
+    from qacal.elicitation.question_rows import COLUMNS
+
+    pairs = dict(text.partition("=")[::2] for text in given or [])
+    for name, own in pairs.items():
+        if name not in COLUMNS or not own:
+            raise typer.BadParameter(f"{name}={own} names no column; expected one of {', '.join(COLUMNS)}, =ITS_NAME.")
+    return pairs
+
+
+def fields(given: list[str] | None) -> dict[str, Any]:
+    """Return ``--field`` options as a mapping.
+
+    >>> fields(["seed=1", "temperature=null", "user=me"])
+    {'seed': 1, 'temperature': None, 'user': 'me'}
+    """
+    found = {}
+    for text in given or []:
+        name, equals, value = text.partition("=")
+        if not (name and equals):
+            raise typer.BadParameter(f"{text!r} is not of the form NAME=JSON, such as seed=1.")
+        try:
+            found[name] = json.loads(value)
+        except ValueError:
+            found[name] = value
+    return found
+
+
+def write_answers(store: Path, run: int | None, path: str) -> Outcomes:
+    """Write the answers of a run as records; return what came of its questions."""
+    from qacal.elicitation.answers import Outcomes
+    from qacal.elicitation.runs import read_run
+    from qacal.elicitation.store import open_store
+    from qacal.outputs import write_objects
+
+    outcomes = Outcomes()
+    with open_store(store, to_write=False) as opened:
+        write_objects(read_run(opened, run, outcomes), path, str(store))
+    return outcomes
+
+
+def summary(outcomes: Outcomes) -> str:
+    """Return what came of a run's questions, in a line or a few."""
+    guesses = outcomes.stated + sum(outcomes.lost.values())
+    lines = [f"{outcomes.questions:,} questions: {outcomes.stated:,} of {guesses:,} guesses have a confidence."]
+    lines += [f"  {count:,} {reason}" for reason, count in outcomes.lost.most_common()]
+    return "\n".join(lines)
+
+
+@contextmanager
+def telling() -> Iterator[Callable[[int], Callable[[Progress], None]]]:
+    """Yield what shows how far a run of so many questions is: a line on a terminal, elsewhere one now and then."""
+    if not sys.stderr.isatty():
+        yield lambda total: _now_and_then(_Line(total))
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status("asking") as status:
+
+        def shown(total: int) -> Callable[[Progress], None]:
+            line = _Line(total)
+            return lambda progress: status.update(line.text(progress))
+
+        yield shown
+
+
+class _Line:
+    """How far a run is, in a line; the rate is that of the requests of this run."""
+
+    def __init__(self, total: int) -> None:
+        self.total, self.start = total, monotonic()
+
+    def text(self, progress: Progress) -> str:
+        rate = progress.sent / max(monotonic() - self.start, 1e-9)
+        left = f", {_duration((self.total - progress.done) / rate)} left" if rate else ""
+        failed = f", {progress.failed:,} failed" if progress.failed else ""
+        return f"{progress.done:,} of {self.total:,}, {rate:.1f} a second{left}{failed}"
+
+
+def _now_and_then(line: _Line) -> Callable[[Progress], None]:
+    last = monotonic()
+
+    def tell(progress: Progress) -> None:
+        nonlocal last
+        if monotonic() - last >= _SECONDS_BETWEEN_LINES:
+            last = monotonic()
+            shared.note(line.text(progress))
+
+    return tell
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+def _show_foreseen(plan: Plan, rows: Any) -> None:
+    foreseen = plan.foreseen(rows)
+    shared.show(foreseen.prompt)
+    shared.note(
+        f"\n{foreseen.questions:,} questions, {foreseen.requests:,} requests: about {foreseen.tokens_sent:,} tokens to "
+        f"send (four characters a token), at most {foreseen.tokens_received_at_most:,} to receive. Nothing was asked."
+    )

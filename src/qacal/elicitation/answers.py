@@ -1,0 +1,91 @@
+"""The answers of a run as records: every question is asked again, of the store instead of a server."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from qacal.elicitation.outcomes import Malformed, Outcome, Refused, Stated
+from qacal.elicitation.replies import Reply
+from qacal.elicitation.requests import Answered, Setup
+from qacal.elicitation.store import Asked, Store
+from qacal.elicitation.token_confidence import answer_probability
+
+
+@dataclass
+class Outcomes:
+    """What came of the questions of a run: how many guesses were stated, and the others by reason."""
+
+    questions: int = 0
+    stated: int = 0
+    lost: Counter[str] = field(default_factory=Counter)
+
+    def add(self, outcome: Outcome) -> None:
+        """Count an outcome."""
+        if isinstance(outcome, Stated):
+            self.stated += 1
+        elif isinstance(outcome, Refused):
+            self.lost["refused"] += 1
+        else:
+            self.lost[f"malformed: {outcome.why}"] += 1
+
+
+def answers(store: Store, run: int, setup: Setup, outcomes: Outcomes | None = None) -> Iterator[dict[str, Any]]:
+    """Yield a record for every stated guess; `outcomes` counts these and all others.
+
+    Records have the question's columns, and answer, confidence, confidence_tokens (the probability of the answer's
+    tokens, if the server gave it), model, prompt and confidence_source; of several guesses, guess tells the place.
+    """
+    outcomes = Outcomes() if outcomes is None else outcomes
+    for asked in store.questions(run):
+        outcomes.questions += 1
+        answered = answered_before(store, setup, asked)
+        if answered is None:
+            outcomes.lost["not answered yet"] += 1
+            continue
+        for place, outcome in enumerate(answered.outcomes, 1):
+            outcomes.add(outcome)
+            if isinstance(outcome, Stated):
+                yield _record(setup, asked, answered, outcome, place)
+
+
+def answered_before(store: Store, setup: Setup, asked: Asked) -> Answered | None:
+    """Return what the store has in reply to a question; None if it does not have all."""
+    conversation = setup.conversation(asked.question)
+    request = next(conversation)
+    while (body := store.reply(request)) is not None:
+        try:
+            request = conversation.send(Reply.from_body(body))
+        except StopIteration as end:
+            answered: Answered = end.value
+            return answered
+    return None
+
+
+def _record(setup: Setup, asked: Asked, answered: Answered, stated: Stated, place: int) -> dict[str, Any]:
+    question = asked.question
+    record = {
+        "id": question.id,
+        "question": question.text,
+        "answer": stated.answer,
+        "confidence": stated.confidence,
+        "confidence_tokens": answer_probability(answered.replies[0], stated.answer),
+        "ground_truth": list(question.ground_truth) or None,
+        "choices": None if question.choices is None else list(question.choices),
+        "model": setup.model,
+        "prompt": setup.prompt.identity,
+        "confidence_source": setup.prompt.source,
+    }
+    if setup.prompt.guesses > 1:
+        record["guess"] = place
+    # What qacal says of an answer is not overwritten by what came with the question.
+    return dict(asked.others) | record
+
+
+def described(outcome: Outcome) -> str:
+    """Return what became of a reply, in a few words."""
+    if isinstance(outcome, Stated):
+        return f"{outcome.answer!r} at {outcome.confidence:g}"
+    return f"malformed ({outcome.why})" if isinstance(outcome, Malformed) else "refused"

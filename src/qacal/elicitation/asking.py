@@ -1,0 +1,127 @@
+"""Asking a server all requests of a run: some workers, and a store that knows what was asked before."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+
+from qacal.elicitation.client import Client, Failed, Got
+from qacal.elicitation.replies import Reply
+from qacal.elicitation.requests import Conversation, Request, request_key
+from qacal.elicitation.store import Store
+from qacal.errors import InputError
+
+# A server that refuses so many requests one after the other, and none between, refuses all.
+_REFUSALS = 10
+
+
+@dataclass
+class Progress:
+    """How far a run is.
+
+    done : conversations that are over, failed ones included.
+    sent, known : requests that the server replied to now, and those that had a reply before.
+    failed : requests without a reply; the next run makes them again.
+    """
+
+    done: int = 0
+    sent: int = 0
+    known: int = 0
+    failed: int = 0
+
+
+@dataclass
+class Asking:
+    """Drives conversations until each is over, or one of its requests has failed.
+
+    store : where replies are looked for first, and kept.
+    client : asks for the others.
+    workers : how many requests are on their way at a time.
+    tell : called whenever a conversation is over.
+    """
+
+    store: Store
+    client: Client
+    workers: int = 8
+    tell: Callable[[Progress], None] = lambda progress: None
+    progress: Progress = field(default_factory=Progress)
+    _on_the_way: dict[str, asyncio.Event] = field(default_factory=dict)
+    _refusals: int = 0
+
+    def all(self, conversations: Iterable[Conversation]) -> Progress:
+        """Ask all; conversations are taken one by one, as workers become free."""
+        try:
+            asyncio.run(self._all(iter(conversations)))
+        except* InputError as group:
+            raise _first(group) from None
+        return self.progress
+
+    async def _all(self, conversations: Iterator[Conversation]) -> None:
+        # Workers take from the iterator itself, so no more questions are in memory than there are workers.
+        async with self.client, asyncio.TaskGroup() as group:
+            for _ in range(self.workers):
+                group.create_task(self._work(conversations))
+
+    async def _work(self, conversations: Iterator[Conversation]) -> None:
+        for conversation in conversations:
+            await self._converse(conversation)
+            self.progress.done += 1
+            self.tell(self.progress)
+
+    async def _converse(self, conversation: Conversation) -> None:
+        try:
+            request = next(conversation)
+            while (reply := await self._reply(request)) is not None:
+                request = conversation.send(reply)
+        except StopIteration:
+            pass
+
+    async def _reply(self, request: Request) -> Reply | None:
+        key = request_key(request)
+        while key in self._on_the_way:  # two questions with the same text are one request
+            await self._on_the_way[key].wait()
+        body = self.store.reply(request)
+        if body is not None:
+            self.progress.known += 1
+            return Reply.from_body(body)
+        self._on_the_way[key] = asyncio.Event()
+        try:
+            return self._kept(request, await self.client.ask(request))
+        finally:
+            self._on_the_way.pop(key).set()
+
+    def _kept(self, request: Request, result: Got | Failed) -> Reply | None:
+        if isinstance(result, Got):
+            self.store.keep(request, result.body, None, result.seconds)
+            self.progress.sent += 1
+            self._refusals = 0
+            return result.reply
+        self.store.keep(request, None, result.why, result.seconds)
+        self.progress.failed += 1
+        self._refusals += 1
+        self._require_hope(result)
+        return None
+
+    def _require_hope(self, failed: Failed) -> None:
+        """Stop where going on would only fail again: nothing has worked so far, or nothing works any more."""
+        is_wrong = failed.status in (401, 403, 404) or failed.status is None
+        if (is_wrong and not self.progress.sent) or self._refusals >= _REFUSALS:
+            raise InputError(f"{self.client.base_url}: {failed.why}. {_remedy(failed)}")
+
+
+def _remedy(failed: Failed) -> str:
+    if failed.status in (401, 403):
+        return "Is the key the right one? It is read from the environment (--key-env NAME)."
+    if failed.status == 404:
+        return "Is the base URL the one that ends before /chat/completions, and does the server know this model?"
+    if failed.status is None:
+        return "Is the server running? What has replies is kept: the same command goes on from there."
+    if "logprob" in failed.why.lower():
+        return "If the server has no token probabilities, pass --no-logprobs."
+    return "Fields that a server does not take can be left out or changed: --field temperature=null."
+
+
+def _first(group: BaseExceptionGroup[InputError]) -> InputError:
+    error = group.exceptions[0]
+    return _first(error) if isinstance(error, BaseExceptionGroup) else error

@@ -1,0 +1,79 @@
+r"""What is asked of a server: the requests that a prompt makes of a question, one a stage.
+
+A conversation is a generator: it yields a request, is sent the reply, and ends with the outcomes. Whoever drives it
+decides where replies come from, a server or a store, so a run and the reading of its results cannot disagree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from qacal.elicitation.outcomes import Outcome
+from qacal.elicitation.prompts import Prompt
+from qacal.elicitation.questions import Question
+from qacal.elicitation.replies import Reply
+from qacal.plain import digest
+
+Request: TypeAlias = dict[str, Any]
+Conversation: TypeAlias = Generator[Request, Reply, "Answered"]
+
+
+@dataclass(frozen=True)
+class Answered:
+    """The replies to a question, one a stage, and what they come to."""
+
+    replies: tuple[Reply, ...]
+    outcomes: tuple[Outcome, ...]
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What all requests of a run share.
+
+    model : the name that the server knows the LLM by.
+    prompt : what is said.
+    logprobs : whether to ask for the probabilities of tokens, where the prompt wants them.
+    fields : further fields of requests, or other values of the usual ones; None leaves a field out.
+
+    >>> from qacal.elicitation import prompt_named
+    >>> setup = Setup("tiny", prompt_named("verb1s-top1"), fields={"seed": 1, "temperature": None})
+    >>> request = next(setup.conversation(Question("q1", "Capital of France?")))
+    >>> sorted(request)
+    ['logprobs', 'max_tokens', 'messages', 'model', 'seed']
+    """
+
+    model: str
+    prompt: Prompt
+    logprobs: bool = True
+    fields: Mapping[str, Any] = field(default_factory=dict)
+
+    def conversation(self, question: Question) -> Conversation:
+        """Yield the requests of a question, each once the one before has its reply."""
+        replies: list[Reply] = []
+        for _ in self.prompt.stages:
+            replies.append((yield self._request(question, replies)))
+        return Answered(tuple(replies), self.prompt.read(question, replies))
+
+    def _request(self, question: Question, replies: list[Reply]) -> Request:
+        stage = self.prompt.stages[len(replies)]
+        request: Request = {
+            "model": self.model,
+            "messages": self.prompt.messages(question, replies),
+            # The paper's: close to 0, so that the same question has the same answer.
+            "temperature": 0.0,
+            "max_tokens": stage.max_tokens,
+        }
+        if self.logprobs and stage.wants_logprobs:
+            request["logprobs"] = True
+            if stage.alternatives:
+                request["top_logprobs"] = stage.alternatives
+        if self.prompt.grammar is not None and not replies:
+            request["grammar"] = self.prompt.grammar
+        return {name: value for name, value in (request | dict(self.fields)).items() if value is not None}
+
+
+def request_key(request: Request) -> str:
+    """Return a digest of a request: the same request, the same key, however its fields are ordered."""
+    return digest(request)

@@ -1,0 +1,128 @@
+"""A run from questions to answers: what `qacal elicit` does, for programs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from qacal.elicitation.answers import Outcomes, answers
+from qacal.elicitation.asking import Asking, Progress
+from qacal.elicitation.client import Client
+from qacal.elicitation.question_rows import read_questions
+from qacal.elicitation.replies import Reply
+from qacal.elicitation.requests import Setup
+from qacal.elicitation.setups import NamedPrompt, find_prompt, plain_setup, stored_setup
+from qacal.elicitation.store import Store, open_store
+from qacal.errors import InputError
+
+# What servers count is theirs to say; English text has about so many characters a token, and a message some marks.
+_CHARACTERS_A_TOKEN, _MARKS_A_MESSAGE = 4.0, 5
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What a run did now, and what came of all its questions."""
+
+    progress: Progress
+    outcomes: Outcomes
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to ask.
+
+    model : the name that the server knows the LLM by.
+    prompt : a name, or a file that ends in .toml.
+    logprobs : whether to ask for the probabilities of tokens.
+    fields : further fields of requests; None leaves one out.
+    columns : ``{"question": "prompt"}`` where the rows use other names.
+    limit : ask the first so many questions only.
+    """
+
+    model: str
+    prompt: str = "verb1s-top1"
+    logprobs: bool = True
+    fields: Mapping[str, Any] | None = None
+    columns: Mapping[str, str] | None = None
+    limit: int | None = None
+
+    def found(self) -> tuple[Setup, NamedPrompt]:
+        """Return the setup of the requests, and where its prompt is from."""
+        found = find_prompt(self.prompt)
+        return Setup(self.model, found.prompt, self.logprobs, dict(self.fields or {})), found
+
+    def foreseen(self, questions: Any) -> Foreseen:
+        """Return what asking would cost, without asking."""
+        setup, _ = self.found()
+        count, tokens, shown = 0, 0.0, ""
+        for asked in islice(read_questions(questions, self.columns), self.limit):
+            replies: list[Reply] = []
+            for _ in setup.prompt.stages:
+                messages = setup.prompt.messages(asked.question, replies)
+                tokens += sum(len(said["content"]) / _CHARACTERS_A_TOKEN + _MARKS_A_MESSAGE for said in messages)
+                if not count and not replies:
+                    shown = "\n".join(f"[{said['role']}] {said['content']}" for said in messages)
+                replies.append(Reply(""))
+            count += 1
+        most = count * sum(stage.max_tokens for stage in setup.prompt.stages)
+        return Foreseen(count, shown, round(tokens), most, count * len(setup.prompt.stages))
+
+
+@dataclass(frozen=True)
+class Foreseen:
+    """What a run would ask: the first prompt, and tokens, those sent by a rule of thumb and those received at most."""
+
+    questions: int
+    prompt: str
+    tokens_sent: int
+    tokens_received_at_most: int
+    requests: int
+
+
+def elicit(
+    questions: Any,
+    client: Client,
+    plan: Plan,
+    store: str | Path,
+    *,
+    workers: int = 8,
+    telling: Callable[[int], Callable[[Progress], None]] | None = None,
+) -> Ran:
+    """Ask all questions that have no reply in the store yet.
+
+    questions : a file, a frame or objects; see :func:`~qacal.elicitation.question_rows.read_questions`.
+    store : the file of the run; one that exists goes on.
+    telling : given the number of questions, returns what is called with the progress.
+    """
+    setup, named = plan.found()
+    with open_store(store, to_write=True) as opened:
+        run = opened.run(plain_setup(setup, named.origin), client.base_url)
+        count = opened.add_questions(run, islice(read_questions(questions, plan.columns), plan.limit))
+        tell = (lambda progress: None) if telling is None else telling(count)
+        asking = Asking(opened, client, workers, tell)
+        progress = asking.all(setup.conversation(asked.question) for asked in opened.questions(run, plan.limit))
+        return Ran(progress, _outcomes(opened, run, setup))
+
+
+def read_run(store: Store, run: int | None = None, outcomes: Outcomes | None = None) -> Iterator[dict[str, Any]]:
+    """Yield the records of a run's stated guesses, by its number; the only one if no number is given."""
+    runs = dict(store.runs())
+    if not runs:
+        raise InputError(f"{store.path} has no run in it; qacal elicit has not asked anything yet.")
+    if run is None and len(runs) > 1:
+        listed = "; ".join(f"{number}: {plain['model']}, {plain['prompt']}" for number, plain in runs.items())
+        raise InputError(f"{store.path} holds several runs; choose one with --run ({listed}).")
+    number = next(iter(runs)) if run is None else run
+    if number not in runs:
+        raise InputError(f"{store.path} has no run {number}; it has {', '.join(map(str, runs))}.")
+    return answers(store, number, stored_setup(runs[number]), outcomes)
+
+
+def _outcomes(store: Store, run: int, setup: Setup) -> Outcomes:
+    outcomes = Outcomes()
+    for _ in answers(store, run, setup, outcomes):
+        pass
+    return outcomes

@@ -1,0 +1,56 @@
+"""Setups in and out of a store, so that a run can be read years later without its command line."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from qacal.elicitation.prompt_files import load_prompt, prompt_from_text
+from qacal.elicitation.prompts import Prompt, prompt_named
+from qacal.elicitation.requests import Setup
+from qacal.errors import InputError
+
+
+@dataclass(frozen=True)
+class NamedPrompt:
+    """A prompt and where it is from: a name that qacal knows, or the text of a user's file."""
+
+    prompt: Prompt
+    origin: Mapping[str, str]
+
+
+def find_prompt(name: str) -> NamedPrompt:
+    """Return the prompt of a name, or of a file that ends in .toml.
+
+    >>> find_prompt("verb1s-top1").prompt.identity
+    'verb1s-top1/1'
+    """
+    if not name.endswith(".toml"):
+        return NamedPrompt(prompt_named(name), {"name": name})
+    return NamedPrompt(load_prompt(name), {"file": Path(name).read_text(encoding="utf-8")})
+
+
+def plain_setup(setup: Setup, origin: Mapping[str, str]) -> dict[str, Any]:
+    """Return a setup as the store keeps it."""
+    return {
+        "model": setup.model,
+        "prompt": setup.prompt.identity,
+        "digest": setup.prompt.digest,
+        "origin": dict(origin),
+        "logprobs": setup.logprobs,
+        "fields": dict(setup.fields),
+    }
+
+
+def stored_setup(plain: Mapping[str, Any]) -> Setup:
+    """Return the setup that :func:`plain_setup` was called on."""
+    origin = plain["origin"]
+    prompt = prompt_from_text(origin["file"], "the prompt") if "file" in origin else prompt_named(origin["name"])
+    if prompt.digest != plain["digest"]:
+        raise InputError(
+            f"the run was made with {plain['prompt']}, whose text has changed since: its replies cannot be found. "
+            "Read it with the qacal that made it."
+        )
+    return Setup(plain["model"], prompt, plain["logprobs"], plain["fields"])

@@ -1,0 +1,197 @@
+"""The store of a run: an SQLite file with the questions, and every request with its raw reply.
+
+A reply is in the file before the next request is made, so a run that is killed loses what was on its way and nothing
+else. The file can be read while the run goes on. Requests are known by a digest of what was asked, so nothing that has
+a reply is asked again, whatever else has changed around it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from qacal.elicitation.questions import Question
+from qacal.elicitation.requests import Request, request_key
+from qacal.errors import InputError
+
+_APPLICATION = 0x71616361  # "qaca", which tells our files from other databases
+_VERSION = 1
+_TABLES = """
+CREATE TABLE run (
+    id INTEGER PRIMARY KEY, setup TEXT NOT NULL UNIQUE, base_url TEXT NOT NULL, started TEXT DEFAULT CURRENT_TIMESTAMP
+);
+CREATE TABLE question (
+    run INTEGER NOT NULL REFERENCES run, place INTEGER NOT NULL, id TEXT NOT NULL, content TEXT NOT NULL,
+    PRIMARY KEY (run, place), UNIQUE (run, id)
+) WITHOUT ROWID;
+CREATE TABLE request (
+    key TEXT PRIMARY KEY, asked TEXT NOT NULL, reply TEXT, failure TEXT, seconds REAL, at TEXT DEFAULT CURRENT_TIMESTAMP
+) WITHOUT ROWID;
+"""
+_AT_ONCE = 500
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A question as it stands in the store: what is asked, and the other columns of its row."""
+
+    question: Question
+    others: Mapping[str, Any]
+
+
+class Store:
+    """An open store; see :func:`open_store`."""
+
+    def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
+        self._db = connection
+        self.path = path
+
+    # Runs and their questions
+
+    def run(self, setup: Mapping[str, Any], base_url: str) -> int:
+        """Return the number of the run with a setup, a new one if there is none yet."""
+        text = json.dumps(setup, sort_keys=True, ensure_ascii=False)
+        with self._db:
+            self._db.execute("INSERT OR IGNORE INTO run (setup, base_url) VALUES (?, ?)", (text, base_url))
+        found: tuple[int] = self._db.execute("SELECT id FROM run WHERE setup = ?", (text,)).fetchone()
+        return found[0]
+
+    def runs(self) -> list[tuple[int, dict[str, Any]]]:
+        """Return the numbers of the runs and their setups, the oldest first."""
+        return [(number, json.loads(setup)) for number, setup in self._db.execute("SELECT id, setup FROM run")]
+
+    def add_questions(self, run: int, asked: Iterable[Asked]) -> int:
+        """Add questions to a run, all or none; return how many were given. Those that are there stay in their place."""
+        count = 0
+        with self._db:
+            (last,) = self._db.execute("SELECT coalesce(max(place), 0) FROM question WHERE run = ?", (run,)).fetchone()
+            for one in asked:
+                last += self._add_question(run, last + 1, one)
+                count += 1
+        return count
+
+    def _add_question(self, run: int, place: int, asked: Asked) -> int:
+        """Add a question, or renew what goes with it; return how many places it has taken, 1 or 0."""
+        question, row = asked.question, (run, asked.question.id)
+        content = {"question": question.text, "choices": question.choices, "ground_truth": question.ground_truth}
+        text = json.dumps(content | {"others": dict(asked.others)}, ensure_ascii=False, default=str)
+        known = self._db.execute("SELECT content FROM question WHERE run = ? AND id = ?", row).fetchone()
+        if known is None:
+            self._db.execute("INSERT INTO question VALUES (?, ?, ?, ?)", (run, place, question.id, text))
+        elif json.loads(known[0])["question"] != question.text:
+            raise InputError(
+                f"the id {question.id!r} stands for two questions: {json.loads(known[0])['question']!r:.80} and "
+                f"{question.text!r:.80}. Give each an id of its own, or write to a new file."
+            )
+        else:
+            self._db.execute("UPDATE question SET content = ? WHERE run = ? AND id = ?", (text, *row))
+        return int(known is None)
+
+    def questions(self, run: int, most: int | None = None) -> Iterator[Asked]:
+        """Yield the questions of a run in their order, `most` of them at most, few at a time from the file."""
+        last, left = 0, 2**62 if most is None else most
+        while left > 0:
+            query = "SELECT place, id, content FROM question WHERE run = ? AND place > ? ORDER BY place LIMIT ?"
+            rows = self._db.execute(query, (run, last, min(left, _AT_ONCE))).fetchall()
+            if not rows:
+                return
+            for last, identity, content in rows:  # noqa: B007
+                yield _asked(identity, json.loads(content))
+            left -= len(rows)
+
+    def count(self, run: int) -> int:
+        """Return how many questions a run has."""
+        found: tuple[int] = self._db.execute("SELECT count(*) FROM question WHERE run = ?", (run,)).fetchone()
+        return found[0]
+
+    # Requests and their replies
+
+    def reply(self, request: Request) -> Any | None:
+        """Return the body of the reply to a request, None if it has none."""
+        query = "SELECT reply FROM request WHERE key = ? AND reply IS NOT NULL"
+        found = self._db.execute(query, (request_key(request),)).fetchone()
+        return None if found is None else json.loads(found[0])
+
+    def failure(self, request: Request) -> str | None:
+        """Return why a request failed when it was last made, None if it did not."""
+        query = "SELECT failure FROM request WHERE key = ?"
+        found = self._db.execute(query, (request_key(request),)).fetchone()
+        return None if found is None else found[0]
+
+    def keep(self, request: Request, reply: str | None, failure: str | None, seconds: float) -> None:
+        """Keep a reply as it came, or why there is none; on the disk when this returns."""
+        asked = json.dumps(request, ensure_ascii=False)
+        with self._db:
+            self._db.execute(
+                "INSERT OR REPLACE INTO request (key, asked, reply, failure, seconds) VALUES (?, ?, ?, ?, ?)",
+                (request_key(request), asked, reply, failure, seconds),
+            )
+
+
+@contextmanager
+def open_store(path: str | Path, *, to_write: bool) -> Iterator[Store]:
+    """Open a store, or make one to write to. Only one process writes at a time."""
+    path = Path(path)
+    if not to_write and not path.is_file():
+        raise InputError(f"{path} does not exist; expected a run that qacal elicit has made.")
+    if not path.absolute().parent.is_dir():
+        raise InputError(f"{path}: the folder {path.parent} does not exist.")
+    with _only_writer(path, to_write):
+        connection = sqlite3.connect(path, timeout=60.0)
+        try:
+            _prepare(connection, path)
+            yield Store(connection, path)
+        except sqlite3.DatabaseError as error:
+            raise InputError(f"{path} cannot be used as a run: {error}.") from error
+        finally:
+            connection.close()
+
+
+def _prepare(connection: sqlite3.Connection, path: Path) -> None:
+    (application,), (version,) = (
+        connection.execute(f"PRAGMA {name}").fetchone() for name in ("application_id", "user_version")
+    )
+    is_new = not connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+    if not is_new and application != _APPLICATION:
+        raise InputError(f"{path} is a database, but no run that qacal elicit has made.")
+    if version > _VERSION:
+        raise InputError(f"{path} was written by a later qacal (layout {version}; this one reads {_VERSION}). Upgrade.")
+    # A commit is in the file, past this process, at once; only a crash of the whole machine could lose the last ones.
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = NORMAL")
+    if is_new:
+        # One transaction: a process that is killed here leaves no half of a layout.
+        connection.executescript(
+            f"BEGIN; {_TABLES} PRAGMA application_id = {_APPLICATION}; PRAGMA user_version = {_VERSION}; COMMIT;"
+        )
+
+
+@contextmanager
+def _only_writer(path: Path, to_write: bool) -> Iterator[None]:
+    """Hold a lock that ends with the process, however it ends: two runs would ask everything twice."""
+    if not to_write or os.name != "posix":
+        yield
+        return
+    import fcntl
+
+    # A file of its own: closing any handle of the database would drop the locks that SQLite holds on it.
+    with path.with_name(path.name + "-lock").open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise InputError(f"{path} is being written by another run; wait for it, or write elsewhere.") from None
+        yield
+
+
+def _asked(identity: str, content: dict[str, Any]) -> Asked:
+    choices = content["choices"]
+    question = Question(
+        identity, content["question"], None if choices is None else tuple(choices), tuple(content["ground_truth"])
+    )
+    return Asked(question, content["others"])

@@ -1,0 +1,96 @@
+"""A server that speaks the chat completion API and misbehaves on demand: a process of its own, which counts requests.
+
+python llm_server.py FOLDER: prints its port; writes a line to FOLDER/requests.jsonl for every request that it has read,
+before it replies. What it does with a request is told by words in the question: see `_Handler`.
+"""
+
+import hashlib
+import json
+import sys
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+FOLDER = Path(sys.argv[1]) if len(sys.argv) > 1 else Path()
+LOCK = threading.Lock()
+SEEN: dict[str, int] = {}
+
+
+def confidence(question: str) -> float:
+    """The confidence that a question is answered with."""
+    return int(hashlib.sha256(question.encode()).hexdigest()[:8], 16) % 100 / 100
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self):
+        body = self.rfile.read(int(self.headers["content-length"]))
+        request = json.loads(body)
+        said = request["messages"][-1]["content"]
+        with LOCK:
+            SEEN[said] = SEEN.get(said, 0) + 1
+            times = SEEN[said]
+            line = {"at": time.monotonic(), "said": said, "key": self.headers.get("authorization"), "request": request}
+            with (FOLDER / "requests.jsonl").open("a") as file:
+                file.write(json.dumps(line) + "\n")
+        if "[slow]" in said:
+            time.sleep(0.05)
+        if "[hang]" in said and times == 1:
+            time.sleep(5)
+        if "[busy]" in said and times == 1:
+            self._reply(429, {"error": {"message": "slow down"}}, {"Retry-After": "1"})
+        elif "[broken]" in said and times <= 2:
+            self._reply(503, {"error": {"message": "away"}})
+        elif "[bad]" in said:
+            self._reply(400, {"error": {"message": "the question is bad"}})
+        elif "[garbage]" in said and times == 1:
+            self._raw(200, b"<html>")
+        elif "[down]" in said:
+            self._reply(500, {"error": "out of order"})
+        elif self.headers.get("authorization") == "Bearer wrong":
+            self._reply(401, {"error": {"message": "no such key"}})
+        else:
+            self._reply(200, completion(request, said))
+
+    def _reply(self, status, body, headers=None):
+        self._raw(status, json.dumps(body).encode(), headers)
+
+    def _raw(self, status, body, headers=None):
+        self.send_response(status)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(body)))
+        for name, value in (headers or {}).items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *arguments):
+        pass
+
+
+def completion(request, said):
+    """Return a reply in the form that the prompt asks for."""
+    text = f"Guess: Paris\nProbability: {confidence(said)}"
+    if "[refused]" in said:
+        text = "I'm sorry, but I can't help with that."
+    elif "[chatty]" in said:
+        text = "Well, it is hard to say."
+    elif "G1:" in said:
+        text = "G1: Paris\nP1: 0.6\nG2: Lyon\nP2: 0.3\nG3: Nice\nP3: 0.1"
+    elif "semantically" in said.lower() or "A1:" in said:
+        text = "Yes. Both are the same." if "[same]" in said else "Perhaps." if "[unsure]" in said else "No. They differ."
+    pieces = [text[at : at + 4] for at in range(0, len(text), 4)]
+    tokens = [{"token": piece, "logprob": -0.1, "bytes": list(piece.encode()), "top_logprobs": []} for piece in pieces]
+    choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
+    if request.get("logprobs"):
+        choice["logprobs"] = {"content": tokens}
+    return {"id": "x", "object": "chat.completion", "choices": [choice], "usage": {"total_tokens": 12}}
+
+
+if __name__ == "__main__":
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
+    server.request_queue_size = 128
+    print(server.server_address[1], flush=True)
+    server.serve_forever()
