@@ -217,6 +217,8 @@ NOT_READ = {
     "out of 100": Reason.UNCLEAR_NUMBER,
     "a 20% chance of being wrong": Reason.UNCLEAR_NUMBER,
     "0.1 that it is incorrect": Reason.UNCLEAR_NUMBER,
+    "10% doubt": Reason.UNCLEAR_NUMBER,
+    "5% uncertainty": Reason.UNCLEAR_NUMBER,
     "0.9 (GPT-4)": Reason.UNCLEAR_NUMBER,
     "0.9x": Reason.UNCLEAR_NUMBER,
     "v0.9": Reason.UNCLEAR_NUMBER,

@@ -38,11 +38,11 @@ replies = st.one_of(
 )
 # An answer as one would write it in the asked form: in one line, and nothing around it that could be markup.
 answers = (
-    st.text(st.characters(exclude_categories=["Cc", "Cs", "Zl", "Zp"]), min_size=1, max_size=60)
+    st.text(st.characters(exclude_categories=["Cc", "Cf", "Cs", "Zl", "Zp"]), min_size=1, max_size=60)
     .map(str.strip)
     .filter(lambda text: text and text[0] not in _MARKUP and text[-1] not in _MARKUP)
 )
-_MARKUP = "*_`\"'“”«»<>"
+_MARKUP = "*_`\"'<>＊＿｀＂＇＜＞“”„‟«»‘’‚‛´ʼ≤≥≦≧⩽⩾≪≫"
 hundredths = st.integers(0, 100).map(lambda percent: percent / 100)
 
 

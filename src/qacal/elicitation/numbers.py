@@ -62,7 +62,8 @@ _HARMFUL = re.compile(
     r"[<>±‰‱]|(?<!\d)%|\d%?[ ]{0,3}\+|\b(?:per ?cent|pct|bps|basis|out of|scale|odds|max|maximum|min|minimum)\b"
     r"|\b(?:or|and)[ ](?:more|greater|higher|above|over|up|less|lower|below|fewer|under)\b"
     r"|\bat[ ](?:most|least|best|worst)\b|\b(?:hundred|thousand|million|billion|tenth|hundredth|thousandth)s?\b"
-    r"|\b(?:wrong|incorrect|false|mistaken|error)\b|\bnot[ ](?:be[ ]|the[ ])?(?:correct|right|true|accurate)\b",
+    r"|\b(?:wrong|incorrect|false|mistaken|error|doubts?|uncertainty|risk)\b"
+    r"|\bnot[ ](?:be[ ]|the[ ])?(?:correct|right|true|accurate)\b",
     re.IGNORECASE,
 )
 # Scales that shares are given on: "80 in 2020" is none.

@@ -5,7 +5,7 @@ line, after a page of thoughts, twice, half, or not at all. These rules decide:
 
 * Thoughts in tags (``<think>``) are not read. Text before the labels and after the confidence is passed over.
 * A guess needs its label. Two guesses, or two confidences, must say the same.
-* ``Guess: Paris (0.9)`` has a confidence if no other is given and it is written as a decimal or with a percent sign.
+* ``Guess: Paris (0.9)`` has a confidence if no other is given. A percent would not do: ``ethanol (40%)`` is an answer.
 * A guess that declines to answer is a refusal, whatever number comes with it. "I don't know" with a number is an
   answer: an LLM that says so at 0.0 is right about itself, and leaving it out would make it look worse. Without a
   number it is a refusal.
@@ -53,7 +53,7 @@ def parse_guess(text: str, *, is_cut: bool = False) -> Outcome:
     >>> print(parse_guess("Guess: Paris\nProbability: 0.9 or 0.5").why)
     there are several confidences
     """
-    return _single(text, CONFIDENCE, _number, is_cut)
+    return _single(text, _number, is_cut)
 
 
 def parse_expression_guess(
@@ -68,7 +68,7 @@ def parse_expression_guess(
     def read(said: str, is_last: bool) -> float | Malformed:
         return read_expression(said, expressions, is_cut=is_last)
 
-    return _single(text, ("confidence", "probability", "likelihood"), read, is_cut)
+    return _single(text, read, is_cut)
 
 
 def parse_guesses(text: str, count: int, *, is_cut: bool = False) -> tuple[Outcome, ...]:
@@ -121,7 +121,7 @@ def parse_answer(text: str, *, is_cut: bool = False) -> str | Refused | Malforme
         return refused(spoken)
     guesses = _guesses(named_texts(spoken))
     if not guesses:
-        start, end = trimmed(spoken, 0, len(spoken))
+        start, end = trimmed(plain(spoken), 0, len(spoken))
         is_line = "\n" not in spoken[start:end] and end - start <= _LONGEST_LINE
         return spoken[start:end] if is_line else malformed(Reason.NO_GUESS, text)
     return guesses[0].text if _are_same(guesses) else malformed(Reason.SEVERAL_GUESSES, text)
@@ -164,10 +164,10 @@ def answer_place(text: str, answer: str) -> tuple[int, int] | None:
     return (start, start + len(answer)) if is_only else None
 
 
-def _single(text: str, confidences: Sequence[str], read: ReadConfidence, is_cut: bool) -> Outcome:
+def _single(text: str, read: ReadConfidence, is_cut: bool) -> Outcome:
     spoken = without_thoughts(text)
     fault = _fault(spoken, text, is_cut)
-    return fault if fault is not None else _outcome(spoken, named_texts(spoken, confidences), read, is_cut)
+    return fault if fault is not None else _outcome(spoken, named_texts(spoken), read, is_cut)
 
 
 def _number(said: str, is_last: bool) -> float | Malformed:
@@ -177,7 +177,8 @@ def _number(said: str, is_last: bool) -> float | Malformed:
 def _fault(spoken: str, text: str, is_cut: bool) -> Malformed | None:
     if not spoken.strip():
         return malformed(Reason.CUT if is_cut and text.strip() else Reason.EMPTY, text)
-    return malformed(Reason.ECHO, spoken) if _ECHO.search(plain(spoken)) else None
+    is_echo = _ECHO.search(plain(spoken)) is not None and "</" not in spoken
+    return malformed(Reason.ECHO, spoken) if is_echo else None
 
 
 def _outcome(spoken: str, parts: list[Named], read: ReadConfidence, is_cut: bool) -> Outcome:
@@ -185,9 +186,9 @@ def _outcome(spoken: str, parts: list[Named], read: ReadConfidence, is_cut: bool
     said = " ".join(part.text for part in _guesses(parts))
     found = _stated(spoken, parts, read, is_cut)
     if isinstance(found, Stated):
-        return refused(spoken) if declines(said) else found
+        return refused(spoken) if declines(said, is_guess=True) else found
     is_silent = found.why in (Reason.NO_GUESS, Reason.NO_CONFIDENCE, Reason.UNKNOWN_EXPRESSION)
-    is_refusal = declines(said or spoken) or does_not_know(said or spoken)
+    is_refusal = declines(said or spoken, is_guess=bool(said)) or does_not_know(said or spoken)
     return refused(spoken) if is_silent and is_refusal else found
 
 
@@ -210,17 +211,20 @@ def _stated(spoken: str, parts: list[Named], read: ReadConfidence, is_cut: bool)
 
 
 def _agreed(values: Sequence[float | Malformed]) -> float | str:
-    for value in values:
-        if isinstance(value, Malformed):
-            return value.why
-    return values[0] if len(set(values)) == 1 and isinstance(values[0], float) else Reason.SEVERAL_CONFIDENCES
+    """Return the one confidence, or why there is none; "Confidence: high" beside a number takes nothing from it."""
+    reasons = [value.why for value in values if isinstance(value, Malformed)]
+    spoken = [why for why in reasons if why != Reason.NO_CONFIDENCE]
+    numbers = {value for value in values if isinstance(value, float)}
+    if spoken or not numbers:
+        return (spoken or reasons)[0]
+    return numbers.pop() if len(numbers) == 1 else Reason.SEVERAL_CONFIDENCES
 
 
 def _with_brackets(spoken: str, guess: str) -> Stated | Malformed:
     """Return the answer and the confidence of "Paris (0.9)"."""
     answer = _before_brackets(guess)
     match = _IN_BRACKETS.search(plain(guess[-_BRACKETS:]))
-    confidence = read_probability(match[1]) if match and any(sign in match[1] for sign in ".%") else None
+    confidence = read_probability(match[1]) if match and "." in match[1] and "%" not in match[1] else None
     if answer and isinstance(confidence, float):
         return Stated(answer, confidence)
     return malformed(Reason.NO_CONFIDENCE, spoken)
@@ -231,7 +235,7 @@ def _before_brackets(guess: str) -> str:
     match = _IN_BRACKETS.search(plain(guess[-_BRACKETS:]))
     if match is None:
         return ""
-    start, end = trimmed(guess, 0, max(0, len(guess) - _BRACKETS) + match.start())
+    start, end = trimmed(plain(guess), 0, max(0, len(guess) - _BRACKETS) + match.start())
     return guess[start:end]
 
 
