@@ -134,6 +134,8 @@ STATED = {
     "Guess: Paris\nProbability: 0.9\n\nExplanation: capital since 987.": PARIS,
     "Guess: Paris\nProbability: 0.9\n\nParis has been the capital since 987.": PARIS,
     "Guess: Paris\nExplanation: it is.\nProbability: 0.9": PARIS,
+    "Guess: Paris\n\nIt is the capital.\n\nProbability: 0.9": PARIS,
+    "Guess:\n\nParis\n\nIt is the capital.\n\nProbability: 0.9": PARIS,
     "Explanation: my guess: Lyon? No.\nGuess: Paris\nProbability: 0.9": PARIS,
     "My first guess: Lyon, probability: 0.2.\nGuess: Paris\nProbability: 0.9": PARIS,
     "I'm sorry for the wait. Guess: Paris\nProbability: 0.9": PARIS,

@@ -12,6 +12,7 @@ from qacal.elicitation.labels import GUESS, fields
 # Not the underscores of bold type: __init__ is an answer.
 _PAIRS = (("**", "**"), ("*", "*"), ("`", "`"), ('"', '"'), ("'", "'"), ("<", ">"))
 _TAG = re.compile(r"</?[a-z][a-z0-9]*/?>")
+_BLANK_LINE = re.compile(r"\n[ ]*\n")
 _SEPARATORS = " \n,;|/([-"
 
 
@@ -72,6 +73,8 @@ def _guess(text: str, start: int, end: int) -> tuple[int, int]:
         while end > start and text[end - 1] in _SEPARATORS:
             end -= 1
     start, end = _stripped(text, start, end)
+    paragraph = _BLANK_LINE.search(text, start, end)
+    start, end = _stripped(text, start, end if paragraph is None else paragraph.start())
     for mark in ("**", "__", "`"):
         # "**Guess: Oslo**": the label began what ends here.
         if text.endswith(mark, start, end) and text.count(mark, start, end) % 2:

@@ -9,13 +9,14 @@ line, after a page of thoughts, twice, half, or not at all. These rules decide:
 * A guess that declines to answer is a refusal, whatever number comes with it. "I don't know" with a number is an
   answer: an LLM that says so at 0.0 is right about itself, and leaving it out would make it look worse. Without a
   number it is a refusal.
-* An answer is as it was written, without quotes, Markdown and brackets around it.
+* An answer is as it was written, to the end of its paragraph, without quotes, Markdown and brackets around it.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TypeAlias
 
 from qacal.elicitation.expressions import EXPRESSIONS, read_expression
@@ -117,14 +118,21 @@ def parse_answer(text: str, *, is_cut: bool = False) -> str | Refused | Malforme
     fault = _fault(spoken, text, is_cut) or (malformed(Reason.CUT, text) if is_cut else None)
     if fault is not None:
         return fault
-    if declines(spoken) or does_not_know(spoken):
-        return refused(spoken)
     guesses = _guesses(named_texts(spoken))
     if not guesses:
-        start, end = trimmed(plain(spoken), 0, len(spoken))
-        is_line = "\n" not in spoken[start:end] and end - start <= _LONGEST_LINE
-        return spoken[start:end] if is_line else malformed(Reason.NO_GUESS, text)
-    return guesses[0].text if _are_same(guesses) else malformed(Reason.SEVERAL_GUESSES, text)
+        return _unlabelled(spoken)
+    if not _are_same(guesses):
+        return malformed(Reason.SEVERAL_GUESSES, spoken)
+    answer = guesses[0].text
+    return refused(spoken) if declines(answer, is_guess=True) or does_not_know(answer) else answer
+
+
+def _unlabelled(spoken: str) -> str | Refused | Malformed:
+    if declines(spoken) or does_not_know(spoken):
+        return refused(spoken)
+    start, end = trimmed(plain(spoken), 0, len(spoken))
+    is_line = start < end <= start + _LONGEST_LINE and "\n" not in spoken[start:end]
+    return spoken[start:end] if is_line else malformed(Reason.NO_GUESS, spoken)
 
 
 def parse_confidence(text: str, *, is_cut: bool = False) -> float | Refused | Malformed:
@@ -176,7 +184,7 @@ def _number(said: str, is_last: bool) -> float | Malformed:
 
 def _fault(spoken: str, text: str, is_cut: bool) -> Malformed | None:
     if not spoken.strip():
-        return malformed(Reason.CUT if is_cut and text.strip() else Reason.EMPTY, text)
+        return malformed(Reason.CUT if is_cut else Reason.EMPTY, text)
     is_echo = _ECHO.search(plain(spoken)) is not None and "</" not in spoken
     return malformed(Reason.ECHO, spoken) if is_echo else None
 
@@ -250,8 +258,14 @@ def _are_same(guesses: Sequence[Named]) -> bool:
 def _numbered(parts: list[Named], count: int) -> list[Named]:
     """Return parts with their numbers; pairs that have none are numbered as they come."""
     if any(part.number is not None for part in parts):
-        return parts
+        return _completed(parts)
     is_paired = len(parts) == 2 * count and all((part.kind in GUESS) == (at % 2 == 0) for at, part in enumerate(parts))
-    if not is_paired:
-        return []
-    return [Named(part.kind, at // 2 + 1, part.text, part.place, part.is_last) for at, part in enumerate(parts)]
+    return [replace(part, number=at // 2 + 1) for at, part in enumerate(parts)] if is_paired else []
+
+
+def _completed(parts: list[Named]) -> list[Named]:
+    """Return parts in which confidences without numbers have that of the guess before them, if all have one there."""
+    before = [None, *(part.number if part.kind in GUESS else None for part in parts)]
+    numbers = [part.number or number for part, number in zip(parts, before, strict=False)]
+    is_clear = all(number is not None for number in numbers)
+    return [replace(part, number=number) for part, number in zip(parts, numbers, strict=True)] if is_clear else parts

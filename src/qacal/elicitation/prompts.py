@@ -52,6 +52,13 @@ guess ::= [^ \t\r\n] [^\r\n]{0,59}
 probability ::= "0." [0-9] [0-9]? | "1.0"
 """
 
+# For LLMs that are too small to keep a form they have not seen; sure and unsure, so that no number suggests itself.
+VERB1S_EXAMPLES = (
+    ("What is the capital of Italy?", "Guess: Rome\nProbability: 0.98"),
+    ("How many moons does Saturn have?", "Guess: 146\nProbability: 0.45"),
+    ("In which year was the first lighthouse of Alexandria lit?", "Guess: 280 BC\nProbability: 0.2"),
+)
+
 
 @dataclass(frozen=True)
 class Stage:
