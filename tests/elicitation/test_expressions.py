@@ -61,6 +61,7 @@ NOT_READ = {
     "Somewhat likely": Reason.UNKNOWN_EXPRESSION,
     "Likely not": Reason.UNKNOWN_EXPRESSION,
     "Likely wrong": Reason.UNKNOWN_EXPRESSION,
+    "Likely, though I doubt it": Reason.UNKNOWN_EXPRESSION,
     "Likely or better": Reason.UNKNOWN_EXPRESSION,
     "There is not a very good chance": Reason.UNKNOWN_EXPRESSION,
     "No better than even": Reason.UNKNOWN_EXPRESSION,

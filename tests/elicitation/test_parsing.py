@@ -39,7 +39,7 @@ STATED = {
     "Guess: Paris | Probability: 0.9": PARIS,
     "Guess: Paris (Probability: 0.9)": PARIS,
     "Guess: Paris, probability 0.9": PARIS,
-    "Guess: Paris with probability of 90%": Stated("Paris with", 0.9),
+    "Guess: Paris with probability of 90%": PARIS,
     "Guess: 0.5 Probability: 0.9": Stated("0.5", 0.9),
     "Guess: Washington D.C. Probability: 0.9": Stated("Washington D.C.", 0.9),
     # decorated
@@ -73,6 +73,11 @@ STATED = {
     '{"guess": 1984, "probability": 0.9}': Stated("1984", 0.9),
     "{'guess': 'Paris', 'probability': 0.9}": PARIS,
     '"guess": "Paris", "probability": 0.9': PARIS,
+    'Here is my answer:\n```json\n{"guess": "Par\\u0069s", "probability": 0.9}\n```\nHope it helps!': PARIS,
+    'Guess: {"guess": "Paris", "probability": 0.9}': PARIS,
+    "Guess: {1, 2}\nProbability: 0.9": Stated("{1, 2}", 0.9),
+    "Guess: {}\nProbability: 0.9": Stated("{}", 0.9),
+    'Guess: {"answer": 3}\nProbability: 0.9': Stated('{"answer": 3}', 0.9),
     # other names
     "Answer: Paris\nConfidence: 0.9": PARIS,
     "Final answer: Paris\nConfidence: 90%": PARIS,
@@ -82,10 +87,21 @@ STATED = {
     "G1: Paris\nP1: 0.9": PARIS,
     # without a label for the number
     "Guess: Paris (0.9)": PARIS,
-    "Guess: Paris (90%)": PARIS,
     "Guess: Paris [0.9]": PARIS,
     "Guess: **Paris** (0.9).": PARIS,
+    "Guess: Paris\nConfidence: high\nProbability: 0.9": PARIS,
+    "Guess: Paris\nConfidence: 90%\nProbability: 0.9": PARIS,
+    "Guess: Paris\nThere is a probability of 0.9 that it is correct.": PARIS,
+    "Guess:\nParis with a probability of 0.9": PARIS,
+    "A first guess: Lyon? No.\nAnswer: Paris\nConfidence: 0.9": PARIS,
+    "Guess: Paris [probability = 90%]": PARIS,
+    "Guess: Paris\u200bProbability: 0.9": PARIS,
+    "Guess: Paris\nConfidence interval: 0.8-0.95\nProbability: 0.9": PARIS,
+    "Guess: Paris<|im_end|>\nProbability: 0.9<|im_end|>": PARIS,
+    "Guess: Paris</s>\nProbability: 0.9</s>": PARIS,
     # answers that look like something else
+    "Guess: G20: the summit\nProbability: 0.9": Stated("G20: the summit", 0.9),
+    "Guess: Crisis of Confidence: a speech\nProbability: 0.9": Stated("Crisis of Confidence: a speech", 0.9),
     "Guess: 1984\nProbability: 0.9": Stated("1984", 0.9),
     "Guess: 0.9\nProbability: 0.5": Stated("0.9", 0.5),
     "Guess: 50%\nProbability: 0.9": Stated("50%", 0.9),
@@ -101,6 +117,12 @@ STATED = {
     "Guess: Sorry\nProbability: 0.9": Stated("Sorry", 0.9),
     "Guess: I Can't Help Myself\nProbability: 0.9": Stated("I Can't Help Myself", 0.9),
     "Guess: I'm Sorry\nProbability: 0.9": Stated("I'm Sorry", 0.9),
+    "Guess: I Can't Tell You Why\nProbability: 0.9": Stated("I Can't Tell You Why", 0.9),
+    "Guess: __init__\nProbability: 0.9": Stated("__init__", 0.9),
+    "Guess: <br>\nProbability: 0.9": Stated("<br>", 0.9),
+    "Guess: *args\nProbability: 0.9": Stated("*args", 0.9),
+    "Guess: -5\nProbability: 0.9": Stated("-5", 0.9),
+    "Guess: x > 5\nProbability: 0.9": Stated("x > 5", 0.9),
     "Guess: None\nProbability: 0.9": Stated("None", 0.9),
     "Guess: \"Heroes\" and 'Low'\nProbability: 0.9": Stated("\"Heroes\" and 'Low'", 0.9),
     "Guess:\n- red\n- blue\nProbability: 0.9": Stated("- red\n- blue", 0.9),
@@ -112,6 +134,8 @@ STATED = {
     "Guess: Paris\nProbability: 0.9\n\nExplanation: capital since 987.": PARIS,
     "Guess: Paris\nProbability: 0.9\n\nParis has been the capital since 987.": PARIS,
     "Guess: Paris\nExplanation: it is.\nProbability: 0.9": PARIS,
+    "Guess: Paris\n\nIt is the capital.\n\nProbability: 0.9": PARIS,
+    "Guess:\n\nParis\n\nIt is the capital.\n\nProbability: 0.9": PARIS,
     "Explanation: my guess: Lyon? No.\nGuess: Paris\nProbability: 0.9": PARIS,
     "My first guess: Lyon, probability: 0.2.\nGuess: Paris\nProbability: 0.9": PARIS,
     "I'm sorry for the wait. Guess: Paris\nProbability: 0.9": PARIS,
@@ -147,6 +171,12 @@ NOT_STATED = {
     "[" * 5000: Reason.NO_GUESS,
     "Guess: Paris": Reason.NO_CONFIDENCE,
     "Guess: Paris (1)": Reason.NO_CONFIDENCE,
+    "Guess: ethanol solution (40%)": Reason.NO_CONFIDENCE,
+    "Guess: Paris\nUncertainty: 0.1": Reason.NO_CONFIDENCE,
+    "Guess: Paris\nProbability of error: 0.1": Reason.NO_CONFIDENCE,
+    "Guess: Paris\nProbability of being wrong: 0.1": Reason.NO_CONFIDENCE,
+    "Guess: Paris\nProbability of Lyon: 0.1": Reason.NO_CONFIDENCE,
+    "<guess>Paris</guess>\n<probability>0.9</probability>": Reason.NO_GUESS,
     "Guess: Orwell (1984)": Reason.NO_CONFIDENCE,
     "Guess: Paris (90)": Reason.NO_CONFIDENCE,
     "Guess: Paris (France)": Reason.NO_CONFIDENCE,
@@ -168,6 +198,8 @@ NOT_STATED = {
     "Guess: Paris\nProbability: 0.9\nProbability: 0.5": Reason.SEVERAL_CONFIDENCES,
     "Guess: Paris\nProbability: 0.9 or 0.5": Reason.SEVERAL_CONFIDENCES,
     "Guess: Paris\nProbability: 0.9\n0.5": Reason.SEVERAL_CONFIDENCES,
+    "Guess: Paris\nConfidence: 0.9\nProbability: 0.8": Reason.SEVERAL_CONFIDENCES,
+    'Guess: Lyon\nProbability: 0.1\n{"guess": "Paris", "probability": 0.9}': Reason.SEVERAL_GUESSES,
     "Guess: Paris Probability: 0.5\nProbability: 0.9": Reason.SEVERAL_CONFIDENCES,
     "Guess: Paris\nProbability: 0.9\nOr rather, probability: 0.5": Reason.SEVERAL_CONFIDENCES,
     '{"guess": "Paris", "probability": 0.9, "probability": 0.1}': Reason.SEVERAL_CONFIDENCES,
@@ -231,7 +263,11 @@ def test_refused(text):
     assert isinstance(parse_guess(text), Refused)
     assert isinstance(parse_stated(text), Refused)
     assert isinstance(parse_expression_guess(text), Refused)
-    assert [type(outcome) for outcome in parse_guesses(text, 2)] == [Refused, Refused] or "Guess" in text
+
+
+@pytest.mark.parametrize("text", [text for text in REFUSED if "uess" not in text])
+def test_refusing_is_refusing_every_guess(text):
+    assert [type(outcome) for outcome in parse_guesses(text, 2)] == [Refused, Refused]
 
 
 def test_what_was_said_is_kept_short():
@@ -241,8 +277,7 @@ def test_what_was_said_is_kept_short():
 
 @pytest.mark.parametrize("text", ["Guess: Paris\nProbability: 0.9", "Guess: Paris\nProbability: 0.", "<think>hm"])
 def test_cut_at_the_end(text):
-    assert parse_guess(text, is_cut=True).why == Reason.CUT or text.endswith("0.")
-    assert isinstance(parse_guess(text, is_cut=True), Malformed)
+    assert parse_guess(text, is_cut=True).why == Reason.CUT
 
 
 @pytest.mark.parametrize("text", ["Guess: Paris\nProbability: 0.9\n", "Guess: Paris\nProbability: 0.9\nBecause it"])

@@ -68,6 +68,13 @@ SEVERAL = {
     "G1: A x\nP1: 0.8\nG2: A x\nP2: 0.15\nG3: C z\nP3: 0.05": (A, Stated("A x", 0.15), C),
     "G1: A x\nP1: 0.8\nG2: B y\nP2: 0.15\nG3: C z\nP3: 0.05\nG4: D\nP4: 0.01": (A, B, C),
     "<think>G1: Q\nP1: 1</think>G1: A x\nP1: 0.8\nG2: B y\nP2: 0.15\nG3: C z\nP3: 0.05": (A, B, C),
+    "G1: A x\nProbability: 0.8\nG2: B y\nProbability: 0.15\nG3: C z\nProbability: 0.05": (A, B, C),
+    "Guess 1: A x (Probability: 0.8)\nGuess 2: B y (Probability: 0.15)\nGuess 3: C z (Probability: 5%)": (A, B, C),
+    "Probability: 0.8\nG1: A x\nProbability: 0.15\nG2: B y": (
+        Reason.NO_CONFIDENCE,
+        Reason.NO_CONFIDENCE,
+        Reason.NO_GUESS,
+    ),
     "G1: A x\nP1: 0.8\nG3: C z\nP3: 0.05": (A, Reason.NO_GUESS, C),
     "G1: A x\nP1: 0.8\nG2: B y\nG3: C z\nP3: 0.05": (A, Reason.NO_CONFIDENCE, C),
     "G1: A x\nP1: 0.8\nG2: B y\nP2: 5\nG3: C z\nP3: 0.05": (A, Reason.UNCLEAR_NUMBER, C),
@@ -104,6 +111,8 @@ ANSWERS = {
     "Guess: Paris\nExplanation: it is.": "Paris",
     "<think>Lyon?</think>Paris": "Paris",
     "0.5": "0.5",
+    "Guess: Paris\n\nIt is the capital.": "Paris",
+    "Guess: I Can't Tell You Why": "I Can't Tell You Why",
 }
 NO_ANSWERS = {
     "": Reason.EMPTY,
@@ -111,6 +120,7 @@ NO_ANSWERS = {
     "Guess: Paris\nGuess: Lyon": Reason.SEVERAL_GUESSES,
     "Guess: <most likely guess>": Reason.ECHO,
     "word " * 100: Reason.NO_GUESS,
+    "\u200b": Reason.NO_GUESS,
 }
 
 
@@ -126,6 +136,8 @@ def test_no_answer(text):
 
 def test_an_answer_alone_that_is_refused_or_cut():
     assert isinstance(parse_answer(SORRY), Refused)
+    assert isinstance(parse_answer(f"Guess: {SORRY}"), Refused)
+    assert isinstance(parse_answer("Guess: Unknown"), Refused)
     assert parse_answer("Guess: Par", is_cut=True).why == Reason.CUT
 
 

@@ -38,11 +38,11 @@ replies = st.one_of(
 )
 # An answer as one would write it in the asked form: in one line, and nothing around it that could be markup.
 answers = (
-    st.text(st.characters(exclude_categories=["Cc", "Cs", "Zl", "Zp"]), min_size=1, max_size=60)
+    st.text(st.characters(exclude_categories=["Cc", "Cf", "Cs", "Zl", "Zp"]), min_size=1, max_size=60)
     .map(str.strip)
     .filter(lambda text: text and text[0] not in _MARKUP and text[-1] not in _MARKUP)
 )
-_MARKUP = "*_`\"'“”«»<>"
+_MARKUP = "*_`\"'<>＊＿｀＂＇＜＞“”„‟«»‘’‚‛´ʼ≤≥≦≧⩽⩾≪≫"
 hundredths = st.integers(0, 100).map(lambda percent: percent / 100)
 
 
@@ -124,6 +124,15 @@ HOSTILE = {
     "expressions": "Guess: a\nConfidence: " + "Likely " * (LONG // 7),
     "almost": "Guess: a\nConfidence: " + "almost no " * (LONG // 10),
     "answer": "Guess: " + "ab " * (LONG // 3) + "\nProbability: 0.9",
+    "a wide answer": "Guess: a" + " " * LONG + "b\nProbability: 0.9",
+    "wide lines": "Guess: a" + ("\n" + " " * 500) * (LONG // 500) + "b\nProbability: 0.9",
+    "a wide number": "Guess: a\nProbability: 0.9" + " " * LONG + "%",
+    "wide percents": "Guess: a\nProbability: " + ("9" + " " * 300) * (LONG // 300) + "%",
+    "a wide expression": "Guess: a\nConfidence: Highly" + " " * LONG + "Likely",
+    "articles": "the " * (LONG // 4),
+    "wide articles": ("the" + " " * 300) * (LONG // 300),
+    "apostrophes": "a'" * (LONG // 2),
+    "thousands": "1" + ",111" * (LONG // 4) + ",",
     "sorry": "I am " * (LONG // 5),
     "open JSON": '{"a":' * (LONG // 5),
     "JSON": "[" * (LONG // 2) + "]" * (LONG // 2),

@@ -20,7 +20,7 @@ from qacal.elicitation import (
     Token,
     prompt_named,
 )
-from qacal.elicitation.prompts import VERB1S_GRAMMAR
+from qacal.elicitation.prompts import VERB1S_EXAMPLES, VERB1S_GRAMMAR
 
 FRANCE = Question("q1", "What is the capital of France?")
 COLOUR = Question("q2", "Which is a colour?", choices=("red", "two, or three", 'a "b"'))
@@ -115,6 +115,13 @@ def test_examples_are_turns():
     assert [message["role"] for message in messages] == ["system", "user", "assistant", "user"]
     assert messages[1]["content"] == messages[3]["content"].replace(FRANCE.text, "2+2?")
     assert messages[2]["content"] == "Guess: 4\nProbability: 1.0"
+
+
+@pytest.mark.parametrize(("question", "reply"), VERB1S_EXAMPLES)
+def test_examples_are_as_asked(question, reply):
+    outcome = prompt_named("verb1s-top1").read(Question("q", question), [Reply(reply)])[0]
+    assert isinstance(outcome, Stated)
+    assert re.fullmatch(grammar_as_regex(), reply)
 
 
 def test_identity_is_name_and_version():

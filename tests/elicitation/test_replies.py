@@ -81,6 +81,7 @@ def test_refusals_and_ends():
     assert Reply.from_body(body(None, refusal="I can't.")).refusal == "I can't."
     assert Reply.from_body(body(refusal="")).refusal is None
     assert Reply.from_body(body(finish="length")).is_cut
+    assert Reply.from_body(body(finish="MAX_TOKENS")).is_cut
     assert Reply.from_body(body(finish=3)).finish is None
 
 

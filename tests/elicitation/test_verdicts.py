@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from qacal import InputError
 from qacal.elicitation import Question, judge_messages, read_verdict
 
 # Typed from the paper's table "Important variables".
@@ -25,6 +26,11 @@ def said(question, answer, truth):
 def test_words_of_the_paper():
     assert said("Capital of France?", "Lyon", "Paris").endswith(f"\n{PAPER}")
     assert said(Question("q", "Capital of France?"), "Lyon", ("Paris",)).endswith(f"\n{PAPER}")
+
+
+def test_no_ground_truth():
+    with pytest.raises(InputError, match=r"there is no ground truth for 'Q\?'"):
+        judge_messages("Q?", "A", [])
 
 
 def test_other_spellings():

@@ -40,7 +40,7 @@ _HARMLESS = frozenset(_HARMLESS_WORDS.split())
 _WORD = re.compile(r"[^\W\d_]+(?:'[^\W\d_]+)?")
 # What turns an expression round, or makes a bound of it, when it follows.
 _TURNED = re.compile(
-    r"\b(?:not|isn't|wasn't|wrong|incorrect|false|mistaken|never|or (?:less|lower|worse|more|higher|better))\b",
+    r"\b(?:not|isn't|wasn't|wrong|incorrect|false|mistaken|never|doubt|or (?:less|lower|worse|more|higher|better))\b",
     re.IGNORECASE,
 )
 

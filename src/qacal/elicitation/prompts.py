@@ -52,6 +52,13 @@ guess ::= [^ \t\r\n] [^\r\n]{0,59}
 probability ::= "0." [0-9] [0-9]? | "1.0"
 """
 
+# For LLMs that are too small to keep a form they have not seen; sure and unsure, so that no number suggests itself.
+VERB1S_EXAMPLES = (
+    ("What is the capital of Italy?", "Guess: Rome\nProbability: 0.98"),
+    ("How many moons does Saturn have?", "Guess: 146\nProbability: 0.45"),
+    ("In which year was the first lighthouse of Alexandria lit?", "Guess: 280 BC\nProbability: 0.2"),
+)
+
 
 @dataclass(frozen=True)
 class Stage:
@@ -73,7 +80,7 @@ class Stage:
         """Return what is said for a question."""
         choices = json.dumps(question.choices, ensure_ascii=False) if question.choices else ""
         said = Template(self.template).safe_substitute(question=question.text, choices=choices)
-        if not question.choices or "question" not in names(self.template) or "choices" in names(self.template):
+        if not question.choices or "question" not in _names(self.template) or "choices" in _names(self.template):
             return said
         return f"{said}\n{wording.CHOICES.format(size=len(question.choices), choices=choices)}"
 
@@ -172,18 +179,18 @@ class Prompt:
         return [*turns, _message("user", self.stages[len(replies)].filled(question))]
 
 
-def names(template: str) -> set[str]:
+def _names(template: str) -> set[str]:
     """Return the names in a template that are to be filled in."""
     return set(Template(template).get_identifiers())
 
 
 def _require_template(template: str, name: str, *, is_first: bool) -> None:
-    unknown = sorted(names(template) - {"question", "choices"})
+    unknown = sorted(_names(template) - {"question", "choices"})
     if unknown:
         raise InputError(
             f"prompt {name}: there is nothing to put in for ${unknown[0]}; there are $question and $choices."
         )
-    if is_first and "question" not in names(template):
+    if is_first and "question" not in _names(template):
         raise InputError(f"prompt {name} does not say where the question goes; put $question into its template.")
 
 
