@@ -145,8 +145,8 @@ class ObjectTable(Table):
     def frame(self) -> pl.DataFrame:
         """Return the rows as a polars frame.
 
-        A frame has one type for a column. Columns of several types, and objects, become JSON text; half a surrogate
-        pair, which no frame can hold, becomes the replacement character.
+        A frame has one type for a column, which may be lists of numbers or of texts. Columns of several types, and
+        objects, become JSON text; half a surrogate pair, which no frame can hold, becomes the replacement character.
         """
         import polars as pl
 
@@ -285,6 +285,8 @@ def _one_type(values: list[Any]) -> list[Any]:
         return [None if value is None else [number(x) for x in value] for value in values]
     if kinds == {int, float}:
         return [None if value is None else float(value) for value in values]
+    if kinds == {list} and all(type(text) is str for value in values if value for text in value):
+        return [None if value is None else [_encodable(text) for text in value] for value in values]
     return [None if value is None else value if type(value) is str else _as_json(value) for value in values]
 
 

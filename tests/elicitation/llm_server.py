@@ -79,8 +79,8 @@ def completion(request, said):
         text = "Well, it is hard to say."
     elif "G1:" in said:
         text = "G1: Paris\nP1: 0.6\nG2: Lyon\nP2: 0.3\nG3: Nice\nP3: 0.1"
-    elif "semantically" in said.lower() or "A1:" in said:
-        text = "Yes. Both are the same." if "[same]" in said else "Perhaps." if "[unsure]" in said else "No. They differ."
+    elif "A1:" in said:
+        text = "Yes. They agree." if "[same]" in said else "Perhaps." if "[unsure]" in said else "No. They differ."
     pieces = [text[at : at + 4] for at in range(0, len(text), 4)]
     tokens = [{"token": piece, "logprob": -0.1, "bytes": list(piece.encode()), "top_logprobs": []} for piece in pieces]
     choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}

@@ -8,7 +8,21 @@ import sys
 
 import typer
 
-from qacal.cli import answers, apply, elicit, embed, evaluate, experiment, export, fit, groups, plan, report, threshold
+from qacal.cli import (
+    answers,
+    apply,
+    elicit,
+    embed,
+    evaluate,
+    experiment,
+    export,
+    fit,
+    groups,
+    local_llm,
+    plan,
+    report,
+    threshold,
+)
 from qacal.errors import QacalError
 
 _HELP = """Turn the confidence that an LLM states into the probability that its answer is right.
@@ -39,6 +53,7 @@ app = typer.Typer(
 for command in (elicit, answers, fit, apply, evaluate, report, threshold, groups, plan, experiment, embed, export):
     name = command.__name__.rpartition(".")[2]
     app.command(name, no_args_is_help=name != "plan")(command.run)
+app.add_typer(local_llm.app, name="local-llm")
 
 
 @app.callback(invoke_without_command=True)

