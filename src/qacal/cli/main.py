@@ -8,7 +8,7 @@ import sys
 
 import typer
 
-from qacal.cli import apply, embed, evaluate, experiment, export, fit, groups, plan, report, threshold
+from qacal.cli import apply, embed, evaluate, experiment, export, fit, groups, import_, plan, report, threshold
 from qacal.errors import QacalError
 
 _HELP = """Turn the confidence that an LLM states into the probability that its answer is right.
@@ -16,6 +16,8 @@ _HELP = """Turn the confidence that an LLM states into the probability that its 
 You need a file of answers: question, answer, confidence (0 to 1), and for fitting correct (0 or 1).
 
 \b
+Make one from the log of an evaluation, if you have that:
+    qacal import lm-eval output/my-llm -o answers.parquet
 Learn, for every kind of question, how far to trust a confidence:
     qacal fit answers.parquet -o model
 See which kinds of questions there are:
@@ -36,8 +38,8 @@ Every command explains itself with --help."""
 app = typer.Typer(
     help=_HELP, no_args_is_help=True, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False
 )
-for command in (fit, apply, evaluate, report, threshold, groups, plan, experiment, embed, export):
-    name = command.__name__.rpartition(".")[2]
+for command in (import_, fit, apply, evaluate, report, threshold, groups, plan, experiment, embed, export):
+    name = command.__name__.rpartition(".")[2].rstrip("_")
     app.command(name, no_args_is_help=name != "plan")(command.run)
 
 
