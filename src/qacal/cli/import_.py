@@ -18,7 +18,7 @@ def run(
             help="table, lm-eval, inspect, openai-batch, promptfoo, langfuse, mlflow, helm, deepeval, or auto.",
         ),
     ],
-    paths: Annotated[list[Path], typer.Argument(metavar="PATH...", help="Files, or folders of them.")],
+    paths: Annotated[list[Path], typer.Argument(metavar="PATH", help="Files, or folders of them.")],
     output: Annotated[
         str,
         typer.Option(
@@ -111,7 +111,7 @@ def run(
         correct_at=correct_at,
         percent=percent,
         labels=labels,
-        columns=shared.mapping(column),
+        columns=shared.mapping(column, "ground_truth", "task"),
         question_after=question_after,
         model=model,
     )

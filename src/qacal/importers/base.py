@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,7 +13,8 @@ from qacal.records import KNOWN
 
 # What `qacal apply` adds; a column of that name would stand in its way.
 _ADDED = ("low", "high", "group", "source", "rows", "alpha", "decision", "threshold")
-RESERVED = frozenset((*KNOWN, *_ADDED, "ground_truth", "task", "filter", "epoch"))
+_CONFIDENCES = ("metadata_confidence", "stated_confidence", "token_confidence", "max_prob_confidence")
+RESERVED = frozenset((*KNOWN, *_ADDED, *_CONFIDENCES, "ground_truth", "task", "filter", "epoch"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +156,16 @@ def inside(value: Any, *path: str | int) -> Any:
     return value
 
 
+def listed(value: Any) -> list[Any]:
+    """Return a list, or nothing where there is something else."""
+    return value if isinstance(value, list) else []
+
+
+def members(value: Any) -> dict[str, Any]:
+    """Return an object, or nothing where there is something else."""
+    return value if isinstance(value, dict) else {}
+
+
 def plain_columns(*parts: tuple[str, Any], used: Iterable[str] = ()) -> dict[str, Any]:
     """Return the plain values of objects as columns: text, numbers, and yes or no.
 
@@ -167,11 +179,16 @@ def plain_columns(*parts: tuple[str, Any], used: Iterable[str] = ()) -> dict[str
     taken = frozenset(used)
     columns: dict[str, Any] = {}
     for prefix, values in parts:
-        for name, value in values.items() if isinstance(values, dict) else ():
+        for name, value in members(values).items():
             if name not in taken and isinstance(value, str | int | float):
                 is_clash = name in RESERVED or columns.get(name, value) != value
                 columns[f"{prefix}_{name}" if is_clash else name] = value
     return columns
+
+
+def is_missing(value: Any) -> bool:
+    """Return whether a table has nothing here: none, empty text, or what is not a number."""
+    return value is None or value == "" or (isinstance(value, float) and math.isnan(value))
 
 
 def text_of(value: Any) -> str | None:

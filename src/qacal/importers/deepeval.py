@@ -16,6 +16,8 @@ from qacal.importers.base import (
     Selection,
     UnusableRowError,
     inside,
+    listed,
+    members,
     plain_columns,
     text_of,
     texts_of,
@@ -28,6 +30,8 @@ from qacal.importers.texts import digest, question_of
 
 def read(paths: Sequence[Path], selection: Selection, on_fault: OnFault) -> Iterator[Outcome]:
     """Yield the test cases of runs; the latest run lies one level deeper in its file than others."""
+    if selection.correct_at is not None and selection.metric is None:
+        raise InputError("a case of DeepEval has a score for each metric; --correct-at needs --metric.")
     for path in files_in(paths, "test_run_*.json", ".latest_test_run.json"):
         cases = _Cases(selection)
         count = 0
@@ -56,10 +60,11 @@ class _Cases:
         return correct if isinstance(correct, Dropped) else self._found(item, case, asked, output, correct)
 
     def _correct(self, case: dict[str, Any]) -> float | Dropped | None:
-        metrics = [metric for metric in case.get("metricsData") or [] if isinstance(metric, dict)]
+        metrics = [members(metric) for metric in listed(case.get("metricsData"))]
         wanted = self.selection.metric
         if wanted is None:
-            return graded(case["success"]) if metrics and case.get("success") is not None else None
+            success = case.get("success")
+            return graded(success) if metrics and success is not None else None
         metric = next((metric for metric in metrics if metric.get("name") == wanted), None)
         if metric is None:
             return Dropped(f"it has no metric {wanted}")
@@ -67,7 +72,7 @@ class _Cases:
         return Dropped("the metric gave nothing") if value is None else graded(value, self.selection.correct_at)
 
     def _found(self, item: Item, case: dict[str, Any], asked: str, output: str, correct: float | None) -> Found:
-        metadata = case.get("metadata") or case.get("additionalMetadata") or {}
+        metadata = members(case.get("metadata")) or members(case.get("additionalMetadata"))
         outcome = parsed(output)
         confidence = weighed(
             {

@@ -19,6 +19,7 @@ from qacal.importers.items import LARGEST_ITEM, Item, JsonDocument, checked_item
 from qacal.tables import Fault
 
 _ZSTANDARD = 93
+_CHUNK = 4_096
 _SAMPLE = re.compile(r"samples/(.+)_epoch_(\d+)\.json")
 
 
@@ -78,9 +79,7 @@ def _loaded(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> tuple[Any, str
     if member.file_size > LARGEST_ITEM:
         return None, f"it is larger than {LARGEST_ITEM >> 20} MB when unpacked."
     try:
-        with archive.open(member) as file:
-            raw = file.read(LARGEST_ITEM)
-        return json.loads(raw), ""
+        return json.loads(b"".join(_unpacked(archive, member))), ""
     except (ValueError, RecursionError) as error:
         return None, f"it is not JSON ({error})."
     except Exception as error:
@@ -88,6 +87,13 @@ def _loaded(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> tuple[Any, str
         if type(error).__module__.partition(".")[0] not in ("zlib", "zstandard", "zipfile", "lzma", "compression"):
             raise
         return None, f"it cannot be unpacked ({error})."
+
+
+def _unpacked(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Iterator[bytes]:
+    """Yield what is in a member; little by little, for a reader of zstd unpacks all that it is given at once."""
+    with archive.open(member) as file:
+        while part := file.read(_CHUNK):
+            yield part
 
 
 def _require_readable(archive: zipfile.ZipFile, path: Path) -> None:

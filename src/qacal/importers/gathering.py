@@ -33,6 +33,7 @@ class Account:
     dropped : how many were left out, by reason.
     sources : how many of the kept ones have a confidence, by where it came from.
     labelled : how many of the kept ones have `correct`.
+    columns_left_out : how many columns there were beyond those that a file can sensibly have.
     """
 
     read: int
@@ -40,14 +41,23 @@ class Account:
     dropped: dict[str, int]
     sources: dict[str, int]
     labelled: int
+    columns_left_out: int = 0
+
+    @property
+    def reasons(self) -> list[str]:
+        """What was dropped, a line for each reason, the most frequent first."""
+        return [f"  {count:,}: {why}" for why, count in _by_count(self.dropped)]
 
     def __str__(self) -> str:
         left = self.read - self.kept
         rows = "row" if self.read == 1 else "rows"
         lines = [f"{self.read:,} {rows} read, {self.kept:,} kept, {left:,} dropped{':' if left else '.'}"]
-        lines += [f"  {count:,}: {why}" for why, count in _by_count(self.dropped)]
+        lines += self.reasons
         sources = ", ".join(f"{count:,} {source}" for source, count in _by_count(self.sources)) or "none"
-        return "\n".join([*lines, f"Confidence: {sources}. Labelled: {self.labelled:,} of {self.kept:,}."])
+        lines.append(f"Confidence: {sources}. Labelled: {self.labelled:,} of {self.kept:,}.")
+        if self.columns_left_out:
+            lines.append(f"{self.columns_left_out:,} columns left out: the log's metadata has too many names.")
+        return "\n".join(lines)
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,6 +141,8 @@ class _Count:
         if not isinstance(outcome, Found):
             return self.drop(outcome.why)
         self._require_new(outcome)
+        if not outcome.question.strip():
+            return self.drop("there is no question")
         if isinstance(outcome.confidence, Scored):
             self._sources[outcome.confidence.source] += 1
         elif not self._keep_unscored:
@@ -142,7 +154,9 @@ class _Count:
         self._dropped[why] += 1
 
     def account(self) -> Account:
-        return Account(self.read, self._spool.count, dict(self._dropped), dict(self._sources), self._labelled)
+        spool = self._spool
+        counts = dict(self._dropped), dict(self._sources), self._labelled
+        return Account(self.read, spool.count, *counts, columns_left_out=len(spool.left_out))
 
     def _require_new(self, found: Found) -> None:
         if found.key in self._keys:
@@ -177,9 +191,11 @@ def _record(found: Found) -> dict[str, Any]:
 
 
 def _require_rows(account: Account, keep_unscored: bool) -> Account:
+    if not account.read:
+        raise InputError("the files hold no rows.")
     if not account.kept:
-        remedy = "" if keep_unscored else " Rows that only lack a confidence are kept with --keep-unscored."
-        raise InputError(f"no row is left. {account}{remedy}" if account.read else "the files hold no rows.")
+        remedy = [] if keep_unscored else ["Rows that only lack a confidence are kept with --keep-unscored."]
+        raise InputError("\n".join([f"no row is left of {account.read:,}:", *account.reasons, *remedy]))
     return account
 
 

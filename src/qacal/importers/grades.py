@@ -32,14 +32,14 @@ def graded(value: Any, correct_at: float | None = None) -> float | Dropped:
         word = value.strip().lower()
         return _WORDS[word] if word in _WORDS else _number(_parsed(word), correct_at)
     if isinstance(value, int | float):
-        return _number(float(value), correct_at)
+        return _number(_parsed(value), correct_at)
     return Dropped(f"the score is {'an object' if isinstance(value, dict) else 'a list'}, not one value")
 
 
-def _parsed(word: str) -> float:
+def _parsed(given: str | float) -> float:
     try:
-        return float(word) if "_" not in word else math.nan
-    except ValueError:
+        return float(given) if "_" not in str(given) else math.nan
+    except (ValueError, OverflowError):
         return math.nan
 
 

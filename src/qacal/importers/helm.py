@@ -22,6 +22,7 @@ from qacal.importers.base import (
     Unscored,
     UnusableRowError,
     inside,
+    listed,
     plain_columns,
     text_of,
 )
@@ -30,7 +31,7 @@ from qacal.importers.grades import graded
 from qacal.importers.items import Item, document, items_of, read_each
 
 _METRICS = ("exact_match", "quasi_exact_match")
-_Key: TypeAlias = tuple[str | None, Any, str]
+_Key: TypeAlias = tuple[str | None, str | None, str]
 
 
 def read(paths: Sequence[Path], selection: Selection, on_fault: OnFault) -> Iterator[Outcome]:
@@ -107,7 +108,7 @@ class _Run:
             answer=text_of(mapped) or answer_in(outcome, output),
             confidence=confidence.confidence,
             correct=correct,
-            key=(model, id_, state.get("train_trial_index"), json.dumps(instance.get("perturbation"), sort_keys=True)),
+            key=(model, *_key(id_, state, instance.get("perturbation"))),
             ground_truth=_truths(instance.get("references")),
             model=model,
             prompt=text_of(inside(state, "request", "prompt")),
@@ -133,19 +134,19 @@ def _task(run: str) -> str:
 
 
 def _key(id_: Any, row: dict[str, Any], perturbation: Any) -> _Key:
-    return text_of(id_), row.get("train_trial_index"), json.dumps(perturbation, sort_keys=True)
+    return text_of(id_), text_of(row.get("train_trial_index")), json.dumps(perturbation, sort_keys=True)
 
 
 def _means(row: dict[str, Any], wanted: set[str]) -> dict[str, float]:
     means: dict[str, float] = {}
-    for stat in row.get("stats") or []:
-        name, mean = inside(stat, "name", "name"), inside(stat, "mean")
-        if name in wanted and isinstance(mean, int | float):
-            means.setdefault(name, float(mean))
+    for stat in listed(row.get("stats")):
+        name, mean = text_of(inside(stat, "name", "name")), inside(stat, "mean")
+        if name in wanted and isinstance(mean, float | int):
+            means.setdefault(str(name), mean)
     return means
 
 
 def _truths(references: Any) -> tuple[str, ...]:
-    right = [part for part in references or [] if "correct" in (inside(part, "tags") or [])]
+    right = [part for part in listed(references) if "correct" in listed(inside(part, "tags"))]
     texts = [text_of(inside(part, "output", "text")) for part in right]
     return tuple(text for text in texts if text)

@@ -22,6 +22,8 @@ from qacal.importers.base import (
     Unscored,
     UnusableRowError,
     inside,
+    listed,
+    members,
     plain_columns,
     text_of,
     texts_of,
@@ -67,7 +69,8 @@ class _Samples:
         if sample.get("error") is not None:
             return Dropped("the sample ended with an error")
         score = self._score(sample)
-        correct = None if score is None else graded(self._value(score), self.selection.correct_at)
+        value = self._value(score)
+        correct = None if value is None else graded(value, self.selection.correct_at)
         if isinstance(correct, Dropped):
             return correct
         completion = text_of(inside(sample, "output", "completion"))
@@ -76,15 +79,12 @@ class _Samples:
         return Dropped("there is no reply") if completion is None else self._found(sample, score, correct, completion)
 
     def _score(self, sample: dict[str, Any]) -> dict[str, Any] | None:
-        scores = sample.get("scores")
-        if not isinstance(scores, dict):
-            return None
         # All names are shown to the choice, so that it can say which there are.
-        taken = [score for name, score in scores.items() if self.scorers.takes(name)]
+        taken = [score for name, score in members(sample.get("scores")).items() if self.scorers.takes(name)]
         return taken[0] if taken and isinstance(taken[0], dict) else None
 
-    def _value(self, score: dict[str, Any]) -> Any:
-        value = score.get("value")
+    def _value(self, score: dict[str, Any] | None) -> Any:
+        value = inside(score, "value")
         return value.get(self.part) if isinstance(value, dict) and self.part in value else value
 
     def _found(self, sample: dict[str, Any], score: Any, correct: float | None, completion: str) -> Found:
@@ -103,20 +103,20 @@ class _Samples:
         )
         task = text_of(inside(self.header, "eval", "task")) or "inspect"
         model = self.selection.model or text_of(inside(self.header, "eval", "model"))
-        id_, epoch = f"{task}:{sample['id']}", sample.get("epoch", 1)
+        id_, epoch = f"{task}:{sample['id']}", sample.get("epoch")
         return Found(
             id=id_,
             question=question_of(_attached(sample), self.selection.question_after) or "",
             answer=_meant(answer, choices),
             confidence=confidence.confidence,
             correct=correct,
-            key=(model, id_, epoch),
+            key=(model, id_, text_of(epoch)),
             ground_truth=tuple(_meant(target, choices) for target in texts_of(sample.get("target"))),
             model=model,
             prompt=_template(self.header),
             task=task,
             columns={
-                "epoch": epoch,
+                "epoch": epoch if isinstance(epoch, int) else 1,
                 **confidence.columns,
                 **plain_columns(("metadata", sample.get("metadata")), used=("confidence",)),
             },
@@ -124,9 +124,7 @@ class _Samples:
 
     def _written(self, sample: dict[str, Any], score: Any) -> Confidence:
         """Return the confidence in the metadata of the score, of any other score, or of the sample."""
-        scores = sample.get("scores")
-        others = list(scores.values()) if isinstance(scores, dict) else []
-        for holder in (score, *others, sample):
+        for holder in (score, *members(sample.get("scores")).values(), sample):
             value = inside(holder, "metadata", "confidence")
             if value is not None:
                 return written(value, percent=self.selection.percent)
@@ -168,6 +166,6 @@ def _reply(sample: dict[str, Any], completion: str) -> Reply:
 
 def _template(header: Mapping[str, Any]) -> str | None:
     """Return the template of the prompt, if the log's plan has one."""
-    steps = inside(dict(header), "plan", "steps")
-    templates = [text_of(inside(step, "params", "template")) for step in (steps if isinstance(steps, list) else [])]
+    steps = listed(inside(dict(header), "plan", "steps"))
+    templates = [text_of(inside(step, "params", "template")) for step in steps]
     return next((template for template in templates if template), None)

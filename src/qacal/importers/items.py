@@ -25,6 +25,7 @@ _CHUNK = 2**16
 # Raw rows are large, and are let go at once.
 _BATCH_ROWS = 256
 _SPACE = " \t\r\n"
+_ENDS = frozenset(_SPACE + ",]}:")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +44,8 @@ def read_each(items: Iterator[Item], read: Callable[[Item], Outcome], on_fault: 
             outcome = read(item)
         except UnusableRowError as error:
             on_fault(Fault(item.origin, item.place, str(error), item.value))
+        except RecursionError:
+            on_fault(Fault(item.origin, item.place, "its values are nested too deeply."))
         except InputError as error:
             raise InputError(f"{item.origin} {item.place}: {error}") from None
         else:
@@ -141,9 +144,7 @@ class JsonDocument:
         try:
             yield from self._list() if self._next() == "[" else self._members(inside, self.header)
             if self._next():
-                raise ValueError(
-                    "there is more after its end; if each line is an object, its name should end in .jsonl"
-                )
+                raise ValueError("there is more after its end; JSON lines have names that end in .jsonl")
         except (ValueError, RecursionError, OSError, EOFError) as error:
             raise InputError(f"{self._name} cannot be read as JSON: {error}. Is the file whole?") from None
 
@@ -193,10 +194,10 @@ class JsonDocument:
                 value, end = None, len(self._text)
                 if self._is_read:
                     raise
-            # A number that ends where the text read so far ends may go on.
-            if end < len(self._text) or self._is_read:
+            if self._is_read or self._text[end : end + 1] in _ENDS:
                 self._at = end
                 return value
+            # What was read so far may end within a number, as 0. does of 0.5, and then seems to be a shorter one.
             if len(self._text) - self._at > LARGEST_ITEM:
                 raise ValueError(f"an item is broken, or larger than {LARGEST_ITEM >> 20} MB")
             self._more(max(_CHUNK, len(self._text) - self._at))

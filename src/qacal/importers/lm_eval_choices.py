@@ -81,7 +81,7 @@ def _right(sample: Sample, shown: list[str], texts: list[str]) -> set[int]:
     right = set()
     for target in sample.targets:
         by_text = {place for place in range(len(texts)) if target in (texts[place], shown[place])}
-        by_place = {int(target)} if target.isdecimal() and int(target) < len(texts) else set()
+        by_place = {place for place in range(len(texts)) if target == str(place)}
         if by_text and by_place and by_text != by_place:
             return set()
         right |= by_text or by_place

@@ -35,7 +35,7 @@ def judged(sample: Sample, selection: Selection) -> Judged | Dropped:
         answer, confidence = agreement(_texts(filtered) or repeats)
     else:
         answer, confidence = _agreed(repeats, str(filtered))
-    if correct == 0 and filtered == repeats[0] and answer in sample.targets:
+    if correct == 0 and filtered == repeats[0] != answer and answer in sample.targets:
         raise InputError(
             f"{metric} is 0 though the answer {answer!r} is the target: it judges the whole reply, not the answer in "
             "it. Choose a filter that takes out the answer (--filter)."

@@ -99,4 +99,4 @@ def _arguments(given: Any) -> list[list[Any]]:
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and math.isfinite(value)
+    return isinstance(value, int | float) and math.isfinite(as_number(value))

@@ -19,6 +19,8 @@ from qacal.importers.base import (
     Selection,
     UnusableRowError,
     inside,
+    listed,
+    members,
     plain_columns,
     text_of,
     texts_of,
@@ -55,8 +57,8 @@ class _Trace:
 
     @staticmethod
     def of(row: dict[str, Any]) -> _Trace | None:
-        whole = unpacked(row.get("trace")) if isinstance(unpacked(row.get("trace")), dict) else row
-        info = {**_object(inside(whole, "info")), **row}
+        whole = _object(row.get("trace")) or row
+        info = _object(inside(whole, "info")) | {name: value for name, value in row.items() if value is not None}
         id_ = text_of(info.get("trace_id")) or text_of(info.get("request_id"))
         if id_ is None or not {"request", "response", "info", "trace", "spans"} & row.keys():
             return None
@@ -114,7 +116,9 @@ class _Traces:
             correct=correct,
             key=(trace.id,),
             ground_truth=_truths(trace),
-            model=self.selection.model or text_of(own.get("model")),
+            model=self.selection.model
+            or text_of(own.get("model"))
+            or text_of(inside(unpacked(trace.request), "model")),
             prompt=prompt_of(trace.request),
             judge=None if judgement is None else _judge(judgement),
             columns={**confidence.columns, **plain_columns(("tag", own), used=(_CONFIDENCE, "model"))},
@@ -162,14 +166,12 @@ def _root(spans: Any) -> dict[str, Any]:
 
 
 def _objects(value: Any) -> list[dict[str, Any]]:
-    listed = unpacked(value)
-    parts = [unpacked(part) for part in listed] if isinstance(listed, list) else []
+    parts = [unpacked(part) for part in listed(unpacked(value))]
     return [part for part in parts if isinstance(part, dict)]
 
 
 def _object(value: Any) -> dict[str, Any]:
-    found = unpacked(value)
-    return found if isinstance(found, dict) else {}
+    return members(unpacked(value))
 
 
 def _first(*values: Any) -> Any:

@@ -19,6 +19,8 @@ from qacal.importers.base import (
     Selection,
     UnusableRowError,
     inside,
+    is_missing,
+    listed,
     plain_columns,
     text_of,
     texts_of,
@@ -92,7 +94,7 @@ class _Batch:
         request = self.requests.get(id_, _Request(None, None, None))
         label = self.labels.get(id_, {})
         question = text_of(label.get("question")) or request.question
-        correct = None if label.get("correct") in (None, "") else graded(label["correct"], self.selection.correct_at)
+        correct = None if is_missing(label.get("correct")) else graded(label["correct"], self.selection.correct_at)
         if question is None:
             return Dropped("the question is not known: neither the requests nor the labels have its custom_id")
         if isinstance(correct, Dropped):
@@ -101,6 +103,8 @@ class _Batch:
             reply = Reply.from_body(_completion(body))
         except InputError as error:
             raise UnusableRowError(str(error)) from None
+        if reply.refusal or not reply.text.strip():
+            return Dropped("the LLM refused" if reply.refusal else "there is no reply")
         outcome = parsed(reply.text, is_cut=reply.is_cut)
         answer = answer_in(outcome, reply.text)
         offers = {STATED: stated(outcome), TOKENS: by_tokens(reply, answer)}
@@ -116,9 +120,10 @@ class _Batch:
             ground_truth=texts_of(unpacked(label.get("ground_truth"))),
             model=model,
             prompt=request.prompt,
+            judge=text_of(label.get("judge")),
             columns={
                 **confidence.columns,
-                **plain_columns(("label", label), used=(*_IDS, "question", "correct", "ground_truth")),
+                **plain_columns(("label", label), used=(*_IDS, "question", "correct", "ground_truth", "judge")),
             },
         )
 
@@ -127,10 +132,9 @@ def _completion(body: Any) -> Any:
     """Return a chat completion; the texts of the Responses API are put where a chat completion has them."""
     if not isinstance(body, dict) or "output" not in body or "choices" in body:
         return body
-    messages = body["output"] if isinstance(body["output"], list) else []
-    parts = [part for message in messages for part in inside(message, "content") or []]
-    texts = [part["text"] for part in parts if inside(part, "type") == "output_text" and "text" in part]
-    return {"choices": [{"message": {"content": "".join(map(str, texts))}}]}
+    parts = [part for message in listed(body["output"]) for part in listed(inside(message, "content"))]
+    texts = [text_of(inside(part, "text")) for part in parts if inside(part, "type") == "output_text"]
+    return {"choices": [{"message": {"content": "".join(filter(None, texts))}}]}
 
 
 def _labels(path: Path) -> dict[str, dict[str, Any]]:

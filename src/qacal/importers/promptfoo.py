@@ -15,6 +15,7 @@ from qacal.importers.base import (
     Selection,
     UnusableRowError,
     inside,
+    members,
     plain_columns,
     text_of,
 )
@@ -59,8 +60,8 @@ class _Results:
         return graded(row["success"] if threshold is None else row.get("score", row["success"]), threshold)
 
     def _found(self, item: Item, row: dict[str, Any], output: str, correct: float | None) -> Found:
-        given = row.get("vars") or inside(row, "testCase", "vars") or {}
-        metadata = row.get("metadata") or {}
+        given = members(row.get("vars")) or members(inside(row, "testCase", "vars"))
+        metadata = members(row.get("metadata"))
         outcome = parsed(output)
         confidence = weighed(
             {

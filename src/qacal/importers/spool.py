@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _BATCH_ROWS = 8_192
 _MAXIMUM = 2**63
+_MOST_COLUMNS = 500
 
 
 @dataclass
@@ -28,6 +29,7 @@ class Spool:
     """Takes rows one by one and gives them back as tables of one schema.
 
     first : columns that come first and are there in any case.
+    left_out : names of columns beyond the first 500; metadata with a name for each row is no table.
 
     >>> with Spool(("id",)) as spool:
     ...     spool.add({"id": "1", "year": 1999})
@@ -38,6 +40,7 @@ class Spool:
 
     first: tuple[str, ...]
     count: int = 0
+    left_out: set[str] = field(default_factory=set)
     _kinds: dict[str, set[str]] = field(default_factory=dict)
     _waiting: list[dict[str, Any]] = field(default_factory=list)
     _file: IO[str] = field(default_factory=lambda: tempfile.TemporaryFile("w+", encoding="utf-8"))  # noqa: SIM115
@@ -54,8 +57,12 @@ class Spool:
     def add(self, row: dict[str, Any]) -> None:
         """Add a row; None is the same as no value."""
         for name, value in row.items():
-            if value is not None:
+            if value is None:
+                continue
+            if name in self._kinds or len(self._kinds) < _MOST_COLUMNS:
                 self._kinds.setdefault(name, set()).add(_kind(value))
+            else:
+                self.left_out.add(name)
         self._waiting.append(row)
         self.count += 1
         if len(self._waiting) == _BATCH_ROWS:
@@ -86,12 +93,12 @@ class Spool:
     def _frame(self, rows: list[dict[str, Any]]) -> pl.DataFrame:
         import polars as pl
 
-        columns = []
+        columns: dict[str, pl.Series] = {}
         for name, kinds in self._kinds.items():
             dtype, shown = _type(kinds)
-            values = [row.get(name) for row in rows]
-            columns.append(pl.Series(name, [None if value is None else shown(value) for value in values], dtype))
-        return pl.DataFrame(columns)
+            values = [None if (value := row.get(name)) is None else shown(value) for row in rows]
+            columns[_text(name)] = pl.Series(_text(name), values, dtype)
+        return pl.DataFrame(list(columns.values()))
 
 
 def _kind(value: Any) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import Any
 
 from qacal.errors import InputError
 from qacal.files import OnFault
-from qacal.importers.base import Dropped, Found, Outcome, Selection, UnusableRowError, text_of, texts_of
+from qacal.importers.base import Dropped, Found, Outcome, Selection, UnusableRowError, is_missing, text_of, texts_of
 from qacal.importers.confidences import weighed, written
 from qacal.importers.grades import graded
 from qacal.importers.items import TABLES, Item, files_in, first_item, items_of, read_each
@@ -42,7 +41,7 @@ class _Rows:
             if text is None:
                 own = self.selection.columns.get(name, name)
                 raise UnusableRowError(f"{own} is {row.get(name)!r}; expected text.")
-        correct = None if _is_missing(row.get("correct")) else graded(row["correct"], self.selection.correct_at)
+        correct = None if is_missing(row.get("correct")) else graded(row["correct"], self.selection.correct_at)
         return correct if isinstance(correct, Dropped) else self._found(item, row, correct)
 
     def _named(self, values: dict[str, Any]) -> dict[str, Any]:
@@ -54,7 +53,7 @@ class _Rows:
 
     def _found(self, item: Item, row: dict[str, Any], correct: float | None) -> Found:
         source = text_of(row.get("confidence_source")) or self.selection.columns.get("confidence", "confidence")
-        value = None if _is_missing(row.get("confidence")) else row["confidence"]
+        value = None if is_missing(row.get("confidence")) else row["confidence"]
         confidence = written(value, percent=self.selection.percent, source=source)
         question = str(row["question"])
         return Found(
@@ -69,7 +68,7 @@ class _Rows:
             prompt=text_of(row.get("prompt")),
             task=text_of(row.get("task")),
             judge=text_of(row.get("judge")),
-            columns={name: value for name, value in row.items() if name not in _KNOWN and not _is_missing(value)},
+            columns={name: value for name, value in row.items() if name not in _KNOWN and not is_missing(value)},
         )
 
 
@@ -80,7 +79,3 @@ def _require_columns(path: Path, selection: Selection) -> None:
         if own not in first:
             have = ", ".join(first)
             raise InputError(f"{path} has no column {own!r}; it has {have}. Say --column {name}=ITS_NAME.")
-
-
-def _is_missing(value: Any) -> bool:
-    return value is None or value == "" or (isinstance(value, float) and math.isnan(value))
