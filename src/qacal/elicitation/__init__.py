@@ -5,6 +5,7 @@ from qacal.elicitation.normalising import matches, normalise_answer
 from qacal.elicitation.numbers import read_probability
 from qacal.elicitation.outcomes import Malformed, Outcome, Reason, Refused, Stated
 from qacal.elicitation.parsing import parse_expression_guess, parse_guess, parse_guesses, parse_stated
+from qacal.elicitation.prompt_files import load_prompt
 from qacal.elicitation.prompts import PROMPTS, Prompt, Stage, prompt_named
 from qacal.elicitation.questions import Question
 from qacal.elicitation.replies import Reply, Token
@@ -27,6 +28,7 @@ __all__ = [
     "answer_probability",
     "judge_messages",
     "length_normalised",
+    "load_prompt",
     "matches",
     "normalise_answer",
     "parse_expression_guess",

@@ -40,7 +40,7 @@ _HARMLESS = frozenset(_HARMLESS_WORDS.split())
 _WORD = re.compile(r"[^\W\d_]+(?:'[^\W\d_]+)?")
 # What turns an expression round, or makes a bound of it, when it follows.
 _TURNED = re.compile(
-    r"\b(?:not|isn't|wasn't|wrong|incorrect|false|mistaken|never|or (?:less|lower|worse|more|higher|better))\b",
+    r"\b(?:not|isn't|wasn't|wrong|incorrect|false|mistaken|never|doubt|or (?:less|lower|worse|more|higher|better))\b",
     re.IGNORECASE,
 )
 
@@ -86,12 +86,23 @@ def _is_plain_spoken(text: str, found: list[re.Match[str]]) -> bool:
     return all(word.lower() in _HARMLESS for part in before for word in _WORD.findall(part))
 
 
+def require_expressions(expressions: Mapping[str, float]) -> None:
+    """Refuse a list of expressions that cannot be read.
+
+    >>> require_expressions({"Sure": 90})
+    Traceback (most recent call last):
+    ...
+    qacal.errors.InputError: the expression 'Sure' is worth 90; expected words and a number from 0 to 1.
+    """
+    for name, worth in expressions.items():
+        if not _WORD.search(name) or not isinstance(worth, int | float) or not 0 <= worth <= 1:
+            raise InputError(f"the expression {name!r} is worth {worth!r}; expected words and a number from 0 to 1.")
+
+
 @lru_cache(maxsize=16)
 def _compiled(items: tuple[tuple[str, float], ...]) -> tuple[list[float], re.Pattern[str]]:
     """Return what expressions are worth, and a pattern with a group for each; the longest come first."""
-    for name, worth in items:
-        if not _WORD.search(name) or not 0 <= worth <= 1:
-            raise InputError(f"the expression {name!r} is worth {worth!r}; expected words and a number from 0 to 1.")
+    require_expressions(dict(items))
     longest_first = sorted(items, key=lambda item: len(item[0]), reverse=True)
     groups = (r"[\s-]{1,3}".join(map(re.escape, re.split(r"[\s-]+", name.strip()))) for name, _ in longest_first)
     pattern = re.compile(rf"(?<![\w'-])(?:{'|'.join(f'({group})' for group in groups)})(?![\w'])", re.IGNORECASE)

@@ -26,7 +26,8 @@ _MEANT = {
     **dict.fromkeys("\u00a0\u202f\u2007\u2009\u3000\t", " "),
 }
 _TAG = re.compile(r"<(/?)(?:think|thinking|thought|reasoning)>", re.IGNORECASE)
-_FENCE = re.compile(r"^[ ]{0,3}```[^\n`]{0,40}$", re.MULTILINE)
+# Fences of code, and what ends a turn in the chat templates of LLMs.
+_MARKS = re.compile(r"^[ ]{0,3}```[^\n`]{0,40}$|<\|\w{1,30}\|>|</s>|<eos>|<end_of_turn>", re.MULTILINE)
 
 
 class _Table(dict[int, str]):
@@ -51,14 +52,14 @@ def plain(text: str) -> str:
 
 
 def without_thoughts(text: str) -> str:
-    r"""Return the text with line breaks in place of what stands in thinking tags, and of the fences of code.
+    r"""Return the text with line breaks in place of what stands in thinking tags, of fences of code, and of end marks.
 
     A closing tag alone ends what the prompt began; an opening tag alone leaves nothing after it.
 
     >>> without_thoughts("<think>0.2?</think>0.9").strip()
     '0.9'
     """
-    hidden = [*_thoughts(text), *((fence.start(), fence.end()) for fence in _FENCE.finditer(text))]
+    hidden = [*_thoughts(text), *(mark.span() for mark in _MARKS.finditer(text))]
     parts, at = [], 0
     for start, end in sorted(hidden):
         if end > at:

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from qacal.elicitation.glyphs import plain
-from qacal.elicitation.labels import CONFIDENCE, GUESS, fields
+from qacal.elicitation.json_texts import json_texts
+from qacal.elicitation.labels import GUESS, fields
 
-_KEY = re.compile(r"(?:best |my |final )?(guess|answer|g|probability|prob|confidence|likelihood|p)[ _#]?(\d{0,2})")
-_KINDS = {"g": "guess", "p": "probability", "prob": "probability"}
-_PAIRS = (*(2 * (mark,) for mark in ("**", "__", "*", "`")), *(tuple(pair) for pair in ('""', "“”", "«»", "''", "<>")))
-_SEPARATORS = " \n\t\r,;|/(–—-"
+# Not the underscores of bold type: __init__ is an answer.
+_PAIRS = (("**", "**"), ("*", "*"), ("`", "`"), ('"', '"'), ("'", "'"), ("<", ">"))
+_TAG = re.compile(r"</?[a-z][a-z0-9]*/?>")
+_BLANK_LINE = re.compile(r"\n[ ]*\n")
+_SEPARATORS = " \n,;|/([-"
 
 
 @dataclass(frozen=True)
@@ -31,26 +30,26 @@ class Named:
     is_last: bool
 
 
-def named_texts(text: str, confidences: Sequence[str] = CONFIDENCE) -> list[Named]:
+def named_texts(text: str) -> list[Named]:
     """Return the guesses and confidences of a reply, in order.
-
-    Where there are guesses, answers are something else; of the names of a confidence the first that occurs counts.
-
-    confidences : names of a confidence, the ones that were asked for first.
 
     >>> [(part.kind, part.text) for part in named_texts("Guess: **Oslo**, Probability: 0.9")]
     [('guess', 'Oslo'), ('probability', '0.9')]
     """
-    parts = _from_json(text)
-    if parts is None:
-        return _from_labels(text, confidences)
-    present = {part.kind for part in parts}
-    kinds = _chosen(present, GUESS), _chosen(present, confidences)
-    return [part for part in parts if part.kind in kinds]
+    found = json_texts(text)
+    if found is not None:
+        return [Named(*part, place=None, is_last=False) for part in found]
+    spelled = plain(text)
+    parts = []
+    for field in fields(spelled):
+        is_guess = field.label.kind in GUESS
+        start, end = _guess(spelled, field.start, field.end) if is_guess else _lines(spelled, field.start, field.end)
+        parts.append(Named(field.label.kind, field.label.number, text[start:end], (start, end), end == len(text)))
+    return parts
 
 
 def trimmed(text: str, start: int, end: int) -> tuple[int, int]:
-    """Return the place without white space, quotes, Markdown and brackets around it.
+    """Return the place in a plain text without white space, quotes, Markdown and brackets around it; a tag has its own.
 
     >>> text = ' "**Oslo**"'
     >>> text[slice(*trimmed(text, 0, len(text)))]
@@ -60,30 +59,22 @@ def trimmed(text: str, start: int, end: int) -> tuple[int, int]:
     for opening, closing in _PAIRS * 2:
         inner = start + len(opening), end - len(closing)
         is_wrapped = inner[0] < inner[1] and text.startswith(opening, start) and text.endswith(closing, start, end)
-        if is_wrapped and text.find(opening, *inner) < 0 and text.find(closing, *inner) < 0:
+        is_tag = opening == "<" and _TAG.fullmatch(text, start, end)
+        if is_wrapped and not is_tag and text.find(opening, *inner) < 0 and text.find(closing, *inner) < 0:
             start, end = _stripped(text, *inner)
     return start, end
 
 
-def _from_labels(text: str, confidences: Sequence[str]) -> list[Named]:
-    spelled = plain(text)
-    present = {field.label.kind for field in fields(spelled, (*GUESS, *confidences))}
-    kinds = _chosen(present, GUESS), _chosen(present, confidences)
-    found = fields(spelled, kinds)
-    parts = []
-    for field in found:
-        is_guess = field.label.kind in GUESS
-        start, end = _guess(text, field.start, field.end) if is_guess else _lines(spelled, field.start, field.end)
-        parts.append(Named(field.label.kind, field.label.number, text[start:end], (start, end), end == len(text)))
-    return parts
-
-
 def _guess(text: str, start: int, end: int) -> tuple[int, int]:
-    """Return the place of a guess; what parts it from a label that follows in its line is not of it."""
+    """Return the place of a guess; what leads over to a label within a line is not of it."""
     if end < len(text) and text[end - 1] != "\n":
+        line = text.rfind("\n", start, end)
+        end = line if line > start and text[start:line].strip() else end
         while end > start and text[end - 1] in _SEPARATORS:
             end -= 1
     start, end = _stripped(text, start, end)
+    paragraph = _BLANK_LINE.search(text, start, end)
+    start, end = _stripped(text, start, end if paragraph is None else paragraph.start())
     for mark in ("**", "__", "`"):
         # "**Guess: Oslo**": the label began what ends here.
         if text.endswith(mark, start, end) and text.count(mark, start, end) % 2:
@@ -109,37 +100,3 @@ def _stripped(text: str, start: int, end: int) -> tuple[int, int]:
     part = text[start:end]
     start += len(part) - len(part.lstrip())
     return start, max(start, end - (len(part) - len(part.rstrip())))
-
-
-def _chosen(present: set[str], kinds: Sequence[str]) -> str:
-    return next((kind for kind in kinds if kind in present), kinds[0])
-
-
-def _from_json(text: str) -> list[Named] | None:
-    """Return the named values of an object of JSON, or of a list of them, which are numbered; None if it is none."""
-    body = text.strip()
-    if body[:1] not in ("{", "[") or body[-1:] not in ("}", "]"):
-        return None
-    try:
-        value = json.loads(body, parse_float=str, parse_int=str, parse_constant=str, object_pairs_hook=_Pairs)
-    except (ValueError, RecursionError):
-        return None
-    if isinstance(value, _Pairs):
-        return _from_pairs(value, None)
-    if isinstance(value, list) and all(isinstance(entry, _Pairs) for entry in value):
-        return [part for number, entry in enumerate(value, 1) for part in _from_pairs(entry, number)]
-    return None
-
-
-class _Pairs(list[tuple[str, Any]]):
-    """The pairs of an object, a key twice among them."""
-
-
-def _from_pairs(pairs: _Pairs, number: int | None) -> list[Named]:
-    parts = []
-    for key, value in pairs:
-        match = _KEY.fullmatch(plain(key).strip().lower())
-        if match and isinstance(value, str):
-            numbered = int(match[2]) if match[2] else number
-            parts.append(Named(_KINDS.get(match[1], match[1]), numbered, value.strip(), None, False))
-    return parts

@@ -18,6 +18,7 @@ written                                     read as        because
 ``150%``, ``-0.2``, ``101``                 --             outside of 0 to 1
 ``0.7-0.9``, ``0.9 or 0.5``, ``0.9±0.1``    --             several numbers
 ``>0.9``, ``at least 0.9``, ``0.9+``        --             a bound
+``1 in a million``, ``50/50``, ``40/60``    --             a share in words, and odds
 ``1,000``, ``1:4``, ``½``, ``10^-2``        --             other notations
 ==========================================  =============  ==========================================================
 
@@ -44,22 +45,33 @@ _HARMLESS_WORDS = """
     value very with would yes
 """
 _HARMLESS = frozenset(_HARMLESS_WORDS.split())
+# A whole number may be followed by these; "1 in a million", "1 per mille" and "80 points" are something else.
+_FOLLOWING_WORDS = """
+    and as based because but certain certainty confidence confident correct due for given i it meaning my or since so
+    sure that the this which with
+"""
+_FOLLOWING = frozenset(_FOLLOWING_WORDS.split())
 _WORD = re.compile(r"[^\W\d_]+(?:'[^\W\d_]+)?")
 _WRAPPED = re.compile(r"<([^<>]*)>")
 _PERCENT = re.compile(r"(?<=\d)[ ]{0,3}(?:\\?%|(?:per ?cent|percentage|pct)\b)", re.IGNORECASE)
-_LOOSE_PERCENT = re.compile(r"(?<!\d)%|\bper ?cent|\bpct\b|‰|‱|\bbps\b|\bbasis points?\b", re.IGNORECASE)
-_RATIO = re.compile(r"(?<=\d)[ ]{0,3}(?:/|\bout of\b|\bin\b)[ ]{0,3}(?=[\d.])", re.IGNORECASE)
+_RATIO = re.compile(r"(?<=\d)[ ]{0,3}(?:/|\bin\b|\(?\bout of\b)[ ]{0,3}(?=[\d.])", re.IGNORECASE)
 _CLUMP = re.compile(r"[^\s()\[\]{}<>*_`\"'$|;~=\\]+")
-_BOUND = re.compile(
-    r"\d%?[ ]{0,3}(?:\+|(?:or|and)[ ](?:more|greater|higher|above|over|up|less|lower|below|fewer|under)\b"
-    r"|(?:at )?(?:minimum|maximum|most|least|best|worst|max|min)\b)",
+_NEXT_WORD = re.compile(r"[ ]{0,3}([^\W\d_]+)")
+# What makes a number a bound, a share of something, or the chance of being wrong, wherever it stands.
+_HARMFUL = re.compile(
+    r"[<>±‰‱]|(?<!\d)%|\d%?[ ]{0,3}\+|\b(?:per ?cent|pct|bps|basis|out of|scale|odds|max|maximum|min|minimum)\b"
+    r"|\b(?:or|and)[ ](?:more|greater|higher|above|over|up|less|lower|below|fewer|under)\b"
+    r"|\bat[ ](?:most|least|best|worst)\b|\b(?:hundred|thousand|million|billion|tenth|hundredth|thousandth)s?\b"
+    r"|\b(?:wrong|incorrect|false|mistaken|error|doubts?|uncertainty|risk)\b"
+    r"|\bnot[ ](?:be[ ]|the[ ])?(?:correct|right|true|accurate)\b",
     re.IGNORECASE,
 )
-_TURNED = re.compile(r"\b(?:wrong|incorrect|false|mistaken|error)\b", re.IGNORECASE)
+# Scales that shares are given on: "80 in 2020" is none.
+_SCALES = frozenset({*range(1, 21), 25, 30, 40, 50, *(10**power for power in range(2, 7))})
 _NUMBER = r"(?:0|[1-9]\d*)(?:\.\d+)?|\.\d+"
 _BARE = re.compile(rf"\+?({_NUMBER})")
 _COMMA = re.compile(r"(0,\d+|1,0{1,2})")
-_SCIENTIFIC = re.compile(r"(\d(?:\.\d+)?e-?\d{1,2})", re.IGNORECASE)
+_SCIENTIFIC = re.compile(r"(\d(?:\.\d+)?e[+-]?\d{1,2})", re.IGNORECASE)
 _PERCENTS = re.compile(rf"({_NUMBER}|[1-9]\d{{0,2}},\d{{1,2}})%")
 _FRACTION = re.compile(rf"({_NUMBER})/({_NUMBER})")
 
@@ -89,19 +101,17 @@ def _value(text: str, is_cut: bool) -> Decimal | Reason:
     clumps = [clump for clump in _CLUMP.finditer(spelled) if any(letter.isdigit() for letter in clump[0])]
     if not _is_harmless(spelled, clumps[0].start()):
         return Reason.UNCLEAR_NUMBER
-    return _agreed(_meaning(clump[0]) for clump in clumps)
+    return _agreed(_meaning(clump[0], _NEXT_WORD.match(spelled, clump.end())) for clump in clumps)
 
 
 def _is_harmless(text: str, first: int) -> bool:
     """Return whether the words and signs around numbers leave them as they are."""
-    if any(sign in text for sign in "<>±") or _LOOSE_PERCENT.search(text) or _BOUND.search(text):
-        return False
     words = (word.lower() for word in _WORD.findall(text[:first]))
-    return all(word in _HARMLESS for word in words) and not _TURNED.search(text)
+    return _HARMFUL.search(text) is None and all(word in _HARMLESS for word in words)
 
 
-def _meaning(clump: str) -> Decimal | Reason:
-    """Return what one number means, whatever is written around it."""
+def _meaning(clump: str, following: re.Match[str] | None) -> Decimal | Reason:
+    """Return what one number means, given the word that follows it."""
     written = clump.rstrip(".,:!?")
     if len(written) > _LONGEST or (written == "0" and clump.startswith("0.")):
         return Reason.UNCLEAR_NUMBER
@@ -116,7 +126,8 @@ def _meaning(clump: str) -> Decimal | Reason:
     if match := _COMMA.fullmatch(written):
         return Decimal(match[1].replace(",", "."))
     if match := _BARE.fullmatch(written):
-        return _bare(Decimal(match[1]))
+        is_counting = following is not None and following[1].lower() not in _FOLLOWING and clump.isdecimal()
+        return Reason.UNCLEAR_NUMBER if is_counting else _bare(Decimal(match[1]))
     return Reason.UNCLEAR_NUMBER
 
 
@@ -134,9 +145,11 @@ def _percent(written: str) -> Decimal | Reason:
 
 def _fraction(part: str, whole: str) -> Decimal | Reason:
     share, scale = Decimal(part), Decimal(whole)
-    if not scale:
+    if scale not in _SCALES:
         return Reason.UNCLEAR_NUMBER
-    is_slip = "." in part and 0 < share <= 1 < scale
+    # Fifty-fifty is no certainty, and forty to sixty no two thirds.
+    is_split = share > 0 and share + scale == 100
+    is_slip = is_split or ("." in part and 0 < share <= 1 < scale)
     return Reason.UNCLEAR_NUMBER if is_slip else _in_range(share / scale)
 
 

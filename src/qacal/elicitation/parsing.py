@@ -5,17 +5,18 @@ line, after a page of thoughts, twice, half, or not at all. These rules decide:
 
 * Thoughts in tags (``<think>``) are not read. Text before the labels and after the confidence is passed over.
 * A guess needs its label. Two guesses, or two confidences, must say the same.
-* ``Guess: Paris (0.9)`` has a confidence if no other is given and it is written as a decimal or with a percent sign.
+* ``Guess: Paris (0.9)`` has a confidence if no other is given. A percent would not do: ``ethanol (40%)`` is an answer.
 * A guess that declines to answer is a refusal, whatever number comes with it. "I don't know" with a number is an
   answer: an LLM that says so at 0.0 is right about itself, and leaving it out would make it look worse. Without a
   number it is a refusal.
-* An answer is as it was written, without quotes, Markdown and brackets around it.
+* An answer is as it was written, to the end of its paragraph, without quotes, Markdown and brackets around it.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TypeAlias
 
 from qacal.elicitation.expressions import EXPRESSIONS, read_expression
@@ -36,6 +37,7 @@ _ECHO = re.compile(
     re.IGNORECASE,
 )
 _IN_BRACKETS = re.compile(r"[(\[]([^()\[\]]{1,24})[)\]]\W{0,3}$")
+_BRACKETS = 40
 _DIGIT_AFTER_LABEL = re.compile(r"\b(?:probability|confidence|likelihood)[ ]{0,3}[:=][ ]{0,3}\.?\d", re.IGNORECASE)
 _LONGEST_LINE = 300
 
@@ -52,7 +54,7 @@ def parse_guess(text: str, *, is_cut: bool = False) -> Outcome:
     >>> print(parse_guess("Guess: Paris\nProbability: 0.9 or 0.5").why)
     there are several confidences
     """
-    return _single(text, CONFIDENCE, _number, is_cut)
+    return _single(text, _number, is_cut)
 
 
 def parse_expression_guess(
@@ -67,7 +69,7 @@ def parse_expression_guess(
     def read(said: str, is_last: bool) -> float | Malformed:
         return read_expression(said, expressions, is_cut=is_last)
 
-    return _single(text, ("confidence", "probability", "likelihood"), read, is_cut)
+    return _single(text, read, is_cut)
 
 
 def parse_guesses(text: str, count: int, *, is_cut: bool = False) -> tuple[Outcome, ...]:
@@ -116,14 +118,40 @@ def parse_answer(text: str, *, is_cut: bool = False) -> str | Refused | Malforme
     fault = _fault(spoken, text, is_cut) or (malformed(Reason.CUT, text) if is_cut else None)
     if fault is not None:
         return fault
-    if declines(spoken) or does_not_know(spoken):
-        return refused(spoken)
     guesses = _guesses(named_texts(spoken))
     if not guesses:
-        start, end = trimmed(spoken, 0, len(spoken))
-        is_line = "\n" not in spoken[start:end] and end - start <= _LONGEST_LINE
-        return spoken[start:end] if is_line else malformed(Reason.NO_GUESS, text)
-    return guesses[0].text if _are_same(guesses) else malformed(Reason.SEVERAL_GUESSES, text)
+        return _unlabelled(spoken)
+    if not _are_same(guesses):
+        return malformed(Reason.SEVERAL_GUESSES, spoken)
+    answer = guesses[0].text
+    return refused(spoken) if declines(answer, is_guess=True) or does_not_know(answer) else answer
+
+
+def _unlabelled(spoken: str) -> str | Refused | Malformed:
+    if declines(spoken) or does_not_know(spoken):
+        return refused(spoken)
+    start, end = trimmed(plain(spoken), 0, len(spoken))
+    is_line = start < end <= start + _LONGEST_LINE and "\n" not in spoken[start:end]
+    return spoken[start:end] if is_line else malformed(Reason.NO_GUESS, spoken)
+
+
+def parse_confidence(text: str, *, is_cut: bool = False) -> float | Refused | Malformed:
+    r"""Read ``Probability: ...`` alone, or a probability without a label: the second stage of such prompts.
+
+    >>> parse_confidence("Probability: 0.9\n\nNote: founded in 987."), parse_confidence("0.9")
+    (0.9, 0.9)
+    """
+    spoken = without_thoughts(text)
+    fault = _fault(spoken, text, is_cut)
+    if fault is not None:
+        return fault
+    said = [part for part in named_texts(spoken) if part.kind in CONFIDENCE and part.text.strip()]
+    values = [_number(part.text, is_cut and part.is_last) for part in said] or [_number(spoken, is_cut)]
+    confidence = _agreed(values)
+    if isinstance(confidence, float):
+        return confidence
+    is_missing = confidence == Reason.NO_CONFIDENCE
+    return refused(spoken) if is_missing and declines(spoken) else malformed(Reason(confidence), spoken)
 
 
 def answer_place(text: str, answer: str) -> tuple[int, int] | None:
@@ -136,17 +164,18 @@ def answer_place(text: str, answer: str) -> tuple[int, int] | None:
     """
     spoken = without_thoughts(text)
     for part in _guesses(named_texts(spoken)):
-        if part.place is not None and part.text.startswith(answer):
-            return part.place[0], part.place[0] + len(answer)
+        if part.place is not None and answer in (part.text, _before_brackets(part.text)):
+            start = part.place[0] + part.text.index(answer)
+            return start, start + len(answer)
     start = spoken.find(answer) if answer else -1
     is_only = start >= 0 and spoken.find(answer, start + 1) < 0
     return (start, start + len(answer)) if is_only else None
 
 
-def _single(text: str, confidences: Sequence[str], read: ReadConfidence, is_cut: bool) -> Outcome:
+def _single(text: str, read: ReadConfidence, is_cut: bool) -> Outcome:
     spoken = without_thoughts(text)
     fault = _fault(spoken, text, is_cut)
-    return fault if fault is not None else _outcome(spoken, named_texts(spoken, confidences), read, is_cut)
+    return fault if fault is not None else _outcome(spoken, named_texts(spoken), read, is_cut)
 
 
 def _number(said: str, is_last: bool) -> float | Malformed:
@@ -155,18 +184,20 @@ def _number(said: str, is_last: bool) -> float | Malformed:
 
 def _fault(spoken: str, text: str, is_cut: bool) -> Malformed | None:
     if not spoken.strip():
-        return malformed(Reason.CUT if is_cut and text.strip() else Reason.EMPTY, text)
-    return malformed(Reason.ECHO, spoken) if _ECHO.search(plain(spoken)) else None
+        return malformed(Reason.CUT if is_cut else Reason.EMPTY, text)
+    is_echo = _ECHO.search(plain(spoken)) is not None and "</" not in spoken
+    return malformed(Reason.ECHO, spoken) if is_echo else None
 
 
 def _outcome(spoken: str, parts: list[Named], read: ReadConfidence, is_cut: bool) -> Outcome:
     """Return what the parts of one guess come to."""
+    said = " ".join(part.text for part in _guesses(parts))
     found = _stated(spoken, parts, read, is_cut)
     if isinstance(found, Stated):
-        return refused(spoken) if declines(found.answer) else found
-    is_missing = found.why in (Reason.NO_GUESS, Reason.NO_CONFIDENCE)
-    said = " ".join(part.text for part in _guesses(parts)) or spoken
-    return refused(spoken) if is_missing and (declines(spoken) or does_not_know(said)) else found
+        return refused(spoken) if declines(said, is_guess=True) else found
+    is_silent = found.why in (Reason.NO_GUESS, Reason.NO_CONFIDENCE, Reason.UNKNOWN_EXPRESSION)
+    is_refusal = declines(said or spoken, is_guess=bool(said)) or does_not_know(said or spoken)
+    return refused(spoken) if is_silent and is_refusal else found
 
 
 def _stated(spoken: str, parts: list[Named], read: ReadConfidence, is_cut: bool) -> Stated | Malformed:
@@ -188,21 +219,32 @@ def _stated(spoken: str, parts: list[Named], read: ReadConfidence, is_cut: bool)
 
 
 def _agreed(values: Sequence[float | Malformed]) -> float | str:
-    for value in values:
-        if isinstance(value, Malformed):
-            return value.why
-    return values[0] if len(set(values)) == 1 and isinstance(values[0], float) else Reason.SEVERAL_CONFIDENCES
+    """Return the one confidence, or why there is none; "Confidence: high" beside a number takes nothing from it."""
+    reasons = [value.why for value in values if isinstance(value, Malformed)]
+    spoken = [why for why in reasons if why != Reason.NO_CONFIDENCE]
+    numbers = {value for value in values if isinstance(value, float)}
+    if spoken or not numbers:
+        return (spoken or reasons)[0]
+    return numbers.pop() if len(numbers) == 1 else Reason.SEVERAL_CONFIDENCES
 
 
 def _with_brackets(spoken: str, guess: str) -> Stated | Malformed:
     """Return the answer and the confidence of "Paris (0.9)"."""
-    match = _IN_BRACKETS.search(plain(guess[-40:]))
-    if match and any(sign in match[1] for sign in ".%"):
-        confidence = read_probability(match[1])
-        start, end = trimmed(guess, 0, max(0, len(guess) - 40) + match.start())
-        if isinstance(confidence, float) and start < end:
-            return Stated(guess[start:end], confidence)
+    answer = _before_brackets(guess)
+    match = _IN_BRACKETS.search(plain(guess[-_BRACKETS:]))
+    confidence = read_probability(match[1]) if match and "." in match[1] and "%" not in match[1] else None
+    if answer and isinstance(confidence, float):
+        return Stated(answer, confidence)
     return malformed(Reason.NO_CONFIDENCE, spoken)
+
+
+def _before_brackets(guess: str) -> str:
+    """Return the guess up to the brackets that end it; nothing if none do."""
+    match = _IN_BRACKETS.search(plain(guess[-_BRACKETS:]))
+    if match is None:
+        return ""
+    start, end = trimmed(plain(guess), 0, max(0, len(guess) - _BRACKETS) + match.start())
+    return guess[start:end]
 
 
 def _guesses(parts: Sequence[Named]) -> list[Named]:
@@ -216,8 +258,14 @@ def _are_same(guesses: Sequence[Named]) -> bool:
 def _numbered(parts: list[Named], count: int) -> list[Named]:
     """Return parts with their numbers; pairs that have none are numbered as they come."""
     if any(part.number is not None for part in parts):
-        return parts
+        return _completed(parts)
     is_paired = len(parts) == 2 * count and all((part.kind in GUESS) == (at % 2 == 0) for at, part in enumerate(parts))
-    if not is_paired:
-        return []
-    return [Named(part.kind, at // 2 + 1, part.text, part.place, part.is_last) for at, part in enumerate(parts)]
+    return [replace(part, number=at // 2 + 1) for at, part in enumerate(parts)] if is_paired else []
+
+
+def _completed(parts: list[Named]) -> list[Named]:
+    """Return parts in which confidences without numbers have that of the guess before them, if all have one there."""
+    before = [None, *(part.number if part.kind in GUESS else None for part in parts)]
+    numbers = [part.number or number for part, number in zip(parts, before, strict=False)]
+    is_clear = all(number is not None for number in numbers)
+    return [replace(part, number=number) for part, number in zip(parts, numbers, strict=True)] if is_clear else parts

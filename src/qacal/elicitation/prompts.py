@@ -25,9 +25,15 @@ from typing import TypeAlias
 
 from qacal.elicitation import wording
 from qacal.elicitation.expressions import EXPRESSIONS
-from qacal.elicitation.numbers import read_probability
-from qacal.elicitation.outcomes import Malformed, Outcome, Stated, refused
-from qacal.elicitation.parsing import parse_answer, parse_expression_guess, parse_guess, parse_guesses
+from qacal.elicitation.glyphs import without_thoughts
+from qacal.elicitation.outcomes import Malformed, Outcome, Refused, Stated, refused
+from qacal.elicitation.parsing import (
+    parse_answer,
+    parse_confidence,
+    parse_expression_guess,
+    parse_guess,
+    parse_guesses,
+)
 from qacal.elicitation.questions import Question
 from qacal.elicitation.replies import Reply
 from qacal.elicitation.token_confidence import true_probability
@@ -45,6 +51,13 @@ VERB1S_GRAMMAR = r"""root ::= "Guess: " guess "\nProbability: " probability
 guess ::= [^ \t\r\n] [^\r\n]{0,59}
 probability ::= "0." [0-9] [0-9]? | "1.0"
 """
+
+# For LLMs that are too small to keep a form they have not seen; sure and unsure, so that no number suggests itself.
+VERB1S_EXAMPLES = (
+    ("What is the capital of Italy?", "Guess: Rome\nProbability: 0.98"),
+    ("How many moons does Saturn have?", "Guess: 146\nProbability: 0.45"),
+    ("In which year was the first lighthouse of Alexandria lit?", "Guess: 280 BC\nProbability: 0.2"),
+)
 
 
 @dataclass(frozen=True)
@@ -146,10 +159,9 @@ class Prompt:
         for reply in replies:
             if reply.refusal or (reply.finish == "content_filter" and not reply.text.strip()):
                 return (refused(reply.refusal or "content filter"),) * self.guesses
-        if self.reader is not None:
-            return self.reader(replies)
-        assert self.parser is not None
-        return (self.parser(replies[-1].text),)
+        if self.parser is not None:
+            return (self.parser(replies[-1].text),)
+        return () if self.reader is None else self.reader(replies)
 
     def _shown(self) -> list[Message]:
         turns = []
@@ -160,7 +172,8 @@ class Prompt:
     def _turns(self, question: Question, replies: Sequence[Reply]) -> list[Message]:
         turns = []
         for stage, reply in zip(self.stages, replies, strict=False):
-            turns += [_message("user", stage.filled(question)), _message("assistant", reply.text)]
+            said = without_thoughts(reply.text).strip() or reply.text
+            turns += [_message("user", stage.filled(question)), _message("assistant", said)]
         return [*turns, _message("user", self.stages[len(replies)].filled(question))]
 
 
@@ -191,21 +204,20 @@ def _one_expression(replies: Sequence[Reply]) -> tuple[Outcome, ...]:
     return (parse_expression_guess(replies[0].text, EXPRESSIONS, is_cut=replies[0].is_cut),)
 
 
-def _answer_then(replies: Sequence[Reply], confidence: Callable[[Reply], float | Malformed]) -> tuple[Outcome, ...]:
+def _answer_then(replies: Sequence[Reply], confidence: float | Refused | Malformed) -> tuple[Outcome, ...]:
     answer = parse_answer(replies[0].text, is_cut=replies[0].is_cut)
     if not isinstance(answer, str):
         return (answer,)
-    found = confidence(replies[1])
-    return (found if isinstance(found, Malformed) else Stated(answer, found),)
+    return (Stated(answer, confidence) if isinstance(confidence, float) else confidence,)
 
 
 def answer_then_probability(replies: Sequence[Reply]) -> tuple[Outcome, ...]:
     """Read an answer from the first reply and its probability from the second."""
-    return _answer_then(replies, lambda reply: read_probability(reply.text, is_cut=reply.is_cut))
+    return _answer_then(replies, parse_confidence(replies[1].text, is_cut=replies[1].is_cut))
 
 
 def _answer_then_true(replies: Sequence[Reply]) -> tuple[Outcome, ...]:
-    return _answer_then(replies, true_probability)
+    return _answer_then(replies, true_probability(replies[1]))
 
 
 def _topk(count: int) -> Prompt:

@@ -47,7 +47,7 @@ class Reply:
     @property
     def is_cut(self) -> bool:
         """Whether it ended because it may not be longer."""
-        return self.finish == "length"
+        return self.finish is not None and self.finish.lower() in ("length", "max_tokens")
 
     @staticmethod
     def from_body(body: Any) -> Reply:

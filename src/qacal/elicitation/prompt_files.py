@@ -1,0 +1,163 @@
+r"""Prompts of users: a template and how to read the replies, in a TOML file.
+
+::
+
+    name = "short"
+    version = 1
+    parser = "guess"          # or "expression", "probability", or a regular expression
+    max_tokens = 60
+    template = '''
+    $question
+    Reply with two lines, "Guess: ..." and "Probability: ...", the probability from 0.0 to 1.0.'''
+
+    [[examples]]
+    question = "What is the capital of Italy?"
+    reply = '''
+    Guess: Rome
+    Probability: 0.99'''
+
+``$question`` is where the question goes, and ``$choices`` where the choices do, as a JSON list; without it the choices
+of a question follow in the paper's words. A prompt whose parser is ``probability`` asks twice: it has a ``followup``,
+said after the answer, that asks for the probability. An ``[expressions]`` table says what expressions are worth.
+Further keys are ``system`` and ``grammar``.
+
+A regular expression has the groups ``answer`` and ``confidence``; the confidence is read as a number. It is searched
+for in the whole reply, and it is yours: one that backtracks without end will.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from qacal.elicitation.expressions import EXPRESSIONS, require_expressions
+from qacal.elicitation.glyphs import without_thoughts
+from qacal.elicitation.numbers import read_probability
+from qacal.elicitation.outcomes import Malformed, Outcome, Reason, Stated, malformed, refused
+from qacal.elicitation.parsing import parse_expression_guess, parse_guess
+from qacal.elicitation.prompts import Prompt, Reader, Stage, answer_then_probability
+from qacal.elicitation.refusals import declines
+from qacal.elicitation.replies import Reply
+from qacal.errors import InputError
+
+_KINDS: dict[str, tuple[type, ...]] = {
+    **dict.fromkeys(("name", "template", "parser", "followup", "system", "grammar"), (str,)),
+    "version": (int, str),
+    "max_tokens": (int,),
+    "examples": (list,),
+    "expressions": (dict,),
+}
+_NEEDED = ("name", "version", "template", "parser")
+
+
+@dataclass(frozen=True)
+class PatternParser:
+    r"""Reads replies with a regular expression that has the groups ``answer`` and ``confidence``.
+
+    Places that say different things are not read.
+
+    >>> PatternParser(r"(?P<answer>.+), (?P<confidence>\S+)$")("Paris, 90%")
+    Stated(answer='Paris', confidence=0.9)
+    """
+
+    pattern: str
+
+    def __post_init__(self) -> None:
+        try:
+            groups = re.compile(self.pattern).groupindex
+        except re.error as error:
+            raise InputError(f"the parser {self.pattern!r} is no regular expression: {error}.") from None
+        if not {"answer", "confidence"} <= set(groups):
+            raise InputError(
+                f"the parser {self.pattern!r} is neither guess, expression nor probability, nor a regular expression "
+                "with the groups (?P<answer>...) and (?P<confidence>...)."
+            )
+
+    def __call__(self, text: str) -> Outcome:
+        """Return what a reply comes to."""
+        spoken = without_thoughts(text)
+        found = {_stated(match) for match in re.finditer(self.pattern, spoken) if (match["answer"] or "").strip()}
+        if not found:
+            return refused(spoken) if declines(spoken) else malformed(Reason.NO_GUESS, spoken)
+        return found.pop() if len(found) == 1 else malformed(Reason.SEVERAL_GUESSES, spoken)
+
+
+def load_prompt(path: str | Path) -> Prompt:
+    """Return the prompt of a TOML file; the module says what may stand there."""
+    path = Path(path)
+    try:
+        given = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise InputError(f"{path} cannot be read as a prompt: {error}.") from None
+    try:
+        _require_kinds(given)
+        return _prompt(given)
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None
+
+
+def _require_kinds(given: Mapping[str, Any]) -> None:
+    missing = [key for key in _NEEDED if key not in given]
+    if missing:
+        raise InputError(f"there is no {missing[0]}; a prompt needs {', '.join(_NEEDED)}.")
+    for key, value in given.items():
+        if key not in _KINDS:
+            raise InputError(f"{key} is not known; a prompt has {', '.join(_KINDS)}.")
+        if type(value) not in _KINDS[key]:
+            raise InputError(f"{key} is {value!r}; expected {' or '.join(kind.__name__ for kind in _KINDS[key])}.")
+
+
+def _prompt(given: Mapping[str, Any]) -> Prompt:
+    stages = [Stage(given["template"].strip(), given.get("max_tokens", 100))]
+    if "followup" in given:
+        stages.append(Stage(given["followup"].strip(), 30, wants_logprobs=False))
+    return Prompt(
+        given["name"],
+        given["version"],
+        tuple(stages),
+        reader=_reader(given),
+        system=given.get("system"),
+        examples=tuple(_example(example) for example in given.get("examples", [])),
+        grammar=given.get("grammar"),
+    )
+
+
+def _reader(given: Mapping[str, Any]) -> Reader:
+    name, expressions = given["parser"], given.get("expressions", EXPRESSIONS)
+    if (name == "probability") != ("followup" in given):
+        raise InputError('a prompt with a followup, and no other, has parser = "probability".')
+    if name == "probability":
+        return answer_then_probability
+    if name == "guess":
+        return lambda replies: (parse_guess(replies[0].text, is_cut=replies[0].is_cut),)
+    if name == "expression":
+        require_expressions(expressions)
+        return lambda replies: (parse_expression_guess(replies[0].text, expressions, is_cut=replies[0].is_cut),)
+    return _pattern_reader(PatternParser(name))
+
+
+def _pattern_reader(parser: PatternParser) -> Reader:
+    def read(replies: Sequence[Reply]) -> tuple[Outcome, ...]:
+        text = replies[0].text
+        # What a pattern makes of the end cannot be known, so nothing that was cut is read.
+        return (malformed(Reason.CUT, text) if replies[0].is_cut else parser(text),)
+
+    return read
+
+
+def _example(given: Any) -> tuple[str, str]:
+    if not isinstance(given, dict) or set(given) != {"question", "reply"}:
+        raise InputError(f"an example is {given!r}; expected a question and a reply.")
+    question, reply = given["question"], given["reply"]
+    if not isinstance(question, str) or not isinstance(reply, str):
+        raise InputError(f"an example is {given!r}; expected texts.")
+    return question.strip(), reply.strip()
+
+
+def _stated(match: re.Match[str]) -> Stated | Malformed:
+    confidence = read_probability(match["confidence"] or "")
+    return confidence if isinstance(confidence, Malformed) else Stated(match["answer"].strip(), confidence)

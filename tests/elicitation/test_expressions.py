@@ -1,0 +1,132 @@
+"""Confidence in words: the 13 expressions, and all that is nearly one of them."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from qacal import InputError
+from qacal.elicitation import EXPRESSIONS, Malformed, Reason, read_expression
+
+READ = {
+    "Almost No Chance": 0.02,
+    "Highly Unlikely": 0.05,
+    "Chances Are Slight": 0.1,
+    "Little Chance": 0.1,
+    "Unlikely": 0.2,
+    "Probably Not": 0.25,
+    "About Even": 0.5,
+    "Better Than Even": 0.6,
+    "Likely": 0.7,
+    "Probably": 0.7,
+    "Very Good Chance": 0.8,
+    "Highly Likely": 0.9,
+    "Almost Certain": 0.95,
+    "HIGHLY LIKELY": 0.9,
+    "highly likely.": 0.9,
+    "**Highly Likely**": 0.9,
+    '"Likely"': 0.7,
+    "<Likely>": 0.7,
+    "highly-likely": 0.9,
+    "Highly\nLikely": 0.9,
+    "Ｌｉｋｅｌｙ": 0.7,
+    "Confidence: Unlikely": 0.2,
+    "I'd say it is highly unlikely.": 0.05,
+    "I think there is a very good chance": 0.8,
+    "There is little chance": 0.1,
+    "the chances are slight": 0.1,
+    "It is probably not": 0.25,
+    "Likely, likely": 0.7,
+    "Highly Likely (0.9)": 0.9,
+    "Highly Likely (90%)": 0.9,
+    "Likely, since Paris is well known": 0.7,
+}
+
+NOT_READ = {
+    "": Reason.NO_CONFIDENCE,
+    "0.9": Reason.UNKNOWN_EXPRESSION,
+    "High": Reason.UNKNOWN_EXPRESSION,
+    "Certain": Reason.UNKNOWN_EXPRESSION,
+    "Almost certainly": Reason.UNKNOWN_EXPRESSION,
+    "Good Chance": Reason.UNKNOWN_EXPRESSION,
+    "Not likely": Reason.UNKNOWN_EXPRESSION,
+    "Not highly likely": Reason.UNKNOWN_EXPRESSION,
+    "not unlikely": Reason.UNKNOWN_EXPRESSION,
+    "It isn't likely": Reason.UNKNOWN_EXPRESSION,
+    "Very likely": Reason.UNKNOWN_EXPRESSION,
+    "Very unlikely": Reason.UNKNOWN_EXPRESSION,
+    "Extremely unlikely": Reason.UNKNOWN_EXPRESSION,
+    "Most likely": Reason.UNKNOWN_EXPRESSION,
+    "More likely than not": Reason.UNKNOWN_EXPRESSION,
+    "Less likely": Reason.UNKNOWN_EXPRESSION,
+    "Somewhat likely": Reason.UNKNOWN_EXPRESSION,
+    "Likely not": Reason.UNKNOWN_EXPRESSION,
+    "Likely wrong": Reason.UNKNOWN_EXPRESSION,
+    "Likely, though I doubt it": Reason.UNKNOWN_EXPRESSION,
+    "Likely or better": Reason.UNKNOWN_EXPRESSION,
+    "There is not a very good chance": Reason.UNKNOWN_EXPRESSION,
+    "No better than even": Reason.UNKNOWN_EXPRESSION,
+    "Very little chance": Reason.UNKNOWN_EXPRESSION,
+    "likelyhood": Reason.UNKNOWN_EXPRESSION,
+    "un-likely": Reason.UNKNOWN_EXPRESSION,
+    "Likely or Unlikely": Reason.SEVERAL_CONFIDENCES,
+    "Likely to Highly Likely": Reason.SEVERAL_CONFIDENCES,
+    "Likely / Probably": Reason.SEVERAL_CONFIDENCES,
+    "Highly Likely (0.8)": Reason.SEVERAL_CONFIDENCES,
+    "Likely (7)": Reason.SEVERAL_CONFIDENCES,
+}
+
+
+@pytest.mark.parametrize("text", READ)
+def test_read(text):
+    assert read_expression(text) == READ[text]
+
+
+@pytest.mark.parametrize("text", NOT_READ)
+def test_not_read(text):
+    found = read_expression(text)
+    assert isinstance(found, Malformed)
+    assert found.why == NOT_READ[text]
+
+
+def test_the_map_is_the_papers():
+    """Fagen-Ulmschneider's 13 expressions, in the order of what they are worth."""
+    assert len(EXPRESSIONS) == 13
+    assert list(EXPRESSIONS.values()) == sorted(EXPRESSIONS.values())
+
+
+def test_a_word_that_may_have_gone_on():
+    """ "Probably" can still become "Probably Not"."""
+    assert read_expression("Probably", is_cut=True).why == Reason.CUT
+    assert read_expression("Probably ", is_cut=True).why == Reason.CUT
+    assert read_expression("Probably.", is_cut=True) == 0.7
+
+
+def test_a_map_of_ones_own():
+    mine = {"Sure": 0.9, "Not Sure": 0.3, "Rather-Not": 0.1}
+    assert read_expression("not sure", mine) == 0.3
+    assert read_expression("sure", mine) == 0.9
+    assert read_expression("rather not", mine) == 0.1
+    assert read_expression("Likely", mine).why == Reason.UNKNOWN_EXPRESSION
+
+
+@pytest.mark.parametrize("mine", [{"Sure": 1.5}, {"Sure": float("nan")}, {"": 0.5}, {"!": 0.5}])
+def test_a_map_that_is_none(mine):
+    with pytest.raises(InputError, match="expected words and a number from 0 to 1"):
+        read_expression("Sure", mine)
+
+
+PIECES = [*EXPRESSIONS, *" .,-\n", "not", "very", "un", "ſ", "İ", "highly", "0.9", "(", "Confidence:"]
+
+
+@given(st.one_of(st.text(), st.lists(st.sampled_from(PIECES), max_size=8).map(" ".join)))
+def test_never_anything_else_and_never_an_error(text):
+    for is_cut in (False, True):
+        found = read_expression(text, is_cut=is_cut)
+        assert isinstance(found, Malformed) or found in EXPRESSIONS.values()
+
+
+@given(st.sampled_from(sorted(EXPRESSIONS)), st.sampled_from(["not ", "never ", "hardly ", "un", "less ", "more "]))
+def test_what_turns_an_expression_round_is_never_passed_over(expression, before):
+    found = read_expression(before + expression)
+    longer = next((worth for name, worth in EXPRESSIONS.items() if name.lower() == (before + expression).lower()), None)
+    assert isinstance(found, Malformed) or found == longer

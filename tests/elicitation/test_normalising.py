@@ -1,0 +1,116 @@
+"""Which answers are one answer, and which only look alike."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from qacal.elicitation import matches, normalise_answer
+
+SAME = [
+    ("Paris", "paris"),
+    ("Paris", " Paris. "),
+    ("Paris", "“Paris”"),
+    ("Paris", "**Paris**"),
+    ("Paris", "<Paris>"),
+    ("PARIS", "ｐａｒｉｓ"),
+    ("Straße", "STRASSE"),
+    ("café", "cafe\u0301"),
+    ("The Beatles", "Beatles"),
+    ("a dog", "dog"),
+    ("an apple", "Apple"),
+    ("Lord of the Rings", "The Lord of Rings"),
+    ("New  York\nCity", "new york city"),
+    ("New\u00a0York", "New York"),
+    ("semi-final", "semi final"),
+    ("Rubik's Cube", "Rubiks cube"),
+    ("Rubik’s Cube", "Rubik's cube"),
+    ("U.S.A.", "USA"),
+    ("St. Louis", "St Louis"),
+    ("Tom & Jerry", "Tom and Jerry"),
+    ("12,345", "12345"),
+    ("1,234,567.5", "1234567.5"),
+    ("٤٢", "42"),
+    ("４２", "42"),
+    ("+5", "5"),
+    (".5", "0.5"),
+    ("−5", "-5"),
+    ("5 %", "5%"),
+    ("x²", "x^2"),
+    ("½", "1/2"),
+    ("Zhong\u200bguo", "Zhongguo"),
+    ("‘The Raven’ by Poe", "The Raven, by Poe"),
+]
+
+APART = [
+    ("-5", "5"),
+    ("3.14", "314"),
+    ("3.14", "3 14"),
+    ("0.5", "5"),
+    ("1,5", "15"),
+    ("5%", "5"),
+    ("1/2", "12"),
+    ("10:30", "1030"),
+    ("10²", "102"),
+    ("3½", "31/2"),
+    ("1939-1945", "19391945"),
+    ("C", "C++"),
+    ("C", "C#"),
+    ("C++", "C#"),
+    ("A", "B"),
+    ("A", "the"),
+    ("vitamin A", "vitamin"),
+    ("hepatitis A virus", "hepatitis virus"),
+    ("A. B. Smith", "B. Smith"),
+    ("$5", "5"),
+    ("$5", "€5"),
+    ("<", ">"),
+    (".", ","),
+    ("?", "!"),
+    ("+", "-"),
+    ("हिन्दी", "हन्दी"),
+    ("5!", "5"),
+    ("x-1", "x+1"),
+]
+
+
+@pytest.mark.parametrize(("one", "two"), SAME)
+def test_the_same(one, two):
+    assert normalise_answer(one) == normalise_answer(two)
+    assert matches(one, ["something else", two])
+
+
+@pytest.mark.parametrize(("one", "two"), APART)
+def test_apart(one, two):
+    assert normalise_answer(one) != normalise_answer(two)
+    assert not matches(one, [two])
+
+
+@pytest.mark.parametrize("text", ["The", "a", "AN", ".", "...", "C++", "A", "?", "-", "the the", "*", "<>", "_", "'"])
+def test_something_is_left(text):
+    assert normalise_answer(text)
+
+
+def test_nothing_matches_nothing():
+    assert normalise_answer(" \n") == ""
+    assert not matches("", ["", " "])
+    assert not matches("Paris", [])
+    assert matches("Paris", "Paris")
+
+
+@given(st.text())
+def test_case_and_space_never_matter(text):
+    found = normalise_answer(text)
+    assert normalise_answer(f"  {text}\n") == found
+    assert found or not text.isascii() or not text.strip()
+    assert found == " ".join(found.split())
+
+
+@given(st.integers(-(10**12), 10**12))
+def test_numbers_are_their_digits(number):
+    assert normalise_answer(f"{number:,}") == normalise_answer(str(number)) == str(number)
+
+
+@given(st.integers(-1000, 1000), st.integers(-1000, 1000))
+def test_different_numbers_stay_different(one, two):
+    assert matches(f"{one}", [f"{two}"]) == (one == two)
+    assert matches(f"{one / 100}", [f"{two / 100}"]) == (one == two)
