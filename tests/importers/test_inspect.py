@@ -47,9 +47,13 @@ def test_what_a_record_has(tmp_path):
     }
 
 
+def zstandard():
+    """The packing that inspect_ai uses; Python has it from 3.14 on."""
+    return (zipfile if sys.version_info >= (3, 14) else pytest.importorskip("zipfile_zstd")).ZIP_ZSTANDARD
+
+
 def test_zstd_is_read(tmp_path):
-    zstd = pytest.importorskip("zipfile_zstd") if sys.version_info < (3, 14) else zipfile
-    path = write_eval(tmp_path / "quiz.eval", [sample(7, PARIS)], method=zstd.ZIP_ZSTANDARD)
+    path = write_eval(tmp_path / "quiz.eval", [sample(7, PARIS)], method=zstandard())
     assert import_log("inspect", [path]).frame["answer"].to_list() == ["Paris"]
 
 
@@ -229,10 +233,13 @@ def test_what_is_no_log_is_refused(tmp_path):
         import_log("inspect", [tmp_path / "empty.eval"])
 
 
-def test_a_damaged_sample_is_a_fault_of_its_own(tmp_path):
-    path = write_eval(tmp_path / "quiz.eval", [sample(7, PARIS), sample(8, PARIS)], method=zipfile.ZIP_STORED)
+@pytest.mark.parametrize("packing", ["stored", "deflated", "zstd"])
+def test_a_damaged_sample_is_a_fault_of_its_own(tmp_path, packing):
+    methods = {"stored": zipfile.ZIP_STORED, "deflated": zipfile.ZIP_DEFLATED}
+    method = zstandard() if packing == "zstd" else methods[packing]
+    path = write_eval(tmp_path / "quiz.eval", [sample(7, PARIS), sample(8, PARIS)], method=method)
     raw = path.read_bytes()
-    where = raw.index(b'"id": 8')
+    where = raw.index(b"samples/8_epoch_1.json") + 100
     path.write_bytes(raw[:where] + b"XXXXXXX" + raw[where + 7 :])
     with pytest.raises(InputError, match=r"quiz\.eval samples/8_epoch_1\.json: it cannot be unpacked"):
         import_log("inspect", [path])

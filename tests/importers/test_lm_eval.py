@@ -101,7 +101,7 @@ def test_shares_and_single_choices_judge_no_answer(tmp_path):
     assert found.dropped == {
         "acc is a share, and does not judge one choice": 1,
         "there is one choice only: its likelihood is that of the target, not of an answer": 1,
-        "a choice has no likelihood": 1,
+        "no confidence: a choice has no likelihood": 1,
     }
 
 
@@ -220,6 +220,17 @@ def test_repeats_agree_with_the_answer_that_was_judged(tmp_path):
     # A filter that takes the first reply judges that one, whatever the others say.
     first = only(tmp_path, reply_row(0, ["Lyon", *repeats], "Lyon", target="Paris", exact_match=0.0))
     assert (first["answer"], first["confidence"]) == ("Lyon", 0.4)
+
+
+def test_a_source_that_a_row_does_not_have_is_not_replaced(tmp_path):
+    said, choice = (
+        reply_row(0, ["Guess: Paris\nProbability: 0.7"], "Paris"),
+        choice_row(1, ["a", "b"], [-1.0, -2.0], 0, acc=1.0),
+    )
+    assert imported(tmp_path, said, choice, confidence_from="choice likelihood").frame["id"].to_list() == ["quiz:1"]
+    assert imported(tmp_path, said, choice, confidence_from="stated").frame["id"].to_list() == ["quiz:0"]
+    with pytest.raises(InputError, match="1: no confidence: there are no repeats"):
+        imported(tmp_path, said, choice, confidence_from="agreement")
 
 
 def test_repeats_with_stated_confidences(tmp_path):

@@ -95,6 +95,48 @@ def test_confidences_in_metadata_and_scores(tmp_path):
     assert found["confidence_source"].to_list() == ["metadata"] * 2
 
 
+def test_a_wish_without_any_score_is_refused(tmp_path):
+    with pytest.raises(InputError, match="there is no score 'correctness'; there is none"):
+        langfuse(tmp_path, [observation(0, PARIS)], score="correctness")
+
+
+@pytest.mark.parametrize(
+    ("output", "answer", "confidence"),
+    [
+        ({"answer": "Paris", "confidence": 0.9}, "Paris", 0.9),
+        ("Guess: Paris\nProbability: 0.9", "Paris", 0.9),
+        (
+            [{"role": "user", "content": "?"}, {"role": "assistant", "content": "Answer: Paris\nConfidence: 90%"}],
+            "Paris",
+            0.9,
+        ),
+        ({"output": "Paris"}, "Paris", None),
+        ("[1, 2]", "[1, 2]", None),
+    ],
+)
+def test_outputs_in_every_dress(tmp_path, output, answer, confidence):
+    for dressed in (output, json.dumps(output)):
+        for row in (
+            import_log(
+                "langfuse",
+                [write_lines(tmp_path / "o.jsonl", [observation(0, PARIS, output=dressed)])],
+                keep_unscored=True,
+            ),
+            import_log(
+                "mlflow", [write_lines(tmp_path / "t.jsonl", [trace(0, PARIS, response=dressed)])], keep_unscored=True
+            ),
+        ):
+            assert row.frame["answer"].to_list() == [answer]
+            assert row.frame["confidence"].to_list() == [confidence]
+
+
+def test_a_question_that_is_json_stays_a_question(tmp_path):
+    for question in ("[1, 2, 3]", '{"a": 1}', '"Faust" was written by whom?', "17"):
+        found = langfuse(tmp_path, [observation(0, PARIS, input=json.dumps([{"role": "user", "content": question}]))])
+        assert found.frame["question"].to_list() == [question]
+        assert langfuse(tmp_path, [observation(0, PARIS, input=question)]).frame["question"].to_list() == [question]
+
+
 def test_exports_of_other_types(tmp_path):
     """CSV has everything as text, and Parquet has maps as lists of keys and values."""
     row = observation(0, PARIS)
@@ -206,7 +248,7 @@ def test_traces_that_say_nothing_are_counted(tmp_path):
         trace(0, PARIS),
         trace(1, PARIS, state="ERROR"),
         trace(2, PARIS, response=None),
-        trace(3, PARIS, request=json.dumps({"a": 1, "b": 2})),
+        trace(3, PARIS, request=None),
     )
     assert found.dropped == {
         "the trace ended with an error": 1,

@@ -129,9 +129,7 @@ class Chosen:
 
     def settle(self) -> None:
         """Refuse a log in which the choice was not clear, now that all of it was seen."""
-        if not self._seen:
-            return
-        names = ", ".join(self._seen)
+        names = ", ".join(self._seen) or "none"
         if self._wanted is not None and self._wanted not in self._seen:
             raise InputError(f"{self._where}there is no {self._what} {self._wanted!r}; there is {names}.")
         if self._wanted is None and len(self._seen) > 1:

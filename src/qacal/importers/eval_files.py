@@ -20,7 +20,7 @@ from qacal.tables import Fault
 
 _ZSTANDARD = 93
 _CHUNK = 4_096
-_SAMPLE = re.compile(r"samples/(.+)_epoch_(\d+)\.json")
+_SAMPLE = re.compile(r"samples/.+_epoch_\d+\.json")
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,9 +64,8 @@ def _header(archive: zipfile.ZipFile, path: Path) -> dict[str, Any]:
 
 
 def _samples(archive: zipfile.ZipFile, path: Path, on_fault: OnFault) -> Iterator[Item]:
-    members = [(member, _SAMPLE.fullmatch(member.filename)) for member in archive.infolist()]
     # A sample that was run again stands in the ZIP twice; the later one counts, as it does for unzip.
-    latest = {member.filename: member for member, is_sample in members if is_sample}
+    latest = {member.filename: member for member in archive.infolist() if _SAMPLE.fullmatch(member.filename)}
     for member in latest.values():
         value, problem = _loaded(archive, member)
         if isinstance(value, dict):

@@ -56,7 +56,7 @@ def best_choice(choices: Sequence[Choice], metric: str = "acc") -> tuple[int, Co
     """
     values = [RULES[metric](choice) for choice in choices]
     if any(math.isnan(value) for value in values) or not math.isfinite(max(values)):
-        return 0, Unscored("a choice has no likelihood")
+        return 0, Unscored("no confidence: a choice has no likelihood")
     best = max(range(len(values)), key=values.__getitem__)
     total = math.fsum(math.exp(value - values[best]) for value in values)
     return best, Scored(1 / total, LIKELIHOOD if metric == "acc" else f"{LIKELIHOOD} ({metric})")

@@ -24,17 +24,13 @@ def judged(sample: Sample, selection: Selection) -> Judged | Dropped:
     correct = None if metric is None else graded(sample.row[metric], selection.correct_at)
     if isinstance(correct, Dropped):
         return correct
-    wants_agreement = selection.confidence_from == AGREEMENT or (not selection.confidence_from and len(repeats) > 1)
-    if not wants_agreement:
-        answer, confidence = _said(repeats, filtered)
-    elif len(repeats) == 1:
-        answer, confidence = _said(repeats, filtered)[0], Unscored("no confidence: there are no repeats")
-    elif isinstance(filtered, list):
-        if correct not in (None, 0.0, 1.0):
+    wanted = selection.confidence_from
+    if wanted == AGREEMENT or (wanted is None and len(repeats) > 1):
+        if isinstance(filtered, list) and correct not in (None, 0.0, 1.0):
             return Dropped("the score is shared by repeats that differ")
-        answer, confidence = agreement(_texts(filtered) or repeats)
+        answer, confidence = _agreed(repeats, filtered)
     else:
-        answer, confidence = _agreed(repeats, str(filtered))
+        answer, confidence = _said(repeats, filtered, wanted)
     if correct == 0 and filtered == repeats[0] != answer and answer in sample.targets:
         raise InputError(
             f"{metric} is 0 though the answer {answer!r} is the target: it judges the whole reply, not the answer in "
@@ -43,7 +39,7 @@ def judged(sample: Sample, selection: Selection) -> Judged | Dropped:
     return Judged(answer, confidence, correct, sample.targets)
 
 
-def _said(repeats: Sequence[str], filtered: object) -> tuple[str, Confidence]:
+def _said(repeats: Sequence[str], filtered: object, wanted: str | None = None) -> tuple[str, Confidence]:
     """Return the answer and the stated confidence; of several replies, those of the first that gives the answer."""
     outcomes = [parsed(reply) for reply in repeats]
     picked = 0
@@ -52,14 +48,20 @@ def _said(repeats: Sequence[str], filtered: object) -> tuple[str, Confidence]:
         picked = next((place for place, answer in enumerate(answers) if _is_alike(answer, filtered)), 0)
     is_extract = isinstance(filtered, str) and filtered.strip() not in (repeats[picked].strip(), _NOTHING_FOUND)
     answer = str(filtered) if is_extract else answer_in(outcomes[picked], repeats[picked])
-    return answer, weighed({STATED: stated(outcomes[picked])}).confidence
+    return answer, weighed({STATED: stated(outcomes[picked])}, wanted).confidence
 
 
-def _agreed(repeats: Sequence[str], filtered: str) -> tuple[str, Confidence]:
+def _agreed(repeats: Sequence[str], filtered: object) -> tuple[str, Confidence]:
+    """Return the answer that was judged and the share of repeats that give it; of a list, the most frequent one."""
+    if len(repeats) == 1:
+        return _said(repeats, filtered)[0], Unscored("no confidence: there are no repeats")
+    if isinstance(filtered, list):
+        return agreement(_texts(filtered) or repeats)
     answers = [answer_in(parsed(reply), reply) for reply in repeats]
-    if filtered in repeats:
-        filtered = answers[repeats.index(filtered)]
-    return agreement(answers, filtered)
+    was_judged = (
+        answers[repeats.index(filtered)] if isinstance(filtered, str) and filtered in repeats else str(filtered)
+    )
+    return agreement(answers, was_judged)
 
 
 def _metric(sample: Sample, selection: Selection) -> str | None:

@@ -11,6 +11,7 @@ from qacal.importers.base import inside, text_of
 
 _QUESTIONS = ("question", "query", "input", "prompt", "user_input", "text", "content")
 _REPLIES = ("content", "answer", "output", "response", "text", "completion", "result")
+_CONFIDENCES = {"confidence", "probability", "likelihood"}
 _MAP = {"key", "value"}
 _TRUTHS = ("ground_truth", "expected_answer", "expected_response", "expected", "reference", "target", "answer")
 
@@ -42,24 +43,33 @@ def question_of(asked: Any, after: str | None = None) -> str | None:
     '2+2?'
     """
     text = _asked(unpacked(asked))
+    if text is None and isinstance(asked, str):
+        text = asked
     if text is None or after is None or after not in text:
         return text
     return text.rpartition(after)[2].strip()
 
 
 def reply_of(replied: Any) -> str | None:
-    """Return the text of a reply: of a message, a list of them, or the body of a completion.
+    """Return the text of a reply: of a message, a list of them, the body of a completion, or an object.
 
     >>> reply_of({"choices": [{"message": {"role": "assistant", "content": "Paris"}}]})
     'Paris'
     >>> reply_of('{"role": "assistant", "content": [{"type": "text", "text": "Paris"}]}')
     'Paris'
     """
-    value = unpacked(replied)
+    text = _replied(unpacked(replied))
+    return replied if text is None and isinstance(replied, str) else text
+
+
+def _replied(value: Any) -> str | None:
     if isinstance(value, dict):
         message = inside(value, "choices", 0, "message") or inside(value, "message")
         if message is not None:
             return reply_of(message)
+        # The parser reads objects that state a confidence; of others one member is the answer.
+        if _CONFIDENCES & {str(name).lower() for name in value}:
+            return as_text(value)
         return next((text for text in (content_of(value.get(name)) for name in _REPLIES) if text is not None), None)
     if isinstance(value, list) and value and isinstance(value[-1], dict) and "role" in value[-1]:
         return reply_of(value[-1])
