@@ -170,7 +170,7 @@ NOT_READ = {
     # several
     "0.9 or 0.5": Reason.SEVERAL_CONFIDENCES,
     "0.7 to 0.9": Reason.SEVERAL_CONFIDENCES,
-    "0.7 - 0.9": Reason.SEVERAL_CONFIDENCES,
+    "0.7 - 0.9": Reason.UNCLEAR_NUMBER,
     "0.7-0.9": Reason.UNCLEAR_NUMBER,
     "0.7–0.9": Reason.UNCLEAR_NUMBER,
     "70-90%": Reason.UNCLEAR_NUMBER,
@@ -181,7 +181,9 @@ NOT_READ = {
     "0.9, 0.1": Reason.SEVERAL_CONFIDENCES,
     "0.9,0.1": Reason.UNCLEAR_NUMBER,
     "0.9\n0.1": Reason.SEVERAL_CONFIDENCES,
-    "1 - 0.1": Reason.SEVERAL_CONFIDENCES,
+    "1 - 0.1": Reason.UNCLEAR_NUMBER,
+    "1 - 1.0": Reason.UNCLEAR_NUMBER,
+    "0.5 * 1": Reason.UNCLEAR_NUMBER,
     # bounds
     ">0.9": Reason.UNCLEAR_NUMBER,
     "<0.9": Reason.UNCLEAR_NUMBER,
@@ -274,6 +276,36 @@ def test_every_percent_in_every_notation(percent):
     share = percent / 100
     for written in (f"{share}", f"{share:.2f}", f"{share:.4f}", f"{percent}%", f"{percent}/100", f"{share:.2e}"):
         assert read_probability(written) == share, written
+
+
+FORMS = [
+    "{0}",
+    "{0:.2f}",
+    "{0:.0%}",
+    "{1}/100",
+    "**{0}**",
+    "<{0}>",
+    "~{0}",
+    "{0} ({0:.0%})",
+    "{1} percent",
+]
+HARMLESS = ["", "My confidence is ", "I'd say ", "roughly ", "about ", "= ", "$"]
+HARMFUL = ["maybe not ", "at least ", "not ", "1 - ", ">", "±", "-", "one minus "]
+AFTER = """
+    |(I am fairly sure)|because it is known|, since 1789|— the capital|[1]|or so|.|!|(not 0.1)|± 0.05|+|%|x|out of 1|/ 1
+    |/ 10|or more|,5|^2|:1|k|million|wrong
+"""
+
+
+@pytest.mark.parametrize("share", [0.0, 0.01, 0.05, 0.1, 0.5, 0.95, 1.0])
+def test_whatever_stands_around_it_what_is_read_was_meant(share):
+    written = [form.format(share, round(100 * share)) for form in FORMS]
+    after = [joint + text for text in map(str.strip, AFTER.split("|")) for joint in ("", " ")]
+    read = [read_probability(before + number + text) for before in HARMLESS for number in written for text in after]
+    assert {found for found in read if isinstance(found, float)} == {share}
+    assert sum(isinstance(found, float) for found in read) > len(read) / 4
+    turned = [read_probability(before + number + text) for before in HARMFUL for number in written for text in after]
+    assert all(isinstance(found, Malformed) for found in turned)
 
 
 @given(st.one_of(st.text(), st.lists(st.sampled_from([*PIECES, *WORDS]), max_size=8).map("".join)))

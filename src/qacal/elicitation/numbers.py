@@ -16,7 +16,7 @@ written                                     read as        because
 ``0.95%``, ``1.0%``, ``0.8/10``             --             the sign or the number is a slip: 0.0095 or 0.95
 ``0.``, ``08``                              --             a digit or a point may be missing
 ``150%``, ``-0.2``, ``101``                 --             outside of 0 to 1
-``0.7-0.9``, ``0.9 or 0.5``, ``0.9±0.1``    --             several numbers
+``0.7-0.9``, ``0.9 or 0.5``, ``0.9±0.1``    --             several numbers, or a sum
 ``>0.9``, ``at least 0.9``, ``0.9+``        --             a bound
 ``1 in a million``, ``50/50``, ``40/60``    --             a share in words, and odds
 ``1,000``, ``1:4``, ``½``, ``10^-2``        --             other notations
@@ -57,9 +57,11 @@ _PERCENT = re.compile(r"(?<=\d)[ ]{0,3}(?:\\?%|(?:per ?cent|percentage|pct)\b)",
 _RATIO = re.compile(r"(?<=\d)[ ]{0,3}(?:/|\bin\b|\(?\bout of\b)[ ]{0,3}(?=[\d.])", re.IGNORECASE)
 _CLUMP = re.compile(r"[^\s()\[\]{}<>*_`\"'$|;~=\\]+")
 _NEXT_WORD = re.compile(r"[ ]{0,3}([^\W\d_]+)")
-# What makes a number a bound, a share of something, or the chance of being wrong, wherever it stands.
+# What makes a number a bound, a part of a sum, a share of something, or the chance of being wrong.
 _HARMFUL = re.compile(
-    r"[<>±‰‱]|(?<!\d)%|\d%?[ ]{0,3}\+|\b(?:per ?cent|pct|bps|basis|out of|scale|odds|max|maximum|min|minimum)\b"
+    r"[<>±‰‱]|(?<!\d)%|-[*_`\"'(\[$~]{1,4}\.?\d"
+    r"|\d[%*_`\"')\]]{0,4}[ ]{0,3}(?:\+|[-×^][ ]{0,3}[*_`\"'(\[~]{0,4}\.?\d)|\d%?[ ]{0,3}\*[ ]{0,3}\.?\d"
+    r"|\b(?:per ?cent|pct|bps|basis|out of|scale|odds|max|maximum|min|minimum)\b"
     r"|\b(?:or|and)[ ](?:more|greater|higher|above|over|up|less|lower|below|fewer|under)\b"
     r"|\bat[ ](?:most|least|best|worst)\b|\b(?:hundred|thousand|million|billion|tenth|hundredth|thousandth)s?\b"
     r"|\b(?:wrong|incorrect|false|mistaken|error|doubts?|uncertainty|risk)\b"
@@ -97,7 +99,7 @@ def _value(text: str, is_cut: bool) -> Decimal | Reason:
         return Reason.NO_CONFIDENCE
     if is_cut and (text[-1].isdigit() or text[-1] in ".,"):
         return Reason.CUT
-    spelled = _RATIO.sub("/", _PERCENT.sub("%", _WRAPPED.sub(r" \1 ", text)))
+    spelled = _RATIO.sub("/", _PERCENT.sub("%", _WRAPPED.sub(r"(\1)", text)))
     clumps = [clump for clump in _CLUMP.finditer(spelled) if any(letter.isdigit() for letter in clump[0])]
     if not _is_harmless(spelled, clumps[0].start()):
         return Reason.UNCLEAR_NUMBER

@@ -80,7 +80,7 @@ class Stage:
         """Return what is said for a question."""
         choices = json.dumps(question.choices, ensure_ascii=False) if question.choices else ""
         said = Template(self.template).safe_substitute(question=question.text, choices=choices)
-        if not question.choices or "question" not in names(self.template) or "choices" in names(self.template):
+        if not question.choices or "question" not in _names(self.template) or "choices" in _names(self.template):
             return said
         return f"{said}\n{wording.CHOICES.format(size=len(question.choices), choices=choices)}"
 
@@ -177,18 +177,18 @@ class Prompt:
         return [*turns, _message("user", self.stages[len(replies)].filled(question))]
 
 
-def names(template: str) -> set[str]:
+def _names(template: str) -> set[str]:
     """Return the names in a template that are to be filled in."""
     return set(Template(template).get_identifiers())
 
 
 def _require_template(template: str, name: str, *, is_first: bool) -> None:
-    unknown = sorted(names(template) - {"question", "choices"})
+    unknown = sorted(_names(template) - {"question", "choices"})
     if unknown:
         raise InputError(
             f"prompt {name}: there is nothing to put in for ${unknown[0]}; there are $question and $choices."
         )
-    if is_first and "question" not in names(template):
+    if is_first and "question" not in _names(template):
         raise InputError(f"prompt {name} does not say where the question goes; put $question into its template.")
 
 
