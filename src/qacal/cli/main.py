@@ -18,6 +18,8 @@ from qacal.cli import (
     export,
     fit,
     groups,
+    import_,
+    judge,
     local_llm,
     plan,
     report,
@@ -30,6 +32,11 @@ _HELP = """Turn the confidence that an LLM states into the probability that its 
 You need a file of answers: question, answer, confidence (0 to 1), and for fitting correct (0 or 1).
 
 \b
+Make one: ask an LLM, and let its answers be judged,
+    qacal elicit questions.parquet --base-url http://127.0.0.1:8080/v1 --model NAME -o run.db
+    qacal judge run.db -o answers.parquet
+or take the log of an evaluation:
+    qacal import lm-eval output/my-llm -o answers.parquet
 Learn, for every kind of question, how far to trust a confidence:
     qacal fit answers.parquet -o model
 See which kinds of questions there are:
@@ -50,8 +57,10 @@ Every command explains itself with --help."""
 app = typer.Typer(
     help=_HELP, no_args_is_help=True, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False
 )
-for command in (elicit, answers, fit, apply, evaluate, report, threshold, groups, plan, experiment, embed, export):
-    name = command.__name__.rpartition(".")[2]
+_BEFORE = (elicit, answers, judge, import_)
+_COMMANDS = (fit, apply, evaluate, report, threshold, groups, plan, experiment, embed, export)
+for command in (*_BEFORE, *_COMMANDS):
+    name = command.__name__.rpartition(".")[2].rstrip("_")
     app.command(name, no_args_is_help=name != "plan")(command.run)
 app.add_typer(local_llm.app, name="local-llm")
 

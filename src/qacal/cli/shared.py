@@ -59,8 +59,8 @@ def chosen(option: str, value: str, choices: Sequence[str]) -> str:
     return spelled
 
 
-def mapping(columns: list[str] | None) -> dict[str, str]:
-    """Return ``--column`` options as a mapping.
+def mapping(columns: list[str] | None, *further: str) -> dict[str, str]:
+    """Return ``--column`` options as a mapping; `further` names are known to a command beside those of records.
 
     >>> mapping(["confidence=score"])
     {'confidence': 'score'}
@@ -71,7 +71,7 @@ def mapping(columns: list[str] | None) -> dict[str, str]:
     for text, (name, equals, own) in zip(columns or [], pairs, strict=True):
         if not (name and equals and own):
             raise typer.BadParameter(f"{text!r} is not of the form NAME=ITS_NAME, such as confidence=score.")
-        if name not in KNOWN and own in KNOWN:
+        if name not in (*KNOWN, *further) and own in KNOWN:
             raise typer.BadParameter(f"{text!r} is the wrong way round; write {own}={name}.")
     return {name: own for name, _, own in pairs}
 

@@ -1,0 +1,133 @@
+"""`qacal import`: from the log of an evaluation or of production to a file of records."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from qacal.cli import shared
+
+
+def run(
+    format_: Annotated[
+        str,
+        typer.Argument(
+            metavar="FORMAT",
+            help="table, lm-eval, inspect, openai-batch, promptfoo, langfuse, mlflow, helm, deepeval, or auto.",
+        ),
+    ],
+    paths: Annotated[list[Path], typer.Argument(metavar="PATH", help="Files, or folders of them.")],
+    output: Annotated[
+        str,
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="Where to write: .parquet, .jsonl, .csv; - for standard output."
+        ),
+    ],
+    confidence_from: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SOURCE",
+            help="The only source of confidence to use: metadata, stated, tokens, agreement, choice-likelihood, "
+            "max_prob. By default the first that a row has.",
+        ),
+    ] = None,
+    keep_unscored: Annotated[
+        bool, typer.Option("--keep-unscored", help="Keep rows without a confidence; they are dropped otherwise.")
+    ] = False,
+    correct_at: Annotated[
+        float | None, typer.Option(metavar="SCORE", help="Scores from this on are right, those below are wrong.")
+    ] = None,
+    filter_: Annotated[str | None, typer.Option("--filter", metavar="NAME", help="lm-eval: the filter.")] = None,
+    metric: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="The metric that says what is right, for lm-eval (acc or exact_match by default; acc_norm also "
+            "changes answer and confidence), helm, promptfoo and deepeval.",
+        ),
+    ] = None,
+    scorer: Annotated[
+        str | None, typer.Option(metavar="NAME", help="inspect: the scorer; NAME:PART if its value is an object.")
+    ] = None,
+    score: Annotated[
+        str | None, typer.Option(metavar="NAME", help="langfuse: the score that says what is right.")
+    ] = None,
+    observation: Annotated[
+        str | None, typer.Option(metavar="NAME", help="langfuse: only generations of this name.")
+    ] = None,
+    assessment: Annotated[
+        str | None, typer.Option(metavar="NAME", help="mlflow: the assessment that says what is right.")
+    ] = None,
+    labels: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="openai-batch: a table with custom_id, and correct, ground_truth, question or others."
+        ),
+    ] = None,
+    question_after: Annotated[
+        str | None,
+        typer.Option(metavar="TEXT", help="The question is what follows this text in a prompt: 'The question is:'."),
+    ] = None,
+    model: Annotated[str | None, typer.Option(metavar="NAME", help="The LLM's name, where the log lacks it.")] = None,
+    column: shared.Columns = None,
+    percent: shared.Percent = False,
+    skip_bad_rows: shared.SkipBadRows = None,
+) -> None:
+    """Make a file of records from the log of an evaluation, a batch, or traces.
+
+    Records have id (of the question), question, answer, confidence and confidence_source; correct, ground_truth, model,
+    prompt, task and judge where the log has them; and a column for every plain value in a log's metadata, such as the
+    subject. What was dropped is counted by reason. A missing confidence is never a number.
+
+    \b
+        qacal import table answers.csv -o records.parquet --column question=user_input --column correct=score
+        qacal import lm-eval output/my-llm -o records.parquet --filter strict-match
+        qacal import inspect logs/2026-11-15_qa.eval -o records.parquet --scorer match
+        qacal import openai-batch input.jsonl output.jsonl -o records.parquet --labels labels.csv
+        qacal import promptfoo results.json -o records.parquet
+        qacal import langfuse observations_v2/ scores/ -o records.parquet --score correctness
+        qacal import mlflow traces.parquet -o records.parquet --assessment correctness
+        qacal import helm runs/v1/mmlu:subject=law -o records.parquet
+        qacal import deepeval test_run_20261115.json -o records.parquet
+    """
+    from qacal.importers import Selection
+    from qacal.importers.formats import format_named
+    from qacal.importers.gathering import gathered
+    from qacal.outputs import writing
+
+    shared.require_apart(*paths, output, skip_bad_rows, labels)
+    shared.require_writable(output)
+    source = format_named(format_, paths)
+    selection = Selection(
+        filter=filter_,
+        metric=metric,
+        scorer=scorer,
+        score=score,
+        observation=observation,
+        assessment=assessment,
+        confidence_from=None if confidence_from is None else confidence_from.replace("choice-", "choice "),
+        correct_at=correct_at,
+        percent=percent,
+        labels=labels,
+        columns=shared.mapping(column, "ground_truth", "task"),
+        question_after=question_after,
+        model=model,
+    )
+    source.require(selection)
+    with (
+        shared.reading(None, False, skip_bad_rows) as how,
+        shared.progress() as progress,
+        gathered(
+            source.importer, paths, selection, on_fault=how.on_fault, keep_unscored=keep_unscored, progress=progress
+        ) as found,
+        writing(output, "jsonl") as writer,
+    ):
+        for table in found.tables():
+            writer.write(table)
+    shared.note(str(found.account))
+    if len(found.account.sources) > 1:
+        shared.note("A model is fitted on confidences of one kind; choose with --confidence-from, or fit with --by.")
+    if output != "-":
+        shared.note(f"{found.account.kept:,} rows written to {output}.")

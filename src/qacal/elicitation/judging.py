@@ -1,0 +1,195 @@
+r"""Labels for answers: compared with the ground truth, and where that does not settle it, judged by an LLM.
+
+An answer that equals the ground truth, or one of its other spellings, once case, articles and punctuation are put
+aside, is right: that costs nothing, and no judge is needed. All others are put to the judge (the paper's ground-truth
+proxy), whose first word is taken if it is Yes or No. Anything else leaves the answer without a label, and is counted.
+
+A judge errs too. Where some rows have labels by people, :func:`agreement` says how often.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from qacal.elicitation.asking import Asking
+from qacal.elicitation.normalising import matches
+from qacal.elicitation.outcomes import Outcome
+from qacal.elicitation.replies import Reply
+from qacal.elicitation.requests import Answered, Conversation, Request
+from qacal.elicitation.store import Store
+from qacal.elicitation.verdicts import JUDGE_MAX_TOKENS, JUDGE_PROMPT, judge_messages, read_verdict
+from qacal.errors import InputError
+from qacal.intervals import binomial_interval
+
+Record: TypeAlias = dict[str, Any]
+
+ALIAS = "alias"
+
+
+@dataclass(frozen=True)
+class Judge:
+    """Who judges what comparing does not settle.
+
+    model : the name that the server knows the judge by; None for nobody: what does not match is then wrong.
+    fields : further fields of requests; None leaves one out.
+
+    >>> Judge().label("the paris.", ("Paris",)), Judge().label("Lyon", ("Paris",))
+    (1.0, 0.0)
+    """
+
+    model: str | None = None
+    fields: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """What records carry in their column `judge`."""
+        return ALIAS if self.model is None else f"{self.model} ({JUDGE_PROMPT})"
+
+    def label(self, answer: str, truths: Sequence[str]) -> float | None:
+        """Return the label that costs nothing; None if the LLM is to say."""
+        if matches(answer, truths):
+            return 1.0
+        return 0.0 if self.model is None else None
+
+    def request(self, question: str, answer: str, truths: Sequence[str]) -> Request:
+        """Return what the judge is asked."""
+        usual = {
+            "model": self.model,
+            "messages": judge_messages(question, answer, truths),
+            "temperature": 0.0,
+            "max_tokens": JUDGE_MAX_TOKENS,
+        }
+        return {name: value for name, value in (usual | dict(self.fields)).items() if value is not None}
+
+
+@dataclass
+class Verdicts:
+    """How many answers were labelled, and by what; the others by reason."""
+
+    rows: int = 0
+    by: Counter[str] = field(default_factory=Counter)
+    right: int = 0
+    unlabelled: Counter[str] = field(default_factory=Counter)
+
+
+def judged(records: Iterable[Record], judge: Judge, store: Store | None, count: Verdicts) -> Iterator[Record]:
+    """Yield records with `correct` (None where nothing settles it) and `judge`; replies are those in the store."""
+    for record in records:
+        count.rows += 1
+        label, by = _label(record, judge, store)
+        if label is None:
+            count.unlabelled[by] += 1
+        else:
+            count.by[by] += 1
+            count.right += label == 1.0
+        yield record | {"correct": label, "judge": judge.name}
+
+
+def ask_judge(records: Iterable[Record], judge: Judge, asking: Asking) -> None:
+    """Ask the judge what has no label and no verdict yet."""
+    asking.all(_conversation(judge.request(*asked)) for asked in unsettled(records, judge))
+
+
+def unsettled(records: Iterable[Record], judge: Judge) -> Iterator[tuple[str, str, tuple[str, ...]]]:
+    """Yield question, answer and ground truths of the records that only the judge can label."""
+    for record in records:
+        truths = ground_truths(record)
+        if truths and judge.label(str(record["answer"]), truths) is None:
+            yield str(record["question"]), str(record["answer"]), truths
+
+
+def _conversation(request: Request) -> Conversation:
+    reply: Reply = yield request
+    none: tuple[Outcome, ...] = ()
+    return Answered((reply,), none)
+
+
+def _label(record: Record, judge: Judge, store: Store | None) -> tuple[float | None, str]:
+    """Return the label of a record and what it is by, or None and why there is none."""
+    truths, answer = ground_truths(record), str(record["answer"])
+    if not truths:
+        return None, "no ground truth"
+    label = judge.label(answer, truths)
+    if label is not None:
+        return label, "comparing with the ground truth"
+    body = None if store is None else store.reply(judge.request(str(record["question"]), answer, truths))
+    if body is None:
+        return None, "the judge has not replied"
+    verdict = read_verdict(Reply.from_body(body).text)
+    return (None, "the judge says neither Yes nor No") if verdict is None else (float(verdict), "the judge")
+
+
+def ground_truths(record: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the right answers of a record: a text, a list, or a list as JSON.
+
+    >>> ground_truths({"ground_truth": '["4", "four"]'}), ground_truths({"ground_truth": 4})
+    (('4', 'four'), ('4',))
+    """
+    given = record.get("ground_truth")
+    if isinstance(given, str) and given.lstrip().startswith("["):
+        try:
+            given = json.loads(given)
+        except ValueError:
+            given = [given]
+    listed = given if isinstance(given, list | tuple) else [given]
+    return tuple(str(one) for one in listed if one is not None and str(one).strip())
+
+
+@dataclass(frozen=True)
+class Agreement:
+    r"""How a judge agrees with people, on rows that both have labelled.
+
+    agreement : the share of rows with the same label.
+    sensitivity : the share of right answers (to people) that the judge calls right.
+    specificity : the share of wrong answers that the judge calls wrong.
+
+    Each is (share, low, high, rows): an exact interval at level 1 - alpha for that share alone; None without rows.
+    """
+
+    agreement: Share | None
+    sensitivity: Share | None
+    specificity: Share | None
+
+
+@dataclass(frozen=True)
+class Share:
+    """A share of some rows, with its exact interval."""
+
+    share: float
+    low: float
+    high: float
+    rows: int
+
+    def __str__(self) -> str:
+        return f"{self.share:.3f} [{self.low:.3f}, {self.high:.3f}] of {self.rows:,} rows"
+
+
+def agreement(judged: Sequence[float | None], human: Sequence[float | None], alpha: float = 0.05) -> Agreement:
+    """Compare a judge's labels with people's; rows that lack one of them are left out.
+
+    >>> found = agreement([1, 1, 0, 0, None], [1, 0, 0, 0, 1])
+    >>> print(found.specificity)
+    0.667 [0.094, 0.992] of 3 rows
+    """
+    if len(judged) != len(human):
+        raise InputError(f"there are {len(judged)} labels of the judge and {len(human)} of people; expected as many.")
+    both = [(bool(a), bool(b)) for a, b in zip(judged, human, strict=True) if a is not None and b is not None]
+    return Agreement(
+        _share([a == b for a, b in both], alpha),
+        _share([a for a, b in both if b], alpha),
+        _share([not a for a, b in both if not b], alpha),
+    )
+
+
+def _share(hits: list[bool], alpha: float) -> Share | None:
+    if not hits:
+        return None
+    right, rows = (np.array([number], dtype=np.float64) for number in (sum(hits), len(hits)))
+    low, high = binomial_interval(right, rows, alpha / 2)
+    return Share(sum(hits) / len(hits), float(low[0]), float(high[0]), len(hits))

@@ -1,0 +1,176 @@
+"""Langfuse: exports of observations and scores, as Parquet, CSV, JSON or JSON lines.
+
+A score belongs to an observation, or to a whole trace. That of a trace is taken for its only generation; where a trace
+has several, the export does not say which of them was judged.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from qacal.errors import InputError
+from qacal.files import OnFault
+from qacal.importers.base import (
+    Chosen,
+    Dropped,
+    Found,
+    Outcome,
+    Selection,
+    UnusableRowError,
+    inside,
+    plain_columns,
+    text_of,
+    texts_of,
+)
+from qacal.importers.confidences import METADATA, STATED, answer_in, parsed, stated, weighed, written
+from qacal.importers.grades import graded
+from qacal.importers.items import TABLES, Item, files_in, first_item, items_of, read_each
+from qacal.importers.texts import named_truth, prompt_of, question_of, reply_of, unpacked
+
+_CONFIDENCE = "confidence"
+# People before programs, programs before judges.
+_SOURCES = ("ANNOTATION", "API", "EVAL")
+
+
+def read(paths: Sequence[Path], selection: Selection, on_fault: OnFault) -> Iterator[Outcome]:
+    """Yield the generations among observations, with the score that judges them."""
+    files = files_in(paths, *TABLES)
+    kinds = {file: _kind(file) for file in files}
+    observations = [file for file in files if kinds[file] == "observations"]
+    if not observations:
+        raise InputError(
+            f"there are no observations among {', '.join(map(str, files))}; expected rows with type and output."
+        )
+    scores = _Scores(Chosen("score", selection.score))
+    for file in files:
+        if kinds[file] == "scores":
+            scores.gather(file, on_fault)
+    scores.names.settle()
+    generations: Counter[str | None] = Counter()
+    if scores.of_traces:
+        generations.update(_traces(observations, selection))
+    reader = _Observations(selection, scores, generations)
+    for file in observations:
+        yield from read_each(items_of(file, on_fault), reader.outcome, on_fault)
+
+
+@dataclass(frozen=True, slots=True)
+class _Score:
+    value: Any
+    source: str
+    time: str
+
+    @property
+    def rank(self) -> tuple[int, str]:
+        """The larger, the more it counts: by who judged, then by when."""
+        return (-_SOURCES.index(self.source) if self.source in _SOURCES else -len(_SOURCES), self.time)
+
+
+@dataclass(frozen=True)
+class _Scores:
+    names: Chosen
+    of_observations: dict[str, _Score] = field(default_factory=dict)
+    of_traces: dict[str, _Score] = field(default_factory=dict)
+    confidences: dict[str, Any] = field(default_factory=dict)
+
+    def gather(self, file: Path, on_fault: OnFault) -> None:
+        for item in items_of(file, on_fault):
+            row = item.value
+            observation, trace = text_of(row.get("observation_id")), text_of(row.get("trace_id"))
+            name, value = text_of(row.get("name")), row.get("value")
+            if name == _CONFIDENCE and (observation or trace):
+                self.confidences[observation or trace or ""] = value
+            elif name is not None and self.names.takes(name):
+                category = row.get("string_value") if row.get("data_type") in ("CATEGORICAL", "BOOLEAN") else None
+                time = row.get("updated_at") or row.get("timestamp")
+                self._keep(_Score(category or value, str(row.get("source")), str(time)), observation, trace)
+
+    def _keep(self, score: _Score, observation: str | None, trace: str | None) -> None:
+        scores, id_ = (self.of_observations, observation) if observation else (self.of_traces, trace)
+        if id_ and (id_ not in scores or scores[id_].rank < score.rank):
+            scores[id_] = score
+
+
+@dataclass(frozen=True)
+class _Observations:
+    selection: Selection
+    scores: _Scores
+    generations: Counter[str | None]
+
+    def outcome(self, item: Item) -> Outcome:
+        row = item.value
+        id_ = text_of(row.get("id"))
+        if id_ is None or "type" not in row:
+            raise UnusableRowError("there are no id and type; expected an observation of Langfuse.")
+        if not _is_wanted(row, self.selection):
+            return Dropped("it is no generation, or of another name")
+        output, question = reply_of(row.get("output")), question_of(row.get("input"), self.selection.question_after)
+        if not output or question is None:
+            return Dropped("there is no input" if output else "there is no output")
+        trace = text_of(row.get("trace_id"))
+        score = self.scores.of_observations.get(id_)
+        if score is None and trace in self.scores.of_traces:
+            if self.generations[trace] > 1:
+                return Dropped("the score is of a trace with several generations (--observation chooses one)")
+            score = self.scores.of_traces[trace]
+        correct = None if score is None or score.value is None else graded(score.value, self.selection.correct_at)
+        if isinstance(correct, Dropped):
+            return correct
+        return self._found(row, id_, question, output, correct, None if correct is None else score)
+
+    def _found(
+        self, row: dict[str, Any], id_: str, question: str, output: str, correct: float | None, score: _Score | None
+    ) -> Found:
+        metadata, outcome = unpacked(row.get("metadata")), parsed(output)
+        scored = self.scores.confidences.get(id_, self.scores.confidences.get(text_of(row.get("trace_id")) or ""))
+        number = inside(metadata, _CONFIDENCE)
+        offers = {
+            METADATA: written(scored if number is None else number, percent=self.selection.percent),
+            STATED: stated(outcome),
+        }
+        confidence = weighed(offers, self.selection.confidence_from)
+        truth = named_truth(metadata)
+        kept = {name: row.get(name) for name in ("name", "environment", "trace_name")}
+        return Found(
+            id=id_,
+            question=question,
+            answer=answer_in(outcome, output),
+            confidence=confidence.confidence,
+            correct=correct,
+            key=(id_,),
+            ground_truth=texts_of(truth[1]) if truth else (),
+            model=self.selection.model or text_of(row.get("provided_model_name")) or text_of(row.get("model")),
+            prompt=prompt_of(row.get("input")),
+            judge=None if score is None else _judge(score),
+            columns={
+                **confidence.columns,
+                **plain_columns(("metadata", metadata), ("observation", kept), used=(_CONFIDENCE, *(truth or ())[:1])),
+            },
+        )
+
+
+def _judge(score: _Score) -> str:
+    return {"ANNOTATION": "human"}.get(score.source, score.source.lower())
+
+
+def _is_wanted(row: dict[str, Any], selection: Selection) -> bool:
+    is_generation = str(row.get("type")).upper() == "GENERATION"
+    return is_generation and selection.observation in (None, row.get("name"))
+
+
+def _traces(files: Sequence[Path], selection: Selection) -> Iterator[str | None]:
+    for file in files:
+        for item in items_of(file, lambda fault: None):
+            if _is_wanted(item.value, selection):
+                yield text_of(item.value.get("trace_id"))
+
+
+def _kind(file: Path) -> str:
+    row = first_item(file)
+    if "data_type" in row or {"observation_id", "name", "value"} <= row.keys():
+        return "scores"
+    return "observations" if "type" in row else "neither"

@@ -1,0 +1,86 @@
+"""Rows of lm-evaluation-harness in which an LLM writes: its confidence is stated in the text, or told by repeats."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from qacal.errors import InputError
+from qacal.importers.base import Confidence, Dropped, Selection, Unscored, inside
+from qacal.importers.confidences import AGREEMENT, STATED, agreement, answer_in, parsed, stated, weighed
+from qacal.importers.grades import graded
+from qacal.importers.lm_eval_rows import Judged, Sample
+
+# What lm-eval's filters put in the place of an answer that they did not find.
+_NOTHING_FOUND = "[invalid]"
+
+
+def judged(sample: Sample, selection: Selection) -> Judged | Dropped:
+    """Return the answer that was judged: what the filter took out of the reply, or what the parser reads in it."""
+    repeats = _texts(inside(sample.row, "resps", 0)) or _texts(sample.row["filtered_resps"])
+    filtered = sample.row["filtered_resps"][0]
+    if not repeats:
+        return Dropped("there is no reply")
+    metric = _metric(sample, selection)
+    correct = None if metric is None else graded(sample.row[metric], selection.correct_at)
+    if isinstance(correct, Dropped):
+        return correct
+    wanted = selection.confidence_from
+    if wanted == AGREEMENT or (wanted is None and len(repeats) > 1):
+        if isinstance(filtered, list) and correct not in (None, 0.0, 1.0):
+            return Dropped("the score is shared by repeats that differ")
+        answer, confidence = _agreed(repeats, filtered)
+    else:
+        answer, confidence = _said(repeats, filtered, wanted)
+    if correct == 0 and filtered == repeats[0] != answer and answer in sample.targets:
+        raise InputError(
+            f"{metric} is 0 though the answer {answer!r} is the target: it judges the whole reply, not the answer in "
+            "it. Choose a filter that takes out the answer (--filter)."
+        )
+    return Judged(answer, confidence, correct, sample.targets)
+
+
+def _said(repeats: Sequence[str], filtered: object, wanted: str | None = None) -> tuple[str, Confidence]:
+    """Return the answer and the stated confidence; of several replies, those of the first that gives the answer."""
+    outcomes = [parsed(reply) for reply in repeats]
+    picked = 0
+    if isinstance(filtered, str) and len(repeats) > 1:
+        answers = map(answer_in, outcomes, repeats)
+        picked = next((place for place, answer in enumerate(answers) if _is_alike(answer, filtered)), 0)
+    is_extract = isinstance(filtered, str) and filtered.strip() not in (repeats[picked].strip(), _NOTHING_FOUND)
+    answer = str(filtered) if is_extract else answer_in(outcomes[picked], repeats[picked])
+    return answer, weighed({STATED: stated(outcomes[picked])}, wanted).confidence
+
+
+def _agreed(repeats: Sequence[str], filtered: object) -> tuple[str, Confidence]:
+    """Return the answer that was judged and the share of repeats that give it; of a list, the most frequent one."""
+    if len(repeats) == 1:
+        return _said(repeats, filtered)[0], Unscored("no confidence: there are no repeats")
+    if isinstance(filtered, list):
+        return agreement(_texts(filtered) or repeats)
+    answers = [answer_in(parsed(reply), reply) for reply in repeats]
+    was_judged = (
+        answers[repeats.index(filtered)] if isinstance(filtered, str) and filtered in repeats else str(filtered)
+    )
+    return agreement(answers, was_judged)
+
+
+def _metric(sample: Sample, selection: Selection) -> str | None:
+    """Return the metric that says what is right: the one asked for, exact_match, acc, or the only one."""
+    if selection.metric is not None:
+        return selection.metric
+    known: list[str | None] = [name for name in ("exact_match", "acc") if name in sample.metrics]
+    if not known and len(sample.metrics) > 1:
+        raise InputError(f"there are several metrics: {', '.join(sample.metrics)}. Choose one with --metric.")
+    return (known or [*sample.metrics, None])[0]
+
+
+def _is_alike(answer: str, other: str) -> bool:
+    from qacal.elicitation.normalising import normalise_answer
+
+    return bool(normalise_answer(answer) == normalise_answer(other))
+
+
+def _texts(replies: object) -> list[str]:
+    if isinstance(replies, str):
+        return [replies]
+    return [reply for reply in replies if isinstance(reply, str)] if isinstance(replies, list) else []

@@ -1,0 +1,178 @@
+"""MLflow: traces as ``search_traces`` gives them, in Parquet, CSV, JSON or JSON lines; nested values may be text.
+
+A person's assessment counts before a program's, and that before a judge's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from qacal.files import OnFault
+from qacal.importers.base import (
+    Chosen,
+    Dropped,
+    Found,
+    Outcome,
+    Selection,
+    UnusableRowError,
+    inside,
+    listed,
+    members,
+    plain_columns,
+    text_of,
+    texts_of,
+)
+from qacal.importers.confidences import METADATA, STATED, answer_in, parsed, stated, weighed, written
+from qacal.importers.grades import graded
+from qacal.importers.items import TABLES, Item, files_in, items_of, read_each
+from qacal.importers.texts import prompt_of, question_of, reply_of, unpacked
+
+_CONFIDENCE = "confidence"
+_SOURCES = ("HUMAN", "CODE", "LLM_JUDGE")
+_TRUTHS = ("expected_response", "expected_answer", "ground_truth", "expected", "answer")
+
+
+def read(paths: Sequence[Path], selection: Selection, on_fault: OnFault) -> Iterator[Outcome]:
+    """Yield the traces, with the assessment that judges them."""
+    reader = _Traces(selection, Chosen("assessment", selection.assessment))
+    for path in files_in(paths, *TABLES):
+        yield from read_each(items_of(path, on_fault, "traces"), reader.outcome, on_fault)
+    reader.names.settle()
+
+
+@dataclass(frozen=True)
+class _Trace:
+    """A trace, whatever it was written as: columns of a frame, or an object with `info` and `data`."""
+
+    id: str
+    state: str
+    request: Any
+    response: Any
+    assessments: list[dict[str, Any]]
+    metadata: dict[str, Any]
+    tags: dict[str, Any]
+
+    @staticmethod
+    def of(row: dict[str, Any]) -> _Trace | None:
+        whole = _object(row.get("trace")) or row
+        info = _object(inside(whole, "info")) | {name: value for name, value in row.items() if value is not None}
+        id_ = text_of(info.get("trace_id")) or text_of(info.get("request_id"))
+        if id_ is None or not {"request", "response", "info", "trace", "spans"} & row.keys():
+            return None
+        root = _root(row.get("spans") or inside(whole, "data", "spans"))
+        # Previews are cut, and therefore the last resort.
+        request = _first(row.get("request"), root.get("mlflow.spanInputs"), info.get("request_preview"))
+        response = _first(row.get("response"), root.get("mlflow.spanOutputs"), info.get("response_preview"))
+        assessments = _objects(info.get("assessments"))
+        metadata = _object(info.get("trace_metadata") or info.get("request_metadata"))
+        state = str(info.get("state") or info.get("status"))
+        return _Trace(id_, state, request, response, assessments, metadata, _object(info.get("tags")))
+
+
+@dataclass(frozen=True)
+class _Traces:
+    selection: Selection
+    names: Chosen
+
+    def outcome(self, item: Item) -> Outcome:
+        trace = _Trace.of(item.value)
+        if trace is None:
+            raise UnusableRowError("there are no trace_id, request and response; expected a trace of MLflow.")
+        if trace.state.endswith("ERROR"):
+            return Dropped("the trace ended with an error")
+        question, output = question_of(trace.request, self.selection.question_after), reply_of(trace.response)
+        if question is None or not output:
+            return Dropped("there is no question in the request" if output else "there is no text in the response")
+        judgement = self._judgement(trace)
+        value = inside(judgement, "feedback", "value")
+        correct = None if value is None else graded(value, self.selection.correct_at)
+        if isinstance(correct, Dropped):
+            return correct
+        return self._found(trace, question, output, correct, None if correct is None else judgement)
+
+    def _judgement(self, trace: _Trace) -> dict[str, Any] | None:
+        """Return the assessment that counts: by who made it, then the latest."""
+        feedback = [part for part in trace.assessments if part.get("feedback") and part.get("valid") is not False]
+        named = [part for part in feedback if _name(part) != _CONFIDENCE]
+        taken = [part for part in named if self.names.takes(_name(part))]
+        return max(taken, key=_rank, default=None)
+
+    def _found(
+        self, trace: _Trace, question: str, output: str, correct: float | None, judgement: dict[str, Any] | None
+    ) -> Found:
+        outcome = parsed(output)
+        offers = {METADATA: written(_confidence(trace), percent=self.selection.percent), STATED: stated(outcome)}
+        confidence = weighed(offers, self.selection.confidence_from)
+        given = {**trace.metadata, **trace.tags}
+        own = {name: value for name, value in given.items() if not name.startswith("mlflow.")}
+        return Found(
+            id=trace.id,
+            question=question,
+            answer=answer_in(outcome, output),
+            confidence=confidence.confidence,
+            correct=correct,
+            key=(trace.id,),
+            ground_truth=_truths(trace),
+            model=self.selection.model
+            or text_of(own.get("model"))
+            or text_of(inside(unpacked(trace.request), "model")),
+            prompt=prompt_of(trace.request),
+            judge=None if judgement is None else _judge(judgement),
+            columns={**confidence.columns, **plain_columns(("tag", own), used=(_CONFIDENCE, "model"))},
+        )
+
+
+def _confidence(trace: _Trace) -> Any:
+    """Return the confidence that an assessment, a tag or the metadata of a trace has."""
+    assessed = [inside(part, "feedback", "value") for part in trace.assessments if _name(part) == _CONFIDENCE]
+    return _first(*assessed, trace.tags.get(_CONFIDENCE), trace.metadata.get(_CONFIDENCE))
+
+
+def _truths(trace: _Trace) -> tuple[str, ...]:
+    expected = {_name(part): inside(part, "expectation", "value") for part in trace.assessments}
+    return next((texts_of(unpacked(expected[name])) for name in _TRUTHS if expected.get(name)), ())
+
+
+def _judge(judgement: dict[str, Any]) -> str:
+    """Return who judged: a person, or a judge by its name.
+
+    >>> _judge({"source": {"source_type": "HUMAN", "source_id": "ann@example.org"}})
+    'human'
+    >>> _judge({"source": {"source_type": "LLM_JUDGE", "source_id": "gpt-judge"}})
+    'gpt-judge'
+    """
+    kind = str(inside(judgement, "source", "source_type"))
+    return "human" if kind == "HUMAN" else text_of(inside(judgement, "source", "source_id")) or kind.lower()
+
+
+def _rank(part: dict[str, Any]) -> tuple[int, str]:
+    kind = str(inside(part, "source", "source_type"))
+    time = part.get("last_update_time") or part.get("last_update_time_ms") or part.get("create_time")
+    return (-_SOURCES.index(kind) if kind in _SOURCES else -len(_SOURCES), str(time))
+
+
+def _name(part: dict[str, Any]) -> str:
+    return str(part.get("assessment_name") or part.get("name"))
+
+
+def _root(spans: Any) -> dict[str, Any]:
+    """Return the attributes of the span that has no parent."""
+    is_child = ("parent_id", "parent_span_id")
+    root = next((span for span in _objects(spans) if not any(span.get(name) for name in is_child)), {})
+    return _object(root.get("attributes"))
+
+
+def _objects(value: Any) -> list[dict[str, Any]]:
+    parts = [unpacked(part) for part in listed(unpacked(value))]
+    return [part for part in parts if isinstance(part, dict)]
+
+
+def _object(value: Any) -> dict[str, Any]:
+    return members(unpacked(value))
+
+
+def _first(*values: Any) -> Any:
+    return next((value for value in values if value is not None), None)

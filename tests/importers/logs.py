@@ -1,0 +1,361 @@
+"""The same three answers as each tool would have logged them: small files in the schemas of the tools."""
+
+import json
+import math
+import zipfile
+from dataclasses import dataclass
+
+import polars as pl
+
+
+@dataclass(frozen=True)
+class Case:
+    question: str
+    answer: str
+    confidence: float
+    correct: float
+    truth: str
+    subject: str
+
+
+CASES = (
+    Case("Capital of France?", "Paris", 0.95, 1.0, "Paris", "geography"),
+    Case("2+2?", "5", 0.8, 0.0, "4", "arithmetic"),
+    Case("Who wrote «Faust»?", "Goethe", 0.6, 1.0, "Goethe", "letters"),
+)
+
+
+def reply(case):
+    return f"Guess: {case.answer}\nProbability: {case.confidence}"
+
+
+def write_json(path, value):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(value), encoding="utf-8")
+    return path
+
+
+def write_lines(path, rows):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return path
+
+
+# lm-evaluation-harness
+
+
+def choice_row(number, choices, likelihoods, target, *, doc=None, alone=None, **metrics):
+    """A row of a multiple-choice task; `alone` are likelihoods without the question."""
+    texts = [str(value) for value in (*likelihoods, *(alone or []))]
+    contexts = ["Question: q\nAnswer:"] * len(choices) + [""] * len(alone or [])
+    endings = [f" {choice}" for choice in choices] * (2 if alone else 1)
+    return {
+        "doc_id": number,
+        "doc": doc or {"question": f"Question {number}?", "choices": choices, "answer": target, "subject": "law"},
+        "target": str(target),
+        "arguments": {
+            f"gen_args_{at}": {"arg_0": context, "arg_1": ending}
+            for at, (context, ending) in enumerate(zip(contexts, endings, strict=True))
+        },
+        "resps": [[[text, "False"]] for text in texts],
+        "filtered_resps": [[text, "False"] for text in texts],
+        "filter": "none",
+        "metrics": list(metrics),
+        "doc_hash": "d" * 64,
+        **metrics,
+    }
+
+
+def reply_row(number, replies, filtered, *, filter_="none", target="Paris", doc=None, **metrics):
+    """A row of a task in which text is generated; several replies are repeats."""
+    metrics = metrics or {"exact_match": 1.0}
+    return {
+        "doc_id": number,
+        "doc": doc or {"question": f"Question {number}?", "answer": target, "category": "geography"},
+        "target": target,
+        "arguments": {"gen_args_0": {"arg_0": "Question: q\nAnswer:", "arg_1": {"until": ["\n"]}}},
+        "resps": [replies],
+        "filtered_resps": [filtered],
+        "filter": filter_,
+        "metrics": list(metrics),
+        **metrics,
+    }
+
+
+def lm_eval(folder, name="samples_quiz_2026-11-15T19-20-00.263815.jsonl"):
+    rows = []
+    for number, case in enumerate(CASES):
+        other = case.truth if case.truth != case.answer else "neither"
+        likelihoods = [math.log(1 - case.confidence), math.log(case.confidence)]
+        doc = {"question": case.question, "subject": case.subject, "choices": [other, case.answer]}
+        target = 1 if case.correct else 0
+        rows.append(choice_row(number, [other, case.answer], likelihoods, target, doc=doc, acc=case.correct))
+    return [write_lines(folder / "org__llm" / name, rows)]
+
+
+# inspect_ai
+
+
+def sample(number, case, **changes):
+    return {
+        "id": number,
+        "epoch": 1,
+        "input": case.question,
+        "target": case.truth,
+        "output": {
+            "model": "llm",
+            "choices": [{"message": {"role": "assistant", "content": reply(case)}, "stop_reason": "stop"}],
+            "completion": reply(case),
+        },
+        "scores": {"match": {"value": "C" if case.correct else "I", "answer": case.answer, "explanation": "..."}},
+        "metadata": {"subject": case.subject},
+        **changes,
+    }
+
+
+HEADER = {
+    "version": 2,
+    "status": "success",
+    "eval": {"task": "quiz", "model": "org/llm"},
+    "plan": {"steps": [{"solver": "prompt_template", "params": {"template": "Say how sure you are. {prompt}"}}]},
+}
+
+
+def write_eval(path, samples, header="header.json", method=zipfile.ZIP_DEFLATED):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with zipfile.ZipFile(path, "w", method) as archive:
+        archive.writestr("_journal/start.json", json.dumps({"version": 2, "eval": HEADER["eval"]}))
+        for one in samples:
+            archive.writestr(f"samples/{one['id']}_epoch_{one['epoch']}.json", json.dumps(one))
+        if header is not None:
+            archive.writestr(header, json.dumps(HEADER))
+    return path
+
+
+def inspect_eval(folder):
+    return [write_eval(folder / "quiz.eval", [sample(number, case) for number, case in enumerate(CASES)])]
+
+
+def inspect_json(folder):
+    samples = [sample(number, case) for number, case in enumerate(CASES)]
+    return [write_json(folder / "quiz.json", {**HEADER, "samples": samples, "reductions": []})]
+
+
+# Batches
+
+
+def batch_response(id_, text, *, logprobs=None, **changes):
+    choice = {"index": 0, "message": {"role": "assistant", "content": text}, "logprobs": logprobs}
+    body = {"object": "chat.completion", "model": "llm-1", "choices": [{**choice, "finish_reason": "stop"}]}
+    response = {"status_code": 200, "request_id": "r", "body": body}
+    return {"id": f"batch_req_{id_}", "custom_id": id_, "response": response, "error": None, **changes}
+
+
+def batch_request(id_, question):
+    messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": question}]
+    return {
+        "custom_id": id_,
+        "method": "POST",
+        "url": "/v1/chat/completions",
+        "body": {"model": "llm", "messages": messages},
+    }
+
+
+def openai_batch(folder):
+    requests = [batch_request(f"q-{at}", case.question) for at, case in enumerate(CASES)]
+    responses = [batch_response(f"q-{at}", reply(case)) for at, case in enumerate(CASES)]
+    labels = [
+        {"custom_id": f"q-{at}", "correct": case.correct, "ground_truth": case.truth, "subject": case.subject}
+        for at, case in enumerate(CASES)
+    ]
+    write_lines(folder / "labels" / "labels.jsonl", labels)
+    return [write_lines(folder / "in.jsonl", requests), write_lines(folder / "out.jsonl", responses[::-1])]
+
+
+# promptfoo and DeepEval
+
+
+def promptfoo_result(number, case, **changes):
+    passed = bool(case.correct)
+    return {
+        "id": f"result-{number}",
+        "testIdx": number,
+        "promptIdx": 0,
+        "prompt": {"raw": f"Question: {case.question}", "label": "Question: {{question}}"},
+        "provider": {"id": "org:llm", "label": ""},
+        "response": {"output": reply(case)},
+        "success": passed,
+        "score": float(passed),
+        "namedScores": {"exact": float(passed)},
+        "gradingResult": {"pass": passed, "componentResults": [{"pass": passed, "score": float(passed)}]},
+        "failureReason": 0 if passed else 1,
+        "vars": {"question": case.question, "answer": case.truth},
+        "metadata": {"subject": case.subject, "_promptfooFileMetadata": {}},
+        **changes,
+    }
+
+
+def promptfoo_json(folder):
+    results = [promptfoo_result(number, case) for number, case in enumerate(CASES)]
+    whole = {"evalId": "e", "results": {"version": 3, "prompts": [{}], "results": results, "stats": {}}, "config": {}}
+    return [write_json(folder / "out.json", whole)]
+
+
+def promptfoo_lines(folder):
+    return [write_lines(folder / "out.jsonl", [promptfoo_result(at, case) for at, case in enumerate(CASES)])]
+
+
+def deepeval_case(number, case, **changes):
+    passed = bool(case.correct)
+    return {
+        "name": f"test_case_{number}",
+        "input": case.question,
+        "actualOutput": case.answer,
+        "expectedOutput": case.truth,
+        "success": passed,
+        "metricsData": [{"name": "Exact Match", "threshold": 1.0, "success": passed, "score": float(passed)}],
+        "metadata": {"confidence": case.confidence, "subject": case.subject},
+        **changes,
+    }
+
+
+def deepeval(folder):
+    cases = [deepeval_case(number, case) for number, case in enumerate(CASES)]
+    return [write_json(folder / "test_run_20261115_195607.json", {"testCases": cases, "testPassed": 2})]
+
+
+# Langfuse and MLflow
+
+
+def observation(number, case, **changes):
+    return {
+        "id": f"obs-{number}",
+        "trace_id": f"trace-{number}",
+        "type": "GENERATION",
+        "name": "answer",
+        "metadata": {"subject": case.subject, "expected": case.truth},
+        "input": json.dumps([{"role": "user", "content": case.question}]),
+        "output": json.dumps({"role": "assistant", "content": reply(case)}),
+        "provided_model_name": "llm",
+        **changes,
+    }
+
+
+def langfuse_score(number, value, **changes):
+    return {
+        "id": f"score-{number}",
+        "trace_id": f"trace-{number}",
+        "observation_id": f"obs-{number}",
+        "name": "correctness",
+        "value": value,
+        "data_type": "NUMERIC",
+        "string_value": None,
+        "source": "EVAL",
+        "updated_at": "2026-11-15 19:05:00.000000",
+        **changes,
+    }
+
+
+def langfuse(folder):
+    write_lines(folder / "observations_v2" / "a.jsonl", [observation(at, case) for at, case in enumerate(CASES)])
+    write_lines(folder / "scores" / "a.jsonl", [langfuse_score(at, case.correct) for at, case in enumerate(CASES)])
+    return [folder]
+
+
+def assessment(value, source="HUMAN", name="correctness", **changes):
+    return {
+        "assessment_name": name,
+        "source": {"source_type": source, "source_id": "someone"},
+        "feedback": {"value": value},
+        "last_update_time": "2026-11-15T19:05:00Z",
+        **changes,
+    }
+
+
+def trace(number, case, **changes):
+    return {
+        "trace_id": f"tr-{number}",
+        "state": "OK",
+        "request": json.dumps({"question": case.question}),
+        "response": json.dumps(reply(case)),
+        "trace_metadata": {"mlflow.user": "ann", "subject": case.subject},
+        "tags": {"mlflow.traceName": "answer", "model": "llm"},
+        "assessments": [
+            assessment("yes" if case.correct else "no"),
+            {"assessment_name": "expected_response", "expectation": {"value": case.truth}},
+        ],
+        **changes,
+    }
+
+
+def mlflow_lines(folder):
+    return [write_lines(folder / "traces.jsonl", [trace(number, case) for number, case in enumerate(CASES)])]
+
+
+def mlflow_parquet(folder):
+    """Nested columns as JSON text, as a frame with objects in it is usually written."""
+    rows = [trace(number, case) for number, case in enumerate(CASES)]
+    nested = [{k: v if isinstance(v, str) else json.dumps(v) for k, v in row.items()} for row in rows]
+    path = folder / "traces.parquet"
+    pl.DataFrame(nested).write_parquet(path)
+    return [path]
+
+
+# HELM
+
+
+def helm_state(number, case, **changes):
+    return {
+        "instance": {
+            "input": {"text": case.question},
+            "references": [
+                {"output": {"text": case.truth}, "tags": ["correct"]},
+                {"output": {"text": "neither"}, "tags": []},
+            ],
+            "split": "test",
+            "id": f"id{number}",
+        },
+        "train_trial_index": 0,
+        "output_mapping": {"A": case.answer, "B": "neither"},
+        "request": {"model": "org/llm", "prompt": f"Question: {case.question}\nAnswer:"},
+        "result": {"success": True, "completions": [{"text": " A", "logprob": math.log(case.confidence)}]},
+        **changes,
+    }
+
+
+def helm_stats(number, case, **means):
+    means = {"max_prob": case.confidence, "logprob": math.log(case.confidence), "exact_match": case.correct, **means}
+    stats = [{"name": {"name": name, "split": "test"}, "count": 1, "mean": mean} for name, mean in means.items()]
+    return {"instance_id": f"id{number}", "train_trial_index": 0, "stats": stats}
+
+
+def helm(folder, states=None, stats=None):
+    run = folder / "mmlu_subject=law"
+    numbered = list(enumerate(CASES))
+    states = [helm_state(number, case) for number, case in numbered] if states is None else states
+    stats = [helm_stats(number, case) for number, case in numbered] if stats is None else stats
+    spec = {"name": "mmlu:subject=law,model=org_llm", "scenario_spec": {"args": {"field": "law"}}}
+    write_json(run / "run_spec.json", spec)
+    write_json(run / "scenario_state.json", {"adapter_spec": {"method": "generation"}, "request_states": states})
+    write_json(run / "per_instance_stats.json", stats)
+    return [folder]
+
+
+# Tables
+
+
+def table_csv(folder):
+    rows = [
+        {
+            "user_input": case.question,
+            "response": case.answer,
+            "score": 100 * case.confidence,
+            "grade": 5 * case.correct,
+            "reference": case.truth,
+            "subject": case.subject,
+        }
+        for case in CASES
+    ]
+    path = folder / "table.csv"
+    pl.DataFrame(rows).write_csv(path)
+    return [path]

@@ -1,0 +1,101 @@
+"""Logs in which anything may be anything: a row is read, counted, or a fault, and nothing else is ever raised."""
+
+import json
+import tempfile
+from contextlib import suppress
+from copy import deepcopy
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from qacal.errors import InputError
+from qacal.importers import Selection, import_log
+from tests.importers import logs
+
+WRITERS = {
+    "lm-eval": logs.lm_eval,
+    "inspect": logs.inspect_json,
+    "openai-batch": logs.openai_batch,
+    "promptfoo": logs.promptfoo_json,
+    "langfuse": logs.langfuse,
+    "mlflow": logs.mlflow_lines,
+    "helm": logs.helm,
+    "deepeval": logs.deepeval,
+}
+STRANGE = [
+    *(None, True, 0, -1, 10**400, float("nan"), float("inf"), 1e308),
+    *("", "x", "[", "{}", '["a"]', "\ud800", "5" * 5000, "9" * 400),
+    *([], {}, [[]], [None], [{}, 3], [{"role": 1, "content": {}}]),
+    *({"": None}, {"value": {}}, {"role": "user"}),
+]
+
+
+def places(value, path=()):
+    """Every path into nested objects and lists."""
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for step, part in inner:
+        yield (*path, step)
+        yield from places(part, (*path, step))
+
+
+def change(value, path, new):
+    for step in path[:-1]:
+        value = value[step]
+    value[path[-1]] = new
+
+
+def loaded(path):
+    text = path.read_text(encoding="utf-8")
+    return [json.loads(line) for line in text.splitlines()] if path.suffix == ".jsonl" else json.loads(text)
+
+
+def written(path, value):
+    rows = [json.dumps(row) + "\n" for row in value] if path.suffix == ".jsonl" else [json.dumps(value)]
+    path.write_text("".join(rows), encoding="utf-8")
+
+
+@pytest.mark.parametrize("format_", WRITERS)
+@settings(max_examples=150)
+@given(data=st.data())
+def test_nothing_but_an_input_error_is_raised(format_, data):
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        paths = WRITERS[format_](folder)
+        file = data.draw(
+            st.sampled_from(sorted(path for path in folder.rglob("*.json*") if path.parent.name != "labels"))
+        )
+        content = loaded(file)
+        for _ in range(data.draw(st.integers(1, 3))):
+            found = list(places(content))
+            if found:
+                change(content, data.draw(st.sampled_from(found)), deepcopy(data.draw(st.sampled_from(STRANGE))))
+        written(file, content)
+        with suppress(InputError):
+            imported = import_log(format_, paths, keep_unscored=data.draw(st.booleans()), on_fault=lambda fault: None)
+            assert imported.read == imported.kept + sum(imported.dropped.values())
+            for column in ("confidence", "correct"):
+                assert imported.frame[column].drop_nulls().is_between(0, 1).all()
+
+
+@pytest.mark.parametrize("format_", WRITERS)
+def test_values_that_are_nested_too_deeply(format_, tmp_path):
+    paths = WRITERS[format_](tmp_path)
+    file = sorted(path for path in tmp_path.rglob("*.json*") if path.parent.name != "labels")[-1]
+    deep = "[" * 900 + "]" * 900
+    text = file.read_text(encoding="utf-8")
+    file.write_text(
+        text.replace('"Capital of France?"', deep).replace("Capital of France?", "Capital?"), encoding="utf-8"
+    )
+    with suppress(InputError):
+        assert import_log(format_, paths, on_fault=lambda fault: None).read == 3
+
+
+def test_metadata_with_a_name_for_each_row(tmp_path):
+    cases = [logs.deepeval_case(n, logs.CASES[0], metadata={"confidence": 0.5, f"key {n}": n}) for n in range(600)]
+    found = import_log("deepeval", [logs.write_json(tmp_path / "test_run_1.json", {"testCases": cases})], Selection())
+    assert found.kept == 600
+    assert len(found.frame.columns) == 500
+    assert found.account.columns_left_out == 600 + 7 - 500
+    assert "107 columns left out" in str(found.account)
