@@ -91,7 +91,7 @@ def test_beta_rows_need_labels_and_confidences(missing):
 
 def test_questions_that_groups_are_learned_from_do_not_calibrate():
     rows = vectors(600)
-    with pytest.raises(InputError, match="600 rows have questions that groups are made from"):
+    with pytest.raises(InputError, match="600 rows have questions that other rows were learned from"):
         fitted("learned:2", rows, beta_records=rows)
 
 

@@ -155,6 +155,7 @@ class QACalibrator(HasParameters, Answering):
         records: Any,
         *,
         beta_records: Any = None,
+        certify_records: Any = None,
         columns: Mapping[str, str] | None = None,
         percent: bool = False,
         pool: bool = False,
@@ -170,6 +171,8 @@ class QACalibrator(HasParameters, Answering):
         beta_records : make the groups from these rows instead; all of `records` calibrate, or, with a score, those
             that it was not learned from. These need no `correct`, unless groups are learned from it
             (:class:`~qacal.LearnedTree`).
+        certify_records : certify on these rows, and learn groups and score from all of `records`: for labels by a judge
+            in `records`, and by people here. What is answered, and its interval, then speak of people's labels alone.
         columns : ``{"confidence": "score"}`` where the records use other names.
         percent : confidences are percents.
         pool : go on if the records come from several LLMs or prompts; one model for each is usually better.
@@ -177,7 +180,14 @@ class QACalibrator(HasParameters, Answering):
         progress : called with what is being done and the number of rows.
         """
         how = _reading(columns, percent, on_fault)
-        return self.fit_reading(records, how, beta_records=beta_records, pool=pool, progress=progress)
+        return self.fit_reading(
+            records,
+            how,
+            beta_records=beta_records,
+            certify_records=certify_records,
+            pool=pool,
+            progress=progress,
+        )
 
     def fit_reading(
         self,
@@ -185,6 +195,7 @@ class QACalibrator(HasParameters, Answering):
         how: Reading,
         *,
         beta_records: Any = None,
+        certify_records: Any = None,
         pool: bool = False,
         progress: Progress | None = None,
     ) -> Self:
@@ -193,12 +204,18 @@ class QACalibrator(HasParameters, Answering):
 
         self._require_parameters()
         self._prepare()
+        self._is_apart = certify_records is not None
+        if self._is_apart:
+            self._require_something_to_learn(beta_records)
+            require_one_origin(certify_records, how, pool)
         require_one_origin(records, how, pool)
         self._embedder: Embedder | None = embedder(self.embedder) if self._needs_vectors else None
         tell = progress or _say_nothing
         labelled = read_again(records, how, needs_labels=True, **self.needs)
         self._share = self._learning_share(labelled)
         seen, beta_ids = self._learn(labelled, beta_records, how, tell)
+        if certify_records is not None:
+            labelled, beta_ids = read_again(certify_records, how, needs_labels=True, **self.needs), seen
         total, ids = self._fit_calibrator(labelled, self._calibrating_part(beta_records), beta_ids, tell)
         self.memory_ = self._memory(total, np.concatenate([seen, ids]))
         self.decision_rule_ = None
@@ -256,8 +273,19 @@ class QACalibrator(HasParameters, Answering):
 
     @property
     def _learns_from_all(self) -> bool:
-        """Whether the score learns from all rows, since nothing is certified."""
-        return self.output == "continuous" and self.score_ is not None
+        """Whether all rows are to learn from, since nothing is certified, or other rows certify."""
+        return self._is_apart or (self.output == "continuous" and self.score_ is not None)
+
+    def _require_something_to_learn(self, beta_records: Any) -> None:
+        if self.output == "continuous":
+            raise InputError("a continuous output certifies nothing; leave certify_records (--certify) out.")
+        if beta_records is not None:
+            raise InputError("beta_records and certify_records both say what is learned from what; give one of them.")
+        if self.score_ is None and not self._needs_vectors:
+            raise InputError(
+                "with certify_records (--certify) all else is learned from the other rows, and nothing is: groups are "
+                "columns, and there is no score. Fit on the rows that certify alone."
+            )
 
     def _calibrating_part(self, beta_records: Any) -> int | None:
         """Return which part of the questions calibrates; None for all of them."""
@@ -714,8 +742,9 @@ def _require_apart(batch: Batch, beta_ids: Hashes | None) -> None:
     shared = 0 if beta_ids is None or batch.ids is None else int(np.isin(batch.ids, beta_ids).sum())
     if shared:
         raise InputError(
-            f"{batch.table.origin}: {shared} rows have questions that groups are made from (--beta, beta_records=). "
-            "Groups must be fixed without the calibration rows: leave those questions out of one of the two."
+            f"{batch.table.origin}: {shared} rows have questions that other rows were learned from (--beta, --certify; "
+            "beta_records=, certify_records=). What is learned must be fixed without the calibration rows: leave those "
+            "questions out of one of the two."
         )
 
 

@@ -81,6 +81,13 @@ def run(
             metavar="FILE", help="Make the groups from these rows, which need no labels unless groups are learned."
         ),
     ] = None,
+    certify: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="Certify on these rows, and learn from the others: labels by people here, by a judge there.",
+        ),
+    ] = None,
     beta_share: Annotated[
         float | None,
         typer.Option(help="The share of the questions to learn groups and score from: 0.8, or 0.25 without a score."),
@@ -102,6 +109,7 @@ def run(
         qacal fit answers.csv -o model --partition column:subject --column confidence=score --percent
         qacal fit answers.parquet -o model --tune log-loss
         qacal fit answers_of_many_llms.jsonl -o models --by model
+        qacal fit judged.parquet -o model --certify labelled_by_people.parquet
     """
     from qacal.model import QACalibrator
     from qacal.model_set import fit_set
@@ -110,6 +118,8 @@ def run(
     shared.require_apart(file, output, skip_bad_rows)
     shared.require_folder(output)
     _require_sense(partition, alpha, beta_share)
+    if by is not None and certify is not None:
+        raise typer.BadParameter("--certify goes with one model, not with --by.")
     if continuous and (beta is not None or beta_share is not None):
         raise typer.BadParameter("--continuous makes no groups and certifies nothing; leave --beta, --beta-share out.")
     objective = None if tune is None else shared.chosen("--tune", tune, list(OBJECTIVES))
@@ -130,6 +140,8 @@ def run(
         shared.progress() as progress,
     ):
         options: dict[str, Any] = {"beta_records": beta, "pool": pool, "progress": progress}
+        if certify is not None:
+            options["certify_records"] = certify
         if by is not None:
             models = fit_set(model, rows, by, how, **options)
             models.save(output)
