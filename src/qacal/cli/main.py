@@ -22,6 +22,7 @@ from qacal.cli import (
     judge,
     local_llm,
     plan,
+    questions,
     report,
     threshold,
 )
@@ -57,7 +58,7 @@ Every command explains itself with --help."""
 app = typer.Typer(
     help=_HELP, no_args_is_help=True, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False
 )
-_BEFORE = (elicit, answers, judge, import_)
+_BEFORE = (questions, elicit, answers, judge, import_)
 _COMMANDS = (fit, apply, evaluate, report, threshold, groups, plan, experiment, embed, export)
 for command in (*_BEFORE, *_COMMANDS):
     name = command.__name__.rpartition(".")[2].rstrip("_")

@@ -1,0 +1,100 @@
+"""`qacal questions`: questions with known answers, to ask an LLM."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from qacal.cli import shared
+
+if TYPE_CHECKING:
+    from qacal.benchmark_sets import Gathered
+
+_QUIZ = "quiz"
+_FIRST = 120
+
+
+def run(
+    name: Annotated[
+        str,
+        typer.Argument(metavar="NAME", help="quiz, triviaqa, sciq, bigbench, openbookqa or mmlu.", show_default=False),
+    ],
+    output: Annotated[
+        str, typer.Option("--output", "-o", metavar="FILE", help=".parquet, .jsonl or .csv; - for standard output.")
+    ] = "-",
+    limit: Annotated[
+        int | None,
+        typer.Option("--limit", min=1, help="So many questions only, from all over the set, and always the same ones."),
+    ] = None,
+    split: Annotated[
+        str | None,
+        typer.Option("--split", help="Another split than the paper's, or a slice of one: validation, train[:1000]."),
+    ] = None,
+    task: Annotated[
+        list[str] | None, typer.Option("--task", metavar="NAME", help="A task of bigbench. May be given several times.")
+    ] = None,
+    choices: Annotated[
+        bool | None,
+        typer.Option(
+            "--choices/--no-choices", help="Ask sciq with choices, or bigbench without; by default it is the reverse."
+        ),
+    ] = None,
+    source: Annotated[
+        str | None,
+        typer.Option("--from", metavar="PLACE", help="A folder with a copy of the data, or another name on the hub."),
+    ] = None,
+    revision: Annotated[
+        str | None, typer.Option("--revision", help="A commit, tag or branch of the data on the hub.")
+    ] = None,
+) -> None:
+    """Write questions with known answers to a file, to ask an LLM with qacal elicit.
+
+    quiz is the project's own, and there at once. The others are the benchmarks of the paper: they come from the Hugging
+    Face hub and need pip install 'qacal[hub]'. Columns: id, question, choices, ground_truth (the answer and its other
+    spellings), subject and dataset. Rows without an answer and questions that come twice are left out and counted.
+
+    \b
+        qacal questions quiz -o questions.parquet
+        qacal questions mmlu -o questions.parquet --limit 2000
+        qacal questions bigbench -o questions.parquet --task strategyqa --task logical_deduction
+        qacal elicit questions.parquet --base-url http://127.0.0.1:8080/v1 --model NAME -o run.db
+    """
+    from qacal.benchmark_sets import BENCHMARKS, load
+    from qacal.outputs import write_frame
+
+    shared.chosen("NAME", name, [_QUIZ, *BENCHMARKS])
+    shared.require_writable(output)
+    if name == _QUIZ:
+        _require_unused(split=split, task=task, choices=choices, source=source, revision=revision)
+        gathered = _quiz()
+    else:
+        gathered = load(name, split=split, tasks=task or (), choices=choices, source=source, revision=revision)
+    written = gathered if limit is None else gathered.sample(limit)
+    write_frame(written.frame(), output, "jsonl")
+    shared.note(_summary(name, len(written.questions), gathered))
+
+
+def _quiz() -> Gathered:
+    from qacal.benchmark_sets import BenchmarkQuestion, Gathered
+    from qacal.quiz import all_questions
+
+    return Gathered(tuple(BenchmarkQuestion(**asdict(one)) for one in all_questions()))
+
+
+def _require_unused(**options: object) -> None:
+    given = [name for name, value in options.items() if value is not None]
+    if given:
+        option = {"source": "--from", "choices": "--choices and --no-choices"}.get(given[0], f"--{given[0]}")
+        raise typer.BadParameter(f"the quiz comes with qacal, whole and in one form; leave {option} out.")
+
+
+def _summary(name: str, written: int, gathered: Gathered) -> str:
+    found = len(gathered.questions)
+    lines = [f"Questions of {name}: {written:,}" + (f" of {found:,}." if written < found else ".")]
+    lines += [
+        f"  Rows left out: {rows.count:,}; {reason} ({rows.first:.{_FIRST}})."
+        for reason, rows in gathered.left_out.items()
+    ]
+    return "\n".join(lines)
