@@ -203,8 +203,8 @@ class QACalibrator(HasParameters, Answering):
         from qacal.records import read_again
 
         self._require_parameters()
-        self._prepare()
         self._is_apart = certify_records is not None
+        self._prepare()
         if self._is_apart:
             self._require_something_to_learn(beta_records)
             require_one_origin(certify_records, how, pool)
@@ -247,7 +247,7 @@ class QACalibrator(HasParameters, Answering):
             return _calibrator(self.calibrator)
         if self.output == "continuous":
             return TreeScaling() if self.score_ is None else Identity()
-        return TreeBinning() if self.score_ is None else StepBinning()
+        return TreeBinning() if self.score_ is None else StepBinning(learns=self._is_apart)
 
     def _learning_share(self, records: Iterable[Batch]) -> float:
         """Return the share of the questions to learn from; only the number of rows is looked at."""

@@ -12,9 +12,18 @@ from qacal.guarantee import check_alpha, fixed_certificate
 from qacal.tally import Tally
 from qacal.values import Floats
 
+# A score that its rows bear out is worth as many rows as there may be.
+_LEAST_TRUST, _MOST_TRUST = 1.0, 1e6
+
 
 def fit_step_bins(
-    tally: Tally, *, step: float, rows_per_map: int = 250, max_depth: int | None = None, alpha: float = 0.1
+    tally: Tally,
+    *,
+    step: float,
+    rows_per_map: int = 250,
+    max_depth: int | None = None,
+    alpha: float = 0.1,
+    learns: bool = False,
 ) -> BinMaps:
     """Return a map of the same bins for every group that has the rows for it, each bin with its interval."""
     check_alpha(alpha)
@@ -28,6 +37,8 @@ def fit_step_bins(
     low, high = promise.intervals(*(sums[name] for name in names))
     scores = [level.with_targets(level.confidence) for level in levels]
     value = _means(sums_between(tops, scores, who, ("wt",))["wt"], sums["w"])
+    if learns:
+        value = corrected(value, sums["wt"], sums["w"])
     return BinMaps(
         top=np.tile(tops, len(who.depth)),
         tie=np.zeros(len(value), dtype=np.uint64),
@@ -44,6 +55,34 @@ def fit_step_bins(
         is_jittered=False,
         resolution=tally.resolution,
     )
+
+
+def corrected(score: Floats, right: Floats, weight: Floats) -> Floats:
+    r"""Return what bins are right, from their rows and their score, which counts as :math:`k` rows more.
+
+    .. math:: p = \frac{k h + \sum w y}{k + \sum w}
+
+    The shares of right answers scatter around the score as a beta distribution of :math:`k` rows would have it; the
+    :math:`k` that makes the counts most likely is taken. If they scatter no more than chance has it, the score stands.
+
+    >>> score, rows = np.array([0.2, 0.4, 0.6, 0.8]), np.full(4, 100.0)
+    >>> corrected(score, 100 * score, rows).round(2)
+    array([0.2, 0.4, 0.6, 0.8])
+    >>> corrected(score, np.array([50.0, 10.0, 90.0, 55.0]), rows).round(2)
+    array([0.48, 0.12, 0.88, 0.57])
+    """
+    from scipy import optimize, special
+
+    p, wrong = np.clip(score, 1e-3, 1 - 1e-3), np.maximum(weight - right, 0.0)
+
+    def loss(log_trust: float) -> float:
+        a, b = np.exp(log_trust) * p, np.exp(log_trust) * (1 - p)
+        return -float((special.betaln(a + right, b + wrong) - special.betaln(a, b)).sum())
+
+    bounds = (np.log(_LEAST_TRUST), np.log(_MOST_TRUST))
+    trust = np.exp(optimize.minimize_scalar(loss, bounds=bounds, method="bounded").x)
+    found: Floats = (trust * p + right) / (trust + weight)
+    return np.where(weight > 0, found, score)
 
 
 def step_tops(step: float) -> Floats:
@@ -93,16 +132,16 @@ class StepBinning(Calibrator):
     .. math:: p = \frac{\sum_{i \in \text{bin}} w_i h_i}{\sum_{i \in \text{bin}} w_i},
 
     or with its middle if it has none, moved to the nearest end of its interval if that excludes it. Labels serve the
-    intervals alone. Neither bins nor groups have looked at the calibration rows, so an interval speaks of
-    :math:`\mathrm{E}[Y \mid \text{bin}, \text{group}]`, the share of right answers among all answers of the group whose
-    score falls in the bin, past and to come. :func:`qacal.guarantee.fixed_certificate` says why, and how alpha is
+    intervals alone, unless it `learns`. Neither bins nor groups have looked at the calibration rows, so an interval
+    speaks of :math:`\mathrm{E}[Y \mid \text{bin}, \text{group}]`, the share of right answers among all answers of the
+    group whose score falls in the bin, past and to come. :func:`qacal.guarantee.fixed_certificate` says why, and how alpha is
     shared among the maps of all depths, which hold at once.
 
     A group with fewer than `rows_per_map` rows reads the map of its nearest ancestor that has as many; the root always
     has one.
 
     How to choose: only for a score that was learned on *other* rows, or a stated confidence that is good already. It
-    learns nothing: what is wrong with a score stays wrong within its interval. A score that was learned on these rows,
+    learns nothing, unless it is told to: what is wrong with a score stays wrong within its interval. A score that was learned on these rows,
     or groups made of them, void the certificate, and so does choosing `step`, `rows_per_map` or `max_depth` on them.
     For a stated confidence that has to be corrected, take :class:`TreeBinning`.
 
@@ -112,6 +151,8 @@ class StepBinning(Calibrator):
     rows_per_map : how many rows a group needs to have a map of its own.
     max_depth : go no deeper into a tree of groups than this.
     alpha : how often the certificate may fail, over all groups and bins at once.
+    learns : correct the score by the labels too (:func:`corrected`), as far as they belie it. For a score that was
+        learned from other labels than these, a judge's say. Intervals stay what they are: the bins were fixed before.
 
     Notes
     -----
@@ -141,11 +182,13 @@ class StepBinning(Calibrator):
         rows_per_map: int = 250,
         max_depth: int | None = None,
         alpha: float = 0.1,
+        learns: bool = False,
     ) -> None:
         self.step = step
         self.rows_per_map = rows_per_map
         self.max_depth = max_depth
         self.alpha = alpha
+        self.learns = learns
 
     @property
     def properties(self) -> Properties:
@@ -155,5 +198,10 @@ class StepBinning(Calibrator):
     def solve(self, tally: Tally) -> BinMaps:
         """Return the bins of every group."""
         return fit_step_bins(
-            tally, step=self.step, rows_per_map=self.rows_per_map, max_depth=self.max_depth, alpha=self.alpha
+            tally,
+            step=self.step,
+            rows_per_map=self.rows_per_map,
+            max_depth=self.max_depth,
+            alpha=self.alpha,
+            learns=self.learns,
         )

@@ -1,0 +1,61 @@
+"""Labels by a judge to learn from, labels by people to certify with."""
+
+import numpy as np
+import pytest
+
+from qacal import QABinning, QACalibrator
+from qacal.errors import InputError
+from tests.answers import TOPICS, answers
+
+
+def judged(rows, seed, topic="arithmetic", wrong=0.5):
+    """Return rows whose labels are a judge's: it lets half of the wrong answers of one topic pass."""
+    rng = np.random.default_rng(seed)
+    out = []
+    for row in rows:
+        passes = row["topic"] == topic and row["correct"] == 0 and rng.random() < wrong
+        out.append(row | {"correct": 1 if passes else row["correct"], "judge": "wise (judge/1)"})
+    return out
+
+
+def truth(row):
+    """The probability that an answer is right, as the generator has it."""
+    return float(np.clip(TOPICS[row["topic"]][2] + 0.3 * (row["confidence"] - 0.8), 0, 1))
+
+
+def people(count, seed):
+    return [row | {"judge": "human"} for row in answers(count, seed=seed)]
+
+
+def test_answers_speak_of_peoples_labels():
+    """A judge that errs in one topic misleads a model that learns from it alone; people's labels set that right."""
+    learn, certify, new = judged(answers(3000, seed=1), 1), people(2400, seed=2), answers(3000, seed=3)
+    sums = [row for row in new if row["topic"] == "arithmetic"]
+    right = np.mean([truth(row) for row in sums])
+    by_judge, by_people = QACalibrator().fit(learn), QACalibrator().fit(learn, certify_records=certify)
+    off = [abs(np.mean([out["calibrated"] for out in m.calibrate(sums)]) - right) for m in (by_judge, by_people)]
+    assert off[0] > 0.2
+    assert off[1] < 0.12
+    assert by_people.rows_ == 2400
+    assert by_people.origins_["judge"] == ["human"]
+
+
+def test_a_model_that_people_have_certified_is_saved_and_loaded(tmp_path):
+    from qacal import load
+
+    model = QACalibrator().fit(judged(answers(600, seed=1), 1), certify_records=people(300, seed=2))
+    model.save(tmp_path / "model")
+    new = answers(50, seed=3)
+    assert load(tmp_path / "model").calibrate(new) == model.calibrate(new)
+
+
+def test_what_does_not_go_together():
+    rows, few = answers(600, seed=1), people(300, seed=2)
+    with pytest.raises(InputError, match="rows have questions that other rows were learned from"):
+        QACalibrator().fit(rows, certify_records=rows[:10])
+    with pytest.raises(InputError, match="certifies nothing"):
+        QACalibrator(output="continuous").fit(rows, certify_records=few)
+    with pytest.raises(InputError, match="give one of them"):
+        QACalibrator().fit(rows, certify_records=few, beta_records=people(50, seed=3))
+    with pytest.raises(InputError, match="and nothing is"):
+        QACalibrator(partition="column:topic", calibrator=QABinning()).fit(rows, certify_records=few)

@@ -1,0 +1,59 @@
+"""A judge's labels to learn from, people's to certify with: what is promised is promised of the latter."""
+
+import numpy as np
+import polars as pl
+import pytest
+
+from qacal import QACalibrator, StepBinning
+from tests.theory.lab import at_most, failure_rate
+from tests.theory.test_learned_score import ALPHA, STEP, World, true_shares
+
+
+def records(rows, labels, prefix):
+    """Return rows as records with an embedding each."""
+    ids = [f"{prefix}{number}" for number in range(len(labels))]
+    columns = {"id": ids, "question": ids, "answer": ids, "confidence": rows["confidence"]}
+    return pl.DataFrame(columns | {"embedding": rows["embedding"], "correct": labels})
+
+
+def by_judge(rng, labels, rows):
+    """Return what a judge says: of wrong answers to some kinds of questions it lets most pass."""
+    passes = (labels == 0) & (rows["embedding"][:, 1] > 0) & (rng.random(len(labels)) < 0.7)
+    return np.where(passes, 1.0, labels)
+
+
+def is_broken(rng, by_people):
+    """Return whether any bin of any map misses the share that people would call right."""
+    world = World(rng, tenants=1)
+    rows, _, labels = world.answers(500 if by_people else 2_000)
+    judged = records(rows, by_judge(rng, labels, rows), "j")
+    model = QACalibrator("column:embedding", calibrator=StepBinning(step=STEP, rows_per_map=30, alpha=ALPHA))
+    if by_people:
+        rows, _, labels = world.answers(150)
+        model.fit(judged, certify_records=records(rows, labels, "p"))
+    else:
+        model.fit(judged)
+    new, truth, _ = world.answers(4_000)
+    maps, score = model.calibrator_.maps_, model.score_.predict(new)
+    means, errors = true_shares(maps, score, model.partition_.paths(new["embedding"]), truth)
+    return ((maps.low > means + 3 * errors) | (maps.high < means - 3 * errors)).any()
+
+
+def test_people_certify_what_a_judge_has_taught():
+    trials = 60
+    assert failure_rate(lambda rng: is_broken(rng, by_people=True), trials) <= at_most(ALPHA, trials)
+
+
+def test_a_judge_alone_does_not():
+    """Its labels certify what it says, not what is right."""
+    assert failure_rate(lambda rng: is_broken(rng, by_people=False), 10) > 0.8
+
+
+@pytest.mark.parametrize("by_people", [True, False])
+def test_the_rows_that_certify_are_those_that_were_told(by_people):
+    rng = np.random.default_rng(0)
+    world = World(rng, tenants=1)
+    (rows, _, labels), (few, _, own) = world.answers(400), world.answers(90)
+    people = records(few, own, "p") if by_people else None
+    model = QACalibrator("column:embedding").fit(records(rows, labels, "j"), certify_records=people)
+    assert model.rows_ == (90 if by_people else pytest.approx(80, abs=25))
