@@ -46,7 +46,7 @@ def test_people_certify_what_a_judge_has_taught():
 
 def test_a_judge_alone_does_not():
     """Its labels certify what it says, not what is right."""
-    assert failure_rate(lambda rng: is_broken(rng, by_people=False), 10) > 0.8
+    assert failure_rate(lambda rng: is_broken(rng, by_people=False), 10) > 0.5
 
 
 @pytest.mark.parametrize("by_people", [True, False])

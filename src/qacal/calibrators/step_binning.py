@@ -134,16 +134,16 @@ class StepBinning(Calibrator):
     or with its middle if it has none, moved to the nearest end of its interval if that excludes it. Labels serve the
     intervals alone, unless it `learns`. Neither bins nor groups have looked at the calibration rows, so an interval
     speaks of :math:`\mathrm{E}[Y \mid \text{bin}, \text{group}]`, the share of right answers among all answers of the
-    group whose score falls in the bin, past and to come. :func:`qacal.guarantee.fixed_certificate` says why, and how alpha is
-    shared among the maps of all depths, which hold at once.
+    group whose score falls in the bin, past and to come. :func:`qacal.guarantee.fixed_certificate` says why, and how
+    alpha is shared among the maps of all depths, which hold at once.
 
     A group with fewer than `rows_per_map` rows reads the map of its nearest ancestor that has as many; the root always
     has one.
 
-    How to choose: only for a score that was learned on *other* rows, or a stated confidence that is good already. It
-    learns nothing, unless it is told to: what is wrong with a score stays wrong within its interval. A score that was learned on these rows,
-    or groups made of them, void the certificate, and so does choosing `step`, `rows_per_map` or `max_depth` on them.
-    For a stated confidence that has to be corrected, take :class:`TreeBinning`.
+    How to choose: only for a score that was learned on *other* rows, or a stated confidence that is good already. Unless
+    told to, it learns nothing: what is wrong with a score stays wrong within its interval. A score that was learned on
+    these rows, or groups made of them, void the certificate, and so does choosing `step`, `rows_per_map` or `max_depth`
+    on them. For a stated confidence that has to be corrected, take :class:`TreeBinning`.
 
     Parameters
     ----------
