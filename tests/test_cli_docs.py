@@ -5,14 +5,18 @@ from pathlib import Path
 
 from tests.test_cli import ok
 
-COMMANDS = ["", "fit", "apply", "evaluate", "report", "threshold", "groups", "plan", "experiment", "embed", "export"]
+COMMANDS = [
+    *("", "questions", "elicit", "answers", "judge", "import", "local-llm", "local-llm start", "local-llm stop"),
+    *("local-llm status", "fit", "apply", "evaluate", "report", "threshold", "groups", "plan", "experiment", "embed"),
+    "export",
+]
 DOCS = Path(__file__).parent.parent / "docs" / "cli.md"
 
 
 def written():
     parts = ["# The command line\n\nWhat `qacal COMMAND --help` prints.\n"]
     for command in COMMANDS:
-        text = ok(*([command] if command else []), "--help")
+        text = ok(*command.split(), "--help")
         lines = "\n".join(f"    {line}".rstrip() for line in text.strip().splitlines())
         parts.append(f"## qacal {command}".rstrip() + f"\n\n{lines}\n")
     return "\n".join(parts)

@@ -140,7 +140,7 @@ class StepBinning(Calibrator):
     A group with fewer than `rows_per_map` rows reads the map of its nearest ancestor that has as many; the root always
     has one.
 
-    How to choose: only for a score that was learned on *other* rows, or a stated confidence that is good already. Unless
+    How to choose: only for a score that was learned on *other* rows, or a stated confidence that is good. Unless
     told to, it learns nothing: what is wrong with a score stays wrong within its interval. A score that was learned on
     these rows, or groups made of them, void the certificate, and so does choosing `step`, `rows_per_map` or `max_depth`
     on them. For a stated confidence that has to be corrected, take :class:`TreeBinning`.

