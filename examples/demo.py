@@ -34,9 +34,7 @@ def main() -> None:
     applied = model.calibrate(kept)
 
     print(f"{made['model']}, {len(rows):,} answers of {rows['subject'].n_unique()} topics, {made['asked'][0]}.")
-    print(
-        f"{len(fitting):,} of them taught the model, which was not told the topics; these are the other {len(kept):,}.\n"
-    )
+    print(f"{len(fitting):,} of them taught the model, which was not told the topics. The other {len(kept):,}:\n")
     print(_topics(applied))
     print(_overall(applied))
 

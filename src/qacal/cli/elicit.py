@@ -107,7 +107,7 @@ def run(
     shared.note(f"{done.sent:,} requests made, {done.known:,} had a reply before, {done.failed:,} failed.")
     shared.note(summary(ran.outcomes))
     if answers is not None:
-        write_answers(output, None, answers)
+        write_answers(output, ran.run, answers)
     shared.note(f"{answers} is written." if answers else f"Next: qacal answers {output} -o answers.parquet")
     if done.failed:
         shared.note("The same command makes the failed requests again.")

@@ -24,8 +24,9 @@ _CHARACTERS_A_TOKEN, _MARKS_A_MESSAGE = 4.0, 5
 
 @dataclass(frozen=True)
 class Ran:
-    """What a run did now, and what came of all its questions."""
+    """What a run did now, and what came of all its questions; `run` is its number in the store."""
 
+    run: int
     progress: Progress
     outcomes: Outcomes
 
@@ -104,7 +105,7 @@ def elicit(
         tell = (lambda progress: None) if telling is None else telling(count)
         asking = Asking(opened, client, workers, tell)
         progress = asking.all(setup.conversation(asked.question) for asked in opened.questions(run, plan.limit))
-        return Ran(progress, _outcomes(opened, run, setup))
+        return Ran(run, progress, _outcomes(opened, run, setup))
 
 
 def read_run(store: Store, run: int | None = None, outcomes: Outcomes | None = None) -> Iterator[dict[str, Any]]:

@@ -64,7 +64,9 @@ class Store:
 
     def runs(self) -> list[tuple[int, dict[str, Any]]]:
         """Return the numbers of the runs and their setups, the oldest first."""
-        return [(number, json.loads(setup)) for number, setup in self._db.execute("SELECT id, setup FROM run")]
+        return [
+            (number, json.loads(setup)) for number, setup in self._db.execute("SELECT id, setup FROM run ORDER BY id")
+        ]
 
     def add_questions(self, run: int, asked: Iterable[Asked]) -> int:
         """Add questions to a run, all or none; return how many were given. Those that are there stay in their place."""

@@ -15,8 +15,8 @@ ANSWERS = files("qacal.quiz") / "answers.parquet"
 def answers() -> pl.DataFrame:
     """Return the answers of a small LLM to the quiz, as records.
 
-    Columns: `id`, `subject`, `question`, `answer`, `confidence` (as stated), `confidence_tokens` (the probability of the
-    answer's tokens), `correct` (by comparing with the ground truth), and where they are from: `model`, `prompt`,
+    Columns: `id`, `subject`, `question`, `answer`, `confidence` (as stated), `confidence_tokens` (the probability of
+    the answer's tokens), `correct` (by comparing with the ground truth), and where they are from: `model`, `prompt`,
     `confidence_source`, `judge`.
 
     >>> rows = answers()

@@ -1,0 +1,159 @@
+"""qacal elicit, answers and judge as a person uses them, against a real server process."""
+
+import json
+
+import polars as pl
+import pytest
+
+from tests.elicitation.serving import questions, serving
+from tests.test_cli import ok, run
+
+
+@pytest.fixture
+def server(tmp_path):
+    with serving(tmp_path / "server") as found:
+        yield found
+
+
+@pytest.fixture
+def rows(tmp_path):
+    path = tmp_path / "questions.jsonl"
+    path.write_text("".join(json.dumps(row | {"topic": "numbers"}) + "\n" for row in questions(8)))
+    return path
+
+
+def elicit(rows, server, tmp_path, *more):
+    return run("elicit", rows, "--base-url", server.base_url, "--model", "tiny", "-o", tmp_path / "run.db", *more)
+
+
+def test_from_questions_to_labelled_answers(rows, server, tmp_path):
+    code, out, err = elicit(rows, server, tmp_path)
+    assert (code, out) == (0, "")
+    assert "8 requests made, 0 had a reply before, 0 failed." in err
+    assert "8 questions: 8 of 8 guesses have a confidence." in err
+    assert f"Next: qacal answers {tmp_path / 'run.db'}" in err
+    ok("answers", tmp_path / "run.db", "-o", tmp_path / "answers.parquet")
+    found = pl.read_parquet(tmp_path / "answers.parquet")
+    assert found["topic"].to_list() == ["numbers"] * 8
+    assert found.schema["ground_truth"] == pl.List(pl.String)
+    code, _, err = run("judge", tmp_path / "run.db", "-o", tmp_path / "labelled.csv")
+    assert code == 0
+    assert "8 answers: 8 labelled, 8 of them right." in err
+    labelled = pl.read_csv(tmp_path / "labelled.csv")
+    assert labelled["correct"].to_list() == [1.0] * 8
+    assert labelled["judge"].to_list() == ["alias"] * 8
+
+
+def test_a_dry_run_asks_nothing_and_writes_nothing(rows, server, tmp_path):
+    code, out, err = elicit(rows, server, tmp_path, "--dry-run")
+    assert code == 0
+    assert out.startswith("[user] Provide your best guess")
+    assert "What is number 0?" in out
+    assert "What is number 1?" not in out
+    assert "8 questions, 8 requests: about " in err
+    assert "at most 800 to receive. Nothing was asked." in err
+    assert server.asked == []
+    assert not (tmp_path / "run.db").exists()
+
+
+def test_answers_of_a_run_can_be_written_at_once(rows, server, tmp_path):
+    elicit(rows, server, tmp_path, "--answers", tmp_path / "answers.jsonl", "--limit", 3, "--no-logprobs")
+    lines = [json.loads(line) for line in (tmp_path / "answers.jsonl").read_text().splitlines()]
+    assert [line["id"] for line in lines] == ["q0", "q1", "q2"]
+    assert lines[0]["confidence_tokens"] is None
+
+
+def test_the_key_is_read_from_the_environment(rows, server, tmp_path, monkeypatch):
+    monkeypatch.setenv("MY_KEY", "secret")
+    elicit(rows, server, tmp_path, "--key-env", "MY_KEY")
+    assert {request["key"] for request in server.requests} == {"Bearer secret"}
+
+
+def test_failed_requests_are_told_and_exit_with_1(server, tmp_path):
+    path = tmp_path / "q.jsonl"
+    path.write_text('{"question": "Fine?"}\n{"question": "[bad] Why?"}\n')
+    code, _, err = elicit(path, server, tmp_path)
+    assert code == 1
+    assert "1 requests made, 0 had a reply before, 1 failed." in err
+    assert "1 not answered yet" in err
+    assert "The same command makes the failed requests again." in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (["--field", "seed"], "is not of the form NAME=JSON"),
+        (["--column", "answer=x"], "names no column"),
+        (["--prompt", "verb9"], "there is no prompt 'verb9'"),
+        (["--prompt", "none.toml"], "cannot be read as a prompt"),
+    ],
+)
+def test_wrong_use_is_said_before_anything_is_asked(rows, server, tmp_path, arguments, problem):
+    code, _, err = elicit(rows, server, tmp_path, *arguments)
+    assert code in (1, 2)
+    assert problem in " ".join(err.replace("│", " ").split())
+    assert server.asked == []
+
+
+def test_a_base_url_that_is_none(rows, tmp_path):
+    code, _, err = run("elicit", rows, "--base-url", "localhost:80", "--model", "m", "-o", tmp_path / "run.db")
+    assert code == 1
+    assert "the base URL is 'localhost:80'; expected one such as http" in err
+
+
+def test_several_runs_in_one_file(rows, server, tmp_path):
+    elicit(rows, server, tmp_path)
+    elicit(rows, server, tmp_path, "--prompt", "verb1s-top3")
+    code, _, err = run("answers", tmp_path / "run.db")
+    assert code == 1
+    assert "several runs; choose one with --run (1: tiny, verb1s-top1/1; 2: tiny, verb1s-top3/1)" in err
+    assert len(ok("answers", tmp_path / "run.db", "--run", 2).splitlines()) == 24
+
+
+def test_a_prompt_of_ones_own(rows, server, tmp_path):
+    prompt = tmp_path / "short.toml"
+    prompt.write_text('name = "short"\nversion = 3\nparser = "guess"\ntemplate = "$question Two lines."\n')
+    elicit(rows, server, tmp_path, "--prompt", prompt)
+    prompt.unlink()
+    first = json.loads(ok("answers", tmp_path / "run.db").splitlines()[0])
+    assert first["prompt"].startswith("short/3+")
+    assert server.asked[0].endswith("Two lines.")
+
+
+def test_a_judge_labels_what_comparing_does_not_settle(server, tmp_path):
+    path = tmp_path / "answers.jsonl"
+    answers = ["Paris", "Lutetia [same]", "Lyon", "Nice [unsure]"]
+    people = [1, 1, 0, None]
+    given = [
+        {"question": "Capital of France?", "answer": answer, "confidence": 0.9, "ground_truth": "Paris", "human": human}
+        for answer, human in zip(answers, people, strict=True)
+    ]
+    path.write_text("".join(json.dumps(row) + "\n" for row in given))
+    common = ("--base-url", server.base_url, "--model", "wise", "--human", "human")
+    for asked in (3, 3):
+        code, out, err = run("judge", path, "-o", tmp_path / "labelled.jsonl", *common)
+        assert code == 0
+        assert len(server.asked) == asked
+    assert "4 answers: 3 labelled, 2 of them right." in err
+    assert "1 without a label: the judge says neither Yes nor No" in err
+    assert "agreement: 1.000 [0.292, 1.000] of 3 rows" in out
+    labelled = [json.loads(line) for line in (tmp_path / "labelled.jsonl").read_text().splitlines()]
+    assert [row["correct"] for row in labelled] == [1.0, 1.0, 0.0, None]
+    assert {row["judge"] for row in labelled} == {"wise (judge/1)"}
+
+
+def test_a_judge_needs_a_server_and_a_name(rows, tmp_path):
+    code, _, err = run("judge", rows, "-o", tmp_path / "x.jsonl", "--model", "wise")
+    assert code == 2
+    assert "needs both" in err
+
+
+def test_labels_of_people_that_are_none(tmp_path):
+    path = tmp_path / "answers.jsonl"
+    path.write_text('{"question": "q", "answer": "a", "ground_truth": "a", "human": "maybe"}\n')
+    code, _, err = run("judge", path, "-o", tmp_path / "x.jsonl", "--human", "human")
+    assert code == 1
+    assert "human is 'maybe'; expected 1 or 0" in err
+    assert not (tmp_path / "x.jsonl").exists()
+    code, _, err = run("judge", path, "-o", tmp_path / "x.jsonl", "--human", "people")
+    assert "there is no column 'people'" in err
