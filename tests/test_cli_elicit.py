@@ -1,6 +1,11 @@
 """qacal elicit, answers and judge as a person uses them, against a real server process."""
 
 import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
 
 import polars as pl
 import pytest
@@ -157,3 +162,19 @@ def test_labels_of_people_that_are_none(tmp_path):
     assert not (tmp_path / "x.jsonl").exists()
     code, _, err = run("judge", path, "-o", tmp_path / "x.jsonl", "--human", "people")
     assert "there is no column 'people'" in err
+
+
+def test_a_run_that_is_stopped_says_how_to_go_on(server, tmp_path):
+    path = tmp_path / "slow.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in questions(200, "[slow]")))
+    qacal = Path(sys.executable).with_name("qacal")
+    command = [qacal, "elicit", path, "--base-url", server.base_url, "--model", "tiny", "-o", tmp_path / "run.db"]
+    process = subprocess.Popen([str(part) for part in [*command, "--workers", 2]], stderr=subprocess.PIPE, text=True)
+    while len(server.asked) < 5:
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert err.strip() == "Stopped. All replies so far are kept; the same command goes on from there."
+    kept = len(ok("answers", tmp_path / "run.db").splitlines())
+    assert 3 <= kept < 200

@@ -174,6 +174,16 @@ def summary(outcomes: Outcomes) -> str:
 @contextmanager
 def telling() -> Iterator[Callable[[int], Callable[[Progress], None]]]:
     """Yield what shows how far a run of so many questions is: a line on a terminal, elsewhere one now and then."""
+    try:
+        with _shown() as shown:
+            yield shown
+    except KeyboardInterrupt:
+        shared.note("Stopped. All replies so far are kept; the same command goes on from there.")
+        raise
+
+
+@contextmanager
+def _shown() -> Iterator[Callable[[int], Callable[[Progress], None]]]:
     if not sys.stderr.isatty():
         yield lambda total: _now_and_then(_Line(total))
         return
