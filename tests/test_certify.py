@@ -1,5 +1,7 @@
 """Labels by a judge to learn from, labels by people to certify with."""
 
+import json
+
 import numpy as np
 import pytest
 
@@ -59,3 +61,30 @@ def test_what_does_not_go_together():
         QACalibrator().fit(rows, certify_records=few, beta_records=people(50, seed=3))
     with pytest.raises(InputError, match="and nothing is"):
         QACalibrator(partition="column:topic", calibrator=QABinning()).fit(rows, certify_records=few)
+
+
+def test_the_two_sets_must_be_of_one_kind():
+    rows, few = answers(600, seed=1), people(300, seed=2)
+    with pytest.raises(InputError, match="model is parrot-1 in the rows to learn from, and parrot-2 in those"):
+        QACalibrator().fit(rows, certify_records=[row | {"model": "parrot-2"} for row in few])
+    without = [{name: value for name, value in row.items() if name != "id"} for row in few]
+    with pytest.raises(InputError, match="only one of the two sets of rows has ids"):
+        QACalibrator().fit(rows, certify_records=without)
+
+
+def test_the_command_does_what_the_library_does(tmp_path):
+    from qacal import load
+    from tests.test_cli import ok, run
+
+    learn, certify, new = judged(answers(900, seed=1), 1), people(400, seed=2), answers(50, seed=3)
+    for name, rows in (("judged", learn), ("people", certify)):
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    ok("fit", tmp_path / "judged.jsonl", "-o", tmp_path / "model", "--certify", tmp_path / "people.jsonl")
+    by_hand = QACalibrator().fit(learn, certify_records=certify)
+    assert load(tmp_path / "model").calibrate(new) == by_hand.calibrate(new)
+    code, _, err = run(
+        *("fit", tmp_path / "judged.jsonl", "-o", tmp_path / "m", "--certify", tmp_path / "people.jsonl"),
+        *("--beta-share", 0.5),
+    )
+    assert code == 2
+    assert "--certify makes one model" in err or "--certify goes with one model" in err

@@ -178,3 +178,27 @@ def test_a_run_that_is_stopped_says_how_to_go_on(server, tmp_path):
     assert err.strip() == "Stopped. All replies so far are kept; the same command goes on from there."
     kept = len(ok("answers", tmp_path / "run.db").splitlines())
     assert 3 <= kept < 200
+
+
+def test_labels_by_people_are_not_overwritten(tmp_path):
+    path = tmp_path / "answers.jsonl"
+    path.write_text('{"question": "q", "answer": "a", "ground_truth": "a", "correct": 0}\n')
+    code, _, err = run("judge", path, "-o", tmp_path / "x.jsonl")
+    assert code == 1
+    assert "the rows have labels already" in err
+    code, _, err = run("judge", path, "-o", tmp_path / "x.jsonl", "--human", "correct")
+    assert code == 2
+    assert not (tmp_path / "x.jsonl").exists()
+    # A judge's own labels may be made anew.
+    path.write_text('{"question": "q", "answer": "a", "ground_truth": "a", "correct": 0, "judge": "alias"}\n')
+    ok("judge", path, "-o", tmp_path / "x.jsonl")
+    assert json.loads((tmp_path / "x.jsonl").read_text())["correct"] == 1.0
+
+
+def test_no_answer_is_not_the_answer_none(tmp_path):
+    path = tmp_path / "answers.jsonl"
+    path.write_text('{"question": "q", "answer": null, "ground_truth": "None"}\n')
+    code, _, err = run("judge", path, "-o", tmp_path / "x.jsonl")
+    assert code == 0
+    assert "1 without a label: no answer" in err
+    assert "leave rows without one out with its --skip-bad-rows FILE" in err

@@ -53,6 +53,7 @@ class LocalModel:
         """Return the file of the model, joined in the user's cache if it comes in parts."""
         found = [self._part(number, package) for number, package in enumerate(self.packages, 1)]
         if len(found) == 1:
+            _require_digest(found[0], self.digest)
             return found[0]
         joined = cache_folder() / f"{self.name}-{self.digest[:12]}.gguf"
         if not joined.is_file():
@@ -116,10 +117,10 @@ class Running:
     @property
     def is_alive(self) -> bool:
         """Whether its process is there."""
-        with suppress(OSError):
-            os.kill(self.process, 0)
-            return True
-        return False
+        # The number may be another process's by now: what is known of servers outlives a restart of the machine.
+        asked = ["ps", "-p", str(self.process), "-o", "args="]
+        said = subprocess.run(asked, capture_output=True, text=True, check=False).stdout
+        return "qacal.local_llm" in said and f" {self.port} " in said
 
 
 def model_named(name: str) -> LocalModel:
@@ -155,6 +156,7 @@ def start(name: str, port: int | None = None, *, slots: int = 4, threads: int | 
     if find_spec("xllamacpp") is None:
         raise InputError("a local LLM needs the package xllamacpp. Type: pip install xllamacpp")
     port = _free_port() if port is None else port
+    _require_free(port)
     log = cache_folder() / f"server-{port}.log"
     command = [sys.executable, "-m", "qacal.local_llm", str(path), str(port), str(slots), str(threads or _threads())]
     with log.open("wb") as output:
@@ -167,7 +169,7 @@ def start(name: str, port: int | None = None, *, slots: int = 4, threads: int | 
 
 def stop(server: Running) -> None:
     """Stop a server."""
-    with suppress(ProcessLookupError):
+    if server.is_alive:
         os.kill(server.process, signal.SIGTERM)
     (cache_folder() / f"server-{server.port}.json").unlink(missing_ok=True)
 
@@ -182,7 +184,7 @@ def cache_folder() -> Path:
 
 def _await(server: Running, process: subprocess.Popen[bytes], log: Path) -> None:
     end = time.monotonic() + _SECONDS_TO_START
-    while not server.is_ready:
+    while process.poll() is not None or not server.is_ready:
         if process.poll() is not None or time.monotonic() > end:
             process.kill()
             said = log.read_text(errors="replace").strip().splitlines()[-3:]
@@ -204,6 +206,14 @@ def _join(parts: list[Path], joined: Path, digest: str) -> None:
             )
 
 
+def _require_digest(path: Path, digest: str) -> None:
+    found = sha256()
+    for block in _blocks(path):
+        found.update(block)
+    if found.hexdigest() != digest:
+        raise InputError(f"{path.name} is not the model it should be; install it anew.")
+
+
 def _blocks(path: Path) -> Iterator[bytes]:
     with path.open("rb") as file:
         while block := file.read(_AT_ONCE):
@@ -218,6 +228,15 @@ def _free_port() -> int:
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         return int(found.getsockname()[1])
+
+
+def _require_free(port: int) -> None:
+    with socket.socket() as tried:
+        tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            tried.bind(("127.0.0.1", port))
+        except OSError as error:
+            raise InputError(f"port {port} cannot be listened on: {error.strerror}. Choose another.") from None
 
 
 def _serve(path: str, port: int, slots: int, threads: int) -> None:

@@ -32,7 +32,7 @@ from qacal.group_summary import GroupSummary, Sampler, Summaries
 from qacal.grouping import Paths, as_grouping
 from qacal.identity import mix, split
 from qacal.learning import Learning, ids_of
-from qacal.origins import gather_origins, require_known_origin, require_one_origin, tells
+from qacal.origins import gather_origins, require_known_origin, require_one_origin, require_same_origin, tells
 from qacal.parameters import HasParameters
 from qacal.partitions import EMBEDDING, BisectingTree, Partition, as_partition
 from qacal.scores import LearnedScore
@@ -208,6 +208,7 @@ class QACalibrator(HasParameters, Answering):
         if self._is_apart:
             self._require_something_to_learn(beta_records)
             require_one_origin(certify_records, how, pool)
+            require_same_origin(records, certify_records, how, pool)
         require_one_origin(records, how, pool)
         self._embedder: Embedder | None = embedder(self.embedder) if self._needs_vectors else None
         tell = progress or _say_nothing

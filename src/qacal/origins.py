@@ -40,6 +40,28 @@ def require_one_origin(records: Any, how: Reading, pool: bool) -> None:
             )
 
 
+def require_same_origin(records: Any, others: Any, how: Reading, pool: bool) -> None:
+    """Refuse two sets of rows, one to learn from and one to certify with, that are not of one kind.
+
+    Their judges may differ: that is what the two sets are for.
+    """
+    from qacal.records import as_source, distinct
+
+    has_ids = [how.name("id") in next(iter(as_source(one).batches(how.on_fault))).names for one in (records, others)]
+    if has_ids[0] != has_ids[1]:
+        raise InputError(
+            "only one of the two sets of rows has ids, so it cannot be told whether they share questions. Give both of "
+            "them ids, or neither."
+        )
+    for name in ("model", "prompt", "confidence_source"):
+        one, two = (distinct(as_source(given), how, name) for given in (records, others))
+        if not pool and one and two and len(one) <= _ORIGINS and len(two) <= _ORIGINS and {*one} != {*two}:
+            raise InputError(
+                f"{name} is {_said(one)} in the rows to learn from, and {_said(two)} in those that certify; expected "
+                "the same. Pass --pool (pool=True) if they are to go together."
+            )
+
+
 def require_known_origin(batch: Batch, origins: dict[str, list[Any]]) -> None:
     """Refuse rows of another origin than those of the fit."""
     for name, known in origins.items():

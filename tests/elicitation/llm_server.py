@@ -73,7 +73,9 @@ class _Handler(BaseHTTPRequestHandler):
 def completion(request, said):
     """Return a reply in the form that the prompt asks for."""
     text = f"Guess: Paris\nProbability: {confidence(said)}"
-    if "[refused]" in said:
+    if "[half]" in said:
+        text = "Guess: caf\ud83d\nProbability: 0.5"
+    elif "[refused]" in said:
         text = "I'm sorry, but I can't help with that."
     elif "[chatty]" in said:
         text = "Well, it is hard to say."
@@ -82,11 +84,15 @@ def completion(request, said):
     elif "A1:" in said:
         text = "Yes. They agree." if "[same]" in said else "Perhaps." if "[unsure]" in said else "No. They differ."
     pieces = [text[at : at + 4] for at in range(0, len(text), 4)]
-    tokens = [{"token": piece, "logprob": -0.1, "bytes": list(piece.encode()), "top_logprobs": []} for piece in pieces]
+    tokens = [
+        {"token": piece, "logprob": -0.1, "bytes": list(piece.encode(errors="replace")), "top_logprobs": []}
+        for piece in pieces
+    ]
     choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
     if request.get("logprobs"):
         choice["logprobs"] = {"content": tokens}
-    return {"id": "x", "object": "chat.completion", "choices": [choice], "usage": {"total_tokens": 12}}
+    model = "other-7b" if "[other]" in said else request["model"]
+    return {"id": "x", "object": "chat.completion", "model": model, "choices": [choice], "usage": {"total_tokens": 12}}
 
 
 if __name__ == "__main__":

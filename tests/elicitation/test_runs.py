@@ -154,6 +154,12 @@ def test_a_reply_that_takes_too_long_is_given_up_and_asked_again(ran, server):
     assert sum("[hang]" in said for said in server.asked) == 2
 
 
+def test_a_row_that_is_there_twice_is_refused_before_anything_is_asked(ran, server):
+    with pytest.raises(InputError, match=r"is there twice\. Give each row an id of its own"):
+        ran([{"question": "Same?", "ground_truth": "a"}, {"question": "Same?", "ground_truth": "b"}])
+    assert server.asked == []
+
+
 def test_what_fails_for_good_is_told_and_asked_again_by_the_next_run(ran, server, tmp_path):
     rows = [*questions(5), {"id": "bad", "question": "[bad] Why?"}]
     done = ran(rows)
@@ -175,10 +181,63 @@ def test_a_wrong_key_stops_the_run_before_all_is_asked(ran, server):
 
 
 def test_a_server_that_refuses_all_is_left_alone(ran, server):
-    ran(questions(1))
     with pytest.raises(InputError, match="the question is bad"):
-        ran([*questions(1), *questions(200, "[bad]")[1:]])
-    assert len(server.asked) <= 1 + 10 + WORKERS
+        ran(questions(200, "[bad]"))
+    assert len(server.asked) <= 10 + WORKERS
+
+
+def test_questions_that_are_always_refused_do_not_keep_others_from_being_asked(ran, server):
+    rows = [*questions(10), *questions(40, "[bad]")[10:], *questions(60)[40:]]
+    for sent in (30, 0):
+        done = ran(rows)
+        assert (done.progress.sent, done.progress.failed) == (sent, 30)
+        assert done.outcomes.stated == 30
+
+
+def test_a_server_that_falls_silent_ends_the_run(ran, server):
+    with pytest.raises(InputError, match=r"status 500: out of order\. Is the server running\?"):
+        ran([*questions(3), *questions(300, "[down]")[3:]], tries=1)
+    assert len(server.asked) <= 3 + 10 + WORKERS
+
+
+def test_a_limit_is_of_the_questions_that_are_given(ran, server, tmp_path):
+    ran(questions(5))
+    ran([{"id": f"new{n}", "question": f"Is it {n}?"} for n in range(4)], Plan("tiny", limit=2))
+    assert len(server.asked) == 7
+    assert sum("Is it" in said for said in server.asked) == 2
+
+
+def test_half_a_character_in_a_reply_is_no_end(ran, tmp_path):
+    for _ in range(2):
+        assert ran(questions(1, "[half]"), Plan("tiny", "verb2s-top1")).progress.failed == 0
+    ran(questions(1, "[half]"))
+    assert records(tmp_path / "run.db", run=2)[0]["answer"] == "caf?"
+
+
+def test_passwords_in_the_base_url_are_not_kept(server, tmp_path):
+    url = server.base_url.replace("http://", "http://me:secret@")
+    elicit(questions(2), Client(url), Plan("tiny"), tmp_path / "run.db")
+    for path in tmp_path.glob("run.db*"):
+        assert b"secret" not in path.read_bytes()
+    with pytest.raises(InputError) as caught:
+        elicit(questions(3), Client("http://me:secret@127.0.0.1:9/v1", tries=1), Plan("big"), tmp_path / "run.db")
+    assert "secret" not in str(caught.value)
+
+
+def test_a_prompt_that_needs_token_probabilities_asks_for_them(ran, server):
+    with pytest.raises(InputError, match="off token probabilities"):
+        ran(questions(2), Plan("tiny", "p-true", logprobs=False))
+    assert server.asked == []
+
+
+def test_which_llms_replied_and_where_is_known(ran, tmp_path):
+    done = ran([*questions(3), *questions(5, "[other]")[3:]])
+    assert done.outcomes.models == {"tiny": 3, "other-7b": 2}
+    assert done.begun_at is None
+    with serving(tmp_path / "second") as second:
+        again = elicit(questions(3), Client(second.base_url), Plan("tiny"), tmp_path / "run.db")
+        assert again.begun_at != second.base_url
+        assert second.asked == []
 
 
 def test_a_server_that_is_not_there_is_said_to_be(tmp_path):

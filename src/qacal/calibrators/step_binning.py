@@ -63,7 +63,8 @@ def corrected(score: Floats, right: Floats, weight: Floats) -> Floats:
     .. math:: p = \frac{k h + \sum w y}{k + \sum w}
 
     The shares of right answers scatter around the score as a beta distribution of :math:`k` rows would have it; the
-    :math:`k` that makes the counts most likely is taken. If they scatter no more than chance has it, the score stands.
+    :math:`k` that makes the counts most likely is taken, those of a group and of its ancestors alike, as if they were
+    of different rows. If they scatter no more than chance has it, the score stands.
 
     >>> score, rows = np.array([0.2, 0.4, 0.6, 0.8]), np.full(4, 100.0)
     >>> corrected(score, 100 * score, rows).round(2)

@@ -106,6 +106,8 @@ def run(
     done = ran.progress
     shared.note(f"{done.sent:,} requests made, {done.known:,} had a reply before, {done.failed:,} failed.")
     shared.note(summary(ran.outcomes))
+    if ran.begun_at is not None and done.known:
+        shared.note(f"Replies from before are from {ran.begun_at}; make sure that it is the same LLM.")
     if answers is not None:
         write_answers(output, ran.run, answers)
     shared.note(f"{answers} is written." if answers else f"Next: qacal answers {output} -o answers.parquet")
@@ -168,6 +170,9 @@ def summary(outcomes: Outcomes) -> str:
     guesses = outcomes.stated + sum(outcomes.lost.values())
     lines = [f"{outcomes.questions:,} questions: {outcomes.stated:,} of {guesses:,} guesses have a confidence."]
     lines += [f"  {count:,} {reason}" for reason, count in outcomes.lost.most_common()]
+    if len(outcomes.models) > 1:
+        counted = ", ".join(f"{name} ({count:,})" for name, count in outcomes.models.most_common())
+        lines.append(f"The replies are not all of one LLM: {counted}. A confidence may mean something else in each.")
     return "\n".join(lines)
 
 
@@ -205,7 +210,7 @@ class _Line:
         self.total, self.start = total, monotonic()
 
     def text(self, progress: Progress) -> str:
-        rate = progress.sent / max(monotonic() - self.start, 1e-9)
+        rate = progress.fresh / max(monotonic() - self.start, 1e-9)
         left = f", {_duration((self.total - progress.done) / rate)} left" if rate else ""
         failed = f", {progress.failed:,} failed" if progress.failed else ""
         return f"{progress.done:,} of {self.total:,}, {rate:.1f} a second{left}{failed}"

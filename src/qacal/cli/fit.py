@@ -115,18 +115,20 @@ def run(
     from qacal.model_set import fit_set
     from qacal.tuning import OBJECTIVES
 
-    shared.require_apart(file, output, skip_bad_rows)
+    shared.require_apart(file, output, skip_bad_rows, certify)
     shared.require_folder(output)
     _require_sense(partition, alpha, beta_share)
-    if by is not None and certify is not None:
-        raise typer.BadParameter("--certify goes with one model, not with --by.")
+    if certify is not None and (by is not None or beta_share is not None):
+        raise typer.BadParameter("--certify makes one model that learns from all other rows; no --by, no --beta-share.")
     if continuous and (beta is not None or beta_share is not None):
         raise typer.BadParameter("--continuous makes no groups and certifies nothing; leave --beta, --beta-share out.")
     objective = None if tune is None else shared.chosen("--tune", tune, list(OBJECTIVES))
     model = QACalibrator(
         embedder,
         partition,
-        _chosen_calibrator(calibrator, points_per_bin, alpha, partition, continuous, bool(effect or also)),
+        _chosen_calibrator(
+            calibrator, points_per_bin, alpha, partition, continuous, bool(effect or also), learns=certify is not None
+        ),
         score=_score(partition, effect, also, objective),
         output="continuous" if continuous else "certified",
         beta_share=beta_share,
@@ -174,9 +176,15 @@ def _score(partition: str | None, effect: list[str] | None, also: list[str] | No
 
 
 def _chosen_calibrator(
-    name: str | None, points_per_bin: int | None, alpha: float, partition: str | None, continuous: bool, has_score: bool
+    name: str | None,
+    points_per_bin: int | None,
+    alpha: float,
+    partition: str | None,
+    continuous: bool,
+    has_score: bool,
+    learns: bool,
 ) -> Any:
-    """Return the calibrator of a name; without one, the default with this alpha."""
+    """Return the calibrator of a name; without one, the default with this alpha, which learns if other rows certify."""
     from qacal.partitions import EMBEDDING, as_partition
 
     if continuous:
@@ -186,6 +194,10 @@ def _chosen_calibrator(
     if name is None:
         reads_text = partition is None or EMBEDDING in as_partition(partition).needs
         name = "steps" if reads_text or has_score else "tree-binning"
+        if name == "steps":
+            from qacal import StepBinning
+
+            return StepBinning(alpha=alpha, learns=learns)
     return make_calibrator(name, points_per_bin, alpha)
 
 

@@ -67,6 +67,8 @@ def run(
     from qacal.elicitation.judging import Judge, Verdicts, ask_judge, judged, unsettled
     from qacal.outputs import write_objects
 
+    if human in ("correct", "judge"):
+        raise typer.BadParameter(f"--human {human} is what this command writes; give people's labels another name.")
     if (base_url is None) != (model is None):
         raise typer.BadParameter("a judge needs both, --base-url and --model.")
     shared.require_apart(file, output, store)
@@ -82,9 +84,11 @@ def run(
                 ask_judge(rows(), judge, asking)
             failed = asking.progress.failed
             shared.note(f"{asking.progress.sent:,} requests made, {failed:,} failed.")
-        labelled = judged(rows(), judge, kept, count)
+        labelled = judged(_unlabelled(rows()), judge, kept, count)
         write_objects(_noting(labelled, human, seen), output, file)
     shared.note(_summary(count))
+    if count.unlabelled:
+        shared.note("qacal fit needs labels: leave rows without one out with its --skip-bad-rows FILE.")
     if human is not None:
         _show_agreement(seen)
     if failed:
@@ -123,6 +127,17 @@ def _store(file: str, output: str, given: Path | None, is_needed: bool) -> Itera
     path = given or (Path(file) if file.endswith(".db") else Path(f"{output}.judge.db"))
     with ExitStack() as stack:
         yield stack.enter_context(open_store(path, to_write=True))
+
+
+def _unlabelled(rows: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Yield the rows, and refuse labels that are not a judge's: they would be lost."""
+    for row in rows:
+        if row.get("correct") is not None and row.get("judge") is None:
+            raise InputError(
+                "the rows have labels already, in a column correct, which this command would overwrite. If they are by "
+                "people, rename the column, and compare: --human NAME."
+            )
+        yield row
 
 
 def _noting(

@@ -16,11 +16,15 @@ from qacal.elicitation.token_confidence import answer_probability
 
 @dataclass
 class Outcomes:
-    """What came of the questions of a run: how many guesses were stated, and the others by reason."""
+    """What came of the questions of a run: how many guesses were stated, and the others by reason.
+
+    models : what the server called the LLMs that replied, and how often.
+    """
 
     questions: int = 0
     stated: int = 0
     lost: Counter[str] = field(default_factory=Counter)
+    models: Counter[str] = field(default_factory=Counter)
 
     def add(self, outcome: Outcome) -> None:
         """Count an outcome."""
@@ -45,6 +49,7 @@ def answers(store: Store, run: int, setup: Setup, outcomes: Outcomes | None = No
         if answered is None:
             outcomes.lost["not answered yet"] += 1
             continue
+        outcomes.models.update(reply.model for reply in answered.replies if reply.model is not None)
         for place, outcome in enumerate(answered.outcomes, 1):
             outcomes.add(outcome)
             if isinstance(outcome, Stated):

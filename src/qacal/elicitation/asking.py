@@ -12,8 +12,8 @@ from qacal.elicitation.requests import Conversation, Request, request_key
 from qacal.elicitation.store import Store
 from qacal.errors import InputError
 
-# A server that refuses so many requests one after the other, and none between, refuses all.
-_REFUSALS = 10
+# A server that fails so many requests, and has answered none, fails all; so does one that has and then is silent.
+_FAILURES = 10
 
 
 @dataclass
@@ -21,11 +21,13 @@ class Progress:
     """How far a run is.
 
     done : conversations that are over, failed ones included.
+    fresh : those of them that a server was asked in.
     sent, known : requests that the server replied to now, and those that had a reply before.
     failed : requests without a reply; the next run makes them again.
     """
 
     done: int = 0
+    fresh: int = 0
     sent: int = 0
     known: int = 0
     failed: int = 0
@@ -47,7 +49,7 @@ class Asking:
     tell: Callable[[Progress], None] = lambda progress: None
     progress: Progress = field(default_factory=Progress)
     _on_the_way: dict[str, asyncio.Event] = field(default_factory=dict)
-    _refusals: int = 0
+    _silent: int = 0
 
     def all(self, conversations: Iterable[Conversation]) -> Progress:
         """Ask all; conversations are taken one by one, as workers become free."""
@@ -65,8 +67,11 @@ class Asking:
 
     async def _work(self, conversations: Iterator[Conversation]) -> None:
         for conversation in conversations:
+            before = self.progress.sent
             await self._converse(conversation)
             self.progress.done += 1
+            # Others may have been asked meanwhile, which is the usual case where anything is.
+            self.progress.fresh += self.progress.sent > before
             self.tell(self.progress)
 
     async def _converse(self, conversation: Conversation) -> None:
@@ -95,19 +100,22 @@ class Asking:
         if isinstance(result, Got):
             self.store.keep(request, result.body, None, result.seconds)
             self.progress.sent += 1
-            self._refusals = 0
+            self._silent = 0
             return result.reply
         self.store.keep(request, None, result.why, result.seconds)
         self.progress.failed += 1
-        self._refusals += 1
+        # A refusal is an answer of a kind: it is about this request, and others may fare better.
+        self._silent = 0 if result.is_refusal else self._silent + 1
         self._require_hope(result)
         return None
 
     def _require_hope(self, failed: Failed) -> None:
         """Stop where going on would only fail again: nothing has worked so far, or nothing works any more."""
+        has_worked = self.progress.sent + self.progress.known > 0
         is_wrong = failed.status in (401, 403, 404) or failed.status is None
-        if (is_wrong and not self.progress.sent) or self._refusals >= _REFUSALS:
-            raise InputError(f"{self.client.base_url}: {failed.why}. {_remedy(failed)}")
+        is_lost = self._silent >= _FAILURES or failed.status in (401, 403)
+        if is_lost or (not has_worked and (is_wrong or self.progress.failed >= _FAILURES)):
+            raise InputError(f"{self.client.shown_url}: {failed.why.rstrip('.')}. {_remedy(failed)}")
 
 
 def _remedy(failed: Failed) -> str:
@@ -115,7 +123,9 @@ def _remedy(failed: Failed) -> str:
         return "Is the key the right one? It is read from the environment (--key-env NAME)."
     if failed.status == 404:
         return "Is the base URL the one that ends before /chat/completions, and does the server know this model?"
-    if failed.status is None:
+    if failed.status == 200:
+        return "Is the base URL that of a chat API? What has replies is kept: the same command goes on from there."
+    if failed.status is None or not failed.is_refusal:
         return "Is the server running? What has replies is kept: the same command goes on from there."
     if "logprob" in failed.why.lower():
         return "If the server has no token probabilities, pass --no-logprobs."

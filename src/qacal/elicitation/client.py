@@ -13,6 +13,7 @@ from email.utils import parsedate_to_datetime
 from time import monotonic
 from types import TracebackType
 from typing import Any, Self
+from urllib.parse import urlsplit, urlunsplit
 
 from qacal.elicitation.replies import Reply
 from qacal.elicitation.requests import Request
@@ -50,13 +51,13 @@ class Failed:
     @property
     def is_refusal(self) -> bool:
         """Whether the server refuses this request, and would again."""
-        return self.status is not None and self.status < 500 and self.status not in _AGAIN
+        return self.status is not None and 400 <= self.status < 500 and self.status not in _AGAIN
 
 
 class Client:
     """Asks a server.
 
-    base_url : where its API begins, such as ``http://127.0.0.1:8080/v1``.
+    base_url : where its API begins, such as ``http://127.0.0.1:8080/v1``; `shown_url` is that without a password.
     key : sent with every request, and never stored.
     timeout : seconds until a request is given up.
     tries : how often it is made before it counts as failed.
@@ -64,6 +65,7 @@ class Client:
 
     def __init__(self, base_url: str, *, key: str | None = None, timeout: float = 120.0, tries: int = 6) -> None:
         self.base_url = _checked_url(base_url)
+        self.shown_url = _without_secrets(self.base_url)
         self._headers = {} if key is None else {"Authorization": f"Bearer {key}"}
         self._timeout, self._tries = timeout, tries
         self._not_before = 0.0
@@ -109,7 +111,7 @@ class Client:
         try:
             return Got(response.text, Reply.from_body(response.json()), seconds), None
         except (InputError, ValueError) as error:
-            return Failed(f"the reply is no chat completion: {error}", None, seconds), None
+            return Failed(f"the reply is no chat completion: {error}", response.status_code, seconds), None
 
     def _hold(self, seconds: float) -> None:
         self._not_before = max(self._not_before, monotonic() + seconds)
@@ -159,6 +161,16 @@ def _checked_url(url: str) -> str:
     if not url.startswith(("http://", "https://")):
         raise InputError(f"the base URL is {url!r}; expected one such as http://127.0.0.1:8080/v1.")
     return url.rstrip("/").removesuffix("/chat/completions")
+
+
+def _without_secrets(url: str) -> str:
+    """Return a URL without what may be a secret: names and passwords before the host, and what follows the path.
+
+    >>> _without_secrets("https://me:secret@example.org/v1?key=secret")
+    'https://example.org/v1'
+    """
+    parts = urlsplit(url)
+    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
 
 
 def _httpx2() -> Any:

@@ -9,7 +9,6 @@ A judge errs too. Where some rows have labels by people, :func:`agreement` says 
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,6 +19,7 @@ import numpy as np
 from qacal.elicitation.asking import Asking
 from qacal.elicitation.normalising import matches
 from qacal.elicitation.outcomes import Outcome
+from qacal.elicitation.question_rows import texts_in
 from qacal.elicitation.replies import Reply
 from qacal.elicitation.requests import Answered, Conversation, Request
 from qacal.elicitation.store import Store
@@ -100,7 +100,7 @@ def unsettled(records: Iterable[Record], judge: Judge) -> Iterator[tuple[str, st
     """Yield question, answer and ground truths of the records that only the judge can label."""
     for record in records:
         truths = ground_truths(record)
-        if truths and judge.label(str(record["answer"]), truths) is None:
+        if truths and record["answer"] is not None and judge.label(str(record["answer"]), truths) is None:
             yield str(record["question"]), str(record["answer"]), truths
 
 
@@ -113,8 +113,8 @@ def _conversation(request: Request) -> Conversation:
 def _label(record: Record, judge: Judge, store: Store | None) -> tuple[float | None, str]:
     """Return the label of a record and what it is by, or None and why there is none."""
     truths, answer = ground_truths(record), str(record["answer"])
-    if not truths:
-        return None, "no ground truth"
+    if not truths or record["answer"] is None:
+        return None, "no ground truth" if record["answer"] is not None else "no answer"
     label = judge.label(answer, truths)
     if label is not None:
         return label, "comparing with the ground truth"
@@ -130,14 +130,11 @@ def ground_truths(record: Mapping[str, Any]) -> tuple[str, ...]:
 
     >>> ground_truths({"ground_truth": '["4", "four"]'}), ground_truths({"ground_truth": 4})
     (('4', 'four'), ('4',))
+    >>> ground_truths({"ground_truth": "[1, 2, 3]"})
+    ('[1, 2, 3]',)
     """
     given = record.get("ground_truth")
-    if isinstance(given, str) and given.lstrip().startswith("["):
-        try:
-            given = json.loads(given)
-        except ValueError:
-            given = [given]
-    listed = given if isinstance(given, list | tuple) else [given]
+    listed = texts_in(given) if isinstance(given, str) else given if isinstance(given, list | tuple) else [given]
     return tuple(str(one) for one in listed if one is not None and str(one).strip())
 
 

@@ -60,20 +60,31 @@ def _text(value: Any) -> str:
 
 def _texts(value: Any, name: str) -> tuple[str, ...]:
     """Return one text or several as a tuple; a list may be written as JSON, as it is in CSV."""
-    if isinstance(value, str) and value.lstrip().startswith("["):
-        try:
-            value = json.loads(value)
-        except ValueError:
-            value = [value]
     if value is None or value == "":
         return ()
-    listed = value if isinstance(value, Sequence) and not isinstance(value, str) else [value]
+    listed = texts_in(value) if isinstance(value, str) else value if isinstance(value, Sequence) else [value]
     texts = tuple(str(one) for one in listed if isinstance(one, str | int | float) and not isinstance(one, bool))
     if len(texts) != len(listed):
         raise InputError(f"{name} is {value!r:.80}; expected a text or a list of texts.")
     for text in texts:
         _require_whole(text)
     return texts
+
+
+def texts_in(value: str) -> list[str]:
+    """Return the texts of a JSON list of texts; anything else is one text, such as ``[1, 2, 3]``, the answer.
+
+    >>> texts_in('["a", "b"]'), texts_in("[1, 2]"), texts_in("[sic]")
+    (['a', 'b'], ['[1, 2]'], ['[sic]'])
+    """
+    if value.lstrip().startswith("["):
+        try:
+            found = json.loads(value)
+        except ValueError:
+            return [value]
+        if isinstance(found, list) and found and all(isinstance(one, str) for one in found):
+            return found
+    return [value]
 
 
 def _require_whole(text: str) -> None:

@@ -37,12 +37,14 @@ class Reply:
     tokens : None if the server gave no log-probabilities.
     finish : why it ended, in the server's word: "stop", "length", "content_filter".
     refusal : what the server put in the place for refusals.
+    model : what the server calls the LLM that replied; it may be more exact than the name that was asked for.
     """
 
     text: str
     tokens: tuple[Token, ...] | None = None
     finish: str | None = None
     refusal: str | None = None
+    model: str | None = None
 
     @property
     def is_cut(self) -> bool:
@@ -69,10 +71,12 @@ class Reply:
             raise InputError(f"expected a chat completion; its first choice has no message: {_shown(choice)}.")
         refusal = message.get("refusal")
         return Reply(
-            _text(message.get("content")),
+            # Half a character, which JSON can hold, could be neither kept nor sent.
+            _text(message.get("content")).encode("utf-8", "replace").decode(),
             _tokens(choice.get("logprobs")),
             finish if isinstance(finish := choice.get("finish_reason"), str) else None,
             refusal if isinstance(refusal, str) and refusal else None,
+            model if isinstance(model := body.get("model"), str) and model else None,
         )
 
 

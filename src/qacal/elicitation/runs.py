@@ -24,9 +24,14 @@ _CHARACTERS_A_TOKEN, _MARKS_A_MESSAGE = 4.0, 5
 
 @dataclass(frozen=True)
 class Ran:
-    """What a run did now, and what came of all its questions; `run` is its number in the store."""
+    """What a run did now, and what came of all its questions.
+
+    run : its number in the store.
+    begun_at : the base URL of its beginning, if that was another one.
+    """
 
     run: int
+    begun_at: str | None
     progress: Progress
     outcomes: Outcomes
 
@@ -53,6 +58,10 @@ class Plan:
     def found(self) -> tuple[Setup, NamedPrompt]:
         """Return the setup of the requests, and where its prompt is from."""
         found = find_prompt(self.prompt)
+        if not self.logprobs and any(stage.alternatives for stage in found.prompt.stages):
+            raise InputError(
+                f"the prompt {found.prompt.name} reads its confidence off token probabilities; ask for them."
+            )
         return Setup(self.model, found.prompt, self.logprobs, dict(self.fields or {})), found
 
     def foreseen(self, questions: Any) -> Foreseen:
@@ -100,12 +109,15 @@ def elicit(
     """
     setup, named = plan.found()
     with open_store(store, to_write=True) as opened:
-        run = opened.run(plain_setup(setup, named.origin), client.base_url)
+        run = opened.run(plain_setup(setup, named.origin), client.shown_url)
         count = opened.add_questions(run, islice(read_questions(questions, plan.columns), plan.limit))
         tell = (lambda progress: None) if telling is None else telling(count)
         asking = Asking(opened, client, workers, tell)
-        progress = asking.all(setup.conversation(asked.question) for asked in opened.questions(run, plan.limit))
-        return Ran(run, progress, _outcomes(opened, run, setup))
+        # Those that were given, and not all that are in the store.
+        given = islice(read_questions(questions, plan.columns), plan.limit)
+        progress = asking.all(setup.conversation(asked.question) for asked in given)
+        begun_at = opened.base_url(run)
+        return Ran(run, begun_at if begun_at != client.shown_url else None, progress, _outcomes(opened, run, setup))
 
 
 def read_run(store: Store, run: int | None = None, outcomes: Outcomes | None = None) -> Iterator[dict[str, Any]]:

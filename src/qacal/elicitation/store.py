@@ -62,6 +62,11 @@ class Store:
         found: tuple[int] = self._db.execute("SELECT id FROM run WHERE setup = ?", (text,)).fetchone()
         return found[0]
 
+    def base_url(self, run: int) -> str:
+        """Return where a run was begun."""
+        found: tuple[str] = self._db.execute("SELECT base_url FROM run WHERE id = ?", (run,)).fetchone()
+        return found[0]
+
     def runs(self) -> list[tuple[int, dict[str, Any]]]:
         """Return the numbers of the runs and their setups, the oldest first."""
         return [
@@ -70,10 +75,16 @@ class Store:
 
     def add_questions(self, run: int, asked: Iterable[Asked]) -> int:
         """Add questions to a run, all or none; return how many were given. Those that are there stay in their place."""
-        count = 0
+        count, given = 0, set()
         with self._db:
             (last,) = self._db.execute("SELECT coalesce(max(place), 0) FROM question WHERE run = ?", (run,)).fetchone()
             for one in asked:
+                if one.question.id in given:
+                    raise InputError(
+                        f"the question {one.question.text!r:.80} (id {one.question.id!r}) is there twice. Give each "
+                        "row an id of its own, or leave one of them out."
+                    )
+                given.add(one.question.id)
                 last += self._add_question(run, last + 1, one)
                 count += 1
         return count
