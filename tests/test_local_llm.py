@@ -1,7 +1,10 @@
 """From nothing to calibrated confidences, with a real LLM on this machine."""
 
+import json
+import socket
 import subprocess
 import sys
+from dataclasses import asdict
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -104,3 +107,28 @@ def test_parts_that_do_not_join_to_the_model_leave_nothing(cache, monkeypatch):
 
     local_llm._join(parts, joined, sha256(b"partpart").hexdigest())
     assert joined.read_bytes() == b"partpart"
+
+
+def test_a_process_that_is_not_ours_is_not_stopped(cache):
+    """What is known of a server outlives it, and its number may be another's by then."""
+    other = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    try:
+        stale = local_llm.Running("SmolLM2-135M-Instruct", 9, other.pid)
+        (local_llm.cache_folder() / "server-9.json").write_text(json.dumps(asdict(stale)))
+        assert local_llm.running() == []
+        local_llm.stop(stale)
+        assert other.poll() is None
+    finally:
+        other.kill()
+        other.wait()
+
+
+def test_a_port_that_is_taken_is_told(cache, monkeypatch):
+    monkeypatch.setattr(local_llm.LocalModel, "path", lambda self: cache / "model.gguf")
+    monkeypatch.setattr(local_llm, "find_spec", lambda name: True)
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(InputError, match=f"port {port} cannot be listened on"):
+            local_llm.start("smollm2", port)

@@ -118,8 +118,7 @@ class Running:
     def is_alive(self) -> bool:
         """Whether its process is there."""
         # The number may be another process's by now: what is known of servers outlives a restart of the machine.
-        asked = ["ps", "-p", str(self.process), "-o", "args="]
-        said = subprocess.run(asked, capture_output=True, text=True, check=False).stdout
+        said = _command_line(self.process)
         return "qacal.local_llm" in said and f" {self.port} " in said
 
 
@@ -218,6 +217,16 @@ def _blocks(path: Path) -> Iterator[bytes]:
     with path.open("rb") as file:
         while block := file.read(_AT_ONCE):
             yield block
+
+
+def _command_line(process: int) -> str:
+    """Return what a process was started with; nothing if there is none."""
+    if Path("/proc/self").exists():
+        with suppress(OSError):
+            return Path(f"/proc/{process}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        return ""
+    asked = ["ps", "-p", str(process), "-o", "args="]
+    return subprocess.run(asked, capture_output=True, text=True, check=False).stdout
 
 
 def _threads() -> int:
