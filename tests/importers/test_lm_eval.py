@@ -270,6 +270,14 @@ def test_one_metric_says_what_is_right(tmp_path):
 
 def test_values_that_are_no_numbers_are_no_metrics(tmp_path):
     row = choice_row(0, ["a", "b"], [-1.0, -2.0], 0, acc=1.0, brier_score=[0, "[0.7 0.3]"])
+def test_a_target_that_looks_like_a_list_of_numbers_is_itself_what_is_right(tmp_path):
+    said = ["Guess: [1, 2, 3]\nProbability: 0.7"]
+    assert only(tmp_path, reply_row(0, said, "[1, 2, 3]", target="[1, 2, 3]"))["ground_truth"] == "[1, 2, 3]"
+    assert only(tmp_path, reply_row(0, said, "a", target="['a', 'b']"))["ground_truth"] == ["a", "b"]
+    places = choice_row(0, ["a", "b", "c"], [-1.0, -2.0, -3.0], "[0, 2]", acc=1.0)
+    assert only(tmp_path, places)["ground_truth"] == ["a", "c"]
+
+
     assert only(tmp_path, row)["correct"] == 1.0
     unjudged = reply_row(0, ["Guess: Paris\nProbability: 0.7"], "Paris", bypass=None)
     assert only(tmp_path, unjudged)["correct"] is None

@@ -23,12 +23,11 @@ from qacal.importers.base import (
     members,
     plain_columns,
     text_of,
-    texts_of,
 )
 from qacal.importers.confidences import METADATA, STATED, answer_in, parsed, stated, weighed, written
 from qacal.importers.grades import graded
 from qacal.importers.items import TABLES, Item, files_in, items_of, read_each
-from qacal.importers.texts import prompt_of, question_of, reply_of, unpacked
+from qacal.importers.texts import digest, prompt_of, question_of, reply_of, truths_of, unpacked
 
 _CONFIDENCE = "confidence"
 _SOURCES = ("HUMAN", "CODE", "LLM_JUDGE")
@@ -133,7 +132,11 @@ def _confidence(trace: _Trace) -> Any:
 
 def _truths(trace: _Trace) -> tuple[str, ...]:
     expected = {_name(part): inside(part, "expectation", "value") for part in trace.assessments}
-    return next((texts_of(unpacked(expected[name])) for name in _TRUTHS if expected.get(name)), ())
+    return next((truths_of(expected[name]) for name in _TRUTHS if expected.get(name)), ())
+
+
+def _is_shortened(response: Any, preview: Any) -> bool:
+    return isinstance(response, str) and response is preview and response.endswith(("...", "…"))
 
 
 def _judge(judgement: dict[str, Any]) -> str:

@@ -23,12 +23,11 @@ from qacal.importers.base import (
     listed,
     plain_columns,
     text_of,
-    texts_of,
 )
 from qacal.importers.confidences import STATED, TOKENS, answer_in, by_tokens, parsed, stated, weighed
 from qacal.importers.grades import graded
 from qacal.importers.items import Item, files_in, first_item, items_of, read_each
-from qacal.importers.texts import prompt_of, question_of, unpacked
+from qacal.importers.texts import digest, prompt_of, question_of, truths_of
 
 _IDS = ("custom_id", "id")
 
@@ -117,7 +116,7 @@ class _Batch:
             confidence=confidence.confidence,
             correct=correct,
             key=(model, id_),
-            ground_truth=texts_of(unpacked(label.get("ground_truth"))),
+            ground_truth=truths_of(label.get("ground_truth")),
             model=model,
             prompt=request.prompt,
             judge=text_of(label.get("judge")),

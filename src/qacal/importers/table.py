@@ -13,7 +13,7 @@ from qacal.importers.base import Dropped, Found, Outcome, Selection, UnusableRow
 from qacal.importers.confidences import weighed, written
 from qacal.importers.grades import graded
 from qacal.importers.items import TABLES, Item, files_in, first_item, items_of, read_each
-from qacal.importers.texts import digest, unpacked
+from qacal.importers.texts import digest, truths_of
 
 _NEEDED = ("question", "answer")
 _KNOWN = (
@@ -63,7 +63,7 @@ class _Rows:
             confidence=weighed({source: confidence}).confidence,
             correct=correct,
             key=(item.origin, item.place),
-            ground_truth=texts_of(unpacked(row.get("ground_truth"))),
+            ground_truth=truths_of(row.get("ground_truth")),
             model=self.selection.model or text_of(row.get("model")),
             prompt=text_of(row.get("prompt")),
             task=text_of(row.get("task")),

@@ -33,6 +33,17 @@ def unpacked(value: Any) -> Any:
     return {str(part["key"]): part["value"] for part in value} if is_map and value else value
 
 
+def truths_of(value: Any) -> tuple[str, ...]:
+    """Return what would be right, in any of its spellings; a list as text is one of spellings if all of it is text.
+
+    >>> truths_of('["Paris", "Paname"]'), truths_of("[1, 2, 3]"), truths_of(4)
+    (('Paris', 'Paname'), ('[1, 2, 3]',), ('4',))
+    """
+    listed = unpacked(value) if isinstance(value, str) and value.startswith("[") else value
+    is_spellings = isinstance(listed, list) and all(isinstance(part, str) for part in listed)
+    return texts_of(listed if is_spellings else value)
+
+
 def question_of(asked: Any, after: str | None = None) -> str | None:
     """Return the question in what an LLM was asked: text, a chat's last message of the user, or an object with either.
 
