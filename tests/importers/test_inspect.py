@@ -12,6 +12,7 @@ from qacal.importers import Selection, import_log
 from tests.importers.logs import CASES, HEADER, sample, write_eval, write_json
 
 PARIS = CASES[0]
+NO_TOKENS = "there are no token probabilities"
 
 
 def imported(folder, *samples, keep_unscored=False, on_fault=None, **selection):
@@ -186,6 +187,27 @@ def test_a_source_that_is_not_there_is_not_replaced(tmp_path):
 
 def test_percents_are_read_when_told(tmp_path):
     one = sample(7, PARIS, metadata={"confidence": 95})
+def test_the_confidence_of_another_scorer_is_its_own(tmp_path):
+    """A judge that says how sure it is of its verdict says nothing of the answer."""
+    judge = {"value": "C", "answer": "Paris", "metadata": {"confidence": 0.2}}
+    one = sample(7, PARIS, scores={**scored("C"), "judge": judge})
+    assert only(tmp_path, one, scorer="match")["confidence"] == 0.95
+    assert only(tmp_path, one, scorer="judge")["confidence"] == 0.2
+    row = only(tmp_path, one, scorer="judge", confidence_from="stated")
+    assert (row["confidence"], row["confidence_source"]) == (0.95, "stated")
+
+
+@pytest.mark.parametrize("reason", ["max_tokens", "model_length"])
+def test_a_reply_that_was_cut_is_not_guessed_at(tmp_path, reason):
+    said = "Guess: Paris\nProbability: 0"
+    choice = {"message": {"content": said}, "stop_reason": reason}
+    cut = sample(7, PARIS, output={"completion": said, "choices": [choice]})
+    whole = sample(8, PARIS, output={"completion": said, "choices": [{**choice, "stop_reason": "stop"}]})
+    found = imported(tmp_path, cut, whole)
+    assert (found.frame["id"].to_list(), found.frame["confidence"].to_list()) == (["quiz:8"], [0.0])
+    assert found.dropped == {"no confidence: none in the metadata; the reply is cut off; " + NO_TOKENS: 1}
+
+
     assert only(tmp_path, one, confidence_from="metadata", percent=True)["confidence"] == 0.95
     with pytest.raises(InputError, match=r"outside 0 to 1 \(--percent reads percents\)"):
         imported(tmp_path, one, confidence_from="metadata")

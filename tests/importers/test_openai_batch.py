@@ -142,4 +142,8 @@ def test_the_responses_api(tmp_path):
     request = batch_request("q", "")
     request["body"] = {"model": "llm", "input": QUESTION}
     row = imported(tmp_path, [response], [request]).frame.to_dicts()[0]
+    cut = {"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}}
+    response["response"]["body"] |= cut
+    with pytest.raises(InputError, match="the reply is cut off"):
+        imported(tmp_path, [response], [request])
     assert (row["question"], row["answer"], row["confidence"]) == (QUESTION, "Paris", 0.9)

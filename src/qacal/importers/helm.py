@@ -27,6 +27,7 @@ from qacal.importers.base import (
     text_of,
 )
 from qacal.importers.confidences import MAX_PROB, STATED, answer_in, parsed, stated, weighed, written
+from qacal.importers.endings import is_cut_reason
 from qacal.importers.grades import graded
 from qacal.importers.items import Item, document, items_of, read_each
 
@@ -94,7 +95,7 @@ class _Run:
     def _found(
         self, state: dict[str, Any], question: str, output: str, means: dict[str, float], correct: float | None
     ) -> Found:
-        instance, outcome = state["instance"], parsed(output)
+        instance, outcome = state["instance"], parsed(output, is_cut=_is_cut(state))
         id_ = f"{self.task}:{instance['id']}"
         perturbation = text_of(inside(instance, "perturbation", "name"))
         model = self.selection.model or text_of(inside(state, "request", "model"))
@@ -138,6 +139,13 @@ def _key(id_: Any, row: dict[str, Any], perturbation: Any) -> _Key:
 
 
 def _means(row: dict[str, Any], wanted: set[str]) -> dict[str, float]:
+def _is_cut(state: dict[str, Any]) -> bool:
+    """Return whether a reply was cut off. Most clients of HELM give no reason; then it has as many tokens as it may."""
+    reply, most = inside(state, "result", "completions", 0), inside(state, "request", "max_tokens")
+    is_full = isinstance(most, int) and len(listed(inside(reply, "tokens"))) >= most > 0
+    return is_cut_reason(inside(reply, "finish_reason")) or (is_full and inside(reply, "finish_reason") is None)
+
+
     means: dict[str, float] = {}
     for stat in listed(row.get("stats")):
         name, mean = text_of(inside(stat, "name", "name")), inside(stat, "mean")

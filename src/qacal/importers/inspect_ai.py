@@ -33,6 +33,7 @@ from qacal.importers.eval_files import open_log
 from qacal.importers.grades import graded
 from qacal.importers.items import Item, files_in, read_each
 from qacal.importers.texts import content_of, question_of
+from qacal.importers.endings import is_cut_reason
 
 if TYPE_CHECKING:
     from qacal.elicitation.replies import Reply
@@ -88,7 +89,7 @@ class _Samples:
         return value.get(self.part) if isinstance(value, dict) and self.part in value else value
 
     def _found(self, sample: dict[str, Any], score: Any, correct: float | None, completion: str) -> Found:
-        outcome = parsed(completion)
+        outcome = parsed(completion, is_cut=is_cut_reason(inside(sample, "output", "choices", 0, "stop_reason")))
         choices = texts_of(sample.get("choices"))
         given = text_of(inside(score, "answer"))
         is_whole = not given or given.strip().lower() == completion.strip().lower()

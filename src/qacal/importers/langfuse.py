@@ -28,6 +28,7 @@ from qacal.importers.base import (
 )
 from qacal.importers.confidences import METADATA, STATED, answer_in, parsed, stated, weighed, written
 from qacal.importers.grades import graded
+from qacal.importers.endings import is_cut_off
 from qacal.importers.items import TABLES, Item, files_in, first_item, items_of, read_each
 from qacal.importers.texts import named_truth, prompt_of, question_of, reply_of, unpacked
 
@@ -125,7 +126,7 @@ class _Observations:
     def _found(
         self, row: dict[str, Any], id_: str, question: str, output: str, correct: float | None, score: _Score | None
     ) -> Found:
-        metadata, outcome = unpacked(row.get("metadata")), parsed(output)
+        metadata, outcome = unpacked(row.get("metadata")), parsed(output, is_cut=is_cut_off(row.get("output")))
         scored = self.scores.confidences.get(id_, self.scores.confidences.get(text_of(row.get("trace_id")) or ""))
         number = inside(metadata, _CONFIDENCE)
         offers = {

@@ -26,6 +26,7 @@ from qacal.importers.base import (
 )
 from qacal.importers.confidences import METADATA, STATED, answer_in, parsed, stated, weighed, written
 from qacal.importers.grades import graded
+from qacal.importers.endings import is_cut_off
 from qacal.importers.items import TABLES, Item, files_in, items_of, read_each
 from qacal.importers.texts import digest, prompt_of, question_of, reply_of, truths_of, unpacked
 
@@ -51,6 +52,7 @@ class _Trace:
     request: Any
     response: Any
     assessments: list[dict[str, Any]]
+    is_cut: bool
     metadata: dict[str, Any]
     tags: dict[str, Any]
 
@@ -66,9 +68,10 @@ class _Trace:
         request = _first(row.get("request"), root.get("mlflow.spanInputs"), info.get("request_preview"))
         response = _first(row.get("response"), root.get("mlflow.spanOutputs"), info.get("response_preview"))
         assessments = _objects(info.get("assessments"))
+        is_cut = is_cut_off(response) or _is_shortened(response, info.get("response_preview"))
         metadata = _object(info.get("trace_metadata") or info.get("request_metadata"))
         state = str(info.get("state") or info.get("status"))
-        return _Trace(id_, state, request, response, assessments, metadata, _object(info.get("tags")))
+        return _Trace(id_, state, request, response, is_cut, assessments, metadata, _object(info.get("tags")))
 
 
 @dataclass(frozen=True)
@@ -102,7 +105,7 @@ class _Traces:
     def _found(
         self, trace: _Trace, question: str, output: str, correct: float | None, judgement: dict[str, Any] | None
     ) -> Found:
-        outcome = parsed(output)
+        outcome = parsed(output, is_cut=trace.is_cut)
         offers = {METADATA: written(_confidence(trace), percent=self.selection.percent), STATED: stated(outcome)}
         confidence = weighed(offers, self.selection.confidence_from)
         given = {**trace.metadata, **trace.tags}

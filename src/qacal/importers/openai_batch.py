@@ -26,6 +26,7 @@ from qacal.importers.base import (
 )
 from qacal.importers.confidences import STATED, TOKENS, answer_in, by_tokens, parsed, stated, weighed
 from qacal.importers.grades import graded
+from qacal.importers.endings import is_cut_off
 from qacal.importers.items import Item, files_in, first_item, items_of, read_each
 from qacal.importers.texts import digest, prompt_of, question_of, truths_of
 
@@ -133,7 +134,8 @@ def _completion(body: Any) -> Any:
         return body
     parts = [part for message in listed(body["output"]) for part in listed(inside(message, "content"))]
     texts = [text_of(inside(part, "text")) for part in parts if inside(part, "type") == "output_text"]
-    return {"choices": [{"message": {"content": "".join(filter(None, texts))}}]}
+    finish = "length" if is_cut_off(body) else "stop"
+    return {"choices": [{"message": {"content": "".join(filter(None, texts))}, "finish_reason": finish}]}
 
 
 def _labels(path: Path) -> dict[str, dict[str, Any]]:

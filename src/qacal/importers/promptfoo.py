@@ -20,6 +20,7 @@ from qacal.importers.base import (
     text_of,
 )
 from qacal.importers.confidences import METADATA, STATED, answer_in, parsed, stated, weighed, written
+from qacal.importers.endings import is_cut_off
 from qacal.importers.grades import graded
 from qacal.importers.items import Item, files_in, items_of, read_each
 from qacal.importers.texts import as_text, digest, named_question, named_truth, question_of
@@ -62,7 +63,7 @@ class _Results:
     def _found(self, item: Item, row: dict[str, Any], output: str, correct: float | None) -> Found:
         given = members(row.get("vars")) or members(inside(row, "testCase", "vars"))
         metadata = members(row.get("metadata"))
-        outcome = parsed(output)
+        outcome = parsed(output, is_cut=is_cut_off(row["response"]))
         confidence = weighed(
             {
                 METADATA: written(inside(metadata, "confidence"), percent=self.selection.percent),
