@@ -45,7 +45,7 @@ def test_labels_bring_what_is_right_and_further_columns(tmp_path):
         {"custom_id": "b", "ground_truth": ["Paris", "Paname"], "correct": None},
     ]
     responses = [batch_response(id_, SAID) for id_ in "abc"]
-    rows = {row["id"]: row for row in imported(tmp_path, responses, labels=labels).frame.to_dicts()}
+    rows = {row["custom_id"]: row for row in imported(tmp_path, responses, labels=labels).frame.to_dicts()}
     assert [rows[id_]["correct"] for id_ in "abc"] == [1.0, None, None]
     assert (rows["a"]["question"], rows["a"]["level"], rows["a"]["judge"]) == ("Capital of France?", 2, "ann")
     assert rows["b"]["ground_truth"] == ["Paris", "Paname"]

@@ -282,7 +282,7 @@ def test_traces_as_whole_objects(tmp_path):
     }
     whole = {"info": info, "data": {"spans": spans}}
     expected = ("tr-0", "Capital?", "Paris", 0.9, 1.0, "llm-9", "support")
-    names = ("id", "question", "answer", "confidence", "correct", "model", "team")
+    names = ("trace_id", "question", "answer", "confidence", "correct", "model", "team")
     for path in (
         write_json(tmp_path / "list.json", [whole]),
         write_json(tmp_path / "traces.json", {"traces": [whole]}),

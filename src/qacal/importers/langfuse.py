@@ -1,7 +1,8 @@
 """Langfuse: exports of observations and scores, as Parquet, CSV, JSON or JSON lines.
 
 A score belongs to an observation, or to a whole trace. That of a trace is taken for its only generation; where a trace
-has several, the export does not say which of them was judged.
+has several, the export does not say which of them was judged. The id of a record is its question's, for people ask the
+same again; those of the observation and the trace are columns.
 """
 
 from __future__ import annotations
@@ -137,8 +138,9 @@ class _Observations:
         truth = named_truth(metadata)
         kept = {name: row.get(name) for name in ("name", "environment", "trace_name")}
         return Found(
-            id=id_,
+            id=digest(question),
             question=question,
+        ids = {"observation_id": id_, "trace_id": text_of(row.get("trace_id"))}
             answer=answer_in(outcome, output),
             confidence=confidence.confidence,
             correct=correct,
@@ -149,7 +151,12 @@ class _Observations:
             judge=None if score is None else _judge(score),
             columns={
                 **confidence.columns,
-                **plain_columns(("metadata", metadata), ("observation", kept), used=(_CONFIDENCE, *(truth or ())[:1])),
+                **plain_columns(
+                    ("langfuse", ids),
+                    ("metadata", metadata),
+                    ("observation", kept),
+                    used=(_CONFIDENCE, *(truth or ())[:1]),
+                ),
             },
         )
 

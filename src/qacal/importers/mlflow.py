@@ -1,6 +1,7 @@
 """MLflow: traces as ``search_traces`` gives them, in Parquet, CSV, JSON or JSON lines; nested values may be text.
 
-A person's assessment counts before a program's, and that before a judge's.
+A person's assessment counts before a program's, and that before a judge's. The id of a record is its question's, for
+people ask the same again; that of the trace is a column.
 """
 
 from __future__ import annotations
@@ -111,7 +112,7 @@ class _Traces:
         given = {**trace.metadata, **trace.tags}
         own = {name: value for name, value in given.items() if not name.startswith("mlflow.")}
         return Found(
-            id=trace.id,
+            id=digest(question),
             question=question,
             answer=answer_in(outcome, output),
             confidence=confidence.confidence,
@@ -123,7 +124,11 @@ class _Traces:
             or text_of(inside(unpacked(trace.request), "model")),
             prompt=prompt_of(trace.request),
             judge=None if judgement is None else _judge(judgement),
-            columns={**confidence.columns, **plain_columns(("tag", own), used=(_CONFIDENCE, "model"))},
+            columns={
+                **confidence.columns,
+                **plain_columns(("mlflow", {"trace_id": trace.id}), ("tag", own), used=(_CONFIDENCE, "model")),
+            },
+            off_scale=confidence.off_scale,
         )
 
 

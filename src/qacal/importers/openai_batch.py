@@ -1,6 +1,7 @@
 """Batches of the OpenAI API: the file of requests, the file of responses, that of errors, and labels of one's own.
 
-Responses come in any order and without their questions; all files are joined on `custom_id`.
+Responses come in any order and without their questions; all files are joined on `custom_id`. It is the request's, for a
+batch has no two of a kind; the id of a record is its question's, so that a question that was asked twice has one id.
 """
 
 from __future__ import annotations
@@ -111,7 +112,7 @@ class _Batch:
         confidence = weighed(offers, self.selection.confidence_from)
         model = self.selection.model or text_of(inside(body, "model")) or request.model
         return Found(
-            id=id_,
+            id=digest(question),
             question=question,
             answer=answer,
             confidence=confidence.confidence,
@@ -126,6 +127,7 @@ class _Batch:
                 **plain_columns(("label", label), used=(*_IDS, "question", "correct", "ground_truth", "judge")),
             },
         )
+                "custom_id": id_,
 
 
 def _completion(body: Any) -> Any:

@@ -75,7 +75,8 @@ class _Results:
         question = asked[1] if asked else question_of(inside(row, "prompt", "raw"), self.selection.question_after)
         names = (text_of(inside(row, "provider", name)) for name in ("label", "id"))
         return Found(
-            id=digest(given),
+            # Variables stay the same under every prompt; without them, the prompt is the question.
+            id=digest(given if given and not asked else question or inside(row, "prompt", "raw")),
             question=question or "",
             answer=answer_in(outcome, output),
             confidence=confidence.confidence,
