@@ -176,7 +176,7 @@ def test_confidences_are_looked_for_in_order(tmp_path):
     tokens = pytest.approx(0.36787944)  # two tokens of exp(-.5) each
     assert [row["confidence"] for row in rows] == [0.2, 0.3, 0.95, tokens]
     assert [row["confidence_source"] for row in rows] == ["metadata", "metadata", "stated", "tokens"]
-    all_of_them = [rows[0][f"{name}_confidence"] for name in ("metadata", "stated", "token")]
+    all_of_them = [rows[0][f"confidence_{name}"] for name in ("metadata", "stated", "tokens")]
     assert all_of_them == [0.2, 0.95, tokens]
 
 

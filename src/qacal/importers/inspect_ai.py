@@ -1,6 +1,10 @@
 """inspect_ai: logs as ``.eval`` (a ZIP with a JSON file for each sample) and as one ``.json``.
 
 Nothing of a ZIP is written to disk, and of its samples only the one at hand is in memory.
+
+A confidence in metadata is that of the LLM only if it stands as ``confidence`` in the metadata of the chosen scorer's
+score, or in those of the sample; the first counts before the second. That of another scorer is not looked at: a judge
+may say how sure it is of its own verdict. If the chosen scorer is such a judge, choose ``--confidence-from stated``.
 """
 
 from __future__ import annotations
@@ -124,8 +128,8 @@ class _Samples:
         )
 
     def _written(self, sample: dict[str, Any], score: Any) -> Confidence:
-        """Return the confidence in the metadata of the score, of any other score, or of the sample."""
-        for holder in (score, *members(sample.get("scores")).values(), sample):
+        """Return the confidence in the metadata of the chosen score, or of the sample."""
+        for holder in (score, sample):
             value = inside(holder, "metadata", "confidence")
             if value is not None:
                 return written(value, percent=self.selection.percent)
