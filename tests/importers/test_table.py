@@ -72,7 +72,6 @@ def test_rows_without_confidence_or_label(tmp_path):
         ROW,
         {**ROW, "confidence": None},
         {**ROW, "confidence": ""},
-        {**ROW, "confidence": 90},
         {**ROW, "correct": ""},
     ]
     found = imported(tmp_path, *rows)

@@ -89,7 +89,7 @@ class _Run:
         metric = self.selection.metric or next((name for name in _METRICS if name in means), None)
         if self.selection.metric is not None and metric not in means:
             return Dropped(f"it has no metric {metric}")
-        correct = None if metric is None else graded(means[metric], self.selection.correct_at)
+        correct = None if metric is None else graded(means[metric], self.selection.correct_at, f"the metric {metric}")
         return correct if isinstance(correct, Dropped) else self._found(state, question, output, means, correct)
 
     def _found(
@@ -115,12 +115,13 @@ class _Run:
             prompt=text_of(inside(state, "request", "prompt")),
             task=self.task,
             columns={**confidence.columns, **plain_columns(("instance", columns), ("scenario", self.arguments))},
+            off_scale=confidence.off_scale,
         )
 
     def _max_prob(self, means: dict[str, float]) -> Confidence:
         if not self.has_logprobs:
             return Unscored("the model gave no log-probabilities (all of them are 0 in HELM's statistics)")
-        return written(means.get(MAX_PROB), source=MAX_PROB)
+        return written(means.get(MAX_PROB), source=MAX_PROB, can_be_percent=False)
 
 
 def _task(run: str) -> str:
@@ -138,7 +139,6 @@ def _key(id_: Any, row: dict[str, Any], perturbation: Any) -> _Key:
     return text_of(id_), text_of(row.get("train_trial_index")), json.dumps(perturbation, sort_keys=True)
 
 
-def _means(row: dict[str, Any], wanted: set[str]) -> dict[str, float]:
 def _is_cut(state: dict[str, Any]) -> bool:
     """Return whether a reply was cut off. Most clients of HELM give no reason; then it has as many tokens as it may."""
     reply, most = inside(state, "result", "completions", 0), inside(state, "request", "max_tokens")
@@ -146,6 +146,7 @@ def _is_cut(state: dict[str, Any]) -> bool:
     return is_cut_reason(inside(reply, "finish_reason")) or (is_full and inside(reply, "finish_reason") is None)
 
 
+def _means(row: dict[str, Any], wanted: set[str]) -> dict[str, float]:
     means: dict[str, float] = {}
     for stat in listed(row.get("stats")):
         name, mean = text_of(inside(stat, "name", "name")), inside(stat, "mean")

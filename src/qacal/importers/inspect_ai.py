@@ -33,11 +33,11 @@ from qacal.importers.base import (
     texts_of,
 )
 from qacal.importers.confidences import METADATA, STATED, TOKENS, answer_in, by_tokens, parsed, stated, weighed, written
+from qacal.importers.endings import is_cut_reason
 from qacal.importers.eval_files import open_log
 from qacal.importers.grades import graded
 from qacal.importers.items import Item, files_in, read_each
 from qacal.importers.texts import content_of, question_of
-from qacal.importers.endings import is_cut_reason
 
 if TYPE_CHECKING:
     from qacal.elicitation.replies import Reply
@@ -73,9 +73,9 @@ class _Samples:
             raise UnusableRowError("there are no id and input; expected a sample of an inspect_ai log.")
         if sample.get("error") is not None:
             return Dropped("the sample ended with an error")
-        score = self._score(sample)
+        name, score = self._score(sample)
         value = self._value(score)
-        correct = None if value is None else graded(value, self.selection.correct_at)
+        correct = None if value is None else graded(value, self.selection.correct_at, f"the scorer {name}")
         if isinstance(correct, Dropped):
             return correct
         completion = text_of(inside(sample, "output", "completion"))
@@ -83,12 +83,12 @@ class _Samples:
             completion = content_of(inside(sample, "output", "choices", 0, "message", "content"))
         return Dropped("there is no reply") if completion is None else self._found(sample, score, correct, completion)
 
-    def _score(self, sample: dict[str, Any]) -> dict[str, Any] | None:
+    def _score(self, sample: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         # All names are shown to the choice, so that it can say which there are.
-        taken = [score for name, score in members(sample.get("scores")).items() if self.scorers.takes(name)]
-        return taken[0] if taken and isinstance(taken[0], dict) else None
+        taken = [(name, score) for name, score in members(sample.get("scores")).items() if self.scorers.takes(name)]
+        return (taken[0][0], members(taken[0][1])) if taken else ("", {})
 
-    def _value(self, score: dict[str, Any] | None) -> Any:
+    def _value(self, score: dict[str, Any]) -> Any:
         value = inside(score, "value")
         return value.get(self.part) if isinstance(value, dict) and self.part in value else value
 
@@ -125,6 +125,7 @@ class _Samples:
                 **confidence.columns,
                 **plain_columns(("metadata", sample.get("metadata")), used=("confidence",)),
             },
+            off_scale=confidence.off_scale,
         )
 
     def _written(self, sample: dict[str, Any], score: Any) -> Confidence:

@@ -25,7 +25,7 @@ def judged(sample: Sample, selection: Selection) -> Judged | Dropped:
     if not repeats:
         return Dropped("there is no reply")
     metric = _metric(sample, selection)
-    correct = None if metric is None else graded(sample.row[metric], selection.correct_at)
+    correct = None if metric is None else graded(sample.row[metric], selection.correct_at, f"the metric {metric}")
     if isinstance(correct, Dropped):
         return correct
     wanted = selection.confidence_from

@@ -26,8 +26,8 @@ from qacal.importers.base import (
     text_of,
 )
 from qacal.importers.confidences import METADATA, STATED, answer_in, parsed, stated, weighed, written
-from qacal.importers.grades import graded
 from qacal.importers.endings import is_cut_off
+from qacal.importers.grades import graded
 from qacal.importers.items import TABLES, Item, files_in, items_of, read_each
 from qacal.importers.texts import digest, prompt_of, question_of, reply_of, truths_of, unpacked
 
@@ -52,8 +52,8 @@ class _Trace:
     state: str
     request: Any
     response: Any
-    assessments: list[dict[str, Any]]
     is_cut: bool
+    assessments: list[dict[str, Any]]
     metadata: dict[str, Any]
     tags: dict[str, Any]
 
@@ -68,8 +68,8 @@ class _Trace:
         # Previews are cut, and therefore the last resort.
         request = _first(row.get("request"), root.get("mlflow.spanInputs"), info.get("request_preview"))
         response = _first(row.get("response"), root.get("mlflow.spanOutputs"), info.get("response_preview"))
-        assessments = _objects(info.get("assessments"))
         is_cut = is_cut_off(response) or _is_shortened(response, info.get("response_preview"))
+        assessments = _objects(info.get("assessments"))
         metadata = _object(info.get("trace_metadata") or info.get("request_metadata"))
         state = str(info.get("state") or info.get("status"))
         return _Trace(id_, state, request, response, is_cut, assessments, metadata, _object(info.get("tags")))
@@ -91,7 +91,8 @@ class _Traces:
             return Dropped("there is no question in the request" if output else "there is no text in the response")
         judgement = self._judgement(trace)
         value = inside(judgement, "feedback", "value")
-        correct = None if value is None else graded(value, self.selection.correct_at)
+        source = "" if judgement is None else f"the assessment {_name(judgement)}"
+        correct = None if value is None else graded(value, self.selection.correct_at, source)
         if isinstance(correct, Dropped):
             return correct
         return self._found(trace, question, output, correct, None if correct is None else judgement)

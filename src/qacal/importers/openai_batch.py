@@ -26,8 +26,8 @@ from qacal.importers.base import (
     text_of,
 )
 from qacal.importers.confidences import STATED, TOKENS, answer_in, by_tokens, parsed, stated, weighed
-from qacal.importers.grades import graded
 from qacal.importers.endings import is_cut_off
+from qacal.importers.grades import graded
 from qacal.importers.items import Item, files_in, first_item, items_of, read_each
 from qacal.importers.texts import digest, prompt_of, question_of, truths_of
 
@@ -89,13 +89,16 @@ class _Batch:
             return Dropped(f"the request failed ({inside(row, 'error', 'code') or f'status {status}'})")
         return self._found(id_, inside(row, "response", "body"))
 
+    def _graded(self, value: Any) -> float | Dropped:
+        return graded(value, self.selection.correct_at, "the column 'correct' of the labels")
+
     def _found(self, id_: str, body: Any) -> Outcome:
         from qacal.elicitation.replies import Reply
 
         request = self.requests.get(id_, _Request(None, None, None))
         label = self.labels.get(id_, {})
         question = text_of(label.get("question")) or request.question
-        correct = None if is_missing(label.get("correct")) else graded(label["correct"], self.selection.correct_at)
+        correct = None if is_missing(label.get("correct")) else self._graded(label["correct"])
         if question is None:
             return Dropped("the question is not known: neither the requests nor the labels have its custom_id")
         if isinstance(correct, Dropped):
@@ -124,10 +127,10 @@ class _Batch:
             judge=text_of(label.get("judge")),
             columns={
                 **confidence.columns,
+                "custom_id": id_,
                 **plain_columns(("label", label), used=(*_IDS, "question", "correct", "ground_truth", "judge")),
             },
         )
-                "custom_id": id_,
 
 
 def _completion(body: Any) -> Any:

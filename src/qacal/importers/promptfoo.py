@@ -54,7 +54,9 @@ class _Results:
         metric, threshold = self.selection.metric, self.selection.correct_at
         if metric is not None:
             score = inside(row, "namedScores", metric)
-            return Dropped(f"it has no metric {metric}") if score is None else graded(score, threshold)
+            if score is None:
+                return Dropped(f"it has no metric {metric}")
+            return graded(score, threshold, f"the metric {metric}")
         if not inside(row, "gradingResult", "componentResults"):
             # Without assertions every output is a success; nothing was judged.
             return None
@@ -93,4 +95,5 @@ class _Results:
                     used=("confidence", *(asked or ())[:1], *(truth or ())[:1]),
                 ),
             },
+            off_scale=confidence.off_scale,
         )

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from hashlib import blake2b
 from typing import Any
 
-from qacal.importers.base import inside, text_of
+from qacal.importers.base import inside, text_of, texts_of
 
 _QUESTIONS = ("question", "query", "input", "prompt", "user_input", "text", "content")
 _REPLIES = ("content", "answer", "output", "response", "text", "completion", "result")
