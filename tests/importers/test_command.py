@@ -104,6 +104,18 @@ def test_a_failed_import_leaves_what_was_there(tmp_path):
     assert sorted(tmp_path.iterdir()) == [path, out]
 
 
+def test_a_scale_that_is_none_writes_nothing_and_says_what_to_type(tmp_path):
+    rows = [{"question": f"{n}?", "answer": "a", "confidence": n, "correct": 1} for n in (95, 80, 1, 0, 60, 1)]
+    path, out = write_lines(tmp_path / "rows.jsonl", rows), tmp_path / "records.jsonl"
+    code, _, err = run("import", "table", path, "-o", out)
+    assert code == 1
+    assert "3 numbers lie outside (from 60 to 95)" in err
+    assert "say --percent" in err
+    assert list(tmp_path.iterdir()) == [path]
+    ok("import", "table", path, "-o", out, "--percent")
+    assert [json.loads(line)["confidence"] for line in out.read_text().splitlines()] == [0.95, 0.8, 0.01, 0, 0.6, 0.01]
+
+
 def test_wrong_use_is_refused_before_the_work(tmp_path):
     (path,) = logs.lm_eval(tmp_path)
     assert "cannot tell the format" in run("import", "lm-eval", path, "-o", tmp_path / "records.xls")[2]

@@ -57,6 +57,34 @@ def test_providers_and_repeats_share_the_question(tmp_path):
     assert found["prompt"].to_list() == ["Question: {{question}}"] * 2
 
 
+def test_the_id_is_that_of_the_question(tmp_path):
+    """Other variables make no other question; without any, the prompt is the question."""
+    asked = [{"question": "2+2?", "tone": "rude"}, {"question": "2+2?", "tone": "kind"}, {"question": "2+3?"}]
+    found = promptfoo(tmp_path, *(promptfoo_result(at, PARIS, vars=given) for at, given in enumerate(asked)))
+    first, again, other = found.frame["id"].to_list()
+    assert first == again != other
+    prompts = [{"raw": raw, "label": "one"} for raw in ("Capital of France?", "Capital of Italy?", "Capital of Italy?")]
+    bare = [promptfoo_result(at, PARIS, vars={}, prompt=prompt) for at, prompt in enumerate(prompts)]
+    first, second, again = promptfoo(tmp_path, *bare).frame["id"].to_list()
+    assert first != second == again
+
+
+def test_a_cut_output_of_promptfoo_is_not_guessed_at(tmp_path):
+    said = "Guess: Paris\nProbability: 0"
+    results = [
+        promptfoo_result(at, PARIS, response={"output": said, "finishReason": reason})
+        for at, reason in enumerate(("length", "stop"))
+    ]
+    found = promptfoo(tmp_path, *results)
+    assert (found.kept, found.dropped) == (1, {"no confidence: none in the metadata; the reply is cut off": 1})
+
+
+def test_a_named_score_on_another_scale_is_refused(tmp_path):
+    results = [promptfoo_result(at, PARIS, namedScores={"stars": stars}) for at, stars in enumerate((1, 5))]
+    with pytest.raises(InputError, match=r"the metric stars is not on .*1 number lies outside \(5\).*--correct-at"):
+        promptfoo(tmp_path, *results, metric="stars")
+
+
 def test_metadata_comes_before_what_is_stated(tmp_path):
     metadata = {"confidence": 0.5, "topic": "geo"}
     row = promptfoo(tmp_path, promptfoo_result(0, PARIS, metadata=metadata)).frame.to_dicts()[0]
@@ -137,6 +165,28 @@ def test_log_probabilities_of_zero_are_none_at_all(tmp_path):
     states = [helm_state(0, PARIS), helm_state(1, FIVE)]
     found = helm(tmp_path, states, [*stats, helm_stats(1, FIVE)])
     assert found.frame["confidence"].to_list() == [1.0, 0.8]
+
+
+def test_a_max_prob_that_is_none_names_the_other_source(tmp_path):
+    with pytest.raises(InputError, match=r"the confidence in the max_prob is not on .* imported\. Another source is"):
+        helm(tmp_path, [helm_state(0, PARIS)], [helm_stats(0, PARIS, max_prob=12.0)])
+
+
+@pytest.mark.parametrize(
+    ("ending", "is_cut"),
+    [
+        ({"finish_reason": {"reason": "length"}}, True),
+        ({"finish_reason": {"reason": "endoftext"}, "tokens": [{"text": "x"}] * 9}, False),
+        ({"tokens": [{"text": "x"}] * 9}, True),
+        ({"tokens": [{"text": "x"}] * 8}, False),
+        ({}, False),
+    ],
+)
+def test_a_cut_completion_of_helm_is_not_guessed_at(tmp_path, ending, is_cut):
+    result = {"success": True, "completions": [{"text": "Guess: Paris\nProbability: 0", **ending}]}
+    state = helm_state(0, PARIS, result=result, request={"model": "org/llm", "max_tokens": 9})
+    found = helm(tmp_path, [state], [helm_stats(0, PARIS)], keep_unscored=True, confidence_from="stated")
+    assert found.frame["confidence"].to_list() == [None if is_cut else 0.0]
 
 
 def test_trials_and_perturbations_are_rows_of_one_question(tmp_path):

@@ -12,6 +12,7 @@ from qacal.importers import Selection, import_log
 from tests.importers.logs import CASES, HEADER, sample, write_eval, write_json
 
 PARIS = CASES[0]
+NO_TOKENS = "there are no token probabilities"
 
 
 def imported(folder, *samples, keep_unscored=False, on_fault=None, **selection):
@@ -122,7 +123,6 @@ def test_scores_become_correct(tmp_path, value, correct):
     [
         ({"accuracy": 1}, "the score is an object, not one value"),
         (["C"], "the score is a list, not one value"),
-        (7, "the score is outside 0 to 1 (a threshold is given by --correct-at)"),
         ("maybe", "the score is neither a number nor a word for right or wrong"),
     ],
 )
@@ -143,6 +143,14 @@ def test_one_scorer_says_what_is_right(tmp_path):
         imported(tmp_path, one, scorer="includes")
     assert only(tmp_path, one, scorer="match")["correct"] == 0.0
     assert only(tmp_path, one, scorer="rubric:facts")["correct"] == 1.0
+
+
+def test_a_scorer_on_another_scale_is_refused(tmp_path):
+    """On a scale from 1 to 5 the two worst would be right, and all others dropped."""
+    samples = [sample(at, PARIS, scores=scored(grade)) for at, grade in enumerate((1, 2, 5, 4, 1))]
+    with pytest.raises(InputError, match=r"the scorer match is not on a scale from 0 to 1: 3 numbers lie outside "):
+        imported(tmp_path, *samples)
+    assert imported(tmp_path, *samples, correct_at=4).frame["correct"].to_list() == [0.0, 0.0, 1.0, 1.0, 0.0]
 
 
 def test_errors_are_dropped(tmp_path):
@@ -175,8 +183,29 @@ def test_confidences_are_looked_for_in_order(tmp_path):
     tokens = pytest.approx(0.36787944)  # two tokens of exp(-.5) each
     assert [row["confidence"] for row in rows] == [0.2, 0.3, 0.95, tokens]
     assert [row["confidence_source"] for row in rows] == ["metadata", "metadata", "stated", "tokens"]
-    all_of_them = [rows[0][f"{name}_confidence"] for name in ("metadata", "stated", "token")]
+    all_of_them = [rows[0][f"confidence_{name}"] for name in ("metadata", "stated", "tokens")]
     assert all_of_them == [0.2, 0.95, tokens]
+
+
+def test_the_confidence_of_another_scorer_is_its_own(tmp_path):
+    """A judge that says how sure it is of its verdict says nothing of the answer."""
+    judge = {"value": "C", "answer": "Paris", "metadata": {"confidence": 0.2}}
+    one = sample(7, PARIS, scores={**scored("C"), "judge": judge})
+    assert only(tmp_path, one, scorer="match")["confidence"] == 0.95
+    assert only(tmp_path, one, scorer="judge")["confidence"] == 0.2
+    row = only(tmp_path, one, scorer="judge", confidence_from="stated")
+    assert (row["confidence"], row["confidence_source"]) == (0.95, "stated")
+
+
+@pytest.mark.parametrize("reason", ["max_tokens", "model_length"])
+def test_a_reply_that_was_cut_is_not_guessed_at(tmp_path, reason):
+    said = "Guess: Paris\nProbability: 0"
+    choice = {"message": {"content": said}, "stop_reason": reason}
+    cut = sample(7, PARIS, output={"completion": said, "choices": [choice]})
+    whole = sample(8, PARIS, output={"completion": said, "choices": [{**choice, "stop_reason": "stop"}]})
+    found = imported(tmp_path, cut, whole)
+    assert (found.frame["id"].to_list(), found.frame["confidence"].to_list()) == (["quiz:8"], [0.0])
+    assert found.dropped == {"no confidence: none in the metadata; the reply is cut off; " + NO_TOKENS: 1}
 
 
 def test_a_source_that_is_not_there_is_not_replaced(tmp_path):
@@ -187,8 +216,21 @@ def test_a_source_that_is_not_there_is_not_replaced(tmp_path):
 def test_percents_are_read_when_told(tmp_path):
     one = sample(7, PARIS, metadata={"confidence": 95})
     assert only(tmp_path, one, confidence_from="metadata", percent=True)["confidence"] == 0.95
-    with pytest.raises(InputError, match=r"outside 0 to 1 \(--percent reads percents\)"):
+    with pytest.raises(InputError, match=r"1 number lies outside \(95\).*If these are percents, say --percent\."):
         imported(tmp_path, one, confidence_from="metadata")
+
+
+def test_a_source_on_another_scale_is_refused_unless_another_is_chosen(tmp_path):
+    """Neither the confidence nor a column may hold the 1 that is one percent."""
+    samples = [sample(at, PARIS, metadata={"confidence": number}) for at, number in enumerate((95, 80, 1, 0, 60, 1))]
+    for kept in (False, True):
+        with pytest.raises(InputError, match=r"3 numbers lie outside \(from 60 to 95\)"):
+            imported(tmp_path, *samples, keep_unscored=kept)
+    found = imported(tmp_path, *samples, confidence_from="stated")
+    assert found.frame["confidence"].to_list() == [0.95] * 6
+    assert "confidence_metadata" not in found.frame.columns
+    assert "confidence_metadata is left out: it is not on a scale from 0 to 1." in str(found.account)
+    assert imported(tmp_path, *samples, percent=True).frame["confidence"].to_list() == [0.95, 0.8, 0.01, 0, 0.6, 0.01]
 
 
 def test_letters_of_choices_become_texts(tmp_path):

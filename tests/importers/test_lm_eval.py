@@ -262,10 +262,20 @@ def test_one_metric_says_what_is_right(tmp_path):
     assert only(tmp_path, row, metric="f1")["correct"] == 0.8
     assert only(tmp_path, row, metric="f1", correct_at=0.5)["correct"] == 1.0
     assert only(tmp_path, row, metric="bleu", correct_at=50)["correct"] == 0.0
-    with pytest.raises(InputError, match=r"1: the score is outside 0 to 1 \(a threshold is given by --correct-at\)"):
+    with pytest.raises(
+        InputError, match=r"the metric bleu is not on a scale from 0 to 1: 1 number .*--correct-at SCORE"
+    ):
         imported(tmp_path, row, metric="bleu")
     with pytest.raises(InputError, match="there is no metric 'rouge'; there is f1, bleu"):
         imported(tmp_path, row, metric="rouge")
+
+
+def test_a_target_that_looks_like_a_list_of_numbers_is_itself_what_is_right(tmp_path):
+    said = ["Guess: [1, 2, 3]\nProbability: 0.7"]
+    assert only(tmp_path, reply_row(0, said, "[1, 2, 3]", target="[1, 2, 3]"))["ground_truth"] == "[1, 2, 3]"
+    assert only(tmp_path, reply_row(0, said, "a", target="['a', 'b']"))["ground_truth"] == ["a", "b"]
+    places = choice_row(0, ["a", "b", "c"], [-1.0, -2.0, -3.0], "[0, 2]", acc=1.0)
+    assert only(tmp_path, places)["ground_truth"] == ["a", "c"]
 
 
 def test_values_that_are_no_numbers_are_no_metrics(tmp_path):

@@ -45,7 +45,7 @@ def test_labels_bring_what_is_right_and_further_columns(tmp_path):
         {"custom_id": "b", "ground_truth": ["Paris", "Paname"], "correct": None},
     ]
     responses = [batch_response(id_, SAID) for id_ in "abc"]
-    rows = {row["id"]: row for row in imported(tmp_path, responses, labels=labels).frame.to_dicts()}
+    rows = {row["custom_id"]: row for row in imported(tmp_path, responses, labels=labels).frame.to_dicts()}
     assert [rows[id_]["correct"] for id_ in "abc"] == [1.0, None, None]
     assert (rows["a"]["question"], rows["a"]["level"], rows["a"]["judge"]) == ("Capital of France?", 2, "ann")
     assert rows["b"]["ground_truth"] == ["Paris", "Paname"]
@@ -107,6 +107,29 @@ def test_a_reply_that_was_cut_is_not_guessed_at(tmp_path):
         imported(tmp_path, [cut])
 
 
+def test_a_question_that_was_asked_twice_has_one_id(tmp_path):
+    requests = [batch_request(id_, question) for id_, question in zip("abc", ("2+2?", "2+2?", "2+3?"), strict=True)]
+    found = imported(tmp_path, [batch_response(id_, SAID) for id_ in "abc"], requests).frame
+    first, again, other = found["id"].to_list()
+    assert first == again != other
+    assert found["custom_id"].to_list() == ["a", "b", "c"]
+
+
+def test_labels_on_another_scale_are_refused(tmp_path):
+    labels = [{"custom_id": id_, "correct": grade} for id_, grade in (("a", 1), ("b", 5))]
+    responses = [batch_response(id_, SAID) for id_ in "ab"]
+    with pytest.raises(InputError, match="the column 'correct' of the labels is not on a scale from 0 to 1"):
+        imported(tmp_path, responses, labels=labels)
+    assert imported(tmp_path, responses, labels=labels, correct_at=3).frame["correct"].to_list() == [0.0, 1.0]
+
+
+def test_a_truth_that_is_a_list_of_numbers_is_one_truth(tmp_path):
+    labels = [{"custom_id": "q", "ground_truth": "[1, 2, 3]"}]
+    assert imported(tmp_path, [batch_response("q", SAID)], labels=labels).frame["ground_truth"].to_list() == [
+        "[1, 2, 3]"
+    ]
+
+
 def test_the_responses_api(tmp_path):
     response = batch_response("q", "")
     response["response"]["body"] = {
@@ -119,4 +142,8 @@ def test_the_responses_api(tmp_path):
     request = batch_request("q", "")
     request["body"] = {"model": "llm", "input": QUESTION}
     row = imported(tmp_path, [response], [request]).frame.to_dicts()[0]
+    cut = {"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}}
+    response["response"]["body"] |= cut
+    with pytest.raises(InputError, match="the reply is cut off"):
+        imported(tmp_path, [response], [request])
     assert (row["question"], row["answer"], row["confidence"]) == (QUESTION, "Paris", 0.9)

@@ -72,15 +72,85 @@ def test_rows_without_confidence_or_label(tmp_path):
         ROW,
         {**ROW, "confidence": None},
         {**ROW, "confidence": ""},
-        {**ROW, "confidence": 90},
         {**ROW, "correct": ""},
     ]
     found = imported(tmp_path, *rows)
     assert found.frame["correct"].to_list() == [1.0, None]
-    assert found.dropped == {
-        "no confidence: none in the confidence": 2,
-        "no confidence: the number in the confidence is outside 0 to 1 (--percent reads percents)": 1,
-    }
+    assert found.dropped == {"no confidence: none in the column 'confidence'": 2}
+
+
+@pytest.mark.parametrize("as_text", [False, True])
+def test_confidences_on_another_scale_are_refused_as_a_whole(tmp_path, as_text):
+    """Row by row, those that are left would be 1.0, 0.0 and 1.0, for one percent, none, and one percent."""
+    numbers = [95, 80, 1, 0, 60, 1]
+    rows = [{**ROW, "confidence": str(number) if as_text else number} for number in numbers]
+    with pytest.raises(InputError) as refused:
+        imported(tmp_path, *rows)
+    assert str(refused.value) == (
+        "the confidence in the column 'confidence' is not on a scale from 0 to 1: 3 numbers lie outside (from 60 to "
+        "95). A 1 may mean anything then, so nothing is imported. If these are percents, say --percent."
+    )
+    assert imported(tmp_path, *rows, percent=True).frame["confidence"].to_list() == [n / 100 for n in numbers]
+    with pytest.raises(InputError, match=r"1 number lies outside \(150\).*They are no percents either\."):
+        imported(tmp_path, *rows, {**ROW, "confidence": 150}, percent=True)
+    with pytest.raises(InputError, match=r"outside \(-1\).*What stands for no value, such as -1, has to be empty\."):
+        imported(tmp_path, ROW, {**ROW, "confidence": -1})
+
+
+def test_grades_on_another_scale_are_refused_as_a_whole(tmp_path):
+    rows = [{**ROW, "rating": rating} for rating in (1, 2, 5, 4, 1)]
+    with pytest.raises(InputError) as refused:
+        imported(tmp_path, *rows, columns={"correct": "rating"})
+    assert str(refused.value) == (
+        "the column 'rating' is not on a scale from 0 to 1: 3 numbers lie outside (from 2 to 5). A 1 may mean anything "
+        "then, so nothing is imported. Say from which score on an answer is right: --correct-at SCORE."
+    )
+    found = imported(tmp_path, *rows, columns={"correct": "rating"}, correct_at=4)
+    assert found.frame["correct"].to_list() == [0.0, 0.0, 1.0, 1.0, 0.0]
+
+
+def test_a_scale_may_show_itself_late(tmp_path):
+    """Rows of many batches are on their way before the one that tells."""
+    rows = [{**ROW, "confidence": 1} for _ in range(9_000)]
+    assert imported(tmp_path, *rows).kept == 9_000
+    with pytest.raises(InputError, match=r"1 number lies outside \(55\)"):
+        imported(tmp_path, *rows, {**ROW, "confidence": 55})
+
+
+def test_rounding_is_no_other_scale(tmp_path):
+    found = imported(tmp_path, {**ROW, "confidence": 1.0000001192, "correct": -1e-9})
+    assert found.frame.select("confidence", "correct").row(0) == (1.0, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("text", "read"),
+    [("0.95", 0.95), ("95%", 0.95), ("8/10", 0.8), (" .5 ", 0.5), ("1e-2", 0.01), ("0,8", 0.8), ("1%", 0.01)],
+)
+def test_confidences_as_text_are_read_as_those_of_an_llm(tmp_path, text, read):
+    assert imported(tmp_path, {**ROW, "confidence": text}).frame["confidence"].to_list() == [read]
+
+
+@pytest.mark.parametrize("text", ["0.95%", "1.0%", "0.", "0.7-0.9", ">0.9", "high", "nan"])
+def test_text_that_can_be_read_in_several_ways_is_not_read(tmp_path, text):
+    found = imported(tmp_path, ROW, {**ROW, "confidence": text})
+    assert found.kept == 1
+    assert next(iter(found.dropped)).startswith("no confidence: the column 'confidence': ")
+
+
+@pytest.mark.parametrize(
+    ("given", "truths"),
+    [
+        ("[1, 2, 3]", "[1, 2, 3]"),
+        ('["a", 1]', '["a", 1]'),
+        ('{"a": 1}', '{"a": 1}'),
+        ('"Faust"', '"Faust"'),
+        ("[Paris", "[Paris"),
+        ('["Paris", "Paname"]', ["Paris", "Paname"]),
+        (["Paris", "Paname"], ["Paris", "Paname"]),
+    ],
+)
+def test_a_truth_that_looks_like_a_list_is_one_only_if_all_of_it_is_text(tmp_path, given, truths):
+    assert imported(tmp_path, {**ROW, "ground_truth": given}).frame["ground_truth"].to_list() == [truths]
 
 
 def test_missing_columns_are_named(tmp_path):

@@ -95,6 +95,57 @@ def test_confidences_in_metadata_and_scores(tmp_path):
     assert found["confidence_source"].to_list() == ["metadata"] * 2
 
 
+def test_scores_and_confidences_on_another_scale_are_refused(tmp_path):
+    observations = [observation(at, PARIS) for at in range(3)]
+    grades = [langfuse_score(at, grade) for at, grade in enumerate((1, 5, 1))]
+    with pytest.raises(InputError, match=r"the score correctness is not on .*1 number lies outside \(5\)"):
+        langfuse(tmp_path, observations, grades)
+    sure = [langfuse_score(at, number, name="confidence") for at, number in enumerate((1, 95, 0))]
+    with pytest.raises(InputError, match=r"the confidence in the metadata is not on .*If these are percents"):
+        langfuse(tmp_path, observations, sure)
+    rated = [trace(at, PARIS, assessments=[assessment(grade)]) for at, grade in enumerate((1, 4))]
+    with pytest.raises(InputError, match=r"the assessment correctness is not on .*\(4\).*--correct-at SCORE"):
+        mlflow(tmp_path, *rated)
+    assert mlflow(tmp_path, *rated, correct_at=3).frame["correct"].to_list() == [0.0, 1.0]
+
+
+def test_a_question_that_was_asked_twice_has_one_id(tmp_path):
+    """Otherwise it could be on both sides of a split."""
+    cases = (PARIS, PARIS, FIVE)
+    found = langfuse(tmp_path, [observation(at, case) for at, case in enumerate(cases)]).frame
+    traced = mlflow(tmp_path, *(trace(at, case) for at, case in enumerate(cases))).frame
+    for frame in (found, traced):
+        first, again, other = frame["id"].to_list()
+        assert first == again != other
+    assert found["observation_id"].to_list() == ["obs-0", "obs-1", "obs-2"]
+    assert found["trace_id"].to_list() == ["trace-0", "trace-1", "trace-2"]
+    assert traced["trace_id"].to_list() == ["tr-0", "tr-1", "tr-2"]
+
+
+def test_a_trace_id_in_metadata_does_not_stand_in_for_that_of_the_log(tmp_path):
+    row = langfuse(tmp_path, [observation(0, PARIS, metadata={"trace_id": "theirs"})]).frame.to_dicts()[0]
+    assert (row["trace_id"], row["metadata_trace_id"]) == ("trace-0", "theirs")
+
+
+@pytest.mark.parametrize(("reason", "confidence"), [("length", None), ("stop", 0.0)])
+def test_a_completion_that_was_cut_is_not_guessed_at(tmp_path, reason, confidence):
+    message = {"role": "assistant", "content": "Guess: Paris\nProbability: 0"}
+    body = json.dumps({"choices": [{"message": message, "finish_reason": reason}]})
+    files = {
+        "langfuse": write_lines(tmp_path / "o.jsonl", [observation(0, PARIS, output=body)]),
+        "mlflow": write_lines(tmp_path / "t.jsonl", [trace(0, PARIS, response=body)]),
+    }
+    for format_, path in files.items():
+        assert import_log(format_, [path], keep_unscored=True).frame["confidence"].to_list() == [confidence]
+
+
+@pytest.mark.parametrize(("preview", "confidence"), [("Probability: 0.9...", None), ("Probability: 0.9", 0.9)])
+def test_a_preview_of_mlflow_may_be_cut(tmp_path, preview, confidence):
+    row = trace(0, PARIS, response=None, response_preview=f"Guess: Paris\n{preview}")
+    path = write_lines(tmp_path / "t.jsonl", [row])
+    assert import_log("mlflow", [path], keep_unscored=True).frame["confidence"].to_list() == [confidence]
+
+
 def test_a_wish_without_any_score_is_refused(tmp_path):
     with pytest.raises(InputError, match="there is no score 'correctness'; there is none"):
         langfuse(tmp_path, [observation(0, PARIS)], score="correctness")
@@ -231,7 +282,7 @@ def test_traces_as_whole_objects(tmp_path):
     }
     whole = {"info": info, "data": {"spans": spans}}
     expected = ("tr-0", "Capital?", "Paris", 0.9, 1.0, "llm-9", "support")
-    names = ("id", "question", "answer", "confidence", "correct", "model", "team")
+    names = ("trace_id", "question", "answer", "confidence", "correct", "model", "team")
     for path in (
         write_json(tmp_path / "list.json", [whole]),
         write_json(tmp_path / "traces.json", {"traces": [whole]}),

@@ -26,10 +26,26 @@ class Scored:
 
 
 @dataclass(frozen=True, slots=True)
+class OffScale:
+    """A number outside 0 to 1: its source is on another scale, on which a 1 is neither certain nor right.
+
+    source : what has the number, in words.
+    remedy : what to type.
+    column : where other numbers of this source stand, if it is none that was asked for.
+    """
+
+    source: str
+    number: float
+    remedy: str
+    column: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Unscored:
     """No confidence, and why. It is never taken for 0."""
 
     why: str
+    off_scale: OffScale | None = field(default=None, repr=False)
 
 
 Confidence: TypeAlias = Scored | Unscored
@@ -44,6 +60,7 @@ class Found:
     ground_truth : what would be right, in any of these spellings.
     columns : whatever else may tell kinds of questions apart.
     key : no two rows may have the same.
+    off_scale : a number of the row that shows a source of confidence to be on another scale.
     """
 
     id: str
@@ -58,6 +75,7 @@ class Found:
     task: str | None = None
     judge: str | None = None
     columns: Mapping[str, Any] = field(default_factory=dict)
+    off_scale: OffScale | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +83,7 @@ class Dropped:
     """A sound row that is not wanted, or not usable. Reasons are few, for they are counted."""
 
     why: str
+    off_scale: OffScale | None = field(default=None, repr=False)
 
 
 Outcome: TypeAlias = Found | Dropped

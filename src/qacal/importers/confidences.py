@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from qacal.importers.base import Confidence, Scored, Unscored
+from qacal.importers.base import Confidence, OffScale, Scored, Unscored
+from qacal.importers.scales import is_unit, unit
 
 if TYPE_CHECKING:
     from qacal.elicitation.outcomes import Outcome
@@ -33,6 +34,7 @@ class Weighed:
 
     confidence: Confidence
     columns: dict[str, float]
+    off_scale: OffScale | None = field(default=None, repr=False)
 
 
 def weighed(offers: Mapping[str, Confidence], wanted: str | None = None) -> Weighed:
@@ -46,31 +48,76 @@ def weighed(offers: Mapping[str, Confidence], wanted: str | None = None) -> Weig
     found = {name: offer for name, offer in offers.items() if isinstance(offer, Scored)}
     columns = {_COLUMNS[name]: offer.value for name, offer in found.items()} if len(found) > 1 else {}
     asked = [name for name in offers if wanted in (None, name)]
+    off_scale = _off_scale(offers, asked)
     for name in asked:
         if name in found:
-            return Weighed(found[name], columns)
+            return Weighed(found[name], columns, off_scale)
     reasons = dict.fromkeys(offer.why for offer in map(offers.get, asked) if isinstance(offer, Unscored))
-    return Weighed(Unscored("no confidence: " + ("; ".join(reasons) or "the log has no such source")), columns)
+    why = "no confidence: " + ("; ".join(reasons) or "the log has no such source")
+    return Weighed(Unscored(why), columns, off_scale)
 
 
-def written(value: Any, *, percent: bool = False, source: str = METADATA) -> Confidence:
-    """Return a confidence that stands in a log as a number, or as text that is one.
+def _off_scale(offers: Mapping[str, Confidence], asked: Sequence[str]) -> OffScale | None:
+    for name, offer in offers.items():
+        if isinstance(offer, Unscored) and offer.off_scale is not None:
+            return offer.off_scale if name in asked else replace(offer.off_scale, column=_COLUMNS[name])
+    return None
+
+
+def written(
+    value: Any, *, percent: bool = False, source: str = METADATA, place: str | None = None, can_be_percent: bool = True
+) -> Confidence:
+    """Return a confidence that stands in a log as a number, or as text with one.
+
+    Text is read as that of an LLM would be, so "0.95%" is not read; but a bare number is one in any dress, and "95"
+    without a sign is outside 0 to 1.
+
+    percent : bare numbers are percents.
+    place : where it stands, in words.
+    can_be_percent : whether ``--percent`` can help.
 
     >>> written("0.95"), written("95%"), written(95, percent=True).value
     (Scored(value=0.95, source='metadata'), Scored(value=0.95, source='metadata'), 0.95)
-    >>> written(95)
-    Unscored(why='the number in the metadata is outside 0 to 1 (--percent reads percents)')
+    >>> written(95), written("0.95%")
+    (Unscored(why='outside 0 to 1'), Unscored(why='the metadata: the number can be read in several ways'))
     """
+    where = place or f"the {source}"
     if value is None or value == "":
-        return Unscored(f"none in the {source}")
-    number, is_percent = _number(value)
-    scaled = number / 100 if percent or is_percent else number
-    if math.isnan(scaled):
-        return Unscored(f"what is in the {source} is not a number")
-    if not 0 <= scaled <= 1:
-        remedy = "" if percent or is_percent else " (--percent reads percents)"
-        return Unscored(f"the number in the {source} is outside 0 to {'100' if percent else '1'}{remedy}")
-    return Scored(scaled + 0.0, source)
+        return Unscored(f"none in {where}")
+    number = _bare(value)
+    scaled = number / 100 if percent else number
+    if isinstance(value, str) and (math.isnan(number) or (is_unit(number) and not percent)):
+        return _read(value, source, where)
+    if not math.isfinite(scaled):
+        return Unscored(f"what is in {where} is not a number")
+    if not is_unit(scaled):
+        off_scale = OffScale(f"the confidence in {where}", number, _remedy(percent, place, can_be_percent))
+        return Unscored(f"outside 0 to {100 if percent else 1}", off_scale)
+    return Scored(unit(scaled), source)
+
+
+def _bare(value: Any) -> float:
+    """Return a number, or text that is one without any sign or word; NaN for anything else."""
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        return math.nan
+    try:
+        return float(value) if "_" not in str(value) else math.nan
+    except (ValueError, OverflowError):
+        return math.nan
+
+
+def _remedy(percent: bool, place: str | None, can_be_percent: bool) -> str:
+    of_scale = "They are no percents either." if percent else "If these are percents, say --percent."
+    # What has a place of its own is the only source of its format.
+    of_source = "Another source is chosen with --confidence-from." if place is None else ""
+    return " ".join(filter(None, (of_scale if can_be_percent else "", of_source)))
+
+
+def _read(text: str, source: str, where: str) -> Confidence:
+    from qacal.elicitation.numbers import read_probability
+
+    found = read_probability(text)
+    return Scored(found, source) if isinstance(found, float) else Unscored(f"{where}: {found.why}")
 
 
 def parsed(text: str, *, is_cut: bool = False) -> Outcome:
@@ -135,13 +182,3 @@ def agreement(answers: Sequence[str], answer: str | None = None) -> tuple[str, C
         return answer or "", Unscored("no confidence: the answer that was judged is none of the repeats")
     given = answers[alike.index(most)] if answer is None else answer
     return given, Scored(counts[most] / len(answers), AGREEMENT)
-
-
-def _number(value: Any) -> tuple[float, bool]:
-    if isinstance(value, bool) or not isinstance(value, str | int | float):
-        return math.nan, False
-    text = str(value).strip()
-    try:
-        return (float(text.removesuffix("%")) if "_" not in text else math.nan), text.endswith("%")
-    except ValueError:
-        return math.nan, False

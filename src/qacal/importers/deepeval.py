@@ -69,7 +69,9 @@ class _Cases:
         if metric is None:
             return Dropped(f"it has no metric {wanted}")
         value = metric.get("success") if self.selection.correct_at is None else metric.get("score")
-        return Dropped("the metric gave nothing") if value is None else graded(value, self.selection.correct_at)
+        if value is None:
+            return Dropped("the metric gave nothing")
+        return graded(value, self.selection.correct_at, f"the metric {wanted}")
 
     def _found(self, item: Item, case: dict[str, Any], asked: str, output: str, correct: float | None) -> Found:
         metadata = members(case.get("metadata")) or members(case.get("additionalMetadata"))
@@ -91,4 +93,5 @@ class _Cases:
             ground_truth=texts_of(case.get("expectedOutput")),
             model=self.selection.model,
             columns={**confidence.columns, **plain_columns(("metadata", metadata), used=("confidence",))},
+            off_scale=confidence.off_scale,
         )

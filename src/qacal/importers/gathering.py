@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from qacal.errors import InputError
 from qacal.files import OnFault, refuse
 from qacal.importers.base import Found, Outcome, Scored, Selection
+from qacal.importers.scales import Scales
 from qacal.importers.spool import Spool
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ class Account:
     sources : how many of the kept ones have a confidence, by where it came from.
     labelled : how many of the kept ones have `correct`.
     columns_left_out : how many columns there were beyond those that a file can sensibly have.
+    off_scale : columns that were left out since they are not on a scale from 0 to 1; none that was asked for.
     """
 
     read: int
@@ -42,6 +44,7 @@ class Account:
     sources: dict[str, int]
     labelled: int
     columns_left_out: int = 0
+    off_scale: tuple[str, ...] = ()
 
     @property
     def reasons(self) -> list[str]:
@@ -57,6 +60,7 @@ class Account:
         lines.append(f"Confidence: {sources}. Labelled: {self.labelled:,} of {self.kept:,}.")
         if self.columns_left_out:
             lines.append(f"{self.columns_left_out:,} columns left out: the log's metadata has too many names.")
+        lines += [f"{column} is left out: it is not on a scale from 0 to 1." for column in self.off_scale]
         return "\n".join(lines)
 
 
@@ -132,12 +136,15 @@ class _Count:
         self._sources: Counter[str] = Counter()
         self._keys: set[Any] = set()
         self._labelled = 0
+        self._scales = Scales()
 
     @property
     def read(self) -> int:
         return self._spool.count + self._dropped.total()
 
     def take(self, outcome: Outcome) -> None:
+        if outcome.off_scale is not None:
+            self._scales.note(outcome.off_scale)
         if not isinstance(outcome, Found):
             return self.drop(outcome.why)
         self._require_new(outcome)
@@ -154,9 +161,13 @@ class _Count:
         self._dropped[why] += 1
 
     def account(self) -> Account:
-        spool = self._spool
+        """Return the account of all rows, now that there are no more; only now sources can be told by their scale."""
+        self._scales.require()
+        spool, off_scale = self._spool, tuple(self._scales.unused_columns)
+        for column in off_scale:
+            spool.leave_out(column)
         counts = dict(self._dropped), dict(self._sources), self._labelled
-        return Account(self.read, spool.count, *counts, columns_left_out=len(spool.left_out))
+        return Account(self.read, spool.count, *counts, columns_left_out=len(spool.left_out), off_scale=off_scale)
 
     def _require_new(self, found: Found) -> None:
         if found.key in self._keys:

@@ -27,6 +27,7 @@ from qacal.importers.base import (
     text_of,
 )
 from qacal.importers.confidences import MAX_PROB, STATED, answer_in, parsed, stated, weighed, written
+from qacal.importers.endings import is_cut_reason
 from qacal.importers.grades import graded
 from qacal.importers.items import Item, document, items_of, read_each
 
@@ -88,13 +89,13 @@ class _Run:
         metric = self.selection.metric or next((name for name in _METRICS if name in means), None)
         if self.selection.metric is not None and metric not in means:
             return Dropped(f"it has no metric {metric}")
-        correct = None if metric is None else graded(means[metric], self.selection.correct_at)
+        correct = None if metric is None else graded(means[metric], self.selection.correct_at, f"the metric {metric}")
         return correct if isinstance(correct, Dropped) else self._found(state, question, output, means, correct)
 
     def _found(
         self, state: dict[str, Any], question: str, output: str, means: dict[str, float], correct: float | None
     ) -> Found:
-        instance, outcome = state["instance"], parsed(output)
+        instance, outcome = state["instance"], parsed(output, is_cut=_is_cut(state))
         id_ = f"{self.task}:{instance['id']}"
         perturbation = text_of(inside(instance, "perturbation", "name"))
         model = self.selection.model or text_of(inside(state, "request", "model"))
@@ -114,12 +115,13 @@ class _Run:
             prompt=text_of(inside(state, "request", "prompt")),
             task=self.task,
             columns={**confidence.columns, **plain_columns(("instance", columns), ("scenario", self.arguments))},
+            off_scale=confidence.off_scale,
         )
 
     def _max_prob(self, means: dict[str, float]) -> Confidence:
         if not self.has_logprobs:
             return Unscored("the model gave no log-probabilities (all of them are 0 in HELM's statistics)")
-        return written(means.get(MAX_PROB), source=MAX_PROB)
+        return written(means.get(MAX_PROB), source=MAX_PROB, can_be_percent=False)
 
 
 def _task(run: str) -> str:
@@ -135,6 +137,13 @@ def _task(run: str) -> str:
 
 def _key(id_: Any, row: dict[str, Any], perturbation: Any) -> _Key:
     return text_of(id_), text_of(row.get("train_trial_index")), json.dumps(perturbation, sort_keys=True)
+
+
+def _is_cut(state: dict[str, Any]) -> bool:
+    """Return whether a reply was cut off. Most clients of HELM give no reason; then it has as many tokens as it may."""
+    reply, most = inside(state, "result", "completions", 0), inside(state, "request", "max_tokens")
+    is_full = isinstance(most, int) and len(listed(inside(reply, "tokens"))) >= most > 0
+    return is_cut_reason(inside(reply, "finish_reason")) or (is_full and inside(reply, "finish_reason") is None)
 
 
 def _means(row: dict[str, Any], wanted: set[str]) -> dict[str, float]:

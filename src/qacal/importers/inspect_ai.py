@@ -1,6 +1,10 @@
 """inspect_ai: logs as ``.eval`` (a ZIP with a JSON file for each sample) and as one ``.json``.
 
 Nothing of a ZIP is written to disk, and of its samples only the one at hand is in memory.
+
+A confidence in metadata is that of the LLM only if it stands as ``confidence`` in the metadata of the chosen scorer's
+score, or in those of the sample; the first counts before the second. That of another scorer is not looked at: a judge
+may say how sure it is of its own verdict. If the chosen scorer is such a judge, choose ``--confidence-from stated``.
 """
 
 from __future__ import annotations
@@ -29,6 +33,7 @@ from qacal.importers.base import (
     texts_of,
 )
 from qacal.importers.confidences import METADATA, STATED, TOKENS, answer_in, by_tokens, parsed, stated, weighed, written
+from qacal.importers.endings import is_cut_reason
 from qacal.importers.eval_files import open_log
 from qacal.importers.grades import graded
 from qacal.importers.items import Item, files_in, read_each
@@ -68,9 +73,9 @@ class _Samples:
             raise UnusableRowError("there are no id and input; expected a sample of an inspect_ai log.")
         if sample.get("error") is not None:
             return Dropped("the sample ended with an error")
-        score = self._score(sample)
+        name, score = self._score(sample)
         value = self._value(score)
-        correct = None if value is None else graded(value, self.selection.correct_at)
+        correct = None if value is None else graded(value, self.selection.correct_at, f"the scorer {name}")
         if isinstance(correct, Dropped):
             return correct
         completion = text_of(inside(sample, "output", "completion"))
@@ -78,17 +83,17 @@ class _Samples:
             completion = content_of(inside(sample, "output", "choices", 0, "message", "content"))
         return Dropped("there is no reply") if completion is None else self._found(sample, score, correct, completion)
 
-    def _score(self, sample: dict[str, Any]) -> dict[str, Any] | None:
+    def _score(self, sample: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         # All names are shown to the choice, so that it can say which there are.
-        taken = [score for name, score in members(sample.get("scores")).items() if self.scorers.takes(name)]
-        return taken[0] if taken and isinstance(taken[0], dict) else None
+        taken = [(name, score) for name, score in members(sample.get("scores")).items() if self.scorers.takes(name)]
+        return (taken[0][0], members(taken[0][1])) if taken else ("", {})
 
-    def _value(self, score: dict[str, Any] | None) -> Any:
+    def _value(self, score: dict[str, Any]) -> Any:
         value = inside(score, "value")
         return value.get(self.part) if isinstance(value, dict) and self.part in value else value
 
     def _found(self, sample: dict[str, Any], score: Any, correct: float | None, completion: str) -> Found:
-        outcome = parsed(completion)
+        outcome = parsed(completion, is_cut=is_cut_reason(inside(sample, "output", "choices", 0, "stop_reason")))
         choices = texts_of(sample.get("choices"))
         given = text_of(inside(score, "answer"))
         is_whole = not given or given.strip().lower() == completion.strip().lower()
@@ -120,11 +125,12 @@ class _Samples:
                 **confidence.columns,
                 **plain_columns(("metadata", sample.get("metadata")), used=("confidence",)),
             },
+            off_scale=confidence.off_scale,
         )
 
     def _written(self, sample: dict[str, Any], score: Any) -> Confidence:
-        """Return the confidence in the metadata of the score, of any other score, or of the sample."""
-        for holder in (score, *members(sample.get("scores")).values(), sample):
+        """Return the confidence in the metadata of the chosen score, or of the sample."""
+        for holder in (score, sample):
             value = inside(holder, "metadata", "confidence")
             if value is not None:
                 return written(value, percent=self.selection.percent)

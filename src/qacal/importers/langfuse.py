@@ -1,7 +1,8 @@
 """Langfuse: exports of observations and scores, as Parquet, CSV, JSON or JSON lines.
 
 A score belongs to an observation, or to a whole trace. That of a trace is taken for its only generation; where a trace
-has several, the export does not say which of them was judged.
+has several, the export does not say which of them was judged. The id of a record is its question's, for people ask the
+same again; those of the observation and the trace are columns.
 """
 
 from __future__ import annotations
@@ -27,9 +28,10 @@ from qacal.importers.base import (
     texts_of,
 )
 from qacal.importers.confidences import METADATA, STATED, answer_in, parsed, stated, weighed, written
+from qacal.importers.endings import is_cut_off
 from qacal.importers.grades import graded
 from qacal.importers.items import TABLES, Item, files_in, first_item, items_of, read_each
-from qacal.importers.texts import named_truth, prompt_of, question_of, reply_of, unpacked
+from qacal.importers.texts import digest, named_truth, prompt_of, question_of, reply_of, unpacked
 
 _CONFIDENCE = "confidence"
 # People before programs, programs before judges.
@@ -60,6 +62,7 @@ def read(paths: Sequence[Path], selection: Selection, on_fault: OnFault) -> Iter
 
 @dataclass(frozen=True, slots=True)
 class _Score:
+    name: str
     value: Any
     source: str
     time: str
@@ -87,7 +90,7 @@ class _Scores:
             elif name is not None and self.names.takes(name):
                 category = row.get("string_value") if row.get("data_type") in ("CATEGORICAL", "BOOLEAN") else None
                 time = row.get("updated_at") or row.get("timestamp")
-                self._keep(_Score(category or value, str(row.get("source")), str(time)), observation, trace)
+                self._keep(_Score(name, category or value, str(row.get("source")), str(time)), observation, trace)
 
     def _keep(self, score: _Score, observation: str | None, trace: str | None) -> None:
         scores, id_ = (self.of_observations, observation) if observation else (self.of_traces, trace)
@@ -117,15 +120,18 @@ class _Observations:
             if self.generations[trace] > 1:
                 return Dropped("the score is of a trace with several generations (--observation chooses one)")
             score = self.scores.of_traces[trace]
-        correct = None if score is None or score.value is None else graded(score.value, self.selection.correct_at)
+        correct = None if score is None or score.value is None else self._graded(score)
         if isinstance(correct, Dropped):
             return correct
         return self._found(row, id_, question, output, correct, None if correct is None else score)
 
+    def _graded(self, score: _Score) -> float | Dropped:
+        return graded(score.value, self.selection.correct_at, f"the score {score.name}")
+
     def _found(
         self, row: dict[str, Any], id_: str, question: str, output: str, correct: float | None, score: _Score | None
     ) -> Found:
-        metadata, outcome = unpacked(row.get("metadata")), parsed(output)
+        metadata, outcome = unpacked(row.get("metadata")), parsed(output, is_cut=is_cut_off(row.get("output")))
         scored = self.scores.confidences.get(id_, self.scores.confidences.get(text_of(row.get("trace_id")) or ""))
         number = inside(metadata, _CONFIDENCE)
         offers = {
@@ -134,9 +140,10 @@ class _Observations:
         }
         confidence = weighed(offers, self.selection.confidence_from)
         truth = named_truth(metadata)
+        ids = {"observation_id": id_, "trace_id": text_of(row.get("trace_id"))}
         kept = {name: row.get(name) for name in ("name", "environment", "trace_name")}
         return Found(
-            id=id_,
+            id=digest(question),
             question=question,
             answer=answer_in(outcome, output),
             confidence=confidence.confidence,
@@ -148,8 +155,14 @@ class _Observations:
             judge=None if score is None else _judge(score),
             columns={
                 **confidence.columns,
-                **plain_columns(("metadata", metadata), ("observation", kept), used=(_CONFIDENCE, *(truth or ())[:1])),
+                **plain_columns(
+                    ("langfuse", ids),
+                    ("metadata", metadata),
+                    ("observation", kept),
+                    used=(_CONFIDENCE, *(truth or ())[:1]),
+                ),
             },
+            off_scale=confidence.off_scale,
         )
 
 

@@ -1,4 +1,8 @@
-"""Rows of lm-evaluation-harness in which an LLM writes: its confidence is stated in the text, or told by repeats."""
+"""Rows of lm-evaluation-harness in which an LLM writes: its confidence is stated in the text, or told by repeats.
+
+The log does not say why a reply ended. One that was cut within its number cannot be told from one that was not, so a
+task needs a limit (``max_gen_toks``) that leaves room.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +25,7 @@ def judged(sample: Sample, selection: Selection) -> Judged | Dropped:
     if not repeats:
         return Dropped("there is no reply")
     metric = _metric(sample, selection)
-    correct = None if metric is None else graded(sample.row[metric], selection.correct_at)
+    correct = None if metric is None else graded(sample.row[metric], selection.correct_at, f"the metric {metric}")
     if isinstance(correct, Dropped):
         return correct
     wanted = selection.confidence_from

@@ -69,14 +69,19 @@ class Sample:
 
     @property
     def targets(self) -> tuple[str, ...]:
-        """What would be right; the log has a list as text."""
+        """What would be right; the log has a list as text. Numbers in it are places of choices, or part of the text."""
         target = self.row.get("target")
         if isinstance(target, str) and target[:1] == "[" and len(target) <= _LONGEST_LIST:
             try:
-                return texts_of(ast.literal_eval(target))
+                parts = ast.literal_eval(target)
             except (ValueError, SyntaxError, MemoryError, RecursionError):
                 return (target,)
+            return texts_of(parts if self.has_likelihoods or _are_texts(parts) else target)
         return texts_of(target)
+
+
+def _are_texts(parts: Any) -> bool:
+    return isinstance(parts, list) and all(isinstance(part, str) for part in parts)
 
 
 def as_number(value: Any) -> float:

@@ -1,6 +1,7 @@
 """MLflow: traces as ``search_traces`` gives them, in Parquet, CSV, JSON or JSON lines; nested values may be text.
 
-A person's assessment counts before a program's, and that before a judge's.
+A person's assessment counts before a program's, and that before a judge's. The id of a record is its question's, for
+people ask the same again; that of the trace is a column.
 """
 
 from __future__ import annotations
@@ -23,12 +24,12 @@ from qacal.importers.base import (
     members,
     plain_columns,
     text_of,
-    texts_of,
 )
 from qacal.importers.confidences import METADATA, STATED, answer_in, parsed, stated, weighed, written
+from qacal.importers.endings import is_cut_off
 from qacal.importers.grades import graded
 from qacal.importers.items import TABLES, Item, files_in, items_of, read_each
-from qacal.importers.texts import prompt_of, question_of, reply_of, unpacked
+from qacal.importers.texts import digest, prompt_of, question_of, reply_of, truths_of, unpacked
 
 _CONFIDENCE = "confidence"
 _SOURCES = ("HUMAN", "CODE", "LLM_JUDGE")
@@ -51,6 +52,7 @@ class _Trace:
     state: str
     request: Any
     response: Any
+    is_cut: bool
     assessments: list[dict[str, Any]]
     metadata: dict[str, Any]
     tags: dict[str, Any]
@@ -66,10 +68,11 @@ class _Trace:
         # Previews are cut, and therefore the last resort.
         request = _first(row.get("request"), root.get("mlflow.spanInputs"), info.get("request_preview"))
         response = _first(row.get("response"), root.get("mlflow.spanOutputs"), info.get("response_preview"))
+        is_cut = is_cut_off(response) or _is_shortened(response, info.get("response_preview"))
         assessments = _objects(info.get("assessments"))
         metadata = _object(info.get("trace_metadata") or info.get("request_metadata"))
         state = str(info.get("state") or info.get("status"))
-        return _Trace(id_, state, request, response, assessments, metadata, _object(info.get("tags")))
+        return _Trace(id_, state, request, response, is_cut, assessments, metadata, _object(info.get("tags")))
 
 
 @dataclass(frozen=True)
@@ -88,7 +91,8 @@ class _Traces:
             return Dropped("there is no question in the request" if output else "there is no text in the response")
         judgement = self._judgement(trace)
         value = inside(judgement, "feedback", "value")
-        correct = None if value is None else graded(value, self.selection.correct_at)
+        source = "" if judgement is None else f"the assessment {_name(judgement)}"
+        correct = None if value is None else graded(value, self.selection.correct_at, source)
         if isinstance(correct, Dropped):
             return correct
         return self._found(trace, question, output, correct, None if correct is None else judgement)
@@ -103,13 +107,13 @@ class _Traces:
     def _found(
         self, trace: _Trace, question: str, output: str, correct: float | None, judgement: dict[str, Any] | None
     ) -> Found:
-        outcome = parsed(output)
+        outcome = parsed(output, is_cut=trace.is_cut)
         offers = {METADATA: written(_confidence(trace), percent=self.selection.percent), STATED: stated(outcome)}
         confidence = weighed(offers, self.selection.confidence_from)
         given = {**trace.metadata, **trace.tags}
         own = {name: value for name, value in given.items() if not name.startswith("mlflow.")}
         return Found(
-            id=trace.id,
+            id=digest(question),
             question=question,
             answer=answer_in(outcome, output),
             confidence=confidence.confidence,
@@ -121,7 +125,11 @@ class _Traces:
             or text_of(inside(unpacked(trace.request), "model")),
             prompt=prompt_of(trace.request),
             judge=None if judgement is None else _judge(judgement),
-            columns={**confidence.columns, **plain_columns(("tag", own), used=(_CONFIDENCE, "model"))},
+            columns={
+                **confidence.columns,
+                **plain_columns(("mlflow", {"trace_id": trace.id}), ("tag", own), used=(_CONFIDENCE, "model")),
+            },
+            off_scale=confidence.off_scale,
         )
 
 
@@ -133,7 +141,11 @@ def _confidence(trace: _Trace) -> Any:
 
 def _truths(trace: _Trace) -> tuple[str, ...]:
     expected = {_name(part): inside(part, "expectation", "value") for part in trace.assessments}
-    return next((texts_of(unpacked(expected[name])) for name in _TRUTHS if expected.get(name)), ())
+    return next((truths_of(expected[name]) for name in _TRUTHS if expected.get(name)), ())
+
+
+def _is_shortened(response: Any, preview: Any) -> bool:
+    return isinstance(response, str) and response is preview and response.endswith(("...", "…"))
 
 
 def _judge(judgement: dict[str, Any]) -> str:

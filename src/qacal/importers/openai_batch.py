@@ -1,6 +1,7 @@
 """Batches of the OpenAI API: the file of requests, the file of responses, that of errors, and labels of one's own.
 
-Responses come in any order and without their questions; all files are joined on `custom_id`.
+Responses come in any order and without their questions; all files are joined on `custom_id`. It is the request's, for a
+batch has no two of a kind; the id of a record is its question's, so that a question that was asked twice has one id.
 """
 
 from __future__ import annotations
@@ -23,12 +24,12 @@ from qacal.importers.base import (
     listed,
     plain_columns,
     text_of,
-    texts_of,
 )
 from qacal.importers.confidences import STATED, TOKENS, answer_in, by_tokens, parsed, stated, weighed
+from qacal.importers.endings import is_cut_off
 from qacal.importers.grades import graded
 from qacal.importers.items import Item, files_in, first_item, items_of, read_each
-from qacal.importers.texts import prompt_of, question_of, unpacked
+from qacal.importers.texts import digest, prompt_of, question_of, truths_of
 
 _IDS = ("custom_id", "id")
 
@@ -88,13 +89,16 @@ class _Batch:
             return Dropped(f"the request failed ({inside(row, 'error', 'code') or f'status {status}'})")
         return self._found(id_, inside(row, "response", "body"))
 
+    def _graded(self, value: Any) -> float | Dropped:
+        return graded(value, self.selection.correct_at, "the column 'correct' of the labels")
+
     def _found(self, id_: str, body: Any) -> Outcome:
         from qacal.elicitation.replies import Reply
 
         request = self.requests.get(id_, _Request(None, None, None))
         label = self.labels.get(id_, {})
         question = text_of(label.get("question")) or request.question
-        correct = None if is_missing(label.get("correct")) else graded(label["correct"], self.selection.correct_at)
+        correct = None if is_missing(label.get("correct")) else self._graded(label["correct"])
         if question is None:
             return Dropped("the question is not known: neither the requests nor the labels have its custom_id")
         if isinstance(correct, Dropped):
@@ -111,18 +115,19 @@ class _Batch:
         confidence = weighed(offers, self.selection.confidence_from)
         model = self.selection.model or text_of(inside(body, "model")) or request.model
         return Found(
-            id=id_,
+            id=digest(question),
             question=question,
             answer=answer,
             confidence=confidence.confidence,
             correct=correct,
             key=(model, id_),
-            ground_truth=texts_of(unpacked(label.get("ground_truth"))),
+            ground_truth=truths_of(label.get("ground_truth")),
             model=model,
             prompt=request.prompt,
             judge=text_of(label.get("judge")),
             columns={
                 **confidence.columns,
+                "custom_id": id_,
                 **plain_columns(("label", label), used=(*_IDS, "question", "correct", "ground_truth", "judge")),
             },
         )
@@ -134,7 +139,8 @@ def _completion(body: Any) -> Any:
         return body
     parts = [part for message in listed(body["output"]) for part in listed(inside(message, "content"))]
     texts = [text_of(inside(part, "text")) for part in parts if inside(part, "type") == "output_text"]
-    return {"choices": [{"message": {"content": "".join(filter(None, texts))}}]}
+    finish = "length" if is_cut_off(body) else "stop"
+    return {"choices": [{"message": {"content": "".join(filter(None, texts))}, "finish_reason": finish}]}
 
 
 def _labels(path: Path) -> dict[str, dict[str, Any]]:

@@ -20,6 +20,7 @@ from qacal.importers.base import (
     text_of,
 )
 from qacal.importers.confidences import METADATA, STATED, answer_in, parsed, stated, weighed, written
+from qacal.importers.endings import is_cut_off
 from qacal.importers.grades import graded
 from qacal.importers.items import Item, files_in, items_of, read_each
 from qacal.importers.texts import as_text, digest, named_question, named_truth, question_of
@@ -53,7 +54,9 @@ class _Results:
         metric, threshold = self.selection.metric, self.selection.correct_at
         if metric is not None:
             score = inside(row, "namedScores", metric)
-            return Dropped(f"it has no metric {metric}") if score is None else graded(score, threshold)
+            if score is None:
+                return Dropped(f"it has no metric {metric}")
+            return graded(score, threshold, f"the metric {metric}")
         if not inside(row, "gradingResult", "componentResults"):
             # Without assertions every output is a success; nothing was judged.
             return None
@@ -62,7 +65,7 @@ class _Results:
     def _found(self, item: Item, row: dict[str, Any], output: str, correct: float | None) -> Found:
         given = members(row.get("vars")) or members(inside(row, "testCase", "vars"))
         metadata = members(row.get("metadata"))
-        outcome = parsed(output)
+        outcome = parsed(output, is_cut=is_cut_off(row["response"]))
         confidence = weighed(
             {
                 METADATA: written(inside(metadata, "confidence"), percent=self.selection.percent),
@@ -74,7 +77,8 @@ class _Results:
         question = asked[1] if asked else question_of(inside(row, "prompt", "raw"), self.selection.question_after)
         names = (text_of(inside(row, "provider", name)) for name in ("label", "id"))
         return Found(
-            id=digest(given),
+            # Variables stay the same under every prompt; without them, the prompt is the question.
+            id=digest(given if given and not asked else question or inside(row, "prompt", "raw")),
             question=question or "",
             answer=answer_in(outcome, output),
             confidence=confidence.confidence,
@@ -91,4 +95,5 @@ class _Results:
                     used=("confidence", *(asked or ())[:1], *(truth or ())[:1]),
                 ),
             },
+            off_scale=confidence.off_scale,
         )

@@ -68,6 +68,10 @@ class Spool:
         if len(self._waiting) == _BATCH_ROWS:
             self._flush()
 
+    def leave_out(self, name: str) -> None:
+        """Leave a column out of all rows, those that are here already too."""
+        self._kinds.pop(name, None)
+
     def tables(self, origin: str = "records") -> Iterator[FrameTable]:
         """Yield the rows, batch after batch."""
         self._flush()

@@ -9,11 +9,11 @@ from typing import Any
 
 from qacal.errors import InputError
 from qacal.files import OnFault
-from qacal.importers.base import Dropped, Found, Outcome, Selection, UnusableRowError, is_missing, text_of, texts_of
+from qacal.importers.base import Dropped, Found, Outcome, Selection, UnusableRowError, is_missing, text_of
 from qacal.importers.confidences import weighed, written
 from qacal.importers.grades import graded
 from qacal.importers.items import TABLES, Item, files_in, first_item, items_of, read_each
-from qacal.importers.texts import digest, unpacked
+from qacal.importers.texts import digest, truths_of
 
 _NEEDED = ("question", "answer")
 _KNOWN = (
@@ -39,10 +39,15 @@ class _Rows:
         texts = {name: text_of(row.get(name)) for name in _NEEDED}
         for name, text in texts.items():
             if text is None:
-                own = self.selection.columns.get(name, name)
-                raise UnusableRowError(f"{own} is {row.get(name)!r}; expected text.")
-        correct = None if is_missing(row.get("correct")) else graded(row["correct"], self.selection.correct_at)
+                raise UnusableRowError(f"{self._own(name)} is {row.get(name)!r}; expected text.")
+        correct = None if is_missing(row.get("correct")) else self._graded(row["correct"])
         return correct if isinstance(correct, Dropped) else self._found(item, row, correct)
+
+    def _graded(self, value: Any) -> float | Dropped:
+        return graded(value, self.selection.correct_at, f"the column {self._own('correct')!r}")
+
+    def _own(self, name: str) -> str:
+        return self.selection.columns.get(name, name)
 
     def _named(self, values: dict[str, Any]) -> dict[str, Any]:
         """Return a row by the names of records; a column whose name is taken by another goes by ``table_NAME``."""
@@ -52,23 +57,26 @@ class _Rows:
         return renamed | {name: values.get(own) for name, own in mapped.items()}
 
     def _found(self, item: Item, row: dict[str, Any], correct: float | None) -> Found:
-        source = text_of(row.get("confidence_source")) or self.selection.columns.get("confidence", "confidence")
+        source = text_of(row.get("confidence_source")) or self._own("confidence")
         value = None if is_missing(row.get("confidence")) else row["confidence"]
-        confidence = written(value, percent=self.selection.percent, source=source)
+        place = f"the column {self._own('confidence')!r}"
+        offer = written(value, percent=self.selection.percent, source=source, place=place)
+        confidence = weighed({source: offer})
         question = str(row["question"])
         return Found(
             id=text_of(row.get("id")) or digest(question),
             question=question,
             answer=str(row["answer"]),
-            confidence=weighed({source: confidence}).confidence,
+            confidence=confidence.confidence,
             correct=correct,
             key=(item.origin, item.place),
-            ground_truth=texts_of(unpacked(row.get("ground_truth"))),
+            ground_truth=truths_of(row.get("ground_truth")),
             model=self.selection.model or text_of(row.get("model")),
             prompt=text_of(row.get("prompt")),
             task=text_of(row.get("task")),
             judge=text_of(row.get("judge")),
             columns={name: value for name, value in row.items() if name not in _KNOWN and not is_missing(value)},
+            off_scale=confidence.off_scale,
         )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from hashlib import blake2b
 from typing import Any
 
-from qacal.importers.base import inside, text_of
+from qacal.importers.base import inside, text_of, texts_of
 
 _QUESTIONS = ("question", "query", "input", "prompt", "user_input", "text", "content")
 _REPLIES = ("content", "answer", "output", "response", "text", "completion", "result")
@@ -31,6 +31,17 @@ def unpacked(value: Any) -> Any:
             return value
     is_map = isinstance(value, list) and all(isinstance(part, dict) and set(part) == _MAP for part in value)
     return {str(part["key"]): part["value"] for part in value} if is_map and value else value
+
+
+def truths_of(value: Any) -> tuple[str, ...]:
+    """Return what would be right, in any of its spellings; a list as text is one of spellings if all of it is text.
+
+    >>> truths_of('["Paris", "Paname"]'), truths_of("[1, 2, 3]"), truths_of(4)
+    (('Paris', 'Paname'), ('[1, 2, 3]',), ('4',))
+    """
+    listed = unpacked(value) if isinstance(value, str) and value.startswith("[") else value
+    is_spellings = isinstance(listed, list) and all(isinstance(part, str) for part in listed)
+    return texts_of(listed if is_spellings else value)
 
 
 def question_of(asked: Any, after: str | None = None) -> str | None:
