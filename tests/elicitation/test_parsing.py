@@ -297,5 +297,23 @@ def test_the_place_is_after_the_label():
     assert answer_place("G1: Paris\nP1: 0.9\nG2: Par\nP2: 0.1", "Par") == (22, 25)
     assert answer_place('{"guess": "Paris", "probability": 0.9}', "Paris") == (11, 16)
     assert answer_place("Paris, or Paris", "Paris") is None
+    assert answer_place('Paris? {"guess": "Paris", "probability": 0.9}', "Paris") == (18, 23)
+    assert answer_place('{"guess": "Paris (0.9)"}', "Paris") == (11, 16)
+    assert answer_place('{"guess": 1984, "probability": 0.9}', "1984") == (10, 14)
+    assert answer_place('{"guess": "prob", "prob": 0.9}', "prob") == (11, 15)
+    assert answer_place('{"guess": "0.9", "probability": 0.9}', "0.9") == (11, 14)
     assert answer_place("Paris", "Lyon") is None
     assert answer_place("Paris", "") is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        r'{"guess": "\u0070rob", "prob": 0.9}',
+        r'{"guess": "\u0070rob", "why": "prob", "p": 0.9}',
+        r'{"why": "\"guess\": \"prob\"", "guess": "\u0070rob", "p": 0.9}',
+        '[{"guess": "prob", "p": 0.9}, {"guess": "prob", "p": 0.1}]',
+    ],
+)
+def test_an_answer_that_is_escaped_is_not_found_elsewhere(text):
+    assert answer_place(text, "prob") is None

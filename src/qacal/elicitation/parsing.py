@@ -21,6 +21,7 @@ from typing import TypeAlias
 
 from qacal.elicitation.expressions import EXPRESSIONS, read_expression
 from qacal.elicitation.glyphs import plain, without_thoughts
+from qacal.elicitation.json_texts import json_place
 from qacal.elicitation.labels import CONFIDENCE, GUESS
 from qacal.elicitation.named_texts import Named, named_texts, trimmed
 from qacal.elicitation.normalising import normalise_answer
@@ -163,13 +164,15 @@ def answer_place(text: str, answer: str) -> tuple[int, int] | None:
     (19, 23)
     """
     spoken = without_thoughts(text)
-    for part in _guesses(named_texts(spoken)):
-        if part.place is not None and answer in (part.text, _before_brackets(part.text)):
-            start = part.place[0] + part.text.index(answer)
-            return start, start + len(answer)
-    start = spoken.find(answer) if answer else -1
-    is_only = start >= 0 and spoken.find(answer, start + 1) < 0
-    return (start, start + len(answer)) if is_only else None
+    guesses = _guesses(named_texts(spoken))
+    own = next((part for part in guesses if answer in (part.text, _before_brackets(part.text))), None)
+    if own is not None:
+        place = own.place or json_place(spoken, own.text)
+        start = -1 if place is None else place[0] + own.text.index(answer)
+    else:
+        start = spoken.find(answer) if answer else -1
+        start = start if spoken.find(answer, start + 1) < 0 else -1
+    return (start, start + len(answer)) if start >= 0 else None
 
 
 def _single(text: str, read: ReadConfidence, is_cut: bool) -> Outcome:
