@@ -37,8 +37,14 @@ _ECHO = re.compile(
     r"|<[^<>\n]{0,40}\b(?:guess|probability)\b[^<>\n]{0,60}>",
     re.IGNORECASE,
 )
-_IN_BRACKETS = re.compile(r"[(\[]([^()\[\]]{1,24})[)\]]\W{0,3}$")
-_BRACKETS = 40
+# In print(0.5) there is no space, and in "gold (0.5 oz)" no probability.
+_NAMES = r"(?:p|prob|probability|confidence|likelihood)"
+_SHARE = rf"(?:~|about|approx\.|{_NAMES}[ ]?[:=]?)?[ ]{{0,2}}([01]?\.\d{{1,9}})(?:[ ]{_NAMES})?"
+_IN_BRACKETS = re.compile(rf"(?<=\s)(?:\([ ]?{_SHARE}[ ]?\)|\[[ ]?{_SHARE}[ ]?\])\W{{0,3}}$", re.IGNORECASE)
+_BRACKETS = 50
+_GOES_ON = re.compile(
+    r"[=+*/^<>,:(\[{×·÷√∈~-]$|\b(?:sin|cos|tan|log|ln|exp|sqrt|print|return|array|and|or|of|in|is)$", re.IGNORECASE
+)
 _DIGIT_AFTER_LABEL = re.compile(r"\b(?:probability|confidence|likelihood)[ ]{0,3}[:=][ ]{0,3}\.?\d", re.IGNORECASE)
 _LONGEST_LINE = 300
 
@@ -235,19 +241,22 @@ def _with_brackets(spoken: str, guess: str) -> Stated | Malformed:
     """Return the answer and the confidence of "Paris (0.9)"."""
     answer = _before_brackets(guess)
     match = _IN_BRACKETS.search(plain(guess[-_BRACKETS:]))
-    confidence = read_probability(match[1]) if match and "." in match[1] and "%" not in match[1] else None
+    confidence = read_probability(match[1] or match[2]) if match else None
     if answer and isinstance(confidence, float):
         return Stated(answer, confidence)
     return malformed(Reason.NO_CONFIDENCE, spoken)
 
 
 def _before_brackets(guess: str) -> str:
-    """Return the guess up to the brackets that end it; nothing if none do."""
+    """Return the guess up to the brackets that end it; nothing if none do, or if they belong to what is before."""
     match = _IN_BRACKETS.search(plain(guess[-_BRACKETS:]))
     if match is None:
         return ""
-    start, end = trimmed(plain(guess), 0, max(0, len(guess) - _BRACKETS) + match.start())
-    return guess[start:end]
+    spelled = plain(guess)
+    start, end = trimmed(spelled, 0, max(0, len(guess) - _BRACKETS) + match.start())
+    rest = spelled[start:end]
+    is_open = sum(map(rest.count, "([{")) != sum(map(rest.count, ")]}"))
+    return "" if is_open or _GOES_ON.search(rest) else guess[start:end]
 
 
 def _guesses(parts: Sequence[Named]) -> list[Named]:
