@@ -25,11 +25,12 @@ from qacal.elicitation.json_texts import json_place
 from qacal.elicitation.labels import CONFIDENCE, GUESS
 from qacal.elicitation.named_texts import Named, named_texts, trimmed
 from qacal.elicitation.normalising import normalise_answer
-from qacal.elicitation.numbers import read_probability
+from qacal.elicitation.numbers import Scale, read_probability, scale_of
 from qacal.elicitation.outcomes import Malformed, Outcome, Reason, Refused, Stated, malformed, refused
 from qacal.elicitation.refusals import declines, does_not_know
 
-ReadConfidence: TypeAlias = Callable[[str, bool], float | Malformed]
+# From what is said of it, whether the reply was cut there, and the answer.
+ReadConfidence: TypeAlias = Callable[[str, bool, str], float | Malformed]
 
 # The words of the prompts that no answer has; and how a place-holder reads when it is copied.
 _ECHO = re.compile(
@@ -73,7 +74,7 @@ def parse_expression_guess(
     Stated(answer='Paris', confidence=0.9)
     """
 
-    def read(said: str, is_last: bool) -> float | Malformed:
+    def read(said: str, is_last: bool, _: str) -> float | Malformed:
         return read_expression(said, expressions, is_cut=is_last)
 
     return _single(text, read, is_cut)
@@ -82,10 +83,13 @@ def parse_expression_guess(
 def parse_guesses(text: str, count: int, *, is_cut: bool = False) -> tuple[Outcome, ...]:
     r"""Read ``G1: ...``, ``P1: ...`` to ``Gk: ...``, ``Pk: ...``: one outcome for each.
 
-    Pairs without numbers are numbered as they come, if there are as many as were asked for.
+    Pairs without numbers are numbered as they come, if there are as many as were asked for. A reply has one scale:
+    where other numbers are percents or shares, a bare 1 is not read, since it is one percent as often as certainty.
 
-    >>> parse_guesses("G1: Paris\nP1: 0.8\nG2: Lyon\nP2: 15", 3)[:2]
+    >>> parse_guesses("G1: Paris\nP1: 0.8\nG2: Lyon\nP2: 0.15", 2)
     (Stated(answer='Paris', confidence=0.8), Stated(answer='Lyon', confidence=0.15))
+    >>> [getattr(outcome, "confidence", None) for outcome in parse_guesses("G1: Paris\nP1: 98\nG2: Lyon\nP2: 1", 2)]
+    [0.98, None]
     """
     spoken = without_thoughts(text)
     fault = _fault(spoken, text, is_cut)
@@ -95,7 +99,8 @@ def parse_guesses(text: str, count: int, *, is_cut: bool = False) -> tuple[Outco
     if not parts and declines(spoken):
         return (refused(spoken),) * count
     rows = ([part for part in parts if part.number == number] for number in range(1, count + 1))
-    return tuple(_outcome(spoken, row, _number, is_cut) for row in rows)
+    read = _number_on_one_scale(parts)
+    return tuple(_outcome(spoken, row, read, is_cut) for row in rows)
 
 
 def parse_stated(text: str, *, is_cut: bool = False) -> Outcome:
@@ -153,7 +158,7 @@ def parse_confidence(text: str, *, is_cut: bool = False) -> float | Refused | Ma
     if fault is not None:
         return fault
     said = [part for part in named_texts(spoken) if part.kind in CONFIDENCE and part.text.strip()]
-    values = [_number(part.text, is_cut and part.is_last) for part in said] or [_number(spoken, is_cut)]
+    values = [_number(part.text, is_cut and part.is_last, "") for part in said] or [_number(spoken, is_cut, "")]
     confidence = _agreed(values)
     if isinstance(confidence, float):
         return confidence
@@ -187,8 +192,20 @@ def _single(text: str, read: ReadConfidence, is_cut: bool) -> Outcome:
     return fault if fault is not None else _outcome(spoken, named_texts(spoken), read, is_cut)
 
 
-def _number(said: str, is_last: bool) -> float | Malformed:
-    return read_probability(said, is_cut=is_last)
+def _number(said: str, is_last: bool, answer: str) -> float | Malformed:
+    return read_probability(said, is_cut=is_last, answer=answer)
+
+
+def _number_on_one_scale(parts: Sequence[Named]) -> ReadConfidence:
+    """Return what reads the confidences of a reply, none up to one if some of the others go up to more."""
+    if not any(part.kind in CONFIDENCE and scale_of(part.text) is Scale.MORE for part in parts):
+        return _number
+
+    def read(said: str, is_last: bool, answer: str) -> float | Malformed:
+        is_unclear = scale_of(said) is Scale.ONE
+        return malformed(Reason.UNCLEAR_NUMBER, said) if is_unclear else _number(said, is_last, answer)
+
+    return read
 
 
 def _fault(spoken: str, text: str, is_cut: bool) -> Malformed | None:
@@ -223,7 +240,7 @@ def _stated(spoken: str, parts: list[Named], read: ReadConfidence, is_cut: bool)
         return malformed(Reason.NO_CONFIDENCE, spoken)
     if _DIGIT_AFTER_LABEL.search(plain(answer)):
         return malformed(Reason.SEVERAL_CONFIDENCES, spoken)
-    confidence = _agreed([read(part.text, is_cut and part.is_last) for part in said])
+    confidence = _agreed([read(part.text, is_cut and part.is_last, answer) for part in said])
     return Stated(answer, confidence) if isinstance(confidence, float) else malformed(Reason(confidence), spoken)
 
 
