@@ -26,6 +26,9 @@ _HARMFUL = re.compile(
     r"|\bat[ ](?:most|least|best|worst)\b|\b(?:hundred|thousand|million|billion|tenth|hundredth|thousandth)s?\b"
     r"|\b(?:wrong|incorrect|inaccurate|false|untrue|mistaken?|mistakes|err|erred|errors?|doubts?|uncertainty|risks?)\b"
     r"|\b(?:fails?|failure|off(?![ ]the[ ]top)|instead|another|others?|otherwise|else|alternatives?|alternatively)\b"
+    r"|\bno\b(?![ ](?:idea|clue|knowledge))|\b(?:nope|nah|against|vs|versus|hardly|barely|scarcely|nonsense|kidding)\b"
+    r"|\b(?:squared|halved|doubled|times|plus|minus|previously|initially|before|at[ ]first|worst|per|mille)\b"
+    r"|\d%?[ ]{0,3}(?:not[ ](?:sure|certain|confident)|unsure|uncertain|unlikely)\b"
     r"|\b(?:isn|wasn|aren|won|wouldn)'?t\b|\bnot[ ](?:be|being|the|it|my|this|correct|right|true|accurate)\b",
     re.IGNORECASE,
 )
@@ -34,7 +37,7 @@ _HARMFUL = re.compile(
 _DOUBTING = "around close fairly low medium moderate moderately near probably quite rather roughly"
 _CERTAIN_WORDS = """
     absolute absolutely accurate because being certainly complete completely definite definitely entirely exact fact
-    full fully highest indeed known or right since surely total totally true well
+    full fully highest indeed known right since surely total totally true well
 """
 _SURE = "certain certainty confident high highly likely probably sure yes"
 _CLUELESS_WORDS = """
@@ -46,7 +49,9 @@ _BESIDE = {
     1: (_HARMLESS - frozenset(_DOUBTING.split())) | frozenset(_CERTAIN_WORDS.split()),
 }
 _CONTRADICTED = re.compile(
-    r"\b(?:low|lowest|unsure|uncertain|unlikely|not[ ](?:very[ ]|so[ ]|at[ ]all[ ])?(?:confident|sure|certain))\b",
+    r"\?|(?<!my[ ])(?<!the[ ])(?<!this[ ])\bguess(?:ing)?\b(?![ ]?[:=])"
+    r"|\b(?:low|lowest|unsure|uncertain|unlikely|bad|weak|poor|minimal|little)\b"
+    r"|\bnot[ ](?:very[ ]|so[ ]|at[ ]all[ ])?(?:confident|sure|certain)\b",
     re.IGNORECASE,
 )
 # What the number is the probability of; a reason ("because it is the capital") is no such clause.
@@ -87,7 +92,8 @@ def agrees_with_whole(text: str, number: int, answer: str = "") -> bool:
     (True, False, True)
     """
     own = _words(answer)
-    return all(word in _BESIDE[number] or word in own for word in _words(text))
+    is_bare = all(letter.isalnum() or letter.isspace() or letter.isascii() for letter in text)
+    return is_bare and all(word in _BESIDE[number] or word in own for word in _words(text))
 
 
 def is_contradicted(text: str) -> bool:

@@ -48,6 +48,14 @@ _FOLLOWING_WORDS = """
     sure that the this which with
 """
 _FOLLOWING = frozenset(_FOLLOWING_WORDS.split())
+# And these may follow a decimal: it is more seldom a count, but "0.5 oz" and "0.9 ppm" there are.
+_MORE_WORDS = """
+    a absolutely according although am an believe chance clearly definitely depending extremely fairly good guess high
+    highly however if indeed is just likelihood likely low maybe medium moderate not of off overall perhaps pretty prob
+    probability probable probably quite rather really reasonably relatively right still strong though to true value very
+    well when while would yes
+"""
+_FOLLOWING_DECIMAL = _FOLLOWING | frozenset(_MORE_WORDS.split())
 _WRAPPED = re.compile(r"<([^<>]*)>")
 _PERCENT = re.compile(r"(?<=\d)[ ]{0,3}(?:\\?%|(?:per ?cent|percentage|pct)\b)", re.IGNORECASE)
 _RATIO = re.compile(r"(?<=\d)[ ]{0,3}(?:/|\bin\b|\(?\bout of\b)[ ]{0,3}(?=[\d.])", re.IGNORECASE)
@@ -128,9 +136,9 @@ def _value(text: str, is_cut: bool, answer: str) -> Decimal | Reason:
 def _is_lowest(text: str, clump: str, answer: str) -> bool:
     """Return whether a 0 or 1 may be a mark, since the words beside it do not say the same."""
     written = clump.rstrip(".,:!?")
-    if written in ("0", "1"):
-        return not agrees_with_whole(text, int(written), answer)
-    return re.fullmatch(r"1[.,]0+", written) is not None and is_contradicted(text)
+    if written in ("0", "1") and not agrees_with_whole(text, int(written), answer):
+        return True
+    return re.fullmatch(r"1(?:[.,]0+)?", written) is not None and is_contradicted(text)
 
 
 def _meaning(clump: str, following: re.Match[str] | None) -> Decimal | Reason:
@@ -144,14 +152,19 @@ def _meaning(clump: str, following: re.Match[str] | None) -> Decimal | Reason:
         return _percent(match[1])
     if match := _FRACTION.fullmatch(written):
         return _fraction(match[1], match[2])
+    if following is not None and clump == written and following[1].lower() not in _may_follow(clump):
+        return Reason.UNCLEAR_NUMBER
     if match := _SCIENTIFIC.fullmatch(written):
         return _in_range(Decimal(match[1]))
     if match := _COMMA.fullmatch(written):
         return Decimal(match[1].replace(",", "."))
     if match := _BARE.fullmatch(written):
-        is_counting = following is not None and following[1].lower() not in _FOLLOWING and clump.isdecimal()
-        return Reason.UNCLEAR_NUMBER if is_counting else _bare(Decimal(match[1]))
+        return _bare(Decimal(match[1]))
     return Reason.UNCLEAR_NUMBER
+
+
+def _may_follow(clump: str) -> frozenset[str]:
+    return _FOLLOWING if clump.isdecimal() else _FOLLOWING_DECIMAL
 
 
 def _bare(number: Decimal) -> Decimal | Reason:
