@@ -43,14 +43,17 @@ _FOLLOWING = _HARMLESS | {"accurate", "being", "indeed", "in", "opinion", "right
 _BREATH = re.compile(r"[^,.;:!()\n]*?(?=[,.;:!()\n]|[ ]-|\b(?:because|since|as|given|due)\b|$)")
 # What turns an expression round, or makes a bound of it, wherever it follows.
 _TURNED_WORDS = """
-    against alternative alternatives another anything bad barely contrary differ different doubt doubtful doubts either
-    else err erred erroneous error errors errs except fail failed failing fails failure false flawed hardly inaccurate
-    incorrect instead invalid joke joking kidding lack lie lying misremember miss mistake mistaken mistakes neither
-    never nil no nobody none nonsense nope nor not off opposite other others otherwise risk risks risky rather scarcely
-    slip uncertain uncertainty unless unsure untrue unlikely wait without wrong wrongly zero
+    against alternative alternatives another anything bad barely confused contrary differ different doubt doubtful
+    doubts either else err erred erroneous error errors errs except fail failed failing fails failure false flawed
+    hardly inaccurate incorrect instead invalid joke joking kidding lack lie lying misremember miss mistake mistaken
+    mistakes neither never nil no nobody none nonsense nope nor not nothing off opposite other others otherwise rather
+    risk risks risky sarcasm scarcely scratch slip uncertain uncertainty unless unlikely unsure untrue wait without
+    wrong wrongly zero
 """
 _TURNED = re.compile(
-    rf"\?|\w+n't\b|\b(?:{'|'.join(_TURNED_WORDS.split())}|or (?:less|lower|worse|more|higher|better))\b", re.IGNORECASE
+    r"\?|\w+n't\b|, but\b|[\u2600-\u27bf\U0001f300-\U0001faff]|\bor (?:less|lower|worse|more|higher|better)\b"
+    rf"|\b(?:{'|'.join(_TURNED_WORDS.split())})\b",
+    re.IGNORECASE,
 )
 
 

@@ -23,15 +23,19 @@ _QUOTED = re.compile(r"(?<!\w)\"([^\"]*)\"|(?<![\w'])'([^']*)'(?!\w)")
 _AROUND = re.compile(r"[()\[\]{}_`]|(?<!\w)\*|\*(?!\w)")
 _THOUSANDS = re.compile(r"(?<![\d.,])[1-9]\d{0,2}(?:,\d{3})+(?![\d,])")
 # The minus of -x, -$5, -(5) and x = -y; a dash and a space before a word are the bullet of a list.
-_MINUS = re.compile(r"(^[\s\"'*_`<(\[{]{0,9}|[=+*/^<>,:(\[{|×·÷±][ ]{0,3})-(?=[^\s-]|[ ]{1,3}[\d.])")
+_MINUS = re.compile(
+    r"(?<![\w)\]}.-])-(?=[^\s-])|^[\s\"'*_`<(\[{]{0,9}-(?=[ ]{1,3}[\d.])|[=+*/^<>][ ]{0,3}-(?=[ ]{1,3}\S)"
+)
+_INTERVAL = re.compile(r"\s*[(\[](?=[^,]*[\d∞]|[^,]*,[^,]*[\d∞])[^()\[\]{},]*,[^()\[\]{},]*[)\]]\W*")
+_STARRED = re.compile(r"[^*]*\w\*(?!\w)[^*]*")
 _PRIME = re.compile(r"(?<=\d)['\"]{1,3}(?!\w)|(?<=\d)'(?=\d)|(?<=\w)'{1,3}(?=\()|(?<![\w'])[^\W\d_]'{1,3}(?!\w)")
 # "A B" and "A minor" are no articles with a B and a minor.
 _NAMED_A = r"(?:flat|sharp|major|minor|natural|positive|negative|plus|minus|and|or)\b"
 _ARTICLES = re.compile(rf"^\s*(?:(?:an|the)\s+(?=\S)|a\s+(?=[^\W\d_]{{2}})(?!{_NAMED_A}))+|(?<=\s)the\s+(?=\S)")
-_FACTORIAL = re.compile(r"(?<![\w'])[^\W\d_]!(?![\w=!])|(?<!\w)!(?=\w)")
+_FACTORIAL = re.compile(r"(?<![\w'])[^\W\d_]!(?![\w=!])|(?<!\w)!(?=\w)|(?<=\))!(?!\w)")
 _SPACED = re.compile(r"(?<=\w)[ ]{1,3}([*/])[ ]{1,3}(?=\w)")
-# For a minus, primes and a factorial that were told from a dash, quotes and an exclamation.
-_STAND_INS = {"\ue000": "-", "\ue001": "'", "\ue002": '"', "\ue003": "!"}
+# For signs that were told from a dash, quotes, an exclamation, Markdown and brackets around an answer.
+_STAND_INS = {"\ue000": "-", "\ue001": "'", "\ue002": '"', "\ue003": "!", "\ue004": "*", "\ue005": "[", "\ue006": "]"}
 _TOLD = str.maketrans({sign: stand_in for stand_in, sign in _STAND_INS.items()})
 
 
@@ -77,7 +81,11 @@ def _spelled_out(text: str) -> str:
 
 def _signed(text: str) -> str:
     """Return the text with stand-ins for signs that carry meaning, and without quotes around its parts."""
-    seen = _SPACED.sub(r"\1", _MINUS.sub("\\1\ue000", text))
+    if _INTERVAL.fullmatch(text):
+        text = text.replace("[", "\ue005").replace("]", "\ue006")
+    if _STARRED.fullmatch(text):
+        text = text.replace("*", "\ue004")
+    seen = _MINUS.sub(lambda match: match[0].replace("-", "\ue000"), _SPACED.sub(r"\1", text))
     for pattern in (_PRIME, _FACTORIAL):
         seen = pattern.sub(lambda match: match[0].translate(_TOLD), _QUOTED.sub(r" \1\2 ", seen))
     return seen
