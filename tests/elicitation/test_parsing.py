@@ -190,6 +190,7 @@ NOT_STATED = {
     "<guess>Paris</guess>\n<probability>0.9</probability>": Reason.NO_GUESS,
     "Guess: Orwell (1984)": Reason.NO_CONFIDENCE,
     "Guess: Paris (90)": Reason.NO_CONFIDENCE,
+    "Guess: Paris [0.9] (0.8)": Reason.NO_CONFIDENCE,
     "Guess: print(0.5)": Reason.NO_CONFIDENCE,
     "Guess: f(0.5)": Reason.NO_CONFIDENCE,
     "Guess: sin(0.5)": Reason.NO_CONFIDENCE,

@@ -5,7 +5,9 @@ line, after a page of thoughts, twice, half, or not at all. These rules decide:
 
 * Thoughts in tags (``<think>``) are not read. Text before the labels and after the confidence is passed over.
 * A guess needs its label. Two guesses, or two confidences, must say the same.
-* ``Guess: Paris (0.9)`` has a confidence if no other is given. A percent would not do: ``ethanol (40%)`` is an answer.
+* ``Guess: Paris (0.9)`` has a confidence if no other is given. A percent would not do: ``ethanol (40%)`` is an answer,
+  and so is ``sin(0.5)``.
+* A reply has one scale: beside ``P1: 98`` a bare ``P2: 1`` is not read.
 * A guess that declines to answer is a refusal, whatever number comes with it. "I don't know" with a number is an
   answer: an LLM that says so at 0.0 is right about itself, and leaving it out would make it look worse. Without a
   number it is a refusal.
@@ -273,7 +275,8 @@ def _before_brackets(guess: str) -> str:
     start, end = trimmed(spelled, 0, max(0, len(guess) - _BRACKETS) + match.start())
     rest = spelled[start:end]
     is_open = sum(map(rest.count, "([{")) != sum(map(rest.count, ")]}"))
-    return "" if is_open or _GOES_ON.search(rest) else guess[start:end]
+    is_part = is_open or _GOES_ON.search(rest) or _IN_BRACKETS.search(rest[-_BRACKETS:])
+    return "" if is_part else guess[start:end]
 
 
 def _guesses(parts: Sequence[Named]) -> list[Named]:
