@@ -102,6 +102,28 @@ READ = {
     "0.9 (very high)": 0.9,
     "0.6, since I am not certain": 0.6,
     "0.9 or so": 0.9,
+    "1 (certain)": 1.0,
+    "1, absolutely certain": 1.0,
+    "1 - I am completely sure": 1.0,
+    "1 (100%)": 1.0,
+    "1 because this is a well known fact": 1.0,
+    "1.0, since Paris is well known": 1.0,
+    "0 (no idea)": 0.0,
+    "0, I don't know": 0.0,
+    "0.9 that it is correct": 0.9,
+    "0.9 that my guess is right": 0.9,
+    "0.9 for sure": 0.9,
+    "0.9 because it is the capital": 0.9,
+    "0.9, as it is the capital": 0.9,
+    "0.1 (low)": 0.1,
+    "0.9 (High)": 0.9,
+    "0.9 off the top of my head": 0.9,
+    "0.9 if I remember correctly": 0.9,
+    "0.9 likely": 0.9,
+    "0.9, Paris is the capital": 0.9,
+    "0.5 (coin flip)": 0.5,
+    "0.5, no idea": 0.5,
+    "0.4, not sure": 0.4,
     # several numbers that agree
     "0.9 (90%)": 0.9,
     "90% (0.9)": 0.9,
@@ -167,6 +189,74 @@ NOT_READ = {
     "12/10": Reason.OUT_OF_RANGE,
     "2e1": Reason.OUT_OF_RANGE,
     "9e99": Reason.OUT_OF_RANGE,
+    # a bare 1 that may be the lowest mark, or a percent
+    "1\n%": Reason.UNCLEAR_NUMBER,
+    "1 \n percent": Reason.UNCLEAR_NUMBER,
+    "1\nout of 10": Reason.UNCLEAR_NUMBER,
+    "1\n(on a scale of 1 to 10)": Reason.UNCLEAR_NUMBER,
+    "1 (low)": Reason.UNCLEAR_NUMBER,
+    "1 - very low": Reason.UNCLEAR_NUMBER,
+    "1 (lowest)": Reason.UNCLEAR_NUMBER,
+    "1, not confident": Reason.UNCLEAR_NUMBER,
+    "1 (unsure)": Reason.UNCLEAR_NUMBER,
+    "1 (one in ten)": Reason.UNCLEAR_NUMBER,
+    "1 as a percentage": Reason.UNCLEAR_NUMBER,
+    "1, since I have no idea": Reason.UNCLEAR_NUMBER,
+    "1 (maybe)": Reason.UNCLEAR_NUMBER,
+    "1 - a wild guess": Reason.UNCLEAR_NUMBER,
+    "1!\nJust a hunch": Reason.UNCLEAR_NUMBER,
+    "Low (1)": Reason.UNCLEAR_NUMBER,
+    "Low: 1": Reason.UNCLEAR_NUMBER,
+    "1.0 (very low)": Reason.UNCLEAR_NUMBER,
+    "1.0, not sure at all": Reason.UNCLEAR_NUMBER,
+    "Low: 1.0": Reason.UNCLEAR_NUMBER,
+    "0 (certain)": Reason.UNCLEAR_NUMBER,
+    "0, very high confidence": Reason.UNCLEAR_NUMBER,
+    "0 mistakes": Reason.UNCLEAR_NUMBER,
+    "0.9 as a percentage": Reason.UNCLEAR_NUMBER,
+    "1 (bad)": Reason.UNCLEAR_NUMBER,
+    "1.0 (bad)": Reason.UNCLEAR_NUMBER,
+    "1.0 (worst)": Reason.UNCLEAR_NUMBER,
+    "1 (guess)": Reason.UNCLEAR_NUMBER,
+    "1, I guess": Reason.UNCLEAR_NUMBER,
+    "1??": Reason.UNCLEAR_NUMBER,
+    "1 👎": Reason.UNCLEAR_NUMBER,
+    "0 👍": Reason.UNCLEAR_NUMBER,
+    "1 of 10": Reason.UNCLEAR_NUMBER,
+    "1 from 10": Reason.UNCLEAR_NUMBER,
+    "1 = lowest, 10 = highest": Reason.UNCLEAR_NUMBER,
+    "1.0 star": Reason.UNCLEAR_NUMBER,
+    # of other units, and before a change of mind
+    "0.9 per mille": Reason.UNCLEAR_NUMBER,
+    "0.9 ppm": Reason.UNCLEAR_NUMBER,
+    "0.5 oz": Reason.UNCLEAR_NUMBER,
+    "0,5 kg": Reason.UNCLEAR_NUMBER,
+    "0.5 on ten": Reason.UNCLEAR_NUMBER,
+    "0.9 squared": Reason.UNCLEAR_NUMBER,
+    "0.9 previously": Reason.UNCLEAR_NUMBER,
+    "0.8 no": Reason.UNCLEAR_NUMBER,
+    "0.8, nope": Reason.UNCLEAR_NUMBER,
+    "80% no": Reason.UNCLEAR_NUMBER,
+    "0.9 correct? No.": Reason.UNCLEAR_NUMBER,
+    "0.8 against": Reason.UNCLEAR_NUMBER,
+    "0.9 (hardly)": Reason.UNCLEAR_NUMBER,
+    "10% unsure": Reason.UNCLEAR_NUMBER,
+    "0.1 uncertain": Reason.UNCLEAR_NUMBER,
+    "0.4 not sure": Reason.UNCLEAR_NUMBER,
+    # of something else
+    "0.3 (chance it isn't Paris)": Reason.UNCLEAR_NUMBER,
+    "0.3 that it's Lyon": Reason.UNCLEAR_NUMBER,
+    "0.3 it is Lyon": Reason.UNCLEAR_NUMBER,
+    "0.3 for Lyon": Reason.UNCLEAR_NUMBER,
+    "0.3 of it being Lyon": Reason.UNCLEAR_NUMBER,
+    "0.3 that the answer is Lyon": Reason.UNCLEAR_NUMBER,
+    "0.3 (Lyon)": Reason.UNCLEAR_NUMBER,
+    "0.3 that it is another": Reason.UNCLEAR_NUMBER,
+    "0.3 for another answer": Reason.UNCLEAR_NUMBER,
+    "0.3 (Lyon instead)": Reason.UNCLEAR_NUMBER,
+    "0.3 otherwise": Reason.UNCLEAR_NUMBER,
+    "0.3 that I erred": Reason.UNCLEAR_NUMBER,
+    "0.3 that I'm off": Reason.UNCLEAR_NUMBER,
     # several
     "0.9 or 0.5": Reason.SEVERAL_CONFIDENCES,
     "0.7 to 0.9": Reason.SEVERAL_CONFIDENCES,
@@ -256,6 +346,28 @@ def test_not_read(text):
     found = read_probability(text)
     assert isinstance(found, Malformed)
     assert found.why == NOT_READ[text]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "0.9 that it's Paris",
+        "0.9 (Paris)",
+        "0.9 for Paris",
+        "0.9 that the answer is Paris",
+        "0.9 it is Paris, since it is the capital",
+        "0.9 that Paris is correct",
+    ],
+)
+def test_the_answer_may_be_named(text):
+    assert read_probability(text, answer="Paris") == 0.9
+    for other in ("Lyon", ""):
+        assert isinstance(read_probability(text, answer=other), Malformed)
+
+
+@pytest.mark.parametrize("text", ["0.3 (not Paris)", "0.3 that it is not Paris", "0.3 that it isn't Paris"])
+def test_the_answer_may_be_denied(text):
+    assert read_probability(text, answer="Paris").why == Reason.UNCLEAR_NUMBER
 
 
 @pytest.mark.parametrize("text", ["0.9", "0.", "9", "1", "0.9 (9"])

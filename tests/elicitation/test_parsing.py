@@ -89,6 +89,11 @@ STATED = {
     "Guess: Paris (0.9)": PARIS,
     "Guess: Paris [0.9]": PARIS,
     "Guess: **Paris** (0.9).": PARIS,
+    "Guess: Paris (~0.9)": PARIS,
+    "Guess: Paris (p=0.9)": PARIS,
+    "Guess: Paris\n(0.9)": PARIS,
+    "Guess: sin(0.5) (0.9)": Stated("sin(0.5)", 0.9),
+    "Guess: [0, 1) (0.9)": Stated("[0, 1)", 0.9),
     "Guess: Paris\nConfidence: high\nProbability: 0.9": PARIS,
     "Guess: Paris\nConfidence: 90%\nProbability: 0.9": PARIS,
     "Guess: Paris\nThere is a probability of 0.9 that it is correct.": PARIS,
@@ -143,6 +148,12 @@ STATED = {
     "<thinking>0.1?</thinking>Guess: Paris\nProbability: 0.9": PARIS,
     "Lyon? No.</think>\n\nGuess: Paris\nProbability: 0.9": PARIS,
     "Probability: 0.9\nGuess: Paris": PARIS,
+    "Guess: Paris\nProbability: 1 (certain)": Stated("Paris", 1.0),
+    "Guess: Paris\nProbability: 1\n\nParis has long been the capital.": Stated("Paris", 1.0),
+    "Guess: Paris\nProbability: 0.9 that it's Paris": PARIS,
+    "Guess: Paris (probability 0.9 it is Paris)": PARIS,
+    "Guess: Paris\nProbability: 0.9\n(90%)": PARIS,
+    "Guess: Paris\nProbability: 0.9\nOf all capitals 20% are older.": PARIS,
     # twice the same
     "Guess: Paris\nProbability: 0.9\nGuess: Paris\nProbability: 0.9": PARIS,
     "Guess: Paris\nProbability: 0.9\nGuess: paris.\nProbability: 90%": PARIS,
@@ -179,6 +190,24 @@ NOT_STATED = {
     "<guess>Paris</guess>\n<probability>0.9</probability>": Reason.NO_GUESS,
     "Guess: Orwell (1984)": Reason.NO_CONFIDENCE,
     "Guess: Paris (90)": Reason.NO_CONFIDENCE,
+    "Guess: Paris [0.9] (0.8)": Reason.NO_CONFIDENCE,
+    "Guess: print(0.5)": Reason.NO_CONFIDENCE,
+    "Guess: f(0.5)": Reason.NO_CONFIDENCE,
+    "Guess: sin(0.5)": Reason.NO_CONFIDENCE,
+    "Guess: sin (0.5)": Reason.NO_CONFIDENCE,
+    "Guess: log(0.1)": Reason.NO_CONFIDENCE,
+    "Guess: x[0.5]": Reason.NO_CONFIDENCE,
+    "Guess: x = [0.5]": Reason.NO_CONFIDENCE,
+    "Guess: x = (0.5)": Reason.NO_CONFIDENCE,
+    "Guess: 3 * (0.5)": Reason.NO_CONFIDENCE,
+    "Guess: array([0.5])": Reason.NO_CONFIDENCE,
+    "Guess: array( [0.5])": Reason.NO_CONFIDENCE,
+    "Guess: array( [0.5] )": Reason.NO_CONFIDENCE,
+    "Guess: f(x, (0.5)": Reason.NO_CONFIDENCE,
+    "Guess: from (0.5]": Reason.NO_CONFIDENCE,
+    "Guess: gold (0.5 oz)": Reason.NO_CONFIDENCE,
+    "Guess: Paris (0.3 Lyon)": Reason.NO_CONFIDENCE,
+    "Guess: coffee ($0.5)": Reason.NO_CONFIDENCE,
     "Guess: Paris (France)": Reason.NO_CONFIDENCE,
     "Guess: (0.9)": Reason.NO_CONFIDENCE,
     "Guess: Paris\nProbability:": Reason.NO_CONFIDENCE,
@@ -211,6 +240,19 @@ NOT_STATED = {
     "Guess: Paris\nProbability: between 0 and 1": Reason.UNCLEAR_NUMBER,
     "Guess: Paris\nProbability: 1.5": Reason.UNCLEAR_NUMBER,
     '{"guess": "Paris", "probability": 9}': Reason.UNCLEAR_NUMBER,
+    "Guess: Paris\nProbability: 1\n%": Reason.UNCLEAR_NUMBER,
+    "Guess: Paris\nProbability: 1 \n percent": Reason.UNCLEAR_NUMBER,
+    "Guess: Paris\nProbability: 0.95\n%": Reason.UNCLEAR_NUMBER,
+    "Guess: Paris\nProbability: **1**\n**%**": Reason.UNCLEAR_NUMBER,
+    "Guess: Paris\nProbability: 1\nout of 10": Reason.UNCLEAR_NUMBER,
+    "Guess: Paris\nProbability: 1\n/10": Reason.UNCLEAR_NUMBER,
+    "Guess: Paris\nProbability: 1\n(on a scale of 1 to 10)": Reason.UNCLEAR_NUMBER,
+    "Guess: Paris\nProbability: 1\n\nI used a scale from 1 to 10.": Reason.UNCLEAR_NUMBER,
+    "Guess: Paris\nProbability: 1\nThat is one percent.": Reason.UNCLEAR_NUMBER,
+    "Guess: Paris\nProbability: 1 (low)": Reason.UNCLEAR_NUMBER,
+    "Guess: Paris\nProbability: 0.3 that it's Lyon": Reason.UNCLEAR_NUMBER,
+    "Guess: Paris\nProbability: 0.3 (chance it isn't Paris)": Reason.UNCLEAR_NUMBER,
+    "Guess: Paris (probability 0.3 it is Lyon)": Reason.UNCLEAR_NUMBER,
     "Guess: Paris\nProbability: 150%": Reason.OUT_OF_RANGE,
     "Guess: Paris\nProbability: -0.2": Reason.OUT_OF_RANGE,
     '{"guess": "Paris", "probability": -1}': Reason.OUT_OF_RANGE,
@@ -297,5 +339,23 @@ def test_the_place_is_after_the_label():
     assert answer_place("G1: Paris\nP1: 0.9\nG2: Par\nP2: 0.1", "Par") == (22, 25)
     assert answer_place('{"guess": "Paris", "probability": 0.9}', "Paris") == (11, 16)
     assert answer_place("Paris, or Paris", "Paris") is None
+    assert answer_place('Paris? {"guess": "Paris", "probability": 0.9}', "Paris") == (18, 23)
+    assert answer_place('{"guess": "Paris (0.9)"}', "Paris") == (11, 16)
+    assert answer_place('{"guess": 1984, "probability": 0.9}', "1984") == (10, 14)
+    assert answer_place('{"guess": "prob", "prob": 0.9}', "prob") == (11, 15)
+    assert answer_place('{"guess": "0.9", "probability": 0.9}', "0.9") == (11, 14)
     assert answer_place("Paris", "Lyon") is None
     assert answer_place("Paris", "") is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        r'{"guess": "\u0070rob", "prob": 0.9}',
+        r'{"guess": "\u0070rob", "why": "prob", "p": 0.9}',
+        r'{"why": "\"guess\": \"prob\"", "guess": "\u0070rob", "p": 0.9}',
+        '[{"guess": "prob", "p": 0.9}, {"guess": "prob", "p": 0.1}]',
+    ],
+)
+def test_an_answer_that_is_escaped_is_not_found_elsewhere(text):
+    assert answer_place(text, "prob") is None

@@ -64,12 +64,12 @@ SEVERAL = {
     "Guess 1: A x\nProbability 1: 0.8\nGuess 2: B y\nProbability 2: .15\nGuess 3: C z\nProbability 3: .05": (A, B, C),
     "Guess: A x\nProbability: 0.8\nGuess: B y\nProbability: 0.15\nGuess: C z\nProbability: 0.05": (A, B, C),
     '{"G1": "A x", "P1": 0.8, "G2": "B y", "P2": 0.15, "G3": "C z", "P3": 0.05}': (A, B, C),
-    '[{"guess": "A x", "p": 0.8}, {"guess": "B y", "p": 0.15}, {"guess": "C z", "p": "5%"}]': (A, B, C),
+    '[{"guess": "A x", "p": 0.8}, {"guess": "B y", "p": 0.15}, {"guess": "C z", "p": 0.05}]': (A, B, C),
     "G1: A x\nP1: 0.8\nG2: A x\nP2: 0.15\nG3: C z\nP3: 0.05": (A, Stated("A x", 0.15), C),
     "G1: A x\nP1: 0.8\nG2: B y\nP2: 0.15\nG3: C z\nP3: 0.05\nG4: D\nP4: 0.01": (A, B, C),
     "<think>G1: Q\nP1: 1</think>G1: A x\nP1: 0.8\nG2: B y\nP2: 0.15\nG3: C z\nP3: 0.05": (A, B, C),
     "G1: A x\nProbability: 0.8\nG2: B y\nProbability: 0.15\nG3: C z\nProbability: 0.05": (A, B, C),
-    "Guess 1: A x (Probability: 0.8)\nGuess 2: B y (Probability: 0.15)\nGuess 3: C z (Probability: 5%)": (A, B, C),
+    "Guess 1: A x (Probability: 0.8)\nGuess 2: B y (Probability: 0.15)\nGuess 3: C z (Probability: 0.05)": (A, B, C),
     "Probability: 0.8\nG1: A x\nProbability: 0.15\nG2: B y": (
         Reason.NO_CONFIDENCE,
         Reason.NO_CONFIDENCE,
@@ -77,7 +77,7 @@ SEVERAL = {
     ),
     "G1: A x\nP1: 0.8\nG3: C z\nP3: 0.05": (A, Reason.NO_GUESS, C),
     "G1: A x\nP1: 0.8\nG2: B y\nG3: C z\nP3: 0.05": (A, Reason.NO_CONFIDENCE, C),
-    "G1: A x\nP1: 0.8\nG2: B y\nP2: 5\nG3: C z\nP3: 0.05": (A, Reason.UNCLEAR_NUMBER, C),
+    "G1: A x\nP1: 0.8\nG2: B y\nP2: 0.\nG3: C z\nP3: 0.05": (A, Reason.UNCLEAR_NUMBER, C),
     "G1: A x\nP1: 0.8\nG2: B y\nP2: 0.15\nG2: D\nG3: C z\nP3: 0.05": (A, Reason.SEVERAL_GUESSES, C),
     "G1: A x\nP1: 0.8\nP1: 0.9\nG2: B y\nP2: 0.15\nG3: C z\nP3: 0.05": (Reason.SEVERAL_CONFIDENCES, B, C),
     "Guess: A x\nProbability: 0.8\nGuess: B y\nProbability: 0.15": (Reason.NO_GUESS,) * 3,
@@ -91,6 +91,44 @@ SEVERAL = {
 def test_several(text):
     found = parse_guesses(text, 3)
     assert tuple(Reason(one.why) if isinstance(one, Malformed) else one for one in found) == SEVERAL[text]
+
+
+SCALES = {
+    # one scale
+    ("0.98", "0.01", "0.01"): (0.98, 0.01, 0.01),
+    ("98%", "1%", "1%"): (0.98, 0.01, 0.01),
+    ("80", "15", "0"): (0.8, 0.15, 0.0),
+    ("8/10", "1/10", "1/10"): (0.8, 0.1, 0.1),
+    ("1", "0", "0"): (1.0, 0.0, 0.0),
+    ("1.0", "0.5", "1e-2"): (1.0, 0.5, 0.01),
+    ("0.9/1", "0.05", "0.05"): (0.9, 0.05, 0.05),
+    # both, where one of them shows what is what
+    ("0.9 (90%)", "0.05", "0.05"): (0.9, 0.05, 0.05),
+    # a bare number may be percents or tenths
+    ("98", "1", "1"): (0.98, None, None),
+    ("80", "19", "1"): (0.8, 0.19, None),
+    ("90%", "9%", "1"): (0.9, 0.09, None),
+    ("8/10", "1", "1"): (0.8, None, None),
+    ("4 out of 5", "1", "0"): (0.8, None, 0.0),
+    ("9", "1", "0"): (None, None, 0.0),
+    ("99 percent", "0.5", "0.5"): (0.99, None, None),
+    ("0.8", "0.15", "5%"): (None, None, 0.05),
+    ("0.8", "15", "0.05"): (None, 0.15, None),
+    ("0.8", "5", "0.05"): (None, None, None),
+    ("1.0", "98", "1.00"): (None, 0.98, None),
+    ("95-98%", "1", "1"): (None, None, None),
+    ("98", "1 (certain)", "0,5"): (0.98, None, None),
+    ("²", "1", "1"): (None, 1.0, 1.0),
+}
+
+
+@pytest.mark.parametrize("said", SCALES)
+def test_a_reply_has_one_scale(said):
+    a, b, c = said
+    for text in (f"G1: A\nP1: {a}\nG2: B\nP2: {b}\nG3: C\nP3: {c}", f"G1: A P1: {a}\nG2: B P2: {b}\nG3: C P3: {c}"):
+        found = parse_guesses(text, 3)
+        assert tuple(getattr(one, "confidence", None) for one in found) == SCALES[said]
+        assert {one.why for one in found if isinstance(one, Malformed)} <= {Reason.UNCLEAR_NUMBER}
 
 
 def test_of_several_only_the_last_is_cut():

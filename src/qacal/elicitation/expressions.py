@@ -38,9 +38,21 @@ _HARMLESS_WORDS = """
 """
 _HARMLESS = frozenset(_HARMLESS_WORDS.split())
 _WORD = re.compile(r"[^\W\d_]+(?:'[^\W\d_]+)?")
-# What turns an expression round, or makes a bound of it, when it follows.
+# "Almost certain to fail": of what follows in one breath, every word must be one of these too.
+_FOLLOWING = _HARMLESS | {"accurate", "being", "indeed", "in", "opinion", "right", "true", "very", "well", "was"}
+_BREATH = re.compile(r"[^,.;:!()\n]*?(?=[,.;:!()\n]|[ ]-|\b(?:because|since|as|given|due)\b|$)")
+# What turns an expression round, or makes a bound of it, wherever it follows.
+_TURNED_WORDS = """
+    against alternative alternatives another anything bad barely confused contrary differ different doubt doubtful
+    doubts either else err erred erroneous error errors errs except fail failed failing fails failure false flawed
+    hardly inaccurate incorrect instead invalid joke joking kidding lack lie lying misremember miss mistake mistaken
+    mistakes neither never nil no nobody none nonsense nope nor not nothing off opposite other others otherwise rather
+    risk risks risky sarcasm scarcely scratch slip uncertain uncertainty unless unlikely unsure untrue wait without
+    wrong wrongly zero
+"""
 _TURNED = re.compile(
-    r"\b(?:not|isn't|wasn't|wrong|incorrect|false|mistaken|never|doubt|or (?:less|lower|worse|more|higher|better))\b",
+    r"\?|\w+n't\b|, but\b|[\u2600-\u27bf\U0001f300-\U0001faff]|\bor (?:less|lower|worse|more|higher|better)\b"
+    rf"|\b(?:{'|'.join(_TURNED_WORDS.split())})\b",
     re.IGNORECASE,
 )
 
@@ -60,6 +72,8 @@ def read_expression(
     0.05
     >>> print(read_expression("Not likely").why)
     the expression is not one of the list
+    >>> isinstance(read_expression("Little chance of error"), Malformed)
+    True
     """
     worths, pattern = _compiled(tuple(expressions.items()))
     spelled = plain(text)
@@ -79,11 +93,17 @@ def read_expression(
 
 
 def _is_plain_spoken(text: str, found: list[re.Match[str]]) -> bool:
-    if _TURNED.search(text, found[-1].end()):
+    last = found[-1].end()
+    breath = _BREATH.match(text, last)
+    if _TURNED.search(text, last) or not _has_only(_FOLLOWING, "" if breath is None else breath[0]):
         return False
     starts = [0, *(match.end() for match in found)]
     before = (text[start : match.start()] for start, match in zip(starts, found, strict=False))
-    return all(word.lower() in _HARMLESS for part in before for word in _WORD.findall(part))
+    return all(_has_only(_HARMLESS, part) for part in before)
+
+
+def _has_only(words: frozenset[str], text: str) -> bool:
+    return all(word.lower() in words for word in _WORD.findall(text))
 
 
 def require_expressions(expressions: Mapping[str, float]) -> None:

@@ -10,6 +10,7 @@ from qacal.elicitation.glyphs import plain
 from qacal.elicitation.labels import CONFIDENCE, GUESS, KINDS, fields
 
 NamedText: TypeAlias = tuple[str, int | None, str]
+Place: TypeAlias = tuple[int, int]
 
 _KEY = re.compile(r"(?:best |my |final )?(guess|answer|g|probability|prob|confidence|likelihood|p)[ _#]?(\d{0,2})")
 
@@ -32,6 +33,27 @@ def json_texts(text: str) -> list[NamedText] | None:
     kinds = {kind for kind, _, _ in found}
     is_whole = bool(kinds & set(GUESS)) and bool(kinds & set(CONFIDENCE))
     return found if is_whole and not _says_more(text[:begin] + "\n" + text[end:]) else None
+
+
+def json_place(text: str, guess: str) -> Place | None:
+    r"""Return where in a reply a guess stands that was read from its JSON; None if it is escaped there, or twice.
+
+    It stands after the key of a guess, not anywhere: "prob" may be a guess, and is a key.
+
+    >>> json_place('{"guess": "prob", "prob": 0.9}', "prob"), json_place(r'{"guess": "\u0070rob", "prob": 0.9}', "prob")
+    ((11, 15), None)
+    """
+    if not guess or not guess.isprintable() or "\\" in guess or '"' in guess:
+        return None
+    spelled = re.escape(guess)
+    value = re.compile(rf'"([^"\\]*)"\s*:\s*(?:"\s*({spelled})\s*"|({spelled})(?=[\s,}}]))')
+    found = [match.span(match.lastindex or 0) for match in value.finditer(text) if _is_guess(match[1])]
+    return found[0] if len(found) == 1 else None
+
+
+def _is_guess(key: str) -> bool:
+    match = _KEY.fullmatch(plain(key).strip().lower())
+    return match is not None and KINDS.get(match[1], match[1]) in GUESS
 
 
 def _end(text: str) -> int:

@@ -13,6 +13,13 @@ from qacal.elicitation.labels import GUESS, fields
 _PAIRS = (("**", "**"), ("*", "*"), ("`", "`"), ('"', '"'), ("'", "'"), ("<", ">"))
 _TAG = re.compile(r"</?[a-z][a-z0-9]*/?>")
 _BLANK_LINE = re.compile(r"\n[ ]*\n")
+# A line that puts the number above it on another scale; a bare 0 or 1 may be put there from anywhere in the line.
+_SCALE = r"%|per ?cents?\b|percentages?\b|pct\b|out of\b|on a scale\b|scale\b"
+_RESCALES = re.compile(
+    rf"\W{{0,9}}(?:{_SCALE}|/[ ]?\d|(?:in|of)[ ](?:a[ ])?(?:\d|ten\b|hundred\b)|points?\b)", re.IGNORECASE
+)
+_SPEAKS_OF_SCALE = re.compile(rf"%|\b(?:{_SCALE})", re.IGNORECASE)
+_WHOLE = re.compile(r"\W*[01]\W*")
 _SEPARATORS = " \n,;|/([-"
 
 
@@ -83,17 +90,24 @@ def _guess(text: str, start: int, end: int) -> tuple[int, int]:
 
 
 def _lines(text: str, start: int, end: int) -> tuple[int, int]:
-    """Return the place of the first line that is not empty, and of numbers alone in lines below it."""
+    """Return the place of the first line that is not empty, and of what is said below it of the same number."""
     start += len(text[start:end]) - len(text[start:end].lstrip())
     until = text.find("\n", start, end)
     if until < 0:
         return start, end
+    is_whole = _WHOLE.fullmatch(text, start, until) is not None
     for line in re.finditer(r"[^\n]+", text[until:end]):
-        if any(letter.isdigit() for letter in line[0]) and not any(letter.isalpha() for letter in line[0]):
+        if _goes_on(line[0], is_whole):
             return start, until + line.end()
         if line[0].strip():
             break
     return start, until
+
+
+def _goes_on(line: str, is_whole: bool) -> bool:
+    """Return whether a line is about the number above it: numbers alone, or another scale."""
+    is_number = any(letter.isdigit() for letter in line) and not any(letter.isalpha() for letter in line)
+    return is_number or bool(_SPEAKS_OF_SCALE.search(line) if is_whole else _RESCALES.match(line))
 
 
 def _stripped(text: str, start: int, end: int) -> tuple[int, int]:

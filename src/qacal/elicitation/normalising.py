@@ -14,17 +14,38 @@ from qacal.elicitation.glyphs import plain
 
 _RAISED = re.compile(r"[⁺⁻]?[⁰¹²³⁴⁵⁶⁷⁸⁹]+")
 _FRACTION = re.compile(r"[¼-¾⅐-⅞↉]")
-_AROUND = re.compile(r'["()\[\]{}*_`]|(?<!\w)\'|\'(?!\w)')
+# Compatibility forms and plain letters would take these for something near to them.
+_APART = str.maketrans(
+    {"—": " - ", "―": " - ", "′": "'", "″": '"', "≤": "<=", "≦": "<=", "⩽": "<=", "≥": ">=", "≧": ">=", "⩾": ">="}
+)
 _WRAPPED = re.compile(r"\s*<([^<>]+)>\s*")
-_THOUSANDS = re.compile(r"(?<![\d.,])\d{1,3}(?:,\d{3})+(?![\d,])")
-_ARTICLES = re.compile(r"^\s*(?:(?:a|an|the)\s+)+(?=\S)|(?<=\s)the\s+(?=\S)")
+_QUOTED = re.compile(r"(?<!\w)\"([^\"]*)\"|(?<![\w'])'([^']*)'(?!\w)")
+_AROUND = re.compile(r"[()\[\]{}_`]|(?<!\w)\*|\*(?!\w)")
+_THOUSANDS = re.compile(r"(?<![\d.,])[1-9]\d{0,2}(?:,\d{3})+(?![\d,])")
+# The minus of -x, -$5, -(5) and x = -y; a dash and a space before a word are the bullet of a list.
+_MINUS = re.compile(
+    r"(?<![\w)\]}.-])-(?=[^\s-])|^[\s\"'*_`<(\[{]{0,9}-(?=[ ]{1,3}[\d.])|[=+*/^<>][ ]{0,3}-(?=[ ]{1,3}\S)"
+)
+_INTERVAL = re.compile(r"\s*[(\[](?=[^,]*[\d∞]|[^,]*,[^,]*[\d∞])[^()\[\]{},]*,[^()\[\]{},]*[)\]]\W*")
+_STARRED = re.compile(r"[^*]*\w\*(?!\w)[^*]*")
+_PRIME = re.compile(r"(?<=\d)['\"]{1,3}(?!\w)|(?<=\d)'(?=\d)|(?<=\w)'{1,3}(?=\()|(?<![\w'])[^\W\d_]'{1,3}(?!\w)")
+# "A B" and "A minor" are no articles with a B and a minor.
+_NAMED_A = r"(?:flat|sharp|major|minor|natural|positive|negative|plus|minus|and|or)\b"
+_ARTICLES = re.compile(rf"^\s*(?:(?:an|the)\s+(?=\S)|a\s+(?=[^\W\d_]{{2}})(?!{_NAMED_A}))+|(?<=\s)the\s+(?=\S)")
+_FACTORIAL = re.compile(r"(?<![\w'])[^\W\d_]!(?![\w=!])|(?<!\w)!(?=\w)|(?<=\))!(?!\w)")
+_SPACED = re.compile(r"(?<=\w)[ ]{1,3}([*/])[ ]{1,3}(?=\w)")
+# For signs that were told from a dash, quotes, an exclamation, Markdown and brackets around an answer.
+_STAND_INS = {"\ue000": "-", "\ue001": "'", "\ue002": '"', "\ue003": "!", "\ue004": "*", "\ue005": "[", "\ue006": "]"}
+_TOLD = str.maketrans({sign: stand_in for stand_in, sign in _STAND_INS.items()})
 
 
 def normalise_answer(text: str) -> str:
     """Return an answer without what does not tell it from others: capitals, articles, punctuation, white space.
 
-    Signs that carry meaning stay: a minus, a decimal point, a percent sign, "C++" and "C#". An "a" is dropped where an
-    answer begins with it, "the" anywhere; an answer that is nothing but an article or punctuation is left as it is.
+    Signs that carry meaning stay: a minus, a decimal point, a percent sign, a prime, "C++" and "C#", "A-" and "!=". An
+    "a" is dropped where an answer begins with it and a word follows, "the" anywhere; an answer that is nothing but an
+    article or punctuation is left as it is. Digits in groups of three are one number, so "100,200" is 100200: as an
+    answer it is far more often that than a list of two.
 
     >>> normalise_answer(" The  Beatles! "), normalise_answer("12,345") == normalise_answer("12345")
     ('beatles', True)
@@ -32,7 +53,7 @@ def normalise_answer(text: str) -> str:
     ('-5', '3.14', 'a', '...')
     """
     spelled = _spelled_out(text)
-    bare = _ARTICLES.sub(" ", _unwrapped(spelled))
+    bare = _ARTICLES.sub(" ", _unwrapped(_signed(spelled)))
     return _squeezed("".join(_kept(bare))) or _squeezed("".join(_kept(spelled))) or _squeezed(spelled)
 
 
@@ -53,8 +74,21 @@ def _spelled_out(text: str) -> str:
     # Compatibility forms alone would turn 10² into 102, and 3½ into 31/2.
     seen = _RAISED.sub(lambda raised: "^" + raised[0], seen)
     seen = _FRACTION.sub(lambda fraction: " " + fraction[0], seen)
-    seen = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", seen).casefold())
+    seen = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", seen.translate(_APART)).casefold())
+    seen = seen.translate(_APART)
     return _THOUSANDS.sub(lambda number: number[0].replace(",", ""), plain(seen))
+
+
+def _signed(text: str) -> str:
+    """Return the text with stand-ins for signs that carry meaning, and without quotes around its parts."""
+    if _INTERVAL.fullmatch(text):
+        text = text.replace("[", "\ue005").replace("]", "\ue006")
+    if _STARRED.fullmatch(text):
+        text = text.replace("*", "\ue004")
+    seen = _MINUS.sub(lambda match: match[0].replace("-", "\ue000"), _SPACED.sub(r"\1", text))
+    for pattern in (_PRIME, _FACTORIAL):
+        seen = pattern.sub(lambda match: match[0].translate(_TOLD), _QUOTED.sub(r" \1\2 ", seen))
+    return seen
 
 
 def _unwrapped(text: str) -> str:
@@ -67,7 +101,7 @@ def _kept(text: str) -> Iterator[str]:
     padded = f" {re.sub(r'(?<=[0-9])[ ]+%', '%', text)} "
     for before, letter, after in zip(padded, padded[1:], padded[2:], strict=False):
         kind = unicodedata.category(letter)[0]
-        yield letter if kind in "LNM" else _sign(before, letter, after, kind)
+        yield _STAND_INS.get(letter) or (letter if kind in "LNM" else _sign(before, letter, after, kind))
 
 
 def _sign(before: str, letter: str, after: str, kind: str) -> str:
@@ -79,11 +113,15 @@ def _sign(before: str, letter: str, after: str, kind: str) -> str:
         case "'":
             return "" if before.isalnum() and after.isalnum() else " "
         case "-":
-            return "-" if begins_number and before not in ".)" else " "
-        case "/" | ":" | "*":
+            ends_symbol = before.isalnum() and not after.isalnum() and after != "-"
+            return "-" if ends_symbol or (begins_number and before not in ".)") else " "
+        case "/" | "*":
+            is_within = before.isalnum() and after.isalnum() and (letter == "*" or before.isdigit() or after.isdigit())
+            return letter if is_within else " "
+        case ":":
             return letter if within_number else " "
         case "%" | "!":
-            return letter if before.isdigit() else " "
+            return letter if before.isdigit() or (letter + after) == "!=" else " "
         case "+" if begins_number:
             return ""
         case "+" | "#":

@@ -5,7 +5,9 @@ line, after a page of thoughts, twice, half, or not at all. These rules decide:
 
 * Thoughts in tags (``<think>``) are not read. Text before the labels and after the confidence is passed over.
 * A guess needs its label. Two guesses, or two confidences, must say the same.
-* ``Guess: Paris (0.9)`` has a confidence if no other is given. A percent would not do: ``ethanol (40%)`` is an answer.
+* ``Guess: Paris (0.9)`` has a confidence if no other is given. A percent would not do: ``ethanol (40%)`` is an answer,
+  and so is ``sin(0.5)``.
+* A reply has one scale: beside ``P1: 98`` a bare ``P2: 1`` is not read.
 * A guess that declines to answer is a refusal, whatever number comes with it. "I don't know" with a number is an
   answer: an LLM that says so at 0.0 is right about itself, and leaving it out would make it look worse. Without a
   number it is a refusal.
@@ -21,14 +23,16 @@ from typing import TypeAlias
 
 from qacal.elicitation.expressions import EXPRESSIONS, read_expression
 from qacal.elicitation.glyphs import plain, without_thoughts
+from qacal.elicitation.json_texts import json_place
 from qacal.elicitation.labels import CONFIDENCE, GUESS
 from qacal.elicitation.named_texts import Named, named_texts, trimmed
 from qacal.elicitation.normalising import normalise_answer
-from qacal.elicitation.numbers import read_probability
+from qacal.elicitation.numbers import Scale, read_probability, scale_of
 from qacal.elicitation.outcomes import Malformed, Outcome, Reason, Refused, Stated, malformed, refused
 from qacal.elicitation.refusals import declines, does_not_know
 
-ReadConfidence: TypeAlias = Callable[[str, bool], float | Malformed]
+# From what is said of it, whether the reply was cut there, and the answer.
+ReadConfidence: TypeAlias = Callable[[str, bool, str], float | Malformed]
 
 # The words of the prompts that no answer has; and how a place-holder reads when it is copied.
 _ECHO = re.compile(
@@ -36,8 +40,14 @@ _ECHO = re.compile(
     r"|<[^<>\n]{0,40}\b(?:guess|probability)\b[^<>\n]{0,60}>",
     re.IGNORECASE,
 )
-_IN_BRACKETS = re.compile(r"[(\[]([^()\[\]]{1,24})[)\]]\W{0,3}$")
-_BRACKETS = 40
+# In print(0.5) there is no space, and in "gold (0.5 oz)" no probability.
+_NAMES = r"(?:p|prob|probability|confidence|likelihood)"
+_SHARE = rf"(?:~|about|approx\.|{_NAMES}[ ]?[:=]?)?[ ]{{0,2}}([01]?\.\d{{1,9}})(?:[ ]{_NAMES})?"
+_IN_BRACKETS = re.compile(rf"(?<=\s)(?:\([ ]?{_SHARE}[ ]?\)|\[[ ]?{_SHARE}[ ]?\])\W{{0,3}}$", re.IGNORECASE)
+_BRACKETS = 50
+_GOES_ON = re.compile(
+    r"[=+*/^<>,:(\[{×·÷√∈~-]$|\b(?:sin|cos|tan|log|ln|exp|sqrt|print|return|array|and|or|of|in|is)$", re.IGNORECASE
+)
 _DIGIT_AFTER_LABEL = re.compile(r"\b(?:probability|confidence|likelihood)[ ]{0,3}[:=][ ]{0,3}\.?\d", re.IGNORECASE)
 _LONGEST_LINE = 300
 
@@ -66,7 +76,7 @@ def parse_expression_guess(
     Stated(answer='Paris', confidence=0.9)
     """
 
-    def read(said: str, is_last: bool) -> float | Malformed:
+    def read(said: str, is_last: bool, _: str) -> float | Malformed:
         return read_expression(said, expressions, is_cut=is_last)
 
     return _single(text, read, is_cut)
@@ -75,10 +85,13 @@ def parse_expression_guess(
 def parse_guesses(text: str, count: int, *, is_cut: bool = False) -> tuple[Outcome, ...]:
     r"""Read ``G1: ...``, ``P1: ...`` to ``Gk: ...``, ``Pk: ...``: one outcome for each.
 
-    Pairs without numbers are numbered as they come, if there are as many as were asked for.
+    Pairs without numbers are numbered as they come, if there are as many as were asked for. A reply has one scale:
+    where other numbers are percents or shares, a bare 1 is not read, since it is one percent as often as certainty.
 
-    >>> parse_guesses("G1: Paris\nP1: 0.8\nG2: Lyon\nP2: 15", 3)[:2]
+    >>> parse_guesses("G1: Paris\nP1: 0.8\nG2: Lyon\nP2: 0.15", 2)
     (Stated(answer='Paris', confidence=0.8), Stated(answer='Lyon', confidence=0.15))
+    >>> [getattr(outcome, "confidence", None) for outcome in parse_guesses("G1: Paris\nP1: 98\nG2: Lyon\nP2: 1", 2)]
+    [0.98, None]
     """
     spoken = without_thoughts(text)
     fault = _fault(spoken, text, is_cut)
@@ -88,7 +101,8 @@ def parse_guesses(text: str, count: int, *, is_cut: bool = False) -> tuple[Outco
     if not parts and declines(spoken):
         return (refused(spoken),) * count
     rows = ([part for part in parts if part.number == number] for number in range(1, count + 1))
-    return tuple(_outcome(spoken, row, _number, is_cut) for row in rows)
+    read = _number_on_one_scale(parts)
+    return tuple(_outcome(spoken, row, read, is_cut) for row in rows)
 
 
 def parse_stated(text: str, *, is_cut: bool = False) -> Outcome:
@@ -146,7 +160,7 @@ def parse_confidence(text: str, *, is_cut: bool = False) -> float | Refused | Ma
     if fault is not None:
         return fault
     said = [part for part in named_texts(spoken) if part.kind in CONFIDENCE and part.text.strip()]
-    values = [_number(part.text, is_cut and part.is_last) for part in said] or [_number(spoken, is_cut)]
+    values = [_number(part.text, is_cut and part.is_last, "") for part in said] or [_number(spoken, is_cut, "")]
     confidence = _agreed(values)
     if isinstance(confidence, float):
         return confidence
@@ -163,13 +177,15 @@ def answer_place(text: str, answer: str) -> tuple[int, int] | None:
     (19, 23)
     """
     spoken = without_thoughts(text)
-    for part in _guesses(named_texts(spoken)):
-        if part.place is not None and answer in (part.text, _before_brackets(part.text)):
-            start = part.place[0] + part.text.index(answer)
-            return start, start + len(answer)
-    start = spoken.find(answer) if answer else -1
-    is_only = start >= 0 and spoken.find(answer, start + 1) < 0
-    return (start, start + len(answer)) if is_only else None
+    guesses = _guesses(named_texts(spoken))
+    own = next((part for part in guesses if answer in (part.text, _before_brackets(part.text))), None)
+    if own is not None:
+        place = own.place or json_place(spoken, own.text)
+        start = -1 if place is None else place[0] + own.text.index(answer)
+    else:
+        start = spoken.find(answer) if answer else -1
+        start = start if spoken.find(answer, start + 1) < 0 else -1
+    return (start, start + len(answer)) if start >= 0 else None
 
 
 def _single(text: str, read: ReadConfidence, is_cut: bool) -> Outcome:
@@ -178,8 +194,20 @@ def _single(text: str, read: ReadConfidence, is_cut: bool) -> Outcome:
     return fault if fault is not None else _outcome(spoken, named_texts(spoken), read, is_cut)
 
 
-def _number(said: str, is_last: bool) -> float | Malformed:
-    return read_probability(said, is_cut=is_last)
+def _number(said: str, is_last: bool, answer: str) -> float | Malformed:
+    return read_probability(said, is_cut=is_last, answer=answer)
+
+
+def _number_on_one_scale(parts: Sequence[Named]) -> ReadConfidence:
+    """Return what reads the confidences of a reply, none up to one if some of the others go up to more."""
+    if not any(part.kind in CONFIDENCE and scale_of(part.text) is Scale.MORE for part in parts):
+        return _number
+
+    def read(said: str, is_last: bool, answer: str) -> float | Malformed:
+        is_unclear = scale_of(said) is Scale.ONE
+        return malformed(Reason.UNCLEAR_NUMBER, said) if is_unclear else _number(said, is_last, answer)
+
+    return read
 
 
 def _fault(spoken: str, text: str, is_cut: bool) -> Malformed | None:
@@ -214,7 +242,7 @@ def _stated(spoken: str, parts: list[Named], read: ReadConfidence, is_cut: bool)
         return malformed(Reason.NO_CONFIDENCE, spoken)
     if _DIGIT_AFTER_LABEL.search(plain(answer)):
         return malformed(Reason.SEVERAL_CONFIDENCES, spoken)
-    confidence = _agreed([read(part.text, is_cut and part.is_last) for part in said])
+    confidence = _agreed([read(part.text, is_cut and part.is_last, answer) for part in said])
     return Stated(answer, confidence) if isinstance(confidence, float) else malformed(Reason(confidence), spoken)
 
 
@@ -232,19 +260,23 @@ def _with_brackets(spoken: str, guess: str) -> Stated | Malformed:
     """Return the answer and the confidence of "Paris (0.9)"."""
     answer = _before_brackets(guess)
     match = _IN_BRACKETS.search(plain(guess[-_BRACKETS:]))
-    confidence = read_probability(match[1]) if match and "." in match[1] and "%" not in match[1] else None
+    confidence = read_probability(match[1] or match[2]) if match else None
     if answer and isinstance(confidence, float):
         return Stated(answer, confidence)
     return malformed(Reason.NO_CONFIDENCE, spoken)
 
 
 def _before_brackets(guess: str) -> str:
-    """Return the guess up to the brackets that end it; nothing if none do."""
+    """Return the guess up to the brackets that end it; nothing if none do, or if they belong to what is before."""
     match = _IN_BRACKETS.search(plain(guess[-_BRACKETS:]))
     if match is None:
         return ""
-    start, end = trimmed(plain(guess), 0, max(0, len(guess) - _BRACKETS) + match.start())
-    return guess[start:end]
+    spelled = plain(guess)
+    start, end = trimmed(spelled, 0, max(0, len(guess) - _BRACKETS) + match.start())
+    rest = spelled[start:end]
+    is_open = sum(map(rest.count, "([{")) != sum(map(rest.count, ")]}"))
+    is_part = is_open or _GOES_ON.search(rest) or _IN_BRACKETS.search(rest[-_BRACKETS:])
+    return "" if is_part else guess[start:end]
 
 
 def _guesses(parts: Sequence[Named]) -> list[Named]:
