@@ -84,7 +84,8 @@ def test_choices_follow_the_question_once(name):
     prompt = prompt_named(name)
     replies = [Reply("Guess: red")] * (len(prompt.stages) - 1)
     messages = prompt.messages(COLOUR, replies)
-    assert messages[0]["content"].endswith(ADDED)
+    asked = messages[2 * len(prompt.examples)]
+    assert asked["content"].endswith(ADDED)
     assert sum(message["content"].count("The answer must be chosen") for message in messages) == 1
 
 
@@ -126,7 +127,7 @@ def test_examples_are_as_asked(question, reply):
 
 def test_identity_is_name_and_version():
     assert prompt_named("verb1s-top1").identity == "verb1s-top1/1"
-    assert len({prompt.identity for prompt in PROMPTS.values()}) == len(PROMPTS) == 23
+    assert len({prompt.identity for prompt in PROMPTS.values()}) == len(PROMPTS) == 24
     assert len({prompt.digest for prompt in PROMPTS.values()}) == len(PROMPTS)
 
 
@@ -145,7 +146,9 @@ def test_another_text_is_another_identity():
 
 def test_unknown_names_are_told_the_known_ones():
     for name in ("verb1s", "verb1s-top21", "verb1s-top0", "judge", ""):
-        with pytest.raises(InputError, match="verb1s-top2 to verb1s-top20, ling1s-top1, verb2s-top1, p-true"):
+        with pytest.raises(
+            InputError, match="verb1s-top2 to verb1s-top20, verb1s-guided, ling1s-top1, verb2s-top1, p-true"
+        ):
             prompt_named(name)
 
 
