@@ -70,7 +70,7 @@ def corrected(score: Floats, right: Floats, weight: Floats) -> Floats:
     >>> corrected(score, 100 * score, rows).round(2)
     array([0.2, 0.4, 0.6, 0.8])
     >>> corrected(score, np.array([50.0, 10.0, 90.0, 55.0]), rows).round(2)
-    array([0.48, 0.12, 0.88, 0.57])
+    array([0.49, 0.11, 0.89, 0.56])
     """
     from scipy import optimize, special
 

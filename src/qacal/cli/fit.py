@@ -195,9 +195,7 @@ def _chosen_calibrator(
         reads_text = partition is None or EMBEDDING in as_partition(partition).needs
         name = "steps" if reads_text or has_score else "tree-binning"
         if name == "steps":
-            from qacal import StepBinning
-
-            return StepBinning(alpha=alpha, learns=learns)
+            return make_calibrator(name, points_per_bin, alpha).set_params(learns=learns)
     return make_calibrator(name, points_per_bin, alpha)
 
 
