@@ -204,3 +204,30 @@ def test_numbers_are_their_digits(number):
 def test_different_numbers_stay_different(one, two):
     assert matches(f"{one}", [f"{two}"]) == (one == two)
     assert matches(f"{one / 100}", [f"{two / 100}"]) == (one == two)
+
+
+@pytest.mark.parametrize(
+    ("answer", "truths", "question", "is_right"),
+    [
+        ("The capital of Peru is Lima.", ["Lima"], "What is the capital of Peru?", True),
+        ("the capital of peru is the Lima", ["Lima"], "What is the capital of Peru?", True),
+        ("The capital of Peru is not Lima.", ["Lima"], "What is the capital of Peru?", False),
+        ("The capital of Chile is Lima.", ["Lima"], "What is the capital of Peru?", False),
+        ("The capital of Peru is Lima or Cusco", ["Lima"], "What is the capital of Peru?", False),
+        ("The capital of Peru is Lima.", ["Lima"], None, False),
+        ("Lima", ["Lima"], "What is the capital of Peru?", True),
+        (
+            "The currency of Poland is the Polish Zloty (PLN).",
+            ["Polish zloty", "PLN"],
+            "What is the currency of Poland?",
+            True,
+        ),
+        ("Polish Zloty (EUR)", ["Polish zloty", "PLN"], None, False),
+        ("Paris (Texas)", ["Paris"], None, False),
+        ("D.H. Lawrence", ["D. H. Lawrence"], None, True),
+        ("J. R. R. Tolkien", ["J.R.R. Tolkien"], None, True),
+        ("A B", ["AB"], None, False),
+    ],
+)
+def test_answers_that_repeat_the_question_or_say_it_twice(answer, truths, question, is_right):
+    assert matches(answer, truths, question) is is_right

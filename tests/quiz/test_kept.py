@@ -28,7 +28,7 @@ def test_labels_are_those_of_todays_truth():
     wrong = [
         (row["question"], row["answer"], row["correct"])
         for row in joined.iter_rows(named=True)
-        if matches(row["answer"], row["ground_truth"]) != bool(row["correct"])
+        if matches(row["answer"], row["ground_truth"], row["question"]) != bool(row["correct"])
     ]
     assert wrong == []
 

@@ -51,9 +51,9 @@ class Judge:
         """What records carry in their column `judge`."""
         return ALIAS if self.model is None else f"{self.model} ({JUDGE_PROMPT})"
 
-    def label(self, answer: str, truths: Sequence[str]) -> float | None:
+    def label(self, answer: str, truths: Sequence[str], question: str | None = None) -> float | None:
         """Return the label that costs nothing; None if the LLM is to say."""
-        if matches(answer, truths):
+        if matches(answer, truths, question):
             return 1.0
         return 0.0 if self.model is None else None
 
@@ -100,7 +100,7 @@ def unsettled(records: Iterable[Record], judge: Judge) -> Iterator[tuple[str, st
     """Yield question, answer and ground truths of the records that only the judge can label."""
     for record in records:
         truths = ground_truths(record)
-        if truths and record["answer"] is not None and judge.label(str(record["answer"]), truths) is None:
+        if truths and record["answer"] is not None and _compared(record, judge, truths) is None:
             yield str(record["question"]), str(record["answer"]), truths
 
 
@@ -115,7 +115,7 @@ def _label(record: Record, judge: Judge, store: Store | None) -> tuple[float | N
     truths, answer = ground_truths(record), str(record["answer"])
     if not truths or record["answer"] is None:
         return None, "no ground truth" if record["answer"] is not None else "no answer"
-    label = judge.label(answer, truths)
+    label = _compared(record, judge, truths)
     if label is not None:
         return label, "comparing with the ground truth"
     body = None if store is None else store.reply(judge.request(str(record["question"]), answer, truths))
@@ -123,6 +123,11 @@ def _label(record: Record, judge: Judge, store: Store | None) -> tuple[float | N
         return None, "the judge has not replied"
     verdict = read_verdict(Reply.from_body(body).text)
     return (None, "the judge says neither Yes nor No") if verdict is None else (float(verdict), "the judge")
+
+
+def _compared(record: Record, judge: Judge, truths: Sequence[str]) -> float | None:
+    question = record.get("question")
+    return judge.label(str(record["answer"]), truths, question if isinstance(question, str) else None)
 
 
 def ground_truths(record: Mapping[str, Any]) -> tuple[str, ...]:

@@ -32,6 +32,9 @@ _PRIME = re.compile(r"(?<=\d)['\"]{1,3}(?!\w)|(?<=\d)'(?=\d)|(?<=\w)'{1,3}(?=\()
 # "A B" and "A minor" are no articles with a B and a minor.
 _NAMED_A = r"(?:flat|sharp|major|minor|natural|positive|negative|plus|minus|and|or)\b"
 _ARTICLES = re.compile(rf"^\s*(?:(?:an|the)\s+(?=\S)|a\s+(?=[^\W\d_]{{2}})(?!{_NAMED_A}))+|(?<=\s)the\s+(?=\S)")
+_INITIALS = re.compile(r"(?<![^\W\d_])([^\W\d_]\.)\s+(?=[^\W\d_]\.)")
+_IN_BRACKETS = re.compile(r"\s*([^()]*[^()\s])\s+\(([^()]+)\)\W*")
+_ASKS = re.compile(r"(?:what|which|who|where)\s+(is|are|was|were)\s+(\S.*)", re.IGNORECASE)
 _FACTORIAL = re.compile(r"(?<![\w'])[^\W\d_]!(?![\w=!])|(?<!\w)!(?=\w)|(?<=\))!(?!\w)")
 _SPACED = re.compile(r"(?<=\w)[ ]{1,3}([*/])[ ]{1,3}(?=\w)")
 # For signs that were told from a dash, quotes, an exclamation, Markdown and brackets around an answer.
@@ -57,20 +60,44 @@ def normalise_answer(text: str) -> str:
     return _squeezed("".join(_kept(bare))) or _squeezed("".join(_kept(spelled))) or _squeezed(spelled)
 
 
-def matches(answer: str, ground_truth: Sequence[str]) -> bool:
+def matches(answer: str, ground_truth: Sequence[str], question: str | None = None) -> bool:
     """Return whether an answer is one of the known ones, spelled alike.
+
+    It may have two of them, one in brackets after the other; and it may repeat the question, if that is given.
 
     >>> matches("the Beatles", ["Beatles", "The Fab Four"]), matches("", [""])
     (True, False)
+    >>> matches("Polish zloty (PLN)", ["zloty", "Polish zloty", "PLN"]), matches("Paris (Texas)", ["Paris"])
+    (True, False)
+    >>> matches("The capital of Peru is Lima.", ["Lima"], "What is the capital of Peru?")
+    True
     """
-    own = normalise_answer(answer)
-    known = [ground_truth] if isinstance(ground_truth, str) else ground_truth
-    return bool(own) and any(own == normalise_answer(other) for other in known)
+    listed = [ground_truth] if isinstance(ground_truth, str) else ground_truth
+    known = {normalise_answer(other) for other in listed} - {""}
+    forms = [answer] if question is None else [answer, *_without_question(answer, question)]
+    return any(_is_known(form, known) for form in forms)
+
+
+def _is_known(answer: str, known: set[str]) -> bool:
+    twice = _IN_BRACKETS.fullmatch(answer)
+    parts = [answer] if twice is None else [twice[1], twice[2]]
+    return normalise_answer(answer) in known or all(normalise_answer(part) in known for part in parts)
+
+
+def _without_question(answer: str, question: str) -> Iterator[str]:
+    """Yield what is left of an answer that begins as the question does, turned round: "The capital of Peru is ..."."""
+    asked = _ASKS.match(" ".join(question.split()).rstrip("?. "))
+    if asked is not None:
+        said = " ".join(answer.split())
+        begins = f"{asked[2]} {asked[1]} "
+        if said.casefold().startswith(begins.casefold()):
+            yield said[len(begins) :]
 
 
 def _spelled_out(text: str) -> str:
     """Return the text in one case and one script of digits; what one character says of several is written out."""
     seen = "".join(letter for letter in text if unicodedata.category(letter) != "Cf")
+    seen = _INITIALS.sub(r"\1", seen)  # D. H. Lawrence is D.H. Lawrence
     # Compatibility forms alone would turn 10² into 102, and 3½ into 31/2.
     seen = _RAISED.sub(lambda raised: "^" + raised[0], seen)
     seen = _FRACTION.sub(lambda fraction: " " + fraction[0], seen)

@@ -18,9 +18,10 @@ def _with_place(place: str, cities: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _with_code(country: str, names: tuple[str, ...]) -> tuple[str, ...]:
-    """Return names of a currency with its code behind them, as they are often written."""
+    """Return names of a currency with its code behind them, and as what a country uses, as they are often written."""
     codes = [name for name in names if len(name) == 3 and name.isupper()]
-    return tuple(f"{name} ({code})" for code in codes[:1] for name in names if name != code)
+    plain = [name for name in names if name not in codes]
+    return (*(f"{name} ({code})" for code in codes[:1] for name in plain), *(f"{country} uses the {n}" for n in plain))
 
 
 def _with_word(country: str, languages: tuple[str, ...]) -> tuple[str, ...]:
