@@ -216,6 +216,9 @@ def test_different_numbers_stay_different(one, two):
         ("The capital of Peru is Lima or Cusco", ["Lima"], "What is the capital of Peru?", False),
         ("The capital of Peru is Lima.", ["Lima"], None, False),
         ("Lima", ["Lima"], "What is the capital of Peru?", True),
+        ("A young lion is called a cub.", ["cub"], "What is a young lion called?", True),
+        ("Young lion is called a cub.", ["cub"], "What is a young lion called?", True),
+        ("A young lion is a cub.", ["cub"], "What is a young lion called?", False),
         (
             "The currency of Poland is the Polish Zloty (PLN).",
             ["Polish zloty", "PLN"],

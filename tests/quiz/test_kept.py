@@ -20,6 +20,7 @@ def test_they_answer_the_questions_of_the_quiz():
     assert (joined["question"] == joined["question_right"]).all()
     assert (joined["subject"] == joined["subject_right"]).all()
     assert ROWS["id"].is_unique().all()
+    assert len(ROWS) >= 0.99 * len(questions())
 
 
 def test_labels_are_those_of_todays_truth():

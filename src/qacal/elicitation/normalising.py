@@ -89,9 +89,12 @@ def _without_question(answer: str, question: str) -> Iterator[str]:
     asked = _ASKS.match(" ".join(question.split()).rstrip("?. "))
     if asked is not None:
         said = " ".join(answer.split())
-        begins = f"{asked[2]} {asked[1]} "
-        if said.casefold().startswith(begins.casefold()):
-            yield said[len(begins) :]
+        # What is a young lion called? A young lion is called a cub.
+        called = " called" if asked[2].endswith(" called") else ""
+        begins = f"{asked[2].removesuffix(called)} {asked[1]}{called} "
+        for start in (begins, re.sub(r"^(?:an?|the) ", "", begins, flags=re.IGNORECASE)):
+            if said.casefold().startswith(start.casefold()):
+                yield said[len(start) :]
 
 
 def _spelled_out(text: str) -> str:
