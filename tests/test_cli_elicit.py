@@ -202,3 +202,14 @@ def test_no_answer_is_not_the_answer_none(tmp_path):
     assert code == 0
     assert "1 without a label: no answer" in err
     assert "leave rows without one out with its --skip-bad-rows FILE" in err
+
+
+@pytest.mark.parametrize("content", [None, "", "text\nhello\n", "question\n"])
+def test_questions_that_cannot_be_read_leave_no_run(tmp_path, content):
+    path = tmp_path / "q.csv"
+    if content is not None:
+        path.write_text(content)
+    code, _, err = run("elicit", path, "--base-url", "http://127.0.0.1:9/v1", "--model", "m", "-o", tmp_path / "run.db")
+    assert code == 1
+    assert err.startswith("qacal: ")
+    assert list(tmp_path.glob("run.db*")) == []

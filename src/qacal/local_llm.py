@@ -28,8 +28,6 @@ from qacal.outputs import written_whole
 # A model of a gigabyte is read from a slow disk in less.
 _SECONDS_TO_START = 120.0
 _AT_ONCE = 2**20
-# A server outlives the program that started it, and Python must not complain that nobody waits for it.
-_STARTED: list[subprocess.Popen[bytes]] = []
 
 
 @dataclass(frozen=True)
@@ -162,9 +160,10 @@ def start(name: str, port: int | None = None, *, slots: int = 4, threads: int | 
     command = [sys.executable, "-m", "qacal.local_llm", str(path), str(port), str(slots), str(threads or _threads())]
     with log.open("wb") as output:
         process = subprocess.Popen(command, stdout=output, stderr=output, start_new_session=True)
-    _STARTED.append(process)
     server = Running(model.name, port, process.pid)
     _await(server, process, log)
+    # It outlives this program; without a return code, Python would complain that nobody waits for it.
+    process.returncode = 0
     (cache_folder() / f"server-{port}.json").write_text(json.dumps(asdict(server)))
     return server
 

@@ -62,7 +62,6 @@ def test_many_questions_are_read_in_their_order(tmp_path):
         run = store.run({"model": "m"}, "http://x")
         store.add_questions(run, read_questions([{"id": n, "question": f"{n}?"} for n in range(1203)]))
         assert [asked.question.id for asked in store.questions(run)] == [str(n) for n in range(1203)]
-        assert len(list(store.questions(run, 700))) == 700
 
 
 @pytest.mark.parametrize(

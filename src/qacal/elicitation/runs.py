@@ -108,6 +108,9 @@ def elicit(
     telling : given the number of questions, returns what is called with the progress.
     """
     setup, named = plan.found()
+    # A file that cannot be read, or has no questions, must not leave a run behind.
+    if next(read_questions(questions, plan.columns), None) is None:
+        raise InputError("there is no question to ask: the file has no rows.")
     with open_store(store, to_write=True) as opened:
         run = opened.run(plain_setup(setup, named.origin), client.shown_url)
         count = opened.add_questions(run, islice(read_questions(questions, plan.columns), plan.limit))

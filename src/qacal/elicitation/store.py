@@ -106,17 +106,14 @@ class Store:
             self._db.execute("UPDATE question SET content = ? WHERE run = ? AND id = ?", (text, *row))
         return int(known is None)
 
-    def questions(self, run: int, most: int | None = None) -> Iterator[Asked]:
-        """Yield the questions of a run in their order, `most` of them at most, few at a time from the file."""
-        last, left = 0, 2**62 if most is None else most
-        while left > 0:
-            query = "SELECT place, id, content FROM question WHERE run = ? AND place > ? ORDER BY place LIMIT ?"
-            rows = self._db.execute(query, (run, last, min(left, _AT_ONCE))).fetchall()
-            if not rows:
-                return
-            for last, identity, content in rows:  # noqa: B007
+    def questions(self, run: int) -> Iterator[Asked]:
+        """Yield the questions of a run in their order, few at a time from the file."""
+        query = "SELECT place, id, content FROM question WHERE run = ? AND place > ? ORDER BY place LIMIT ?"
+        last = 0
+        while rows := self._db.execute(query, (run, last, _AT_ONCE)).fetchall():
+            for _, identity, content in rows:
                 yield _asked(identity, json.loads(content))
-            left -= len(rows)
+            last = rows[-1][0]
 
     def count(self, run: int) -> int:
         """Return how many questions a run has."""
