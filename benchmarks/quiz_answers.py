@@ -17,7 +17,7 @@ import polars as pl
 
 from qacal.elicitation.answers import Outcomes
 from qacal.elicitation.judging import Judge, Verdicts, judged
-from qacal.elicitation.runs import read_run
+from qacal.elicitation.runs import kept_run
 from qacal.elicitation.store import open_store
 from qacal.local_llm import MODELS
 from qacal.outputs import written_whole
@@ -40,7 +40,7 @@ def main() -> None:
     truths = dict(questions().select("id", "ground_truth").iter_rows())
     with open_store(given.run, to_write=False) as store:
         # Facts may have been mended since the run; questions may not.
-        records = (row | {"ground_truth": truths[row["id"]]} for row in read_run(store, None, outcomes))
+        records = (row | {"ground_truth": truths[row["id"]]} for row in kept_run(store).answers(outcomes))
         rows = pl.DataFrame(list(judged(records, Judge(), None, verdicts)), infer_schema_length=None)
         setup = store.runs()[0][1]
         days = store.days()

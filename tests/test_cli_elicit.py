@@ -213,3 +213,112 @@ def test_questions_that_cannot_be_read_leave_no_run(tmp_path, content):
     assert code == 1
     assert err.startswith("qacal: ")
     assert list(tmp_path.glob("run.db*")) == []
+
+
+def test_words_that_the_prompt_does_not_list_are_shown_and_can_be_given_a_number(rows, server, tmp_path):
+    code, _, err = elicit(rows, server, tmp_path, "--prompt", "ling1s-top1")
+    assert code == 0
+    assert "8 questions: 1 of 8 guesses have a confidence." in err
+    assert "7 malformed: the expression is not one of the list, such as 'Guess: Paris Confidence: High'" in err
+    assert "--expression WORDS=NUMBER" in err
+    told = ["--expression", "high=.85", "--expression", "LIKELY=0.75"]
+    ok("answers", tmp_path / "run.db", "-o", tmp_path / "told.jsonl", *told)
+    found = [json.loads(line) for line in (tmp_path / "told.jsonl").read_text().splitlines()]
+    assert [row["confidence"] for row in found] == [0.85, 0.85, 0.85, 0.75, 0.85, 0.85, 0.85, 0.85]
+    plain = ok("answers", tmp_path / "run.db")
+    assert json.loads(plain)["prompt"] == "ling1s-top1/1"
+    assert found[0]["prompt"].startswith("ling1s-top1/1~")
+    code, _, err = elicit(rows, server, tmp_path, "--prompt", "ling1s-top1", *told)
+    assert "0 requests made, 8 had a reply before" in err
+    assert "8 of 8 guesses have a confidence." in err
+    again = [json.loads(line) for line in ok("answers", tmp_path / "run.db", "--run", 2).splitlines()]
+    assert again == found
+
+
+@pytest.mark.parametrize(
+    ("given", "problem"),
+    [
+        ("High", "is not of the form WORDS=NUMBER"),
+        ("=0.3", "expected words and a number from 0 to 1"),
+        ("High=85", "expected words and a number from 0 to 1"),
+        ("High=nan", "expected words and a number from 0 to 1"),
+    ],
+)
+def test_expressions_that_are_none(rows, server, tmp_path, given, problem):
+    code, _, err = elicit(rows, server, tmp_path, "--prompt", "ling1s-top1", "--expression", given)
+    assert code in (1, 2)
+    assert problem in " ".join(err.replace("│", " ").split())
+    assert server.asked == []
+
+
+def test_expressions_are_for_prompts_that_ask_for_them(rows, server, tmp_path):
+    code, _, err = elicit(rows, server, tmp_path, "--expression", "High=.9")
+    assert code == 1
+    assert "the prompt verb1s-top1 does not ask for expressions" in err
+    assert not (tmp_path / "run.db").exists()
+
+
+def test_replies_that_became_no_row_can_be_looked_at(server, tmp_path):
+    path = tmp_path / "q.jsonl"
+    marks = ["", "[refused]", "[chatty]", "[bad]"]
+    path.write_text("".join(json.dumps({"id": mark, "question": f"{mark} Why?"}) + "\n" for mark in marks))
+    elicit(path, server, tmp_path)
+    _, _, err = run("answers", tmp_path / "run.db", "-o", tmp_path / "a.jsonl")
+    assert "1 refused, such as \"I'm sorry, but I can't help with that.\"" in err
+    assert "--unread FILE writes" in err
+    ok("answers", tmp_path / "run.db", "-o", tmp_path / "a.jsonl", "--unread", tmp_path / "unread.parquet")
+    found = pl.read_parquet(tmp_path / "unread.parquet").rows()
+    assert [(row[0], row[2], row[4]) for row in found] == [
+        ("[refused]", "refused", ["I'm sorry, but I can't help with that."]),
+        ("[chatty]", "malformed: there is no guess", ["Well, it is hard to say."]),
+        ("[bad]", "not answered yet", []),
+    ]
+
+
+def labelled_by_hand(tmp_path, label):
+    path = tmp_path / "rows.jsonl"
+    rows = [
+        {"id": f"q{n // 2}", "question": f"Q{n // 2}?", "answer": "Rome" if n % 3 else "Paris", "confidence": 0.5}
+        | {"ground_truth": "Paris", "by_hand": label(n)}
+        for n in range(20)
+    ]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def test_rows_that_people_have_labelled_are_kept_apart_to_certify(tmp_path):
+    path = labelled_by_hand(tmp_path, lambda n: ["yes", "no", None, None, None][n % 5])
+    arguments = ["--human", "by_hand", "--people", tmp_path / "people.parquet"]
+    code, out, err = run("judge", path, "-o", tmp_path / "judged.parquet", *arguments)
+    assert code == 0
+    people, judged = pl.read_parquet(tmp_path / "people.parquet"), pl.read_parquet(tmp_path / "judged.parquet")
+    assert people["correct"].to_list() == [1.0, 0.0] * 4
+    assert set(people["judge"]) == {"people"}
+    assert set(judged["judge"]) == {"alias"}
+    # q0 has a row of each kind only if the other answer of a labelled question went along: it must not.
+    assert not set(people["id"]) & set(judged["id"])
+    assert set(people["id"]) | set(judged["id"]) == {f"q{n}" for n in range(10)}
+    assert f"{len(judged)} rows to learn from are in {tmp_path / 'judged.parquet'}, 8 to certify with in" in err
+    assert f"--certify {tmp_path / 'people.parquet'}" in err
+    assert "of 8 rows" in out
+
+
+def test_people_who_have_labelled_nothing_certify_nothing(tmp_path):
+    path = labelled_by_hand(tmp_path, lambda n: None)
+    files = ["-o", tmp_path / "judged.jsonl", "--people", tmp_path / "people.jsonl"]
+    code, _, err = run("judge", path, *files, "--human", "by_hand")
+    assert code == 1
+    assert "no row has a label in by_hand" in err
+    code, _, err = run("judge", path, *files)
+    assert code == 2
+    assert "--people needs --human" in " ".join(err.replace("│", " ").split())
+    assert {found.name for found in tmp_path.iterdir()} == {"rows.jsonl"}
+
+
+def test_a_label_that_cannot_be_read_leaves_neither_file(tmp_path):
+    path = labelled_by_hand(tmp_path, lambda n: "maybe" if n == 19 else n % 2)
+    files = ["-o", tmp_path / "judged.jsonl", "--people", tmp_path / "people.jsonl"]
+    code, _, err = run("judge", path, *files, "--human", "by_hand")
+    assert code == 1
+    assert "by_hand is 'maybe'; expected 1 or 0" in err
+    assert {found.name for found in tmp_path.iterdir()} == {"rows.jsonl"}

@@ -210,10 +210,17 @@ def write_frame(frame: pl.DataFrame, path: str | Path, like: str = "csv") -> Non
 
 def write_objects(objects: Iterable[dict[str, Any]], path: str | Path, origin: str) -> int:
     """Write rows that come one by one, few of them in memory at a time; return how many there were."""
+    with writing_objects(objects, path, origin) as count:
+        return count
+
+
+@contextmanager
+def writing_objects(objects: Iterable[dict[str, Any]], path: str | Path, origin: str) -> Iterator[int]:
+    """Yield how many rows there were; the file takes its place once what follows has worked too."""
     count = 0
     rows = iter(objects)
     with writing(path, "jsonl") as writer:
         while some := list(islice(rows, _ROWS_AT_ONCE)):
             writer.write(ObjectTable(origin, "row", np.arange(count + 1, count + len(some) + 1), some))
             count += len(some)
-    return count
+        yield count

@@ -79,6 +79,8 @@ def completion(request, said):
         text = "I'm sorry, but I can't help with that."
     elif "[chatty]" in said:
         text = "Well, it is hard to say."
+    elif "Confidence:" in said:
+        text = f"Guess: Paris\nConfidence: {'Likely' if 'number 3' in said else 'High'}"
     elif "G1:" in said:
         text = "G1: Paris\nP1: 0.6\nG2: Lyon\nP2: 0.3\nG3: Nice\nP3: 0.1"
     elif "A1:" in said:

@@ -6,7 +6,8 @@ import pytest
 
 from qacal.elicitation.asking import Asking
 from qacal.elicitation.client import Client
-from qacal.elicitation.judging import Judge, Verdicts, agreement, ask_judge, ground_truths, judged, unsettled
+from qacal.elicitation.judging import Judge, Verdicts, ask_judge, ground_truths, judged, unsettled
+from qacal.elicitation.people import agreement
 from qacal.elicitation.store import open_store
 from qacal.errors import InputError
 from tests.elicitation.serving import serving

@@ -14,7 +14,7 @@ import polars as pl
 import pytest
 
 from qacal.elicitation.client import Client
-from qacal.elicitation.runs import Plan, elicit, read_run
+from qacal.elicitation.runs import Plan, elicit, kept_run
 from qacal.elicitation.store import open_store
 from qacal.errors import InputError
 from tests.elicitation.llm_server import confidence
@@ -42,7 +42,7 @@ def ran(server, tmp_path):
 
 def records(path, run=None):
     with open_store(path, to_write=False) as store:
-        return list(read_run(store, run))
+        return list(kept_run(store, run).answers())
 
 
 def test_every_question_is_asked_once_and_answered(ran, server, tmp_path):

@@ -137,13 +137,13 @@ def test_setups_come_back_from_the_store(tmp_path):
         found = find_prompt(name)
         setup = Setup("m", found.prompt, False, {"seed": 1})
         path.unlink(missing_ok=True)
-        again = stored_setup(plain_setup(setup, found.origin))
+        again = stored_setup(plain_setup(setup, found.origin, {}))
         assert again.prompt.identity == setup.prompt.identity
         assert (again.model, again.logprobs, again.fields) == ("m", False, {"seed": 1})
         path.write_text(TOML)
 
 
 def test_a_prompt_whose_text_has_changed_is_not_taken_for_the_one_of_the_run():
-    plain = plain_setup(Setup("m", prompt_named("verb1s-top1")), {"name": "verb1s-top1"})
+    plain = plain_setup(Setup("m", prompt_named("verb1s-top1")), {"name": "verb1s-top1"}, {})
     with pytest.raises(InputError, match="whose text has changed since"):
         stored_setup(plain | {"digest": "0" * 64})

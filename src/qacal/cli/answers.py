@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from qacal.cli import shared
-from qacal.cli.elicit import summary, write_answers
+from qacal.cli.elicit import Expressions, expressions, summary, write_answers
 
 Run = Annotated[
     int | None, typer.Option("--run", metavar="NUMBER", help="Which run, if the file holds several: several LLMs, say.")
@@ -20,6 +20,15 @@ def run(
     output: Annotated[
         str, typer.Option("--output", "-o", metavar="FILE", help=".parquet, .jsonl or .csv; - for standard output.")
     ] = "-",
+    unread: Annotated[
+        str | None,
+        typer.Option(
+            "--unread",
+            metavar="FILE",
+            help="Also write what became no row, and why, with the replies: .parquet, .jsonl or .csv.",
+        ),
+    ] = None,
+    expression: Expressions = None,
     run: Run = None,
 ) -> None:
     """Write the answers of a run as records, and say what became of every question.
@@ -31,8 +40,13 @@ def run(
 
     \b
         qacal answers run.db -o answers.parquet
+        qacal answers run.db -o answers.parquet --unread unread.jsonl
     """
-    shared.require_apart(file, output)
-    shared.require_writable(output)
-    outcomes = write_answers(file, run, output)
+    shared.require_apart(file, output, unread)
+    for path in (output, unread):
+        if path is not None:
+            shared.require_writable(path)
+    outcomes = write_answers(file, output, run, expressions(expression), unread)
     shared.note(summary(outcomes))
+    if outcomes.lost and unread is None:
+        shared.note("--unread FILE writes the replies that became no row.")

@@ -42,6 +42,14 @@ Fields = Annotated[
         help="A field of every request, such as seed=1; null leaves one out: temperature=null. May be repeated.",
     ),
 ]
+Expressions = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--expression",
+        metavar="WORDS=NUMBER",
+        help="What words that the LLM uses stand for, with ling1s-top1: High=0.85. May be repeated.",
+    ),
+]
 
 
 def run(
@@ -77,6 +85,7 @@ def run(
     field: Fields = None,
     key_env: KeyEnv = "OPENAI_API_KEY",
     column: shared.Columns = None,
+    expression: Expressions = None,
 ) -> None:
     """Ask an LLM questions, and how sure it is of its answers.
 
@@ -95,7 +104,7 @@ def run(
     shared.require_apart(file, output, answers)
     if answers is not None:
         shared.require_writable(answers)
-    plan = Plan(model, prompt, not no_logprobs, fields(field), question_columns(column), limit)
+    plan = Plan(model, prompt, not no_logprobs, fields(field), question_columns(column), limit, expressions(expression))
     with shared.opened(file) as rows:
         if dry_run:
             _show_foreseen(plan, rows)
@@ -109,7 +118,7 @@ def run(
     if ran.begun_at is not None and done.known:
         shared.note(f"Replies from before are from {ran.begun_at}; make sure that it is the same LLM.")
     if answers is not None:
-        write_answers(output, ran.run, answers)
+        write_answers(output, answers, ran.run)
     shared.note(f"{answers} is written." if answers else f"Next: qacal answers {output} -o answers.parquet")
     if done.failed:
         shared.note("The same command makes the failed requests again.")
@@ -152,28 +161,62 @@ def fields(given: list[str] | None) -> dict[str, Any]:
     return found
 
 
-def write_answers(store: Path, run: int | None, path: str) -> Outcomes:
-    """Write the answers of a run as records; return what came of its questions."""
+def expressions(given: list[str] | None) -> dict[str, float]:
+    """Return ``--expression`` options as a mapping.
+
+    >>> expressions(["High=0.85", "Very High=.95"])
+    {'High': 0.85, 'Very High': 0.95}
+    """
+    found = {}
+    for text in given or []:
+        words, _, number = text.rpartition("=")
+        try:
+            found[words.strip()] = float(number)
+        except ValueError:
+            raise typer.BadParameter(f"{text!r} is not of the form WORDS=NUMBER, such as High=0.85.") from None
+    return found
+
+
+def write_answers(
+    store: Path,
+    path: str,
+    run: int | None = None,
+    further: dict[str, float] | None = None,
+    unread: str | None = None,
+) -> Outcomes:
+    """Write the answers of a run as records, and what became none to `unread`; return what came of its questions."""
     from qacal.elicitation.answers import Outcomes
-    from qacal.elicitation.runs import read_run
+    from qacal.elicitation.runs import kept_run
     from qacal.elicitation.store import open_store
     from qacal.outputs import write_objects
 
     outcomes = Outcomes()
     with open_store(store, to_write=False) as opened:
-        write_objects(read_run(opened, run, outcomes), path, str(store))
+        kept = kept_run(opened, run, further)
+        write_objects(kept.answers(outcomes), path, str(store))
+        if unread is not None:
+            write_objects(kept.unread(), unread, str(store))
     return outcomes
 
 
 def summary(outcomes: Outcomes) -> str:
     """Return what came of a run's questions, in a line or a few."""
+    from qacal.elicitation.outcomes import Reason
+
     guesses = outcomes.stated + sum(outcomes.lost.values())
     lines = [f"{outcomes.questions:,} questions: {outcomes.stated:,} of {guesses:,} guesses have a confidence."]
-    lines += [f"  {count:,} {reason}" for reason, count in outcomes.lost.most_common()]
+    lines += [f"  {count:,} {reason}{_example(outcomes, reason)}" for reason, count in outcomes.lost.most_common()]
+    if f"malformed: {Reason.UNKNOWN_EXPRESSION}" in outcomes.lost:
+        lines.append("Say what other words stand for with qacal answers --expression WORDS=NUMBER, such as High=0.85.")
     if len(outcomes.models) > 1:
         counted = ", ".join(f"{name} ({count:,})" for name, count in outcomes.models.most_common())
         lines.append(f"The replies are not all of one LLM: {counted}. A confidence may mean something else in each.")
     return "\n".join(lines)
+
+
+def _example(outcomes: Outcomes, reason: str) -> str:
+    said = " ".join(outcomes.examples.get(reason, "").split())
+    return f", such as {said[:79] + '…' if len(said) > 80 else said!r}" if said else ""
 
 
 @contextmanager

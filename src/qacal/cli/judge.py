@@ -14,10 +14,12 @@ from qacal.cli.answers import Run
 from qacal.errors import InputError
 
 if TYPE_CHECKING:
-    from qacal.elicitation.judging import Verdicts
+    from qacal.elicitation.client import Client
+    from qacal.elicitation.judging import Judge, Verdicts
     from qacal.elicitation.store import Store
 
-_Records = Callable[[], Iterator[dict[str, Any]]]
+_Record = dict[str, Any]
+_Records = Callable[[], Iterator[_Record]]
 
 
 def run(
@@ -43,11 +45,21 @@ def run(
         str | None,
         typer.Option("--human", metavar="COLUMN", help="Labels by people, where there are some: how the judge agrees."),
     ] = None,
+    people: Annotated[
+        str | None,
+        typer.Option(
+            "--people",
+            metavar="FILE",
+            help="Write the rows that people have labelled here, with their labels, and leave those questions out of "
+            "the output: for qacal fit --certify.",
+        ),
+    ] = None,
     workers: elicit.Workers = 8,
     timeout: elicit.Timeout = 120.0,
     tries: elicit.Tries = 6,
     field: elicit.Fields = None,
     key_env: elicit.KeyEnv = "OPENAI_API_KEY",
+    expression: elicit.Expressions = None,
     run: Run = None,
 ) -> None:
     """Label answers: add correct (1, 0, or nothing where it cannot be told) and judge.
@@ -56,55 +68,116 @@ def run(
     others are put to the judge, if there is one; its first word must be Yes or No, and what is neither stays without a
     label. Without a judge, an answer that does not match is wrong, even if it says the same in other words.
 
-    Judges err. Keep some rows with labels by people (--human), see how often, and let those rows certify what was
-    learned from the judge's: qacal fit answers.parquet --certify people.parquet.
+    Judges err. Label some rows by hand, in a column of its own: --human says how often the judge agrees, and --people
+    keeps these rows apart, so that they certify what was learned from the judge's.
 
     \b
         qacal judge run.db -o answers.parquet
         qacal judge run.db -o answers.parquet --base-url http://127.0.0.1:8080/v1 --model NAME
+        qacal judge rows.csv -o judged.parquet --base-url URL --model NAME --human by_hand --people people.parquet
+        qacal fit judged.parquet -o model --certify people.parquet
     """
-    from qacal.elicitation.asking import Asking
-    from qacal.elicitation.judging import Judge, Verdicts, ask_judge, judged, unsettled
-    from qacal.outputs import write_objects
+    from qacal.elicitation.judging import Judge, Verdicts, judged
 
     if human in ("correct", "judge"):
         raise typer.BadParameter(f"--human {human} is what this command writes; give people's labels another name.")
     if (base_url is None) != (model is None):
         raise typer.BadParameter("a judge needs both, --base-url and --model.")
-    shared.require_apart(file, output, store)
-    shared.require_writable(output)
+    if people is not None and human is None:
+        raise typer.BadParameter("--people needs --human COLUMN, the column that holds people's labels.")
+    shared.require_apart(file, output, store, people)
+    for path in filter(None, (output, people)):
+        shared.require_writable(path)
     judge, count = Judge(model, elicit.fields(field)), Verdicts()
-    seen: list[tuple[float | None, Any]] = []
+    hand = None if human is None else _Hand(human, people)
     failed = 0
-    with _rows(file, run) as rows, _store(file, output, store, base_url is not None) as kept:
+    with (
+        _rows(file, run, elicit.expressions(expression)) as rows,
+        _store(file, output, store, base_url is not None) as kept,
+    ):
         if base_url is not None and kept is not None:
-            total = sum(1 for _ in unsettled(rows(), judge))
-            with elicit.telling() as tell:
-                asking = Asking(kept, elicit.client(base_url, key_env, timeout, tries), workers, tell(total))
-                ask_judge(rows(), judge, asking)
-            failed = asking.progress.failed
-            shared.note(f"{asking.progress.sent:,} requests made, {failed:,} failed.")
-        labelled = judged(_unlabelled(rows()), judge, kept, count)
-        write_objects(_noting(labelled, human, seen), output, file)
+            failed = _ask(rows, judge, kept, elicit.client(base_url, key_env, timeout, tries), workers)
+        _write(judged(_unlabelled(rows()), judge, kept, count), rows, hand, output, file)
     shared.note(_summary(count))
+    if hand is not None:
+        hand.show_agreement()
     if count.unlabelled:
         shared.note("qacal fit needs labels: leave rows without one out with its --skip-bad-rows FILE.")
-    if human is not None:
-        _show_agreement(seen)
+    if people is not None:
+        shared.note(f"Next: qacal fit {output} -o model --certify {people}")
     if failed:
         shared.note("The same command makes the failed requests again.")
         raise typer.Exit(1)
 
 
+def _ask(rows: _Records, judge: Judge, kept: Store, client: Client, workers: int) -> int:
+    """Ask the judge what has no verdict yet; return how many requests failed."""
+    from qacal.elicitation.asking import Asking
+    from qacal.elicitation.judging import ask_judge, unsettled
+
+    total = sum(1 for _ in unsettled(rows(), judge))
+    with elicit.telling() as tell:
+        asking = Asking(kept, client, workers, tell(total))
+        ask_judge(rows(), judge, asking)
+    shared.note(f"{asking.progress.sent:,} requests made, {asking.progress.failed:,} failed.")
+    return asking.progress.failed
+
+
+def _write(labelled: Iterator[_Record], rows: _Records, hand: _Hand | None, output: str, file: str) -> None:
+    """Write the labelled rows; those of questions that people have labelled go to a file of their own, if there is one.
+
+    That file takes its place last, so that neither is there without the other.
+    """
+    from qacal.elicitation.people import without
+    from qacal.outputs import write_objects, writing_objects
+
+    if hand is None or hand.file is None:
+        write_objects(labelled if hand is None else hand.noting(labelled), output, file)
+        return
+    asked = hand.people.questions(rows())
+    if not asked:
+        raise InputError(f"no row has a label in {hand.people.column}, so there is nothing to certify with.")
+    with writing_objects(hand.people.theirs(rows()), hand.file, file) as certifying:
+        left = write_objects(without(hand.noting(labelled), asked), output, file)
+    shared.note(f"{left:,} rows to learn from are in {output}, {certifying:,} to certify with in {hand.file}.")
+
+
+class _Hand:
+    """Labels by people, and what the judge says of the same rows."""
+
+    def __init__(self, column: str, file: str | None) -> None:
+        from qacal.elicitation.people import People
+
+        self.people, self.file = People(column), file
+        self._seen: list[tuple[float | None, float | None]] = []
+
+    def noting(self, rows: Iterator[_Record]) -> Iterator[_Record]:
+        """Yield the rows, and note both labels of those that people have labelled."""
+        for row in rows:
+            label = self.people.label(row)
+            if label is not None:
+                self._seen.append((row["correct"], label))
+            yield row
+
+    def show_agreement(self) -> None:
+        """Print how the judge agrees with people."""
+        from qacal.elicitation.people import agreement
+
+        found = agreement([label for label, _ in self._seen], [label for _, label in self._seen])
+        for name in ("agreement", "sensitivity", "specificity"):
+            share = getattr(found, name)
+            shared.show(f"{name}: {'no rows' if share is None else share}")
+
+
 @contextmanager
-def _rows(file: str, run: int | None) -> Iterator[_Records]:
+def _rows(file: str, run: int | None, further: dict[str, float]) -> Iterator[_Records]:
     """Yield what gives the rows to label, as often as asked: those of a run, or those of a file."""
     if file.endswith(".db"):
-        from qacal.elicitation.runs import read_run
+        from qacal.elicitation.runs import kept_run
         from qacal.elicitation.store import open_store
 
         with open_store(file, to_write=False) as opened:
-            yield lambda: read_run(opened, run)
+            yield kept_run(opened, run, further).answers
         return
     with shared.opened(file) as rows:
 
@@ -140,38 +213,8 @@ def _unlabelled(rows: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
         yield row
 
 
-def _noting(
-    rows: Iterator[dict[str, Any]], human: str | None, seen: list[tuple[float | None, Any]]
-) -> Iterator[dict[str, Any]]:
-    """Yield the rows, and note the two labels of those that people have labelled."""
-    for row in rows:
-        if human is not None:
-            if human not in row:
-                raise InputError(f"there is no column {human!r} with labels by people; there are {', '.join(row)}.")
-            if row[human] is not None and row[human] != "":
-                seen.append((row["correct"], _human_label(row[human], human)))
-        yield row
-
-
-def _human_label(value: Any, column: str) -> float:
-    known = {"1": 1.0, "0": 0.0, "true": 1.0, "false": 0.0, "yes": 1.0, "no": 0.0, "1.0": 1.0, "0.0": 0.0}
-    label = known.get(str(value).strip().lower())
-    if label is None:
-        raise InputError(f"{column} is {value!r}; expected 1 or 0, true or false, or nothing.")
-    return label
-
-
 def _summary(count: Verdicts) -> str:
     lines = [f"{count.rows:,} answers: {sum(count.by.values()):,} labelled, {count.right:,} of them right."]
     lines += [f"  {number:,} by {by}" for by, number in count.by.most_common()]
     lines += [f"  {number:,} without a label: {why}" for why, number in count.unlabelled.most_common()]
     return "\n".join(lines)
-
-
-def _show_agreement(seen: list[tuple[float | None, Any]]) -> None:
-    from qacal.elicitation.judging import agreement
-
-    found = agreement([label for label, _ in seen], [label for _, label in seen])
-    for name in ("agreement", "sensitivity", "specificity"):
-        share = getattr(found, name)
-        shared.show(f"{name}: {'no rows' if share is None else share}")

@@ -13,27 +13,31 @@ from qacal.elicitation.requests import Answered, Setup
 from qacal.elicitation.store import Asked, Store
 from qacal.elicitation.token_confidence import answer_probability
 
+_NOT_YET = "not answered yet"
+
 
 @dataclass
 class Outcomes:
     """What came of the questions of a run: how many guesses were stated, and the others by reason.
 
+    examples : how the first reply of each reason begins.
     models : what the server called the LLMs that replied, and how often.
     """
 
     questions: int = 0
     stated: int = 0
     lost: Counter[str] = field(default_factory=Counter)
+    examples: dict[str, str] = field(default_factory=dict)
     models: Counter[str] = field(default_factory=Counter)
 
     def add(self, outcome: Outcome) -> None:
         """Count an outcome."""
         if isinstance(outcome, Stated):
             self.stated += 1
-        elif isinstance(outcome, Refused):
-            self.lost["refused"] += 1
-        else:
-            self.lost[f"malformed: {outcome.why}"] += 1
+            return
+        reason = _reason(outcome)
+        self.lost[reason] += 1
+        self.examples.setdefault(reason, outcome.said)
 
 
 def answers(store: Store, run: int, setup: Setup, outcomes: Outcomes | None = None) -> Iterator[dict[str, Any]]:
@@ -47,13 +51,27 @@ def answers(store: Store, run: int, setup: Setup, outcomes: Outcomes | None = No
         outcomes.questions += 1
         answered = answered_before(store, setup, asked)
         if answered is None:
-            outcomes.lost["not answered yet"] += 1
+            outcomes.lost[_NOT_YET] += 1
             continue
         outcomes.models.update(reply.model for reply in answered.replies if reply.model is not None)
         for place, outcome in enumerate(answered.outcomes, 1):
             outcomes.add(outcome)
             if isinstance(outcome, Stated):
                 yield _record(setup, asked, answered, outcome, place)
+
+
+def unread(store: Store, run: int, setup: Setup) -> Iterator[dict[str, Any]]:
+    """Yield what became no record: id and question, why, and the replies as they came, for a person to look at."""
+    for asked in store.questions(run):
+        row = {"id": asked.question.id, "question": asked.question.text}
+        answered = answered_before(store, setup, asked)
+        if answered is None:
+            yield row | {"why": _NOT_YET, "guess": None, "replies": []}
+            continue
+        for place, outcome in enumerate(answered.outcomes, 1):
+            if not isinstance(outcome, Stated):
+                replies = [reply.refusal or reply.text for reply in answered.replies]
+                yield row | {"why": _reason(outcome), "guess": place, "replies": replies}
 
 
 def answered_before(store: Store, setup: Setup, asked: Asked) -> Answered | None:
@@ -87,6 +105,10 @@ def _record(setup: Setup, asked: Asked, answered: Answered, stated: Stated, plac
         record["guess"] = place
     # What qacal says of an answer is not overwritten by what came with the question.
     return dict(asked.others) | record
+
+
+def _reason(outcome: Refused | Malformed) -> str:
+    return "refused" if isinstance(outcome, Refused) else f"malformed: {outcome.why}"
 
 
 def described(outcome: Outcome) -> str:

@@ -4,7 +4,7 @@ An answer that equals the ground truth, or one of its other spellings, once case
 aside, is right: that costs nothing, and no judge is needed. All others are put to the judge (the paper's ground-truth
 proxy), whose first word is taken if it is Yes or No. Anything else leaves the answer without a label, and is counted.
 
-A judge errs too. Where some rows have labels by people, :func:`agreement` says how often.
+A judge errs too. Where some rows have labels by people, :mod:`~qacal.elicitation.people` says how often.
 """
 
 from __future__ import annotations
@@ -14,8 +14,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-import numpy as np
-
 from qacal.elicitation.asking import Asking
 from qacal.elicitation.normalising import matches
 from qacal.elicitation.outcomes import Outcome
@@ -24,8 +22,6 @@ from qacal.elicitation.replies import Reply
 from qacal.elicitation.requests import Answered, Conversation, Request
 from qacal.elicitation.store import Store
 from qacal.elicitation.verdicts import JUDGE_MAX_TOKENS, JUDGE_PROMPT, judge_messages, read_verdict
-from qacal.errors import InputError
-from qacal.intervals import binomial_interval
 
 Record: TypeAlias = dict[str, Any]
 
@@ -141,57 +137,3 @@ def ground_truths(record: Mapping[str, Any]) -> tuple[str, ...]:
     given = record.get("ground_truth")
     listed = texts_in(given) if isinstance(given, str) else given if isinstance(given, list | tuple) else [given]
     return tuple(str(one) for one in listed if one is not None and str(one).strip())
-
-
-@dataclass(frozen=True)
-class Agreement:
-    r"""How a judge agrees with people, on rows that both have labelled.
-
-    agreement : the share of rows with the same label.
-    sensitivity : the share of right answers (to people) that the judge calls right.
-    specificity : the share of wrong answers that the judge calls wrong.
-
-    Each is (share, low, high, rows): an exact interval at level 1 - alpha for that share alone; None without rows.
-    """
-
-    agreement: Share | None
-    sensitivity: Share | None
-    specificity: Share | None
-
-
-@dataclass(frozen=True)
-class Share:
-    """A share of some rows, with its exact interval."""
-
-    share: float
-    low: float
-    high: float
-    rows: int
-
-    def __str__(self) -> str:
-        return f"{self.share:.3f} [{self.low:.3f}, {self.high:.3f}] of {self.rows:,} rows"
-
-
-def agreement(judged: Sequence[float | None], human: Sequence[float | None], alpha: float = 0.05) -> Agreement:
-    """Compare a judge's labels with people's; rows that lack one of them are left out.
-
-    >>> found = agreement([1, 1, 0, 0, None], [1, 0, 0, 0, 1])
-    >>> print(found.specificity)
-    0.667 [0.094, 0.992] of 3 rows
-    """
-    if len(judged) != len(human):
-        raise InputError(f"there are {len(judged)} labels of the judge and {len(human)} of people; expected as many.")
-    both = [(bool(a), bool(b)) for a, b in zip(judged, human, strict=True) if a is not None and b is not None]
-    return Agreement(
-        _share([a == b for a, b in both], alpha),
-        _share([a for a, b in both if b], alpha),
-        _share([not a for a, b in both if not b], alpha),
-    )
-
-
-def _share(hits: list[bool], alpha: float) -> Share | None:
-    if not hits:
-        return None
-    right, rows = (np.array([number], dtype=np.float64) for number in (sum(hits), len(hits)))
-    low, high = binomial_interval(right, rows, alpha / 2)
-    return Share(sum(hits) / len(hits), float(low[0]), float(high[0]), len(hits))

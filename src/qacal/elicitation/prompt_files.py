@@ -34,12 +34,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from qacal.elicitation.expressions import EXPRESSIONS, require_expressions
+from qacal.elicitation.expressions import EXPRESSIONS
 from qacal.elicitation.glyphs import without_thoughts
 from qacal.elicitation.numbers import read_probability
 from qacal.elicitation.outcomes import Malformed, Outcome, Reason, Stated, malformed, refused
-from qacal.elicitation.parsing import parse_expression_guess, parse_guess
-from qacal.elicitation.prompts import Prompt, Reader, Stage, answer_then_probability
+from qacal.elicitation.prompts import Prompt, Reader, Stage
+from qacal.elicitation.readers import ExpressionReader, answer_then_probability, one_guess
 from qacal.elicitation.refusals import declines
 from qacal.elicitation.replies import Reply
 from qacal.errors import InputError
@@ -130,6 +130,7 @@ def _prompt(given: Mapping[str, Any]) -> Prompt:
         system=given.get("system"),
         examples=tuple(_example(example) for example in given.get("examples", [])),
         grammar=given.get("grammar"),
+        source="expression" if given["parser"] == "expression" else "stated",
     )
 
 
@@ -140,10 +141,9 @@ def _reader(given: Mapping[str, Any]) -> Reader:
     if name == "probability":
         return answer_then_probability
     if name == "guess":
-        return lambda replies: (parse_guess(replies[0].text, is_cut=replies[0].is_cut),)
+        return one_guess
     if name == "expression":
-        require_expressions(expressions)
-        return lambda replies: (parse_expression_guess(replies[0].text, expressions, is_cut=replies[0].is_cut),)
+        return ExpressionReader(expressions)
     return _pattern_reader(PatternParser(name))
 
 

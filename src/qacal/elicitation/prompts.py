@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from string import Template
 from types import MappingProxyType
 from typing import TypeAlias
@@ -27,17 +27,16 @@ from typing import TypeAlias
 from qacal.elicitation import wording
 from qacal.elicitation.expressions import EXPRESSIONS
 from qacal.elicitation.glyphs import without_thoughts
-from qacal.elicitation.outcomes import Malformed, Outcome, Refused, Stated, refused
-from qacal.elicitation.parsing import (
-    parse_answer,
-    parse_confidence,
-    parse_expression_guess,
-    parse_guess,
-    parse_guesses,
-)
+from qacal.elicitation.outcomes import Outcome, refused
 from qacal.elicitation.questions import Question
+from qacal.elicitation.readers import (
+    ExpressionReader,
+    SeveralGuesses,
+    answer_then_probability,
+    answer_then_true,
+    one_guess,
+)
 from qacal.elicitation.replies import Reply
-from qacal.elicitation.token_confidence import true_probability
 from qacal.elicitation.verdicts import judge_messages as judge_messages
 from qacal.elicitation.verdicts import read_verdict as read_verdict
 from qacal.errors import InputError
@@ -142,11 +141,27 @@ class Prompt:
 
     @property
     def identity(self) -> str:
-        """What records carry: name and version, and the digest where the text is not the one that qacal comes with."""
+        """What records carry: name and version, and a mark where the text, or what expressions stand for, is another.
+
+        >>> prompt_named("ling1s-top1").knowing({"High": 0.85}).identity
+        'ling1s-top1/1~ea7a11f6'
+        """
         own = f"{self.name}/{self.version}"
         known = PROMPTS.get(self.name)
         is_known = known is not None and known.version == self.version and known.digest == self.digest
-        return own if is_known else f"{own}+{self.digest[:8]}"
+        mark = self.reader.mark if isinstance(self.reader, ExpressionReader) else ""
+        return (own if is_known else f"{own}+{self.digest[:8]}") + mark
+
+    def knowing(self, expressions: Mapping[str, float]) -> Prompt:
+        """Return the prompt with further expressions that replies may use, or other numbers for the same ones.
+
+        What is asked stays the same, so replies that were kept can be read anew.
+        """
+        if not expressions:
+            return self
+        if not isinstance(self.reader, ExpressionReader):
+            raise InputError(f"the prompt {self.name} does not ask for expressions, so there is none to give a number.")
+        return replace(self, reader=self.reader.and_also(expressions))
 
     def messages(self, question: Question, replies: Sequence[Reply] = ()) -> list[Message]:
         """Return the messages of the next stage: all turns so far, and what is said now."""
@@ -199,35 +214,9 @@ def _message(role: str, content: str) -> Message:
     return {"role": role, "content": content}
 
 
-def _one_guess(replies: Sequence[Reply]) -> tuple[Outcome, ...]:
-    return (parse_guess(replies[0].text, is_cut=replies[0].is_cut),)
-
-
-def _one_expression(replies: Sequence[Reply]) -> tuple[Outcome, ...]:
-    return (parse_expression_guess(replies[0].text, EXPRESSIONS, is_cut=replies[0].is_cut),)
-
-
-def _answer_then(replies: Sequence[Reply], confidence: float | Refused | Malformed) -> tuple[Outcome, ...]:
-    answer = parse_answer(replies[0].text, is_cut=replies[0].is_cut)
-    if not isinstance(answer, str):
-        return (answer,)
-    return (Stated(answer, confidence) if isinstance(confidence, float) else confidence,)
-
-
-def answer_then_probability(replies: Sequence[Reply]) -> tuple[Outcome, ...]:
-    """Read an answer from the first reply and its probability from the second."""
-    return _answer_then(replies, parse_confidence(replies[1].text, is_cut=replies[1].is_cut))
-
-
-def _answer_then_true(replies: Sequence[Reply]) -> tuple[Outcome, ...]:
-    return _answer_then(replies, true_probability(replies[1]))
-
-
 def _topk(count: int) -> Prompt:
-    def read(replies: Sequence[Reply]) -> tuple[Outcome, ...]:
-        return parse_guesses(replies[0].text, count, is_cut=replies[0].is_cut)
-
-    return Prompt(f"verb1s-top{count}", 1, (Stage(wording.verb1s_topk(count), 60 * count),), read, guesses=count)
+    stages = (Stage(wording.verb1s_topk(count), 60 * count),)
+    return Prompt(f"verb1s-top{count}", 1, stages, SeveralGuesses(count), guesses=count)
 
 
 _GUESS_ONLY = Stage(wording.GUESS_ONLY, 60)
@@ -236,17 +225,17 @@ PROMPTS: Mapping[str, Prompt] = MappingProxyType(
     {
         prompt.name: prompt
         for prompt in (
-            Prompt("verb1s-top1", 1, (Stage(wording.VERB1S),), _one_guess),
+            Prompt("verb1s-top1", 1, (Stage(wording.VERB1S),), one_guess),
             Prompt(
                 "verb1s-guided",
                 1,
                 (Stage(wording.VERB1S),),
-                _one_guess,
+                one_guess,
                 examples=VERB1S_EXAMPLES,
                 grammar=VERB1S_GRAMMAR,
             ),
             *map(_topk, range(2, 21)),
-            Prompt("ling1s-top1", 1, (Stage(wording.ling1s(EXPRESSIONS)),), _one_expression, source="expression"),
+            Prompt("ling1s-top1", 1, (Stage(wording.ling1s(EXPRESSIONS)),), ExpressionReader(), source="expression"),
             Prompt(
                 "verb2s-top1",
                 1,
@@ -257,7 +246,7 @@ PROMPTS: Mapping[str, Prompt] = MappingProxyType(
                 "p-true",
                 1,
                 (_GUESS_ONLY, Stage(wording.TRUE_OR_FALSE, 3, alternatives=20)),
-                _answer_then_true,
+                answer_then_true,
                 source="p(true)",
             ),
         )

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from qacal.elicitation.answers import Outcomes, answers
+from qacal.elicitation.answers import Outcomes, answers, unread
 from qacal.elicitation.asking import Asking, Progress
 from qacal.elicitation.client import Client
 from qacal.elicitation.question_rows import read_questions
@@ -46,6 +46,7 @@ class Plan:
     fields : further fields of requests; None leaves one out.
     columns : ``{"question": "prompt"}`` where the rows use other names.
     limit : ask the first so many questions only.
+    expressions : what further expressions stand for, where the prompt asks for one: ``{"High": 0.85}``.
     """
 
     model: str
@@ -54,6 +55,7 @@ class Plan:
     fields: Mapping[str, Any] | None = None
     columns: Mapping[str, str] | None = None
     limit: int | None = None
+    expressions: Mapping[str, float] = field(default_factory=dict)
 
     def found(self) -> tuple[Setup, NamedPrompt]:
         """Return the setup of the requests, and where its prompt is from."""
@@ -62,7 +64,8 @@ class Plan:
             raise InputError(
                 f"the prompt {found.prompt.name} reads its confidence off token probabilities; ask for them."
             )
-        return Setup(self.model, found.prompt, self.logprobs, dict(self.fields or {})), found
+        prompt = found.prompt.knowing(self.expressions)
+        return Setup(self.model, prompt, self.logprobs, dict(self.fields or {})), found
 
     def foreseen(self, questions: Any) -> Foreseen:
         """Return what asking would cost, without asking."""
@@ -112,7 +115,7 @@ def elicit(
     if next(read_questions(questions, plan.columns), None) is None:
         raise InputError("there is no question to ask: the file has no rows.")
     with open_store(store, to_write=True) as opened:
-        run = opened.run(plain_setup(setup, named.origin), client.shown_url)
+        run = opened.run(plain_setup(setup, named.origin, plan.expressions), client.shown_url)
         count = opened.add_questions(run, islice(read_questions(questions, plan.columns), plan.limit))
         tell = (lambda progress: None) if telling is None else telling(count)
         asking = Asking(opened, client, workers, tell)
@@ -123,8 +126,25 @@ def elicit(
         return Ran(run, begun_at if begun_at != client.shown_url else None, progress, _outcomes(opened, run, setup))
 
 
-def read_run(store: Store, run: int | None = None, outcomes: Outcomes | None = None) -> Iterator[dict[str, Any]]:
-    """Yield the records of a run's stated guesses, by its number; the only one if no number is given."""
+@dataclass(frozen=True)
+class KeptRun:
+    """A run in a store: its number and its setup, from which its replies are read anew."""
+
+    store: Store
+    number: int
+    setup: Setup
+
+    def answers(self, outcomes: Outcomes | None = None) -> Iterator[dict[str, Any]]:
+        """Yield the records of the stated guesses; `outcomes` counts these and all others."""
+        return answers(self.store, self.number, self.setup, outcomes)
+
+    def unread(self) -> Iterator[dict[str, Any]]:
+        """Yield what became no record, and why."""
+        return unread(self.store, self.number, self.setup)
+
+
+def kept_run(store: Store, run: int | None = None, expressions: Mapping[str, float] | None = None) -> KeptRun:
+    """Return a run by its number, or the only one; `expressions` are further ones to read its replies with."""
     runs = dict(store.runs())
     if not runs:
         raise InputError(f"{store.path} has no run in it; qacal elicit has not asked anything yet.")
@@ -134,7 +154,7 @@ def read_run(store: Store, run: int | None = None, outcomes: Outcomes | None = N
     number = next(iter(runs)) if run is None else run
     if number not in runs:
         raise InputError(f"{store.path} has no run {number}; it has {', '.join(map(str, runs))}.")
-    return answers(store, number, stored_setup(runs[number]), outcomes)
+    return KeptRun(store, number, stored_setup(runs[number], expressions))
 
 
 def _outcomes(store: Store, run: int, setup: Setup) -> Outcomes:

@@ -32,9 +32,9 @@ def find_prompt(name: str) -> NamedPrompt:
     return NamedPrompt(load_prompt(name), {"file": Path(name).read_text(encoding="utf-8")})
 
 
-def plain_setup(setup: Setup, origin: Mapping[str, str]) -> dict[str, Any]:
-    """Return a setup as the store keeps it."""
-    return {
+def plain_setup(setup: Setup, origin: Mapping[str, str], expressions: Mapping[str, float]) -> dict[str, Any]:
+    """Return a setup as the store keeps it; `expressions` are those that its prompt was told of."""
+    plain = {
         "model": setup.model,
         "prompt": setup.prompt.identity,
         "digest": setup.prompt.digest,
@@ -42,10 +42,11 @@ def plain_setup(setup: Setup, origin: Mapping[str, str]) -> dict[str, Any]:
         "logprobs": setup.logprobs,
         "fields": dict(setup.fields),
     }
+    return plain | ({"expressions": dict(expressions)} if expressions else {})
 
 
-def stored_setup(plain: Mapping[str, Any]) -> Setup:
-    """Return the setup that :func:`plain_setup` was called on."""
+def stored_setup(plain: Mapping[str, Any], expressions: Mapping[str, float] | None = None) -> Setup:
+    """Return the setup that :func:`plain_setup` was called on, told of further expressions if there are any."""
     origin = plain["origin"]
     prompt = prompt_from_text(origin["file"], "the prompt") if "file" in origin else prompt_named(origin["name"])
     if prompt.digest != plain["digest"]:
@@ -53,4 +54,5 @@ def stored_setup(plain: Mapping[str, Any]) -> Setup:
             f"the run was made with {plain['prompt']}, whose text has changed since: its replies cannot be found. "
             "Read it with the qacal that made it."
         )
-    return Setup(plain["model"], prompt, plain["logprobs"], plain["fields"])
+    known = prompt.knowing({**plain.get("expressions", {}), **(expressions or {})})
+    return Setup(plain["model"], known, plain["logprobs"], plain["fields"])
