@@ -116,6 +116,16 @@ def test_a_scale_that_is_none_writes_nothing_and_says_what_to_type(tmp_path):
     assert [json.loads(line)["confidence"] for line in out.read_text().splitlines()] == [0.95, 0.8, 0.01, 0, 0.6, 0.01]
 
 
+def test_fractions_are_not_taken_for_percents(tmp_path):
+    rows = [{"question": f"{n}?", "answer": "a", "confidence": n / 20, "correct": 1} for n in range(21)]
+    path, out = write_lines(tmp_path / "rows.jsonl", rows), tmp_path / "records.jsonl"
+    code, _, err = run("import", "table", path, "-o", out, "--percent")
+    assert code == 1
+    assert "no confidence is above 1, so these are no percents; leave --percent out." in err
+    assert list(tmp_path.iterdir()) == [path]
+    ok("import", "table", path, "-o", out)
+
+
 def test_wrong_use_is_refused_before_the_work(tmp_path):
     (path,) = logs.lm_eval(tmp_path)
     assert "cannot tell the format" in run("import", "lm-eval", path, "-o", tmp_path / "records.xls")[2]

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 ALWAYS = ("id", "question", "answer", "confidence", "confidence_source", "correct")
 
+# So many percents that are all at most one are fractions.
+_ENOUGH = 20
+
 Importer: TypeAlias = Callable[[Sequence[Path], Selection, OnFault], Iterator[Outcome]]
 Progress: TypeAlias = Callable[[str, int], None]
 
@@ -115,7 +118,7 @@ def gathered(
     keep_unscored : keep rows without a confidence, which cannot be calibrated, but judged, counted and asked again.
     """
     with Spool(ALWAYS) as spool:
-        count = _Count(spool, keep_unscored)
+        count = _Count(spool, keep_unscored, selection.percent)
 
         def counting(fault: Fault) -> None:
             on_fault(fault)
@@ -129,7 +132,7 @@ def gathered(
 
 
 class _Count:
-    def __init__(self, spool: Spool, keep_unscored: bool) -> None:
+    def __init__(self, spool: Spool, keep_unscored: bool, percent: bool) -> None:
         self._spool = spool
         self._keep_unscored = keep_unscored
         self._dropped: Counter[str] = Counter()
@@ -137,6 +140,7 @@ class _Count:
         self._keys: set[Any] = set()
         self._labelled = 0
         self._scales = Scales()
+        self._percent, self._highest = percent, 0.0
 
     @property
     def read(self) -> int:
@@ -152,6 +156,7 @@ class _Count:
             return self.drop("there is no question")
         if isinstance(outcome.confidence, Scored):
             self._sources[outcome.confidence.source] += 1
+            self._highest = max(self._highest, outcome.confidence.value)
         elif not self._keep_unscored:
             return self.drop(outcome.confidence.why)
         self._labelled += outcome.correct is not None
@@ -163,6 +168,10 @@ class _Count:
     def account(self) -> Account:
         """Return the account of all rows, now that there are no more; only now sources can be told by their scale."""
         self._scales.require()
+        if self._percent and self._sources.total() >= _ENOUGH and self._highest <= 0.01:
+            raise InputError(
+                f"no confidence is above {100 * self._highest:g}, so these are no percents; leave --percent out."
+            )
         spool, off_scale = self._spool, tuple(self._scales.unused_columns)
         for column in off_scale:
             spool.leave_out(column)
