@@ -36,7 +36,7 @@ def test_from_questions_to_labelled_answers(rows, server, tmp_path):
     assert (code, out) == (0, "")
     assert "8 requests made, 0 had a reply before, 0 failed." in err
     assert "8 questions: 8 of 8 guesses have a confidence." in err
-    assert f"Next: qacal answers {tmp_path / 'run.db'}" in err
+    assert f"Next: qacal judge {tmp_path / 'run.db'}" in err
     ok("answers", tmp_path / "run.db", "-o", tmp_path / "answers.parquet")
     found = pl.read_parquet(tmp_path / "answers.parquet")
     assert found["topic"].to_list() == ["numbers"] * 8
@@ -144,7 +144,7 @@ def test_a_judge_labels_what_comparing_does_not_settle(server, tmp_path):
     assert "agreement: 1.000 [0.292, 1.000] of 3 rows" in out
     labelled = [json.loads(line) for line in (tmp_path / "labelled.jsonl").read_text().splitlines()]
     assert [row["correct"] for row in labelled] == [1.0, 1.0, 0.0, None]
-    assert {row["judge"] for row in labelled} == {"wise (judge/1)"}
+    assert [row["judge"] for row in labelled] == ["wise (judge/1)"] * 3 + [None]
 
 
 def test_a_judge_needs_a_server_and_a_name(rows, tmp_path):
@@ -322,3 +322,94 @@ def test_a_label_that_cannot_be_read_leaves_neither_file(tmp_path):
     assert code == 1
     assert "by_hand is 'maybe'; expected 1 or 0" in err
     assert {found.name for found in tmp_path.iterdir()} == {"rows.jsonl"}
+
+
+def test_why_requests_have_failed_is_said(server, tmp_path):
+    path = tmp_path / "q.jsonl"
+    path.write_text('{"question": "Fine?"}\n{"question": "[bad] Why?"}\n{"question": "[bad] Where?"}\n')
+    _, _, err = elicit(path, server, tmp_path)
+    assert "2 failed: status 400: the question is bad" in err
+
+
+def test_a_run_of_which_nothing_can_be_read_is_no_success(server, tmp_path):
+    path = tmp_path / "q.jsonl"
+    path.write_text('{"question": "[chatty] Why?"}\n')
+    code, _, err = elicit(path, server, tmp_path)
+    assert code == 1
+    assert "No reply could be read." in err
+    assert "verb1s-guided" in err
+    assert "Next:" not in err
+
+
+def test_the_next_step_is_judging_where_the_right_answers_are_known(server, tmp_path):
+    path = tmp_path / "q.jsonl"
+    path.write_text('{"question": "Why?"}\n')
+    _, _, err = elicit(path, server, tmp_path)
+    assert "Next: qacal answers" in err
+    path.write_text('{"question": "Why?", "ground_truth": "Paris"}\n')
+    _, _, err = elicit(path, server, tmp_path)
+    assert "Next: qacal judge" in err
+    _, _, err = run("judge", tmp_path / "run.db", "-o", tmp_path / "answers.parquet")
+    assert f"Next: qacal fit {tmp_path / 'answers.parquet'} -o model" in err
+
+
+def test_a_name_that_the_server_does_not_list_is_told(server, rows, tmp_path):
+    _, _, err = elicit(rows, server, tmp_path)
+    assert "lists" not in err
+    path = [rows, "--base-url", server.base_url, "-o", tmp_path / "run.db"]
+    _, _, err = run("elicit", *path, "--model", "gpt-nosuch")
+    assert "The server lists tiny, other-7b, and not gpt-nosuch." in err
+
+
+@pytest.mark.parametrize("command", ["elicit", "answers"])
+def test_a_run_that_is_a_folder_or_another_file(rows, server, tmp_path, command):
+    (tmp_path / "folder.db").mkdir()
+    (tmp_path / "mine.csv").write_text("a,b\n1,2\n")
+    before = sorted(found.name for found in tmp_path.iterdir())
+    for name, problem in (("folder.db", "is a folder"), ("mine.csv", "is no run that qacal elicit has made")):
+        path = tmp_path / name
+        asked = [rows, "--base-url", server.base_url, "--model", "tiny", "-o", path]
+        code, _, err = run(command, *(asked if command == "elicit" else [path, "-o", tmp_path / "out.jsonl"]))
+        assert code == 1
+        assert f"{path} {problem}" in err
+    assert sorted(found.name for found in tmp_path.iterdir()) == before
+    assert (tmp_path / "mine.csv").read_text() == "a,b\n1,2\n"
+
+
+def test_a_finished_run_leaves_nothing_but_its_file(rows, server, tmp_path):
+    before = {found.name for found in tmp_path.iterdir()}
+    elicit(rows, server, tmp_path)
+    assert {found.name for found in tmp_path.iterdir()} - before == {"run.db"}
+
+
+def test_judging_needs_right_answers(tmp_path):
+    path = tmp_path / "rows.jsonl"
+    path.write_text('{"question": "Q?", "answer": "a", "confidence": 0.5, "ground_truth": null}\n')
+    code, _, err = run("judge", path, "-o", tmp_path / "out.jsonl")
+    assert code == 1
+    assert "no row has a ground_truth" in err
+    assert not (tmp_path / "out.jsonl").exists()
+
+
+def test_rows_that_nobody_judged_have_no_judge(tmp_path):
+    path, out = tmp_path / "rows.jsonl", tmp_path / "out.jsonl"
+    row = {"question": "Q?", "answer": "a", "confidence": 0.5}
+    path.write_text(json.dumps(row | {"ground_truth": "a"}) + "\n" + json.dumps(row | {"ground_truth": None}) + "\n")
+    ok("judge", path, "-o", out)
+    found = [json.loads(line) for line in out.read_text().splitlines()]
+    assert [(row["correct"], row["judge"]) for row in found] == [(1.0, "alias"), (None, None)]
+
+
+def test_columns_of_other_names_can_be_judged(tmp_path):
+    path, out = tmp_path / "rows.csv", tmp_path / "out.jsonl"
+    path.write_text('prompt_text,reply,target,p\nQ?,four,"[""4"", ""four""]",0.5\n')
+    code, _, err = run("judge", path, "-o", out)
+    assert code == 1
+    assert "pass --column question=NAME" in err
+    named = ["question=prompt_text", "answer=reply", "ground_truth=target", "confidence=p"]
+    ok("judge", path, "-o", out, *(part for name in named for part in ("--column", name)))
+    found = json.loads(out.read_text())
+    assert (found["question"], found["answer"], found["correct"]) == ("Q?", "four", 1.0)
+    assert "reply" not in found
+    code, _, err = run("judge", path, "-o", out, "--column", "subject=topic")
+    assert code == 2

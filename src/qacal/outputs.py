@@ -48,7 +48,10 @@ def written_whole(path: str | Path) -> Iterator[Path]:
         raise InputError(f"{target}: the folder {target.parent} does not exist.")
     if target.is_dir():
         raise InputError(f"{target} is a folder; expected the name of a file to write.")
-    descriptor, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+    try:
+        descriptor, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+    except OSError as error:
+        raise InputError(f"{target} cannot be written: {error.strerror or error}.") from None
     os.close(descriptor)
     temporary = Path(name)
     try:

@@ -54,6 +54,12 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             self._reply(200, completion(request, said))
 
+    def do_GET(self):
+        if self.path.endswith("/models"):
+            self._reply(200, {"object": "list", "data": [{"id": name} for name in ("tiny", "other-7b")]})
+        else:
+            self._reply(404, {"error": "nothing here"})
+
     def _reply(self, status, body, headers=None):
         self._raw(status, json.dumps(body).encode(), headers)
 

@@ -114,7 +114,7 @@ def test_files_that_are_no_runs(tmp_path):
         pass
     text = tmp_path / "text.db"
     text.write_text("hello " * 200)
-    with pytest.raises(InputError, match="cannot be used as a run"), open_store(text, to_write=True):
+    with pytest.raises(InputError, match="expected an SQLite file"), open_store(text, to_write=True):
         pass
     with pytest.raises(InputError, match="does not exist"), open_store(tmp_path / "none.db", to_write=False):
         pass

@@ -24,6 +24,11 @@ if TYPE_CHECKING:
     from qacal.elicitation.runs import Plan
 
 _SECONDS_BETWEEN_LINES = 30.0
+_NOTHING_READ = (
+    "No reply could be read. Look at them: qacal answers {output} -o answers.jsonl --unread unread.jsonl. Very small "
+    "LLMs keep to the form only with examples and a grammar (--prompt verb1s-guided, for llama.cpp); others may need a "
+    "prompt of your own (.toml)."
+)
 
 BaseUrl = Annotated[
     str, typer.Option("--base-url", metavar="URL", help="Where the server's API begins: http://127.0.0.1:8080/v1.")
@@ -110,19 +115,39 @@ def run(
             _show_foreseen(plan, rows)
             return
         asked = client(base_url, key_env, timeout, tries)
+        note_unlisted(asked, model)
         with telling() as tell:
             ran = elicit(rows, asked, plan, output, workers=workers, telling=tell)
     done = ran.progress
     shared.note(f"{done.sent:,} requests made, {done.known:,} had a reply before, {done.failed:,} failed.")
+    note_failures(done)
     shared.note(summary(ran.outcomes))
     if ran.begun_at is not None and done.known:
         shared.note(f"Replies from before are from {ran.begun_at}; make sure that it is the same LLM.")
     if answers is not None:
         write_answers(output, answers, ran.run)
-    shared.note(f"{answers} is written." if answers else f"Next: qacal answers {output} -o answers.parquet")
+        shared.note(f"{answers} is written.")
     if done.failed:
         shared.note("The same command makes the failed requests again.")
         raise typer.Exit(1)
+    if not ran.outcomes.stated:
+        shared.note(_NOTHING_READ.format(output=output))
+        raise typer.Exit(1)
+    shared.note(f"Next: qacal {'judge' if ran.outcomes.truths else 'answers'} {output} -o answers.parquet")
+
+
+def note_unlisted(asked: Client, model: str) -> None:
+    """Say so if the server does not list an LLM of this name: some take any name, and answer with what they have."""
+    listed = asked.listed_models()
+    if listed is not None and model not in listed:
+        shown = ", ".join(listed[:5]) + (f" and {len(listed) - 5:,} more" if len(listed) > 5 else "")
+        shared.note(f"The server lists {shown}, and not {model}. What it replies is kept under the name {model}.")
+
+
+def note_failures(done: Progress) -> None:
+    """Say why requests have failed, the most frequent reasons first."""
+    for why, count in done.failures.most_common(3):
+        shared.note(f"  {count:,} failed: {why}")
 
 
 def client(base_url: str, key_env: str, timeout: float, tries: int) -> Client:
@@ -225,7 +250,7 @@ def telling() -> Iterator[Callable[[int], Callable[[Progress], None]]]:
     try:
         with _shown() as shown:
             yield shown
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, SystemExit):  # the latter is how main takes SIGTERM
         shared.note("Stopped. All replies so far are kept; the same command goes on from there.")
         raise
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from qacal.elicitation.judging import Judge, Verdicts
     from qacal.elicitation.store import Store
 
+_NAMES = ("id", "question", "answer", "confidence", "ground_truth", "model", "prompt")
 _Record = dict[str, Any]
 _Records = Callable[[], Iterator[_Record]]
 
@@ -60,6 +61,7 @@ def run(
     field: elicit.Fields = None,
     key_env: elicit.KeyEnv = "OPENAI_API_KEY",
     expression: elicit.Expressions = None,
+    column: shared.Columns = None,
     run: Run = None,
 ) -> None:
     """Label answers: add correct (1, 0, or nothing where it cannot be told) and judge.
@@ -77,7 +79,7 @@ def run(
         qacal judge rows.csv -o judged.parquet --base-url URL --model NAME --human by_hand --people people.parquet
         qacal fit judged.parquet -o model --certify people.parquet
     """
-    from qacal.elicitation.judging import Judge, Verdicts, judged
+    from qacal.elicitation.judging import Judge, Verdicts, ground_truths, judged
 
     if human in ("correct", "judge"):
         raise typer.BadParameter(f"--human {human} is what this command writes; give people's labels another name.")
@@ -92,9 +94,13 @@ def run(
     hand = None if human is None else _Hand(human, people)
     failed = 0
     with (
-        _rows(file, run, elicit.expressions(expression)) as rows,
+        _rows(file, run, elicit.expressions(expression), _columns(column)) as rows,
         _store(file, output, store, base_url is not None) as kept,
     ):
+        if not any(ground_truths(row) for row in rows()):
+            raise InputError(
+                "no row has a ground_truth, so there is nothing to compare an answer with. Add the right answers."
+            )
         if base_url is not None and kept is not None:
             failed = _ask(rows, judge, kept, elicit.client(base_url, key_env, timeout, tries), workers)
         _write(judged(_unlabelled(rows()), judge, kept, count), rows, hand, output, file)
@@ -103,9 +109,9 @@ def run(
         hand.show_agreement()
     if count.unlabelled:
         shared.note("qacal fit needs labels: leave rows without one out with its --skip-bad-rows FILE.")
-    if people is not None:
-        shared.note(f"Next: qacal fit {output} -o model --certify {people}")
-    if failed:
+    if not failed:
+        shared.note(f"Next: qacal fit {output} -o model{f' --certify {people}' if people else ''}")
+    else:
         shared.note("The same command makes the failed requests again.")
         raise typer.Exit(1)
 
@@ -115,11 +121,14 @@ def _ask(rows: _Records, judge: Judge, kept: Store, client: Client, workers: int
     from qacal.elicitation.asking import Asking
     from qacal.elicitation.judging import ask_judge, unsettled
 
+    if judge.model is not None:
+        elicit.note_unlisted(client, judge.model)
     total = sum(1 for _ in unsettled(rows(), judge))
     with elicit.telling() as tell:
         asking = Asking(kept, client, workers, tell(total))
         ask_judge(rows(), judge, asking)
     shared.note(f"{asking.progress.sent:,} requests made, {asking.progress.failed:,} failed.")
+    elicit.note_failures(asking.progress)
     return asking.progress.failed
 
 
@@ -170,9 +179,11 @@ class _Hand:
 
 
 @contextmanager
-def _rows(file: str, run: int | None, further: dict[str, float]) -> Iterator[_Records]:
+def _rows(file: str, run: int | None, further: dict[str, float], columns: dict[str, str]) -> Iterator[_Records]:
     """Yield what gives the rows to label, as often as asked: those of a run, or those of a file."""
     if file.endswith(".db"):
+        if columns:
+            raise typer.BadParameter("--column is for files of rows; a run has the names that it should have.")
         from qacal.elicitation.runs import kept_run
         from qacal.elicitation.store import open_store
 
@@ -184,10 +195,26 @@ def _rows(file: str, run: int | None, further: dict[str, float]) -> Iterator[_Re
         def read() -> Iterator[dict[str, Any]]:
             for table in rows.batches():
                 for name in ("question", "answer", "ground_truth"):
-                    table.require(name)
-                yield from table.rows()
+                    table.require(columns.get(name, name), f"If it has another name here, pass --column {name}=NAME.")
+                yield from (_renamed(row, columns) for row in table.rows())
 
         yield read
+
+
+def _columns(given: list[str] | None) -> dict[str, str]:
+    """Return ``--column`` options of a command that reads answers with their ground truth."""
+    columns = shared.mapping(given, "ground_truth")
+    unknown = [name for name in columns if name not in _NAMES]
+    if unknown:
+        raise typer.BadParameter(f"{unknown[0]} is no column of this command; expected one of {', '.join(_NAMES)}.")
+    return columns
+
+
+def _renamed(row: _Record, columns: dict[str, str]) -> _Record:
+    if not columns:
+        return row
+    others = {name: value for name, value in row.items() if name not in columns.values()}
+    return others | {name: row[own] for name, own in columns.items() if own in row}
 
 
 @contextmanager

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from qacal.cli import shared
+from qacal.errors import InputError
 
 app = typer.Typer(
     help="A small LLM on this machine, from packages, behind an OpenAI-compatible server: to try things with.",
@@ -40,26 +41,45 @@ def start(
     print(server.base_url)
     shared.note(
         f"Ask it: qacal elicit questions.parquet --base-url {server.base_url} --model {found.name} "
-        f"--prompt {found.prompt} --workers {slots} -o run.db"
+        f"--prompt {found.prompt} --workers {server.slots} -o run.db"
     )
 
 
 @app.command()
-def stop() -> None:
-    """Stop the servers that qacal local-llm start has started."""
+def stop(
+    model: Annotated[
+        str | None, typer.Option("--model", metavar="NAME", help="Only the servers of this model.")
+    ] = None,
+    port: Annotated[int | None, typer.Option("--port", help="Only the server at this port.")] = None,
+    all_: Annotated[bool, typer.Option("--all", help="All of them, if there are several.")] = False,
+) -> None:
+    """Stop a server that qacal local-llm start has started.
+
+    \b
+        qacal local-llm stop
+        qacal local-llm stop --model smollm2
+    """
     from qacal import local_llm
 
-    servers = local_llm.running()
+    name = None if model is None else local_llm.model_named(model).name
+    servers = [server for server in local_llm.running() if name in (None, server.model) and port in (None, server.port)]
+    if len(servers) > 1 and not all_:
+        listed = "; ".join(f"{server.model} at port {server.port}" for server in servers)
+        raise InputError(f"there are several: {listed}. Choose with --model or --port, or stop them with --all.")
     for server in servers:
         local_llm.stop(server)
         shared.note(f"{server.model} at {server.base_url} is stopped.")
     if not servers:
-        shared.note("No local LLM is running.")
+        shared.note("No such local LLM is running." if model or port else "No local LLM is running.")
 
 
 @app.command()
 def status() -> None:
-    """Print the servers that run, and where."""
+    """Print the servers that run, and where.
+
+    \b
+        qacal local-llm status
+    """
     from qacal import local_llm
 
     servers = local_llm.running()

@@ -21,10 +21,12 @@ class Outcomes:
     """What came of the questions of a run: how many guesses were stated, and the others by reason.
 
     examples : how the first reply of each reason begins.
+    truths : how many of the questions have a known right answer.
     models : what the server called the LLMs that replied, and how often.
     """
 
     questions: int = 0
+    truths: int = 0
     stated: int = 0
     lost: Counter[str] = field(default_factory=Counter)
     examples: dict[str, str] = field(default_factory=dict)
@@ -49,6 +51,7 @@ def answers(store: Store, run: int, setup: Setup, outcomes: Outcomes | None = No
     outcomes = Outcomes() if outcomes is None else outcomes
     for asked in store.questions(run):
         outcomes.questions += 1
+        outcomes.truths += bool(asked.question.ground_truth)
         answered = answered_before(store, setup, asked)
         if answered is None:
             outcomes.lost[_NOT_YET] += 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
@@ -24,6 +25,7 @@ class Progress:
     fresh : those of them that a server was asked in.
     sent, known : requests that the server replied to now, and those that had a reply before.
     failed : requests without a reply; the next run makes them again.
+    failures : why, and how many.
     """
 
     done: int = 0
@@ -31,6 +33,7 @@ class Progress:
     sent: int = 0
     known: int = 0
     failed: int = 0
+    failures: Counter[str] = field(default_factory=Counter)
 
 
 @dataclass
@@ -104,6 +107,7 @@ class Asking:
             return result.reply
         self.store.keep(request, None, result.why, result.seconds)
         self.progress.failed += 1
+        self.progress.failures[result.why] += 1
         # A refusal is an answer of a kind: it is about this request, and others may fare better.
         self._silent = 0 if result.is_refusal else self._silent + 1
         self._require_hope(result)

@@ -82,6 +82,16 @@ class Client:
     ) -> None:
         await self._http.aclose()
 
+    def listed_models(self) -> list[str] | None:
+        """Return the names of the LLMs that the server lists; None if it lists none, or does not say."""
+        httpx2 = _httpx2()
+        try:
+            found = httpx2.get(f"{self.base_url}/models", headers=self._headers, timeout=min(self._timeout, 10.0))
+            names = [model["id"] for model in found.json()["data"]] if found.status_code == 200 else []
+        except (httpx2.HTTPError, ValueError, LookupError, TypeError):
+            return None
+        return [name for name in names if isinstance(name, str)] or None
+
     async def ask(self, request: Request) -> Got | Failed:
         """Return the reply to a request, or why there is none."""
         for trial in range(self._tries):

@@ -84,7 +84,7 @@ def judged(records: Iterable[Record], judge: Judge, store: Store | None, count: 
         else:
             count.by[by] += 1
             count.right += label == 1.0
-        yield record | {"correct": label, "judge": judge.name}
+        yield record | {"correct": label, "judge": None if label is None else judge.name}
 
 
 def ask_judge(records: Iterable[Record], judge: Judge, asking: Asking) -> None:

@@ -11,10 +11,10 @@ import json
 import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from qacal.elicitation.questions import Question
 from qacal.elicitation.requests import Request, request_key
@@ -22,6 +22,7 @@ from qacal.errors import InputError
 
 _APPLICATION = 0x71616361  # "qaca", which tells our files from other databases
 _VERSION = 1
+_SQLITE = b"SQLite format 3\0"
 _TABLES = """
 CREATE TABLE run (
     id INTEGER PRIMARY KEY, setup TEXT NOT NULL UNIQUE, base_url TEXT NOT NULL, started TEXT DEFAULT CURRENT_TIMESTAMP
@@ -155,19 +156,35 @@ class Store:
 def open_store(path: str | Path, *, to_write: bool) -> Iterator[Store]:
     """Open a store, or make one to write to. Only one process writes at a time."""
     path = Path(path)
-    if not to_write and not path.is_file():
-        raise InputError(f"{path} does not exist; expected a run that qacal elicit has made.")
-    if not path.absolute().parent.is_dir():
-        raise InputError(f"{path}: the folder {path.parent} does not exist.")
-    with _only_writer(path, to_write):
-        connection = sqlite3.connect(path, timeout=60.0)
+    _require_place(path, to_write)
+    with _only_writer(path, to_write), closing(_connected(path)) as connection:
         try:
             _prepare(connection, path)
             yield Store(connection, path)
         except sqlite3.DatabaseError as error:
             raise InputError(f"{path} cannot be used as a run: {error}.") from error
-        finally:
-            connection.close()
+
+
+def _require_place(path: Path, to_write: bool) -> None:
+    """Refuse what cannot be a run, before anything is made beside it."""
+    if path.is_dir():
+        raise InputError(f"{path} is a folder; expected the file of a run, such as run.db.")
+    if not to_write and not path.is_file():
+        raise InputError(f"{path} does not exist; expected a run that qacal elicit has made.")
+    if not path.absolute().parent.is_dir():
+        raise InputError(f"{path}: the folder {path.parent} does not exist.")
+    if path.is_file():
+        with path.open("rb") as file:
+            begins = file.read(len(_SQLITE))
+        if begins not in (b"", _SQLITE):
+            raise InputError(f"{path} is no run that qacal elicit has made; expected an SQLite file.")
+
+
+def _connected(path: Path) -> sqlite3.Connection:
+    try:
+        return sqlite3.connect(path, timeout=60.0)
+    except sqlite3.OperationalError as error:
+        raise InputError(f"{path} cannot be opened: {error}.") from None
 
 
 def _prepare(connection: sqlite3.Connection, path: Path) -> None:
@@ -195,15 +212,32 @@ def _only_writer(path: Path, to_write: bool) -> Iterator[None]:
     if not to_write or os.name != "posix":
         yield
         return
+    # A file of its own: closing any handle of the database would drop the locks that SQLite holds on it.
+    lock = path.with_name(path.name + "-lock")
+    with _locked(lock, path):
+        try:
+            yield
+        finally:
+            # While it is still locked, so that it is ours.
+            lock.unlink(missing_ok=True)
+
+
+def _locked(lock: Path, path: Path) -> IO[str]:
+    """Return the open file that only this process has locked."""
     import fcntl
 
-    # A file of its own: closing any handle of the database would drop the locks that SQLite holds on it.
-    with path.with_name(path.name + "-lock").open("w") as file:
+    while True:
+        file = lock.open("w")
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
+            file.close()
             raise InputError(f"{path} is being written by another run; wait for it, or write elsewhere.") from None
-        yield
+        # Whoever had it before may have taken the file away in between; a lock on what has no name locks nobody out.
+        with suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(file.fileno()), lock.stat()):
+                return file
+        file.close()
 
 
 def _asked(identity: str, content: dict[str, Any]) -> Asked:
