@@ -164,7 +164,8 @@ def test_labels_of_people_that_are_none(tmp_path):
     assert "there is no column 'people'" in err
 
 
-def test_a_run_that_is_stopped_says_how_to_go_on(server, tmp_path):
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_run_that_is_stopped_says_how_to_go_on(number, code, server, tmp_path):
     path = tmp_path / "slow.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in questions(200, "[slow]")))
     qacal = Path(sys.executable).with_name("qacal")
@@ -172,9 +173,9 @@ def test_a_run_that_is_stopped_says_how_to_go_on(server, tmp_path):
     process = subprocess.Popen([str(part) for part in [*command, "--workers", 2]], stderr=subprocess.PIPE, text=True)
     while len(server.asked) < 5:
         time.sleep(0.01)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     _, err = process.communicate(timeout=30)
-    assert process.returncode == 130
+    assert process.returncode == code
     assert err.strip() == "Stopped. All replies so far are kept; the same command goes on from there."
     kept = len(ok("answers", tmp_path / "run.db").splitlines())
     assert 3 <= kept < 200
