@@ -69,8 +69,8 @@ def test_parquet_passes_through_untouched(tmp_path):
     assert pl.read_parquet(tmp_path / "out.parquet").schema == frame.schema
 
 
-@pytest.mark.parametrize("source", ["jsonl", "csv", "parquet"])
-@pytest.mark.parametrize("target", ["jsonl", "csv", "parquet", "jsonl.gz", "csv.gz"])
+@pytest.mark.parametrize("source", ["jsonl", "json", "csv", "tsv", "parquet"])
+@pytest.mark.parametrize("target", ["jsonl", "json", "csv", "tsv", "parquet", "jsonl.gz", "json.gz", "csv.gz"])
 def test_any_format_to_any_other(tmp_path, source, target):
     frame = pl.DataFrame({"question": ["a", "b,\n", "c"], "confidence": [0.5, 1.0, 0.25], "id": ["x", "y", "z"]})
     write_frame(frame, tmp_path / f"in.{source}")
@@ -222,5 +222,50 @@ def test_names_are_no_patterns(tmp_path):
 
 
 def test_a_list_on_a_stream_is_named_as_one():
-    with pytest.raises(InputError, match="is a JSON list; expected JSON lines"), from_stream(io.BytesIO(b'[{"a": 1}]')):
+    with from_stream(io.BytesIO(b' [{"a": 1}, {"a": 2}]')) as file:
+        (table,) = file.batches()
+    assert list(table.rows()) == [{"a": 1}, {"a": 2}]
+
+
+def test_a_json_list_is_read_row_by_row(tmp_path):
+    rows = [{"a": number, "b": ["x", None]} for number in range(1000)]
+    tables = list(open_file(written(tmp_path / "a.json", json.dumps(rows, indent=1))).batches(batch_rows=300))
+    assert [row for table in tables for row in table.rows()] == rows
+    assert tables[1].places[0] == 301
+    assert str(tables[1].fault(0, "bad")).startswith(f"{tmp_path / 'a.json'} item 301")
+    # Many tools write JSON lines under this name.
+    (table,) = open_file(written(tmp_path / "b.json", '{"a": 1}\n{"a": 2}\n')).batches()
+    assert list(table.rows()) == [{"a": 1}, {"a": 2}]
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"[1]", "item 1: it is int, not an object"),
+        (b'[{"a": 1}', "it ends where ',' should be"),
+        (b'[{"a": 1} {"a": 2}]', "there is '{' where ',' should be"),
+        (b'[{"a": 1}] 2', "there is more after its end"),
+    ],
+)
+def test_json_lists_that_are_none(tmp_path, content, said):
+    with pytest.raises(InputError, match=said):
+        list(open_file(written(tmp_path / "a.json", content)).batches())
+
+
+def test_no_rows_are_an_empty_list(tmp_path):
+    with writing(tmp_path / "a.json", "json"):
         pass
+    assert json.loads((tmp_path / "a.json").read_text()) == []
+
+
+@pytest.mark.parametrize("separator", [";", "\t", ","])
+def test_what_separates_values_is_told_by_the_header(tmp_path, separator):
+    text = f'question{separator}c\n"a{separator}b"{separator}1\n'
+    (table,) = open_file(written(tmp_path / "a.csv", text)).batches()
+    assert list(table.rows()) == [{"question": f"a{separator}b", "c": "1"}]
+
+
+def test_tabs_separate_values_in_files_that_are_called_so(tmp_path):
+    with writing(tmp_path / "a.tsv", "csv") as writer:
+        writer.write(as_table([{"a": "x,y", "b": 1}]))
+    assert (tmp_path / "a.tsv").read_text() == "a\tb\nx,y\t1\n"

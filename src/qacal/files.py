@@ -1,4 +1,4 @@
-"""Files of rows: Parquet, JSON lines and CSV, read in batches and again as often as needed."""
+"""Files of rows: Parquet, JSON lines, JSON lists and CSV, read in batches and again as often as needed."""
 
 from __future__ import annotations
 
@@ -13,18 +13,24 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 
 import numpy as np
 
 from qacal.errors import InputError
+from qacal.json_documents import JsonDocument
 from qacal.tables import Fault, FrameTable, ObjectTable, Table
 
-if TYPE_CHECKING:
-    pass
-
-FORMATS = ("parquet", "jsonl", "csv")
-_SUFFIXES = {".parquet": "parquet", ".pq": "parquet", ".jsonl": "jsonl", ".ndjson": "jsonl", ".csv": "csv"}
+_SUFFIXES = {
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".json": "json",
+    ".csv": "csv",
+    ".tsv": "csv",
+}
+_SEPARATORS = ",;\t"
 
 # Enough rows for arrays to pay off, few enough that their texts and vectors fit into any memory.
 BATCH_ROWS = 16_384
@@ -52,7 +58,7 @@ def format_of(path: str | Path) -> str:
 
 
 def _endings() -> str:
-    return ".parquet, .jsonl, .jsonl.gz, .csv or .csv.gz"
+    return ".parquet, .jsonl, .json or .csv (the last three also .gz)"
 
 
 @dataclass(frozen=True)
@@ -71,7 +77,7 @@ class File:
         if not self.path.is_file():
             what = "is a folder" if self.path.is_dir() else "does not exist"
             raise InputError(f"{self.name} {what}; expected a file ending in {_endings()}.")
-        read = {"parquet": _parquet, "jsonl": _json_lines, "csv": _csv}[self.format]
+        read = {"parquet": _parquet, "jsonl": _json_lines, "json": _json_list, "csv": _csv}[self.format]
         return read(self, on_fault, batch_rows)
 
 
@@ -99,9 +105,7 @@ def _sniffed(path: Path, name: str) -> str:
     if not start:
         raise InputError(f"{name} is empty; expected rows as Parquet, JSON lines or CSV.")
     if start.startswith(b"["):
-        raise InputError(
-            f"{name} is a JSON list; expected JSON lines, one object on each line (jq -c '.[]' makes them)."
-        )
+        return "json"
     return "jsonl" if start.startswith(b"{") else "csv"
 
 
@@ -135,6 +139,25 @@ def _json_lines(file: File, on_fault: OnFault, batch_rows: int) -> Iterator[Tabl
     yield from _tables(file, parsed(), batch_rows, is_text=False)
 
 
+def _json_list(file: File, on_fault: OnFault, batch_rows: int) -> Iterator[Table]:
+    """Read a list of objects; JSON lines under the name of a list are read as lines."""
+    with _bytes(file.path) as stream:
+        is_list = stream.read(1024).removeprefix(b"\xef\xbb\xbf").lstrip()[:1] == b"["
+    if not is_list:
+        yield from _json_lines(file, on_fault, batch_rows)
+        return
+
+    def parsed() -> Iterator[tuple[int, dict[str, Any]]]:
+        with _bytes(file.path) as stream:
+            for place, value in enumerate(JsonDocument(stream, file.name).items(), 1):
+                if isinstance(value, dict):
+                    yield place, value
+                else:
+                    on_fault(Fault(file.name, f"item {place}", f"it is {type(value).__name__}, not an object.", value))
+
+    yield from _tables(file, parsed(), batch_rows, is_text=False, unit="item")
+
+
 def _json_row(text: bytes) -> tuple[dict[str, Any] | None, str]:
     try:
         row = json.loads(text)
@@ -152,7 +175,7 @@ def _csv(file: File, on_fault: OnFault, batch_rows: int) -> Iterator[Table]:
         # Answers may be long; the limit of the csv module is meant for other files.
         csv.field_size_limit(min(sys.maxsize, 2**31 - 1))
         with _bytes(file.path) as raw, io.TextIOWrapper(raw, "utf-8-sig", "surrogateescape", newline="") as text:
-            reader = csv.reader(text, strict=True)
+            reader = csv.reader(text, strict=True, delimiter=_separator(text))
             header: list[str] = []
             while True:
                 line = reader.line_num + 1
@@ -179,6 +202,13 @@ def _csv(file: File, on_fault: OnFault, batch_rows: int) -> Iterator[Table]:
         raise InputError(f"{file.name} cannot be read: {error}.") from None
 
 
+def _separator(text: io.TextIOWrapper) -> str:
+    """Return what separates the values: a comma, unless the header has none and has semicolons or tabs."""
+    header = text.readline()
+    text.seek(0)
+    return next((letter for letter in _SEPARATORS if letter in header), ",")
+
+
 def _csv_problem(values: list[str], header: list[str]) -> str:
     """Return what is wrong with a row of CSV, nothing if it is sound."""
     if len(values) != len(header):
@@ -195,7 +225,7 @@ def _require_header(header: list[str], file: File) -> None:
 
 
 def _tables(
-    file: File, rows: Iterator[tuple[int, dict[str, Any]]], batch_rows: int, is_text: bool
+    file: File, rows: Iterator[tuple[int, dict[str, Any]]], batch_rows: int, is_text: bool, unit: str = "line"
 ) -> Iterator[ObjectTable]:
     places: list[int] = []
     objects: list[dict[str, Any]] = []
@@ -203,10 +233,10 @@ def _tables(
         places.append(place)
         objects.append(row)
         if len(objects) == batch_rows:
-            yield ObjectTable(file.name, "line", np.array(places), objects, is_text)
+            yield ObjectTable(file.name, unit, np.array(places), objects, is_text)
             places, objects = [], []
     if objects:
-        yield ObjectTable(file.name, "line", np.array(places), objects, is_text)
+        yield ObjectTable(file.name, unit, np.array(places), objects, is_text)
 
 
 def _lines(stream: IO[bytes], file: File) -> Iterator[bytes]:

@@ -1,4 +1,4 @@
-"""Writing rows as Parquet, JSON lines or CSV: whole, or not at all."""
+"""Writing rows as Parquet, JSON lines, a JSON list or CSV: whole, or not at all."""
 
 from __future__ import annotations
 
@@ -89,7 +89,8 @@ def writing(path: str | Path, like: str) -> Iterator[Writer]:
         kinds: dict[str, Callable[[], Writer]] = {
             "parquet": lambda: _ParquetWriter(temporary),
             "jsonl": lambda: _JsonWriter(temporary, is_packed),
-            "csv": lambda: _CsvWriter(temporary, is_packed),
+            "json": lambda: _JsonListWriter(temporary, is_packed),
+            "csv": lambda: _CsvWriter(temporary, is_packed, "\t" if ".tsv" in Path(path).suffixes else ","),
         }
         writer = kinds[format_]()
         try:
@@ -109,8 +110,24 @@ class _JsonWriter(Writer):
         self._file.close()
 
 
+class _JsonListWriter(_JsonWriter):
+    """Writes a list, an object on each line."""
+
+    _before = b"["
+
+    def write(self, table: Table) -> None:
+        for row in table.rows():
+            self._file.write(self._before + b"\n" + json_line(row).rstrip(b"\n"))
+            self._before = b","
+
+    def close(self) -> None:
+        self._file.write(b"\n]\n" if self._before == b"," else b"[]\n")
+        super().close()
+
+
 class _CsvWriter(Writer):
-    def __init__(self, path: Path, is_packed: bool) -> None:
+    def __init__(self, path: Path, is_packed: bool, separator: str) -> None:
+        self._separator = separator
         raw = _Packed(path) if is_packed else path.open("wb")
         self._file = io.TextIOWrapper(raw, "utf-8", "surrogatepass", newline="")
         self._line = io.StringIO(newline="")
@@ -119,7 +136,8 @@ class _CsvWriter(Writer):
     def write(self, table: Table) -> None:
         if self._rows is None:
             # The csv module quotes a carriage return only if lines end in one; ours are cut to a plain newline below.
-            self._rows = csv.DictWriter(self._line, table.names, extrasaction="raise", lineterminator="\r\n")
+            how: dict[str, Any] = {"extrasaction": "raise", "lineterminator": "\r\n", "delimiter": self._separator}
+            self._rows = csv.DictWriter(self._line, table.names, **how)
             self._rows.writeheader()
             self._flush_line()
         for row in table.rows():

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from qacal import json_documents
 from qacal.errors import InputError
-from qacal.importers import items
-from qacal.importers.items import JsonDocument
 from qacal.importers.spool import Spool
+from qacal.json_documents import JsonDocument
 from qacal.outputs import writing
 
 SCALARS = st.none() | st.booleans() | st.integers(-(10**20), 10**20) | st.floats(allow_nan=False) | st.text()
@@ -62,7 +62,7 @@ def test_what_is_no_document_is_refused(raw):
 
 
 def test_an_item_without_end_does_not_fill_the_memory(monkeypatch):
-    monkeypatch.setattr(items, "LARGEST_ITEM", 2**20)
+    monkeypatch.setattr(json_documents, "LARGEST_ITEM", 2**20)
     stream = io.BytesIO(b'["' + b"x" * 2**24)
     with pytest.raises(InputError, match="an item is broken, or larger than 1 MB"):
         list(JsonDocument(stream).items())

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 Rows = Annotated[
     str,
     typer.Argument(
-        metavar="FILE", help="Rows: .parquet, .jsonl, .csv (the last two also .gz), or - for standard input."
+        metavar="FILE",
+        help="Rows: .parquet, .jsonl, .json, .csv (all but the first also .gz), or - for standard input.",
     ),
 ]
 Columns = Annotated[

@@ -15,7 +15,8 @@ from typing import Any
 
 from qacal.errors import InputError
 from qacal.files import OnFault
-from qacal.importers.items import LARGEST_ITEM, Item, JsonDocument, checked_items, opened
+from qacal.importers.items import Item, checked_items, opened
+from qacal.json_documents import LARGEST_ITEM, JsonDocument
 from qacal.tables import Fault
 
 _ZSTANDARD = 93

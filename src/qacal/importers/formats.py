@@ -116,7 +116,7 @@ def _of_row(file: Path) -> str:
     for needs, name in _SHAPES:
         if all(any(part in row for part in either) for either in needs):
             return name
-    seen = ", ".join(list(row)[:_SEEN_COLUMNS]) or "no rows"
+    seen = ", ".join(list(row)[:_SEEN_COLUMNS]) or "no list of rows"
     raise InputError(f"{file}: cannot tell the format; it has {seen}. Name one of {', '.join(FORMATS)}.")
 
 
