@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
 
 import polars as pl
 import pytest
@@ -312,3 +313,12 @@ def test_an_interrupted_run_leaves_nothing_behind(folder, tmp_path, number):
     assert running.returncode == 128 + number
     assert "Traceback" not in said
     assert [path.name for path in tmp_path.iterdir()] == ["many.jsonl"]
+
+
+def test_warnings_are_sentences(tmp_path):
+    rows = [{**row, "id": f"q{number // 2}"} for number, row in enumerate(answers(400))]
+    pl.DataFrame(rows).write_parquet(tmp_path / "a.parquet")
+    command = [Path(sys.executable).with_name("qacal"), "fit", tmp_path / "a.parquet", "-o", tmp_path / "model"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "Note: some ids have several rows" in done.stderr
+    assert ".py:" not in done.stderr

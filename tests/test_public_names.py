@@ -31,6 +31,7 @@ NAMES = [
     "QACalibrationClassifier",
     "QACalibrator",
     "QacalError",
+    "QacalWarning",
     "RepeatedQuestionsWarning",
     "ScalingBinning",
     "ScalingQABinning",

@@ -72,6 +72,7 @@ _HOME = {
     "UnreachableError": "errors",
     "NotFittedError": "errors",
     "ArtifactError": "errors",
+    "QacalWarning": "errors",
     "RepeatedQuestionsWarning": "errors",
 }
 

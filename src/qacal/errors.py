@@ -20,7 +20,11 @@ class ArtifactError(QacalError, ValueError):
     """A model cannot be saved, or what is on disk is not a model that this qacal can trust and read."""
 
 
-class RepeatedQuestionsWarning(UserWarning):
+class QacalWarning(UserWarning):
+    """Something that goes on, and that somebody should know of."""
+
+
+class RepeatedQuestionsWarning(QacalWarning):
     """Intervals were asked for on rows that are not independent: some questions have several."""
 
 

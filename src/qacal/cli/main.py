@@ -5,6 +5,10 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
 
 import typer
 
@@ -26,7 +30,7 @@ from qacal.cli import (
     report,
     threshold,
 )
-from qacal.errors import QacalError
+from qacal.errors import QacalError, QacalWarning
 
 _HELP = """Turn the confidence that an LLM states into the probability that its answer is right.
 
@@ -80,7 +84,8 @@ def main() -> None:
     # Whoever ends the work from outside must not leave half an output behind: unwind, as Ctrl-C does.
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     try:
-        app(prog_name="qacal")
+        with _warnings_as_notes():
+            app(prog_name="qacal")
     except QacalError as error:
         _stop(str(error))
     except BrokenPipeError:
@@ -89,6 +94,22 @@ def main() -> None:
         sys.exit(0)
     except OSError as error:
         _stop(f"{error.filename or 'the file system'}: {error.strerror or error}.")
+
+
+@contextmanager
+def _warnings_as_notes() -> Iterator[None]:
+    """Print our own warnings as a sentence: where they stand in the code is for programmers."""
+    usual = warnings.showwarning
+
+    def show(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
+        if issubclass(category, QacalWarning):
+            print(f"Note: {message}", file=sys.stderr)
+        else:
+            usual(message, category, *where, **more)
+
+    with warnings.catch_warnings():
+        warnings.showwarning = show
+        yield
 
 
 def _stop(message: str) -> None:
