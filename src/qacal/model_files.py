@@ -10,9 +10,11 @@ from typing import Any
 from qacal import artifacts
 from qacal.embedders import ColumnEmbedder
 from qacal.errors import ArtifactError, InputError
+from qacal.fitting import Fitted
 from qacal.group_summary import GroupSummary
 from qacal.model import QACalibrator
 from qacal.partitions import BisectingTree
+from qacal.road import Road, RowVectors
 from qacal.thresholds.decisions import DecisionRule
 from qacal.thresholds.memory import NO_MEMORY, Memory
 
@@ -31,18 +33,24 @@ def load(path: str | Path) -> QACalibrator:
         score=saved.score,
         **{name: parameters[name] for name in ("output", "beta_share", "examples", "seed") if name in parameters},
     )
-    model.partition_ = saved.partition if saved.partition is not None else BisectingTree()
-    model.calibrator_ = saved.calibrator
-    model.score_ = saved.score
-    model.embedder_ = known
-    model._embedder = ColumnEmbedder(known["name"][7:], known.get("dim")) if _is_column(known) else None
-    model.tuned_ = None
-    model.origins_ = header.dictionary("origins")
-    model.rows_ = header.whole("rows")
-    model.groups_ = [GroupSummary.from_dict(group) for group in header.listed("groups")]
-    model.memory_ = header.optional("memory", Memory.from_plain) or NO_MEMORY
-    model.decision_rule_ = header.optional("thresholds", DecisionRule.from_plain)
-    return model
+    partition = BisectingTree() if saved.partition is None else saved.partition
+    found = Fitted(
+        road=Road(partition, saved.score, saved.calibrator, _vectors(known)),
+        tuned=None,
+        rows=header.whole("rows"),
+        origins=header.dictionary("origins"),
+        groups=[GroupSummary.from_dict(group) for group in header.listed("groups")],
+        memory=header.optional("memory", Memory.from_plain) or NO_MEMORY,
+    )
+    return model.hold(found, header.optional("thresholds", DecisionRule.from_plain))
+
+
+def _vectors(known: Mapping[str, Any]) -> RowVectors:
+    """Return where vectors come from, by what the model says of it."""
+    name = known.get("name", "static")
+    if str(name).startswith("column:"):
+        return RowVectors(ColumnEmbedder(name[7:], known.get("dim")))
+    return RowVectors(name, known)
 
 
 @dataclass(frozen=True)
@@ -75,7 +83,3 @@ class _Header:
             return read(self.content[name])
         except InputError as error:
             raise ArtifactError(f"{self.path} holds no sound model: {error}") from error
-
-
-def _is_column(known: Mapping[str, Any]) -> bool:
-    return str(known.get("name", "")).startswith("column:")

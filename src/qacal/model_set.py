@@ -13,6 +13,7 @@ import numpy as np
 from qacal.answering import Answering, Progress
 from qacal.errors import ArtifactError, InputError
 from qacal.files import OnFault, refuse
+from qacal.fitting import Given
 from qacal.folders import folder_whole, require_replaceable
 from qacal.model import QACalibrator
 from qacal.model_files import load
@@ -125,7 +126,7 @@ def fit_set(
 
         one = QACalibrator(**model.get_params())
         try:
-            models[value] = one.fit_reading(mine, reading, beta_records=beta_records, pool=pool, progress=told)
+            models[value] = one.fit_given(Given(mine, reading, beta_records, pool=pool), told)
         except InputError as error:
             raise InputError(f"{by} {value}: {error}") from None
     return ModelSet(by, models)

@@ -111,6 +111,7 @@ def run(
         qacal fit answers_of_many_llms.jsonl -o models --by model
         qacal fit judged.parquet -o model --certify labelled_by_people.parquet
     """
+    from qacal.fitting import Given
     from qacal.model import QACalibrator
     from qacal.model_set import fit_set
     from qacal.tuning import OBJECTIVES
@@ -141,14 +142,11 @@ def run(
         shared.reading(column, percent, skip_bad_rows) as how,
         shared.progress() as progress,
     ):
-        options: dict[str, Any] = {"beta_records": beta, "pool": pool, "progress": progress}
-        if certify is not None:
-            options["certify_records"] = certify
         if by is not None:
-            models = fit_set(model, rows, by, how, **options)
+            models = fit_set(model, rows, by, how, beta_records=beta, pool=pool, progress=progress)
             models.save(output)
         else:
-            model.fit_reading(rows, how, **options).save(output)
+            model.fit_given(Given(rows, how, beta, certify, pool), progress).save(output)
     if by is None:
         shared.show(described(model))
         shared.note(f"Saved to {output}. Next: qacal groups {output}")

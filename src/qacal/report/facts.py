@@ -61,7 +61,7 @@ def _groups(gathered: Gathered) -> str:
         return "none: one map for all questions" if gathered.model.score_ is None else "none"
     sizes = [group.rows for group in groups]
     made = f"{gathered.model.partition_!r}"
-    if gathered.model.needs_text:
+    if gathered.model.road_.needs_text:
         made += f" on the embedding {getattr(gathered.model.embedder, 'name', gathered.model.embedder)}"
     size = f"{min(sizes):,} to {max(sizes):,}" if len(groups) > 1 else f"{sizes[0]:,}"
     return f"{counted(len(groups), 'group')} of {size} rows, by {made}"

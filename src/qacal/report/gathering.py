@@ -42,13 +42,13 @@ class Gathered:
         """Take more rows."""
         calibrator = self.model.calibrator_
         maps = calibrator.fitted_maps()
-        asked = self.model.asked(batch)
+        asked = self.model.road_.asked(batch)
         evidence = maps.explain(asked)
         names = batch.listed(self.grouped_by) if self.grouped_by else evidence.group
         correct = require_labels(batch.correct, batch.table.origin)
         self.origins[batch.table.origin] = None
         self._keep("stated", batch.confidence)
-        self._keep("pooled", self.model.pooled(batch))
+        self._keep("pooled", self.model.road_.pooled(batch))
         self._keep("calibrated", evidence.calibrated)
         self._keep("correct", correct)
         self._keep("groups", self._codes(names))

@@ -1,0 +1,183 @@
+"""What a model is to be made of: its parameters, checked, and the parts that follow where they leave a choice.
+
+Nothing here looks at an answer. Parts, shares and depths follow from parameters and numbers of rows alone, so that what
+is promised of the answers holds for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+from qacal.bins import check_points_per_bin
+from qacal.calibrators.base import Calibrator
+from qacal.calibrators.identity import Identity
+from qacal.calibrators.step_binning import StepBinning
+from qacal.calibrators.tree_binning import TreeBinning
+from qacal.calibrators.tree_scaling import TreeScaling
+from qacal.embedders import Embedder
+from qacal.errors import InputError
+from qacal.partitions import EMBEDDING, BisectingTree, Partition, as_partition
+from qacal.records import Batch
+from qacal.road import Road, RowVectors
+from qacal.scores import LearnedScore
+
+Output: TypeAlias = Literal["certified", "continuous"]
+
+# The default tree has up to 2^6 groups. For calibrators that count points per bin it is cut at the depth at which an
+# average group has rows for four bins. A score knows the text already: then groups are there to be looked at and to be
+# certified, and 16 are enough.
+_DEPTH = 6
+_DEPTH_WITH_SCORE = 4
+_BINS_A_GROUP = 4
+
+# The share of the questions that groups are made from, and the share that groups and score are learned from. Of fewer
+# rows than two hundred, a fifth certifies no more than a tenth does, and is missed where the score is learned.
+_SHARE = 0.25
+_SHARE_WITH_SCORE, _SHARE_OF_FEW = 0.8, 0.9
+_FEW_ROWS = 200
+
+
+@dataclass(frozen=True, eq=False)
+class Recipe:
+    """The parameters of :class:`~qacal.QACalibrator`, which says what each is, and what follows from them.
+
+    Examples
+    --------
+    >>> auto = {"score": "auto", "output": "certified", "beta_share": None, "tune": None, "examples": 3, "seed": 0}
+    >>> road = Recipe("static", None, None, **auto).road()
+    >>> road.partition, road.score, road.calibrator
+    (BisectingTree(max_depth=4), LearnedScore(), StepBinning())
+    >>> road = Recipe("static", "column:subject", None, **auto).road()
+    >>> road.partition, road.score, road.calibrator
+    (Column('subject'), None, TreeBinning())
+    >>> Recipe("static", None, None, **auto | {"beta_share": 80}).require_sound()
+    Traceback (most recent call last):
+    ...
+    qacal.errors.InputError: beta_share is 80; expected a share between 0 and 1, such as 0.25.
+    """
+
+    embedder: str | Embedder
+    partition: Partition | str | Callable[..., Any] | None
+    calibrator: Calibrator | None
+    score: LearnedScore | Literal["auto"] | None
+    output: Output
+    beta_share: float | None
+    tune: str | None
+    examples: int
+    seed: int
+
+    # What does not go together
+
+    def require_sound(self) -> None:
+        """Refuse parameters that can mean nothing."""
+        if self.beta_share is not None and not 0 < self.beta_share < 1:
+            raise InputError(f"beta_share is {self.beta_share}; expected a share between 0 and 1, such as 0.25.")
+        if self.output not in ("certified", "continuous"):
+            raise InputError(f'output is {self.output!r}; expected "certified" or "continuous".')
+        if self.output == "continuous" and self.calibrator is not None:
+            raise InputError('output="continuous" goes with no calibrator; for curves per group take TreeScaling().')
+        if isinstance(self.score, LearnedScore):
+            self.score.require_parameters()
+        elif not (self.score is None or (isinstance(self.score, str) and self.score == "auto")):
+            raise InputError(f'score is {self.score!r}; expected LearnedScore(...), "auto" or None.')
+        if not isinstance(self.examples, int) or self.examples < 0:
+            raise InputError(f"examples is {self.examples}; expected 0 or more rows of each group to keep.")
+        if self.tune is not None:
+            self._require_objective(self.tune)
+        points = getattr(self.calibrator, "points_per_bin", None)
+        if points is not None:
+            check_points_per_bin(points)
+
+    def _require_objective(self, tune: str) -> None:
+        from qacal.tuning import require_objective
+
+        require_objective(tune, "tune")
+        certificate = getattr(self.calibrator, "certificate", None), getattr(self.calibrator, "ties", None)
+        if "conditional" in certificate or "jitter" in certificate:
+            raise InputError(
+                'tune chooses points per bin on the rows; certificate="conditional" and ties="jitter" need them fixed '
+                "before."
+            )
+
+    # The parts
+
+    def road(self, *, is_apart: bool = False) -> Road:
+        """Return fresh parts, the default ones where none are given.
+
+        is_apart : other rows certify than those that all else is learned from.
+        """
+        given = None if self.partition is None else _partition(self.partition)
+        reads_text = given is None or EMBEDDING in given.needs
+        score = self._score(given) if reads_text or self.score != "auto" else None
+        depth = _DEPTH if score is None else _DEPTH_WITH_SCORE
+        partition = BisectingTree(max_depth=depth) if given is None else given
+        calibrator = self._calibrator(has_score=score is not None, is_apart=is_apart)
+        self._require_tunable(score, calibrator)
+        return Road(partition, score, calibrator, RowVectors(self.embedder))
+
+    def _score(self, partition: Partition | None) -> LearnedScore | None:
+        if isinstance(self.score, LearnedScore):
+            told = {} if self.tune is None else {"objective": self.tune}
+            return LearnedScore(**self.score.get_params() | told)
+        is_left_to_choose = self.calibrator is None or isinstance(self.calibrator, StepBinning)
+        if self.score is None or not is_left_to_choose:
+            return None
+        columns = () if partition is None else tuple(name for name in partition.needs if name != EMBEDDING)
+        return LearnedScore(columns=columns, objective="brier" if self.tune == "brier" else "log_loss")
+
+    def _calibrator(self, *, has_score: bool, is_apart: bool) -> Calibrator:
+        if self.calibrator is not None:
+            return _calibrator(self.calibrator)
+        if self.output == "continuous":
+            return Identity() if has_score else TreeScaling()
+        return StepBinning(learns=is_apart) if has_score else TreeBinning()
+
+    def _require_tunable(self, score: LearnedScore | None, calibrator: Calibrator) -> None:
+        if self.tune is None:
+            return
+        if score is not None and self.tune not in ("log_loss", "brier"):
+            raise InputError(
+                f'tune is {self.tune!r}; scores are chosen by "log_loss" or "brier". For bins that are chosen by it, '
+                "name a calibrator and leave the score out."
+            )
+        if score is None and isinstance(calibrator, StepBinning):
+            raise InputError("tune chooses a depth on the rows, and StepBinning needs it fixed before; leave tune out.")
+
+    # What follows from the number of rows
+
+    def learning_share(self, records: Iterable[Batch], *, has_score: bool) -> float:
+        """Return the share of the questions to learn from."""
+        if self.beta_share is not None:
+            return self.beta_share
+        if not has_score:
+            return _SHARE
+        rows = 0
+        for batch in records:
+            rows += len(batch)
+            if rows >= _FEW_ROWS:
+                return _SHARE_WITH_SCORE
+        return _SHARE_OF_FEW
+
+    def cut_tree(self, road: Road, rows: int) -> None:
+        """Cut the default tree where groups have rows for some bins: with one bin a group, the confidence is lost."""
+        chosen = road.calibrator.get_params()
+        if self.partition is not None or not road.uses_groups or "points_per_bin" not in chosen:
+            return
+        if chosen.get("max_depth", 0) is None:
+            groups = max(1, rows // (_BINS_A_GROUP * int(chosen["points_per_bin"])))
+            road.calibrator.set_params(max_depth=min(_DEPTH, groups.bit_length() - 1))
+
+
+def _partition(given: Any) -> Partition:
+    found = as_partition(given).fresh()
+    if not found.needs:
+        raise InputError(f"{found!r} does not say what it reads; name it: Function(f, columns=['subject']).")
+    return found
+
+
+def _calibrator(given: Any) -> Calibrator:
+    if not isinstance(given, Calibrator):
+        raise InputError(f"calibrator is {given!r}; expected one such as QABinning(points_per_bin=50).")
+    return type(given)(**given.get_params())

@@ -1,0 +1,185 @@
+r"""The way of a row through the parts of a model, up to the calibrator: what it sees of the row.
+
+.. math:: (q, a, h) \;\to\; s = \beta(q, a), \; f = f(q, a, h) \;\to\; g_s(f)
+
+:math:`\beta` embeds question and answer and finds their group :math:`s`, the score :math:`f` weighs confidence and
+text, and the calibrator :math:`g` is asked for that score in that group. Without a score, :math:`f = h`. Rows that are
+fitted on and rows that are answered go the same way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from qacal.calibrators.base import Calibrator, Rows
+from qacal.embedders import ColumnEmbedder, Embedder, embedder
+from qacal.errors import InputError
+from qacal.grouping import Paths, as_grouping
+from qacal.partitions import EMBEDDING, Partition
+from qacal.records import Batch
+from qacal.scores import LearnedScore
+from qacal.values import ArrayLike, Floats
+
+
+class RowVectors:
+    """The vectors of rows, by an embedder that is loaded when it is first needed.
+
+    given : the embedder, or its name.
+    known : what a saved model says of the embedder that it was fitted with; any other is refused.
+    """
+
+    def __init__(self, given: str | Embedder, known: Mapping[str, Any] | None = None) -> None:
+        self._given = given
+        self._known = known
+        self._loaded: Embedder | None = None
+
+    @property
+    def read_text(self) -> bool:
+        """Whether they are made from question and answer; else the records carry them."""
+        return not str(getattr(self._given, "name", self._given)).startswith("column:")
+
+    def of(self, batch: Batch) -> Any:
+        """Return the vectors of checked rows."""
+        maker = self.load()
+        if isinstance(maker, ColumnEmbedder):
+            return maker.vectors(batch.column(maker.column))
+        return maker.embed(batch.question or [], batch.answer or [])
+
+    def load(self) -> Embedder:
+        """Return the embedder."""
+        if self._loaded is None:
+            found = embedder(self._given)
+            if self._known is not None and found.digest != self._known.get("digest"):
+                raise InputError(
+                    f"the embedder {found.name!r} is not the one that the model was fitted with (its weights, "
+                    "tokenizer or settings differ), and would put rows into other groups. Install that one, or refit."
+                )
+            self._loaded = found
+        return self._loaded
+
+    def described(self) -> dict[str, Any]:
+        """Return by what an embedder is known again; nothing is loaded to say what a saved model has said."""
+        if self._loaded is None and self._known is not None:
+            return dict(self._known)
+        maker = self.load()
+        return {"name": maker.name, "dim": maker.dim, "digest": maker.digest}
+
+
+@dataclass(frozen=True, eq=False)
+class Road:
+    """The parts of a model, and what the calibrator sees of rows through them.
+
+    partition : tells groups, if the calibrator uses them.
+    score : what it is given in place of the confidence; None for the confidence itself.
+    calibrator : what answers at the end.
+    vectors : what the other two read of the text.
+
+    Examples
+    --------
+    Groups that are a column, and no score:
+
+    >>> from qacal import Column, QABinning
+    >>> from qacal.records import read
+    >>> rows = [{"subject": "law", "confidence": 0.9}, {"subject": "art", "confidence": 0.5}]
+    >>> road = Road(Column("subject").fit(["art", "law"]), None, QABinning(), RowVectors("static"))
+    >>> road.needs_text
+    False
+    >>> (batch,) = read(rows, needs_labels=False, **road.needs)
+    >>> road.seen_of(batch)
+    (array([0.9, 0.5]), array(['law', 'art'], dtype=object))
+    """
+
+    partition: Partition
+    score: LearnedScore | None
+    calibrator: Calibrator
+    vectors: RowVectors
+
+    # What rows must have
+
+    @property
+    def uses_groups(self) -> bool:
+        """Whether the calibrator tells groups apart."""
+        return self.calibrator.properties.uses_groups
+
+    @property
+    def groups_need_vectors(self) -> bool:
+        """Whether groups are made from vectors."""
+        return self.uses_groups and EMBEDDING in self.partition.needs
+
+    @property
+    def needs_vectors(self) -> bool:
+        """Whether groups or score read vectors."""
+        return self.groups_need_vectors or (self.score is not None and self.score.text)
+
+    @property
+    def needs_text(self) -> bool:
+        """Whether rows must have a question and an answer."""
+        return self.needs_vectors and self.vectors.read_text
+
+    @property
+    def needs(self) -> dict[str, Any]:
+        """What rows must have beside a confidence, as :func:`qacal.records.read` takes it."""
+        return {"needs_text": self.needs_text, "confidences": () if self.score is None else self.score.confidences}
+
+    @property
+    def depth(self) -> int:
+        """How deep into a tree the calibrator looks."""
+        asked = getattr(self.calibrator, "max_depth", None)
+        return int(getattr(self.partition, "max_depth", 0) if asked is None else asked)
+
+    # What is seen of them
+
+    def seen_of(self, batch: Batch) -> tuple[Floats, Any]:
+        """Return what the calibrator sees of checked rows: scores, or confidences, and groups, None if it has none."""
+        inputs: dict[str, Any] = {EMBEDDING: self.vectors.of(batch)} if self.needs_vectors else {}
+        groups = None
+        if self.uses_groups:
+            names = [name for name in self.partition.needs if name != EMBEDDING]
+            groups = self.partition.groups_of(inputs | {name: batch.column(name) for name in names})
+        if self.score is None:
+            return batch.confidence, groups
+        inputs |= {"confidence": batch.confidence}
+        inputs |= {name: batch.listed(name) for name in self.score.columns}
+        inputs |= {name: batch.partial(name) for name in self.score.confidences}
+        return self.score.predict(inputs), groups
+
+    def asked(self, batch: Batch) -> Rows:
+        """Return checked rows as the calibrator's maps take them."""
+        confidence, groups = self.seen_of(batch)
+        return self.calibrator.asked(confidence, groups, batch.ids)
+
+    def asked_of_arrays(self, confidence: Floats, groups: Any, vectors: Any, ids: ArrayLike | None) -> Rows:
+        """Do what :meth:`asked` does, for arrays: groups are given by name, or told by vectors."""
+        if groups is not None:
+            groups = self._as_fitted(groups)
+        elif vectors is not None and self.uses_groups:
+            groups = self.partition.groups(vectors)
+        return self.calibrator.asked(self._scored(confidence, vectors), groups, ids)
+
+    def pooled(self, batch: Batch) -> Floats:
+        """Return what one map for all rows answers, whatever their text and group."""
+        if self.score is not None:
+            return self.score.pooled(batch.confidence)
+        return self.calibrator.predict(batch.confidence, ids=batch.ids)
+
+    def _scored(self, confidence: Floats, vectors: Any) -> Floats:
+        """Return the scores of arrays; the confidences themselves without a score."""
+        if self.score is None:
+            return confidence
+        others = [*self.score.columns, *self.score.confidences]
+        if (self.score.reads_text and vectors is None) or others:
+            what, how = (f"columns ({', '.join(others)})", "") if others else ("the text", "give vectors=..., or ")
+            raise InputError(f"the score of this model reads {what}: {how}calibrate whole records.")
+        return self.score.predict({"confidence": confidence, EMBEDDING: vectors})
+
+    def _as_fitted(self, groups: Any) -> Any:
+        """Return groups as the calibrator takes them: a tree's by the number of one of their leaves."""
+        deepest = getattr(self.partition, "max_depth", None)
+        if deepest is None or isinstance(groups, Paths):
+            return groups
+        codes = as_grouping(groups, len(groups)).code
+        return np.where(codes >= 0, codes << (deepest - self.depth), codes)

@@ -1,0 +1,56 @@
+"""One fit: which rows it learns from, and what it leaves behind."""
+
+import numpy as np
+import pytest
+
+from qacal import InputError, QABinning, QACalibrator
+from qacal.fitting import Deal
+from qacal.records import read
+from tests.answers import answers
+
+
+def ids_of(batch):
+    return set(batch.ids.tolist())
+
+
+def test_the_two_parts_share_no_question_and_are_all_rows():
+    (batch,) = read(answers(2000), needs_labels=True)
+    deal = Deal(0.8, seed=0)
+    learning, calibrating = deal.learning(batch), deal.calibrating(batch)
+    assert not ids_of(learning) & ids_of(calibrating)
+    assert len(learning) + len(calibrating) == 2000
+    assert len(learning) == pytest.approx(1600, abs=80)
+    assert ids_of(Deal(0.8, seed=1).learning(batch)) != ids_of(learning)
+
+
+def test_rows_that_are_not_dealt_are_there_for_both():
+    (batch,) = read(answers(30), needs_labels=True)
+    deal = Deal(None, seed=0)
+    assert deal.learning(batch) is deal.calibrating(batch) is batch
+
+
+@pytest.mark.parametrize("parameters", [{}, {"calibrator": QABinning(), "tune": "log_loss"}, {"output": "continuous"}])
+def test_a_fitted_model_holds_its_parameters_and_what_was_found(parameters):
+    model = QACalibrator(partition="bisecting:2", **parameters).fit(answers(600))
+    found = {"road_", "tuned_", "rows_", "origins_", "groups_", "memory_", "decision_rule_"}
+    assert set(vars(model)) == {*model.get_params(), *found}
+
+
+def test_a_fit_that_fails_leaves_the_model_as_it_was():
+    model = QACalibrator(partition="bisecting:2").fit(answers(600))
+    new = answers(50, seed=1)
+    before = model.calibrate(new)
+    with pytest.raises(InputError, match="rows have questions that other rows were learned from"):
+        model.fit(answers(600), certify_records=answers(10))
+    with pytest.raises(InputError, match="there is no embedder"):
+        model.set_params(embedder="word2vec").fit(answers(600))
+    assert model.calibrate(new) == before
+
+
+def test_a_fit_changes_none_of_the_parts_that_were_given():
+    calibrator = QABinning()
+    model = QACalibrator(calibrator=calibrator, tune="log_loss").fit(answers(900))
+    assert calibrator.get_params() == QABinning().get_params()
+    assert not hasattr(calibrator, "maps_")
+    assert model.calibrator_ is not calibrator
+    assert np.isfinite(model.tuned_.best.score)
