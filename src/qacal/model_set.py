@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from qacal.answering import Answering, Progress
+from qacal.column_checks import listed
 from qacal.errors import ArtifactError, InputError
 from qacal.files import OnFault, refuse
 from qacal.fitting import Given
 from qacal.folders import folder_whole, require_replaceable
 from qacal.model import QACalibrator
 from qacal.model_files import load
-from qacal.records import Batch, Reading, Source, as_source, listed, read
+from qacal.records import Batch, Reading, Source, as_source, read
 from qacal.tables import Table
 from qacal.values import Bools
 

@@ -9,32 +9,26 @@ counted.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from qacal.column_checks import KNOWN, Checks, distinct_values, listed, shares
 from qacal.errors import InputError
 from qacal.files import OnFault, open_file, refuse
 from qacal.identity import id_hashes
 from qacal.tables import Table, as_table
-from qacal.values import Bools, Floats, Hashes, as_written
+from qacal.values import Bools, Floats, Hashes
 
 if TYPE_CHECKING:
     import polars as pl
 
-KNOWN = (
-    *("id", "question", "answer", "confidence", "correct", "calibrated"),
-    *("model", "prompt", "confidence_source", "judge"),
-)
 PROVENANCE = ("model", "prompt", "confidence_source", "judge")
 
 _NO_ROWS = "there is no row to work on: the records are empty, or every row was left out."
-_TRUTHS = {"true": 1.0, "false": 0.0, "yes": 1.0, "no": 0.0}
 
 
 class Source(Protocol):
@@ -140,33 +134,18 @@ class Batch:
         """Return the calibrated confidences that the rows already carry, if they do."""
         if self.reading.name("calibrated") not in self.table.names:
             return None
-        return self._shares("calibrated", may_miss=False)
+        return shares(self.table, self.reading.name("calibrated"), may_miss=False)
 
     def partial(self, name: str) -> Floats:
         """Return another column of numbers in [0, 1]; NaN where there is none."""
         self.table.require(self.reading.name(name))
-        return self._shares(name, may_miss=True)
-
-    def _shares(self, name: str, *, may_miss: bool) -> Floats:
-        column = self.column(name)
-        values = listed(column)
-        fast = _fast_numbers(column)
-        is_text = self.table.reads_text_as_numbers
-        numbers = np.array([_number(value, is_text, {}) for value in values]) if fast is None else fast
-        bad = ~((numbers >= 0) & (numbers <= 1))
-        if may_miss:
-            bad &= ~np.array([_is_missing(value) for value in values], dtype=bool)
-        if bad.any():
-            row = int(np.argmax(bad))
-            place = f"{self.table.origin} {self.table.unit} {self.table.places[row]}"
-            raise InputError(f"{place}: {self.reading.name(name)} is {_shown(values[row])}; expected 0 to 1.")
-        return numbers
+        return shares(self.table, self.reading.name(name), may_miss=True)
 
     def values_of(self, name: str) -> list[Any]:
         """Return the distinct values of a column, None left out; nothing where there is no such column."""
         if self.reading.name(name) not in self.table.names:
             return []
-        return list(dict.fromkeys(_origins(self.listed(name))))
+        return distinct_values(self.column(name))
 
 
 def read(
@@ -231,7 +210,7 @@ def distinct(source: Source, reading: Reading, column: str) -> list[Any]:
     for table in source.batches(reading.on_fault):
         name = reading.name(column)
         if name in table.names:
-            found.update(dict.fromkeys(_origins(listed(table.column(name)))))
+            found.update(dict.fromkeys(distinct_values(table.column(name))))
     return list(found)
 
 
@@ -239,7 +218,7 @@ def texts_of(records: Any, reading: Reading) -> Iterator[tuple[Table, list[str],
     """Yield tables with the questions and answers of their rows, and look at nothing else."""
     seen = 0
     for table in as_source(records).batches(reading.on_fault):
-        checked = _Checks(table, reading)
+        checked = Checks(table, reading.columns, reading.on_fault)
         question, answer = checked.texts("question"), checked.texts("answer")
         rows = np.flatnonzero(checked.is_good).tolist()
         if rows:
@@ -269,7 +248,7 @@ def _checked(table: Table, reading: Reading, needs: _Needs) -> Batch:
     """Return the rows of a table that can be used; the others go to ``reading.on_fault``, each with its reason."""
     for column, name in reading.columns.items():
         table.require(name, f"It is what --column {column}={name} asks for.")
-    checked = _Checks(table, reading)
+    checked = Checks(table, reading.columns, reading.on_fault)
     has = {column: reading.name(column) in table.names for column in ("confidence", "correct", "question", "answer")}
     confidence = np.zeros(len(table))
     if needs.confidence or has["confidence"]:
@@ -287,132 +266,3 @@ def _checked(table: Table, reading: Reading, needs: _Needs) -> Batch:
     hashes = None if ids is None or not len(table) else id_hashes(ids, len(table))
     scale = 100.0 if reading.percent else 1.0
     return Batch(table, confidence / scale, correct, question, answer, hashes, reading).only(keep)
-
-
-class _Checks:
-    """Goes through a table's columns and keeps count of the rows that are still good; a row is reported once."""
-
-    def __init__(self, table: Table, reading: Reading) -> None:
-        self._table = table
-        self._reading = reading
-        self.is_good: Bools = np.ones(len(table), dtype=bool)
-
-    def numbers(self, column: str, most: float, *, may_miss: bool = False) -> Floats:
-        values = self._column(column)
-        array = _fast_numbers(values)
-        if array is None:
-            read_text = self._table.reads_text_as_numbers
-            truths = _TRUTHS if column == "correct" else {}
-            array = np.array([_number(value, read_text, truths) for value in listed(values)], dtype=np.float64)
-        good = (array >= 0) & (array <= most)
-        if may_miss:
-            good |= np.array([_is_missing(value) for value in listed(values)]) if not good.all() else False
-        bad = np.flatnonzero(~good & self.is_good).tolist()
-        given = listed(values) if bad else []
-        for row in bad:
-            self._fault(row, column, given[row], self._number_problem(column, given[row], most))
-        return array + 0.0
-
-    def texts(self, column: str) -> list[str]:
-        values = listed(self._column(column))
-        if {*map(type, values)} <= {str}:
-            return values
-        out = [value if isinstance(value, str) else _text(value) for value in values]
-        for row, text in enumerate(out):
-            if text is None and self.is_good[row]:
-                problem = "expected text." if not _is_missing(values[row]) else "expected text; an empty one may be ''."
-                self._fault(row, column, values[row], problem)
-        return [text or "" for text in out]
-
-    def ids(self) -> list[Any]:
-        """Return the ids of the questions."""
-        values = listed(self._table.column(self._reading.name("id")))
-        if {*map(type, values)} <= {str, int}:
-            return values
-        values = [_whole(value) for value in values]
-        for row, value in enumerate(values):
-            if (isinstance(value, bool) or not isinstance(value, str | int)) and self.is_good[row]:
-                self._fault(row, "id", value, "expected text or a whole number.")
-        return values
-
-    def _column(self, column: str) -> Any:
-        name = self._reading.name(column)
-        self._table.require(name, f"If it has another name here, pass --column {column}=NAME.")
-        return self._table.column(name)
-
-    def _number_problem(self, column: str, value: Any, most: float) -> str:
-        expected = f"expected 0 to {most:g}."
-        if column == "correct" and _is_missing(value):
-            return f"{expected} Rows without a label can only shape the groups: give them as --beta (beta_records=)."
-        if isinstance(value, str) and not self._table.reads_text_as_numbers:
-            return f"expected a number from 0 to {most:g}, not text."
-        number = _number(value, True, {})
-        if most == 1.0 and 1 < number <= 100:
-            remedy = "pass --percent (percent=True)" if column in KNOWN else "divide them by 100: --percent is for one"
-            return f"{expected} If these are percents, {remedy}."
-        return expected
-
-    def _fault(self, row: int, column: str, value: Any, problem: str) -> None:
-        self.is_good[row] = False
-        what = "missing" if _is_missing(value) else _shown(value)
-        name = self._reading.name(column)
-        self._reading.on_fault(self._table.fault(row, f"{name} is {what}; {problem}"))
-
-
-def _fast_numbers(values: Any) -> Floats | None:
-    """Return a column of numbers without looking at them one by one, if it is one."""
-    if isinstance(values, list):
-        return None
-    raw = np.asarray(values)
-    return as_written(raw) if raw.dtype.kind in "biuf" else None
-
-
-def _number(value: Any, is_text_allowed: bool, truths: Mapping[str, float]) -> float:
-    """Return a value as a number; NaN if it is none, which no range contains."""
-    if isinstance(value, bool | int | float | np.generic | Decimal):
-        try:
-            return float(value)
-        except (OverflowError, ValueError, TypeError):
-            return np.nan
-    if isinstance(value, str) and is_text_allowed:
-        text = value.strip().lower()
-        try:
-            # Digits with underscores are a number to Python, and to nobody else.
-            return truths[text] if text in truths else float(text) if "_" not in text else np.nan
-        except ValueError:
-            return np.nan
-    return np.nan
-
-
-def _origins(values: list[Any]) -> Iterator[Any]:
-    with contextlib.suppress(TypeError):  # lists and objects cannot be told apart so quickly
-        values = list(dict.fromkeys(values))
-    present = (value for value in values if not _is_missing(value))
-    return (value if isinstance(value, str | int | float) else str(value) for value in present)
-
-
-def _whole(value: Any) -> Any:
-    return int(value) if isinstance(value, np.integer) else value
-
-
-def _text(value: Any) -> str | None:
-    """Return a number as its text: JSON has answers such as 42."""
-    if isinstance(value, bool | int | np.integer) or (isinstance(value, float) and not np.isnan(value)):
-        return str(value)
-    return None
-
-
-def listed(values: Any) -> list[Any]:
-    """Return a column of any kind as a list."""
-    if isinstance(values, list):
-        return values
-    return list(values.to_pylist() if hasattr(values, "to_pylist") else values.to_list())
-
-
-def _is_missing(value: Any) -> bool:
-    return value is None or value == "" or (isinstance(value, float) and np.isnan(value)) or repr(value) == "<NA>"
-
-
-def _shown(value: Any) -> str:
-    text = repr(value) if isinstance(value, str) else str(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."

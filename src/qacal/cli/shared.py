@@ -66,7 +66,7 @@ def mapping(columns: list[str] | None, *further: str) -> dict[str, str]:
     >>> mapping(["confidence=score"])
     {'confidence': 'score'}
     """
-    from qacal.records import KNOWN
+    from qacal.column_checks import KNOWN
 
     pairs = [text.partition("=") for text in columns or []]
     for text, (name, equals, own) in zip(columns or [], pairs, strict=True):

@@ -1,0 +1,191 @@
+"""Checking the columns of a table: what is a number, a text or an id, and what is said of a value that is none."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+
+from qacal.errors import InputError
+from qacal.files import OnFault
+from qacal.tables import Table
+from qacal.values import Bools, Floats, as_written
+
+KNOWN = (
+    *("id", "question", "answer", "confidence", "correct", "calibrated"),
+    *("model", "prompt", "confidence_source", "judge"),
+)
+"""The columns that have a meaning of their own."""
+
+_TRUTHS = {"true": 1.0, "false": 0.0, "yes": 1.0, "no": 0.0}
+
+
+class Checks:
+    """Goes through a table's columns and keeps count of the rows that are still good; a row is reported once.
+
+    names : what a column is called in the table, if not by its own name.
+    on_fault : called with each row that cannot be used.
+
+    Examples
+    --------
+    >>> from qacal.tables import as_table
+    >>> table = as_table([{"score": 0.9}, {"score": 85}])
+    >>> checks = Checks(table, {"confidence": "score"}, lambda fault: print(fault.problem))
+    >>> numbers = checks.numbers("confidence", 1.0)
+    score is 85; expected 0 to 1. If these are percents, pass --percent (percent=True).
+    >>> checks.is_good
+    array([ True, False])
+    """
+
+    def __init__(self, table: Table, names: Mapping[str, str], on_fault: OnFault) -> None:
+        self._table = table
+        self._names = names
+        self._on_fault = on_fault
+        self.is_good: Bools = np.ones(len(table), dtype=bool)
+
+    def numbers(self, column: str, most: float, *, may_miss: bool = False) -> Floats:
+        """Return a column of numbers from 0 to `most`."""
+        values = self._column(column)
+        array = _fast_numbers(values)
+        if array is None:
+            read_text = self._table.reads_text_as_numbers
+            truths = _TRUTHS if column == "correct" else {}
+            array = np.array([_number(value, read_text, truths) for value in listed(values)], dtype=np.float64)
+        good = (array >= 0) & (array <= most)
+        if may_miss:
+            good |= np.array([_is_missing(value) for value in listed(values)]) if not good.all() else False
+        bad = np.flatnonzero(~good & self.is_good).tolist()
+        given = listed(values) if bad else []
+        for row in bad:
+            self._fault(row, column, given[row], self._number_problem(column, given[row], most))
+        return array + 0.0
+
+    def texts(self, column: str) -> list[str]:
+        """Return a column of texts."""
+        values = listed(self._column(column))
+        if {*map(type, values)} <= {str}:
+            return values
+        out = [value if isinstance(value, str) else _text(value) for value in values]
+        for row, text in enumerate(out):
+            if text is None and self.is_good[row]:
+                problem = "expected text." if not _is_missing(values[row]) else "expected text; an empty one may be ''."
+                self._fault(row, column, values[row], problem)
+        return [text or "" for text in out]
+
+    def ids(self) -> list[Any]:
+        """Return the ids of the questions."""
+        values = listed(self._table.column(self._name("id")))
+        if {*map(type, values)} <= {str, int}:
+            return values
+        values = [_whole(value) for value in values]
+        for row, value in enumerate(values):
+            if (isinstance(value, bool) or not isinstance(value, str | int)) and self.is_good[row]:
+                self._fault(row, "id", value, "expected text or a whole number.")
+        return values
+
+    def _name(self, column: str) -> str:
+        return self._names.get(column, column)
+
+    def _column(self, column: str) -> Any:
+        name = self._name(column)
+        self._table.require(name, f"If it has another name here, pass --column {column}=NAME.")
+        return self._table.column(name)
+
+    def _number_problem(self, column: str, value: Any, most: float) -> str:
+        expected = f"expected 0 to {most:g}."
+        if column == "correct" and _is_missing(value):
+            return f"{expected} Rows without a label can only shape the groups: give them as --beta (beta_records=)."
+        if isinstance(value, str) and not self._table.reads_text_as_numbers:
+            return f"expected a number from 0 to {most:g}, not text."
+        number = _number(value, True, {})
+        if most == 1.0 and 1 < number <= 100:
+            remedy = "pass --percent (percent=True)" if column in KNOWN else "divide them by 100: --percent is for one"
+            return f"{expected} If these are percents, {remedy}."
+        return expected
+
+    def _fault(self, row: int, column: str, value: Any, problem: str) -> None:
+        self.is_good[row] = False
+        what = "missing" if _is_missing(value) else _shown(value)
+        name = self._name(column)
+        self._on_fault(self._table.fault(row, f"{name} is {what}; {problem}"))
+
+
+def shares(table: Table, name: str, *, may_miss: bool) -> Floats:
+    """Return a column of numbers in [0, 1], or refuse the first value that is none; NaN for those that are missing."""
+    column = table.column(name)
+    values = listed(column)
+    fast = _fast_numbers(column)
+    is_text = table.reads_text_as_numbers
+    numbers = np.array([_number(value, is_text, {}) for value in values]) if fast is None else fast
+    bad = ~((numbers >= 0) & (numbers <= 1))
+    if may_miss:
+        bad &= ~np.array([_is_missing(value) for value in values], dtype=bool)
+    if bad.any():
+        row = int(np.argmax(bad))
+        place = f"{table.origin} {table.unit} {table.places[row]}"
+        raise InputError(f"{place}: {name} is {_shown(values[row])}; expected 0 to 1.")
+    return numbers
+
+
+def distinct_values(column: Any) -> list[Any]:
+    """Return the distinct values of a column, those that are missing left out."""
+    values = listed(column)
+    with contextlib.suppress(TypeError):  # lists and objects cannot be told apart so quickly
+        values = list(dict.fromkeys(values))
+    present = (value for value in values if not _is_missing(value))
+    return list(dict.fromkeys(value if isinstance(value, str | int | float) else str(value) for value in present))
+
+
+def listed(values: Any) -> list[Any]:
+    """Return a column of any kind as a list."""
+    if isinstance(values, list):
+        return values
+    return list(values.to_pylist() if hasattr(values, "to_pylist") else values.to_list())
+
+
+def _fast_numbers(values: Any) -> Floats | None:
+    """Return a column of numbers without looking at them one by one, if it is one."""
+    if isinstance(values, list):
+        return None
+    raw = np.asarray(values)
+    return as_written(raw) if raw.dtype.kind in "biuf" else None
+
+
+def _number(value: Any, is_text_allowed: bool, truths: Mapping[str, float]) -> float:
+    """Return a value as a number; NaN if it is none, which no range contains."""
+    if isinstance(value, bool | int | float | np.generic | Decimal):
+        try:
+            return float(value)
+        except (OverflowError, ValueError, TypeError):
+            return np.nan
+    if isinstance(value, str) and is_text_allowed:
+        text = value.strip().lower()
+        try:
+            # Digits with underscores are a number to Python, and to nobody else.
+            return truths[text] if text in truths else float(text) if "_" not in text else np.nan
+        except ValueError:
+            return np.nan
+    return np.nan
+
+
+def _whole(value: Any) -> Any:
+    return int(value) if isinstance(value, np.integer) else value
+
+
+def _text(value: Any) -> str | None:
+    """Return a number as its text: JSON has answers such as 42."""
+    if isinstance(value, bool | int | np.integer) or (isinstance(value, float) and not np.isnan(value)):
+        return str(value)
+    return None
+
+
+def _is_missing(value: Any) -> bool:
+    return value is None or value == "" or (isinstance(value, float) and np.isnan(value)) or repr(value) == "<NA>"
+
+
+def _shown(value: Any) -> str:
+    text = repr(value) if isinstance(value, str) else str(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
