@@ -269,3 +269,23 @@ def test_tabs_separate_values_in_files_that_are_called_so(tmp_path):
     with writing(tmp_path / "a.tsv", "csv") as writer:
         writer.write(as_table([{"a": "x,y", "b": 1}]))
     assert (tmp_path / "a.tsv").read_text() == "a\tb\nx,y\t1\n"
+
+
+@pytest.mark.parametrize("target", ["jsonl", "json", "parquet"])
+def test_confidences_from_csv_are_numbers_where_there_are_numbers(tmp_path, target):
+    source = written(tmp_path / "a.csv", "id,confidence,correct,note\n007,0.90,1,5\n008,,0,6\n")
+    copied(source, tmp_path / f"out.{target}")
+    (table,) = open_file(tmp_path / f"out.{target}").batches()
+    assert list(table.rows()) == [
+        {"id": "007", "confidence": 0.9, "correct": 1.0, "note": "5"},
+        {"id": "008", "confidence": None, "correct": 0.0, "note": "6"},
+    ]
+    copied(source, tmp_path / "out.csv")
+    assert (tmp_path / "out.csv").read_text() == source.read_text()
+
+
+def test_columns_that_are_added_keep_their_type(tmp_path):
+    table = as_table([{"a": 1}]).extended(pl.DataFrame({"decision": pl.Series([None], dtype=pl.String)}))
+    with writing(tmp_path / "a.parquet", "parquet") as writer:
+        writer.write(table)
+    assert pl.read_parquet(tmp_path / "a.parquet").schema["decision"] == pl.String

@@ -8,7 +8,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from qacal.errors import InputError
+from qacal.errors import InputError, QacalWarning
 from qacal.records import Reading, read
 from qacal.tables import as_table
 
@@ -78,8 +78,16 @@ def test_percents_that_are_none_are_refused():
         ("confidence", float("nan"), "confidence is missing; expected 0 to 1."),
         ("confidence", "0.8", "confidence is '0.8'; expected a number from 0 to 1, not text."),
         ("confidence", [0.8], "confidence is [0.8]; expected 0 to 1."),
-        ("correct", 2, "correct is 2; expected 0 to 1."),
-        ("correct", None, "correct is missing; expected 0 to 1. Rows without a label can only shape the groups"),
+        (
+            "correct",
+            2,
+            "correct is 2; expected 1 (right) or 0 (wrong), yes or no, true or false, or a number between 0 and 1.",
+        ),
+        (
+            "correct",
+            None,
+            "between 0 and 1. Rows without a label can only shape the groups",
+        ),
         ("question", None, "question is missing; expected text"),
         ("answer", ["x"], "answer is ['x']; expected text."),
         ("id", None, "id is missing; expected text or a whole number."),
@@ -235,3 +243,50 @@ def test_objects_and_mixed_types_lose_nothing_in_a_frame():
     assert frame["v"].to_list() == [[1.0, 2.0], [3.0, 4.5], None]
     assert as_table([{"s": "\ud800"}, {"s": "ok"}]).frame()["s"][1] == "ok"
     assert as_table([{"n": 2**70}, {"n": 1}]).frame()["n"].to_list() == [str(2**70), "1"]
+
+
+def test_fractions_among_percents_are_told():
+    rows = [{"confidence": 0.7 if number % 2 else 80.0} for number in range(20)]
+    with pytest.warns(QacalWarning, match="10 of 20 confidences lie between 0 and 1"):
+        list(read(rows, Reading(percent=True), needs_labels=False, needs_text=False))
+    # Some percents are small.
+    few = [{"confidence": 0.5}, *({"confidence": 80.0} for _ in range(30))]
+    list(read(few, Reading(percent=True), needs_labels=False, needs_text=False))
+
+
+def test_a_sign_says_what_is_a_percent(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("confidence\n70%\n0.5\n100 %\n0%\n")
+    (batch,) = read(path, needs_labels=False, needs_text=False)
+    assert batch.confidence.tolist() == [0.7, 0.5, 1.0, 0.0]
+    path.write_text("confidence\n70%\n50\n")
+    (batch,) = read(path, Reading(percent=True), needs_labels=False, needs_text=False)
+    assert batch.confidence.tolist() == [0.7, 0.5]
+    for text in ("0.95%", "170%", "-3%", "%"):
+        path.write_text(f"confidence\n{text}\n")
+        with pytest.raises(InputError, match="expected 0 to 1"):
+            list(read(path, needs_labels=False, needs_text=False))
+
+
+@pytest.mark.parametrize("question", ["", "  "])
+def test_a_question_without_text_is_none(question):
+    row = {"question": question, "answer": "a", "confidence": 0.5, "correct": 1}
+    with pytest.raises(InputError, match=r"question is .*; expected text"):
+        list(read([row], needs_labels=True))
+    # Nothing reads it here, or nothing is learned from it.
+    assert len(next(read([row | {"id": 1}], needs_labels=True, needs_text=False))) == 1
+    assert len(next(read([row], needs_labels=False))) == 1
+
+
+@pytest.mark.parametrize("value", [2, 85, -1, "wrong"])
+def test_what_a_label_can_be_is_said(tmp_path, value):
+    path = tmp_path / "a.csv"
+    path.write_text(f"confidence,correct\n0.5,{value}\n")
+    with pytest.raises(InputError, match=r"expected 1 \(right\) or 0 \(wrong\), yes or no") as error:
+        list(read(path, needs_labels=True, needs_text=False))
+    assert "percent" not in str(error.value)
+
+
+def test_a_column_in_other_capitals_is_offered():
+    with pytest.raises(InputError, match=r"pass --column confidence=Confidence\."):
+        list(read([{"Confidence": 0.5}], needs_labels=False, needs_text=False))

@@ -53,7 +53,7 @@ class Checks:
         if array is None:
             read_text = self._table.reads_text_as_numbers
             truths = _TRUTHS if column == "correct" else {}
-            array = np.array([_number(value, read_text, truths) for value in listed(values)], dtype=np.float64)
+            array = np.array([_number(value, read_text, truths, most) for value in listed(values)], dtype=np.float64)
         good = (array >= 0) & (array <= most)
         if may_miss:
             good |= np.array([_is_missing(value) for value in listed(values)]) if not good.all() else False
@@ -63,9 +63,13 @@ class Checks:
             self._fault(row, column, given[row], self._number_problem(column, given[row], most))
         return array + 0.0
 
-    def texts(self, column: str) -> list[str]:
+    def texts(self, column: str, *, may_be_empty: bool = True) -> list[str]:
         """Return a column of texts."""
         values = listed(self._column(column))
+        if not may_be_empty:
+            for row in [at for at, value in enumerate(values) if isinstance(value, str) and not value.strip()]:
+                if self.is_good[row]:
+                    self._fault(row, column, values[row], "expected text.")
         if {*map(type, values)} <= {str}:
             return values
         out = [value if isinstance(value, str) else _text(value) for value in values]
@@ -91,13 +95,16 @@ class Checks:
 
     def _column(self, column: str) -> Any:
         name = self._name(column)
-        self._table.require(name, f"If it has another name here, pass --column {column}=NAME.")
+        alike = next((own for own in self._table.names if own.strip().lower() == column), "NAME")
+        self._table.require(name, f"If it has another name here, pass --column {column}={alike}.")
         return self._table.column(name)
 
     def _number_problem(self, column: str, value: Any, most: float) -> str:
         expected = f"expected 0 to {most:g}."
-        if column == "correct" and _is_missing(value):
-            return f"{expected} Rows without a label can only shape the groups: give them as --beta (beta_records=)."
+        if column == "correct":
+            expected = "expected 1 (right) or 0 (wrong), yes or no, true or false, or a number between 0 and 1."
+            without = "Rows without a label can only shape the groups: give them as --beta (beta_records=)."
+            return f"{expected} {without}" if _is_missing(value) else expected
         if isinstance(value, str) and not self._table.reads_text_as_numbers:
             return f"expected a number from 0 to {most:g}, not text."
         number = _number(value, True, {})
@@ -154,8 +161,14 @@ def _fast_numbers(values: Any) -> Floats | None:
     return as_written(raw) if raw.dtype.kind in "biuf" else None
 
 
-def _number(value: Any, is_text_allowed: bool, truths: Mapping[str, float]) -> float:
-    """Return a value as a number; NaN if it is none, which no range contains."""
+def _number(value: Any, is_text_allowed: bool, truths: Mapping[str, float], most: float = 1.0) -> float:
+    """Return a value as a number; NaN if it is none, which no range contains.
+
+    A sign says what is a percent, whatever all others are. "0.9%" may be meant or not, so it is none.
+
+    >>> _number("70%", True, {}), _number("70%", True, {}, most=100.0), _number("0.9%", True, {})
+    (0.7, 70.0, nan)
+    """
     if isinstance(value, bool | int | float | np.generic | Decimal):
         try:
             return float(value)
@@ -165,10 +178,17 @@ def _number(value: Any, is_text_allowed: bool, truths: Mapping[str, float]) -> f
         text = value.strip().lower()
         try:
             # Digits with underscores are a number to Python, and to nobody else.
-            return truths[text] if text in truths else float(text) if "_" not in text else np.nan
+            return truths[text] if text in truths else _written(text, most) if "_" not in text else np.nan
         except ValueError:
             return np.nan
     return np.nan
+
+
+def _written(text: str, most: float) -> float:
+    if not text.endswith("%"):
+        return float(text)
+    percent = float(text[:-1])
+    return percent * most / 100 if percent == 0 or percent >= 1 else np.nan
 
 
 def _whole(value: Any) -> Any:

@@ -104,7 +104,7 @@ class _JsonWriter(Writer):
         self._file: Any = _Packed(path) if is_packed else path.open("wb")
 
     def write(self, table: Table) -> None:
-        self._file.writelines(json_line(row) for row in table.rows())
+        self._file.writelines(json_line(row) for row in table.typed_rows())
 
     def close(self) -> None:
         self._file.close()
@@ -116,7 +116,7 @@ class _JsonListWriter(_JsonWriter):
     _before = b"["
 
     def write(self, table: Table) -> None:
-        for row in table.rows():
+        for row in table.typed_rows():
             self._file.write(self._before + b"\n" + json_line(row).rstrip(b"\n"))
             self._before = b","
 

@@ -9,6 +9,7 @@ counted.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from qacal.column_checks import KNOWN, Checks, distinct_values, listed, shares
-from qacal.errors import InputError
+from qacal.errors import InputError, QacalWarning
 from qacal.files import OnFault, open_file, refuse
 from qacal.identity import id_hashes
 from qacal.tables import Table, as_table
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
 PROVENANCE = ("model", "prompt", "confidence_source", "judge")
 
+# So many percents that are all at most one are fractions; and of percents, few are between nothing and one.
+_ENOUGH, _MIXED = 20, 0.05
 _NO_ROWS = "there is no row to work on: the records are empty, or every row was left out."
 
 
@@ -119,7 +122,8 @@ class Batch:
                 f"{self.table.origin} already has a column {taken[0]!r}. Pass a prefix for the new columns "
                 '(--prefix qacal_, or prefix="qacal_").'
             )
-        return self.table.extended(columns)
+        numbers = (self.reading.name(column) for column in ("confidence", "correct"))
+        return self.table.with_numbers(*numbers).extended(columns)
 
     def column(self, name: str) -> Any:
         """Return another column."""
@@ -165,7 +169,7 @@ def read(
     confidences : columns of further confidences; rows may lack them, but what they have must be one.
     """
     how = reading or Reading()
-    seen, highest = 0, 0.0
+    seen, small, highest = 0, 0, 0.0
     has_id: bool | None = None
     for table in as_source(records).batches(how.on_fault):
         # The first batch tells what the others must have: ids in some rows only would part the rows of a question.
@@ -174,13 +178,27 @@ def read(
         batch = _checked(table, how, needs)
         if len(batch):
             seen += len(batch)
+            small += int(np.count_nonzero((batch.confidence > 0) & (batch.confidence < 0.01)))
             highest = max(highest, float(batch.confidence.max()))
             yield batch
     if not seen:
         raise InputError(_NO_ROWS)
-    if how.percent and seen >= 20 and highest <= 0.01:
+    if how.percent:
+        _require_percents(seen, small, highest)
+
+
+def _require_percents(rows: int, small: int, highest: float) -> None:
+    """Refuse fractions that were called percents, and say so if the two may be mixed."""
+    if rows >= _ENOUGH and highest <= 0.01:
         raise InputError(
             f"no confidence is above {100 * highest:g}, so these are no percents; leave --percent (percent=True) out."
+        )
+    if small > _MIXED * rows:
+        warnings.warn(
+            f"{small:,} of {rows:,} confidences lie between 0 and 1 and were read as less than one percent, while "
+            f"others reach {100 * highest:g}. If the rows mix fractions and percents, bring them to one scale first.",
+            QacalWarning,
+            stacklevel=2,
         )
 
 
@@ -256,7 +274,9 @@ def _checked(table: Table, reading: Reading, needs: _Needs) -> Batch:
     correct = checked.numbers("correct", 1.0, may_miss=not needs.labels) if needs.labels or has["correct"] else None
     for column in needs.confidences:
         checked.numbers(column, 1.0, may_miss=True)
-    question = checked.texts("question") if needs.text or has["question"] else None
+    # What somebody asked gets an answer, whatever it is; but nothing is to be learned from a question that is lost.
+    may_be_empty = not needs.labels or (not needs.text and needs.ids)
+    question = checked.texts("question", may_be_empty=may_be_empty) if needs.text or has["question"] else None
     answer = checked.texts("answer") if needs.text or has["answer"] else None
     ids = checked.ids() if needs.ids else question
     keep = checked.is_good

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,6 +19,9 @@ from qacal.values import Bools, Ints
 
 if TYPE_CHECKING:
     import polars as pl
+
+# What rows may be read from CSV with, and should not come out of it as text.
+_NUMBERS = frozenset({"confidence", "confidence_tokens", "correct"})
 
 
 @dataclass(frozen=True)
@@ -76,6 +79,14 @@ class Table(ABC):
     def rows(self) -> Iterator[dict[str, Any]]:
         """Yield the rows as objects."""
 
+    def typed_rows(self) -> Iterator[dict[str, Any]]:
+        """Yield the rows as objects for a file that tells numbers from text, as CSV does not."""
+        return self.rows()
+
+    def with_numbers(self, *names: str) -> Table:
+        """Return the table, knowing that these columns hold numbers, should all be text."""
+        return self
+
     @abstractmethod
     def frame(self) -> pl.DataFrame:
         """Return the rows as a polars frame."""
@@ -105,10 +116,14 @@ class ObjectTable(Table):
     """Rows as objects, in the order and with the values they were written with.
 
     is_text : every value is text, as in CSV.
+    numbers : the columns that hold numbers all the same.
+    kinds : the types of columns that came from a frame.
     """
 
     objects: Sequence[Mapping[str, Any]]
     is_text: bool = False
+    numbers: frozenset[str] = _NUMBERS
+    kinds: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def reads_text_as_numbers(self) -> bool:
@@ -136,7 +151,22 @@ class ObjectTable(Table):
     def extended(self, columns: pl.DataFrame) -> ObjectTable:
         """Return the rows with further columns."""
         more = columns.iter_rows(named=True)
-        return replace(self, objects=[{**row, **new} for row, new in zip(self.objects, more, strict=True)])
+        objects = [{**row, **new} for row, new in zip(self.objects, more, strict=True)]
+        return replace(self, objects=objects, kinds={**self.kinds, **columns.schema})
+
+    def with_numbers(self, *names: str) -> ObjectTable:
+        """Return the table, knowing of further columns with numbers."""
+        return replace(self, numbers=self.numbers.union(names))
+
+    def typed_rows(self) -> Iterator[dict[str, Any]]:
+        """Yield the rows with numbers as such."""
+        typed = {name: _numbers(self.column(name)) for name in self._numbers_as_text}
+        for at, row in enumerate(self.objects):
+            yield {**row, **{name: values[at] for name, values in typed.items() if name in row}}
+
+    @property
+    def _numbers_as_text(self) -> list[str]:
+        return [name for name in self.names if name in self.numbers] if self.is_text else []
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """Yield the rows as objects."""
@@ -150,7 +180,16 @@ class ObjectTable(Table):
         """
         import polars as pl
 
-        return pl.DataFrame([pl.Series(name, _one_type(self.column(name))) for name in self.names])
+        as_text = self._numbers_as_text
+        return pl.DataFrame([self._series(name, as_text) for name in self.names])
+
+    def _series(self, name: str, as_text: list[str]) -> pl.Series:
+        import polars as pl
+
+        values = self.column(name)
+        if name in self.kinds:
+            return pl.Series(name, values, self.kinds[name])
+        return pl.Series(name, _one_type(_numbers(values) if name in as_text else values))
 
     @property
     def native(self) -> list[dict[str, Any]]:
@@ -269,6 +308,18 @@ def _pandas_columns(columns: pl.DataFrame, index: Any) -> dict[str, Any]:
         values = column.to_list()
         out[name] = pd.Series(values if kind or column.dtype != pl.String else np.array(values, object), index, kind)
     return out
+
+
+def _numbers(values: list[Any]) -> list[Any]:
+    """Return texts as numbers, None where there is nothing; as they are if one of them is no number.
+
+    >>> _numbers(["0.90", "", "1"]), _numbers(["0.9", "high"])
+    ([0.9, None, 1.0], ['0.9', 'high'])
+    """
+    try:
+        return [float(value) if value not in ("", None) else None for value in values]
+    except ValueError:
+        return values
 
 
 def _one_type(values: list[Any]) -> list[Any]:

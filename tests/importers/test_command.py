@@ -126,6 +126,13 @@ def test_fractions_are_not_taken_for_percents(tmp_path):
     ok("import", "table", path, "-o", out)
 
 
+def test_fractions_among_percents_are_counted(tmp_path):
+    rows = [{"question": f"{n}?", "answer": "a", "confidence": 0.7 if n % 2 else 80, "correct": 1} for n in range(20)]
+    path, out = write_lines(tmp_path / "rows.jsonl", rows), tmp_path / "records.jsonl"
+    _, _, err = run("import", "table", path, "-o", out, "--percent")
+    assert "10 confidences lie between 0 and 1 and were read as less than one percent." in err
+
+
 def test_wrong_use_is_refused_before_the_work(tmp_path):
     (path,) = logs.lm_eval(tmp_path)
     assert "cannot tell the format" in run("import", "lm-eval", path, "-o", tmp_path / "records.xls")[2]

@@ -191,12 +191,13 @@ def _rows(file: str, run: int | None, further: dict[str, float], columns: dict[s
             yield kept_run(opened, run, further).answers
         return
     with shared.opened(file) as rows:
+        numbers = [columns[name] for name in ("confidence",) if name in columns]
 
         def read() -> Iterator[dict[str, Any]]:
             for table in rows.batches():
                 for name in ("question", "answer", "ground_truth"):
                     table.require(columns.get(name, name), f"If it has another name here, pass --column {name}=NAME.")
-                yield from (_renamed(row, columns) for row in table.rows())
+                yield from (_renamed(row, columns) for row in table.with_numbers(*numbers).typed_rows())
 
         yield read
 

@@ -24,6 +24,8 @@ ALWAYS = ("id", "question", "answer", "confidence", "confidence_source", "correc
 
 # So many percents that are all at most one are fractions.
 _ENOUGH = 20
+# Of percents, few are between nothing and one.
+_MIXED = 0.05
 
 Importer: TypeAlias = Callable[[Sequence[Path], Selection, OnFault], Iterator[Outcome]]
 Progress: TypeAlias = Callable[[str, int], None]
@@ -38,6 +40,7 @@ class Account:
     sources : how many of the kept ones have a confidence, by where it came from.
     labelled : how many of the kept ones have `correct`.
     columns_left_out : how many columns there were beyond those that a file can sensibly have.
+    small_percents : how many percents lie between 0 and 1, and may be fractions among percents.
     off_scale : columns that were left out since they are not on a scale from 0 to 1; none that was asked for.
     """
 
@@ -48,6 +51,7 @@ class Account:
     labelled: int
     columns_left_out: int = 0
     off_scale: tuple[str, ...] = ()
+    small_percents: int = 0
 
     @property
     def reasons(self) -> list[str]:
@@ -63,6 +67,11 @@ class Account:
         lines.append(f"Confidence: {sources}. Labelled: {self.labelled:,} of {self.kept:,}.")
         if self.columns_left_out:
             lines.append(f"{self.columns_left_out:,} columns left out: the log's metadata has too many names.")
+        if self.small_percents > _MIXED * self.kept:
+            lines.append(
+                f"{self.small_percents:,} confidences lie between 0 and 1 and were read as less than one percent. If "
+                "the rows mix fractions and percents, bring them to one scale first."
+            )
         lines += [f"{column} is left out: it is not on a scale from 0 to 1." for column in self.off_scale]
         return "\n".join(lines)
 
@@ -140,7 +149,7 @@ class _Count:
         self._keys: set[Any] = set()
         self._labelled = 0
         self._scales = Scales()
-        self._percent, self._highest = percent, 0.0
+        self._percent, self._small, self._highest = percent, 0, 0.0
 
     @property
     def read(self) -> int:
@@ -156,6 +165,7 @@ class _Count:
             return self.drop("there is no question")
         if isinstance(outcome.confidence, Scored):
             self._sources[outcome.confidence.source] += 1
+            self._small += 0 < outcome.confidence.value < 0.01
             self._highest = max(self._highest, outcome.confidence.value)
         elif not self._keep_unscored:
             return self.drop(outcome.confidence.why)
@@ -176,7 +186,8 @@ class _Count:
         for column in off_scale:
             spool.leave_out(column)
         counts = dict(self._dropped), dict(self._sources), self._labelled
-        return Account(self.read, spool.count, *counts, columns_left_out=len(spool.left_out), off_scale=off_scale)
+        left_out, small = len(spool.left_out), self._small if self._percent else 0
+        return Account(self.read, spool.count, *counts, left_out, off_scale, small)
 
     def _require_new(self, found: Found) -> None:
         if found.key in self._keys:
