@@ -12,6 +12,7 @@ from qacal.errors import InputError, QacalWarning
 from qacal.records import Reading, read
 from qacal.tables import as_table
 
+_LABEL = "correct is {}; expected 1 (right) or 0 (wrong), yes or no, true or false, or a number between 0 and 1."
 GOOD = {
     "id": ["q1", "q2", "q3"],
     "question": ["a?", "b?", "c?"],
@@ -81,12 +82,12 @@ def test_percents_that_are_none_are_refused():
         (
             "correct",
             2,
-            "correct is 2; expected 1 (right) or 0 (wrong), yes or no, true or false, or a number between 0 and 1.",
+            _LABEL.format(2),
         ),
         (
             "correct",
             None,
-            "between 0 and 1. Rows without a label can only shape the groups",
+            _LABEL.format("missing") + " Rows without a label can only shape the groups",
         ),
         ("question", None, "question is missing; expected text"),
         ("answer", ["x"], "answer is ['x']; expected text."),
@@ -290,3 +291,8 @@ def test_what_a_label_can_be_is_said(tmp_path, value):
 def test_a_column_in_other_capitals_is_offered():
     with pytest.raises(InputError, match=r"pass --column confidence=Confidence\."):
         list(read([{"Confidence": 0.5}], needs_labels=False, needs_text=False))
+
+
+def test_words_are_labels_in_any_format():
+    rows = [{"confidence": 0.5, "correct": value} for value in ("yes", "No", True, False, " true ", 0.5)]
+    assert one(rows, needs_text=False).correct.tolist() == [1, 0, 1, 0, 1, 0.5]

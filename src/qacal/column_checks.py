@@ -174,11 +174,13 @@ def _number(value: Any, is_text_allowed: bool, truths: Mapping[str, float], most
             return float(value)
         except (OverflowError, ValueError, TypeError):
             return np.nan
-    if isinstance(value, str) and is_text_allowed:
+    if isinstance(value, str):
         text = value.strip().lower()
+        if text in truths:
+            return truths[text]
         try:
             # Digits with underscores are a number to Python, and to nobody else.
-            return truths[text] if text in truths else _written(text, most) if "_" not in text else np.nan
+            return _written(text, most) if is_text_allowed and "_" not in text else np.nan
         except ValueError:
             return np.nan
     return np.nan
