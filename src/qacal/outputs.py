@@ -83,20 +83,38 @@ class Writer(ABC):
 @contextmanager
 def writing(path: str | Path, like: str) -> Iterator[Writer]:
     """Yield a writer for `path`, in the format that its name tells, or in the format `like` for standard output."""
+    with written_whole(path) as temporary, _writer(temporary, path, like) as writer:
+        yield writer
+
+
+@contextmanager
+def writing_two(first: str | Path, second: str | Path) -> Iterator[tuple[Writer, Writer]]:
+    """Yield writers for two files; both are finished before either takes its place, so neither is there alone."""
+    with (
+        written_whole(second) as later,
+        written_whole(first) as sooner,
+        _writer(sooner, first, "") as one,
+        _writer(later, second, "") as two,
+    ):
+        yield one, two
+
+
+@contextmanager
+def _writer(temporary: Path, path: str | Path, like: str) -> Iterator[Writer]:
+    """Yield a writer into a file that will be called `path`."""
     format_ = like if str(path) == "-" else format_of(path)
     is_packed = str(path).lower().endswith(".gz")
-    with written_whole(path) as temporary:
-        kinds: dict[str, Callable[[], Writer]] = {
-            "parquet": lambda: _ParquetWriter(temporary),
-            "jsonl": lambda: _JsonWriter(temporary, is_packed),
-            "json": lambda: _JsonListWriter(temporary, is_packed),
-            "csv": lambda: _CsvWriter(temporary, is_packed, "\t" if ".tsv" in Path(path).suffixes else ","),
-        }
-        writer = kinds[format_]()
-        try:
-            yield writer
-        finally:
-            writer.close()
+    kinds: dict[str, Callable[[], Writer]] = {
+        "parquet": lambda: _ParquetWriter(temporary),
+        "jsonl": lambda: _JsonWriter(temporary, is_packed),
+        "json": lambda: _JsonListWriter(temporary, is_packed),
+        "csv": lambda: _CsvWriter(temporary, is_packed, "\t" if ".tsv" in Path(path).suffixes else ","),
+    }
+    writer = kinds[format_]()
+    try:
+        yield writer
+    finally:
+        writer.close()
 
 
 class _JsonWriter(Writer):
@@ -171,12 +189,12 @@ class _ParquetWriter(Writer):
     def close(self) -> None:
         import polars as pl
 
-        parts = [Path(self._parts.name) / f"{number}.parquet" for number in range(self._count)]
-        if len(parts) == 1:
-            parts[0].replace(self._path)
-        elif parts:
-            pl.concat([pl.scan_parquet(part) for part in parts], how="diagonal_relaxed").sink_parquet(self._path)
-        self._parts.cleanup()
+        with self._parts:
+            parts = [Path(self._parts.name) / f"{number}.parquet" for number in range(self._count)]
+            if len(parts) == 1:
+                parts[0].replace(self._path)
+            elif parts:
+                pl.concat([pl.scan_parquet(part) for part in parts], how="diagonal_relaxed").sink_parquet(self._path)
 
 
 def json_line(row: dict[str, Any]) -> bytes:

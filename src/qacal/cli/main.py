@@ -28,6 +28,7 @@ from qacal.cli import (
     plan,
     questions,
     report,
+    split,
     threshold,
 )
 from qacal.errors import QacalError, QacalWarning
@@ -63,7 +64,7 @@ app = typer.Typer(
     help=_HELP, no_args_is_help=True, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False
 )
 _BEFORE = (questions, elicit, answers, judge, import_)
-_COMMANDS = (fit, apply, evaluate, report, threshold, groups, plan, experiment, embed, export)
+_COMMANDS = (split, fit, apply, evaluate, report, threshold, groups, plan, experiment, embed, export)
 for command in (*_BEFORE, *_COMMANDS):
     name = command.__name__.rpartition(".")[2].rstrip("_")
     app.command(name, no_args_is_help=name != "plan")(command.run)

@@ -112,7 +112,7 @@ def reading(columns: list[str] | None, percent: bool, skip_bad_rows: Path | None
 
         yield Reading(mapping(columns), percent, leave_out)
         file.close()
-    note(f"{_counted(len(seen), 'bad row')} left out; see {skip_bad_rows}." if seen else "No bad rows.")
+    note(f"{counted(len(seen), 'bad row')} left out; see {skip_bad_rows}." if seen else "No bad rows.")
 
 
 @contextmanager
@@ -191,5 +191,10 @@ def require_writable(path: str) -> None:
         require_folder(path)
 
 
-def _counted(count: int, thing: str) -> str:
+def counted(count: int, thing: str) -> str:
+    """Return a number of things in words.
+
+    >>> counted(1, "row"), counted(2000, "row")
+    ('1 row', '2,000 rows')
+    """
     return f"{count:,} {thing}{'' if count == 1 else 's'}"

@@ -1,0 +1,138 @@
+"""`qacal split`: two files that share no question, one to fit on and one to measure with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from qacal.cli import shared
+from qacal.errors import InputError
+
+if TYPE_CHECKING:
+    from qacal.files import File
+    from qacal.outputs import Writer
+    from qacal.records import Reading
+    from qacal.tables import Table
+    from qacal.values import Bools, Hashes
+
+
+def run(
+    file: shared.Rows,
+    output: Annotated[
+        str, typer.Option("--output", "-o", metavar="FILE", help="The rows to fit on: .parquet, .jsonl or .csv.")
+    ],
+    rest: Annotated[str, typer.Option("--rest", metavar="FILE", help="The other rows, kept aside to measure with.")],
+    share: Annotated[float, typer.Option(help="The share of the questions to fit on.")] = 0.7,
+    seed: Annotated[int, typer.Option(help="Another seed deals anew.")] = 0,
+    column: shared.Columns = None,
+    skip_bad_rows: shared.SkipBadRows = None,
+) -> None:
+    """Deal rows into two files that share no question.
+
+    All rows of a question go to the same file: those with its id, or with its text if there is no column id. A hash
+    decides which, so the same questions are dealt the same way in any order and any file. Rows and columns stay as they
+    are. Both files are written, or none.
+
+    \b
+        qacal split answers.parquet -o fit.parquet --rest kept.parquet
+        qacal fit fit.parquet -o model
+        qacal evaluate kept.parquet --model model
+    """
+    if not 0 < share < 1:
+        raise typer.BadParameter(f"--share is {share:g}; expected a number between 0 and 1.")
+    if "-" in (output, rest):
+        raise typer.BadParameter("two files are written, and - is none.")
+    shared.require_apart(file, output, rest, skip_bad_rows)
+    for path in (output, rest):
+        shared.require_writable(path)
+    parts = _Part(output), _Part(rest)
+    with shared.opened(file) as rows, shared.reading(column, False, skip_bad_rows) as how:
+        _require_no_change_of_types(rows, output, rest)
+        _write(rows, how, (share, 1 - share), seed, parts)
+    for part in parts:
+        shared.note(str(part))
+
+
+@dataclass
+class _Part:
+    """What goes to one of the two files."""
+
+    path: str
+    rows: int = 0
+    questions: list[Hashes] = field(default_factory=list)
+
+    def add(self, table: Table, questions: Hashes, mine: Bools, writer: Writer) -> None:
+        """Write those of the rows that are mine."""
+        if mine.any():
+            writer.write(table.only(mine))
+            self.rows += int(mine.sum())
+            self.questions.append(questions[mine])
+
+    def __str__(self) -> str:
+        import numpy as np
+
+        questions = len(np.unique(np.concatenate(self.questions)))
+        return f"{self.path}: {shared.counted(self.rows, 'row')} of {shared.counted(questions, 'question')}."
+
+
+def _write(rows: File, how: Reading, shares: tuple[float, float], seed: int, parts: tuple[_Part, _Part]) -> None:
+    from qacal.identity import id_hashes, split
+    from qacal.outputs import writing_two
+
+    with writing_two(parts[0].path, parts[1].path) as writers:
+        for table, questions in _with_questions(rows, how):
+            hashes, dealt = id_hashes(questions, len(table)), split(questions, shares, seed)
+            for number, (part, writer) in enumerate(zip(parts, writers, strict=True)):
+                part.add(table, hashes, dealt == number, writer)
+        for part in parts:
+            if not part.rows:
+                raise InputError(
+                    f"{rows.name}: no question is left for {part.path}, so nothing was written. Give more rows, or "
+                    "another --share or --seed."
+                )
+
+
+def _with_questions(rows: File, how: Reading) -> Iterator[tuple[Table, list[Any]]]:
+    """Yield the rows batch after batch, and beside each batch who its questions are: by id, or else by their text."""
+    import numpy as np
+
+    from qacal.column_checks import listed
+
+    name = None
+    for table in rows.batches(how.on_fault):
+        name = _name(table, how, name)
+        questions = listed(table.column(name))
+        are_good = np.array([isinstance(one, str | int) and not isinstance(one, bool) for one in questions], dtype=bool)
+        for row in np.flatnonzero(~are_good).tolist():
+            how.on_fault(table.fault(row, f"{name} is {questions[row]!r}; expected text or a whole number."))
+        if are_good.any():
+            yield table.only(are_good), [questions[row] for row in np.flatnonzero(are_good).tolist()]
+
+
+def _name(table: Table, how: Reading, before: str | None) -> str:
+    """Return the column that tells which rows belong together; the first rows decide."""
+    identity, question = how.name("id"), how.name("question")
+    if before is not None:
+        if before != identity and identity in table.names:
+            raise InputError(f"{table.origin}: only some rows have an {identity}; give all of them one, or none.")
+        return before
+    if "id" in how.columns:
+        table.require(identity, f"It is what --column id={identity} asks for.")
+    elif identity not in table.names:
+        table.require(question, "Rows are kept together by id or question; --column question=NAME if it is called so.")
+    return identity if identity in table.names else question
+
+
+def _require_no_change_of_types(rows: File, *outputs: str) -> None:
+    """Refuse to make typed files of CSV: whether 7 is a number there, nobody says."""
+    from qacal.files import format_of
+
+    for path in outputs:
+        if rows.format == "csv" and format_of(path) != "csv":
+            raise typer.BadParameter(
+                f"CSV does not say what is a number and what is text, so {path} would not hold the same rows; name a "
+                "file that ends in .csv."
+            )

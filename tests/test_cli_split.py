@@ -1,0 +1,144 @@
+"""`qacal split`: two files that share no question, rows and columns as they came, both of them or none."""
+
+import json
+
+import polars as pl
+import pytest
+
+from qacal import load
+from qacal.outputs import writing_two
+from qacal.tables import as_table
+from tests.answers import answers
+from tests.test_cli import ok, run
+
+
+@pytest.fixture(scope="module")
+def rows():
+    """Two answers to each of a thousand questions, with an id."""
+    again = [row | {"answer": "another", "confidence": 0.5} for row in answers(1000)]
+    return pl.DataFrame([*answers(1000), *again])
+
+
+def split(folder, name, *options, ending="parquet"):
+    one, two = (folder / f"{part}.{ending}" for part in ("fit", "kept"))
+    code, out, err = run("split", folder / name, "-o", one, "--rest", two, *options)
+    assert (code, out) == (0, ""), err
+    return one, two, err
+
+
+def test_the_rows_of_a_question_stay_together_and_are_as_they_came(tmp_path, rows):
+    rows.write_parquet(tmp_path / "a.parquet")
+    one, two, said = split(tmp_path, "a.parquet")
+    fit, kept = pl.read_parquet(one), pl.read_parquet(two)
+    assert not {*fit["id"]} & {*kept["id"]}
+    assert fit.schema == kept.schema == rows.schema
+    for part in (fit, kept):
+        assert part.equals(rows.filter(pl.col("id").is_in(part["id"].to_list())))
+    assert 0.6 < len(fit) / len(rows) < 0.8
+    assert f"fit.parquet: {len(fit):,} rows of {len(fit) // 2:,} questions." in said
+    assert f"kept.parquet: {len(kept):,} rows of {len(kept) // 2:,} questions." in said
+
+
+def test_share_and_seed_are_those_of_the_library(tmp_path, rows):
+    from qacal import split as deal
+
+    rows.write_parquet(tmp_path / "a.parquet")
+    one, _, _ = split(tmp_path, "a.parquet", "--share", "0.4", "--seed", "3")
+    assert pl.read_parquet(one).equals(rows.filter(deal(rows["id"], (0.4, 0.6), seed=3) == 0))
+
+
+@pytest.mark.parametrize("ending", ["jsonl", "csv", "csv.gz", "parquet"])
+def test_any_format_and_the_questions_text_where_there_is_no_id(tmp_path, rows, ending):
+    rows = rows.drop("id")
+    lines = "".join(json.dumps(row) + "\n" for row in rows.iter_rows(named=True))
+    (tmp_path / "a.jsonl").write_text(lines)
+    rows.write_csv(tmp_path / "a.csv")
+    one, two, _ = split(tmp_path, "a.csv" if "csv" in ending else "a.jsonl", ending=ending)
+    read = {"jsonl": pl.read_ndjson, "parquet": pl.read_parquet}.get(ending, pl.read_csv)
+    fit, kept = read(one), read(two)
+    assert not {*fit["question"]} & {*kept["question"]}
+    assert pl.concat([fit, kept]).sort(rows.columns).equals(rows.sort(rows.columns))
+    if ending == "jsonl":
+        assert sorted(f"{one.read_text()}{two.read_text()}".splitlines()) == sorted(lines.splitlines())
+
+
+def test_a_model_fitted_on_one_part_still_has_rows_to_certify_with(tmp_path, rows):
+    """`fit` deals questions too; by the same numbers, all that it gets would be on one side."""
+    rows.head(1000).write_parquet(tmp_path / "a.parquet")
+    one, two, _ = split(tmp_path, "a.parquet")
+    ok("fit", one, "-o", tmp_path / "model")
+    model = load(tmp_path / "model")
+    assert 0.15 < model.rows_ / (model.rows_ + model.score_.rows_) < 0.25
+    code, _, err = run("evaluate", two, "--model", tmp_path / "model")
+    assert (code, err) == (0, "")
+    assert "fitted on some of these questions" in run("evaluate", one, "--model", tmp_path / "model")[2]
+
+
+def test_other_names(tmp_path, rows):
+    rows.rename({"id": "key", "question": "prompt"}).write_parquet(tmp_path / "a.parquet")
+    one, two, _ = split(tmp_path, "a.parquet", "--column", "id=key")
+    assert not {*pl.read_parquet(one)["key"]} & {*pl.read_parquet(two)["key"]}
+    for options, said in (((), "no column 'question'"), (("--column", "id=nummer"), "--column id=nummer asks for")):
+        code, _, err = run("split", tmp_path / "a.parquet", "-o", one, "--rest", two, *options)
+        assert code == 1
+        assert said in err
+
+
+def test_a_bad_row_at_the_end_leaves_everything_as_it_was(tmp_path):
+    lines = [json.dumps({"id": f"q{at}", "note": "x"}) for at in range(20_000)]
+    (tmp_path / "a.jsonl").write_text("\n".join([*lines, '{"note": "whose?"}']))
+    (tmp_path / "kept.jsonl").write_text("before\n")
+    arguments = ("split", tmp_path / "a.jsonl", "-o", tmp_path / "fit.jsonl", "--rest", tmp_path / "kept.jsonl")
+    code, _, err = run(*arguments)
+    assert code == 1
+    assert "a.jsonl line 20001: id is None; expected text or a whole number. Mend the row" in err
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.jsonl", "kept.jsonl"]
+    assert (tmp_path / "kept.jsonl").read_text() == "before\n"
+    ok(*arguments, "--skip-bad-rows", tmp_path / "bad.jsonl")
+    assert json.loads((tmp_path / "bad.jsonl").read_text())["row"] == {"note": "whose?"}
+    assert sum(len((tmp_path / name).read_text().splitlines()) for name in ("fit.jsonl", "kept.jsonl")) == 20_000
+
+
+def test_two_files_are_both_finished_before_either_is_there(tmp_path):
+    """The second cannot be finished: its batches have no common schema."""
+    one, two = tmp_path / "one.jsonl", tmp_path / "two.parquet"
+    with pytest.raises(pl.exceptions.PolarsError), writing_two(one, two) as (first, second):  # noqa: PT012
+        first.write(as_table([{"x": 1}]))
+        second.write(as_table([{"x": 1}]))
+        second.write(as_table([{"x": [1.5]}]))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_ids_in_some_rows_only_are_refused(tmp_path):
+    lines = [json.dumps({"question": f"q{at}"}) for at in range(20_000)] + ['{"question": "q", "id": 7}']
+    (tmp_path / "a.jsonl").write_text("\n".join(lines))
+    code, _, err = run("split", tmp_path / "a.jsonl", "-o", tmp_path / "b.jsonl", "--rest", tmp_path / "c.jsonl")
+    assert code == 1
+    assert "only some rows have an id" in err
+    assert not (tmp_path / "b.jsonl").exists()
+
+
+def test_one_question_cannot_be_split(tmp_path):
+    (tmp_path / "a.csv").write_text("id,x\n1,2\n1,3\n")
+    code, _, err = run("split", tmp_path / "a.csv", "-o", tmp_path / "b.csv", "--rest", tmp_path / "c.csv")
+    assert code == 1
+    assert "no question is left for" in err
+    assert [path.name for path in tmp_path.iterdir()] == ["a.csv"]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("-o", "b.csv", "--rest", "c.csv", "--share", "1"), "--share is 1"),
+        (("-o", "b.csv", "--rest", "b.csv"), "named twice"),
+        (("-o", "b.csv", "--rest", "-"), "two files are written"),
+        (("-o", "b.parquet", "--rest", "c.csv"), "b.parquet would not hold the same rows"),
+    ],
+)
+def test_wrong_use(tmp_path, monkeypatch, options, said):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.csv").write_text("id,x\n1,2\n2,3\n")
+    code, out, err = run("split", "a.csv", *options)
+    assert (code, out) == (2, "")
+    assert said in err
+    assert [path.name for path in tmp_path.iterdir()] == ["a.csv"]
