@@ -121,6 +121,13 @@ class BinMaps:
         """Return how far each bin's answer can be from the truth, by its certificate: the distance to the far end."""
         return np.maximum(np.abs(self.value - self.low), np.abs(self.high - self.value))
 
+    def median_error_bound(self) -> float:
+        """Return what half of the calibration rows have for an error bound, or less."""
+        bound, read = self.error_bounds(), self.rows_read()
+        order = np.argsort(bound)
+        through = np.cumsum(read[order])
+        return float(bound[order][np.searchsorted(through, through[-1] / 2)])
+
     def rows_read(self) -> Ints:
         """Return how many calibration rows each bin answers: of bins fixed beforehand, those that no map below has.
 

@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from qacal.cli import shared
-
-if TYPE_CHECKING:
-    from qacal.model import QACalibrator
-
-_FEW = 200
+from qacal.cli import fitted, remarks, shared
 
 CALIBRATORS = {
     "tree-binning": "TreeBinning",
@@ -100,12 +95,15 @@ def run(
     percent: shared.Percent = False,
     skip_bad_rows: shared.SkipBadRows = None,
 ) -> None:
-    """Learn how far to trust a confidence, for every kind of question.
+    """Learn from labelled answers how far to trust a confidence.
 
-    The rows need question, answer, confidence and correct. A column id keeps the rows of one question together.
+    The rows need question, answer, confidence and correct. A column id keeps the rows of one question together. Four
+    fifths of the questions teach a score that reads confidence and text; the others certify it. A group of questions
+    has intervals of its own if 250 of the rows that certify are in it; if not, those of a larger group or of all rows.
 
     \b
         qacal fit answers.parquet -o model
+        qacal fit answers.parquet -o model --also confidence_tokens
         qacal fit answers.csv -o model --partition column:subject --column confidence=score --percent
         qacal fit answers.parquet -o model --tune log-loss
         qacal fit answers_of_many_llms.jsonl -o models --by model
@@ -113,7 +111,7 @@ def run(
     """
     from qacal.fitting import Given
     from qacal.model import QACalibrator
-    from qacal.model_set import fit_set
+    from qacal.model_set import ModelSet, fit_set
     from qacal.tuning import OBJECTIVES
 
     shared.require_apart(file, output, skip_bad_rows, certify)
@@ -142,18 +140,41 @@ def run(
         shared.reading(column, percent, skip_bad_rows) as how,
         shared.progress() as progress,
     ):
-        if by is not None:
-            models = fit_set(model, rows, by, how, beta_records=beta, pool=pool, progress=progress)
-            models.save(output)
+        if by is None:
+            fit: QACalibrator | ModelSet = model.fit_given(Given(rows, how, beta, certify, pool), progress)
         else:
-            model.fit_given(Given(rows, how, beta, certify, pool), progress).save(output)
-    if by is None:
-        shared.show(described(model))
-        shared.note(f"Saved to {output}. Next: qacal groups {output}")
-    else:
-        for value, one in models.models.items():
-            shared.show(f"{by} {value}: {described(one)}")
-        shared.note(f"Saved to {output}, one model for each {by}.")
+            fit = fit_set(model, rows, by, how, beta_records=beta, pool=pool, progress=progress)
+        lost = fitted.lost_threshold(output)
+        fit.save(output)
+        said = [] if calibrator is not None else [*remarks.on_confidences(rows, how, fit)]
+        for labelled in (rows,) if certify is None else (rows, certify):
+            said += remarks.on_labels(labelled, how, fit)
+    for value, one in fitted.models_of(fit).items():
+        title = "" if by is None else f"{by} {value}: "
+        shared.show(title + fitted.described(one, is_certified_apart=certify is not None))
+    for line in said:
+        shared.note(line)
+    _say_what_next(file, output, by, lost)
+
+
+def _say_what_next(file: str, output: str, by: str | None, lost: str | None) -> None:
+    kept, new, calibrated = (f"{name}{_ending(file)}" for name in ("kept", "new", "calibrated"))
+    shared.note(f"Saved to {output}{'' if by is None else f', one model for each {by}'}.")
+    if lost is not None:
+        anew = f"qacal threshold {output} {kept} {lost} --save"
+        shared.note(f"The model before it had a threshold, and this one has none; choose it anew: {anew}")
+    shared.note("Next: measure it on labelled rows of other questions (qacal split makes them), apply it to new ones:")
+    shared.note(f"    qacal evaluate {kept} --model {output}")
+    shared.note(f"    qacal apply {output} {new} -o {calibrated}")
+
+
+def _ending(file: str) -> str:
+    """Return the ending of a file's name; that of a common file for standard input.
+
+    >>> _ending("answers.csv.gz"), _ending("-")
+    ('.csv.gz', '.parquet')
+    """
+    return "".join(Path(file).suffixes[-2 if file.endswith(".gz") else -1 :]) or ".parquet"
 
 
 def _score(partition: str | None, effect: list[str] | None, also: list[str] | None, objective: str | None) -> Any:
@@ -227,55 +248,6 @@ def make_calibrator(name: str, points_per_bin: int | None, alpha: float) -> Any:
         {} if points_per_bin is None else {"points_per_bin": points_per_bin}
     )
     return kind(**{key: value for key, value in wanted.items() if key in known})
-
-
-def described(model: QACalibrator) -> str:
-    """Return what was fitted in a few lines."""
-    groups = model.describe_groups()
-    text = f"{type(model.calibrator_).__name__} on {model.rows_:,} rows"
-    if groups:
-        sizes = [group.rows for group in groups]
-        text += f" in {len(groups)} groups of {min(sizes):,} to {max(sizes):,}" if len(groups) > 1 else " in one group"
-    few = " So few rows carry little." if model.rows_ < _FEW and model.score_ is None else ""
-    return f"{text}.{_chosen(model)}{few}{_tried(model)}"
-
-
-def _tried(model: QACalibrator) -> str:
-    """Return what was tried for a score, line by line, and what was chosen."""
-    score = model.score_
-    if score is None:
-        return ""
-    is_certified = model.output == "certified"
-    lines = [f"The score: {score.chosen}, learned from {score.rows_:,} {'other rows' if is_certified else 'rows'}."]
-    width = max([43, *(len(trial.name) for trial in score.tried_)])
-    if score.tried_:
-        lines.append(f"{f'Tried on {score.tried_[0].rows:,} rows held out':<{width + 3}} log loss   Brier")
-    for trial in score.tried_:
-        mark = "*" if trial.is_chosen else " "
-        lines.append(f" {mark} {trial.name:<{width}} {trial.log_loss:8.4f}  {trial.brier:6.4f}")
-    if model.rows_ < _FEW and is_certified:
-        lines.append(f"Intervals come from {model.rows_:,} rows, and so few certify little.")
-    return "\n" + "\n".join(lines)
-
-
-def _chosen(model: QACalibrator) -> str:
-    """Return what tuning has chosen, and what it is worth."""
-    found = model.tuned_
-    if found is None:
-        return ""
-    best, what = found.best, str(model.tune).replace("_", " ")
-    b = "" if best.points_per_bin is None else f", {best.points_per_bin} points per bin"
-    depth = (
-        f"depth {best.cut}"
-        if isinstance(best.cut, int) and best.cut
-        else "one map for all"
-        if not best.cut
-        else "groups"
-    )
-    without = found.best_pooled
-    pooled = "" if without is None or best.cut == 0 else f", {abs(without.score):.4f} without groups"
-    tried = f"{what} {abs(best.score):.4f} on {found.rows:,} rows{pooled}; {len(found.trials)} settings were tried"
-    return f" Chosen: {depth}{b} ({tried}; {found.note})."
 
 
 def model_path(path: str) -> str:

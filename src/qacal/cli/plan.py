@@ -27,9 +27,10 @@ def run(
     model: Annotated[str | None, typer.Option(metavar="MODEL", help="What the bins of this fit have achieved.")] = None,
     json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
 ) -> None:
-    """Choose points per bin: fewer follow the confidence more closely, more promise a smaller error.
+    """Choose points per bin, and see what they promise.
 
-    With probability 1 - alpha, every bin of every group is then off by at most epsilon.
+    Fewer follow the confidence more closely, more promise a smaller error: with probability 1 - alpha, every bin of
+    every group is off by at most epsilon.
 
     \b
         qacal plan                                     a table to choose from
@@ -130,16 +131,8 @@ def _achieved(path: str) -> dict[str, Any]:
         "bins": len(bound),
         "alpha": float(maps.certificate.alpha),
         "largest_epsilon": float(bound[maps.rows > 0].max(initial=0.0)),
-        "median_epsilon_of_a_row": float(_weighted_median(bound, read)),
+        "median_epsilon_of_a_row": maps.median_error_bound(),
         "share_of_rows_within_0.05": share[0],
         "share_of_rows_within_0.1": share[1],
         "share_of_rows_within_0.2": share[2],
     }
-
-
-def _weighted_median(values: Any, weights: Any) -> float:
-    import numpy as np
-
-    order = np.argsort(values)
-    through = np.cumsum(weights[order])
-    return float(values[order][np.searchsorted(through, through[-1] / 2)])

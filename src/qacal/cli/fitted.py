@@ -1,0 +1,186 @@
+"""What `qacal fit` says of a model: what was fitted, what was tried, and how much of it is certified."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from qacal.cli import shared
+
+if TYPE_CHECKING:
+    from qacal.calibrators.binmaps import BinMaps
+    from qacal.model import QACalibrator
+    from qacal.model_set import ModelSet
+    from qacal.thresholds.decisions import DecisionRule
+
+_FEW = 200
+_ALPHA = 0.1
+
+# As QACalibrator deals questions, unless it is told otherwise.
+_LEARNING_SHARE = 0.8
+
+
+def described(model: QACalibrator, *, is_certified_apart: bool = False) -> str:
+    """Return what was fitted in a few lines.
+
+    is_certified_apart : the rows that certify came in a file of their own.
+    """
+    from qacal.calibrators.binmaps import BinMaps
+
+    maps = model.calibrator_.maps_
+    lines = [_fitted(model), *_tried(model)]
+    if isinstance(maps, BinMaps):
+        lines += [_certified(model, maps), *_certified_groups(model, maps, is_certified_apart)]
+    elif model.rows_ < _FEW and model.score_ is None:
+        lines.append("So few rows carry little.")
+    return "\n".join(lines)
+
+
+def _fitted(model: QACalibrator) -> str:
+    groups = model.describe_groups()
+    text = f"{type(model.calibrator_).__name__} on {shared.counted(model.rows_, 'row')}"
+    if groups:
+        sizes = [group.rows for group in groups]
+        text += f" in {len(groups)} groups of {min(sizes):,} to {max(sizes):,}" if len(groups) > 1 else " in one group"
+    return f"{text}.{_chosen(model)}"
+
+
+def _chosen(model: QACalibrator) -> str:
+    """Return what tuning has chosen, and what it is worth."""
+    found = model.tuned_
+    if found is None:
+        return ""
+    best, what = found.best, str(model.tune).replace("_", " ")
+    b = "" if best.points_per_bin is None else f", {best.points_per_bin} points per bin"
+    depth = (
+        f"depth {best.cut}"
+        if isinstance(best.cut, int) and best.cut
+        else "one map for all"
+        if not best.cut
+        else "groups"
+    )
+    without = found.best_pooled
+    pooled = "" if without is None or best.cut == 0 else f", {abs(without.score):.4f} without groups"
+    tried = f"{what} {abs(best.score):.4f} on {found.rows:,} rows{pooled}; {len(found.trials)} settings were tried"
+    return f" Chosen: {depth}{b} ({tried}; {found.note})."
+
+
+def _tried(model: QACalibrator) -> list[str]:
+    """Return what was tried for a score, line by line, and what was chosen."""
+    score = model.score_
+    if score is None:
+        return []
+    others = "other rows" if model.output == "certified" else "rows"
+    lines = [f"The score: {score.chosen}, learned from {score.rows_:,} {others}."]
+    width = max([43, *(len(trial.name) for trial in score.tried_)])
+    if score.tried_:
+        lines.append(f"{f'Tried on {score.tried_[0].rows:,} rows held out':<{width + 3}} log loss   Brier")
+    for trial in score.tried_:
+        mark = "*" if trial.is_chosen else " "
+        lines.append(f" {mark} {trial.name:<{width}} {trial.log_loss:8.4f}  {trial.brier:6.4f}")
+    return lines
+
+
+def _certified(model: QACalibrator, maps: BinMaps) -> str:
+    """Return how far off the answers may be, by their certificate."""
+    bound, sure = maps.median_error_bound(), f"with probability {1 - maps.certificate.alpha:g}"
+    rows, half = shared.counted(model.rows_, "row"), f"half of the answers are within {bound:.2f} of the truth"
+    if bound < 0.5:
+        return f"Certified by {rows}, {sure}: {half}."
+    return f"Certified by {rows}: next to nothing. With few rows {half}, {sure}; to say 0.5 always is within 0.50."
+
+
+def _certified_groups(model: QACalibrator, maps: BinMaps, is_apart: bool) -> list[str]:
+    """Return how many groups have intervals of their own, and how many rows one more would take."""
+    own, larger, all_rows = _readers(maps)
+    count = own + larger + all_rows
+    if count < 2:
+        return []
+    others = [f"{larger} read that of a larger group"] if larger else []
+    others += [f"{all_rows} read that of all rows"] if all_rows else []
+    whose = f" ({', '.join(others)}){_one_more(model, is_apart)}" if others else ""
+    return [f"Groups with a certificate of their own: {own} of {count}{whose}."]
+
+
+def _readers(maps: BinMaps) -> tuple[int, int, int]:
+    """Return how many groups read intervals of their own, those of a larger group, and those of all rows."""
+    import numpy as np
+
+    from qacal.calibrators.ancestry import known_groups
+    from qacal.calibrators.evidence import FROM_ANCESTOR, FROM_GROUP, FROM_ROOT
+
+    groups = known_groups(maps.grouping, maps.max_depth)
+    source = maps.lineage.source[maps.lineage.directory.find(np.unique(groups[groups >= 0]))]
+    own, larger, all_rows = (int((source == whose).sum()) for whose in (FROM_GROUP, FROM_ANCESTOR, FROM_ROOT))
+    return own, larger, all_rows
+
+
+def _one_more(model: QACalibrator, is_apart: bool) -> str:
+    """Return what it would take for another group to have intervals of its own."""
+    parameters = model.calibrator_.get_params()
+    needed = int(parameters.get("rows_per_map") or parameters.get("points_per_bin") or 1)
+    most = max((group.rows for group in model.describe_groups() if group.rows < needed), default=0)
+    if not most:
+        return ""
+    is_learned = model.score_ is not None and not is_apart
+    share = _LEARNING_SHARE if model.beta_share is None else model.beta_share
+    rows = model.rows_ * needed / most / (1 - share if is_learned else 1)
+    kind = "labelled rows" if is_learned else "rows to certify with"
+    return f"; another takes {needed} certifying rows and has {most}, so about {_rounded(rows):,} {kind} like these"
+
+
+def _rounded(number: float) -> int:
+    """Return a number with two digits, since it is an estimate.
+
+    >>> _rounded(8203.6), _rounded(57.2)
+    (8300, 58)
+    """
+    unit = int(10 ** max(0, math.floor(math.log10(number)) - 1))
+    return math.ceil(number / unit) * unit
+
+
+def lost_threshold(path: str) -> str | None:
+    """Return how the threshold of the model at `path` was asked for; None if it has none, or cannot be read."""
+    from qacal.errors import QacalError
+    from qacal.model_set import load_any
+
+    try:
+        loaded = load_any(path)
+    except (QacalError, OSError):
+        return None
+    rules = [model.decision_rule_ for model in models_of(loaded).values()]
+    rule = next((rule for rule in rules if rule is not None), None)
+    return None if rule is None else _asked(rule)
+
+
+def _asked(rule: DecisionRule) -> str:
+    """Return the options of `qacal threshold` that ask for such a rule, as far as it says how it came about.
+
+    >>> from qacal.thresholds.decisions import DecisionRule
+    >>> _asked(DecisionRule(0.7, None, {"kind": "certified", "accuracy": 0.9, "alpha": 0.05}))
+    '--accuracy 0.9 --alpha 0.05'
+    >>> _asked(DecisionRule(0.8, None, {"kind": "cheapest", "wrong": 5, "abstain": 1})), _asked(DecisionRule(0.8))
+    ('--wrong 5 --abstain 1', '--accuracy 0.9')
+    """
+    about = {name: value for name, value in rule.about.items() if isinstance(value, int | float)}
+    options = [f"--{name} {about[name]:g}" for name in ("accuracy", "wrong", "abstain") if name in about]
+    options += [f"--alpha {about['alpha']:g}"] if about.get("alpha", _ALPHA) != _ALPHA else []
+    options += ["--per-group"] if rule.groups is not None else []
+    return " ".join(options) or "--accuracy 0.9"
+
+
+def models_of(fit: QACalibrator | ModelSet) -> dict[Any, QACalibrator]:
+    """Return the models of a set by their values; a single one by None."""
+    from qacal.model_set import ModelSet
+
+    return dict(fit.models) if isinstance(fit, ModelSet) else {None: fit}
+
+
+def columns_read(model: QACalibrator) -> list[str]:
+    """Return the columns that groups and score read, beside question, answer and confidence."""
+    from qacal.partitions import EMBEDDING
+
+    uses_groups = model.calibrator_.properties.uses_groups
+    names = [name for name in model.partition_.needs if name != EMBEDDING] if uses_groups else []
+    others = [] if model.score_ is None else [*model.score_.columns, *model.score_.confidences]
+    return list(dict.fromkeys([*names, *others]))

@@ -1,0 +1,244 @@
+"""What `qacal fit` says: what is certified and of whom, what the rows lack or have to spare, and what to do next."""
+
+import json
+import re
+import shutil
+
+import numpy as np
+import polars as pl
+import pytest
+
+from qacal import QACalibrator, load
+from qacal.thresholds.decisions import DecisionRule
+from tests.answers import answers
+from tests.test_certify import judged, people
+from tests.test_cli import ok, run
+
+
+def fit(folder, rows, *options, model="model"):
+    """Fit on some rows; return what is printed and what is noted."""
+    pl.DataFrame(rows).write_parquet(folder / "a.parquet")
+    code, out, err = run("fit", folder / "a.parquet", "-o", folder / model, *options)
+    assert code == 0, err
+    return out, err
+
+
+def certificates(out):
+    (line,) = [line for line in out.splitlines() if line.startswith("Groups with a certificate of their own: ")]
+    return line.removeprefix("Groups with a certificate of their own: ")
+
+
+# What is certified
+
+
+@pytest.mark.parametrize(
+    ("count", "options", "said"),
+    [
+        (1000, (), r"0 of 16 \(16 read that of all rows\)"),
+        (5000, (), r"0 of 16 \(16 read that of a larger group\)"),
+        (5000, ("--partition", "bisecting:2"), r"1 of 4 \(3 read that of a larger group\)"),
+        (5000, ("--partition", "column:topic", "--calibrator", "steps"), r"4 of 4\."),
+        (600, ("--partition", "column:topic"), r"4 of 4\."),
+        (600, ("--partition", "column:topic", "--calibrator", "qa-binning"), r"4 of 4\."),
+    ],
+)
+def test_how_many_groups_have_a_certificate_of_their_own(tmp_path, count, options, said):
+    out, _ = fit(tmp_path, answers(count), *options)
+    assert re.match(said, certificates(out)), certificates(out)
+    found = load(tmp_path / "model").calibrate(answers(3000, seed=1))
+    own = {row["group"] for row in found if row["source"] == "group"}
+    assert len(own) == int(certificates(out).split()[0])
+
+
+def test_how_many_rows_another_certificate_takes(tmp_path):
+    """The estimate is of labelled rows in all; with as many, and a tenth to spare, there is one."""
+    out, _ = fit(tmp_path, answers(2000), "--partition", "bisecting:2")
+    needed = int(re.search(r"about ([\d,]+)", out)[1].replace(",", ""))
+    assert certificates(out).startswith("0 of 4 ")
+    assert needed > 2000
+    model = load(tmp_path / "model")
+    largest = max(group.rows for group in model.describe_groups())
+    assert f"another takes 250 certifying rows and has {largest}, so about {needed:,} labelled rows like these." in out
+    assert needed == pytest.approx(5 * model.rows_ * 250 / largest, rel=0.1)
+    assert model.rows_ + model.score_.rows_ == pytest.approx(5 * model.rows_, rel=0.1)
+    out, _ = fit(tmp_path, answers(int(1.1 * needed)), "--partition", "bisecting:2")
+    assert int(certificates(out).split()[0]) >= 1
+
+
+def test_rows_of_a_file_that_certifies_count_by_themselves(tmp_path):
+    pl.DataFrame(people(900, seed=2)).write_parquet(tmp_path / "people.parquet")
+    learn = judged(answers(900, seed=1), 1)
+    out, _ = fit(tmp_path, learn, "--partition", "bisecting:1", "--certify", tmp_path / "people.parquet")
+    model = load(tmp_path / "model")
+    small = [group.rows for group in model.describe_groups() if group.rows < 250]
+    assert model.rows_ == 900
+    assert len(small) == 2 - int(certificates(out).split()[0])
+    out, _ = fit(tmp_path, learn, "--partition", "bisecting:3", "--certify", tmp_path / "people.parquet")
+    largest = max(group.rows for group in load(tmp_path / "model").describe_groups() if group.rows < 250)
+    needed = int(re.search(r"about ([\d,]+) rows to certify with", out)[1].replace(",", ""))
+    assert needed == pytest.approx(900 * 250 / largest, rel=0.1)
+
+
+def test_how_far_off_half_of_the_answers_can_be(tmp_path):
+    """The distance to the farther end of the interval, as the report and `qacal plan` have it."""
+    out, _ = fit(tmp_path, answers(2000))
+    bound = float(re.search(r"half of the answers are within (\d\.\d\d) of the truth", out)[1])
+    found = json.loads(ok("plan", "--model", tmp_path / "model", "--json"))
+    assert bound == round(found["median_epsilon_of_a_row"], 2)
+    new = pl.DataFrame(load(tmp_path / "model").calibrate(answers(4000, seed=5)))
+    far = np.maximum(new["high"] - new["calibrated"], new["calibrated"] - new["low"])
+    assert bound == pytest.approx(far.median(), abs=0.03)
+
+
+def test_so_few_rows_that_nothing_is_certified(tmp_path):
+    out, _ = fit(tmp_path, answers(60))
+    rows = load(tmp_path / "model").rows_
+    assert f"Certified by {rows} rows: next to nothing. With few rows half of the answers are within 0." in out
+    assert "to say 0.5 always is within 0.50" in out
+    assert "next to nothing" not in fit(tmp_path, answers(2000))[0]
+
+
+def test_what_certifies_nothing_says_nothing_of_certificates(tmp_path):
+    out, _ = fit(tmp_path, answers(300), "--continuous")
+    assert "ertif" not in out
+    out, _ = fit(tmp_path, answers(100), "--calibrator", "platt")
+    assert "So few rows carry little." in out
+
+
+# What the rows have
+
+
+@pytest.mark.parametrize(
+    ("label", "said"),
+    [
+        (1, "all 80 rows are right; nothing can be learned about when the LLM errs."),
+        (0, "all 80 rows are wrong; nothing can be learned about when the LLM is right."),
+        (0.5, "all 80 rows are labelled 0.5; nothing can be learned"),
+    ],
+)
+def test_labels_that_are_all_the_same(tmp_path, label, said):
+    _, err = fit(tmp_path, [row | {"correct": label} for row in answers(80)])
+    assert f"qacal: {said}" in err
+    rows = [row | {"correct": label} for row in answers(79)] + [answers(80)[79] | {"correct": 0.25}]
+    assert "nothing can be learned" not in fit(tmp_path, rows)[1]
+
+
+def test_labels_that_are_all_the_same_for_one_llm_or_in_the_rows_that_certify(tmp_path):
+    rows = answers(300) + [row | {"correct": 1} for row in answers(200, seed=1, llm="parrot-2")]
+    _, err = fit(tmp_path, rows, "--by", "model", model="models")
+    assert "qacal: model parrot-2: all 200 rows are right" in err
+    assert "parrot-1: all" not in err
+    pl.DataFrame([row | {"correct": 0} for row in people(90, seed=2)]).write_parquet(tmp_path / "people.parquet")
+    _, err = fit(tmp_path, judged(answers(300), 1), "--certify", tmp_path / "people.parquet")
+    assert "qacal: all 90 rows are wrong" in err
+
+
+def test_rows_that_were_left_out_are_nobodys(tmp_path):
+    """An LLM's name that is none, in rows that --skip-bad-rows leaves out."""
+    rows = [row | {"correct": 1} for row in answers(300)]
+    rows += [rows[0] | {"id": "x", "model": ["a", "b"], "correct": 0}]
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    skip = ("--skip-bad-rows", tmp_path / "bad.jsonl")
+    code, _, err = run("fit", tmp_path / "a.jsonl", "-o", tmp_path / "models", "--by", "model", *skip)
+    assert code == 0, err
+    assert "1 bad row left out" in err
+    assert "model parrot-1: all 300 rows are right" in err
+
+
+def test_confidences_that_are_not_read(tmp_path):
+    said = "The rows also have confidence_tokens; --also confidence_tokens lets the score read it."
+    rows = [row | {"confidence_tokens": 0.4, "confidence_source": "stated"} for row in answers(300)]
+    assert said in fit(tmp_path, rows)[1]
+    assert said in fit(tmp_path, rows, "--partition", "column:topic")[1]
+    assert said in fit(tmp_path, rows, "--by", "model", model="models")[1]
+    for options in (("--also", "confidence_tokens"), ("--column", "confidence=confidence_tokens")):
+        assert "also have" not in fit(tmp_path, rows, *options)[1]
+    more = [row | {"confidence_seen": None if at % 2 else 1} for at, row in enumerate(rows)]
+    said = "confidence_tokens and confidence_seen; --also confidence_tokens --also confidence_seen lets the score read"
+    assert f"{said} them." in fit(tmp_path, more)[1]
+
+
+@pytest.mark.parametrize("value", ["high", 40.0, None])
+def test_what_only_sounds_like_a_confidence_is_not_offered(tmp_path, value):
+    _, err = fit(tmp_path, [row | {"confidence_words": value} for row in answers(300)])
+    assert "also have" not in err
+
+
+# What comes next
+
+
+@pytest.mark.parametrize("ending", ["csv", "jsonl.gz"])
+def test_next_steps_are_commands_that_work(tmp_path, monkeypatch, ending):
+    monkeypatch.chdir(tmp_path)
+    pl.DataFrame(answers(800)).write_csv("all.csv")
+    if ending != "csv":
+        ok("split", "all.csv", "-o", "1.csv", "--rest", "2.csv")
+        pl.DataFrame(answers(800)).write_ndjson("all.jsonl")
+    source = "all.csv" if ending == "csv" else "all.jsonl"
+    ok("split", source, "-o", f"fit.{ending}", "--rest", f"kept.{ending}")
+    shutil.copy(f"kept.{ending}", f"new.{ending}")
+    _, _, err = run("fit", f"fit.{ending}", "-o", "model")
+    commands = [line.split()[1:] for line in err.splitlines() if line.startswith("    qacal ")]
+    assert [command[0] for command in commands] == ["evaluate", "apply"]
+    for command in commands:
+        code, _, noted = run(*command)
+        assert code == 0, noted
+        assert "fitted on some of these" not in noted
+    assert (tmp_path / f"calibrated.{ending}").stat().st_size > 0
+
+
+def chosen(folder, *options):
+    code, _, err = run("threshold", folder / "model", folder / "kept.parquet", *options, "--save")
+    assert code == 0, err
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--accuracy", "0.7"),
+        ("--accuracy", "0.6", "--per-group"),
+        ("--wrong", "5", "--abstain", "1"),
+    ],
+)
+def test_a_threshold_that_a_new_fit_takes_away(tmp_path, options):
+    pl.DataFrame(answers(1500, seed=7)).write_parquet(tmp_path / "kept.parquet")
+    group = ("--partition", "bisecting:1")
+    assert "had a threshold" not in fit(tmp_path, answers(900), *group)[1]
+    chosen(tmp_path, *options)
+    _, err = fit(tmp_path, answers(900), *group)
+    anew = f"choose it anew: qacal threshold {tmp_path / 'model'} kept.parquet {' '.join(options)} --save"
+    assert f"The model before it had a threshold, and this one has none; {anew}" in err
+    assert load(tmp_path / "model").decision_rule_ is None
+    assert "had a threshold" not in fit(tmp_path, answers(900), *group)[1]
+
+
+def test_a_threshold_that_does_not_say_how_it_came_about(tmp_path):
+    model = QACalibrator(partition="column:topic").fit(answers(300))
+    model.decision_rule_ = DecisionRule(0.8, None, {"kind": "cheapest", "wrong": "much"})
+    model.save(tmp_path / "model")
+    assert "kept.parquet --accuracy 0.9 --save" in fit(tmp_path, answers(300), "--partition", "column:topic")[1]
+
+
+def test_a_threshold_in_a_set_of_models(tmp_path):
+    rows = answers(600) + answers(600, seed=1, llm="parrot-2")
+    fit(tmp_path, rows, "--by", "model")
+    for number in "01":
+        model = load(tmp_path / "model" / number)
+        model.set_threshold(0.8 if number == "1" else None).save(tmp_path / "model" / number)
+    assert "had a threshold" in fit(tmp_path, rows, "--by", "model")[1]
+
+
+@pytest.mark.parametrize(
+    ("file", "content"),
+    [
+        ("model.json", '{"schema": 99, "qacal": "9.0"}'),
+        ("model.json", '{"schema": 1, "qacal": "1.0", "header": {"thresholds": 3}}'),
+        ("arrays/calibrator.high.npy", "no array"),
+    ],
+)
+def test_a_model_that_cannot_be_read_is_replaced_without_ado(tmp_path, file, content):
+    QACalibrator(partition="column:topic").fit(answers(300)).set_threshold(0.8).save(tmp_path / "model")
+    (tmp_path / "model" / file).write_text(content)
+    _, err = fit(tmp_path, answers(300), "--partition", "column:topic")
+    assert "had a threshold" not in err
+    assert load(tmp_path / "model").rows_ == 300
