@@ -296,7 +296,7 @@ def test_help_is_quick_because_it_loads_nothing_heavy():
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stderr.strip() == "[]"
-    assert "qacal fit answers.parquet -o model" in done.stdout
+    assert "qacal fit fit.parquet -o model" in done.stdout
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

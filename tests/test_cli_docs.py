@@ -7,8 +7,8 @@ from tests.test_cli import ok
 
 COMMANDS = [
     *("", "questions", "elicit", "answers", "judge", "import", "local-llm", "local-llm start", "local-llm stop"),
-    *("local-llm status", "fit", "apply", "evaluate", "report", "threshold", "groups", "plan", "experiment", "embed"),
-    "export",
+    *("local-llm status", "split", "fit", "apply", "explain", "evaluate", "report", "threshold", "groups", "plan"),
+    *("experiment", "embed", "export"),
 ]
 DOCS = Path(__file__).parent.parent / "docs" / "cli.md"
 
@@ -25,6 +25,25 @@ def written():
 def test_the_reference_of_commands_is_up_to_date():
     said = "docs/cli.md is out of date; renew it with: python -m tests.test_cli_docs"
     assert re.sub(r"\s+", " ", DOCS.read_text(encoding="utf-8")) == re.sub(r"\s+", " ", written()), said
+
+
+def test_every_command_is_in_the_reference_and_has_an_example():
+    listed = re.findall(r"^  ([a-z-]+)  ", ok("--help").partition("Commands:")[2], re.MULTILINE)
+    nested = [f"local-llm {name}" for name in re.findall(r"^  ([a-z]+)  ", _commands("local-llm"), re.MULTILINE)]
+    assert {*listed, *nested, ""} == {*COMMANDS}
+    for command in {*listed, *nested} - {"local-llm"}:
+        assert f"\n      qacal {command}" in ok(*command.split(), "--help"), command
+
+
+def test_the_lists_of_commands_show_their_summaries_whole(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    for lines in (_commands().splitlines(), _commands("local-llm").splitlines()):
+        assert len(lines) >= 3
+        assert all(line.endswith(".") and not line.endswith("...") for line in lines)
+
+
+def _commands(*command):
+    return ok(*command, "--help").partition("Commands:\n")[2].rstrip()
 
 
 if __name__ == "__main__":

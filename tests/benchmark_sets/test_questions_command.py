@@ -2,6 +2,7 @@
 
 import json
 import sys
+from pathlib import Path
 
 import polars as pl
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from qacal.benchmark_sets import COLUMNS
 from qacal.elicitation.question_rows import read_questions
 from qacal.quiz import questions
-from tests.test_cli import run
+from tests.test_cli import ok, run
 
 
 @pytest.mark.parametrize("ending", ["parquet", "jsonl", "csv"])
@@ -58,3 +59,13 @@ def test_wrong_use_and_missing_packages_leave_nothing(tmp_path, monkeypatch):
         assert "Traceback" not in error
     assert run("questions", "quiz", "-o", tmp_path / "questions.txt")[0] == 1
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_list_of_answers_in_csv_is_written_as_the_docs_have_it(tmp_path):
+    docs = (Path(__file__).parents[2] / "docs" / "questions.md").read_text(encoding="utf-8")
+    lines = docs.partition("    question,ground_truth\n")[2].partition("\n\n")[0].splitlines()
+    sums, capitals = (line.strip() for line in lines)
+    rows = [f"{sums},4", f"{sums},FOUR", f"{sums},5", f"{capitals},Oslo"]
+    (tmp_path / "rows.csv").write_text("\n".join(["question,ground_truth,answer", *rows]))
+    ok("judge", tmp_path / "rows.csv", "-o", tmp_path / "judged.csv")
+    assert pl.read_csv(tmp_path / "judged.csv")["correct"].to_list() == [1, 1, 0, 1]

@@ -31,12 +31,12 @@ def run(
     expression: Expressions = None,
     run: Run = None,
 ) -> None:
-    """Write the answers of a run as records, and say what became of every question.
+    """Write the answers of a run as records.
 
-    A row for each guess that has a confidence: id, question, answer, confidence, confidence_tokens (the probability of
-    the answer's tokens, if the server gave it), ground_truth, choices, model, prompt, confidence_source, and what came
-    with the question. Replies that were refused or cannot be read are counted, with the reason. Replies are read anew
-    each time, so a run gains from every better reading.
+    There is a row for each guess that has a confidence: id, question, answer, confidence, confidence_tokens (the
+    probability of the answer's tokens, if the server gave it), ground_truth, choices, model, prompt, confidence_source,
+    and what came with the question. It says what became of every question: replies that were refused or cannot be read
+    are counted, with the reason. Replies are read anew each time, so a run gains from every better reading.
 
     \b
         qacal answers run.db -o answers.parquet

@@ -34,7 +34,7 @@ def run(
     percent: shared.Percent = False,
     skip_bad_rows: shared.SkipBadRows = None,
 ) -> None:
-    """Add the calibrated confidence of every row, with the evidence behind it.
+    """Add calibrated confidences to rows, with the evidence.
 
     New columns: calibrated (the probability that the answer is right), low and high (its interval, if the model
     certifies one, broken with probability alpha), group, source (whose rows answered: the group's, an ancestor's, the

@@ -49,11 +49,12 @@ def run(
     percent: shared.Percent = False,
     skip_bad_rows: shared.SkipBadRows = None,
 ) -> None:
-    """Compare calibration methods on your own answers, by the protocol of the QA-calibration paper.
+    """Compare calibration methods by the paper's protocol.
 
-    The questions are dealt into four parts: groups are made from 20%, the methods fitted on 60%, groups and points
-    per bin chosen on 10%, and everything measured on the last 10%; eight times. Writes results.md with tables as the
-    paper has them, results.parquet with every number, and report.html to look at.
+    On your own answers, as the QA-calibration paper does. The questions are dealt into four parts: groups are made from
+    20%, the methods fitted on 60%, groups and points per bin chosen on 10%, and everything measured on the last 10%;
+    eight times. Writes results.md with tables as the paper has them, results.parquet with every number, and report.html
+    to look at.
 
     \b
         qacal experiment answers.parquet --out results

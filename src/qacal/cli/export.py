@@ -16,7 +16,9 @@ def run(
     confidence: Annotated[str, typer.Option(help="The column of confidences, for SQL.")] = "confidence",
     group: Annotated[str, typer.Option(help="The column of groups, for SQL.")] = "group",
 ) -> None:
-    """Print the maps of a model, to calibrate in a warehouse or another language.
+    """Print the maps of a model, as SQL or JSON.
+
+    With them, confidences are calibrated in a warehouse or in another language.
 
     The groups themselves come from `qacal apply`, or from your own column for a model with --partition column:NAME.
 

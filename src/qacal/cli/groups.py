@@ -15,9 +15,14 @@ def run(
     examples: Annotated[int, typer.Option(help="Also show this many rows of each group.")] = 0,
     json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
 ) -> None:
-    """Show which kinds of questions a model knows: their size, how often they were right, what was claimed.
+    """Show which kinds of questions a model knows.
 
-    The words are those that set a group apart from the others.
+    Of each group: how many of the rows that certify are in it, how often these were right, what was stated on average,
+    and the words that set it apart from the others.
+
+    \b
+        qacal groups model
+        qacal groups model --examples 2
     """
     from qacal.model_set import ModelSet, load_any
 

@@ -75,11 +75,12 @@ def run(
     percent: shared.Percent = False,
     skip_bad_rows: shared.SkipBadRows = None,
 ) -> None:
-    """Make a file of records from the log of an evaluation, a batch, or traces.
+    """Make a file of records from the log of an evaluation.
 
-    Records have id (of the question), question, answer, confidence and confidence_source; correct, ground_truth, model,
-    prompt, task and judge where the log has them; and a column for every plain value in a log's metadata, such as the
-    subject. What was dropped is counted by reason. A missing confidence is never a number.
+    Or from a batch, from traces, or from any table. Records have id (of the question), question, answer, confidence and
+    confidence_source; correct, ground_truth, model, prompt, task and judge where the log has them; and a column for
+    every plain value in a log's metadata, such as the subject. What was dropped is counted by reason. A missing
+    confidence is never a number.
 
     \b
         qacal import table answers.csv -o records.parquet --column question=user_input --column correct=score

@@ -64,9 +64,10 @@ def run(
     column: shared.Columns = None,
     run: Run = None,
 ) -> None:
-    """Label answers: add correct (1, 0, or nothing where it cannot be told) and judge.
+    """Label answers as right or wrong.
 
-    An answer that equals ground_truth, or any of its spellings, but for case, articles and punctuation is right. All
+    It adds correct (1, 0, or nothing where it cannot be told) and judge. An answer that equals ground_truth, or any of
+    its spellings (a list; in CSV a JSON list: ["4", "four"]), but for case, articles and punctuation is right. All
     others are put to the judge, if there is one; its first word must be Yes or No, and what is neither stays without a
     label. Without a judge, an answer that does not match is wrong, even if it says the same in other words.
 

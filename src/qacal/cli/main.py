@@ -19,6 +19,7 @@ from qacal.cli import (
     embed,
     evaluate,
     experiment,
+    explain,
     export,
     fit,
     groups,
@@ -43,18 +44,21 @@ Make one: ask an LLM some questions, and let its answers be judged,
     qacal judge run.db -o answers.parquet
 or take the log of an evaluation:
     qacal import lm-eval output/my-llm -o answers.parquet
-Learn, for every kind of question, how far to trust a confidence:
-    qacal fit answers.parquet -o model
-See which kinds of questions there are:
-    qacal groups model
+Keep some of the questions aside, to measure with:
+    qacal split answers.parquet -o fit.parquet --rest kept.parquet
+Learn how far to trust a confidence, by what was asked and answered:
+    qacal fit fit.parquet -o model
+Measure before and after, on the rows that were kept aside:
+    qacal evaluate kept.parquet --model model
+The same as one page with figures, to read and to share:
+    qacal report model kept.parquet -o report.html
 Add calibrated confidences to new answers, with the evidence behind them:
     qacal apply model new.jsonl -o calibrated.jsonl
-Measure before and after, on rows that were kept aside:
-    qacal evaluate labelled.csv --model model
-The same as one page with figures, to read and to share:
-    qacal report model labelled.csv -o report.html
+Look at one answer, and at the kinds of questions that the model knows:
+    qacal explain model --question "2 + 2?" --answer 5 --confidence 0.9
+    qacal groups model
 Choose when to answer and when to abstain, so that 9 answers in 10 are right:
-    qacal threshold model labelled.csv --accuracy 0.9 --save
+    qacal threshold model kept.parquet --accuracy 0.9 --save
 Ask how many rows a promise takes:
     qacal plan --epsilon 0.1 --rows 5000
 
@@ -64,10 +68,15 @@ app = typer.Typer(
     help=_HELP, no_args_is_help=True, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False
 )
 _BEFORE = (questions, elicit, answers, judge, import_)
-_COMMANDS = (split, fit, apply, evaluate, report, threshold, groups, plan, experiment, embed, export)
+_COMMANDS = (split, fit, apply, explain, evaluate, report, threshold, groups, plan, experiment, embed, export)
+# In the list of commands; of the others, the first line of their help is short enough.
+_IN_SHORT = {
+    "evaluate": "Measure confidences before and after calibration.",
+    "report": "Write a report on a model, as one HTML file.",
+}
 for command in (*_BEFORE, *_COMMANDS):
     name = command.__name__.rpartition(".")[2].rstrip("_")
-    app.command(name, no_args_is_help=name != "plan")(command.run)
+    app.command(name, short_help=_IN_SHORT.get(name), no_args_is_help=name != "plan")(command.run)
 app.add_typer(local_llm.app, name="local-llm")
 
 

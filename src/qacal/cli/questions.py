@@ -49,11 +49,12 @@ def run(
         str | None, typer.Option("--revision", help="A commit, tag or branch of the data on the hub.")
     ] = None,
 ) -> None:
-    """Write questions with known answers to a file, to ask an LLM with qacal elicit.
+    """Write questions with known answers, to ask an LLM.
 
     quiz is the project's own, and there at once. The others are the benchmarks of the paper: they come from the Hugging
     Face hub and need pip install 'qacal[hub]'. Columns: id, question, choices, ground_truth (the answer and its other
-    spellings), subject and dataset. Rows without an answer and questions that come twice are left out and counted.
+    spellings: a list, in CSV a JSON list such as ["4", "four"]), subject and dataset. Rows without an answer and
+    questions that come twice are left out and counted.
 
     \b
         qacal questions quiz -o questions.parquet

@@ -1,0 +1,163 @@
+"""`qacal explain`: what a model makes of one answer, and on what evidence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import product
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from qacal.cli import shared
+from qacal.cli.fit import model_path
+from qacal.cli.fitted import columns_read
+
+if TYPE_CHECKING:
+    from qacal.model import QACalibrator
+    from qacal.model_set import ModelSet
+
+_ROW = ("question", "answer", "confidence")
+_WORDS = 6
+
+
+def run(
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="A model that qacal fit has made.")],
+    confidence: Annotated[float, typer.Option(help="What the LLM stated, 0 to 1.")],
+    question: Annotated[str | None, typer.Option(metavar="TEXT", help="What was asked.")] = None,
+    answer: Annotated[str | None, typer.Option(metavar="TEXT", help="What the LLM answered.")] = None,
+    column_value: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=VALUE",
+            help="Another column that the model reads: subject=law, confidence_tokens=0.4. May be repeated.",
+        ),
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
+) -> None:
+    """Show what a model makes of one answer, and why.
+
+    Stated is what the LLM said, calibrated the probability that the answer is right. The interval is certified; it
+    speaks of all such answers in the group, in a larger one, or of all kinds, whichever has the rows for it. Of a set
+    of models (qacal fit --by model) the LLM must be named: --column-value model=NAME.
+
+    \b
+        qacal explain model --question "What is 17 * 23?" --answer 391 --confidence 0.9
+        qacal explain model --question "..." --answer "..." --confidence 0.9 --column-value confidence_tokens=0.4
+    """
+    from qacal.model_set import load_any
+
+    if not 0 <= confidence <= 1:
+        raise typer.BadParameter(f"--confidence is {confidence:g}; expected 0 to 1, such as 0.9 for 90 percent.")
+    others = _pairs(column_value)
+    one = _model_for(load_any(model_path(model)), model, others)
+    if one.needs["needs_text"] and (question is None or answer is None):
+        raise typer.BadParameter("this model reads the text; pass both, --question and --answer.")
+    for name in columns_read(one):
+        if name not in others:
+            raise typer.BadParameter(f"this model also reads {name}; pass --column-value {name}=VALUE.")
+    found = _explained(one, {"question": question or "", "answer": answer or "", "confidence": confidence}, others)
+    if json:
+        print(shared.json_text(found))
+        return
+    for name, text in _lines(one, found):
+        shared.show(f"{name:<12}{text}")
+
+
+def _pairs(given: list[str] | None) -> dict[str, Any]:
+    """Return ``--column-value`` options as a mapping.
+
+    >>> _pairs(["subject=law", "formula=a=b"])
+    {'subject': 'law', 'formula': 'a=b'}
+    """
+    pairs = [text.partition("=") for text in given or []]
+    for text, (name, equals, _) in zip(given or [], pairs, strict=True):
+        if not (name and equals):
+            raise typer.BadParameter(f"{text!r} is not of the form NAME=VALUE, such as subject=law.")
+        if name in _ROW:
+            raise typer.BadParameter(f"{name} has an option of its own: --{name}.")
+    return {name: value for name, _, value in pairs}
+
+
+def _model_for(loaded: QACalibrator | ModelSet, path: str, others: dict[str, Any]) -> QACalibrator:
+    """Return the model that answers; of a set, the one that is named, by a value of the type that it has there."""
+    from qacal.model_set import ModelSet
+
+    if not isinstance(loaded, ModelSet):
+        return loaded
+    names = {str(value): value for value in loaded.models}
+    if others.get(loaded.by) not in names:
+        raise typer.BadParameter(
+            f"{path} holds one model for each {loaded.by}: {', '.join(names)}. Name one: --column-value {loaded.by}=..."
+        )
+    others[loaded.by] = names[others[loaded.by]]
+    return loaded.models[others[loaded.by]]
+
+
+def _explained(model: QACalibrator, row: dict[str, Any], others: dict[str, Any]) -> dict[str, Any]:
+    """Return the evidence; values are what the model was fitted on: text if it can be, else numbers."""
+    from qacal.errors import InputError
+
+    *tries, last = product(*map(_readings, others.values()))
+    for values in tries:
+        try:
+            return model.explain(**row, **dict(zip(others, values, strict=True)))
+        except InputError:
+            continue
+    return model.explain(**row, **dict(zip(others, last, strict=True)))
+
+
+def _readings(value: Any) -> list[Any]:
+    """Return what a value may be: models refuse labels of another type than those of their fit, "2" and 2 alike.
+
+    >>> _readings("law"), _readings("2"), _readings("0.4")
+    (['law'], ['2', 2], ['0.4', 0.4])
+    """
+    for number in (int, float):
+        try:
+            return [value, number(value)] if isinstance(value, str) else [value]
+        except ValueError:
+            continue
+    return [value]
+
+
+# What is printed
+
+
+def _lines(model: QACalibrator, found: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    yield "stated", f"{found['confidence']:.2f}"
+    yield "calibrated", f"{found['calibrated']:.2f}, the probability that the answer is right"
+    yield "interval", _interval(model, found)
+    yield "group", _group(model, found["group"])
+    yield "decision", _decision(found)
+
+
+def _interval(model: QACalibrator, found: dict[str, Any]) -> str:
+    if found["low"] is None:
+        return "none; this model certifies nothing"
+    if not found["rows"]:
+        return f"{found['low']:.2f} to {found['high']:.2f}: no such row was seen in the fit, so nothing is certified"
+    whose = {"group": "in this group", "ancestor": "in a larger group around it", "root": "of all kinds"}
+    like = "probability" if model.score_ is not None else "stated confidence"
+    rows = shared.counted(found["rows"], "row")
+    return (
+        f"{found['low']:.2f} to {found['high']:.2f} is the share that is right among answers {whose[found['source']]} "
+        f"with a like {like} ({rows}, alpha {found['alpha']:g})"
+    )
+
+
+def _group(model: QACalibrator, name: Any) -> str:
+    known = {group.group: group for group in model.describe_groups()}
+    if name not in known:
+        return "none that the model knows" if known else "none; this model has no groups"
+    group = known[name]
+    words = f" ({', '.join(group.words[:_WORDS])})" if group.words else ""
+    rows = shared.counted(group.rows, "row")
+    return f"{name}{words}: {rows}, {group.accuracy:.2f} right, {group.confidence:.2f} stated"
+
+
+def _decision(found: dict[str, Any]) -> str:
+    if found["decision"] is None:
+        return "none; no threshold was chosen yet (qacal threshold)"
+    if found["threshold"] is None:
+        return f"{found['decision']}; no threshold could be certified for such answers"
+    return f"{found['decision']}; the threshold is {found['threshold']:g}"

@@ -1,0 +1,122 @@
+"""`qacal explain`: one answer, for a person and for machines."""
+
+import json
+
+import polars as pl
+import pytest
+
+from qacal import QACalibrator, StepBinning, load
+from tests.answers import answers
+from tests.test_cli import ok, run
+
+ASKED = ("--question", "What is 3 plus 4, as a number?", "--answer", "The sum is 7.", "--confidence", "0.9")
+TEXTS = (ASKED[1], ASKED[3], 0.9)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    path = tmp_path_factory.mktemp("explain")
+    rows = [row | {"tenant": number % 3, "code": str(number % 3)} for number, row in enumerate(answers(2000))]
+    rows = [row | {"confidence_tokens": row["confidence"] / 2} for row in rows]
+    pl.DataFrame(rows).write_parquet(path / "a.parquet")
+    ok("fit", path / "a.parquet", "-o", path / "model", "--partition", "bisecting:3")
+    return path
+
+
+def shown(*arguments):
+    """Return what is printed, by the first word of each line."""
+    lines = [line.partition(" ") for line in ok("explain", *arguments).splitlines()]
+    assert [name for name, _, _ in lines] == ["stated", "calibrated", "interval", "group", "decision"]
+    return {name: text.strip() for name, _, text in lines}
+
+
+def test_it_is_what_the_model_explains(folder):
+    found = load(folder / "model").explain(*TEXTS)
+    assert json.loads(ok("explain", folder / "model", *ASKED, "--json")) == found
+    lines = shown(folder / "model", *ASKED)
+    assert lines["stated"] == "0.90"
+    assert lines["calibrated"].startswith(f"{found['calibrated']:.2f}, ")
+    assert lines["interval"].startswith(f"{found['low']:.2f} to {found['high']:.2f} is the share that is right")
+    assert f"with a like probability ({found['rows']} rows, alpha 0.1)" in lines["interval"]
+    assert lines["group"].startswith(f"{found['group']} (")
+    assert "plus" in lines["group"]
+    assert "no threshold was chosen yet" in lines["decision"]
+
+
+def test_whose_the_interval_is(folder, tmp_path):
+    """A group by itself, which reads no text; a larger group; and a place where there was no row."""
+    ok("fit", folder / "a.parquet", "-o", tmp_path / "by_topic", "--partition", "column:topic")
+    lines = shown(tmp_path / "by_topic", "--confidence", "0.9", "--column-value", "topic=cooking")
+    assert "among answers in this group with a like stated confidence" in lines["interval"]
+    lines = shown(tmp_path / "by_topic", "--confidence", "0.9", "--column-value", "topic=chess")
+    assert "among answers of all kinds" in lines["interval"]
+    assert lines["group"] == "none that the model knows"
+    pl.DataFrame(answers(4000)).write_parquet(tmp_path / "many.parquet")
+    ok("fit", tmp_path / "many.parquet", "-o", tmp_path / "many")
+    assert "in a larger group around it" in shown(tmp_path / "many", *ASKED)["interval"]
+    rows = [{"id": at, "confidence": 0.5, "correct": at % 2, "topic": "coins"} for at in range(400)]
+    QACalibrator(partition="column:topic", calibrator=StepBinning(), score=None).fit(rows).save(tmp_path / "coins")
+    lines = shown(tmp_path / "coins", "--confidence", "0.9", "--column-value", "topic=coins")
+    assert lines["interval"] == "0.00 to 1.00: no such row was seen in the fit, so nothing is certified"
+
+
+def test_curves_certify_nothing(folder, tmp_path):
+    ok("fit", folder / "a.parquet", "-o", tmp_path / "model", "--continuous")
+    lines = shown(tmp_path / "model", *ASKED)
+    assert lines["interval"] == "none; this model certifies nothing"
+    assert lines["group"] == "none; this model has no groups"
+
+
+def test_a_threshold_decides(folder, tmp_path):
+    model = load(folder / "model").set_threshold(0.99)
+    model.save(tmp_path / "model")
+    assert shown(tmp_path / "model", *ASKED)["decision"] == "abstain; the threshold is 0.99"
+
+
+@pytest.mark.parametrize(("column", "kind"), [("tenant", int), ("code", str)])
+def test_further_columns_have_the_type_of_the_fit(folder, tmp_path, column, kind):
+    ok("fit", folder / "a.parquet", "-o", tmp_path / "model", "--partition", f"column:{column}")
+    found = json.loads(
+        ok("explain", tmp_path / "model", "--confidence", "0.9", "--column-value", f"{column}=2", "--json")
+    )
+    assert found["group"] == kind(2)
+    assert found["source"] == "group"
+
+
+def test_a_second_confidence(folder, tmp_path):
+    ok("fit", folder / "a.parquet", "-o", tmp_path / "model", "--also", "confidence_tokens")
+    code, _, err = run("explain", tmp_path / "model", *ASKED)
+    assert code == 2
+    assert "also reads confidence_tokens; pass --column-value confidence_tokens=VALUE" in err
+    given = ok("explain", tmp_path / "model", *ASKED, "--column-value", "confidence_tokens=0.45", "--json")
+    assert json.loads(given) == load(tmp_path / "model").explain(*TEXTS, confidence_tokens=0.45)
+    code, _, err = run("explain", tmp_path / "model", *ASKED, "--column-value", "confidence_tokens=45")
+    assert code == 1
+    assert "confidence_tokens is 45; expected 0 to 1" in err
+
+
+def test_of_a_set_the_llm_is_named(tmp_path):
+    rows = answers(600) + answers(600, seed=1, llm="parrot-2")
+    pl.DataFrame(rows).write_parquet(tmp_path / "a.parquet")
+    ok("fit", tmp_path / "a.parquet", "-o", tmp_path / "models", "--by", "model")
+    for named in ((), ("--column-value", "model=parrot-3")):
+        code, _, err = run("explain", tmp_path / "models", *ASKED, *named)
+        assert code == 2
+        assert "one model for each model: parrot-1, parrot-2. Name one: --column-value model=..." in err
+    found = json.loads(ok("explain", tmp_path / "models", *ASKED, "--column-value", "model=parrot-2", "--json"))
+    assert found == load(tmp_path / "models" / "1").explain(*TEXTS)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--confidence", "90", *ASKED[:4]), "--confidence is 90; expected 0 to 1"),
+        (("--confidence", "0.9"), "pass both, --question and --answer"),
+        ((*ASKED, "--column-value", "topic"), "not of the form NAME=VALUE"),
+        ((*ASKED, "--column-value", "answer=8"), "an option of its own: --answer"),
+    ],
+)
+def test_wrong_use(folder, options, said):
+    code, out, err = run("explain", folder / "model", *options)
+    assert (code, out) == (2, "")
+    assert said in err
