@@ -36,7 +36,7 @@ from qacal.identity import id_hashes, mix
 DRAWS = {100: 10, 300: 5, 1_000: 3, 3_000: 2, None: 1}
 """How many times each number of rows is drawn; None for all rows."""
 
-MEASURES = ("log_loss_cut", "brier", "aurc", "half_width", "reads_text")
+MEASURES = ("log_loss_cut", "brier", "aurc", "bound", "own_group", "larger_group", "reads_text")
 
 # Draws must have nothing to do with the parts that questions are dealt into.
 _SEED = 1_000
@@ -51,10 +51,20 @@ def _whole_model(make: Callable[[], qacal.QACalibrator]) -> Method:
         found = model.calibrate(testing)
         further = {} if model.score_ is None else {"reads_text": float(model.score_.reads_text)}
         if model.calibrator_.properties.is_certified:
-            further["half_width"] = float(np.median(found["high"] - found["low"]) / 2)
+            further |= _certificate(found)
         return found["calibrated"].to_numpy(), further
 
     return answers
+
+
+def _certificate(found: pl.DataFrame) -> Measures:
+    """Return how far off half of the answers can be at most, and whom the intervals speak of."""
+    value, low, high, source = (found[name].to_numpy() for name in ("calibrated", "low", "high", "source"))
+    return {
+        "bound": float(np.median(np.maximum(value - low, high - value))),
+        "own_group": float((source == "group").mean()),
+        "larger_group": float((source == "ancestor").mean()),
+    }
 
 
 def _pooled(make: Callable[[], Calibrator]) -> Method:
@@ -134,9 +144,7 @@ def measured(deal: Deal, answers: np.ndarray, further: Measures) -> Measures:
         "log_loss_cut": qacal.log_loss(answers, correct, cut=0.001),
         "brier": qacal.brier_score(answers, correct).score,
         "aurc": qacal.aurc(answers, correct).aurc,
-        "half_width": further.get("half_width", np.nan),
-        "reads_text": further.get("reads_text", np.nan),
-    }
+    } | {name: further.get(name, np.nan) for name in MEASURES[3:]}
 
 
 def curve(lines: pl.DataFrame) -> str:
@@ -149,7 +157,7 @@ def curve(lines: pl.DataFrame) -> str:
         f"Then the default minus {BESIDE}, x 1000, with 95% intervals over combinations."
     ).format(*counts)
     gaps = ["log loss", "worst combination", "draws lost", "Brier", "AURC"]
-    of_default = ["default reads text", "its median half-width"]
+    of_default = ["default reads text", "half of its answers within", "intervals of the group", "of a larger group"]
     sizes = [_rows_name(rows) for rows in DRAWS]
     cells = [[rows, *_cells(lines.filter(rows=rows))] for rows in sizes]
     return f"{title}\n\n{table(['rows', *METHODS, *gaps, *of_default], cells)}"
@@ -169,7 +177,9 @@ def _cells(lines: pl.DataFrame) -> Iterator[str]:
     yield interval(gaps["brier"].tolist())
     yield interval(gaps["aurc"].tolist())
     yield f"{_of(means, 'default', 'reads_text').mean():.0%}"
-    yield f"{_of(means, 'default', 'half_width').mean():.3f}"
+    yield f"{_of(means, 'default', 'bound').mean():.3f}"
+    for name in ("own_group", "larger_group"):
+        yield f"{_of(means, 'default', name).mean():.0%}"
 
 
 def _of(lines: pl.DataFrame, method: str, measure: str) -> np.ndarray:
