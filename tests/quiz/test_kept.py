@@ -1,15 +1,19 @@
 """The answers that are kept with the quiz: real ones, to today's questions, with labels by today's truth."""
 
+import json
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 import polars as pl
 import pytest
 
+from qacal import load
 from qacal.elicitation import matches
 from qacal.local_llm import MODELS
 from qacal.quiz import answers, provenance, questions
+from tests.test_cli import ok
 
 ROWS = answers()
 
@@ -56,15 +60,78 @@ def test_it_is_told_where_they_are_from():
     assert said["questions"] == len(questions())
 
 
-@pytest.mark.parametrize("folder", ["demo"])
-def test_the_demo_runs_and_says_what_next(tmp_path, folder):
-    script = Path(__file__).parents[2] / "examples" / "demo.py"
-    done = subprocess.run([sys.executable, script, tmp_path / folder], capture_output=True, text=True, check=True)
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory):
+    """What the demo prints, line by line, and where it writes."""
+    folder = tmp_path_factory.mktemp("quiz") / "demo"
+    script = ROOT / "examples" / "demo.py"
+    done = subprocess.run([sys.executable, script, folder], capture_output=True, text=True, check=True)
     assert done.stderr == ""
-    lines = done.stdout.splitlines()
-    brier = next(line.split() for line in lines if line.startswith("Brier score"))
-    assert float(brier[-1]) < float(brier[-2])
-    assert f"The report: {tmp_path / folder / 'report.html'}" in lines
-    assert (tmp_path / folder / "report.html").stat().st_size > 100_000
-    assert "right" in lines[3]
-    assert len([line for line in lines if line.startswith("capitals")]) == 1
+    return done.stdout.splitlines(), folder
+
+
+def measured(lines, name):
+    """The three numbers of a line of the demo's second table."""
+    (line,) = [line for line in lines if line.startswith(name)]
+    return [float(number) for number in line.removeprefix(name).split()[-3:]]
+
+
+def test_the_demo_runs_and_says_what_next(demo):
+    lines, folder = demo
+    assert f"The report: {folder / 'report.html'}" in lines
+    assert (folder / "report.html").stat().st_size > 100_000
+    said, plain, tokens = measured(lines, "Brier score")
+    assert tokens < plain < said
+    assert any("fit.csv -o model --also confidence_tokens" in line for line in lines)
+    assert "needs a server that gives log-probabilities" in " ".join(lines)
+
+
+def test_the_demos_topics_come_by_how_much_was_claimed_too_much(demo):
+    lines, _ = demo
+    first = next(at for at, line in enumerate(lines) if line.startswith("topic  "))
+    assert lines[first - 2].endswith("the worst overclaim first:")
+    rows = [line.split() for line in lines[first + 1 : first + 42]]
+    assert len({row[0] for row in rows}) == 41
+    overclaims = [float(row[3]) - float(row[2]) for row in rows]
+    assert all(one >= other - 0.011 for one, other in pairwise(overclaims))
+    assert overclaims[-1] < 0
+
+
+def test_the_demos_columns_are_what_the_commands_give(demo, tmp_path):
+    """One is that of plain `qacal fit`, the other that of `--also confidence_tokens`, as the demo says."""
+    lines, folder = demo
+    kept = folder / "kept_aside.parquet"
+    for place, options in ((1, ()), (2, ("--also", "confidence_tokens"))):
+        ok("fit", folder / "answers.parquet", "-o", tmp_path / "model", *options)
+        found = json.loads(ok("evaluate", kept, "--model", tmp_path / "model", "--groups", "subject", "--json"))
+        assert round(found["after"]["brier"], 3) == measured(lines, "Brier score")[place]
+        assert round(found["after"]["error_by_group"]["debiased"], 3) == measured(lines, "error within topics")[place]
+
+
+def test_the_demos_intervals_are_no_groups_own(demo):
+    lines, folder = demo
+    found = load(folder / "model").calibrate(pl.read_parquet(folder / "kept_aside.parquet"))
+    assert {*found["source"]} == {"root"}
+    assert "none of the intervals are a group's own" in " ".join(lines)
+    bound = pl.max_horizontal(pl.col("high") - pl.col("calibrated"), pl.col("calibrated") - pl.col("low"))
+    assert f"reach {found.select(bound.median()).item():.2f} or less to the farther side" in " ".join(lines)
+
+
+def test_the_readme_shows_what_the_demo_measures(demo):
+    lines, folder = demo
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    names = {"Brier score": "Brier", "log loss, cut at 0.001": "log loss", "calibration error within topics": "error"}
+    for name, own in names.items():
+        shown = next(line for line in readme.splitlines() if line.startswith(f"| {name} "))
+        assert [float(cell) for cell in shown.strip("| ").split("|")[1:]] == measured(lines, own)
+    shown = next(line for line in readme.splitlines() if line.startswith("| right answers among"))
+    halves = [round(100 * share) for share in measured(lines, "right, of the surer half")]
+    assert [int(cell.strip(" %")) for cell in shown.strip("| ").split("|")[1:]] == halves
+    kept = pl.read_parquet(folder / "kept_aside.parquet")
+    assert f"{len(kept):,} rows" in readme
+    binary = kept.filter(subject="binary-to-number")["correct"].mean()
+    assert f"{binary:.0%} of the binary numbers right" in readme
+    assert kept.filter(subject="larger-decimal")["correct"].mean() == 1
