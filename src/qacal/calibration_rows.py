@@ -73,7 +73,9 @@ class CalibrationRows:
     def tally(self) -> Tally:
         """Return what the calibrator learns from."""
         if self._total is None:
-            raise InputError("no row is left to calibrate on; give more rows, or a smaller beta_share.")
+            raise InputError(
+                "no row is left to calibrate on; give more rows, or a smaller share to learn from (--beta-share)."
+            )
         # Who is in several batches is known here, and not to tallies that are added.
         return replace(self._total, is_clustered=_repeats(self.ids()), is_sum=False)
 
