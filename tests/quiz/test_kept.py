@@ -1,5 +1,6 @@
 """The answers that are kept with the quiz: real ones, to today's questions, with labels by today's truth."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -66,5 +67,9 @@ def test_the_demo_runs_and_says_what_next(tmp_path, folder):
     assert float(brier[-1]) < float(brier[-2])
     assert f"The report: {tmp_path / folder / 'report.html'}" in lines
     assert (tmp_path / folder / "report.html").stat().st_size > 100_000
+    within = next(line.split() for line in lines if line.startswith("error within topics"))
+    report = (tmp_path / folder / "report.html").read_text(encoding="utf-8")
+    shown = re.search(r"within each group.*?</tr>", report, flags=re.DOTALL).group()
+    assert within[-2:] == [*re.findall(r"<td[^>]*>(?:<strong>)?(\d\.\d{3})", shown)][::2]
     assert "right" in lines[3]
     assert len([line for line in lines if line.startswith("capitals")]) == 1
