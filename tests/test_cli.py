@@ -79,16 +79,6 @@ def test_fit_apply_evaluate_groups(folder, tmp_path):
     assert len(json.loads(ok("groups", folder / "model", "--json"))) == 8
 
 
-def test_the_gate(folder):
-    command = ("evaluate", folder / "new.parquet", "--model", folder / "model", "--groups", "topic")
-    assert run(*command, "--fail-above", "0.15")[0] == 0
-    code, printed, err = run("evaluate", folder / "new.parquet", "--groups", "topic", "--fail-above", "0.05")
-    assert code == 1
-    assert "before" in printed
-    assert "the calibration error over all rows is" in err
-    assert "the calibration error within topic is" in err
-
-
 def test_pipes(folder):
     rows = (folder / "new.jsonl").read_bytes()
     assert ok("apply", folder / "model", "-", stdin=rows)

@@ -147,6 +147,15 @@ def _debiased(h: Floats, t: Floats, ids: Any) -> float:
     return calibration_error(h, t, ids=ids, bins=BINS, redraws=0).debiased if len(h) > 1 else float("nan")
 
 
+def without_group(column: str | None) -> str:
+    """Say who the rows without a group are: of a column that was named, or of the model's own groups.
+
+    >>> without_group("subject"), without_group(None)
+    ('rows whose subject is empty', 'rows whose group had no rows in the fit')
+    """
+    return "rows whose group had no rows in the fit" if column is None else f"rows whose {column} is empty"
+
+
 def require_labels(correct: Floats | None, origin: str) -> Floats:
     """Refuse rows without labels: nothing can be measured on them."""
     if correct is None or np.isnan(correct).any():

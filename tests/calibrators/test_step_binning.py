@@ -201,3 +201,21 @@ def test_every_row_reads_one_bin():
     read = np.bincount(model.maps_.bins_of(model.asked(h, places, None)), minlength=len(model.maps_.value))
     np.testing.assert_array_equal(model.maps_.rows_read(), read)
     assert 2 < len(model.maps_.lineage.depth) < 8
+
+
+@pytest.mark.parametrize("max_depth", [None, 2])
+def test_a_row_is_in_a_bin_of_every_map_above_it(max_depth):
+    """As the calibration rows were, some of which have left the tree at depth 2 and are counted at depth 1."""
+    rng = np.random.default_rng(0)
+    paths = Paths(np.minimum(rng.geometric(0.4, 2000) - 1, 7), rng.choice([2, 4], 2000, p=[0.1, 0.9]), 3)
+    score, right = rng.random(2000), rng.integers(0, 2, 2000)
+    model = StepBinning(step=0.25, rows_per_map=150, max_depth=max_depth).fit(score, right, groups=paths)
+    maps, rows = model.maps_, model.asked(score, paths, None)
+    bins = maps.bins_by_level(rows)
+    assert bins.shape == (2000, len(np.unique(maps.lineage.depth)))
+    deepest = np.array([row[row >= 0][-1] for row in bins])
+    stays = paths.exit > 2
+    np.testing.assert_array_equal(deepest[stays], maps.bins_of(rows)[stays])
+    counts = np.bincount(bins[bins >= 0], minlength=len(maps.rows))
+    np.testing.assert_array_equal(counts, maps.rows)
+    np.testing.assert_array_equal(maps.bins_by_level(model.asked(score, None, None))[:, 1:], -1)

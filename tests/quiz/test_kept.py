@@ -1,6 +1,7 @@
 """The answers that are kept with the quiz: real ones, to today's questions, with labels by today's truth."""
 
 import json
+import re
 import subprocess
 import sys
 from itertools import pairwise
@@ -135,3 +136,11 @@ def test_the_readme_shows_what_the_demo_measures(demo):
     binary = kept.filter(subject="binary-to-number")["correct"].mean()
     assert f"{binary:.0%} of the binary numbers right" in readme
     assert kept.filter(subject="larger-decimal")["correct"].mean() == 1
+
+
+def test_the_report_shows_what_the_demo_measures(demo):
+    lines, folder = demo
+    report = (folder / "report.html").read_text(encoding="utf-8")
+    shown = re.search(r"within each group.*?</tr>", report, flags=re.DOTALL).group()
+    numbers = [float(number) for number in re.findall(r"<td[^>]*>(?:<strong>)?(\d\.\d{3})", shown)]
+    assert numbers[::2] == measured(lines, "error within topics")[:2]

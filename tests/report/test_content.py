@@ -1,13 +1,15 @@
 """What the report shows are the numbers of the metrics, and its bins those of the fit."""
 
+import re
+
 import numpy as np
 import pytest
 
-from qacal import Column, QABinning, QACalibrator, evaluate
-from qacal.calibrators.binmaps import BinMaps
+from qacal import Column, LearnedScore, QABinning, QACalibrator, evaluate
 from qacal.errors import InputError
 from qacal.model_set import fit_set
-from qacal.report import gather, read_contents, realised_errors
+from qacal.report import gather, read_contents
+from qacal.report.facts import Fact
 from qacal.report.sentences import in_short
 from qacal.report.tables import headline_table
 from tests.answers import answers
@@ -54,50 +56,6 @@ def test_pooled_is_the_map_of_all_rows():
     assert list(content("pooled").measured) == ["stated", "calibrated"]
 
 
-def test_every_bin_is_held_against_its_own_bound():
-    maps = model().calibrator_.maps_
-    assert isinstance(maps, BinMaps)
-    rows = answers(1500, seed=1)
-    evidence = model().evidence([row["confidence"] for row in rows], groups=[row["topic"] for row in rows])
-    realised = content().realised
-    right = np.array([row["correct"] for row in rows])
-    for at in range(len(realised.rows)):
-        mine = (evidence.calibrated == realised.answer[at]) & (evidence.low == realised.low[at])
-        assert mine.sum() == realised.rows[at]
-        assert right[mine].mean() == pytest.approx(realised.accuracy[at])
-    assert realised.rows.sum() + realised.left_out == 1500
-    np.testing.assert_allclose(
-        realised.bound, np.maximum(realised.answer - realised.low, realised.high - realised.answer)
-    )
-    assert not realised.is_broken.any()
-
-
-def test_rows_that_borrow_a_map_are_not_held_against_it():
-    rows = answers(1200)
-    tree = QACalibrator(partition="bisecting:3", calibrator=QABinning(points_per_bin=100)).fit(rows)
-    found = read_contents(tree, answers(500, seed=1))[""]
-    borrowed = sum(row["source"] != "group" for row in tree.calibrate(answers(500, seed=1)))
-    assert 0 < borrowed < 500
-    assert found.realised.left_out == borrowed
-    assert "an ancestor's" in dict(found.facts)["Answered by"]
-
-
-def test_the_papers_algorithm_counts_its_edge_rows():
-    jitter = QACalibrator(partition=Column("topic"), calibrator=QABinning(points_per_bin=50, ties="jitter"))
-    found = read_contents(jitter.fit(answers(1200)), answers(300, seed=1))[""]
-    assert (found.promise.rows, found.promise.kind) == (1200, "distinct")
-    assert found.realised.rows.sum() + found.realised.left_out == 300
-
-
-def test_a_broken_promise_is_seen():
-    maps = model().calibrator_.maps_
-    bins = np.repeat(np.arange(len(maps.value)), 200)
-    kept = realised_errors(maps, bins, (maps.value[bins] > 0.5) * 1.0, np.ones(len(bins), dtype=bool))
-    assert kept.is_broken.any()
-    assert not kept.is_within.all()
-    assert realised_errors(maps, bins, np.zeros(len(bins)), np.zeros(len(bins), dtype=bool)) is None
-
-
 def test_curves_promise_nothing_and_say_so():
     found = content("curves")
     assert found.promise is None
@@ -110,7 +68,7 @@ def test_without_groups_all_rows_read_the_only_map():
     assert found.groups == ()
     assert found.grouped_by is None
     assert found.realised.left_out == 0
-    assert ("Groups", "none: one map for all questions") in found.facts
+    assert Fact("Groups", "none: one correction for all questions") in found.facts
 
 
 def test_groups_may_be_a_column_of_the_rows():
@@ -162,16 +120,51 @@ def test_the_sentences_are_those_of_the_rows():
     assert "Answering only where the calibrated confidence is 0.6 or more answers" in said
     worse = read_contents(model(), [row | {"correct": 1 - row["correct"]} for row in answers(300, seed=1)])[""]
     assert "got better" not in " ".join(in_short(worse))
+    assert re.search(r"calibrated one is off by [\d.]+ points \([\d.]+ to [\d.]+ at 95%\)", said)
     few_rows = read_contents(model(), answers(40, seed=1))[""]
     assert "Only 40 rows were measured" in in_short(few_rows)[-1]
 
 
+def row_of(table, name):
+    """Return the row whose technical name begins so."""
+    return next(row for row in table.cells if row[0].note.startswith(name))
+
+
 def test_what_cannot_be_told_from_the_best_is_marked_too():
     table = headline_table(content())
-    within = next(row for row in table.cells if row[0].text == "calibration error within groups")
+    within = row_of(table, "calibration error within groups")
     assert [cell.is_best for cell in within[1:]] == [False, False, True]
-    auac = next(row for row in table.cells if row[0].text == "AUAC")
-    assert not any(cell.is_best for cell in auac)
+    assert not any(cell.is_best for cell in row_of(table, "AUAC"))
+
+
+def test_plain_words_stand_before_technical_names():
+    table = headline_table(content())
+    technical = ("plug-in", "Brier", "log loss", "AURC", "AUAC", "sharpness", "debiased", "pooled map")
+    first = " ".join([*table.header, *(row[0].text for row in table.cells)])
+    assert not [word for word in technical if word in first]
+    under = " ".join(row[0].note for row in table.cells)
+    assert [word for word in technical if word not in under] == ["pooled map"]
+    facts = {fact.name: fact for fact in content().facts}
+    assert facts["Corrected by"].text == "bins within each group"
+    assert facts["Corrected by"].detail == "QABinning(points_per_bin=60)"
+
+
+def test_a_score_says_what_it_reads_before_how_it_did():
+    rows = [row | {"tokens": row["confidence"] / 2} for row in answers(400)]
+    learned = QACalibrator(score=LearnedScore(confidences=["tokens"])).fit(rows)
+    new = [row | {"tokens": row["confidence"] / 2} for row in answers(200, seed=1)]
+    fact = next(fact for fact in read_contents(learned, new)[""].facts if fact.name == "Predicts from")
+    assert fact.text.startswith("the ")
+    assert "confidence" in fact.text
+    assert "log loss" not in fact.text
+    assert f"{learned.score_.chosen} " in fact.detail
+
+
+def test_an_error_that_is_not_seen_is_no_zero():
+    calm = read_contents(model(), answers(200, seed=1))[""]
+    errors = row_of(headline_table(calm), "calibration error, noise taken out")
+    assert calm.measured["calibrated"].error.debiased < 0
+    assert (errors[3].text, errors[3].note) == ("none seen", f"at most {calm.measured['calibrated'].error.high:.3f}")
 
 
 def test_bins_that_follow_curves_are_held_against_the_points_they_have():

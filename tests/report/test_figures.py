@@ -1,6 +1,7 @@
 """Every figure, on every kind of rows: it draws where it is told to, and says in words what is to be seen."""
 
 import io
+import re
 
 import matplotlib
 import numpy as np
@@ -8,11 +9,12 @@ import polars as pl
 import pytest
 from matplotlib.figure import Figure
 
-from qacal import Tally
+from qacal import StepBinning, Tally
 from qacal.errors import InputError
 from qacal.report import (
     points_per_bin_plot,
     realised_error_plot,
+    realised_errors,
     recalibration_scatter,
     reliability_diagram,
     risk_coverage_plot,
@@ -55,6 +57,20 @@ def test_every_figure_draws_every_kind_of_rows(figure, rows):
     assert "nan" not in (ax.get_title(loc="left") + ax.get_label()).lower()
 
 
+@pytest.mark.parametrize("rows", ROWS)
+@pytest.mark.parametrize("figure", [one for one in FIGURES if one is not small_reliability_diagram])
+def test_the_key_covers_nothing(figure, rows):
+    """It stands under the axes, clear of their numbers and names, and within the figure."""
+    ax = figure(ROWS[rows])
+    ax.figure.draw_without_rendering()
+    key, whole = ax.get_legend().get_window_extent(), ax.figure.bbox
+    assert key.y1 <= ax.xaxis.get_tightbbox().y0 + 1
+    assert key.y1 < ax.get_window_extent().y0
+    assert key.x0 >= whole.x0
+    assert key.y0 >= whole.y0
+    assert key.x1 <= whole.x1
+
+
 @pytest.mark.parametrize("figure", FIGURES, ids=lambda figure: figure.__name__)
 def test_every_figure_uses_the_axes_it_is_given(figure):
     fig = Figure()
@@ -91,6 +107,8 @@ def test_a_title_says_what_the_rows_say():
     assert reliability_diagram(said).get_title(loc="left") == "Stated confidence is off by 40 points"
     even = {"stated": said, "calibrated": Tally.of([0.5] * 1000, [1] * 500 + [0] * 500)}
     assert reliability_diagram(even).get_title(loc="left").endswith("calibrated confidence shows no error beyond noise")
+    few = reliability_diagram(scored(200)).get_title(loc="left")
+    assert re.search(r"calibrated confidence shows no error beyond noise \(at most [\d.]+ points at 95%\)$", few)
     assert "No calibrated confidence reaches 0.8" in threshold_plot(even).get_title(loc="left")
     assert risk_coverage_plot(even).get_title(loc="left").startswith("Ranking is as it was: 50% wrong")
 
@@ -131,3 +149,20 @@ def test_a_million_rows_are_few_marks():
     ax = recalibration_scatter(many)
     assert sum(len(line.get_xdata()) for line in ax.lines) < 2000
     assert sum(len(line.get_xdata()) for line in risk_coverage_plot(many).lines) < 1000
+
+
+def test_the_promise_is_drawn_with_what_chance_explains():
+    """Two bins of which half is right, each certified with 2,000 rows, and 100 new rows in each."""
+    score = np.repeat([0.25, 0.75], 2000)
+    model = StepBinning(step=0.5).fit(score, np.tile([0.0, 1.0], 2000))
+    bins = model.maps_.bins_of(model.asked(score[::20], None, None))
+
+    def title(right):
+        found = realised_errors(
+            model.maps_, bins, bins[:, None], np.tile(np.repeat([1.0, 0.0], [right, 100 - right]), 2)
+        )
+        return realised_error_plot(found).get_title(loc="left")
+
+    assert title(48) == "All 2 bins are off by less than certified"
+    assert title(60) == "0 of 2 bins are within their bound; chance explains the others"
+    assert title(90) == "2 of 2 bins missed by more than chance explains"

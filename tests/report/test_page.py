@@ -2,11 +2,13 @@
 
 import re
 from html.parser import HTMLParser
+from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 
 from qacal.report import Block, Cell, Table, read_contents, render
+from qacal.report.glossary import GLOSSARY
 from qacal.report.style import COLOURS
 from tests.report.rows import HOSTILE, content, hostile_rows, model
 
@@ -158,6 +160,17 @@ def test_curves_leave_out_what_they_do_not_promise():
     page = render("Curves", [Block("One", content("curves"))])
     assert "answers without bins, and so certifies nothing" in page
     assert "this fit" not in page
+
+
+def test_the_words_are_explained_at_its_end_and_in_the_docs():
+    page = render("Words", [Block("One", content())])
+    end = page[page.index('<details class="glossary">') :]
+    docs = (Path(__file__).parents[2] / "docs" / "glossary.md").read_text(encoding="utf-8")
+    for word, meaning in GLOSSARY:
+        assert f"<dt>{word}</dt><dd>{meaning}</dd>" in end
+        assert f"| {word} | {meaning} |" in docs
+    assert docs.count("\n| ") == len(GLOSSARY) + 2
+    assert 'href="#glossary"' in page
 
 
 def test_tables_of_a_caller():

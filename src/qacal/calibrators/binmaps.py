@@ -80,6 +80,15 @@ class BinMaps:
         """Return which bin answers each row: its place in `value`, `low`, `high` and `rows`."""
         return self._bins(rows, self._maps(rows))
 
+    def bins_by_level(self, rows: Rows) -> Ints:
+        """Return in which bin of which map each row is, a column for every level of maps, the root's first.
+
+        A row is in the map of its own group, and in those of all its ancestors, whichever of them answers it: what an
+        ancestor's interval promises is about all of them. -1 where the row is in no map of a level.
+        """
+        levels = np.unique(self.lineage.depth).tolist()
+        return np.stack([self._bins_at(rows, depth) for depth in levels], axis=1)
+
     def require_sound(self) -> None:
         """Refuse what :func:`fit_bins` cannot have made: then no lookup leaves its map, and answers are in [0, 1]."""
         if self.grouping is not None:
@@ -149,6 +158,17 @@ class BinMaps:
         if self.grouping is None or rows.groups is None:
             return None
         return self.lineage.directory.find(rows.leaves(self.grouping, self.max_depth))
+
+    def _bins_at(self, rows: Rows, depth: int) -> Ints:
+        if depth == 0:
+            return self._bins(rows, None)
+        if self.grouping is None or rows.groups is None:
+            return np.full(len(rows.confidence), -1)
+        mine = np.flatnonzero(self.lineage.depth == depth)
+        codes = rows.leaves(self.grouping, depth if self.grouping.is_tree else None)
+        at = np.minimum(np.searchsorted(self.lineage.owner[mine], codes), len(mine) - 1)
+        has_map = self.lineage.owner[mine[at]] == codes
+        return np.where(has_map, self._bins(rows, mine[at]), -1)
 
     def _bins(self, rows: Rows, maps: Ints | None) -> Ints:
         h = rows.confidence if self.resolution is None else snap(rows.confidence, self.resolution)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from math import isnan
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -10,7 +12,8 @@ from qacal.cli import shared
 from qacal.cli.fit import model_path
 
 if TYPE_CHECKING:
-    from qacal.evaluation import Evaluation, Scores
+    from qacal.evaluation import Evaluation, GroupScores, Scores
+    from qacal.metrics.calibration import CalibrationError
 
 
 def run(
@@ -28,36 +31,47 @@ def run(
     json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
     fail_above: Annotated[
         float | None,
-        typer.Option(metavar="ERROR", help="Exit with 1 if a debiased calibration error is above this: a gate for CI."),
+        typer.Option(
+            metavar="ERROR",
+            help="A gate for CI: exit with 1 if a calibration error is shown to be above this, that is, if all of its "
+            "95% interval is.",
+        ),
     ] = None,
+    strict: Annotated[
+        bool,
+        typer.Option("--strict", help="With --fail-above: exit with 1 unless all of the interval is below."),
+    ] = False,
     any_origin: Annotated[bool, typer.Option("--any-origin", help="As in qacal apply.")] = False,
     column: shared.Columns = None,
     percent: shared.Percent = False,
     skip_bad_rows: shared.SkipBadRows = None,
 ) -> None:
-    """Measure how far confidences can be trusted, before and after calibration.
+    """Measure confidences before and after calibration.
 
     Use rows that the model was not fitted on. `error` is the debiased calibration error: 0.08 means that stated and
-    true probability typically differ by 0.08, noise taken out; below 0 no error can be seen. It is measured over all
-    rows, and within groups, where a confidence that is right on average may still be wrong. AURC is the error rate of
-    the answers given, averaged over how many are given: it measures ranking.
+    true probability typically differ by 0.08, noise taken out. Where noise alone would measure as much it says that
+    none is seen, and the interval how large one may still be; --json has the numbers, below 0 then. It is measured
+    over all rows, and within groups, where a confidence that is right on average may still be wrong. AURC is the error
+    rate of the answers given, averaged over how many are given: it measures ranking.
+
+    A gate fails by default only on an error that the rows show to be above the limit. Few rows show little; it then
+    passes, and says so. With --strict the rows must show that the error is below. Errors over all rows and within
+    groups are looked at; one that cannot be measured at all fails.
 
     \b
         qacal evaluate labelled.parquet --model model --groups subject
         qacal evaluate labelled.parquet --model model --fail-above 0.05 && deploy
     """
+    if strict and fail_above is None:
+        raise typer.BadParameter("--strict goes with --fail-above, which says what the limit is.")
     parts = _measured(file, model, groups, by, any_origin, column, percent, skip_bad_rows)
     if json:
         content = {str(value): found.to_dict() for value, found in parts.items()}
         print(shared.json_text(content if by else content["all"]))
     else:
         for value, found in parts.items():
-            _print(found, f"{by} {value}: " if by else "")
-    worst = [(value, *wrong) for value, found in parts.items() for wrong in _above(found, fail_above)]
-    for value, what, error in worst:
-        where = f"{by} {value}: " if by else ""
-        shared.note(f"qacal: {where}the calibration error {what} is {error:.4f}, above {fail_above}.")
-    if worst:
+            _print(found, f"{by} {value}: " if by else "", groups)
+    if fail_above is not None and _fails(parts, by, fail_above, strict):
         raise typer.Exit(1)
 
 
@@ -75,7 +89,7 @@ def _measured(
     return columns.evaluated()
 
 
-def _print(found: Evaluation, title: str) -> None:
+def _print(found: Evaluation, title: str, groups: str | None) -> None:
     width = len(_HEADER) if found.before.error_by_group is not None else len(_HEADER) - 2
     header = _HEADER if found.before.error_by_group is not None else (*_HEADER[:4], *_HEADER[6:])
     rows = [row[:4] + row[-(width - 4) :] for row in _overall(found)]
@@ -83,12 +97,26 @@ def _print(found: Evaluation, title: str) -> None:
     if found.groups:
         within = f"{title}within {found.grouped_by}"
         shared.show(shared.table(within, "group", *_GROUP_HEADER, rows=[_group(group) for group in found.groups]))
-    shared.show(
-        "mean: of the confidence, to be held against the share that is right. error: debiased calibration error"
-    )
-    shared.show("with its 95% interval; below 0 no error can be seen. Lower is better everywhere else.")
+    for line in _notes(found, groups):
+        shared.show(line)
 
 
+def _notes(found: Evaluation, groups: str | None) -> Iterator[str]:
+    """Yield what the columns mean, and only what these tables need."""
+    from qacal.evaluation import without_group
+
+    means = "mean, before, after" if found.groups else "mean"
+    yield f"{means}: of the confidence, to be held against the share that is right."
+    yield "error: how far off it typically is, noise taken out (debiased calibration error), with its 95% interval."
+    yield f"{_NONE_SEEN}: noise alone would measure as much; the interval's upper end says how large it may still be."
+    if any(group.rows < 2 for group in found.groups):
+        yield f"{_UNKNOWN}: too few rows to measure."
+    if any(group.group is None for group in found.groups):
+        yield f"{_NO_GROUP}: {without_group(groups)}."
+    yield "Brier, log loss, AURC: lower is better."
+
+
+_NO_GROUP, _NONE_SEEN, _UNKNOWN = "(no group)", "none seen", "\N{EN DASH}"
 _HEADER = ("", "mean", "error", "95% interval", "error within", "95% interval", "Brier", "log loss", "AURC")
 _GROUP_HEADER = ("rows", "right", "before", "after", "error before", "error after")
 
@@ -102,27 +130,75 @@ def _scores(scores: Scores) -> tuple[str, ...]:
     within = scores.error_by_group
     return (
         f"{scores.confidence:.3f}",
-        f"{scores.error.debiased:.4f}",
-        f"{scores.error.low:.3f} to {scores.error.high:.3f}",
-        "" if within is None else f"{within.debiased:.4f}",
-        "" if within is None else f"{within.low:.3f} to {within.high:.3f}",
+        *_error(scores.error),
+        *(("", "") if within is None else _error(within)),
         f"{scores.brier:.4f}",
         f"{scores.log_loss:.4f}",
         f"{scores.aurc:.4f}",
     )
 
 
-def _group(group: Any) -> tuple[str, ...]:
-    numbers = (group.accuracy, group.before, group.after, group.error_before, group.error_after)
-    name = "(none)" if group.group is None else str(group.group)
-    return (name, f"{group.rows:,}", *("" if number is None else f"{number:.3f}" for number in numbers))
+def _error(error: CalibrationError) -> tuple[str, str]:
+    return _seen(error.debiased, 4), _interval(error)
 
 
-def _above(found: Evaluation, limit: float | None) -> list[tuple[str, float]]:
-    if limit is None:
-        return []
+def _interval(error: CalibrationError) -> str:
+    """Return the interval of an error; an error is never below 0, so neither are the ends."""
+    if isnan(error.high):
+        return _UNKNOWN
+    low, high = (f"{max(end, 0.0):.3f}" for end in (error.low, error.high))
+    return f"{low} to {high}"
+
+
+def _seen(error: float, digits: int = 3) -> str:
+    if isnan(error):
+        return _UNKNOWN
+    return f"{error:.{digits}f}" if error > 0 else _NONE_SEEN
+
+
+def _group(group: GroupScores) -> tuple[str, ...]:
+    means = (group.accuracy, group.before, group.after)
+    errors = (group.error_before, group.error_after)
+    name = _NO_GROUP if group.group is None else str(group.group)
+    return (
+        name,
+        f"{group.rows:,}",
+        *("" if mean is None else f"{mean:.3f}" for mean in means),
+        *("" if error is None else _seen(error) for error in errors),
+    )
+
+
+def _fails(parts: dict[Any, Evaluation], by: str | None, limit: float, is_strict: bool) -> bool:
+    """Say of every error what the gate makes of it, and return whether it is shut."""
+    found = [
+        (f"{by} {value}: {what}" if by else what, error)
+        for value, part in parts.items()
+        for what, error in _errors(part)
+    ]
+    is_shut = [_is_above(error, limit, is_strict) for _, error in found]
+    for (what, error), is_above in zip(found, is_shut, strict=True):
+        if is_above or not error.high <= limit:
+            shared.note(f"qacal: {_said(what, error, limit, is_above)}")
+    return any(is_shut)
+
+
+def _errors(found: Evaluation) -> list[tuple[str, CalibrationError]]:
     within = found.last.error_by_group
-    errors = [("over all rows", found.last.error.debiased)]
-    if within is not None:
-        errors.append((f"within {found.grouped_by}", within.debiased))
-    return [(what, error) for what, error in errors if not error <= limit]
+    overall = ("the calibration error over all rows", found.last.error)
+    return [overall] if within is None else [overall, (f"the calibration error within {found.grouped_by}", within)]
+
+
+def _is_above(error: CalibrationError, limit: float, is_strict: bool) -> bool:
+    """Return whether an error shuts the gate; one that cannot be measured does."""
+    return not (error.high if is_strict else error.low) <= limit
+
+
+def _said(what: str, error: CalibrationError, limit: float, is_above: bool) -> str:
+    if isnan(error.low):
+        return f"{what} cannot be measured on so few rows, and a gate that has seen nothing stays shut."
+    measured = f"{what} is {_seen(error.debiased, 4)} (95% interval {_interval(error)})"
+    if error.low > limit:
+        return f"{measured}, above {limit:g}."
+    if is_above:
+        return f"{measured}, not shown to be below {limit:g}."
+    return f"{measured}, not shown to be above {limit:g}, nor below; passed. More rows would tell; --strict fails."

@@ -69,14 +69,9 @@ app = typer.Typer(
 )
 _BEFORE = (questions, elicit, answers, judge, import_)
 _COMMANDS = (split, fit, apply, explain, evaluate, report, threshold, groups, plan, experiment, embed, export)
-# In the list of commands; of the others, the first line of their help is short enough.
-_IN_SHORT = {
-    "evaluate": "Measure confidences before and after calibration.",
-    "report": "Write a report on a model, as one HTML file.",
-}
 for command in (*_BEFORE, *_COMMANDS):
     name = command.__name__.rpartition(".")[2].rstrip("_")
-    app.command(name, short_help=_IN_SHORT.get(name), no_args_is_help=name != "plan")(command.run)
+    app.command(name, no_args_is_help=name != "plan")(command.run)
 app.add_typer(local_llm.app, name="local-llm")
 
 

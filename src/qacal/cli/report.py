@@ -39,9 +39,9 @@ def run(
     percent: shared.Percent = False,
     skip_bad_rows: shared.SkipBadRows = None,
 ) -> None:
-    """Write a report on a model: one HTML file that needs no network, for a screen, a phone or paper.
+    """Write a report on a model, as one HTML file.
 
-    The rows need correct, and must not be those the model was fitted on: on these, any model looks good. It shows the
+    It needs no network, and is for a screen, a phone or paper. The rows need correct, and must not be those the model was fitted on: on these, any model looks good. It shows the
     confidence as stated, what one map for all groups makes of it, and the calibrated one: reliability overall and by
     group, what calibration does to a confidence, when to answer, what is promised and whether it was kept, and what
     the groups hold.

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
-
-import numpy as np
 
 from qacal.answering import Progress
 from qacal.calibrators.binmaps import BinMaps
 from qacal.errors import InputError
-from qacal.evaluation import BINS
-from qacal.guarantee import epsilon
+from qacal.evaluation import BINS, without_group
 from qacal.metrics.calibration import CalibrationError, calibration_error
 from qacal.metrics.scores import brier_score, log_loss, sharpness
 from qacal.metrics.selective import auac, aurc
@@ -20,14 +16,13 @@ from qacal.model import QACalibrator
 from qacal.model_set import ModelSet
 from qacal.partitions import Column
 from qacal.records import Reading
-from qacal.report.facts import facts_of
+from qacal.report.facts import Fact, facts_of
 from qacal.report.gathering import Gathered, gather
+from qacal.report.groups import Group, groups_of
 from qacal.report.inputs import Pairs, Scored
-from qacal.report.realised import Realised, realised_errors
+from qacal.report.promise import Promise, promise_of, realised_of, why_not_judged
+from qacal.report.realised import Realised
 from qacal.tally import Tally
-
-# Below this many test rows the error of a group is mostly noise, and it is shown after those that have more.
-FEW_ROWS = 50
 
 
 @dataclass(frozen=True)
@@ -60,67 +55,31 @@ class Measured:
 
 
 @dataclass(frozen=True, eq=False)
-class Group:
-    """One group of test rows: how often it is right, what each score claims, and how far each is off.
-
-    words, examples : what sets it apart, and some of its rows; empty where the records have no texts.
-    """
-
-    label: Any
-    rows: int
-    accuracy: float
-    confidence: dict[str, float]
-    errors: dict[str, float]
-    tallies: dict[str, Tally]
-    words: tuple[str, ...] = ()
-    examples: tuple[dict[str, Any], ...] = ()
-
-    @property
-    def gain(self) -> float:
-        """By how much the debiased error falls; what is below noise counts as none."""
-        before, after = (np.nan_to_num(max(self.errors[name], 0.0)) for name in ("stated", "calibrated"))
-        return float(before - after)
-
-
-@dataclass(frozen=True)
-class Promise:
-    """What the fit's bins promise: by the theorem before a row was seen, and by their certificates after.
-
-    certified : half of the test rows are in bins that are certified to be off by this much at most.
-    """
-
-    points_per_bin: int
-    rows: int
-    alpha: float
-    levels: int
-    epsilon: float
-    certified: float
-    largest: float
-    kind: str
-
-
-@dataclass(frozen=True, eq=False)
 class Content:
     """Everything that is shown of one model on its test rows.
 
-    facts : what was fitted and on what, as (name, text).
+    facts : what was fitted and on what.
     tallies, measured, pairs : by score: "stated", "pooled" (where groups are used) and "calibrated".
     groups : those that gain most first.
-    promise, realised : None for calibrators without bins, which certify nothing; `why_no_promise` says it.
+    without_group : who the rows are that are in none; empty if there are none.
+    promise : None for calibrators without bins, which certify nothing; `why_no_promise` says it.
+    realised : None if there is no promise, or if it cannot be held against these rows; `why_not_judged` says it.
     threshold : the one that was chosen, if any.
     """
 
     rows: int
     accuracy: float
-    facts: tuple[tuple[str, str], ...]
+    facts: tuple[Fact, ...]
     tallies: dict[str, Tally]
     measured: dict[str, Measured]
     pairs: dict[str, Pairs]
     grouped_by: str | None
     groups: tuple[Group, ...]
+    without_group: str
     promise: Promise | None
     realised: Realised | None
     why_no_promise: str
+    why_not_judged: str
     has_texts: bool
     threshold: float | None
 
@@ -159,7 +118,7 @@ def content_of(gathered: Gathered, *, threshold: float | None = None, examples: 
     _require_both_kinds(scored)
     tallies = scored.tallies()
     maps = gathered.model.calibrator_.fitted_maps()
-    has_bins = isinstance(maps, BinMaps)
+    groups = groups_of(gathered, tallies, examples)
     return Content(
         rows=len(scored.correct),
         accuracy=float(scored.correct.mean()),
@@ -168,10 +127,12 @@ def content_of(gathered: Gathered, *, threshold: float | None = None, examples: 
         measured={name: Measured.of(tally) for name, tally in tallies.items()},
         pairs=scored.pairs(),
         grouped_by=_grouped_by(gathered),
-        groups=tuple(sorted(_groups(gathered, tallies, examples), key=_place)),
-        promise=_promise(gathered, maps) if isinstance(maps, BinMaps) else None,
-        realised=_realised(gathered, maps) if isinstance(maps, BinMaps) else None,
-        why_no_promise="" if has_bins else _NO_BINS.format(name=type(gathered.model.calibrator_).__name__),
+        groups=groups,
+        without_group=without_group(gathered.grouped_by) if any(group.label is None for group in groups) else "",
+        promise=promise_of(gathered, maps) if isinstance(maps, BinMaps) else None,
+        realised=realised_of(gathered, maps) if isinstance(maps, BinMaps) else None,
+        why_no_promise=_why_no_promise(gathered.model, maps),
+        why_not_judged=why_not_judged(gathered),
         has_texts=gathered.has_texts and examples > 0,
         threshold=_overall(gathered.model) if threshold is None else threshold,
     )
@@ -182,10 +143,13 @@ def _overall(model: QACalibrator) -> float | None:
     return None if model.decision_rule_ is None else model.decision_rule_.threshold
 
 
-_NO_BINS = (
-    "{name} answers without bins, and so certifies nothing that could be held against these rows. A model as it comes, "
-    "or one with QABinning or TreeBinning, does."
-)
+def _why_no_promise(model: QACalibrator, maps: Any) -> str:
+    if isinstance(maps, BinMaps):
+        return ""
+    return (
+        f"{type(model.calibrator_).__name__} answers without bins, and so certifies nothing that could be held against "
+        "these rows. A model as it comes, or one with QABinning or TreeBinning, does."
+    )
 
 
 def _require_both_kinds(scored: Scored) -> None:
@@ -204,72 +168,3 @@ def _grouped_by(gathered: Gathered) -> str | None:
     partition = gathered.model.partition_
     own = partition.name if isinstance(partition, Column) else "the model’s groups"
     return gathered.grouped_by or own
-
-
-def _place(group: Group) -> tuple[bool, float, str]:
-    return (group.rows < FEW_ROWS, -group.gain, str(group.label))
-
-
-def _groups(gathered: Gathered, tallies: dict[str, Tally], examples: int) -> Iterator[Group]:
-    if not gathered.labels:
-        return
-    labels = {code: label for label, code in gathered.labels.items()}
-    words, pairs = gathered.sampler.words(), gathered.sampler.examples(examples)
-    columns = {name: dict(iter(tally)) for name, tally in tallies.items()}
-    for code, first in columns["stated"].items():
-        mine = {name: column[code] for name, column in columns.items()}
-        yield Group(
-            label=labels.get(code),
-            rows=first.n,
-            accuracy=first.mean,
-            confidence={name: float(tally.w @ tally.confidence / tally.w.sum()) for name, tally in mine.items()},
-            errors={name: _debiased(tally) for name, tally in mine.items()},
-            tallies={name: tally.without_blocks() for name, tally in mine.items()},
-            words=words.get(code, ()) if examples else (),
-            examples=pairs.get(code, ()),
-        )
-
-
-def _debiased(tally: Tally) -> float:
-    return calibration_error(tally, bins=BINS, redraws=0).debiased if tally.n > 1 else float("nan")
-
-
-def _promise(gathered: Gathered, maps: BinMaps) -> Promise:
-    chosen = gathered.model.calibrator_.get_params()
-    rows = max(_binned_rows(maps), 2)
-    levels, alpha = len(np.unique(maps.lineage.depth)), float(maps.certificate.alpha)
-    # The bins of groups, where there are groups: the root's hold the same rows once more.
-    first = int(maps.offset[1]) if len(maps.offset) > 2 else 0
-    bounds, behind = maps.error_bounds()[first:], maps.rows[first:]
-    n_bins = chosen.get("n_bins")
-    # Bins that follow curves were asked for no number of points; half of the rows are in bins of the middle one.
-    points = rows // n_bins if n_bins else int(chosen.get("points_per_bin", _middle(behind, behind)))
-    points = min(max(points, 2), rows)
-    return Promise(
-        points_per_bin=points,
-        rows=rows,
-        alpha=alpha,
-        levels=levels,
-        epsilon=epsilon(points, rows, alpha, levels=levels),
-        certified=float(np.median(maps.error_bounds()[gathered.column("bins")])),
-        # Of bins without rows nothing is known, and nobody has asked.
-        largest=float(bounds[behind > 0].max(initial=0.0)),
-        kind=maps.certificate.kind,
-    )
-
-
-def _middle(values: Any, rows: Any) -> float:
-    """Return the median of a value of bins over their rows."""
-    order = np.argsort(values)
-    through = np.cumsum(rows[order])
-    return float(values[order][np.searchsorted(through, through[-1] / 2)])
-
-
-def _binned_rows(maps: BinMaps) -> int:
-    """Return N: the rows of the root's bins, and the edge rows between them that Algorithm UMD keeps out of them."""
-    root = int(maps.offset[1])
-    return int(maps.rows[:root].sum()) + (root - 1 if maps.is_jittered else 0)
-
-
-def _realised(gathered: Gathered, maps: BinMaps) -> Realised | None:
-    return realised_errors(maps, gathered.column("bins"), gathered.column("correct"), gathered.is_own)

@@ -19,7 +19,7 @@ from qacal.model_set import ModelSet, rows_by
 from qacal.origins import require_known_origin
 from qacal.records import Batch, Reading, read
 from qacal.report.inputs import Scored
-from qacal.values import Bools, Floats, Hashes, Ints
+from qacal.values import Floats, Hashes, Ints
 
 
 @dataclass
@@ -27,10 +27,12 @@ class Gathered:
     """What has been read so far for one model.
 
     grouped_by : the column whose values are the groups; the model's own groups by default.
+    is_part : these are some of the model's rows, picked by a column.
     """
 
     model: QACalibrator
     grouped_by: str | None = None
+    is_part: bool = False
     origins: dict[str, None] = field(default_factory=dict)
     labels: dict[Any, int] = field(default_factory=dict)
     sampler: Sampler = field(default_factory=Sampler)
@@ -52,12 +54,12 @@ class Gathered:
         self._keep("calibrated", evidence.calibrated)
         self._keep("correct", correct)
         self._keep("groups", self._codes(names))
-        self._keep("is_own", evidence.source == "group")
         self._count_sources(evidence.source)
         if batch.ids is not None:
             self._keep("ids", batch.ids)
         if isinstance(maps, BinMaps):
             self._keep("bins", maps.bins_of(asked))
+            self._keep("levels", maps.bins_by_level(asked))
         self._sample(batch, names, correct, evidence.calibrated)
 
     def _keep(self, name: str, values: Any) -> None:
@@ -95,10 +97,10 @@ class Gathered:
         return Scored(self.column("correct"), scores, codes if self.labels else None, ids)
 
     @property
-    def is_own(self) -> Bools:
-        """Whether rows are answered by the map of their own group, or by the only map there is."""
-        own: Bools = self.column("is_own")
-        return np.ones_like(own) if self.has_one_map else own
+    def is_familiar(self) -> bool:
+        """Whether the model was fitted on some of these questions, as far as it remembers."""
+        ids = self.column("ids")
+        return ids is not None and bool(self.model.memory_.known(ids))
 
     @property
     def has_one_map(self) -> bool:
@@ -121,12 +123,12 @@ def gather(
 ) -> dict[str, Gathered]:
     """Read labelled records through a model, apart for each model of a set, or for each value of a column `by`."""
     out: dict[str, Gathered] = {}
-    done = 0
+    done, is_part = 0, by is not None and not isinstance(model, ModelSet)
     for batch in _batches(model, records, how):
         for name, one, mine in _parts(model, batch, by):
             if not any_origin:
                 require_known_origin(mine, one.origins_)
-            out.setdefault(name, Gathered(one, groups)).add(mine)
+            out.setdefault(name, Gathered(one, groups, is_part)).add(mine)
         done += len(batch)
         if progress is not None:
             progress("calibrating", done)

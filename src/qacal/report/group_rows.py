@@ -6,12 +6,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from qacal.report.content import FEW_ROWS, Content, Group
-from qacal.report.words import decimal, percent
+from qacal.report.content import Content
+from qacal.report.groups import FEW_ROWS, Group
+from qacal.report.words import error_seen, percent
 
 # All texts of a block together; with hundreds of groups each text is cut shorter.
 _TEXT_BUDGET = 400_000
 _SHORT = 140
+_SHORT_NAMES = {"pooled": "one for all"}
 
 
 @dataclass(frozen=True)
@@ -84,7 +86,7 @@ def _numbers(group: Group) -> Iterator[tuple[str, str]]:
     yield "stated", percent(group.confidence["stated"])
     yield "calibrated", percent(group.confidence["calibrated"])
     for name, error in group.errors.items():
-        yield f"error {name}", decimal(max(error, 0.0), 2)
+        yield f"error {_SHORT_NAMES.get(name, name)}", error_seen(error, 2)
 
 
 def _pair(example: dict[str, Any], longest: int) -> Pair:

@@ -12,13 +12,16 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup
 
 from qacal import __version__
-from qacal.report.content import FEW_ROWS, Content
+from qacal.report.content import Content
 from qacal.report.drawings import SMALL_MULTIPLES, draw_block, draw_groups, pictured
+from qacal.report.glossary import GLOSSARY
 from qacal.report.group_rows import group_name, group_rows
+from qacal.report.groups import FEW_ROWS
 from qacal.report.sentences import in_short
 from qacal.report.style import look_of
 from qacal.report.tables import Table, headline_table
-from qacal.report.words import decimal, percent
+from qacal.report.verdict import verdict_of
+from qacal.report.words import error_seen, percent
 
 _FOLDER = Path(__file__).parent / "templates"
 
@@ -50,8 +53,13 @@ def render(title: str, blocks: Sequence[Block], *, intro: str = "", tables: Sequ
     """
     shown = [_shown(block, f"b{number}") for number, block in enumerate(blocks, start=1)]
     # Half of a surrogate pair is text in Python, and in no file.
-    page = _template().render(title=title, intro=intro, tables=tables, blocks=shown, version=__version__, css=_css())
+    page = _template().render(title=title, intro=intro, tables=tables, blocks=shown, **_always())
     return page.encode("utf-8", "replace").decode("utf-8")
+
+
+def _always() -> dict[str, Any]:
+    """Return what stands in every page."""
+    return {"version": __version__, "css": _css(), "glossary": GLOSSARY}
 
 
 @cache
@@ -89,6 +97,7 @@ def _shown(block: Block, key: str) -> dict[str, Any]:
         "most": SMALL_MULTIPLES,
         "few": FEW_ROWS,
         "promise": _promise(content),
+        "verdict": verdict_of(content),
     }
 
 
@@ -104,7 +113,7 @@ def _small_multiples(content: Content, key: str) -> list[dict[str, Any]]:
             "name": group_name(group.label),
             "words": ", ".join(group.words[:3]),
             "rows": f"{group.rows:,}",
-            "errors": [(name, decimal(max(error, 0.0), 2)) for name, error in group.errors.items()],
+            "errors": [(name, error_seen(error, 2).removesuffix(" seen")) for name, error in group.errors.items()],
             "svg": Markup(drawn.svg),
         }
         for group, drawn in zip(groups, draw_groups(groups, key), strict=True)
@@ -126,11 +135,5 @@ def _promise(content: Content) -> dict[str, str]:
         "rows": f"{promise.rows:,}",
     }
     if realised is not None:
-        out |= {
-            "bins": f"{len(realised.rows):,}",
-            "within": f"{int(realised.is_within.sum()):,}",
-            "broken": f"{int(realised.is_broken.sum()):,}" if realised.is_broken.any() else "none",
-            "realised": f"{realised.typical:.2f}",
-            "left_out": f"{realised.left_out:,}" if realised.left_out else "",
-        }
+        out |= {"bins": f"{len(realised.rows):,}", "realised": f"{realised.typical:.2f}"}
     return out

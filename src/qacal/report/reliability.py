@@ -51,8 +51,8 @@ def reliability_diagram(
     """
     tallies = {name: tally.pooled() for name, tally in as_tallies(scores).items()}
     errors = {name: _error(tally) for name, tally in tallies.items()}
-    ax = _diagram(tallies, errors, bins, alpha, style.axes_for(ax))
-    style.key(ax, _free_corner(tallies))
+    ax = _diagram(tallies, errors, bins, alpha, style.axes_for(ax, height=style.WITH_KEY))
+    style.key(ax, "calibration error (95% interval)")
     style.name_axes(ax, "confidence", "share of right answers")
     return style.describe(ax, title or _title(errors), _text(tallies, errors, bins))
 
@@ -121,16 +121,10 @@ def _error(tally: Tally) -> CalibrationError:
 
 def _short(error: CalibrationError) -> str:
     if not error.debiased > 0:
-        return "no error seen"
+        most = f" (at most {error.high:.2f})" if error.high > 0 else ""
+        return f"{words.NONE_SEEN}{most}"
     bounds = words.interval(max(error.low, 0.0), error.high, 2)
-    return f"error {error.debiased:.2f}" + (f" ({bounds})" if bounds else "")
-
-
-def _free_corner(tallies: dict[str, Tally]) -> style.Corner:
-    """Return where the key covers no points: claims that are too high lie below the diagonal."""
-    first = next(iter(tallies.values()))
-    claimed = float(first.w @ first.confidence / first.w.sum())
-    return "upper left" if claimed >= first.mean else "lower right"
+    return f"{error.debiased:.2f}" + (f" ({bounds})" if bounds else "")
 
 
 def _title(errors: dict[str, CalibrationError]) -> str:
@@ -145,5 +139,5 @@ def _text(tallies: dict[str, Tally], errors: dict[str, CalibrationError], bins: 
         points = _points(tally, bins, 0.05)
         pairs = zip(points.confidence.tolist(), points.accuracy.tolist(), strict=True)
         shown = ", ".join(f"{said:.2f} is right {right:.2f}" for said, right in pairs)
-        parts.append(f"{style.look_of(name).label} ({_short(errors[name])}): {shown}.")
+        parts.append(f"{style.look_of(name).label} (error {_short(errors[name])}): {shown}.")
     return " ".join(parts)

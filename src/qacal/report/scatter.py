@@ -30,14 +30,14 @@ def recalibration_scatter(scores: Any, *, ax: Axes | None = None, title: str | N
     'A stated 0.9 becomes 0.40 to 0.60, by its kind'
     """
     pairs = as_pairs(scores)
-    ax = style.axes_for(ax)
+    ax = style.axes_for(ax, height=style.WITH_KEY)
     style.unit_square(ax)
     # The score with the most marks first, so that it hides none of the others.
     for name in sorted(pairs, key=lambda name: -len(pairs[name].rows)):
         look = style.look_of(name)
         draw_bubbles(ax, pairs[name].stated, pairs[name].recalibrated, pairs[name].rows, look)
         _line(ax, pairs[name], look)
-    style.key(ax, "upper left")
+    style.key(ax)
     style.name_axes(ax, "stated confidence", "recalibrated confidence")
     return style.describe(ax, title or _becomes(pairs), _scatter_text(pairs))
 
@@ -77,20 +77,19 @@ def sharpness_plot(scores: Any, *, cells: int = 20, ax: Axes | None = None, titl
     cells : how many columns of the histogram.
     """
     tallies = as_tallies(scores)
-    ax = style.axes_for(ax, 3.6, 2.7)
+    ax = style.axes_for(ax, height=style.WITH_KEY)
     edges = np.linspace(0, 1, cells + 1)
     spread = {name: float(np.sqrt(sharpness(tally))) for name, tally in tallies.items()}
     for name, tally in tallies.items():
         look = style.look_of(name)
-        label = f"{look.label}, sd {spread[name]:.2f}"
+        label = f"{look.label}: {spread[name]:.2f}"
         ax.stairs(_shares(tally, edges), edges, color=look.colour, linestyle=look.line, linewidth=1.4, label=label)
         if look.is_filled:
             ax.stairs(_shares(tally, edges), edges, color=look.colour, alpha=0.12, fill=True)
-    # Room for the key above the highest column.
-    ax.set(xlim=(-0.01, 1.01), ylim=(0, 1.45 * ax.get_ylim()[1]))
+    ax.set(xlim=(-0.01, 1.01), ylim=(0, None))
     ax.set_xticks([0, 0.2, 0.4, 0.6, 0.8, 1], ["0", ".2", ".4", ".6", ".8", "1"])
     ax.yaxis.set_major_formatter(lambda value, _: f"{100 * value:g}%")
-    style.key(ax, "upper left")
+    style.key(ax, "standard deviation (sharpness)")
     style.name_axes(ax, "confidence", "share of answers")
     return style.describe(ax, title or _commits(tallies), _sharpness_text(tallies, spread))
 

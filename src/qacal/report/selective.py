@@ -35,18 +35,18 @@ def threshold_plot(
     'At 0.9 or more, 100% of the answers are right'
     """
     tallies = as_tallies(scores)
-    ax = style.axes_for(ax)
+    ax = style.axes_for(ax, height=style.WITH_KEY)
     style.unit_square(ax)
     for name, tally in tallies.items():
         look, curve = style.look_of(name), accuracy_confidence_curve(tally)
         # The share of right answers among a handful is noise.
         accuracy = np.where(curve.coverage * tally.n > min(10, tally.n / 20), curve.accuracy, np.nan)
-        label = f"{look.label}, AUAC {auac(tally):.3f}"
+        label = f"{look.label}: {auac(tally):.3f}"
         ax.plot(curve.threshold, accuracy, color=look.colour, linestyle=look.line, linewidth=1.6, label=label)
     if threshold is not None:
         ax.axvline(threshold, color=style.COLOURS["ink"], linewidth=0.8, linestyle=(0, (2, 2)))
         _mark(ax, tallies, threshold)
-    style.key(ax, "lower right")
+    style.key(ax, "area under the curve (AUAC), higher is better")
     style.name_axes(ax, "threshold on the confidence", "right among those answered")
     return style.describe(ax, title or _at_or_above(tallies, threshold), _threshold_text(tallies))
 
@@ -101,12 +101,12 @@ def risk_coverage_plot(
     scores, threshold : as in :func:`threshold_plot`.
     """
     tallies = as_tallies(scores)
-    ax = style.axes_for(ax)
+    ax = style.axes_for(ax, height=style.WITH_KEY)
     highest = 0.05
     for name, tally in tallies.items():
         look, (coverage, risk) = style.look_of(name), _curve(tally)
         highest = max(highest, 1.1 * float(risk.max()))
-        label = f"{look.label}, AURC {aurc(tally).aurc:.3f}"
+        label = f"{look.label}: {aurc(tally).aurc:.3f}"
         ax.plot(coverage, risk, color=look.colour, linestyle=look.line, linewidth=1.6, label=label)
         share, right = (0.0, 0.0) if threshold is None else answered(tally, threshold)
         if share > 0:
@@ -115,7 +115,7 @@ def risk_coverage_plot(
     ax.set(xlim=(-0.03, 1.03), ylim=(0, highest))
     ax.set_xticks([0, 0.2, 0.4, 0.6, 0.8, 1], ["0", "20%", "40%", "60%", "80%", "100%"])
     ax.yaxis.set_major_formatter(lambda value, _: f"{100 * value:g}%")
-    style.key(ax, "lower right")
+    style.key(ax, "area under the curve (AURC), lower is better")
     style.name_axes(ax, "questions answered, most confident first", "wrong among them")
     return style.describe(ax, title or _ranking(tallies), _risk_text(tallies, overall))
 

@@ -7,8 +7,11 @@ from collections.abc import Iterator
 import numpy as np
 
 from qacal.metrics.reliability import reliability_table
-from qacal.report.content import FEW_ROWS, Content, Measured
+from qacal.report.content import Content, Measured
+from qacal.report.group_rows import group_name
+from qacal.report.groups import FEW_ROWS
 from qacal.report.selective import answered
+from qacal.report.verdict import verdict_of
 from qacal.report.words import counted, interval, off_by, percent, points
 from qacal.tally import Tally
 
@@ -32,7 +35,13 @@ def _sentences(content: Content) -> Iterator[str]:
     yield _frequent_claim(content.tallies["calibrated"], "Where the calibrated confidence says {}, it")
     if after.error_by_group is not None:
         yield _within(content)
-    yield _verdict(before, after)
+        yield _worst_group(content)
+    yield _better_or_worse(before, after)
+    verdict = verdict_of(content)
+    if verdict is not None and content.promise is not None:
+        yield f"An interval for every answer, promised with probability {percent(1 - content.promise.alpha)}: " + (
+            f"{verdict.answer[0].lower()}{verdict.answer[1:]}"
+        )
     if content.threshold is not None:
         yield _answering(content, content.threshold)
     if content.rows < _ENOUGH:
@@ -54,15 +63,35 @@ def _frequent_claim(tally: Tally, said: str) -> str:
 
 
 def _within(content: Content) -> str:
-    by = content.grouped_by or ""
-    where = "each of the model’s groups" if by.startswith("the model") else f"each {by}"
-    who = {"stated": "the stated confidence", "pooled": "one pooled map", "calibrated": "the calibrated confidence"}
+    who = {"stated": "the stated confidence", "pooled": "one correction for all", "calibrated": "the calibrated one"}
     errors = {name: found.error_by_group for name, found in content.measured.items()}
-    said = ", ".join(f"{who[name]} {off_by(error)}" for name, error in errors.items() if error is not None)
-    return f"Within {where}, {said} (typical distance, noise taken out)."
+    known = [(name, error) for name, error in errors.items() if error is not None]
+    said = ", ".join(f"{who[name]} {off_by(error, has_interval=True)}" for name, error in known)
+    return f"Within {_each(content)}, {said}: typically, with the noise taken out."
 
 
-def _verdict(before: Measured, after: Measured) -> str:
+def _each(content: Content) -> str:
+    by = content.grouped_by or ""
+    return "each of the model’s groups" if by.startswith("the model") else f"each {by}"
+
+
+def _worst_group(content: Content) -> str:
+    """Return the group that the calibrated confidence is worst about, of those that it is off in beyond chance."""
+    off = [group for group in content.groups if group.is_off]
+    if not off:
+        few = sum(group.rows < FEW_ROWS for group in content.groups) * 2 > len(content.groups)
+        hint = f"; with fewer than {FEW_ROWS} rows in most, only large ones would show" if few else ""
+        return f"Of {counted(len(content.groups), 'group')} none has a gap that chance does not explain{hint}."
+    worst = max(off, key=lambda group: group.gap)
+    more = "" if len(off) == 1 else f", as in {counted(len(off) - 1, 'other group')}"
+    right, claimed = percent(worst.accuracy), percent(worst.confidence["calibrated"])
+    return (
+        f"Worst is {group_name(worst.label)}: {right} of {counted(worst.rows, 'answer')} are right, and the calibrated "
+        f"confidence says {claimed}, which chance does not explain{more}."
+    )
+
+
+def _better_or_worse(before: Measured, after: Measured) -> str:
     """Return whether calibration helped, by a score that only better probabilities improve."""
     change = after.brier - before.brier
     scores = f"Brier score {before.brier:.3f} before, {after.brier:.3f} after"

@@ -8,10 +8,11 @@ figures follow the page's light or dark colours (see :mod:`qacal.report.svg`).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.transforms import ScaledTranslation
 
 COLOURS = {
     "ink": "#24292f",
@@ -46,7 +47,7 @@ class Look:
 
 LOOKS = {
     "stated": Look("stated", COLOURS["stated"], (0, (1, 1.5)), "o", False),
-    "pooled": Look("one pooled map", COLOURS["pooled"], (0, (4, 2)), "s", False),
+    "pooled": Look("one correction for all", COLOURS["pooled"], (0, (4, 2)), "s", False),
     "calibrated": Look("calibrated", COLOURS["calibrated"], "-", "o", True),
 }
 
@@ -54,6 +55,10 @@ LOOKS = {
 def look_of(name: str) -> Look:
     """Return how to draw a score; one that is none of the three is drawn in ink."""
     return LOOKS.get(name) or Look(name, COLOURS["ink"], "-", "D", False)
+
+
+WITH_KEY = 3.85
+"""The height of a figure with a key of four lines under its axes, in inches."""
 
 
 def axes_for(ax: Axes | None, width: float = 3.6, height: float = 3.2) -> Axes:
@@ -91,24 +96,33 @@ def write(ax: Axes, x: float, y: float, text: str, colour: str = "quiet", **opti
     ax.text(x, y, text, **options)
 
 
-Corner: TypeAlias = Literal["upper left", "lower right"]
+# From the axes down past the numbers and the name of the x axis, in points.
+_BELOW = 34
 
 
-def key(ax: Axes, place: Corner) -> None:
-    """Say which line is which, in the colour of the line."""
+def key(ax: Axes, title: str = "") -> None:
+    """Say under the axes which line is which, in the colour of the line; there it covers nothing.
+
+    title : what the numbers beside the names are.
+    """
+    below = ScaledTranslation(0, -_BELOW / 72, ax.get_figure(root=True).dpi_scale_trans)  # type: ignore[union-attr]
     legend = ax.legend(
-        loc=place,
-        frameon=True,
-        facecolor=COLOURS["paper"],
-        edgecolor="none",
-        framealpha=0.8,
+        loc="upper left",
+        bbox_to_anchor=(0, 0),
+        bbox_transform=ax.transAxes + below,
+        borderaxespad=0,
+        borderpad=0,
+        frameon=False,
+        title=title or None,
+        title_fontproperties={"size": FONT},
+        alignment="left",
         fontsize=FONT,
         handlelength=2.2,
         handletextpad=0.6,
         labelspacing=0.35,
-        borderaxespad=0.2,
         labelcolor="linecolor",
     )
+    legend.get_title().set_color(COLOURS["quiet"])
     for text in legend.get_texts():
         text.set_parse_math(False)
 

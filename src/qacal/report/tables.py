@@ -9,7 +9,7 @@ from math import isnan
 from qacal.metrics.calibration import CalibrationError
 from qacal.report.content import Content, Measured
 from qacal.report.style import look_of
-from qacal.report.words import decimal, percent
+from qacal.report.words import decimal, error_seen, percent
 
 
 @dataclass(frozen=True)
@@ -49,21 +49,31 @@ def headline_table(content: Content) -> Table:
     the digits shown. AUAC has no best, since it can be gained by stretching confidences.
     """
     found = list(content.measured.values())
-    rows: list[list[str | Cell]] = [["mean confidence", *(percent(one.confidence) for one in found)]]
-    rows += _error_rows("calibration error", [one.error for one in found])
+    rows: list[list[str | Cell]] = [[_MEAN, *(percent(one.confidence) for one in found)]]
+    rows += _error_rows(_ERROR, [one.error for one in found])
     within = [one.error_by_group for one in found if one.error_by_group is not None]
-    rows += _error_rows("calibration error within groups", within) if within else []
+    rows += _error_rows(_ERROR_WITHIN, within) if within else []
     for label, value in _LOWER_IS_BETTER:
         rows.append([label, *_lower_is_better([decimal(value(one)) for one in found])])
-    rows.append(["AUAC", *(decimal(one.auac) for one in found)])
-    rows.append(["sharpness (sd)", *(decimal(one.sharpness**0.5) for one in found)])
+    rows.append([_AUAC, *(decimal(one.auac) for one in found)])
+    rows.append([_SHARPNESS, *(decimal(one.sharpness**0.5) for one in found)])
     return Table("", ["", *(look_of(name).label for name in content.measured)], rows)
 
 
-_LOWER_IS_BETTER: tuple[tuple[str, Callable[[Measured], float]], ...] = (
-    ("Brier score", lambda found: found.brier),
-    ("log loss", lambda found: found.log_loss),
-    ("AURC", lambda found: found.aurc),
+# Plain words, and under them what the literature calls it.
+_MEAN = Cell("what it claims on average", "mean confidence")
+_ERROR = Cell("how far off it typically is", "calibration error, noise taken out (debiased), and its 95% interval")
+_ERROR_WITHIN = Cell("how far off within each group", "calibration error within groups, debiased")
+_NOISY = Cell("the same, noise left in", "plain (plug-in) error, and what noise alone would measure")
+_AUAC = Cell("right answers above a threshold, over all thresholds", "AUAC; higher is better, if nothing was stretched")
+_SHARPNESS = Cell("how much the confidences differ", "sharpness: their standard deviation")
+_LOWER_IS_BETTER: tuple[tuple[Cell, Callable[[Measured], float]], ...] = (
+    (Cell("squared distance from right or wrong", "Brier score; lower is better"), lambda found: found.brier),
+    (Cell("price of mistakes made with confidence", "log loss; lower is better"), lambda found: found.log_loss),
+    (
+        Cell("wrong answers if the unsure are left out", "AURC, ranking alone; lower is better"),
+        lambda found: found.aurc,
+    ),
 )
 
 
@@ -72,9 +82,9 @@ def _lower_is_better(texts: list[str]) -> list[Cell]:
     return [Cell(text, is_best=text == best and texts.count(best) < len(texts)) for text in texts]
 
 
-def _error_rows(label: str, errors: list[CalibrationError]) -> list[list[str | Cell]]:
+def _error_rows(label: Cell, errors: list[CalibrationError]) -> list[list[str | Cell]]:
     noisy = [Cell(decimal(error.plugin), f"noise {decimal(error.floor)}".removesuffix("noise ")) for error in errors]
-    return [[label, *_errors(errors)], [Cell("", "plug-in, and what noise alone would measure"), *noisy]]
+    return [[label, *_errors(errors)], [_NOISY, *noisy]]
 
 
 def _errors(errors: list[CalibrationError]) -> list[Cell]:
@@ -85,5 +95,6 @@ def _errors(errors: list[CalibrationError]) -> list[Cell]:
 
 
 def _error(error: CalibrationError, is_best: bool) -> Cell:
-    bounds = "" if isnan(error.low) else f"{decimal(max(error.low, 0.0))}–{decimal(max(error.high, 0.0))}"
-    return Cell(decimal(max(error.debiased, 0.0)), bounds, is_best)
+    high = decimal(max(error.high, 0.0))
+    bounds = f"{decimal(max(error.low, 0.0))}–{high}" if error.debiased > 0 else f"at most {high}"
+    return Cell(error_seen(error.debiased), "" if isnan(error.low) else bounds, is_best)

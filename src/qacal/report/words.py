@@ -30,9 +30,37 @@ def points(difference: float) -> str:
     return f"{text} point{'' if text == '1' else 's'}"
 
 
-def off_by(error: CalibrationError) -> str:
-    """Return how far a score is typically off, the noise taken out."""
-    return "shows no error beyond noise" if not error.debiased > 0 else f"is off by {points(error.debiased)}"
+def off_by(error: CalibrationError, *, has_interval: bool = False) -> str:
+    """Return how far a score is typically off, the noise taken out; where none is seen, how far it may be.
+
+    has_interval : say the 95% interval also where an error is seen.
+    """
+    is_known = not math.isnan(error.high)
+    if not error.debiased > 0:
+        most = f" (at most {points(error.high)} at 95%)" if is_known and error.high > 0 else ""
+        return f"shows no error beyond noise{most}"
+    if not (is_known and has_interval):
+        return f"is off by {points(error.debiased)}"
+    low, high = (points(max(end, 0.0)).partition(" ")[0] for end in (error.low, error.high))
+    return f"is off by {points(error.debiased)} ({low} to {high} at 95%)"
+
+
+NONE_SEEN = "none seen"
+"""What stands for a debiased error that is not above 0: noise alone measures as much."""
+
+NOT_MEASURED = "\N{EN DASH}"
+"""What stands for an error that cannot be measured, of a single row for instance."""
+
+
+def error_seen(error: float, digits: int = 3) -> str:
+    """Return a debiased error for a table.
+
+    >>> error_seen(0.0512), error_seen(-0.02), error_seen(float("nan"))
+    ('0.051', 'none seen', '\N{EN DASH}')
+    """
+    if math.isnan(error):
+        return NOT_MEASURED
+    return decimal(error, digits) if error > 0 else NONE_SEEN
 
 
 def decimal(value: float, digits: int = 3) -> str:

@@ -1,0 +1,139 @@
+"""The report's answer to "was the promise kept?": from which rows it comes, and what it says."""
+
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from qacal import Column, QABinning, QACalibrator, StepBinning
+from qacal.calibrators.binmaps import BinMaps
+from qacal.report import Block, read_contents, realised_errors, render
+from qacal.report.sentences import in_short
+from qacal.report.verdict import verdict_of
+from tests.answers import answers
+from tests.report.rows import content, model
+
+
+def test_a_groups_bins_are_held_against_its_rows():
+    assert isinstance(model().calibrator_.maps_, BinMaps)
+    rows = answers(1500, seed=1)
+    evidence = model().evidence([row["confidence"] for row in rows], groups=[row["topic"] for row in rows])
+    realised, right = content().realised, np.array([row["correct"] for row in rows])
+    own = [at for at, group in enumerate(realised.group) if group is not None]
+    for at in own:
+        mine = (evidence.calibrated == realised.answer[at]) & (evidence.low == realised.low[at])
+        assert mine.sum() == realised.rows[at] == realised.answered[at]
+        assert right[mine].mean() == pytest.approx(realised.accuracy[at])
+    assert realised.rows[own].sum() == 1500
+    np.testing.assert_allclose(
+        realised.bound, np.maximum(realised.answer - realised.low, realised.high - realised.answer)
+    )
+    assert not realised.is_broken.any()
+
+
+def test_an_ancestors_bins_are_held_against_all_rows_below_it():
+    rows = answers(1200)
+    tree = QACalibrator(partition="bisecting:3", calibrator=QABinning(points_per_bin=100)).fit(rows)
+    found = read_contents(tree, answers(500, seed=1))[""]
+    borrowed = sum(row["source"] != "group" for row in tree.calibrate(answers(500, seed=1)))
+    assert 0 < borrowed < 500
+    assert found.realised.answered.sum() == 500
+    is_own = np.array([group is not None for group in found.realised.group])
+    assert found.realised.answered[~is_own].sum() == borrowed
+    assert found.realised.rows[~is_own].sum() >= 500
+    facts = {fact.name: fact.text for fact in found.facts}
+    assert "the correction of a larger group" in facts["Answered by"]
+
+
+def test_the_papers_algorithm_counts_its_edge_rows():
+    jitter = QACalibrator(partition=Column("topic"), calibrator=QABinning(points_per_bin=50, ties="jitter"))
+    found = read_contents(jitter.fit(answers(1200)), answers(300, seed=1))[""]
+    assert (found.promise.rows, found.promise.kind) == (1200, "distinct")
+    assert found.realised.answered.sum() == 300
+
+
+def test_a_broken_promise_is_seen():
+    maps = model().calibrator_.maps_
+    bins = np.repeat(np.arange(len(maps.value)), 200)
+    found = realised_errors(maps, bins, bins[:, None], (maps.value[bins] > 0.5) * 1.0)
+    assert found.is_broken.any()
+    assert not found.is_within.all()
+    assert (found.excess > 0).tolist() == found.is_broken.tolist()
+
+
+def shared_map():
+    """Return a model whose groups are all too small for a map of their own, as a model's as it comes often are."""
+    steps = StepBinning(rows_per_map=10_000, step=0.1)
+    return QACalibrator(partition="bisecting:3", calibrator=steps).fit(answers(1000))
+
+
+def test_groups_that_share_one_map_get_an_answer_too():
+    found = read_contents(shared_map(), answers(800, seed=1))[""]
+    verdict = verdict_of(found)
+    assert set(found.realised.group) == {None}
+    assert verdict.answer == "Kept, as far as these rows can tell."
+    page = render("One map", [Block("parrot-1", found)])
+    assert f'<p class="verdict"><b>{verdict.answer}</b> {verdict.reasons}</p>' in page
+    assert any(sentence.endswith(": kept, as far as these rows can tell.") for sentence in in_short(found))
+
+
+def test_harder_questions_break_it_and_the_worst_is_named():
+    rows = [row | {"correct": row["correct"] and number % 2} for number, row in enumerate(answers(1500, seed=1))]
+    found = read_contents(model(), rows)[""]
+    verdict, realised = verdict_of(found), found.realised
+    broken = int(realised.is_broken.sum())
+    assert broken > 1
+    assert verdict.answer.startswith(f"Broken: {broken} of {realised.can_be_judged.sum()} intervals ")
+    worst = int(np.argmax(realised.excess))
+    assert f"it answers {realised.answer[worst]:.2f}: promised were {realised.low[worst]:.2f} to" in verdict.reasons
+    assert "One fit in 10 may break its promise" in verdict.reasons
+
+
+def test_few_rows_are_said_to_be_few():
+    unsure = [row for row in answers(24, seed=1) if row["topic"] in ("medicine", "cooking")]
+    found = read_contents(model(), unsure)[""]
+    assert verdict_of(found).answer == "Too few rows to tell."
+    assert re.search(r"no bin has more than \d+ rows\.", verdict_of(found).reasons)
+    some = read_contents(model(), answers(150, seed=1))[""]
+    assert 0 < some.realised.can_be_judged.sum() < len(some.realised.rows) / 2
+    assert verdict_of(some).answer == "No breach is seen, but most of the intervals have too few rows to tell."
+
+
+@pytest.mark.parametrize(
+    ("rows", "right", "said"),
+    [
+        (200, 100, "The only interval has enough rows here to be tested. The share of right answers lies inside of it"),
+        (200, 110, "lies outside of it, by no more than chance explains."),
+        (4, 4, "no bin has more than 4 rows."),
+    ],
+)
+def test_one_bin_is_said_in_the_singular(rows, right, said):
+    """Half of 20,000 rows were right in the fit, so that the interval is narrow."""
+    steps = StepBinning().fit(np.full(20_000, 0.8), np.tile([0.0, 1.0], 10_000))
+    bins = steps.maps_.bins_of(steps.asked(np.full(rows, 0.8), None, None))
+    found = realised_errors(steps.maps_, bins, bins[:, None], np.repeat([1.0, 0.0], [right, rows - right]))
+    assert said in verdict_of(replace(content(), realised=found)).reasons
+
+
+def test_of_a_question_asked_often_one_row_counts():
+    rows = answers(300, seed=1)
+    found = read_contents(model(), [row for row in rows for _ in range(5)])[""]
+    assert found.realised.left_out == 1200
+    assert found.realised.answered.sum() == 300
+    assert "1,200 rows were left out" in verdict_of(found).reasons
+
+
+def test_rows_that_cannot_tell_are_not_asked():
+    part = read_contents(model(), answers(400, seed=1), by="topic")["cooking"]
+    assert part.realised is None
+    assert verdict_of(part).answer == "Cannot be told from these rows."
+    assert verdict_of(part).reasons.startswith("These are a part of the rows")
+    same = read_contents(model(), answers(2000))[""]
+    assert verdict_of(same).reasons.startswith("The model was fitted on some of these questions")
+    assert "Cannot be told from these rows." in render("Same", [Block("One", same)])
+
+
+def test_nothing_promised_has_no_verdict():
+    assert verdict_of(content("curves")) is None
+    assert not [sentence for sentence in in_short(content("curves")) if "promised" in sentence]

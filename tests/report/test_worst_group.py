@@ -1,0 +1,57 @@
+"""The group that the calibrated confidence is worst about is named if chance does not explain it, and only then."""
+
+import numpy as np
+
+from qacal.intervals import mean_intervals
+from qacal.report import read_contents
+from qacal.report.chance import GAMMA, judged
+from qacal.report.sentences import in_short
+from tests.answers import answers
+from tests.report.rows import content, model
+from tests.theory.lab import at_most, failure_rate
+
+
+def test_the_worst_group_is_named():
+    rows = [row | {"correct": 0 if row["topic"] == "cooking" else row["correct"]} for row in answers(400, seed=1)]
+    found = read_contents(model(), rows)[""]
+    assert [group.label for group in found.groups if group.is_off] == ["cooking"]
+    said = next(sentence for sentence in in_short(found) if sentence.startswith("Worst is"))
+    cooking = next(group for group in found.groups if group.label == "cooking")
+    assert said.startswith(
+        f"Worst is cooking: 0% of {cooking.rows} answers are right, and the calibrated confidence says"
+    )
+    assert said.endswith("which chance does not explain.")
+
+
+def test_none_is_named_where_chance_explains_all():
+    assert not any(group.is_off for group in content().groups)
+    assert "Of 4 groups none has a gap that chance does not explain." in in_short(content())
+    few = read_contents(model(), answers(100, seed=1))[""]
+    assert any("only large ones would show" in sentence for sentence in in_short(few))
+
+
+def test_copies_of_a_row_make_no_gap():
+    rows = [row for row in answers(40, seed=1) for _ in range(50)]
+    assert not any(group.is_off for group in read_contents(model(), rows)[""].groups)
+
+
+def named(rng, is_corrected=True, gap=0.0):
+    """Return which of 40 groups of 25 answers are named; claims are right but in the first, where they are too high."""
+    groups, claimed = np.repeat(np.arange(40), 25), rng.uniform(0.4, 0.6, 1000)
+    right = (rng.random(1000) < np.clip(claimed - gap * (groups == 0), 0, 1)).astype(float)
+    rows, correct, total = (np.bincount(groups, column) for column in (np.ones(1000), right, claimed))
+    claim = total / rows
+    if is_corrected:
+        return judged(rows, correct, correct, (claim, claim)).is_contradicted
+    low, high = mean_intervals(rows, rows, correct, correct, rows, GAMMA / 2)
+    return (low > claim) | (high < claim)
+
+
+def test_a_group_is_seldom_named_by_chance():
+    trials = 400
+    assert failure_rate(lambda rng: named(rng).any(), trials) <= at_most(GAMMA, trials)
+    assert failure_rate(lambda rng: named(rng, is_corrected=False).any(), trials) > at_most(GAMMA, trials)
+
+
+def test_a_group_that_is_far_off_is_named():
+    assert failure_rate(lambda rng: not named(rng, gap=0.45)[0], 100) <= 0.1

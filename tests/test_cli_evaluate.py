@@ -1,0 +1,115 @@
+"""`qacal evaluate` as a person reads it, and as a gate."""
+
+import json
+import re
+
+import numpy as np
+import polars as pl
+import pytest
+
+from tests.test_cli import ok, run
+
+
+def rows(n, gap, seed=0, **columns):
+    """Return answers whose confidence is too high by `gap`."""
+    rng = np.random.default_rng(seed)
+    truth = rng.choice([0.3, 0.5, 0.7], n)
+    return pl.DataFrame({"confidence": truth + gap, "correct": (rng.random(n) < truth).astype(int), **columns})
+
+
+@pytest.fixture
+def measured(tmp_path):
+    """Return a function that writes rows, evaluates them, and gives exit code, output and notes."""
+
+    def run_on(frame, *options):
+        frame.write_parquet(tmp_path / "rows.parquet")
+        return run("evaluate", tmp_path / "rows.parquet", *options)
+
+    return run_on
+
+
+def error_of(measured, frame):
+    return json.loads(measured(frame, "--json")[1])["before"]["error"]
+
+
+def test_an_error_shown_to_be_above_fails(measured):
+    code, printed, err = measured(rows(2000, 0.2), "--fail-above", "0.05")
+    assert code == 1
+    assert "before" in printed
+    assert re.search(r"over all rows is 0\.\d{4} \(95% interval 0\.\d{3} to 0\.\d{3}\), above 0\.05\.", err)
+
+
+def test_noise_does_not_fail_and_is_said(measured):
+    few = rows(100, 0.08, seed=4)
+    error = error_of(measured, few)
+    assert error["low"] < 0.05 < error["debiased"] < error["high"]
+    code, _, err = measured(few, "--fail-above", "0.05")
+    assert code == 0
+    assert f"is {error['debiased']:.4f} (95% interval" in err
+    assert "not shown to be above 0.05, nor below; passed. More rows would tell; --strict fails." in err
+    code, _, err = measured(few, "--fail-above", "0.05", "--strict")
+    assert code == 1
+    assert "not shown to be below 0.05." in err
+
+
+def test_an_error_shown_to_be_below_passes_either_way(measured):
+    calibrated = rows(20_000, 0.0)
+    for options in ((), ("--strict",)):
+        code, _, err = measured(calibrated, "--fail-above", "0.05", *options)
+        assert (code, err) == (0, "")
+
+
+def test_errors_within_groups_are_a_gate_too(measured):
+    off = np.repeat([0.2, -0.2], 1000)
+    frame = rows(2000, off, subject=np.repeat(["law", "physics"], 1000))
+    _, _, err = measured(frame, "--groups", "subject", "--fail-above", "0.15")
+    assert "the calibration error within subject is 0.1" in err or "the calibration error within subject is 0.2" in err
+    assert measured(frame, "--groups", "subject", "--fail-above", "0.15")[0] == 1
+    code, _, err = measured(frame.with_columns(llm=pl.lit("parrot")), "--by", "llm", "--fail-above", "0.1")
+    assert code == 1
+    assert "llm parrot: the calibration error over all rows" in err
+
+
+def test_a_gate_that_has_seen_nothing_stays_shut(measured):
+    code, _, err = measured(rows(1, 0.0), "--fail-above", "0.05")
+    assert code == 1
+    assert "cannot be measured on so few rows" in err
+    code, out, err = measured(rows(50, 0.0), "--strict")
+    assert (code, out) == (2, "")
+    assert "--strict goes with --fail-above" in err
+
+
+def test_groups_of_none_and_of_one(measured):
+    """Rows without a subject are said to be that; of one row no error can be measured."""
+    frame = rows(400, 0.0, subject=["law"] * 300 + ["physics"] + [None] * 99)
+    code, printed, _ = measured(frame, "--groups", "subject")
+    assert code == 0
+    assert "nan" not in printed
+    assert re.search(r"^ physics +1 .*–", printed, flags=re.MULTILINE)
+    assert "–: too few rows to measure." in printed
+    assert re.search(r"^ \(no group\) +99 ", printed, flags=re.MULTILINE)
+    assert "(no group): rows whose subject is empty." in printed
+    found = json.loads(measured(frame, "--groups", "subject", "--json")[1])
+    assert [group["error_before"] for group in found["groups"] if group["rows"] == 1] == [None]
+
+
+def test_groups_that_the_model_has_not_seen(tmp_path):
+    frame = rows(600, 0.1, subject=["law", "physics"] * 300)
+    frame.write_parquet(tmp_path / "fit.parquet")
+    options = ("--partition", "column:subject", "--calibrator", "tree-binning")
+    ok("fit", tmp_path / "fit.parquet", "-o", tmp_path / "model", *options)
+    new = rows(90, 0.1, seed=1, subject=["law", "physics", "chess"] * 30)
+    new.write_parquet(tmp_path / "new.parquet")
+    printed = ok("evaluate", tmp_path / "new.parquet", "--model", tmp_path / "model")
+    assert re.search(r"^ \(no group\) +30 ", printed, flags=re.MULTILINE)
+    assert "(no group): rows whose group had no rows in the fit." in printed
+    assert "(no group)" not in ok("evaluate", tmp_path / "fit.parquet", "--model", tmp_path / "model")
+
+
+def test_no_error_is_negative(measured):
+    """Below 0 means that noise would have measured as much; the table says that, and JSON has the number."""
+    frame = rows(300, 0.0, seed=3)
+    assert error_of(measured, frame)["debiased"] < 0
+    printed = measured(frame)[1]
+    assert re.search(r"^ before +\S+ +none seen +0\.000 to 0\.\d{3}", printed, flags=re.MULTILINE)
+    assert "none seen: noise alone would measure as much" in printed

@@ -1,0 +1,153 @@
+"""What the report says of a promise: seldom that a kept one was broken, and surely that a clearly broken one was."""
+
+import numpy as np
+import pytest
+
+from qacal import Paths, QABinning, StepBinning, UniformMassBinning
+from qacal.identity import id_hashes
+from qacal.intervals import mean_intervals
+from qacal.report import realised_errors
+from qacal.report.chance import GAMMA
+from tests.theory.lab import at_least, at_most, failure_rate
+
+N_BINS = 20
+
+
+def held_against(model, score, right, groups=None, ids=None):
+    """Return what test rows say of the intervals of a fit."""
+    hashes = None if ids is None else id_hashes(ids, len(score))
+    maps, rows = model.maps_, model.asked(score, groups, ids)
+    return realised_errors(maps, maps.bins_of(rows), maps.bins_by_level(rows), right, hashes)
+
+
+def drawn(rng, probability):
+    return (rng.random(len(probability)) < probability).astype(float)
+
+
+def one_map(rng, n=3000):
+    """Return a fit to a score that is right, of one map."""
+    score = rng.random(n)
+    return StepBinning(step=1 / N_BINS, alpha=0.1).fit(score, drawn(rng, score))
+
+
+def bin_of(score):
+    return np.minimum((score * N_BINS).astype(int), N_BINS - 1)
+
+
+def at_the_ends(rng, model, is_corrected):
+    """Return whether a breach is reported where every truth is at an end of its interval, and so in it."""
+    ends = np.where(np.arange(N_BINS) % 2, model.maps_.low, model.maps_.high)
+    score = rng.random(2000)
+    found = held_against(model, score, drawn(rng, ends[bin_of(score)]))
+    if is_corrected:
+        return found.is_broken.any()
+    rows, right = found.rows.astype(float), np.rint(found.rows * found.accuracy)
+    low, high = mean_intervals(rows, rows, right, right, rows, GAMMA / 2, is_mixed=False)
+    return ((low > found.high) | (high < found.low)).any()
+
+
+def test_truths_at_the_ends_of_their_intervals_are_seldom_called_a_breach():
+    """The worst case of a kept promise; an interval for each bin by itself would not do."""
+    model, trials = one_map(np.random.default_rng(1)), 1500
+    rate = failure_rate(lambda rng: at_the_ends(rng, model, True), trials)
+    assert at_least(GAMMA / 4, trials) <= rate <= at_most(GAMMA / 2, trials)
+    assert failure_rate(lambda rng: at_the_ends(rng, model, False), 200) > at_most(GAMMA, 200)
+
+
+def groups_of(rng, n):
+    """Return leaves of a tree of depth 3, the first of which is half of all."""
+    leaf = np.where(rng.random(n) < 0.5, 0, rng.integers(1, 8, n))
+    return Paths(leaf, np.full(n, 4), 3)
+
+
+def truth_of(score, paths):
+    """Right in every fourth leaf, too high in the others: what a group's rows say is not what its parent's do."""
+    return np.clip(score - 0.25 * (paths.groups(3) % 4 > 0), 0, 1)
+
+
+FITS = {
+    "fixed bins": lambda: StepBinning(step=0.1, rows_per_map=200),
+    "bins of equal count": lambda: QABinning(points_per_bin=60),
+    "bins of equal count, jittered": lambda: QABinning(points_per_bin=60, ties="jitter"),
+    "one map": lambda: UniformMassBinning(n_bins=10),
+}
+
+
+def breach_is_seen(rng, make, n=1500, shift=0.0):
+    """Return whether a fit to nested groups is said to have broken its promise on rows that are lower by `shift`."""
+    parts = []
+    for place, by in enumerate((0.0, shift)):
+        score, paths = rng.random(n), groups_of(rng, n)
+        right = drawn(rng, np.clip(truth_of(score, paths) - by, 0, 1))
+        parts.append((score, right, paths, np.arange(n) + place * n))
+    (score, right, paths, ids), new = parts
+    model = make().fit(score, right, groups=paths, ids=ids)
+    return held_against(model, *new).is_broken.any()
+
+
+@pytest.mark.parametrize("kind", FITS)
+def test_fits_as_they_come_are_seldom_said_to_have_broken_their_promise(kind):
+    trials = 300
+    assert failure_rate(lambda rng: breach_is_seen(rng, FITS[kind]), trials) <= at_most(0.002, trials)
+
+
+@pytest.mark.parametrize("kind", FITS)
+def test_a_clear_breach_is_said(kind):
+    """Questions that became harder: 0.45 less of them are right than calibration rows said."""
+    assert failure_rate(lambda rng: not breach_is_seen(rng, FITS[kind], shift=0.45), 40) <= 0.05
+
+
+def test_one_bin_that_misses_is_found_among_many():
+    def is_found(rng):
+        model, score = one_map(rng), rng.random(4000)
+        truth = np.where(bin_of(score) == 13, 0.3, score)
+        found = held_against(model, score, drawn(rng, truth))
+        return found.is_broken.tolist() == (np.arange(N_BINS) == 13).tolist()
+
+    assert failure_rate(lambda rng: not is_found(rng), 100) <= 0.05
+
+
+def borrowers(rng, is_whole):
+    """Return whether a breach is said of the map of all rows, by all of them or by those that read it alone.
+
+    Small groups are right less often and read the map of all rows, whose promise is about all.
+    """
+    n = 4000
+    parts = []
+    for _ in range(2):
+        group = np.where(rng.random(n) < 0.9, 0, rng.integers(1, 9, n))
+        score = rng.random(n)
+        parts.append((score, drawn(rng, np.where(group == 0, score, score / 3)), group))
+    score, right, group = parts[0]
+    model = StepBinning(step=0.1, rows_per_map=400).fit(score, right, groups=group)
+    score, right, group = parts[1]
+    if is_whole:
+        return held_against(model, score, right, group).is_broken.any()
+    return held_against(model, score[group > 0], right[group > 0], group[group > 0]).is_broken.any()
+
+
+def test_a_map_is_held_against_all_rows_it_speaks_of_and_not_those_that_read_it_alone():
+    assert failure_rate(lambda rng: borrowers(rng, True), 100) <= at_most(GAMMA, 100)
+    assert failure_rate(lambda rng: borrowers(rng, False), 100) > 0.9
+
+
+def repeated(rng, knows_ids):
+    """Return whether a breach is said with every question asked twenty times, always with one outcome."""
+    model, score = one_map(rng), np.repeat(rng.random(400), 20)
+    right = np.repeat(drawn(rng, score[::20]), 20)
+    return held_against(model, score, right, ids=np.repeat(np.arange(400), 20) if knows_ids else None).is_broken.any()
+
+
+def test_rows_of_one_question_count_once():
+    assert failure_rate(lambda rng: repeated(rng, True), 200) <= at_most(0.002, 200)
+    assert failure_rate(lambda rng: repeated(rng, False), 100) > at_most(GAMMA, 100)
+
+
+def test_few_rows_cannot_tell():
+    rng = np.random.default_rng(0)
+    model, score = one_map(rng), rng.uniform(0.3, 0.7, 20)
+    found = held_against(model, score, np.zeros(20))
+    assert not found.can_be_judged.any()
+    assert not found.is_broken.any()
+    many = rng.random(4000)
+    assert held_against(model, many, drawn(rng, many)).can_be_judged.all()
