@@ -41,10 +41,10 @@ def run(
 ) -> None:
     """Write a report on a model, as one HTML file.
 
-    It needs no network, and is for a screen, a phone or paper. The rows need correct, and must not be those the model was fitted on: on these, any model looks good. It shows the
-    confidence as stated, what one map for all groups makes of it, and the calibrated one: reliability overall and by
-    group, what calibration does to a confidence, when to answer, what is promised and whether it was kept, and what
-    the groups hold.
+    It needs no network, and is for a screen, a phone or paper. The rows need correct, and must not be those the
+    model was fitted on: on these, any model looks good. It shows the confidence as stated, what one map for all
+    groups makes of it, and the calibrated one: reliability overall and by group, what calibration does to a
+    confidence, when to answer, what is promised and whether it was kept, and what the groups hold.
 
     \b
         qacal report model kept_aside.parquet -o report.html
