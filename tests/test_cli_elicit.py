@@ -130,7 +130,8 @@ def test_a_judge_labels_what_comparing_does_not_settle(server, tmp_path):
     answers = ["Paris", "Lutetia [same]", "Lyon", "Nice [unsure]"]
     people = [1, 1, 0, None]
     given = [
-        {"question": "Capital of France?", "answer": answer, "confidence": 0.9, "ground_truth": "Paris", "human": human}
+        {"id": answer, "question": "Capital of France?", "answer": answer, "confidence": 0.9}
+        | {"ground_truth": "Paris", "human": human}
         for answer, human in zip(answers, people, strict=True)
     ]
     path.write_text("".join(json.dumps(row) + "\n" for row in given))
@@ -243,10 +244,12 @@ def test_words_that_the_prompt_does_not_list_are_shown_and_can_be_given_a_number
         ("=0.3", "expected words and a number from 0 to 1"),
         ("High=85", "expected words and a number from 0 to 1"),
         ("High=nan", "expected words and a number from 0 to 1"),
+        ("Highly-likely=0.3", "is worth 0.8 and 0.3; expected one number"),
     ],
 )
 def test_expressions_that_are_none(rows, server, tmp_path, given, problem):
-    code, _, err = elicit(rows, server, tmp_path, "--prompt", "ling1s-top1", "--expression", given)
+    told = ("--expression", "highly likely=0.8", "--expression", given)
+    code, _, err = elicit(rows, server, tmp_path, "--prompt", "ling1s-top1", *told)
     assert code in (1, 2)
     assert problem in " ".join(err.replace("│", " ").split())
     assert server.asked == []
@@ -279,7 +282,7 @@ def test_replies_that_became_no_row_can_be_looked_at(server, tmp_path):
 def labelled_by_hand(tmp_path, label):
     path = tmp_path / "rows.jsonl"
     rows = [
-        {"id": f"q{n // 2}", "question": f"Q{n // 2}?", "answer": "Rome" if n % 3 else "Paris", "confidence": 0.5}
+        {"id": f"q{n // 2}", "question": f"Q{n % 3}?", "answer": "Rome" if n % 3 else "Paris", "confidence": 0.5}
         | {"ground_truth": "Paris", "by_hand": label(n)}
         for n in range(20)
     ]
@@ -414,3 +417,102 @@ def test_columns_of_other_names_can_be_judged(tmp_path):
     assert "reply" not in found
     code, _, err = run("judge", path, "-o", out, "--column", "subject=topic")
     assert code == 2
+
+
+def test_the_right_run_is_named_where_there_are_several(rows, server, tmp_path):
+    elicit(rows, server, tmp_path)
+    _, _, err = elicit(rows, server, tmp_path, "--prompt", "verb1s-top3")
+    assert "-o answers.parquet --run 2" in err
+
+
+def test_people_who_have_labelled_all_questions_leave_nothing_to_learn_from(tmp_path):
+    path = labelled_by_hand(tmp_path, lambda n: n % 2)
+    files = ["-o", tmp_path / "judged.parquet", "--people", tmp_path / "people.parquet"]
+    code, _, err = run("judge", path, *files, "--human", "by_hand")
+    assert code == 1
+    assert "no row is left for the judge to teach with" in err
+    assert {found.name for found in tmp_path.iterdir()} == {"rows.jsonl"}
+
+
+def test_labels_by_people_may_be_in_some_rows_only(tmp_path):
+    path = tmp_path / "rows.jsonl"
+    row = {"question": "Q?", "answer": "a", "confidence": 0.5, "ground_truth": "a"}
+    path.write_text(json.dumps(row) + "\n" + json.dumps(row | {"by_hand": "yes"}) + "\n")
+    out = ok("judge", path, "-o", tmp_path / "out.jsonl", "--human", "by_hand")
+    assert "agreement: 1.000 [0.025, 1.000] of 1 rows" in out
+
+
+@pytest.mark.parametrize("by", ["", "people"])
+def test_labels_that_are_no_judges_are_not_overwritten(tmp_path, by):
+    path = tmp_path / "rows.csv"
+    path.write_text(f"question,answer,ground_truth,correct,judge\nQ?,a,b,1,{by}\n")
+    code, _, err = run("judge", path, "-o", tmp_path / "out.jsonl")
+    assert code == 1
+    assert "the rows have labels already" in err
+
+
+def test_no_column_is_lost_to_another_of_its_name(tmp_path):
+    path, out = tmp_path / "rows.jsonl", tmp_path / "out.jsonl"
+    row = {"question": "short", "prompt_text": "What is 2 + 2?", "answer": "4", "confidence": 0.5, "ground_truth": "4"}
+    path.write_text(json.dumps(row) + "\n")
+    ok("judge", path, "-o", out, "--column", "question=prompt_text", "--column", "id=answer")
+    found = json.loads(out.read_text())
+    assert (found["question"], found["table_question"], found["id"]) == ("What is 2 + 2?", "short", "4")
+    assert found["answer"] == "4"
+
+
+def test_two_files_do_not_fit_onto_standard_output(tmp_path, server, rows):
+    path = labelled_by_hand(tmp_path, lambda n: n % 2 if n < 3 else None)
+    code, _, err = run("judge", path, "-o", "-", "--human", "by_hand", "--people", tmp_path / "people.jsonl")
+    assert code == 2
+    elicit(rows, server, tmp_path)
+    code, _, err = run("answers", tmp_path / "run.db", "--unread", "-")
+    assert code == 2
+    assert "Next" not in err
+
+
+def test_nothing_unread_is_an_empty_table(tmp_path, server, rows):
+    elicit(rows, server, tmp_path)
+    ok("answers", tmp_path / "run.db", "-o", tmp_path / "a.parquet", "--unread", tmp_path / "unread.parquet")
+    assert len(pl.read_parquet(tmp_path / "unread.parquet")) == 0
+
+
+@pytest.mark.parametrize("url", ["http://[::1", "http://127.0.0.1:99999/v1", "http://", "ftp://x/v1"])
+def test_addresses_that_are_none(rows, tmp_path, url):
+    code, _, err = run("elicit", rows, "--base-url", url, "--model", "m", "-o", tmp_path / "run.db")
+    assert code == 1
+    assert f"the base URL is '{url}'; expected one such as http" in err
+
+
+def test_a_key_that_cannot_be_sent(rows, server, tmp_path, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "schlüssel")
+    code, _, err = elicit(rows, server, tmp_path)
+    assert code == 1
+    assert "the key has letters that cannot be sent" in err
+    assert "schl" not in err
+
+
+def test_a_file_with_nothing_in_it_is_no_run_to_read(tmp_path):
+    (tmp_path / "run.db").touch()
+    code, _, err = run("answers", tmp_path / "run.db")
+    assert code == 1
+    assert "is no run that qacal elicit has made" in err
+    assert (tmp_path / "run.db").stat().st_size == 0
+
+
+def test_what_a_judge_taught_is_certified_by_people(tmp_path):
+    """From one CSV file, with a percent sign in it, to a model whose intervals people's labels certify."""
+    path = tmp_path / "rows.csv"
+    lines = ["question,answer,confidence,ground_truth,by_hand"]
+    for n in range(900):
+        answer, sure = n if n % 4 else n + 1, "70%" if n % 7 == 0 else "0.9"
+        lines.append(f"What is {n} plus 0?,{answer},{sure},{n},{'' if n % 3 else 'yes' if n % 4 else 'no'}")
+    path.write_text("\n".join(lines))
+    judged, people = tmp_path / "judged.parquet", tmp_path / "people.parquet"
+    ok("judge", path, "-o", judged, "--human", "by_hand", "--people", people)
+    assert pl.read_parquet(judged)["confidence"].unique().sort().to_list() == [0.7, 0.9]
+    ok("fit", judged, "-o", tmp_path / "model", "--certify", people)
+    ok("apply", tmp_path / "model", people, "-o", tmp_path / "out.parquet")
+    out = pl.read_parquet(tmp_path / "out.parquet")
+    assert abs(out["calibrated"].mean() - 0.75) < 0.1
+    assert (out["low"] <= out["calibrated"]).all()

@@ -221,7 +221,7 @@ def test_names_are_no_patterns(tmp_path):
     assert len(table) == 1
 
 
-def test_a_list_on_a_stream_is_named_as_one():
+def test_a_list_on_a_stream_is_read():
     with from_stream(io.BytesIO(b' [{"a": 1}, {"a": 2}]')) as file:
         (table,) = file.batches()
     assert list(table.rows()) == [{"a": 1}, {"a": 2}]
@@ -289,3 +289,26 @@ def test_columns_that_are_added_keep_their_type(tmp_path):
     with writing(tmp_path / "a.parquet", "parquet") as writer:
         writer.write(table)
     assert pl.read_parquet(tmp_path / "a.parquet").schema["decision"] == pl.String
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("a.csv", '"note, mine";c\nx;1\n'),
+        ("a.csv", "\n\nnote, mine;c;d\nx;1;2\n"),
+        ("a.tsv", "note, mine\tc\nx\t1\n"),
+        ("a.tsv", "note, mine, too\tc\nx\t1\n"),
+    ],
+)
+def test_a_separator_is_not_told_by_what_stands_in_names(tmp_path, name, text):
+    (table,) = open_file(written(tmp_path / name, text)).batches()
+    assert next(iter(table.rows()))["c"] == "1"
+
+
+def test_what_is_no_number_leaves_the_others_alone(tmp_path):
+    source = written(tmp_path / "a.csv", "confidence,correct\n0.5,yes\n70%,no\nNA,1\n1_0,\n")
+    copied(source, tmp_path / "out.jsonl")
+    (table,) = open_file(tmp_path / "out.jsonl").batches()
+    assert [(row["confidence"], row["correct"]) for row in table.rows()] == [
+        *((0.5, 1.0), (0.7, 0.0), ("NA", 1.0), ("1_0", None)),
+    ]

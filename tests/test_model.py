@@ -395,3 +395,20 @@ def test_tuning_by_the_error_within_groups_takes_rows_of_a_question_as_dependent
     with pytest.warns(qacal.RepeatedQuestionsWarning):
         model = QACalibrator(partition="column:topic", calibrator=QABinning(), tune="error").fit(rows)
     assert np.isfinite(model.tuned_.best.score)
+
+
+def test_questions_cannot_be_compared_if_only_one_side_has_ids():
+    rows = answers(600)
+    beta = [{name: value for name, value in row.items() if name != "id"} for row in answers(300, seed=1)]
+    for given in ({"beta_records": beta}, {"certify_records": beta}):
+        with pytest.raises(InputError, match="only one of the two sets of rows has ids"):
+            QACalibrator().fit(rows, **given)
+
+
+def test_rows_of_two_prompts_are_not_pooled_unsaid():
+    rows = [{**row, "prompt": f"ling1s-top1/1{'~aa' * (number % 2)}"} for number, row in enumerate(answers(300))]
+    with pytest.raises(InputError, match="several prompts: ling1s-top1/1, ling1s-top1/1~aa"):
+        QACalibrator().fit(rows)
+    QACalibrator().fit(rows, pool=True)
+    # A prompt with the question in it is another in every row, and tells nothing.
+    QACalibrator().fit([{**row, "prompt": f"Answer: {row['question']}"} for row in rows])

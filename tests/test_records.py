@@ -296,3 +296,30 @@ def test_a_column_in_other_capitals_is_offered():
 def test_words_are_labels_in_any_format():
     rows = [{"confidence": 0.5, "correct": value} for value in ("yes", "No", True, False, " true ", 0.5)]
     assert one(rows, needs_text=False).correct.tolist() == [1, 0, 1, 0, 1, 0.5]
+
+
+def test_an_empty_id_is_none():
+    rows = [{"id": value, "confidence": 0.5} for value in ("a", "", "b")]
+    with pytest.raises(InputError, match="row 2: id is missing; expected text or a whole number"):
+        list(read(rows, needs_labels=False, needs_text=False))
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "said"),
+    [
+        ("correct", "1", r"between 0 and 1\. Numbers have no quotes\."),
+        ("confidence", "0.9%", "not text"),
+    ],
+)
+def test_quotes_are_named(column, value, said):
+    rows = [{"confidence": 0.5, "correct": 1} | {column: value}]
+    with pytest.raises(InputError, match=said):
+        list(read(rows, needs_labels=True, needs_text=False))
+
+
+@pytest.mark.parametrize("value", ["0.9%", "150%"])
+def test_percents_that_are_none(tmp_path, value):
+    path = tmp_path / "a.csv"
+    path.write_text(f"confidence\n{value}\n")
+    with pytest.raises(InputError, match='A percent is written as "70%", from 1% to 100%'):
+        list(read(path, needs_labels=False, needs_text=False))

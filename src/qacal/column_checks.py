@@ -13,6 +13,7 @@ from qacal.errors import InputError
 from qacal.files import OnFault
 from qacal.tables import Table
 from qacal.values import Bools, Floats, as_written
+from qacal.written_numbers import TRUTHS, number_in
 
 KNOWN = (
     *("id", "question", "answer", "confidence", "correct", "calibrated"),
@@ -20,7 +21,9 @@ KNOWN = (
 )
 """The columns that have a meaning of their own."""
 
-_TRUTHS = {"true": 1.0, "false": 0.0, "yes": 1.0, "no": 0.0}
+_LABEL = "expected 1 (right) or 0 (wrong), yes or no, true or false, or a number between 0 and 1."
+_NO_LABEL = " Rows without a label can only shape the groups: give them as --beta (beta_records=)."
+_QUOTED = " Numbers have no quotes."
 
 
 class Checks:
@@ -52,7 +55,7 @@ class Checks:
         array = _fast_numbers(values)
         if array is None:
             read_text = self._table.reads_text_as_numbers
-            truths = _TRUTHS if column == "correct" else {}
+            truths = TRUTHS if column == "correct" else {}
             array = np.array([_number(value, read_text, truths, most) for value in listed(values)], dtype=np.float64)
         good = (array >= 0) & (array <= most)
         if may_miss:
@@ -82,11 +85,11 @@ class Checks:
     def ids(self) -> list[Any]:
         """Return the ids of the questions."""
         values = listed(self._table.column(self._name("id")))
-        if {*map(type, values)} <= {str, int}:
+        if {*map(type, values)} <= {str, int} and "" not in values:
             return values
         values = [_whole(value) for value in values]
         for row, value in enumerate(values):
-            if (isinstance(value, bool) or not isinstance(value, str | int)) and self.is_good[row]:
+            if (isinstance(value, bool) or value == "" or not isinstance(value, str | int)) and self.is_good[row]:
                 self._fault(row, "id", value, "expected text or a whole number.")
         return values
 
@@ -101,12 +104,13 @@ class Checks:
 
     def _number_problem(self, column: str, value: Any, most: float) -> str:
         expected = f"expected 0 to {most:g}."
+        is_quoted = isinstance(value, str) and not self._table.reads_text_as_numbers
         if column == "correct":
-            expected = "expected 1 (right) or 0 (wrong), yes or no, true or false, or a number between 0 and 1."
-            without = "Rows without a label can only shape the groups: give them as --beta (beta_records=)."
-            return f"{expected} {without}" if _is_missing(value) else expected
-        if isinstance(value, str) and not self._table.reads_text_as_numbers:
+            return _LABEL + (_NO_LABEL if _is_missing(value) else _QUOTED if is_quoted else "")
+        if is_quoted:
             return f"expected a number from 0 to {most:g}, not text."
+        if str(value).strip().endswith("%"):
+            return f'{expected} A percent is written as "70%", from 1% to 100%; what is less is to be written as 0.007.'
         number = _number(value, True, {})
         if most == 1.0 and 1 < number <= 100:
             remedy = "pass --percent (percent=True)" if column in KNOWN else "divide them by 100: --percent is for one"
@@ -162,13 +166,7 @@ def _fast_numbers(values: Any) -> Floats | None:
 
 
 def _number(value: Any, is_text_allowed: bool, truths: Mapping[str, float], most: float = 1.0) -> float:
-    """Return a value as a number; NaN if it is none, which no range contains.
-
-    A sign says what is a percent, whatever all others are. "0.9%" may be meant or not, so it is none.
-
-    >>> _number("70%", True, {}), _number("70%", True, {}, most=100.0), _number("0.9%", True, {})
-    (0.7, 70.0, nan)
-    """
+    """Return a value as a number; NaN if it is none, which no range contains."""
     if isinstance(value, bool | int | float | np.generic | Decimal):
         try:
             return float(value)
@@ -176,21 +174,8 @@ def _number(value: Any, is_text_allowed: bool, truths: Mapping[str, float], most
             return np.nan
     if isinstance(value, str):
         text = value.strip().lower()
-        if text in truths:
-            return truths[text]
-        try:
-            # Digits with underscores are a number to Python, and to nobody else.
-            return _written(text, most) if is_text_allowed and "_" not in text else np.nan
-        except ValueError:
-            return np.nan
+        return truths[text] if text in truths else number_in(text, most) if is_text_allowed else np.nan
     return np.nan
-
-
-def _written(text: str, most: float) -> float:
-    if not text.endswith("%"):
-        return float(text)
-    percent = float(text[:-1])
-    return percent * most / 100 if percent == 0 or percent >= 1 else np.nan
 
 
 def _whole(value: Any) -> Any:

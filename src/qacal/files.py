@@ -175,7 +175,7 @@ def _csv(file: File, on_fault: OnFault, batch_rows: int) -> Iterator[Table]:
         # Answers may be long; the limit of the csv module is meant for other files.
         csv.field_size_limit(min(sys.maxsize, 2**31 - 1))
         with _bytes(file.path) as raw, io.TextIOWrapper(raw, "utf-8-sig", "surrogateescape", newline="") as text:
-            reader = csv.reader(text, strict=True, delimiter=_separator(text))
+            reader = csv.reader(text, strict=True, delimiter=_separator(text, file))
             header: list[str] = []
             while True:
                 line = reader.line_num + 1
@@ -202,11 +202,20 @@ def _csv(file: File, on_fault: OnFault, batch_rows: int) -> Iterator[Table]:
         raise InputError(f"{file.name} cannot be read: {error}.") from None
 
 
-def _separator(text: io.TextIOWrapper) -> str:
-    """Return what separates the values: a comma, unless the header has none and has semicolons or tabs."""
-    header = text.readline()
+def _separator(text: io.TextIOWrapper, file: File) -> str:
+    """Return what separates the values: of comma, semicolon and tab the one that parts the header most."""
+    if ".tsv" in Path(file.name.lower()).suffixes:
+        return "\t"
+    header = next((line for line in text if line.strip()), "")
     text.seek(0)
-    return next((letter for letter in _SEPARATORS if letter in header), ",")
+    return max(_SEPARATORS, key=lambda letter: _parts(header, letter))
+
+
+def _parts(header: str, separator: str) -> int:
+    try:
+        return len(next(csv.reader([header], delimiter=separator), []))
+    except csv.Error:
+        return 0
 
 
 def _csv_problem(values: list[str], header: list[str]) -> str:

@@ -18,7 +18,7 @@ from qacal.errors import InputError
 from qacal.group_summary import GroupSummary
 from qacal.identity import split
 from qacal.learning import Learning
-from qacal.origins import gather_origins, require_one_origin, require_same_origin, tells
+from qacal.origins import gather_origins, require_comparable_ids, require_one_origin, require_same_origin, tells
 from qacal.recipe import Recipe
 from qacal.records import PROVENANCE, Batch, Reading, read, read_again
 from qacal.road import Road
@@ -64,6 +64,8 @@ class Given:
         if self.is_apart:
             require_one_origin(self.certify, self.how, self.pool)
             require_same_origin(self.records, self.certify, self.how, self.pool)
+        if self.beta is not None:
+            require_comparable_ids(self.records, self.beta, self.how)
         require_one_origin(self.records, self.how, self.pool)
 
 

@@ -12,6 +12,11 @@ if TYPE_CHECKING:
 # A column that differs from row to row (a prompt with the question in it) tells nothing about where rows are from.
 _ORIGINS = 20
 
+_APART = (
+    *(("model", "LLMs"), ("prompt", "prompts")),
+    *(("confidence_source", "confidence sources"), ("judge", "judges")),
+)
+
 
 def gather_origins(batch: Batch, origins: dict[str, list[Any]]) -> None:
     """Add the origins of a batch to those seen before."""
@@ -31,9 +36,9 @@ def require_one_origin(records: Any, how: Reading, pool: bool) -> None:
 
     if pool:
         return
-    for name, plural in (("model", "LLMs"), ("confidence_source", "confidence sources"), ("judge", "judges")):
+    for name, plural in _APART:
         values = distinct(as_source(records), how, name)
-        if len(values) > 1:
+        if len(values) > 1 and tells(name, values):
             raise InputError(
                 f"the records hold answers of several {plural}: {_said(values)}. Fit one model for each (--by {name}, "
                 "or only its rows); pass --pool (pool=True) if one model for all of them is what you want."
@@ -47,12 +52,7 @@ def require_same_origin(records: Any, others: Any, how: Reading, pool: bool) -> 
     """
     from qacal.records import as_source, distinct
 
-    has_ids = [how.name("id") in next(iter(as_source(one).batches(how.on_fault))).names for one in (records, others)]
-    if has_ids[0] != has_ids[1]:
-        raise InputError(
-            "only one of the two sets of rows has ids, so it cannot be told whether they share questions. Give both of "
-            "them ids, or neither."
-        )
+    require_comparable_ids(records, others, how)
     for name in ("model", "prompt", "confidence_source"):
         one, two = (distinct(as_source(given), how, name) for given in (records, others))
         if not pool and one and two and len(one) <= _ORIGINS and len(two) <= _ORIGINS and {*one} != {*two}:
@@ -60,6 +60,19 @@ def require_same_origin(records: Any, others: Any, how: Reading, pool: bool) -> 
                 f"{name} is {_said(one)} in the rows to learn from, and {_said(two)} in those that certify; expected "
                 "the same. Pass --pool (pool=True) if they are to go together."
             )
+
+
+def require_comparable_ids(records: Any, others: Any, how: Reading) -> None:
+    """Refuse two sets of rows of which it cannot be told whether they share questions."""
+    from qacal.records import as_source
+
+    tables = [next(iter(as_source(one).batches(how.on_fault)), None) for one in (records, others)]
+    has_ids = {how.name("id") in table.names for table in tables if table is not None}
+    if len(has_ids) > 1:
+        raise InputError(
+            "only one of the two sets of rows has ids, so it cannot be told whether they share questions. Give both of "
+            "them ids, or neither."
+        )
 
 
 def require_known_origin(batch: Batch, origins: dict[str, list[Any]]) -> None:

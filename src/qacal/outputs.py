@@ -75,6 +75,14 @@ class Writer(ABC):
     def write(self, table: Table) -> None:
         """Add rows."""
 
+    def write_objects(self, objects: Iterable[dict[str, Any]], origin: str) -> int:
+        """Add rows that come one by one, few of them in memory at a time; return how many there were."""
+        count, rows = 0, iter(objects)
+        while some := list(islice(rows, _ROWS_AT_ONCE)):
+            self.write(ObjectTable(origin, "row", np.arange(count + 1, count + len(some) + 1), some))
+            count += len(some)
+        return count
+
     @abstractmethod
     def close(self) -> None:
         """Finish the file."""
@@ -193,7 +201,9 @@ class _ParquetWriter(Writer):
             parts = [Path(self._parts.name) / f"{number}.parquet" for number in range(self._count)]
             if len(parts) == 1:
                 parts[0].replace(self._path)
-            elif parts:
+            elif not parts:
+                pl.DataFrame().write_parquet(self._path)
+            else:
                 pl.concat([pl.scan_parquet(part) for part in parts], how="diagonal_relaxed").sink_parquet(self._path)
 
 
@@ -248,18 +258,6 @@ def write_frame(frame: pl.DataFrame, path: str | Path, like: str = "csv") -> Non
 
 
 def write_objects(objects: Iterable[dict[str, Any]], path: str | Path, origin: str) -> int:
-    """Write rows that come one by one, few of them in memory at a time; return how many there were."""
-    with writing_objects(objects, path, origin) as count:
-        return count
-
-
-@contextmanager
-def writing_objects(objects: Iterable[dict[str, Any]], path: str | Path, origin: str) -> Iterator[int]:
-    """Yield how many rows there were; the file takes its place once what follows has worked too."""
-    count = 0
-    rows = iter(objects)
+    """Write rows that come one by one to a file; return how many there were."""
     with writing(path, "jsonl") as writer:
-        while some := list(islice(rows, _ROWS_AT_ONCE)):
-            writer.write(ObjectTable(origin, "row", np.arange(count + 1, count + len(some) + 1), some))
-            count += len(some)
-        yield count
+        return writer.write_objects(objects, origin)

@@ -21,6 +21,7 @@ from qacal.column_checks import KNOWN, Checks, distinct_values, listed, shares
 from qacal.errors import InputError, QacalWarning
 from qacal.files import OnFault, open_file, refuse
 from qacal.identity import id_hashes
+from qacal.percents import Percents
 from qacal.tables import Table, as_table
 from qacal.values import Bools, Floats, Hashes
 
@@ -29,8 +30,6 @@ if TYPE_CHECKING:
 
 PROVENANCE = ("model", "prompt", "confidence_source", "judge")
 
-# So many percents that are all at most one are fractions; and of percents, few are between nothing and one.
-_ENOUGH, _MIXED = 20, 0.05
 _NO_ROWS = "there is no row to work on: the records are empty, or every row was left out."
 
 
@@ -122,8 +121,8 @@ class Batch:
                 f"{self.table.origin} already has a column {taken[0]!r}. Pass a prefix for the new columns "
                 '(--prefix qacal_, or prefix="qacal_").'
             )
-        numbers = (self.reading.name(column) for column in ("confidence", "correct"))
-        return self.table.with_numbers(*numbers).extended(columns)
+        most = {self.reading.name("confidence"): 100.0 if self.reading.percent else 1.0}
+        return self.table.with_numbers(most | {self.reading.name("correct"): 1.0}).extended(columns)
 
     def column(self, name: str) -> Any:
         """Return another column."""
@@ -169,7 +168,7 @@ def read(
     confidences : columns of further confidences; rows may lack them, but what they have must be one.
     """
     how = reading or Reading()
-    seen, small, highest = 0, 0, 0.0
+    seen, percents = 0, Percents()
     has_id: bool | None = None
     for table in as_source(records).batches(how.on_fault):
         # The first batch tells what the others must have: ids in some rows only would part the rows of a question.
@@ -178,28 +177,14 @@ def read(
         batch = _checked(table, how, needs)
         if len(batch):
             seen += len(batch)
-            small += int(np.count_nonzero((batch.confidence > 0) & (batch.confidence < 0.01)))
-            highest = max(highest, float(batch.confidence.max()))
+            percents.add(batch.confidence)
             yield batch
     if not seen:
         raise InputError(_NO_ROWS)
     if how.percent:
-        _require_percents(seen, small, highest)
-
-
-def _require_percents(rows: int, small: int, highest: float) -> None:
-    """Refuse fractions that were called percents, and say so if the two may be mixed."""
-    if rows >= _ENOUGH and highest <= 0.01:
-        raise InputError(
-            f"no confidence is above {100 * highest:g}, so these are no percents; leave --percent (percent=True) out."
-        )
-    if small > _MIXED * rows:
-        warnings.warn(
-            f"{small:,} of {rows:,} confidences lie between 0 and 1 and were read as less than one percent, while "
-            f"others reach {100 * highest:g}. If the rows mix fractions and percents, bring them to one scale first.",
-            QacalWarning,
-            stacklevel=2,
-        )
+        percents.require()
+        if (remark := percents.remark()) is not None:
+            warnings.warn(remark, QacalWarning, stacklevel=2)
 
 
 def read_again(records: Any, reading: Reading, **needs: Any) -> Iterable[Batch]:

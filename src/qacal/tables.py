@@ -7,21 +7,24 @@ and what goes out is of the kind that came in.
 from __future__ import annotations
 
 import json
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from qacal.errors import InputError
 from qacal.values import Bools, Ints
+from qacal.written_numbers import TRUTHS, number_in
 
 if TYPE_CHECKING:
     import polars as pl
 
-# What rows may be read from CSV with, and should not come out of it as text.
-_NUMBERS = frozenset({"confidence", "confidence_tokens", "correct"})
+# What should not come out of CSV as text: columns of numbers, and which number is certain.
+_NUMBERS: Mapping[str, float] = MappingProxyType({"confidence": 1.0, "confidence_tokens": 1.0, "correct": 1.0})
 
 
 @dataclass(frozen=True)
@@ -83,8 +86,8 @@ class Table(ABC):
         """Yield the rows as objects for a file that tells numbers from text, as CSV does not."""
         return self.rows()
 
-    def with_numbers(self, *names: str) -> Table:
-        """Return the table, knowing that these columns hold numbers, should all be text."""
+    def with_numbers(self, columns: Mapping[str, float]) -> Table:
+        """Return the table, knowing that these columns hold numbers up to the given ones, should all be text."""
         return self
 
     @abstractmethod
@@ -116,13 +119,13 @@ class ObjectTable(Table):
     """Rows as objects, in the order and with the values they were written with.
 
     is_text : every value is text, as in CSV.
-    numbers : the columns that hold numbers all the same.
+    numbers : the columns that hold numbers all the same, and the largest that each can have.
     kinds : the types of columns that came from a frame.
     """
 
     objects: Sequence[Mapping[str, Any]]
     is_text: bool = False
-    numbers: frozenset[str] = _NUMBERS
+    numbers: Mapping[str, float] = field(default_factory=lambda: _NUMBERS)
     kinds: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -154,19 +157,19 @@ class ObjectTable(Table):
         objects = [{**row, **new} for row, new in zip(self.objects, more, strict=True)]
         return replace(self, objects=objects, kinds={**self.kinds, **columns.schema})
 
-    def with_numbers(self, *names: str) -> ObjectTable:
+    def with_numbers(self, columns: Mapping[str, float]) -> ObjectTable:
         """Return the table, knowing of further columns with numbers."""
-        return replace(self, numbers=self.numbers.union(names))
+        return replace(self, numbers={**self.numbers, **columns})
 
     def typed_rows(self) -> Iterator[dict[str, Any]]:
         """Yield the rows with numbers as such."""
-        typed = {name: _numbers(self.column(name)) for name in self._numbers_as_text}
+        typed = {name: _numbers(self.column(name), most) for name, most in self._numbers_as_text.items()}
         for at, row in enumerate(self.objects):
             yield {**row, **{name: values[at] for name, values in typed.items() if name in row}}
 
     @property
-    def _numbers_as_text(self) -> list[str]:
-        return [name for name in self.names if name in self.numbers] if self.is_text else []
+    def _numbers_as_text(self) -> dict[str, float]:
+        return {name: self.numbers[name] for name in self.names if name in self.numbers} if self.is_text else {}
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """Yield the rows as objects."""
@@ -183,13 +186,13 @@ class ObjectTable(Table):
         as_text = self._numbers_as_text
         return pl.DataFrame([self._series(name, as_text) for name in self.names])
 
-    def _series(self, name: str, as_text: list[str]) -> pl.Series:
+    def _series(self, name: str, as_text: Mapping[str, float]) -> pl.Series:
         import polars as pl
 
         values = self.column(name)
         if name in self.kinds:
             return pl.Series(name, values, self.kinds[name])
-        return pl.Series(name, _one_type(_numbers(values) if name in as_text else values))
+        return pl.Series(name, _one_type(_numbers(values, as_text[name]) if name in as_text else values))
 
     @property
     def native(self) -> list[dict[str, Any]]:
@@ -310,16 +313,18 @@ def _pandas_columns(columns: pl.DataFrame, index: Any) -> dict[str, Any]:
     return out
 
 
-def _numbers(values: list[Any]) -> list[Any]:
-    """Return texts as numbers, None where there is nothing; as they are if one of them is no number.
+def _numbers(values: list[Any], most: float) -> list[Any]:
+    """Return texts as numbers, None where there is nothing, and as they are where they are none.
 
-    >>> _numbers(["0.90", "", "1"]), _numbers(["0.9", "high"])
-    ([0.9, None, 1.0], ['0.9', 'high'])
+    >>> _numbers(["0.90", "", "70%", "yes", "high"], 1.0)
+    [0.9, None, 0.7, 1.0, 'high']
     """
-    try:
-        return [float(value) if value not in ("", None) else None for value in values]
-    except ValueError:
-        return values
+    return [_number(value.strip().lower(), most, value) if value else None for value in values]
+
+
+def _number(text: str, most: float, given: str) -> float | str:
+    number = TRUTHS[text] if text in TRUTHS else number_in(text, most)
+    return given if math.isnan(number) else number
 
 
 def _one_type(values: list[Any]) -> list[Any]:

@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qacal import InputError
-from qacal.elicitation import EXPRESSIONS, Malformed, Reason, read_expression
+from qacal.elicitation import EXPRESSIONS, Malformed, Reason, Reply, Stated, read_expression
+from qacal.elicitation.readers import ExpressionReader
 
 READ = {
     "Almost No Chance": 0.02,
@@ -168,3 +169,15 @@ def test_what_turns_an_expression_round_is_never_passed_over(expression, before)
     found = read_expression(before + expression)
     longer = next((worth for name, worth in EXPRESSIONS.items() if name.lower() == (before + expression).lower()), None)
     assert isinstance(found, Malformed) or found == longer
+
+
+def test_spellings_of_one_expression_are_one():
+    usual = ExpressionReader()
+    for name in ("highly likely", "HIGHLY-LIKELY", "Highly  Likely"):
+        other = usual.and_also({name: 0.8})
+        assert len(other.expressions) == len(EXPRESSIONS)
+        assert other([Reply("Guess: Paris\nConfidence: Highly Likely")]) == (Stated("Paris", 0.8),)
+        assert other.mark == usual.and_also({"Highly Likely": 0.8}).mark != usual.and_also({"Highly Likely": 0.3}).mark
+        assert usual.and_also({name: 0.9}).mark == ""
+    with pytest.raises(InputError, match="expected one number"):
+        usual.and_also({"highly likely": 0.8, "Highly-Likely": 0.3})

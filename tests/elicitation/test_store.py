@@ -1,5 +1,6 @@
 """The store of a run: what it takes, what it refuses, and that nothing of it is half done."""
 
+import fcntl
 import sqlite3
 
 import pytest
@@ -147,3 +148,22 @@ def test_a_prompt_whose_text_has_changed_is_not_taken_for_the_one_of_the_run():
     plain = plain_setup(Setup("m", prompt_named("verb1s-top1")), {"name": "verb1s-top1"}, {})
     with pytest.raises(InputError, match="whose text has changed since"):
         stored_setup(plain | {"digest": "0" * 64})
+
+
+def test_a_lock_whose_file_was_taken_away_locks_nobody_out(tmp_path, monkeypatch):
+    """Somebody finishes between our opening of the file and our locking it: what we hold has no name any more."""
+    path, lock = tmp_path / "run.db", tmp_path / "run.db-lock"
+    flock, tries = fcntl.flock, []
+
+    def late(file, how):
+        tries.append(file)
+        if len(tries) == 1:
+            lock.unlink()
+        flock(file, how)
+
+    monkeypatch.setattr(fcntl, "flock", late)
+    with open_store(path, to_write=True):
+        assert len(tries) == 2
+        with pytest.raises(InputError, match="is being written by another run"), open_store(path, to_write=True):
+            pass
+    assert not lock.exists()

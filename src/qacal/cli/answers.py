@@ -43,6 +43,8 @@ def run(
         qacal answers run.db -o answers.parquet --unread unread.jsonl
     """
     shared.require_apart(file, output, unread)
+    if unread == "-":
+        raise typer.BadParameter("--unread needs a file of its own; standard output is for the answers.")
     for path in (output, unread):
         if path is not None:
             shared.require_writable(path)

@@ -133,7 +133,8 @@ def run(
     if not ran.outcomes.stated:
         shared.note(_NOTHING_READ.format(output=output))
         raise typer.Exit(1)
-    shared.note(f"Next: qacal {'judge' if ran.outcomes.truths else 'answers'} {output} -o answers.parquet")
+    which = f" --run {ran.run}" if ran.runs > 1 else ""
+    shared.note(f"Next: qacal {'judge' if ran.outcomes.truths else 'answers'} {output} -o answers.parquet{which}")
 
 
 def note_unlisted(asked: Client, model: str) -> None:

@@ -88,6 +88,8 @@ def run(
         raise typer.BadParameter("a judge needs both, --base-url and --model.")
     if people is not None and human is None:
         raise typer.BadParameter("--people needs --human COLUMN, the column that holds people's labels.")
+    if people is not None and "-" in (people, output):
+        raise typer.BadParameter("two files do not fit onto standard output; name both of them.")
     shared.require_apart(file, output, store, people)
     for path in filter(None, (output, people)):
         shared.require_writable(path)
@@ -110,9 +112,9 @@ def run(
         hand.show_agreement()
     if count.unlabelled:
         shared.note("qacal fit needs labels: leave rows without one out with its --skip-bad-rows FILE.")
-    if not failed:
+    if not failed and output != "-":
         shared.note(f"Next: qacal fit {output} -o model{f' --certify {people}' if people else ''}")
-    else:
+    if failed:
         shared.note("The same command makes the failed requests again.")
         raise typer.Exit(1)
 
@@ -136,20 +138,26 @@ def _ask(rows: _Records, judge: Judge, kept: Store, client: Client, workers: int
 def _write(labelled: Iterator[_Record], rows: _Records, hand: _Hand | None, output: str, file: str) -> None:
     """Write the labelled rows; those of questions that people have labelled go to a file of their own, if there is one.
 
-    That file takes its place last, so that neither is there without the other.
+    Both are finished before either takes its place.
     """
     from qacal.elicitation.people import without
-    from qacal.outputs import write_objects, writing_objects
+    from qacal.outputs import write_objects, writing_two
 
     if hand is None or hand.file is None:
         write_objects(labelled if hand is None else hand.noting(labelled), output, file)
         return
     asked = hand.people.questions(rows())
-    if not asked:
-        raise InputError(f"no row has a label in {hand.people.column}, so there is nothing to certify with.")
-    with writing_objects(hand.people.theirs(rows()), hand.file, file) as certifying:
-        left = write_objects(without(hand.noting(labelled), asked), output, file)
-    shared.note(f"{left:,} rows to learn from are in {output}, {certifying:,} to certify with in {hand.file}.")
+    with writing_two(output, hand.file) as (learning, certifying):
+        left = learning.write_objects(without(hand.noting(labelled), asked), file)
+        taken = certifying.write_objects(hand.people.theirs(rows()), file)
+        if not taken:
+            raise InputError(f"no row has a label in {hand.people.column}, so there is nothing to certify with.")
+        if not left:
+            raise InputError(
+                "people have labelled an answer to every question, so no row is left for the judge to teach with. Fit "
+                "on people's labels alone, or take some of them out."
+            )
+    shared.note(f"{left:,} rows to learn from are in {output}, {taken:,} to certify with in {hand.file}.")
 
 
 class _Hand:
@@ -159,21 +167,29 @@ class _Hand:
         from qacal.elicitation.people import People
 
         self.people, self.file = People(column), file
-        self._seen: list[tuple[float | None, float | None]] = []
+        self._seen: list[tuple[float | None, float, str]] = []
 
     def noting(self, rows: Iterator[_Record]) -> Iterator[_Record]:
         """Yield the rows, and note both labels of those that people have labelled."""
+        from qacal.elicitation.people import question_of
+
+        names: dict[str, None] = {}
         for row in rows:
+            names.update(dict.fromkeys(row))
             label = self.people.label(row)
             if label is not None:
-                self._seen.append((row["correct"], label))
+                self._seen.append((row["correct"], label, question_of(row)))
             yield row
+        if self.people.column not in names:
+            known = ", ".join(names)
+            raise InputError(f"there is no column {self.people.column!r} with labels by people; there are {known}.")
 
     def show_agreement(self) -> None:
         """Print how the judge agrees with people."""
         from qacal.elicitation.people import agreement
 
-        found = agreement([label for label, _ in self._seen], [label for _, label in self._seen])
+        judged, human, questions = zip(*self._seen, strict=True) if self._seen else ((), (), ())
+        found = agreement(judged, human, questions)
         for name in ("agreement", "sensitivity", "specificity"):
             share = getattr(found, name)
             shared.show(f"{name}: {'no rows' if share is None else share}")
@@ -192,13 +208,13 @@ def _rows(file: str, run: int | None, further: dict[str, float], columns: dict[s
             yield kept_run(opened, run, further).answers
         return
     with shared.opened(file) as rows:
-        numbers = [columns[name] for name in ("confidence",) if name in columns]
+        numbers = {columns.get("confidence", "confidence"): 1.0}
 
         def read() -> Iterator[dict[str, Any]]:
             for table in rows.batches():
                 for name in ("question", "answer", "ground_truth"):
                     table.require(columns.get(name, name), f"If it has another name here, pass --column {name}=NAME.")
-                yield from (_renamed(row, columns) for row in table.with_numbers(*numbers).typed_rows())
+                yield from (_renamed(row, columns) for row in table.with_numbers(numbers).typed_rows())
 
         yield read
 
@@ -213,9 +229,10 @@ def _columns(given: list[str] | None) -> dict[str, str]:
 
 
 def _renamed(row: _Record, columns: dict[str, str]) -> _Record:
-    if not columns:
-        return row
-    others = {name: value for name, value in row.items() if name not in columns.values()}
+    """Return a row by the names of records; a column whose name is taken by another goes by ``table_NAME``."""
+    # A column that stands for another may be needed for itself too: an id that is the question.
+    moved = {own for own in columns.values() if own not in _NAMES or own in columns}
+    others = {f"table_{name}" if name in columns else name: row[name] for name in row if name not in moved}
     return others | {name: row[own] for name, own in columns.items() if own in row}
 
 
@@ -233,8 +250,10 @@ def _store(file: str, output: str, given: Path | None, is_needed: bool) -> Itera
 
 def _unlabelled(rows: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     """Yield the rows, and refuse labels that are not a judge's: they would be lost."""
+    from qacal.elicitation.people import BY_PEOPLE
+
     for row in rows:
-        if row.get("correct") is not None and row.get("judge") is None:
+        if row.get("correct") not in (None, "") and row.get("judge") in (None, "", BY_PEOPLE):
             raise InputError(
                 "the rows have labels already, in a column correct, which this command would overwrite. If they are by "
                 "people, rename the column, and compare: --human NAME."

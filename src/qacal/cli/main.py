@@ -91,7 +91,7 @@ def main() -> None:
     try:
         with _warnings_as_notes():
             app(prog_name="qacal")
-    except QacalError as error:
+    except (QacalError, QacalWarning) as error:  # the latter where warnings are to be errors
         _stop(str(error))
     except BrokenPipeError:
         # Whoever read our output has had enough, which is no error; Python must not complain at exit either.

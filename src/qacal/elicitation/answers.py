@@ -112,10 +112,3 @@ def _record(setup: Setup, asked: Asked, answered: Answered, stated: Stated, plac
 
 def _reason(outcome: Refused | Malformed) -> str:
     return "refused" if isinstance(outcome, Refused) else f"malformed: {outcome.why}"
-
-
-def described(outcome: Outcome) -> str:
-    """Return what became of a reply, in a few words."""
-    if isinstance(outcome, Stated):
-        return f"{outcome.answer!r} at {outcome.confidence:g}"
-    return f"malformed ({outcome.why})" if isinstance(outcome, Malformed) else "refused"

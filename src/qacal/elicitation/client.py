@@ -66,6 +66,8 @@ class Client:
     def __init__(self, base_url: str, *, key: str | None = None, timeout: float = 120.0, tries: int = 6) -> None:
         self.base_url = _checked_url(base_url)
         self.shown_url = _without_secrets(self.base_url)
+        if key is not None and not (key.isascii() and key.isprintable()):
+            raise InputError("the key has letters that cannot be sent; expected plain ASCII, without a line break.")
         self._headers = {} if key is None else {"Authorization": f"Bearer {key}"}
         self._timeout, self._tries = timeout, tries
         self._not_before = 0.0
@@ -168,7 +170,12 @@ def _said(response: Any) -> str:
 
 
 def _checked_url(url: str) -> str:
-    if not url.startswith(("http://", "https://")):
+    try:
+        parts = urlsplit(url)
+        is_sound = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # an open bracket, or a port beyond 65535
+        is_sound = False
+    if not is_sound:
         raise InputError(f"the base URL is {url!r}; expected one such as http://127.0.0.1:8080/v1.")
     return url.rstrip("/").removesuffix("/chat/completions")
 

@@ -114,9 +114,22 @@ def require_expressions(expressions: Mapping[str, float]) -> None:
     ...
     qacal.errors.InputError: the expression 'Sure' is worth 90; expected words and a number from 0 to 1.
     """
+    worths: dict[str, float] = {}
     for name, worth in expressions.items():
         if not _WORD.search(name) or not isinstance(worth, int | float) or not 0 <= worth <= 1:
             raise InputError(f"the expression {name!r} is worth {worth!r}; expected words and a number from 0 to 1.")
+        known = worths.setdefault(expression_key(name), worth)
+        if known != worth:
+            raise InputError(f"the expression {name!r} is worth {known!r} and {worth!r}; expected one number.")
+
+
+def expression_key(name: str) -> str:
+    """Return what is the same for all spellings of an expression: capitals, and how its words are joined.
+
+    >>> expression_key(" Highly-Likely")
+    'highly likely'
+    """
+    return " ".join(part for part in re.split(r"[\s-]+", name.casefold()) if part)
 
 
 @lru_cache(maxsize=16)

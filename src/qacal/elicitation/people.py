@@ -32,9 +32,7 @@ class People:
 
     def label(self, row: Mapping[str, Any]) -> float | None:
         """Return what people say of a row; None if they have not looked at it."""
-        if self.column not in row:
-            raise InputError(f"there is no column {self.column!r} with labels by people; there are {', '.join(row)}.")
-        value = row[self.column]
+        value = row.get(self.column)
         if value is None or str(value).strip() == "" or value != value:
             return None
         label = _LABELS.get(str(value).strip().lower())
@@ -44,7 +42,7 @@ class People:
 
     def questions(self, rows: Iterable[Mapping[str, Any]]) -> set[str]:
         """Return the questions of which people have labelled at least one answer."""
-        return {_question(row) for row in rows if self.label(row) is not None}
+        return {question_of(row) for row in rows if self.label(row) is not None}
 
     def theirs(self, rows: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
         """Yield the rows that people have labelled, with their labels."""
@@ -56,11 +54,12 @@ class People:
 
 def without(rows: Iterable[dict[str, Any]], questions: set[str]) -> Iterator[dict[str, Any]]:
     """Yield the rows of other questions: rows that certify share none with rows that teach."""
-    return (row for row in rows if _question(row) not in questions)
+    return (row for row in rows if question_of(row) not in questions)
 
 
-def _question(row: Mapping[str, Any]) -> str:
-    return str(row["question"] if row.get("id") is None else row["id"])
+def question_of(row: Mapping[str, Any]) -> str:
+    """Return what the rows of one question share: its id, or its text where there is none."""
+    return str(row["question"] if row.get("id") in (None, "") else row["id"])
 
 
 @dataclass(frozen=True)
@@ -71,7 +70,9 @@ class Agreement:
     sensitivity : the share of right answers (to people) that the judge calls right.
     specificity : the share of wrong answers that the judge calls wrong.
 
-    Each is (share, low, high, rows): an exact interval at level 1 - alpha for that share alone; None without rows.
+    Each has an exact (Clopper-Pearson) interval at level 1 - alpha for that share alone; None without rows. Rows of one
+    question are no independent trials: several answers to it are judged alike. The interval is that of as many trials
+    as there are questions, which is exact where each has one row, and errs to the wide side otherwise.
     """
 
     agreement: Share | None
@@ -81,19 +82,28 @@ class Agreement:
 
 @dataclass(frozen=True)
 class Share:
-    """A share of some rows, with its exact interval."""
+    """A share of some rows, with its interval."""
 
     share: float
     low: float
     high: float
     rows: int
+    questions: int
 
     def __str__(self) -> str:
-        return f"{self.share:.3f} [{self.low:.3f}, {self.high:.3f}] of {self.rows:,} rows"
+        of = f"{self.rows:,} rows" + (f", {self.questions:,} questions" if self.questions < self.rows else "")
+        return f"{self.share:.3f} [{self.low:.3f}, {self.high:.3f}] of {of}"
 
 
-def agreement(judged: Sequence[float | None], human: Sequence[float | None], alpha: float = 0.05) -> Agreement:
+def agreement(
+    judged: Sequence[float | None],
+    human: Sequence[float | None],
+    questions: Sequence[str] | None = None,
+    alpha: float = 0.05,
+) -> Agreement:
     """Compare a judge's labels with people's; rows that lack one of them are left out.
+
+    questions : what the rows of one question share; by default each row has one of its own.
 
     >>> found = agreement([1, 1, 0, 0, None], [1, 0, 0, 0, 1])
     >>> print(found.specificity)
@@ -101,17 +111,23 @@ def agreement(judged: Sequence[float | None], human: Sequence[float | None], alp
     """
     if len(judged) != len(human):
         raise InputError(f"there are {len(judged)} labels of the judge and {len(human)} of people; expected as many.")
-    both = [(bool(a), bool(b)) for a, b in zip(judged, human, strict=True) if a is not None and b is not None]
+    asked = [str(place) for place in range(len(judged))] if questions is None else questions
+    both = [
+        (bool(a), bool(b), question)
+        for a, b, question in zip(judged, human, asked, strict=True)
+        if a is not None and b is not None
+    ]
     return Agreement(
-        _share([a == b for a, b in both], alpha),
-        _share([a for a, b in both if b], alpha),
-        _share([not a for a, b in both if not b], alpha),
+        _share([(a == b, question) for a, b, question in both], alpha),
+        _share([(a, question) for a, b, question in both if b], alpha),
+        _share([(not a, question) for a, b, question in both if not b], alpha),
     )
 
 
-def _share(hits: list[bool], alpha: float) -> Share | None:
+def _share(hits: list[tuple[bool, str]], alpha: float) -> Share | None:
     if not hits:
         return None
-    right, rows = (np.array([number], dtype=np.float64) for number in (sum(hits), len(hits)))
-    low, high = binomial_interval(right, rows, alpha / 2)
-    return Share(sum(hits) / len(hits), float(low[0]), float(high[0]), len(hits))
+    questions = len({question for _, question in hits})
+    share = sum(hit for hit, _ in hits) / len(hits)
+    low, high = binomial_interval(np.array([share * questions]), np.array([float(questions)]), alpha / 2)
+    return Share(share, float(low[0]), float(high[0]), len(hits), questions)

@@ -45,7 +45,7 @@ def _asked(row: dict[str, Any], names: Mapping[str, str]) -> Asked:
     given = {column: row.get(name) for column, name in names.items()}
     text, choices = _text(given["question"]), _texts(given["choices"], "choices") or None
     others = {name: value for name, value in row.items() if name not in names.values()}
-    identity = given["id"] if given["id"] is not None else digest({"question": text, "choices": choices})[:16]
+    identity = given["id"] if given["id"] not in (None, "") else digest({"question": text, "choices": choices})[:16]
     if isinstance(identity, bool) or not isinstance(identity, str | int):
         raise InputError(f"id is {identity!r}; expected text or a whole number.")
     return Asked(Question(str(identity), text, choices, _texts(given["ground_truth"], "ground_truth")), others)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from qacal.elicitation.expressions import EXPRESSIONS, require_expressions
+from qacal.elicitation.expressions import EXPRESSIONS, expression_key, require_expressions
 from qacal.elicitation.outcomes import Malformed, Outcome, Refused, Stated
 from qacal.elicitation.parsing import parse_answer, parse_confidence, parse_expression_guess, parse_guess, parse_guesses
 from qacal.elicitation.replies import Reply
@@ -55,17 +55,20 @@ class ExpressionReader:
         return (parse_expression_guess(replies[0].text, self.expressions, is_cut=replies[0].is_cut),)
 
     def and_also(self, further: Mapping[str, float]) -> ExpressionReader:
-        """Return a reader that knows further expressions, or other numbers for the same ones, in any capitals."""
-        renamed = {name.casefold() for name in further}
-        kept = {name: worth for name, worth in self.expressions.items() if name.casefold() not in renamed}
+        """Return a reader that knows further expressions, or other numbers for the same ones in any spelling."""
+        require_expressions(further)
+        renamed = {expression_key(name) for name in further}
+        kept = {name: worth for name, worth in self.expressions.items() if expression_key(name) not in renamed}
         return ExpressionReader({**kept, **further})
 
     @property
     def mark(self) -> str:
         """What tells apart confidences that were read with other numbers; empty for the paper's."""
-        if self.expressions == EXPRESSIONS:
-            return ""
-        return "~" + digest({name.casefold(): float(worth) for name, worth in self.expressions.items()})[:8]
+        worths, usual = (
+            {expression_key(name): float(worth) for name, worth in given.items()}
+            for given in (self.expressions, EXPRESSIONS)
+        )
+        return "" if worths == usual else f"~{digest(worths)[:8]}"
 
 
 def answer_then_probability(replies: Sequence[Reply]) -> Outcomes:

@@ -26,11 +26,12 @@ _CHARACTERS_A_TOKEN, _MARKS_A_MESSAGE = 4.0, 5
 class Ran:
     """What a run did now, and what came of all its questions.
 
-    run : its number in the store.
+    run : its number in the store, which holds so many `runs`.
     begun_at : the base URL of its beginning, if that was another one.
     """
 
     run: int
+    runs: int
     begun_at: str | None
     progress: Progress
     outcomes: Outcomes
@@ -122,8 +123,8 @@ def elicit(
         # Those that were given, and not all that are in the store.
         given = islice(read_questions(questions, plan.columns), plan.limit)
         progress = asking.all(setup.conversation(asked.question) for asked in given)
-        begun_at = opened.base_url(run)
-        return Ran(run, begun_at if begun_at != client.shown_url else None, progress, _outcomes(opened, run, setup))
+        begun_at = opened.base_url(run) if opened.base_url(run) != client.shown_url else None
+        return Ran(run, len(opened.runs()), begun_at, progress, _outcomes(opened, run, setup))
 
 
 @dataclass(frozen=True)

@@ -176,7 +176,7 @@ def _require_place(path: Path, to_write: bool) -> None:
     if path.is_file():
         with path.open("rb") as file:
             begins = file.read(len(_SQLITE))
-        if begins not in (b"", _SQLITE):
+        if begins != _SQLITE and (begins or not to_write):
             raise InputError(f"{path} is no run that qacal elicit has made; expected an SQLite file.")
 
 

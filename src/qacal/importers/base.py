@@ -19,10 +19,14 @@ RESERVED = frozenset((*KNOWN, *_ADDED, *_CONFIDENCES, "ground_truth", "task", "f
 
 @dataclass(frozen=True, slots=True)
 class Scored:
-    """A confidence in [0, 1], and where it came from."""
+    """A confidence in [0, 1], and where it came from.
+
+    is_percent : whether it was divided by a hundred, because somebody said so.
+    """
 
     value: float
     source: str
+    is_percent: bool = field(default=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -93,7 +93,7 @@ def written(
     if not is_unit(scaled):
         off_scale = OffScale(f"the confidence in {where}", number, _remedy(percent, place, can_be_percent))
         return Unscored(f"outside 0 to {100 if percent else 1}", off_scale)
-    return Scored(unit(scaled), source)
+    return Scored(unit(scaled), source, percent)
 
 
 def _bare(value: Any) -> float:

@@ -14,6 +14,7 @@ from qacal.files import OnFault, refuse
 from qacal.importers.base import Found, Outcome, Scored, Selection
 from qacal.importers.scales import Scales
 from qacal.importers.spool import Spool
+from qacal.percents import Percents
 
 if TYPE_CHECKING:
     import polars as pl
@@ -21,11 +22,6 @@ if TYPE_CHECKING:
     from qacal.tables import Fault, FrameTable
 
 ALWAYS = ("id", "question", "answer", "confidence", "confidence_source", "correct")
-
-# So many percents that are all at most one are fractions.
-_ENOUGH = 20
-# Of percents, few are between nothing and one.
-_MIXED = 0.05
 
 Importer: TypeAlias = Callable[[Sequence[Path], Selection, OnFault], Iterator[Outcome]]
 Progress: TypeAlias = Callable[[str, int], None]
@@ -40,7 +36,7 @@ class Account:
     sources : how many of the kept ones have a confidence, by where it came from.
     labelled : how many of the kept ones have `correct`.
     columns_left_out : how many columns there were beyond those that a file can sensibly have.
-    small_percents : how many percents lie between 0 and 1, and may be fractions among percents.
+    remark : what to say of the scale of percents; None if there is nothing.
     off_scale : columns that were left out since they are not on a scale from 0 to 1; none that was asked for.
     """
 
@@ -51,7 +47,7 @@ class Account:
     labelled: int
     columns_left_out: int = 0
     off_scale: tuple[str, ...] = ()
-    small_percents: int = 0
+    remark: str | None = None
 
     @property
     def reasons(self) -> list[str]:
@@ -67,11 +63,7 @@ class Account:
         lines.append(f"Confidence: {sources}. Labelled: {self.labelled:,} of {self.kept:,}.")
         if self.columns_left_out:
             lines.append(f"{self.columns_left_out:,} columns left out: the log's metadata has too many names.")
-        if self.small_percents > _MIXED * self.kept:
-            lines.append(
-                f"{self.small_percents:,} confidences lie between 0 and 1 and were read as less than one percent. If "
-                "the rows mix fractions and percents, bring them to one scale first."
-            )
+        lines += [] if self.remark is None else [self.remark]
         lines += [f"{column} is left out: it is not on a scale from 0 to 1." for column in self.off_scale]
         return "\n".join(lines)
 
@@ -127,7 +119,7 @@ def gathered(
     keep_unscored : keep rows without a confidence, which cannot be calibrated, but judged, counted and asked again.
     """
     with Spool(ALWAYS) as spool:
-        count = _Count(spool, keep_unscored, selection.percent)
+        count = _Count(spool, keep_unscored)
 
         def counting(fault: Fault) -> None:
             on_fault(fault)
@@ -141,7 +133,7 @@ def gathered(
 
 
 class _Count:
-    def __init__(self, spool: Spool, keep_unscored: bool, percent: bool) -> None:
+    def __init__(self, spool: Spool, keep_unscored: bool) -> None:
         self._spool = spool
         self._keep_unscored = keep_unscored
         self._dropped: Counter[str] = Counter()
@@ -149,7 +141,7 @@ class _Count:
         self._keys: set[Any] = set()
         self._labelled = 0
         self._scales = Scales()
-        self._percent, self._small, self._highest = percent, 0, 0.0
+        self._percents = Percents()
 
     @property
     def read(self) -> int:
@@ -165,8 +157,8 @@ class _Count:
             return self.drop("there is no question")
         if isinstance(outcome.confidence, Scored):
             self._sources[outcome.confidence.source] += 1
-            self._small += 0 < outcome.confidence.value < 0.01
-            self._highest = max(self._highest, outcome.confidence.value)
+            if outcome.confidence.is_percent:
+                self._percents.add(outcome.confidence.value)
         elif not self._keep_unscored:
             return self.drop(outcome.confidence.why)
         self._labelled += outcome.correct is not None
@@ -178,16 +170,12 @@ class _Count:
     def account(self) -> Account:
         """Return the account of all rows, now that there are no more; only now sources can be told by their scale."""
         self._scales.require()
-        if self._percent and self._sources.total() >= _ENOUGH and self._highest <= 0.01:
-            raise InputError(
-                f"no confidence is above {100 * self._highest:g}, so these are no percents; leave --percent out."
-            )
+        self._percents.require()
         spool, off_scale = self._spool, tuple(self._scales.unused_columns)
         for column in off_scale:
             spool.leave_out(column)
         counts = dict(self._dropped), dict(self._sources), self._labelled
-        left_out, small = len(spool.left_out), self._small if self._percent else 0
-        return Account(self.read, spool.count, *counts, left_out, off_scale, small)
+        return Account(self.read, spool.count, *counts, len(spool.left_out), off_scale, remark=self._percents.remark())
 
     def _require_new(self, found: Found) -> None:
         if found.key in self._keys:
