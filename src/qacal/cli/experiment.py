@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 
 def run(
     file: shared.Rows,
-    out: Annotated[str, typer.Option("--out", "-o", metavar="DIR", help="The folder to write the results to.")],
+    out: Annotated[
+        str, typer.Option("--output", "-o", "--out", metavar="DIR", help="The folder to write the results to.")
+    ],
     by: Annotated[
         str | None,
         typer.Option(metavar="COLUMNS", help="A block of results for every value, such as model or model,dataset."),
@@ -57,10 +59,10 @@ def run(
     to look at.
 
     \b
-        qacal experiment answers.parquet --out results
-        qacal experiment answers.parquet --out results --by model,dataset --group-column subject
-        qacal experiment answers.parquet --out results --embedder column:embedding --objective auac
-        qacal experiment answers.parquet --out results --varying-beta
+        qacal experiment answers.parquet -o results
+        qacal experiment answers.parquet -o results --by model,dataset --group-column subject
+        qacal experiment answers.parquet -o results --embedder column:embedding --objective auac
+        qacal experiment answers.parquet -o results --varying-beta
     """
     from qacal.experiment import run_experiment
     from qacal.experiment.runner import require_own_folder
