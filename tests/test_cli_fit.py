@@ -79,13 +79,21 @@ def test_rows_of_a_file_that_certifies_count_by_themselves(tmp_path):
     assert needed == pytest.approx(900 * 250 / largest, rel=0.1)
 
 
-def test_how_far_off_half_of_the_answers_can_be(tmp_path):
+@pytest.mark.parametrize(
+    "options",
+    [
+        *((), ("--partition", "column:topic"), ("--calibrator", "tree-binning"), ("--calibrator", "qa-binning")),
+        ("--partition", "column:kind", "--calibrator", "scaling-qa-binning"),
+    ],
+)
+def test_how_far_off_half_of_the_answers_can_be(tmp_path, options):
     """The distance to the farther end of the interval, as the report and `qacal plan` have it."""
-    out, _ = fit(tmp_path, answers(2000))
+    rows = [{**row, "kind": f"k{number % 30}"} for number, row in enumerate(answers(6000))]
+    out, _ = fit(tmp_path, rows[:2000], *options)
     bound = float(re.search(r"half of the answers are within (\d\.\d\d) of the truth", out)[1])
     found = json.loads(ok("plan", "--model", tmp_path / "model", "--json"))
     assert bound == round(found["median_epsilon_of_a_row"], 2)
-    new = pl.DataFrame(load(tmp_path / "model").calibrate(answers(4000, seed=5)))
+    new = pl.DataFrame(load(tmp_path / "model").calibrate(rows[2000:]))
     far = np.maximum(new["high"] - new["calibrated"], new["calibrated"] - new["low"])
     assert bound == pytest.approx(far.median(), abs=0.03)
 
@@ -149,7 +157,7 @@ def test_confidences_that_are_not_read(tmp_path):
     said = "The rows also have confidence_tokens; --also confidence_tokens lets the score read it."
     rows = [row | {"confidence_tokens": 0.4, "confidence_source": "stated"} for row in answers(300)]
     assert said in fit(tmp_path, rows)[1]
-    assert said in fit(tmp_path, rows, "--partition", "column:topic")[1]
+    assert said not in fit(tmp_path, rows, "--partition", "column:topic")[1]
     assert said in fit(tmp_path, rows, "--by", "model", model="models")[1]
     for options in (("--also", "confidence_tokens"), ("--column", "confidence=confidence_tokens")):
         assert "also have" not in fit(tmp_path, rows, *options)[1]
@@ -242,3 +250,12 @@ def test_a_model_that_cannot_be_read_is_replaced_without_ado(tmp_path, file, con
     _, err = fit(tmp_path, answers(300), "--partition", "column:topic")
     assert "had a threshold" not in err
     assert load(tmp_path / "model").rows_ == 300
+
+
+def test_rows_that_made_groups_of_texts_count_as_labelled(tmp_path):
+    options = ("--calibrator", "qa-binning", "--partition", "kmeans:8", "--points-per-bin", "200")
+    out, _ = fit(tmp_path, answers(1200), *options)
+    needed = int(re.search(r"about ([\d,]+) labelled rows", out)[1].replace(",", ""))
+    model = load(tmp_path / "model")
+    largest = max(group.rows for group in model.describe_groups() if group.rows < 200)
+    assert needed == pytest.approx(model.rows_ / 0.75 * 200 / largest, rel=0.1)

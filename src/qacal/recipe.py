@@ -34,8 +34,8 @@ _BINS_A_GROUP = 4
 
 # The share of the questions that groups are made from, and the share that groups and score are learned from. Of fewer
 # rows than two hundred, a fifth certifies no more than a tenth does, and is missed where the score is learned.
-_SHARE = 0.25
-_SHARE_WITH_SCORE, _SHARE_OF_FEW = 0.8, 0.9
+SHARE = 0.25
+SHARE_WITH_SCORE, _SHARE_OF_FEW = 0.8, 0.9
 _FEW_ROWS = 200
 
 
@@ -152,12 +152,12 @@ class Recipe:
         if self.beta_share is not None:
             return self.beta_share
         if not has_score:
-            return _SHARE
+            return SHARE
         rows = 0
         for batch in records:
             rows += len(batch)
             if rows >= _FEW_ROWS:
-                return _SHARE_WITH_SCORE
+                return SHARE_WITH_SCORE
         return _SHARE_OF_FEW
 
     def cut_tree(self, road: Road, rows: int) -> None:

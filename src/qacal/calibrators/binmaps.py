@@ -137,21 +137,28 @@ class BinMaps:
         through = np.cumsum(read[order])
         return float(bound[order][np.searchsorted(through, through[-1] / 2)])
 
-    def rows_read(self) -> Ints:
-        """Return how many calibration rows each bin answers: of bins fixed beforehand, those that no map below has.
+    def rows_read(self) -> Floats:
+        """Return how many calibration rows each bin answers, which are those that no map below answers.
 
-        Other bins differ from map to map, so that rows cannot be taken apart: all of them.
+        Of bins that were fixed beforehand these can be counted, as they are the same in every map. Other bins differ
+        from map to map: a map's share of rows that no map below has is taken to be the same in each of its bins.
         """
-        if self.certificate.kind != "fixed":
-            return self.rows
-        who = self.lineage
-        own = self.rows.reshape(len(who.depth), -1)
-        left = own.copy()
+        left = self.rows.astype(np.float64)
+        if self.certificate.kind == "fixed":
+            own = left.reshape(len(self.lineage.depth), -1).copy()
+            return self._without_those_below(own).ravel()
+        own = np.add.reduceat(left, self.offset[:-1])
+        share = self._without_those_below(own.copy()) / np.maximum(own, 1.0)
+        return left * np.repeat(share, np.diff(self.offset))
+
+    def _without_those_below(self, own: Floats) -> Floats:
+        """Return what each map has beyond the maps right below it."""
+        who, left = self.lineage, own.copy()
         for child in range(1, len(who.depth)):
             above = np.flatnonzero(who.depth < who.depth[child])
             is_ancestor = who.owner[above] == who.owner[child] >> (who.depth[child] - who.depth[above])
             left[above[is_ancestor][-1] if is_ancestor.any() else 0] -= own[child]
-        return left.ravel()
+        return np.maximum(left, 0.0)
 
     def _maps(self, rows: Rows) -> Ints | None:
         """Return the map that each row reads, None if all read the root's."""

@@ -16,9 +16,6 @@ if TYPE_CHECKING:
 _FEW = 200
 _ALPHA = 0.1
 
-# As QACalibrator deals questions, unless it is told otherwise.
-_LEARNING_SHARE = 0.8
-
 
 def described(model: QACalibrator, *, is_certified_apart: bool = False) -> str:
     """Return what was fitted in a few lines.
@@ -122,11 +119,20 @@ def _one_more(model: QACalibrator, is_apart: bool) -> str:
     most = max((group.rows for group in model.describe_groups() if group.rows < needed), default=0)
     if not most:
         return ""
-    is_learned = model.score_ is not None and not is_apart
-    share = _LEARNING_SHARE if model.beta_share is None else model.beta_share
-    rows = model.rows_ * needed / most / (1 - share if is_learned else 1)
-    kind = "labelled rows" if is_learned else "rows to certify with"
+    share = 0.0 if is_apart else _learning_share(model)
+    rows = model.rows_ * needed / most / (1 - share)
+    kind = "labelled rows" if share else "rows to certify with"
     return f"; another takes {needed} certifying rows and has {most}, so about {_rounded(rows):,} {kind} like these"
+
+
+def _learning_share(model: QACalibrator) -> float:
+    """Return the share of the questions that groups and score were learned from."""
+    from qacal.recipe import SHARE, SHARE_WITH_SCORE
+
+    if model.score_ is None and not model.road_.needs_vectors:
+        return 0.0
+    usual = SHARE if model.score_ is None else SHARE_WITH_SCORE
+    return usual if model.beta_share is None else model.beta_share
 
 
 def _rounded(number: float) -> int:

@@ -54,6 +54,8 @@ def on_confidences(records: Any, how: Reading, fit: QACalibrator | ModelSet) -> 
     """Yield a line on further confidences that the rows have and no score reads."""
     from qacal.records import read
 
+    if all(model.score_ is None for model in models_of(fit).values()):
+        return
     batch = next(iter(read(records, how, needs_labels=True, **fit.needs)))
     known = {"confidence_source", *how.columns.values()}
     known.update(name for model in models_of(fit).values() for name in columns_read(model))
