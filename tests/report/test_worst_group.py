@@ -23,6 +23,13 @@ def test_the_worst_group_is_named():
     assert said.endswith("which chance does not explain.")
 
 
+def test_rows_without_a_group_can_be_the_worst():
+    rows = [row | {"topic": None, "correct": 0} if row["topic"] == "cooking" else row for row in answers(400, seed=1)]
+    found = read_contents(model(), rows)[""]
+    assert [group.label for group in found.groups if group.is_off] == [None]
+    assert any(sentence.startswith("Worst is no group: 0% of") for sentence in in_short(found))
+
+
 def test_none_is_named_where_chance_explains_all():
     assert not any(group.is_off for group in content().groups)
     assert "Of 4 groups none has a gap that chance does not explain." in in_short(content())

@@ -75,7 +75,7 @@ def _found(gathered: Gathered, tallies: dict[str, Tally], examples: int) -> Iter
             confidence={name: float(tally.w @ tally.confidence / tally.w.sum()) for name, tally in mine.items()},
             errors={name: _debiased(tally) for name, tally in mine.items()},
             tallies={name: tally.without_blocks() for name, tally in mine.items()},
-            is_off=code in off,
+            is_off=(-1 if code is None else code) in off,
             words=words.get(code, ()) if examples else (),
             examples=pairs.get(code, ()),
         )
