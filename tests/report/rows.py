@@ -41,6 +41,17 @@ def content(kind: str = "bins", n: int = 1500, threshold: float | None = 0.6):
     return read_contents(model(kind), answers(n, seed=1), threshold=threshold)[""]
 
 
+def uneven(n: int, seed: int) -> list[dict[str, object]]:
+    """Return rows of easy questions, ten of each, and of hard ones, one of each."""
+    rows, rng = answers(n, seed=seed), np.random.default_rng(seed)
+    is_easy = rng.random(n) < 0.5
+    return [
+        row | {"correct": int(rng.random() < (0.95 if easy else 0.4))}
+        for row, easy in zip(rows, is_easy.tolist(), strict=True)
+        for _ in range(10 if easy else 1)
+    ]
+
+
 def hostile_rows(n: int = 600) -> list[dict[str, object]]:
     """Return rows whose texts and groups would break a careless page."""
     rows = answers(n, seed=3)

@@ -12,7 +12,7 @@ from qacal.report import Block, read_contents, realised_errors, render
 from qacal.report.sentences import in_short
 from qacal.report.verdict import verdict_of
 from tests.answers import answers
-from tests.report.rows import content, model
+from tests.report.rows import content, model, uneven
 
 
 def test_a_groups_bins_are_held_against_its_rows():
@@ -122,6 +122,15 @@ def test_of_a_question_asked_often_one_row_counts():
     assert found.realised.left_out == 1200
     assert found.realised.answered.sum() == 300
     assert "1,200 rows were left out" in verdict_of(found).reasons
+
+
+@pytest.mark.filterwarnings("ignore::qacal.RepeatedQuestionsWarning")
+def test_questions_with_more_rows_than_others_cannot_tell():
+    """Rows of the same kind as the fit's, easy questions ten times each: over questions fewer are right."""
+    fitted = QACalibrator(partition=Column("topic"), calibrator=QABinning(points_per_bin=100)).fit(uneven(800, seed=0))
+    found = read_contents(fitted, uneven(800, seed=1))[""]
+    assert verdict_of(found).answer == "Cannot be told from these rows."
+    assert verdict_of(found).reasons.startswith("Some questions have more rows here than others.")
 
 
 def test_rows_that_cannot_tell_are_not_asked():

@@ -7,7 +7,7 @@ from qacal.report import read_contents
 from qacal.report.chance import GAMMA, judged
 from qacal.report.sentences import in_short
 from tests.answers import answers
-from tests.report.rows import content, model
+from tests.report.rows import content, model, uneven
 from tests.theory.lab import at_most, failure_rate
 
 
@@ -27,7 +27,7 @@ def test_rows_without_a_group_can_be_the_worst():
     rows = [row | {"topic": None, "correct": 0} if row["topic"] == "cooking" else row for row in answers(400, seed=1)]
     found = read_contents(model(), rows)[""]
     assert [group.label for group in found.groups if group.is_off] == [None]
-    assert any(sentence.startswith("Worst is no group: 0% of") for sentence in in_short(found))
+    assert any(sentence.startswith("Worst are the rows without a group: 0% of") for sentence in in_short(found))
 
 
 def test_none_is_named_where_chance_explains_all():
@@ -40,6 +40,12 @@ def test_none_is_named_where_chance_explains_all():
 def test_copies_of_a_row_make_no_gap():
     rows = [row for row in answers(40, seed=1) for _ in range(50)]
     assert not any(group.is_off for group in read_contents(model(), rows)[""].groups)
+
+
+def test_no_group_is_judged_where_some_questions_have_more_rows():
+    found = read_contents(model(), uneven(500, seed=1))[""]
+    assert not any(group.is_off for group in found.groups)
+    assert any(sentence.endswith("cannot be told: some questions have more rows.") for sentence in in_short(found))
 
 
 def named(rng, is_corrected=True, gap=0.0):

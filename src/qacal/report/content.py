@@ -61,6 +61,7 @@ class Content:
     facts : what was fitted and on what.
     tallies, measured, pairs : by score: "stated", "pooled" (where groups are used) and "calibrated".
     groups : those that gain most first.
+    is_uneven : some questions have more rows than others, so that no promise or group is judged.
     without_group : who the rows are that are in none; empty if there are none.
     promise : None for calibrators without bins, which certify nothing; `why_no_promise` says it.
     realised : None if there is no promise, or if it cannot be held against these rows; `why_not_judged` says it.
@@ -75,6 +76,7 @@ class Content:
     pairs: dict[str, Pairs]
     grouped_by: str | None
     groups: tuple[Group, ...]
+    is_uneven: bool
     without_group: str
     promise: Promise | None
     realised: Realised | None
@@ -128,6 +130,7 @@ def content_of(gathered: Gathered, *, threshold: float | None = None, examples: 
         pairs=scored.pairs(),
         grouped_by=_grouped_by(gathered),
         groups=groups,
+        is_uneven=gathered.is_uneven,
         without_group=without_group(gathered.grouped_by) if any(group.label is None for group in groups) else "",
         promise=promise_of(gathered, maps) if isinstance(maps, BinMaps) else None,
         realised=realised_of(gathered, maps) if isinstance(maps, BinMaps) else None,

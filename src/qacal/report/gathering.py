@@ -103,6 +103,12 @@ class Gathered:
         return ids is not None and bool(self.model.memory_.known(ids))
 
     @property
+    def is_uneven(self) -> bool:
+        """Whether some questions have more rows than others, so that a mean over rows is none over questions."""
+        ids = self.column("ids")
+        return ids is not None and len(set(np.unique(ids, return_counts=True)[1].tolist())) > 1
+
+    @property
     def has_one_map(self) -> bool:
         """Whether one map answers for all rows, because there are no groups to tell apart."""
         return set(self.sources) == {"root"} and len(self.model.describe_groups()) <= 1

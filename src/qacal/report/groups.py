@@ -24,7 +24,8 @@ FEW_ROWS = 50
 class Group:
     """One group of test rows: how often it is right, what each score claims, and how far each is off.
 
-    is_off : the mean calibrated confidence is further from the share of right answers than chance explains.
+    is_off : the mean calibrated confidence is further from the share of right answers than chance explains. Of no
+        group where some questions have more rows than others: the test is of questions, and the means are of rows.
     words, examples : what sets it apart, and some of its rows; empty where the records have no texts.
     """
 
@@ -63,7 +64,7 @@ def _found(gathered: Gathered, tallies: dict[str, Tally], examples: int) -> Iter
     if not gathered.labels:
         return
     labels = {code: label for label, code in gathered.labels.items()}
-    off = _codes_that_are_off(gathered)
+    off = set() if gathered.is_uneven else _codes_that_are_off(gathered)
     words, pairs = gathered.sampler.words(), gathered.sampler.examples(examples)
     columns = {name: dict(iter(tally)) for name, tally in tallies.items()}
     for code, first in columns["stated"].items():

@@ -81,4 +81,10 @@ def why_not_judged(gathered: Gathered) -> str:
         return "the model was fitted on some of these questions, and its promise is about others. Use rows kept aside."
     if gathered.is_part:
         return "these are a part of the rows, and the promise is about all kinds of them together. Report them in one."
+    if gathered.is_uneven:
+        return (
+            "some questions have more rows here than others. The promise is about the average over rows, and only "
+            "questions can be tested, since rows of one question are no independent evidence; the two averages differ. "
+            "Use rows of which every question has as many."
+        )
     return ""

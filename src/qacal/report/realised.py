@@ -12,7 +12,9 @@ most. Simulated, it was 1.3% with every truth at an end of its interval, the wor
 of 8,000 fits as they come (``tests/theory/test_kept_promises.py``).
 
 *Who is counted.* The interval of a map speaks of all rows below its node, so all of these are its evidence, also those
-that a map further down answers. Of every question one row is kept, since rows must be independent.
+that a map further down answers. Of every question one row is kept, since rows must be independent; so every question
+must have as many, or the share of right answers over questions is not the one over rows that was promised
+(:func:`qacal.report.promise.why_not_judged`).
 
 For a promise about the calibration rows alone (:attr:`qacal.guarantee.Certificate.is_about_all` is False) there is one
 assumption more: that within a bin the confidences of new rows are spread as those of the calibration rows are.

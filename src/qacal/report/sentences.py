@@ -77,6 +77,8 @@ def _each(content: Content) -> str:
 
 def _worst_group(content: Content) -> str:
     """Return the group that the calibrated confidence is worst about, of those that it is off in beyond chance."""
+    if content.is_uneven:
+        return "Whether a group has a gap that chance does not explain cannot be told: some questions have more rows."
     off = [group for group in content.groups if group.is_off]
     if not off:
         few = sum(group.rows < FEW_ROWS for group in content.groups) * 2 > len(content.groups)
@@ -84,9 +86,10 @@ def _worst_group(content: Content) -> str:
         return f"Of {counted(len(content.groups), 'group')} none has a gap that chance does not explain{hint}."
     worst = max(off, key=lambda group: group.gap)
     more = "" if len(off) == 1 else f", as in {counted(len(off) - 1, 'other group')}"
+    who = "are the rows without a group" if worst.label is None else f"is {group_name(worst.label)}"
     right, claimed = percent(worst.accuracy), percent(worst.confidence["calibrated"])
     return (
-        f"Worst is {group_name(worst.label)}: {right} of {counted(worst.rows, 'answer')} are right, and the calibrated "
+        f"Worst {who}: {right} of {counted(worst.rows, 'answer')} are right, and the calibrated "
         f"confidence says {claimed}, which chance does not explain{more}."
     )
 
