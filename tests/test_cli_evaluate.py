@@ -113,3 +113,21 @@ def test_no_error_is_negative(measured):
     printed = measured(frame)[1]
     assert re.search(r"^ before +\S+ +none seen +0\.000 to 0\.\d{3}", printed, flags=re.MULTILINE)
     assert "none seen: noise alone would measure as much" in printed
+
+
+@pytest.mark.parametrize(
+    ("fitted_on", "measured_on", "said"),
+    [
+        (["question"], ["id", "question"], "the model was fitted on some of these questions"),
+        (["id", "question"], [], "whether the model was fitted on these rows"),
+        ([], ["id", "question"], "whether the model was fitted on these rows"),
+    ],
+)
+def test_rows_of_the_fit_are_not_taken_for_new_ones(tmp_path, fitted_on, measured_on, said):
+    texts = [f"What is {number} plus 1?" for number in range(600)]
+    frame = rows(600, 0.1, id=np.arange(600), question=texts, subject=["law", "physics"] * 300)
+    for name, columns in (("fit", fitted_on), ("same", measured_on)):
+        frame.select("confidence", "correct", "subject", *columns).write_parquet(tmp_path / f"{name}.parquet")
+    options = ("--partition", "column:subject", "--calibrator", "tree-binning")
+    ok("fit", tmp_path / "fit.parquet", "-o", tmp_path / "model", *options)
+    assert said in run("evaluate", tmp_path / "same.parquet", "--model", tmp_path / "model")[2]

@@ -126,6 +126,10 @@ def test_rows_of_the_fit_are_refused(model):
     tree = QACalibrator(partition=BisectingTree(max_depth=1)).fit(answers(600), beta_records=unlabelled)
     with pytest.raises(InputError, match="fitted on some of these questions"):
         choose_threshold(tree, answers(500, seed=7), accuracy=0.5)
+    unnamed = [{name: value for name, value in row.items() if name != "id"} for row in answers(600)]
+    tree = QACalibrator(partition=BisectingTree(max_depth=1)).fit(unnamed)
+    with pytest.raises(InputError, match="fitted on some of these questions"):
+        choose_threshold(tree, answers(600), accuracy=0.5)
 
 
 def test_rows_without_id_and_question_cannot_be_told(model):

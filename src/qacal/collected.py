@@ -13,7 +13,7 @@ from qacal.evaluation import Evaluation, evaluate, require_labels
 from qacal.model import QACalibrator
 from qacal.model_set import ModelSet
 from qacal.records import Batch, Reading, read
-from qacal.values import Floats, Hashes
+from qacal.values import Bools, Floats, Hashes
 
 
 @dataclass
@@ -27,6 +27,7 @@ class Collected:
     calibrated: list[Floats] = field(default_factory=list)
     groups: list[Any] = field(default_factory=list)
     ids: list[Hashes] = field(default_factory=list)
+    questions: list[Hashes] = field(default_factory=list)
     values: list[Any] = field(default_factory=list)
 
     def evaluated(self) -> dict[Any, Evaluation]:
@@ -38,13 +39,22 @@ class Collected:
 
     def familiar(self, model: QACalibrator | ModelSet) -> int:
         """Return how many of the questions that a model remembers from its fit are among these rows."""
-        if not self.ids:
-            return 0
-        ids = np.concatenate(self.ids)
         if isinstance(model, QACalibrator):
-            return model.memory_.known(ids)
+            return model.memory_.known(self.names())
         mine = {value: np.array([other == value for other in self.values], dtype=bool) for value in model.models}
-        return sum(one.memory_.known(ids[mine[value]]) for value, one in model.models.items() if mine[value].any())
+        asked = [(one, mine[value]) for value, one in model.models.items() if mine[value].any()]
+        return sum(one.memory_.known(self.names(rows)) for one, rows in asked)
+
+    def names(self, mine: Bools | None = None) -> Hashes:
+        """Return the hashes of all that questions of (some of) the rows may be remembered by: ids, and texts."""
+        kept = slice(None) if mine is None else mine
+        columns = [np.concatenate(column)[kept] for column in (self.ids, self.questions) if column]
+        return np.concatenate([np.empty(0, dtype=np.uint64), *columns])
+
+    def is_traceable(self, model: QACalibrator | ModelSet) -> bool:
+        """Whether these rows and the model have what tells questions again; if not, :meth:`familiar` says nothing."""
+        models = [model] if isinstance(model, QACalibrator) else list(model.models.values())
+        return bool(self.ids) and all(len(one.memory_.questions) for one in models)
 
     def _evaluate(self, mine: Any) -> Evaluation:
         kept = np.flatnonzero(mine).tolist()
@@ -79,6 +89,7 @@ def collect(
             _add(out, batch, batch.calibrated(), batch.listed(groups) if groups else None)
     else:
         for batch, found in model.answers(records, how, needs_labels=True, any_origin=any_origin, progress=progress):
+            out.questions.append(batch.question_hashes())
             _add(
                 out, batch, found["calibrated"].to_numpy(), batch.listed(groups) if groups else found["group"].to_list()
             )

@@ -112,6 +112,14 @@ class Batch:
             ids=None if self.ids is None else self.ids[keep],
         )
 
+    def question_hashes(self) -> Hashes:
+        """Return the hashes of the questions' texts, by which rows without ids are known; zeros without texts."""
+        if self.question is None:
+            return np.zeros(len(self), dtype=np.uint64)
+        if self.ids is not None and self.reading.name("id") not in self.table.names:
+            return self.ids
+        return id_hashes(self.question, len(self))
+
     def with_evidence(self, evidence: pl.DataFrame, prefix: str = "") -> Table:
         """Return the rows as they came, with the columns of the evidence."""
         columns = evidence.drop("confidence").rename(lambda name: prefix + name)

@@ -17,7 +17,7 @@ from qacal.model_set import ModelSet
 from qacal.records import Reading
 from qacal.thresholds.certified import CertifiedThreshold, certified_threshold, target_accuracy
 from qacal.thresholds.costs import CheapestThreshold, cheapest_threshold
-from qacal.values import Bools
+from qacal.values import Bools, Hashes
 
 if TYPE_CHECKING:
     from qacal.files import OnFault
@@ -128,7 +128,7 @@ def _choice(model: QACalibrator, rows: Collected, mine: Bools, goal: Goal, where
         raise InputError(f"{where}there is no row to choose a threshold on.")
     calibrated, correct = np.concatenate(rows.calibrated)[mine], np.concatenate(rows.correct)[mine]
     ids = np.concatenate(rows.ids)[mine] if rows.ids else None
-    _require_other_rows(model, ids, where)
+    _require_other_rows(model, rows.names(mine), where)
     if goal.wrong is not None and goal.abstain is not None:
         costs = {"wrong": goal.wrong, "abstain": goal.abstain}
         return cheapest_threshold(calibrated, correct, ids=ids, alpha=goal.alpha, **costs)
@@ -151,8 +151,8 @@ def _require_groups(models: Mapping[Any, QACalibrator]) -> None:
         raise InputError("this model has one map for all questions; leave --per-group (per_group=True) out.")
 
 
-def _require_other_rows(model: QACalibrator, ids: Any, where: str) -> None:
-    known = 0 if ids is None else model.memory_.known(ids)
+def _require_other_rows(model: QACalibrator, names: Hashes, where: str) -> None:
+    known = model.memory_.known(names)
     if known:
         raise InputError(
             f"{where}the model was fitted on some of these questions: of the {len(model.memory_.questions)} that it "

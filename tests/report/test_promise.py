@@ -143,6 +143,32 @@ def test_rows_that_cannot_tell_are_not_asked():
     assert "Cannot be told from these rows." in render("Same", [Block("One", same)])
 
 
+def without(rows, *names):
+    return [{name: value for name, value in row.items() if name not in names} for row in rows]
+
+
+def test_questions_of_the_fit_are_told_by_their_text_too():
+    rows = answers(1000)
+    fitted = QACalibrator(partition=Column("topic"), calibrator=QABinning(points_per_bin=60)).fit(without(rows, "id"))
+    same = read_contents(fitted, rows)[""]
+    assert verdict_of(same).reasons.startswith("The model was fitted on some of these questions")
+    other = answers(1000, seed=1)
+    for row in other:
+        row["question"] = f"Anew: {row['question']}"
+    assert verdict_of(read_contents(fitted, other)[""]).answer == "Kept, as far as these rows can tell."
+
+
+@pytest.mark.parametrize(("fitted_on", "shown"), [((), ("id", "question")), (("id", "question"), ())])
+def test_rows_without_a_name_may_be_those_of_the_fit(fitted_on, shown):
+    fitted = QACalibrator(partition=Column("topic"), calibrator=QABinning(points_per_bin=60))
+    fitted.fit(without(answers(1000), *fitted_on))
+    found = read_contents(fitted, without(answers(1000), *shown))[""]
+    assert verdict_of(found).answer == "Cannot be told from these rows."
+    assert "whether these are others is not known" in verdict_of(found).reasons
+    facts = {fact.name: fact.text for fact in found.facts}
+    assert facts["Beware"] == "whether the model was fitted on some of these rows cannot be told"
+
+
 def test_nothing_promised_has_no_verdict():
     assert verdict_of(content("curves")) is None
     assert not [sentence for sentence in in_short(content("curves")) if "promised" in sentence]

@@ -12,8 +12,11 @@ from qacal.cli import shared
 from qacal.cli.fit import model_path
 
 if TYPE_CHECKING:
+    from qacal.collected import Collected
     from qacal.evaluation import Evaluation, GroupScores, Scores
     from qacal.metrics.calibration import CalibrationError
+    from qacal.model import QACalibrator
+    from qacal.model_set import ModelSet
 
 
 def run(
@@ -84,9 +87,19 @@ def _measured(
     loaded = None if model is None else load_any(model_path(model))
     with shared.opened(file) as rows, shared.reading(*read) as how, shared.progress() as progress:
         columns = collect(rows, how, loaded, groups, by, any_origin=any_origin, progress=progress)
-    if loaded is not None and columns.familiar(loaded):
-        shared.note("qacal: the model was fitted on some of these questions; on those it looks better than it is.")
+    if loaded is not None:
+        _warn_of_fitted(columns, loaded)
     return columns.evaluated()
+
+
+def _warn_of_fitted(columns: Collected, model: QACalibrator | ModelSet) -> None:
+    if columns.familiar(model):
+        shared.note("qacal: the model was fitted on some of these questions; on those it looks better than it is.")
+    elif not columns.is_traceable(model):
+        shared.note(
+            "qacal: whether the model was fitted on these rows, and looks better than it is, cannot be told: that "
+            "takes an id or a question here and in the rows of the fit."
+        )
 
 
 def _print(found: Evaluation, title: str, groups: str | None) -> None:

@@ -136,9 +136,9 @@ def _measured_on(gathered: Gathered) -> str:
 
 
 def _familiar(gathered: Gathered) -> str:
-    if not gathered.is_familiar:
-        return ""
-    return "the model was fitted on some of these questions; on those it looks better than it is"
+    if gathered.is_familiar:
+        return "the model was fitted on some of these questions; on those it looks better than it is"
+    return "" if gathered.is_traceable else "whether the model was fitted on some of these rows cannot be told"
 
 
 def _sources(gathered: Gathered) -> str:

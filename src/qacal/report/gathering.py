@@ -57,6 +57,7 @@ class Gathered:
         self._count_sources(evidence.source)
         if batch.ids is not None:
             self._keep("ids", batch.ids)
+            self._keep("questions", batch.question_hashes())
         if isinstance(maps, BinMaps):
             self._keep("bins", maps.bins_of(asked))
             self._keep("levels", maps.bins_by_level(asked))
@@ -99,8 +100,13 @@ class Gathered:
     @property
     def is_familiar(self) -> bool:
         """Whether the model was fitted on some of these questions, as far as it remembers."""
-        ids = self.column("ids")
-        return ids is not None and bool(self.model.memory_.known(ids))
+        names = [column for column in (self.column("ids"), self.column("questions")) if column is not None]
+        return bool(names) and bool(self.model.memory_.known(np.concatenate(names)))
+
+    @property
+    def is_traceable(self) -> bool:
+        """Whether these rows and the model have what tells questions again; if not, any of them may be familiar."""
+        return "ids" in self._columns and len(self.model.memory_.questions) > 0
 
     @property
     def is_uneven(self) -> bool:

@@ -79,6 +79,11 @@ def why_not_judged(gathered: Gathered) -> str:
     """Return why a promise cannot be held against these rows; nothing if it can."""
     if gathered.is_familiar:
         return "the model was fitted on some of these questions, and its promise is about others. Use rows kept aside."
+    if not gathered.is_traceable:
+        return (
+            "the promise is about other rows than those of the fit, and whether these are others is not known: that "
+            "takes an id or a question here and in the rows of the fit."
+        )
     if gathered.is_part:
         return "these are a part of the rows, and the promise is about all kinds of them together. Report them in one."
     if gathered.is_uneven:
