@@ -116,6 +116,15 @@ def test_one_bin_is_said_in_the_singular(rows, right, said):
     assert said in verdict_of(replace(content(), realised=found)).reasons
 
 
+def test_intervals_without_rows_are_counted_as_not_tested():
+    found = read_contents(model("pooled"), [row for row in answers(1500, seed=1) if row["confidence"] < 0.75])[""]
+    tested, total = int(found.realised.can_be_judged.sum()), len(model("pooled").calibrator_.maps_.value)
+    assert 1 < tested == len(found.realised.rows) < total / 2
+    assert verdict_of(found).answer == "No breach is seen, but most of the intervals have too few rows to tell."
+    said = f"{tested} of the {total} intervals have enough rows here to be tested, {total - tested} none."
+    assert verdict_of(found).reasons.startswith(said)
+
+
 def test_of_a_question_asked_often_one_row_counts():
     rows = answers(300, seed=1)
     found = read_contents(model(), [row for row in rows for _ in range(5)])[""]

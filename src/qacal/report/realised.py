@@ -49,6 +49,8 @@ class Realised:
     alpha : how often the certificates may fail, all of them together.
     is_about_all : whether the promise is about all answers to come, and not about the calibration rows alone.
     left_out : test rows left out because their question has another.
+    intervals : how many the fit has, with those of bins that no test row fell into, but without bins that have no row
+        at all.
     """
 
     group: tuple[Any, ...]
@@ -66,6 +68,7 @@ class Realised:
     alpha: float
     is_about_all: bool
     left_out: int
+    intervals: int
 
     @property
     def error(self) -> Floats:
@@ -134,6 +137,7 @@ def realised_errors(maps: BinMaps, bins: Ints, levels: Ints, correct: Floats, id
         alpha=float(maps.certificate.alpha),
         is_about_all=maps.certificate.is_about_all,
         left_out=int(len(correct) - len(t)),
+        intervals=int(((rows > 0) | (maps.rows > 0)).sum()),
     )
 
 

@@ -36,7 +36,7 @@ def _answer(found: Realised) -> str:
         return f"Broken: {broken:,} of {counted(can_tell, 'interval')} that can be tested missed the truth."
     if can_tell == 0:
         return "Too few rows to tell."
-    if 2 * can_tell < len(found.rows):
+    if 2 * can_tell < found.intervals:
         return "No breach is seen, but most of the intervals have too few rows to tell."
     return "Kept, as far as these rows can tell."
 
@@ -61,7 +61,7 @@ def _reasons(found: Realised) -> Iterator[str]:
 
 
 def _tested(found: Realised, can_tell: int) -> str:
-    total = len(found.rows)
+    total = found.intervals
     if can_tell == 0:
         largest = counted(int(found.rows.max()), "row")
         return (
@@ -69,10 +69,17 @@ def _tested(found: Realised, can_tell: int) -> str:
         )
     if total == 1:
         return "The only interval has enough rows here to be tested."
-    if can_tell == 1:
-        return f"One of the {total:,} intervals has enough rows here to be tested."
-    how_many = f"All {total:,}" if can_tell == total else f"{can_tell:,} of the {total:,}"
-    return f"{how_many} intervals have enough rows here to be tested."
+    if can_tell == total:
+        return f"All {total:,} intervals have enough rows here to be tested."
+    how_many = "One" if can_tell == 1 else f"{can_tell:,}"
+    has = "has" if can_tell == 1 else "have"
+    return f"{how_many} of the {total:,} intervals {has} enough rows here to be tested, {_untested(found, can_tell)}."
+
+
+def _untested(found: Realised, can_tell: int) -> str:
+    few, none = len(found.rows) - can_tell, found.intervals - len(found.rows)
+    parts = [f"{few:,} {'has' if few == 1 else 'have'} too few"] * (few > 0) + [f"{none:,} none"] * (none > 0)
+    return " and ".join(parts)
 
 
 def _agreeing(found: Realised, can_tell: int) -> str:
