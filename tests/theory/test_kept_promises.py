@@ -143,6 +143,21 @@ def test_rows_of_one_question_count_once():
     assert failure_rate(lambda rng: repeated(rng, False), 100) > at_most(GAMMA, 100)
 
 
+def test_the_order_of_rows_is_irrelevant_to_which_of_a_question_counts():
+    """Three rows of a question may be in one bin of their group, and in several of the map of all rows."""
+    rng = np.random.default_rng(0)
+    score, group = rng.random(2000), rng.integers(0, 8, 2000)
+    model = QABinning(points_per_bin=100).fit(score, drawn(rng, score), groups=group)
+    score, ids = rng.random(600), np.repeat(np.arange(200), 3)
+    right, group = drawn(rng, score), rng.integers(0, 8, 200)[ids]
+    found, again = (
+        held_against(model, score[order], right[order], group[order], ids[order])
+        for order in (np.arange(600), np.arange(600)[::-1])
+    )
+    assert found.rows.tolist() == again.rows.tolist()
+    assert found.accuracy.tolist() == again.accuracy.tolist()
+
+
 def test_few_rows_cannot_tell():
     rng = np.random.default_rng(0)
     model, score = one_map(rng), rng.uniform(0.3, 0.7, 20)

@@ -116,7 +116,7 @@ def realised_errors(maps: BinMaps, bins: Ints, levels: Ints, correct: Floats, id
     >>> found.low.round(2), found.high.round(2), found.noise_high.round(2), found.is_broken
     (array([0.88]), array([0.92]), array([0.67]), array([ True]))
     """
-    kept = np.ones(len(correct), dtype=bool) if ids is None else one_of_each(ids, correct, bins)
+    kept = np.ones(len(correct), dtype=bool) if ids is None else one_of_each(ids, correct, bins, *levels.T)
     t = correct[kept]
     rows, right, squares = (_per_bin(maps, levels[kept], column) for column in (np.ones(len(t)), t, t * t))
     found = _tested(maps, rows, right, squares)
