@@ -70,13 +70,36 @@ def test_errors_within_groups_are_a_gate_too(measured):
     assert "llm parrot: the calibration error over all rows" in err
 
 
-def test_a_gate_that_has_seen_nothing_stays_shut(measured):
+def test_a_gate_that_has_seen_nothing(measured):
     code, _, err = measured(rows(1, 0.0), "--fail-above", "0.05")
+    assert code == 0
+    assert "cannot be measured on so few rows; passed; --strict fails. More rows would tell." in err
+    code, _, err = measured(rows(1, 0.0), "--fail-above", "0.05", "--strict")
     assert code == 1
-    assert "cannot be measured on so few rows" in err
-    code, out, err = measured(rows(50, 0.0), "--strict")
+    assert "cannot be measured on so few rows; a strict gate stays shut." in err
+
+
+def test_a_few_rows_that_are_all_right_show_nothing(measured):
+    few = pl.DataFrame({"confidence": [0.9] * 4, "correct": [1] * 4})
+    code, _, err = measured(few, "--fail-above", "0.05")
+    assert code == 0
+    assert "is 0.1000 (95% interval 0.000 to 1.000)" in err
+    assert measured(few, "--fail-above", "0.15", "--strict")[0] == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--strict",), "--strict goes with --fail-above"),
+        (("--fail-above", "nan"), "--fail-above is nan; expected 0 to 1"),
+        (("--fail-above", "-0.1"), "--fail-above is -0.1; expected 0 to 1"),
+        (("--fail-above", "5"), "--fail-above is 5; expected 0 to 1"),
+    ],
+)
+def test_wrong_use_of_a_gate(measured, options, said):
+    code, out, err = measured(rows(50, 0.0), *options)
     assert (code, out) == (2, "")
-    assert "--strict goes with --fail-above" in err
+    assert said in " ".join(err.replace("\u2502", " ").split())
 
 
 def test_groups_of_none_and_of_one(measured):

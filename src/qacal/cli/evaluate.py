@@ -58,8 +58,8 @@ def run(
     rate of the answers given, averaged over how many are given: it measures ranking.
 
     A gate fails by default only on an error that the rows show to be above the limit. Few rows show little; it then
-    passes, and says so. With --strict the rows must show that the error is below. Errors over all rows and within
-    groups are looked at; one that cannot be measured at all fails.
+    passes, and says so, also if no error can be measured at all. With --strict the rows must show that the error is
+    below: of a limit of 0.05 some 1,000 do, if there is none. Errors over all rows and within groups are looked at.
 
     \b
         qacal evaluate labelled.parquet --model model --groups subject
@@ -67,6 +67,8 @@ def run(
     """
     if strict and fail_above is None:
         raise typer.BadParameter("--strict goes with --fail-above, which says what the limit is.")
+    if fail_above is not None and not 0 <= fail_above <= 1:
+        raise typer.BadParameter(f"--fail-above is {fail_above:g}; expected 0 to 1, such as 0.05.")
     parts = _measured(file, model, groups, by, any_origin, column, percent, skip_bad_rows)
     if json:
         content = {str(value): found.to_dict() for value, found in parts.items()}
@@ -202,13 +204,14 @@ def _errors(found: Evaluation) -> list[tuple[str, CalibrationError]]:
 
 
 def _is_above(error: CalibrationError, limit: float, is_strict: bool) -> bool:
-    """Return whether an error shuts the gate; one that cannot be measured does."""
-    return not (error.high if is_strict else error.low) <= limit
+    """Return whether an error shuts the gate; one that cannot be measured shows nothing, above or below."""
+    return not error.high <= limit if is_strict else error.low > limit
 
 
 def _said(what: str, error: CalibrationError, limit: float, is_above: bool) -> str:
     if isnan(error.low):
-        return f"{what} cannot be measured on so few rows, and a gate that has seen nothing stays shut."
+        ruling = "a strict gate stays shut" if is_above else "passed; --strict fails"
+        return f"{what} cannot be measured on so few rows; {ruling}. More rows would tell."
     measured = f"{what} is {_seen(error.debiased, 4)} (95% interval {_interval(error)})"
     if error.low > limit:
         return f"{measured}, above {limit:g}."

@@ -36,8 +36,9 @@ class CalibrationError:
     debiased : the *root mean squared* error without the noise, from pairs of different rows in a bin. A root mean
         square is never below a mean absolute error, so it may exceed `plugin`. Below 0 where there is less than noise
         would give: no error can be seen.
-    low, high : a (1 - alpha) interval for the debiased error, by the jackknife over blocks of questions; NaN for a
-        tally that was counted without blocks (``Tally.of(..., ids=, n_blocks=256)`` counts with them).
+    low, high : a (1 - alpha) interval for the debiased error, by the jackknife over blocks of questions, and no shorter
+        than the noise of the residuals allows: few rows that are all alike show little. NaN for a tally that was
+        counted without blocks (``Tally.of(..., ids=, n_blocks=256)`` counts with them).
     bins, rows : how many of each.
     is_clustered : questions with several rows were taken as dependent.
     """

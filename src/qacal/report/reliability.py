@@ -121,7 +121,7 @@ def _error(tally: Tally) -> CalibrationError:
 
 def _short(error: CalibrationError) -> str:
     if not error.debiased > 0:
-        most = f" (at most {error.high:.2f})" if error.high > 0 else ""
+        most = f" (up to {error.high:.2f})" if error.high > 0 else ""
         return f"{words.NONE_SEEN}{most}"
     bounds = words.interval(max(error.low, 0.0), error.high, 2)
     return f"{error.debiased:.2f}" + (f" ({bounds})" if bounds else "")
