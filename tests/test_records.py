@@ -246,6 +246,20 @@ def test_objects_and_mixed_types_lose_nothing_in_a_frame():
     assert as_table([{"n": 2**70}, {"n": 1}]).frame()["n"].to_list() == [str(2**70), "1"]
 
 
+def test_true_and_false_among_numbers_are_numbers():
+    """Labels of two tools: true and false of one, 1 and 0 of the other."""
+    rows = [
+        {"correct": True, "share": False, "flag": True, "huge": True},
+        {"correct": 0, "share": 0.5, "flag": None, "huge": 2**70},
+        {"correct": None, "share": 1, "flag": False, "huge": 3},
+    ]
+    frame = as_table(rows).frame()
+    assert frame.schema == {"correct": pl.Int64, "share": pl.Float64, "flag": pl.Boolean, "huge": pl.String}
+    assert frame["correct"].to_list() == [1, 0, None]
+    assert frame["share"].to_list() == [0.0, 0.5, 1.0]
+    assert frame["huge"].to_list() == ["true", str(2**70), "3"]
+
+
 def test_fractions_among_percents_are_told():
     rows = [{"confidence": 0.7 if number % 2 else 80.0} for number in range(20)]
     with pytest.warns(QacalWarning, match="10 of 20 confidences lie between 0 and 1"):

@@ -178,8 +178,9 @@ class ObjectTable(Table):
     def frame(self) -> pl.DataFrame:
         """Return the rows as a polars frame.
 
-        A frame has one type for a column, which may be lists of numbers or of texts. Columns of several types, and
-        objects, become JSON text; half a surrogate pair, which no frame can hold, becomes the replacement character.
+        A frame has one type for a column, which may be lists of numbers or of texts. Among numbers true is 1 and false
+        0. Other columns of several types, and objects, become JSON text; half a surrogate pair, which no frame can
+        hold, becomes the replacement character.
         """
         import polars as pl
 
@@ -333,13 +334,15 @@ def _one_type(values: list[Any]) -> list[Any]:
         return [value if value is None else _encodable(value) for value in values]
     are_vectors = kinds == {list} and all(_is_vector(value) for value in values)
     # Whole numbers beyond 64 bits are kept as text.
-    are_small = kinds == {int} and all(value is None or -(2**63) <= value < 2**63 for value in values)
-    if kinds in ({float}, {bool}) or are_small:
+    are_small = kinds <= {int, bool} and all(value is None or -(2**63) <= value < 2**63 for value in values)
+    if kinds in ({float}, {bool}):
         return values
+    if are_small:
+        return [None if value is None else int(value) for value in values]
     if are_vectors:
         number = float if any(type(x) is float for value in values if value for x in value) else int
         return [None if value is None else [number(x) for x in value] for value in values]
-    if kinds == {int, float}:
+    if float in kinds and kinds <= {bool, int, float}:
         return [None if value is None else float(value) for value in values]
     if kinds == {list} and all(type(text) is str for value in values if value for text in value):
         return [None if value is None else [_encodable(text) for text in value] for value in values]
