@@ -62,6 +62,26 @@ def test_any_format_and_the_questions_text_where_there_is_no_id(tmp_path, rows, 
         assert sorted(f"{one.read_text()}{two.read_text()}".splitlines()) == sorted(lines.splitlines())
 
 
+def test_labels_of_two_kinds_are_labels_in_parquet(tmp_path):
+    lines = [{"id": at, "confidence": 0.5, "correct": at % 4 if at % 4 < 2 else at % 4 == 2} for at in range(80)]
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in lines))
+    one, two, _ = split(tmp_path, "a.jsonl")
+    right = dict(pl.concat([pl.read_parquet(one), pl.read_parquet(two)]).select("id", "correct").iter_rows())
+    assert right == {row["id"]: row["correct"] for row in lines}
+    ok("evaluate", two)
+
+
+def test_a_question_without_an_id_is_a_bad_row(tmp_path):
+    """In CSV nothing is an empty text; rows without an id would all be one question."""
+    (tmp_path / "a.csv").write_text("id,x\n" + "".join(f"{at if at % 10 else ''},{at}\n" for at in range(1, 41)))
+    arguments = ("split", tmp_path / "a.csv", "-o", tmp_path / "b.csv", "--rest", tmp_path / "c.csv")
+    code, _, err = run(*arguments)
+    assert code == 1
+    assert "a.csv line 11: id is missing; expected text or a whole number. Mend the row" in err
+    ok(*arguments, "--skip-bad-rows", tmp_path / "bad.jsonl")
+    assert len(pl.concat([pl.read_csv(tmp_path / "b.csv"), pl.read_csv(tmp_path / "c.csv")])) == 36
+
+
 def test_a_model_fitted_on_one_part_still_has_rows_to_certify_with(tmp_path, rows):
     """`fit` deals questions too; by the same numbers, all that it gets would be on one side."""
     rows.head(1000).write_parquet(tmp_path / "a.parquet")
@@ -91,7 +111,7 @@ def test_a_bad_row_at_the_end_leaves_everything_as_it_was(tmp_path):
     arguments = ("split", tmp_path / "a.jsonl", "-o", tmp_path / "fit.jsonl", "--rest", tmp_path / "kept.jsonl")
     code, _, err = run(*arguments)
     assert code == 1
-    assert "a.jsonl line 20001: id is None; expected text or a whole number. Mend the row" in err
+    assert "a.jsonl line 20001: id is missing; expected text or a whole number. Mend the row" in err
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.jsonl", "kept.jsonl"]
     assert (tmp_path / "kept.jsonl").read_text() == "before\n"
     ok(*arguments, "--skip-bad-rows", tmp_path / "bad.jsonl")

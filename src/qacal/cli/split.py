@@ -105,11 +105,17 @@ def _with_questions(rows: File, how: Reading) -> Iterator[tuple[Table, list[Any]
     for table in rows.batches(how.on_fault):
         name = _name(table, how, name)
         questions = listed(table.column(name))
-        are_good = np.array([isinstance(one, str | int) and not isinstance(one, bool) for one in questions], dtype=bool)
+        are_good = np.array([_is_identity(one) for one in questions], dtype=bool)
         for row in np.flatnonzero(~are_good).tolist():
-            how.on_fault(table.fault(row, f"{name} is {questions[row]!r}; expected text or a whole number."))
+            found = "missing" if questions[row] in (None, "") else repr(questions[row])
+            how.on_fault(table.fault(row, f"{name} is {found}; expected text or a whole number."))
         if are_good.any():
             yield table.only(are_good), [questions[row] for row in np.flatnonzero(are_good).tolist()]
+
+
+def _is_identity(value: Any) -> bool:
+    """Return whether a value says which question this is; nothing, which is an empty text in CSV, does not."""
+    return isinstance(value, str | int) and not isinstance(value, bool) and value != ""
 
 
 def _name(table: Table, how: Reading, before: str | None) -> str:
