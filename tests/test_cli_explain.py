@@ -83,6 +83,24 @@ def test_further_columns_have_the_type_of_the_fit(folder, tmp_path, column, kind
     assert found["source"] == "group"
 
 
+def test_truths_and_nothing(folder, tmp_path):
+    frame = pl.read_parquet(folder / "a.parquet").with_columns(flag=pl.col("tenant") == 1)
+    frame.write_parquet(tmp_path / "a.parquet")
+    ok("fit", tmp_path / "a.parquet", "-o", tmp_path / "flags", "--partition", "column:flag")
+    ok("fit", tmp_path / "a.parquet", "-o", tmp_path / "tenants", "--partition", "column:tenant")
+
+    def found(model, pair):
+        options = ("--confidence", "0.9", "--column-value", pair, "--json")
+        return json.loads(ok("explain", tmp_path / model, *options))
+
+    flags = load(tmp_path / "flags")
+    for text, truth in (("true", True), ("True", True), ("False", False)):
+        assert found("flags", f"flag={text}") == flags.explain("", "", 0.9, flag=truth)
+        assert found("flags", f"flag={text}")["source"] == "group"
+    assert found("tenants", "tenant=") == load(tmp_path / "tenants").explain("", "", 0.9, tenant=None)
+    assert found("tenants", "tenant=")["source"] == "root"
+
+
 def test_a_second_confidence(folder, tmp_path):
     ok("fit", folder / "a.parquet", "-o", tmp_path / "model", "--also", "confidence_tokens")
     code, _, err = run("explain", tmp_path / "model", *ASKED)

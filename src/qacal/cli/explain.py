@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import product
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 _ROW = ("question", "answer", "confidence")
 _WORDS = 6
+_WORDED: Mapping[str, bool | None] = MappingProxyType({"true": True, "false": False, "": None})
 
 
 def run(
@@ -94,7 +96,7 @@ def _model_for(loaded: QACalibrator | ModelSet, path: str, others: dict[str, Any
 
 
 def _explained(model: QACalibrator, row: dict[str, Any], others: dict[str, Any]) -> dict[str, Any]:
-    """Return the evidence; values are what the model was fitted on: text if it can be, else numbers."""
+    """Return the evidence; values are of the type of the fit: text if it can be, else a number, a truth, nothing."""
     from qacal.errors import InputError
 
     *tries, last = product(*map(_readings, others.values()))
@@ -111,10 +113,16 @@ def _readings(value: Any) -> list[Any]:
 
     >>> _readings("law"), _readings("2"), _readings("0.4")
     (['law'], ['2', 2], ['0.4', 0.4])
+    >>> _readings("True"), _readings("")
+    (['True', True], ['', None])
     """
+    if not isinstance(value, str):
+        return [value]
+    if value.lower() in _WORDED:
+        return [value, _WORDED[value.lower()]]
     for number in (int, float):
         try:
-            return [value, number(value)] if isinstance(value, str) else [value]
+            return [value, number(value)]
         except ValueError:
             continue
     return [value]
