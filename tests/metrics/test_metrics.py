@@ -119,6 +119,11 @@ def test_rows_that_are_all_alike_do_not_measure_exactly():
     assert many.low < 0 < many.high < 0.0005
 
 
+def test_a_brier_score_is_never_below_nothing():
+    """Summed over these rows, 1 - 2 p + p^2 is rounded to less than 0."""
+    assert f"{qacal.brier_score(np.full(400, 1 - 3e-9), np.ones(400)).score:.4f}" == "0.0000"
+
+
 def test_equal_mass_bins_for_continuous_scores():
     rng = np.random.default_rng(0)
     h = rng.random(3000)

@@ -48,7 +48,8 @@ def brier_score(
     binned = Binned.of(tally, bins)
     cells, total = binned.tally, binned.tally.w.sum()
     p = cells.confidence
-    score = float((cells.wtt - 2 * p * cells.wt + p * p * cells.w).sum() / total)
+    # Rounding may leave a little less than nothing, which would be shown as -0.
+    score = max(float((cells.wtt - 2 * p * cells.wt + p * p * cells.w).sum() / total), 0.0)
     mean = binned.bins.sum(cells.wt) / binned.weight
     reliability = float(((binned.residual / binned.weight) ** 2 * binned.weight).sum() / total)
     resolution = float(((mean - cells.mean) ** 2 * binned.weight).sum() / total)
