@@ -138,7 +138,8 @@ def test_labels_that_are_all_the_same_for_one_llm_or_in_the_rows_that_certify(tm
     assert "parrot-1: all" not in err
     pl.DataFrame([row | {"correct": 0} for row in people(90, seed=2)]).write_parquet(tmp_path / "people.parquet")
     _, err = fit(tmp_path, judged(answers(300), 1), "--certify", tmp_path / "people.parquet")
-    assert "qacal: all 90 rows are wrong" in err
+    assert f"qacal: all 90 rows of {tmp_path / 'people.parquet'} are wrong" in err
+    assert "all 300 rows" not in err
 
 
 def test_rows_that_were_left_out_are_nobodys(tmp_path):

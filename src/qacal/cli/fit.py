@@ -147,8 +147,9 @@ def run(
         lost = fitted.lost_threshold(output)
         fit.save(output)
         said = [] if calibrator is not None else [*remarks.on_confidences(rows, how, fit)]
-        for labelled in (rows,) if certify is None else (rows, certify):
-            said += remarks.on_labels(labelled, how, fit)
+        said += remarks.on_labels(rows, how, fit, None if certify is None else file)
+        if certify is not None:
+            said += remarks.on_labels(certify, how, fit, certify)
     for value, one in fitted.models_of(fit).items():
         title = "" if by is None else f"{by} {value}: "
         shared.show(title + fitted.described(one, is_certified_apart=certify is not None))

@@ -17,8 +17,11 @@ if TYPE_CHECKING:
 _PREFIX = "confidence_"
 
 
-def on_labels(records: Any, how: Reading, fit: QACalibrator | ModelSet) -> Iterator[str]:
-    """Yield a line for each model whose rows all have the same label: then there is nothing to learn."""
+def on_labels(records: Any, how: Reading, fit: QACalibrator | ModelSet, file: str | None = None) -> Iterator[str]:
+    """Yield a line for each model whose rows all have the same label: then there is nothing to learn.
+
+    file : where the rows are, if there are others too.
+    """
     from qacal.records import read
 
     by = getattr(fit, "by", None)
@@ -26,7 +29,8 @@ def on_labels(records: Any, how: Reading, fit: QACalibrator | ModelSet) -> Itera
     for value, (label, rows) in alike(batches, by, [*models_of(fit)]).items():
         whose = "" if by is None else f"{by} {value}: "
         what, when = {1.0: ("right", "errs"), 0.0: ("wrong", "is right")}.get(label, (f"labelled {label:g}", "errs"))
-        yield f"qacal: {whose}all {rows:,} rows are {what}; nothing can be learned about when the LLM {when}."
+        where = "" if file is None else f" of {file}"
+        yield f"qacal: {whose}all {rows:,} rows{where} are {what}; nothing can be learned about when the LLM {when}."
 
 
 def alike(batches: Iterable[Batch], by: str | None, values: Sequence[Any]) -> dict[Any, tuple[float, int]]:
