@@ -10,6 +10,8 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from qacal.cli import elicit as cli_elicit
+from qacal.elicitation.asking import Progress
 from tests.elicitation.serving import questions, serving
 from tests.test_cli import ok, run
 
@@ -516,3 +518,12 @@ def test_what_a_judge_taught_is_certified_by_people(tmp_path):
     out = pl.read_parquet(tmp_path / "out.parquet")
     assert abs(out["calibrated"].mean() - 0.75) < 0.1
     assert (out["low"] <= out["calibrated"]).all()
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"), [(10, "20 of 50, 2.0 a second, 15 s left"), (400, "20 of 50, 20 s each, 10 min left")]
+)
+def test_progress_says_how_fast_and_how_long_still(monkeypatch, seconds, said):
+    line = cli_elicit._Line(50)
+    monkeypatch.setattr(cli_elicit, "monotonic", lambda: line.start + seconds)
+    assert line.text(Progress(done=20, fresh=20)) == said

@@ -282,7 +282,8 @@ class _Line:
         rate = progress.fresh / max(monotonic() - self.start, 1e-9)
         left = f", {_duration((self.total - progress.done) / rate)} left" if rate else ""
         failed = f", {progress.failed:,} failed" if progress.failed else ""
-        return f"{progress.done:,} of {self.total:,}, {rate:.1f} a second{left}{failed}"
+        speed = f"{rate:.1f} a second" if rate >= 0.95 or not rate else f"{_duration(1 / rate)} each"
+        return f"{progress.done:,} of {self.total:,}, {speed}{left}{failed}"
 
 
 def _now_and_then(line: _Line) -> Callable[[Progress], None]:
