@@ -5,6 +5,7 @@ import socket
 import subprocess
 import sys
 from dataclasses import asdict
+from hashlib import sha256
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -102,18 +103,24 @@ def test_a_model_that_is_not_installed_says_what_to_type(cache, monkeypatch):
         local_llm.start("gpt")
 
 
-def test_parts_that_do_not_join_to_the_model_leave_nothing(cache, monkeypatch):
+def test_a_part_that_is_not_the_published_one_is_named_and_leaves_nothing(cache, monkeypatch):
     parts = [cache / "a.bin", cache / "b.bin"]
     for path in parts:
-        path.write_bytes(b"part")
-    joined = local_llm.cache_folder() / "model.gguf"
-    with pytest.raises(InputError, match="do not join"):
-        local_llm._join(parts, joined, "0" * 64)
-    assert list(joined.parent.iterdir()) == []
-    from hashlib import sha256
-
-    local_llm._join(parts, joined, sha256(b"partpart").hexdigest())
-    assert joined.read_bytes() == b"partpart"
+        path.write_bytes(path.stem.encode())
+    model = local_llm.LocalModel(
+        "Tiny",
+        ("a", "b"),
+        "{part}.bin",
+        (sha256(b"a").hexdigest(), sha256(b"other").hexdigest()),
+        "verb1s-top1",
+        "make tiny",
+    )
+    monkeypatch.setattr(local_llm.LocalModel, "_part", lambda self, number, package: parts[number - 1])
+    with pytest.raises(InputError, match=r"b\.bin is not the file that was published for Tiny.*make tiny"):
+        model.path()
+    assert list(local_llm.cache_folder().iterdir()) == []
+    parts[1].write_bytes(b"other")
+    assert model.path().read_bytes() == b"aother"
 
 
 def test_a_process_that_is_not_ours_is_not_stopped(cache):

