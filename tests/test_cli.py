@@ -13,6 +13,7 @@ import polars as pl
 import pytest
 
 from qacal.cli.main import main
+from qacal.errors import InputError, QacalWarning
 from tests.answers import answers
 
 
@@ -312,3 +313,28 @@ def test_warnings_are_sentences(tmp_path):
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert "Note: some ids have several rows" in done.stderr
     assert ".py:" not in done.stderr
+
+
+def test_what_files_say_does_not_drive_the_terminal(tmp_path):
+    """Names of groups and LLMs, and values in errors, have their control characters spelled out."""
+    bad = "law\x1b[2J\x9b[/]"
+    rows = [{**row, "subject": bad, "model": bad} for row in answers(300)]
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    model = ("fit", tmp_path / "a.jsonl", "-o", tmp_path / "model", "--partition", "column:subject", "--by", "model")
+    said = [run(*model), run("groups", tmp_path / "model"), run("groups", tmp_path / "model", "--json")]
+    said.append(run("evaluate", tmp_path / "a.jsonl", "--model", tmp_path / "model", "--by", "model"))
+    said.append(run("explain", tmp_path / "model", *("--question", "a", "--answer", "b", "--confidence", "0.5")))
+    rows[0]["confidence"] = bad
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    said.append(run("apply", tmp_path / "model", tmp_path / "a.jsonl"))
+    assert [code for code, *_ in said] == [0, 0, 0, 0, 2, 1]
+    for _, out, err in said:
+        assert "\x1b" not in out + err
+        assert "\x9b" not in out + err
+    assert r"law\x1b[2J\x9b[/]" in said[1][1]
+    assert bad in json.loads(said[2][1])
+
+
+def test_a_warning_and_an_error_in_python_are_printable():
+    assert str(InputError("got \x1b[31m")) == r"got \x1b[31m"
+    assert str(QacalWarning("got \u202e")) == r"got \u202e"

@@ -3,9 +3,27 @@
 Messages say what was got, where, and what to do next.
 """
 
+import re
+
+# Everything that moves a terminal's cursor, changes its state or the direction of text, and what no encoding can hold.
+_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def printable(text: str) -> str:
+    r"""Return a text with its control characters spelled out: texts from files must not drive a terminal.
+
+    >>> print(printable("law\x1b[2J"))
+    law\x1b[2J
+    """
+    return _CONTROLS.sub(lambda found: repr(found[0])[1:-1], text)
+
 
 class QacalError(Exception):
     """Base of every error that qacal raises on purpose."""
+
+    def __str__(self) -> str:
+        """Return the message; what it quotes from files and servers is made printable."""
+        return printable(super().__str__())
 
 
 class InputError(QacalError, ValueError):
@@ -22,6 +40,10 @@ class ArtifactError(QacalError, ValueError):
 
 class QacalWarning(UserWarning):
     """Something that goes on, and that somebody should know of."""
+
+    def __str__(self) -> str:
+        """Return the message; what it quotes from files and servers is made printable."""
+        return printable(super().__str__())
 
 
 class RepeatedQuestionsWarning(QacalWarning):

@@ -12,6 +12,7 @@ import typer
 from qacal.cli import shared
 from qacal.cli.fit import model_path
 from qacal.cli.fitted import columns_read
+from qacal.errors import printable
 
 if TYPE_CHECKING:
     from qacal.model import QACalibrator
@@ -89,7 +90,10 @@ def _model_for(loaded: QACalibrator | ModelSet, path: str, others: dict[str, Any
     names = {str(value): value for value in loaded.models}
     if others.get(loaded.by) not in names:
         raise typer.BadParameter(
-            f"{path} holds one model for each {loaded.by}: {', '.join(names)}. Name one: --column-value {loaded.by}=..."
+            printable(
+                f"{path} holds one model for each {loaded.by}: {', '.join(names)}. "
+                f"Name one: --column-value {loaded.by}=..."
+            )
         )
     others[loaded.by] = names[others[loaded.by]]
     return loaded.models[others[loaded.by]]

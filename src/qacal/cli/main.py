@@ -29,6 +29,7 @@ from qacal.cli import (
     plan,
     questions,
     report,
+    shared,
     split,
     threshold,
 )
@@ -108,7 +109,7 @@ def _warnings_as_notes() -> Iterator[None]:
 
     def show(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
         if issubclass(category, QacalWarning):
-            print(f"Note: {message}", file=sys.stderr)
+            shared.note(f"Note: {message}")
         else:
             usual(message, category, *where, **more)
 
@@ -118,5 +119,5 @@ def _warnings_as_notes() -> Iterator[None]:
 
 
 def _stop(message: str) -> None:
-    print(f"qacal: {message}", file=sys.stderr)
+    shared.note(f"qacal: {message}")
     sys.exit(1)

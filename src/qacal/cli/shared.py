@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from qacal.errors import InputError
+from qacal.errors import InputError, printable
 
 if TYPE_CHECKING:
     from qacal.answering import Progress
@@ -124,21 +124,23 @@ def progress() -> Iterator[Progress | None]:
     from rich.console import Console
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("reading", total=None)
-        yield lambda what, rows: bar.update(task, description=f"{what}: {rows:,} rows")
+        yield lambda what, rows: bar.update(task, description=printable(f"{what}: {rows:,} rows"))
 
 
 def note(text: str) -> None:
     """Say something to the person, where it does not get into the way of the output."""
-    print(text, file=sys.stderr)
+    print(printable(text), file=sys.stderr)
 
 
 def show(text: Any) -> None:
     """Print a table or text, as wide as the terminal, or as it needs to be in a pipe."""
     from rich.console import Console
 
+    if isinstance(text, str):
+        text = printable(text)
     width = None if sys.stdout.isatty() else 160
     Console(width=width, soft_wrap=not sys.stdout.isatty()).print(text, markup=False, highlight=False)
 
@@ -147,12 +149,16 @@ def table(title: str, *columns: str, rows: Sequence[tuple[str, ...]]) -> Any:
     """Return a table for :func:`show`; the first column is text, the others are numbers."""
     from rich import box
     from rich.table import Table
+    from rich.text import Text
 
-    out = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
+    heading = Text(printable(title), style="bold")
+    out = Table(title=heading, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
     for place, name in enumerate(columns):
-        out.add_column(name, justify="left" if place == 0 or name in ("words", "") else "right", overflow="fold")
+        out.add_column(
+            printable(name), justify="left" if place == 0 or name in ("words", "") else "right", overflow="fold"
+        )
     for row in rows:
-        out.add_row(*row)
+        out.add_row(*map(printable, row))
     return out
 
 
@@ -160,7 +166,8 @@ def json_text(value: Any) -> str:
     """Return a value as indented JSON."""
     import json
 
-    return json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False, default=str)
+    text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False, default=str)
+    return text if printable(text) == text else json.dumps(value, indent=2, allow_nan=False, default=str)
 
 
 def output_format(output: str, rows: File) -> str:
