@@ -95,6 +95,7 @@ class QACalibrator(HasParameters, Answering):
     groups_: Iterable[GroupSummary]
     memory_: Memory
     decision_rule_: DecisionRule | None
+    fitted_for_: dict[str, Any] | None
 
     def __init__(
         self,
@@ -166,6 +167,7 @@ class QACalibrator(HasParameters, Answering):
         self.groups_ = found.groups
         self.memory_ = found.memory
         self.decision_rule_ = decision_rule
+        self.fitted_for_ = None
         return self
 
     @property
@@ -320,6 +322,7 @@ class QACalibrator(HasParameters, Answering):
             "rows": self.rows_,
             "groups": [group.to_dict() for group in self.groups_],
             "memory": self.memory_.to_plain(),
+            "fitted_for": self.fitted_for_,
             "thresholds": None if self.decision_rule_ is None else self.decision_rule_.to_plain(),
         }
         partition = road.partition if road.uses_groups else None

@@ -42,7 +42,16 @@ def load(path: str | Path) -> QACalibrator:
         groups=[GroupSummary.from_dict(group) for group in header.listed("groups")],
         memory=header.optional("memory", Memory.from_plain) or NO_MEMORY,
     )
-    return model.hold(found, header.optional("thresholds", DecisionRule.from_plain))
+    model.hold(found, header.optional("thresholds", DecisionRule.from_plain))
+    model.fitted_for_ = header.optional("fitted_for", _column_and_value)
+    return model
+
+
+def _column_and_value(plain: Any) -> dict[str, Any]:
+    """Return the column and the value that all rows of a model have in it, if the model is one of a set."""
+    if not (isinstance(plain, dict) and set(plain) == {"column", "value"} and isinstance(plain["value"], str | int)):
+        raise InputError(f"fitted_for is {plain!r:.80}; expected a column and its value.")
+    return plain
 
 
 def _vectors(known: Mapping[str, Any]) -> RowVectors:

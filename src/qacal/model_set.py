@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +17,7 @@ from qacal.fitting import Given
 from qacal.folders import folder_whole, require_replaceable
 from qacal.model import QACalibrator
 from qacal.model_files import load
+from qacal.plain import digest, read_document, write_document
 from qacal.records import Batch, Reading, Source, as_source, read
 from qacal.tables import Table
 from qacal.values import Bools
@@ -34,6 +34,10 @@ class ModelSet(Answering):
 
     by: str
     models: dict[Any, QACalibrator]
+
+    def __post_init__(self) -> None:
+        for value, model in self.models.items():
+            model.fitted_for_ = {"column": self.by, "value": value}
 
     @property
     def needs(self) -> dict[str, Any]:
@@ -94,8 +98,8 @@ class ModelSet(Answering):
         with folder_whole(target) as new:
             for number, model in enumerate(self.models.values()):
                 model.save(new / str(number))
-            index = {"schema": 1, "by": self.by, "values": list(self.models)}
-            (new / INDEX).write_text(json.dumps(index, indent=2, ensure_ascii=False), encoding="utf-8")
+            index: dict[str, Any] = {"schema": 2, "by": self.by, "values": list(self.models)}
+            (new / INDEX).write_bytes(write_document(index | {"digest": digest(index)}))
 
 
 def rows_by(batch: Batch, column: str) -> dict[Any, Bools]:
@@ -170,15 +174,46 @@ def load_any(path: str | Path) -> QACalibrator | ModelSet:
     index = Path(path) / INDEX
     if not index.is_file():
         return load(path)
+    by, values = _read_index(index)
+    models = {value: load(Path(path) / str(number)) for number, value in enumerate(values)}
+    for number, (value, model) in enumerate(models.items()):
+        _require_fitted_for(model, by, value, Path(path) / str(number))
+    return ModelSet(by, models)
+
+
+def _read_index(index: Path) -> tuple[str, list[Any]]:
+    """Return the column of a set of models, and its values, in the order of the folders."""
     try:
-        content = json.loads(index.read_text(encoding="utf-8"))
+        content = read_document(index.read_bytes())
         schema, by, values = content["schema"], content["by"], content["values"]
-        is_sound = schema == 1 and isinstance(by, str) and all(isinstance(value, str | int) for value in values)
-    except (ValueError, KeyError, TypeError, RecursionError):
+        # Sets of an earlier qacal have no digest; whose model is whose, the models say themselves.
+        is_whole = schema == 1 or (schema == 2 and content.pop("digest") == digest(content))
+        is_sound = is_whole and isinstance(by, str) and all(isinstance(value, str | int) for value in values)
+        is_sound = is_sound and len(set(values)) == len(values)
+    except (InputError, KeyError, TypeError):
         is_sound = False
-    if not is_sound or len(set(values)) != len(values):
-        raise ArtifactError(f"{index} is damaged, or written by a newer qacal. Copy the models again, or refit.")
-    return ModelSet(by, {value: load(Path(path) / str(number)) for number, value in enumerate(values)})
+    if not is_sound:
+        raise ArtifactError(
+            f"{index} was changed or damaged, or written by a newer qacal. Copy the models again, or refit."
+        )
+    return by, values
+
+
+def _require_fitted_for(model: QACalibrator, by: str, value: Any, folder: Path) -> None:
+    """Refuse a model of other rows than those that the index names: its numbers would be another LLM's."""
+    known = model.fitted_for_
+    if known is None:  # saved by an earlier qacal
+        of_rows = model.origins_.get(by, [value])
+        is_its_own = of_rows == [value]
+        whose = f"{by} {', '.join(map(str, of_rows))}"
+    else:
+        is_its_own = known == {"column": by, "value": value}
+        whose = f"{known['column']} {known['value']}"
+    if not is_its_own:
+        raise ArtifactError(
+            f"{folder} holds the model of {whose}, and {INDEX} names it as that of {by} {value}: names or folders were "
+            "exchanged. Copy the models again, or refit."
+        )
 
 
 def load_one(path: str | Path) -> QACalibrator:

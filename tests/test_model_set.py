@@ -1,0 +1,101 @@
+"""Sets of models: each row is answered by the model of its LLM, and by no other."""
+
+import json
+import shutil
+
+import pytest
+
+from qacal import Column, InputError, QABinning, QACalibrator, plain
+from qacal.errors import ArtifactError
+from qacal.model_set import INDEX, fit_set, load_any, load_one
+from tests.answers import answers
+
+LIKE = QACalibrator(partition=Column("topic"), calibrator=QABinning(points_per_bin=20))
+
+
+@pytest.fixture(scope="module")
+def shelf(tmp_path_factory):
+    path = tmp_path_factory.mktemp("shelf") / "models"
+    rows = [*answers(200, llm="parrot-1"), *answers(200, seed=1, llm="parrot-2"), *answers(200, seed=2, llm="parrot-3")]
+    fit_set(LIKE, rows, "model").save(path)
+    return path
+
+
+@pytest.fixture
+def models(shelf, tmp_path):
+    shutil.copytree(shelf, tmp_path / "models")
+    return tmp_path / "models"
+
+
+def change(path, how, *, seal):
+    content = json.loads(path.read_text(encoding="utf-8"))
+    how(content)
+    if seal:
+        content.pop("digest", None)
+        content["digest"] = plain.digest(content)
+    path.write_text(json.dumps(content), encoding="utf-8")
+
+
+def exchange(models, one, two):
+    (models / one).rename(models / "aside")
+    (models / two).rename(models / one)
+    (models / "aside").rename(models / two)
+
+
+def without_names(models):
+    """Make the set one of an earlier qacal, whose models did not say whose they are."""
+    change(models / INDEX, lambda index: [index.update(schema=1), index.pop("digest")], seal=False)
+    for number in "012":
+        change(models / number / "model.json", lambda model: model["header"].pop("fitted_for"), seal=True)
+
+
+def test_a_set_comes_back(models):
+    back = load_any(models)
+    assert list(back.models) == ["parrot-1", "parrot-2", "parrot-3"]
+    back.save(models)
+    assert list(load_any(models).models) == ["parrot-1", "parrot-2", "parrot-3"]
+
+
+@pytest.mark.parametrize("seal", [False, True])
+@pytest.mark.parametrize(
+    "how",
+    [
+        lambda index: index["values"].reverse(),
+        lambda index: index.update(values=["parrot-1", "parrot-3", "parrot-2"]),
+        lambda index: index.update(values=["parrot-1", "parrot-2", "gpt"]),
+        lambda index: index.update(by="topic"),
+    ],
+)
+def test_names_that_were_changed_are_refused(how, seal, models):
+    change(models / INDEX, how, seal=seal)
+    with pytest.raises(ArtifactError, match="holds the model of model parrot-|was changed or damaged"):
+        load_any(models)
+
+
+def test_an_index_that_lost_a_model_is_refused(models):
+    change(models / INDEX, lambda index: index["values"].pop(), seal=False)
+    with pytest.raises(ArtifactError, match="was changed or damaged"):
+        load_any(models)
+
+
+def test_folders_that_were_exchanged_are_refused(models):
+    exchange(models, "0", "2")
+    with pytest.raises(
+        ArtifactError, match=r"holds the model of model parrot-3, and models.json names it as .*parrot-1"
+    ):
+        load_any(models)
+
+
+def test_a_set_of_an_earlier_qacal_loads_and_its_llms_are_told_by_their_rows(models):
+    without_names(models)
+    assert list(load_any(models).models) == ["parrot-1", "parrot-2", "parrot-3"]
+    exchange(models, "0", "1")
+    with pytest.raises(ArtifactError, match="holds the model of model parrot-2"):
+        load_any(models)
+
+
+def test_one_of_the_models_may_be_changed_and_saved_by_itself(models):
+    with pytest.raises(InputError, match="name one of them"):
+        load_one(models)
+    load_one(models / "1").set_threshold(0.7).save(models / "1")
+    assert load_any(models).models["parrot-2"].decision_rule_ is not None
