@@ -45,6 +45,7 @@ NAMES = [
     "__version__",
     "accuracy_confidence_curve",
     "auac",
+    "auroc",
     "aurc",
     "brier_score",
     "calibration_error",

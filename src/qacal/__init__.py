@@ -55,6 +55,7 @@ _HOME = {
     "auac": "metrics.selective",
     "risk_coverage_curve": "metrics.selective",
     "aurc": "metrics.selective",
+    "auroc": "metrics.ranking",
     "brier_score": "metrics.scores",
     "log_loss": "metrics.scores",
     "sharpness": "metrics.scores",

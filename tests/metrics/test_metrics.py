@@ -32,6 +32,31 @@ def slow_bins(h, t, w, groups):
             yield w[mine].sum(), (w[mine] * (t[mine] - value)).sum() / w[mine].sum(), mine
 
 
+@given(rows(soft=False))
+def test_auroc_is_that_of_scikit_learn_and_lies_in_its_interval(data):
+    h, t, w, _ = data
+    found = qacal.auroc(h, t, weights=w)
+    if 0 < t.sum() < len(t):
+        assert found.value == pytest.approx(sk.roc_auc_score(t, h, sample_weight=w), abs=1e-9)
+    else:
+        assert np.isnan(found.value)
+    assert 0 <= found.low <= (0.5 if np.isnan(found.value) else found.value + 1e-12)
+    assert found.high <= 1
+    assert found.low < found.high
+
+
+def test_auroc_intervals_cover_and_do_not_trust_a_few_rows_in_order():
+    rng = np.random.default_rng(0)
+    truth, hits = stats.norm.cdf(1 / np.sqrt(2)), 0
+    for _ in range(300):
+        t = rng.random(60) < 0.7
+        found = qacal.auroc(stats.norm.cdf(rng.normal(t, 1)), t)
+        hits += found.low <= truth <= found.high
+    assert hits >= 0.92 * 300
+    assert qacal.auroc([0.6, 0.7, 0.8, 0.9], [0, 0, 1, 1]).low < 0.5
+    assert qacal.auroc([0.9, 0.8, 0.7, 0.6] * 20, [0, 0, 1, 1] * 20).high < 0.2
+
+
 @given(rows())
 def test_plug_in_errors(data):
     h, t, w, groups = data
