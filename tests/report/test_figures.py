@@ -23,6 +23,7 @@ from qacal.report import (
     threshold_plot,
     validity_plot,
 )
+from qacal.report.inputs import merged
 from tests.report.rows import content, scored
 
 FIGURES = [
@@ -166,3 +167,65 @@ def test_the_promise_is_drawn_with_what_chance_explains():
     assert title(48) == "All 2 bins are off by less than certified"
     assert title(60) == "0 of 2 bins are within their bound; chance explains the others"
     assert title(90) == "2 of 2 bins missed by more than chance explains"
+
+
+def scatter_of(stated, calibrated):
+    rows = zip(stated.tolist(), calibrated.tolist(), strict=True)
+    return recalibration_scatter(
+        [{"confidence": a, "correct": k % 2, "calibrated": b} for k, (a, b) in enumerate(rows)]
+    )
+
+
+@pytest.mark.parametrize("slope", [3.59, 1.0, -2.5, 0.0])
+def test_the_regression_line_has_the_slope_that_the_key_names(slope):
+    """Stated confidences from 0 to 1, so that a steep line leaves the square; it is cut, and not bent."""
+    stated = np.append(np.linspace(0.4, 0.6, 199), [0.0, 1.0])
+    ax = scatter_of(stated, np.clip(0.5 + slope * (stated - 0.5), 0, 1))
+    line = next(line for line in ax.lines if line.get_label().startswith("calibrated"))
+    x, y = line.get_data()
+    named = float(re.search(r"slope (.+)", line.get_label()).group(1).replace("\u2212", "-"))
+    np.testing.assert_allclose(y[1] - y[0], named * (x[1] - x[0]), atol=0.006)
+    assert y.min() >= 0
+    assert y.max() <= 1
+
+
+def test_marks_stand_where_their_rows_are_and_their_areas_are_of_one_scale():
+    pairs = {"pooled": scored(900).pairs()["calibrated"], "calibrated": scored(100).pairs()["calibrated"]}
+    ax = recalibration_scatter(pairs)
+    marks = [line for line in ax.lines if line.get_linestyle() == "None"]
+    largest = {kind: max(line.get_markersize() for line in marks if line.get_marker() == kind) for kind in "so"}
+    assert largest["o"] < 0.6 * largest["s"]
+    ax = scatter_of(np.full(50, 0.95), np.linspace(0.600, 0.612, 50))
+    assert {round(float(x), 6) for line in ax.lines[1:] for x in line.get_xdata()} == {0.95}
+
+
+def test_a_frequent_confidence_is_in_the_column_that_it_begins():
+    for kind in (np.float64, np.float32):
+        stated = np.array([0.15, 0.3, 0.7, 0.95], dtype=kind).astype(np.float64)
+        heights = sharpness_plot(Tally.of(stated, [0, 1, 0, 1])).patches[0].get_data().values
+        assert np.flatnonzero(heights).tolist() == [3, 6, 14, 19]
+
+
+def test_a_promise_above_half_is_marked_where_it_is():
+    ax = points_per_bin_plot(fit=(5, 400), realised=0.7)
+    marked = {line.get_marker(): float(np.asarray(line.get_ydata())[0]) for line in ax.lines}
+    assert f"ε {marked['o']:.2f}" in ax.texts[-2].get_text()
+    assert marked["D"] == 0.7
+    assert ax.get_ylim()[1] > max(marked["o"], 0.7)
+
+
+def test_a_bin_within_its_bound_is_drawn_below_the_diagonal():
+    bound, error = np.array([0.1024, 0.3]), np.array([0.1023, 0.31])
+    x, y, rows = merged(bound, error, np.array([10, 10]), 0.005)
+    assert (y <= x).tolist() == [True, False]
+    x, y, rows = merged(np.array([0.100, 0.101]), np.array([0.101, 0.100]), np.array([5, 7]), 0.02)
+    assert rows.tolist() == [7, 5]
+    assert (y > x).tolist() == [False, True]
+
+
+def test_ranks_that_read_the_same_are_not_called_better():
+    """AURC 0.3330 before and 0.3300 after: both are 33% in the title."""
+    right = np.tile([1.0, 0.0, 1.0], 200)
+    before = Tally.of(np.linspace(1, 0, 600), right)
+    after = Tally.of(np.append(np.linspace(0.99, 0, 596), [1.0] * 4), right)
+    assert risk_coverage_plot({"stated": before, "calibrated": after}).get_title(loc="left").startswith("Ranking is as")

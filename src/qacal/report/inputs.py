@@ -51,7 +51,7 @@ class Scored:
 class Pairs:
     """How often a stated confidence became which recalibrated one, counted on a grid.
 
-    stated, recalibrated, rows : the grid's points that have rows.
+    stated, recalibrated, rows : the cells of the grid that have rows: the means of these rows, and how many they are.
     slope, intercept : of the regression line through all rows; NaN where one confidence is all there is.
     common : the most frequent stated confidence, and the middle nine tenths of what became of it.
     is_rough : that is a range of a tenth around it, since no confidence is frequent.
@@ -68,9 +68,10 @@ class Pairs:
     @staticmethod
     def of(stated: Floats, recalibrated: Floats) -> Pairs:
         """Count rows."""
-        x, y, rows = _counted(stated, recalibrated, _FINE)
+        ones = np.ones(len(stated), dtype=np.int64)
+        x, y, rows = merged(stated, recalibrated, ones, _FINE)
         if len(rows) > _MANY:
-            x, y, rows = _counted(stated, recalibrated, _COARSE)
+            x, y, rows = merged(stated, recalibrated, ones, _COARSE)
         slope, intercept = _line(stated, recalibrated)
         is_rough = bool(np.unique(stated, return_counts=True)[1].max() < len(stated) / 50)
         claimed = np.rint(stated * 10) / 10 if is_rough else stated
@@ -82,10 +83,19 @@ class Pairs:
         return f"{'confidence around ' if self.is_rough else ''}{self.common[0]:g}"
 
 
-def _counted(x: Floats, y: Floats, step: float) -> tuple[Floats, Floats, Ints]:
-    grid = np.rint(np.stack([x, y]) / step).astype(np.int64)
-    points, rows = np.unique(grid, axis=1, return_counts=True)
-    return points[0] * step, points[1] * step, rows
+def merged(x: Floats, y: Floats, rows: Ints, step: float) -> tuple[Floats, Floats, Ints]:
+    """Make one point of those that would be drawn over each other: at the mean of their rows.
+
+    Points on different sides of the diagonal stay apart, since the side is what a figure shows.
+
+    >>> x, y, rows = merged(np.array([0.95, 0.95, 0.5]), np.array([0.60, 0.61, 0.51]), np.array([1, 3, 2]), 0.04)
+    >>> x.round(4), y.round(4), rows
+    (array([0.5 , 0.95]), array([0.51  , 0.6075]), array([2, 4]))
+    """
+    cells = np.rint(np.stack([x, y, np.where(y > x, step, 0.0)]) / step).astype(np.int64)
+    found, where = np.unique(cells, axis=1, return_inverse=True)
+    total, sum_x, sum_y = (np.bincount(where.ravel(), column, found.shape[1]) for column in (rows, rows * x, rows * y))
+    return sum_x / total, sum_y / total, total.astype(np.int64)
 
 
 def _line(x: Floats, y: Floats) -> tuple[float, float]:

@@ -14,6 +14,7 @@ from qacal.values import Floats
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+# The height of the figure, unless the fit is above it.
 _TOP = 0.5
 
 
@@ -44,27 +45,29 @@ def points_per_bin_plot(
     """
     ax = style.axes_for(ax, 3.9, 3.2)
     widest = 1000 if fit is None else int(max(1000, 1.4 * fit[0]))
+    marks = [] if fit is None else [_epsilon(fit, alpha, levels), realised or 0.0]
+    top = max([_TOP, *(1.1 * mark for mark in marks)])
     for nu in nus:
-        _bundle(ax, sorted(sizes), nu, alpha, levels, widest)
+        _bundle(ax, sorted(sizes), nu, alpha, levels, widest, top)
     if fit is not None:
-        _mark(ax, fit, alpha, levels, widest)
+        _mark(ax, fit, alpha, levels, widest, top)
     if fit is not None and realised is not None:
         _mark_realised(ax, fit[0], realised, widest)
-    ax.set(xlim=(0, widest * 1.24), ylim=(0, _TOP))
+    ax.set(xlim=(0, widest * 1.24), ylim=(0, top))
     ax.set_xticks(np.arange(0, widest + 1, 200 * max(1, widest // 1000)))
     ax.yaxis.set_major_formatter("{x:g}")
     style.name_axes(ax, "points per bin b", "promised error ε")
     return style.describe(ax, title or _title(fit, alpha, levels), _text(sizes, nus, alpha, levels, fit))
 
 
-def _bundle(ax: Axes, sizes: Sequence[int], nu: float, alpha: float, levels: int, widest: int) -> None:
+def _bundle(ax: Axes, sizes: Sequence[int], nu: float, alpha: float, levels: int, widest: int, top: float) -> None:
     """Draw the curves of one nu; those of all N run close together, the one of the most rows on top."""
     ends = []
     for size in sizes:
-        b, error = _errors(size, nu, alpha, levels, widest)
+        b, error = _errors(size, nu, alpha, levels, widest, top)
         ax.plot(b, error, color=style.COLOURS["quiet"], linewidth=1.0, linestyle="-" if nu == 0 else (0, (3, 2)))
         ends.append(float(error[-1]))
-    x, gap = widest * 1.015, 0.012
+    x, gap = widest * 1.015, 0.024 * top
     if nu == 0:
         style.write(ax, x, max(ends) + gap, f"N {sizes[-1]:,}", va="center")
         style.write(ax, x, min(ends) - gap, f"N {sizes[0]:,}", va="center")
@@ -72,14 +75,14 @@ def _bundle(ax: Axes, sizes: Sequence[int], nu: float, alpha: float, levels: int
         style.write(ax, x, sum(ends) / len(ends), f"ν {nu:g}", va="center")
 
 
-def _mark(ax: Axes, fit: tuple[int, int], alpha: float, levels: int, widest: int) -> None:
-    b, error = _errors(fit[1], 0.0, alpha, levels, widest)
+def _mark(ax: Axes, fit: tuple[int, int], alpha: float, levels: int, widest: int, top: float) -> None:
+    b, error = _errors(fit[1], 0.0, alpha, levels, widest, top)
     ax.plot(b, error, color=style.COLOURS["calibrated"], linewidth=1.8, zorder=4)
     reached = _epsilon(fit, alpha, levels)
-    at, beside, above = min(reached, _TOP * 0.97), max(fit[0], 0.3 * widest), 0.84 * _TOP
+    beside, above = max(fit[0], 0.3 * widest), 0.84 * top
     colour = style.COLOURS["calibrated"]
-    ax.plot([fit[0], beside], [at, above], color=colour, linewidth=0.6, zorder=3)
-    ax.plot(fit[0], at, "o", color=colour, markersize=6, zorder=5, clip_on=False)
+    ax.plot([fit[0], beside], [reached, above], color=colour, linewidth=0.6, zorder=3)
+    ax.plot(fit[0], reached, "o", color=colour, markersize=6, zorder=5, clip_on=False)
     text = f"this fit: ε {reached:.2f}\nb {fit[0]:,}, N {fit[1]:,}"
     style.write(ax, beside + widest * 0.01, above, text, colour, va="center")
 
@@ -90,10 +93,10 @@ def _mark_realised(ax: Axes, b: int, realised: float, widest: int) -> None:
     style.write(ax, b + widest * 0.03, realised, f"{realised:.2f} on test rows", colour, va="center")
 
 
-def _errors(size: int, nu: float, alpha: float, levels: int, widest: int) -> tuple[Floats, Floats]:
+def _errors(size: int, nu: float, alpha: float, levels: int, widest: int, top: float) -> tuple[Floats, Floats]:
     b = np.unique(np.geomspace(2, max(2, min(widest, size)), 60).astype(np.int64))
     error = np.array([epsilon(int(one), size, alpha, nu, levels=levels) for one in b])
-    shown = error <= _TOP
+    shown = error <= top
     kept = shown if shown.any() else slice(-1, None)
     return np.asarray(b[kept], dtype=np.float64), np.asarray(error[kept], dtype=np.float64)
 

@@ -32,10 +32,11 @@ def recalibration_scatter(scores: Any, *, ax: Axes | None = None, title: str | N
     pairs = as_pairs(scores)
     ax = style.axes_for(ax, height=style.WITH_KEY)
     style.unit_square(ax)
+    most = max(int(found.rows.max()) for found in pairs.values())
     # The score with the most marks first, so that it hides none of the others.
     for name in sorted(pairs, key=lambda name: -len(pairs[name].rows)):
         look = style.look_of(name)
-        draw_bubbles(ax, pairs[name].stated, pairs[name].recalibrated, pairs[name].rows, look)
+        draw_bubbles(ax, pairs[name].stated, pairs[name].recalibrated, pairs[name].rows, look, most=most)
         _line(ax, pairs[name], look)
     style.key(ax)
     style.name_axes(ax, "stated confidence", "recalibrated confidence")
@@ -43,12 +44,31 @@ def recalibration_scatter(scores: Any, *, ax: Axes | None = None, title: str | N
 
 
 def _line(ax: Axes, pairs: Pairs, look: style.Look) -> None:
-    ends = np.array([pairs.stated.min(), pairs.stated.max()])
+    """Draw the regression line, and name line and marks in the key; where all rows are alike there is no line."""
     slope = "one value" if np.isnan(pairs.slope) else f"slope {words.decimal(pairs.slope, 2)}"
-    level = np.clip(pairs.intercept + pairs.slope * ends, 0, 1)
     ax.plot(
-        ends, level, color=look.colour, linestyle=look.line, linewidth=1.8, label=f"{look.label}, {slope}", zorder=5
+        *_within_square(pairs),
+        color=look.colour,
+        linestyle="none" if np.isnan(pairs.slope) else look.line,
+        linewidth=1.8,
+        marker=look.marker,
+        markersize=4,
+        markerfacecolor=look.colour if look.is_filled else "none",
+        markevery=[],
+        label=f"{look.label}, {slope}",
+        zorder=5,
     )
+
+
+def _within_square(pairs: Pairs) -> tuple[Floats, Floats]:
+    """Return the ends of the regression line over the stated confidences, cut where it leaves [0, 1]."""
+    ends = np.array([pairs.stated.min(), pairs.stated.max()])
+    if np.isnan(pairs.slope):
+        return ends[:0], ends[:0]
+    if pairs.slope != 0:
+        leaves = np.sort((np.array([0.0, 1.0]) - pairs.intercept) / pairs.slope)
+        ends = np.clip(ends, *leaves)
+    return ends, np.clip(pairs.intercept + pairs.slope * ends, 0, 1)
 
 
 def _becomes(pairs: dict[str, Pairs]) -> str:
@@ -83,9 +103,10 @@ def sharpness_plot(scores: Any, *, cells: int = 20, ax: Axes | None = None, titl
     for name, tally in tallies.items():
         look = style.look_of(name)
         label = f"{look.label}: {spread[name]:.2f}"
-        ax.stairs(_shares(tally, edges), edges, color=look.colour, linestyle=look.line, linewidth=1.4, label=label)
+        shares = _shares(tally, cells)
+        ax.stairs(shares, edges, color=look.colour, linestyle=look.line, linewidth=1.4, label=label)
         if look.is_filled:
-            ax.stairs(_shares(tally, edges), edges, color=look.colour, alpha=0.12, fill=True)
+            ax.stairs(shares, edges, color=look.colour, alpha=0.12, fill=True)
     ax.set(xlim=(-0.01, 1.01), ylim=(0, None))
     ax.set_xticks([0, 0.2, 0.4, 0.6, 0.8, 1], ["0", ".2", ".4", ".6", ".8", "1"])
     ax.yaxis.set_major_formatter(lambda value, _: f"{100 * value:g}%")
@@ -94,8 +115,10 @@ def sharpness_plot(scores: Any, *, cells: int = 20, ax: Axes | None = None, titl
     return style.describe(ax, title or _commits(tallies), _sharpness_text(tallies, spread))
 
 
-def _shares(tally: Tally, edges: Floats) -> Floats:
-    return np.asarray(np.histogram(tally.confidence, edges, weights=tally.w)[0] / tally.w.sum())
+def _shares(tally: Tally, cells: int) -> Floats:
+    """Return the share of rows in each column; 0.95 begins a column, however it is rounded."""
+    column = np.minimum(np.floor(tally.confidence * cells + 1e-5), cells - 1).astype(np.int64)
+    return np.asarray(np.bincount(column, tally.w, cells) / tally.w.sum())
 
 
 def _commits(tallies: dict[str, Tally]) -> str:

@@ -110,7 +110,8 @@ def risk_coverage_plot(
         ax.plot(coverage, risk, color=look.colour, linestyle=look.line, linewidth=1.6, label=label)
         share, right = (0.0, 0.0) if threshold is None else answered(tally, threshold)
         if share > 0:
-            ax.plot(share, 1 - right, look.marker, color=look.colour, markerfacecolor=look.face, markersize=6, zorder=6)
+            (mark,) = ax.plot(share, 1 - right, look.marker, color=look.colour, clip_on=False, zorder=6)
+            mark.set(markerfacecolor=look.face, markersize=6)
     overall = 1 - next(iter(tallies.values())).mean
     ax.set(xlim=(-0.03, 1.03), ylim=(0, highest))
     ax.set_xticks([0, 0.2, 0.4, 0.6, 0.8, 1], ["0", "20%", "40%", "60%", "80%", "100%"])
@@ -137,7 +138,7 @@ def _ranking(tallies: dict[str, Tally]) -> str:
     before, after = aurc(tallies[first]).aurc, aurc(tallies[last]).aurc
     if first == last:
         return f"Averaged over how much is answered, {words.percent(before)} is wrong"
-    if abs(before - after) > 0.002:
+    if abs(before - after) > 0.002 and words.percent(before) != words.percent(after):
         how, name = "better" if after < before else "worse", style.look_of(last).label.capitalize()
         return f"{name} confidences rank {how}: {words.percent(after)} wrong on average, {words.percent(before)} before"
     return f"Ranking is as it was: {words.percent(after)} wrong, averaged over how much is answered"

@@ -10,9 +10,8 @@ from qacal.evaluation import BINS
 from qacal.metrics.validity import validity_curve
 from qacal.report import style, words
 from qacal.report.bubbles import draw_bubbles
-from qacal.report.inputs import as_tallies
+from qacal.report.inputs import as_tallies, merged
 from qacal.report.realised import Realised
-from qacal.values import Floats, Ints
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -30,7 +29,8 @@ def realised_error_plot(realised: Realised, *, ax: Axes | None = None, title: st
     top = 1.08 * float(max(realised.bound.max(), realised.error.max(), 0.05))
     ax.fill_between([0, top], [0, top], [top, top], color=style.COLOURS["grid"], alpha=0.5, linewidth=0)
     ax.plot([0, top], [0, top], color=style.COLOURS["quiet"], linewidth=0.8)
-    x, y, rows = _cells(realised.bound, realised.error, realised.rows)
+    step = _FINE if len(realised.rows) <= _MANY else _COARSE
+    x, y, rows = merged(realised.bound, realised.error, realised.rows, step)
     draw_bubbles(ax, x, y, rows, style.LOOKS["calibrated"])
     style.write(ax, 0.03 * top, 0.95 * top, "off by more than certified", va="top")
     ax.set(xlim=(0, top), ylim=(0, top))
@@ -38,14 +38,6 @@ def realised_error_plot(realised: Realised, *, ax: Axes | None = None, title: st
     ax.yaxis.set_major_formatter("{x:g}")
     style.name_axes(ax, "certified bound on the bin's error", "error on test rows")
     return style.describe(ax, title or _title(realised), _text(realised))
-
-
-def _cells(x: Floats, y: Floats, rows: Ints) -> tuple[Floats, Floats, Ints]:
-    """Put bins that would be drawn over each other into one mark."""
-    step = _FINE if len(x) <= _MANY else _COARSE
-    grid = np.rint(np.stack([x, y]) / step).astype(np.int64)
-    points, where = np.unique(grid, axis=1, return_inverse=True)
-    return points[0] * step, points[1] * step, np.bincount(where.ravel(), rows).astype(np.int64)
 
 
 def _title(realised: Realised) -> str:
