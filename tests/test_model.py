@@ -1,10 +1,17 @@
 """The whole road: fit, calibrate, explain, describe, save, load."""
 
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+import sklearn.base
 
 import qacal
 from qacal import (
@@ -73,7 +80,15 @@ def test_out_comes_what_came_in(fitted, kind):
     np.testing.assert_array_equal(as_polars["calibrated"], column(fitted.calibrate(rows), "calibrated"))
 
 
-def test_the_order_of_rows_and_their_batches_do_not_matter(fitted, tmp_path):
+def same_answers(one, other):
+    """What is promised of the same model, or the same rows, in other batches or on another CPU."""
+    for name in ("group", "source", "rows", "low", "high"):
+        assert [row[name] for row in one] == [row[name] for row in other], name
+    np.testing.assert_allclose(column(one, "calibrated"), column(other, "calibrated"), rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("output", ["certified", "continuous"])
+def test_the_order_of_rows_and_their_batches_do_not_matter(output, tmp_path):
     rows = answers(3000)
     shuffled = [rows[at] for at in np.random.default_rng(0).permutation(3000)]
     pl.DataFrame(shuffled).write_parquet(tmp_path / "a.parquet")
@@ -83,14 +98,29 @@ def test_the_order_of_rows_and_their_batches_do_not_matter(fitted, tmp_path):
         def batches(self, on_fault=files.refuse, batch_rows=700):
             return super().batches(on_fault, batch_rows)
 
-    again = QACalibrator(partition=BisectingTree(max_depth=3)).fit(Small(tmp_path / "a.parquet", "parquet", "a"))
+    model = QACalibrator(partition=BisectingTree(max_depth=3), output=output)
+    one = sklearn.base.clone(model).fit(rows)
+    other = sklearn.base.clone(model).fit(Small(tmp_path / "a.parquet", "parquet", "a"))
     new = answers(300, seed=3)
-    np.testing.assert_array_equal(
-        column(fitted.calibrate(new), "calibrated"), column(again.calibrate(new), "calibrated")
-    )
-    assert [group.to_dict() for group in fitted.describe_groups()] == [
-        group.to_dict() for group in again.describe_groups()
+    same_answers(one.calibrate(new), other.calibrate(new))
+    same_answers(one.calibrate(new), [row for at in range(0, 300, 7) for row in one.calibrate(new[at : at + 7])])
+    assert [group.to_dict() for group in one.describe_groups()] == [
+        group.to_dict() for group in other.describe_groups()
     ]
+
+
+@pytest.mark.parametrize("output", ["certified", "continuous"])
+def test_a_saved_model_answers_alike_on_another_cpu(output, tmp_path):
+    model = QACalibrator(partition=BisectingTree(max_depth=3), output=output).fit(answers(1000))
+    model.save(tmp_path / "model")
+    new = answers(300, seed=3)
+    pl.DataFrame(new).write_ndjson(tmp_path / "new.jsonl")
+    command = [Path(sys.executable).with_name("qacal"), "apply", "model", "new.jsonl", "-o", "calibrated.jsonl"]
+    # The kernels of an old CPU, which add up in another order than those of this one.
+    other_cpu = {"OPENBLAS_CORETYPE": "Prescott", "OPENBLAS_NUM_THREADS": "1"}
+    subprocess.run(command, cwd=tmp_path, env=os.environ | other_cpu, check=True, capture_output=True)
+    lines = (tmp_path / "calibrated.jsonl").read_text(encoding="utf-8").splitlines()
+    same_answers(model.calibrate(new), [json.loads(line) for line in lines])
 
 
 def test_no_question_is_in_both_parts():
