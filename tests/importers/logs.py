@@ -93,6 +93,26 @@ def lm_eval(folder, name="samples_quiz_2026-11-15T19-20-00.263815.jsonl"):
     return [write_lines(folder / "org__llm" / name, rows)]
 
 
+def lm_eval_repeats(folder, steps=None):
+    """A task with 20 samples for each question; a filter takes the answer out of each, and the majority is judged."""
+    time = "2026-11-15T19-20-00.263815"
+    rows = []
+    for number, case in enumerate(CASES):
+        agreeing = round(20 * case.confidence)
+        replies = [f"So it is {case.answer}."] * agreeing + [f"So it is {at}." for at in range(100, 120 - agreeing)]
+        doc = {"question": case.question, "subject": case.subject}
+        row = reply_row(
+            number, replies, case.answer, filter_="maj", target=case.truth, doc=doc, exact_match=case.correct
+        )
+        rows.append(row)
+    pattern = {"function": "regex", "regex_pattern": r"So it is (\w+)"}
+    chosen = [pattern, {"function": "majority_vote"}, {"function": "take_first"}] if steps is None else steps
+    filters = [{"name": "maj", "filter": chosen}]
+    results = {"configs": {"quiz": {"filter_list": filters}}, "model_name": "org/llm"}
+    write_json(folder / "org__llm" / f"results_{time}.json", results)
+    return [write_lines(folder / "org__llm" / f"samples_quiz_{time}.jsonl", rows)]
+
+
 # inspect_ai
 
 

@@ -25,6 +25,7 @@ RAGAS = Selection(
 )
 LOGS = {
     "lm-eval": ("lm-eval", logs.lm_eval, "choice likelihood"),
+    "lm-eval repeats": ("lm-eval", logs.lm_eval_repeats, "agreement"),
     "inspect .eval": ("inspect", logs.inspect_eval, "stated"),
     "inspect .json": ("inspect", logs.inspect_json, "stated"),
     "openai-batch": ("openai-batch", logs.openai_batch, "stated"),
@@ -123,7 +124,7 @@ def test_files_packed_with_gzip_are_read(kind, tmp_path):
     assert import_log(format_, packed, selection_of(kind, tmp_path)).kept == 3
 
 
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind.endswith((".jsonl", "batch")) or kind == "lm-eval"])
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind.endswith((".jsonl", "batch")) or "lm-eval" in kind])
 def test_a_broken_line_is_named_or_counted(kind, tmp_path):
     format_, write, _ = LOGS[kind]
     paths = write(tmp_path)

@@ -15,14 +15,15 @@ from qacal.importers import Selection, import_log
 from tests.importers import logs
 
 WRITERS = {
-    "lm-eval": logs.lm_eval,
-    "inspect": logs.inspect_json,
-    "openai-batch": logs.openai_batch,
-    "promptfoo": logs.promptfoo_json,
-    "langfuse": logs.langfuse,
-    "mlflow": logs.mlflow_lines,
-    "helm": logs.helm,
-    "deepeval": logs.deepeval,
+    "lm-eval": ("lm-eval", logs.lm_eval),
+    "lm-eval repeats": ("lm-eval", logs.lm_eval_repeats),
+    "inspect": ("inspect", logs.inspect_json),
+    "openai-batch": ("openai-batch", logs.openai_batch),
+    "promptfoo": ("promptfoo", logs.promptfoo_json),
+    "langfuse": ("langfuse", logs.langfuse),
+    "mlflow": ("mlflow", logs.mlflow_lines),
+    "helm": ("helm", logs.helm),
+    "deepeval": ("deepeval", logs.deepeval),
 }
 STRANGE = [
     *(None, True, 0, -1, 10**400, float("nan"), float("inf"), 1e308),
@@ -56,13 +57,14 @@ def written(path, value):
     path.write_text("".join(rows), encoding="utf-8")
 
 
-@pytest.mark.parametrize("format_", WRITERS)
+@pytest.mark.parametrize("kind", WRITERS)
 @settings(max_examples=150)
 @given(data=st.data())
-def test_nothing_but_an_input_error_is_raised(format_, data):
+def test_nothing_but_an_input_error_is_raised(kind, data):
+    format_, write = WRITERS[kind]
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        paths = WRITERS[format_](folder)
+        paths = write(folder)
         file = data.draw(
             st.sampled_from(sorted(path for path in folder.rglob("*.json*") if path.parent.name != "labels"))
         )
@@ -79,9 +81,10 @@ def test_nothing_but_an_input_error_is_raised(format_, data):
                 assert imported.frame[column].drop_nulls().is_between(0, 1).all()
 
 
-@pytest.mark.parametrize("format_", WRITERS)
-def test_values_that_are_nested_too_deeply(format_, tmp_path):
-    paths = WRITERS[format_](tmp_path)
+@pytest.mark.parametrize("kind", WRITERS)
+def test_values_that_are_nested_too_deeply(kind, tmp_path):
+    format_, write = WRITERS[kind]
+    paths = write(tmp_path)
     file = sorted(path for path in tmp_path.rglob("*.json*") if path.parent.name != "labels")[-1]
     deep = "[" * 900 + "]" * 900
     text = file.read_text(encoding="utf-8")
@@ -90,6 +93,13 @@ def test_values_that_are_nested_too_deeply(format_, tmp_path):
     )
     with suppress(InputError):
         assert import_log(format_, paths, on_fault=lambda fault: None).read == 3
+
+
+def test_a_pattern_that_takes_for_ever_elsewhere(tmp_path):
+    """Backtracking would try 2 to the power of 40 ways; the pattern comes with the log."""
+    (path,) = logs.lm_eval_repeats(tmp_path, [{"function": "regex", "regex_pattern": r"So it is (\w+)|((a+)+)$"}])
+    path.write_text(path.read_text(encoding="utf-8").replace("So it is 119.", "a" * 40 + "!"), encoding="utf-8")
+    assert import_log("lm-eval", [path]).kept == 3
 
 
 def test_metadata_with_a_name_for_each_row(tmp_path):

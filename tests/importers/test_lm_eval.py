@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 
 import numpy as np
 import pytest
@@ -11,7 +12,8 @@ from hypothesis import strategies as st
 from qacal.errors import InputError
 from qacal.importers import Selection, import_log
 from qacal.importers.likelihoods import Choice, best_choice
-from tests.importers.logs import choice_row, reply_row, write_json, write_lines
+from qacal.importers.lm_eval_filters import filtered_replies
+from tests.importers.logs import choice_row, lm_eval_repeats, reply_row, write_json, write_lines
 
 NAME = "samples_quiz_2026-11-15T19-20-00.263815.jsonl"
 
@@ -251,8 +253,46 @@ def test_repeats_that_a_filter_kept_apart(tmp_path):
     found = imported(tmp_path, reply_row(0, repeats, ["B"] * 4), mixed, apart)
     assert found.dropped == {
         "the score is shared by repeats that differ": 1,
-        "no confidence: the answer that was judged is none of the repeats": 1,
+        "no confidence: the answer that was judged is none of the repeats (no results_*.json beside the samples says "
+        "what the filter takes out of a reply)": 1,
     }
+
+
+@pytest.mark.parametrize(
+    ("pattern", "place", "replies"),
+    [
+        (
+            r"The answer is (\-?[0-9\.\,]*[0-9]+)",
+            0,
+            ["The answer is -1,234.", "The answer is 3. The answer is 4.", "?"],
+        ),
+        (r"(-?[$0-9.,]{2,})|(-?[0-9]+)", -1, ["1 of 2", "$3.50 for 12", "7 and", "none"]),
+        (r"\d+", 1, ["10 and 20", "30 or 40 or 50", "no numbers"]),
+        (r"(?i)answer:\s*([A-D])?", 0, ["ANSWER: B", "answer: ", "Answer:C"]),
+    ],
+)
+def test_a_pattern_finds_what_lm_eval_finds(pattern, place, replies):
+    found = [re.findall(pattern, reply) for reply in replies]
+    chosen = [all_[place] if all_ else "[invalid]" for all_ in found]
+    expected = [next(filter(None, one)) if isinstance(one, tuple) else one for one in chosen]
+    step = {"function": "regex", "regex_pattern": pattern, "group_select": place}
+    assert filtered_replies(replies, [step, {"function": "take_first"}]) == expected
+
+
+def test_the_other_steps_of_a_filter():
+    steps = [{"function": "take_first_k", "k": 2}, {"function": "remove_whitespace"}, {"function": "uppercase"}]
+    assert filtered_replies([" a", "b ", "c"], steps) == ["A", "B"]
+    assert filtered_replies(["a"], [{"function": "custom", "filter_fn": "..."}]) is None
+    assert filtered_replies(["a"], [{"function": "regex", "regex_pattern": "(?<=a)b"}]) is None
+    assert filtered_replies(["a"], None) is None
+
+
+def test_a_step_that_cannot_be_done_is_named(tmp_path):
+    paths = lm_eval_repeats(tmp_path, [{"function": "regex", "regex_pattern": r"(?<=So it is )(\w+)"}])
+    with pytest.raises(
+        InputError, match=r"3: no confidence: .* \(a step of its filter cannot be done here: .*look-around"
+    ):
+        import_log("lm-eval", paths)
 
 
 def test_one_metric_says_what_is_right(tmp_path):

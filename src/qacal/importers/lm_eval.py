@@ -6,13 +6,25 @@ A task with several filters has a row for each of them, with another answer and 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from qacal.files import OnFault
 from qacal.importers import lm_eval_choices, lm_eval_replies
-from qacal.importers.base import Chosen, Dropped, Found, Outcome, Selection, UnusableRowError, inside, plain_columns
+from qacal.importers.base import (
+    Chosen,
+    Dropped,
+    Found,
+    Outcome,
+    Selection,
+    UnusableRowError,
+    inside,
+    listed,
+    plain_columns,
+    text_of,
+)
 from qacal.importers.items import Item, document, files_in, items_of, read_each
 from qacal.importers.lm_eval_rows import Judged, Sample
 from qacal.importers.texts import named_question, prompt_of, question_of
@@ -28,7 +40,9 @@ def read(paths: Sequence[Path], selection: Selection, on_fault: OnFault) -> Iter
     for path in files_in(paths, "samples_*.jsonl", "samples_*.jsonl.gz"):
         if selection.filter is None:
             filters = Chosen("filter", None, f"{path}: ")
-        log = _Log(task_of(path), selection.model or model_of(path), selection, filters, metrics)
+        results, task = results_of(path), task_of(path)
+        model = selection.model or model_of(path, results)
+        log = _Log(task, model, selection, filters, metrics, _steps(results, task))
         yield from read_each(items_of(path, on_fault), log.outcome, on_fault)
         if selection.filter is None:
             filters.settle()
@@ -44,6 +58,7 @@ class _Log:
     selection: Selection
     filters: Chosen
     metrics: Chosen
+    steps: Mapping[str, list[dict[str, Any]]]
 
     def outcome(self, item: Item) -> Outcome:
         row = item.value
@@ -52,7 +67,7 @@ class _Log:
         filter_ = str(row.get("filter", "none"))
         if not self.filters.takes(filter_):
             return Dropped("it is of another filter")
-        sample = Sample.of(row)
+        sample = Sample.of(row, self.steps.get(filter_))
         for name in sample.metrics:
             self.metrics.takes(name)
         if self.selection.metric not in (None, *sample.metrics):
@@ -94,11 +109,26 @@ def task_of(path: Path) -> str:
     return name["task"] if name else path.name.removesuffix(".gz").removesuffix(".jsonl")
 
 
-def model_of(path: Path) -> str:
-    """Return the LLM's name: from the results of the same run, else from the folder, which lm-eval names after it."""
+def results_of(path: Path) -> Any:
+    """Return what the run of a file of samples has in ``results_*.json`` beside it, None if there is no such file."""
     name = _NAME.fullmatch(path.name)
-    folder = path.absolute().parent
-    results = sorted(folder.glob("results_*.json"))
+    results = sorted(path.absolute().parent.glob("results_*.json"))
     of_run = [file for file in results if name and name["time"] and name["time"] in file.name] or results[-1:]
-    said = inside(document(of_run[0]), "model_name") if of_run else None
-    return said if isinstance(said, str) and said else folder.name.replace("__", "/")
+    return document(of_run[0]) if of_run else None
+
+
+def model_of(path: Path, results: Any) -> str:
+    """Return the LLM's name: from the results of the same run, else from the folder, which lm-eval names after it."""
+    said = inside(results, "model_name")
+    return said if isinstance(said, str) and said else path.absolute().parent.name.replace("__", "/")
+
+
+def _steps(results: Any, task: str) -> dict[str, list[dict[str, Any]]]:
+    """Return the steps of each filter of a task."""
+    filters = listed(inside(results, "configs", task, "filter_list"))
+    steps = {text_of(inside(one, "name")): inside(one, "filter") for one in filters}
+    return {
+        name: parts
+        for name, parts in steps.items()
+        if name and isinstance(parts, list) and all(isinstance(part, dict) for part in parts)
+    }

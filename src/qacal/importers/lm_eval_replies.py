@@ -1,5 +1,8 @@
 """Rows of lm-evaluation-harness in which an LLM writes: its confidence is stated in the text, or told by repeats.
 
+The answer of a repeat is what the task's filter takes out of it. A row has that of the repeat that was judged only; the
+steps of the filter stand in ``results_*.json`` and are applied to the others here.
+
 The log does not say why a reply ended. One that was cut within its number cannot be told from one that was not, so a
 task needs a limit (``max_gen_toks``) that leaves room.
 """
@@ -12,10 +15,11 @@ from qacal.errors import InputError
 from qacal.importers.base import Confidence, Dropped, Selection, Unscored, inside
 from qacal.importers.confidences import AGREEMENT, STATED, agreement, answer_in, parsed, stated, weighed
 from qacal.importers.grades import graded
+from qacal.importers.lm_eval_filters import NOTHING_FOUND, filtered_replies
 from qacal.importers.lm_eval_rows import Judged, Sample
 
-# What lm-eval's filters put in the place of an answer that they did not find.
-_NOTHING_FOUND = "[invalid]"
+_NO_RESULTS = "no results_*.json beside the samples says what the filter takes out of a reply"
+_NO_STEP = "a step of its filter cannot be done here: a function of its own, or a pattern with look-around"
 
 
 def judged(sample: Sample, selection: Selection) -> Judged | Dropped:
@@ -32,7 +36,7 @@ def judged(sample: Sample, selection: Selection) -> Judged | Dropped:
     if wanted == AGREEMENT or (wanted is None and len(repeats) > 1):
         if isinstance(filtered, list) and correct not in (None, 0.0, 1.0):
             return Dropped("the score is shared by repeats that differ")
-        answer, confidence = _agreed(repeats, filtered)
+        answer, confidence = _agreed(repeats, filtered, sample)
     else:
         answer, confidence = _said(repeats, filtered, wanted)
     if correct == 0 and filtered == repeats[0] != answer and answer in sample.targets:
@@ -50,22 +54,30 @@ def _said(repeats: Sequence[str], filtered: object, wanted: str | None = None) -
     if isinstance(filtered, str) and len(repeats) > 1:
         answers = map(answer_in, outcomes, repeats)
         picked = next((place for place, answer in enumerate(answers) if _is_alike(answer, filtered)), 0)
-    is_extract = isinstance(filtered, str) and filtered.strip() not in (repeats[picked].strip(), _NOTHING_FOUND)
+    is_extract = isinstance(filtered, str) and filtered.strip() not in (repeats[picked].strip(), NOTHING_FOUND)
     answer = str(filtered) if is_extract else answer_in(outcomes[picked], repeats[picked])
     return answer, weighed({STATED: stated(outcomes[picked])}, wanted).confidence
 
 
-def _agreed(repeats: Sequence[str], filtered: object) -> tuple[str, Confidence]:
+def _agreed(repeats: Sequence[str], filtered: object, sample: Sample) -> tuple[str, Confidence]:
     """Return the answer that was judged and the share of repeats that give it; of a list, the most frequent one."""
     if len(repeats) == 1:
         return _said(repeats, filtered)[0], Unscored("no confidence: there are no repeats")
+    unknown = ""
     if isinstance(filtered, list):
-        return agreement(_texts(filtered) or repeats)
-    answers = [answer_in(parsed(reply), reply) for reply in repeats]
-    was_judged = (
-        answers[repeats.index(filtered)] if isinstance(filtered, str) and filtered in repeats else str(filtered)
-    )
-    return agreement(answers, was_judged)
+        answer, confidence = agreement(_texts(filtered) or repeats)
+    else:
+        answers = filtered_replies(repeats, sample.steps)
+        if answers is None:
+            unknown = f" ({_NO_STEP if sample.steps else _NO_RESULTS})"
+            answers = [answer_in(parsed(reply), reply) for reply in repeats]
+            filtered = answers[repeats.index(filtered)] if filtered in repeats else filtered
+        answer, confidence = agreement(answers, str(filtered))
+    if answer.strip() in ("", NOTHING_FOUND):
+        confidence = Unscored("no confidence: the filter found no answer in what was judged")
+    elif isinstance(confidence, Unscored):
+        confidence = Unscored(confidence.why + unknown)
+    return answer, confidence
 
 
 def _metric(sample: Sample, selection: Selection) -> str | None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,20 +39,22 @@ class Sample:
 
     arguments : what the LLM was asked, request by request: a context, and what should follow it or how to generate.
     metrics : the names of those that have a number.
+    steps : what the row's filter does to a reply, if the results say it.
     """
 
     row: dict[str, Any]
     doc: dict[str, Any]
     arguments: list[list[Any]]
     metrics: tuple[str, ...]
+    steps: Sequence[Mapping[str, Any]] | None = None
 
     @staticmethod
-    def of(row: dict[str, Any]) -> Sample:
+    def of(row: dict[str, Any], steps: Sequence[Mapping[str, Any]] | None = None) -> Sample:
         """Return a row in parts."""
         doc, names = row.get("doc"), row.get("metrics")
         candidates = names if isinstance(names, list) else [name for name in row if name not in _FIELDS]
         numeric = tuple(name for name in candidates if isinstance(name, str) and _is_number(row.get(name)))
-        return Sample(row, doc if isinstance(doc, dict) else {}, _arguments(row.get("arguments")), numeric)
+        return Sample(row, doc if isinstance(doc, dict) else {}, _arguments(row.get("arguments")), numeric, steps)
 
     @property
     def has_likelihoods(self) -> bool:
