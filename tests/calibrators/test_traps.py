@@ -19,6 +19,7 @@ from qacal import (
     QABinning,
     RepeatedQuestionsWarning,
     ScalingQABinning,
+    Tally,
     TreeScaling,
     UniformMassBinning,
     log_loss,
@@ -149,6 +150,10 @@ def test_the_last_decimals_of_a_tie_do_not_matter_for_the_order_of_rows(seed):
     assert len(set(jittered.predict(h, ids=ids))) > 1
     with pytest.raises(InputError, match=r"confidence\[0\] is 1.0, and bins divide that value by id"):
         jittered.predict(h)
+    # Halves that were counted apart meet in one cell where id and confidence are the same.
+    part = Tally.of(h, right, ids=ids, ties=True)
+    with pytest.raises(InputError, match="the same id and the same confidence"):
+        UniformMassBinning(points_per_bin=100, ties="jitter").fit_tally(part + part)
 
 
 @binning

@@ -3,6 +3,7 @@
 import polars as pl
 import pytest
 
+from qacal import load
 from tests.answers import answers
 from tests.experiment.rows import vectors_and_labels
 from tests.test_cli import ok, run
@@ -49,6 +50,30 @@ def test_four_betas_in_one_command(file, tmp_path):
         ("column:embedding", "kdtree"), ("column:embedding", "kmeans"),
         ("column:other", "kdtree"), ("column:other", "kmeans"),
     ]  # fmt: skip
+
+
+def test_the_papers_own_choices(file, tmp_path):
+    """Raw coordinates and randomised ties can be spelled, in `experiment` and in `fit`."""
+    paper = ("--partition", "kdtree:2:coordinate", "--ties", "jitter")
+    one = tmp_path / "one.parquet"
+    pl.read_parquet(file).filter(pl.col("model") == "parrot-1").write_parquet(one)
+    ok("experiment", one, "--out", tmp_path / "out", *QUICK[:2], *paper, "--objective", "auac", "--seeds", "1")
+    found = pl.read_parquet(tmp_path / "out" / "results.parquet")
+    assert found["beta_bin"].unique().to_list() == ["kdtree:2:coordinate"]
+    fit = ("fit", one, "-o", tmp_path / "model", *QUICK[:2], *paper)
+    ok(*fit, "--calibrator", "qa-binning", "--points-per-bin", "40")
+    model = load(tmp_path / "model")
+    assert (model.partition_.axes, model.partition_.fitted_.axes) == ("coordinate", None)
+    assert model.calibrator_.maps_.is_jittered
+    for extra, said in (
+        ((), "steps does not divide equal confidences; leave --ties out"),
+        (("--calibrator", "isotonic"), "isotonic does not divide equal confidences"),
+        (("--continuous",), "leave --calibrator and --ties out"),
+        (("--ties", "random"), "--ties is 'random'; expected one of merge, jitter"),
+    ):
+        code, _, error = run(*fit, *extra)
+        assert code == 2
+        assert said in " ".join(error.split())
 
 
 def test_wrong_use_and_bad_input_leave_nothing(file, tmp_path):

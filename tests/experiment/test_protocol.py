@@ -8,6 +8,7 @@ from polars.testing import assert_frame_equal
 from qacal import KDTree, auac, aurc, brier_score, calibration_error, log_loss, run_experiment, split
 from qacal.experiment import METHODS
 from qacal.experiment.beta import Beta, common_groups
+from qacal.experiment.methods import methods
 from qacal.experiment.protocol import BETA, SHARES, Protocol, deal
 from qacal.experiment.sample import read_samples
 from qacal.grouping import Paths
@@ -23,17 +24,17 @@ def run(rows, **options):
     return run_experiment(rows, **{**USING_VECTORS, "seeds": 2, **options})
 
 
-def one_seed_by_hand(rows, seed, depth=3):
+def one_seed_by_hand(rows, seed, axes="principal", ties="merge", depth=3):
     """The printed twin: four parts, a tree from the first, every (depth, b) fitted from rows, the best one tested."""
     h, y, Z = (np.array(rows[name].to_list(), dtype=float) for name in ("confidence", "correct", "embedding"))
     ids = id_hashes(rows["id"].to_list(), len(h))
     part = split(ids, SHARES, seed)
-    paths = KDTree(max_depth=depth).fit(Z[part == BETA]).paths(Z)
+    paths = KDTree(max_depth=depth, axes=axes).fit(Z[part == BETA]).paths(Z)
     inside = {which: Paths(paths.path[part == which], paths.exit[part == which], depth) for which in range(4)}
     ranges = search_ranges(int((part == 1).sum()), [1, 2, 4, 8])
     assert ranges.bins_a_group is None
     out = {}
-    for name, method in METHODS.items():
+    for name, method in methods(ties).items():
         given = method.get_params()
         depths = range(depth + 1) if "max_depth" in given and method.properties.uses_groups else [None]
         points = ranges.points_per_bin if "points_per_bin" in given else [None]
@@ -43,18 +44,28 @@ def one_seed_by_hand(rows, seed, depth=3):
                 chosen = {"max_depth": d, "points_per_bin": b}
                 params = given | {key: value for key, value in chosen.items() if key in given}
                 fitted = type(method)(**params).fit(h[part == 1], y[part == 1], groups=inside[1], ids=ids[part == 1])
-                tried.append((log_loss(fitted.predict(h[part == 2], groups=inside[2]), y[part == 2]), d, b, fitted))
+                found = fitted.predict(h[part == 2], groups=inside[2], ids=ids[part == 2])
+                tried.append((log_loss(found, y[part == 2]), d, b, fitted))
         lowest = min(one[0] for one in tried)
         _, d, b, best = next(one for one in tried if one[0] <= lowest + 1e-12)
-        out[name] = (d, b, best.predict(h[part == 3], groups=inside[3]), y[part == 3])
+        out[name] = (d, b, best.predict(h[part == 3], groups=inside[3], ids=ids[part == 3]), y[part == 3])
     return out
 
 
-@pytest.mark.parametrize("seed", [0, 1])
-def test_a_run_is_what_the_twin_finds(seed):
+@pytest.mark.parametrize(
+    ("seed", "partition", "twin"),
+    [
+        (0, "kdtree:3", {}),
+        (1, "kdtree:3", {}),
+        (0, "kdtree:3:coordinate", {"axes": "coordinate", "ties": "jitter"}),
+        (1, KDTree(max_depth=3, axes="coordinate"), {"axes": "coordinate", "ties": "jitter"}),
+    ],
+)
+def test_a_run_is_what_the_twin_finds(seed, partition, twin):
+    """With the defaults, and with the paper's own choices: raw coordinates and randomised ties."""
     rows = vectors_and_labels()
-    found = run(rows).results.filter(pl.col("seed") == seed)
-    for name, (d, b, p, y) in one_seed_by_hand(rows, seed).items():
+    found = run(rows, partitions=[partition], ties=twin.get("ties", "merge")).results.filter(pl.col("seed") == seed)
+    for name, (d, b, p, y) in one_seed_by_hand(rows, seed, **twin).items():
         line = found.row(by_predicate=pl.col("method") == name, named=True)
         assert (line["depth"], line["points_per_bin"]) == (d, b), name
         assert line["log_loss"] == pytest.approx(log_loss(p, y), rel=1e-9)

@@ -4,7 +4,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from qacal import InputError, run_experiment
+from qacal import InputError, KDTree, run_experiment
 from qacal.experiment.measures import COLUMNS
 from qacal.experiment.tables import _cell
 from qacal.records import Reading
@@ -135,6 +135,10 @@ def test_refusals():
         ({"alpha": 2.0}, "alpha is 2.0"),
         ({"partitions": ["forest"]}, "names no partition"),
         ({"partitions": ["column:kind*kdtree:2"]}, "cannot be searched"),
+        ({"partitions": [len]}, "cannot be searched"),
+        ({"partitions": [KDTree(max_depth="deep")]}, "max_depth is 'deep'"),
+        ({"partitions": [KDTree(axes="x")]}, "axes is 'x'"),
+        ({"ties": "random"}, "ties is 'random'; expected merge or jitter"),
         ({"search": "paper", "epsilon": 0.01}, "Or search widely"),
     ):
         with pytest.raises(InputError, match=said):
@@ -201,6 +205,16 @@ def test_repeated_questions_promise_no_more_than_once():
     promised = [run_experiment(rows, **OPTIONS).ranges[()].partition("promise")[2] for rows in (one, thrice)]
     assert promised[0] == promised[1]
     assert run_experiment(thrice, objective="error", **OPTIONS).results["tuning"].is_not_nan().all()
+
+
+def test_jittered_ties_need_an_id_for_every_row_of_a_block():
+    rows, options = vectors_and_labels(500), OPTIONS | {"ties": "jitter", "seeds": 1}
+    twice = pl.concat([rows, rows.with_columns(model=pl.lit("parrot-2"))])
+    with pytest.raises(InputError, match=r"rows \d+ and \d+ have the same id and the same confidence"):
+        run_experiment(twice, pool=True, **options)
+    found = run_experiment(twice, by=["model"], **options)
+    assert found.notes == ()
+    assert "Bins order equal confidences by the hash of the id" in found.markdown()
 
 
 def test_every_seed_needs_questions_in_every_part():

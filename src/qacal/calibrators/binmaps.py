@@ -229,6 +229,11 @@ def fit_bins(
     check_points_per_bin(points_per_bin)
     if ties == "jitter" and points_per_bin < 2:
         raise InputError(f'points_per_bin is {points_per_bin}; ties="jitter" needs 2 or more, an edge row and another.')
+    if ties == "jitter" and labels.n != len(labels):
+        raise InputError(
+            'some rows have the same id and the same confidence; ties="jitter" needs an id for every row: one of '
+            "question and answer, say."
+        )
     levels = flat_levels(labels, max_depth)
     levels_of_targets = levels if targets is None or targets is labels else flat_levels(targets, max_depth)
     who = lineage(levels, labels.grouping, points_per_bin)

@@ -33,9 +33,11 @@ def run(
     partition: Annotated[
         str | None,
         typer.Option(
-            help="The groups to search: kdtree, bisecting, learned or kmeans, with :MOST for how deep or how many."
+            help="The groups to search: kdtree, bisecting, learned or kmeans, with :MOST for how deep or how many; "
+            "kdtree:10:coordinate splits raw coordinates, as the paper does."
         ),
     ] = None,
+    ties: shared.TiesOption = "merge",
     varying_beta: Annotated[
         bool, typer.Option("--varying-beta", help="Two embedders (static and minilm) with kdtree and kmeans each.")
     ] = False,
@@ -63,6 +65,7 @@ def run(
         qacal experiment answers.parquet -o results --by model,dataset --group-column subject
         qacal experiment answers.parquet -o results --embedder column:embedding --objective auac
         qacal experiment answers.parquet -o results --varying-beta
+        qacal experiment answers.parquet -o results --partition kdtree:10:coordinate --ties jitter --objective auac
     """
     from qacal.experiment import run_experiment
     from qacal.experiment.runner import require_own_folder
@@ -71,6 +74,7 @@ def run(
 
     objective = shared.chosen("--objective", objective, list(OBJECTIVES))
     search = shared.chosen("--search", search, ["auto", "paper", "wide"])
+    ties = shared.chosen("--ties", ties, ["merge", "jitter"])
     shared.require_apart(file, out, skip_bad_rows)
     require_own_folder(out)
     embedders, partitions = _betas(embedder, partition, varying_beta)
@@ -85,6 +89,7 @@ def run(
             label=group_column,
             embedders=embedders,
             partitions=partitions,
+            ties="jitter" if ties == "jitter" else "merge",
             seeds=seeds,
             objective=objective,
             search=search,

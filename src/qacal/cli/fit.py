@@ -33,8 +33,9 @@ def run(
     partition: Annotated[
         str | None,
         typer.Option(
-            help="The groups: bisecting:DEPTH, learned:DEPTH (from labels), kdtree:DEPTH, kmeans:N, column:NAME, or "
-            "two of them: a*b. By default a bisecting tree."
+            help="The groups: bisecting:DEPTH, learned:DEPTH (from labels), kdtree:DEPTH, kdtree:DEPTH:coordinate "
+            "(raw coordinates, as in the paper), kmeans:N, column:NAME, or two of them: a*b. By default a bisecting "
+            "tree."
         ),
     ] = None,
     calibrator: Annotated[
@@ -61,6 +62,7 @@ def run(
     points_per_bin: Annotated[
         int | None, typer.Option(help="Rows in a bin, 50 by default, for calibrators that count them; see qacal plan.")
     ] = None,
+    ties: shared.TiesOption = "merge",
     alpha: Annotated[float, typer.Option(help="How often the intervals may be wrong, all of them together.")] = 0.1,
     tune: Annotated[
         str | None,
@@ -126,7 +128,14 @@ def run(
         embedder,
         partition,
         _chosen_calibrator(
-            calibrator, points_per_bin, alpha, partition, continuous, bool(effect or also), learns=certify is not None
+            calibrator,
+            points_per_bin,
+            alpha,
+            shared.chosen("--ties", ties, ["merge", "jitter"]),
+            partition,
+            continuous,
+            bool(effect or also),
+            learns=certify is not None,
         ),
         score=_score(partition, effect, also, objective),
         output="continuous" if continuous else "certified",
@@ -199,6 +208,7 @@ def _chosen_calibrator(
     name: str | None,
     points_per_bin: int | None,
     alpha: float,
+    ties: str,
     partition: str | None,
     continuous: bool,
     has_score: bool,
@@ -208,15 +218,15 @@ def _chosen_calibrator(
     from qacal.partitions import EMBEDDING, as_partition
 
     if continuous:
-        if name is not None:
-            raise typer.BadParameter("--continuous answers with the score itself; leave --calibrator out.")
+        if name is not None or ties != "merge":
+            raise typer.BadParameter("--continuous answers with the score itself; leave --calibrator and --ties out.")
         return None
     if name is None:
         reads_text = partition is None or EMBEDDING in as_partition(partition).needs
         name = "steps" if reads_text or has_score else "tree-binning"
         if name == "steps":
-            return make_calibrator(name, points_per_bin, alpha).set_params(learns=learns)
-    return make_calibrator(name, points_per_bin, alpha)
+            return make_calibrator(name, points_per_bin, alpha, ties).set_params(learns=learns)
+    return make_calibrator(name, points_per_bin, alpha, ties)
 
 
 def _require_sense(partition: str | None, alpha: float, beta_share: float | None) -> None:
@@ -233,7 +243,7 @@ def _require_sense(partition: str | None, alpha: float, beta_share: float | None
         raise typer.BadParameter(str(error)) from None
 
 
-def make_calibrator(name: str, points_per_bin: int | None, alpha: float) -> Any:
+def make_calibrator(name: str, points_per_bin: int | None, alpha: float, ties: str) -> Any:
     """Return the calibrator of a name, with those of the parameters that it has."""
     import qacal
 
@@ -245,7 +255,12 @@ def make_calibrator(name: str, points_per_bin: int | None, alpha: float) -> Any:
         raise typer.BadParameter(
             f"{name} does not count points per bin; leave --points-per-bin out, or take qa-binning."
         )
-    wanted = {"alpha": alpha, "cross_fit": True} | (
+    if ties == "jitter" and "ties" not in known:
+        raise typer.BadParameter(
+            f"{name} does not divide equal confidences; leave --ties out, or take --calibrator qa-binning, "
+            "scaling-qa-binning, uniform-mass or scaling-binning."
+        )
+    wanted = {"alpha": alpha, "ties": ties, "cross_fit": True} | (
         {} if points_per_bin is None else {"points_per_bin": points_per_bin}
     )
     return kind(**{key: value for key, value in wanted.items() if key in known})

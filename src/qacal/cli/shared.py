@@ -41,6 +41,14 @@ SkipBadRows = Annotated[
         help="Leave out rows that cannot be used, and write them into FILE (JSON lines) with the reason.",
     ),
 ]
+TiesOption = Annotated[
+    str,
+    typer.Option(
+        "--ties",
+        help="What bins do with equal confidences: merge keeps them together; jitter orders them by the hash of the "
+        "id, as the paper's randomised ties do.",
+    ),
+]
 By = Annotated[
     str | None,
     typer.Option(metavar="COLUMN", help="A model for each value of this column, usually: model, the LLM's name."),

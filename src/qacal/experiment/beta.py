@@ -11,7 +11,7 @@ import numpy as np
 from qacal.errors import InputError
 from qacal.experiment.sample import Sample
 from qacal.grouping import NO_GROUP, Paths, as_grouping
-from qacal.partitions import EMBEDDING, BisectingTree, Column, KDTree, KMeans, LearnedTree, as_partition
+from qacal.partitions import EMBEDDING, BisectingTree, Column, KDTree, KMeans, LearnedTree, Partition, as_partition
 from qacal.tuning import ROOT, ROWS_A_GROUP, Cut
 from qacal.values import Bools, Ints
 
@@ -31,10 +31,22 @@ _ROWS_A_CENTRE = 5
 
 @dataclass(frozen=True)
 class Beta:
-    """How rows are grouped: which vectors, and which partition of them (the paper's beta_emb and beta_bin)."""
+    """How rows are grouped: which vectors, and which partition of them (the paper's beta_emb and beta_bin).
+
+    partition : its spelling, or the partition itself; then its depth or number of groups is the most that is tried.
+    """
 
     embedder: str
-    partition: str
+    partition: str | Partition
+
+    @property
+    def name(self) -> str:
+        """The partition's name in the results.
+
+        >>> Beta("static", "kdtree:8").name, Beta("static", KDTree(axes="coordinate")).name
+        ('kdtree:8', "KDTree(axes='coordinate')")
+        """
+        return str(self.partition)
 
     def groups(self, sample: Sample, is_beta: Bools, seed: int = 0) -> Groups:
         """Fit the partition on the beta rows, and return the groups of all rows."""
@@ -51,16 +63,18 @@ class Beta:
 
     def partitions(self, rows: int, seed: int = 0) -> Column | SearchedTree | dict[str, KMeans]:
         """Return what is searched, given so many beta rows: a column, a tree, or k-means of several sizes by name."""
-        asked, is_spelled = as_partition(self.partition), ":" in self.partition
+        asked = as_partition(self.partition)
+        asked.require_parameters()
+        is_limited = not isinstance(self.partition, str) or ":" in self.partition
         if isinstance(asked, Column):
             return asked
         if isinstance(asked, KDTree | BisectingTree | LearnedTree):
-            return _deep(asked, asked.max_depth if is_spelled else _DEPTH, rows)
+            return _deep(asked, asked.max_depth if is_limited else _DEPTH, rows)
         if isinstance(asked, KMeans):
-            counts = _counts(asked.n_groups if is_spelled else _GROUPS, rows)
+            counts = _counts(asked.n_groups if is_limited else _GROUPS, rows)
             return {str(count): KMeans(n_groups=count, seed=seed) for count in counts}
         raise InputError(
-            f"{self.partition!r} cannot be searched; there are kdtree, bisecting, learned, kmeans and column:NAME."
+            f"{self.name} cannot be searched; there are kdtree, bisecting, learned, kmeans and column:NAME."
         )
 
 

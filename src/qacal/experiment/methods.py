@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from qacal.calibrators.base import Calibrator
+from qacal.calibrators.binmaps import Ties
+from qacal.calibrators.binning import BinningCalibrator
 from qacal.calibrators.identity import Identity
 from qacal.calibrators.isotonic import IsotonicCalibration
 from qacal.calibrators.platt import PlattScaling
@@ -23,6 +25,16 @@ METHODS: dict[str, Calibrator] = {
     "QA-Iso": IsotonicCalibration(pooling="none"),
 }
 """Each method by the name it has in tables."""
+
+
+def methods(ties: Ties) -> dict[str, Calibrator]:
+    """Return the methods; those that make bins treat equal confidences in this way."""
+    found = {name: type(method)(**method.get_params()) for name, method in METHODS.items()}
+    for method in found.values():
+        if isinstance(method, BinningCalibrator):
+            method.set_params(ties=ties)
+    return found
+
 
 MEANING = {
     "QAB": "QA binning",

@@ -13,11 +13,12 @@ from typing import Any
 import numpy as np
 
 from qacal.calibrators.base import Calibrator
+from qacal.calibrators.binmaps import Ties
 from qacal.errors import InputError, RepeatedQuestionsWarning
 from qacal.experiment.beta import Beta, Groups, at_cut, common_groups, only
 from qacal.experiment.measures import TestRows
 from qacal.experiment.sample import Sample
-from qacal.identity import split
+from qacal.identity import id_hashes, split, tie_order
 from qacal.ranges import Ranges, paper_ranges, search_ranges, wide_ranges
 from qacal.tally import BLOCKS, Tally
 from qacal.tuning import Search, Tuned
@@ -40,6 +41,8 @@ class Protocol:
         paper's where the rows allow.
     objective : what the tuning rows decide by: "log_loss", "brier", "auac" (the paper's), "error".
     label : a column that no method has seen, to measure errors within.
+    ties : what bins do with equal confidences: "merge" keeps them together, "jitter" orders them by the hash of the id,
+        as the paper's randomised ties do.
     """
 
     search: str = "auto"
@@ -47,6 +50,7 @@ class Protocol:
     epsilon: float = 0.1
     alpha: float = 0.1
     label: str | None = None
+    ties: Ties = "merge"
 
     def ranges(self, rows: int, groups: list[int]) -> Ranges:
         """Return the points per bin to try."""
@@ -82,7 +86,7 @@ def deal(sample: Sample, beta: Beta, seed: int, protocol: Protocol) -> Deal:
     """Deal the questions of a sample, make groups from the first part, and get ready to search."""
     part = split(sample.ids, SHARES, seed)
     groups = beta.groups(sample, part == BETA, seed)
-    calibration, tuning = (_tally(sample, groups, part == which) for which in (CALIBRATION, TUNING))
+    calibration, tuning = (_tally(sample, groups, part == which, protocol.ties) for which in (CALIBRATION, TUNING))
     # What points per bin promise, they promise of questions: several rows of one are not independent.
     questions = len(np.unique(sample.ids[part == CALIBRATION]))
     ranges = protocol.ranges(questions, [count for _, count in Search(calibration, tuning, ranges=_NONE).sizes])
@@ -110,8 +114,10 @@ def run_method(dealt: Deal, name: str, method: Calibrator) -> dict[str, Any]:
     }
 
 
-def require_enough(sample: Sample, seeds: int) -> None:
+def require_enough(sample: Sample, seeds: int, ties: Ties) -> None:
     """Refuse a sample that cannot be dealt with every seed, or on which there is nothing to learn."""
+    if ties == "jitter":
+        tie_order(id_hashes(sample.ids, len(sample)), sample.confidence)
     questions = np.unique(sample.ids)
     counts = [np.bincount(split(questions, SHARES, seed), minlength=4).tolist() for seed in range(seeds)]
     smallest = min(counts, key=min)
@@ -124,9 +130,16 @@ def require_enough(sample: Sample, seeds: int) -> None:
         raise InputError(f"all answers are {'right' if sample.correct[0] else 'wrong'}; there is nothing to calibrate.")
 
 
-def _tally(sample: Sample, groups: Groups, rows: Bools) -> Tally:
-    columns = (sample.confidence[rows], sample.correct[rows])
-    return Tally.of(*columns, groups=only(groups, rows), ids=sample.ids[rows], n_blocks=_blocks(sample.ids[rows]))
+def _tally(sample: Sample, groups: Groups, rows: Bools, ties: Ties) -> Tally:
+    ids = sample.ids[rows]
+    return Tally.of(
+        sample.confidence[rows],
+        sample.correct[rows],
+        groups=only(groups, rows),
+        ids=ids,
+        n_blocks=_blocks(ids),
+        ties=ties == "jitter",
+    )
 
 
 def _blocks(ids: Hashes) -> int:

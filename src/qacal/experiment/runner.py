@@ -10,17 +10,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from qacal.answering import Progress
+from qacal.calibrators.binmaps import Ties
 from qacal.errors import InputError, UnreachableError
 from qacal.experiment.beta import Beta
 from qacal.experiment.measures import COLUMNS, LABEL_COLUMNS
-from qacal.experiment.methods import MEANING, METHODS
+from qacal.experiment.methods import MEANING, methods
 from qacal.experiment.protocol import Protocol, deal, require_enough, run_method
 from qacal.experiment.sample import Sample, lost_blocks, read_samples
 from qacal.experiment.tables import Table, escaped, overview, tables
 from qacal.folders import folder_whole, require_replaceable
 from qacal.grouping import as_grouping
 from qacal.origins import require_one_origin
-from qacal.partitions import Column, as_partition
+from qacal.partitions import Column, Partition, as_partition
 from qacal.records import Reading
 
 if TYPE_CHECKING:
@@ -99,7 +100,8 @@ def run_experiment(
     by: Sequence[str] = (),
     label: str | None = None,
     embedders: Sequence[str] = ("static",),
-    partitions: Sequence[str] = ("kdtree",),
+    partitions: Sequence[str | Partition] = ("kdtree",),
+    ties: Ties = "merge",
     seeds: int = SEEDS,
     objective: str = "log_loss",
     search: str = "auto",
@@ -117,15 +119,19 @@ def run_experiment(
     by : columns of which every combination of values is a block of its own, such as ("model", "dataset").
     label : a column such as the subject; errors are measured within it too. No method sees it.
     embedders, partitions : every combination is run; ``("static", "minilm")`` and ``("kdtree", "kmeans")`` are the
-        appendix's 2 x 2. "kdtree:8" or "kmeans:32" say how deep, and how many groups, the search may go.
+        appendix's 2 x 2. "kdtree:8", ``KDTree(max_depth=8)`` or "kmeans:32" say how deep, and how many groups, the
+        search may go. "kdtree:10:coordinate" splits raw coordinates, as the paper does.
+    ties : "merge" keeps equal confidences in one bin; "jitter" orders them by the hash of the id, as the paper's
+        randomised ties do.
     seeds : how many times the questions are dealt anew.
     objective, search, epsilon, alpha : see :class:`~qacal.experiment.protocol.Protocol`.
     pool : go on if rows of several LLMs are in one block.
     """
     reading = how or Reading()
     _require_free_names(by)
-    embedders, partitions = list(dict.fromkeys(embedders)), list(dict.fromkeys(partitions))
-    protocol = Protocol(search, objective, epsilon, alpha, label)
+    embedders = list(dict.fromkeys(embedders))
+    partitions = list({str(partition): partition for partition in partitions}.values())
+    protocol = Protocol(search, objective, epsilon, alpha, label, ties)
     _require_sense(protocol, seeds)
     _require_unseen(label, partitions)
     betas = [Beta(embedder, partition) for embedder in embedders for partition in partitions]
@@ -150,6 +156,8 @@ def _require_sense(protocol: Protocol, seeds: int) -> None:
         raise InputError(f"seeds is {seeds!r}; expected a whole number of 1 or more.")
     if protocol.search not in ("auto", "paper", "wide"):
         raise InputError(f"search is {protocol.search!r}; expected auto, paper or wide.")
+    if protocol.ties not in ("merge", "jitter"):
+        raise InputError(f"ties is {protocol.ties!r}; expected merge or jitter.")
     require_objective(protocol.objective)
     check_alpha(protocol.alpha)
 
@@ -161,7 +169,7 @@ def _require_free_names(by: Sequence[str]) -> None:
         raise InputError(f"results have a column {taken[0]!r} of their own; rename yours to make blocks by it.")
 
 
-def _require_unseen(label: str | None, partitions: Sequence[str]) -> None:
+def _require_unseen(label: str | None, partitions: Sequence[str | Partition]) -> None:
     used = {one.name for one in map(as_partition, partitions) if isinstance(one, Column)}
     if label in used:
         raise InputError(
@@ -173,7 +181,7 @@ def _require_unseen(label: str | None, partitions: Sequence[str]) -> None:
         )
 
 
-def _columns(partitions: Sequence[str], label: str | None) -> list[str]:
+def _columns(partitions: Sequence[str | Partition], label: str | None) -> list[str]:
     asked = [as_partition(one) for one in partitions]
     named = [one.name for one in asked if isinstance(one, Column)]
     return list(dict.fromkeys([*named, *([label] if label is not None else [])]))
@@ -191,7 +199,7 @@ def _usable(
     usable = {}
     for name, sample in samples.items():
         try:
-            require_enough(sample, seeds)
+            require_enough(sample, seeds, protocol.ties)
             _require_reachable(sample, protocol)
             for column in columns:
                 _require_groups(sample, column)
@@ -232,20 +240,21 @@ def _lines(
     ranges: dict[tuple[Any, ...], str],
     progress: Progress | None,
 ) -> Iterator[dict[str, Any]]:
+    compared = methods(protocol.ties)
     for name, sample in samples.items():
         for beta in betas:
             # As text: one file may name blocks by numbers and by words.
             common = {
                 **dict(zip(by, map(str, name), strict=True)),
                 "beta_emb": beta.embedder,
-                "beta_bin": beta.partition,
+                "beta_bin": beta.name,
             }
             for seed in range(seeds):
                 if progress is not None:
                     progress(f"{called(name, by)}, seed {seed + 1} of {seeds}", len(sample))
                 dealt = deal(sample, beta, seed, protocol)
                 ranges.setdefault(name, f"{len(sample):,} rows; {dealt.search.ranges.note}.")
-                for method, calibrator in METHODS.items():
+                for method, calibrator in compared.items():
                     line = run_method(dealt, method, calibrator)
                     yield {**common, "seed": seed, "rows": len(sample), **line}
 
@@ -274,14 +283,21 @@ The best of a column is in bold.
 - AUAC is the accuracy above a threshold, averaged over thresholds: stretching scores raises it. AURC is the error rate
   of the answers given, averaged over how many are given: it measures ranking alone.
 - {label}Groups (2^depth, of a tree) and b are medians of what was chosen; results.parquet has every choice.
+- {ties}
 
 {methods}"""
 
+_TIES = {
+    "merge": "Equal confidences share a bin.",
+    "jitter": "Bins order equal confidences by the hash of the id, as the paper's randomised ties do.",
+}
 _LABEL = "Errors by {label} are within a column that no method has seen. "
 
 
 def _how_to_read(run: Experiment) -> Iterator[str]:
     objective = run.protocol.objective.replace("_", " ")
     label = "" if run.protocol.label is None else _LABEL.format(label=run.protocol.label)
-    methods = "Calibrators: " + ", ".join(f"{name} ({meaning})" for name, meaning in MEANING.items()) + "."
-    yield _HOW.format(seeds=run.seeds, objective=objective, label=label, methods=methods)
+    explained = "Calibrators: " + ", ".join(f"{name} ({meaning})" for name, meaning in MEANING.items()) + "."
+    yield _HOW.format(
+        seeds=run.seeds, objective=objective, label=label, ties=_TIES[run.protocol.ties], methods=explained
+    )

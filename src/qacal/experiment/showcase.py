@@ -12,7 +12,7 @@ import numpy as np
 from qacal.calibrators.base import Calibrator
 from qacal.errors import RepeatedQuestionsWarning
 from qacal.experiment.beta import Beta
-from qacal.experiment.methods import METHODS
+from qacal.experiment.methods import methods
 from qacal.experiment.protocol import BETA, CALIBRATION, SHARES, TEST
 from qacal.experiment.runner import Experiment
 from qacal.experiment.sample import Sample
@@ -56,7 +56,7 @@ def _best_line(run: Experiment, name: tuple[Any, ...]) -> dict[str, Any]:
     import polars as pl
 
     beta = run.betas[0]
-    mine = run.results.filter(pl.col("beta_emb") == beta.embedder, pl.col("beta_bin") == beta.partition)
+    mine = run.results.filter(pl.col("beta_emb") == beta.embedder, pl.col("beta_bin") == beta.name)
     mine = mine.filter(pl.col("method").is_in(_CANDIDATES))
     for column, value in zip(run.by, name, strict=True):
         mine = mine.filter(pl.col(column) == str(value))
@@ -71,7 +71,7 @@ def _partition(beta: Beta, rows: int, cut: str) -> Partition:
 
 
 def _calibrator(line: Mapping[str, Any], partition: Partition, run: Experiment) -> Calibrator:
-    method = METHODS[line["method"]]
+    method = methods(run.protocol.ties)[line["method"]]
     chosen = {"points_per_bin": line["points_per_bin"], "alpha": run.protocol.alpha}
     if isinstance(partition, KDTree | BisectingTree):
         chosen["max_depth"] = line["depth"]

@@ -100,6 +100,9 @@ class Partition(HasParameters, ABC):
     def from_state(cls, parameters: Plain, plain: Plain, arrays: Arrays) -> Self:
         """Return the fitted partition of a state; raise `InputError` if the state cannot be one."""
 
+    def require_parameters(self) -> None:
+        """Refuse parameters that can mean nothing."""
+
     def fresh(self) -> Self:
         """Return an unfitted partition with the same parameters."""
         return type(self)(**self.get_params())

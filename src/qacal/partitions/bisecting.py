@@ -71,7 +71,7 @@ class BisectingTree(Tree):
 
     def fit(self, Z: ArrayLike) -> Self:
         """Learn the hyperplanes from vectors, one row each."""
-        self._check()
+        self.require_parameters()
         Z = fitting_vectors(Z)
         require_room(int(self.max_depth), Z.shape[1], self.kind)
         with one_thread():
@@ -87,15 +87,16 @@ class BisectingTree(Tree):
     def from_state(cls, parameters: Plain, plain: Plain, arrays: Arrays) -> Self:
         """Return the fitted tree of a state."""
         tree = cls._with(parameters, None)
-        tree._check()
+        tree.require_parameters()
         tree.fitted_ = stored_bisections(tree.max_depth, plain, arrays, cls.kind)
         return tree
 
     def _levels(self) -> list[Plain]:
         return split_counts(self.fitted_)
 
-    def _check(self) -> None:
-        super()._check()
+    def require_parameters(self) -> None:
+        """Refuse parameters that can mean nothing."""
+        super().require_parameters()
         check_seed(self.seed)
 
 

@@ -80,12 +80,12 @@ class Column(Partition):
     @property
     def needs(self) -> tuple[str, ...]:
         """The name of the column."""
-        self._check()
+        self.require_parameters()
         return (self.name,)
 
     def fit(self, Z: ArrayLike) -> Self:
         """Remember the labels of a column and their counts."""
-        self._check()
+        self.require_parameters()
         counts = Counter(label for label in as_labels(Z, self.name).tolist() if label is not None)
         ranked = sorted(counts.items(), key=lambda item: (-item[1], type_of(item[0]), str(item[0])))
         self.fitted_ = Labels(tuple(label for label, _ in ranked), tuple(count for _, count in ranked))
@@ -131,12 +131,13 @@ class Column(Partition):
         require_names(plain, ["labels", "counts"], cls.kind)
         require_names(arrays, [], cls.kind)
         column = cls._with(parameters, Labels(_stored_labels(plain["labels"]), _stored_counts(plain["counts"])))
-        column._check()
+        column.require_parameters()
         if len(column.fitted_.labels) != len(column.fitted_.counts):
             raise InputError("a saved column has not as many counts as labels. Save it anew.")
         return column
 
-    def _check(self) -> None:
+    def require_parameters(self) -> None:
+        """Refuse parameters that can mean nothing."""
         if not isinstance(self.name, str) or not self.name:
             raise InputError(f"the name of a Column is {self.name!r}; expected that of a column, as text.")
 

@@ -164,7 +164,7 @@ class KDTree(Tree):
 
     def fit(self, Z: ArrayLike) -> Self:
         """Learn the medians and bounds from vectors, one row each."""
-        self._check()
+        self.require_parameters()
         Z = fitting_vectors(Z)
         axes = None
         # Vectors that are all equal have no axes; their coordinates will do.
@@ -184,7 +184,7 @@ class KDTree(Tree):
     def from_state(cls, parameters: Plain, plain: Plain, arrays: Arrays) -> Self:
         """Return the fitted tree of a state."""
         tree = cls._with(parameters, None)
-        tree._check()
+        tree.require_parameters()
         require_names(plain, ["width"], cls.kind)
         names = ["pivots", "low", "high", "sizes"]
         require_names(arrays, [*names, "axes"] if tree._has_axes(arrays) else names, cls.kind)
@@ -211,8 +211,9 @@ class KDTree(Tree):
             for d in range(tree.depth)
         ]
 
-    def _check(self) -> None:
-        super()._check()
+    def require_parameters(self) -> None:
+        """Refuse parameters that can mean nothing."""
+        super().require_parameters()
         if self.axes not in ("principal", "coordinate"):
             raise InputError(f'axes is {self.axes!r}; expected "principal" or "coordinate".')
 

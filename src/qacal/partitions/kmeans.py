@@ -91,7 +91,7 @@ class KMeans(Partition):
 
     def fit(self, Z: ArrayLike) -> Self:
         """Learn the centres from vectors, one row each."""
-        self._check()
+        self.require_parameters()
         Z = fitting_vectors(Z)
         with one_thread():
             self.fitted_ = centres_of(Z, int(self.n_groups), int(self.seed))
@@ -125,7 +125,7 @@ class KMeans(Partition):
     def from_state(cls, parameters: Plain, plain: Plain, arrays: Arrays) -> Self:
         """Return the fitted partition of a state."""
         partition = cls._with(parameters, None)
-        partition._check()
+        partition.require_parameters()
         require_names(plain, ["groups", "width"], cls.kind)
         require_names(arrays, ["centres", "sizes"], cls.kind)
         groups = stored_whole(plain, "groups", 1, partition.n_groups, cls.kind)
@@ -136,7 +136,8 @@ class KMeans(Partition):
         partition.fitted_ = Centres(centres, stored_sizes(arrays, groups, cls.kind))
         return partition
 
-    def _check(self) -> None:
+    def require_parameters(self) -> None:
+        """Refuse parameters that can mean nothing."""
         n = self.n_groups
         if isinstance(n, bool) or not isinstance(n, int | np.integer) or not 1 <= n <= MOST_GROUPS:
             raise InputError(f"n_groups is {n!r}; expected a whole number from 1 to {MOST_GROUPS}.")

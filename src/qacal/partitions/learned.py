@@ -118,7 +118,7 @@ class LearnedTree(Tree):
 
     def fit(self, Z: ArrayLike, *, confidence: ArrayLike = None, correct: ArrayLike = None) -> Self:
         """Learn the hyperplanes from vectors, one row each, their confidences, and which answers were right."""
-        self._check()
+        self.require_parameters()
         if confidence is None or correct is None:
             raise InputError(
                 f"{self!r} learns from labels, and got none: fit(Z, confidence=..., correct=...). Without labels, use "
@@ -149,7 +149,7 @@ class LearnedTree(Tree):
     def from_state(cls, parameters: Plain, plain: Plain, arrays: Arrays) -> Self:
         """Return the fitted tree of a state."""
         tree = cls._with(parameters, None)
-        tree._check()
+        tree.require_parameters()
         require_names(plain, ["width", "spread"], cls.kind)
         spread = plain["spread"]
         if isinstance(spread, bool) or not isinstance(spread, int | float) or not 0 <= spread < np.inf:
@@ -161,8 +161,9 @@ class LearnedTree(Tree):
     def _levels(self) -> list[Plain]:
         return split_counts(self.fitted_.cuts)
 
-    def _check(self) -> None:
-        super()._check()
+    def require_parameters(self) -> None:
+        """Refuse parameters that can mean nothing."""
+        super().require_parameters()
         check_seed(self.seed)
         pull = self.pull
         if isinstance(pull, bool) or not isinstance(pull, int | float | np.number) or not 0 <= pull <= MOST_PULL:

@@ -56,7 +56,7 @@ class Product(Partition):
     @property
     def needs(self) -> tuple[str, ...]:
         """What the parts need, each name once."""
-        self._check()
+        self.require_parameters()
         return tuple(dict.fromkeys(name for part in self.parts for name in part.needs))
 
     @property
@@ -66,7 +66,7 @@ class Product(Partition):
 
     def fit(self, Z: ArrayLike) -> Self:
         """Fit a copy of each part to a mapping of columns by name."""
-        self._check()
+        self.require_parameters()
         self.fitted_ = tuple(part.fresh().fit_rows(Z) for part in self.parts)
         return self
 
@@ -126,7 +126,8 @@ class Product(Partition):
     def __sklearn_clone__(self) -> Self:
         return self.fresh()
 
-    def _check(self) -> None:
+    def require_parameters(self) -> None:
+        """Refuse parameters that can mean nothing."""
         if not isinstance(self.parts, tuple) or not 1 <= len(self.parts) <= MOST_PARTS:
             raise InputError(f"the parts of a Product are {self.parts!r}; expected 1 to {MOST_PARTS} partitions.")
         for part in self.parts:

@@ -1,4 +1,4 @@
-"""Partitions as one types them on a command line: "kdtree:6", "column:tenant*bisecting:4"."""
+"""Partitions as one types them on a command line: "kdtree:6", "kdtree:6:coordinate", "column:tenant*bisecting:4"."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from qacal.partitions.learned import LearnedTree
 from qacal.partitions.product import Product
 
 _KNOWN = (
-    '"kdtree:6", "bisecting:6", "learned:6" (depths), "kmeans:32" (groups), "column:subject" (a name), several joined '
-    'by "*", a partition, or a function of the rows'
+    '"kdtree:6", "bisecting:6", "learned:6" (depths), "kdtree:6:coordinate" (raw coordinates, as in the paper), '
+    '"kmeans:32" (groups), "column:subject" (a name), several joined by "*", a partition, or a function of the rows'
 )
 _COUNTED: dict[str, tuple[type[Partition], str]] = {
     "kdtree": (KDTree, "max_depth"),
@@ -31,6 +31,8 @@ def as_partition(value: Any) -> Partition:
 
     >>> as_partition("kdtree:4")
     KDTree(max_depth=4)
+    >>> as_partition("kdtree:4:coordinate")
+    KDTree(max_depth=4, axes='coordinate')
     >>> as_partition("column:tenant * bisecting:4")
     Product(Column('tenant'), BisectingTree(max_depth=4))
     >>> as_partition("forest:3")
@@ -54,8 +56,15 @@ def _spelled(text: str, whole: str) -> Partition:
         return Column(rest)
     if kind in _COUNTED and not colon:
         return _COUNTED[kind][0]()
-    if kind in _COUNTED and rest.isascii() and rest.isdecimal():
+    depth = rest.removesuffix(":coordinate")
+    if kind == "kdtree" and depth != rest and _is_number(depth):
+        return KDTree(max_depth=int(depth), axes="coordinate")
+    if kind in _COUNTED and _is_number(rest):
         make, parameter = _COUNTED[kind]
         return make(**{parameter: int(rest)})
     where = "" if text == whole else f" in {whole!r}"
     raise InputError(f"{text!r}{where} names no partition; there are {_KNOWN}.")
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdecimal()

@@ -53,7 +53,7 @@ class Tree(Partition):
     @property
     def rows_wanted(self) -> int:
         """Some hundred a leaf."""
-        self._check()
+        self.require_parameters()
         return min(MOST_ROWS, max(_FEW_ROWS, _ROWS_A_LEAF << int(self.max_depth)))
 
     def paths(self, Z: ArrayLike) -> Paths:
@@ -89,7 +89,8 @@ class Tree(Partition):
     def _levels(self) -> list[Plain]:
         """Return how each level splits, the root's first."""
 
-    def _check(self) -> None:
+    def require_parameters(self) -> None:
+        """Refuse parameters that can mean nothing."""
         depth = self.max_depth
         if isinstance(depth, bool) or not isinstance(depth, int | np.integer) or not 0 <= depth <= MAX_DEPTH:
             raise InputError(f"max_depth is {depth!r}; expected a whole number from 0 to {MAX_DEPTH}.")
