@@ -4,6 +4,8 @@ import contextlib
 import copy
 import json
 import os
+import subprocess
+import sys
 from dataclasses import fields
 from datetime import date
 from hashlib import sha256
@@ -255,14 +257,13 @@ def test_anything_else_is_left_alone(tmp_path):
     assert (tmp_path / "thesis" / "chapter.tex").read_text() == "mine"
 
 
-@pytest.mark.parametrize(("failing", "after"), [("fsync", 0), ("fsync", 3), ("rename", 0), ("rename", 1)])
+@pytest.mark.parametrize(("failing", "after"), [("fsync", 0), ("fsync", 3), ("rename", 1), ("replace", 0)])
 def test_a_failure_in_the_middle_leaves_the_old_model(failing, after, tmp_path, monkeypatch):
     save(tmp_path / "model", header={"turn": 1}, calibrator=fitted(QABinning(points_per_bin=7)))
     real, left = getattr(os, failing), [after]
 
     def fails(*arguments):
         left[0] -= 1
-        # The rename that puts the old model back is the one call that may still succeed.
         if left[0] == -1:
             raise OSError(28, "No space left on device")
         return real(*arguments)
@@ -273,6 +274,86 @@ def test_a_failure_in_the_middle_leaves_the_old_model(failing, after, tmp_path, 
     monkeypatch.undo()
     assert load(tmp_path / "model").header == {"turn": 1}
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
+    assert sorted(path.name for path in (tmp_path / "model").iterdir()) == ["arrays", "model.json"]
+
+
+@pytest.mark.parametrize("step", ["mkdir", "fsync", "rename", "replace", "rmdir"])
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_whoever_stops_a_save_leaves_the_old_model_or_the_new_one(step, when, tmp_path, monkeypatch):
+    """SystemExit is how the command line takes SIGTERM; it may come between any two steps."""
+    one, two = fitted(QABinning(points_per_bin=7)), fitted(QABinning(points_per_bin=5))
+    real = getattr(os, step)
+    seen = set()
+    for at in range(40):
+        calls = iter(range(at + 1))
+
+        def stopped(*arguments, calls=calls, at=at, **more):
+            number = next(calls, None)
+            if when == "before" and number == at:
+                raise SystemExit(143)
+            try:
+                return real(*arguments, **more)
+            finally:
+                if number == at:
+                    raise SystemExit(143)
+
+        save(tmp_path / "model", header={"turn": 1}, calibrator=one)
+        with monkeypatch.context() as patch:
+            patch.setattr(os, step, stopped)
+            try:
+                save(tmp_path / "model", header={"turn": 2}, calibrator=two)
+            except SystemExit:
+                seen.add(load(tmp_path / "model").header["turn"])
+            else:
+                break
+    assert seen
+    assert seen <= {1, 2}
+    assert load(tmp_path / "model").header == {"turn": 2}
+
+
+def test_what_a_killed_save_left_behind_is_removed_later(tmp_path):
+    save(tmp_path / "model", header={}, calibrator=fitted(Identity()))
+    old = [tmp_path / ".model.new-00000001", tmp_path / "model" / "arrays-00000001"]
+    new = tmp_path / "model" / "arrays-00000002"
+    for folder in (*old, new):
+        folder.mkdir()
+    for folder in old:
+        os.utime(folder, (0, 0))
+    save(tmp_path / "model", header={}, calibrator=fitted(Identity()))
+    assert not any(folder.exists() for folder in old)
+    # This one may be of somebody who is saving right now.
+    assert new.exists()
+    load(tmp_path / "model")
+
+
+SAVING = """
+import itertools, os, sys
+from qacal import Identity, PlattScaling
+from qacal.artifacts import save
+os.fsync = lambda handle: None
+models = [kind().fit([0.1, 0.5, 0.6, 0.9], [0, 1, 0, 1]) for kind in (Identity, PlattScaling)]
+for turn in itertools.count():
+    save(sys.argv[1], header={"turn": turn % 2}, calibrator=models[turn % 2])
+    print(turn, flush=True)
+"""
+
+
+def test_processes_that_load_find_a_whole_model_while_others_save_and_are_killed(tmp_path):
+    path, answers = tmp_path / "model", set()
+    save(path, header={"turn": 0}, calibrator=fitted(Identity()))
+    saving = [sys.executable, "-c", SAVING, path]
+    with (
+        subprocess.Popen(saving, stdout=subprocess.PIPE) as one,
+        subprocess.Popen(saving, stdout=subprocess.PIPE) as two,
+    ):
+        for saver in (one, two):
+            assert saver.stdout is not None
+            while int(saver.stdout.readline()) < 40:
+                loaded = load(path)
+                answers.add((loaded.header["turn"], type(loaded.calibrator).__name__))
+            saver.kill()
+    load(path)
+    assert answers == {(0, "Identity"), (1, "PlattScaling")}
 
 
 # What is wrong with a directory

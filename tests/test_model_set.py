@@ -1,13 +1,14 @@
 """Sets of models: each row is answered by the model of its LLM, and by no other."""
 
 import json
+import os
 import shutil
 
 import pytest
 
 from qacal import Column, InputError, QABinning, QACalibrator, plain
 from qacal.errors import ArtifactError
-from qacal.model_set import INDEX, fit_set, load_any, load_one
+from qacal.model_set import INDEX, ModelSet, fit_set, load_any, load_one
 from tests.answers import answers
 
 LIKE = QACalibrator(partition=Column("topic"), calibrator=QABinning(points_per_bin=20))
@@ -68,7 +69,7 @@ def test_a_set_comes_back(models):
 )
 def test_names_that_were_changed_are_refused(how, seal, models):
     change(models / INDEX, how, seal=seal)
-    with pytest.raises(ArtifactError, match="holds the model of model parrot-|was changed or damaged"):
+    with pytest.raises(ArtifactError, match=r"holds the model of model parrot-|was changed or damaged"):
         load_any(models)
 
 
@@ -99,3 +100,20 @@ def test_one_of_the_models_may_be_changed_and_saved_by_itself(models):
         load_one(models)
     load_one(models / "1").set_threshold(0.7).save(models / "1")
     assert load_any(models).models["parrot-2"].decision_rule_ is not None
+
+
+def test_a_set_that_replaces_another_is_there_whole_or_not_at_all(models, monkeypatch):
+    two = ModelSet("model", dict(list(load_any(models).models.items())[:2]))
+
+    def stopped(*_):
+        raise SystemExit(143)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", stopped)
+        with pytest.raises(SystemExit):
+            two.save(models)
+    assert list(load_any(models).models) == ["parrot-1", "parrot-2", "parrot-3"]
+    two.save(models)
+    assert list(load_any(models).models) == ["parrot-1", "parrot-2"]
+    assert len(list(models.iterdir())) == 3
+    assert len(list(models.parent.iterdir())) == 1

@@ -5,22 +5,21 @@
     its parameters, the partition, the score, whatever the caller knows of the model (`header`), a list of the `arrays`
     with their digests, and a `digest` of all that.
 ``arrays/NAME.npy``
-    one file an array, in numpy's plain format; see :mod:`qacal.array_files`.
+    one file an array, in numpy's plain format; see :mod:`qacal.array_files`. A model that replaces another has its
+    arrays in a folder of its own (``arrays-1f2e3d4c``), which `model.json` names as its `folder`.
 
-Saving is whole or nothing. Loading trusts nothing: it reads only files that are in the directory and listed, of the
-size and digest that are listed, builds only classes that it knows, and asks each whether its content makes sense. A
-digest tells damage from health, not friend from foe: whoever may write a model may write another one. But no content,
-whoever wrote it, can run code, crash, or answer with anything but a probability.
+Saving is whole or nothing, also for those who load the model at that moment. Loading trusts nothing: it reads only
+files that are in the directory and listed, of the size and digest that are listed, builds only classes that it knows,
+and asks each whether its content makes sense. A digest tells damage from health, not friend from foe: whoever may write
+a model may write another one. But no content, whoever wrote it, can run code, crash, or answer with anything but a
+probability.
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
 import platform
 import re
-import secrets
-import shutil
 import stat
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -35,7 +34,7 @@ from qacal.array_files import LARGEST, from_bytes, size_of, to_bytes
 from qacal.calibrators.base import Calibrator
 from qacal.calibrators.state import calibrator_from_state, calibrator_state
 from qacal.errors import ArtifactError, InputError
-from qacal.folders import take_name
+from qacal.folders import flush_directory, new_mark, patiently, read_whole, replaced_whole, write_flushed
 from qacal.frozen import Arrays, Plain
 from qacal.partitions.base import partition_from_state, partition_state
 from qacal.plain import digest, read_document, require_plain, write_document
@@ -47,7 +46,11 @@ _DOCUMENT = "model.json"
 _ARRAYS = "arrays"
 _LARGEST_DOCUMENT = 64 * 2**20
 _NAME = re.compile(r"[a-z0-9_-][a-z0-9_.-]*")
-_KEYS = {"schema", "qacal", "numpy", "python", "calibrator", "partition", "score", "header", "arrays", "digest"}
+_FOLDER = re.compile(rf"{_ARRAYS}(-[0-9a-f]{{8}})?")
+_KEYS = {
+    *("schema", "qacal", "numpy", "python", "calibrator", "partition", "score", "header"),
+    *("folder", "arrays", "digest"),
+}
 _WORDS: dict[type, str] = {dict: "an object", str: "text"}
 
 
@@ -78,9 +81,8 @@ def save(
 ) -> None:
     """Write a fitted model as a directory; it is there whole, or not at all.
 
-    Everything is written and flushed beside the target first, and then takes its name. A model that was there is
-    replaced; anything else is left alone, with an error. Should the machine stop in the instant between moving the old
-    model aside and naming the new one, both are beside the target, their names starting with a dot.
+    Everything is written and flushed beside the target first, and then takes its place. A model that was there is
+    replaced in one step, while others load it if need be; anything else is left alone, with an error.
 
     path : where to; its parent must exist.
     header : any plain data that belongs to the model: where its rows came from, what its groups are.
@@ -102,10 +104,11 @@ def save(
         document, arrays = _described(header, calibrator, partition, score)
         # What could not be read back is not written.
         _rebuilt(document, arrays)
-        files = _files(document, arrays)
+        folder = f"{_ARRAYS}{new_mark(target)}"
+        files = _files(document, arrays, folder)
     except InputError as error:
         raise ArtifactError(f"the model cannot be saved: {error}") from error
-    _write_whole(target, files)
+    _write_whole(target, files, folder)
 
 
 def _described(
@@ -132,15 +135,15 @@ def _described(
     return document, named
 
 
-def _files(document: Plain, arrays: Arrays) -> dict[str, bytes]:
+def _files(document: Plain, arrays: Arrays, folder: str) -> dict[str, bytes]:
     """Return the content of every file, by name; complete the document with its list of arrays and its digest."""
     files, listed = {}, {}
     for name, array in arrays.items():
         _require_name(name)
         content = to_bytes(array)
-        files[f"{_ARRAYS}/{name}.npy"] = content
+        files[f"{folder}/{name}.npy"] = content
         listed[name] = {"dtype": array.dtype.name, "shape": list(array.shape), "sha256": sha256(content).hexdigest()}
-    document["arrays"] = listed
+    document |= {"folder": folder, "arrays": listed}
     require_plain(document, "model")
     document["digest"] = digest(document)
     files[_DOCUMENT] = write_document(document)
@@ -157,7 +160,9 @@ def _require_replaceable(target: Path) -> None:
         return
     if not target.is_dir():
         raise ArtifactError(f"{target} is a file; a model is a directory. Choose another name.")
-    members = [member.relative_to(target).as_posix() for member in (*target.iterdir(), *(target / _ARRAYS).glob("*"))]
+    # Somebody else may be replacing the model: what vanishes meanwhile is not there.
+    paths = [Path(home) / name for home, folders, names in os.walk(target) for name in (*folders, *names)]
+    members = [path.relative_to(target).as_posix() for path in paths]
     foreign = sorted(name for name in members if not _is_ours(name))
     if foreign or (members and not _is_model(target / _DOCUMENT)):
         there = ", ".join((foreign or sorted(members))[:5])
@@ -168,54 +173,38 @@ def _require_replaceable(target: Path) -> None:
 
 
 def _is_ours(name: str) -> bool:
-    return name in (_DOCUMENT, _ARRAYS) or (name.startswith(f"{_ARRAYS}/") and name.endswith(".npy"))
+    folder, slash, file = name.partition("/")
+    return name == _DOCUMENT or (_FOLDER.fullmatch(folder) is not None and (not slash or file.endswith(".npy")))
 
 
 def _is_model(path: Path) -> bool:
     """Return whether a file is a model's document, of any schema; its arrays may be damaged."""
-    try:
-        document = read_document(_read(path, path.name, most=_LARGEST_DOCUMENT))
-    except (ArtifactError, InputError):
-        return False
+    document = _readable(path)
     return type(document.get("schema")) is int and "qacal" in document
 
 
-def _write_whole(target: Path, files: Mapping[str, bytes]) -> None:
-    # Beside the target: a name can only be given within one file system.
-    mark = secrets.token_hex(4)
-    fresh, old = (target.with_name(f".{target.name}.{word}-{mark}") for word in ("new", "old"))
+def _folders(path: Path) -> list[str]:
+    """Return the folder that a document names; none if it cannot be read."""
+    folder = str(_readable(path).get("folder", _ARRAYS))
+    return [folder] if _FOLDER.fullmatch(folder) else []
+
+
+def _readable(path: Path) -> Plain:
     try:
-        _write_files(fresh, files)
-        take_name(fresh, old, target)
-        # The new model has its name by now; that the disk may forget it is no reason to call it unsaved.
-        with contextlib.suppress(OSError):
-            _flush_directory(target.parent)
+        return read_document(_read(path, path.name, most=_LARGEST_DOCUMENT))
+    except (ArtifactError, InputError):
+        return {}
+
+
+def _write_whole(target: Path, files: Mapping[str, bytes], folder: str) -> None:
+    try:
+        with replaced_whole(target, _DOCUMENT, _folders) as fresh:
+            (fresh / folder).mkdir()
+            for name, content in files.items():
+                write_flushed(fresh / name, content)
+            flush_directory(fresh / folder)
     except OSError as error:
         raise ArtifactError(f"the model was not saved to {target}: {error}. What was there is unchanged.") from error
-    finally:
-        shutil.rmtree(fresh, ignore_errors=True)
-    shutil.rmtree(old, ignore_errors=True)
-
-
-def _write_files(fresh: Path, files: Mapping[str, bytes]) -> None:
-    (fresh / _ARRAYS).mkdir(parents=True)
-    for name, content in files.items():
-        with open(fresh / name, "xb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-    for directory in (fresh / _ARRAYS, fresh, fresh.parent):
-        _flush_directory(directory)
-
-
-def _flush_directory(path: Path) -> None:
-    if os.name != "posix":  # elsewhere directories cannot be opened
-        return
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 # Loading
@@ -236,16 +225,24 @@ def load(path: str | Path) -> Saved:
     home = Path(path)
     if not home.is_dir():
         raise ArtifactError(f"{home} is not a directory; a model is a directory with a model.json in it.")
-    document = _read_document(home / _DOCUMENT)
-    arrays = _read_arrays(home, document["arrays"])
+    return read_whole(home / _DOCUMENT, read_file, lambda data: _loaded(home, data))
+
+
+def read_file(path: Path) -> bytes:
+    """Return the content of a document."""
+    return _read(path, str(path), most=_LARGEST_DOCUMENT)
+
+
+def _loaded(home: Path, data: bytes) -> Saved:
+    document = _document(home / _DOCUMENT, data)
+    arrays = _read_arrays(home / document["folder"], document["arrays"])
     try:
         return Saved(document["header"], *_rebuilt(document, arrays))
     except InputError as error:
         raise ArtifactError(f"{home} holds no sound model: {error}") from error
 
 
-def _read_document(path: Path) -> Plain:
-    data = _read(path, str(path), most=_LARGEST_DOCUMENT)
+def _document(path: Path, data: bytes) -> Plain:
     try:
         document = read_document(data)
     except InputError as error:
@@ -258,22 +255,28 @@ def _read_document(path: Path) -> Plain:
     if stated != digest(document):
         raise ArtifactError(f"{path} does not match its digest: it was changed or damaged. Copy it again, or refit.")
     # Models of an earlier qacal have none.
-    document.setdefault("score", None)
+    document = {"score": None, "folder": _ARRAYS, **document}
     if {*document, "digest"} != _KEYS:
         odd = sorted({*document, "digest"} ^ _KEYS)
         raise ArtifactError(f"{path} lacks or adds {odd[:5]}; this qacal did not write it. Refit.")
     for name, kind in {"header": dict, "arrays": dict, "qacal": str, "numpy": str, "python": str}.items():
         if not isinstance(document[name], kind):
             raise ArtifactError(f"{path} has {document[name]!r:.80} for {name}; expected {_WORDS[kind]}. Refit.")
+    if not _FOLDER.fullmatch(str(document["folder"])):
+        raise ArtifactError(f"{path} has {document['folder']!r:.80} for folder; this qacal did not write it. Refit.")
     return document
 
 
-def _read_arrays(home: Path, listed: Plain) -> Arrays:
+def _read_arrays(folder: Path, listed: Plain) -> Arrays:
     """Return the arrays that the document lists; each file is of the size and digest it must have, or is refused."""
-    folder = home / _ARRAYS
+    home = folder.parent
     if folder.is_symlink() or not folder.is_dir():
         raise ArtifactError(f"{folder} is not a directory of its own; copy the model again.")
-    unlisted = sorted({file.name for file in folder.glob("*.npy")} - {f"{name}.npy" for name in listed})
+    try:
+        there = {name for name in os.listdir(folder) if name.endswith(".npy")}
+    except OSError as error:
+        raise ArtifactError(f"{folder} cannot be read: {error.strerror}. Copy the model again, or refit.") from error
+    unlisted = sorted(there - {f"{name}.npy" for name in listed})
     if unlisted:
         raise ArtifactError(f"{folder} holds {unlisted[:5]}, which {_DOCUMENT} does not list. Copy the model again.")
     sizes = {name: _listed_size(home, name, entry) for name, entry in listed.items()}
@@ -331,19 +334,18 @@ def _require_name(name: str) -> None:
 def _read(path: Path, name: str, *, exactly: int | None = None, most: int = LARGEST) -> bytes:
     """Return the content of a regular file; of links, pipes and files of another size nothing is read."""
     try:
-        found = os.lstat(path)
-        if not stat.S_ISREG(found.st_mode):
+        if not stat.S_ISREG(os.lstat(path).st_mode):
             raise ArtifactError(f"{name} is a link or no file at all; the files of a model are regular. Copy it again.")
-        if found.st_size > most or exactly not in (None, found.st_size):
-            expected = f"at most {most}" if exactly is None else exactly
-            raise ArtifactError(
-                f"{name} has {found.st_size} bytes; expected {expected}. Copy the model again, or refit."
-            )
-        handle = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0))
-        with open(handle, "rb") as file:
-            data = file.read(found.st_size + 1)
+        flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
+        with open(patiently(lambda: os.open(path, flags)), "rb") as file:
+            # Of the file that was opened: by now another one may have its name.
+            size = os.fstat(file.fileno()).st_size
+            if size > most or exactly not in (None, size):
+                expected = f"at most {most}" if exactly is None else exactly
+                raise ArtifactError(f"{name} has {size} bytes; expected {expected}. Copy the model again, or refit.")
+            data = file.read(size + 1)
     except OSError as error:
         raise ArtifactError(f"{name} cannot be read: {error.strerror}. Copy the model again, or refit.") from error
-    if len(data) != found.st_size:
+    if len(data) != size:
         raise ArtifactError(f"{name} changed while it was read; try again.")
     return data

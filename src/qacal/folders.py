@@ -1,15 +1,26 @@
-"""A folder that appears whole, or not at all."""
+"""Folders that appear whole, or not at all; and folders that are replaced while others read them."""
 
 from __future__ import annotations
 
 import os
 import secrets
 import shutil
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TypeVar
 
-from qacal.errors import InputError
+from qacal.errors import InputError, QacalError
+
+T = TypeVar("T")
+
+# How often a reader begins again if what it reads is replaced meanwhile: somebody would have to save in a loop.
+_TRIES = 100
+# A file that Windows does not let go of is tried again after these seconds: readers have it open for a moment.
+_WAITS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
+# What nobody names, and has not been touched for so many seconds, was left behind by a process that was killed.
+_LEFT_BEHIND = 3600.0
 
 
 @contextmanager
@@ -52,3 +63,123 @@ def require_replaceable(path: str | Path, is_ours: Callable[[str], bool], what: 
     if foreign:
         there = ", ".join(foreign[:5])
         raise InputError(f"{path} holds what is no part of {what} ({there}), and is not replaced. Choose another name.")
+
+
+# A document, and folders that it names: readers of the document find these whole, however often they are replaced
+
+
+def new_mark(target: Path) -> str:
+    """Return what to add to the names of new parts, so that they are nobody else's; nothing if the target is new."""
+    return f"-{secrets.token_hex(4)}" if target.is_dir() and any(target.iterdir()) else ""
+
+
+@contextmanager
+def replaced_whole(target: Path, document: str, named: Callable[[Path], Iterable[str]]) -> Iterator[Path]:
+    """Yield a new folder to fill with a document and the folders that it names; then they take their place in `target`.
+
+    Folders are moved first, and then, in one atomic step, the document. Whoever stops this, and whenever, leaves the
+    document of before or the new one, with all that it names. The folders of before are removed at the end; readers who
+    miss them begin again with the new document (see :func:`read_whole`).
+
+    target : a path without links in it.
+    document : the name of the document.
+    named : from the path of a document to the folders that it names; none if there is no such document.
+    """
+    _remove_left_behind(target.parent.glob(f".{target.name}.new-*"))
+    # Beside the target: a name can only be given within one file system.
+    fresh = target.with_name(f".{target.name}.new-{secrets.token_hex(4)}")
+    try:
+        fresh.mkdir()
+        yield fresh
+        flush_directory(fresh)
+        _put_in_place(fresh, target, document, named)
+    finally:
+        _remove([fresh])
+
+
+def _put_in_place(fresh: Path, target: Path, document: str, named: Callable[[Path], Iterable[str]]) -> None:
+    try:
+        os.rename(fresh, target)
+    except OSError:
+        if not target.is_dir():
+            raise
+        _move_parts(fresh, target, document, named)
+    # The new document is in place by now: that the disk may forget it is no reason to call it unsaved.
+    with suppress(OSError):
+        flush_directory(target)
+        flush_directory(target.parent)
+
+
+def _move_parts(fresh: Path, target: Path, document: str, named: Callable[[Path], Iterable[str]]) -> None:
+    moved = []
+    try:
+        for part in [part for part in fresh.iterdir() if part.name != document]:
+            os.rename(part, target / part.name)
+            moved.append(part.name)
+        flush_directory(target)
+        before = {*named(target / document)}
+        patiently(lambda: os.replace(fresh / document, target / document))
+    except BaseException:
+        # It may have come just after the last step.
+        _remove(target / name for name in {*moved} - {*named(target / document)})
+        raise
+    now = {*named(target / document)}
+    _remove(target / name for name in before - now)
+    _remove_left_behind(part for part in target.iterdir() if part.is_dir() and part.name not in now)
+
+
+def read_whole(document: Path, read_file: Callable[[Path], bytes], read: Callable[[bytes], T]) -> T:
+    """Return what is made of a document and the folders that it names, all from the same save.
+
+    read_file : returns the content of the document.
+    read : makes something of the content, and reads the folders.
+    """
+    for _ in range(_TRIES):
+        content = read_file(document)
+        try:
+            return read(content)
+        except QacalError:
+            if read_file(document) == content:
+                raise
+    raise InputError(f"{document} was replaced {_TRIES} times while it was read; try again when nobody saves.")
+
+
+def patiently(act: Callable[[], T]) -> T:
+    """Do something with a file; on Windows, again and again for a second if another process has it open."""
+    for wait in _WAITS if os.name == "nt" else ():
+        try:
+            return act()
+        except PermissionError:
+            time.sleep(wait)
+    return act()
+
+
+def write_flushed(path: Path, content: bytes) -> None:
+    """Write a new file, and have it on the disk."""
+    with open(path, "xb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def flush_directory(path: Path) -> None:
+    """Have the names in a directory written to the disk."""
+    if os.name != "posix":  # elsewhere directories cannot be opened
+        return
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _remove_left_behind(folders: Iterable[Path]) -> None:
+    for folder in folders:
+        with suppress(OSError):
+            if time.time() - folder.stat().st_mtime > _LEFT_BEHIND:
+                _remove([folder])
+
+
+def _remove(folders: Iterable[Path]) -> None:
+    for folder in folders:
+        shutil.rmtree(folder, ignore_errors=True)

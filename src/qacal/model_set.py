@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+import re
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from qacal.answering import Answering, Progress
+from qacal.artifacts import read_file
 from qacal.column_checks import listed
 from qacal.errors import ArtifactError, InputError
 from qacal.files import OnFault, refuse
 from qacal.fitting import Given
-from qacal.folders import folder_whole, require_replaceable
+from qacal.folders import new_mark, read_whole, replaced_whole, require_replaceable, write_flushed
 from qacal.model import QACalibrator
 from qacal.model_files import load
 from qacal.plain import digest, read_document, write_document
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
     import polars as pl
 
 INDEX = "models.json"
+_FOLDER = re.compile(r"[0-9]+(-[0-9a-f]{8})?")
 
 
 @dataclass(frozen=True)
@@ -94,12 +98,17 @@ class ModelSet(Answering):
         target = Path(path)
         if target.is_dir() and any(target.iterdir()) and not (target / INDEX).is_file():
             raise InputError(f"{target} exists and is no set of models; it is not overwritten. Choose another name.")
-        require_replaceable(target, lambda name: name == INDEX or name.isdecimal(), "a set of models")
-        with folder_whole(target) as new:
-            for number, model in enumerate(self.models.values()):
-                model.save(new / str(number))
-            index: dict[str, Any] = {"schema": 2, "by": self.by, "values": list(self.models)}
-            (new / INDEX).write_bytes(write_document(index | {"digest": digest(index)}))
+        require_replaceable(
+            target, lambda name: name == INDEX or _FOLDER.fullmatch(name) is not None, "a set of models"
+        )
+        target = Path(os.path.realpath(path))
+        mark = new_mark(target)
+        folders = [f"{number}{mark}" for number in range(len(self.models))]
+        index: dict[str, Any] = {"schema": 2, "by": self.by, "values": list(self.models), "folders": folders}
+        with replaced_whole(target, INDEX, _folders) as fresh:
+            for folder, model in zip(folders, self.models.values(), strict=True):
+                model.save(fresh / folder)
+            write_flushed(fresh / INDEX, write_document(index | {"digest": digest(index)}))
 
 
 def rows_by(batch: Batch, column: str) -> dict[Any, Bools]:
@@ -174,29 +183,44 @@ def load_any(path: str | Path) -> QACalibrator | ModelSet:
     index = Path(path) / INDEX
     if not index.is_file():
         return load(path)
-    by, values = _read_index(index)
-    models = {value: load(Path(path) / str(number)) for number, value in enumerate(values)}
-    for number, (value, model) in enumerate(models.items()):
-        _require_fitted_for(model, by, value, Path(path) / str(number))
+    return read_whole(index, read_file, lambda data: _loaded(index, data))
+
+
+def _loaded(index: Path, data: bytes) -> ModelSet:
+    by, folders = _index(index, data)
+    models = {}
+    for value, folder in folders.items():
+        models[value] = load(index.parent / folder)
+        _require_fitted_for(models[value], by, value, index.parent / folder)
     return ModelSet(by, models)
 
 
-def _read_index(index: Path) -> tuple[str, list[Any]]:
-    """Return the column of a set of models, and its values, in the order of the folders."""
+def _index(path: Path, data: bytes) -> tuple[str, dict[Any, str]]:
+    """Return the column of a set of models, and the folders of the models by their values."""
     try:
-        content = read_document(index.read_bytes())
-        schema, by, values = content["schema"], content["by"], content["values"]
-        # Sets of an earlier qacal have no digest; whose model is whose, the models say themselves.
-        is_whole = schema == 1 or (schema == 2 and content.pop("digest") == digest(content))
-        is_sound = is_whole and isinstance(by, str) and all(isinstance(value, str | int) for value in values)
-        is_sound = is_sound and len(set(values)) == len(values)
-    except (InputError, KeyError, TypeError):
-        is_sound = False
-    if not is_sound:
+        content = read_document(data)
+        by, values = content["by"], content["values"]
+        if content["schema"] == 1:  # by an earlier qacal: no digest; whose model is whose, the models say themselves
+            content["folders"] = [str(number) for number in range(len(values))]
+        elif content["schema"] != 2 or content.pop("digest") != digest(content):
+            raise InputError("it does not match its digest.")
+        folders = dict(zip(values, content["folders"], strict=True))
+        are_sound = all(isinstance(value, str | int) and _FOLDER.fullmatch(name) for value, name in folders.items())
+        if not isinstance(by, str) or not are_sound or len(folders) != len(values):
+            raise InputError("its content makes no sense.")
+    except (InputError, KeyError, TypeError, ValueError):
         raise ArtifactError(
-            f"{index} was changed or damaged, or written by a newer qacal. Copy the models again, or refit."
-        )
-    return by, values
+            f"{path} was changed or damaged, or written by a newer qacal. Copy the models again, or refit."
+        ) from None
+    return by, folders
+
+
+def _folders(path: Path) -> Iterable[str]:
+    """Return the folders that an index names; none if it cannot be read."""
+    try:
+        return _index(path, read_file(path))[1].values()
+    except ArtifactError:
+        return ()
 
 
 def _require_fitted_for(model: QACalibrator, by: str, value: Any, folder: Path) -> None:
@@ -220,6 +244,7 @@ def load_one(path: str | Path) -> QACalibrator:
     """Return the model that was saved at `path`; of a set, say how to name one."""
     found = load_any(path)
     if isinstance(found, ModelSet):
-        each = ", ".join(f"{Path(path) / str(number)} ({value})" for number, value in enumerate(found.models))
+        folders = _index(Path(path) / INDEX, read_file(Path(path) / INDEX))[1]
+        each = ", ".join(f"{Path(path) / folder} ({value})" for value, folder in folders.items())
         raise InputError(f"{path} holds one model for each {found.by}; name one of them: {each}.")
     return found
