@@ -76,6 +76,17 @@ def test_the_key_is_read_from_the_environment(rows, server, tmp_path, monkeypatc
     assert {request["key"] for request in server.requests} == {"Bearer secret"}
 
 
+def test_a_key_that_is_not_there_is_not_left_out_silently(rows, server, tmp_path, monkeypatch):
+    monkeypatch.setenv("EMPTY_KEY", "")
+    for name in ("NOSUCH", "EMPTY_KEY"):
+        judged = ("judge", rows, "-o", tmp_path / "x.jsonl", "--base-url", server.base_url, "--model", "m")
+        for code, _, err in (elicit(rows, server, tmp_path, "--key-env", name), run(*judged, "--key-env", name)):
+            assert code == 2
+            assert f"--key-env {name}: there is no such environment variable" in " ".join(err.replace("│", " ").split())
+    assert server.asked == []
+    assert {path.name for path in tmp_path.iterdir()} == {"server", "questions.jsonl"}
+
+
 def test_failed_requests_are_told_and_exit_with_1(server, tmp_path):
     path = tmp_path / "q.jsonl"
     path.write_text('{"question": "Fine?"}\n{"question": "[bad] Why?"}\n')

@@ -49,10 +49,20 @@ class _Handler(BaseHTTPRequestHandler):
             self._raw(200, b"<html>")
         elif "[down]" in said:
             self._reply(500, {"error": "out of order"})
+        elif "[echo]" in said:
+            key = self.headers.get("authorization")
+            self._reply(
+                400, {"error": {"message": f"Incorrect API key provided: {key}. You sent {dict(self.headers)}"}}
+            )
+        elif "[echo part]" in said:
+            key = self.headers.get("authorization").split()[-1]
+            self._reply(
+                400, {"error": {"message": f"Incorrect API key: {key[:8]}{'*' * 9}{key[-4:]}, see {self.path}"}}
+            )
         elif self.headers.get("authorization") == "Bearer wrong":
             self._reply(401, {"error": {"message": "no such key"}})
         else:
-            self._reply(200, completion(request, said))
+            self._reply(200, completion(request, said.replace("[key]", str(self.headers.get("authorization")))))
 
     def do_GET(self):
         if self.path.endswith("/models"):
@@ -79,7 +89,9 @@ class _Handler(BaseHTTPRequestHandler):
 def completion(request, said):
     """Return a reply in the form that the prompt asks for."""
     text = f"Guess: Paris\nProbability: {confidence(said)}"
-    if "[half]" in said:
+    if "Bearer " in said:
+        text = f"Guess: {said.split('Bearer ')[1].split()[0]}\nProbability: 0.5"
+    elif "[half]" in said:
         text = "Guess: caf\ud83d\nProbability: 0.5"
     elif "[refused]" in said:
         text = "I'm sorry, but I can't help with that."

@@ -93,6 +93,33 @@ def test_the_key_is_not_in_the_store(ran, tmp_path):
         assert b"secret" not in path.read_bytes()
 
 
+def stored(folder):
+    return b"".join(path.read_bytes() for path in folder.glob("run.db*"))
+
+
+KEY = "sk-test/4f+9a8b7c6d5e4f3a2b1"
+
+
+def test_a_key_that_the_server_repeats_is_masked_wherever_it_goes(ran, server, tmp_path):
+    rows = [*questions(1), *({"id": mark, "question": f"{mark} Why?"} for mark in ("[echo]", "[echo part]", "[key]"))]
+    done = ran(rows, key=KEY)
+    told = " ".join(done.progress.failures)
+    assert "status 400: Incorrect API key provided: Bearer ***. You sent" in told
+    assert "status 400: Incorrect API key: ***, see /v1/chat/completions" in told
+    assert len(records(tmp_path / "run.db")) == 2
+    for part in (KEY, KEY.replace("/", "\\/"), KEY[:8], KEY[-4:]):
+        assert part not in told
+        assert part.encode() not in stored(tmp_path)
+    with pytest.raises(InputError) as caught:
+        ran(questions(20, "[echo]"), Plan("other"), key=KEY)
+    assert KEY not in str(caught.value)
+
+
+def test_a_word_that_stands_for_no_key_is_not_masked_in_answers(ran, tmp_path):
+    ran(questions(1), key="Paris")
+    assert records(tmp_path / "run.db")[0]["answer"] == "Paris"
+
+
 def test_the_same_text_twice_is_one_request(ran, server, tmp_path):
     rows = [{"id": f"q{n}", "question": "[slow] What is it?"} for n in range(12)]
     done = ran(rows)
@@ -216,12 +243,17 @@ def test_half_a_character_in_a_reply_is_no_end(ran, tmp_path):
 
 def test_passwords_in_the_base_url_are_not_kept(server, tmp_path):
     url = server.base_url.replace("http://", "http://me:secret@")
-    elicit(questions(2), Client(url), Plan("tiny"), tmp_path / "run.db")
-    for path in tmp_path.glob("run.db*"):
-        assert b"secret" not in path.read_bytes()
+    done = elicit([*questions(2), *questions(4, "[echo]")[2:]], Client(url), Plan("tiny"), tmp_path / "run.db")
+    assert done.progress.failed == 2
+    for secret in (b"secret", b"bWU6c2VjcmV0"):
+        assert secret not in stored(tmp_path)
+        assert secret.decode() not in str(done.progress)
     with pytest.raises(InputError) as caught:
         elicit(questions(3), Client("http://me:secret@127.0.0.1:9/v1", tries=1), Plan("big"), tmp_path / "run.db")
     assert "secret" not in str(caught.value)
+    with pytest.raises(InputError) as caught:
+        Client("ftp://me:secret@127.0.0.1/v1?key=secret")
+    assert str(caught.value).startswith("the base URL is 'ftp://***@127.0.0.1/v1'; expected one such as")
 
 
 def test_a_prompt_that_needs_token_probabilities_asks_for_them(ran, server):

@@ -37,7 +37,12 @@ Workers = Annotated[int, typer.Option("--workers", min=1, max=1000, help="How ma
 Timeout = Annotated[float, typer.Option("--timeout", min=1.0, help="Seconds until a request is given up.")]
 Tries = Annotated[int, typer.Option("--tries", min=1, help="How often a request is made until it counts as failed.")]
 KeyEnv = Annotated[
-    str, typer.Option("--key-env", metavar="NAME", help="The environment variable that holds the server's key.")
+    str | None,
+    typer.Option(
+        "--key-env",
+        metavar="NAME",
+        help="The environment variable that holds the server's key; without, OPENAI_API_KEY if it is set.",
+    ),
 ]
 Fields = Annotated[
     list[str] | None,
@@ -88,7 +93,7 @@ def run(
     timeout: Timeout = 120.0,
     tries: Tries = 6,
     field: Fields = None,
-    key_env: KeyEnv = "OPENAI_API_KEY",
+    key_env: KeyEnv = None,
     column: shared.Columns = None,
     expression: Expressions = None,
 ) -> None:
@@ -151,11 +156,14 @@ def note_failures(done: Progress) -> None:
         shared.note(f"  {count:,} failed: {why}")
 
 
-def client(base_url: str, key_env: str, timeout: float, tries: int) -> Client:
+def client(base_url: str, key_env: str | None, timeout: float, tries: int) -> Client:
     """Return who asks the server."""
     from qacal.elicitation.client import Client
 
-    return Client(base_url, key=os.environ.get(key_env) or None, timeout=timeout, tries=tries)
+    key = os.environ.get(key_env or "OPENAI_API_KEY") or None
+    if key_env is not None and key is None:
+        raise typer.BadParameter(f"--key-env {key_env}: there is no such environment variable, or it is empty.")
+    return Client(base_url, key=key, timeout=timeout, tries=tries)
 
 
 def question_columns(given: list[str] | None) -> dict[str, str]:

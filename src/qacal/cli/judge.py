@@ -59,7 +59,7 @@ def run(
     timeout: elicit.Timeout = 120.0,
     tries: elicit.Tries = 6,
     field: elicit.Fields = None,
-    key_env: elicit.KeyEnv = "OPENAI_API_KEY",
+    key_env: elicit.KeyEnv = None,
     expression: elicit.Expressions = None,
     column: shared.Columns = None,
     run: Run = None,
@@ -94,18 +94,19 @@ def run(
     for path in filter(None, (output, people)):
         shared.require_writable(path)
     judge, count = Judge(model, elicit.fields(field)), Verdicts()
+    client = None if base_url is None else elicit.client(base_url, key_env, timeout, tries)
     hand = None if human is None else _Hand(human, people)
     failed = 0
     with (
         _rows(file, run, elicit.expressions(expression), _columns(column)) as rows,
-        _store(file, output, store, base_url is not None) as kept,
+        _store(file, output, store, client is not None) as kept,
     ):
         if not any(ground_truths(row) for row in rows()):
             raise InputError(
                 "no row has a ground_truth, so there is nothing to compare an answer with. Add the right answers."
             )
-        if base_url is not None and kept is not None:
-            failed = _ask(rows, judge, kept, elicit.client(base_url, key_env, timeout, tries), workers)
+        if client is not None and kept is not None:
+            failed = _ask(rows, judge, kept, client, workers)
         _write(judged(_unlabelled(rows()), judge, kept, count), rows, hand, output, file)
     shared.note(_summary(count))
     if hand is not None:

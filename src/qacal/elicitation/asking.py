@@ -6,6 +6,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 from qacal.elicitation.client import Client, Failed, Got
 from qacal.elicitation.replies import Reply
@@ -63,6 +64,7 @@ class Asking:
         return self.progress
 
     async def _all(self, conversations: Iterator[Conversation]) -> None:
+        asyncio.get_running_loop().set_exception_handler(_complain)
         # Workers take from the iterator itself, so no more questions are in memory than there are workers.
         async with self.client, asyncio.TaskGroup() as group:
             for _ in range(self.workers):
@@ -120,6 +122,12 @@ class Asking:
         is_lost = self._silent >= _FAILURES or failed.status in (401, 403)
         if is_lost or (not has_worked and (is_wrong or self.progress.failed >= _FAILURES)):
             raise InputError(f"{self.client.shown_url}: {failed.why.rstrip('.')}. {_remedy(failed)}")
+
+
+def _complain(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    # SIGTERM ends the program by SystemExit. Where it strikes within a task, asyncio also complains about that task.
+    if not isinstance(context.get("exception"), SystemExit | KeyboardInterrupt):
+        loop.default_exception_handler(context)
 
 
 def _remedy(failed: Failed) -> str:

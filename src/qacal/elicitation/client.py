@@ -6,15 +6,18 @@ When one request is told to wait, all wait: a server that is busy for one is bus
 from __future__ import annotations
 
 import asyncio
+import json
 import random
+import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from time import monotonic
 from types import TracebackType
 from typing import Any, Self
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import parse_qsl, urlsplit, urlunsplit
 
+from qacal.elicitation.masking import Masking, basic_credentials
 from qacal.elicitation.replies import Reply
 from qacal.elicitation.requests import Request
 from qacal.errors import InputError
@@ -58,7 +61,7 @@ class Client:
     """Asks a server.
 
     base_url : where its API begins, such as ``http://127.0.0.1:8080/v1``; `shown_url` is that without a password.
-    key : sent with every request, and never stored.
+    key : sent with every request, and never stored; where the server repeats it, it is masked.
     timeout : seconds until a request is given up.
     tries : how often it is made before it counts as failed.
     """
@@ -69,6 +72,7 @@ class Client:
         if key is not None and not (key.isascii() and key.isprintable()):
             raise InputError("the key has letters that cannot be sent; expected plain ASCII, without a line break.")
         self._headers = {} if key is None else {"Authorization": f"Bearer {key}"}
+        self._masking = Masking([*([] if key is None else [key]), *_secrets(self.base_url)])
         self._timeout, self._tries = timeout, tries
         self._not_before = 0.0
 
@@ -89,7 +93,8 @@ class Client:
         httpx2 = _httpx2()
         try:
             found = httpx2.get(f"{self.base_url}/models", headers=self._headers, timeout=min(self._timeout, 10.0))
-            names = [model["id"] for model in found.json()["data"]] if found.status_code == 200 else []
+            body = json.loads(self._masking.reply(found.text)) if found.status_code == 200 else {"data": []}
+            names = [model["id"] for model in body["data"]]
         except (httpx2.HTTPError, ValueError, LookupError, TypeError):
             return None
         return [name for name in names if isinstance(name, str)] or None
@@ -114,16 +119,18 @@ class Client:
         except (TimeoutError, httpx2.TimeoutException):
             return Failed(f"there was no reply within {self._timeout:g} s", None, monotonic() - start), None
         except httpx2.HTTPError as error:
-            said = str(error) or type(error).__name__
+            said = self._masking.error(str(error)) or type(error).__name__
             return Failed(f"the server cannot be reached: {said}", None, monotonic() - start), None
         seconds = monotonic() - start
         if response.status_code != 200:
-            why = f"status {response.status_code}: {_said(response)}"
+            why = f"status {response.status_code}: {_shortened(self._masking.error(_said(response.text)))}"
             return Failed(why, response.status_code, seconds), _retry_after(response.headers.get("retry-after"))
+        text = self._masking.reply(response.text)
         try:
-            return Got(response.text, Reply.from_body(response.json()), seconds), None
+            return Got(text, Reply.from_body(json.loads(text)), seconds), None
         except (InputError, ValueError) as error:
-            return Failed(f"the reply is no chat completion: {error}", response.status_code, seconds), None
+            said = self._masking.error(str(error))
+            return Failed(f"the reply is no chat completion: {said}", response.status_code, seconds), None
 
     def _hold(self, seconds: float) -> None:
         self._not_before = max(self._not_before, monotonic() + seconds)
@@ -157,14 +164,17 @@ def _retry_after(value: str | None) -> float | None:
     return min(max(seconds, 0.0), _LONGEST_ASKED) if seconds == seconds else None
 
 
-def _said(response: Any) -> str:
-    """Return what a response says went wrong, in one line."""
+def _said(text: str) -> str:
+    """Return what the body of a response says went wrong."""
     try:
-        body = response.json()
-        error = body.get("error", body) if isinstance(body, dict) else body
-        text = str(error.get("message", error) if isinstance(error, dict) else error)
+        body = json.loads(text)
     except ValueError:
-        text = response.text
+        return text
+    error = body.get("error", body) if isinstance(body, dict) else body
+    return str(error.get("message", error) if isinstance(error, dict) else error)
+
+
+def _shortened(text: str) -> str:
     text = " ".join(text.split())
     return text if len(text) <= 300 else text[:299] + "…"
 
@@ -176,7 +186,8 @@ def _checked_url(url: str) -> str:
     except ValueError:  # an open bracket, or a port beyond 65535
         is_sound = False
     if not is_sound:
-        raise InputError(f"the base URL is {url!r}; expected one such as http://127.0.0.1:8080/v1.")
+        shown = re.sub(r"(//|^)[^/@]*@", r"\1***@", url).partition("?")[0]
+        raise InputError(f"the base URL is {shown!r}; expected one such as http://127.0.0.1:8080/v1.")
     return url.rstrip("/").removesuffix("/chat/completions")
 
 
@@ -188,6 +199,18 @@ def _without_secrets(url: str) -> str:
     """
     parts = urlsplit(url)
     return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
+
+
+def _secrets(url: str) -> list[str]:
+    """Return what must not be shown of a URL: the password, as it stands and as it is sent, and values of the query.
+
+    >>> _secrets("https://me:hidden@example.org/v1?api-version=1&key=secret")
+    ['hidden', 'bWU6aGlkZGVu', 'secret']
+    """
+    parts = urlsplit(url)
+    name, password = parts.username or "", parts.password or ""
+    sent = [password or name, basic_credentials(name, password)] if name or password else []
+    return [*sent, *(value for field, value in parse_qsl(parts.query) if field != "api-version")]
 
 
 def _httpx2() -> Any:
