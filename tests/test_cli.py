@@ -119,11 +119,14 @@ def test_bad_rows_stop_the_work_or_go_into_a_file(folder, tmp_path):
         *("--skip-bad-rows", tmp_path / "left_out.jsonl"),
     )
     assert code == 0
-    assert "2 bad rows left out" in err
+    assert "2 of 51 rows (4%)\n  1: not JSON" in err
+    assert "1: confidence above 1, such as " in err
     left_out = [json.loads(line) for line in (tmp_path / "left_out.jsonl").read_text().splitlines()]
     assert [fault["place"] for fault in left_out] == ["line 51", "line 8"]
     assert left_out[1]["row"]["id"] == "3-7"
-    assert len((tmp_path / "out.jsonl").read_text().splitlines()) == 49
+    out = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    assert [row["id"] for row in out] == [row["id"] for row in rows]
+    assert [row["calibrated"] is None for row in out] == [at == 7 for at in range(50)]
 
 
 def test_fitting_counts_a_bad_row_once(tmp_path):
@@ -134,7 +137,7 @@ def test_fitting_counts_a_bad_row_once(tmp_path):
         *("fit", tmp_path / "bad.jsonl", "-o", tmp_path / "model", "--partition", "kdtree:1"),
         *("--skip-bad-rows", tmp_path / "left_out.jsonl"),
     )
-    assert "1 bad row left out" in err
+    assert "left out: 1 of 400 rows (under 1%)\n  1: no confidence" in err
 
 
 def test_other_names_percents_and_csv(tmp_path):
@@ -172,10 +175,12 @@ def test_one_model_for_each_llm(tmp_path):
     assert "row 1: model is 'parrot-3', and there are models for parrot-1, parrot-2" in err
     pl.DataFrame([*answers(5, llm="parrot-3"), *answers(7, seed=8)]).write_parquet(tmp_path / "b.parquet")
     skip = ("--skip-bad-rows", tmp_path / "left_out.jsonl")
+    skip = (*skip, "--max-bad", "0.5")
     code, out, err = run("apply", tmp_path / "models", tmp_path / "b.parquet", "-o", tmp_path / "b.jsonl", *skip)
     assert code == 0
-    assert "5 bad rows left out" in err
-    assert len((tmp_path / "b.jsonl").read_text().splitlines()) == 7
+    assert "5 of 12 rows (42%)\n  5: model without a model" in err
+    out = [json.loads(line) for line in (tmp_path / "b.jsonl").read_text().splitlines()]
+    assert [row["calibrated"] is None for row in out] == 5 * [True] + 7 * [False]
 
 
 @pytest.mark.parametrize("kind", ["parquet", "jsonl", "csv"])
@@ -233,7 +238,7 @@ def test_a_second_confidence_that_is_none_is_a_bad_row(tmp_path):
         "apply", tmp_path / "model", tmp_path / "a.csv", "-o", tmp_path / "o.csv", "--skip-bad-rows", tmp_path / "b"
     )
     assert out[0] == 0
-    assert len(pl.read_csv(tmp_path / "o.csv")) == 399
+    assert pl.read_csv(tmp_path / "o.csv")["calibrated"].null_count() == 1
     pl.DataFrame([{**row, "tokens": "50"} for row in rows]).write_csv(tmp_path / "percents.csv")
     code, _, err = run("apply", tmp_path / "model", tmp_path / "percents.csv", "-o", tmp_path / "o.csv")
     assert "divide them by 100" in err

@@ -116,7 +116,7 @@ def test_bad_input_is_refused_and_nothing_is_half_written(folder, model, tmp_pat
         assert "Traceback" not in err
     assert bytes_of(model) == before
     skip = ("--skip-bad-rows", tmp_path / "left_out.jsonl")
-    assert "no row" in run("threshold", model, tmp_path / "bad.jsonl", "--accuracy", "0.6", *skip)[2]
+    assert "No row can be used" in run("threshold", model, tmp_path / "bad.jsonl", "--accuracy", "0.6", *skip)[2]
 
 
 def test_wrong_use(folder):

@@ -17,6 +17,8 @@ NAMES = [
     "HierarchicalScaling",
     "Identity",
     "InputError",
+    "BadRows",
+    "BadRowsError",
     "IsotonicCalibration",
     "KDTree",
     "KMeans",

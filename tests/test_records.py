@@ -8,7 +8,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from qacal.errors import InputError, QacalWarning
+from qacal.errors import BadRowsError, InputError, QacalWarning
 from qacal.records import Reading, read
 from qacal.tables import as_table
 
@@ -104,7 +104,7 @@ def test_a_bad_row_is_named_with_its_place_value_and_remedy(tmp_path, column, va
         one(path)
     assert f"{path} line 2: {said}" in str(caught.value)
     faults = []
-    batch = one(path, Reading(on_fault=faults.append))
+    batch = one(path, Reading(on_fault=faults.append, max_bad=1))
     assert batch.question == ["a?", "c?"]
     assert len(batch.ids) == len(batch.confidence) == len(batch.correct) == len(batch.table) == 2
     assert len(faults) == 1
@@ -122,7 +122,7 @@ def test_faults_of_other_kinds_are_named_too(tmp_path, kind):
     with pytest.raises(InputError, match=rf"{place}: confidence is '?85.0'?; expected 0 to 1. If these are percents"):
         one(records)
     faults = []
-    assert len(one(records, Reading(on_fault=faults.append))) == 1
+    assert len(one(records, Reading(on_fault=faults.append, max_bad=1))) == 1
     assert "missing" in str(faults[1])
 
 
@@ -171,7 +171,7 @@ def test_no_rows_are_refused(tmp_path):
     (tmp_path / "a.jsonl").write_text("\n")
     with pytest.raises(InputError, match="there is no row to work on"):
         one(tmp_path / "a.jsonl")
-    with pytest.raises(InputError, match="there is no row to work on"):
+    with pytest.raises(BadRowsError, match=r"No row can be used: 3 of 3 rows \(100%\)"):
         one({**GOOD, "confidence": [7, 8, 9]}, Reading(on_fault=lambda fault: None))
 
 

@@ -30,10 +30,14 @@ class Answering(ABC):
         how: Reading | None = None,
         *,
         needs_labels: bool = False,
+        keeps_bad: bool = False,
         any_origin: bool = False,
         progress: Progress | None = None,
     ) -> Iterator[tuple[Batch, pl.DataFrame]]:
-        """Yield the records batch after batch, and beside each batch its evidence."""
+        """Yield the records batch after batch, and beside each batch its evidence.
+
+        keeps_bad : also yield batches in which no row can be answered.
+        """
 
     def calibrated(
         self,
@@ -44,6 +48,6 @@ class Answering(ABC):
         prefix: str = "",
         progress: Progress | None = None,
     ) -> Iterator[Table]:
-        """Yield the records batch after batch with their evidence; see :meth:`QACalibrator.calibrate`."""
-        for batch, found in self.answers(records, how, any_origin=any_origin, progress=progress):
+        """Yield all records, batch after batch, with their evidence; see :meth:`QACalibrator.calibrate`."""
+        for batch, found in self.answers(records, how, keeps_bad=True, any_origin=any_origin, progress=progress):
             yield batch.with_evidence(found, prefix)

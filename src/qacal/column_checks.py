@@ -63,7 +63,8 @@ class Checks:
         bad = np.flatnonzero(~good & self.is_good).tolist()
         given = listed(values) if bad else []
         for row in bad:
-            self._fault(row, column, given[row], self._number_problem(column, given[row], most))
+            kind, problem = self._number_kind(given[row], most), self._number_problem(column, given[row], most)
+            self._fault(row, column, given[row], problem, kind)
         return array + 0.0
 
     def texts(self, column: str, *, may_be_empty: bool = True) -> list[str]:
@@ -72,14 +73,14 @@ class Checks:
         if not may_be_empty:
             for row in [at for at, value in enumerate(values) if isinstance(value, str) and not value.strip()]:
                 if self.is_good[row]:
-                    self._fault(row, column, values[row], "expected text.")
+                    self._fault(row, column, values[row], "expected text.", "empty")
         if {*map(type, values)} <= {str}:
             return values
         out = [value if isinstance(value, str) else _text(value) for value in values]
         for row, text in enumerate(out):
             if text is None and self.is_good[row]:
                 problem = "expected text." if not _is_missing(values[row]) else "expected text; an empty one may be ''."
-                self._fault(row, column, values[row], problem)
+                self._fault(row, column, values[row], problem, "that is no text")
         return [text or "" for text in out]
 
     def ids(self) -> list[Any]:
@@ -90,7 +91,7 @@ class Checks:
         values = [_whole(value) for value in values]
         for row, value in enumerate(values):
             if (isinstance(value, bool) or value == "" or not isinstance(value, str | int)) and self.is_good[row]:
-                self._fault(row, "id", value, "expected text or a whole number.")
+                self._fault(row, "id", value, "expected text or a whole number.", "that is no id")
         return values
 
     def _name(self, column: str) -> str:
@@ -101,6 +102,14 @@ class Checks:
         alike = next((own for own in self._table.names if own.strip().lower() == column), "NAME")
         self._table.require(name, f"If it has another name here, pass --column {column}={alike}.")
         return self._table.column(name)
+
+    def _number_kind(self, value: Any, most: float) -> str:
+        number = _number(value, True, {}, most)
+        if isinstance(value, str) and not self._table.reads_text_as_numbers and not np.isnan(number):
+            return "in quotes"
+        if np.isnan(number):
+            return "in words" if isinstance(value, str) else "that is no number"
+        return "below 0" if number < 0 else f"above {most:g}"
 
     def _number_problem(self, column: str, value: Any, most: float) -> str:
         expected = f"expected 0 to {most:g}."
@@ -117,11 +126,12 @@ class Checks:
             return f"{expected} If these are percents, {remedy}."
         return expected
 
-    def _fault(self, row: int, column: str, value: Any, problem: str) -> None:
+    def _fault(self, row: int, column: str, value: Any, problem: str, kind: str) -> None:
         self.is_good[row] = False
-        what = "missing" if _is_missing(value) else _shown(value)
-        name = self._name(column)
-        self._on_fault(self._table.fault(row, f"{name} is {what}; {problem}"))
+        name, is_missing = self._name(column), _is_missing(value)
+        what = "missing" if is_missing else _shown(value)
+        kind = f"no {name}" if is_missing else f"{name} {kind}"
+        self._on_fault(self._table.fault(row, f"{name} is {what}; {problem}", kind))
 
 
 def shares(table: Table, name: str, *, may_miss: bool) -> Floats:

@@ -30,6 +30,10 @@ class InputError(QacalError, ValueError):
     """A value that qacal was given cannot be used: the message names it, its place, and the remedy."""
 
 
+class BadRowsError(InputError):
+    """Too many rows of a file cannot be used: the message counts them by reason."""
+
+
 class UnreachableError(QacalError, ValueError):
     """A guarantee that no number of points per bin can give with the rows there are."""
 

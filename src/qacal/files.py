@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import IO, Any
 
@@ -130,8 +131,9 @@ def _json_lines(file: File, on_fault: OnFault, batch_rows: int) -> Iterator[Tabl
                 if text.strip():
                     row, problem = _json_row(text)
                     if row is None:
+                        kind, said = problem
                         on_fault(
-                            Fault(file.name, f"line {line}", problem, text.decode("utf-8", "replace").rstrip("\n"))
+                            Fault(file.name, f"line {line}", said, text.decode("utf-8", "replace").rstrip("\n"), kind)
                         )
                     else:
                         yield line, row
@@ -153,21 +155,24 @@ def _json_list(file: File, on_fault: OnFault, batch_rows: int) -> Iterator[Table
                 if isinstance(value, dict):
                     yield place, value
                 else:
-                    on_fault(Fault(file.name, f"item {place}", f"it is {type(value).__name__}, not an object.", value))
+                    problem = f"it is {type(value).__name__}, not an object."
+                    on_fault(Fault(file.name, f"item {place}", problem, value, "not an object"))
 
     yield from _tables(file, parsed(), batch_rows, is_text=False, unit="item")
 
 
-def _json_row(text: bytes) -> tuple[dict[str, Any] | None, str]:
+def _json_row(text: bytes) -> tuple[dict[str, Any] | None, tuple[str, str]]:
+    """Return the row that a line is; None, and what is wrong with it in short and in full, if it is none."""
     try:
         row = json.loads(text)
     except UnicodeDecodeError:
-        return None, "the line is not UTF-8 text."
+        return None, ("not UTF-8", "the line is not UTF-8 text.")
     except (ValueError, RecursionError) as error:
-        return None, f"the line is not JSON ({error}). One object on each line is expected."
+        return None, ("not JSON", f"the line is not JSON ({error}). One object on each line is expected.")
     if not isinstance(row, dict):
-        return None, f"the line is {type(row).__name__}, not an object with question, answer and confidence."
-    return row, ""
+        problem = f"the line is {type(row).__name__}, not an object with question, answer and confidence."
+        return None, ("not an object", problem)
+    return row, ("", "")
 
 
 def _csv(file: File, on_fault: OnFault, batch_rows: int) -> Iterator[Table]:
@@ -184,15 +189,16 @@ def _csv(file: File, on_fault: OnFault, batch_rows: int) -> Iterator[Table]:
                 except StopIteration:
                     break
                 except csv.Error as error:
-                    on_fault(Fault(file.name, f"line {line}", f"the line is not CSV ({error})."))
+                    problem = f"the line is not CSV ({error})."
+                    on_fault(Fault(file.name, f"line {line}", problem, kind="not CSV"))
                     continue
                 if not header:
                     header = values
                     _require_header(header, file)
                 elif values:
-                    problem = _csv_problem(values, header)
+                    kind, problem = _csv_problem(values, header)
                     if problem:
-                        on_fault(Fault(file.name, f"line {line}", problem, values))
+                        on_fault(Fault(file.name, f"line {line}", problem, values, kind))
                     else:
                         yield line, dict(zip(header, values, strict=True))
 
@@ -218,13 +224,17 @@ def _parts(header: str, separator: str) -> int:
         return 0
 
 
-def _csv_problem(values: list[str], header: list[str]) -> str:
-    """Return what is wrong with a row of CSV, nothing if it is sound."""
+def _csv_problem(values: list[str], header: list[str]) -> tuple[str, str]:
+    """Return what is wrong with a row of CSV, in short and in full; nothing if it is sound."""
     if len(values) != len(header):
-        return f"the row has {len(values)} values and the header {len(header)}."
+        kind = f"{'more' if len(values) > len(header) else 'fewer'} values than the header has"
+        problem = f"the row has {len(values)} values and the header {len(header)}."
+        is_split = any(one.isdecimal() and two.isdecimal() for one, two in pairwise(values))
+        remedy = ' Where commas separate, a decimal comma needs quotes: "0,75".' if kind.startswith("more") else ""
+        return kind, problem + (remedy if is_split else "")
     if any("\udc80" <= letter <= "\udcff" for value in values if not value.isascii() for letter in value):
-        return "the row is not UTF-8 text."
-    return ""
+        return "not UTF-8", "the row is not UTF-8 text."
+    return "", ""
 
 
 def _require_header(header: list[str], file: File) -> None:

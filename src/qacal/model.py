@@ -16,6 +16,7 @@ import numpy as np
 
 from qacal import artifacts
 from qacal.answering import Answering, Progress, say_nothing
+from qacal.bad_rows import MAX_BAD
 from qacal.calibrators.base import Calibrator, Rows
 from qacal.calibrators.evidence import Evidence
 from qacal.embedders import Embedder
@@ -132,6 +133,7 @@ class QACalibrator(HasParameters, Answering):
         percent: bool = False,
         pool: bool = False,
         on_fault: OnFault | None = None,
+        max_bad: float = MAX_BAD,
         progress: Progress | None = None,
     ) -> Self:
         """Make the groups from one part of the records and the corrections from the other.
@@ -148,10 +150,12 @@ class QACalibrator(HasParameters, Answering):
         columns : ``{"confidence": "score"}`` where the records use other names.
         percent : confidences are percents.
         pool : go on if the records come from several LLMs or prompts; one model for each is usually better.
-        on_fault : called with each row that cannot be used; by default the first is an error.
+        on_fault : called with each row that cannot be used; by default the first is an error. A :class:`qacal.BadRows`
+            counts them by reason.
+        max_bad : the largest share of such rows; if there are more, it is an error that counts them by reason.
         progress : called with what is being done and the number of rows.
         """
-        how = Reading(dict(columns or {}), percent, on_fault or refuse)
+        how = Reading(dict(columns or {}), percent, on_fault or refuse, max_bad)
         return self.fit_given(Given(records, how, beta_records, certify_records, pool), progress)
 
     def fit_given(self, given: Given, progress: Progress | None = None) -> Self:
@@ -201,15 +205,18 @@ class QACalibrator(HasParameters, Answering):
         any_origin: bool = False,
         prefix: str = "",
         on_fault: OnFault | None = None,
+        max_bad: float = 1.0,
         progress: Progress | None = None,
     ) -> Any:
         """Return the records with the evidence behind every answer: what came in, with more columns.
 
+        Rows that cannot be used are kept too, if `on_fault` lets them pass; their new columns are empty.
+
         any_origin : go on with rows from another LLM, prompt, confidence source or judge than those of the fit.
         prefix : put before the names of the new columns.
-        columns, percent, on_fault, progress : as in :meth:`fit`.
+        columns, percent, on_fault, max_bad, progress : as in :meth:`fit`.
         """
-        how = Reading(dict(columns or {}), percent, on_fault or refuse)
+        how = Reading(dict(columns or {}), percent, on_fault or refuse, max_bad)
         tables = list(self.calibrated(records, how, any_origin=any_origin, prefix=prefix, progress=progress))
         if len(tables) == 1 and not isinstance(records, str | Path):
             return tables[0].native
@@ -223,19 +230,22 @@ class QACalibrator(HasParameters, Answering):
         how: Reading | None = None,
         *,
         needs_labels: bool = False,
+        keeps_bad: bool = False,
         any_origin: bool = False,
         progress: Progress | None = None,
     ) -> Iterator[tuple[Batch, pl.DataFrame]]:
         """Yield the records batch after batch, and beside each batch its evidence."""
         self._require_fitted()
         done = 0
-        for batch in read(records, how, needs_labels=needs_labels, **self.needs):
+        for batch in read(records, how, needs_labels=needs_labels, keeps_bad=keeps_bad, **self.needs):
             yield batch, self.answer(batch, any_origin=any_origin)
             done += len(batch)
             (progress or say_nothing)("calibrating", done)
 
     def answer(self, batch: Batch, *, any_origin: bool = False) -> pl.DataFrame:
         """Return the evidence for checked rows."""
+        if not len(batch):
+            return Evidence.of(batch.confidence, batch.confidence).to_polars()
         if not any_origin:
             require_known_origin(batch, self.origins_)
         return self._evidence(self.road_.asked(batch), batch.confidence).to_polars()

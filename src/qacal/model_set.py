@@ -21,7 +21,7 @@ from qacal.folders import new_mark, read_whole, replaced_whole, require_replacea
 from qacal.model import QACalibrator
 from qacal.model_files import load
 from qacal.plain import digest, read_document, write_document
-from qacal.records import Batch, Reading, Source, as_source, read
+from qacal.records import Batch, Reading, Source, as_source, read, tables_of
 from qacal.tables import Table
 from qacal.values import Bools
 
@@ -56,14 +56,15 @@ class ModelSet(Answering):
         how: Reading | None = None,
         *,
         needs_labels: bool = False,
+        keeps_bad: bool = False,
         any_origin: bool = False,
         progress: Progress | None = None,
     ) -> Iterator[tuple[Batch, pl.DataFrame]]:
         """Yield the records batch after batch, and beside each batch its evidence."""
         done = 0
-        for batch in read(records, how, needs_labels=needs_labels, **self.needs):
+        for batch in read(records, how, needs_labels=needs_labels, keeps_bad=keeps_bad, **self.needs):
             known = self.known(batch)
-            if len(known):
+            if len(known) or keeps_bad:
                 yield known, self._answer(known, any_origin)
             done += len(batch)
             if progress is not None:
@@ -72,6 +73,8 @@ class ModelSet(Answering):
     def _answer(self, batch: Batch, any_origin: bool) -> pl.DataFrame:
         import polars as pl
 
+        if not len(batch):
+            return next(iter(self.models.values())).answer(batch, any_origin=True)
         parts = []
         for value, mine in rows_by(batch, self.by).items():
             found = self.models[value].answer(batch.only(mine), any_origin=any_origin)
@@ -90,7 +93,7 @@ class ModelSet(Answering):
         known = ", ".join(map(str, self.models))
         for row in np.flatnonzero(~good).tolist():
             problem = f"{self.by} is {values[row]!r}, and there are models for {known}. Fit one for it."
-            batch.reading.on_fault(batch.table.fault(row, problem))
+            batch.reading.on_fault(batch.table.fault(row, problem, f"{self.by} without a model"))
         return batch.only(good)
 
     def save(self, path: str | Path) -> None:
@@ -142,20 +145,20 @@ def fit_set(
         try:
             models[value] = one.fit_given(Given(mine, reading, beta_records, pool=pool), told)
         except InputError as error:
-            raise InputError(f"{by} {value}: {error}") from None
+            raise type(error)(f"{by} {value}: {error}") from None
     return ModelSet(by, models)
 
 
 @dataclass(frozen=True)
 class _Only:
-    """The rows of a source that have one value in a column."""
+    """The rows of a source that have one value in a column; lines that are no rows were told when it was chosen."""
 
     source: Source
     column: str
     value: Any
 
     def batches(self, on_fault: OnFault = refuse) -> Iterator[Table]:
-        for table in self.source.batches(on_fault):
+        for table in self.source.batches(lambda fault: None):
             table.require(self.column)
             mine = table.only(
                 np.array([value == self.value for value in listed(table.column(self.column))], dtype=bool)
@@ -166,13 +169,14 @@ class _Only:
 
 def _values(source: Source, reading: Reading, by: str) -> list[Any]:
     found: dict[Any, None] = {}
-    for table in source.batches(reading.on_fault):
+    for table, counting in tables_of(source, reading):
         table.require(reading.name(by), "It is the column that --by names.")
         for row, value in enumerate(listed(table.column(reading.name(by)))):
             if isinstance(value, str | int):
                 found[value] = None
             else:
-                reading.on_fault(table.fault(row, f"{by} is {value!r}; expected text, to choose its model."))
+                problem = f"{by} is {value!r}; expected text, to choose its model."
+                counting.on_fault(table.fault(row, problem, f"no {by}" if value is None else f"{by} that is no name"))
     if not found:
         raise InputError("there is no row to work on: the records are empty.")
     return sorted(found, key=str)

@@ -17,13 +17,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from qacal.bad_rows import MAX_BAD, BadRows
 from qacal.column_checks import KNOWN, Checks, distinct_values, listed, shares
 from qacal.errors import InputError, QacalWarning
 from qacal.files import OnFault, open_file, refuse
 from qacal.identity import id_hashes
 from qacal.percents import Percents
 from qacal.tables import Table, as_table
-from qacal.values import Bools, Floats, Hashes
+from qacal.values import Bools, Floats, Hashes, Ints
 
 if TYPE_CHECKING:
     import polars as pl
@@ -66,16 +67,20 @@ class Reading:
     columns : what a column is called in the rows, if not by its own name: ``{"confidence": "score"}``.
     percent : confidences are percents.
     on_fault : what to do with a row that cannot be used; it is an error by default.
+    max_bad : the largest share of such rows; if there are more, it is an error that counts them by reason.
     """
 
     columns: Mapping[str, str] = field(default_factory=dict)
     percent: bool = False
     on_fault: OnFault = refuse
+    max_bad: float = MAX_BAD
 
     def __post_init__(self) -> None:
         unknown = sorted(set(self.columns) - set(KNOWN))
         if unknown:
             raise InputError(f"there is no column {unknown[0]!r} to map; those that can be are {', '.join(KNOWN)}.")
+        if not 0 <= self.max_bad <= 1:
+            raise InputError(f"max_bad is {self.max_bad:g}; expected a share from 0 to 1, such as 0.5.")
 
     def name(self, column: str) -> str:
         """Return what a column is called in the rows."""
@@ -84,7 +89,11 @@ class Reading:
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """Checked rows. What was not asked for, or is not there, is None."""
+    """Checked rows. What was not asked for, or is not there, is None.
+
+    whole : the rows as they came, bad ones among them.
+    kept : which of them are here.
+    """
 
     table: Table
     confidence: Floats
@@ -93,6 +102,8 @@ class Batch:
     answer: list[str] | None
     ids: Hashes | None
     reading: Reading
+    whole: Table
+    kept: Ints
 
     def __len__(self) -> int:
         return len(self.confidence)
@@ -110,6 +121,7 @@ class Batch:
             question=None if self.question is None else [self.question[row] for row in rows],
             answer=None if self.answer is None else [self.answer[row] for row in rows],
             ids=None if self.ids is None else self.ids[keep],
+            kept=self.kept[keep],
         )
 
     def question_hashes(self) -> Hashes:
@@ -121,8 +133,8 @@ class Batch:
         return id_hashes(self.question, len(self))
 
     def with_evidence(self, evidence: pl.DataFrame, prefix: str = "") -> Table:
-        """Return the rows as they came, with the columns of the evidence."""
-        columns = evidence.drop("confidence").rename(lambda name: prefix + name)
+        """Return the rows as they came, with the columns of the evidence, which are empty for rows that are bad."""
+        columns = self._for_whole(evidence.drop("confidence").rename(lambda name: prefix + name))
         taken = sorted(set(columns.columns) & set(self.table.names))
         if taken:
             raise InputError(
@@ -130,7 +142,17 @@ class Batch:
                 '(--prefix qacal_, or prefix="qacal_").'
             )
         most = {self.reading.name("confidence"): 100.0 if self.reading.percent else 1.0}
-        return self.table.with_numbers(most | {self.reading.name("correct"): 1.0}).extended(columns)
+        return self.whole.with_numbers(most | {self.reading.name("correct"): 1.0}).extended(columns)
+
+    def _for_whole(self, columns: pl.DataFrame) -> pl.DataFrame:
+        import polars as pl
+
+        if len(self) == len(self.whole):
+            return columns
+        places = np.full(len(self.whole), len(self))
+        places[self.kept] = np.arange(len(self))
+        empty = pl.DataFrame([pl.Series(name, [None], kind) for name, kind in columns.schema.items()])
+        return pl.concat([columns, empty])[places]
 
     def column(self, name: str) -> Any:
         """Return another column."""
@@ -167,6 +189,7 @@ def read(
     needs_text: bool = True,
     needs_confidence: bool = True,
     confidences: Sequence[str] = (),
+    keeps_bad: bool = False,
 ) -> Iterator[Batch]:
     """Yield the records batch after batch, checked.
 
@@ -174,16 +197,17 @@ def read(
     needs_text : whether rows without `question` and `answer` are.
     needs_confidence : whether rows without `confidence` are; it is 0 where a table has none.
     confidences : columns of further confidences; rows may lack them, but what they have must be one.
+    keeps_bad : also yield batches in which all rows are bad, for whoever wants the rows as they came.
     """
     how = reading or Reading()
     seen, percents = 0, Percents()
     has_id: bool | None = None
-    for table in as_source(records).batches(how.on_fault):
+    for table, counting in tables_of(records, how):
         # The first batch tells what the others must have: ids in some rows only would part the rows of a question.
         has_id = _has_id(table, how, has_id)
         needs = _Needs(needs_labels, needs_text, needs_confidence, has_id, tuple(confidences))
-        batch = _checked(table, how, needs)
-        if len(batch):
+        batch = _checked(table, counting, needs)
+        if len(batch) or keeps_bad:
             seen += len(batch)
             percents.add(batch.confidence)
             yield batch
@@ -193,6 +217,18 @@ def read(
         percents.require()
         if (remark := percents.remark()) is not None:
             warnings.warn(remark, QacalWarning, stacklevel=2)
+
+
+def tables_of(records: Any, how: Reading) -> Iterator[tuple[Table, Reading]]:
+    """Yield the tables of records, each with a reading that counts bad rows; too many are an error at the end."""
+    bad = BadRows(how.on_fault)
+    counting = replace(how, on_fault=bad)
+    for table in as_source(records).batches(bad.add_unread):
+        bad.add_rows(table.origin, len(table))
+        yield table, counting
+    if isinstance(how.on_fault, BadRows):
+        how.on_fault.take_rows(bad)
+    bad.require(how.max_bad)
 
 
 def read_again(records: Any, reading: Reading, **needs: Any) -> Iterable[Batch]:
@@ -228,8 +264,8 @@ def distinct(source: Source, reading: Reading, column: str) -> list[Any]:
 def texts_of(records: Any, reading: Reading) -> Iterator[tuple[Table, list[str], list[str]]]:
     """Yield tables with the questions and answers of their rows, and look at nothing else."""
     seen = 0
-    for table in as_source(records).batches(reading.on_fault):
-        checked = Checks(table, reading.columns, reading.on_fault)
+    for table, counting in tables_of(records, reading):
+        checked = Checks(table, reading.columns, counting.on_fault)
         question, answer = checked.texts("question"), checked.texts("answer")
         rows = np.flatnonzero(checked.is_good).tolist()
         if rows:
@@ -278,4 +314,5 @@ def _checked(table: Table, reading: Reading, needs: _Needs) -> Batch:
         ids = [value if is_kept else 0 for value, is_kept in zip(ids, keep.tolist(), strict=True)]
     hashes = None if ids is None or not len(table) else id_hashes(ids, len(table))
     scale = 100.0 if reading.percent else 1.0
-    return Batch(table, confidence / scale, correct, question, answer, hashes, reading).only(keep)
+    rows = np.arange(len(table))
+    return Batch(table, confidence / scale, correct, question, answer, hashes, reading, table, rows).only(keep)

@@ -29,12 +29,16 @@ _NUMBERS: Mapping[str, float] = MappingProxyType({"confidence": 1.0, "confidence
 
 @dataclass(frozen=True)
 class Fault:
-    """One row that cannot be used, and why: the message names its place, its column and its value."""
+    """One row that cannot be used, and why: the message names its place, its column and its value.
+
+    kind : what it has in common with other bad rows, such as "confidence above 1", to count them by.
+    """
 
     origin: str
     place: str
     problem: str
     row: Any = None
+    kind: str = "other"
 
     def __str__(self) -> str:
         return f"{self.origin} {self.place}: {self.problem}"
@@ -103,9 +107,9 @@ class Table(ABC):
         """Return one row as an object."""
         return next(self.only(np.arange(len(self)) == place).rows())
 
-    def fault(self, row: int, problem: str) -> Fault:
+    def fault(self, row: int, problem: str, kind: str = "other") -> Fault:
         """Return what is wrong with a row, with its place."""
-        return Fault(self.origin, f"{self.unit} {self.places[row]}", problem, self.row(row))
+        return Fault(self.origin, f"{self.unit} {self.places[row]}", problem, self.row(row), kind)
 
     def require(self, name: str, remedy: str = "") -> None:
         """Refuse a table that lacks a column."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from qacal.answering import Progress
+from qacal.bad_rows import MAX_BAD
 from qacal.collected import Collected, collect
 from qacal.errors import InputError
 from qacal.files import refuse
@@ -68,6 +69,7 @@ def choose_threshold(
     percent: bool = False,
     any_origin: bool = False,
     on_fault: OnFault | None = None,
+    max_bad: float = MAX_BAD,
     progress: Progress | None = None,
 ) -> Choice:
     """Return when the model should answer, by labelled records that it was not fitted on.
@@ -76,7 +78,7 @@ def choose_threshold(
         1 - alpha; see :func:`qacal.certified_threshold`.
     per_group : one for each group of the model.
     wrong, abstain : instead, the threshold that costs least; see :func:`qacal.cheapest_threshold`.
-    columns, percent, any_origin, on_fault, progress : as in :meth:`QACalibrator.calibrate`.
+    columns, percent, any_origin, on_fault, max_bad, progress : as in :meth:`QACalibrator.calibrate`.
 
     Records of the fit are refused where the model can tell: it remembers some of its questions. Whoever tuned the model
     on records must not use those either, and that no model can tell.
@@ -96,7 +98,7 @@ def choose_threshold(
     'answer'
     """
     goal = Goal(accuracy, risk, alpha, per_group, wrong, abstain)
-    how = Reading(dict(columns or {}), percent, on_fault or refuse)
+    how = Reading(dict(columns or {}), percent, on_fault or refuse, max_bad)
     return choices(model, records, how, goal, any_origin=any_origin, progress=progress)[None]
 
 

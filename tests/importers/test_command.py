@@ -87,6 +87,9 @@ def test_bad_rows_stop_the_work_or_are_written_apart(tmp_path):
     assert not (tmp_path / "records.parquet").exists()
     options = ("-o", tmp_path / "records.parquet", "--skip-bad-rows", tmp_path / "bad.jsonl")
     code, _, err = run("import", "lm-eval", path, *options)
+    assert code == 1
+    assert "1 of 4 rows (25%)\n  1: not JSON" in err
+    code, _, err = run("import", "lm-eval", path, *options, "--max-bad", "0.3")
     assert code == 0
     assert "4 rows read, 3 kept, 1 dropped:\n  1: the row is faulty" in err
     assert json.loads((tmp_path / "bad.jsonl").read_text())["place"] == "line 4"

@@ -9,6 +9,8 @@ import typer
 from qacal.cli import shared
 from qacal.cli.fit import model_path
 
+_KEPT = "kept without a calibrated confidence (lines that are no rows left out)"
+
 
 def run(
     model: Annotated[str, typer.Argument(metavar="MODEL", help="A model that qacal fit has made.")],
@@ -33,13 +35,15 @@ def run(
     column: shared.Columns = None,
     percent: shared.Percent = False,
     skip_bad_rows: shared.SkipBadRows = None,
+    max_bad: shared.MaxBad = 0.2,
 ) -> None:
     """Add calibrated confidences to rows, with the evidence.
 
     New columns: calibrated (the probability that the answer is right), low and high (its interval, if the model
     certifies one, broken with probability alpha), group, source (whose rows answered: the group's, an ancestor's, the
     root's), rows (how many they were), decision ("answer" or "abstain", once a threshold was chosen with qacal
-    threshold) and threshold (none where no answer is ever given). All other columns stay as they are.
+    threshold) and threshold (none where no answer is ever given). All other columns stay as they are. With
+    --skip-bad-rows, bad rows stay too, and their new columns are empty.
 
     \b
         qacal apply model new.parquet -o out.parquet
@@ -57,7 +61,7 @@ def run(
     done = 0
     with (
         shared.opened(file) as rows,
-        shared.reading(column, percent, skip_bad_rows) as how,
+        shared.reading(column, percent, skip_bad_rows, max_bad, _KEPT) as how,
         writing(output, shared.output_format(output, rows)) as writer,
         shared.progress() as progress,
     ):

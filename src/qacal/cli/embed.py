@@ -18,6 +18,7 @@ def run(
     into: Annotated[str, typer.Option(metavar="COLUMN", help="The name of the new column.")] = "embedding",
     column: shared.Columns = None,
     skip_bad_rows: shared.SkipBadRows = None,
+    max_bad: shared.MaxBad = 0.2,
 ) -> None:
     """Add the vector of every question-answer pair as a column.
 
@@ -38,7 +39,7 @@ def run(
     done = 0
     with (
         shared.opened(file) as rows,
-        shared.reading(column, False, skip_bad_rows) as how,
+        shared.reading(column, False, skip_bad_rows, max_bad) as how,
         writing(output, shared.output_format(output, rows)) as writer,
         shared.progress() as progress,
     ):

@@ -52,6 +52,7 @@ def run(
     column: shared.Columns = None,
     percent: shared.Percent = False,
     skip_bad_rows: shared.SkipBadRows = None,
+    max_bad: shared.MaxBad = 0.2,
 ) -> None:
     """Compare calibration methods by the paper's protocol.
 
@@ -80,7 +81,7 @@ def run(
     embedders, partitions = _betas(embedder, partition, varying_beta)
     with (
         shared.opened(file) as rows,
-        shared.reading(column, percent, skip_bad_rows) as how,
+        shared.reading(column, percent, skip_bad_rows, max_bad) as how,
         shared.progress() as progress,
     ):
         found = run_experiment(

@@ -96,6 +96,7 @@ def run(
     column: shared.Columns = None,
     percent: shared.Percent = False,
     skip_bad_rows: shared.SkipBadRows = None,
+    max_bad: shared.MaxBad = 0.2,
 ) -> None:
     """Learn from labelled answers how far to trust a confidence.
 
@@ -146,7 +147,7 @@ def run(
     )
     with (
         shared.opened(file) as rows,
-        shared.reading(column, percent, skip_bad_rows) as how,
+        shared.reading(column, percent, skip_bad_rows, max_bad) as how,
         shared.progress() as progress,
     ):
         if by is None:

@@ -74,6 +74,7 @@ def run(
     column: shared.Columns = None,
     percent: shared.Percent = False,
     skip_bad_rows: shared.SkipBadRows = None,
+    max_bad: shared.MaxBad = 0.2,
 ) -> None:
     """Make a file of records from the log of an evaluation.
 
@@ -118,10 +119,16 @@ def run(
     )
     source.require(selection)
     with (
-        shared.reading(None, False, skip_bad_rows) as how,
+        shared.reading(None, False, skip_bad_rows, max_bad) as how,
         shared.progress() as progress,
         gathered(
-            source.importer, paths, selection, on_fault=how.on_fault, keep_unscored=keep_unscored, progress=progress
+            source.importer,
+            paths,
+            selection,
+            on_fault=how.on_fault,
+            max_bad=how.max_bad,
+            keep_unscored=keep_unscored,
+            progress=progress,
         ) as found,
         writing(output, "jsonl") as writer,
     ):

@@ -38,6 +38,7 @@ def run(
     column: shared.Columns = None,
     percent: shared.Percent = False,
     skip_bad_rows: shared.SkipBadRows = None,
+    max_bad: shared.MaxBad = 0.2,
 ) -> None:
     """Write a report on a model, as one HTML file.
 
@@ -56,7 +57,9 @@ def run(
     shared.require_apart(file, output, skip_bad_rows)
     if output != "-":
         shared.require_folder(output)
-    contents = _contents(model, file, (column, percent, skip_bad_rows), groups, by, threshold, examples, any_origin)
+    contents = _contents(
+        model, file, (column, percent, skip_bad_rows, max_bad), groups, by, threshold, examples, any_origin
+    )
     page = _page(title or f"How far to trust it: {Path(model).name} on {_name(file)}", contents)
     with written_whole(output) as temporary:
         temporary.write_text(page, encoding="utf-8")

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from qacal.errors import InputError, printable
+from qacal.errors import BadRowsError, InputError, printable
 
 if TYPE_CHECKING:
     from qacal.answering import Progress
@@ -38,7 +38,17 @@ SkipBadRows = Annotated[
     Path | None,
     typer.Option(
         metavar="FILE",
-        help="Leave out rows that cannot be used, and write them into FILE (JSON lines) with the reason.",
+        help="Go on without rows that cannot be used, and write them into FILE (JSON lines) with the reason.",
+    ),
+]
+MaxBad = Annotated[
+    float,
+    typer.Option(
+        "--max-bad",
+        metavar="SHARE",
+        min=0.0,
+        max=1.0,
+        help="With --skip-bad-rows: stop if more than this share of the rows is bad.",
     ),
 ]
 TiesOption = Annotated[
@@ -100,27 +110,34 @@ def opened(path: str) -> Iterator[File]:
 
 
 @contextmanager
-def reading(columns: list[str] | None, percent: bool, skip_bad_rows: Path | None) -> Iterator[Reading]:
-    """Yield how to read rows; with `skip_bad_rows`, those left out are in that file when all is done."""
+def reading(
+    columns: list[str] | None, percent: bool, skip_bad_rows: Path | None, max_bad: float, became: str = "left out"
+) -> Iterator[Reading]:
+    """Yield how to read rows; with `skip_bad_rows`, the bad ones are in that file when all is done, or too many are.
+
+    became : what became of the bad rows.
+    """
+    from qacal.bad_rows import BadRows
     from qacal.outputs import json_line, written_whole
     from qacal.records import Reading
 
     if skip_bad_rows is None:
         yield Reading(mapping(columns), percent)
         return
-    seen: set[tuple[str, str]] = set()
-    with ExitStack() as stack:
-        file = stack.enter_context(stack.enter_context(written_whole(skip_bad_rows)).open("wb"))
+    too_many = None
+    with written_whole(skip_bad_rows) as path, path.open("wb") as file:
 
-        def leave_out(fault: Fault) -> None:
-            # Fitting reads the rows twice.
-            if (fault.origin, fault.place) not in seen:
-                seen.add((fault.origin, fault.place))
-                file.write(json_line({"place": fault.place, "problem": fault.problem, "row": fault.row}))
+        def write(fault: Fault) -> None:
+            file.write(json_line({"place": fault.place, "problem": fault.problem, "row": fault.row}))
 
-        yield Reading(mapping(columns), percent, leave_out)
-        file.close()
-    note(f"{counted(len(seen), 'bad row')} left out; see {skip_bad_rows}." if seen else "No bad rows.")
+        bad = BadRows(write)
+        try:
+            yield Reading(mapping(columns), percent, bad, max_bad)
+        except BadRowsError as error:
+            too_many = BadRowsError(f"{error}\nAll bad rows are in {skip_bad_rows}.")
+    if too_many is not None:
+        raise too_many
+    note(f"Bad rows, written to {skip_bad_rows} and {became}: {bad}" if bad.count else "No bad rows.")
 
 
 @contextmanager

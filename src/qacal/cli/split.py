@@ -29,6 +29,7 @@ def run(
     seed: Annotated[int, typer.Option(help="Another seed deals anew.")] = 0,
     column: shared.Columns = None,
     skip_bad_rows: shared.SkipBadRows = None,
+    max_bad: shared.MaxBad = 0.2,
 ) -> None:
     """Deal rows into two files that share no question.
 
@@ -49,7 +50,7 @@ def run(
     for path in (output, rest):
         shared.require_writable(path)
     parts = _Part(output), _Part(rest)
-    with shared.opened(file) as rows, shared.reading(column, False, skip_bad_rows) as how:
+    with shared.opened(file) as rows, shared.reading(column, False, skip_bad_rows, max_bad) as how:
         _require_no_change_of_types(rows, output, rest)
         _write(rows, how, (share, 1 - share), seed, parts)
     for part in parts:
@@ -100,15 +101,18 @@ def _with_questions(rows: File, how: Reading) -> Iterator[tuple[Table, list[Any]
     import numpy as np
 
     from qacal.column_checks import listed
+    from qacal.records import tables_of
 
     name = None
-    for table in rows.batches(how.on_fault):
+    for table, counting in tables_of(rows, how):
         name = _name(table, how, name)
         questions = listed(table.column(name))
         are_good = np.array([_is_identity(one) for one in questions], dtype=bool)
         for row in np.flatnonzero(~are_good).tolist():
             found = "missing" if questions[row] in (None, "") else repr(questions[row])
-            how.on_fault(table.fault(row, f"{name} is {found}; expected text or a whole number."))
+            problem = f"{name} is {found}; expected text or a whole number."
+            kind = f"no {name}" if found == "missing" else f"{name} that is no id"
+            counting.on_fault(table.fault(row, problem, kind))
         if are_good.any():
             yield table.only(are_good), [questions[row] for row in np.flatnonzero(are_good).tolist()]
 

@@ -41,6 +41,7 @@ def run(
     column: shared.Columns = None,
     percent: shared.Percent = False,
     skip_bad_rows: shared.SkipBadRows = None,
+    max_bad: shared.MaxBad = 0.2,
 ) -> None:
     """Choose from which calibrated confidence on to answer.
 
@@ -74,7 +75,7 @@ def run(
     loaded = load_any(model_path(model))
     with (
         shared.opened(file) as rows,
-        shared.reading(column, percent, skip_bad_rows) as how,
+        shared.reading(column, percent, skip_bad_rows, max_bad) as how,
         shared.progress() as progress,
     ):
         found = choices(loaded, rows, how, goal, any_origin=any_origin, progress=progress)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from qacal.bad_rows import MAX_BAD
 from qacal.files import OnFault, refuse
 from qacal.importers.base import Selection
 from qacal.importers.formats import FORMATS, format_named
@@ -25,6 +26,7 @@ def import_log(
     *,
     keep_unscored: bool = False,
     on_fault: OnFault = refuse,
+    max_bad: float = MAX_BAD,
 ) -> Imported:
     """Return the records of a log in memory, with the account of what was kept and what was dropped.
 
@@ -33,10 +35,13 @@ def import_log(
     selection : what to take where a log holds several scores, filters or sources of confidence.
     keep_unscored : keep rows without a confidence.
     on_fault : called with each row that is not as its format says; by default the first is an error.
+    max_bad : the largest share of such rows; if there are more, it is an error that counts them by reason.
     """
     files = [Path(path) for path in paths]
     chosen = format_named(format_name, files)
     wishes = selection or Selection()
     chosen.require(wishes)
-    with gathered(chosen.importer, files, wishes, on_fault=on_fault, keep_unscored=keep_unscored) as found:
+    with gathered(
+        chosen.importer, files, wishes, on_fault=on_fault, max_bad=max_bad, keep_unscored=keep_unscored
+    ) as found:
         return Imported(found.spool.frame(), found.account)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from qacal.bad_rows import MAX_BAD, BadRows
 from qacal.errors import InputError
 from qacal.files import OnFault, refuse
 from qacal.importers.base import Found, Outcome, Scored, Selection
@@ -110,25 +111,33 @@ def gathered(
     selection: Selection,
     *,
     on_fault: OnFault = refuse,
+    max_bad: float = MAX_BAD,
     keep_unscored: bool = False,
     progress: Progress | None = None,
 ) -> Iterator[Gathered]:
     """Yield the records of a log; they lie in a temporary file that goes away afterwards.
 
     on_fault : what to do with a row that is not as its format says; it is an error by default.
+    max_bad : the largest share of such rows.
     keep_unscored : keep rows without a confidence, which cannot be calibrated, but judged, counted and asked again.
     """
     with Spool(ALWAYS) as spool:
         count = _Count(spool, keep_unscored)
 
+        bad = BadRows(on_fault)
+
         def counting(fault: Fault) -> None:
-            on_fault(fault)
+            bad(fault)
             count.drop("the row is faulty")
 
         for outcome in importer(paths, selection, counting):
             count.take(outcome)
             if progress is not None and count.read % 1000 == 0:
                 progress("importing", count.read)
+        bad.add_rows("log", count.read)
+        if isinstance(on_fault, BadRows):
+            on_fault.take_rows(bad)
+        bad.require(max_bad)
         yield Gathered(_require_rows(count.account(), keep_unscored), spool)
 
 

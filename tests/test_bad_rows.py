@@ -1,0 +1,111 @@
+"""Rows that cannot be used are counted by reason, and too many of them stop the work."""
+
+import json
+
+import numpy as np
+import polars as pl
+import pytest
+
+from qacal import BadRows, BadRowsError, QABinning, QACalibrator
+from qacal.files import File, refuse
+from qacal.records import Reading, read
+from tests.answers import answers
+from tests.test_cli import ok, run
+
+FIT = ("--partition", "column:subject")
+
+
+def rows_with(*faults, count=100):
+    """Return rows, of which some have these values in place of their own."""
+    rows = [{**row, "subject": "law"} for row in answers(count)]
+    for at, fault in enumerate(faults):
+        rows[at] |= fault
+    return rows
+
+
+def lines(path, rows):
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def test_reasons_are_counted_with_an_example_each():
+    bad = BadRows()
+    rows = rows_with({"confidence": 85}, {"confidence": 70}, {"confidence": "high"}, {"correct": None}, {"answer": [1]})
+    assert sum(map(len, read(rows, Reading(on_fault=bad), needs_labels=True))) == 95
+    assert (bad.count, bad.rows) == (5, 100)
+    assert {reason.kind: reason.count for reason in bad.reasons} == {
+        "confidence above 1": 2,
+        "confidence in words": 1,
+        "no correct": 1,
+        "answer that is no text": 1,
+    }
+    assert bad.reasons[0].example.place == "row 1"
+
+
+def test_too_many_bad_rows_stop_a_fit_in_python_unless_told():
+    rows = rows_with(*[{"confidence": 85}] * 21)
+    model = QACalibrator(partition="column:subject", calibrator=QABinning(points_per_bin=20))
+    with pytest.raises(BadRowsError, match=r"21 of 100 rows \(21%\)\n  21: confidence above 1, such as "):
+        model.fit(rows, on_fault=BadRows())
+    assert model.fit(rows, on_fault=BadRows(), max_bad=0.21).rows_ == 79
+    assert model.fit(rows[2:], on_fault=BadRows()).rows_ == 79
+
+
+def test_calibrate_keeps_bad_rows_with_empty_columns():
+    rows = rows_with()
+    model = QACalibrator(partition="column:subject", calibrator=QABinning(points_per_bin=20)).fit(rows)
+    frame = pl.DataFrame(rows_with(*[{"confidence": 85.0}] * 40))
+    found = model.calibrate(frame, on_fault=BadRows())
+    assert found["id"].to_list() == frame["id"].to_list()
+    assert found["calibrated"].is_null().to_list() == [at < 40 for at in range(100)]
+    assert found.schema == model.calibrate(frame[40:]).schema
+
+
+def test_too_many_bad_rows_stop_a_command_and_are_in_the_file(tmp_path):
+    file = lines(tmp_path / "a.jsonl", rows_with(*[{"confidence": "high"}] * 30, {"correct": None}))
+    fit = ("fit", file, "-o", tmp_path / "model", *FIT, "--skip-bad-rows", tmp_path / "bad.jsonl")
+    code, _, err = run(*fit)
+    assert code == 1
+    assert "31 of 100 rows (31%)\n  30: confidence in words, such as" in err
+    assert "\n  1: no correct, such as" in err
+    assert "--max-bad 0.31" in err
+    assert not (tmp_path / "model").exists()
+    assert len((tmp_path / "bad.jsonl").read_text().splitlines()) == 31
+    ok(*fit, "--max-bad", "0.31")
+    assert (tmp_path / "model").exists()
+
+
+def test_the_file_is_written_if_all_rows_are_bad(tmp_path):
+    file = lines(tmp_path / "a.jsonl", rows_with(*[{"confidence": None}] * 100))
+    for command in (("fit", file, "-o", tmp_path / "model"), ("evaluate", file)):
+        code, _, err = run(*command, "--skip-bad-rows", tmp_path / "bad.jsonl", "--max-bad", "1")
+        assert code == 1
+        assert "No row can be used: 100 of 100 rows (100%)\n  100: no confidence" in err
+        assert len((tmp_path / "bad.jsonl").read_text().splitlines()) == 100
+        (tmp_path / "bad.jsonl").unlink()
+
+
+def test_apply_keeps_the_rows_of_a_batch_in_which_all_are_bad(tmp_path, monkeypatch):
+    monkeypatch.setattr(File.batches, "__defaults__", (refuse, 10))
+    pl.DataFrame(rows_with()).write_csv(tmp_path / "a.csv")
+    ok("fit", tmp_path / "a.csv", "-o", tmp_path / "model", *FIT)
+    bad = pl.DataFrame(rows_with(*[{"confidence": 85}] * 20, count=100), strict=False).with_columns(pl.all().cast(str))
+    bad.write_csv(tmp_path / "b.csv")
+    skip = ("--skip-bad-rows", tmp_path / "bad.jsonl")
+    ok("apply", tmp_path / "model", tmp_path / "b.csv", "-o", tmp_path / "out.csv", *skip)
+    out = pl.read_csv(tmp_path / "out.csv")
+    assert out["calibrated"].is_null().to_list() == [at < 20 for at in range(100)]
+
+
+def test_decimal_commas_are_read(tmp_path):
+    rows = pl.DataFrame(rows_with())
+    text = rows.with_columns(pl.col("confidence").cast(str).str.replace(".", ",", literal=True))
+    text.write_csv(tmp_path / "semicolons.csv", separator=";")
+    text.write_csv(tmp_path / "quoted.csv")
+    for name in ("semicolons.csv", "quoted.csv"):
+        (batch,) = read(tmp_path / name, needs_labels=True)
+        np.testing.assert_array_equal(batch.confidence, rows["confidence"])
+    text.write_csv(tmp_path / "unquoted.csv", quote_style="never")
+    code, _, err = run("evaluate", tmp_path / "unquoted.csv")
+    assert code == 1
+    assert 'a decimal comma needs quotes: "0,75"' in err
