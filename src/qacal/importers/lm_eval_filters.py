@@ -40,7 +40,7 @@ def filtered_replies(replies: Sequence[str], steps: Sequence[Mapping[str, Any]] 
 
 
 def _matches(texts: Sequence[str], step: Mapping[str, Any]) -> list[str] | None:
-    """Return the chosen match of a pattern in each text, as ``re.findall`` gives it: of several groups, the first with text."""
+    """Return the chosen match of a pattern in each text, as ``re.findall`` gives it; of groups, the first with text."""
     import polars as pl
 
     pattern, place, fallback = (
