@@ -37,8 +37,10 @@ class Bins:
         """Add up a column of the tally (or any value per cell) over each bin."""
         if np.array_equal(self.start[1:], self.stop[:-1]) and self.stop[-1] == len(cells):
             return np.add.reduceat(cells, self.start).astype(np.float64)
-        running = np.concatenate([[0.0], np.cumsum(cells, dtype=np.float64)])
-        return np.asarray(running[self.stop] - running[self.start])
+        # Each bin by itself: differences of running sums would lose small weights behind large ones. Every other sum is
+        # over what lies between two bins; the zero at the end lets the last bin end there.
+        edges = np.stack([self.start, self.stop], axis=1).ravel()
+        return np.add.reduceat(np.append(cells, 0.0), edges)[::2]
 
     @property
     def rows(self) -> Floats:

@@ -11,13 +11,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from qacal.soundness import require, require_between, require_columns, require_moderate, rises
+from qacal.soundness import require, require_between, require_columns, rises
 from qacal.tally import Tally
 from qacal.values import Floats
 
 # Rows that are added to the lowest confidence (a right one) and to the highest (a wrong one). Without them a level of
 # the curve at 0 or 1 would have no logit; one row is about what a level of few rows is worth.
 _PSEUDO_ROWS = 1.0
+
+_SCALE = 200
+
+# The logit of the smallest number that there is has 745.
+_MOST = 1000.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,7 +38,9 @@ class Shape:
 
     def apply(self, confidence: Floats) -> Floats:
         """Return the score of each confidence."""
-        return np.interp(confidence, self.confidence, self.score)
+        # Between knots that nearly meet (5e-324 and 1e-323) a slope is infinite. Multiplied by a power of two the
+        # confidences are as exact as before, and no slope is.
+        return np.interp(np.ldexp(confidence, _SCALE), np.ldexp(self.confidence, _SCALE), self.score)
 
     def require_sound(self) -> None:
         """Refuse what :func:`isotonic_shape` cannot have made."""
@@ -41,7 +48,7 @@ class Shape:
         require(knots > 0, "a shape has one knot or more; this one has none.")
         require_columns(knots, confidence=self.confidence, score=self.score)
         require_between(0, 1, confidence=self.confidence)
-        require_moderate(score=self.score)
+        require_between(-_MOST, _MOST, score=self.score)
         require(rises(self.confidence), "the knots of a shape must rise.")
         require(bool((self.score[1:] >= self.score[:-1]).all()), "a shape falls.")
 

@@ -24,6 +24,7 @@ from qacal import (
     UniformMassBinning,
     log_loss,
 )
+from qacal.pooled_shape import Shape
 from tests.calibrators.contract import CALIBRATORS, learns, name_of
 
 every_calibrator = pytest.mark.parametrize("calibrator", CALIBRATORS, ids=name_of)
@@ -287,3 +288,43 @@ def test_the_warning_of_repeated_questions_points_at_the_caller():
     with pytest.warns(RepeatedQuestionsWarning) as caught:
         QABinning().fit([0.5, 0.6], [0, 1], ids=["q", "q"])
     assert caught[0].filename == __file__
+
+
+TINY = 5e-324
+
+
+@every_calibrator
+@pytest.mark.parametrize("extremes", ["weights", "confidences", "both"])
+def test_numbers_at_the_ends_of_float64_give_no_nan(calibrator, extremes):
+    """Weights that differ by 1e16 and by 1e200, and confidences next to 0 whose differences have no inverse."""
+    rng = np.random.default_rng(3)
+    n, options = 120, calibrator.tally_options()
+    groups, right, stated = rng.integers(0, 3, n), rng.integers(0, 2, n), rng.random(n).round(1)
+    for weights in ([1e-8, 1e8], [1e-100, 1e100]):
+        weight = rng.choice(weights, n) if extremes != "confidences" else None
+        tally = Tally.of(stated, right, groups=groups, weights=weight, ids=np.arange(n), **options)
+        if extremes != "weights":
+            if options.get("ties") or options.get("resolution"):
+                pytest.skip("ties are kept, or confidences are snapped to a grid")
+            # Past the gate, as scores of other models come.
+            tally = tally.with_confidence(np.round(tally.confidence * 10) * TINY)
+        model = clone(calibrator).fit_tally(tally)
+        answers = model.predict_tally(tally)
+        assert ((answers >= 0) & (answers <= 1)).all()
+        if model.properties.is_certified:
+            assert ((model.maps_.low >= 0) & (model.maps_.high <= 1)).all()
+
+
+def test_small_weights_are_not_lost_behind_large_ones():
+    """A bin's mean is that of its own rows, whatever the rows below it weigh."""
+    h, n = np.arange(1, 61) / 100, 60
+    right = np.arange(n) % 2
+    weights = np.where(h <= 0.3, 1e8, 1e-8)
+    heavy = UniformMassBinning(points_per_bin=20, ties="jitter").fit(h, right, weights=weights)
+    plain = UniformMassBinning(points_per_bin=20, ties="jitter").fit(h, right)
+    assert heavy.predict([0.6])[0] == pytest.approx(plain.predict([0.6])[0])
+
+
+def test_a_shape_between_knots_that_nearly_meet():
+    shape = Shape(np.array([0.0, 4 * TINY, 1.0]), np.array([-1.0, 1.0, 2.0]))
+    np.testing.assert_allclose(shape.apply(np.array([0.0, TINY, 2 * TINY, 4 * TINY, 0.5])), [-1, -0.5, 0, 1, 1.5])

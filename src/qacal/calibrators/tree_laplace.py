@@ -77,7 +77,7 @@ def fit_tree(x: Floats, w: Floats, wt: Floats, node: Ints, nodes: Nodes) -> Tree
     if nodes.tips < 2 or pooled <= 1e-6 * total:
         return _without_effects(x, w, wt, len(nodes))
     best = _search(data, coarse, beta)
-    if best.loss >= pooled - _PROMISE or np.abs(best.theta[2:]).max() < 1e-4:
+    if not best.loss < pooled - _PROMISE or np.abs(best.theta[2:]).max() < 1e-4:
         return _without_effects(x, w, wt, len(nodes))
     # Back from the standardised feature: U' + V'(x - centre)/scale = U + V x.
     back = np.array([[1.0, -centre / scale], [0.0, 1.0 / scale if spread > 1e-12 else 0.0]])

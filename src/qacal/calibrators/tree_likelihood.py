@@ -117,12 +117,14 @@ def _modes(data: Cells, beta: Floats, sigma: Floats, y: Floats, tolerance: float
     for _ in range(100):
         new, d = solve(data.nodes, gather_knowledge(data.nodes, at.A, sigma), at.g, y)
         step = new - y
-        there, size, least = height - 1.0, 2.0, height - 1e-12 * abs(height)
-        while there < least and size > 1e-8:
-            size /= 2
+        size, least = 1.0, height - 1e-12 * abs(height)
+        while True:
             at = _point(data, c + size * d)
             moved = y + size * step
             there = at.log_likelihood - np.vdot(times(three, moved), moved) / 2
+            if there >= least or size <= 1e-8:
+                break
+            size /= 2
         c, y, height = c + size * d, moved, there
         if size * np.abs(d).max() < tolerance:
             break

@@ -89,8 +89,7 @@ class PooledMap:
 def _feature(confidence: Floats, kind: Kind, shape: Shape | None) -> Floats:
     if shape is None:
         return feature_values(confidence, "logit")
-    # Between knots that are nearer than 1e-300 a slope is infinite.
-    return np.clip(shape.apply(confidence), shape.score[0], shape.score[-1])
+    return shape.apply(confidence)
 
 
 def fit_pooled(confidences: Floats, correct: Floats, kind: Kind) -> PooledMap:
