@@ -1,12 +1,31 @@
 """What the calibrator sees of a row, and with which embedder."""
 
+import json
+import shutil
+
 import numpy as np
+import polars as pl
 import pytest
 
-from qacal import BisectingTree, Column, InputError, LearnedScore, PlattScaling, QABinning, QACalibrator, embedder
+from qacal import (
+    BisectingTree,
+    Column,
+    InputError,
+    LearnedScore,
+    PlattScaling,
+    QABinning,
+    QACalibrator,
+    embedder,
+    load,
+    plain,
+)
+from qacal.embedders import OnnxEmbedder
+from qacal.errors import ArtifactError
 from qacal.records import read
 from qacal.road import Road, RowVectors
 from tests.answers import answers
+from tests.embedders.tiny_onnx import folder
+from tests.test_cli import run
 
 
 class Counting:
@@ -72,3 +91,62 @@ def test_a_saved_embedder_is_described_without_loading_it():
     known = {"name": "hf:nobody/nothing", "dim": 3, "digest": "3" * 64}
     assert RowVectors(known["name"], known).described() == known
     assert RowVectors(Counting()).described() == {"name": "counting", "dim": 2, "digest": "1" * 64}
+
+
+# A model's folder does not decide what is loaded
+
+
+@pytest.fixture(scope="module")
+def with_onnx(tmp_path_factory):
+    """Return a model that was fitted with an encoder in a folder, and the name of the encoder."""
+    home = tmp_path_factory.mktemp("onnx")
+    name = f"onnx:{folder(home / 'encoder')}"
+    QACalibrator(name, "kdtree:1", QABinning(points_per_bin=20)).fit(answers(300)).save(home / "model")
+    return home / "model", name
+
+
+def test_an_embedder_that_only_the_model_names_is_not_loaded(with_onnx, monkeypatch):
+    path, name = with_onnx
+    monkeypatch.setattr(OnnxEmbedder, "__init__", lambda *_: pytest.fail("it was loaded"))
+    model = load(path)
+    for use in (model.calibrate, model.fit):
+        with pytest.raises(InputError, match=rf"fitted with the embedder '{name}', .*pass --embedder {name}"):
+            use(answers(20))
+    assert len(model.describe_groups()) == 2
+    assert model.predict([0.9], groups=[1]).shape == (1,)
+
+
+def test_an_embedder_that_the_caller_names_is_loaded_and_compared(with_onnx):
+    path, name = with_onnx
+    assert len(load(path, embedder=name).calibrate(answers(20))) == 20
+    assert len(load(path, embedder=embedder(name)).calibrate(answers(20))) == 20
+    with pytest.raises(InputError, match="'counting' is not the one that the model was fitted with"):
+        load(path, embedder=Counting()).calibrate(answers(20))
+
+
+def test_every_command_that_embeds_takes_the_name_of_the_embedder(with_onnx, tmp_path):
+    path, name = with_onnx
+    pl.DataFrame(answers(60, seed=1)).write_parquet(tmp_path / "rows.parquet")
+    rows, named = str(tmp_path / "rows.parquet"), ["--embedder", name]
+    row = ["--question", "Who wrote Emma?", "--answer", "Austen", "--confidence", "0.9"]
+    for command in (
+        ["apply", path, rows, "-o", tmp_path / "out.parquet"],
+        ["evaluate", rows, "--model", path],
+        ["report", path, rows, "-o", tmp_path / "page.html"],
+        ["threshold", path, rows, "--wrong", "5", "--abstain", "1"],
+        ["explain", path, *row],
+    ):
+        code, _, err = run(*command)
+        assert (code, f"pass --embedder {name}" in err) == (1, True)
+        assert run(*command, *named)[0] == 0
+
+
+def test_an_embedder_that_is_no_name_is_refused(with_onnx, tmp_path):
+    shutil.copytree(with_onnx[0], tmp_path / "model")
+    document = json.loads((tmp_path / "model" / "model.json").read_text(encoding="utf-8"))
+    document["header"]["embedder"]["name"] = ["hf:nobody/nothing"]
+    del document["digest"]
+    document["digest"] = plain.digest(document)
+    (tmp_path / "model" / "model.json").write_text(json.dumps(document), encoding="utf-8")
+    with pytest.raises(ArtifactError, match="the name of its embedder is"):
+        load(tmp_path / "model")

@@ -8,25 +8,32 @@ from pathlib import Path
 from typing import Any
 
 from qacal import artifacts
-from qacal.embedders import ColumnEmbedder
+from qacal.embedders import ColumnEmbedder, Embedder
 from qacal.errors import ArtifactError, InputError
 from qacal.fitting import Fitted
 from qacal.group_summary import GroupSummary
 from qacal.model import QACalibrator
 from qacal.partitions import BisectingTree
-from qacal.road import Road, RowVectors
+from qacal.road import ForeignName, Road, RowVectors
 from qacal.thresholds.decisions import DecisionRule
 from qacal.thresholds.memory import NO_MEMORY, Memory
 
 
-def load(path: str | Path) -> QACalibrator:
-    """Return the model that was saved at `path`; a damaged, foreign or newer one is an error, and runs no code."""
+def load(path: str | Path, *, embedder: str | Embedder | None = None) -> QACalibrator:
+    """Return the model that was saved at `path`; a damaged, foreign or newer one is an error, and runs no code.
+
+    embedder : what the model was fitted with, if it is not "static", "minilm" or "column:NAME". Others ("hf:ID",
+        "onnx:DIR", your own) are loaded only if they are named here, and never because the model names them.
+    """
     saved = artifacts.load(path)
     header = _Header(saved.header, str(path))
     known = header.dictionary("embedder")
     parameters = header.dictionary("parameters")
+    name = known.get("name", "static")
+    if not isinstance(name, str):
+        raise ArtifactError(f"{path} holds no sound model: the name of its embedder is {name!r:.80}.")
     model = QACalibrator(
-        known.get("name", "static"),
+        ForeignName.unless_known(name) if embedder is None else embedder,
         saved.partition,
         # It follows from the output there, and is refused beside it in a new fit.
         None if parameters.get("output") == "continuous" else saved.calibrator,
@@ -35,7 +42,7 @@ def load(path: str | Path) -> QACalibrator:
     )
     partition = BisectingTree() if saved.partition is None else saved.partition
     found = Fitted(
-        road=Road(partition, saved.score, saved.calibrator, _vectors(known)),
+        road=Road(partition, saved.score, saved.calibrator, _vectors(model.embedder, known)),
         tuned=None,
         rows=header.whole("rows"),
         origins=header.dictionary("origins"),
@@ -54,12 +61,11 @@ def _column_and_value(plain: Any) -> dict[str, Any]:
     return plain
 
 
-def _vectors(known: Mapping[str, Any]) -> RowVectors:
+def _vectors(embedder: str | Embedder, known: Mapping[str, Any]) -> RowVectors:
     """Return where vectors come from, by what the model says of it."""
-    name = known.get("name", "static")
-    if str(name).startswith("column:"):
-        return RowVectors(ColumnEmbedder(name[7:], known.get("dim")))
-    return RowVectors(name, known)
+    if isinstance(embedder, str) and embedder == known.get("name") and embedder.startswith("column:"):
+        return RowVectors(ColumnEmbedder(embedder[7:], known.get("dim")))
+    return RowVectors(embedder, known)
 
 
 @dataclass(frozen=True)

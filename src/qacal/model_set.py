@@ -14,6 +14,7 @@ import numpy as np
 from qacal.answering import Answering, Progress
 from qacal.artifacts import read_file
 from qacal.column_checks import listed
+from qacal.embedders import Embedder
 from qacal.errors import ArtifactError, InputError
 from qacal.files import OnFault, refuse
 from qacal.fitting import Given
@@ -182,19 +183,19 @@ def _values(source: Source, reading: Reading, by: str) -> list[Any]:
     return sorted(found, key=str)
 
 
-def load_any(path: str | Path) -> QACalibrator | ModelSet:
-    """Return the model, or the set of models, that was saved at `path`."""
+def load_any(path: str | Path, *, embedder: str | Embedder | None = None) -> QACalibrator | ModelSet:
+    """Return the model, or the set of models, that was saved at `path`; `embedder` is as in :func:`qacal.load`."""
     index = Path(path) / INDEX
     if not index.is_file():
-        return load(path)
-    return read_whole(index, read_file, lambda data: _loaded(index, data))
+        return load(path, embedder=embedder)
+    return read_whole(index, read_file, lambda data: _loaded(index, data, embedder))
 
 
-def _loaded(index: Path, data: bytes) -> ModelSet:
+def _loaded(index: Path, data: bytes, embedder: str | Embedder | None) -> ModelSet:
     by, folders = _index(index, data)
     models = {}
     for value, folder in folders.items():
-        models[value] = load(index.parent / folder)
+        models[value] = load(index.parent / folder, embedder=embedder)
         _require_fitted_for(models[value], by, value, index.parent / folder)
     return ModelSet(by, models)
 

@@ -25,6 +25,21 @@ from qacal.scores import LearnedScore
 from qacal.values import ArrayLike, Floats
 
 
+class ForeignName(str):
+    """The name of an embedder that nobody but a saved model has named.
+
+    Whoever wrote the model may have chosen any repository or path, so nothing is loaded by such a name. Embedders that
+    come with packages of this program are not foreign, and neither are vectors in a column.
+    """
+
+    __slots__ = ()
+
+    @classmethod
+    def unless_known(cls, name: str) -> str:
+        """Return the name as it is if it may be loaded, and as a foreign one if not."""
+        return name if name in ("static", "minilm") or name.startswith("column:") else cls(name)
+
+
 class RowVectors:
     """The vectors of rows, by an embedder that is loaded when it is first needed.
 
@@ -52,6 +67,13 @@ class RowVectors:
     def load(self) -> Embedder:
         """Return the embedder."""
         if self._loaded is None:
+            if isinstance(self._given, ForeignName):
+                name = str(self._given)
+                raise InputError(
+                    f"the model was fitted with the embedder {name!r}, which is loaded only if you name it, since "
+                    f"whoever wrote the model may have chosen anything. If you trust it, pass --embedder {name} "
+                    "(qacal.load(path, embedder=...))."
+                )
             found = embedder(self._given)
             if self._known is not None and found.digest != self._known.get("digest"):
                 raise InputError(

@@ -32,6 +32,7 @@ def run(
         bool,
         typer.Option("--any-origin", help="Go on with rows of another LLM or prompt than the model was fitted on."),
     ] = False,
+    embedder: shared.Embedder = None,
     column: shared.Columns = None,
     percent: shared.Percent = False,
     skip_bad_rows: shared.SkipBadRows = None,
@@ -55,7 +56,7 @@ def run(
 
     shared.require_apart(file, output, skip_bad_rows)
     shared.require_writable(output)
-    loaded = load_any(model_path(model))
+    loaded = load_any(model_path(model), embedder=embedder)
     if threshold is not None:
         loaded.set_threshold(threshold)
     done = 0

@@ -45,6 +45,7 @@ def run(
         typer.Option("--strict", help="With --fail-above: exit with 1 unless all of the interval is below."),
     ] = False,
     any_origin: Annotated[bool, typer.Option("--any-origin", help="As in qacal apply.")] = False,
+    embedder: shared.Embedder = None,
     column: shared.Columns = None,
     percent: shared.Percent = False,
     skip_bad_rows: shared.SkipBadRows = None,
@@ -70,7 +71,7 @@ def run(
         raise typer.BadParameter("--strict goes with --fail-above, which says what the limit is.")
     if fail_above is not None and not 0 <= fail_above <= 1:
         raise typer.BadParameter(f"--fail-above is {fail_above:g}; expected 0 to 1, such as 0.05.")
-    parts = _measured(file, model, groups, by, any_origin, column, percent, skip_bad_rows, max_bad)
+    parts = _measured(file, model, embedder, groups, by, any_origin, column, percent, skip_bad_rows, max_bad)
     if json:
         content = {str(value): found.to_dict() for value, found in parts.items()}
         print(shared.json_text(content if by else content["all"]))
@@ -82,12 +83,18 @@ def run(
 
 
 def _measured(
-    file: str, model: str | None, groups: str | None, by: str | None, any_origin: bool, *read: Any
+    file: str,
+    model: str | None,
+    embedder: str | None,
+    groups: str | None,
+    by: str | None,
+    any_origin: bool,
+    *read: Any,
 ) -> dict[Any, Evaluation]:
     from qacal.collected import collect
     from qacal.model_set import load_any
 
-    loaded = None if model is None else load_any(model_path(model))
+    loaded = None if model is None else load_any(model_path(model), embedder=embedder)
     with shared.opened(file) as rows, shared.reading(*read) as how, shared.progress() as progress:
         columns = collect(rows, how, loaded, groups, by, any_origin=any_origin, progress=progress)
     if loaded is not None:

@@ -35,6 +35,7 @@ def run(
             help="Another column that the model reads: subject=law, confidence_tokens=0.4. May be repeated.",
         ),
     ] = None,
+    embedder: shared.Embedder = None,
     json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
 ) -> None:
     """Show what a model makes of one answer, and why.
@@ -52,7 +53,7 @@ def run(
     if not 0 <= confidence <= 1:
         raise typer.BadParameter(f"--confidence is {confidence:g}; expected 0 to 1, such as 0.9 for 90 percent.")
     others = _pairs(column_value)
-    one = _model_for(load_any(model_path(model)), model, others)
+    one = _model_for(load_any(model_path(model), embedder=embedder), model, others)
     if one.needs["needs_text"] and (question is None or answer is None):
         raise typer.BadParameter("this model reads the text; pass both, --question and --answer.")
     for name in columns_read(one):

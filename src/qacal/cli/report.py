@@ -35,6 +35,7 @@ def run(
         int, typer.Option(help="Question-answer pairs to show of each group; 0 keeps all text of the rows out.")
     ] = 4,
     any_origin: Annotated[bool, typer.Option("--any-origin", help="As in qacal apply.")] = False,
+    embedder: shared.Embedder = None,
     column: shared.Columns = None,
     percent: shared.Percent = False,
     skip_bad_rows: shared.SkipBadRows = None,
@@ -57,9 +58,8 @@ def run(
     shared.require_apart(file, output, skip_bad_rows)
     if output != "-":
         shared.require_folder(output)
-    contents = _contents(
-        model, file, (column, percent, skip_bad_rows, max_bad), groups, by, threshold, examples, any_origin
-    )
+    read = (column, percent, skip_bad_rows, max_bad)
+    contents = _contents(model, file, read, groups, by, threshold, examples, any_origin, embedder)
     page = _page(title or f"How far to trust it: {Path(model).name} on {_name(file)}", contents)
     with written_whole(output) as temporary:
         temporary.write_text(page, encoding="utf-8")
@@ -78,8 +78,8 @@ def _contents(model: str, file: str, read: Any, groups: str | None, by: str | No
     from qacal.model_set import load_any
     from qacal.report import read_contents
 
-    threshold, examples, any_origin = chosen
-    loaded = load_any(model_path(model))
+    threshold, examples, any_origin, embedder = chosen
+    loaded = load_any(model_path(model), embedder=embedder)
     with shared.opened(file) as rows, shared.reading(*read) as how, shared.progress() as progress:
         return read_contents(
             loaded,

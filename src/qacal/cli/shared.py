@@ -34,6 +34,14 @@ Columns = Annotated[
     ),
 ]
 Percent = Annotated[bool, typer.Option("--percent", help="Confidences are percents, 0 to 100.")]
+Embedder = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help="The embedder that the model was fitted with, if it is onnx:DIR or hf:ID: these load only if you name "
+        "them.",
+    ),
+]
 SkipBadRows = Annotated[
     Path | None,
     typer.Option(

@@ -38,6 +38,7 @@ def run(
     ] = False,
     json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
     any_origin: Annotated[bool, typer.Option("--any-origin", help="As in qacal apply.")] = False,
+    embedder: shared.Embedder = None,
     column: shared.Columns = None,
     percent: shared.Percent = False,
     skip_bad_rows: shared.SkipBadRows = None,
@@ -72,7 +73,7 @@ def run(
 
     goal = _goal(accuracy, risk, alpha, per_group, wrong, abstain)
     shared.require_apart(file, skip_bad_rows)
-    loaded = load_any(model_path(model))
+    loaded = load_any(model_path(model), embedder=embedder)
     with (
         shared.opened(file) as rows,
         shared.reading(column, percent, skip_bad_rows, max_bad) as how,
