@@ -440,5 +440,12 @@ def test_rows_of_two_prompts_are_not_pooled_unsaid():
     with pytest.raises(InputError, match="several prompts: ling1s-top1/1, ling1s-top1/1~aa"):
         QACalibrator().fit(rows)
     QACalibrator().fit(rows, pool=True)
+    # A column that is the question is no name of a prompt, whatever it is called.
+    few = [{**row, "prompt": f"What is {number % 12}?"} for number, row in enumerate(rows)]
+    with pytest.warns(qacal.RepeatedQuestionsWarning):
+        QACalibrator(partition="column:topic").fit(
+            [{name: row[name] for name in row if name not in ("id", "question")} for row in few],
+            columns={"question": "prompt"},
+        )
     # A prompt with the question in it is another in every row, and tells nothing.
     QACalibrator().fit([{**row, "prompt": f"Answer: {row['question']}"} for row in rows])

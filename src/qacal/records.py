@@ -86,6 +86,11 @@ class Reading:
         """Return what a column is called in the rows."""
         return self.columns.get(column, column)
 
+    def has(self, column: str, names: Sequence[str]) -> bool:
+        """Return whether rows with these columns have one; a column `prompt` that is the question is no prompt."""
+        is_another = column not in self.columns and column in self.columns.values()
+        return self.name(column) in names and not is_another
+
 
 @dataclass(frozen=True, eq=False)
 class Batch:
@@ -176,7 +181,7 @@ class Batch:
 
     def values_of(self, name: str) -> list[Any]:
         """Return the distinct values of a column, None left out; nothing where there is no such column."""
-        if self.reading.name(name) not in self.table.names:
+        if not self.reading.has(name, self.table.names):
             return []
         return distinct_values(self.column(name))
 
@@ -255,9 +260,8 @@ def distinct(source: Source, reading: Reading, column: str) -> list[Any]:
     """Return the distinct values of a column, None left out; nothing where there is no such column."""
     found: dict[Any, None] = {}
     for table in source.batches(reading.on_fault):
-        name = reading.name(column)
-        if name in table.names:
-            found.update(dict.fromkeys(distinct_values(table.column(name))))
+        if reading.has(column, table.names):
+            found.update(dict.fromkeys(distinct_values(table.column(reading.name(column)))))
     return list(found)
 
 
