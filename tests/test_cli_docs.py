@@ -7,8 +7,8 @@ from tests.test_cli import ok
 
 COMMANDS = [
     *("", "questions", "elicit", "answers", "judge", "import", "local-llm", "local-llm start", "local-llm stop"),
-    *("local-llm status", "split", "fit", "apply", "explain", "evaluate", "report", "threshold", "groups", "plan"),
-    *("experiment", "embed", "export"),
+    *("local-llm status", "check", "split", "fit", "apply", "explain", "evaluate", "report", "threshold", "groups"),
+    *("plan", "experiment", "embed", "export"),
 ]
 DOCS = Path(__file__).parent.parent / "docs" / "cli.md"
 

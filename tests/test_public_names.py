@@ -53,6 +53,7 @@ NAMES = [
     "calibration_error",
     "certified_threshold",
     "cheapest_threshold",
+    "check",
     "choose_threshold",
     "confidence_bias",
     "embedder",

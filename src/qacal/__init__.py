@@ -40,6 +40,7 @@ _HOME = {
     "run_experiment": "experiment",
     "embedder": "embedders",
     "evaluate": "evaluation",
+    "check": "checking",
     "choose_threshold": "threshold_choice",
     "certified_threshold": "thresholds.certified",
     "cheapest_threshold": "thresholds.costs",

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 # A column that differs from row to row (a prompt with the question in it) tells nothing about where rows are from.
 _ORIGINS = 20
 
-_APART = (
+APART = (
     *(("model", "LLMs"), ("prompt", "prompts")),
     *(("confidence_source", "confidence sources"), ("judge", "judges")),
 )
@@ -36,7 +36,7 @@ def require_one_origin(records: Any, how: Reading, pool: bool) -> None:
 
     if pool:
         return
-    for name, plural in _APART:
+    for name, plural in APART:
         values = distinct(as_source(records), how, name)
         if len(values) > 1 and tells(name, values):
             raise InputError(

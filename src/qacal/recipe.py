@@ -29,7 +29,7 @@ Output: TypeAlias = Literal["certified", "continuous"]
 # average group has rows for four bins. A score knows the text already: then groups are there to be looked at and to be
 # certified, and 16 are enough.
 _DEPTH = 6
-_DEPTH_WITH_SCORE = 4
+DEPTH_WITH_SCORE = 4
 _BINS_A_GROUP = 4
 
 # The share of the questions that groups are made from, and the share that groups and score are learned from. Of fewer
@@ -111,7 +111,7 @@ class Recipe:
         given = None if self.partition is None else _partition(self.partition)
         reads_text = given is None or EMBEDDING in given.needs
         score = self._score(given) if reads_text or self.score != "auto" else None
-        depth = _DEPTH if score is None else _DEPTH_WITH_SCORE
+        depth = _DEPTH if score is None else DEPTH_WITH_SCORE
         partition = BisectingTree(max_depth=depth) if given is None else given
         calibrator = self._calibrator(has_score=score is not None, is_apart=is_apart)
         self._require_tunable(score, calibrator)

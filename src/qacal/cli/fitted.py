@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Any
 
 from qacal.cli import shared
@@ -114,6 +113,8 @@ def _readers(maps: BinMaps) -> tuple[int, int, int]:
 
 def _one_more(model: QACalibrator, is_apart: bool) -> str:
     """Return what it would take for another group to have intervals of its own."""
+    from qacal.checking.enough import rounded_up
+
     parameters = model.calibrator_.get_params()
     needed = int(parameters.get("rows_per_map") or parameters.get("points_per_bin") or 1)
     most = max((group.rows for group in model.describe_groups() if group.rows < needed), default=0)
@@ -122,7 +123,7 @@ def _one_more(model: QACalibrator, is_apart: bool) -> str:
     share = 0.0 if is_apart else _learning_share(model)
     rows = model.rows_ * needed / most / (1 - share)
     kind = "labelled rows" if share else "rows to certify with"
-    return f"; another takes {needed} certifying rows and has {most}, so about {_rounded(rows):,} {kind} like these"
+    return f"; another takes {needed} certifying rows and has {most}, so about {rounded_up(rows):,} {kind} like these"
 
 
 def _learning_share(model: QACalibrator) -> float:
@@ -133,16 +134,6 @@ def _learning_share(model: QACalibrator) -> float:
         return 0.0
     usual = SHARE if model.score_ is None else SHARE_WITH_SCORE
     return usual if model.beta_share is None else model.beta_share
-
-
-def _rounded(number: float) -> int:
-    """Return a number with two digits, since it is an estimate.
-
-    >>> _rounded(8203.6), _rounded(57.2)
-    (8300, 58)
-    """
-    unit = int(10 ** max(0, math.floor(math.log10(number)) - 1))
-    return math.ceil(number / unit) * unit
 
 
 def lost_threshold(path: str) -> str | None:

@@ -15,6 +15,7 @@ import typer
 from qacal.cli import (
     answers,
     apply,
+    check,
     elicit,
     embed,
     evaluate,
@@ -45,6 +46,8 @@ Make one: ask an LLM some questions, and let its answers be judged,
     qacal judge run.db -o answers.parquet
 or take the log of an evaluation:
     qacal import lm-eval output/my-llm -o answers.parquet
+See what is in it, what is wrong with it, and what it is enough for:
+    qacal check answers.parquet
 Keep some of the questions aside, to measure with:
     qacal split answers.parquet -o fit.parquet --rest kept.parquet
 Learn how far to trust a confidence, by what was asked and answered:
@@ -69,7 +72,7 @@ app = typer.Typer(
     help=_HELP, no_args_is_help=True, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False
 )
 _BEFORE = (questions, elicit, answers, judge, import_)
-_COMMANDS = (split, fit, apply, explain, evaluate, report, threshold, groups, plan, experiment, embed, export)
+_COMMANDS = (check, split, fit, apply, explain, evaluate, report, threshold, groups, plan, experiment, embed, export)
 for command in (*_BEFORE, *_COMMANDS):
     name = command.__name__.rpartition(".")[2].rstrip("_")
     app.command(name, no_args_is_help=name != "plan")(command.run)

@@ -10,7 +10,7 @@ from scipy import optimize, special
 from qacal.guarantee import check_alpha
 from qacal.metrics.binned import as_tally
 from qacal.tally import Tally
-from qacal.values import ArrayLike
+from qacal.values import ArrayLike, Floats
 
 
 @dataclass(frozen=True)
@@ -53,15 +53,22 @@ def auroc(
     """
     check_alpha(alpha)
     tally = as_tally(confidence, correct, weights=weights).pooled().without_blocks().without_ties()
-    right, wrong = tally.wt, tally.w - tally.wt
-    pairs = float(right.sum() * wrong.sum())
-    if not pairs > 0:
-        return Auroc(float("nan"), 0.0, 1.0)
-    value = float((right * (np.cumsum(wrong) - wrong / 2)).sum() / pairs)
     # Weights count for as many rows as make the same noise.
     scale = float(tally.w.sum() / tally.ww.sum())
+    return auroc_of_counts(scale * tally.wt, scale * (tally.w - tally.wt), alpha=alpha)
+
+
+def auroc_of_counts(right: Floats, wrong: Floats, *, alpha: float = 0.05) -> Auroc:
+    """Return the area under the ROC curve of counts of right and wrong answers, by rising confidence.
+
+    >>> auroc_of_counts(np.array([0.0, 40.0]), np.array([40.0, 0.0])).value
+    1.0
+    """
+    m, n = float(right.sum()), float(wrong.sum())
+    if not m * n > 0:
+        return Auroc(float("nan"), 0.0, 1.0)
+    value = float((right * (np.cumsum(wrong) - wrong / 2)).sum() / (m * n))
     z = float(special.ndtri(1 - alpha / 2))
-    m, n = scale * float(right.sum()), scale * float(wrong.sum())
     return Auroc(value, _end(value, m, n, -z), _end(value, m, n, z))
 
 

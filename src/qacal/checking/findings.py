@@ -1,0 +1,296 @@
+"""From what was counted to what a person should know, and do about it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from qacal.bad_rows import MAX_BAD
+from qacal.checking.confidences import Scale
+from qacal.checking.gathering import Gathering
+from qacal.identity import mix
+from qacal.metrics.ranking import Auroc
+from qacal.origins import APART, tells
+from qacal.tables import Fault
+from qacal.values import Floats, Hashes
+
+# Of fewer right or wrong answers than this, little can be learned.
+_FEW_OF_A_KIND = 20
+
+_MEANS = {"confidence": " (stated by the LLM)", "correct": " (the label: 1 for right, 0 for wrong)"}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something about the rows that stops a fit, or misleads it.
+
+    kind : what it is, for programs: "bad_rows", "duplicates", "swapped_labels", ...
+    stops : whether a fit refuses the rows because of it; if not, it goes on, and its numbers mean less.
+    problem : what was found.
+    remedy : what to do.
+    count : how many rows it concerns; None if all, or if it is not about rows.
+    """
+
+    kind: str
+    stops: bool
+    problem: str
+    remedy: str
+    count: int | None = None
+
+
+def in_order(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """Return findings, what stops a fit first."""
+    return tuple(sorted(findings, key=lambda finding: not finding.stops))
+
+
+# Columns
+
+
+def on_columns(seen: Gathering, given: Mapping[str, str], *, is_file: bool) -> Iterator[Finding]:
+    """Yield what is to be said of columns that are not there, or have another name."""
+    names, columns = list(seen.names), seen.columns
+    if not names:
+        return
+    for column, own in given.items():
+        if own not in names:
+            remedy = f"Leave --column {column}={own} out, or name one of: {_listed(names)}."
+            yield Finding("missing_columns", True, f"There is no column {own!r} to be the {column}.", remedy)
+    if columns.guessed:
+        mapping = {name: columns.names[name] for name in columns.guessed}
+        said = ", ".join(f"{name} seems to be {own!r}" for name, own in mapping.items())
+        remedy = "Pass the --column options below, if that is so." if is_file else f"Pass columns={mapping}"
+        yield Finding("renamed_columns", True, f"Columns with other names: {said}.", remedy)
+    missing = [column for column in columns.missing if column not in given]
+    if missing:
+        what = ", ".join(f"{column!r}{_MEANS.get(column, '')}" for column in missing)
+        option = f"--column {missing[0]}=NAME (columns=)"
+        remedy = f"If it has another name, pass {option}. The columns are {_listed(names)}."
+        remedy += " qacal judge labels answers." if "correct" in missing else ""
+        yield Finding("missing_columns", True, f"There is no column {what}.", remedy)
+    for column, rival in columns.rivals.items():
+        problem = f"Beside {column!r} there is {rival!r}: {column!r} may be the expected {column}, not the LLM's."
+        yield Finding("two_answers", False, problem, f"If so, pass --column {column}={rival}.")
+
+
+def column_options(mapping: Mapping[str, str]) -> list[str]:
+    """Return the options that say what columns are called.
+
+    >>> column_options({"confidence": "stated score"})
+    ["--column 'confidence=stated score'"]
+    """
+    from shlex import quote
+
+    return [f"--column {quote(f'{column}={own}')}" for column, own in mapping.items()]
+
+
+def _listed(names: list[Any]) -> str:
+    shown = ", ".join(str(name) for name in names[:12])
+    return f"{shown} and {len(names) - 12} more" if len(names) > 12 else shown
+
+
+# Rows
+
+
+def on_rows(seen: Gathering, scale: Scale) -> Iterator[Finding]:
+    """Yield what is to be said of bad rows, unlabelled ones, and those that occur more than once."""
+    explained = _explained(seen.columns.names.get("confidence", ""), scale)
+    reasons = [reason for reason in seen.bad.reasons if reason.kind not in explained]
+    if reasons:
+        count = sum(reason.count for reason in reasons)
+        kinds = [f"{reason.count:,} {reason.kind}: {_short(reason.example)}" for reason in reasons]
+        problem = "\n".join(
+            [f"{_counted(count, 'row')} of {seen.bad.rows:,} cannot be used; the first of each kind:", *kinds]
+        )
+        is_few = count <= MAX_BAD * seen.bad.rows
+        so_many = f"Mend them: more than {MAX_BAD:.0%} are not left out unless told (--max-bad)."
+        remedy = "Mend them, or go on without them: --skip-bad-rows bad.jsonl" if is_few else so_many
+        yield Finding("bad_rows", True, problem, remedy, count)
+    labels = seen.column("label")
+    if labels is not None and seen.unlabelled and not np.isnan(labels).all():
+        remedy = "Label them (qacal judge), or go on without them: --skip-bad-rows unlabelled.jsonl"
+        yield Finding(
+            "unlabelled", True, f"{_counted(seen.unlabelled, 'row')} without a label.", remedy, seen.unlabelled
+        )
+    if seen.rows:
+        yield from _repeats(seen)
+
+
+def _explained(own: str, scale: Scale) -> set[str]:
+    """Return the kinds of bad rows that the scale of the confidences explains, so that they are told once."""
+    is_unread = scale.kind == "words" or (scale.commas > 0 and not scale.words)
+    return (
+        {f"{own} in words", f"{own} in quotes"}
+        if is_unread
+        else {f"{own} below 0"}
+        if scale.kind == "logarithms"
+        else set()
+    )
+
+
+def _short(example: Fault) -> str:
+    """Return the place of a bad row and what is there, without what was expected."""
+    return f"{example.place}, {example.problem.partition('; ')[0].rstrip('.')}"
+
+
+def _counted(count: int, thing: str) -> str:
+    return f"{count:,} {thing}{'' if count == 1 else 's'}"
+
+
+def _repeats(seen: Gathering) -> Iterator[Finding]:
+    row, place = seen.column("row"), seen.column("place")
+    if (again := _surplus(row)) > 0:
+        one, two = _first_pair(row)
+        where = f"{place[one]:,} and {place[two]:,}, say"
+        problem = f"{_counted(again, 'row')} repeat another one exactly, in all columns ({where})."
+        yield Finding("duplicate_rows", False, problem, "Remove them: a row that is there twice counts twice.", again)
+    question, identity, llm = (seen.column(name) for name in ("question", "id", "llm"))
+    if question is not None and identity is not None:
+        both = seen.column("asked") & seen.column("named")
+        yield from _on_ids(identity[both], question[both])
+    key = question if identity is None else identity
+    if key is not None:
+        who = key if llm is None else mix(key) ^ mix(llm, 1)
+        if (more := _surplus(who) - again) > 0:
+            kept = "with one id" if identity is not None else "with one text (there is no column id)"
+            problem = f"{_counted(more, 'row')} ask a question again. Rows {kept} are one question to a fit."
+            remedy = "Keep one row a question if you need the intervals: they take rows for independent."
+            yield Finding("repeated_questions", False, problem, remedy, more)
+    yield from _contradictions(seen)
+
+
+def _surplus(hashes: Hashes) -> int:
+    return len(hashes) - len(np.unique(hashes))
+
+
+def _first_pair(hashes: Hashes) -> tuple[int, int]:
+    """Return the places of the first row that is there before, and of that one."""
+    order = np.argsort(hashes, kind="stable")
+    again = np.flatnonzero(hashes[order][1:] == hashes[order][:-1])
+    at = int(again[np.argmin(order[again + 1])])
+    return int(order[at]), int(order[at + 1])
+
+
+def _on_ids(identity: Hashes, question: Hashes) -> Iterator[Finding]:
+    """Yield what is to be said of ids that do not go with the questions' texts."""
+    _, first = np.unique(mix(identity) ^ mix(question, 1), return_index=True)
+    if (shared := _repeated(identity[first])) > 0:
+        problem = f"{_counted(shared, 'id')} with questions of different texts."
+        remedy = "If these are different questions, give each an id of its own: an id is one question to a fit."
+        yield Finding("shared_ids", False, problem, remedy, shared)
+    if (scattered := _repeated(question[first])) > 0:
+        problem = f"{_counted(scattered, 'question')} under several ids: a fit may certify on what it has learned from."
+        remedy = "Give a question one id; or rename the column id, and the text tells questions apart."
+        yield Finding("scattered_questions", False, problem, remedy, scattered)
+
+
+def _repeated(hashes: Hashes) -> int:
+    """Return how many values occur more than once."""
+    return int(np.count_nonzero(np.unique(hashes, return_counts=True)[1] > 1))
+
+
+def _contradictions(seen: Gathering) -> Iterator[Finding]:
+    pair, label = seen.column("pair"), seen.column("label")
+    if pair is None:
+        return
+    right, wrong = (np.unique(pair[label == value]) for value in (1.0, 0.0))
+    both = len(np.intersect1d(right, wrong, assume_unique=True))
+    if both:
+        problem = f"{both:,} answers are labelled right in one row and wrong in another, with the same question."
+        remedy = "Look at how they were labelled: labels that contradict each other are noise to a fit."
+        yield Finding("contradicting_labels", False, problem, remedy, both)
+
+
+# Where rows come from
+
+
+def on_origins(seen: Gathering) -> Iterator[Finding]:
+    """Yield what is to be said of rows of several LLMs, prompts, confidence sources or judges."""
+    for name, plural in APART:
+        counts = seen.origins.get(name)
+        if counts is not None and len(counts) > 1 and tells(name, list(counts)):
+            who = _listed([f"{value} ({count:,})" for value, count in counts.most_common()])
+            remedy = f"--by {name} fits one model for each; --pool one for all."
+            yield Finding(f"several_{name}s", True, f"The rows are of {len(counts):,} {plural}: {who}.", remedy)
+
+
+# Labels and confidences
+
+
+def on_labels(label: Floats) -> Iterator[Finding]:
+    """Yield what is to be said of labels that teach nothing, or little."""
+    known = label[~np.isnan(label)]
+    if not len(known):
+        remedy = "Label some answers: qacal judge, or by hand."
+        yield Finding("no_labels", True, "No row has a label that can be read.", remedy)
+        return
+    right, wrong = (int(np.count_nonzero(known == value)) for value in (1.0, 0.0))
+    if (known == known[0]).all():
+        what = {1.0: "right", 0.0: "wrong"}.get(float(known[0]), f"labelled {known[0]:g}")
+        remedy = "Check the labels; a fit needs right and wrong answers."
+        yield Finding("one_label", False, f"All {len(known):,} labelled answers are {what}.", remedy)
+    elif right + wrong == len(known) and min(right, wrong) < _FEW_OF_A_KIND:
+        few, what = (right, "right") if right < wrong else (wrong, "wrong")
+        remedy = f"Label more answers: when the LLM is {what} is learned from these few."
+        yield Finding("few_of_a_kind", False, f"Only {few:,} of {len(known):,} answers are {what}.", remedy, few)
+
+
+def on_scale(scale: Scale, own: str, percent: bool) -> Iterator[Finding]:
+    """Yield what is to be said of confidences that are not numbers from 0 to 1.
+
+    own : what the column is called.
+    percent : confidences were said to be percents.
+    """
+    span = f"{own} goes from {scale.low:g} to {scale.high:g}"
+    if scale.commas:
+        remedy = "Write 0.85 instead of 0,85."
+        yield Finding(
+            "decimal_commas",
+            True,
+            f"{_counted(scale.commas, 'row')} with a decimal comma in {own}.",
+            remedy,
+            scale.commas,
+        )
+    if scale.kind == "percent" and not percent:
+        yield Finding("percents", True, f"{span}: these are percents.", "Pass --percent (percent=True).")
+    elif scale.kind == "0-1" and percent and scale.above == 0 and scale.fractions:
+        yield Finding("no_percents", True, f"{span}: these are no percents.", "Leave --percent (percent=True) out.")
+    elif scale.kind == "grades":
+        remedy = f"Divide by {scale.most:g} first; --percent would read {scale.high:g} as {scale.high / 100:g}."
+        yield Finding("grades", True, f"{span}: these are grades up to {scale.most:g}, or look so.", remedy)
+    elif scale.kind == "mixed":
+        problem = f"{own} mixes scales: {scale.fractions:,} numbers lie between 0 and 1, and {scale.above:,} above 1."
+        yield Finding("mixed_scales", True, problem, "Bring them to one scale first; a 1 may mean 1% or certain.")
+    elif scale.kind == "logarithms":
+        remedy = "Take exp() of them first: exp(-0.1) is 0.90."
+        yield Finding("logarithms", True, f"{span}: these look like log-probabilities.", remedy)
+    elif scale.kind == "unknown":
+        yield Finding("unknown_scale", True, f"{span}, on no scale that qacal knows.", "Bring them to 0 to 1 first.")
+    elif scale.kind == "words":
+        words = ", ".join(f"{word} ({count:,})" for word, count in scale.words.items())
+        example = " ".join(f"--expression '{word}=NUMBER'" for word in list(scale.words)[:2])
+        yield Finding("words", True, f"{own} holds words: {words}.", f"Say what each is worth: {example} ...")
+
+
+def on_ranking(stated: Floats, found: Auroc | None) -> Iterator[Finding]:
+    """Yield what is to be said of confidences that do not tell right answers from wrong ones.
+
+    stated : the confidences of labelled rows.
+    found : how well they do; None if they do not differ, or labels do not.
+    """
+    if len(stated) and (stated == stated[0]).all():
+        problem = f"All {len(stated):,} confidences are {stated[0]:g}."
+        remedy = "A fit learns from the text alone then; another confidence (--also) would help."
+        yield Finding("constant_confidence", False, problem, remedy)
+    elif found is not None:
+        span = f"AUROC {found.value:.2f}, {found.low:.2f} to {found.high:.2f}"
+        if found.high < 0.5:
+            problem = f"Answers with higher confidence are more often wrong ({span})."
+            remedy = "Labels or confidences may be turned round: is 1 right, and 1 certain?"
+            yield Finding("swapped_labels", False, problem, remedy)
+        elif found.low <= 0.5:
+            problem = f"It does not show that right answers have the higher confidences ({span})."
+            remedy = "Check that labels and confidences belong to the same answers; or label more rows."
+            yield Finding("uninformative_confidence", False, problem, remedy)

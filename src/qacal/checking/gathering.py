@@ -1,0 +1,152 @@
+"""One pass over the rows: what is counted, and what is kept of each row.
+
+Of each row eight numbers of 64 bits are kept, however long its texts are: its place, its confidence and its label, and
+hashes of the row, of its id, its LLM and its question, and of question and answer together. Equal hashes are taken for
+equal texts: among a million texts two different ones share a hash once in forty million times.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+
+from qacal.bad_rows import BadRows
+from qacal.checking.confidences import has_comma, number_of
+from qacal.checking.names import Columns
+from qacal.checking.others import OtherColumn
+from qacal.column_checks import Checks, is_missing, listed
+from qacal.identity import id_hashes, mix
+from qacal.records import PROVENANCE
+from qacal.tables import FrameTable, Table
+from qacal.values import Bools, Floats, Hashes
+
+# More columns than this are not looked at one by one, nor more LLMs or prompts than this counted.
+_COLUMNS = 200
+_ORIGINS = 1_000
+
+
+class Gathering:
+    """What was seen of the rows so far.
+
+    columns : which column is which.
+    most : the confidence that stands for certain.
+    bad : counts bad rows by reason.
+    """
+
+    def __init__(self, columns: Columns, most: float, bad: BadRows) -> None:
+        self.columns = columns
+        self.bad = bad
+        self.rows = self.unlabelled = self.commas = 0
+        self.names: dict[str, None] = {}
+        self.words: Counter[str] = Counter()
+        self.origins: dict[str, Counter[Any]] = {}
+        self.labelled_by_llm: Counter[Any] = Counter()
+        self.others: dict[str, OtherColumn] = {}
+        self._most = most
+        self._kept: dict[str, list[Any]] = {}
+
+    def column(self, name: str) -> Any:
+        """Return what was kept of all rows under a name; None if nothing was."""
+        return np.concatenate(self._kept[name]) if name in self._kept else None
+
+    def add(self, table: Table) -> None:
+        """Take more rows."""
+        self.bad.add_rows(table.origin, len(table))
+        self.rows += len(table)
+        names = table.names
+        self.names.update(dict.fromkeys(names))
+        here = {column: own for column, own in self.columns.names.items() if own in names}
+        checks = Checks(table, here, self.bad)
+        stated = self._confidences(table, here, checks)
+        label = self._labels(checks, here, len(table))
+        self._texts(checks, here, len(table))
+        self._require_columns(table, here, checks)
+        self.unlabelled += int(np.count_nonzero(np.isnan(label) & checks.is_good))
+        self._keep(place=table.places, row=_row_hashes(table), stated=stated, label=label, good=checks.is_good)
+        self._origins(table, here, ~np.isnan(label) & checks.is_good)
+        for name in [name for name in names if name not in here.values()][:_COLUMNS]:
+            other = self.others.setdefault(name, OtherColumn(name))
+            if not other.is_done:
+                other.add(listed(table.column(name)), label)
+
+    def _keep(self, **columns: Any) -> None:
+        for name, values in columns.items():
+            self._kept.setdefault(name, []).append(values)
+
+    def _confidences(self, table: Table, here: dict[str, str], checks: Checks) -> Floats:
+        """Return the numbers that confidences are, on whatever scale; NaN where there is none."""
+        if "confidence" not in here:
+            return np.full(len(table), np.nan)
+        numbers = checks.numbers("confidence", self._most)
+        unread = np.flatnonzero(np.isnan(numbers)).tolist()
+        values = listed(table.column(here["confidence"])) if unread else []
+        for row in unread:
+            number = None if is_missing(values[row]) else number_of(values[row])
+            if number is not None:
+                numbers[row] = number
+                self.commas += has_comma(values[row])
+            elif isinstance(values[row], str) and values[row].strip():
+                self.words[values[row].strip().lower()[:40]] += 1
+        return numbers
+
+    def _labels(self, checks: Checks, here: dict[str, str], rows: int) -> Floats:
+        if "correct" not in here:
+            return np.full(rows, np.nan)
+        labels = checks.numbers("correct", 1.0, may_miss=True)
+        return np.where((labels >= 0) & (labels <= 1), labels, np.nan)
+
+    def _texts(self, checks: Checks, here: dict[str, str], rows: int) -> None:
+        if "question" in here:
+            questions = checks.texts("question", may_be_empty=False)
+            hashes = id_hashes(questions, rows)
+            self._keep(question=hashes, asked=np.array([bool(text) for text in questions], dtype=bool))
+            if "answer" in here:
+                answers = id_hashes(checks.texts("answer"), rows)
+                self._keep(pair=mix(hashes) ^ mix(answers, 1))
+        elif "answer" in here:
+            checks.texts("answer")
+        if "id" in here:
+            ids = checks.ids()
+            is_id = [isinstance(one, str | int) and not isinstance(one, bool) and one != "" for one in ids]
+            known = [one if is_one else 0 for one, is_one in zip(ids, is_id, strict=True)]
+            self._keep(id=id_hashes(known, rows), named=np.array(is_id, dtype=bool))
+
+    def _require_columns(self, table: Table, here: dict[str, str], checks: Checks) -> None:
+        """Count the rows of a batch in which no row has a column that rows before it had."""
+        for column, own in self.columns.names.items():
+            if column in ("question", "answer", "confidence", "id") and column not in here:
+                for row in np.flatnonzero(checks.is_good).tolist():
+                    self.bad(table.fault(row, f"{own} is missing.", f"no {own}"))
+                checks.is_good[:] = False
+
+    def _origins(self, table: Table, here: dict[str, str], is_labelled: Bools) -> None:
+        for name in PROVENANCE:
+            if name not in here:
+                continue
+            values = [_plain(value) for value in listed(table.column(here[name]))]
+            if name == "model":
+                self._keep(llm=id_hashes([str(value) for value in values], len(values)))
+            counts = self.origins.setdefault(name, Counter())
+            if len(counts) <= _ORIGINS:
+                counts.update(value for value in values if value is not None)
+            if name == "model" and len(self.labelled_by_llm) <= _ORIGINS:
+                self.labelled_by_llm.update(value for value, is_one in zip(values, is_labelled, strict=True) if is_one)
+
+
+def _plain(value: Any) -> Any:
+    return None if is_missing(value) else value if isinstance(value, str | int | float) else str(value)
+
+
+def _row_hashes(table: Table) -> Hashes:
+    """Return a hash of each row, all of its columns together."""
+    if isinstance(table, FrameTable):
+        import polars as pl
+
+        try:
+            return table.frame().hash_rows().to_numpy().astype(np.uint64)
+        except pl.exceptions.PolarsError:  # there are columns that polars cannot hash
+            pass
+    hashes = (hash(repr(sorted(row.items()))) % 2**64 for row in table.rows())
+    return np.fromiter(hashes, np.uint64, len(table))

@@ -1,0 +1,248 @@
+"""Which column is which: by its name, by the names that others use, and by what it holds."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from qacal.checking.confidences import number_of
+from qacal.column_checks import KNOWN, is_missing, listed
+from qacal.tables import Table
+from qacal.written_numbers import TRUTHS
+
+NEEDED = ("question", "answer", "confidence", "correct")
+"""What `fit` cannot do without."""
+
+# What others call these columns, the likeliest first. `prompt` is also a column of ours, which names the prompt that an
+# LLM was asked with; it is taken for the question only where there is no question.
+_OTHER_NAMES: Mapping[str, tuple[str, ...]] = {
+    "question": (
+        *("question_text", "query", "prompt", "input", "problem", "user_input", "user_message", "user_prompt"),
+        *("instruction", "request", "stem", "user", "q", "text"),
+    ),
+    "answer": (
+        *("model_answer", "llm_answer", "generated_answer", "predicted_answer", "answer_text", "response"),
+        *("model_response", "llm_response", "output", "model_output", "llm_output", "actual_output", "completion"),
+        *("generation", "generated_text", "prediction", "predicted", "pred", "reply", "guess", "assistant", "a"),
+    ),
+    "confidence": (
+        *("conf", "confidence_score", "stated_confidence", "model_confidence", "llm_confidence", "self_confidence"),
+        *("verbalized_confidence", "verbalised_confidence", "answer_confidence", "certainty", "probability", "prob"),
+        *("p_correct", "p_true", "likelihood", "confidence_level", "confidence_pct", "score", "p"),
+    ),
+    "correct": (
+        *("is_correct", "correctness", "is_right", "right", "label", "human_label", "correct_label", "is_true"),
+        *("accurate", "accuracy", "acc", "exact_match", "em", "passed", "pass", "success", "verdict", "graded"),
+        *("grade", "judgement", "judgment", "evaluation", "outcome", "result", "score", "ok"),
+    ),
+    "model": ("model_name", "model_id", "llm", "llm_name", "engine", "deployment"),
+    "id": ("question_id", "qid", "item_id", "example_id", "sample_id", "doc_id", "task_id", "uid", "uuid", "key"),
+}
+# A longer name is taken for the role that one of its words names, unless another word says that it is something else.
+_WORDS = {
+    "question": {"question", "query"},
+    "answer": {"answer", "response", "completion", "prediction"},
+    "confidence": {"confidence", "conf", "certainty"},
+    "correct": {"correct", "correctness"},
+}
+_ELSE = {
+    *("gold", "golden", "reference", "expected", "target", "truth", "ideal", "ground", "right", "true", "correct"),
+    *("id", "length", "len", "time", "tokens", "source", "type", "count", "date", "hash", "model", "url"),
+}
+
+_SAMPLE = 2_000
+_LLMS = 50
+_LEVELS = 30
+_DIFFERENT = 21
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Which column of a table is which.
+
+    names : what each column of ours is called in the table; those that were not found are left out.
+    guessed : those of them that have another name, and that nobody has named.
+    rivals : for a column of ours, another that looks like it: ``{"answer": "model_answer"}``.
+    """
+
+    names: Mapping[str, str]
+    guessed: tuple[str, ...] = ()
+    rivals: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """The columns that a fit needs, and that were not found."""
+        return tuple(column for column in NEEDED if column not in self.names)
+
+    @property
+    def mapping(self) -> dict[str, str]:
+        """What has to be said of columns that have another name, as in ``columns=``."""
+        return {column: name for column, name in self.names.items() if column != name}
+
+
+def find_columns(table: Table, given: Mapping[str, str]) -> Columns:
+    """Return which column is which, judged by the first rows.
+
+    given : what a person said of them.
+
+    >>> from qacal.tables import as_table
+    >>> rows = [{"prompt": "2 + 2?", "model_answer": "5", "conf": 0.9, "is_correct": False},
+    ...         {"prompt": "3 + 3?", "model_answer": "6", "conf": 0.8, "is_correct": True}]
+    >>> find_columns(as_table(rows), {}).mapping
+    {'question': 'prompt', 'answer': 'model_answer', 'confidence': 'conf', 'correct': 'is_correct'}
+    """
+    sample = _Sample(table)
+    found = {column: own for column, own in given.items() if own in sample.names}
+    taken = {*found.values()}
+    found |= {name: name for name in KNOWN if name in sample.names and name not in found and name not in taken}
+    guessed = []
+    for column in _OTHER_NAMES:
+        # What a person has named is not guessed again.
+        own = None if column in found or column in given else _guess(column, sample, found)
+        if own is not None:
+            guessed.append(column)
+            found = {name: other for name, other in found.items() if other != own} | {column: own}
+    rival = _rival_answer(sample, found)
+    in_order = {name: found[name] for name in KNOWN if name in found}
+    return Columns(in_order, tuple(guessed), {} if rival is None else {"answer": rival})
+
+
+@dataclass(frozen=True, eq=False)
+class _Sample:
+    """The first rows of a table, column by column, without what is missing."""
+
+    table: Table
+
+    @cached_property
+    def names(self) -> list[str]:
+        return self.table.names
+
+    @cached_property
+    def _values(self) -> dict[str, list[Any]]:
+        return {}
+
+    def values(self, name: str) -> list[Any]:
+        if name not in self._values:
+            first = listed(self.table.column(name))[:_SAMPLE]
+            self._values[name] = [value for value in first if not is_missing(value)]
+        return self._values[name]
+
+
+def _guess(column: str, sample: _Sample, found: Mapping[str, str]) -> str | None:
+    """Return the column of the table that is most likely meant, None if none is likely."""
+    taken = {*found.values()} - ({"prompt"} if column == "question" else set())
+    free = [name for name in sample.names if name not in taken]
+    if column == "id":
+        return _guessed_id(sample, free, found.get("question"))
+    spelled = {name: _spelled(name) for name in free}
+    by_name = [name for name in free if spelled[name] == column]
+    by_name += [name for other in _OTHER_NAMES[column] for name in free if spelled[name] == other]
+    words = _WORDS.get(column, set())
+    by_name += [name for name in free if _is_about(spelled[name], words)]
+    holds = _HOLDS[column]
+    named = next((name for name in by_name if holds(sample.values(name))), None)
+    return named if named is not None else _only_one(column, sample, free)
+
+
+def _spelled(name: str) -> str:
+    """Return a name in small letters with underscores.
+
+    >>> _spelled("modelAnswer"), _spelled(" Is Correct? ")
+    ('model_answer', 'is_correct')
+    """
+    apart = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name)
+    return re.sub(r"[^a-z0-9]+", "_", apart.lower()).strip("_")
+
+
+def _is_about(spelled: str, words: set[str]) -> bool:
+    parts = {*spelled.split("_")}
+    return bool(parts & words) and not parts & (_ELSE - words)
+
+
+def _only_one(column: str, sample: _Sample, free: list[str]) -> str | None:
+    """Return the only column that holds what is looked for, whatever its name."""
+    holds = {"confidence": _are_probabilities, "correct": _are_two_labels}.get(column)
+    fitting = [] if holds is None else [name for name in free if holds(sample.values(name))]
+    return fitting[0] if len(fitting) == 1 else None
+
+
+def _guessed_id(sample: _Sample, free: list[str], question: str | None) -> str | None:
+    """Return a column of ids, if it tells more than the texts do: a question may be worded in two ways."""
+    if question is None:
+        return None
+    texts = len({*map(str, sample.values(question))})
+    for other in _OTHER_NAMES["id"]:
+        for name in free:
+            if _spelled(name) == other and 1 < len({*map(str, sample.values(name))}) < texts:
+                return name
+    return None
+
+
+def _rival_answer(sample: _Sample, found: Mapping[str, str]) -> str | None:
+    """Return another column that seems to be the answer of the LLM; the one called `answer` may be the expected one."""
+    if found.get("answer") != "answer":
+        return None
+    names = {_spelled(name): name for name in sample.names if name not in found.values()}
+    said = (names[other] for other in _OTHER_NAMES["answer"] if other in names and len(other) > 1)
+    return next((name for name in said if _are_texts(sample.values(name))), None)
+
+
+# What a column must hold
+
+
+def _are_texts(values: list[Any]) -> bool:
+    texts = sum(isinstance(value, str) and number_of(value) is None for value in values)
+    return bool(values) and texts > len(values) / 2
+
+
+def _are_questions(values: list[Any]) -> bool:
+    """Return whether values are texts that differ from row to row: the name of a prompt is the same in many."""
+    return _are_texts(values) and len({*map(str, values)}) >= min(_DIFFERENT, len(values) / 2)
+
+
+def _are_answers(values: list[Any]) -> bool:
+    return bool(values) and all(isinstance(value, str | int | float) for value in values)
+
+
+def _are_confidences(values: list[Any]) -> bool:
+    numbers = [number_of(value) for value in values if not isinstance(value, bool)]
+    if sum(number is not None for number in numbers) > len(values) / 2:
+        return not {*numbers} <= {None, 0.0, 1.0}
+    words = {value.strip().lower() for value in values if isinstance(value, str)}
+    return 1 < len(words) <= _LEVELS and not words <= {*TRUTHS} and len(words) < len(values) / 2
+
+
+def _are_probabilities(values: list[Any]) -> bool:
+    numbers = {None if isinstance(value, bool) else number_of(value) for value in values}
+    return len(numbers) > 2 and all(number is not None and 0 <= number <= 1 for number in numbers)
+
+
+def _are_labels(values: list[Any]) -> bool:
+    return bool(values) and sum(_is_label(value) for value in values) > len(values) / 2
+
+
+def _is_label(value: Any) -> bool:
+    if isinstance(value, str) and value.strip().lower() in TRUTHS:
+        return True
+    return isinstance(value, bool) or number_of(value) in (0.0, 1.0)
+
+
+def _are_two_labels(values: list[Any]) -> bool:
+    return len({str(value) for value in values}) == 2 and all(map(_is_label, values))
+
+
+def _are_llms(values: list[Any]) -> bool:
+    """Return whether values may be LLMs; of a single one nothing has to be said."""
+    return 1 < len({*map(str, values)}) <= _LLMS
+
+
+_HOLDS: Mapping[str, Callable[[list[Any]], bool]] = {
+    "question": _are_questions,
+    "answer": _are_answers,
+    "confidence": _are_confidences,
+    "correct": _are_labels,
+    "model": _are_llms,
+}

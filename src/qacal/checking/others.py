@@ -1,0 +1,152 @@
+"""Columns beside those that a fit needs: which of them say something about whether an answer is right."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from qacal.checking.confidences import number_of
+from qacal.column_checks import is_missing
+from qacal.metrics.ranking import Auroc, auroc_of_counts
+from qacal.values import Floats
+
+MOST_LEVELS = 50
+"""A column with more values is no column of kinds."""
+
+_BINS = 1_000
+# A kind of question with fewer labelled rows shows no accuracy of its own.
+_ROWS_A_LEVEL = 20
+# How rarely chance may make a column look useful; divided by the number of columns.
+_CHANCE = 0.01
+# What orders right and wrong answers this well is known only once the answers are labelled.
+_TOO_GOOD = 0.99
+_VECTOR = 8
+
+
+@dataclass(frozen=True)
+class UsefulColumn:
+    """A column that a fit could use.
+
+    use : "confidence", "groups" or "vectors".
+    options : the options of `qacal fit` that use it, the first of them recommended.
+    auroc : of a confidence, how well it tells right from wrong.
+    values, low, high : of groups, how many values there are, and the shares of right answers of the worst and the best.
+    """
+
+    name: str
+    use: str
+    options: tuple[str, ...]
+    auroc: Auroc | None = None
+    values: int = 0
+    low: float = float("nan")
+    high: float = float("nan")
+
+
+class OtherColumn:
+    """Gathers what a column tells about labels, in memory that does not grow with the rows."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._levels: dict[Any, list[float]] | None = {}
+        self._bins: Floats | None = np.zeros((_BINS + 1, 2))
+        self._distinct: set[float] = set()
+        self._is_vector = False
+
+    @property
+    def is_done(self) -> bool:
+        """Whether nothing more can be learned of this column."""
+        return self._levels is None and self._bins is None
+
+    def add(self, values: Sequence[Any], labels: Floats) -> None:
+        """Take more rows; labels are NaN where there are none."""
+        first = next((value for value in values if not is_missing(value)), None)
+        if first is not None and not isinstance(first, str | int | float | np.generic):
+            self._is_vector = _is_vector(first)
+            self._levels = self._bins = None
+            return
+        if self._levels is not None:
+            self._add_levels(values, labels)
+        if self._bins is not None:
+            self._add_numbers(values, labels)
+
+    def _add_levels(self, values: Sequence[Any], labels: Floats) -> None:
+        levels = self._levels
+        for value, label in zip(values, labels.tolist(), strict=True):
+            if is_missing(value) or levels is None or label != label:
+                continue
+            if value not in levels and len(levels) == MOST_LEVELS:
+                levels = self._levels = None
+                break
+            one = levels.setdefault(value, [0.0, 0.0])
+            one[0] += 1
+            one[1] += label
+
+    def _add_numbers(self, values: Sequence[Any], labels: Floats) -> None:
+        numbers = [None if is_missing(value) or isinstance(value, bool) else number_of(value) for value in values]
+        there = [at for at, value in enumerate(values) if not is_missing(value)]
+        column = np.array([numbers[at] for at in there], dtype=np.float64)
+        if not ((column >= 0) & (column <= 1)).all():
+            self._bins = None
+            return
+        if len(self._distinct) <= 2:
+            self._distinct.update(np.unique(column).tolist())
+        label = labels[there]
+        known = ~np.isnan(label)
+        places = np.rint(column[known] * _BINS).astype(np.int64)
+        assert self._bins is not None
+        np.add.at(self._bins[:, 0], places, 1 - label[known])
+        np.add.at(self._bins[:, 1], places, label[known])
+
+    def use(self, columns: int) -> UsefulColumn | None:
+        """Return what a fit could use the column for; None if it says nothing, or is the label itself.
+
+        columns : how many were looked at.
+        """
+        if self._is_vector:
+            return UsefulColumn(self.name, "vectors", (f"--embedder column:{self.name}",))
+        if self._bins is not None and len(self._distinct) > 2:
+            found = auroc_of_counts(self._bins[:, 1], self._bins[:, 0])
+            is_useful = found.low > 0.5 and found.value < _TOO_GOOD
+            return UsefulColumn(self.name, "confidence", (f"--also {self.name}",), found) if is_useful else None
+        return self._groups(columns)
+
+    def _groups(self, columns: int) -> UsefulColumn | None:
+        levels = [one for one in (self._levels or {}).values() if one[0] >= _ROWS_A_LEVEL]
+        if len(levels) < 2:
+            return None
+        rows, right = np.array(levels).T
+        mean = float(right.sum() / rows.sum())
+        share = right / rows
+        is_label = bool((np.minimum(share, 1 - share) < 1 - _TOO_GOOD).all())
+        if not 0 < mean < 1 or is_label or _by_chance(rows, right, mean) * columns > _CHANCE:
+            return None
+        options = (f"--effect {self.name}", f"--partition column:{self.name}")
+        low, high = float(share.min()), float(share.max())
+        return UsefulColumn(self.name, "groups", options, values=len(self._levels or ()), low=low, high=high)
+
+
+def _by_chance(rows: Floats, right: Floats, mean: float) -> float:
+    """Return how often values that say nothing would differ as much in accuracy (chi-squared test)."""
+    from scipy import special
+
+    statistic = float(((right - rows * mean) ** 2 / (rows * mean * (1 - mean))).sum())
+    return float(special.chdtrc(len(rows) - 1, statistic))
+
+
+def _is_vector(value: Any) -> bool:
+    """Return whether a value is a list of numbers, as embeddings are."""
+    try:
+        numbers = list(value)
+    except TypeError:
+        return False
+    return len(numbers) >= _VECTOR and all(isinstance(one, float | np.floating) for one in numbers)
+
+
+def useful_columns(columns: Sequence[OtherColumn]) -> Iterator[UsefulColumn]:
+    """Yield those of the columns that a fit could use."""
+    for column in columns:
+        if (found := column.use(len(columns))) is not None:
+            yield found

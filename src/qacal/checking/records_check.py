@@ -1,0 +1,252 @@
+"""Everything about records at once, before any fit."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from qacal.answering import Progress, say_nothing
+from qacal.bad_rows import MAX_BAD, BadRows
+from qacal.checking import findings
+from qacal.checking.confidences import Scale, scale_of, scale_of_values
+from qacal.checking.enough import Goal, goals
+from qacal.checking.findings import Finding, column_options
+from qacal.checking.gathering import Gathering
+from qacal.checking.names import Columns, find_columns
+from qacal.checking.others import UsefulColumn, useful_columns
+from qacal.column_checks import listed
+from qacal.errors import InputError
+from qacal.files import File
+from qacal.metrics.ranking import Auroc, auroc_of_counts
+from qacal.records import Reading, as_source
+from qacal.tables import Table
+from qacal.values import Floats
+
+
+@dataclass(frozen=True)
+class BadRowsOfAKind:
+    """Rows that cannot be used for the same reason; `place` and `problem` are those of the first."""
+
+    kind: str
+    count: int
+    place: str
+    problem: str
+
+
+@dataclass(frozen=True)
+class RecordsCheck:
+    """What is to be known of records before a fit. ``print`` it to read it.
+
+    origin : what the records are called; the path of a file.
+    rows : how many there are, bad ones among them.
+    labelled : how many have a label.
+    accuracy : the share of right answers among these; NaN if there are none.
+    questions : how many different ones are asked; None if no column tells it.
+    names : all columns. `columns` says which of them is which, under its name in qacal.
+    scale : on which scale confidences are.
+    auroc : how well the confidence tells right answers from wrong ones; None if that cannot be measured.
+    findings : what stops or misleads a fit, what stops it first.
+    bad_rows : the kinds of rows that cannot be used, with the first of each kind.
+    useful : further columns that a fit could use.
+    fewest : of several LLMs that with the fewest labels, and how many it has; None for a single LLM.
+    goals : what the labels are enough for, and how many the next thing takes.
+    options : what `qacal fit` has to be told of these rows.
+    """
+
+    origin: str
+    is_file: bool
+    rows: int
+    labelled: int
+    accuracy: float
+    questions: int | None
+    names: tuple[str, ...]
+    columns: Mapping[str, str]
+    scale: Scale
+    auroc: Auroc | None
+    findings: tuple[Finding, ...]
+    bad_rows: tuple[BadRowsOfAKind, ...]
+    useful: tuple[UsefulColumn, ...]
+    fewest: tuple[str, int] | None
+    goals: tuple[Goal, ...]
+    options: tuple[str, ...]
+
+    @property
+    def is_fine(self) -> bool:
+        """Whether nothing was found."""
+        return not self.findings
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as plain values, for JSON; what is not known is None."""
+        plain: dict[str, Any] = _plain(asdict(self))
+        return {"is_fine": self.is_fine, **plain}
+
+    def __str__(self) -> str:
+        from qacal.checking.words import described
+
+        return described(self)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _plain(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(one) for one in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def check(
+    records: Any,
+    *,
+    columns: Mapping[str, str] | None = None,
+    percent: bool = False,
+    progress: Progress | None = None,
+) -> RecordsCheck:
+    """Look at records before a fit: what stops it, what misleads it, what could be used, what they are enough for.
+
+    It goes once through the rows, and also works on rows that a fit refuses. Columns with other names are guessed, and
+    everything else is judged as if the guess were right. Of each row a few numbers are kept, and no text.
+
+    Parameters
+    ----------
+    records : a path (Parquet, JSONL, CSV), a frame of pandas, polars or Arrow, a list of objects.
+    columns : what columns are called, as far as it is known: ``{"confidence": "score"}``.
+    percent : confidences are percents.
+    progress : called now and then with what is being done, and for how many rows it is.
+
+    Raises
+    ------
+    InputError : there is no such file, or what was given are no records.
+
+    Examples
+    --------
+    >>> rows = [{"prompt": f"{i} + 2?", "model_answer": i + 2, "conf": 50 + i % 50, "is_correct": i % 50 > 20}
+    ...         for i in range(500)]
+    >>> found = check(rows)
+    >>> [finding.kind for finding in found.findings]
+    ['renamed_columns', 'percents']
+    >>> found.columns["question"], found.auroc.value
+    ('prompt', 1.0)
+    """
+    given = Reading(columns or {}, percent)
+    source = as_source(records)
+    bad = BadRows()
+    tables = _Tables(source.batches(bad.add_unread))
+    first = next(tables, None)
+    seen = Gathering(Columns({}), 1.0, bad) if first is None else _begun(first, given, bad)
+    for table in tables:
+        seen.add(table)
+        (progress or say_nothing)("checking", seen.rows)
+    return _judged(seen, given, source, tables.fault)
+
+
+def _begun(first: Table, given: Reading, bad: BadRows) -> Gathering:
+    """Return a pass over the rows; the first ones tell which column is which, and the scale to read all rows by."""
+    columns = find_columns(first, given.columns)
+    own = columns.names.get("confidence")
+    scale = scale_of_values([] if own is None else listed(first.column(own)))
+    most = 100.0 if given.percent or scale.kind == "mixed" else scale.most
+    seen = Gathering(columns, most, bad)
+    seen.add(first)
+    return seen
+
+
+class _Tables(Iterator[Table]):
+    """Tables up to where the file cannot be read any further."""
+
+    def __init__(self, tables: Iterator[Table]) -> None:
+        self._tables = tables
+        self.fault: str | None = None
+
+    def __next__(self) -> Table:
+        try:
+            return next(self._tables)
+        except InputError as error:
+            self.fault = str(error)
+            raise StopIteration from None
+
+
+def _judged(seen: Gathering, given: Reading, source: Any, fault: str | None) -> RecordsCheck:
+    is_file = isinstance(source, File)
+    stated, label = (np.empty(0) if not seen.rows else seen.column(name) for name in ("stated", "label"))
+    scale = scale_of(stated[~np.isnan(stated)], seen.words, seen.commas)
+    is_known, is_both = ~np.isnan(label), ~np.isnan(label) & ~np.isnan(stated)
+    ranking = None if scale.kind in ("mixed", "unknown") else _ranking(stated[is_both], label[is_both])
+    own = seen.columns.names.get("confidence", "confidence")
+    by_llm = [(str(name), labelled) for name, labelled in seen.labelled_by_llm.most_common()]
+    fewest = by_llm[-1] if len(by_llm) > 1 else None
+    said = (
+        *_on_file(seen, fault),
+        *findings.on_columns(seen, given.columns, is_file=is_file),
+        *findings.on_scale(scale, own, given.percent),
+        *findings.on_origins(seen),
+        *findings.on_rows(seen, scale),
+        *(findings.on_labels(label) if "correct" in seen.columns.names else ()),
+        *findings.on_ranking(stated[is_both], ranking),
+    )
+    return RecordsCheck(
+        origin=source.name if is_file else "records",
+        is_file=is_file,
+        rows=seen.bad.rows,
+        labelled=int(is_known.sum()),
+        accuracy=float(label[is_known].mean()) if is_known.any() else math.nan,
+        questions=_questions(seen),
+        names=tuple(seen.names),
+        columns=dict(seen.columns.names),
+        scale=scale,
+        auroc=ranking,
+        findings=findings.in_order(said),
+        bad_rows=tuple(
+            BadRowsOfAKind(reason.kind, reason.count, reason.example.place, reason.example.problem)
+            for reason in seen.bad.reasons
+        ),
+        useful=tuple(useful_columns(list(seen.others.values()))),
+        fewest=fewest,
+        goals=_goals(fewest, stated[is_both] / scale.most, label[is_both], scale),
+        options=tuple(_options(seen, given, scale, said)),
+    )
+
+
+def _on_file(seen: Gathering, fault: str | None) -> Iterator[Finding]:
+    if fault is not None:
+        rows = f" {seen.rows:,} rows were read before." if seen.rows else ""
+        yield Finding("unreadable", True, f"It cannot be read: {fault}{rows}", "Mend the file, or export it again.")
+    elif not seen.bad.rows:
+        yield Finding("empty", True, "There is no row in it.", "Check that this is the file you mean.")
+
+
+def _ranking(stated: Floats, label: Floats) -> Auroc | None:
+    values, which = np.unique(stated, return_inverse=True)
+    if len(values) < 2 or len(np.unique(label)) < 2:
+        return None
+    right, rows = np.zeros(len(values)), np.zeros(len(values))
+    np.add.at(right, which, label)
+    np.add.at(rows, which, 1.0)
+    return auroc_of_counts(right, rows - right)
+
+
+def _questions(seen: Gathering) -> int | None:
+    key = seen.column("id" if "id" in seen.columns.names else "question")
+    return None if key is None else len(np.unique(key))
+
+
+def _goals(fewest: tuple[str, int] | None, confidence: Floats, label: Floats, scale: Scale) -> tuple[Goal, ...]:
+    is_usable = (confidence >= 0) & (confidence <= 1) & (scale.kind in ("0-1", "percent", "grades"))
+    labelled = len(label) if fewest is None else fewest[1]
+    is_one = not len(label) or (label == label[0]).all()
+    return () if is_one else goals(labelled, confidence[is_usable], label[is_usable])
+
+
+def _options(seen: Gathering, given: Reading, scale: Scale, said: Sequence[Finding]) -> Iterator[str]:
+    yield from column_options(seen.columns.mapping)
+    kinds = {finding.kind for finding in said}
+    if given.percent or "percents" in kinds:
+        yield "--percent"
+    if "several_models" in kinds:
+        yield "--by model"
+    bad = seen.bad.count + seen.unlabelled
+    if 0 < bad <= MAX_BAD * seen.bad.rows:
+        yield "--skip-bad-rows bad.jsonl"

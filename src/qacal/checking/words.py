@@ -1,0 +1,142 @@
+"""A check in words, for a terminal of 80 columns: what matters most first, each thing with what to do about it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from textwrap import wrap
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from qacal.checking.others import UsefulColumn
+    from qacal.checking.records_check import RecordsCheck
+
+_WIDTH = 79
+_SCALES = {"0-1": "0 to 1", "percent": "percents", "mixed": "mixed scales", "logarithms": "logarithms"}
+
+
+def described(found: RecordsCheck) -> str:
+    """Return a check in words."""
+    parts = (_head(found), _findings(found), _command(found), _facts(found), _useful(found), _enough(found))
+    return "\n\n".join("\n".join(lines) for part in parts if (lines := list(part)))
+
+
+def _head(found: RecordsCheck) -> Iterator[str]:
+    labelled = "" if not found.labelled else f", {found.labelled:,} of them labelled, {found.accuracy:.0%} right"
+    yield from _wrapped(f"{found.origin}: {_counted(found.rows, 'row')}{labelled}.")
+    stops = sum(finding.stops for finding in found.findings)
+    others = len(found.findings) - stops
+    if found.is_fine:
+        yield "Nothing is in the way of a fit."
+        return
+    said = [f"{_counted(stops, 'thing')} would stop a fit"] if stops else []
+    said += [f"{_counted(others, 'other thing' if stops else 'thing')} would make it worse"] if others else []
+    yield f"{' and '.join(said)}."
+
+
+def _findings(found: RecordsCheck) -> Iterator[str]:
+    for number, finding in enumerate(found.findings, 1):
+        problem, *details = finding.problem.split("\n")
+        yield from _wrapped(problem, f"{number}. ")
+        for detail in details:
+            yield from _wrapped(detail, "     ")
+        yield from _wrapped(finding.remedy, "   To do: ")
+
+
+def _command(found: RecordsCheck) -> Iterator[str]:
+    if not found.is_file or "correct" not in found.columns:
+        return
+    yield "To paste, once the rest is mended:" if _is_stuck(found) else "To paste:"
+    words = [f"qacal fit {_quoted(found.origin)} -o model", *found.options]
+    line = f"    {words[0]}"
+    for option in words[1:]:
+        if len(line) + len(option) > _WIDTH - 3:
+            yield f"{line} \\"
+            line = "       "
+        line += f" {option}"
+    yield line
+
+
+def _is_stuck(found: RecordsCheck) -> bool:
+    """Return whether options alone are not enough."""
+    by_option = {"renamed_columns", "percents", "several_models"}
+    by_option |= {"bad_rows", "unlabelled"} if any("--skip-bad-rows" in option for option in found.options) else set()
+    return any(finding.stops and finding.kind not in by_option for finding in found.findings)
+
+
+def _quoted(name: str) -> str:
+    from shlex import quote
+
+    return "FILE" if name == "standard input" else quote(name)
+
+
+def _facts(found: RecordsCheck) -> Iterator[str]:
+    if not found.names:
+        return
+    yield "What is in it:"
+    own = [_said(column, found) for column in found.columns]
+    yield from _wrapped(", ".join(own) or "none that qacal knows", "    columns     ")
+    others = [name for name in found.names if name not in found.columns.values()]
+    if others:
+        shown = ", ".join(others[:15]) + (f" and {len(others) - 15} more" if len(others) > 15 else "")
+        yield from _wrapped(shown, "    others      ")
+    if found.questions is not None:
+        yield f"    questions   {found.questions:,} different ones"
+    if found.scale.kind is not None:
+        yield from _wrapped(_confidence(found), "    confidence  ")
+
+
+def _said(column: str, found: RecordsCheck) -> str:
+    own = found.columns[column]
+    return column if own == column else f"{column} ({own})"
+
+
+def _confidence(found: RecordsCheck) -> str:
+    scale, ranking = found.scale, found.auroc
+    kind = f"grades up to {scale.most:g}" if scale.kind == "grades" else _SCALES.get(str(scale.kind), str(scale.kind))
+    text = kind if scale.kind == "words" else f"{kind}, {scale.low:g} to {scale.high:g} seen"
+    if ranking is None:
+        return text
+    how = f"a right answer has the higher one in {ranking.value:.0%} of pairs"
+    return f"{text}; {how} (AUROC {ranking.value:.2f}, {ranking.low:.2f} to {ranking.high:.2f})"
+
+
+def _useful(found: RecordsCheck) -> Iterator[str]:
+    if found.useful:
+        yield "Columns that a fit could use:"
+    for column in found.useful:
+        yield from _wrapped(_use(column), "    ")
+
+
+def _use(column: UsefulColumn) -> str:
+    if column.auroc is not None:
+        span = f"AUROC {column.auroc.value:.2f}, {column.auroc.low:.2f} to {column.auroc.high:.2f}"
+        return f"{column.name}, another confidence ({span}): {column.options[0]}"
+    if column.use == "vectors":
+        return f"{column.name}, vectors of the texts: {column.options[0]}"
+    shares = f"{column.values} values, {column.low:.0%} to {column.high:.0%} right"
+    effect, partition = column.options
+    return f"{column.name} ({shares}): {effect} lets the score read it, {partition} makes groups of it"
+
+
+def _enough(found: RecordsCheck) -> Iterator[str]:
+    if not found.goals:
+        return
+    whose = "" if found.fewest is None else f", of which {found.fewest[0]} has the fewest: {found.fewest[1]:,}"
+    yield from _wrapped(f"{_counted(found.labelled, 'label')}{whose}. What they are enough for:")
+    for goal in found.goals:
+        if goal.is_met:
+            yield from _wrapped(f"{goal.what} ({goal.labels:,})", "    yes  ")
+        elif goal.labels is None:
+            yield from _wrapped(f"{goal.what}: not by the stated confidence", "    no   ")
+        else:
+            yield from _wrapped(f"{goal.what}: takes about {goal.labels:,}, {goal.more:,} more", "    no   ")
+
+
+def _wrapped(text: str, opening: str = "") -> list[str]:
+    """Return a text in lines, the others set in as far as the first one's opening."""
+    inset = " " * min(len(opening), 16)
+    return wrap(text, _WIDTH, initial_indent=opening, subsequent_indent=inset, break_on_hyphens=False)
+
+
+def _counted(count: int, thing: str) -> str:
+    return f"{count:,} {thing}{'' if count == 1 else 's'}"

@@ -1,0 +1,220 @@
+"""What a check finds in rows, and that it finds nothing where there is nothing."""
+
+import json
+import math
+
+import polars as pl
+import pytest
+
+import qacal
+from qacal import InputError
+from tests.checking.rows import as_csv, changed, labelled, renamed
+
+
+def kinds(records, **options):
+    return [finding.kind for finding in qacal.check(records, **options).findings]
+
+
+def test_nothing_is_found_in_good_rows():
+    found = qacal.check(labelled())
+    assert found.is_fine
+    assert (found.rows, found.labelled, found.questions, found.options) == (600, 600, 600, ())
+    assert found.auroc.low > 0.5
+    assert "Nothing is in the way of a fit." in str(found)
+
+
+def test_rows_of_every_kind_give_the_same_check(tmp_path):
+    rows = [{**row, "id": i} for i, row in enumerate(labelled(50))] + [{**labelled(1)[0], "id": 7, "confidence": None}]
+    frame = pl.DataFrame(rows)
+    frame.write_parquet(tmp_path / "a.parquet")
+    frame.write_ndjson(tmp_path / "a.jsonl")
+    as_csv(tmp_path / "a.csv", rows)
+    ways = (
+        rows,
+        frame,
+        frame.to_pandas(),
+        frame.to_arrow(),
+        *(tmp_path / f"a.{end}" for end in ("parquet", "jsonl", "csv")),
+    )
+    told = [qacal.check(way).to_dict() for way in ways]
+    for one in told[1:]:
+        assert {
+            name: one[name] for name in ("rows", "labelled", "questions", "columns", "scale", "auroc", "goals")
+        } == {name: told[0][name] for name in ("rows", "labelled", "questions", "columns", "scale", "auroc", "goals")}
+        assert [finding["kind"] for finding in one["findings"]] == [finding["kind"] for finding in told[0]["findings"]]
+
+
+@pytest.mark.parametrize(
+    ("change", "kind"),
+    [
+        (lambda c: round(100 * c), "percents"),
+        (lambda c: round(10 * c), "grades"),
+        (lambda c: round(100 * c) if c > 0.7 else c, "mixed_scales"),
+        (math.log, "logarithms"),
+        (lambda c: "high" if c > 0.7 else "low", "words"),
+        (lambda c: 1000 * c, "unknown_scale"),
+        (lambda c: str(c).replace(".", ","), "decimal_commas"),
+    ],
+)
+def test_scales(change, kind):
+    assert kinds(changed(labelled(), "confidence", change)) == [kind]
+
+
+def test_a_few_slips_are_bad_rows_and_no_scale():
+    rows = labelled()
+    rows[7]["confidence"] = 85
+    found = qacal.check(rows)
+    assert [finding.kind for finding in found.findings] == ["bad_rows"]
+    assert (found.bad_rows[0].count, found.bad_rows[0].place) == (1, "row 8")
+
+
+def test_percents_that_are_said_and_are_none():
+    assert kinds(changed(labelled(), "confidence", lambda c: round(100 * c)), percent=True) == []
+    assert kinds(labelled(), percent=True) == ["no_percents"]
+
+
+def test_bad_rows_are_counted_by_kind_with_an_example(tmp_path):
+    rows = labelled()
+    for at, (column, value) in enumerate(
+        [
+            ("confidence", ""),
+            ("confidence", "high"),
+            ("confidence", 3),
+            ("correct", "perhaps"),
+            ("question", ""),
+            ("question", " "),
+        ]
+    ):
+        rows[at][column] = value
+    found = qacal.check(as_csv(tmp_path / "a.csv", rows))
+    assert {one.kind: (one.count, one.place) for one in found.bad_rows} == {
+        "no confidence": (1, "line 2"),
+        "confidence in words": (1, "line 3"),
+        "confidence above 1": (1, "line 4"),
+        "correct in words": (1, "line 5"),
+        "no question": (1, "line 6"),
+        "question empty": (1, "line 7"),
+    }
+    assert found.options == ("--skip-bad-rows bad.jsonl",)
+
+
+def test_unlabelled_rows_are_no_bad_rows():
+    found = qacal.check(
+        [{**row, "correct": None if i % 9 == 0 else row["correct"]} for i, row in enumerate(labelled())]
+    )
+    assert [(one.kind, one.count) for one in found.findings] == [("unlabelled", 67)]
+    assert (found.labelled, found.bad_rows) == (533, ())
+
+
+def test_what_is_there_twice():
+    rows = labelled()
+    assert kinds([*rows, rows[3]]) == ["duplicate_rows"]
+    assert "4 and 601" in qacal.check([*rows, rows[3]]).findings[0].problem
+    again = [{**rows[3], "confidence": 0.123}]
+    assert kinds(rows + again) == ["repeated_questions"]
+    named = [{**row, "id": i} for i, row in enumerate(rows + again)]
+    assert kinds(named) == ["scattered_questions"]
+    assert kinds([{**row, "id": i // 2} for i, row in enumerate(rows)]) == ["shared_ids", "repeated_questions"]
+    assert (
+        kinds([*rows, {**rows[3], "confidence": 0.123, "correct": 1 - rows[3]["correct"]}])[-1]
+        == "contradicting_labels"
+    )
+
+
+def test_several_llms_are_named_and_counted():
+    rows = [{**row, "llm": "a" if i % 4 else "b"} for i, row in enumerate(labelled())]
+    found = qacal.check(rows)
+    assert [one.kind for one in found.findings] == ["renamed_columns", "several_models"]
+    assert "a (450), b (150)" in found.findings[1].problem
+    assert (found.options, found.fewest) == (("--column model=llm", "--by model"), ("b", 150))
+    assert next(goal for goal in found.goals if goal.kind == "text").more == 150
+    both = [{**row, "model": name} for name in "ab" for row in labelled()]
+    assert kinds(both) == ["several_models"]  # each question once for each LLM
+
+
+def test_labels_that_teach_little():
+    assert kinds(changed(labelled(), "correct", lambda y: 1)) == ["one_label"]
+    assert kinds(labelled(accuracy=0.98, gap=0.3)) == ["few_of_a_kind"]
+    assert kinds(changed(labelled(), "correct", lambda y: None)) == ["no_labels"]
+
+
+def test_whether_confidence_and_label_go_the_same_way():
+    assert kinds(changed(labelled(), "correct", lambda y: 1 - y)) == ["swapped_labels"]
+    assert kinds(labelled(gap=0.0)) == ["uninformative_confidence"]
+    assert kinds(changed(labelled(), "confidence", lambda c: 0.9)) == ["constant_confidence"]
+
+
+def test_columns_that_look_useful():
+    rows = [
+        {
+            **row,
+            "topic": "easy" if (row["correct"] or i % 3 == 0) and i % 5 else "hard",
+            "tokens": 0.5 + 0.3 * row["correct"] + (i % 7) / 50 - (0.4 if i % 4 == 0 else 0),
+            "noise": i % 3,
+            "random": (i * 37 % 100) / 100,
+            "passed": row["correct"],
+            "vector": [float(i)] * 8,
+        }
+        for i, row in enumerate(labelled(1000))
+    ]
+    useful = {column.name: column for column in qacal.check(rows).useful}
+    assert {name: column.use for name, column in useful.items()} == {
+        "topic": "groups",
+        "tokens": "confidence",
+        "vector": "vectors",
+    }
+    assert useful["topic"].options == ("--effect topic", "--partition column:topic")
+    assert useful["tokens"].options == ("--also tokens",)
+
+
+def test_what_labels_are_enough_for():
+    goals = qacal.check(labelled(2600)).goals
+    assert [(goal.kind, goal.labels, goal.is_met) for goal in goals if goal.kind != "threshold"] == [
+        ("text", 1000, True),
+        ("groups", 2500, True),
+        ("groups", 5000, False),
+    ]
+    assert next(goal for goal in goals if goal.labels == 5000).more == 2400
+    few, many = (
+        next(g for g in qacal.check(labelled(600, gap=gap)).goals if g.kind == "threshold") for gap in (0.5, 0.25)
+    )
+    assert few.labels < many.labels
+    assert qacal.check(labelled(20)).goals[0].more == 280
+
+
+@pytest.mark.parametrize("name", ["empty.csv", "empty.jsonl", "empty.json"])
+def test_an_empty_file_is_empty(tmp_path, name):
+    (tmp_path / name).touch()
+    assert kinds(tmp_path / name) == ["empty"]
+
+
+def test_files_that_fit_refuses(tmp_path):
+    without = [{name: row[name] for name in ("question", "answer")} for row in labelled()]
+    assert kinds(without) == ["missing_columns"]
+    assert kinds(changed(labelled(), "confidence", lambda c: [c])) == ["bad_rows"]
+    (tmp_path / "a.parquet").write_bytes(b"PAR1 and nothing else")
+    assert kinds(tmp_path / "a.parquet") == ["unreadable"]
+    (tmp_path / "a.csv").write_text("question,answer,answer\n1,2,3\n")
+    assert kinds(tmp_path / "a.csv") == ["unreadable"]
+    late = labelled(20_000)
+    (tmp_path / "b.jsonl").write_text("".join(json.dumps(row) + "\n" for row in late[:17_000]))
+    with (tmp_path / "b.jsonl").open("a") as file:
+        file.writelines(json.dumps({"question": row["question"]}) + "\n" for row in late[17_000:])
+    assert {one.kind: one.count for one in qacal.check(tmp_path / "b.jsonl").bad_rows} == {"no confidence": 3_000}
+
+
+def test_what_cannot_be_looked_at_is_an_error(tmp_path):
+    with pytest.raises(InputError, match="does not exist"):
+        qacal.check(tmp_path / "no.csv")
+    with pytest.raises(InputError, match="expected a path"):
+        qacal.check(3)
+    with pytest.raises(InputError, match="no column 'wisdom' to map"):
+        qacal.check(labelled(), columns={"wisdom": "x"})
+
+
+def test_the_text_fits_a_terminal_and_names_python_arguments_for_python_rows():
+    rows = renamed(changed(labelled(), "confidence", lambda c: round(100 * c)), question="prompt", confidence="conf")
+    text = str(qacal.check(rows))
+    assert max(map(len, text.splitlines())) <= 80
+    assert "columns={'question': 'prompt', 'confidence': 'conf'}" in text.replace("\n          ", " ")
+    assert "percent=True" in text

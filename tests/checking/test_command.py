@@ -1,0 +1,52 @@
+"""`qacal check`: what it prints, and with which exit code; the line to paste works as printed."""
+
+import json
+import shlex
+
+from tests.checking.rows import as_csv, changed, labelled, renamed
+from tests.test_cli import ok, run
+
+
+def test_exit_codes(tmp_path):
+    assert run("check", as_csv(tmp_path / "a.csv", labelled()))[0] == 0
+    code, out, _ = run("check", as_csv(tmp_path / "b.csv", renamed(labelled(), answer="model_answer")))
+    assert (code, "answer seems to be 'model_answer'" in out) == (2, True)
+    code, out, err = run("check", tmp_path / "no.csv")
+    assert (code, out) == (1, "")
+    assert "does not exist" in err
+
+
+def test_the_line_to_paste_fits(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rows = renamed(labelled(), question="prompt", answer="the answer", confidence="conf", correct="is_correct")
+    rows = changed(rows, "conf", lambda c: round(100 * c))
+    rows = [{**row, "llm": "a" if i % 2 else "b"} for i, row in enumerate(rows)]
+    rows[3]["conf"] = "perhaps"
+    as_csv(tmp_path / "my answers.csv", rows)
+    code, out, _ = run("check", "my answers.csv")
+    assert code == 2
+    line = out.partition("To paste:\n")[2].partition("\n\n")[0].replace("\\\n", "")
+    words = shlex.split(line)
+    assert words[:3] == ["qacal", "fit", "my answers.csv"]
+    assert "--by" in words
+    printed = ok(*words[1:])
+    assert "model a: " in printed
+    assert len((tmp_path / "bad.jsonl").read_text().splitlines()) == 1
+
+
+def test_json(tmp_path):
+    code, out, _ = run("check", as_csv(tmp_path / "a.csv", changed(labelled(), "confidence", lambda c: 80)), "--json")
+    told = json.loads(out)
+    assert code == 2
+    assert told["is_fine"] is False
+    assert [finding["kind"] for finding in told["findings"]] == ["percents", "constant_confidence"]
+    assert told["auroc"] is None
+    assert told["goals"][0]["labels"] == 300
+
+
+def test_standard_input():
+    lines = "".join(json.dumps(row) + "\n" for row in labelled()).encode()
+    code, out, _ = run("check", "-", stdin=lines)
+    assert (code, out.startswith("standard input: 600 rows")) == (0, True)
+    code, _, err = run("check", "-", stdin=b"")
+    assert (code, "is empty" in err) == (1, True)

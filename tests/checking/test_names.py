@@ -1,0 +1,78 @@
+"""Which column is which, by name and by content."""
+
+import pytest
+
+from qacal.checking.names import find_columns
+from qacal.tables import as_table
+from tests.checking.rows import changed, labelled, renamed
+
+
+def found(rows, **given):
+    return find_columns(as_table(rows), given)
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        {"question": "prompt", "answer": "model_answer", "confidence": "conf", "correct": "is_correct"},
+        {"question": "query", "answer": "response", "confidence": "probability", "correct": "label"},
+        {"question": "userInput", "answer": "Output", "confidence": "Confidence", "correct": "isCorrect"},
+        {"question": "input", "answer": "completion", "confidence": "score", "correct": "verdict"},
+        {
+            "question": "question_en",
+            "answer": "gpt_answer",
+            "confidence": "confidence in %",
+            "correct": "answer correct",
+        },
+    ],
+)
+def test_other_names_are_guessed(names):
+    rows = renamed(labelled(), **names)
+    assert found(rows).mapping == names
+    assert set(found(rows).guessed) == set(names)
+
+
+def test_columns_of_unknown_names_are_told_by_what_they_hold():
+    rows = renamed(labelled(), confidence="sicherheit", correct="richtig")
+    assert found(rows).mapping == {"confidence": "sicherheit", "correct": "richtig"}
+    two = [{**row, "other": row["sicherheit"] / 2} for row in rows]
+    assert "confidence" in found(two).missing
+
+
+def test_a_score_of_zeros_and_ones_is_a_label():
+    rows = renamed(labelled(), correct="score")
+    assert found(rows).mapping == {"correct": "score"}
+
+
+def test_the_name_of_a_prompt_is_no_question():
+    rows = [{**row, "prompt": "v1"} for row in labelled()]
+    assert found(rows).mapping == {}
+    assert found(rows).names["prompt"] == "prompt"
+    asked = renamed(rows, question="text_of_it", prompt="prompt")
+    assert "question" in found([{k: v for k, v in row.items() if k != "text_of_it"} for row in asked]).missing
+    texts = [{**row, "prompt": row["question"]} for row in labelled()]
+    assert found(texts).mapping == {}
+
+
+def test_the_expected_answer_is_not_taken_for_the_given_one():
+    rows = [{**row, "expected_answer": "x", "reply": row["answer"]} for row in labelled()]
+    without = [{name: value for name, value in row.items() if name != "answer"} for row in rows]
+    assert found(without).mapping == {"answer": "reply"}
+    assert found([{**row, "model_answer": "no"} for row in labelled()]).rivals == {"answer": "model_answer"}
+
+
+def test_what_a_person_says_is_taken():
+    rows = [{**row, "conf": 0.5} for row in labelled()]
+    assert found(rows, confidence="conf").names["confidence"] == "conf"
+    assert found(rows, confidence="konf").names["confidence"] == "confidence"
+
+
+def test_ids_are_guessed_only_where_they_tell_more_than_the_text():
+    rows = labelled(100)
+    assert "id" not in found([{**row, "qid": i} for i, row in enumerate(rows)]).names
+    assert found([{**row, "qid": i // 2} for i, row in enumerate(rows)]).mapping == {"id": "qid"}
+
+
+def test_confidences_in_words_are_found():
+    rows = changed(labelled(), "confidence", lambda c: "high" if c > 0.7 else "low")
+    assert found(renamed(rows, confidence="certainty")).mapping == {"confidence": "certainty"}
