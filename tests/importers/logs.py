@@ -161,6 +161,17 @@ def inspect_json(folder):
     return [write_json(folder / "quiz.json", {**HEADER, "samples": samples, "reductions": []})]
 
 
+def inspect_epochs(folder):
+    """Three questions, each in two epochs, without a confidence in any reply."""
+    header = {**HEADER, "eval": {**HEADER["eval"], "config": {"epochs": 2}}}
+    samples = [
+        sample(number, case, epoch=epoch, output={"completion": case.answer})
+        for epoch in (1, 2)
+        for number, case in enumerate(CASES)
+    ]
+    return [write_json(folder / "quiz.json", {**header, "samples": samples})]
+
+
 # Batches
 
 
@@ -244,6 +255,17 @@ def deepeval(folder):
     return [write_json(folder / "test_run_20261115_195607.json", {"testCases": cases, "testPassed": 2})]
 
 
+def deepeval_conversations(folder):
+    """Conversations of one turn each."""
+    cases = []
+    for number, case in enumerate(CASES):
+        turns = [{"role": "user", "content": case.question}, {"role": "assistant", "content": case.answer}]
+        one = deepeval_case(number, case, turns=turns, expectedOutput=case.truth)
+        cases.append({name: value for name, value in one.items() if name not in ("input", "actualOutput")})
+    whole = {"testCases": [], "conversationalTestCases": cases, "testPassed": 2}
+    return [write_json(folder / "test_run_20261115_195607.json", whole)]
+
+
 # Langfuse and MLflow
 
 
@@ -279,6 +301,21 @@ def langfuse_score(number, value, **changes):
 def langfuse(folder):
     write_lines(folder / "observations_v2" / "a.jsonl", [observation(at, case) for at, case in enumerate(CASES)])
     write_lines(folder / "scores" / "a.jsonl", [langfuse_score(at, case.correct) for at, case in enumerate(CASES)])
+    return [folder]
+
+
+def langfuse_api(folder):
+    """The same as the public API gives it: other names, rows under `data`, and what a score judges in `subject`."""
+    observations, scores = [], []
+    for at, case in enumerate(CASES):
+        row = observation(at, case, input=[{"role": "user", "content": case.question}])
+        row |= {"traceId": row.pop("trace_id"), "model": row.pop("provided_model_name")}
+        observations.append(row)
+        subject = {"kind": "observation", "id": f"obs-{at}", "traceId": f"trace-{at}"}
+        kept = {"id": f"score-{at}", "name": "correctness", "source": "EVAL", "updatedAt": "2026-11-15T19:05:00Z"}
+        scores.append({**kept, "dataType": "BOOLEAN", "value": bool(case.correct), "subject": subject})
+    write_json(folder / "observations.json", {"data": observations, "meta": {"cursor": None}})
+    write_json(folder / "scores.json", {"data": scores, "meta": {"cursor": None, "limit": 50}})
     return [folder]
 
 

@@ -1,6 +1,7 @@
 """What holds for every format: the same three answers come out, and the account of them adds up."""
 
 import gzip
+import json
 from pathlib import Path
 
 import polars as pl
@@ -32,10 +33,12 @@ LOGS = {
     "promptfoo .json": ("promptfoo", logs.promptfoo_json, "stated"),
     "promptfoo .jsonl": ("promptfoo", logs.promptfoo_lines, "stated"),
     "langfuse": ("langfuse", logs.langfuse, "stated"),
+    "langfuse API": ("langfuse", logs.langfuse_api, "stated"),
     "mlflow .jsonl": ("mlflow", logs.mlflow_lines, "stated"),
     "mlflow .parquet": ("mlflow", logs.mlflow_parquet, "stated"),
     "helm": ("helm", logs.helm, "max_prob"),
     "deepeval": ("deepeval", logs.deepeval, "metadata"),
+    "deepeval conversations": ("deepeval", logs.deepeval_conversations, "metadata"),
     "table": ("table", logs.table_csv, "score"),
 }
 KINDS = list(LOGS)
@@ -112,7 +115,8 @@ def test_the_format_can_be_told(kind, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "kind", [kind for kind in KINDS if kind not in ("inspect .eval", "mlflow .parquet", "langfuse", "helm")]
+    "kind",
+    [kind for kind in KINDS if kind not in ("inspect .eval", "mlflow .parquet", "langfuse", "langfuse API", "helm")],
 )
 def test_files_packed_with_gzip_are_read(kind, tmp_path):
     format_, write, _ = LOGS[kind]
@@ -136,6 +140,64 @@ def test_a_broken_line_is_named_or_counted(kind, tmp_path):
     found = import_log(format_, paths, selection_of(kind, tmp_path), on_fault=faults.append)
     assert [fault.place for fault in faults] == ["line 4", "line 5"]
     assert (found.read, found.kept, found.dropped) == (5, 3, {"the row is faulty": 2})
+
+
+CHAT = [
+    {"role": "system", "content": "Be brief."},
+    {"role": "user", "content": "Who wrote it?"},
+    {"role": "assistant", "content": "Who wrote what?"},
+    {"role": "user", "content": "«Faust»."},
+]
+
+
+def chat_lm_eval(folder):
+    row = logs.reply_row(0, [logs.reply(CASES[0])], "Paris", doc={"label": 0})
+    row["arguments"]["gen_args_0"]["arg_0"] = [json.dumps(CHAT)]
+    return [logs.write_lines(folder / "llm" / "samples_quiz.jsonl", [row])]
+
+
+def chat_batch(folder):
+    request = logs.batch_request("q", "?")
+    request["body"]["messages"] = CHAT
+    response = logs.batch_response("q", logs.reply(CASES[0]))
+    return [logs.write_lines(folder / "in.jsonl", [request]), logs.write_lines(folder / "out.jsonl", [response])]
+
+
+CHATS = {
+    "lm-eval": chat_lm_eval,
+    "inspect": lambda folder: [logs.write_eval(folder / "quiz.eval", [logs.sample(0, CASES[0], input=CHAT)])],
+    "openai-batch": chat_batch,
+    "promptfoo": lambda folder: [
+        logs.write_lines(
+            folder / "out.jsonl",
+            [logs.promptfoo_result(0, CASES[0], vars={"topic": "letters"}, prompt={"raw": json.dumps(CHAT)})],
+        )
+    ],
+    "langfuse": lambda folder: [
+        logs.write_lines(folder / "observations.jsonl", [logs.observation(0, CASES[0], input=json.dumps(CHAT))])
+    ],
+    "mlflow": lambda folder: [
+        logs.write_lines(folder / "traces.jsonl", [logs.trace(0, CASES[0], request=json.dumps({"messages": CHAT}))])
+    ],
+    "deepeval": lambda folder: [
+        logs.write_json(
+            folder / "test_run_1.json",
+            {"conversationalTestCases": [{"turns": [*CHAT, {"role": "assistant", "content": logs.reply(CASES[0])}]}]},
+        )
+    ],
+}
+
+
+@pytest.mark.parametrize("format_", CHATS)
+def test_a_chat_of_several_turns_is_the_question_and_it_is_said(format_, tmp_path):
+    """The last turn alone is no question, and two chats that end alike are two questions."""
+    paths = CHATS[format_](tmp_path)
+    whole = import_log(format_, paths)
+    assert whole.frame["question"].to_list() == ["user: Who wrote it?\nassistant: Who wrote what?\nuser: «Faust»."]
+    assert "Questions that are a whole chat of several turns: 1. --last-turn" in str(whole.account)
+    last = import_log(format_, paths, Selection(last_turn=True))
+    assert last.frame["question"].to_list() == ["«Faust»."]
+    assert "several turns" not in str(last.account)
 
 
 def test_an_option_that_a_format_does_not_heed_is_refused(tmp_path):

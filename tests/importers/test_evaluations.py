@@ -76,7 +76,8 @@ def test_a_cut_output_of_promptfoo_is_not_guessed_at(tmp_path):
         for at, reason in enumerate(("length", "stop"))
     ]
     found = promptfoo(tmp_path, *results)
-    assert (found.kept, found.dropped) == (1, {"no confidence: none in the metadata; the reply is cut off": 1})
+    why = "no confidence: none in the metadata; the reply is cut off; there are no token probabilities"
+    assert (found.kept, found.dropped) == (1, {why: 1})
 
 
 def test_a_named_score_on_another_scale_is_refused(tmp_path):

@@ -5,11 +5,12 @@ import subprocess
 import sys
 import zipfile
 
+import polars as pl
 import pytest
 
 from qacal.errors import InputError
 from qacal.importers import Selection, import_log
-from tests.importers.logs import CASES, HEADER, sample, write_eval, write_json
+from tests.importers.logs import CASES, HEADER, inspect_epochs, sample, write_eval, write_json
 
 PARIS = CASES[0]
 NO_TOKENS = "there are no token probabilities"
@@ -91,6 +92,24 @@ def test_epochs_are_rows_of_one_question(tmp_path):
     found = imported(tmp_path, sample(7, PARIS), sample(7, PARIS, epoch=2)).frame
     assert found["id"].to_list() == ["quiz:7", "quiz:7"]
     assert found["epoch"].to_list() == [1, 2]
+
+
+def test_epochs_that_failed_do_not_count_as_agreeing(tmp_path):
+    (path,) = inspect_epochs(tmp_path)
+    log = json.loads(path.read_text(encoding="utf-8"))
+    log["samples"] += [
+        sample(0, PARIS, epoch=3, output={"completion": "Lyon"}, scores=scored("I") | {"match": {"value": "I"}}),
+        sample(0, PARIS, epoch=4, error={"message": "lost"}),
+    ]
+    found = import_log("inspect", [write_json(path, log)])
+    of_first = found.frame.filter(pl.col("id") == "quiz:0").sort("epoch")
+    assert of_first["answer"].to_list() == ["Paris", "Paris", "Lyon"]
+    assert of_first["confidence"].to_list() == [2 / 3, 2 / 3, 1 / 3]
+    assert found.dropped == {"the sample ended with an error": 1}
+    # A confidence that a reply states comes first; agreement stands beside it.
+    log["samples"] = [sample(at, PARIS, epoch=epoch) for at in (0, 1) for epoch in (1, 2)]
+    stated = import_log("inspect", [write_json(path, log)]).frame
+    assert (stated["confidence"].to_list(), stated["confidence_agreement"].to_list()) == ([0.95] * 4, [1.0] * 4)
 
 
 def test_a_sample_that_was_run_again_counts_once(tmp_path):

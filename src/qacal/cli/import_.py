@@ -70,6 +70,13 @@ def run(
         str | None,
         typer.Option(metavar="TEXT", help="The question is what follows this text in a prompt: 'The question is:'."),
     ] = None,
+    last_turn: Annotated[
+        bool,
+        typer.Option(
+            "--last-turn",
+            help="Of a chat of several turns, the question is the user's last message; by default it is the chat.",
+        ),
+    ] = False,
     model: Annotated[str | None, typer.Option(metavar="NAME", help="The LLM's name, where the log lacks it.")] = None,
     column: shared.Columns = None,
     percent: shared.Percent = False,
@@ -115,6 +122,7 @@ def run(
         labels=labels,
         columns=shared.mapping(column, "ground_truth", "task"),
         question_after=question_after,
+        last_turn=last_turn,
         model=model,
     )
     source.require(selection)

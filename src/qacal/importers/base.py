@@ -13,7 +13,7 @@ from qacal.errors import InputError
 
 # What `qacal apply` adds; a column of that name would stand in its way.
 _ADDED = ("low", "high", "group", "source", "rows", "alpha", "decision", "threshold")
-_CONFIDENCES = ("confidence_metadata", "confidence_stated", "confidence_tokens", "confidence_max_prob")
+_CONFIDENCES = tuple(f"confidence_{source}" for source in ("metadata", "stated", "tokens", "agreement", "max_prob"))
 RESERVED = frozenset((*KNOWN, *_ADDED, *_CONFIDENCES, "ground_truth", "task", "filter", "epoch"))
 
 
@@ -65,6 +65,7 @@ class Found:
     columns : whatever else may tell kinds of questions apart.
     key : no two rows may have the same.
     off_scale : a number of the row that shows a source of confidence to be on another scale.
+    turns : how many messages of a user the question is made of.
     """
 
     id: str
@@ -80,6 +81,7 @@ class Found:
     judge: str | None = None
     columns: Mapping[str, Any] = field(default_factory=dict)
     off_scale: OffScale | None = None
+    turns: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +112,7 @@ class Selection:
     labels : a table with an id, and correct, ground_truth or further columns, for batches.
     columns : what a column is called in a table, as in ``{"confidence": "score"}``.
     question_after : the question is what follows this text in a prompt.
+    last_turn : of a chat of several turns, the question is the user's last message; otherwise it is the chat.
     model : the LLM's name, where the log does not say it.
     """
 
@@ -125,6 +128,7 @@ class Selection:
     labels: Path | None = None
     columns: Mapping[str, str] = field(default_factory=dict)
     question_after: str | None = None
+    last_turn: bool = False
     model: str | None = None
 
 

@@ -22,6 +22,7 @@ _COLUMNS = {
     METADATA: "confidence_metadata",
     STATED: "confidence_stated",
     TOKENS: "confidence_tokens",
+    AGREEMENT: "confidence_agreement",
     MAX_PROB: "confidence_max_prob",
 }
 # What servers write for the log-probability of a token that they do not know.
@@ -155,6 +156,24 @@ def by_tokens(reply: Reply, answer: str) -> Confidence:
         alone = [token.logprob for token in reply.tokens if token.text.strip() == answer and token.logprob > _UNKNOWN]
         found = math.exp(min(alone[0], 0.0)) if len(alone) == 1 else None
     return Unscored("the tokens of the answer cannot be told") if found is None else Scored(found, TOKENS)
+
+
+def by_logprobs(logprobs: Any, *, is_answer: bool) -> Confidence:
+    """Return the probability of a reply from its tokens' log-probabilities, where a log has these without the tokens.
+
+    is_answer : whether the reply is nothing but the answer. Of others it cannot be told which tokens spell the answer.
+
+    >>> by_logprobs([-0.5, -0.25], is_answer=True).value == math.exp(-0.75)
+    True
+    >>> by_logprobs([-0.5, -9999.0], is_answer=True)
+    Unscored(why='the tokens of the answer cannot be told')
+    """
+    if not isinstance(logprobs, list) or not logprobs:
+        return Unscored("there are no token probabilities")
+    numbers = [_bare(logprob) for logprob in logprobs]
+    if not is_answer or not all(math.isfinite(number) and number > _UNKNOWN for number in numbers):
+        return Unscored("the tokens of the answer cannot be told")
+    return Scored(math.exp(math.fsum(min(number, 0.0) for number in numbers)), TOKENS)
 
 
 def agreement(answers: Sequence[str], answer: str | None = None) -> tuple[str, Confidence]:

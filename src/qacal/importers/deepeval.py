@@ -1,4 +1,7 @@
-"""DeepEval: test runs as one ``.json``, a test case for each row."""
+"""DeepEval: test runs as one ``.json``, a test case for each row.
+
+Of a conversation the last reply is the answer, and what was said before it is the question; its metrics judge it all.
+"""
 
 from __future__ import annotations
 
@@ -24,24 +27,24 @@ from qacal.importers.base import (
 )
 from qacal.importers.confidences import METADATA, STATED, answer_in, parsed, stated, weighed, written
 from qacal.importers.grades import graded
-from qacal.importers.items import Item, files_in, items_of, read_each
-from qacal.importers.texts import digest, question_of
+from qacal.importers.items import Item, files_in, first_item, items_of, read_each
+from qacal.importers.texts import Question, digest, question_of
+
+_LISTS = [(*outer, name) for outer in ((), ("testRunData",)) for name in ("testCases", "conversationalTestCases")]
 
 
 def read(paths: Sequence[Path], selection: Selection, on_fault: OnFault) -> Iterator[Outcome]:
     """Yield the test cases of runs; the latest run lies one level deeper in its file than others."""
     if selection.correct_at is not None and selection.metric is None:
         raise InputError("a case of DeepEval has a score for each metric; --correct-at needs --metric.")
+    cases = _Cases(selection)
     for path in files_in(paths, "test_run_*.json", ".latest_test_run.json"):
-        cases = _Cases(selection)
         count = 0
-        for inner in (("testCases",), ("testRunData", "testCases")):
+        for inner in [()] if first_item(path) else _LISTS:
             for outcome in read_each(items_of(path, on_fault, *inner), cases.outcome, on_fault):
                 count += 1
                 yield outcome
-            if count:
-                break
-        else:
+        if not count:
             raise InputError(f"{path} has no testCases; expected a test run of DeepEval.")
 
 
@@ -51,10 +54,15 @@ class _Cases:
 
     def outcome(self, item: Item) -> Outcome:
         case = item.value
-        asked, output = question_of(case.get("input"), self.selection.question_after), text_of(case.get("actualOutput"))
-        if asked is None:
-            raise UnusableRowError("there is no input; expected a test case of DeepEval.")
-        if output is None:
+        chat, output = case.get("input"), text_of(case.get("actualOutput"))
+        if "turns" in case:
+            turns = [members(turn) for turn in listed(case["turns"])]
+            is_answered = bool(turns) and turns[-1].get("role") == "assistant"
+            chat, output = turns[:-1], text_of(turns[-1].get("content")) if is_answered else None
+        asked = question_of(chat, self.selection)
+        if asked is None and output is not None:
+            raise UnusableRowError("there is no input and no turn of a user; expected a test case of DeepEval.")
+        if asked is None or output is None:
             return Dropped("there is no reply")
         correct = self._correct(case)
         return correct if isinstance(correct, Dropped) else self._found(item, case, asked, output, correct)
@@ -73,8 +81,10 @@ class _Cases:
             return Dropped("the metric gave nothing")
         return graded(value, self.selection.correct_at, f"the metric {wanted}")
 
-    def _found(self, item: Item, case: dict[str, Any], asked: str, output: str, correct: float | None) -> Found:
+    def _found(self, item: Item, case: dict[str, Any], asked: Question, output: str, correct: float | None) -> Found:
         metadata = members(case.get("metadata")) or members(case.get("additionalMetadata"))
+        # What should come of a conversation is a description, not a spelling of the answer.
+        planned = {"scenario": case.get("scenario"), "expected_outcome": case.get("expectedOutcome")}
         outcome = parsed(output)
         confidence = weighed(
             {
@@ -84,14 +94,18 @@ class _Cases:
             self.selection.confidence_from,
         )
         return Found(
-            id=digest(asked),
-            question=asked,
+            id=digest(asked.text),
+            question=asked.text,
             answer=answer_in(outcome, output),
             confidence=confidence.confidence,
             correct=correct,
-            key=(f"{item.origin} {item.place}",),
+            key=(f"{item.origin} {'conversation' if 'turns' in case else 'case'}, {item.place}",),
             ground_truth=texts_of(case.get("expectedOutput")),
             model=self.selection.model,
-            columns={**confidence.columns, **plain_columns(("metadata", metadata), used=("confidence",))},
+            columns={
+                **confidence.columns,
+                **plain_columns(("metadata", metadata), ("case", planned), used=("confidence",)),
+            },
             off_scale=confidence.off_scale,
+            turns=asked.turns,
         )

@@ -65,14 +65,35 @@ FORMATS: Mapping[str, Format] = MappingProxyType(
     dict(
         [
             _format("table", "table", [], "columns", "percent"),
-            _format("lm-eval", "lm_eval", [LIKELIHOOD, AGREEMENT, STATED], "filter", "metric", "question_after"),
-            _format("inspect", "inspect_ai", [METADATA, STATED, TOKENS], "scorer", "percent", "question_after"),
-            _format("openai-batch", "openai_batch", [STATED, TOKENS], "labels", "question_after"),
-            _format("promptfoo", "promptfoo", [METADATA, STATED], "metric", "percent", "question_after"),
-            _format("langfuse", "langfuse", [METADATA, STATED], "score", "observation", "percent", "question_after"),
-            _format("mlflow", "mlflow", [METADATA, STATED], "assessment", "percent", "question_after"),
+            _format(
+                "lm-eval", "lm_eval", [LIKELIHOOD, AGREEMENT, STATED], "filter", "metric", "question_after", "last_turn"
+            ),
+            _format(
+                "inspect",
+                "inspect_ai",
+                [METADATA, STATED, TOKENS, AGREEMENT],
+                "scorer",
+                "percent",
+                "question_after",
+                "last_turn",
+            ),
+            _format("openai-batch", "openai_batch", [STATED, TOKENS], "labels", "question_after", "last_turn"),
+            _format(
+                "promptfoo", "promptfoo", [METADATA, STATED, TOKENS], "metric", "percent", "question_after", "last_turn"
+            ),
+            _format(
+                "langfuse",
+                "langfuse",
+                [METADATA, STATED],
+                "score",
+                "observation",
+                "percent",
+                "question_after",
+                "last_turn",
+            ),
+            _format("mlflow", "mlflow", [METADATA, STATED], "assessment", "percent", "question_after", "last_turn"),
             _format("helm", "helm", [MAX_PROB, STATED], "metric"),
-            _format("deepeval", "deepeval", [METADATA, STATED], "metric", "percent", "question_after"),
+            _format("deepeval", "deepeval", [METADATA, STATED], "metric", "percent", "question_after", "last_turn"),
         ]
     )
 )
@@ -112,7 +133,7 @@ def _of_row(file: Path) -> str:
         for inside, name in _DOCUMENTS:
             if first_item(file, *inside) and not first_item(file):
                 return name
-    row = first_item(file) or first_item(file, "testRunData", "testCases") or first_item(file, "traces")
+    row = first_item(file) or first_item(file, "traces") or first_item(file, "data")
     for needs, name in _SHAPES:
         if all(any(part in row for part in either) for either in needs):
             return name
@@ -121,14 +142,21 @@ def _of_row(file: Path) -> str:
 
 
 # Where a document of each format has its rows.
-_DOCUMENTS = ((("samples",), "inspect"), (("results", "results"), "promptfoo"), (("testCases",), "deepeval"))
+_DOCUMENTS = (
+    (("samples",), "inspect"),
+    (("results", "results"), "promptfoo"),
+    (("testCases",), "deepeval"),
+    (("conversationalTestCases",), "deepeval"),
+    (("testRunData", "testCases"), "deepeval"),
+    (("testRunData", "conversationalTestCases"), "deepeval"),
+)
 # What a row of each format has, alternatives together; the first that fits is taken.
 _SHAPES: tuple[tuple[Sequence[Sequence[str]], str], ...] = (
     ((("doc_id",), ("resps", "filtered_resps")), "lm-eval"),
     ((("custom_id",),), "openai-batch"),
     ((("success",), ("vars", "testCase")), "promptfoo"),
     ((("metricsData",),), "deepeval"),
-    ((("trace_id",), ("data_type", "provided_model_name", "type")), "langfuse"),
+    ((("trace_id", "traceId", "subject"), ("data_type", "dataType", "provided_model_name", "type")), "langfuse"),
     ((("trace_id", "request_id", "info"), ("assessments", "spans", "trace", "info")), "mlflow"),
     ((("question",), ("answer",)), "table"),
 )

@@ -38,6 +38,7 @@ class Account:
     labelled : how many of the kept ones have `correct`.
     columns_left_out : how many columns there were beyond those that a file can sensibly have.
     remark : what to say of the scale of percents; None if there is nothing.
+    chats : how many of the kept ones have a question that is a chat of several turns.
     off_scale : columns that were left out since they are not on a scale from 0 to 1; none that was asked for.
     """
 
@@ -49,6 +50,7 @@ class Account:
     columns_left_out: int = 0
     off_scale: tuple[str, ...] = ()
     remark: str | None = None
+    chats: int = 0
 
     @property
     def reasons(self) -> list[str]:
@@ -64,6 +66,11 @@ class Account:
         lines.append(f"Confidence: {sources}. Labelled: {self.labelled:,} of {self.kept:,}.")
         if self.columns_left_out:
             lines.append(f"{self.columns_left_out:,} columns left out: the log's metadata has too many names.")
+        if self.chats:
+            lines.append(
+                f"Questions that are a whole chat of several turns: {self.chats:,}. --last-turn (last_turn=True) takes "
+                "the user's last message alone."
+            )
         lines += [] if self.remark is None else [self.remark]
         lines += [f"{column} is left out: it is not on a scale from 0 to 1." for column in self.off_scale]
         return "\n".join(lines)
@@ -149,6 +156,7 @@ class _Count:
         self._sources: Counter[str] = Counter()
         self._keys: set[Any] = set()
         self._labelled = 0
+        self._chats = 0
         self._scales = Scales()
         self._percents = Percents()
 
@@ -171,6 +179,7 @@ class _Count:
         elif not self._keep_unscored:
             return self.drop(outcome.confidence.why)
         self._labelled += outcome.correct is not None
+        self._chats += outcome.turns > 1
         return self._spool.add(_record(outcome))
 
     def drop(self, why: str) -> None:
@@ -184,7 +193,8 @@ class _Count:
         for column in off_scale:
             spool.leave_out(column)
         counts = dict(self._dropped), dict(self._sources), self._labelled
-        return Account(self.read, spool.count, *counts, len(spool.left_out), off_scale, remark=self._percents.remark())
+        remark = self._percents.remark()
+        return Account(self.read, spool.count, *counts, len(spool.left_out), off_scale, remark, self._chats)
 
     def _require_new(self, found: Found) -> None:
         if found.key in self._keys:

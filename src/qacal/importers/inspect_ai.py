@@ -5,12 +5,17 @@ Nothing of a ZIP is written to disk, and of its samples only the one at hand is 
 A confidence in metadata is that of the LLM only if it stands as ``confidence`` in the metadata of the chosen scorer's
 score, or in those of the sample; the first counts before the second. That of another scorer is not looked at: a judge
 may say how sure it is of its own verdict. If the chosen scorer is such a judge, choose ``--confidence-from stated``.
+
+Epochs are samples of one LLM on one question. The share of them that give a row's answer is a confidence in it; to
+count them, a log with epochs is read twice. Epochs that ended with an error, or have no reply, do not count.
 """
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +27,7 @@ from qacal.importers.base import (
     Dropped,
     Found,
     Outcome,
+    Scored,
     Selection,
     Unscored,
     UnusableRowError,
@@ -32,12 +38,24 @@ from qacal.importers.base import (
     text_of,
     texts_of,
 )
-from qacal.importers.confidences import METADATA, STATED, TOKENS, answer_in, by_tokens, parsed, stated, weighed, written
+from qacal.importers.confidences import (
+    AGREEMENT,
+    METADATA,
+    STATED,
+    TOKENS,
+    answer_in,
+    by_tokens,
+    parsed,
+    stated,
+    weighed,
+    written,
+)
 from qacal.importers.endings import is_cut_reason
 from qacal.importers.eval_files import open_log
 from qacal.importers.grades import graded
 from qacal.importers.items import Item, files_in, read_each
-from qacal.importers.texts import content_of, question_of
+from qacal.importers.texts import Question, content_of, digest, question_of
+from qacal.tables import Fault
 
 if TYPE_CHECKING:
     from qacal.elicitation.replies import Reply
@@ -50,22 +68,54 @@ def read(paths: Sequence[Path], selection: Selection, on_fault: OnFault) -> Iter
     name, _, part = (selection.scorer or "").partition(":")
     scorers = Chosen("scorer", name or None)
     for path in files_in(paths, "*.eval", "*.json"):
+        agreeing = _agreeing(path, selection, scorers, part)
         with open_log(path, on_fault) as log:
-            reader = _Samples(log.header, selection, scorers, part)
+            reader = _Samples(log.header, selection, scorers, part, agreeing)
             yield from read_each(log.items(), reader.outcome, on_fault)
             if "eval" not in log.header:
                 raise InputError(f"{path} says nothing of an eval; expected a log of inspect_ai.")
     scorers.settle()
 
 
+def _agreeing(path: Path, selection: Selection, scorers: Chosen, part: str) -> dict[str, Counter[str]]:
+    """Return how often each answer was given to each question, if a log has several epochs; nothing for other logs."""
+    answers: dict[str, Counter[str]] = defaultdict(Counter)
+    with open_log(path, _ignore) as log:
+        items = log.items()
+        first = next(items, None)
+        epochs = inside(dict(log.header), "eval", "config", "epochs")
+        if first is None or not isinstance(epochs, int) or epochs < 2:
+            return answers
+        reader = _Samples(log.header, selection, scorers, part, answers)
+        for outcome in read_each(chain([first], items), reader.outcome, _ignore):
+            if isinstance(outcome, Found):
+                answers[outcome.id][_alike(outcome.answer)] += 1
+    return answers
+
+
+def _alike(answer: str) -> str:
+    """Return what is the same for answers that are spelled alike; short, since there is one for each of a log."""
+    from qacal.elicitation.normalising import normalise_answer
+
+    return digest(normalise_answer(answer))
+
+
+def _ignore(fault: Fault) -> None:
+    """Leave a fault to the second reading."""
+
+
 @dataclass(frozen=True)
 class _Samples:
-    """Reads the samples of one log; `header` may only be complete once the first sample is read."""
+    """Reads the samples of one log; `header` may only be complete once the first sample is read.
+
+    answers : how often each was given in all epochs, by question.
+    """
 
     header: Mapping[str, Any]
     selection: Selection
     scorers: Chosen
     part: str
+    answers: Mapping[str, Counter[str]]
 
     def outcome(self, item: Item) -> Outcome:
         sample = item.value
@@ -98,20 +148,22 @@ class _Samples:
         given = text_of(inside(score, "answer"))
         is_whole = not given or given.strip().lower() == completion.strip().lower()
         answer = given if given and not is_whole else answer_in(outcome, completion)
+        task = text_of(inside(self.header, "eval", "task")) or "inspect"
+        id_, epoch = f"{task}:{sample['id']}", sample.get("epoch")
         confidence = weighed(
             {
                 METADATA: self._written(sample, score),
                 STATED: stated(outcome),
                 TOKENS: by_tokens(_reply(sample, completion), answer),
+                **self._agreement(id_, _meant(answer, choices)),
             },
             self.selection.confidence_from,
         )
-        task = text_of(inside(self.header, "eval", "task")) or "inspect"
         model = self.selection.model or text_of(inside(self.header, "eval", "model"))
-        id_, epoch = f"{task}:{sample['id']}", sample.get("epoch")
+        question = question_of(_attached(sample), self.selection) or Question("")
         return Found(
             id=id_,
-            question=question_of(_attached(sample), self.selection.question_after) or "",
+            question=question.text,
             answer=_meant(answer, choices),
             confidence=confidence.confidence,
             correct=correct,
@@ -126,7 +178,13 @@ class _Samples:
                 **plain_columns(("metadata", sample.get("metadata")), used=("confidence",)),
             },
             off_scale=confidence.off_scale,
+            turns=question.turns,
         )
+
+    def _agreement(self, id_: str, answer: str) -> dict[str, Confidence]:
+        """Return the share of epochs that give an answer; nothing if there is only one."""
+        answers = self.answers.get(id_, Counter())
+        return {AGREEMENT: Scored(answers[_alike(answer)] / answers.total(), AGREEMENT)} if answers.total() > 1 else {}
 
     def _written(self, sample: dict[str, Any], score: Any) -> Confidence:
         """Return the confidence in the metadata of the chosen score, or of the sample."""

@@ -1,4 +1,7 @@
-"""Langfuse: exports of observations and scores, as Parquet, CSV, JSON or JSON lines.
+"""Langfuse: observations and scores, from an export or from the public API, as Parquet, CSV, JSON or JSON lines.
+
+Exports have names like ``trace_id``; the API and the SDK have ``traceId``, rows under ``data``, and for each score a
+``subject``, which the API gives if it is asked for it (``fields=subject``).
 
 A score belongs to an observation, or to a whole trace. That of a trace is taken for its only generation; where a trace
 has several, the export does not say which of them was judged. The id of a record is its question's, for people ask the
@@ -7,9 +10,10 @@ same again; those of the observation and the trace are columns.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,9 +35,14 @@ from qacal.importers.confidences import METADATA, STATED, answer_in, parsed, sta
 from qacal.importers.endings import is_cut_off
 from qacal.importers.grades import graded
 from qacal.importers.items import TABLES, Item, files_in, first_item, items_of, read_each
-from qacal.importers.texts import digest, named_truth, prompt_of, question_of, reply_of, unpacked
+from qacal.importers.texts import Question, digest, named_truth, prompt_of, question_of, reply_of, unpacked
 
 _CONFIDENCE = "confidence"
+_HUMP = re.compile(r"(?<=[a-z0-9])([A-Z])")
+# Of what else a score may be: of a session, or of a whole run over a data set.
+_OTHERS = {"subject", "session_id", "dataset_run_id"}
+# Scores that say something in words, and grade nothing.
+_TEXTS = ("TEXT", "CORRECTION")
 # People before programs, programs before judges.
 _SOURCES = ("ANNOTATION", "API", "EVAL")
 
@@ -57,7 +66,27 @@ def read(paths: Sequence[Path], selection: Selection, on_fault: OnFault) -> Iter
         generations.update(_traces(observations, selection))
     reader = _Observations(selection, scores, generations)
     for file in observations:
-        yield from read_each(items_of(file, on_fault), reader.outcome, on_fault)
+        yield from read_each(_rows(file, on_fault), reader.outcome, on_fault)
+
+
+def _rows(file: Path, on_fault: OnFault) -> Iterator[Item]:
+    """Yield the rows of a file by the names of exports, whoever wrote it."""
+    for item in items_of(file, on_fault, "data"):
+        yield replace(item, value=_by_export(item.value))
+
+
+def _by_export(row: dict[str, Any]) -> dict[str, Any]:
+    """Return a row of the API by the names that it has in exports.
+
+    >>> _by_export({"name": "correct", "dataType": "BOOLEAN", "subject": {"kind": "trace", "id": "t1"}})
+    {'name': 'correct', 'data_type': 'BOOLEAN', 'subject': {'kind': 'trace', 'id': 't1'}, 'trace_id': 't1'}
+    """
+    named = {_HUMP.sub(r"_\1", name).lower(): value for name, value in row.items()}
+    subject = unpacked(named.get("subject"))
+    kind, id_ = inside(subject, "kind"), inside(subject, "id")
+    if kind == "observation":
+        return named | {"observation_id": id_, "trace_id": inside(subject, "traceId") or inside(subject, "trace_id")}
+    return named | {"trace_id": id_} if kind == "trace" else named
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,16 +110,23 @@ class _Scores:
     confidences: dict[str, Any] = field(default_factory=dict)
 
     def gather(self, file: Path, on_fault: OnFault) -> None:
-        for item in items_of(file, on_fault):
+        are_of_something = True
+        for item in _rows(file, on_fault):
             row = item.value
             observation, trace = text_of(row.get("observation_id")), text_of(row.get("trace_id"))
-            name, value = text_of(row.get("name")), row.get("value")
+            name, value, kind = text_of(row.get("name")), row.get("value"), row.get("data_type")
+            are_of_something &= bool(observation or trace or _OTHERS & row.keys())
             if name == _CONFIDENCE and (observation or trace):
                 self.confidences[observation or trace or ""] = value
-            elif name is not None and self.names.takes(name):
-                category = row.get("string_value") if row.get("data_type") in ("CATEGORICAL", "BOOLEAN") else None
+            elif name is not None and kind not in _TEXTS and self.names.takes(name):
+                category = row.get("string_value") if kind in ("CATEGORICAL", "BOOLEAN") else None
                 time = row.get("updated_at") or row.get("timestamp")
                 self._keep(_Score(name, category or value, str(row.get("source")), str(time)), observation, trace)
+        if not are_of_something:
+            raise InputError(
+                f"{file} has scores that do not say which observation or trace they judge. Get them from the API with "
+                'fields="subject".'
+            )
 
     def _keep(self, score: _Score, observation: str | None, trace: str | None) -> None:
         scores, id_ = (self.of_observations, observation) if observation else (self.of_traces, trace)
@@ -111,7 +147,7 @@ class _Observations:
             raise UnusableRowError("there are no id and type; expected an observation of Langfuse.")
         if not _is_wanted(row, self.selection):
             return Dropped("it is no generation, or of another name")
-        output, question = reply_of(row.get("output")), question_of(row.get("input"), self.selection.question_after)
+        output, question = reply_of(row.get("output")), question_of(row.get("input"), self.selection)
         if not output or question is None:
             return Dropped("there is no input" if output else "there is no output")
         trace = text_of(row.get("trace_id"))
@@ -129,7 +165,13 @@ class _Observations:
         return graded(score.value, self.selection.correct_at, f"the score {score.name}")
 
     def _found(
-        self, row: dict[str, Any], id_: str, question: str, output: str, correct: float | None, score: _Score | None
+        self,
+        row: dict[str, Any],
+        id_: str,
+        question: Question,
+        output: str,
+        correct: float | None,
+        score: _Score | None,
     ) -> Found:
         metadata, outcome = unpacked(row.get("metadata")), parsed(output, is_cut=is_cut_off(row.get("output")))
         scored = self.scores.confidences.get(id_, self.scores.confidences.get(text_of(row.get("trace_id")) or ""))
@@ -143,8 +185,8 @@ class _Observations:
         ids = {"observation_id": id_, "trace_id": text_of(row.get("trace_id"))}
         kept = {name: row.get(name) for name in ("name", "environment", "trace_name")}
         return Found(
-            id=digest(question),
-            question=question,
+            id=digest(question.text),
+            question=question.text,
             answer=answer_in(outcome, output),
             confidence=confidence.confidence,
             correct=correct,
@@ -163,6 +205,7 @@ class _Observations:
                 ),
             },
             off_scale=confidence.off_scale,
+            turns=question.turns,
         )
 
 
@@ -177,13 +220,13 @@ def _is_wanted(row: dict[str, Any], selection: Selection) -> bool:
 
 def _traces(files: Sequence[Path], selection: Selection) -> Iterator[str | None]:
     for file in files:
-        for item in items_of(file, lambda fault: None):
+        for item in _rows(file, lambda fault: None):
             if _is_wanted(item.value, selection):
                 yield text_of(item.value.get("trace_id"))
 
 
 def _kind(file: Path) -> str:
-    row = first_item(file)
+    row = _by_export(first_item(file, "data"))
     if "data_type" in row or {"observation_id", "name", "value"} <= row.keys():
         return "scores"
     return "observations" if "type" in row else "neither"

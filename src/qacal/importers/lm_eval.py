@@ -27,7 +27,7 @@ from qacal.importers.base import (
 )
 from qacal.importers.items import Item, document, files_in, items_of, read_each
 from qacal.importers.lm_eval_rows import Judged, Sample
-from qacal.importers.texts import named_question, prompt_of, question_of
+from qacal.importers.texts import Question, named_question, prompt_of, question_of
 
 _NAME = re.compile(r"samples_(?P<task>.+?)(?:_(?P<time>\d{4}-\d\d-\d\dT[\d.:-]+))?\.jsonl(?:\.gz)?")
 _QUESTIONS = ("question", "question_stem", "query", "problem", "goal", "input", "inputs")
@@ -80,10 +80,10 @@ class _Log:
         id_ = f"{self.task}:{sample.row['doc_id']}"
         prompt = prompt_of(sample.prompt)
         named = named_question(sample.doc, _QUESTIONS)
-        question = named[1] if named else question_of(sample.prompt, self.selection.question_after)
+        question = Question(named[1]) if named else question_of(sample.prompt, self.selection) or Question("")
         return Found(
             id=id_,
-            question=question or "",
+            question=question.text,
             answer=judged.answer,
             confidence=judged.confidence,
             correct=judged.correct,
@@ -96,6 +96,7 @@ class _Log:
                 **({"filter": filter_} if "filter" in sample.row else {}),
                 **plain_columns(("doc", sample.doc), used=named[:1] if named else ()),
             },
+            turns=question.turns,
         )
 
 

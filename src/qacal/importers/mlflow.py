@@ -1,5 +1,8 @@
 """MLflow: traces as ``search_traces`` gives them, in Parquet, CSV, JSON or JSON lines; nested values may be text.
 
+``search_traces().to_json("traces.jsonl", orient="records", lines=True)`` writes all there is. A frame as CSV has its
+nested values in Python's notation; what is in the column `trace`, which is JSON everywhere, counts before them.
+
 A person's assessment counts before a program's, and that before a judge's. The id of a record is its question's, for
 people ask the same again; that of the trace is a column.
 """
@@ -29,7 +32,7 @@ from qacal.importers.confidences import METADATA, STATED, answer_in, parsed, sta
 from qacal.importers.endings import is_cut_off
 from qacal.importers.grades import graded
 from qacal.importers.items import TABLES, Item, files_in, items_of, read_each
-from qacal.importers.texts import digest, prompt_of, question_of, reply_of, truths_of, unpacked
+from qacal.importers.texts import Question, digest, prompt_of, question_of, reply_of, truths_of, unpacked
 
 _CONFIDENCE = "confidence"
 _SOURCES = ("HUMAN", "CODE", "LLM_JUDGE")
@@ -59,15 +62,20 @@ class _Trace:
 
     @staticmethod
     def of(row: dict[str, Any]) -> _Trace | None:
-        whole = _object(row.get("trace")) or row
-        info = _object(inside(whole, "info")) | {name: value for name, value in row.items() if value is not None}
+        trace = _object(row.get("trace"))
+        whole = trace or row
+        given = {name: value for name, value in row.items() if value is not None}
+        told = _object(inside(whole, "info"))
+        info = given | told if trace else told | given
         id_ = text_of(info.get("trace_id")) or text_of(info.get("request_id"))
         if id_ is None or not {"request", "response", "info", "trace", "spans"} & row.keys():
             return None
-        root = _root(row.get("spans") or inside(whole, "data", "spans"))
+        root = _root(inside(whole, "data", "spans") or row.get("spans"))
+        inputs, outputs = root.get("mlflow.spanInputs"), root.get("mlflow.spanOutputs")
         # Previews are cut, and therefore the last resort.
-        request = _first(row.get("request"), root.get("mlflow.spanInputs"), info.get("request_preview"))
-        response = _first(row.get("response"), root.get("mlflow.spanOutputs"), info.get("response_preview"))
+        columns = (None, None) if trace and root else (row.get("request"), row.get("response"))
+        request = _first(columns[0], inputs, info.get("request_preview"))
+        response = _first(columns[1], outputs, info.get("response_preview"))
         is_cut = is_cut_off(response) or _is_shortened(response, info.get("response_preview"))
         assessments = _objects(info.get("assessments"))
         metadata = _object(info.get("trace_metadata") or info.get("request_metadata"))
@@ -86,7 +94,7 @@ class _Traces:
             raise UnusableRowError("there are no trace_id, request and response; expected a trace of MLflow.")
         if trace.state.endswith("ERROR"):
             return Dropped("the trace ended with an error")
-        question, output = question_of(trace.request, self.selection.question_after), reply_of(trace.response)
+        question, output = question_of(trace.request, self.selection), reply_of(trace.response)
         if question is None or not output:
             return Dropped("there is no question in the request" if output else "there is no text in the response")
         judgement = self._judgement(trace)
@@ -105,7 +113,7 @@ class _Traces:
         return max(taken, key=_rank, default=None)
 
     def _found(
-        self, trace: _Trace, question: str, output: str, correct: float | None, judgement: dict[str, Any] | None
+        self, trace: _Trace, question: Question, output: str, correct: float | None, judgement: dict[str, Any] | None
     ) -> Found:
         outcome = parsed(output, is_cut=trace.is_cut)
         offers = {METADATA: written(_confidence(trace), percent=self.selection.percent), STATED: stated(outcome)}
@@ -113,8 +121,8 @@ class _Traces:
         given = {**trace.metadata, **trace.tags}
         own = {name: value for name, value in given.items() if not name.startswith("mlflow.")}
         return Found(
-            id=digest(question),
-            question=question,
+            id=digest(question.text),
+            question=question.text,
             answer=answer_in(outcome, output),
             confidence=confidence.confidence,
             correct=correct,
@@ -130,6 +138,7 @@ class _Traces:
                 **plain_columns(("mlflow", {"trace_id": trace.id}), ("tag", own), used=(_CONFIDENCE, "model")),
             },
             off_scale=confidence.off_scale,
+            turns=question.turns,
         )
 
 

@@ -29,7 +29,7 @@ from qacal.importers.confidences import STATED, TOKENS, answer_in, by_tokens, pa
 from qacal.importers.endings import is_cut_off
 from qacal.importers.grades import graded
 from qacal.importers.items import Item, files_in, first_item, items_of, read_each
-from qacal.importers.texts import digest, prompt_of, question_of, truths_of
+from qacal.importers.texts import Question, digest, prompt_of, question_of, truths_of
 
 _IDS = ("custom_id", "id")
 
@@ -53,7 +53,7 @@ def read(paths: Sequence[Path], selection: Selection, on_fault: OnFault) -> Iter
 
 @dataclass(frozen=True, slots=True)
 class _Request:
-    question: str | None
+    question: Question | None
     prompt: str | None
     model: str | None
 
@@ -75,7 +75,7 @@ class _Batch:
                     f"{item.origin} {item.place}: custom_id {id_!r} stands for two requests. Import batches one by one."
                 )
             asked = body.get("messages") or body.get("input") or body.get("prompt")
-            question = question_of(asked, self.selection.question_after)
+            question = question_of(asked, self.selection)
             self.requests[id_] = _Request(question, prompt_of(asked), text_of(body.get("model")))
 
     def outcome(self, item: Item) -> Outcome:
@@ -97,7 +97,8 @@ class _Batch:
 
         request = self.requests.get(id_, _Request(None, None, None))
         label = self.labels.get(id_, {})
-        question = text_of(label.get("question")) or request.question
+        named = text_of(label.get("question"))
+        question = Question(named) if named else request.question
         correct = None if is_missing(label.get("correct")) else self._graded(label["correct"])
         if question is None:
             return Dropped("the question is not known: neither the requests nor the labels have its custom_id")
@@ -115,8 +116,8 @@ class _Batch:
         confidence = weighed(offers, self.selection.confidence_from)
         model = self.selection.model or text_of(inside(body, "model")) or request.model
         return Found(
-            id=digest(question),
-            question=question,
+            id=digest(question.text),
+            question=question.text,
             answer=answer,
             confidence=confidence.confidence,
             correct=correct,
@@ -130,6 +131,7 @@ class _Batch:
                 "custom_id": id_,
                 **plain_columns(("label", label), used=(*_IDS, "question", "correct", "ground_truth", "judge")),
             },
+            turns=question.turns,
         )
 
 

@@ -19,11 +19,21 @@ from qacal.importers.base import (
     plain_columns,
     text_of,
 )
-from qacal.importers.confidences import METADATA, STATED, answer_in, parsed, stated, weighed, written
+from qacal.importers.confidences import (
+    METADATA,
+    STATED,
+    TOKENS,
+    answer_in,
+    by_logprobs,
+    parsed,
+    stated,
+    weighed,
+    written,
+)
 from qacal.importers.endings import is_cut_off
 from qacal.importers.grades import graded
 from qacal.importers.items import Item, files_in, items_of, read_each
-from qacal.importers.texts import as_text, digest, named_question, named_truth, question_of
+from qacal.importers.texts import Question, as_text, digest, named_question, named_truth, question_of
 
 _FAILED = 2
 
@@ -66,21 +76,24 @@ class _Results:
         given = members(row.get("vars")) or members(inside(row, "testCase", "vars"))
         metadata = members(row.get("metadata"))
         outcome = parsed(output, is_cut=is_cut_off(row["response"]))
+        answer = answer_in(outcome, output)
         confidence = weighed(
             {
                 METADATA: written(inside(metadata, "confidence"), percent=self.selection.percent),
                 STATED: stated(outcome),
+                TOKENS: by_logprobs(inside(row, "response", "logProbs"), is_answer=answer == output.strip()),
             },
             self.selection.confidence_from,
         )
         asked, truth = named_question(given), named_truth(given)
-        question = asked[1] if asked else question_of(inside(row, "prompt", "raw"), self.selection.question_after)
+        raw = inside(row, "prompt", "raw")
+        question = Question(asked[1]) if asked else question_of(raw, self.selection) or Question("")
         names = (text_of(inside(row, "provider", name)) for name in ("label", "id"))
         return Found(
             # Variables stay the same under every prompt; without them, the prompt is the question.
-            id=digest(given if given and not asked else question or inside(row, "prompt", "raw")),
-            question=question or "",
-            answer=answer_in(outcome, output),
+            id=digest(given if given and not asked else question.text or raw),
+            question=question.text,
+            answer=answer,
             confidence=confidence.confidence,
             correct=correct,
             key=("result", text_of(row.get("id")) or f"{item.origin} {item.place}"),
@@ -96,4 +109,5 @@ class _Results:
                 ),
             },
             off_scale=confidence.off_scale,
+            turns=question.turns,
         )

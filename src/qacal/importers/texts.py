@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
 
-from qacal.importers.base import inside, text_of, texts_of
+from qacal.importers.base import Selection, inside, text_of, texts_of
 
 _QUESTIONS = ("question", "query", "input", "prompt", "user_input", "text", "content")
 _REPLIES = ("content", "answer", "output", "response", "text", "completion", "result")
 _CONFIDENCES = {"confidence", "probability", "likelihood"}
 _MAP = {"key", "value"}
+_USER = ("user", "human")
+_SPEAKERS = (*_USER, "assistant", "ai", "model")
+_NO_WISHES = Selection()
 _TRUTHS = ("ground_truth", "expected_answer", "expected_response", "expected", "reference", "target", "answer")
 
 
@@ -44,21 +48,45 @@ def truths_of(value: Any) -> tuple[str, ...]:
     return texts_of(listed if is_spellings else value)
 
 
-def question_of(asked: Any, after: str | None = None) -> str | None:
-    """Return the question in what an LLM was asked: text, a chat's last message of the user, or an object with either.
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What was asked.
 
-    after : the question is what follows this text, up to the end.
-
-    >>> question_of([{"role": "system", "content": "Be brief."}, {"role": "user", "content": "The question is: 2+2?"}],
-    ...             after="The question is:")
-    '2+2?'
+    turns : how many messages of the user it is made of.
     """
-    text = _asked(unpacked(asked))
+
+    text: str
+    turns: int = 1
+
+
+def question_of(asked: Any, selection: Selection = _NO_WISHES) -> Question | None:
+    """Return the question in what an LLM was asked: text, a chat, or an object with either.
+
+    Of a chat it is the user's message, without what a system says. If there are several, it is all that user and LLM
+    said, since the last message is seldom a question without the others; ``selection.last_turn`` takes that one alone.
+
+    >>> chat = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "The question is: 2+2?"}]
+    >>> question_of(chat, Selection(question_after="The question is:")).text
+    '2+2?'
+    >>> chat += [{"role": "assistant", "content": "4"}, {"role": "user", "content": "And 2+3?"}]
+    >>> print(question_of(chat).text)
+    user: The question is: 2+2?
+    assistant: 4
+    user: And 2+3?
+    """
+    value = unpacked(asked)
+    text = _asked(value)
     if text is None and isinstance(asked, str):
         text = asked
-    if text is None or after is None or after not in text:
-        return text
-    return text.rpartition(after)[2].strip()
+    said = _chat(value)
+    turns = sum(role in _USER for role, _ in said)
+    is_whole = turns > 1 and not selection.last_turn
+    if is_whole:
+        text = _shown([(role, part) for role, part in said if role in _SPEAKERS])
+    after = selection.question_after
+    if text is not None and after is not None and after in text:
+        text = text.rpartition(after)[2].strip()
+    return None if text is None else Question(text, turns if is_whole else 1)
 
 
 def reply_of(replied: Any) -> str | None:
@@ -104,13 +132,10 @@ def prompt_of(asked: Any) -> str | None:
     user: 2+2?
     """
     value = unpacked(asked)
-    messages = value.get("messages") if isinstance(value, dict) else value
-    if not isinstance(messages, list) or not _is_chat(messages):
+    turns = _chat(value)
+    if not turns:
         return _asked(value)
-    turns = [(text_of(message.get("role")), content_of(message.get("content"))) for message in messages]
-    if len(turns) == 1:
-        return turns[0][1]
-    return "\n".join(f"{role}: {text}" for role, text in turns if text is not None)
+    return turns[0][1] if len(turns) == 1 else _shown(turns)
 
 
 def named_truth(values: Any) -> tuple[str, str] | None:
@@ -146,9 +171,20 @@ def digest(value: Any) -> str:
     return blake2b(written.encode(), digest_size=8).hexdigest()
 
 
+def _chat(value: Any) -> list[tuple[str, str | None]]:
+    """Return the messages of a chat as roles and texts; none if it is no chat."""
+    messages = value.get("messages") if isinstance(value, dict) else value
+    turns = messages if isinstance(messages, list) and _is_chat(messages) else []
+    return [(str(message["role"]), content_of(message.get("content"))) for message in turns]
+
+
+def _shown(turns: Sequence[tuple[str, str | None]]) -> str:
+    return "\n".join(f"{role}: {text}" for role, text in turns if text is not None)
+
+
 def _asked(value: Any) -> str | None:
     if _is_chat(value):
-        asked = [message for message in value if message.get("role") in ("user", "human")]
+        asked = [message for message in value if message.get("role") in _USER]
         return content_of((asked or value)[-1].get("content"))
     if isinstance(value, dict):
         if _is_chat(value.get("messages")):
