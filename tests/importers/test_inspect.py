@@ -304,7 +304,7 @@ def test_a_damaged_sample_is_a_fault_of_its_own(tmp_path, packing):
     path.write_bytes(raw[:where] + b"XXXXXXX" + raw[where + 7 :])
     with pytest.raises(InputError, match=r"quiz\.eval samples/8_epoch_1\.json: it cannot be unpacked"):
         import_log("inspect", [path])
-    assert import_log("inspect", [path], on_fault=lambda fault: None).dropped == {"the row is faulty": 1}
+    assert import_log("inspect", [path], on_fault=lambda fault: None, max_bad=0.5).dropped == {"the row is faulty": 1}
 
 
 def test_names_of_members_lead_nowhere(tmp_path):
@@ -322,6 +322,6 @@ def test_a_member_that_unpacks_to_too_much_is_a_fault(tmp_path, monkeypatch):
     path = write_eval(tmp_path / "quiz.eval", [sample(7, PARIS), sample(8, PARIS, note="0" * 200_000)])
     assert path.stat().st_size < 5_000
     faults = []
-    found = import_log("inspect", [path], on_fault=faults.append)
+    found = import_log("inspect", [path], on_fault=faults.append, max_bad=0.5)
     assert found.kept == 1
     assert "is larger than" in str(faults[0])
