@@ -101,6 +101,13 @@ def test_failed_requests_are_told_and_exit_with_1(server, tmp_path):
     ("arguments", "problem"),
     [
         (["--field", "seed"], "is not of the form NAME=JSON"),
+        (["--field", "n=5"], "the field n is 5: several replies to one request are paid for, and one is read"),
+        (["--field", "best_of=3"], "the field best_of is 3"),
+        (["--field", "stream=true"], "the field stream is True: replies are read whole"),
+        (["--field", "model=other"], "the field model is 'other': the LLM is named by --model"),
+        (["--field", "messages=[]"], "the field messages is []: the prompt says it"),
+        (["--field", "logprobs=false"], "the field logprobs is False: token probabilities are"),
+        (["--no-logprobs", "--field", "top_logprobs=5"], "the field top_logprobs is 5: token probabilities are"),
         (["--column", "answer=x"], "names no column"),
         (["--prompt", "verb9"], "there is no prompt 'verb9'"),
         (["--prompt", "none.toml"], "cannot be read as a prompt"),
@@ -150,15 +157,66 @@ def test_a_judge_labels_what_comparing_does_not_settle(server, tmp_path):
     path.write_text("".join(json.dumps(row) + "\n" for row in given))
     common = ("--base-url", server.base_url, "--model", "wise", "--human", "human")
     for asked in (3, 3):
-        code, out, err = run("judge", path, "-o", tmp_path / "labelled.jsonl", *common)
+        code, out, err = run("judge", path, "-o", tmp_path / "labelled.jsonl", *common, "--unsure", "drop")
         assert code == 0
         assert len(server.asked) == asked
     assert "4 answers: 3 labelled, 2 of them right." in err
-    assert "1 without a label: the judge says neither Yes nor No" in err
+    assert "1 left out: the judge says neither Yes nor No" in err
     assert "agreement: 1.000 [0.292, 1.000] of 3 rows" in out
     labelled = [json.loads(line) for line in (tmp_path / "labelled.jsonl").read_text().splitlines()]
-    assert [row["correct"] for row in labelled] == [1.0, 1.0, 0.0, None]
-    assert [row["judge"] for row in labelled] == ["wise (judge/1)"] * 3 + [None]
+    assert [row["correct"] for row in labelled] == [1.0, 1.0, 0.0]
+    assert [row["judge"] for row in labelled] == ["wise (judge/1)"] * 3
+
+
+def test_a_judge_that_cannot_be_read_biases_no_labels_silently(server, tmp_path):
+    path, out = tmp_path / "answers.jsonl", tmp_path / "labelled.jsonl"
+    answers = ["Paris", "paris", "Lyon", "Nice [unsure]", "Nancy [stubborn]"]
+    rows = [{"question": "Capital of France?", "answer": answer, "ground_truth": "Paris"} for answer in answers]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    command = ("judge", path, "-o", out, "--base-url", server.base_url, "--model", "wise")
+
+    def labels():
+        return [json.loads(line)["correct"] for line in out.read_text().splitlines()]
+
+    code, _, err = run(*command)
+    assert code == 1
+    assert "5 answers: 3 labelled, 2 of them right." in err
+    assert "2 of 5 answers have no verdict." in err
+    assert "the LLM looks better than it is" in err
+    assert "--unsure" in err
+    assert "Next:" not in err
+    assert not out.exists()
+
+    code, _, err = run(*command, "--unsure", "wrong")
+    assert (code, labels()) == (0, [1.0, 1.0, 0.0, 0.0, 0.0])
+    assert "2 by no verdict, counted as wrong" in err
+    assert "may look worse than it is" in err
+
+    code, _, err = run(*command, "--unsure", "drop")
+    assert (code, labels()) == (0, [1.0, 1.0, 0.0])
+    assert "the LLM looks better than it is" in err
+    assert len(server.asked) == 3
+
+    out.unlink()
+    code, _, err = run(*command, "--unsure", "ask-again")
+    assert (code, out.exists(), len(server.asked)) == (1, False, 5)
+    assert "1 of 5 answers have no verdict." in err
+    assert "Choose --unsure wrong or --unsure drop" in err
+    ok(*command, "--unsure", "wrong")
+    assert labels() == [1.0, 1.0, 0.0, 1.0, 0.0]
+    assert len(server.asked) == 5
+
+    code, _, err = run(*command, "--unsure", "keep")
+    assert code == 2
+    assert "expected one of wrong, ask-again, drop" in " ".join(err.replace("│", " ").split())
+
+
+def test_a_judge_is_asked_for_one_reply(rows, server, tmp_path):
+    common = ("--base-url", server.base_url, "--model", "wise", "--field", "n=3")
+    code, _, err = run("judge", rows, "-o", tmp_path / "x.jsonl", *common)
+    assert code == 1
+    assert "the field n is 3" in err
+    assert server.asked == []
 
 
 def test_a_judge_needs_a_server_and_a_name(rows, tmp_path):

@@ -101,8 +101,16 @@ def completion(request, said):
         text = f"Guess: Paris\nConfidence: {'Likely' if 'number 3' in said else 'High'}"
     elif "G1:" in said:
         text = "G1: Paris\nP1: 0.6\nG2: Lyon\nP2: 0.3\nG3: Nice\nP3: 0.1"
+    elif said.startswith("Reply with one word"):
+        text = "Perhaps." if "[stubborn]" in request["messages"][0]["content"] else "Yes."
     elif "A1:" in said:
-        text = "Yes. They agree." if "[same]" in said else "Perhaps." if "[unsure]" in said else "No. They differ."
+        text = (
+            "Yes. They agree."
+            if "[same]" in said
+            else "Perhaps."
+            if "[unsure]" in said or "[stubborn]" in said
+            else "No. They differ."
+        )
     pieces = [text[at : at + 4] for at in range(0, len(text), 4)]
     tokens = [
         {"token": piece, "logprob": -0.1, "bytes": list(piece.encode(errors="replace")), "top_logprobs": []}

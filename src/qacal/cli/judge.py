@@ -20,6 +20,15 @@ if TYPE_CHECKING:
 
 _NAMES = ("id", "question", "answer", "confidence", "ground_truth", "model", "prompt")
 _Record = dict[str, Any]
+_CHOOSE = (
+    "Nothing was written; the judge's replies are kept. Choose with --unsure: ask-again (once more, for one word), "
+    "wrong (label them as wrong, which is too strict where the judge would have agreed), or drop (leave the rows out). "
+    "For a reply that is cut off, give the judge more tokens: --field max_tokens=500, and 4000 for a reasoning LLM."
+)
+_STILL_UNSURE = (
+    "Nothing was written; the judge's replies are kept. Choose --unsure wrong or --unsure drop, or another judge."
+)
+_STRICT = "Answers without a verdict are labelled as wrong, so the LLM may look worse than it is."
 _Records = Callable[[], Iterator[_Record]]
 
 
@@ -55,6 +64,15 @@ def run(
             "the output: for qacal fit --certify.",
         ),
     ] = None,
+    unsure: Annotated[
+        str | None,
+        typer.Option(
+            "--unsure",
+            metavar="WHAT",
+            help="What becomes of answers that the judge gives no verdict on: wrong labels them as wrong, ask-again "
+            "asks it once more for one word, drop leaves the rows out. Without, nothing is written if there are any.",
+        ),
+    ] = None,
     workers: elicit.Workers = 8,
     timeout: elicit.Timeout = 120.0,
     tries: elicit.Tries = 6,
@@ -68,8 +86,9 @@ def run(
 
     It adds correct (1, 0, or nothing where it cannot be told) and judge. An answer that equals ground_truth, or any of
     its spellings (a list; in CSV a JSON list: ["4", "four"]), but for case, articles and punctuation is right. All
-    others are put to the judge, if there is one; its first word must be Yes or No, and what is neither stays without a
-    label. Without a judge, an answer that does not match is wrong, even if it says the same in other words.
+    others are put to the judge, if there is one; its first word must be Yes or No. Answers that it gives no verdict on
+    cannot just be left out: those that match have a label without it, so the LLM would look better than it is; choose
+    with --unsure. Without a judge, an answer that does not match is wrong, even if it says the same in other words.
 
     Judges err. Label some rows by hand, in a column of its own: --human says how often the judge agrees, and --people
     keeps these rows apart, so that they certify what was learned from the judge's.
@@ -80,8 +99,10 @@ def run(
         qacal judge rows.csv -o judged.parquet --base-url URL --model NAME --human by_hand --people people.parquet
         qacal fit judged.parquet -o model --certify people.parquet
     """
-    from qacal.elicitation.judging import Judge, Verdicts, ground_truths, judged
+    from qacal.elicitation.judging import UNSURE, Judge, Verdicts, ground_truths, judged
 
+    if unsure is not None:
+        unsure = shared.chosen("--unsure", unsure, UNSURE)
     if human in ("correct", "judge"):
         raise typer.BadParameter(f"--human {human} is what this command writes; give people's labels another name.")
     if (base_url is None) != (model is None):
@@ -106,11 +127,14 @@ def run(
                 "no row has a ground_truth, so there is nothing to compare an answer with. Add the right answers."
             )
         if client is not None and kept is not None:
-            failed = _ask(rows, judge, kept, client, workers)
-        _write(judged(_unlabelled(rows()), judge, kept, count), rows, hand, output, file)
+            failed = _ask(rows, judge, kept, client, workers, unsure == "ask_again")
+        labelled = _settled(judged(_unlabelled(rows()), judge, kept, count, unsure), count, unsure)
+        _write(labelled, rows, hand, output, file)
     shared.note(_summary(count))
     if hand is not None:
         hand.show_agreement()
+    if count.unsettled:
+        shared.note(_bias(count) if unsure == "drop" else _STRICT)
     if count.unlabelled:
         shared.note("qacal fit needs labels: leave rows without one out with its --skip-bad-rows FILE.")
     if not failed and output != "-":
@@ -120,7 +144,7 @@ def run(
         raise typer.Exit(1)
 
 
-def _ask(rows: _Records, judge: Judge, kept: Store, client: Client, workers: int) -> int:
+def _ask(rows: _Records, judge: Judge, kept: Store, client: Client, workers: int, again: bool) -> int:
     """Ask the judge what has no verdict yet; return how many requests failed."""
     from qacal.elicitation.asking import Asking
     from qacal.elicitation.judging import ask_judge, unsettled
@@ -130,10 +154,34 @@ def _ask(rows: _Records, judge: Judge, kept: Store, client: Client, workers: int
     total = sum(1 for _ in unsettled(rows(), judge))
     with elicit.telling() as tell:
         asking = Asking(kept, client, workers, tell(total))
-        ask_judge(rows(), judge, asking)
+        ask_judge(rows(), judge, asking, again=again)
     shared.note(f"{asking.progress.sent:,} requests made, {asking.progress.failed:,} failed.")
     elicit.note_failures(asking.progress)
     return asking.progress.failed
+
+
+def _settled(labelled: Iterator[_Record], count: Verdicts, unsure: str | None) -> Iterator[_Record]:
+    """Yield the rows, and refuse to write them if the judge has left some open and nobody said what becomes of them."""
+    from qacal.elicitation.judging import SILENT
+
+    yield from labelled
+    if count.unsettled and unsure not in ("wrong", "drop"):
+        said = [_summary(count), _bias(count), _CHOOSE if unsure is None else _STILL_UNSURE]
+        if SILENT in count.unsettled:
+            said.append("The same command makes the failed requests again.")
+        raise InputError("\n".join(said))
+
+
+def _bias(count: Verdicts) -> str:
+    """Say what leaving out the answers without a verdict does to the labels."""
+    from qacal.elicitation.judging import COMPARED
+
+    left, matched = sum(count.unsettled.values()), count.by[COMPARED]
+    return (
+        f"{left:,} of {count.rows:,} answers have no verdict. None of them matches the ground truth, while the "
+        f"{matched:,} that match are labelled right without the judge: without those {left:,} the LLM looks better "
+        "than it is."
+    )
 
 
 def _write(labelled: Iterator[_Record], rows: _Records, hand: _Hand | None, output: str, file: str) -> None:
@@ -266,4 +314,5 @@ def _summary(count: Verdicts) -> str:
     lines = [f"{count.rows:,} answers: {sum(count.by.values()):,} labelled, {count.right:,} of them right."]
     lines += [f"  {number:,} by {by}" for by, number in count.by.most_common()]
     lines += [f"  {number:,} without a label: {why}" for why, number in count.unlabelled.most_common()]
+    lines += [f"  {number:,} left out: {why}" for why, number in count.dropped.most_common()]
     return "\n".join(lines)

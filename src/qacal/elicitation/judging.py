@@ -2,7 +2,8 @@ r"""Labels for answers: compared with the ground truth, and where that does not 
 
 An answer that equals the ground truth, or one of its other spellings, once case, articles and punctuation are put
 aside, is right: that costs nothing, and no judge is needed. All others are put to the judge (the paper's ground-truth
-proxy), whose first word is taken if it is Yes or No. Anything else leaves the answer without a label, and is counted.
+proxy), whose first word is taken if it is Yes or No. Anything else is no verdict. Answers that match have a label
+without the judge, so leaving the others out makes an LLM look better than it is: what becomes of them must be chosen.
 
 A judge errs too. Where some rows have labels by people, :mod:`~qacal.elicitation.people` says how often.
 """
@@ -15,17 +16,22 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from qacal.elicitation.asking import Asking
+from qacal.elicitation.glyphs import without_thoughts
 from qacal.elicitation.normalising import matches
 from qacal.elicitation.outcomes import Outcome
 from qacal.elicitation.question_rows import texts_in
 from qacal.elicitation.replies import Reply
-from qacal.elicitation.requests import Answered, Conversation, Request
+from qacal.elicitation.requests import Answered, Conversation, Request, require_fields
 from qacal.elicitation.store import Store
 from qacal.elicitation.verdicts import JUDGE_MAX_TOKENS, JUDGE_PROMPT, judge_messages, read_verdict
 
 Record: TypeAlias = dict[str, Any]
 
 ALIAS = "alias"
+COMPARED = "comparing with the ground truth"
+UNSURE = ("wrong", "ask_again", "drop")
+SILENT = "the judge has not replied"
+_ONE_WORD = "Reply with one word, Yes or No: do the two answers agree?"
 
 
 @dataclass(frozen=True)
@@ -41,6 +47,9 @@ class Judge:
 
     model: str | None = None
     fields: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        require_fields(self.fields)
 
     @property
     def name(self) -> str:
@@ -63,22 +72,46 @@ class Judge:
         }
         return {name: value for name, value in (usual | dict(self.fields)).items() if value is not None}
 
+    def second_request(self, request: Request, reply: Reply) -> Request:
+        """Return what the judge is asked after a reply without a verdict."""
+        said = without_thoughts(reply.text).strip() or "(no verdict)"
+        turns = [{"role": "assistant", "content": said}, {"role": "user", "content": _ONE_WORD}]
+        return request | {"messages": [*request["messages"], *turns]}
+
 
 @dataclass
 class Verdicts:
-    """How many answers were labelled, and by what; the others by reason."""
+    """How many answers were labelled, and by what; the others by reason.
+
+    unsettled : answers that only the judge could label and did not, by reason, whatever became of them.
+    dropped : those of them that were left out.
+    """
 
     rows: int = 0
     by: Counter[str] = field(default_factory=Counter)
     right: int = 0
     unlabelled: Counter[str] = field(default_factory=Counter)
+    unsettled: Counter[str] = field(default_factory=Counter)
+    dropped: Counter[str] = field(default_factory=Counter)
 
 
-def judged(records: Iterable[Record], judge: Judge, store: Store | None, count: Verdicts) -> Iterator[Record]:
-    """Yield records with `correct` (None where nothing settles it) and `judge`; replies are those in the store."""
+def judged(
+    records: Iterable[Record], judge: Judge, store: Store | None, count: Verdicts, unsure: str | None = None
+) -> Iterator[Record]:
+    """Yield records with `correct` (None where nothing settles it) and `judge`; replies are those in the store.
+
+    unsure : what becomes of answers that the judge has not settled: "wrong" labels them 0, "drop" leaves them out.
+    """
     for record in records:
         count.rows += 1
-        label, by = _label(record, judge, store)
+        label, by, is_unsettled = _label(record, judge, store)
+        if is_unsettled:
+            count.unsettled[by] += 1
+            if unsure == "drop":
+                count.dropped[by] += 1
+                continue
+            if unsure == "wrong":
+                label, by = 0.0, "no verdict, counted as wrong"
         if label is None:
             count.unlabelled[by] += 1
         else:
@@ -87,9 +120,9 @@ def judged(records: Iterable[Record], judge: Judge, store: Store | None, count: 
         yield record | {"correct": label, "judge": None if label is None else judge.name}
 
 
-def ask_judge(records: Iterable[Record], judge: Judge, asking: Asking) -> None:
-    """Ask the judge what has no label and no verdict yet."""
-    asking.all(_conversation(judge.request(*asked)) for asked in unsettled(records, judge))
+def ask_judge(records: Iterable[Record], judge: Judge, asking: Asking, *, again: bool = False) -> None:
+    """Ask the judge what has no label and no verdict yet; `again` asks once more for one word where there is none."""
+    asking.all(_conversation(judge, judge.request(*asked), again) for asked in unsettled(records, judge))
 
 
 def unsettled(records: Iterable[Record], judge: Judge) -> Iterator[tuple[str, str, tuple[str, ...]]]:
@@ -100,25 +133,43 @@ def unsettled(records: Iterable[Record], judge: Judge) -> Iterator[tuple[str, st
             yield str(record["question"]), str(record["answer"]), truths
 
 
-def _conversation(request: Request) -> Conversation:
-    reply: Reply = yield request
+def _conversation(judge: Judge, request: Request, again: bool) -> Conversation:
+    replies: list[Reply] = [(yield request)]
+    if again and read_verdict(replies[0].text) is None:
+        replies.append((yield judge.second_request(request, replies[0])))
     none: tuple[Outcome, ...] = ()
-    return Answered((reply,), none)
+    return Answered(tuple(replies), none)
 
 
-def _label(record: Record, judge: Judge, store: Store | None) -> tuple[float | None, str]:
-    """Return the label of a record and what it is by, or None and why there is none."""
+def _label(record: Record, judge: Judge, store: Store | None) -> tuple[float | None, str, bool]:
+    """Return the label of a record and what it is by, or None and why; and whether only the judge could tell."""
     truths, answer = ground_truths(record), str(record["answer"])
     if not truths or record["answer"] is None:
-        return None, "no ground truth" if record["answer"] is not None else "no answer"
+        return None, "no ground truth" if record["answer"] is not None else "no answer", False
     label = _compared(record, judge, truths)
     if label is not None:
-        return label, "comparing with the ground truth"
-    body = None if store is None else store.reply(judge.request(str(record["question"]), answer, truths))
-    if body is None:
-        return None, "the judge has not replied"
-    verdict = read_verdict(Reply.from_body(body).text)
-    return (None, "the judge says neither Yes nor No") if verdict is None else (float(verdict), "the judge")
+        return label, COMPARED, False
+    verdict = None if store is None else _verdict(judge, judge.request(str(record["question"]), answer, truths), store)
+    if isinstance(verdict, bool):
+        return float(verdict), "the judge", False
+    return None, verdict or SILENT, True
+
+
+def _verdict(judge: Judge, request: Request, store: Store) -> bool | str | None:
+    """Return the judge's verdict, of the second reply if the first has none; else why there is none; None if silent."""
+    reply = _kept(store, request)
+    if reply is None or (verdict := read_verdict(reply.text)) is not None:
+        return None if reply is None else verdict
+    second = _kept(store, judge.second_request(request, reply))
+    if second is not None and (verdict := read_verdict(second.text)) is not None:
+        return verdict
+    is_cut = (second or reply).is_cut
+    return "the judge's reply is cut off before a verdict" if is_cut else "the judge says neither Yes nor No"
+
+
+def _kept(store: Store, request: Request) -> Reply | None:
+    body = store.reply(request)
+    return None if body is None else Reply.from_body(body)
 
 
 def _compared(record: Record, judge: Judge, truths: Sequence[str]) -> float | None:

@@ -14,6 +14,7 @@ from qacal.elicitation.outcomes import Outcome
 from qacal.elicitation.prompts import Prompt
 from qacal.elicitation.questions import Question
 from qacal.elicitation.replies import Reply
+from qacal.errors import InputError
 from qacal.plain import digest
 
 Request: TypeAlias = dict[str, Any]
@@ -72,6 +73,38 @@ class Setup:
         if self.prompt.grammar is not None and not replies:
             request["grammar"] = self.prompt.grammar
         return {name: value for name, value in (request | dict(self.fields)).items() if value is not None}
+
+
+def require_fields(fields: Mapping[str, Any], logprobs: bool | None = None) -> None:
+    """Refuse fields that would be paid for and not read, or that contradict what is asked otherwise.
+
+    logprobs : whether token probabilities are asked for; None if that is left to the fields.
+
+    >>> require_fields({"n": 5})
+    Traceback (most recent call last):
+    ...
+    qacal.errors.InputError: the field n is 5: several replies to one request are paid for, ...
+    """
+    for name, value in fields.items():
+        why = _refused(name, value, logprobs)
+        if why is not None:
+            raise InputError(f"the field {name} is {value!r}: {why}")
+
+
+def _refused(name: str, value: Any, logprobs: bool | None) -> str | None:
+    if name in ("n", "best_of") and value not in (None, 1):
+        return "several replies to one request are paid for, and one is read. Leave it out."
+    if name in ("stream", "stream_options") and value:
+        return "replies are read whole, not as a stream. Leave it out."
+    if name == "model":
+        return "the LLM is named by --model (model=)."
+    if name == "messages":
+        return "the prompt says it. For another one, write a prompt of your own (.toml)."
+    if name == "logprobs" and logprobs and not value:
+        return "token probabilities are asked for. To leave them out, pass --no-logprobs (logprobs=False)."
+    if name in ("logprobs", "top_logprobs") and logprobs is False and value:
+        return "token probabilities are not asked for. Leave it out, or leave --no-logprobs (logprobs=False) out."
+    return None
 
 
 def request_key(request: Request) -> str:

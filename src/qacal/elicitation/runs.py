@@ -13,7 +13,7 @@ from qacal.elicitation.asking import Asking, Progress
 from qacal.elicitation.client import Client
 from qacal.elicitation.question_rows import read_questions
 from qacal.elicitation.replies import Reply
-from qacal.elicitation.requests import Setup
+from qacal.elicitation.requests import Setup, require_fields
 from qacal.elicitation.setups import NamedPrompt, find_prompt, plain_setup, stored_setup
 from qacal.elicitation.store import Store, open_store
 from qacal.errors import InputError
@@ -61,6 +61,7 @@ class Plan:
     def found(self) -> tuple[Setup, NamedPrompt]:
         """Return the setup of the requests, and where its prompt is from."""
         found = find_prompt(self.prompt)
+        require_fields(self.fields or {}, self.logprobs)
         if not self.logprobs and any(stage.alternatives for stage in found.prompt.stages):
             raise InputError(
                 f"the prompt {found.prompt.name} reads its confidence off token probabilities; ask for them."
