@@ -19,6 +19,7 @@ from typing import IO, Any
 import numpy as np
 
 from qacal.errors import InputError
+from qacal.forks import require_polars
 from qacal.json_documents import JsonDocument
 from qacal.tables import Fault, FrameTable, ObjectTable, Table
 
@@ -113,6 +114,7 @@ def _sniffed(path: Path, name: str) -> str:
 def _parquet(file: File, on_fault: OnFault, batch_rows: int) -> Iterator[Table]:
     import polars as pl
 
+    require_polars()
     try:
         scan = pl.scan_parquet(file.path, glob=False)
         length = int(scan.select(pl.len()).collect().item())

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from qacal.errors import InputError
+from qacal.forks import require_polars
 from qacal.tally import Tally
 from qacal.values import Floats, Hashes
 
@@ -129,6 +130,7 @@ def _counted(heaps: Sequence[Sequence[_Entry]]) -> pl.DataFrame:
     """Return how many texts of a group, and of all, use a word; and how many texts there are."""
     import polars as pl
 
+    require_polars()
     sizes = [len(heap) for heap in heaps]
     # Half a character (a lone surrogate, which JSON can hold) is in no word.
     texts = [f"{entry[1]} {entry[2]}".encode("utf-8", "replace").decode() for heap in heaps for entry in heap]

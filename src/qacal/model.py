@@ -23,6 +23,7 @@ from qacal.embedders import Embedder
 from qacal.errors import InputError, NotFittedError
 from qacal.files import OnFault, refuse
 from qacal.fitting import Fitted, Fitting, Given
+from qacal.forks import require_polars
 from qacal.group_summary import GroupSummary
 from qacal.origins import require_known_origin
 from qacal.parameters import HasParameters
@@ -222,6 +223,7 @@ class QACalibrator(HasParameters, Answering):
             return tables[0].native
         import polars as pl
 
+        require_polars()
         return pl.concat([table.frame() for table in tables], how="diagonal_relaxed")
 
     def answers(

@@ -19,6 +19,7 @@ from qacal.errors import ArtifactError, InputError
 from qacal.files import OnFault, refuse
 from qacal.fitting import Given
 from qacal.folders import new_mark, read_whole, replaced_whole, require_replaceable, write_flushed
+from qacal.forks import require_polars
 from qacal.model import QACalibrator
 from qacal.model_files import load
 from qacal.plain import digest, read_document, write_document
@@ -74,6 +75,7 @@ class ModelSet(Answering):
     def _answer(self, batch: Batch, any_origin: bool) -> pl.DataFrame:
         import polars as pl
 
+        require_polars()
         if not len(batch):
             return next(iter(self.models.values())).answer(batch, any_origin=True)
         parts = []

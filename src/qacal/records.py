@@ -139,7 +139,11 @@ class Batch:
 
     def with_evidence(self, evidence: pl.DataFrame, prefix: str = "") -> Table:
         """Return the rows as they came, with the columns of the evidence, which are empty for rows that are bad."""
-        columns = self._for_whole(evidence.drop("confidence").rename(lambda name: prefix + name))
+        import polars as pl
+
+        # Neither drop nor rename: these wait for threads, which a forked child does not have.
+        added = [column.alias(prefix + column.name) for column in evidence if column.name != "confidence"]
+        columns = self._for_whole(pl.DataFrame(added))
         taken = sorted(set(columns.columns) & set(self.table.names))
         if taken:
             raise InputError(
@@ -154,10 +158,13 @@ class Batch:
 
         if len(self) == len(self.whole):
             return columns
-        places = np.full(len(self.whole), len(self))
-        places[self.kept] = np.arange(len(self))
-        empty = pl.DataFrame([pl.Series(name, [None], kind) for name, kind in columns.schema.items()])
-        return pl.concat([columns, empty])[places]
+        places, wide = self.kept.tolist(), []
+        for column in columns:
+            values: list[Any] = [None] * len(self.whole)
+            for place, value in zip(places, column.to_list(), strict=True):
+                values[place] = value
+            wide.append(pl.Series(column.name, values, column.dtype))
+        return pl.DataFrame(wide)
 
     def column(self, name: str) -> Any:
         """Return another column."""

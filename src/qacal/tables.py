@@ -238,7 +238,7 @@ class FrameTable(Table):
 
         frame = _narwhals(self.given)
         if frame.implementation.is_polars():
-            return replace(self, given=self.given.with_columns(columns.get_columns()))
+            return replace(self, given=self.given.hstack(columns.get_columns()))
         if frame.implementation.is_pandas_like():
             return replace(self, given=self.given.assign(**_pandas_columns(columns, self.given.index)))
         series = [

@@ -81,8 +81,7 @@ class Evidence:
         for field in fields(self):
             values = getattr(self, field.name)
             if isinstance(values, np.ndarray):
-                values = pl.Series(values)
-                values = values.fill_nan(None) if values.dtype == pl.Float64 else values
+                values = pl.Series(values, nan_to_null=True)
             elif field.name == "decision":
                 values = pl.Series(values, dtype=pl.String)
             columns[field.name] = values

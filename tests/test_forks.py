@@ -1,0 +1,65 @@
+"""Children that were forked after polars had started its threads: they answer, or say why they cannot."""
+
+import os
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+
+import pytest
+
+CHILD = """
+import multiprocessing, os, sys
+import pandas as pd
+import polars as pl
+from qacal import Column, QACalibrator, QacalError, forks
+
+forks._PATIENCE = 0.5
+rows = [
+    {"id": i, "question": f"Q {i}?", "answer": "A", "confidence": 0.8, "subject": "ab"[i % 2], "correct": i % 3 > 0}
+    for i in range(400)
+]
+model = QACalibrator(partition=Column("subject")).fit(rows)
+frame, pandas = pl.DataFrame(rows), pd.DataFrame(rows)
+frame.write_parquet("rows.parquet")
+expected = [row["calibrated"] for row in model.calibrate(rows)]
+assert frame.select(pl.col("confidence").sum()).item()  # threads of polars run now, if they did not before
+
+
+def answers(number):
+    bad = {"confidence": 7}
+    assert [row["calibrated"] for row in model.calibrate(rows)] == expected
+    assert model.calibrate(frame)["calibrated"].to_list() == expected
+    assert model.calibrate(pandas)["calibrated"].to_list() == expected
+    assert model.calibrate([*rows, bad], on_fault=lambda fault: None)[-1]["calibrated"] is None
+    assert model.explain("Really?", "Yes", 0.8, subject="a")["calibrated"] == expected[0]
+    said = []
+    for work in (lambda: model.calibrate("rows.parquet"), lambda: model.save("model")):
+        try:
+            work()
+        except QacalError as error:
+            said.append(str(error))
+    return said
+
+
+with multiprocessing.get_context("fork").Pool(1) as pool:
+    said = pool.map(answers, range(1))[0]
+assert len(said) == 2 and all("this process was forked after polars had started its threads" in text for text in said)
+assert not os.path.exists("model")
+assert len(model.calibrate("rows.parquet")) == 400  # the parent has its threads
+print("all is well")
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+def test_a_forked_child_answers_or_says_why_not(tmp_path):
+    """In a process of its own, which is killed with its children if it waits for ever."""
+    command, output = [sys.executable, "-c", CHILD], tmp_path / "output"
+    with output.open("w") as said:
+        parent = subprocess.Popen(command, cwd=tmp_path, stdout=said, stderr=said, start_new_session=True)
+        try:
+            parent.wait(timeout=120)
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(parent.pid, signal.SIGKILL)
+    assert output.read_text() == "all is well\n"
