@@ -8,6 +8,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
+from qacal import Column, QABinning, QACalibrator
 from qacal.errors import BadRowsError, InputError, QacalWarning
 from qacal.records import Reading, read
 from qacal.tables import as_table
@@ -145,6 +146,23 @@ def test_numbers_as_answers_are_their_text():
 def test_float32_confidences_are_the_decimals_that_were_meant():
     frame = pl.DataFrame({**GOOD, "confidence": pl.Series([0.8, 0.7, 0.1], dtype=pl.Float32)})
     np.testing.assert_array_equal(one(frame).confidence, [0.8, 0.7, 0.1])
+
+
+def test_files_of_any_precision_are_calibrated_alike(tmp_path):
+    rng = np.random.default_rng(0)
+    stated = np.concatenate([rng.choice([0.7, 0.8, 0.9], 150), rng.random(150)])
+    frame = pl.DataFrame({"id": range(300), "subject": ["a", "b"] * 150, "confidence": stated})
+    frame = frame.with_columns(correct=pl.Series(rng.integers(0, 2, 300)))
+    short = frame.with_columns(pl.col("confidence").cast(pl.Float32))
+    frame.write_csv(tmp_path / "text.csv")
+    frame.write_ndjson(tmp_path / "text.jsonl")
+    short.write_parquet(tmp_path / "short.parquet")
+    sources = [frame, short, *(tmp_path / name for name in ("text.csv", "text.jsonl", "short.parquet"))]
+    model = QACalibrator(partition=Column("subject"), calibrator=QABinning(points_per_bin=20)).fit(short)
+    expected = model.calibrate(frame)["calibrated"].to_list()
+    assert len(set(expected)) > 5
+    for source in sources:
+        assert model.calibrate(source)["calibrated"].to_list() == expected
 
 
 def test_labels_may_be_missing_where_none_are_needed():

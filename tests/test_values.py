@@ -3,7 +3,7 @@ import pandas as pd
 import pytest
 
 from qacal import InputError
-from qacal.values import unit_values, weight_values
+from qacal.values import as_written, seven_decimals, unit_values, weight_values
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32"])
@@ -15,6 +15,23 @@ def test_short_floats_are_read_as_they_were_written(dtype):
 def test_float32_keeps_its_seven_digits_of_small_numbers():
     small = np.array([1.234567e-5, 3.2e-20, 0.0], dtype=np.float32)
     np.testing.assert_allclose(unit_values(small, "confidence"), small.astype(float), rtol=1e-6)
+
+
+def test_decimals_of_seven_places_are_read_exactly_from_any_type():
+    steps = np.concatenate([np.arange(2000), np.random.default_rng(0).integers(0, 10**7, 20_000), [10**7]])
+    decimals = steps / 1e7
+    np.testing.assert_array_equal(seven_decimals(decimals), decimals)
+    np.testing.assert_array_equal(seven_decimals(decimals.astype(np.float32)), decimals)
+    np.testing.assert_array_equal(seven_decimals(np.nextafter(decimals, 2)), decimals)
+
+
+def test_any_number_is_read_alike_as_float32_and_float64():
+    rng = np.random.default_rng(0)
+    doubles = np.concatenate([rng.random(20_000), rng.random(20_000) ** 8, [5e-324, 1e-40, 4.9e-8, 1 - 1e-12]])
+    short = doubles.astype(np.float32)
+    np.testing.assert_array_equal(seven_decimals(as_written(short)), seven_decimals(doubles))
+    np.testing.assert_array_equal(as_written(short).astype(np.float32), short)
+    assert seven_decimals(doubles[-4:]).tolist() == [0, 0, 0, 1]
 
 
 def test_minus_zero_is_zero():

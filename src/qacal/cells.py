@@ -8,10 +8,13 @@ from typing import Any
 import numpy as np
 
 from qacal.errors import InputError
-from qacal.values import Bools, Floats, Hashes, Ints
+from qacal.values import Bools, Floats, Hashes, Ints, seven_decimals
 
 SUMS = ("rows", "w", "wt", "wtt", "ww", "wwt", "wwtt")
 """The columns of a cell; the text of :mod:`qacal.tally` says what each is."""
+
+FINEST = 1e-6
+"""The finest grid: confidences are read to seven decimals, and the points of a finer one could not be told apart."""
 
 Sums = dict[str, Any]
 """Columns by name, one value per row (or, summed, per cell)."""
@@ -163,15 +166,15 @@ def _starts(new: Bools) -> Ints:
 
 
 def snap(confidence: Floats, resolution: float) -> Floats:
-    """Round confidences to the grid 0, resolution, ..., 1.
+    """Round confidences, read to seven decimals, to the grid 0, resolution, ..., 1.
 
     >>> snap(np.array([0.123, 0.3, 1.0]), 0.1)
     array([0.1, 0.3, 1. ])
     """
-    if not isinstance(resolution, int | float) or not 0 < resolution <= 1:
-        raise InputError(f"resolution is {resolution!r}; expected 1/k for a whole number k, such as 0.01.")
+    if not isinstance(resolution, int | float) or not FINEST <= resolution <= 1:
+        raise InputError(f"resolution is {resolution!r}; expected 1/k for a whole number k up to 10^6, such as 0.01.")
     steps = round(1 / resolution)
     if abs(steps * resolution - 1) > 1e-9:
-        raise InputError(f"resolution is {resolution}; expected 1/k for a whole number k, such as 0.01.")
+        raise InputError(f"resolution is {resolution}; expected 1/k for a whole number k up to 10^6, such as 0.01.")
     # Division by a whole number gives the float nearest to the decimal; multiplying by 0.1 gives 0.30000000000000004.
-    return np.rint(confidence * steps) / steps
+    return np.rint(seven_decimals(confidence) * steps) / steps

@@ -24,7 +24,7 @@ from qacal.errors import InputError
 from qacal.grouping import NO_GROUP, Grouping
 from qacal.plain import require_plain
 from qacal.pooled_shape import Shape
-from qacal.values import Floats, Ints
+from qacal.values import Floats, Ints, seven_decimals
 
 # PostgreSQL refuses an exp that overflows or vanishes; a curve is 0 or 1 to 300 digits long before.
 _STEEPEST = 700.0
@@ -33,6 +33,7 @@ _WHO = "A group reads the map that names it in read_by; all others, and rows wit
 _LEAVES = "read_by holds ranges of group numbers, first and last included, as calibrated rows have them in `group`."
 _BINS = "A bin answers for confidences above `above`, up to and with `up_to`; null is no bound."
 _INTERVAL = "low and high hold for all bins at once with probability 1 - alpha, and speak of the map's owner."
+_PRECISION = "A confidence is first rounded to a 32-bit float, and that to seven decimals, halves to even."
 _CURVE = "calibrated = 1 / (1 + exp(-(intercept + slope * x)))."
 _KNOTS = "Straight lines between the knots, level outside of them."
 _SHAPE = "x is the score of the confidence: straight lines between the knots of `shape`, level outside of them."
@@ -72,9 +73,9 @@ class _Entry:
 def to_json(calibrator: Calibrator) -> dict[str, Any]:
     """Return the maps as plain values, with the rules for reading them in words.
 
-    What is in a bin is said of confidences as they come: where the calibrator snaps them to a grid, `above` and `up_to`
-    have that in them already. Equal confidences that are divided by the hash of an id (``ties="jitter"``) cannot be
-    told apart elsewhere, and are refused.
+    What is in a bin is said of confidences to seven decimals: where the calibrator snaps them to a grid, `above` and
+    `up_to` have that in them already. Equal confidences that are divided by the hash of an id (``ties="jitter"``)
+    cannot be told apart elsewhere, and are refused.
 
     Examples
     --------
@@ -95,16 +96,16 @@ def to_json(calibrator: Calibrator) -> dict[str, Any]:
 
 def _described(maps: Maps) -> dict[str, Any]:
     if isinstance(maps, BinMaps):
-        up_to = _thresholds(maps)
+        up_to = seven_decimals(_edges(maps))
         bins = [entry.to_json() | {"bins": _bins(maps, up_to, entry.number)} for entry in _entries(maps)]
         certificate = {"alpha": maps.certificate.alpha, "certificate": maps.certificate.kind}
-        rules = [*_rules(maps.grouping), _BINS, _INTERVAL]
+        rules = [*_rules(maps.grouping), _PRECISION, _BINS, _INTERVAL]
         return {"form": "bins", "rules": rules, **certificate, "resolution": maps.resolution, "maps": bins}
     if isinstance(maps, IsotonicMaps):
         knots = [entry.to_json() | _knots(maps, entry.number) for entry in _entries(maps)]
-        return {"form": "knots", "rules": [*_rules(maps.grouping), _KNOTS], "maps": knots}
+        return {"form": "knots", "rules": [*_rules(maps.grouping), _PRECISION, _KNOTS], "maps": knots}
     if isinstance(maps, TreeMaps) and maps.shape is not None:
-        rules = [*_rules(maps.grouping), _CURVE, _SHAPE]
+        rules = [*_rules(maps.grouping), _PRECISION, _CURVE, _SHAPE]
         return {"form": "curves", "rules": rules, "shape": _shape_knots(maps.shape), "maps": _all_curves(maps)}
     if isinstance(maps, LogisticMaps | TreeMaps):
         rules = [*_rules(maps.grouping), *_curve_rules(_plain_feature(maps))]
@@ -164,8 +165,12 @@ def _rules(grouping: Grouping | None) -> list[str]:
 
 def _curve_rules(feature: Feature) -> list[str]:
     if feature == "confidence":
-        return [_CURVE, "x = confidence."]
-    return [_CURVE, f"x = log(c / (1 - c)), where c is the confidence cut off at {LOGIT_CUT} and {1 - LOGIT_CUT}."]
+        return [_PRECISION, _CURVE, "x = confidence."]
+    return [
+        _PRECISION,
+        _CURVE,
+        f"x = log(c / (1 - c)), where c is the confidence cut off at {LOGIT_CUT} and {1 - LOGIT_CUT}.",
+    ]
 
 
 # As SQL
@@ -177,11 +182,11 @@ def to_sql(calibrator: Calibrator, *, confidence: str = "confidence", group: str
     """Return the maps as one SQL expression for the calibrated confidence, as PostgreSQL, SQLite and DuckDB read it.
 
     Put it wherever a value may stand: ``SELECT question, (...) AS calibrated FROM answers``. Bins give exactly what
-    `predict` gives; curves up to the rounding of the database. A group that is NULL or unknown reads the root's map. A
-    confidence that is NULL or not in [0, 1] gives NULL: 85 is not guessed to be a percentage.
+    `predict` gives, in columns of 32 and of 64 bits. Curves do so, up to the rounding of the database, for confidences
+    of up to seven decimals; others may be read as a neighbour, 0.0000001 away. A group that is NULL or unknown reads
+    the root's map. A confidence that is NULL or not in [0, 1] gives NULL: 85 is not guessed to be a percentage.
 
-    confidence, group : the columns. Confidences should be of double precision; as a shorter type, 0.8 may be above 0.8.
-        Groups are labels as in the fit, all of one type; for a tree, the numbers that
+    confidence, group : the columns. Groups are labels as in the fit, all of one type; for a tree, the numbers that
         calibrated rows have in `group` (those of the depth in use), NULL or -1 for none.
 
     Examples
@@ -221,8 +226,8 @@ def _by_group(entries: list[_Entry], group: str, value: Callable[[int], str]) ->
 def _formula(maps: Maps) -> _Formula:
     """Return what writes the map of a number as SQL."""
     if isinstance(maps, BinMaps):
-        up_to = _thresholds(maps)
-        return lambda number, column: _bins_sql(maps, up_to, number, column)
+        edges = _edges(maps)
+        return lambda number, column: _bins_sql(maps, edges, number, column)
     if isinstance(maps, IsotonicMaps):
         return lambda number, column: _knots_sql(maps, number, column)
     if isinstance(maps, LogisticMaps | TreeMaps):
@@ -231,9 +236,9 @@ def _formula(maps: Maps) -> _Formula:
     raise InputError(f"{type(maps).__name__} cannot be exported; it is none of qacal's maps.")
 
 
-def _bins_sql(maps: BinMaps, up_to: Floats, number: int, column: str) -> str:
+def _bins_sql(maps: BinMaps, edges: Floats, number: int, column: str) -> str:
     *lower, last = range(maps.offset[number], maps.offset[number + 1])
-    branches = [(f"{column} <= {sql.number(up_to[at])}", sql.number(maps.value[at])) for at in lower]
+    branches = [(f"{column} <= {sql.number(edges[at])}", sql.number(maps.value[at])) for at in lower]
     return sql.case(branches, sql.number(maps.value[last]))
 
 
@@ -244,14 +249,15 @@ def _knots_sql(maps: IsotonicMaps, number: int, column: str) -> str:
 
 def _lines_sql(x: Floats, y: Floats, column: str) -> str:
     """Return straight lines between knots, level outside of them."""
-    branches = [(f"{column} <= {sql.number(x[0])}", sql.number(y[0]))]
+    edges = _last_below(x, seven_decimals)
+    branches = [(f"{column} <= {sql.number(edges[0])}", sql.number(y[0]))]
     for left in range(len(x) - 1):
         width, height = x[left + 1] - x[left], y[left + 1] - y[left]
         value = sql.number(y[left])
         if height > 0:
-            share = f"({column} - {sql.number(x[left])}) / {sql.number(width)}"
+            share = f"({_read_sql(column)} - {sql.number(x[left])}) / {sql.number(width)}"
             value = f"{value} + {share} * {sql.number(height)}"
-        branches.append((f"{column} <= {sql.number(x[left + 1])}", value))
+        branches.append((f"{column} <= {sql.number(edges[left + 1])}", value))
     return sql.case(branches, sql.number(y[-1]))
 
 
@@ -268,13 +274,19 @@ def _shaped_sql(maps: TreeMaps, shape: Shape, column: str, group: str) -> str:
 def _curve_sql(intercept: float, slope: float, feature: Feature, column: str) -> str:
     """Return a logistic curve. Where it is so steep that exp might overflow, its ends are written as 0 and 1."""
     ends = feature_values(np.array([0.0, 1.0]), feature)
-    x = column if feature == "confidence" else f"LN({column} / (1e0 - {column}))"
+    read = _read_sql(column)
+    x = read if feature == "confidence" else f"LN({read} / (1e0 - {read}))"
     line = f"{sql.number(intercept)} + {sql.number(slope)} * {x}"
     branches = []
     if feature == "logit":
         low, high = (sql.number(value) for value in expit(intercept + slope * ends))
         branches += [(f"{column} <= {sql.number(LOGIT_CUT)}", low), (f"{column} >= {sql.number(1 - LOGIT_CUT)}", high)]
     return _logistic_sql(line, float(np.abs(intercept + slope * ends).max()), branches)
+
+
+def _read_sql(column: str) -> str:
+    """Return a confidence to seven decimals; those that are none may end up one beside what `predict` reads."""
+    return f"(ROUND({column} * 1e7) / 1e7)"
 
 
 def _logistic_sql(line: str, largest: float, branches: list[tuple[str, str]]) -> str:
@@ -332,30 +344,30 @@ def _readers(codes: Ints, column: Grouping) -> dict[str, Any]:
     return {"leaves": tuple((first, last) for first, last in runs)}
 
 
-def _thresholds(maps: BinMaps) -> Floats:
-    """Return the highest confidence of each bin, as it comes: before it is snapped to a grid."""
+def _edges(maps: BinMaps) -> Floats:
+    """Return the highest number of each bin, as it comes: before it is read to seven decimals, or snapped to a grid."""
     if maps.is_jittered and maps.tie.any():
         raise InputError(
             'bins with ties="jitter" divide equal confidences by the hash of an id, which is not known elsewhere. '
             'Fit with ties="merge" to export.'
         )
-    if maps.is_jittered:
-        # Distinct scores, fitted without ids: a bin ends just below the edge that follows it.
-        return np.nextafter(maps.top, -np.inf)
-    return maps.top if maps.resolution is None else _before_snapping(maps.top, maps.resolution)
+    # Of distinct scores that were fitted without ids, a bin ends just below the edge that follows it.
+    top = np.nextafter(maps.top, -np.inf) if maps.is_jittered else maps.top
+    resolution = maps.resolution
+    return _last_below(top, seven_decimals if resolution is None else lambda h: snap(h, resolution))
 
 
-def _before_snapping(top: Floats, resolution: float) -> Floats:
-    """Return the largest number in [0, 1] that is snapped to `top` or below.
+def _last_below(top: Floats, read: Callable[[Floats], Floats]) -> Floats:
+    """Return the largest number in [0, 1] that is read as `top` or less.
 
-    Snapping never changes the order of two numbers, so a bin's rows are those up to some number; but which way halves
-    are rounded is between numpy and the database. The bits of positive floats are in the order of the floats: 62
-    halvings find the number itself.
+    Reading never changes the order of two numbers, so a bin's rows are those up to some number; but which way halves
+    are rounded is between numpy and the database. A number between two 32-bit floats divides columns of either
+    precision at the same place. The bits of positive floats are in the order of the floats: 62 halvings find it.
     """
     low = np.zeros(len(top), dtype=np.int64)
     high = np.full(len(top), np.float64(1.0).view(np.int64))
     while (low < high).any():
         middle = high - (high - low) // 2
-        stays = snap(middle.view(np.float64), resolution) <= top
+        stays = read(middle.view(np.float64)) <= top
         low, high = np.where(stays, middle, low), np.where(stays, high, middle - 1)
     return low.view(np.float64)

@@ -78,8 +78,8 @@ def tie_order(hashes: Hashes | None, h: Floats) -> Hashes:
         if equal.any():
             value = float(in_order[1:][equal][0])
             raise InputError(
-                f'confidence {value} occurs more than once; ties="jitter" orders equal confidences by id. '
-                'Pass ids=, or use ties="merge".'
+                f"confidence {value} occurs more than once (to seven decimals); "
+                'ties="jitter" orders equal confidences by id. Pass ids=, or use ties="merge".'
             )
         return np.zeros(len(h), dtype=np.uint64)
     tie = as_tie(hashes)

@@ -40,6 +40,7 @@ from qacal.values import (
     Hashes,
     Ints,
     require_length,
+    seven_decimals,
     unit_values,
     weight_values,
 )
@@ -130,7 +131,8 @@ class Tally:
         weights : importance of each row; 0 leaves a row out. A weight is not a count of rows.
         ids : the question's id. Rows with one id share a block. Without ids a row is known by its values.
         n_blocks : into how many blocks to deal the questions; `seed` makes another deal.
-        ties : keep rows of equal confidence apart, in the order of their ids' hashes.
+        ties : keep rows of equal confidence apart, in the order of their ids' hashes. What is equal to seven decimals
+            is equal.
         resolution : snap confidences to the grid 0, resolution, ..., 1 (0.01 gives 101 values).
         """
         if not isinstance(n_blocks, int | np.integer) or n_blocks < 1:
@@ -143,6 +145,8 @@ class Tally:
         hashes = None if ids is None else identity.id_hashes(ids, len(h))
         if resolution is not None:
             h = snap(h, resolution)
+        elif ties:
+            h = seven_decimals(h)
         if weight is not None and not weight.all():
             kept = weight > 0
             h, t, weight = h[kept], t[kept], weight[kept]
@@ -274,6 +278,13 @@ class Tally:
         if self.resolution is not None:
             raise InputError(f"this tally has resolution {self.resolution}; {resolution} needs the rows again.")
         return replace(self, confidence=snap(self.confidence, resolution), resolution=resolution)._merged()
+
+    def to_seven_decimals(self) -> Tally:
+        """Return the same rows with confidences as calibrators compare them; those on a grid stay on it."""
+        rounded = seven_decimals(self.confidence)
+        if self.resolution is not None or np.array_equal(rounded, self.confidence):
+            return self
+        return replace(self, confidence=rounded)._merged()
 
     def fold(self, k: int, of: int) -> Tally:
         """Return the rows of fold `k` out of `of`: the blocks whose number is `k` modulo `of`."""

@@ -33,7 +33,7 @@ from qacal.metrics.scores import brier_score, log_loss
 from qacal.metrics.selective import auac
 from qacal.ranges import Ranges, search_ranges
 from qacal.tally import Tally
-from qacal.values import Floats, Ints
+from qacal.values import Floats, Ints, seven_decimals
 
 Cut: TypeAlias = int | str
 """Which groups to use: a depth of the tree, or the name of a partition; 0 for none."""
@@ -263,7 +263,8 @@ class _Level:
 
     def __init__(self, labels: Tally, confidence: Floats, codes: Ints | None) -> None:
         self._labels = labels
-        self._confidence = confidence if labels.resolution is None else snap(confidence, labels.resolution)
+        resolution = labels.resolution
+        self._confidence = seven_decimals(confidence) if resolution is None else snap(confidence, resolution)
         known, first, last = group_runs(labels)
         self._first = first
         self._places: dict[int, tuple[Bins, Ints]] = {}

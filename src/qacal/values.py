@@ -24,10 +24,11 @@ Hashes: TypeAlias = NDArray[np.uint64]
 ArrayLike: TypeAlias = Any
 """A list, or any column of numpy, pandas, polars or Arrow."""
 
-# A stated 0.8 stored as float32 comes back as 0.800000011920929, above a bin that ends at 0.8. Rounded to the
-# digits its type can hold, it is 0.8 again, whatever type the other rows came in.
+# A stated 0.8 stored as float32 comes back as 0.800000011920929. Rounded to the digits its type can hold, it is 0.8
+# again, whatever type the other rows came in.
 _DIGITS = {"f": 7, "e": 3}
 
+_STEPS = 1e7
 
 _MISSING = "Leave the row out, or fill it in from what you know of it."
 
@@ -117,12 +118,33 @@ def _numbers(values: ArrayLike, name: str) -> Floats:
 def as_written(raw: NDArray[Any]) -> Floats:
     """Return numbers as float64, those of a shorter type as the decimals that were meant.
 
+    What no short decimal stands for stays as it is: converted back, every number is the one that came.
+
     >>> as_written(np.array([0.8], dtype=np.float32))
     array([0.8])
     """
     digits = _DIGITS.get(raw.dtype.char)
     array = raw.astype(np.float64, copy=False)
-    return array if digits is None else _rounded(array, digits)
+    if digits is None:
+        return array
+    decimals = _rounded(array, digits)
+    return np.where(decimals.astype(raw.dtype) == raw, decimals, array)
+
+
+def seven_decimals(confidence: Floats) -> Floats:
+    """Return confidences as calibrators compare them: to seven decimals, the precision of a 32-bit float.
+
+    A number gives the same bits whether it came as a 32-bit float, a 64-bit float or text, and decimals of up to seven
+    places stay what they are. A score whose last bits depend on the machine is in the same bin on all of them.
+
+    >>> seven_decimals(np.array([0.8, np.float32(0.8), 0.1 + 0.2, 1e-9]))
+    array([0.8, 0.8, 0.3, 0. ])
+    """
+    with np.errstate(under="ignore"):
+        single = confidence.astype(np.float32).astype(np.float64)
+    # The product of 24 bits and 10^7 is exact, and the quotient is the float64 nearest to the decimal.
+    rounded: Floats = np.rint(single * _STEPS) / _STEPS
+    return rounded
 
 
 def _from_objects(raw: NDArray[Any], name: str) -> Floats:

@@ -61,7 +61,7 @@ def slow_steps(rows, levels, n_bins, rows_per_map, alpha):
 )
 def test_the_slow_twin_agrees(seed, n, kind, n_bins, rows_per_map, is_weighted, is_soft):
     rng = np.random.default_rng(seed)
-    h = rng.integers(0, 21, n) / 20 if rng.random() < 0.5 else rng.random(n)
+    h = rng.integers(0, 21, n) / 20 if rng.random() < 0.5 else rng.random(n).round(7)
     t = rng.random(n) if is_soft else (rng.random(n) < 0.4).astype(float)
     w = rng.exponential(size=n) + 0.01 if is_weighted else np.ones(n)
     label = np.minimum(rng.geometric(0.4, n) - 1, 2**DEPTH - 1)

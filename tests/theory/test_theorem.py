@@ -49,7 +49,7 @@ def test_plain_umd_holds_and_needs_its_union_bound():
 
     def misses(eps):
         def trial(rng):
-            model = UniformMassBinning(n_bins=B, ties="jitter").fit(rng.random(n), rng.random(n) < 0.5)
+            model = UniformMassBinning(n_bins=B, ties="jitter").fit(rng.random(n), rng.random(n) < 0.5, ids=range(n))
             return np.abs(model.maps_.value - 0.5).max() > eps
 
         return trial
@@ -94,7 +94,8 @@ def test_one_bin_fails_about_as_often_as_it_may():
     n, trials = 1000, 2000
 
     def broken(rng):
-        model = UniformMassBinning(points_per_bin=n, ties="jitter", alpha=0.2).fit(rng.random(n), rng.random(n) < 0.5)
+        model = UniformMassBinning(points_per_bin=n, ties="jitter", alpha=0.2)
+        model.fit(rng.random(n), rng.random(n) < 0.5, ids=range(n))
         return model.maps_.low[0] > 0.5 or model.maps_.high[0] < 0.5
 
     rate = failure_rate(broken, trials)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol, Self
 
 import numpy as np
@@ -15,7 +15,7 @@ from qacal.errors import InputError, NotFittedError, RepeatedQuestionsWarning
 from qacal.grouping import NO_GROUP, Grouping, Paths
 from qacal.parameters import HasParameters
 from qacal.tally import Tally
-from qacal.values import ArrayLike, Floats, Hashes, Ints, require_length, unit_values
+from qacal.values import ArrayLike, Floats, Hashes, Ints, require_length, seven_decimals, unit_values
 
 _REPEATED = (
     "some ids have several rows (the answers of several LLMs, perhaps). Intervals take rows as independent, so theirs "
@@ -25,11 +25,19 @@ _REPEATED = (
 
 @dataclass(frozen=True)
 class Rows:
-    """Checked rows that ask for a calibrated confidence."""
+    """Checked rows that ask for a calibrated confidence.
 
-    confidence: Floats
+    stated : the confidences as they came.
+    confidence : the same, read to seven decimals.
+    """
+
+    stated: Floats
     groups: ArrayLike | Paths | None
     tie: Hashes | None
+    confidence: Floats = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "confidence", seven_decimals(self.stated))
 
     def leaves(self, fitted: Grouping | None, max_depth: int | None = None) -> Ints:
         """Return each row's group in the codes of the fit, `NO_GROUP` for groups that it cannot know."""
@@ -113,14 +121,14 @@ class Calibrator(HasParameters, ABC):
 
         Parameters
         ----------
-        confidence : what the LLM stated, in [0, 1].
+        confidence : what the LLM stated, in [0, 1]; it is read to seven decimals, here and in `predict`.
         correct : 0/1, or a soft target in [0, 1].
         groups : one label per row, of any type, or :class:`qacal.Paths` of a tree.
         weights : importance of each row; 0 leaves a row out.
         ids : the question's id, for whatever must treat the rows of one question alike (halves, order of ties).
         """
+        confidence = seven_decimals(unit_values(confidence, "confidence"))
         if groups is not None and not self.properties.uses_groups:
-            confidence = unit_values(confidence, "confidence")
             require_length(groups, len(confidence), "groups")
             groups = None
         options = self.tally_options()
@@ -164,7 +172,8 @@ class Calibrator(HasParameters, ABC):
             tally = tally.without_ties()
         if needed.get("n_blocks", 1) == 1:
             tally = tally.without_blocks()
-        return tally if needed.get("resolution") is None else tally.snapped(needed["resolution"])
+        resolution = needed.get("resolution")
+        return tally.to_seven_decimals() if resolution is None else tally.snapped(resolution)
 
     def predict(
         self, confidence: ArrayLike, *, groups: ArrayLike | Paths | None = None, ids: ArrayLike | None = None

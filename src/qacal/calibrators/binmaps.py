@@ -26,7 +26,7 @@ from qacal.guarantee import Certificate, check_alpha, jittered_certificate, unif
 from qacal.lookup import search_within
 from qacal.soundness import is_last, require, require_between, require_columns, require_offsets, rises_within
 from qacal.tally import Tally
-from qacal.values import Bools, Floats, Hashes, Ints
+from qacal.values import Bools, Floats, Hashes, Ints, seven_decimals
 
 Ties: TypeAlias = Literal["merge", "jitter"]
 CertificateKind: TypeAlias = Literal["uniform", "conditional"]
@@ -66,7 +66,7 @@ class BinMaps:
         maps = self._maps(rows)
         bins = self._bins(rows, maps)
         return Evidence.of(
-            rows.confidence,
+            rows.stated,
             self.value[bins],
             group=rows.names(self.grouping, self.max_depth),
             source=FROM_ROOT if maps is None else self.lineage.source[maps],
@@ -110,6 +110,10 @@ class BinMaps:
         require(bool((self.top[last] == np.inf).all()), "the last bin of a map must have no top.")
         keys = (self.top, self.tie) if self.is_jittered else (self.top,)
         require(rises_within(self.offset, *keys), "the tops of a map must rise.")
+        # Tops that were fixed beforehand, or are on a grid, may be anything: only seen confidences have seven decimals.
+        if self.certificate.kind != "fixed" and self.resolution is None:
+            is_read = np.array_equal(seven_decimals(self.top[~last]), self.top[~last])
+            require(is_read, "the tops of a map have seven decimals; this one is of an earlier qacal. Fit again.")
 
     def _require_sound_promise(self) -> None:
         self.certificate.require_sound()
@@ -121,7 +125,6 @@ class BinMaps:
             require(is_repeated, 'the certificate "fixed" goes with the same bins in every map.')
         grid = None
         if self.resolution is not None:
-            require(1e-9 <= self.resolution <= 1, f"resolution is {self.resolution}; expected 1e-9 to 1.")
             snap(np.zeros(1), self.resolution)
             grid = round(1 / self.resolution) + 1 if self.certificate.kind == "uniform" else None
         require(self.certificate.grid == grid, f"the certificate has a grid of {self.certificate.grid}, not {grid}.")

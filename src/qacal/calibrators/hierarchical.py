@@ -42,7 +42,7 @@ class LogisticMaps:
         """Return each group's curve at each confidence; curves certify nothing."""
         entry = self.directory.find(rows.leaves(self.grouping, self.max_depth))
         return Evidence.of(
-            rows.confidence,
+            rows.stated,
             self.apply(rows),
             group=rows.names(self.grouping, self.max_depth),
             source=np.where(entry > 0, FROM_GROUP, FROM_ROOT),

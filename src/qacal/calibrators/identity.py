@@ -16,18 +16,18 @@ class IdentityMap:
 
     def apply(self, rows: Rows) -> Floats:
         """Return the confidences."""
-        return rows.confidence.copy()
+        return rows.stated.copy()
 
     def explain(self, rows: Rows) -> Evidence:
         """Return the confidences; no rows stand behind them."""
-        return Evidence.of(rows.confidence, rows.confidence.copy())
+        return Evidence.of(rows.stated, rows.stated.copy())
 
     def require_sound(self) -> None:
         """Do nothing: there is nothing that could be wrong."""
 
 
 class Identity(Calibrator):
-    """Answer with the confidence that the LLM stated.
+    """Answer with the confidence that the LLM stated, to its last digit.
 
     Examples
     --------

@@ -42,7 +42,7 @@ class IsotonicMaps:
         """Return each group's curve at each confidence; curves certify nothing."""
         curve = self.lineage.directory.find(rows.leaves(self.grouping, self.max_depth))
         return Evidence.of(
-            rows.confidence,
+            rows.stated,
             self._heights(rows.confidence, curve),
             group=rows.names(self.grouping, self.max_depth),
             source=self.lineage.source[curve],

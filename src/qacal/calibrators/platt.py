@@ -28,7 +28,7 @@ class LogisticMap:
 
     def explain(self, rows: Rows) -> Evidence:
         """Return the curve at each confidence; it rests on all rows and certifies nothing."""
-        return Evidence.of(rows.confidence, self.apply(rows), rows=self.rows)
+        return Evidence.of(rows.stated, self.apply(rows), rows=self.rows)
 
     def require_sound(self) -> None:
         """Refuse a curve that no rows can have given."""

@@ -60,7 +60,7 @@ class TreeMaps:
         """Return each node's curve at each confidence; curves certify nothing."""
         node = self._nodes(rows)
         return Evidence.of(
-            rows.confidence,
+            rows.stated,
             self._heights(rows, node),
             group=rows.names(self.grouping, self.max_depth),
             source=self.lineage.source[node],

@@ -19,7 +19,7 @@ from qacal.partitions.miscalibration import miscalibration
 from qacal.partitions.stored import require_names
 from qacal.partitions.tree import ROUNDING, Tree
 from qacal.partitions.vectors import as_vectors, labelled_rows
-from qacal.values import ArrayLike, Floats, Ints, require_length, unit_values
+from qacal.values import ArrayLike, Floats, Ints, require_length, seven_decimals, unit_values
 
 MOST_PULL = 1e6
 """Beyond this, likeness would be lost in rounding."""
@@ -210,7 +210,7 @@ def _counted(directions: Floats, offsets: Floats, Z: Floats) -> Bisections:
 def _checked_rows(Z: ArrayLike, confidence: ArrayLike, correct: ArrayLike) -> tuple[Floats, Floats, Floats]:
     """Return checked rows in an order of their own."""
     vectors = as_vectors(Z)
-    h, y = unit_values(confidence, "confidence"), unit_values(correct, "correct")
+    h, y = seven_decimals(unit_values(confidence, "confidence")), unit_values(correct, "correct")
     if len(h) != len(vectors):
         raise InputError(f"there are {len(vectors)} vectors and {len(h)} confidences; give one per row.")
     require_length(y, len(h), "correct")

@@ -21,7 +21,7 @@ from qacal.scores.levels import find_levels
 from qacal.scores.maps import Rows, ScoreMaps, pooled_maps
 from qacal.scores.trials import Material, Objective, Trial, choose
 from qacal.soundness import require
-from qacal.values import ArrayLike, Floats, Hashes, Ints, as_written, require_length, unit_values
+from qacal.values import ArrayLike, Floats, Hashes, Ints, as_written, require_length, seven_decimals, unit_values
 
 _NO_INPUTS = ("confidence", "correct", EMBEDDING)
 
@@ -147,7 +147,7 @@ class LearnedScore(HasParameters):
         """Return what a confidence is worth on average over all rows; further confidences are taken as missing."""
         pooled = self.maps_.pooled
         lacking = np.full((len(confidence), pooled.n_confidences - 1), np.nan)
-        return pooled_maps(pooled).apply(Rows(np.column_stack([confidence, lacking])))
+        return pooled_maps(pooled).apply(Rows(np.column_stack([seven_decimals(confidence), lacking])))
 
     @property
     def chosen(self) -> str:
@@ -162,7 +162,7 @@ class LearnedScore(HasParameters):
     def _confidences(self, inputs: Mapping[str, ArrayLike]) -> Floats:
         first = unit_values(column_of(inputs, "confidence", self), "confidence")
         others = [_partial(column_of(inputs, name, self), len(first), name) for name in self.confidences]
-        return np.column_stack([first, *others])
+        return seven_decimals(np.column_stack([first, *others]))
 
     def state(self) -> tuple[Plain, Arrays]:
         """Return all that was learned, as plain values and arrays."""
