@@ -29,10 +29,10 @@ EXPORTABLE = [calibrator for calibrator in CALIBRATORS if getattr(calibrator, "t
 every_exportable = pytest.mark.parametrize("calibrator", EXPORTABLE, ids=name_of)
 every_kind = pytest.mark.parametrize("kind", ["none", "int", "text", "tree"])
 
-NAMES = np.array(["law", "o'hara", 'a "b"', "größe", "; DROP TABLE rows; --", None], dtype=object)
+NAMES = np.array(["law", "o'hara", 'a "b"', "größe", "; DROP TABLE rows; --", "two\nlines", None], dtype=object)
 
 
-def groups_of(kind, rng, n, known=5):
+def groups_of(kind, rng, n, known=6):
     codes = rng.integers(-1, known, n)
     if kind == "none":
         return None
@@ -263,7 +263,9 @@ def test_what_sql_and_json_cannot_hold_is_refused():
         to_sql(fitted(Identity(), "none"), confidence="")
 
 
-@pytest.mark.parametrize("column", ["group", "order", "a b", 'a"b', "Größe", "1st", "x;--", "select", "Mixed"])
+@pytest.mark.parametrize(
+    "column", ["group", "order", "a b", 'a"b', "Größe", "1st", "x;--", "select", "Mixed", "two\nlines"]
+)
 def test_names_are_quoted_where_they_must_be(column):
     model = fitted(QABinning(points_per_bin=30), "text")
     h, groups = asked("text", n=200)

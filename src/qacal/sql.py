@@ -8,6 +8,9 @@ from typing import Any
 
 from qacal.errors import InputError
 
+# A line break, or a text or a name in quotes, whose own line breaks must stay as they are.
+_BREAK_OR_QUOTED = re.compile(r"""\n|'[^']*'|["][^"]*["]""")
+
 _SIMPLE_NAME = re.compile(r"[a-z_][a-z0-9_]*")
 
 # What one of the three keeps for itself. A simple name is quoted only if it is among these: SQLite takes a quoted name
@@ -85,5 +88,5 @@ def case(branches: Sequence[tuple[str, str]], otherwise: str | None) -> str:
         return "NULL" if otherwise is None else otherwise
     lines = [f"WHEN {condition} THEN {value}" for condition, value in branches]
     lines += [] if otherwise is None else [f"ELSE {otherwise}"]
-    inner = "\n".join(lines).replace("\n", "\n  ")
+    inner = _BREAK_OR_QUOTED.sub(lambda found: "\n  " if found[0] == "\n" else found[0], "\n".join(lines))
     return f"CASE\n  {inner}\nEND"
