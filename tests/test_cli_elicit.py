@@ -87,12 +87,75 @@ def test_a_key_that_is_not_there_is_not_left_out_silently(rows, server, tmp_path
     assert {path.name for path in tmp_path.iterdir()} == {"server", "questions.jsonl"}
 
 
+def test_a_preset_for_reasoning_llms(rows, server, tmp_path):
+    url = f"{server.root}/reasoning/v1"
+    common = ("elicit", rows, "--base-url", url, "--model", "tiny", "-o", tmp_path / "run.db")
+    _, _, err = run(*common, "--preset", "reasoning", "--dry-run")
+    assert f"at most {8 * 8192:,} to receive" in err
+    ok(*common, "--preset", "reasoning", "--field", "reasoning_effort=low")
+    assert set(server.requests[0]["request"]) == {"model", "messages", "max_completion_tokens", "reasoning_effort"}
+    assert len(ok("answers", tmp_path / "run.db").splitlines()) == 8
+    code, _, err = run(*common, "--preset", "fast")
+    assert code == 2
+    assert "expected one of reasoning" in " ".join(err.replace("│", " ").split())
+
+
+def test_thoughts_without_an_end_come_with_the_remedy(server, tmp_path):
+    path = tmp_path / "q.jsonl"
+    path.write_text('{"question": "[long] think"}\n{"question": "[long] Why?"}\n')
+    code, _, err = elicit(path, server, tmp_path)
+    assert code == 1
+    assert "1 malformed: the reply ends within the LLM's thoughts, such as '<think>Is it Paris?'" in err
+    assert "--preset reasoning, or --field max_tokens=8000" in err
+    assert "Replies that are cut off need more tokens: --field max_tokens=1000." in err
+    ok(
+        "elicit",
+        path,
+        "--base-url",
+        server.base_url,
+        "--model",
+        "tiny",
+        "-o",
+        tmp_path / "b.db",
+        "--preset",
+        "reasoning",
+    )
+
+
+def test_requests_made_again_are_told_with_what_helps(server, tmp_path):
+    path = tmp_path / "q.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in [*questions(1, "[busy]"), *questions(2, "[hang]")[1:]]))
+    code, _, err = elicit(path, server, tmp_path, "--timeout", 1)
+    assert code == 0
+    assert "4 requests made (" in err
+    assert "1 again, told to wait; --rpm, or fewer --workers helps" in err
+    assert "1 again, no reply in time; --timeout SECONDS, or fewer --workers helps" in err
+
+
+def test_a_header_takes_the_place_of_the_key(rows, server, tmp_path, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-not-for-this-server")
+    elicit(rows, server, tmp_path, "--header", "api-key=mine=", "--header", "X-Team=a", "--limit", 1)
+    assert server.requests[0]["key"] is None
+    assert (server.requests[0]["headers"]["api-key"], server.requests[0]["headers"]["x-team"]) == ("mine=", "a")
+    code, _, err = elicit(rows, server, tmp_path, "--header", "my-secret-value")
+    assert code == 2
+    assert "is not of the form NAME=VALUE" in " ".join(err.replace("│", " ").split())
+    assert "my-secret" not in err
+
+
+def test_a_server_without_token_probabilities_is_told_of_once(rows, server, tmp_path):
+    url = f"{server.root}/no-logprobs/v1"
+    code, _, err = run("elicit", rows, "--base-url", url, "--model", "tiny", "-o", tmp_path / "run.db")
+    assert code == 0
+    assert err.count("The server gives no token probabilities, so it was asked without them") == 1
+
+
 def test_failed_requests_are_told_and_exit_with_1(server, tmp_path):
     path = tmp_path / "q.jsonl"
     path.write_text('{"question": "Fine?"}\n{"question": "[bad] Why?"}\n')
     code, _, err = elicit(path, server, tmp_path)
     assert code == 1
-    assert "1 requests made, 0 had a reply before, 1 failed." in err
+    assert "2 requests made, 0 had a reply before, 1 failed." in err
     assert "1 not answered yet" in err
     assert "The same command makes the failed requests again." in err
 

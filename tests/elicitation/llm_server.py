@@ -1,9 +1,11 @@
 """A server that speaks the chat completion API and misbehaves on demand: a process of its own, which counts requests.
 
 python llm_server.py FOLDER: prints its port; writes a line to FOLDER/requests.jsonl for every request that it has read,
-before it replies. What it does with a request is told by words in the question: see `_Handler`.
+before it replies. What it does with a request is told by words in the question: see `_Handler`. Under paths such as
+/html/v1 it is another server altogether: see `other_server`.
 """
 
+import gzip
 import hashlib
 import json
 import sys
@@ -33,8 +35,13 @@ class _Handler(BaseHTTPRequestHandler):
             SEEN[said] = SEEN.get(said, 0) + 1
             times = SEEN[said]
             line = {"at": time.monotonic(), "said": said, "key": self.headers.get("authorization"), "request": request}
+            line |= {"path": self.path, "headers": {name.lower(): value for name, value in self.headers.items()}}
             with (FOLDER / "requests.jsonl").open("a") as file:
                 file.write(json.dumps(line) + "\n")
+        other = other_server(self.path.split("/")[1], request, self.headers)
+        if other is not None:
+            self._raw(*other)
+            return
         if "[slow]" in said:
             time.sleep(0.05)
         if "[hang]" in said and times == 1:
@@ -75,15 +82,44 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _raw(self, status, body, headers=None):
         self.send_response(status)
-        self.send_header("content-type", "application/json")
-        self.send_header("content-length", str(len(body)))
-        for name, value in (headers or {}).items():
-            self.send_header(name, value)
+        for name, value in (
+            {"content-type": "application/json", "content-length": len(body)} | (headers or {})
+        ).items():
+            self.send_header(name, str(value))
         self.end_headers()
         self.wfile.write(body)
 
     def log_message(self, *arguments):
         pass
+
+
+def other_server(kind, request, headers):
+    """Return status, body and headers of a server that is no LLM server, or a peculiar one; None if it is neither."""
+    if kind == "html":
+        return 200, b"<!doctype html><title>Welcome</title>", {"content-type": "text/html"}
+    if kind == "stream":
+        return 200, b'data: {"choices": []}\n\ndata: [DONE]\n\n', {"content-type": "text/event-stream"}
+    if kind == "noise":
+        return 200, bytes(range(256)), {}
+    if kind == "deep":
+        return 200, b'{"choices":' + b"[" * 50_000 + b"]" * 50_000 + b"}", {}
+    if kind == "deep-error":
+        return 400, b'{"error":' + b"[" * 50_000 + b"]" * 50_000 + b"}", {}
+    if kind == "bomb":
+        return 200, gzip.compress(b" " * 2**27), {"content-encoding": "gzip"}
+    if kind == "quota":
+        error = {"message": "You exceeded your current quota.", "type": "insufficient_quota"}
+        return 429, json.dumps({"error": error}).encode(), {}
+    if kind == "busy":
+        return 429, b'{"error": "slow \\u001b[31mdown"}', {"retry-after": "0"}
+    if kind == "slow":
+        time.sleep(1.5)
+    refused = {"no-logprobs": ["logprobs"], "reasoning": ["temperature", "max_tokens", "logprobs"]}.get(kind, [])
+    for name in refused:
+        if name in request:
+            message = f"Unsupported parameter: '{name}' is not supported with this model."
+            return 403 if name == "logprobs" else 400, json.dumps({"error": {"message": message}}).encode(), {}
+    return None
 
 
 def completion(request, said):
@@ -111,12 +147,17 @@ def completion(request, said):
             if "[unsure]" in said or "[stubborn]" in said
             else "No. They differ."
         )
+    finish = "stop"
+    if "[long]" in said and request.get("max_completion_tokens", request.get("max_tokens", 0)) < 1000:
+        text, finish = ("<think>Is it Paris?", "length") if "[long] think" in said else ("Let me see: it", "length")
     pieces = [text[at : at + 4] for at in range(0, len(text), 4)]
     tokens = [
         {"token": piece, "logprob": -0.1, "bytes": list(piece.encode(errors="replace")), "top_logprobs": []}
         for piece in pieces
     ]
-    choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
+    choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": finish}
+    if "[long] hidden" in said:
+        choice["message"] = {"role": "assistant", "content": None, "reasoning_content": text}
     if request.get("logprobs"):
         choice["logprobs"] = {"content": tokens}
     model = "other-7b" if "[other]" in said else request["model"]

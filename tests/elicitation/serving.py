@@ -9,7 +9,8 @@ from pathlib import Path
 
 class Server:
     def __init__(self, port, folder):
-        self.base_url = f"http://127.0.0.1:{port}/v1"
+        self.root = f"http://127.0.0.1:{port}"
+        self.base_url = f"{self.root}/v1"
         self._log = folder / "requests.jsonl"
 
     @property

@@ -164,7 +164,8 @@ STATED = {
 NOT_STATED = {
     "": Reason.EMPTY,
     " \n\t": Reason.EMPTY,
-    "<think>Guess: Paris\nProbability: 0.9": Reason.EMPTY,
+    "<think>Guess: Paris\nProbability: 0.9": Reason.THINKING,
+    "Let me see.\n<think>Guess: Paris": Reason.THINKING,
     "None": Reason.NO_GUESS,
     "null": Reason.NO_GUESS,
     "{}": Reason.NO_GUESS,
@@ -317,7 +318,9 @@ def test_what_was_said_is_kept_short():
     assert len(parse_guess("words " * 1000).said) == 200
 
 
-@pytest.mark.parametrize("text", ["Guess: Paris\nProbability: 0.9", "Guess: Paris\nProbability: 0.", "<think>hm"])
+@pytest.mark.parametrize(
+    "text", ["Guess: Paris\nProbability: 0.9", "Guess: Paris\nProbability: 0.", "Let me see: it", "Guess: Paris"]
+)
 def test_cut_at_the_end(text):
     assert parse_guess(text, is_cut=True).why == Reason.CUT
 

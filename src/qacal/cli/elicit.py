@@ -30,6 +30,16 @@ _NOTHING_READ = (
     "prompt of your own (.toml)."
 )
 
+_NO_LOGPROBS = (
+    "The server gives no token probabilities, so it was asked without them, and rows have no confidence_tokens "
+    "(--no-logprobs asks so from the start). It said: {said}"
+)
+# What helps where requests are made again.
+_HELPS = {
+    "TIMEOUT": "--timeout SECONDS, or fewer --workers",
+    "BUSY": "--rpm, or fewer --workers",
+}
+
 BaseUrl = Annotated[
     str, typer.Option("--base-url", metavar="URL", help="Where the server's API begins: http://127.0.0.1:8080/v1.")
 ]
@@ -50,6 +60,27 @@ Fields = Annotated[
         "--field",
         metavar="NAME=JSON",
         help="A field of every request, such as seed=1; null leaves one out: temperature=null. May be repeated.",
+    ),
+]
+Headers = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--header",
+        metavar="NAME=VALUE",
+        help="A header of every request, such as api-key=...; it is kept nowhere. Authorization and api-key take the "
+        "place of the key. May be repeated.",
+    ),
+]
+Rpm = Annotated[
+    float | None, typer.Option("--rpm", metavar="NUMBER", min=0.01, help="How many requests to make a minute, at most.")
+]
+Preset = Annotated[
+    str | None,
+    typer.Option(
+        "--preset",
+        metavar="NAME",
+        help="reasoning: for LLMs that think first, and servers that refuse temperature, max_tokens and token "
+        "probabilities; sends max_completion_tokens=8192. --field changes it.",
     ),
 ]
 Expressions = Annotated[
@@ -92,8 +123,11 @@ def run(
     workers: Workers = 8,
     timeout: Timeout = 120.0,
     tries: Tries = 6,
+    rpm: Rpm = None,
+    preset: Preset = None,
     field: Fields = None,
     key_env: KeyEnv = None,
+    header: Headers = None,
     column: shared.Columns = None,
     expression: Expressions = None,
 ) -> None:
@@ -114,18 +148,21 @@ def run(
     shared.require_apart(file, output, answers)
     if answers is not None:
         shared.require_writable(answers)
-    plan = Plan(model, prompt, not no_logprobs, fields(field), question_columns(column), limit, expressions(expression))
+    given, logprobs = fields(field, preset), not no_logprobs and preset is None
+    plan = Plan(model, prompt, logprobs, given, question_columns(column), limit, expressions(expression))
     with shared.opened(file) as rows:
         if dry_run:
             _show_foreseen(plan, rows)
             return
-        asked = client(base_url, key_env, timeout, tries)
+        asked = client(base_url, key_env, header, timeout=timeout, tries=tries, rpm=rpm)
         note_unlisted(asked, model)
         with telling() as tell:
             ran = elicit(rows, asked, plan, output, workers=workers, telling=tell)
     done = ran.progress
-    shared.note(f"{done.sent:,} requests made, {done.known:,} had a reply before, {done.failed:,} failed.")
+    shared.note(f"{requests_made(done)}, {done.known:,} had a reply before, {done.failed:,} failed.")
     note_failures(done)
+    if ran.no_logprobs is not None:
+        shared.note(_NO_LOGPROBS.format(said=ran.no_logprobs))
     shared.note(summary(ran.outcomes))
     if ran.begun_at is not None and done.known:
         shared.note(f"Replies from before are from {ran.begun_at}; make sure that it is the same LLM.")
@@ -150,20 +187,49 @@ def note_unlisted(asked: Client, model: str) -> None:
         shared.note(f"The server lists {shown}, and not {model}. What it replies is kept under the name {model}.")
 
 
+def requests_made(done: Progress) -> str:
+    """Return how many requests were made, and how many of them again, with the option that helps."""
+    made = f"{done.traffic.requests:,} requests made"
+    again = _again(done)
+    return f"{made} ({again})" if again else made
+
+
+def _again(done: Progress) -> str:
+    told = []
+    for trouble, count in done.traffic.again.most_common():
+        helps = f"; {_HELPS[trouble.name]} helps" if trouble.name in _HELPS else ""
+        told.append(f"{count:,} again, {trouble}{helps}")
+    return ", ".join(told)
+
+
 def note_failures(done: Progress) -> None:
     """Say why requests have failed, the most frequent reasons first."""
     for why, count in done.failures.most_common(3):
         shared.note(f"  {count:,} failed: {why}")
 
 
-def client(base_url: str, key_env: str | None, timeout: float, tries: int) -> Client:
+def client(base_url: str, key_env: str | None, header: list[str] | None = None, **limits: Any) -> Client:
     """Return who asks the server."""
     from qacal.elicitation.client import Client
 
-    key = os.environ.get(key_env or "OPENAI_API_KEY") or None
+    headers = _headers(header)
+    # A key of one's own for this server is not joined by one that happens to be in the environment.
+    has_own = key_env is None and bool({"authorization", "api-key"} & {name.lower() for name in headers})
+    key = None if has_own else os.environ.get(key_env or "OPENAI_API_KEY") or None
     if key_env is not None and key is None:
         raise typer.BadParameter(f"--key-env {key_env}: there is no such environment variable, or it is empty.")
-    return Client(base_url, key=key, timeout=timeout, tries=tries)
+    return Client(base_url, key=key, headers=headers, **limits)
+
+
+def _headers(given: list[str] | None) -> dict[str, str]:
+    found = {}
+    for text in given or []:
+        name, equals, value = text.partition("=")
+        if not (name.strip() and equals and value.strip()):
+            # The value is a secret, and may stand where the name should.
+            raise typer.BadParameter("a --header is not of the form NAME=VALUE, such as api-key=...")
+        found[name.strip()] = value.strip()
+    return found
 
 
 def question_columns(given: list[str] | None) -> dict[str, str]:
@@ -177,13 +243,15 @@ def question_columns(given: list[str] | None) -> dict[str, str]:
     return pairs
 
 
-def fields(given: list[str] | None) -> dict[str, Any]:
-    """Return ``--field`` options as a mapping.
+def fields(given: list[str] | None, preset: str | None = None) -> dict[str, Any]:
+    """Return ``--field`` options as a mapping, on top of a preset.
 
     >>> fields(["seed=1", "temperature=null", "user=me"])
     {'seed': 1, 'temperature': None, 'user': 'me'}
     """
-    found = {}
+    from qacal.elicitation.requests import PRESETS
+
+    found: dict[str, Any] = {} if preset is None else dict(PRESETS[shared.chosen("--preset", preset, [*PRESETS])])
     for text in given or []:
         name, equals, value = text.partition("=")
         if not (name and equals):
@@ -242,6 +310,10 @@ def summary(outcomes: Outcomes) -> str:
     lines += [f"  {count:,} {reason}{_example(outcomes, reason)}" for reason, count in outcomes.lost.most_common()]
     if f"malformed: {Reason.UNKNOWN_EXPRESSION}" in outcomes.lost:
         lines.append("Say what other words stand for with qacal answers --expression WORDS=NUMBER, such as High=0.85.")
+    if f"malformed: {Reason.THINKING}" in outcomes.lost:
+        lines.append("LLMs that think first need more tokens: --preset reasoning, or --field max_tokens=8000.")
+    if f"malformed: {Reason.CUT}" in outcomes.lost:
+        lines.append("Replies that are cut off need more tokens: --field max_tokens=1000.")
     if len(outcomes.models) > 1:
         counted = ", ".join(f"{name} ({count:,})" for name, count in outcomes.models.most_common())
         lines.append(f"The replies are not all of one LLM: {counted}. A confidence may mean something else in each.")
@@ -291,7 +363,8 @@ class _Line:
         left = f", {_duration((self.total - progress.done) / rate)} left" if rate else ""
         failed = f", {progress.failed:,} failed" if progress.failed else ""
         speed = f"{rate:.1f} a second" if rate >= 0.95 or not rate else f"{_duration(1 / rate)} each"
-        return f"{progress.done:,} of {self.total:,}, {speed}{left}{failed}"
+        again = _again(progress)
+        return f"{progress.done:,} of {self.total:,}, {speed}{left}{failed}{f' ({again})' if again else ''}"
 
 
 def _now_and_then(line: _Line) -> Callable[[Progress], None]:

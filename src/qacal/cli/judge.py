@@ -23,7 +23,7 @@ _Record = dict[str, Any]
 _CHOOSE = (
     "Nothing was written; the judge's replies are kept. Choose with --unsure: ask-again (once more, for one word), "
     "wrong (label them as wrong, which is too strict where the judge would have agreed), or drop (leave the rows out). "
-    "For a reply that is cut off, give the judge more tokens: --field max_tokens=500, and 4000 for a reasoning LLM."
+    "For a reply that is cut off, give the judge more tokens: --field max_tokens=500, or --preset reasoning."
 )
 _STILL_UNSURE = (
     "Nothing was written; the judge's replies are kept. Choose --unsure wrong or --unsure drop, or another judge."
@@ -76,8 +76,11 @@ def run(
     workers: elicit.Workers = 8,
     timeout: elicit.Timeout = 120.0,
     tries: elicit.Tries = 6,
+    rpm: elicit.Rpm = None,
+    preset: elicit.Preset = None,
     field: elicit.Fields = None,
     key_env: elicit.KeyEnv = None,
+    header: elicit.Headers = None,
     expression: elicit.Expressions = None,
     column: shared.Columns = None,
     run: Run = None,
@@ -114,8 +117,9 @@ def run(
     shared.require_apart(file, output, store, people)
     for path in filter(None, (output, people)):
         shared.require_writable(path)
-    judge, count = Judge(model, elicit.fields(field)), Verdicts()
-    client = None if base_url is None else elicit.client(base_url, key_env, timeout, tries)
+    judge, count = Judge(model, elicit.fields(field, preset)), Verdicts()
+    limits = {"timeout": timeout, "tries": tries, "rpm": rpm}
+    client = None if base_url is None else elicit.client(base_url, key_env, header, **limits)
     hand = None if human is None else _Hand(human, people)
     failed = 0
     with (
@@ -155,7 +159,7 @@ def _ask(rows: _Records, judge: Judge, kept: Store, client: Client, workers: int
     with elicit.telling() as tell:
         asking = Asking(kept, client, workers, tell(total))
         ask_judge(rows(), judge, asking, again=again)
-    shared.note(f"{asking.progress.sent:,} requests made, {asking.progress.failed:,} failed.")
+    shared.note(f"{elicit.requests_made(asking.progress)}, {asking.progress.failed:,} failed.")
     elicit.note_failures(asking.progress)
     return asking.progress.failed
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from qacal.elicitation.client import Client, Failed, Got
+from qacal.elicitation.client import Client, Failed, Got, Traffic, Trouble
 from qacal.elicitation.replies import Reply
 from qacal.elicitation.requests import Conversation, Request, request_key
 from qacal.elicitation.store import Store
@@ -16,6 +17,10 @@ from qacal.errors import InputError
 
 # A server that fails so many requests, and has answered none, fails all; so does one that has and then is silent.
 _FAILURES = 10
+
+
+class NoLogprobsError(InputError):
+    """The server does not give log-probabilities, and says so."""
 
 
 @dataclass
@@ -27,6 +32,7 @@ class Progress:
     sent, known : requests that the server replied to now, and those that had a reply before.
     failed : requests without a reply; the next run makes them again.
     failures : why, and how many.
+    traffic : how many requests that took: some are made several times.
     """
 
     done: int = 0
@@ -35,6 +41,7 @@ class Progress:
     known: int = 0
     failed: int = 0
     failures: Counter[str] = field(default_factory=Counter)
+    traffic: Traffic = field(default_factory=Traffic)
 
 
 @dataclass
@@ -44,7 +51,7 @@ class Asking:
     store : where replies are looked for first, and kept.
     client : asks for the others.
     workers : how many requests are on their way at a time.
-    tell : called whenever a conversation is over.
+    tell : called whenever a conversation is over, or a request is to be made again.
     """
 
     store: Store
@@ -59,7 +66,7 @@ class Asking:
         """Ask all; conversations are taken one by one, as workers become free."""
         try:
             asyncio.run(self._all(iter(conversations)))
-        except* InputError as group:
+        except* (InputError, sqlite3.DatabaseError) as group:
             raise _first(group) from None
         return self.progress
 
@@ -97,7 +104,8 @@ class Asking:
             return Reply.from_body(body)
         self._on_the_way[key] = asyncio.Event()
         try:
-            return self._kept(request, await self.client.ask(request))
+            result = await self.client.ask(request, self.progress.traffic, lambda: self.tell(self.progress))
+            return self._kept(request, result)
         finally:
             self._on_the_way.pop(key).set()
 
@@ -118,10 +126,14 @@ class Asking:
     def _require_hope(self, failed: Failed) -> None:
         """Stop where going on would only fail again: nothing has worked so far, or nothing works any more."""
         has_worked = self.progress.sent + self.progress.known > 0
-        is_wrong = failed.status in (401, 403, 404) or failed.status is None
-        is_lost = self._silent >= _FAILURES or failed.status in (401, 403)
+        told = f"{self.client.shown_url}: {failed.why.rstrip('.')}. {_remedy(failed)}"
+        if failed.trouble is Trouble.NO_LOGPROBS and not has_worked:
+            raise NoLogprobsError(told)
+        is_wrong = failed.status in (404, None) or _names_field(failed)
+        is_lost = self._silent >= _FAILURES or failed.status in (401, 403) or failed.trouble is Trouble.QUOTA
+        is_lost = is_lost or self.client.is_strange
         if is_lost or (not has_worked and (is_wrong or self.progress.failed >= _FAILURES)):
-            raise InputError(f"{self.client.shown_url}: {failed.why.rstrip('.')}. {_remedy(failed)}")
+            raise InputError(told)
 
 
 def _complain(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
@@ -130,20 +142,35 @@ def _complain(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         loop.default_exception_handler(context)
 
 
+_GOES_ON = "What has replies is kept: the same command goes on from there."
+_REMEDIES = {
+    Trouble.TIMEOUT: f"Is the server running? --timeout gives it more time, fewer --workers less to do. {_GOES_ON}",
+    Trouble.UNREACHABLE: f"Is the server running? {_GOES_ON}",
+    Trouble.BUSY: f"The server gets too many requests: ask slower with --rpm 20, or fewer --workers. {_GOES_ON}",
+    Trouble.QUOTA: f"The account has no quota or credit left, as the server counts it. {_GOES_ON}",
+    Trouble.SERVER: f"Is the server running? The error is its own. {_GOES_ON}",
+    Trouble.STRANGE: f"Is the base URL that of a chat API? Most end in /v1. {_GOES_ON}",
+    Trouble.NO_LOGPROBS: "If the server has no token probabilities, pass --no-logprobs.",
+}
+
+
 def _remedy(failed: Failed) -> str:
+    if failed.trouble in _REMEDIES:
+        return _REMEDIES[failed.trouble]
     if failed.status in (401, 403):
-        return "Is the key the right one? It is read from the environment (--key-env NAME)."
+        return "Is the key the right one? It is read from the environment (--key-env NAME), or sent with --header."
     if failed.status == 404:
         return "Is the base URL the one that ends before /chat/completions, and does the server know this model?"
-    if failed.status == 200:
-        return "Is the base URL that of a chat API? What has replies is kept: the same command goes on from there."
-    if failed.status is None or not failed.is_refusal:
-        return "Is the server running? What has replies is kept: the same command goes on from there."
-    if "logprob" in failed.why.lower():
-        return "If the server has no token probabilities, pass --no-logprobs."
+    if _names_field(failed):
+        return "If it is a reasoning LLM, pass --preset reasoning; --field temperature=null leaves a field out."
     return "Fields that a server does not take can be left out or changed: --field temperature=null."
 
 
-def _first(group: BaseExceptionGroup[InputError]) -> InputError:
+def _names_field(failed: Failed) -> bool:
+    """Whether the server refuses a field that all requests have."""
+    return failed.trouble is Trouble.REFUSED and any(name in failed.why for name in ("max_tokens", "temperature"))
+
+
+def _first(group: BaseExceptionGroup[InputError | sqlite3.DatabaseError]) -> InputError | sqlite3.DatabaseError:
     error = group.exceptions[0]
     return _first(error) if isinstance(error, BaseExceptionGroup) else error

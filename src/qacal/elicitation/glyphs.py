@@ -68,6 +68,16 @@ def without_thoughts(text: str) -> str:
     return "".join([*parts, text[at:]])
 
 
+def ends_in_thoughts(text: str) -> bool:
+    """Return whether a thinking tag is open where the text ends.
+
+    >>> ends_in_thoughts("<think>Is it"), ends_in_thoughts("<think>Is it</think>Yes")
+    (True, False)
+    """
+    tags = [tag[1] for tag in _TAG.finditer(text)]
+    return bool(tags) and not tags[-1]
+
+
 def has_other_numerals(text: str) -> bool:
     """Return whether there is a numeral that is no digit: a fraction in one character, a superscript, a Roman one.
 

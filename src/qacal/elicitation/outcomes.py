@@ -26,6 +26,7 @@ class Reason(StrEnum):
     UNKNOWN_EXPRESSION = "the expression is not one of the list"
     ECHO = "the prompt is repeated, not answered"
     CUT = "the reply is cut off"
+    THINKING = "the reply ends within the LLM's thoughts"
     NO_LOGPROBS = "there are no token probabilities"
     NEITHER_TRUE_NOR_FALSE = "neither True nor False is among the likely tokens"
 

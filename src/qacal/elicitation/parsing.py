@@ -22,7 +22,7 @@ from dataclasses import replace
 from typing import TypeAlias
 
 from qacal.elicitation.expressions import EXPRESSIONS, read_expression
-from qacal.elicitation.glyphs import plain, without_thoughts
+from qacal.elicitation.glyphs import ends_in_thoughts, plain, without_thoughts
 from qacal.elicitation.json_texts import json_place
 from qacal.elicitation.labels import CONFIDENCE, GUESS
 from qacal.elicitation.named_texts import Named, named_texts, trimmed
@@ -102,7 +102,7 @@ def parse_guesses(text: str, count: int, *, is_cut: bool = False) -> tuple[Outco
         return (refused(spoken),) * count
     rows = ([part for part in parts if part.number == number] for number in range(1, count + 1))
     read = _number_on_one_scale(parts)
-    return tuple(_outcome(spoken, row, read, is_cut) for row in rows)
+    return tuple(_named_ending(_outcome(spoken, row, read, is_cut), text, is_cut) for row in rows)
 
 
 def parse_stated(text: str, *, is_cut: bool = False) -> Outcome:
@@ -165,7 +165,10 @@ def parse_confidence(text: str, *, is_cut: bool = False) -> float | Refused | Ma
     if isinstance(confidence, float):
         return confidence
     is_missing = confidence == Reason.NO_CONFIDENCE
-    return refused(spoken) if is_missing and declines(spoken) else malformed(Reason(confidence), spoken)
+    if is_missing and declines(spoken):
+        return refused(spoken)
+    ending = _ending(text, is_cut) if is_missing else None
+    return malformed(ending or Reason(confidence), spoken)
 
 
 def answer_place(text: str, answer: str) -> tuple[int, int] | None:
@@ -191,7 +194,7 @@ def answer_place(text: str, answer: str) -> tuple[int, int] | None:
 def _single(text: str, read: ReadConfidence, is_cut: bool) -> Outcome:
     spoken = without_thoughts(text)
     fault = _fault(spoken, text, is_cut)
-    return fault if fault is not None else _outcome(spoken, named_texts(spoken), read, is_cut)
+    return fault or _named_ending(_outcome(spoken, named_texts(spoken), read, is_cut), text, is_cut)
 
 
 def _number(said: str, is_last: bool, answer: str) -> float | Malformed:
@@ -212,9 +215,21 @@ def _number_on_one_scale(parts: Sequence[Named]) -> ReadConfidence:
 
 def _fault(spoken: str, text: str, is_cut: bool) -> Malformed | None:
     if not spoken.strip():
-        return malformed(Reason.CUT if is_cut else Reason.EMPTY, text)
+        return malformed(_ending(text, is_cut) or Reason.EMPTY, text)
     is_echo = _ECHO.search(plain(spoken)) is not None and "</" not in spoken
     return malformed(Reason.ECHO, spoken) if is_echo else None
+
+
+def _ending(text: str, is_cut: bool) -> Reason | None:
+    """Return why a reply may lack what was asked for: it ends too early."""
+    return Reason.THINKING if ends_in_thoughts(text) else Reason.CUT if is_cut else None
+
+
+def _named_ending(found: Outcome, text: str, is_cut: bool) -> Outcome:
+    """Return what was found; where something is missing since the reply ends too early, that is the reason."""
+    is_missing = isinstance(found, Malformed) and found.why in (Reason.NO_GUESS, Reason.NO_CONFIDENCE)
+    ending = _ending(text, is_cut) if is_missing else None
+    return found if ending is None else malformed(ending, text)
 
 
 def _outcome(spoken: str, parts: list[Named], read: ReadConfidence, is_cut: bool) -> Outcome:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from qacal.errors import InputError
+
+# A chat completion has less than ten levels; what has many more could be read here and not there.
+_DEEPEST = 100
 
 
 @dataclass(frozen=True)
@@ -52,6 +56,26 @@ class Reply:
         return self.finish is not None and self.finish.lower() in ("length", "max_tokens")
 
     @staticmethod
+    def from_text(text: str) -> Reply:
+        """Return the first reply in a chat completion, as the text that a server sends.
+
+        >>> Reply.from_text("[" * 100_000)
+        Traceback (most recent call last):
+        ...
+        qacal.errors.InputError: expected a chat completion; got JSON that is nested more than 100 levels deep.
+        """
+        try:
+            body = json.loads(text)
+            is_deep = _is_deeper(body, _DEEPEST)
+        except RecursionError:
+            is_deep = True
+        except ValueError:
+            raise InputError(f"expected a chat completion; got no JSON: it begins with {text[:80]!r}.") from None
+        if is_deep:
+            raise InputError(f"expected a chat completion; got JSON that is nested more than {_DEEPEST} levels deep.")
+        return Reply.from_body(body)
+
+    @staticmethod
     def from_body(body: Any) -> Reply:
         """Return the first reply in the body of a chat completion.
 
@@ -71,12 +95,11 @@ class Reply:
             raise InputError(f"expected a chat completion; its first choice has no message: {_shown(choice)}.")
         refusal = message.get("refusal")
         return Reply(
-            # Half a character, which JSON can hold, could be neither kept nor sent.
-            _text(message.get("content")).encode("utf-8", "replace").decode(),
+            _whole(_text(message.get("content")) or _thoughts(message)),
             _tokens(choice.get("logprobs")),
             finish if isinstance(finish := choice.get("finish_reason"), str) else None,
-            refusal if isinstance(refusal, str) and refusal else None,
-            model if isinstance(model := body.get("model"), str) and model else None,
+            _whole(refusal) if isinstance(refusal, str) and refusal else None,
+            _whole(model) if isinstance(model := body.get("model"), str) and model else None,
         )
 
 
@@ -103,6 +126,27 @@ def _text(content: Any) -> str:
     return "".join(part for part in parts if isinstance(part, str))
 
 
+def _thoughts(message: Mapping[str, Any]) -> str:
+    """Return the thoughts of an LLM that has not come to its answer, in the tag of those that mark them in the text."""
+    thoughts = (message.get(name) for name in ("reasoning_content", "reasoning"))
+    return next((f"<think>{text}" for text in thoughts if isinstance(text, str) and text.strip()), "")
+
+
+def _whole(text: str) -> str:
+    # Half a character, which JSON can hold, could be neither kept nor sent.
+    return text.encode("utf-8", "replace").decode()
+
+
+def _is_deeper(value: Any, most: int) -> bool:
+    level: list[Any] = [[value]]
+    for _ in range(most + 1):
+        inner = (part for outer in level for part in (outer.values() if isinstance(outer, dict) else outer))
+        level = [part for part in inner if isinstance(part, dict | list)]
+        if not level:
+            return False
+    return True
+
+
 def _tokens(logprobs: Any) -> tuple[Token, ...] | None:
     content = logprobs.get("content") if isinstance(logprobs, Mapping) else None
     if not isinstance(content, list) or not content:
@@ -124,7 +168,10 @@ def _token(entry: Any) -> Token | None:
 
 
 def _number(value: Any) -> float:
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else math.nan
+    try:
+        return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else math.nan
+    except OverflowError:  # an integer of hundreds of digits
+        return math.nan
 
 
 def _bytes(value: Any) -> bytes | None:
@@ -133,5 +180,8 @@ def _bytes(value: Any) -> bytes | None:
 
 
 def _shown(value: Any) -> str:
-    text = repr(value)
+    try:
+        text = repr(value)
+    except RecursionError:
+        return "something that is nested too deeply"
     return text if len(text) <= 200 else text[:199] + "…"

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, TypeAlias
 
 from qacal.elicitation.outcomes import Outcome
-from qacal.elicitation.prompts import Prompt
+from qacal.elicitation.prompts import Prompt, Stage
 from qacal.elicitation.questions import Question
 from qacal.elicitation.replies import Reply
 from qacal.errors import InputError
@@ -19,6 +20,12 @@ from qacal.plain import digest
 
 Request: TypeAlias = dict[str, Any]
 Conversation: TypeAlias = Generator[Request, Reply, "Answered"]
+
+# Fields for kinds of LLMs. Those that reason take no temperature, give the limit another name, and think before they
+# answer; nor do they give log-probabilities.
+PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
+    {"reasoning": {"temperature": None, "max_tokens": None, "max_completion_tokens": 8192}}
+)
 
 
 @dataclass(frozen=True)
@@ -56,6 +63,11 @@ class Setup:
         for _ in self.prompt.stages:
             replies.append((yield self._request(question, replies)))
         return Answered(tuple(replies), self.prompt.read(question, replies))
+
+    def most_tokens(self, stage: Stage) -> int:
+        """Return how long the reply of a stage may be."""
+        given = (self.fields.get(name) for name in ("max_completion_tokens", "max_tokens"))
+        return next((value for value in given if isinstance(value, int)), stage.max_tokens)
 
     def _request(self, question: Question, replies: list[Reply]) -> Request:
         stage = self.prompt.stages[len(replies)]

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from qacal.elicitation.answers import Outcomes, answers, unread
-from qacal.elicitation.asking import Asking, Progress
-from qacal.elicitation.client import Client
+from qacal.elicitation.asking import Asking, NoLogprobsError, Progress
+from qacal.elicitation.client import Client, Traffic
 from qacal.elicitation.question_rows import read_questions
 from qacal.elicitation.replies import Reply
 from qacal.elicitation.requests import Setup, require_fields
 from qacal.elicitation.setups import NamedPrompt, find_prompt, plain_setup, stored_setup
-from qacal.elicitation.store import Store, open_store
+from qacal.elicitation.store import Asked, Store, open_store
 from qacal.errors import InputError
 
 # What servers count is theirs to say; English text has about so many characters a token, and a message some marks.
@@ -28,6 +28,7 @@ class Ran:
 
     run : its number in the store, which holds so many `runs`.
     begun_at : the base URL of its beginning, if that was another one.
+    no_logprobs : what the server said when it was asked for token probabilities, if it refused and the run did without.
     """
 
     run: int
@@ -35,6 +36,7 @@ class Ran:
     begun_at: str | None
     progress: Progress
     outcomes: Outcomes
+    no_logprobs: str | None = None
 
 
 @dataclass(frozen=True)
@@ -82,7 +84,7 @@ class Plan:
                     shown = "\n".join(f"[{said['role']}] {said['content']}" for said in messages)
                 replies.append(Reply(""))
             count += 1
-        most = count * sum(stage.max_tokens for stage in setup.prompt.stages)
+        most = count * sum(setup.most_tokens(stage) for stage in setup.prompt.stages)
         return Foreseen(count, shown, round(tokens), most, count * len(setup.prompt.stages))
 
 
@@ -108,6 +110,8 @@ def elicit(
 ) -> Ran:
     """Ask all questions that have no reply in the store yet.
 
+    A server that refuses to give token probabilities is asked without them, unless the prompt needs them.
+
     questions : a file, a frame or objects; see :func:`~qacal.elicitation.question_rows.read_questions`.
     store : the file of the run; one that exists goes on.
     telling : given the number of questions, returns what is called with the progress.
@@ -117,15 +121,63 @@ def elicit(
     if next(read_questions(questions, plan.columns), None) is None:
         raise InputError("there is no question to ask: the file has no rows.")
     with open_store(store, to_write=True) as opened:
-        run = opened.run(plain_setup(setup, named.origin, plan.expressions), client.shown_url)
-        count = opened.add_questions(run, islice(read_questions(questions, plan.columns), plan.limit))
-        tell = (lambda progress: None) if telling is None else telling(count)
-        asking = Asking(opened, client, workers, tell)
-        # Those that were given, and not all that are in the store.
-        given = islice(read_questions(questions, plan.columns), plan.limit)
-        progress = asking.all(setup.conversation(asked.question) for asked in given)
-        begun_at = opened.base_url(run) if opened.base_url(run) != client.shown_url else None
-        return Ran(run, len(opened.runs()), begun_at, progress, _outcomes(opened, run, setup))
+        asked = _Asked(opened, questions, client, workers, telling)
+        less = replace(plan, logprobs=False)
+        refused = asked.refusal_of_logprobs(plan, less)
+        if refused is not None:
+            return replace(asked.ran(less, *less.found()), no_logprobs=refused)
+        try:
+            return asked.ran(plan, setup, named)
+        except NoLogprobsError as error:
+            if any(stage.alternatives for stage in setup.prompt.stages):
+                raise
+            return replace(asked.ran(less, *less.found()), no_logprobs=str(error))
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What is asked of whom, whatever the plan."""
+
+    store: Store
+    questions: Any
+    client: Client
+    workers: int
+    telling: Callable[[int], Callable[[Progress], None]] | None
+    traffic: Traffic = field(default_factory=Traffic)
+
+    def refusal_of_logprobs(self, plan: Plan, less: Plan) -> str | None:
+        """Return what the server said if it has refused log-probabilities before, and a run goes on without them."""
+        setup, _ = plan.found()
+        first = next(setup.conversation(next(self._rows(plan)).question))
+        said = self.store.failure(first) if first.get("logprobs") else None
+        if said is None or "logprob" not in said.lower():
+            return None
+        without, named = less.found()
+        plain = plain_setup(without, named.origin, less.expressions)
+        begun = [number for number, known in self.store.runs() if known == plain]
+        is_here = any(self.store.base_url(number) == self.client.shown_url for number in begun)
+        return f"{self.client.shown_url}: {said}" if is_here else None
+
+    def ran(self, plan: Plan, setup: Setup, named: NamedPrompt) -> Ran:
+        """Ask, and return what came of it; a new run that cannot have log-probabilities is not kept."""
+        known = len(self.store.runs())
+        run = self.store.run(plain_setup(setup, named.origin, plan.expressions), self.client.shown_url)
+        try:
+            count = self.store.add_questions(run, self._rows(plan))
+            tell = (lambda progress: None) if self.telling is None else self.telling(count)
+            asking = Asking(self.store, self.client, self.workers, tell, Progress(traffic=self.traffic))
+            # Those that were given, and not all that are in the store.
+            progress = asking.all(setup.conversation(asked.question) for asked in self._rows(plan))
+        except NoLogprobsError:
+            if len(self.store.runs()) > known:
+                self.store.forget(run)
+            raise
+        runs, begun_at = len(self.store.runs()), self.store.base_url(run)
+        outcomes = _outcomes(self.store, run, setup)
+        return Ran(run, runs, begun_at if begun_at != self.client.shown_url else None, progress, outcomes)
+
+    def _rows(self, plan: Plan) -> Iterator[Asked]:
+        return islice(read_questions(self.questions, plan.columns), plan.limit)
 
 
 @dataclass(frozen=True)

@@ -68,6 +68,12 @@ class Store:
         found: tuple[str] = self._db.execute("SELECT base_url FROM run WHERE id = ?", (run,)).fetchone()
         return found[0]
 
+    def forget(self, run: int) -> None:
+        """Remove a run and its questions; requests and replies stay."""
+        with self._db:
+            self._db.execute("DELETE FROM question WHERE run = ?", (run,))
+            self._db.execute("DELETE FROM run WHERE id = ?", (run,))
+
     def runs(self) -> list[tuple[int, dict[str, Any]]]:
         """Return the numbers of the runs and their setups, the oldest first."""
         return [
