@@ -154,3 +154,15 @@ def test_rows_of_the_fit_are_not_taken_for_new_ones(tmp_path, fitted_on, measure
     options = ("--partition", "column:subject", "--calibrator", "tree-binning")
     ok("fit", tmp_path / "fit.parquet", "-o", tmp_path / "model", *options)
     assert said in run("evaluate", tmp_path / "same.parquet", "--model", tmp_path / "model")[2]
+
+
+@pytest.mark.filterwarnings("always::qacal.QacalWarning")
+def test_labels_the_wrong_way_round_and_confidences_all_the_same_are_told(measured):
+    swapped = rows(400, 0.1).with_columns(correct=1 - pl.col("correct"), model=pl.lit("parrot-1"))
+    code, _, err = measured(swapped)
+    assert code == 0
+    assert re.search(r"Note: answers with higher confidence are more often wrong \(AUROC 0\.\d\d, 95% interval", err)
+    assert "Note: model parrot-1: answers with higher" in measured(swapped, "--by", "model")[2]
+    assert json.loads(measured(swapped, "--json")[1])["doubt"]["kind"] == "opposite"
+    assert "Note: all 400 confidences are 0.8" in measured(swapped.with_columns(confidence=pl.lit(0.8)))[2]
+    assert json.loads(measured(rows(400, 0.1), "--json")[1])["doubt"] is None

@@ -156,7 +156,9 @@ def test_rows_that_were_left_out_are_nobodys(tmp_path):
 
 def test_confidences_that_are_not_read(tmp_path):
     said = "The rows also have confidence_tokens; --also confidence_tokens lets the score read it."
-    rows = [row | {"confidence_tokens": 0.4, "confidence_source": "stated"} for row in answers(300)]
+    rows = [
+        row | {"confidence_tokens": 0.4 + 0.2 * row["correct"], "confidence_source": "stated"} for row in answers(300)
+    ]
     assert said in fit(tmp_path, rows)[1]
     assert said not in fit(tmp_path, rows, "--partition", "column:topic")[1]
     assert said in fit(tmp_path, rows, "--by", "model", model="models")[1]
@@ -260,3 +262,12 @@ def test_rows_that_made_groups_of_texts_count_as_labelled(tmp_path):
     model = load(tmp_path / "model")
     largest = max(group.rows for group in model.describe_groups() if group.rows < 200)
     assert needed == pytest.approx(model.rows_ / 0.75 * 200 / largest, rel=0.1)
+
+
+@pytest.mark.filterwarnings("always::qacal.QacalWarning")
+def test_labels_the_wrong_way_round_are_told(tmp_path):
+    rows = [row | {"confidence": 0.5 + 0.3 * (1 - row["correct"])} for row in answers(200)]
+    assert "Note: answers with higher confidence are more often wrong (AUROC 0.00" in fit(tmp_path, rows)[1]
+    by = fit(tmp_path, rows, "--by", "model", model="models")[1]
+    assert "Note: model parrot-1: answers with higher confidence" in by
+    assert "more often wrong" not in fit(tmp_path, answers(200))[1]

@@ -35,7 +35,8 @@ class Collected:
         if self.by is None:
             return {"all": self._evaluate(np.ones(sum(map(len, self.confidence)), dtype=bool))}
         values = np.array([str(value) for value in self.values])
-        return {value: self._evaluate(values == value) for value in np.unique(values).tolist()}
+        names = np.unique(values).tolist()
+        return {value: self._evaluate(values == value, f"{self.by} {value}: ") for value in names}
 
     def familiar(self, model: QACalibrator | ModelSet) -> int:
         """Return how many of the questions that a model remembers from its fit are among these rows."""
@@ -56,7 +57,7 @@ class Collected:
         models = [model] if isinstance(model, QACalibrator) else list(model.models.values())
         return bool(self.ids) and all(len(one.memory_.questions) for one in models)
 
-    def _evaluate(self, mine: Any) -> Evaluation:
+    def _evaluate(self, mine: Any, whose: str = "") -> Evaluation:
         kept = np.flatnonzero(mine).tolist()
         return evaluate(
             np.concatenate(self.confidence)[mine],
@@ -65,6 +66,7 @@ class Collected:
             groups=[self.groups[row] for row in kept] if self.groups else None,
             grouped_by=self.grouped_by,
             ids=np.concatenate(self.ids)[mine] if self.ids else None,
+            whose=whose,
         )
 
 

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
-from qacal.errors import InputError
+from qacal.errors import InputError, QacalWarning
 from qacal.grouping import NO_GROUP, as_grouping
+from qacal.identity import id_hashes
 from qacal.metrics.calibration import CalibrationError, calibration_error
+from qacal.metrics.ranking import Doubt, doubt_of
 from qacal.metrics.scores import brier_score, log_loss
 from qacal.metrics.selective import aurc
 from qacal.values import ArrayLike, Floats, require_length, unit_values
 
 # The same number of bins for both scores, since a score with few values would otherwise be measured by another ruler.
 BINS = 15
+
+FITTED_ON = "the model was fitted on some of these questions; on those it looks better than it is."
+"""What is said of rows that are not the ones to measure with."""
 
 
 @dataclass(frozen=True)
@@ -53,12 +59,16 @@ class GroupScores:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Confidences before and, where there are calibrated ones, after."""
+    """Confidences before and, where there are calibrated ones, after.
+
+    doubt : what is suspicious about the stated confidences beside their labels; None if nothing is.
+    """
 
     rows: int
     accuracy: float
     before: Scores
     after: Scores | None
+    doubt: Doubt | None
     grouped_by: str | None
     groups: list[GroupScores]
 
@@ -80,17 +90,21 @@ def evaluate(
     groups: ArrayLike | None = None,
     grouped_by: str | None = None,
     ids: ArrayLike | None = None,
+    whose: str = "",
 ) -> Evaluation:
     """Measure confidences, and calibrated ones beside them, on rows that neither was fitted on.
 
+    Warns (:class:`~qacal.QacalWarning`) if confidences and labels do not look as if they belonged together.
+
     groups : a label per row: errors are then also measured within groups, and for each.
     ids : the question's id; where questions have several rows these are taken as dependent.
+    whose : stands before a warning, such as "model gpt-4: ".
 
     Examples
     --------
-    >>> said, right = np.full(400, 0.8), np.repeat([1, 0, 1, 0], [130, 70, 190, 10])
-    >>> subject = np.repeat(["law", "physics"], 200)
-    >>> found = evaluate(said, right, np.where(subject == "law", 0.65, 0.95), groups=subject)
+    >>> subject, said = np.repeat(["law", "physics"], 200), np.tile(np.repeat([0.7, 0.8], 100), 2)
+    >>> right = np.repeat([1, 0] * 4, [55, 45, 65, 35, 85, 15, 95, 5])
+    >>> found = evaluate(said, right, np.where(subject == "law", said - 0.15, said + 0.15), groups=subject)
     >>> round(found.before.error.plugin, 2), round(found.before.error_by_group.plugin, 2)
     (0.0, 0.15)
     >>> found.after.brier < found.before.brier
@@ -101,11 +115,15 @@ def evaluate(
     p = None if calibrated is None else unit_values(calibrated, "calibrated")
     if p is not None:
         require_length(p, len(h), "calibrated")
+    doubt = doubt_of(h, t, questions=None if ids is None else len(np.unique(id_hashes(ids, len(h)))))
+    if doubt is not None:
+        warnings.warn(f"{whose}{doubt.text}", QacalWarning, stacklevel=2)
     return Evaluation(
         rows=len(h),
         accuracy=float(t.mean()),
         before=_scores(h, t, groups, ids),
         after=None if p is None else _scores(p, t, groups, ids),
+        doubt=doubt,
         grouped_by=grouped_by if groups is not None else None,
         groups=[] if groups is None else list(_per_group(h, t, p, groups, ids)),
     )

@@ -6,6 +6,7 @@ of its answers holds for groups and scores that were fixed without its rows.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -14,10 +15,10 @@ import numpy as np
 
 from qacal.answering import Progress
 from qacal.calibration_rows import CalibrationRows
-from qacal.errors import InputError
+from qacal.errors import InputError, QacalWarning
 from qacal.group_summary import GroupSummary
 from qacal.identity import split
-from qacal.learning import Learning
+from qacal.learning import Learning, ids_of
 from qacal.origins import gather_origins, require_comparable_ids, require_one_origin, require_same_origin, tells
 from qacal.recipe import Recipe
 from qacal.records import PROVENANCE, Batch, Reading, read, read_again
@@ -27,6 +28,7 @@ from qacal.thresholds.memory import Memory, remembered
 from qacal.values import Hashes
 
 if TYPE_CHECKING:
+    from qacal.metrics.ranking import Doubt
     from qacal.tuning import Tuned
 
 # One fold of the questions chooses depth and points per bin.
@@ -46,6 +48,7 @@ class Given:
     beta : rows to make groups from in place of a part of `records`; None for none.
     certify : rows to certify on in place of a part of `records`; None for none.
     pool : whether several LLMs or prompts may go together.
+    whose : stands before what is said of them, such as "model gpt-4: ".
     """
 
     records: Any
@@ -53,6 +56,7 @@ class Given:
     beta: Any = None
     certify: Any = None
     pool: bool = False
+    whose: str = ""
 
     @property
     def is_apart(self) -> bool:
@@ -199,7 +203,9 @@ class Fitting:
 
     def _calibrate(self, records: Iterable[Batch], deal: Deal, seen: Hashes, learned_from: Hashes) -> Fitted:
         """Fit the calibrator, and say what is to be known of its rows."""
-        rows, origins = self._gather(records, deal, learned_from)
+        rows, origins, doubt = self._gather(records, deal, learned_from)
+        if doubt is not None:
+            warnings.warn(f"{self.given.whose}{doubt.text}", QacalWarning, stacklevel=2)
         tally = rows.tally()
         tuned = self._tune(tally)
         if tuned is None:
@@ -218,18 +224,24 @@ class Fitting:
 
     def _gather(
         self, records: Iterable[Batch], deal: Deal, learned_from: Hashes
-    ) -> tuple[CalibrationRows, dict[str, list[Any]]]:
-        """Return the rows that calibrate, and where all of them come from."""
+    ) -> tuple[CalibrationRows, dict[str, list[Any]], Doubt | None]:
+        """Return the rows that calibrate, and of all rows where they come from and what is suspicious about them."""
+        from qacal.metrics.ranking import doubt_of
+
         rows = CalibrationRows(self.road, _FOLDS * _BLOCKS if self._tunes_calibrator else None)
         origins: dict[str, list[Any]] = {name: [] for name in PROVENANCE}
+        labelled: list[tuple[Any, ...]] = []
         for batch in records:
             gather_origins(batch, origins)
             _require_apart(batch, learned_from)
+            labelled.append((batch.confidence, batch.correct, ids_of(batch)))
             chosen = deal.calibrating(batch)
             if len(chosen):
                 rows.add(chosen)
                 self.progress("calibrating", rows.count)
-        return rows, {name: values for name, values in origins.items() if tells(name, values)}
+        stated, correct, ids = (np.concatenate(column) for column in zip(*labelled, strict=True))
+        doubt = doubt_of(stated, correct, questions=len(np.unique(ids)) if ids.any() else None)
+        return rows, {name: values for name, values in origins.items() if tells(name, values)}, doubt
 
     @property
     def _tunes_calibrator(self) -> bool:

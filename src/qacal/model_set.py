@@ -146,7 +146,7 @@ def fit_set(
 
         one = QACalibrator(**model.get_params())
         try:
-            models[value] = one.fit_given(Given(mine, reading, beta_records, pool=pool), told)
+            models[value] = one.fit_given(Given(mine, reading, beta_records, pool=pool, whose=f"{by} {value}: "), told)
         except InputError as error:
             raise type(error)(f"{by} {value}: {error}") from None
     return ModelSet(by, models)

@@ -12,6 +12,7 @@ from sklearn import metrics as sk
 
 import qacal
 from qacal import InputError, Paths, Tally
+from qacal.metrics.ranking import doubt_of
 
 
 @st.composite
@@ -55,6 +56,36 @@ def test_auroc_intervals_cover_and_do_not_trust_a_few_rows_in_order():
     assert hits >= 0.92 * 300
     assert qacal.auroc([0.6, 0.7, 0.8, 0.9], [0, 0, 1, 1]).low < 0.5
     assert qacal.auroc([0.9, 0.8, 0.7, 0.6] * 20, [0, 0, 1, 1] * 20).high < 0.2
+
+
+def stated(n, auroc, seed=0):
+    """Return confidences of about this AUROC, in twentieths, and labels."""
+    rng = np.random.default_rng(seed)
+    right = rng.random(n) < 0.6
+    return np.round(stats.norm.cdf(rng.normal(np.sqrt(2) * stats.norm.ppf(auroc) * (right - 0.5), 1)) * 20) / 20, right
+
+
+@pytest.mark.parametrize(
+    ("n", "auroc", "kind"),
+    [(2000, 0.65, None), (150, 0.3, "opposite"), (2000, 0.4, "opposite"), (2000, 0.5, "unrelated"), (6, 0.3, None)],
+)
+def test_confidences_that_do_not_fit_their_labels_are_told(n, auroc, kind):
+    assert getattr(doubt_of(*stated(n, auroc)), "kind", None) == kind
+
+
+def test_sound_files_are_hardly_ever_doubted():
+    """A weak LLM with an AUROC of 0.6, in files of 30 to 1,000 rows; and any file of a few equal confidences."""
+    found = [doubt_of(*stated(n, 0.6, seed)) for n in (30, 100, 300, 1000) for seed in range(50)]
+    assert sum(doubt is not None for doubt in found) <= 4
+    assert doubt_of([0.9] * 49, [1] * 49) is None
+    assert doubt_of([0.9] * 50, [1] * 50).kind == "constant"
+
+
+def test_rows_of_one_question_count_as_one():
+    said, right = stated(12, 0.3, seed=3)
+    many = np.tile(said, 20), np.tile(right, 20)
+    assert doubt_of(*many).kind == "opposite"
+    assert doubt_of(*many, questions=12) is None
 
 
 @given(rows())

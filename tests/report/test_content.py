@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pytest
 
-from qacal import Column, LearnedScore, QABinning, QACalibrator, evaluate
+from qacal import Column, LearnedScore, QABinning, QACalibrator, QacalWarning, evaluate
 from qacal.errors import InputError
 from qacal.model_set import fit_set
 from qacal.report import gather, read_contents
@@ -118,7 +118,9 @@ def test_the_sentences_are_those_of_the_rows():
     assert "Within each topic, the stated confidence is off by" in said
     assert "got better as a whole" in said
     assert "Answering only where the calibrated confidence is 0.6 or more answers" in said
-    worse = read_contents(model(), [row | {"correct": 1 - row["correct"]} for row in answers(300, seed=1)])[""]
+    with pytest.warns(QacalWarning, match="confidences do not tell right answers from wrong ones"):
+        worse = read_contents(model(), [row | {"correct": 1 - row["correct"]} for row in answers(300, seed=1)])[""]
+    assert in_short(worse)[0].startswith("Beware: confidences do not tell")
     assert "got better" not in " ".join(in_short(worse))
     assert re.search(r"calibrated one is off by [\d.]+ points \([\d.]+ to [\d.]+ at 95%\)", said)
     few_rows = read_contents(model(), answers(40, seed=1))[""]

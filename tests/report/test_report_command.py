@@ -74,3 +74,11 @@ def test_refusals_leave_no_file(folder, tmp_path):
     assert code == 2
     code, _, err = run("report", folder / "model", tmp_path / "bad.parquet", "-o", tmp_path / "no" / "out.html")
     assert "does not exist" in err
+
+
+@pytest.mark.filterwarnings("always::qacal.QacalWarning")
+def test_rows_of_the_fit_are_told(folder, tmp_path):
+    pl.DataFrame(answers(300)).write_parquet(tmp_path / "fitted.parquet")
+    code, _, err = run("report", folder / "model", tmp_path / "fitted.parquet", "-o", tmp_path / "r.html")
+    assert code == 0
+    assert "Note: the model was fitted on some of these questions; on those it looks better than it is." in err

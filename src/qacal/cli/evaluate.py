@@ -103,8 +103,10 @@ def _measured(
 
 
 def _warn_of_fitted(columns: Collected, model: QACalibrator | ModelSet) -> None:
+    from qacal.evaluation import FITTED_ON
+
     if columns.familiar(model):
-        shared.note("qacal: the model was fitted on some of these questions; on those it looks better than it is.")
+        shared.note(f"qacal: {FITTED_ON}")
     elif not columns.is_traceable(model):
         shared.note(
             "qacal: whether the model was fitted on these rows, and looks better than it is, cannot be told: that "

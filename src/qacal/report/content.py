@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from qacal.answering import Progress
 from qacal.calibrators.binmaps import BinMaps
-from qacal.errors import InputError
-from qacal.evaluation import BINS, without_group
+from qacal.errors import InputError, QacalWarning
+from qacal.evaluation import BINS, FITTED_ON, without_group
 from qacal.metrics.calibration import CalibrationError, calibration_error
+from qacal.metrics.ranking import doubt_of
 from qacal.metrics.scores import brier_score, log_loss, sharpness
 from qacal.metrics.selective import auac, aurc
 from qacal.model import QACalibrator
@@ -66,6 +71,7 @@ class Content:
     promise : None for calibrators without bins, which certify nothing; `why_no_promise` says it.
     realised : None if there is no promise, or if it cannot be held against these rows; `why_not_judged` says it.
     threshold : the one that was chosen, if any.
+    doubts : why these rows may not be the ones to measure with, in sentences.
     """
 
     rows: int
@@ -84,6 +90,7 @@ class Content:
     why_not_judged: str
     has_texts: bool
     threshold: float | None
+    doubts: tuple[str, ...]
 
 
 def read_contents(
@@ -100,6 +107,9 @@ def read_contents(
 ) -> dict[str, Content]:
     """Measure a model on labelled records that it was not fitted on; one content for each model of a set.
 
+    Warns (:class:`~qacal.QacalWarning`) of rows that it was fitted on, and of confidences that do not look as if they
+    belonged to their labels.
+
     Parameters
     ----------
     records : anything with `confidence`, `correct` and what the model needs to find groups; read once, as a stream.
@@ -111,7 +121,11 @@ def read_contents(
     if threshold is not None and not 0 <= threshold <= 1:
         raise InputError(f"threshold is {threshold}; expected 0 to 1.")
     parts = gather(model, records, how, groups=groups, by=by, any_origin=any_origin, progress=progress)
-    return {name: content_of(part, threshold=threshold, examples=examples) for name, part in parts.items()}
+    contents = {name: content_of(part, threshold=threshold, examples=examples) for name, part in parts.items()}
+    for name, content in contents.items():
+        for doubt in content.doubts:
+            warnings.warn(f"{name}: {doubt}" if name else doubt, QacalWarning, stacklevel=2)
+    return contents
 
 
 def content_of(gathered: Gathered, *, threshold: float | None = None, examples: int = 4) -> Content:
@@ -138,7 +152,17 @@ def content_of(gathered: Gathered, *, threshold: float | None = None, examples: 
         why_not_judged=why_not_judged(gathered),
         has_texts=gathered.has_texts and examples > 0,
         threshold=_overall(gathered.model) if threshold is None else threshold,
+        doubts=tuple(_doubts(gathered, tallies["stated"])),
     )
+
+
+def _doubts(gathered: Gathered, stated: Tally) -> Iterator[str]:
+    if gathered.is_familiar:
+        yield FITTED_ON
+    ids = gathered.column("ids")
+    doubt = doubt_of(stated, questions=None if ids is None else len(np.unique(ids)))
+    if doubt is not None:
+        yield doubt.text
 
 
 def _overall(model: QACalibrator) -> float | None:

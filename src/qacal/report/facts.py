@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from qacal.calibrators.binmaps import BinMaps
+from qacal.evaluation import FITTED_ON
 from qacal.model import QACalibrator
 from qacal.report.gathering import Gathered
 from qacal.report.words import counted, percent
@@ -137,7 +138,7 @@ def _measured_on(gathered: Gathered) -> str:
 
 def _familiar(gathered: Gathered) -> str:
     if gathered.is_familiar:
-        return "the model was fitted on some of these questions; on those it looks better than it is"
+        return FITTED_ON.rstrip(".")
     return "" if gathered.is_traceable else "whether the model was fitted on some of these rows cannot be told"
 
 

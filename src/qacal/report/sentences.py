@@ -24,6 +24,8 @@ def in_short(content: Content) -> list[str]:
 
 
 def _sentences(content: Content) -> Iterator[str]:
+    for doubt in content.doubts:
+        yield f"Beware: {doubt}"
     before, after = content.measured["stated"], content.measured["calibrated"]
     gap = before.confidence - content.accuracy
     how = f"{points(gap)} too {'high' if gap > 0 else 'low'}" if abs(gap) >= 0.005 else "right on average"
