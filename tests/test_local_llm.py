@@ -111,9 +111,10 @@ def test_a_part_that_is_not_the_published_one_is_named_and_leaves_nothing(cache,
         "Tiny",
         ("a", "b"),
         "{part}.bin",
-        (sha256(b"a").hexdigest(), sha256(b"other").hexdigest()),
+        sha256(b"aother").hexdigest(),
         "verb1s-top1",
         "make tiny",
+        (sha256(b"a").hexdigest(), sha256(b"other").hexdigest()),
     )
     monkeypatch.setattr(local_llm.LocalModel, "_part", lambda self, number, package: parts[number - 1])
     with pytest.raises(InputError, match=r"b\.bin is not the file that was published for Tiny.*make tiny"):

