@@ -110,7 +110,7 @@ def test_labels_of_any_type():
     assert codes([np.int64(-1), "a"]).code.tolist() == [NO_GROUP, 0]
     with pytest.raises(InputError, match=r"groups\[1\] is \{\}; expected a label"):
         codes(np.array(["a", {}], dtype=object))
-    with pytest.raises(InputError, match="lists of their own"):
+    with pytest.raises(InputError, match="rows of different lengths"):
         codes([[1, 2], [3]])
 
 

@@ -52,7 +52,7 @@ def test_messages_say_what_to_do():
 def test_missing_values_of_tables_are_named():
     with pytest.raises(InputError, match=r"confidence\[1\]"):
         unit_values(pd.Series([0.5, None]), "confidence")
-    with pytest.raises(InputError, match=r"confidence\[1\] is nan"):
+    with pytest.raises(InputError, match=r"confidence\[1\] is None"):
         unit_values(pd.Series([0.5, None], dtype="Float64"), "confidence")
 
 

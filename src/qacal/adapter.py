@@ -14,7 +14,7 @@ from qacal.calibrators.qa_binning import QABinning
 from qacal.calibrators.step_binning import StepBinning
 from qacal.errors import InputError
 from qacal.grouping import Paths
-from qacal.values import ArrayLike, Floats, Ints, labels_of
+from qacal.values import ArrayLike, Floats, Ints, column_of_any
 
 if TYPE_CHECKING:
     from qacal.calibrators.evidence import Evidence
@@ -86,7 +86,7 @@ class QACalibrationClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
             weights = _check_sample_weight(sample_weight, X, ensure_non_negative=True)
             kept = weights > 0
             X, correct, weights = X[kept], correct[kept], weights[kept]
-            ids = None if ids is None else labels_of(ids)[kept]
+            ids = None if ids is None else column_of_any(ids, "ids")[kept]
         self.partition_ = None
         if self.partition is not None and X.shape[1] > 1:
             _require_no_labels(self.partition)

@@ -12,7 +12,7 @@ import numpy as np
 from qacal.errors import InputError
 from qacal.files import OnFault
 from qacal.tables import Table
-from qacal.values import Bools, Floats, as_written
+from qacal.values import Bools, Floats, as_written, column_of_any, is_missing
 from qacal.written_numbers import TRUTHS, number_in
 
 KNOWN = (
@@ -59,7 +59,7 @@ class Checks:
             array = np.array([_number(value, read_text, truths, most) for value in listed(values)], dtype=np.float64)
         good = (array >= 0) & (array <= most)
         if may_miss:
-            good |= np.array([is_missing(value) for value in listed(values)]) if not good.all() else False
+            good |= np.array([is_blank(value) for value in listed(values)]) if not good.all() else False
         bad = np.flatnonzero(~good & self.is_good).tolist()
         given = listed(values) if bad else []
         for row in bad:
@@ -79,7 +79,7 @@ class Checks:
         out = [value if isinstance(value, str) else _text(value) for value in values]
         for row, text in enumerate(out):
             if text is None and self.is_good[row]:
-                problem = "expected text." if not is_missing(values[row]) else "expected text; an empty one may be ''."
+                problem = "expected text." if not is_blank(values[row]) else "expected text; an empty one may be ''."
                 self._fault(row, column, values[row], problem, "that is no text")
         return [text or "" for text in out]
 
@@ -115,7 +115,7 @@ class Checks:
         expected = f"expected 0 to {most:g}."
         is_quoted = isinstance(value, str) and not self._table.reads_text_as_numbers
         if column == "correct":
-            return _LABEL + (_NO_LABEL if is_missing(value) else _QUOTED if is_quoted else "")
+            return _LABEL + (_NO_LABEL if is_blank(value) else _QUOTED if is_quoted else "")
         if is_quoted:
             return f"expected a number from 0 to {most:g}, not text."
         if str(value).strip().endswith("%"):
@@ -128,7 +128,7 @@ class Checks:
 
     def _fault(self, row: int, column: str, value: Any, problem: str, kind: str) -> None:
         self.is_good[row] = False
-        name, is_gone = self._name(column), is_missing(value)
+        name, is_gone = self._name(column), is_blank(value)
         what = "missing" if is_gone else _shown(value)
         kind = f"no {name}" if is_gone else f"{name} {kind}"
         self._on_fault(self._table.fault(row, f"{name} is {what}; {problem}", kind))
@@ -143,7 +143,7 @@ def shares(table: Table, name: str, *, may_miss: bool) -> Floats:
     numbers = np.array([_number(value, is_text, {}) for value in values]) if fast is None else fast
     bad = ~((numbers >= 0) & (numbers <= 1))
     if may_miss:
-        bad &= ~np.array([is_missing(value) for value in values], dtype=bool)
+        bad &= ~np.array([is_blank(value) for value in values], dtype=bool)
     if bad.any():
         row = int(np.argmax(bad))
         place = f"{table.origin} {table.unit} {table.places[row]}"
@@ -156,22 +156,25 @@ def distinct_values(column: Any) -> list[Any]:
     values = listed(column)
     with contextlib.suppress(TypeError):  # lists and objects cannot be told apart so quickly
         values = list(dict.fromkeys(values))
-    present = (value for value in values if not is_missing(value))
+    present = (value for value in values if not is_blank(value))
     return list(dict.fromkeys(value if isinstance(value, str | int | float) else str(value) for value in present))
 
 
 def listed(values: Any) -> list[Any]:
-    """Return a column of any kind as a list."""
-    if isinstance(values, list):
-        return values
-    return list(values.to_pylist() if hasattr(values, "to_pylist") else values.to_list())
+    """Return a column of any kind as a list, with None for what is missing; a list is returned as it is."""
+    return values if isinstance(values, list) else list(column_of_any(values, "a column").tolist())
+
+
+def is_blank(value: Any) -> bool:
+    """Return whether a row has nothing here: a missing value, or empty text."""
+    return value == "" if isinstance(value, str) else is_missing(value)
 
 
 def _fast_numbers(values: Any) -> Floats | None:
     """Return a column of numbers without looking at them one by one, if it is one."""
     if isinstance(values, list):
         return None
-    raw = np.asarray(values)
+    raw = column_of_any(values, "a column")
     return as_written(raw) if raw.dtype.kind in "biuf" else None
 
 
@@ -197,13 +200,6 @@ def _text(value: Any) -> str | None:
     if isinstance(value, bool | int | np.integer) or (isinstance(value, float) and not np.isnan(value)):
         return str(value)
     return None
-
-
-def is_missing(value: Any) -> bool:
-    """Return whether there is no value: None, NaN, the NA of pandas, or an empty text."""
-    if value is None or isinstance(value, str):
-        return not value
-    return bool(np.isnan(value)) if isinstance(value, float) else type(value).__name__ == "NAType"
 
 
 def _shown(value: Any) -> str:

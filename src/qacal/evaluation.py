@@ -16,7 +16,7 @@ from qacal.metrics.calibration import CalibrationError, calibration_error
 from qacal.metrics.ranking import Doubt, doubt_of
 from qacal.metrics.scores import brier_score, log_loss
 from qacal.metrics.selective import aurc
-from qacal.values import ArrayLike, Floats, require_length, unit_values
+from qacal.values import ArrayLike, Floats, column_of_any, require_length, unit_values
 
 # The same number of bins for both scores, since a score with few values would otherwise be measured by another ruler.
 BINS = 15
@@ -146,7 +146,7 @@ def _per_group(
 ) -> Iterable[GroupScores]:
     column = as_grouping(groups, len(h))
     codes, counts = np.unique(column.leaves(), return_counts=True)
-    hashes = None if ids is None else np.asarray(ids)
+    hashes = None if ids is None else column_of_any(ids, "ids")
     for code in codes[np.argsort(-counts, kind="stable")].tolist():
         mine = column.leaves() == code
         of = None if hashes is None else hashes[mine]

@@ -15,7 +15,7 @@ import numpy as np
 
 from qacal.errors import InputError
 from qacal.soundness import require, require_between, require_columns, rises
-from qacal.values import ArrayLike, Bools, Ints, labels_of, require_length
+from qacal.values import ArrayLike, Bools, Ints, column_of_any, is_missing, require_length
 
 NO_GROUP = -1
 """The code of a row that no group claims: outside a tree's bounds, or its label is missing."""
@@ -182,17 +182,16 @@ def as_grouping(values: ArrayLike | Paths | Grouping, length: int) -> Grouping:
     if isinstance(values, Paths):
         require_length(values.path, length, "groups")
         return _from_paths(values)
-    array = labels_of(values)
+    array = column_of_any(values, "groups")
     if array.ndim != 1:
         raise InputError(f"groups have shape {array.shape}; give one label per row, as a list or column.")
     require_length(array, length, "groups")
-    if array.dtype.kind in "biu" and _are_codes(array):
+    if array.dtype.kind in "iu" and _are_codes(array):
         return Grouping(array.astype(np.int64, copy=False))
-    if array.dtype.kind == "f" and hasattr(values, "null_count"):
-        # A column of polars or Arrow with gaps: numpy made floats of its whole numbers, and lost those above 2^53.
-        return _from_objects(values.to_pylist() if hasattr(values, "to_pylist") else values.to_list())
     if array.dtype.kind == "f":
         return _from_floats(array.astype(np.float64))
+    if array.dtype.kind in "mM":  # numpy lists nanoseconds as numbers, and one of them for a date that is missing
+        array = array.astype(f"{array.dtype.kind}8[us]")
     return _from_objects(array.tolist())
 
 
@@ -240,12 +239,11 @@ def _from_floats(array: np.ndarray[Any, np.dtype[np.float64]]) -> Grouping:
     filled = np.where(present, array, NO_GROUP)
     if np.array_equal(filled, np.rint(filled)) and np.abs(filled).max() < 2**53:
         return as_grouping(filled.astype(np.int64), len(filled))
-    return _from_objects([value if value == value else None for value in array.tolist()])
+    return _from_objects(array.tolist())
 
 
 def _from_objects(values: list[Any]) -> Grouping:
-    values = [value.item() if isinstance(value, np.generic) else value for value in values]
-    values = [None if _is_missing(value) or _is_no_group(value) else value for value in values]
+    values = [None if is_missing(value) or _is_no_group(value) else value for value in values]
     for at, value in enumerate(values):
         if not isinstance(value, Hashable):
             raise InputError(f"groups[{at}] is {value!r}; expected a label, such as text or a number.")
@@ -254,16 +252,6 @@ def _from_objects(values: list[Any]) -> Grouping:
     labels = _sorted_labels({value for value in values if value is not None})
     known = _codes(labels)
     return Grouping(np.array([known.get(value, NO_GROUP) for value in values], dtype=np.int64), labels)
-
-
-def _is_missing(value: Any) -> bool:
-    try:
-        return value is None or bool(value != value)
-    except (
-        TypeError,
-        ArithmeticError,
-    ):  # pandas.NA and a signalling NaN refuse to say whether they differ from themselves
-        return True
 
 
 def _is_no_group(value: Any) -> bool:

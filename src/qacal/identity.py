@@ -13,7 +13,7 @@ from hashlib import blake2b
 import numpy as np
 
 from qacal.errors import InputError
-from qacal.values import ArrayLike, Bools, Floats, Hashes, Ints, labels_of, require_length
+from qacal.values import ArrayLike, Bools, Floats, Hashes, Ints, column_of_any, require_length
 
 # The constants of the splitmix64 generator (Steele, Lea and Flood, 2014): an invertible mixing of 64 bits.
 _STEP = np.uint64(0x9E3779B97F4A7C15)
@@ -45,7 +45,7 @@ def id_hashes(ids: ArrayLike, length: int) -> Hashes:
     >>> id_hashes([7, 8], 2) == id_hashes(["7", "8"], 2)
     array([ True,  True])
     """
-    values = labels_of(ids)
+    values = column_of_any(ids, "ids")
     if values.ndim != 1:
         raise InputError(f"ids have shape {values.shape}; expected one id per row.")
     require_length(values, length, "ids")

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from qacal.errors import InputError
-from qacal.values import Bools, Ints
+from qacal.values import Bools, Ints, column_of_any
 from qacal.written_numbers import TRUTHS, number_in
 
 if TYPE_CHECKING:
@@ -260,7 +260,7 @@ class FrameTable(Table):
         if isinstance(self.given, pl.DataFrame):
             return self.given
         frame = _narwhals(self.given)
-        return pl.DataFrame({name: frame[name].to_list() for name in frame.columns}, strict=False)
+        return pl.DataFrame({name: _plain_column(frame[name], name) for name in frame.columns}, strict=False)
 
     @property
     def native(self) -> Any:
@@ -279,7 +279,7 @@ def as_table(data: Any, origin: str = "records") -> Table:
     if isinstance(data, Mapping):
         import polars as pl
 
-        data = pl.DataFrame({name: _listed(column) for name, column in data.items()}, strict=False)
+        data = pl.DataFrame({name: _plain_column(column, name) for name, column in data.items()}, strict=False)
     if isinstance(data, list | tuple):
         wrong = next((at for at, row in enumerate(data) if not isinstance(row, Mapping)), None)
         if wrong is not None:
@@ -369,5 +369,11 @@ def _encodable(text: str) -> str:
     return text
 
 
-def _listed(column: Any) -> Any:
-    return list(column) if isinstance(column, tuple | range) else column
+def _plain_column(column: Any, name: str) -> Any:
+    """Return a column as polars takes it, with None for what is missing."""
+    if isinstance(column, list | tuple | range):
+        return list(column)
+    if type(column).__module__.startswith("polars"):
+        return column
+    array = column_of_any(column, name)
+    return array.tolist() if array.dtype == object else array

@@ -30,6 +30,13 @@ _DIGITS = {"f": 7, "e": 3}
 
 _STEPS = 1e7
 
+_ARROW_NUMBERS = frozenset(
+    ["bool", "halffloat", "float", "double", *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))]
+)
+_POLARS_NUMBERS = frozenset(
+    ["Boolean", "Float32", "Float64", *(f"{sign}Int{bits}" for sign in ("", "U") for bits in (8, 16, 32, 64))]
+)
+
 _MISSING = "Leave the row out, or fill it in from what you know of it."
 
 
@@ -76,21 +83,94 @@ def rising(values: ArrayLike, name: str) -> Floats:
     return array
 
 
-def labels_of(values: ArrayLike) -> NDArray[Any]:
-    """Return a column of labels or ids as an array in which the number 2 and the text "2" stay what they are."""
-    try:
+def column_of_any(values: ArrayLike, name: str) -> NDArray[Any]:
+    """Return a column of any container as an array: of numbers, of text, or of objects with None for what is missing.
+
+    Scalars of numpy among objects become Python's. Whole numbers stay whole numbers, however large and whatever is
+    missing beside them; the number 2 and the text "2" stay what they are.
+
+    >>> column_of_any(np.ma.array([7, 8], mask=[False, True]), "groups")
+    array([7, None], dtype=object)
+    """
+    if isinstance(values, np.ma.MaskedArray) and values.ndim == 1 and np.ma.is_masked(values):
+        return _objects(values.tolist())
+    if isinstance(values, np.ndarray):
         array = np.asarray(values)
-    except ValueError:
-        raise InputError("labels and ids must be one per row; some of these are lists of their own.") from None
-    if isinstance(values, list | tuple) and (array.dtype.kind in "US" or _are_rounded(array, values)):
-        array = np.empty(len(values), dtype=object)
+        return _objects(array.tolist()) if array.dtype == object and array.ndim == 1 else array
+    if isinstance(values, list | tuple | range):
+        return _of_sequence(values, name)
+    if len(shape := getattr(values, "shape", (0,))) > 1:
+        raise InputError(f"{name} has shape {tuple(shape)}; expected one value per row, a flat list or column.")
+    if hasattr(values, "to_native"):
+        return column_of_any(values.to_native(), name)
+    if hasattr(values, "to_pylist"):
+        return _of_arrow(values)
+    if hasattr(values, "null_count"):
+        return _of_polars(values)
+    return _of_pandas(values, name) if hasattr(values, "isna") else np.asarray(values)
+
+
+def is_missing(value: Any) -> bool:
+    """Return whether a value stands for none: None, NaN of any type, pandas.NA, or one that numpy has masked."""
+    if value is None or value is np.ma.masked:
+        return True
+    try:
+        return bool(value != value)
+    except ValueError:  # an array, which has many answers
+        return False
+    except (TypeError, ArithmeticError):  # pandas.NA and a signalling NaN do not say whether they equal themselves
+        return True
+
+
+def _objects(values: Sequence[Any]) -> NDArray[np.object_]:
+    array = np.empty(len(values), dtype=object)
+    if {*map(type, values)} <= {str, int, bool}:
         array[:] = values
+        return array
+    array[:] = [
+        None if is_missing(value) else value.item() if isinstance(value, np.generic) else value for value in values
+    ]
     return array
 
 
-def _are_rounded(array: NDArray[Any], values: Sequence[Any]) -> bool:
-    """Return whether whole numbers became floats: numpy's choice where some need 64 bits without a sign."""
-    return array.dtype.kind == "f" and any(isinstance(value, int) and abs(value) >= 2**53 for value in values)
+def _of_sequence(values: Sequence[Any], name: str) -> NDArray[Any]:
+    if any(value is np.ma.masked for value in values):
+        return _objects(values)
+    try:
+        array = np.asarray(values)
+    except ValueError:
+        raise InputError(f"{name} has rows of different lengths; expected one value per row.") from None
+    # numpy makes text of numbers beside text, and floats of whole numbers beside NaN, or of 64 bits without a sign.
+    is_changed = array.dtype.kind in "US" or (
+        array.ndim == 1
+        and array.dtype.kind == "f"
+        and any(isinstance(value, int) and abs(value) >= 2**53 for value in values)
+    )
+    return _objects(values) if is_changed or (array.ndim == 1 and array.dtype == object) else array
+
+
+def _of_arrow(values: Any) -> NDArray[Any]:
+    # numpy takes a null in a dictionary column for its last category.
+    is_plain = values.null_count == 0 and str(values.type) in _ARROW_NUMBERS
+    return np.asarray(values) if is_plain else _objects(values.to_pylist())
+
+
+def _of_polars(values: Any) -> NDArray[Any]:
+    is_plain = values.null_count() == 0 and str(values.dtype) in _POLARS_NUMBERS
+    return np.asarray(values) if is_plain else _objects(values.to_list())
+
+
+def _of_pandas(values: Any, name: str) -> NDArray[Any]:
+    if isinstance(values.dtype, np.dtype):
+        return column_of_any(np.asarray(values), name)
+    if hasattr(values.dtype, "categories"):
+        coded = getattr(values, "cat", values)
+        codes: Ints = np.asarray(coded.codes)
+        labels = column_of_any(coded.categories, name)
+        # The last entry serves those without a category, whose code is -1.
+        return labels[codes] if (codes >= 0).all() else _objects([*labels.tolist(), None])[codes]
+    is_plain = values.dtype.kind in "biuf" and not np.asarray(values.isna()).any()
+    return np.asarray(values) if is_plain else _objects(list(values))
 
 
 def require_length(array: Sized, length: int, name: str) -> None:
@@ -100,10 +180,7 @@ def require_length(array: Sized, length: int, name: str) -> None:
 
 
 def _numbers(values: ArrayLike, name: str) -> Floats:
-    try:
-        raw = np.asarray(values)
-    except ValueError:
-        raise InputError(f"{name} has rows of different lengths; expected one value per row.") from None
+    raw = column_of_any(values, name)
     if raw.ndim == 0:
         raise InputError(f"{name} is one {type(values).__name__}; expected a list or column, one value per row.")
     if raw.ndim != 1:

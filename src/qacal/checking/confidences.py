@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from qacal.column_checks import is_missing
+from qacal.column_checks import is_blank
 from qacal.values import Floats
 from qacal.written_numbers import number_in
 
@@ -99,7 +99,7 @@ def _kind(numbers: Floats, words: Counter[str], fractions: int, above: int) -> t
 
 def scale_of_values(values: Sequence[Any]) -> Scale:
     """Return the scale of confidences as they were written."""
-    given = [value for value in values if not is_missing(value)]
+    given = [value for value in values if not is_blank(value)]
     numbers = [number_of(value) for value in given]
     words = Counter(
         value for value, number in zip(given, numbers, strict=True) if number is None and isinstance(value, str)

@@ -16,7 +16,7 @@ from qacal.bad_rows import BadRows
 from qacal.checking.confidences import has_comma, number_of
 from qacal.checking.names import Columns
 from qacal.checking.others import OtherColumn
-from qacal.column_checks import Checks, is_missing, listed
+from qacal.column_checks import Checks, is_blank, listed
 from qacal.identity import id_hashes, mix
 from qacal.records import PROVENANCE
 from qacal.tables import FrameTable, Table
@@ -83,7 +83,7 @@ class Gathering:
         unread = np.flatnonzero(np.isnan(numbers)).tolist()
         values = listed(table.column(here["confidence"])) if unread else []
         for row in unread:
-            number = None if is_missing(values[row]) else number_of(values[row])
+            number = None if is_blank(values[row]) else number_of(values[row])
             if number is not None:
                 numbers[row] = number
                 self.commas += has_comma(values[row])
@@ -136,7 +136,7 @@ class Gathering:
 
 
 def _plain(value: Any) -> Any:
-    return None if is_missing(value) else value if isinstance(value, str | int | float) else str(value)
+    return None if is_blank(value) else value if isinstance(value, str | int | float) else str(value)
 
 
 def _row_hashes(table: Table) -> Hashes:

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any
 
 from qacal.checking.confidences import number_of
-from qacal.column_checks import KNOWN, is_missing, listed
+from qacal.column_checks import KNOWN, is_blank, listed
 from qacal.tables import Table
 from qacal.written_numbers import TRUTHS
 
@@ -127,7 +127,7 @@ class _Sample:
     def values(self, name: str) -> list[Any]:
         if name not in self._values:
             first = listed(self.table.column(name))[:_SAMPLE]
-            self._values[name] = [value for value in first if not is_missing(value)]
+            self._values[name] = [value for value in first if not is_blank(value)]
         return self._values[name]
 
 

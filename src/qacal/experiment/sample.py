@@ -14,7 +14,7 @@ from qacal.embedders import ColumnEmbedder, Embedder, embedder
 from qacal.errors import InputError
 from qacal.evaluation import require_labels
 from qacal.records import Batch, Reading, as_source, read
-from qacal.values import Floats, Hashes
+from qacal.values import Floats, Hashes, is_missing
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,11 +76,7 @@ def lost_blocks(
         names = [how.name(column) for column in by]
         if by and all(name in table.names for name in names):
             seen.update(dict.fromkeys(zip(*(listed(table.column(name)) for name in names), strict=True)))
-    return [name for name in seen if name not in found and not any(map(_is_missing, name))]
-
-
-def _is_missing(value: Any) -> bool:
-    return value is None or (isinstance(value, float) and np.isnan(value))
+    return [name for name in seen if name not in found and not any(map(is_missing, name))]
 
 
 def _by_value(batch: Batch, by: Sequence[str]) -> Iterator[tuple[tuple[Any, ...], Batch]]:
@@ -88,9 +84,9 @@ def _by_value(batch: Batch, by: Sequence[str]) -> Iterator[tuple[tuple[Any, ...]
         yield (), batch
         return
     names = list(zip(*(batch.listed(column) for column in by), strict=True))
-    missing = next((row for row, name in enumerate(names) if any(map(_is_missing, name))), None)
+    missing = next((row for row, name in enumerate(names) if any(map(is_missing, name))), None)
     if missing is not None:
-        column = by[[_is_missing(value) for value in names[missing]].index(True)]
+        column = by[[is_missing(value) for value in names[missing]].index(True)]
         raise InputError(
             f"{batch.table.origin} {batch.table.unit} {batch.table.places[missing]}: {column} is missing; it is a "
             "column that --by names."

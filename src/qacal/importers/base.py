@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -209,11 +208,6 @@ def plain_columns(*parts: tuple[str, Any], used: Iterable[str] = ()) -> dict[str
                 is_clash = name in RESERVED or columns.get(name, value) != value
                 columns[f"{prefix}_{name}" if is_clash else name] = value
     return columns
-
-
-def is_missing(value: Any) -> bool:
-    """Return whether a table has nothing here: none, empty text, or what is not a number."""
-    return value is None or value == "" or (isinstance(value, float) and math.isnan(value))
 
 
 def text_of(value: Any) -> str | None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from qacal.column_checks import is_blank
 from qacal.errors import InputError
 from qacal.files import OnFault
 from qacal.importers.base import (
@@ -20,7 +21,6 @@ from qacal.importers.base import (
     Selection,
     UnusableRowError,
     inside,
-    is_missing,
     listed,
     plain_columns,
     text_of,
@@ -99,7 +99,7 @@ class _Batch:
         label = self.labels.get(id_, {})
         named = text_of(label.get("question"))
         question = Question(named) if named else request.question
-        correct = None if is_missing(label.get("correct")) else self._graded(label["correct"])
+        correct = None if is_blank(label.get("correct")) else self._graded(label["correct"])
         if question is None:
             return Dropped("the question is not known: neither the requests nor the labels have its custom_id")
         if isinstance(correct, Dropped):

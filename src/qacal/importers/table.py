@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from qacal.column_checks import is_blank
 from qacal.errors import InputError
 from qacal.files import OnFault
-from qacal.importers.base import Dropped, Found, Outcome, Selection, UnusableRowError, is_missing, text_of
+from qacal.importers.base import Dropped, Found, Outcome, Selection, UnusableRowError, text_of
 from qacal.importers.confidences import weighed, written
 from qacal.importers.grades import graded
 from qacal.importers.items import TABLES, Item, files_in, first_item, items_of, read_each
@@ -40,7 +41,7 @@ class _Rows:
         for name, text in texts.items():
             if text is None:
                 raise UnusableRowError(f"{self._own(name)} is {row.get(name)!r}; expected text.")
-        correct = None if is_missing(row.get("correct")) else self._graded(row["correct"])
+        correct = None if is_blank(row.get("correct")) else self._graded(row["correct"])
         return correct if isinstance(correct, Dropped) else self._found(item, row, correct)
 
     def _graded(self, value: Any) -> float | Dropped:
@@ -58,7 +59,7 @@ class _Rows:
 
     def _found(self, item: Item, row: dict[str, Any], correct: float | None) -> Found:
         source = text_of(row.get("confidence_source")) or self._own("confidence")
-        value = None if is_missing(row.get("confidence")) else row["confidence"]
+        value = None if is_blank(row.get("confidence")) else row["confidence"]
         place = f"the column {self._own('confidence')!r}"
         offer = written(value, percent=self.selection.percent, source=source, place=place)
         confidence = weighed({source: offer})
@@ -75,7 +76,7 @@ class _Rows:
             prompt=text_of(row.get("prompt")),
             task=text_of(row.get("task")),
             judge=text_of(row.get("judge")),
-            columns={name: value for name, value in row.items() if name not in _KNOWN and not is_missing(value)},
+            columns={name: value for name, value in row.items() if name not in _KNOWN and not is_blank(value)},
             off_scale=confidence.off_scale,
         )
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from qacal.errors import InputError
 from qacal.grouping import NO_GROUP, as_grouping
-from qacal.values import ArrayLike, labels_of
+from qacal.values import ArrayLike, column_of_any
 
 
 def as_labels(values: ArrayLike, name: str) -> NDArray[np.object_]:
@@ -23,12 +23,12 @@ def as_labels(values: ArrayLike, name: str) -> NDArray[np.object_]:
     >>> as_labels([3.0, float("nan")], "tenant")
     array([3, None], dtype=object)
     """
-    array = labels_of(values)
+    array = column_of_any(values, name)
     if array.ndim != 1:
         raise InputError(f"{name} has shape {array.shape}; expected one label per row, as a list or column.")
     if array.dtype.kind in "mM":
         raise InputError(f"{name} holds dates or times; write them as text, such as 2025-01-31, to group by them.")
-    column = as_grouping(values, len(array))
+    column = as_grouping(array, len(array))
     if column.labels is not None:
         # The last entry serves NO_GROUP, which is -1.
         return object_array([*column.labels, None])[column.code]

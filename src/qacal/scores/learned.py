@@ -21,7 +21,17 @@ from qacal.scores.levels import find_levels
 from qacal.scores.maps import Rows, ScoreMaps, pooled_maps
 from qacal.scores.trials import Material, Objective, Trial, choose
 from qacal.soundness import require
-from qacal.values import ArrayLike, Floats, Hashes, Ints, as_written, require_length, seven_decimals, unit_values
+from qacal.values import (
+    ArrayLike,
+    Floats,
+    Hashes,
+    Ints,
+    column_of_any,
+    is_missing,
+    require_length,
+    seven_decimals,
+    unit_values,
+)
 
 _NO_INPUTS = ("confidence", "correct", EMBEDDING)
 
@@ -232,16 +242,10 @@ def _listed(values: ArrayLike, length: int) -> ArrayLike:
 
 def _partial(values: ArrayLike, length: int, name: str) -> Floats:
     """Return a column of confidences in which some may be missing: NaN."""
-    is_numbers = isinstance(values, np.ndarray) and values.dtype.kind == "f"
-    listed = as_written(values).tolist() if is_numbers else list(values)
-    require_length(listed, length, name)
+    column = column_of_any(values, name)
+    require_length(column, length, name)
     out = np.full(length, np.nan)
-    there = [at for at, value in enumerate(listed) if not _is_missing(value)]
-    if there:
-        out[there] = unit_values([listed[at] for at in there], name)
+    there = np.array([not is_missing(value) for value in column.tolist()], dtype=bool)
+    if there.any():
+        out[there] = unit_values(column[there], name)
     return out
-
-
-def _is_missing(value: Any) -> bool:
-    # pandas.NA does not say whether it differs from itself.
-    return value is None or repr(value) == "<NA>" or bool(value != value)

@@ -1,0 +1,182 @@
+"""Every container crossed with every column, with and without missing values: each is read as the plain list is."""
+
+import re
+from decimal import Decimal
+
+import narwhals as nw
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from qacal import Column, InputError, QABinning, QACalibrator, Tally
+from qacal.values import is_missing
+
+# Numbers that a float would merge.
+BIG = [2**60 + 1, 2**60 + 2, 2**60 + 1, 2**53 + 1, 2**53, 7]
+COLUMNS = {
+    "confidence": [0.7, 0.8, 0.9, 0.8, 0.7, 1.0],
+    "correct": [True, False, True, True, False, True],
+    "weights": [1.0, 2.5, 1.0, 0.5, 3.0, 1.0],
+    "groups": ["law", "art", "law", "art", "law", "physics"],
+    "ids": ["q1", "q2", "q3", "q4", "q5", "q6"],
+}
+CASES = {
+    **{name: (name, column) for name, column in COLUMNS.items()},
+    "groups, large numbers": ("groups", BIG),
+    "groups, truths": ("groups", [True, False, True, True, False, True]),
+    "ids, large numbers": ("ids", BIG),
+    "correct, numbers": ("correct", [1, 0, 1, 1, 0, 1]),
+}
+NULLABLE = {str: "string", bool: "boolean", int: "Int64", float: "Float64"}
+
+
+def kind(values):
+    return type(values[0])
+
+
+def masked(values):
+    is_gone = [value is None for value in values]
+    filled = [values[0] if gone else value for value, gone in zip(values, is_gone, strict=True)]
+    return np.ma.array(filled, mask=is_gone, dtype=object if kind(values) is str else None)
+
+
+def in_chunks(array):
+    """With null at the end of a chunk, and a dictionary of its own in each."""
+    return pa.chunked_array([array[:2], array[2:]])
+
+
+CONTAINERS = {
+    "list": list,
+    "tuple": tuple,
+    "list with NaN": lambda x: [float("nan") if value is None else value for value in x],
+    "list with pandas.NA": lambda x: [pd.NA if value is None else value for value in x],
+    "list of a masked array": lambda x: list(masked(x)),
+    "numpy, objects": lambda x: np.array(x, dtype=object),
+    "numpy": lambda x: np.array(x, dtype=object) if None in x else np.array(x),
+    "numpy, masked": masked,
+    "pandas": lambda x: pd.Series(x, dtype=object, index=range(10, 10 + len(x))),
+    "pandas, nullable": lambda x: pd.Series(x, dtype=NULLABLE[kind(x)]),
+    "pandas, category": lambda x: pd.Series(x, dtype=NULLABLE[kind(x)]).astype("category"),
+    "pandas, category of numpy's": lambda x: pd.Series(
+        pd.Categorical.from_codes(
+            [-1 if value is None else sorted({*x} - {None}).index(value) for value in x], sorted({*x} - {None})
+        )
+    ),
+    "pandas, of Arrow": lambda x: pd.Series(x, dtype=pd.ArrowDtype(pa.array(x).type)),
+    "pandas, index": lambda x: pd.Index(x, dtype=NULLABLE[kind(x)]),
+    "pandas, array": lambda x: pd.array(x, dtype=NULLABLE[kind(x)]),
+    "arrow": pa.array,
+    "arrow, chunked": lambda x: in_chunks(pa.array(x)),
+    "arrow, dictionary": lambda x: pa.array(x).dictionary_encode(),
+    "arrow, chunked dictionary": lambda x: pa.chunked_array(
+        [part.dictionary_encode() for part in in_chunks(pa.array(x)).chunks]
+    ),
+    "arrow, from pandas": lambda x: pa.Table.from_pandas(
+        pd.DataFrame({"x": pd.Series(x, dtype=NULLABLE[kind(x)]).astype("category")})
+    )["x"],
+    "polars": pl.Series,
+    "polars, categorical": lambda x: pl.Series(x, dtype=pl.Categorical) if kind(x) is str else pl.Series(x),
+    "polars, enum": lambda x: pl.Series(x, dtype=pl.Enum(sorted({*x} - {None}))) if kind(x) is str else pl.Series(x),
+    "narwhals": lambda x: nw.from_native(pl.Series(x), series_only=True),
+    "narwhals, of Arrow": lambda x: nw.from_native(in_chunks(pa.array(x).dictionary_encode()), series_only=True),
+}
+every_container = pytest.mark.parametrize("container", CONTAINERS)
+every_case = pytest.mark.parametrize("case", CASES)
+
+
+def outcome(name, column):
+    """What comes of a column among others: the cells, or where the first value that cannot be used stands."""
+    try:
+        return Tally.of(**{**COLUMNS, name: column}, n_blocks=16).to_polars()
+    except InputError as error:
+        return re.match(r"\w+\[\d\]", str(error))[0]
+
+
+@every_container
+@every_case
+@pytest.mark.parametrize("missing", [(), (1,), (0, 1, 5)], ids=str)
+def test_every_container_is_read_as_the_list_is(container, case, missing):
+    name, values = CASES[case]
+    values = [None if at in missing else value for at, value in enumerate(values)]
+    if 0 in missing:
+        values = values[::-1]
+        values[0] = values[0] if values[0] is not None else CASES[case][1][0]
+    expected, found = outcome(name, values), outcome(name, CONTAINERS[container](values))
+    if isinstance(expected, str):
+        assert found == expected
+    else:
+        assert found.equals(expected), (found, expected)
+    assert isinstance(expected, str) == (bool(missing) and name != "groups")
+
+
+@every_container
+def test_a_missing_group_is_none_and_the_other_groups_keep_their_rows(container):
+    for values, sizes in (
+        (["a", None, "b", "a", None, "b"], {None: 2, "a": 2, "b": 2}),
+        ([2**60 + 1, None, 2**60 + 2, 2**60 + 1, 2**60 + 1, None], {None: 2, 2**60 + 1: 3, 2**60 + 2: 1}),
+    ):
+        tally = Tally.of(COLUMNS["confidence"], COLUMNS["correct"], groups=CONTAINERS[container](values))
+        assert {label: cells.n for label, cells in tally} == sizes
+
+
+def test_dates_that_are_missing_are_no_group():
+    days = pd.Series(pd.to_datetime(["2025-01-31", None, "2025-02-01", None, None, None])).astype("datetime64[ns]")
+    for column in (days, days.to_numpy(), pl.from_pandas(days), pa.array(days)):
+        tally = Tally.of(COLUMNS["confidence"], COLUMNS["correct"], groups=column)
+        assert [cells.n for _, cells in tally] == [4, 1, 1]
+
+
+def test_truths_with_a_gap_are_known_to_a_fit_without_one():
+    model = QABinning(points_per_bin=1).fit([0.5] * 4, [1, 1, 0, 0], groups=np.array([True, True, False, False]))
+    found = model.explain([0.5] * 3, groups=pd.array([True, None, False], dtype="boolean"))
+    assert (found.calibrated.tolist(), found.group) == ([1.0, 0.5, 0.0], [True, None, False])
+
+
+FRAMES = {
+    "pandas": lambda columns: pd.DataFrame(
+        {name: pd.Series(x, dtype=NULLABLE[kind(x)]) for name, x in columns.items()}
+    ),
+    "pandas, categories": lambda columns: pd.DataFrame(
+        {name: pd.Series(x, dtype=NULLABLE[kind(x)]).astype("category") for name, x in columns.items()}
+    ),
+    "arrow": pa.table,
+    "arrow, dictionaries": lambda columns: pa.table(
+        {name: pa.array(x).dictionary_encode() for name, x in columns.items()}
+    ),
+    "polars": pl.DataFrame,
+    "columns of masked arrays": lambda columns: {name: masked(x) for name, x in columns.items()},
+    "columns of Arrow": lambda columns: {name: pa.array(x).dictionary_encode() for name, x in columns.items()},
+    "columns of pandas": lambda columns: {name: pd.Series(x, dtype=NULLABLE[kind(x)]) for name, x in columns.items()},
+}
+
+
+@pytest.mark.parametrize("frame", FRAMES)
+@pytest.mark.parametrize("missing", ["nothing", "subject", "confidence", "correct", "id"])
+def test_every_frame_of_records_is_read_as_the_objects_are(frame, missing):
+    n = 60
+    columns = {
+        "id": [2**60 + row for row in range(n)],
+        "subject": ["law", "art", "physics"] * 20,
+        "confidence": [0.7, 0.8, 0.9, 1.0] * 15,
+        "correct": [1, 0, 1, 1, 0] * 12,
+    }
+    if missing != "nothing":
+        columns[missing] = [None if row % 7 == 3 else value for row, value in enumerate(columns[missing])]
+    objects = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+
+    def told(records):
+        faults = []
+        model = QACalibrator(partition=Column("subject"), calibrator=QABinning(points_per_bin=5))
+        model.fit(records, on_fault=lambda fault: faults.append((fault.place, fault.problem)))
+        summary = {(group.group, group.rows, group.accuracy) for group in model.describe_groups()}
+        return faults, summary, model.rows_
+
+    assert told(FRAMES[frame](columns)) == told(objects)
+
+
+def test_what_is_missing():
+    gone = [None, float("nan"), np.float32("nan"), pd.NA, pd.NaT, np.datetime64("NaT"), Decimal("NaN"), Decimal("sNaN")]
+    assert all(map(is_missing, [*gone, np.ma.masked]))
+    assert not any(map(is_missing, [0, 0.0, "", "nan", False, np.array([1, 2]), (None,), float("inf")]))
