@@ -4,11 +4,13 @@ import json
 import os
 import shutil
 
+import polars as pl
 import pytest
 
-from qacal import Column, InputError, QABinning, QACalibrator, plain
+from qacal import Column, InputError, QABinning, QACalibrator, model_set, plain
 from qacal.errors import ArtifactError
 from qacal.model_set import INDEX, ModelSet, fit_set, load_any, load_one
+from qacal.tables import as_table
 from tests.answers import answers
 
 LIKE = QACalibrator(partition=Column("topic"), calibrator=QABinning(points_per_bin=20))
@@ -117,3 +119,37 @@ def test_a_set_that_replaces_another_is_there_whole_or_not_at_all(models, monkey
     assert list(load_any(models).models) == ["parrot-1", "parrot-2"]
     assert len(list(models.iterdir())) == 3
     assert len(list(models.parent.iterdir())) == 1
+
+
+class Counted:
+    """A source that counts how often it is read."""
+
+    def __init__(self, tables):
+        self.tables, self.readings = tables, 0
+
+    def batches(self, on_fault=None):
+        self.readings += 1
+        yield from self.tables
+
+
+@pytest.mark.parametrize("kind", [list, pl.DataFrame, lambda rows: pl.DataFrame(rows).to_arrow()])
+def test_the_rows_are_read_once_for_all_llms_and_again_only_for_more_than_the_memory_takes(kind, monkeypatch):
+    rows = [row for seed in range(6) for row in answers(60, seed=seed, llm=f"parrot-{seed}")]
+    rows = rows[::2] + rows[1::2]
+    source = Counted([as_table(kind(rows[:200])), as_table(kind(rows[200:]))])
+    one = fit_set(LIKE, source, "model")
+    # Once to count the rows of each LLM, and once to take them.
+    assert source.readings == 2
+    monkeypatch.setattr(model_set, "_MOST_ROWS", 130)
+    source.readings = 0
+    two = fit_set(LIKE, source, "model")
+    assert source.readings == 4
+    monkeypatch.setattr(model_set, "_MOST_ROWS", 10)
+    three = fit_set(LIKE, source, "model")
+    asked = answers(20, seed=9)
+    for value, model in one.models.items():
+        assert model.rows_ == two.models[value].rows_ == three.models[value].rows_ == 60
+        assert model.origins_ == {"model": [value]}
+        expected = [row["calibrated"] for row in model.calibrate(asked, any_origin=True)]
+        for other in (two, three):
+            assert [row["calibrated"] for row in other.models[value].calibrate(asked, any_origin=True)] == expected

@@ -148,7 +148,10 @@ def _files(document: Plain, arrays: Arrays, folder: str) -> dict[str, bytes]:
     document["digest"] = digest(document)
     files[_DOCUMENT] = write_document(document)
     if len(files[_DOCUMENT]) > _LARGEST_DOCUMENT or sum(map(len, files.values())) > LARGEST:
-        raise InputError(f"it is larger than {_LARGEST_DOCUMENT} bytes of JSON or {LARGEST} in all.")
+        raise InputError(
+            f"it has {len(files[_DOCUMENT]):,} bytes of JSON and {sum(map(len, files.values())):,} in all; a model may "
+            f"have {_LARGEST_DOCUMENT:,} and {LARGEST:,}. Keep no examples (--examples 0), or make fewer groups."
+        )
     return files
 
 

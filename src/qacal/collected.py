@@ -11,7 +11,7 @@ from qacal.answering import Progress
 from qacal.errors import InputError
 from qacal.evaluation import Evaluation, evaluate, require_labels
 from qacal.model import QACalibrator
-from qacal.model_set import ModelSet
+from qacal.model_set import ModelSet, rows_by
 from qacal.records import Batch, Reading, read
 from qacal.values import Bools, Floats, Hashes
 
@@ -42,11 +42,11 @@ class Collected:
         """Return how many of the questions that a model remembers from its fit are among these rows."""
         if isinstance(model, QACalibrator):
             return model.memory_.known(self.names())
-        mine = {value: np.array([other == value for other in self.values], dtype=bool) for value in model.models}
-        asked = [(one, mine[value]) for value, one in model.models.items() if mine[value].any()]
+        mine = rows_by(self.values)
+        asked = [(one, mine[value]) for value, one in model.models.items() if value in mine]
         return sum(one.memory_.known(self.names(rows)) for one, rows in asked)
 
-    def names(self, mine: Bools | None = None) -> Hashes:
+    def names(self, mine: Bools | list[int] | None = None) -> Hashes:
         """Return the hashes of all that questions of (some of) the rows may be remembered by: ids, and texts."""
         kept = slice(None) if mine is None else mine
         columns = [np.concatenate(column)[kept] for column in (self.ids, self.questions) if column]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,13 +25,15 @@ from qacal.model import QACalibrator
 from qacal.model_files import load
 from qacal.plain import digest, read_document, write_document
 from qacal.records import Batch, Reading, Source, as_source, read, tables_of
-from qacal.tables import Table
+from qacal.tables import Table, joined
 from qacal.values import Bools
 
 if TYPE_CHECKING:
     import polars as pl
 
 INDEX = "models.json"
+# The rows of so many are held at once while models are fitted: of 2,000 characters each, about half a gigabyte.
+_MOST_ROWS = 200_000
 _FOLDER = re.compile(r"[0-9]+(-[0-9a-f]{8})?")
 
 
@@ -79,9 +82,9 @@ class ModelSet(Answering):
         if not len(batch):
             return next(iter(self.models.values())).answer(batch, any_origin=True)
         parts = []
-        for value, mine in rows_by(batch, self.by).items():
-            found = self.models[value].answer(batch.only(mine), any_origin=any_origin)
-            parts.append(found.with_columns(place=pl.Series(np.flatnonzero(mine))))
+        for value, rows in rows_by(batch.listed(self.by)).items():
+            found = self.models[value].answer(batch.only(mask(rows, len(batch))), any_origin=any_origin)
+            parts.append(found.with_columns(place=pl.Series(rows)))
         return pl.concat(parts, how="vertical_relaxed").sort("place").drop("place")
 
     def set_threshold(self, threshold: float | None) -> None:
@@ -117,10 +120,23 @@ class ModelSet(Answering):
             write_flushed(fresh / INDEX, write_document(index | {"digest": digest(index)}))
 
 
-def rows_by(batch: Batch, column: str) -> dict[Any, Bools]:
-    """Return, for each value of a column, which rows of the batch have it."""
-    values = batch.listed(column)
-    return {value: np.array([other == value for other in values]) for value in dict.fromkeys(values)}
+def rows_by(values: Iterable[Any]) -> dict[Any, list[int]]:
+    """Return, for each value of a column, the rows that have it.
+
+    >>> rows_by(["a", "b", "a"])
+    {'a': [0, 2], 'b': [1]}
+    """
+    found: dict[Any, list[int]] = {}
+    for row, value in enumerate(values):
+        found.setdefault(value, []).append(row)
+    return found
+
+
+def mask(rows: list[int], count: int) -> Bools:
+    """Return which of so many rows are among these."""
+    found = np.zeros(count, dtype=bool)
+    found[rows] = True
+    return found
 
 
 def fit_set(
@@ -137,8 +153,7 @@ def fit_set(
     reading = how or Reading()
     source = as_source(records)
     models = {}
-    for value in _values(source, reading, by):
-        mine = _Only(source, reading.name(by), value)
+    for value, mine in _parts(source, reading, by):
 
         def told(what: str, rows: int, value: Any = value) -> None:
             if progress is not None:
@@ -152,37 +167,76 @@ def fit_set(
     return ModelSet(by, models)
 
 
+def _parts(source: Source, reading: Reading, by: str) -> Iterator[tuple[Any, Source]]:
+    """Yield each value of a column with its rows.
+
+    The source is read once for as many values as have rows for the memory, not once for each; a value with more rows
+    than that is read from the source whenever its rows are needed.
+    """
+    block: list[Any] = []
+    rows = 0
+    for value, count in [*_counts(source, reading, by), (None, _MOST_ROWS + 1)]:
+        if block and rows + count > _MOST_ROWS:
+            only = _Only(source, reading.name(by), frozenset(block))
+            parts = {block[0]: only} if rows > _MOST_ROWS else only.parted()
+            yield from ((value, parts[value]) for value in block)
+            block, rows = [], 0
+        block.append(value)
+        rows += count
+
+
+@dataclass(frozen=True)
+class _Held:
+    """Rows in memory."""
+
+    table: Table
+
+    def batches(self, on_fault: OnFault = refuse) -> Iterator[Table]:
+        yield self.table
+
+
 @dataclass(frozen=True)
 class _Only:
-    """The rows of a source that have one value in a column; lines that are no rows were told when it was chosen."""
+    """The rows of a source that have some values in a column; lines that are no rows were told when it was chosen."""
 
     source: Source
     column: str
-    value: Any
+    values: frozenset[Any]
 
     def batches(self, on_fault: OnFault = refuse) -> Iterator[Table]:
         for table in self.source.batches(lambda fault: None):
             table.require(self.column)
-            mine = table.only(
-                np.array([value == self.value for value in listed(table.column(self.column))], dtype=bool)
-            )
-            if len(mine):
-                yield mine
+            mine = [_hashable(value) in self.values for value in listed(table.column(self.column))]
+            if any(mine):
+                yield table.only(np.array(mine, dtype=bool))
+
+    def parted(self) -> dict[Any, Source]:
+        """Return the rows of each value, in memory."""
+        found: dict[Any, list[Table]] = {}
+        for table in self.batches():
+            for value, rows in rows_by(listed(table.column(self.column))).items():
+                found.setdefault(value, []).append(table.only(mask(rows, len(table))))
+        return {value: _Held(joined(tables)) for value, tables in found.items()}
 
 
-def _values(source: Source, reading: Reading, by: str) -> list[Any]:
-    found: dict[Any, None] = {}
+def _hashable(value: Any) -> Any:
+    return value if isinstance(value, str | int) else None
+
+
+def _counts(source: Source, reading: Reading, by: str) -> list[tuple[Any, int]]:
+    """Return the values of a column, and how many rows have each."""
+    found: Counter[Any] = Counter()
     for table, counting in tables_of(source, reading):
         table.require(reading.name(by), "It is the column that --by names.")
         for row, value in enumerate(listed(table.column(reading.name(by)))):
             if isinstance(value, str | int):
-                found[value] = None
+                found[value] += 1
             else:
                 problem = f"{by} is {value!r}; expected text, to choose its model."
                 counting.on_fault(table.fault(row, problem, f"no {by}" if value is None else f"{by} that is no name"))
     if not found:
         raise InputError("there is no row to work on: the records are empty.")
-    return sorted(found, key=str)
+    return sorted(found.items(), key=lambda item: str(item[0]))
 
 
 def load_any(path: str | Path, *, embedder: str | Embedder | None = None) -> QACalibrator | ModelSet:

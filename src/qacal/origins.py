@@ -36,8 +36,9 @@ def require_one_origin(records: Any, how: Reading, pool: bool) -> None:
 
     if pool:
         return
+    found = distinct(as_source(records), how, [name for name, _ in APART])
     for name, plural in APART:
-        values = distinct(as_source(records), how, name)
+        values = found[name]
         if len(values) > 1 and tells(name, values):
             raise InputError(
                 f"the records hold answers of several {plural}: {_said(values)}. Fit one model for each (--by {name}, "
@@ -53,8 +54,10 @@ def require_same_origin(records: Any, others: Any, how: Reading, pool: bool) -> 
     from qacal.records import as_source, distinct
 
     require_comparable_ids(records, others, how)
-    for name in ("model", "prompt", "confidence_source"):
-        one, two = (distinct(as_source(given), how, name) for given in (records, others))
+    names = ("model", "prompt", "confidence_source")
+    of_records, of_others = (distinct(as_source(given), how, names) for given in (records, others))
+    for name in names:
+        one, two = of_records[name], of_others[name]
         if not pool and one and two and len(one) <= _ORIGINS and len(two) <= _ORIGINS and {*one} != {*two}:
             raise InputError(
                 f"{name} is {_said(one)} in the rows to learn from, and {_said(two)} in those that certify; expected "

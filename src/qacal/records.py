@@ -263,13 +263,15 @@ class _Again:
         return read(self.source, self.reading, **self.needs)
 
 
-def distinct(source: Source, reading: Reading, column: str) -> list[Any]:
-    """Return the distinct values of a column, None left out; nothing where there is no such column."""
-    found: dict[Any, None] = {}
+def distinct(source: Source, reading: Reading, columns: Sequence[str]) -> dict[str, list[Any]]:
+    """Return the distinct values of some columns, None left out; nothing where there is no such column."""
+    found: dict[str, dict[Any, None]] = {column: {} for column in columns}
     for table in source.batches(reading.on_fault):
-        if reading.has(column, table.names):
-            found.update(dict.fromkeys(distinct_values(table.column(reading.name(column)))))
-    return list(found)
+        there = table.names
+        for column, values in found.items():
+            if reading.has(column, there):
+                values.update(dict.fromkeys(distinct_values(table.column(reading.name(column)))))
+    return {column: list(values) for column, values in found.items()}
 
 
 def texts_of(records: Any, reading: Reading) -> Iterator[tuple[Table, list[str], list[str]]]:

@@ -152,7 +152,7 @@ class ObjectTable(Table):
 
     def only(self, keep: Bools) -> ObjectTable:
         """Return some of the rows."""
-        kept = [row for row, is_kept in zip(self.objects, keep.tolist(), strict=True) if is_kept]
+        kept = [self.objects[row] for row in np.flatnonzero(keep).tolist()]
         return replace(self, objects=kept, places=self.places[keep])
 
     def extended(self, columns: pl.DataFrame) -> ObjectTable:
@@ -289,6 +289,18 @@ def as_table(data: Any, origin: str = "records") -> Table:
         return ObjectTable(origin, "row", np.arange(1, len(data) + 1), data)
     frame = _narwhals(data)
     return FrameTable(origin, "row", np.arange(1, len(frame) + 1), data)
+
+
+def joined(tables: Sequence[Table]) -> Table:
+    """Return the rows of several tables that came from one place, as one table."""
+    first, places = tables[0], np.concatenate([table.places for table in tables])
+    if isinstance(first, ObjectTable):
+        parts = [table for table in tables if isinstance(table, ObjectTable)]
+        return replace(first, objects=[row for part in parts for row in part.objects], places=places)
+    import narwhals as nw
+
+    frames = [_narwhals(table.native) for table in tables]
+    return FrameTable(first.origin, first.unit, places, nw.concat(frames, how="vertical").to_native())
 
 
 def _narwhals(data: Any) -> Any:

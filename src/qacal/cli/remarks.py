@@ -47,8 +47,9 @@ def alike(batches: Iterable[Batch], by: str | None, values: Sequence[Any]) -> di
     for batch in batches:
         labels = [] if batch.correct is None else batch.correct.tolist()
         whose = [None] * len(labels) if by is None else batch.listed(by)
-        for value, count in counts.items():
-            count.update(label for label, own in zip(labels, whose, strict=True) if own == value)
+        for label, own in zip(labels, whose, strict=True):
+            if own in counts:
+                counts[own][label] += 1
         if all(len(count) > 1 for count in counts.values()):
             break
     return {value: next(iter(count.items())) for value, count in counts.items() if len(count) == 1}

@@ -17,6 +17,9 @@ from qacal.partitions.labels import as_labels, object_array, require_common_type
 from qacal.partitions.stored import require_names
 from qacal.values import ArrayLike
 
+MOST_LABELS = 10_000
+"""How many groups a column may make: each is described in the saved model, and few of more have rows enough."""
+
 SHOWN = 50
 """How many labels a description names."""
 
@@ -87,6 +90,12 @@ class Column(Partition):
         """Remember the labels of a column and their counts."""
         self.require_parameters()
         counts = Counter(label for label in as_labels(Z, self.name).tolist() if label is not None)
+        if len(counts) > MOST_LABELS:
+            raise InputError(
+                f"{self.name} has {len(counts):,} different values, and a model has at most {MOST_LABELS:,} groups of "
+                "such. Is it an id? Group by a coarser column; or let a score read this one (--effect "
+                f"{self.name}, or score=LearnedScore(columns=({self.name!r},)))."
+            )
         ranked = sorted(counts.items(), key=lambda item: (-item[1], type_of(item[0]), str(item[0])))
         self.fitted_ = Labels(tuple(label for label, _ in ranked), tuple(count for _, count in ranked))
         return self

@@ -15,7 +15,7 @@ from qacal.evaluation import require_labels
 from qacal.group_summary import Sampler
 from qacal.identity import mix
 from qacal.model import QACalibrator
-from qacal.model_set import ModelSet, rows_by
+from qacal.model_set import ModelSet, mask, rows_by
 from qacal.origins import require_known_origin
 from qacal.records import Batch, Reading, read
 from qacal.report.inputs import Scored
@@ -158,14 +158,14 @@ def _parts(model: QACalibrator | ModelSet, batch: Batch, by: str | None) -> Iter
     if isinstance(model, ModelSet):
         if by not in (None, model.by):
             raise InputError(f"there is one model for each {model.by}, so that is what the report is by, not {by}.")
-        for value, mine in rows_by(batch, model.by).items():
-            yield str(value), model.models[value], batch.only(mine)
+        for value, rows in rows_by(batch.listed(model.by)).items():
+            yield str(value), model.models[value], batch.only(mask(rows, len(batch)))
     elif by is None:
         yield "", model, batch
     else:
-        for value, mine in rows_by(batch, by).items():
+        for value, rows in rows_by(batch.listed(by)).items():
             if value is None:
                 raise InputError(
                     f"{batch.table.origin}: {by} is missing in some rows; it is the column that --by names."
                 )
-            yield str(value), model, batch.only(mine)
+            yield str(value), model, batch.only(mask(rows, len(batch)))
