@@ -1,8 +1,11 @@
 """The same three answers as each tool would have logged them: small files in the schemas of the tools."""
 
+import importlib
 import json
 import math
+import sys
 import zipfile
+import zlib
 from dataclasses import dataclass
 
 import polars as pl
@@ -141,15 +144,34 @@ HEADER = {
 }
 
 
+ZSTANDARD = 93
+
+
 def write_eval(path, samples, header="header.json", method=zipfile.ZIP_DEFLATED):
+    """A log; `method` is one of zipfile's, or ZSTANDARD, which inspect_ai uses."""
+    members = {"_journal/start.json": {"version": 2, "eval": HEADER["eval"]}}
+    members |= {f"samples/{one['id']}_epoch_{one['epoch']}.json": one for one in samples}
+    members |= {} if header is None else {header: HEADER}
     path.parent.mkdir(parents=True, exist_ok=True)
-    with zipfile.ZipFile(path, "w", method) as archive:
-        archive.writestr("_journal/start.json", json.dumps({"version": 2, "eval": HEADER["eval"]}))
-        for one in samples:
-            archive.writestr(f"samples/{one['id']}_epoch_{one['epoch']}.json", json.dumps(one))
-        if header is not None:
-            archive.writestr(header, json.dumps(HEADER))
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED if method == ZSTANDARD else method) as archive:
+        for name, value in members.items():
+            write_member(archive, name, json.dumps(value).encode(), method)
     return path
+
+
+def write_member(archive, name, raw, method):
+    """Add a member. What is packed with zstd is stored as it is, and the index says how it is packed."""
+    if method != ZSTANDARD:
+        return archive.writestr(name, raw)
+    info = zipfile.ZipInfo(name)
+    archive.writestr(info, zstd_packed(raw))
+    info.compress_type, info.CRC, info.file_size = ZSTANDARD, zlib.crc32(raw), len(raw)
+    return None
+
+
+def zstd_packed(raw):
+    """Packed with what Python has from 3.14 on, or with what stands in for it."""
+    return importlib.import_module("compression.zstd" if sys.version_info >= (3, 14) else "zstandard").compress(raw)
 
 
 def inspect_eval(folder):

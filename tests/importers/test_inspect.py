@@ -10,9 +10,10 @@ import pytest
 
 from qacal.errors import InputError
 from qacal.importers import Selection, import_log
-from tests.importers.logs import CASES, HEADER, inspect_epochs, sample, write_eval, write_json
+from tests.importers.logs import CASES, HEADER, ZSTANDARD, inspect_epochs, sample, write_eval, write_json, write_member
 
 PARIS = CASES[0]
+before_3_14 = pytest.mark.skipif(sys.version_info >= (3, 14), reason="this Python reads zstd by itself")
 NO_TOKENS = "there are no token probabilities"
 
 
@@ -49,38 +50,47 @@ def test_what_a_record_has(tmp_path):
     }
 
 
-def zstandard():
-    """The packing that inspect_ai uses; Python has it from 3.14 on."""
-    return (zipfile if sys.version_info >= (3, 14) else pytest.importorskip("zipfile_zstd")).ZIP_ZSTANDARD
-
-
 def test_zstd_is_read(tmp_path):
-    path = write_eval(tmp_path / "quiz.eval", [sample(7, PARIS)], method=zstandard())
+    path = write_eval(tmp_path / "quiz.eval", [sample(7, PARIS)], method=ZSTANDARD)
     assert import_log("inspect", [path]).frame["answer"].to_list() == ["Paris"]
+
+
+@before_3_14
+def test_reading_zstd_changes_zipfile_for_nobody(tmp_path):
+    path = write_eval(tmp_path / "quiz.eval", [sample(7, PARIS)], method=ZSTANDARD)
+    assert import_log("inspect", [path]).kept == 1
+    with zipfile.ZipFile(path) as archive, pytest.raises(NotImplementedError, match="compression method"):
+        archive.read("header.json")
 
 
 WITHOUT_ZSTD = """
 import sys
 
-class Absent:
-    def find_spec(self, name, path=None, target=None):
-        if name == "zipfile_zstd":
-            raise ImportError(name)
-
-sys.meta_path.insert(0, Absent())
+sys.modules["zstandard"] = None
 from qacal.importers import import_log
 import_log("inspect", [sys.argv[1]])
 """
 
 
-@pytest.mark.skipif(sys.version_info >= (3, 14), reason="this Python reads zstd by itself")
+@before_3_14
 def test_zstd_that_cannot_be_read_says_what_to_install(tmp_path):
-    zstd = pytest.importorskip("zipfile_zstd")
-    path = write_eval(tmp_path / "quiz.eval", [sample(7, PARIS)], method=zstd.ZIP_ZSTANDARD)
+    path = write_eval(tmp_path / "quiz.eval", [sample(7, PARIS)], method=ZSTANDARD)
     done = subprocess.run([sys.executable, "-c", WITHOUT_ZSTD, str(path)], capture_output=True, text=True)
     assert done.returncode == 1
     assert "is packed with zstd" in done.stderr
     assert "pip install 'qacal[import]'" in done.stderr
+
+
+@pytest.mark.parametrize("change", [{"CRC": 1}, {"file_size": 10}, {"file_size": 10_000}, {"header_offset": 3}])
+def test_a_member_that_is_not_what_the_index_says(tmp_path, change):
+    path = tmp_path / "quiz.eval"
+    with zipfile.ZipFile(path, "w") as archive:
+        write_member(archive, "header.json", json.dumps(HEADER).encode(), ZSTANDARD)
+        write_member(archive, "samples/7_epoch_1.json", json.dumps(sample(7, PARIS)).encode(), ZSTANDARD)
+        for name, value in change.items():
+            setattr(archive.infolist()[-1], name, value)
+    with pytest.raises(InputError, match=r"samples/7_epoch_1\.json: it cannot be unpacked \("):
+        import_log("inspect", [path])
 
 
 def test_a_crashed_run_has_no_header(tmp_path):
@@ -297,7 +307,7 @@ def test_what_is_no_log_is_refused(tmp_path):
 @pytest.mark.parametrize("packing", ["stored", "deflated", "zstd"])
 def test_a_damaged_sample_is_a_fault_of_its_own(tmp_path, packing):
     methods = {"stored": zipfile.ZIP_STORED, "deflated": zipfile.ZIP_DEFLATED}
-    method = zstandard() if packing == "zstd" else methods[packing]
+    method = methods.get(packing, ZSTANDARD)
     path = write_eval(tmp_path / "quiz.eval", [sample(7, PARIS), sample(8, PARIS)], method=method)
     raw = path.read_bytes()
     where = raw.index(b"samples/8_epoch_1.json") + 100

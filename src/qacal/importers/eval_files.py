@@ -1,15 +1,23 @@
-"""Files of inspect_ai: a ZIP of JSON files, or one JSON document."""
+"""Files of inspect_ai: a ZIP of JSON files, or one JSON document.
+
+Members are packed with zstd, which `zipfile` reads from Python 3.14 on. Before, their bytes are found by the index that
+`zipfile` reads and are unpacked with `zstandard`; nothing of the standard library is changed for others.
+"""
 
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import json
 import re
+import struct
 import sys
 import zipfile
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from os import SEEK_CUR
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +29,8 @@ from qacal.tables import Fault
 
 _ZSTANDARD = 93
 _CHUNK = 4_096
+# Bytes before the name in the header of a member; the last four are the lengths of what follows.
+_LOCAL_HEADER = 30
 _SAMPLE = re.compile(r"samples/.+_epoch_\d+\.json")
 
 
@@ -58,7 +68,7 @@ def _header(archive: zipfile.ZipFile, path: Path) -> dict[str, Any]:
     name = next((name for name in ("header.json", "_journal/start.json") if name in names), None)
     if name is None:
         raise InputError(f"{path} has neither header.json nor _journal/start.json; it is no log of inspect_ai.")
-    header, problem = _loaded(archive, archive.getinfo(name))
+    header, problem = _loaded(archive, archive.getinfo(name), path)
     if not isinstance(header, dict):
         raise InputError(f"{path} {name}: {problem or 'it is not an object.'}")
     return header
@@ -68,18 +78,20 @@ def _samples(archive: zipfile.ZipFile, path: Path, on_fault: OnFault) -> Iterato
     # A sample that was run again stands in the ZIP twice; the later one counts, as it does for unzip.
     latest = {member.filename: member for member in archive.infolist() if _SAMPLE.fullmatch(member.filename)}
     for member in latest.values():
-        value, problem = _loaded(archive, member)
+        value, problem = _loaded(archive, member, path)
         if isinstance(value, dict):
             yield Item(str(path), member.filename, value)
         else:
             on_fault(Fault(str(path), member.filename, problem or "it is not an object."))
 
 
-def _loaded(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> tuple[Any, str]:
+def _loaded(archive: zipfile.ZipFile, member: zipfile.ZipInfo, path: Path) -> tuple[Any, str]:
     if member.file_size > LARGEST_ITEM:
         return None, f"it is larger than {LARGEST_ITEM >> 20} MB when unpacked."
     try:
-        return json.loads(b"".join(_unpacked(archive, member))), ""
+        is_ours = member.compress_type == _ZSTANDARD and sys.version_info < (3, 14)
+        parts = _unpacked_zstd(path, member) if is_ours else _unpacked(archive, member)
+        return json.loads(b"".join(parts)), ""
     except (ValueError, RecursionError) as error:
         return None, f"it is not JSON ({error})."
     except Exception as error:
@@ -96,14 +108,30 @@ def _unpacked(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Iterator[byt
             yield part
 
 
+def _unpacked_zstd(path: Path, member: zipfile.ZipInfo) -> Iterator[bytes]:
+    """Yield what is in a member that is packed with zstd: no more than the index says, and checked against its sum."""
+    with path.open("rb") as file:
+        file.seek(member.header_offset)
+        header = file.read(_LOCAL_HEADER)
+        if len(header) < _LOCAL_HEADER or not header.startswith(b"PK\x03\x04"):
+            raise zipfile.BadZipFile("it is not where the index says")
+        file.seek(sum(struct.unpack_from("<HH", header, _LOCAL_HEADER - 4)), SEEK_CUR)
+        packed = file.read(member.compress_size)
+    size, check = 0, 0
+    with importlib.import_module("zstandard").ZstdDecompressor().stream_reader(packed) as reader:
+        while size <= member.file_size and (part := reader.read(_CHUNK)):
+            size, check = size + len(part), zlib.crc32(part, check)
+            yield part
+    if (size, check) != (member.file_size, member.CRC):
+        raise zipfile.BadZipFile("it is not what the index says")
+
+
 def _require_readable(archive: zipfile.ZipFile, path: Path) -> None:
-    """Make zipfile read members that are packed with zstd, which Python does from 3.14 on."""
+    """Refuse a log that this Python needs `zstandard` for, if that is not installed."""
     if sys.version_info >= (3, 14) or all(member.compress_type != _ZSTANDARD for member in archive.infolist()):
         return
-    try:
-        importlib.import_module("zipfile_zstd")
-    except ImportError:
+    if importlib.util.find_spec("zstandard") is None:
         raise InputError(
             f"{path} is packed with zstd, which Python reads from 3.14 on. Install what reads it in this version: "
             "pip install 'qacal[import]'."
-        ) from None
+        )
