@@ -139,9 +139,17 @@ def test_labels_that_teach_little():
 
 
 def test_whether_confidence_and_label_go_the_same_way():
-    assert kinds(changed(labelled(), "correct", lambda y: 1 - y)) == ["swapped_labels"]
-    assert kinds(labelled(gap=0.0)) == ["uninformative_confidence"]
-    assert kinds(changed(labelled(), "confidence", lambda c: 0.9)) == ["constant_confidence"]
+    assert kinds(changed(labelled(), "correct", lambda y: 1 - y)) == ["opposite_confidences"]
+    assert kinds(labelled(3000, gap=0.0)) == ["unrelated_confidences"]
+    assert kinds(changed(labelled(), "confidence", lambda c: 0.9)) == ["constant_confidences"]
+
+
+def test_each_llm_is_judged_by_itself():
+    rows = [{**row, "model": "upright"} for row in labelled()]
+    rows += [{**row, "model": "upside-down", "answer": "", "correct": 1 - row["correct"]} for row in labelled()]
+    found = qacal.check(rows)
+    assert [one.kind for one in found.findings] == ["several_models", "opposite_confidences"]
+    assert found.findings[1].problem.startswith("Upside-down: answers with higher confidence are more often wrong")
 
 
 def test_columns_that_look_useful():
@@ -201,6 +209,17 @@ def test_files_that_fit_refuses(tmp_path):
     with (tmp_path / "b.jsonl").open("a") as file:
         file.writelines(json.dumps({"question": row["question"]}) + "\n" for row in late[17_000:])
     assert {one.kind: one.count for one in qacal.check(tmp_path / "b.jsonl").bad_rows} == {"no confidence": 3_000}
+
+
+@pytest.mark.parametrize("column", ["id", "model", "question", "answer", "confidence", "correct"])
+def test_a_column_that_ends_before_the_rows_do(tmp_path, column):
+    rows = [{**row, "id": i, "model": "m"} for i, row in enumerate(labelled(17_000))]
+    late = [{name: value for name, value in row.items() if name != column} for row in rows[16_384:]]
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows[:16_384] + late))
+    found = qacal.check(tmp_path / "a.jsonl")
+    counts = {one.kind: one.count for one in found.bad_rows} | {one.kind: one.count for one in found.findings}
+    expected = {"correct": {"unlabelled": 616}, "model": {}}
+    assert counts == expected.get(column, {f"no {column}": 616, "bad_rows": 616})
 
 
 def test_what_cannot_be_looked_at_is_an_error(tmp_path):

@@ -39,7 +39,7 @@ def test_json(tmp_path):
     told = json.loads(out)
     assert code == 2
     assert told["is_fine"] is False
-    assert [finding["kind"] for finding in told["findings"]] == ["percents", "constant_confidence"]
+    assert [finding["kind"] for finding in told["findings"]] == ["percents", "constant_confidences"]
     assert told["auroc"] is None
     assert told["goals"][0]["labels"] == 300
 

@@ -12,7 +12,7 @@ from qacal.bad_rows import MAX_BAD
 from qacal.checking.confidences import Scale
 from qacal.checking.gathering import Gathering
 from qacal.identity import mix
-from qacal.metrics.ranking import Auroc
+from qacal.metrics.ranking import doubt_of
 from qacal.origins import APART, tells
 from qacal.tables import Fault
 from qacal.values import Floats, Hashes
@@ -153,7 +153,7 @@ def _repeats(seen: Gathering) -> Iterator[Finding]:
     key = question if identity is None else identity
     if key is not None:
         who = key if llm is None else mix(key) ^ mix(llm, 1)
-        if (more := _surplus(who) - again) > 0:
+        if (more := _surplus(who[seen.column("asked" if identity is None else "named")]) - again) > 0:
             kept = "with one id" if identity is not None else "with one text (there is no column id)"
             problem = f"{_counted(more, 'row')} ask a question again. Rows {kept} are one question to a fit."
             remedy = "Keep one row a question if you need the intervals: they take rows for independent."
@@ -274,23 +274,18 @@ def on_scale(scale: Scale, own: str, percent: bool) -> Iterator[Finding]:
         yield Finding("words", True, f"{own} holds words: {words}.", f"Say what each is worth: {example} ...")
 
 
-def on_ranking(stated: Floats, found: Auroc | None) -> Iterator[Finding]:
-    """Yield what is to be said of confidences that do not tell right answers from wrong ones.
+def on_doubts(confidence: Floats, label: Floats, llm: Hashes | None, names: Mapping[int, str]) -> Iterator[Finding]:
+    """Yield what is to be said of confidences that do not tell right answers from wrong ones, of each LLM by itself.
 
-    stated : the confidences of labelled rows.
-    found : how well they do; None if they do not differ, or labels do not.
+    confidence, label : of labelled rows, with confidences from 0 to 1.
+    llm, names : whose rows they are, as hashes, and the names of these; None if there is but one LLM.
     """
-    if len(stated) and (stated == stated[0]).all():
-        problem = f"All {len(stated):,} confidences are {stated[0]:g}."
-        remedy = "A fit learns from the text alone then; another confidence (--also) would help."
-        yield Finding("constant_confidence", False, problem, remedy)
-    elif found is not None:
-        span = f"AUROC {found.value:.2f}, {found.low:.2f} to {found.high:.2f}"
-        if found.high < 0.5:
-            problem = f"Answers with higher confidence are more often wrong ({span})."
-            remedy = "Labels or confidences may be turned round: is 1 right, and 1 certain?"
-            yield Finding("swapped_labels", False, problem, remedy)
-        elif found.low <= 0.5:
-            problem = f"It does not show that right answers have the higher confidences ({span})."
-            remedy = "Check that labels and confidences belong to the same answers; or label more rows."
-            yield Finding("uninformative_confidence", False, problem, remedy)
+    for one in [None] if llm is None else np.unique(llm).tolist():
+        mine = np.ones(len(label), dtype=bool) if llm is None else llm == one
+        doubt = doubt_of(confidence[mine], label[mine]) if mine.any() else None
+        if doubt is not None:
+            whose = "" if one is None else f"{names[one]}: "
+            problem, _, remedy = doubt.text.partition(". ")
+            problem = f"{whose}{problem.rstrip('.')}."
+            remedy = remedy or "A fit can only go by the text then; another confidence (--also) would help."
+            yield Finding(f"{doubt.kind}_confidences", False, problem[0].upper() + problem[1:], remedy)

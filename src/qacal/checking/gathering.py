@@ -43,6 +43,7 @@ class Gathering:
         self.words: Counter[str] = Counter()
         self.origins: dict[str, Counter[Any]] = {}
         self.labelled_by_llm: Counter[Any] = Counter()
+        self.llms: dict[int, str] = {}
         self.others: dict[str, OtherColumn] = {}
         self._most = most
         self._kept: dict[str, list[Any]] = {}
@@ -98,17 +99,18 @@ class Gathering:
         return np.where((labels >= 0) & (labels <= 1), labels, np.nan)
 
     def _texts(self, checks: Checks, here: dict[str, str], rows: int) -> None:
-        if "question" in here:
-            questions = checks.texts("question", may_be_empty=False)
+        """Keep who the questions and answers are; 0 where a batch does not have the column."""
+        nobody: Hashes = np.zeros(rows, dtype=np.uint64)
+        questions = checks.texts("question", may_be_empty=False) if "question" in here else [""] * rows
+        answers = checks.texts("answer") if "answer" in here else None
+        if "question" in self.columns.names:
             hashes = id_hashes(questions, rows)
             self._keep(question=hashes, asked=np.array([bool(text) for text in questions], dtype=bool))
-            if "answer" in here:
-                answers = id_hashes(checks.texts("answer"), rows)
-                self._keep(pair=mix(hashes) ^ mix(answers, 1))
-        elif "answer" in here:
-            checks.texts("answer")
-        if "id" in here:
-            ids = checks.ids()
+            if "answer" in self.columns.names:
+                answered = nobody if answers is None else id_hashes(answers, rows)
+                self._keep(pair=mix(hashes) ^ mix(answered, 1))
+        if "id" in self.columns.names:
+            ids = checks.ids() if "id" in here else [None] * rows
             is_id = [isinstance(one, str | int) and not isinstance(one, bool) and one != "" for one in ids]
             known = [one if is_one else 0 for one, is_one in zip(ids, is_id, strict=True)]
             self._keep(id=id_hashes(known, rows), named=np.array(is_id, dtype=bool))
@@ -123,11 +125,16 @@ class Gathering:
 
     def _origins(self, table: Table, here: dict[str, str], is_labelled: Bools) -> None:
         for name in PROVENANCE:
-            if name not in here:
+            if name not in self.columns.names:
                 continue
-            values = [_plain(value) for value in listed(table.column(here[name]))]
+            values = (
+                [_plain(value) for value in listed(table.column(here[name]))] if name in here else [None] * len(table)
+            )
             if name == "model":
-                self._keep(llm=id_hashes([str(value) for value in values], len(values)))
+                names = [str(value) for value in values]
+                hashes = id_hashes(names, len(names))
+                self.llms.update(zip(hashes.tolist(), names, strict=True))
+                self._keep(llm=hashes)
             counts = self.origins.setdefault(name, Counter())
             if len(counts) <= _ORIGINS:
                 counts.update(value for value in values if value is not None)

@@ -24,7 +24,7 @@ from qacal.files import File
 from qacal.metrics.ranking import Auroc, auroc_of_counts
 from qacal.records import Reading, as_source
 from qacal.tables import Table
-from qacal.values import Floats
+from qacal.values import Bools, Floats
 
 
 @dataclass(frozen=True)
@@ -175,9 +175,11 @@ def _judged(seen: Gathering, given: Reading, source: Any, fault: str | None) -> 
     scale = scale_of(stated[~np.isnan(stated)], seen.words, seen.commas)
     is_known, is_both = ~np.isnan(label), ~np.isnan(label) & ~np.isnan(stated)
     ranking = None if scale.kind in ("mixed", "unknown") else _ranking(stated[is_both], label[is_both])
+    is_rated, confidence = _rated(stated, is_known, scale)
     own = seen.columns.names.get("confidence", "confidence")
     by_llm = [(str(name), labelled) for name, labelled in seen.labelled_by_llm.most_common()]
     fewest = by_llm[-1] if len(by_llm) > 1 else None
+    llm = None if fewest is None else seen.column("llm")[is_rated]
     said = (
         *_on_file(seen, fault),
         *findings.on_columns(seen, given.columns, is_file=is_file),
@@ -185,7 +187,7 @@ def _judged(seen: Gathering, given: Reading, source: Any, fault: str | None) -> 
         *findings.on_origins(seen),
         *findings.on_rows(seen, scale),
         *(findings.on_labels(label) if "correct" in seen.columns.names else ()),
-        *findings.on_ranking(stated[is_both], ranking),
+        *findings.on_doubts(confidence, label[is_rated], llm, seen.llms),
     )
     return RecordsCheck(
         origin=source.name if is_file else "records",
@@ -205,7 +207,7 @@ def _judged(seen: Gathering, given: Reading, source: Any, fault: str | None) -> 
         ),
         useful=tuple(useful_columns(list(seen.others.values()))),
         fewest=fewest,
-        goals=_goals(fewest, stated[is_both] / scale.most, label[is_both], scale),
+        goals=_goals(fewest, int(is_known.sum()), confidence, label[is_rated]),
         options=tuple(_options(seen, given, scale, said)),
     )
 
@@ -229,15 +231,22 @@ def _ranking(stated: Floats, label: Floats) -> Auroc | None:
 
 
 def _questions(seen: Gathering) -> int | None:
-    key = seen.column("id" if "id" in seen.columns.names else "question")
-    return None if key is None else len(np.unique(key))
+    names = ("id", "named") if "id" in seen.columns.names else ("question", "asked")
+    key, is_there = (seen.column(name) for name in names)
+    return None if key is None else len(np.unique(key[is_there]))
 
 
-def _goals(fewest: tuple[str, int] | None, confidence: Floats, label: Floats, scale: Scale) -> tuple[Goal, ...]:
-    is_usable = (confidence >= 0) & (confidence <= 1) & (scale.kind in ("0-1", "percent", "grades"))
-    labelled = len(label) if fewest is None else fewest[1]
-    is_one = not len(label) or (label == label[0]).all()
-    return () if is_one else goals(labelled, confidence[is_usable], label[is_usable])
+def _rated(stated: Floats, is_known: Bools, scale: Scale) -> tuple[Bools, Floats]:
+    """Return which labelled rows have a confidence on the scale, and these as numbers from 0 to 1."""
+    unit = np.exp(stated) if scale.kind == "logarithms" else stated / scale.most
+    is_scaled = scale.kind in ("0-1", "percent", "grades", "logarithms")
+    rated = is_known & (unit >= 0) & (unit <= 1) & is_scaled
+    return rated, unit[rated]
+
+
+def _goals(fewest: tuple[str, int] | None, labelled: int, confidence: Floats, label: Floats) -> tuple[Goal, ...]:
+    is_one = len(label) > 0 and (label == label[0]).all()
+    return () if not labelled or is_one else goals(labelled if fewest is None else fewest[1], confidence, label)
 
 
 def _options(seen: Gathering, given: Reading, scale: Scale, said: Sequence[Finding]) -> Iterator[str]:
