@@ -166,3 +166,14 @@ def test_labels_the_wrong_way_round_and_confidences_all_the_same_are_told(measur
     assert json.loads(measured(swapped, "--json")[1])["doubt"]["kind"] == "opposite"
     assert "Note: all 400 confidences are 0.8" in measured(swapped.with_columns(confidence=pl.lit(0.8)))[2]
     assert json.loads(measured(rows(400, 0.1), "--json")[1])["doubt"] is None
+
+
+@pytest.mark.parametrize(("shift", "kind"), [(0.3, "worse"), (0.0, "same"), (-0.2, "better")])
+def test_the_verdict_is_that_of_the_report(measured, shift, kind):
+    frame = rows(2000, 0.2).with_columns(calibrated=(pl.col("confidence") + shift).clip(0, 1))
+    verdict = json.loads(measured(frame, "--json")[1])["verdict"]
+    assert verdict["kind"] == kind
+    printed = measured(frame)[1]
+    assert verdict["text"] in printed
+    assert ("do not use it" in printed) == (kind == "worse")
+    assert json.loads(measured(frame.drop("calibrated"), "--json")[1])["verdict"] is None

@@ -33,7 +33,7 @@ def bytes_of(model):
 def test_choose_save_apply(folder, model, tmp_path):
     before = bytes_of(model)
     printed = ok("threshold", model, folder / "labelled.parquet", "--accuracy", "0.9")
-    assert "at least 0.9 of the answers given are right, with confidence 0.9" in printed
+    assert "at least 0.9 of the answers given are right, with probability 0.9" in printed
     assert bytes_of(model) == before
     found = json.loads(ok("threshold", model, folder / "labelled.parquet", "--risk", "0.1", "--json", "--save"))
     threshold = found["parts"][0]["threshold"]
@@ -86,6 +86,29 @@ def test_nothing_certified_says_so_saves_nothing_and_exits_with_1(folder, model)
     assert bytes_of(model) == before
     code, out, err = run("threshold", model, folder / "few.parquet", "--accuracy", "0.95", "--json")
     assert (code, json.loads(out)["is_certified"]) == (1, False)
+
+
+def test_what_cannot_be_certified_comes_with_a_menu_of_what_can(folder):
+    command = ("threshold", folder / "model", folder / "labelled.parquet")
+    code, out, _ = run(*command, "--accuracy", "0.995")
+    assert code == 1
+    assert "confidence" not in out
+    found = json.loads(run(*command, "--accuracy", "0.995", "--json")[1])["reachable"]
+    assert [one["accuracy"] for one in found] == [0.95, 0.9, 0.85, 0.8, 0.75, 0.7]
+    assert sum(one["alpha"] for one in found) == pytest.approx(0.1)
+    first = next(one for one in found if one["certified"])
+    options = ("--accuracy", f"{first['accuracy']:g}", "--alpha", f"{first['alpha']:.4g}")
+    assert " ".join(options) in out
+    again = json.loads(ok(*command, *options, "--json"))
+    assert again["parts"][0]["threshold"] == first["threshold"]
+    assert again["parts"][0]["coverage"] == first["coverage"]
+    assert again["reachable"] == []
+
+
+def test_costs_by_group_are_refused_for_what_they_are(folder):
+    command = ("threshold", folder / "model", folder / "labelled.parquet", "--wrong", "5", "--abstain", "1")
+    said = " ".join(run(*command, "--per-group")[2].split())
+    assert "costs (wrong and abstain) give one threshold for all groups. Leave --per-group" in said
 
 
 @pytest.mark.parametrize(("label", "code"), [(1, 0), (0, 1)])

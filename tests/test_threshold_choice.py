@@ -168,7 +168,7 @@ def test_what_is_wanted_must_make_sense(model):
         ({"accuracy": 0.9, "risk": 0.1}, "one of the two"),
         ({"wrong": 5}, "both costs"),
         ({"wrong": 5, "abstain": 1, "accuracy": 0.9}, "both costs"),
-        ({"wrong": 5, "abstain": 1, "per_group": True}, "both costs"),
+        ({"wrong": 5, "abstain": 1, "per_group": True}, "one threshold for all groups"),
     ):
         with pytest.raises(InputError, match=said):
             choose_threshold(model, NEW, **options)

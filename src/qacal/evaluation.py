@@ -77,9 +77,43 @@ class Evaluation:
         """The scores after calibration, or those of the raw confidence where there is none."""
         return self.before if self.after is None else self.after
 
+    @property
+    def verdict(self) -> Verdict | None:
+        """Whether calibration helped; None without calibrated confidences."""
+        return None if self.after is None else verdict_on(self.before.brier, self.after.brier)
+
     def to_dict(self) -> dict[str, Any]:
         """Return what JSON can hold; what could not be measured is null."""
-        return dict(_without_nan(asdict(self)))
+        verdict = None if self.verdict is None else asdict(self.verdict)
+        return dict(_without_nan(asdict(self) | {"verdict": verdict}))
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether calibration helped.
+
+    kind : "better", "same" or "worse".
+    text : a sentence.
+    """
+
+    kind: str
+    text: str
+
+
+def verdict_on(before: float, after: float) -> Verdict:
+    """Return whether calibration helped, by the Brier scores before and after: only better probabilities improve it.
+
+    >>> verdict_on(0.2, 0.18).text
+    'The probabilities got better as a whole (Brier score 0.200 before, 0.180 after; lower is better).'
+    """
+    scores = f"Brier score {before:.3f} before, {after:.3f} after"
+    if after - before > 0.001:
+        return Verdict(
+            "worse", f"Calibration made the probabilities worse here ({scores}): do not use it for rows like these."
+        )
+    if after - before > -0.001:
+        return Verdict("same", f"Calibration changed little ({scores}).")
+    return Verdict("better", f"The probabilities got better as a whole ({scores}; lower is better).")
 
 
 def evaluate(

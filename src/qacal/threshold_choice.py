@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -16,7 +17,13 @@ from qacal.files import refuse
 from qacal.model import QACalibrator
 from qacal.model_set import ModelSet
 from qacal.records import Reading
-from qacal.thresholds.certified import CertifiedThreshold, certified_threshold, target_accuracy
+from qacal.thresholds.certified import (
+    CertifiedThreshold,
+    as_reachable,
+    certified_threshold,
+    lower_targets,
+    target_accuracy,
+)
 from qacal.thresholds.costs import CheapestThreshold, cheapest_threshold
 from qacal.values import Bools, Hashes
 
@@ -46,8 +53,13 @@ class Goal:
         costs = [cost for cost in (self.wrong, self.abstain) if cost is not None]
         if not costs:
             target_accuracy(self.accuracy, self.risk)
-        elif len(costs) == 1 or self.accuracy is not None or self.risk is not None or self.per_group:
+        elif len(costs) == 1 or self.accuracy is not None or self.risk is not None:
             raise InputError("give a target (accuracy or risk), or both costs (wrong and abstain) and no target.")
+        elif self.per_group:
+            raise InputError(
+                "costs (wrong and abstain) give one threshold for all groups. Leave --per-group (per_group=True) out, "
+                "or give a target (accuracy or risk) in place of the costs."
+            )
 
     @property
     def is_cost(self) -> bool:
@@ -134,18 +146,21 @@ def _choice(model: QACalibrator, rows: Collected, mine: Bools, goal: Goal, where
     if goal.wrong is not None and goal.abstain is not None:
         costs = {"wrong": goal.wrong, "abstain": goal.abstain}
         return cheapest_threshold(calibrated, correct, ids=ids, alpha=goal.alpha, **costs)
-    groups = [rows.groups[row] for row in np.flatnonzero(mine).tolist()] if goal.per_group else None
-    return certified_threshold(
+    certify = partial(
+        certified_threshold,
         calibrated,
         correct,
-        accuracy=goal.accuracy,
-        risk=goal.risk,
-        alpha=goal.alpha,
-        groups=groups,
+        groups=[rows.groups[row] for row in np.flatnonzero(mine).tolist()] if goal.per_group else None,
         known_groups=[group.group for group in model.describe_groups()] if goal.per_group else None,
         ids=ids,
         others=model.memory_.outlooks(),
     )
+    found = certify(accuracy=goal.accuracy, risk=goal.risk, alpha=goal.alpha)
+    if found.is_certified:
+        return found
+    lower = lower_targets(found.accuracy)
+    others = [certify(accuracy=target, alpha=goal.alpha / len(lower)) for target in lower]
+    return replace(found, reachable=tuple(map(as_reachable, others)))
 
 
 def _require_groups(models: Mapping[Any, QACalibrator]) -> None:

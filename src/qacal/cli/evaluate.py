@@ -122,6 +122,8 @@ def _print(found: Evaluation, title: str, groups: str | None) -> None:
     if found.groups:
         within = f"{title}within {found.grouped_by}"
         shared.show(shared.table(within, "group", *_GROUP_HEADER, rows=[_group(group) for group in found.groups]))
+    if found.verdict is not None:
+        shared.show(f"{title}{found.verdict.text}")
     for line in _notes(found, groups):
         shared.show(line)
 

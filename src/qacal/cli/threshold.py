@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from qacal.model import QACalibrator
     from qacal.model_set import ModelSet
     from qacal.threshold_choice import Choice, Goal
-    from qacal.thresholds.certified import Certification, CertifiedThreshold
+    from qacal.thresholds.certified import Certification, CertifiedThreshold, Reachable
     from qacal.thresholds.costs import CheapestThreshold, Policy
 
 
@@ -46,8 +46,8 @@ def run(
 ) -> None:
     """Choose from which calibrated confidence on to answer.
 
-    With --accuracy 0.9: the lowest threshold of which these rows show, with confidence 1 - alpha, that at least 9 in 10
-    of the answers given are right. It prints what is answered, and how many right answers are withheld.
+    With --accuracy 0.9: the lowest threshold of which these rows show, with probability 1 - alpha, that at least 9 in
+    10 of the answers given are right. It prints what is answered, and how many right answers are withheld.
 
     The rows need `correct`, and must be other questions than those the model was fitted or tuned on. Questions of the
     fit are refused where they can be told: by their id, or by their text if the rows of the fit had no id; models of
@@ -65,8 +65,8 @@ def run(
         qacal threshold model labelled.parquet --accuracy 0.9 --per-group --save
         qacal apply model new.parquet -o out.parquet      now with `decision`: answer or abstain
 
-    If nothing can be certified (for any group, or any model of a set), it says how many rows might do, saves nothing,
-    and exits with 1.
+    If nothing can be certified (for any group, or any model of a set), it says how many rows might do and which lower
+    accuracies can be certified on these rows, saves nothing, and exits with 1.
     """
     from qacal.model_set import load_any
     from qacal.threshold_choice import choices
@@ -137,8 +137,38 @@ def _print_certified(found: CertifiedThreshold, title: str) -> None:
     shared.show(shared.table(f"{title}{_claim(found)}", *_HEADER, rows=[_line(part) for part in found.parts]))
     for text in _remarks(found):
         shared.show(text)
+    if found.reachable:
+        _print_reachable(found)
 
 
+def _print_reachable(found: CertifiedThreshold) -> None:
+    """Print which lower targets can be certified on these rows."""
+    rows = [
+        (
+            f"{one.accuracy:g}",
+            _certified(one),
+            "" if one.threshold is None else f"{one.threshold:g}",
+            f"{one.coverage:.3f}",
+        )
+        for one in found.reachable
+    ]
+    shared.show(shared.table("lower accuracies on these rows", "accuracy", *_MENU, rows=rows))
+    best = next((one for one in found.reachable if one.certified), None)
+    if best is None:
+        shared.show("None of these can be certified either: more rows are needed, or a better model.")
+        return
+    target = f"--accuracy {best.accuracy:g} --alpha {best.alpha:.4g}" + (" --per-group" if found.is_grouped else "")
+    shared.show(f"All that are certified hold at once with probability {1 - found.alpha:g}: pick any of them.")
+    shared.show(f"For the highest: {target}")
+
+
+def _certified(one: Reachable) -> str:
+    if one.of > 1:
+        return f"{one.certified} of {one.of} groups"
+    return "yes" if one.certified else "no"
+
+
+_MENU = ("certified", "threshold", "share answered")
 _ONE_CLASS = "All labels are the same; make sure that `correct` is what it should be."
 _HEADER = ("group", "threshold", "rows", "answered", "share", "right", "interval", "right withheld", "rows needed")
 
@@ -146,8 +176,8 @@ _HEADER = ("group", "threshold", "rows", "answered", "share", "right", "interval
 def _claim(found: CertifiedThreshold) -> str:
     every = " in every group that has a threshold" if found.is_grouped else ""
     if not found.is_certified:
-        return f"no threshold certified for an accuracy of {found.accuracy:g} with confidence {1 - found.alpha:g}"
-    return f"at least {found.accuracy:g} of the answers given are right{every}, with confidence {1 - found.alpha:g}"
+        return f"no threshold certified for an accuracy of {found.accuracy:g}, with probability {1 - found.alpha:g}"
+    return f"at least {found.accuracy:g} of the answers given are right{every}, with probability {1 - found.alpha:g}"
 
 
 def _line(part: Certification) -> tuple[str, ...]:

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from qacal.evaluation import verdict_on
 from qacal.metrics.reliability import reliability_table
-from qacal.report.content import Content, Measured
+from qacal.report.content import Content
 from qacal.report.group_rows import group_name
 from qacal.report.groups import FEW_ROWS
 from qacal.report.selective import answered
@@ -38,7 +39,7 @@ def _sentences(content: Content) -> Iterator[str]:
     if after.error_by_group is not None:
         yield _within(content)
         yield _worst_group(content)
-    yield _better_or_worse(before, after)
+    yield verdict_on(before.brier, after.brier).text
     verdict = verdict_of(content)
     if verdict is not None and content.promise is not None:
         yield f"An interval for every answer, promised with probability {percent(1 - content.promise.alpha)}: " + (
@@ -94,17 +95,6 @@ def _worst_group(content: Content) -> str:
         f"Worst {who}: {right} of {counted(worst.rows, 'answer')} are right, and the calibrated "
         f"confidence says {claimed}, which chance does not explain{more}."
     )
-
-
-def _better_or_worse(before: Measured, after: Measured) -> str:
-    """Return whether calibration helped, by a score that only better probabilities improve."""
-    change = after.brier - before.brier
-    scores = f"Brier score {before.brier:.3f} before, {after.brier:.3f} after"
-    if change > 0.001:
-        return f"Calibration made the probabilities worse here ({scores}): do not use it for rows like these."
-    if change > -0.001:
-        return f"Calibration changed little ({scores})."
-    return f"The probabilities got better as a whole ({scores}; lower is better)."
 
 
 def _answering(content: Content, threshold: float) -> str:

@@ -57,6 +57,25 @@ class Certification:
 
 
 @dataclass(frozen=True)
+class Reachable:
+    """Whether a lower target can be certified on the same rows.
+
+    accuracy, alpha : the target, and how often it may be missed; the alphas of all such targets add up to the one that
+        was asked for, so any of them may be picked.
+    threshold : the one for all rows; None if there is none, or one for each group.
+    coverage : the share of the rows that is answered.
+    certified, of : how many parts have a threshold, and how many there are: 1, or the groups.
+    """
+
+    accuracy: float
+    alpha: float
+    threshold: float | None
+    coverage: float
+    certified: int
+    of: int
+
+
+@dataclass(frozen=True)
 class CertifiedThreshold:
     """Thresholds that hold all at once with probability 1 - alpha.
 
@@ -65,6 +84,7 @@ class CertifiedThreshold:
     scouts : rows that only said where to begin.
     dropped : rows left out because their question has another row.
     ungrouped : rows in none of the groups, for which nothing can be said.
+    reachable : lower targets, where :func:`qacal.choose_threshold` could certify nothing.
     """
 
     accuracy: float
@@ -74,6 +94,7 @@ class CertifiedThreshold:
     scouts: int
     dropped: int
     ungrouped: int
+    reachable: tuple[Reachable, ...] = ()
 
     @property
     def threshold(self) -> float | None:
@@ -123,7 +144,7 @@ def certified_threshold(
     others: Tally | Outlooks | None = None,
     seed: int = 0,
 ) -> CertifiedThreshold:
-    r"""Return the lowest threshold whose accepted answers are right often enough, with confidence :math:`1 - \alpha`.
+    r"""Return the lowest threshold whose accepted answers are right often enough, with probability :math:`1 - \alpha`.
 
     How to choose: `accuracy` is what you promise of the answers you give; `alpha` how often you may promise too much.
     Use rows on which nothing was fitted, tuned or chosen. Labels are 0/1; soft targets in [0, 1] work, and need more
@@ -178,6 +199,28 @@ def certified_threshold(
         parts.append(_certification(name, curve, start, target, scale))
     ungrouped = tested.n - sum(part.rows for part in parts)
     return CertifiedThreshold(target, alpha, is_grouped, tuple(parts), scouts, dropped, ungrouped)
+
+
+def lower_targets(accuracy: float) -> list[float]:
+    """Return targets to try in place of one that cannot be certified: steps of 0.05, the highest six, from 0.5 up.
+
+    >>> lower_targets(0.9), lower_targets(0.52)
+    ([0.85, 0.8, 0.75, 0.7, 0.65, 0.6], [0.5])
+    """
+    steps = range(ceil(20 * accuracy - 1e-9) - 1, 9, -1)
+    return [step / 20 for step in steps][:6]
+
+
+def as_reachable(found: CertifiedThreshold) -> Reachable:
+    """Return what a certificate for a lower target says in short."""
+    return Reachable(
+        accuracy=found.accuracy,
+        alpha=found.alpha,
+        threshold=None if found.is_grouped else found.threshold,
+        coverage=sum(part.accepted for part in found.parts) / max(found.rows, 1),
+        certified=sum(part.threshold is not None for part in found.parts),
+        of=len(found.parts),
+    )
 
 
 def target_accuracy(accuracy: float | None, risk: float | None) -> float:
