@@ -96,8 +96,8 @@ def test_a_failure_gives_way_to_a_reply(tmp_path):
         store.keep(request, None, "status 500: away", 0.1)
         assert store.reply(request) is None
         assert store.failure(request) == "status 500: away"
-        store.keep(request, '{"choices": []}', None, 0.1)
-        assert store.reply(request) == {"choices": []}
+        store.keep(request, '{"choices": [{"message": {"content": "Guess: 4"}}]}', None, 0.1)
+        assert store.reply(request).text == "Guess: 4"
         assert store.failure(request) is None
 
 

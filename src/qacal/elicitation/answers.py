@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from qacal.elicitation.outcomes import Malformed, Outcome, Refused, Stated
-from qacal.elicitation.replies import Reply
 from qacal.elicitation.requests import Answered, Setup
 from qacal.elicitation.store import Asked, Store
 from qacal.elicitation.token_confidence import answer_probability
@@ -81,9 +80,9 @@ def answered_before(store: Store, setup: Setup, asked: Asked) -> Answered | None
     """Return what the store has in reply to a question; None if it does not have all."""
     conversation = setup.conversation(asked.question)
     request = next(conversation)
-    while (body := store.reply(request)) is not None:
+    while (reply := store.reply(request)) is not None:
         try:
-            request = conversation.send(Reply.from_body(body))
+            request = conversation.send(reply)
         except StopIteration as end:
             answered: Answered = end.value
             return answered

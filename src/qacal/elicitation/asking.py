@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -12,7 +11,7 @@ from typing import Any
 from qacal.elicitation.client import Client, Failed, Got, Traffic, Trouble
 from qacal.elicitation.replies import Reply
 from qacal.elicitation.requests import Conversation, Request, request_key
-from qacal.elicitation.store import Store
+from qacal.elicitation.store import Store, StoreError
 from qacal.errors import InputError
 
 # A server that fails so many requests, and has answered none, fails all; so does one that has and then is silent.
@@ -66,7 +65,7 @@ class Asking:
         """Ask all; conversations are taken one by one, as workers become free."""
         try:
             asyncio.run(self._all(iter(conversations)))
-        except* (InputError, sqlite3.DatabaseError) as group:
+        except* (InputError, *StoreError) as group:
             raise _first(group) from None
         return self.progress
 
@@ -98,10 +97,10 @@ class Asking:
         key = request_key(request)
         while key in self._on_the_way:  # two questions with the same text are one request
             await self._on_the_way[key].wait()
-        body = self.store.reply(request)
-        if body is not None:
+        known = self.store.reply(request)
+        if known is not None:
             self.progress.known += 1
-            return Reply.from_body(body)
+            return known
         self._on_the_way[key] = asyncio.Event()
         try:
             result = await self.client.ask(request, self.progress.traffic, lambda: self.tell(self.progress))
@@ -171,6 +170,6 @@ def _names_field(failed: Failed) -> bool:
     return failed.trouble is Trouble.REFUSED and any(name in failed.why for name in ("max_tokens", "temperature"))
 
 
-def _first(group: BaseExceptionGroup[InputError | sqlite3.DatabaseError]) -> InputError | sqlite3.DatabaseError:
+def _first(group: BaseExceptionGroup[Exception]) -> Exception:
     error = group.exceptions[0]
     return _first(error) if isinstance(error, BaseExceptionGroup) else error

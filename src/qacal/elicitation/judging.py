@@ -157,19 +157,14 @@ def _label(record: Record, judge: Judge, store: Store | None) -> tuple[float | N
 
 def _verdict(judge: Judge, request: Request, store: Store) -> bool | str | None:
     """Return the judge's verdict, of the second reply if the first has none; else why there is none; None if silent."""
-    reply = _kept(store, request)
+    reply = store.reply(request)
     if reply is None or (verdict := read_verdict(reply.text)) is not None:
         return None if reply is None else verdict
-    second = _kept(store, judge.second_request(request, reply))
+    second = store.reply(judge.second_request(request, reply))
     if second is not None and (verdict := read_verdict(second.text)) is not None:
         return verdict
     is_cut = (second or reply).is_cut
     return "the judge's reply is cut off before a verdict" if is_cut else "the judge says neither Yes nor No"
-
-
-def _kept(store: Store, request: Request) -> Reply | None:
-    body = store.reply(request)
-    return None if body is None else Reply.from_body(body)
 
 
 def _compared(record: Record, judge: Judge, truths: Sequence[str]) -> float | None:

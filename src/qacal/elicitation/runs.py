@@ -203,7 +203,7 @@ def kept_run(store: Store, run: int | None = None, expressions: Mapping[str, flo
     if not runs:
         raise InputError(f"{store.path} has no run in it; qacal elicit has not asked anything yet.")
     if run is None and len(runs) > 1:
-        listed = "; ".join(f"{number}: {plain['model']}, {plain['prompt']}" for number, plain in runs.items())
+        listed = "; ".join(f"{number}: {plain.get('model')}, {plain.get('prompt')}" for number, plain in runs.items())
         raise InputError(f"{store.path} holds several runs; choose one with --run ({listed}).")
     number = next(iter(runs)) if run is None else run
     if number not in runs:

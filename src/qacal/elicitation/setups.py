@@ -47,6 +47,7 @@ def plain_setup(setup: Setup, origin: Mapping[str, str], expressions: Mapping[st
 
 def stored_setup(plain: Mapping[str, Any], expressions: Mapping[str, float] | None = None) -> Setup:
     """Return the setup that :func:`plain_setup` was called on, told of further expressions if there are any."""
+    _require_setup(plain)
     origin = plain["origin"]
     prompt = prompt_from_text(origin["file"], "the prompt") if "file" in origin else prompt_named(origin["name"])
     if prompt.digest != plain["digest"]:
@@ -56,3 +57,20 @@ def stored_setup(plain: Mapping[str, Any], expressions: Mapping[str, float] | No
         )
     known = prompt.knowing({**plain.get("expressions", {}), **(expressions or {})})
     return Setup(plain["model"], known, plain["logprobs"], plain["fields"])
+
+
+def _require_setup(plain: Mapping[str, Any]) -> None:
+    """Refuse what was not written by :func:`plain_setup`."""
+    kinds = {"model": str, "prompt": str, "digest": str, "origin": dict, "logprobs": bool, "fields": dict}
+    wrong = [name for name, kind in kinds.items() if not isinstance(plain.get(name), kind)]
+    origin = plain.get("origin")
+    if isinstance(origin, dict) and not isinstance(origin.get("file", origin.get("name")), str):
+        wrong = ["origin"]
+    expressions = plain.get("expressions", {})
+    if not isinstance(expressions, dict) or not all(isinstance(worth, int | float) for worth in expressions.values()):
+        wrong = ["expressions"]
+    if wrong:
+        raise InputError(
+            f"the run says {wrong[0]}: {plain.get(wrong[0])!r:.80}, which qacal elicit does not write. The file is "
+            "damaged, or was changed by something else."
+        )

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from qacal.elicitation.questions import Question
+from qacal.elicitation.replies import Reply
 from qacal.elicitation.requests import Request, request_key
 from qacal.errors import InputError
 
@@ -35,7 +36,15 @@ CREATE TABLE request (
     key TEXT PRIMARY KEY, asked TEXT NOT NULL, reply TEXT, failure TEXT, seconds REAL, at TEXT DEFAULT CURRENT_TIMESTAMP
 ) WITHOUT ROWID;
 """
+# The latter where SQLite would name, in its message, what is no text.
+StoreError = (sqlite3.Error, UnicodeDecodeError)
+_NAMES = ("run", "question", "request")
+_BROKEN = "The file is damaged, or was changed by something else; write to a new one."
 _AT_ONCE = 500
+# Of anything this large the file is broken, or made to fill the memory: replies have at most a quarter of it.
+_LARGEST_VALUE = 2**28
+# Another program may hold the file for a moment.
+_SECONDS_TO_WAIT = 10.0
 
 
 @dataclass(frozen=True)
@@ -66,7 +75,7 @@ class Store:
     def base_url(self, run: int) -> str:
         """Return where a run was begun."""
         found: tuple[str] = self._db.execute("SELECT base_url FROM run WHERE id = ?", (run,)).fetchone()
-        return found[0]
+        return str(found[0])
 
     def forget(self, run: int) -> None:
         """Remove a run and its questions; requests and replies stay."""
@@ -76,9 +85,8 @@ class Store:
 
     def runs(self) -> list[tuple[int, dict[str, Any]]]:
         """Return the numbers of the runs and their setups, the oldest first."""
-        return [
-            (number, json.loads(setup)) for number, setup in self._db.execute("SELECT id, setup FROM run ORDER BY id")
-        ]
+        rows = self._db.execute("SELECT id, setup FROM run ORDER BY id")
+        return [(number, self._object(setup, f"run {number}")) for number, setup in rows]
 
     def add_questions(self, run: int, asked: Iterable[Asked]) -> int:
         """Add questions to a run, all or none; return how many were given. Those that are there stay in their place."""
@@ -104,10 +112,10 @@ class Store:
         known = self._db.execute("SELECT content FROM question WHERE run = ? AND id = ?", row).fetchone()
         if known is None:
             self._db.execute("INSERT INTO question VALUES (?, ?, ?, ?)", (run, place, question.id, text))
-        elif json.loads(known[0])["question"] != question.text:
+        elif (before := self._object(known[0], f"question {question.id!r}").get("question")) != question.text:
             raise InputError(
-                f"the id {question.id!r} stands for two questions: {json.loads(known[0])['question']!r:.80} and "
-                f"{question.text!r:.80}. Give each an id of its own, or write to a new file."
+                f"the id {question.id!r} stands for two questions: {before!r:.80} and {question.text!r:.80}. Give each "
+                "an id of its own, or write to a new file."
             )
         else:
             self._db.execute("UPDATE question SET content = ? WHERE run = ? AND id = ?", (text, *row))
@@ -118,9 +126,16 @@ class Store:
         query = "SELECT place, id, content FROM question WHERE run = ? AND place > ? ORDER BY place LIMIT ?"
         last = 0
         while rows := self._db.execute(query, (run, last, _AT_ONCE)).fetchall():
-            for _, identity, content in rows:
-                yield _asked(identity, json.loads(content))
-            last = rows[-1][0]
+            for place, identity, content in rows:
+                name = f"question {identity!r:.80}"
+                # A broken file may give the same rows for ever.
+                if not isinstance(place, int) or place <= last or not isinstance(identity, str):
+                    raise InputError(f"{self.path}: {name} is at the place {place!r:.80}, after {last}. {_BROKEN}")
+                last = place
+                asked = _asked(identity, self._object(content, name))
+                if asked is None:
+                    raise InputError(f"{self.path}: {name} is {content!r:.200}; expected a question. {_BROKEN}")
+                yield asked
 
     def count(self, run: int) -> int:
         """Return how many questions a run has."""
@@ -129,17 +144,23 @@ class Store:
 
     # Requests and their replies
 
-    def reply(self, request: Request) -> Any | None:
-        """Return the body of the reply to a request, None if it has none."""
+    def reply(self, request: Request) -> Reply | None:
+        """Return the reply to a request, None if it has none.
+
+        What is there and no reply, since the file is damaged, counts as none: it is asked again.
+        """
         query = "SELECT reply FROM request WHERE key = ? AND reply IS NOT NULL"
         found = self._db.execute(query, (request_key(request),)).fetchone()
-        return None if found is None else json.loads(found[0])
+        try:
+            return None if found is None else Reply.from_text(str(found[0]))
+        except InputError:
+            return None
 
     def failure(self, request: Request) -> str | None:
         """Return why a request failed when it was last made, None if it did not."""
         query = "SELECT failure FROM request WHERE key = ?"
         found = self._db.execute(query, (request_key(request),)).fetchone()
-        return None if found is None else found[0]
+        return None if found is None or found[0] is None else str(found[0])
 
     def days(self) -> tuple[str, str]:
         """Return the days of the first and the last reply."""
@@ -157,6 +178,16 @@ class Store:
                 (request_key(request), asked, reply, failure, seconds),
             )
 
+    def _object(self, text: Any, name: str) -> dict[str, Any]:
+        """Return the JSON object that a text of the file holds."""
+        try:
+            found = json.loads(text)
+        except (ValueError, TypeError, RecursionError):
+            found = None
+        if not isinstance(found, dict):
+            raise InputError(f"{self.path}: {name} is {text!r:.200}; expected a JSON object. {_BROKEN}")
+        return found
+
 
 @contextmanager
 def open_store(path: str | Path, *, to_write: bool) -> Iterator[Store]:
@@ -165,16 +196,25 @@ def open_store(path: str | Path, *, to_write: bool) -> Iterator[Store]:
     _require_place(path, to_write)
     with _only_writer(path, to_write), closing(_connected(path)) as connection:
         try:
-            _prepare(connection, path)
+            _prepare(connection, path, to_write)
             yield Store(connection, path)
-        except sqlite3.DatabaseError as error:
-            raise InputError(f"{path} cannot be used as a run: {error}.") from error
+        except StoreError as error:
+            raise InputError(f"{path} cannot be used as a run: {error}. {_remedy(error)}".strip()) from error
+
+
+def _remedy(error: Exception) -> str:
+    said = str(error)
+    if "locked" in said:
+        return "Another program holds it; close that, and try again."
+    return "" if any(word in said for word in ("full", "readonly", "I/O", "unable to open")) else _BROKEN
 
 
 def _require_place(path: Path, to_write: bool) -> None:
     """Refuse what cannot be a run, before anything is made beside it."""
     if path.is_dir():
         raise InputError(f"{path} is a folder; expected the file of a run, such as run.db.")
+    if path.exists() and not path.is_file():
+        raise InputError(f"{path} is no regular file; expected the file of a run, such as run.db.")
     if not to_write and not path.is_file():
         raise InputError(f"{path} does not exist; expected a run that qacal elicit has made.")
     if not path.absolute().parent.is_dir():
@@ -188,20 +228,28 @@ def _require_place(path: Path, to_write: bool) -> None:
 
 def _connected(path: Path) -> sqlite3.Connection:
     try:
-        return sqlite3.connect(path, timeout=60.0)
+        connection = sqlite3.connect(path, timeout=_SECONDS_TO_WAIT)
     except sqlite3.OperationalError as error:
         raise InputError(f"{path} cannot be opened: {error}.") from None
+    connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LARGEST_VALUE)
+    return connection
 
 
-def _prepare(connection: sqlite3.Connection, path: Path) -> None:
+def _prepare(connection: sqlite3.Connection, path: Path, to_write: bool) -> None:
+    # What a file defines, and we did not, is not run.
+    connection.execute("PRAGMA trusted_schema = OFF")
     (application,), (version,) = (
         connection.execute(f"PRAGMA {name}").fetchone() for name in ("application_id", "user_version")
     )
     is_new = not connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
-    if not is_new and application != _APPLICATION:
+    if (not is_new or not to_write) and application != _APPLICATION:
         raise InputError(f"{path} is a database, but no run that qacal elicit has made.")
     if version > _VERSION:
         raise InputError(f"{path} was written by a later qacal (layout {version}; this one reads {_VERSION}). Upgrade.")
+    if is_new and not to_write:
+        raise InputError(f"{path} is empty; expected a run that qacal elicit has made.")
+    if not is_new:
+        _require_layout(connection, path)
     # A commit is in the file, past this process, at once; only a crash of the whole machine could lose the last ones.
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = NORMAL")
@@ -210,6 +258,21 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> None:
         connection.executescript(
             f"BEGIN; {_TABLES} PRAGMA application_id = {_APPLICATION}; PRAGMA user_version = {_VERSION}; COMMIT;"
         )
+
+
+def _require_layout(connection: sqlite3.Connection, path: Path) -> None:
+    """Refuse a file whose tables are not ours, or do more than ours when they are read or written."""
+    ours = {" ".join(text.split()) for text in _TABLES.split(";") if text.strip()}
+    rows = connection.execute("SELECT type, name, tbl_name, sql FROM sqlite_master").fetchall()
+    found = set()
+    for kind, name, table, text in rows:
+        is_own = kind == "table" and name in _NAMES
+        if is_own:
+            found.add(" ".join(str(text).split()))
+        elif kind == "trigger" or name in _NAMES or (table in _NAMES and text is not None):
+            raise InputError(f"{path} has the {kind!s:.20} {name!r:.80}, which qacal elicit has not made. {_BROKEN}")
+    if found != ours:
+        raise InputError(f"{path} has other tables than a run that qacal elicit has made: {sorted(found)!r:.200}.")
 
 
 @contextmanager
@@ -233,7 +296,9 @@ def _locked(lock: Path, path: Path) -> IO[str]:
     import fcntl
 
     while True:
-        file = lock.open("w")
+        # Nothing that lies there by that name is followed, waited for, or emptied.
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
+        file = os.fdopen(os.open(lock, flags, 0o644), "r+")
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -246,9 +311,14 @@ def _locked(lock: Path, path: Path) -> IO[str]:
         file.close()
 
 
-def _asked(identity: str, content: dict[str, Any]) -> Asked:
-    choices = content["choices"]
-    question = Question(
-        identity, content["question"], None if choices is None else tuple(choices), tuple(content["ground_truth"])
-    )
-    return Asked(question, content["others"])
+def _asked(identity: str, content: dict[str, Any]) -> Asked | None:
+    """Return a question as it was stored; None if it is none."""
+    text, choices = content.get("question"), content.get("choices")
+    truths, others = content.get("ground_truth"), content.get("others")
+    if not isinstance(text, str) or not isinstance(others, dict):
+        return None
+    for given in ([] if choices is None else choices, truths):
+        if not isinstance(given, list) or not all(isinstance(one, str) for one in given):
+            return None
+    question = Question(identity, text, None if choices is None else tuple(choices), tuple(truths or ()))
+    return Asked(question, others)
