@@ -109,3 +109,17 @@ def test_decimal_commas_are_read(tmp_path):
     code, _, err = run("evaluate", tmp_path / "unquoted.csv")
     assert code == 1
     assert 'a decimal comma needs quotes: "0,75"' in err
+
+
+def test_commands_take_words_for_what_they_stand_for(tmp_path):
+    rows = [{**row, "confidence": "High" if row["confidence"] > 0.8 else "low"} for row in rows_with(count=300)]
+    file = lines(tmp_path / "a.jsonl", rows)
+    words = ("--expression", "high=0.85", "--expression", "low=0.3")
+    code, _, err = run("fit", file, "-o", tmp_path / "model", *FIT)
+    assert code == 1
+    assert "Say what words stand for: --expression high=0.85" in err
+    ok("fit", file, "-o", tmp_path / "model", *FIT, *words)
+    out = ok("apply", tmp_path / "model", file, *words)
+    assert [json.loads(line)["confidence"] for line in out.splitlines()] == [row["confidence"] for row in rows]
+    stated = json.loads(ok("evaluate", file, "--json", *words))["before"]["confidence"]
+    assert stated == pytest.approx(np.mean([0.85 if row["confidence"] == "High" else 0.3 for row in rows]))

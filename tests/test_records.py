@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from qacal import Column, QABinning, QACalibrator
-from qacal.errors import BadRowsError, InputError, QacalWarning
+from qacal.errors import BadRowsError, InputError
 from qacal.records import Reading, read
 from qacal.tables import as_table
 
@@ -67,14 +67,16 @@ def test_columns_can_have_other_names_and_percents():
 
 def test_percents_that_are_none_are_refused():
     many = {"question": ["a"] * 30, "answer": ["b"] * 30, "confidence": [0.9] * 30, "correct": [1] * 30}
-    with pytest.raises(InputError, match=r"no confidence is above 0.9, so these are no percents"):
+    with pytest.raises(InputError, match=r"confidence is 0.9; percents are 0, or 1 to 100. If all .* leave --percent"):
         one(many, Reading(percent=True))
+    with pytest.raises(InputError, match=r"no confidence is above 1, so these are no percents"):
+        one({**many, "confidence": [1] * 30}, Reading(percent=True))
 
 
 @pytest.mark.parametrize(
     ("column", "value", "said"),
     [
-        ("confidence", 85, "confidence is 85; expected 0 to 1. If these are percents, pass --percent (percent=True)."),
+        ("confidence", 85, "confidence is 85; expected 0 to 1. Others lie between 0 and 1"),
         ("confidence", -0.1, "confidence is -0.1; expected 0 to 1."),
         ("confidence", None, "confidence is missing; expected 0 to 1."),
         ("confidence", float("nan"), "confidence is missing; expected 0 to 1."),
@@ -120,7 +122,7 @@ def test_faults_of_other_kinds_are_named_too(tmp_path, kind):
     frame.write_parquet(tmp_path / "a.parquet")
     records = pd.DataFrame(columns) if kind == "pandas" else tmp_path / f"a.{kind}"
     place = {"csv": "line 3", "parquet": "row 2", "pandas": "row 2"}[kind]
-    with pytest.raises(InputError, match=rf"{place}: confidence is '?85.0'?; expected 0 to 1. If these are percents"):
+    with pytest.raises(InputError, match=rf"{place}: confidence is '?85.0'?; expected 0 to 1. Others lie between"):
         one(records)
     faults = []
     assert len(one(records, Reading(on_fault=faults.append, max_bad=1))) == 1
@@ -278,13 +280,40 @@ def test_true_and_false_among_numbers_are_numbers():
     assert frame["huge"].to_list() == ["true", str(2**70), "3"]
 
 
-def test_fractions_among_percents_are_told():
-    rows = [{"confidence": 0.7 if number % 2 else 80.0} for number in range(20)]
-    with pytest.warns(QacalWarning, match="10 of 20 confidences lie between 0 and 1"):
-        list(read(rows, Reading(percent=True), needs_labels=False, needs_text=False))
-    # Some percents are small.
-    few = [{"confidence": 0.5}, *({"confidence": 80.0} for _ in range(30))]
-    list(read(few, Reading(percent=True), needs_labels=False, needs_text=False))
+def confidences(values, *reading, **how):
+    rows = [{"confidence": value} for value in values]
+    (batch,) = read(rows, Reading(*reading, **how), needs_labels=False, needs_text=False)
+    return batch.confidence.tolist()
+
+
+def test_one_fraction_among_percents_is_refused():
+    with pytest.raises(InputError, match=r"row 31: confidence is 0.75; percents are 0, or 1 to 100. .* one scale"):
+        confidences([*[80.0] * 30, 0.75], percent=True)
+    assert confidences([80, 0, 1], percent=True) == [0.8, 0.0, 0.01]
+    with pytest.raises(InputError, match=r"row 2: confidence is 80; .* Others lie between 0 and 1: bring them to one"):
+        confidences([0.75, 80])
+
+
+@pytest.mark.parametrize(("values", "said"), [([7, 9, 3], "0 to 10"), ([4, 5], "1 to 5"), ([7, 85], "pass --percent")])
+def test_a_scale_is_told_what_it_is(values, said):
+    with pytest.raises(InputError) as caught:
+        confidences(values)
+    assert said in str(caught.value)
+    assert ("--percent" in str(caught.value)) == (said == "pass --percent")
+
+
+def test_words_stand_for_what_they_are_told_to(tmp_path):
+    words = {"high": 0.85, "Very High": 0.95}
+    assert confidences(["High", "very-high", 0.5], expressions=words) == [0.85, 0.95, 0.5]
+    assert confidences(["high", 50], expressions=words, percent=True) == [0.85, 0.5]
+    with pytest.raises(InputError, match=r"confidence is 'low'; expected 0 to 1. Say what words .*--expression high="):
+        confidences(["low"], expressions=words)
+    with pytest.raises(InputError, match="the expression 'high' is worth 85; expected words and a number from 0 to 1"):
+        Reading(expressions={"high": 85})
+    path = tmp_path / "a.csv"
+    path.write_text("confidence\nHIGH\n0.5\n")
+    (batch,) = read(path, Reading(expressions=words), needs_labels=False, needs_text=False)
+    assert batch.confidence.tolist() == [0.85, 0.5]
 
 
 def test_a_sign_says_what_is_a_percent(tmp_path):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
@@ -13,7 +15,7 @@ from qacal.errors import InputError
 from qacal.files import OnFault
 from qacal.tables import Table
 from qacal.values import Bools, Floats, as_written, column_of_any, is_missing
-from qacal.written_numbers import TRUTHS, number_in
+from qacal.written_numbers import TRUTHS, expression_key, number_in
 
 KNOWN = (
     *("id", "question", "answer", "confidence", "correct", "calibrated"),
@@ -23,6 +25,7 @@ KNOWN = (
 
 _LABEL = "expected 1 (right) or 0 (wrong), yes or no, true or false, or a number between 0 and 1."
 _NO_LABEL = " Rows without a label can only shape the groups: give them as --beta (beta_records=)."
+_LETTER = re.compile(r"[^\W\d_]")
 _QUOTED = " Numbers have no quotes."
 
 
@@ -31,6 +34,7 @@ class Checks:
 
     names : what a column is called in the table, if not by its own name.
     on_fault : called with each row that cannot be used.
+    expressions : what a confidence in words stands for, by :func:`expression_key`.
 
     Examples
     --------
@@ -38,13 +42,16 @@ class Checks:
     >>> table = as_table([{"score": 0.9}, {"score": 85}])
     >>> checks = Checks(table, {"confidence": "score"}, lambda fault: print(fault.problem))
     >>> numbers = checks.numbers("confidence", 1.0)
-    score is 85; expected 0 to 1. If these are percents, pass --percent (percent=True).
+    score is 85; expected 0 to 1. Others lie between 0 and 1: bring them to one scale first.
     >>> checks.is_good
     array([ True, False])
     """
 
-    def __init__(self, table: Table, names: Mapping[str, str], on_fault: OnFault) -> None:
+    def __init__(
+        self, table: Table, names: Mapping[str, str], on_fault: OnFault, expressions: Mapping[str, float] | None = None
+    ) -> None:
         self._table = table
+        self._expressions = expressions or {}
         self._names = names
         self._on_fault = on_fault
         self.is_good: Bools = np.ones(len(table), dtype=bool)
@@ -55,15 +62,18 @@ class Checks:
         array = _fast_numbers(values)
         if array is None:
             read_text = self._table.reads_text_as_numbers
-            truths = TRUTHS if column == "correct" else {}
-            array = np.array([_number(value, read_text, truths, most) for value in listed(values)], dtype=np.float64)
+            words = TRUTHS if column == "correct" else self._expressions if column == "confidence" else {}
+            array = np.array([_number(value, read_text, words, most) for value in listed(values)], dtype=np.float64)
         good = (array >= 0) & (array <= most)
+        if most == 100.0:  # 0.75 among percents may be a fraction
+            good &= (array == 0) | (array >= 1)
         if may_miss:
             good |= np.array([is_blank(value) for value in listed(values)]) if not good.all() else False
         bad = np.flatnonzero(~good & self.is_good).tolist()
         given = listed(values) if bad else []
+        scale = _Scale.of(array) if bad else None
         for row in bad:
-            kind, problem = self._number_kind(given[row], most), self._number_problem(column, given[row], most)
+            kind, problem = self._number_kind(given[row], most), self._number_problem(column, given[row], most, scale)
             self._fault(row, column, given[row], problem, kind)
         return array + 0.0
 
@@ -109,21 +119,29 @@ class Checks:
             return "in quotes"
         if np.isnan(number):
             return "in words" if isinstance(value, str) else "that is no number"
+        if 0 < number < 1:
+            return "between 0 and 1 among percents"
         return "below 0" if number < 0 else f"above {most:g}"
 
-    def _number_problem(self, column: str, value: Any, most: float) -> str:
+    def _number_problem(self, column: str, value: Any, most: float, scale: _Scale | None) -> str:
         expected = f"expected 0 to {most:g}."
         is_quoted = isinstance(value, str) and not self._table.reads_text_as_numbers
         if column == "correct":
             return _LABEL + (_NO_LABEL if is_blank(value) else _QUOTED if is_quoted else "")
+        number = _number(value, True, {}, most)
+        if isinstance(value, str) and np.isnan(number) and column == "confidence" and _LETTER.search(value):
+            return f"{expected} Say what words stand for: --expression high=0.85 (expressions=...)."
         if is_quoted:
             return f"expected a number from 0 to {most:g}, not text."
         if str(value).strip().endswith("%"):
             return f'{expected} A percent is written as "70%", from 1% to 100%; what is less is to be written as 0.007.'
-        number = _number(value, True, {})
-        if most == 1.0 and 1 < number <= 100:
-            remedy = "pass --percent (percent=True)" if column in KNOWN else "divide them by 100: --percent is for one"
-            return f"{expected} If these are percents, {remedy}."
+        if most == 100.0 and 0 < number < 1:
+            return (
+                "percents are 0, or 1 to 100. If all of these are fractions, leave --percent (percent=True) out; if "
+                "some are, bring them to one scale; percents below 1 are to be given as fractions."
+            )
+        if most == 1.0 and scale is not None and 1 < number <= 100:
+            return f"{expected} {scale.remedy(column in KNOWN)}"
         return expected
 
     def _fault(self, row: int, column: str, value: Any, problem: str, kind: str) -> None:
@@ -132,6 +150,31 @@ class Checks:
         what = "missing" if is_gone else _shown(value)
         kind = f"no {name}" if is_gone else f"{name} {kind}"
         self._on_fault(self._table.fault(row, f"{name} is {what}; {problem}", kind))
+
+
+@dataclass(frozen=True)
+class _Scale:
+    """On what scale the numbers of a column seem to be."""
+
+    highest: float
+    has_fractions: bool
+
+    @staticmethod
+    def of(numbers: Floats) -> _Scale:
+        finite = numbers[np.isfinite(numbers)]
+        return _Scale(float(finite.max(initial=0.0)), bool(((finite > 0) & (finite < 1)).any()))
+
+    def remedy(self, may_be_percent: bool) -> str:
+        """Return what to do with numbers above 1."""
+        if self.has_fractions:
+            return "Others lie between 0 and 1: bring them to one scale first."
+        if self.highest <= 10:
+            return (
+                f"None here is above {self.highest:g}, as on a scale from 0 to 10 or 1 to 5, which are no percents: "
+                "bring them to 0 to 1 first."
+            )
+        remedy = "pass --percent (percent=True)" if may_be_percent else "divide them by 100: --percent is for one"
+        return f"If these are percents, {remedy}."
 
 
 def shares(table: Table, name: str, *, may_miss: bool) -> Floats:
@@ -178,16 +221,19 @@ def _fast_numbers(values: Any) -> Floats | None:
     return as_written(raw) if raw.dtype.kind in "biuf" else None
 
 
-def _number(value: Any, is_text_allowed: bool, truths: Mapping[str, float], most: float = 1.0) -> float:
-    """Return a value as a number; NaN if it is none, which no range contains."""
+def _number(value: Any, is_text_allowed: bool, words: Mapping[str, float], most: float = 1.0) -> float:
+    """Return a value as a number; NaN if it is none, which no range contains.
+
+    words : what words stand for, 1 being the most.
+    """
     if isinstance(value, bool | int | float | np.generic | Decimal):
         try:
             return float(value)
         except (OverflowError, ValueError, TypeError):
             return np.nan
     if isinstance(value, str):
-        text = value.strip().lower()
-        return truths[text] if text in truths else number_in(text, most) if is_text_allowed else np.nan
+        number = number_in(value, most) if is_text_allowed else np.nan
+        return words.get(expression_key(value), np.nan) * most if words and np.isnan(number) else number
     return np.nan
 
 

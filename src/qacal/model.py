@@ -132,6 +132,7 @@ class QACalibrator(HasParameters, Answering):
         certify_records: Any = None,
         columns: Mapping[str, str] | None = None,
         percent: bool = False,
+        expressions: Mapping[str, float] | None = None,
         pool: bool = False,
         on_fault: OnFault | None = None,
         max_bad: float = MAX_BAD,
@@ -150,13 +151,14 @@ class QACalibrator(HasParameters, Answering):
             in `records`, and by people here. What is answered, and its interval, then speak of people's labels alone.
         columns : ``{"confidence": "score"}`` where the records use other names.
         percent : confidences are percents.
+        expressions : what a confidence in words stands for: ``{"high": 0.85, "low": 0.3}``.
         pool : go on if the records come from several LLMs or prompts; one model for each is usually better.
         on_fault : called with each row that cannot be used; by default the first is an error. A :class:`qacal.BadRows`
             counts them by reason.
         max_bad : the largest share of such rows; if there are more, it is an error that counts them by reason.
         progress : called with what is being done and the number of rows.
         """
-        how = Reading(dict(columns or {}), percent, on_fault or refuse, max_bad)
+        how = Reading(dict(columns or {}), percent, on_fault or refuse, max_bad, dict(expressions or {}))
         return self.fit_given(Given(records, how, beta_records, certify_records, pool), progress)
 
     def fit_given(self, given: Given, progress: Progress | None = None) -> Self:
@@ -203,6 +205,7 @@ class QACalibrator(HasParameters, Answering):
         *,
         columns: Mapping[str, str] | None = None,
         percent: bool = False,
+        expressions: Mapping[str, float] | None = None,
         any_origin: bool = False,
         prefix: str = "",
         on_fault: OnFault | None = None,
@@ -215,9 +218,9 @@ class QACalibrator(HasParameters, Answering):
 
         any_origin : go on with rows from another LLM, prompt, confidence source or judge than those of the fit.
         prefix : put before the names of the new columns.
-        columns, percent, on_fault, max_bad, progress : as in :meth:`fit`.
+        columns, percent, expressions, on_fault, max_bad, progress : as in :meth:`fit`.
         """
-        how = Reading(dict(columns or {}), percent, on_fault or refuse, max_bad)
+        how = Reading(dict(columns or {}), percent, on_fault or refuse, max_bad, dict(expressions or {}))
         tables = list(self.calibrated(records, how, any_origin=any_origin, prefix=prefix, progress=progress))
         if len(tables) == 1 and not isinstance(records, str | Path):
             return tables[0].native

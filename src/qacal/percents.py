@@ -1,4 +1,4 @@
-"""Percents that may be none: a person says that confidences are percents, and the numbers belie it."""
+"""Percents that may be none: a person says that confidences are percents, and the numbers contradict it."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import numpy as np
 from qacal.errors import InputError
 from qacal.values import ArrayLike
 
-# So many percents that are all at most one are fractions; and of percents, few are between nothing and one.
-_ENOUGH, _MIXED = 20, 0.05
+# So many percents that are all at most one are fractions.
+_ENOUGH = 20
 
 
 @dataclass
@@ -18,9 +18,10 @@ class Percents:
     """Counts confidences that were divided by a hundred.
 
     >>> seen = Percents()
-    >>> seen.add([0.007, 0.8, 0.006])
-    >>> print(seen.remark())
-    2 of 3 confidences lie between 0 and 1 and were read as less than one percent, while others reach 80. ...
+    >>> seen.add([0.0075, 0.8, 0.006])
+    >>> seen.require()
+    Traceback (most recent call last):
+    qacal.errors.InputError: 2 of 3 confidences lie between 0 and 1, and others reach 80: fractions among percents. ...
     """
 
     rows: int = 0
@@ -35,19 +36,14 @@ class Percents:
         self.highest = max(self.highest, float(given.max(initial=0.0)))
 
     def require(self) -> None:
-        """Refuse fractions that were called percents."""
+        """Refuse fractions that were called percents, all of them or some."""
         if self.rows >= _ENOUGH and self.highest <= 0.01:
             raise InputError(
                 f"no confidence is above {100 * self.highest:g}, so these are no percents; leave --percent "
                 "(percent=True) out."
             )
-
-    def remark(self) -> str | None:
-        """Return what to say if fractions and percents may be mixed; None if they are not."""
-        if self.small <= _MIXED * self.rows:
-            return None
-        return (
-            f"{self.small:,} of {self.rows:,} confidences lie between 0 and 1 and were read as less than one percent, "
-            f"while others reach {100 * self.highest:g}. If the rows mix fractions and percents, bring them to one "
-            "scale first."
-        )
+        if self.small and self.highest > 0.01:
+            raise InputError(
+                f"{self.small:,} of {self.rows:,} confidences lie between 0 and 1, and others reach "
+                f"{100 * self.highest:g}: fractions among percents. Bring them to one scale first."
+            )

@@ -9,7 +9,6 @@ counted.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -19,12 +18,13 @@ import numpy as np
 
 from qacal.bad_rows import MAX_BAD, BadRows
 from qacal.column_checks import KNOWN, Checks, distinct_values, listed, shares
-from qacal.errors import InputError, QacalWarning
+from qacal.errors import InputError
 from qacal.files import OnFault, open_file, refuse
 from qacal.identity import id_hashes
 from qacal.percents import Percents
 from qacal.tables import Table, as_table
 from qacal.values import Bools, Floats, Hashes, Ints
+from qacal.written_numbers import expression_key, require_expressions
 
 if TYPE_CHECKING:
     import polars as pl
@@ -68,17 +68,20 @@ class Reading:
     percent : confidences are percents.
     on_fault : what to do with a row that cannot be used; it is an error by default.
     max_bad : the largest share of such rows; if there are more, it is an error that counts them by reason.
+    expressions : what a confidence in words stands for: ``{"high": 0.85}``.
     """
 
     columns: Mapping[str, str] = field(default_factory=dict)
     percent: bool = False
     on_fault: OnFault = refuse
     max_bad: float = MAX_BAD
+    expressions: Mapping[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         unknown = sorted(set(self.columns) - set(KNOWN))
         if unknown:
             raise InputError(f"there is no column {unknown[0]!r} to map; those that can be are {', '.join(KNOWN)}.")
+        require_expressions(self.expressions)
         if not 0 <= self.max_bad <= 1:
             raise InputError(f"max_bad is {self.max_bad:g}; expected a share from 0 to 1, such as 0.5.")
 
@@ -227,8 +230,6 @@ def read(
         raise InputError(_NO_ROWS)
     if how.percent:
         percents.require()
-        if (remark := percents.remark()) is not None:
-            warnings.warn(remark, QacalWarning, stacklevel=2)
 
 
 def tables_of(records: Any, how: Reading) -> Iterator[tuple[Table, Reading]]:
@@ -308,7 +309,8 @@ def _checked(table: Table, reading: Reading, needs: _Needs) -> Batch:
     """Return the rows of a table that can be used; the others go to ``reading.on_fault``, each with its reason."""
     for column, name in reading.columns.items():
         table.require(name, f"It is what --column {column}={name} asks for.")
-    checked = Checks(table, reading.columns, reading.on_fault)
+    words = {expression_key(words): worth for words, worth in reading.expressions.items()}
+    checked = Checks(table, reading.columns, reading.on_fault, words)
     has = {column: reading.name(column) in table.names for column in ("confidence", "correct", "question", "answer")}
     confidence = np.zeros(len(table))
     if needs.confidence or has["confidence"]:

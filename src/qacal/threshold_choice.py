@@ -79,6 +79,7 @@ def choose_threshold(
     abstain: float | None = None,
     columns: Mapping[str, str] | None = None,
     percent: bool = False,
+    expressions: Mapping[str, float] | None = None,
     any_origin: bool = False,
     on_fault: OnFault | None = None,
     max_bad: float = MAX_BAD,
@@ -90,7 +91,7 @@ def choose_threshold(
         1 - alpha; see :func:`qacal.certified_threshold`.
     per_group : one for each group of the model.
     wrong, abstain : instead, the threshold that costs least; see :func:`qacal.cheapest_threshold`.
-    columns, percent, any_origin, on_fault, max_bad, progress : as in :meth:`QACalibrator.calibrate`.
+    columns, percent, expressions, any_origin, on_fault, max_bad, progress : as in :meth:`QACalibrator.calibrate`.
 
     Records of the fit are refused where the model can tell: it remembers some of its questions. Whoever tuned the model
     on records must not use those either, and that no model can tell.
@@ -110,7 +111,7 @@ def choose_threshold(
     'answer'
     """
     goal = Goal(accuracy, risk, alpha, per_group, wrong, abstain)
-    how = Reading(dict(columns or {}), percent, on_fault or refuse, max_bad)
+    how = Reading(dict(columns or {}), percent, on_fault or refuse, max_bad, dict(expressions or {}))
     return choices(model, records, how, goal, any_origin=any_origin, progress=progress)[None]
 
 

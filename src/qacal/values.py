@@ -262,5 +262,7 @@ def _complaint(array: Floats, name: str) -> str:
     if np.isnan(value):
         return f"{text} {_MISSING}"
     if np.isfinite(value) and 1 < value <= 100 and name == "confidence":
+        if np.nanmax(array) <= 10:
+            return f"{text} None is above 10, as on a scale from 0 to 10 or 1 to 5: bring them to 0 to 1 first."
         return f"{text} If these are percents, divide by 100."
     return text

@@ -1,11 +1,17 @@
-"""Numbers as people write them into tables: text that is a number, a percent, or a word for right and wrong."""
+"""Numbers as people write them into tables: as text, percents, words for right and wrong, or for a confidence."""
 
 from __future__ import annotations
 
 import math
+import re
+from collections.abc import Mapping
+
+from qacal.errors import InputError
 
 TRUTHS = {"true": 1.0, "false": 0.0, "yes": 1.0, "no": 0.0}
 """What labels may also be."""
+
+_LETTER = re.compile(r"[^\W\d_]")
 
 
 def number_in(text: str, most: float = 1.0) -> float:
@@ -30,3 +36,29 @@ def number_in(text: str, most: float = 1.0) -> float:
     if not stripped.endswith("%"):
         return number
     return number * most / 100 if number == 0 or number >= 1 else math.nan
+
+
+def require_expressions(expressions: Mapping[str, float]) -> None:
+    """Refuse a list of expressions that cannot be read.
+
+    >>> require_expressions({"Sure": 90})
+    Traceback (most recent call last):
+    ...
+    qacal.errors.InputError: the expression 'Sure' is worth 90; expected words and a number from 0 to 1.
+    """
+    worths: dict[str, float] = {}
+    for name, worth in expressions.items():
+        if not _LETTER.search(name) or not isinstance(worth, int | float) or not 0 <= worth <= 1:
+            raise InputError(f"the expression {name!r} is worth {worth!r}; expected words and a number from 0 to 1.")
+        known = worths.setdefault(expression_key(name), worth)
+        if known != worth:
+            raise InputError(f"the expression {name!r} is worth {known!r} and {worth!r}; expected one number.")
+
+
+def expression_key(name: str) -> str:
+    """Return what is the same for all spellings of an expression: capitals, and how its words are joined.
+
+    >>> expression_key(" Highly-Likely")
+    'highly likely'
+    """
+    return " ".join(part for part in re.split(r"[\s-]+", name.casefold()) if part)

@@ -129,13 +129,27 @@ def test_fractions_are_not_taken_for_percents(tmp_path):
     ok("import", "table", path, "-o", out)
 
 
-def test_fractions_among_percents_are_counted(tmp_path):
+def test_fractions_among_percents_are_refused(tmp_path):
     rows = [{"question": f"{n}?", "answer": "a", "confidence": 0.7 if n % 2 else 80, "correct": 1} for n in range(20)]
     path, out = write_lines(tmp_path / "rows.jsonl", rows), tmp_path / "records.jsonl"
-    _, _, err = run("import", "table", path, "-o", out, "--percent")
-    assert (
-        "10 of 20 confidences lie between 0 and 1 and were read as less than one percent, while others reach 80." in err
-    )
+    code, _, err = run("import", "table", path, "-o", out, "--percent")
+    assert code == 1
+    assert "10 of 20 confidences lie between 0 and 1, and others reach 80: fractions among percents." in err
+
+
+def test_words_are_imported_as_what_they_stand_for(tmp_path):
+    rows = [{"question": f"{n}?", "answer": "a", "confidence": word} for n, word in enumerate(["High", "low", 0.5])]
+    path, out = write_lines(tmp_path / "rows.jsonl", rows), tmp_path / "records.jsonl"
+    ok("import", "table", path, "-o", out, "--expression", "high=0.85", "--expression", "LOW=.2")
+    assert [json.loads(line)["confidence"] for line in out.read_text().splitlines()] == [0.85, 0.2, 0.5]
+
+
+def test_grades_are_told_from_percents(tmp_path):
+    rows = [{"question": f"{n}?", "answer": "a", "confidence": n % 11} for n in range(20)]
+    path = write_lines(tmp_path / "rows.jsonl", rows)
+    code, _, err = run("import", "table", path, "-o", tmp_path / "records.jsonl")
+    assert code == 1
+    assert "None is above 10, as on a scale from 0 to 10 or 1 to 5" in err
 
 
 def test_wrong_use_is_refused_before_the_work(tmp_path):

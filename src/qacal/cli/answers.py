@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from qacal.cli import shared
-from qacal.cli.elicit import Expressions, expressions, summary, write_answers
+from qacal.cli.elicit import Expressions, summary, write_answers
 
 Run = Annotated[
     int | None, typer.Option("--run", metavar="NUMBER", help="Which run, if the file holds several: several LLMs, say.")
@@ -48,7 +48,7 @@ def run(
     for path in (output, unread):
         if path is not None:
             shared.require_writable(path)
-    outcomes = write_answers(file, output, run, expressions(expression), unread)
+    outcomes = write_answers(file, output, run, shared.expressions(expression), unread)
     shared.note(summary(outcomes))
     if outcomes.lost and unread is None:
         shared.note("--unread FILE writes the replies that became no row.")

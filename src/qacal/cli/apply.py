@@ -35,6 +35,7 @@ def run(
     embedder: shared.Embedder = None,
     column: shared.Columns = None,
     percent: shared.Percent = False,
+    expression: shared.Expressions = None,
     skip_bad_rows: shared.SkipBadRows = None,
     max_bad: shared.MaxBad = 0.2,
 ) -> None:
@@ -62,7 +63,7 @@ def run(
     done = 0
     with (
         shared.opened(file) as rows,
-        shared.reading(column, percent, skip_bad_rows, max_bad, _KEPT) as how,
+        shared.reading(column, percent, skip_bad_rows, max_bad, expression, _KEPT) as how,
         writing(output, shared.output_format(output, rows)) as writer,
         shared.progress() as progress,
     ):

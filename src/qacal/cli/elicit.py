@@ -149,7 +149,7 @@ def run(
     if answers is not None:
         shared.require_writable(answers)
     given, logprobs = fields(field, preset), not no_logprobs and preset is None
-    plan = Plan(model, prompt, logprobs, given, question_columns(column), limit, expressions(expression))
+    plan = Plan(model, prompt, logprobs, given, question_columns(column), limit, shared.expressions(expression))
     with shared.opened(file) as rows:
         if dry_run:
             _show_foreseen(plan, rows)
@@ -260,22 +260,6 @@ def fields(given: list[str] | None, preset: str | None = None) -> dict[str, Any]
             found[name] = json.loads(value)
         except ValueError:
             found[name] = value
-    return found
-
-
-def expressions(given: list[str] | None) -> dict[str, float]:
-    """Return ``--expression`` options as a mapping.
-
-    >>> expressions(["High=0.85", "Very High=.95"])
-    {'High': 0.85, 'Very High': 0.95}
-    """
-    found = {}
-    for text in given or []:
-        words, _, number = text.rpartition("=")
-        try:
-            found[words.strip()] = float(number)
-        except ValueError:
-            raise typer.BadParameter(f"{text!r} is not of the form WORDS=NUMBER, such as High=0.85.") from None
     return found
 
 

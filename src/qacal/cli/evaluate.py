@@ -48,6 +48,7 @@ def run(
     embedder: shared.Embedder = None,
     column: shared.Columns = None,
     percent: shared.Percent = False,
+    expression: shared.Expressions = None,
     skip_bad_rows: shared.SkipBadRows = None,
     max_bad: shared.MaxBad = 0.2,
 ) -> None:
@@ -71,7 +72,8 @@ def run(
         raise typer.BadParameter("--strict goes with --fail-above, which says what the limit is.")
     if fail_above is not None and not 0 <= fail_above <= 1:
         raise typer.BadParameter(f"--fail-above is {fail_above:g}; expected 0 to 1, such as 0.05.")
-    parts = _measured(file, model, embedder, groups, by, any_origin, column, percent, skip_bad_rows, max_bad)
+    read = (column, percent, skip_bad_rows, max_bad, expression)
+    parts = _measured(file, model, embedder, groups, by, any_origin, *read)
     if json:
         content = {str(value): found.to_dict() for value, found in parts.items()}
         print(shared.json_text(content if by else content["all"]))

@@ -51,6 +51,7 @@ def run(
     pool: Annotated[bool, typer.Option("--pool", help="Take all LLMs of the file as one.")] = False,
     column: shared.Columns = None,
     percent: shared.Percent = False,
+    expression: shared.Expressions = None,
     skip_bad_rows: shared.SkipBadRows = None,
     max_bad: shared.MaxBad = 0.2,
 ) -> None:
@@ -81,7 +82,7 @@ def run(
     embedders, partitions = _betas(embedder, partition, varying_beta)
     with (
         shared.opened(file) as rows,
-        shared.reading(column, percent, skip_bad_rows, max_bad) as how,
+        shared.reading(column, percent, skip_bad_rows, max_bad, expression) as how,
         shared.progress() as progress,
     ):
         found = run_experiment(

@@ -95,6 +95,7 @@ def run(
     seed: Annotated[int, typer.Option(help="Another seed deals the questions into other parts.")] = 0,
     column: shared.Columns = None,
     percent: shared.Percent = False,
+    expression: shared.Expressions = None,
     skip_bad_rows: shared.SkipBadRows = None,
     max_bad: shared.MaxBad = 0.2,
 ) -> None:
@@ -147,7 +148,7 @@ def run(
     )
     with (
         shared.opened(file) as rows,
-        shared.reading(column, percent, skip_bad_rows, max_bad) as how,
+        shared.reading(column, percent, skip_bad_rows, max_bad, expression) as how,
         shared.progress() as progress,
     ):
         if by is None:

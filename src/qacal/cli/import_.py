@@ -80,6 +80,7 @@ def run(
     model: Annotated[str | None, typer.Option(metavar="NAME", help="The LLM's name, where the log lacks it.")] = None,
     column: shared.Columns = None,
     percent: shared.Percent = False,
+    expression: shared.Expressions = None,
     skip_bad_rows: shared.SkipBadRows = None,
     max_bad: shared.MaxBad = 0.2,
 ) -> None:
@@ -119,6 +120,7 @@ def run(
         confidence_from=None if confidence_from is None else confidence_from.replace("choice-", "choice "),
         correct_at=correct_at,
         percent=percent,
+        expressions=shared.expressions(expression),
         labels=labels,
         columns=shared.mapping(column, "ground_truth", "task"),
         question_after=question_after,

@@ -123,7 +123,7 @@ def run(
     hand = None if human is None else _Hand(human, people)
     failed = 0
     with (
-        _rows(file, run, elicit.expressions(expression), _columns(column)) as rows,
+        _rows(file, run, shared.expressions(expression), _columns(column)) as rows,
         _store(file, output, store, client is not None) as kept,
     ):
         if not any(ground_truths(row) for row in rows()):

@@ -38,6 +38,7 @@ def run(
     embedder: shared.Embedder = None,
     column: shared.Columns = None,
     percent: shared.Percent = False,
+    expression: shared.Expressions = None,
     skip_bad_rows: shared.SkipBadRows = None,
     max_bad: shared.MaxBad = 0.2,
 ) -> None:
@@ -58,7 +59,7 @@ def run(
     shared.require_apart(file, output, skip_bad_rows)
     if output != "-":
         shared.require_folder(output)
-    read = (column, percent, skip_bad_rows, max_bad)
+    read = (column, percent, skip_bad_rows, max_bad, expression)
     contents = _contents(model, file, read, groups, by, threshold, examples, any_origin, embedder)
     page = _page(title or f"How far to trust it: {Path(model).name} on {_name(file)}", contents)
     with written_whole(output) as temporary:

@@ -42,6 +42,14 @@ Embedder = Annotated[
         "them.",
     ),
 ]
+Expressions = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--expression",
+        metavar="WORDS=NUMBER",
+        help="What a confidence in words stands for: high=0.85. May be repeated.",
+    ),
+]
 SkipBadRows = Annotated[
     Path | None,
     typer.Option(
@@ -103,6 +111,22 @@ def mapping(columns: list[str] | None, *further: str) -> dict[str, str]:
     return {name: own for name, _, own in pairs}
 
 
+def expressions(given: list[str] | None) -> dict[str, float]:
+    """Return ``--expression`` options as a mapping.
+
+    >>> expressions(["High=0.85", "Very High=.95"])
+    {'High': 0.85, 'Very High': 0.95}
+    """
+    found = {}
+    for text in given or []:
+        words, _, number = text.rpartition("=")
+        try:
+            found[words.strip()] = float(number)
+        except ValueError:
+            raise typer.BadParameter(f"{text!r} is not of the form WORDS=NUMBER, such as High=0.85.") from None
+    return found
+
+
 @contextmanager
 def opened(path: str) -> Iterator[File]:
     """Yield the file of rows at `path`, or a copy of standard input for ``-``."""
@@ -119,7 +143,12 @@ def opened(path: str) -> Iterator[File]:
 
 @contextmanager
 def reading(
-    columns: list[str] | None, percent: bool, skip_bad_rows: Path | None, max_bad: float, became: str = "left out"
+    columns: list[str] | None,
+    percent: bool,
+    skip_bad_rows: Path | None,
+    max_bad: float,
+    expression: list[str] | None = None,
+    became: str = "left out",
 ) -> Iterator[Reading]:
     """Yield how to read rows; with `skip_bad_rows`, the bad ones are in that file when all is done, or too many are.
 
@@ -130,7 +159,7 @@ def reading(
     from qacal.records import Reading
 
     if skip_bad_rows is None:
-        yield Reading(mapping(columns), percent)
+        yield Reading(mapping(columns), percent, expressions=expressions(expression))
         return
     too_many = None
     with written_whole(skip_bad_rows) as path, path.open("wb") as file:
@@ -140,7 +169,7 @@ def reading(
 
         bad = BadRows(write)
         try:
-            yield Reading(mapping(columns), percent, bad, max_bad)
+            yield Reading(mapping(columns), percent, bad, max_bad, expressions(expression))
         except BadRowsError as error:
             too_many = BadRowsError(f"{error}\nAll bad rows are in {skip_bad_rows}.")
     if too_many is not None:

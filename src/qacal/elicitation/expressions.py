@@ -10,7 +10,7 @@ from types import MappingProxyType
 from qacal.elicitation.glyphs import plain
 from qacal.elicitation.numbers import read_probability
 from qacal.elicitation.outcomes import Malformed, Reason, malformed
-from qacal.errors import InputError
+from qacal.written_numbers import require_expressions
 
 EXPRESSIONS: Mapping[str, float] = MappingProxyType(
     {
@@ -104,32 +104,6 @@ def _is_plain_spoken(text: str, found: list[re.Match[str]]) -> bool:
 
 def _has_only(words: frozenset[str], text: str) -> bool:
     return all(word.lower() in words for word in _WORD.findall(text))
-
-
-def require_expressions(expressions: Mapping[str, float]) -> None:
-    """Refuse a list of expressions that cannot be read.
-
-    >>> require_expressions({"Sure": 90})
-    Traceback (most recent call last):
-    ...
-    qacal.errors.InputError: the expression 'Sure' is worth 90; expected words and a number from 0 to 1.
-    """
-    worths: dict[str, float] = {}
-    for name, worth in expressions.items():
-        if not _WORD.search(name) or not isinstance(worth, int | float) or not 0 <= worth <= 1:
-            raise InputError(f"the expression {name!r} is worth {worth!r}; expected words and a number from 0 to 1.")
-        known = worths.setdefault(expression_key(name), worth)
-        if known != worth:
-            raise InputError(f"the expression {name!r} is worth {known!r} and {worth!r}; expected one number.")
-
-
-def expression_key(name: str) -> str:
-    """Return what is the same for all spellings of an expression: capitals, and how its words are joined.
-
-    >>> expression_key(" Highly-Likely")
-    'highly likely'
-    """
-    return " ".join(part for part in re.split(r"[\s-]+", name.casefold()) if part)
 
 
 @lru_cache(maxsize=16)

@@ -6,12 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from qacal.elicitation.expressions import EXPRESSIONS, expression_key, require_expressions
+from qacal.elicitation.expressions import EXPRESSIONS
 from qacal.elicitation.outcomes import Malformed, Outcome, Refused, Stated
 from qacal.elicitation.parsing import parse_answer, parse_confidence, parse_expression_guess, parse_guess, parse_guesses
 from qacal.elicitation.replies import Reply
 from qacal.elicitation.token_confidence import true_probability
 from qacal.plain import digest
+from qacal.written_numbers import expression_key, require_expressions
 
 Outcomes: TypeAlias = tuple[Outcome, ...]
 

@@ -108,6 +108,7 @@ class Selection:
     confidence_from : the only source of confidence to look at; by default the first that a row has.
     correct_at : scores from this on are right, those below wrong; by default a score from 0 to 1 stays as it is.
     percent : confidences in metadata and tables are percents.
+    expressions : what words in the column of confidences stand for, in tables: ``{"high": 0.85}``.
     labels : a table with an id, and correct, ground_truth or further columns, for batches.
     columns : what a column is called in a table, as in ``{"confidence": "score"}``.
     question_after : the question is what follows this text in a prompt.
@@ -124,6 +125,7 @@ class Selection:
     confidence_from: str | None = None
     correct_at: float | None = None
     percent: bool = False
+    expressions: Mapping[str, float] = field(default_factory=dict)
     labels: Path | None = None
     columns: Mapping[str, str] = field(default_factory=dict)
     question_after: str | None = None

@@ -64,7 +64,7 @@ def _format(name: str, module: str, sources: Sequence[str], *options: str) -> tu
 FORMATS: Mapping[str, Format] = MappingProxyType(
     dict(
         [
-            _format("table", "table", [], "columns", "percent"),
+            _format("table", "table", [], "columns", "percent", "expressions"),
             _format(
                 "lm-eval", "lm_eval", [LIKELIHOOD, AGREEMENT, STATED], "filter", "metric", "question_after", "last_turn"
             ),

@@ -37,7 +37,6 @@ class Account:
     sources : how many of the kept ones have a confidence, by where it came from.
     labelled : how many of the kept ones have `correct`.
     columns_left_out : how many columns there were beyond those that a file can sensibly have.
-    remark : what to say of the scale of percents; None if there is nothing.
     chats : how many of the kept ones have a question that is a chat of several turns.
     off_scale : columns that were left out since they are not on a scale from 0 to 1; none that was asked for.
     """
@@ -49,7 +48,6 @@ class Account:
     labelled: int
     columns_left_out: int = 0
     off_scale: tuple[str, ...] = ()
-    remark: str | None = None
     chats: int = 0
 
     @property
@@ -71,7 +69,6 @@ class Account:
                 f"Questions that are a whole chat of several turns: {self.chats:,}. --last-turn (last_turn=True) takes "
                 "the user's last message alone."
             )
-        lines += [] if self.remark is None else [self.remark]
         lines += [f"{column} is left out: it is not on a scale from 0 to 1." for column in self.off_scale]
         return "\n".join(lines)
 
@@ -193,8 +190,7 @@ class _Count:
         for column in off_scale:
             spool.leave_out(column)
         counts = dict(self._dropped), dict(self._sources), self._labelled
-        remark = self._percents.remark()
-        return Account(self.read, spool.count, *counts, len(spool.left_out), off_scale, remark, self._chats)
+        return Account(self.read, spool.count, *counts, len(spool.left_out), off_scale, self._chats)
 
     def _require_new(self, found: Found) -> None:
         if found.key in self._keys:

@@ -73,9 +73,13 @@ class Scales:
 
 
 def _fault(source: OffScale, seen: _Seen) -> str:
+    is_small = 1 < seen.highest <= 10 and "percents" in source.remedy
+    of_grades = (
+        "None is above 10, as on a scale from 0 to 10 or 1 to 5, which are no percents: bring them to 0 to 1 first."
+    )
     said = (
         f"{source.source} is not on a scale from 0 to 1: {seen}. A 1 may mean anything then, so nothing is imported.",
-        source.remedy,
+        of_grades if is_small else source.remedy,
         "What stands for no value, such as -1, has to be empty." if seen.lowest < 0 else "",
     )
     return " ".join(filter(None, said))

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from qacal.column_checks import is_blank
 from qacal.errors import InputError
 from qacal.files import OnFault
-from qacal.importers.base import Dropped, Found, Outcome, Selection, UnusableRowError, text_of
+from qacal.importers.base import Dropped, Found, Outcome, Scored, Selection, UnusableRowError, text_of
 from qacal.importers.confidences import weighed, written
 from qacal.importers.grades import graded
 from qacal.importers.items import TABLES, Item, files_in, first_item, items_of, read_each
 from qacal.importers.texts import digest, truths_of
+from qacal.written_numbers import expression_key, require_expressions
 
 _NEEDED = ("question", "answer")
 _KNOWN = (
@@ -34,6 +36,11 @@ def read(paths: Sequence[Path], selection: Selection, on_fault: OnFault) -> Iter
 @dataclass(frozen=True)
 class _Rows:
     selection: Selection
+
+    @cached_property
+    def _words(self) -> dict[str, float]:
+        require_expressions(self.selection.expressions)
+        return {expression_key(words): worth for words, worth in self.selection.expressions.items()}
 
     def outcome(self, item: Item) -> Outcome:
         row = self._named(item.value)
@@ -61,7 +68,9 @@ class _Rows:
         source = text_of(row.get("confidence_source")) or self._own("confidence")
         value = None if is_blank(row.get("confidence")) else row["confidence"]
         place = f"the column {self._own('confidence')!r}"
+        worth = self._words.get(expression_key(value)) if isinstance(value, str) else None
         offer = written(value, percent=self.selection.percent, source=source, place=place)
+        offer = offer if worth is None else Scored(worth, source)
         confidence = weighed({source: offer})
         question = str(row["question"])
         return Found(
