@@ -149,9 +149,9 @@ def _show(found: Experiment) -> None:
         name = ", ".join([*(["all blocks"] if over_all else []), *table.lines[0].names[:-1]])
         shared.show(shared.table(name, "", *titles, "groups", "b", rows=rows))
     shared.show(
-        "Means over seeds; lower is better, but for AUAC; the best has a *. Rank by debiased errors, Brier score"
+        "Means over seeds; lower is better, but for AUAC; the best has a *. Rank by debiased errors, Brier score and "
+        "log loss: the plug-in CE(h;β) is mostly noise, as its floor shows."
     )
-    shared.show("and log loss: the plug-in CE(h;β) is mostly noise, as its floor shows.")
 
 
 def _row(line: Line, shown: list[int]) -> tuple[str, ...]:

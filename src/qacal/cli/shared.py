@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
+import textwrap
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from qacal.cli.text_table import TextTable
 from qacal.errors import BadRowsError, InputError, printable
 
 if TYPE_CHECKING:
@@ -17,6 +20,9 @@ if TYPE_CHECKING:
     from qacal.files import File
     from qacal.records import Reading
     from qacal.tables import Fault
+
+# The width of what is printed into a pipe: no line is broken there.
+_PIPE = 10_000
 
 Rows = Annotated[
     str,
@@ -193,8 +199,16 @@ def progress() -> Iterator[Progress | None]:
 
 
 def note(text: str) -> None:
-    """Say something to the person, where it does not get into the way of the output."""
-    print(printable(text), file=sys.stderr)
+    """Say something to the person, where it does not get into the way of the output.
+
+    On a terminal lines end between words, except those to be pasted, which are indented.
+    """
+    lines = printable(text).split("\n")
+    if sys.stderr.isatty():
+        options: dict[str, Any] = {"break_long_words": False, "break_on_hyphens": False}
+        width = shutil.get_terminal_size().columns
+        lines = [line if line.startswith(" ") else textwrap.fill(line, width, **options) for line in lines]
+    print("\n".join(lines), file=sys.stderr)
 
 
 def show(text: Any) -> None:
@@ -203,25 +217,13 @@ def show(text: Any) -> None:
 
     if isinstance(text, str):
         text = printable(text)
-    width = None if sys.stdout.isatty() else 160
+    width = None if sys.stdout.isatty() else _PIPE
     Console(width=width, soft_wrap=not sys.stdout.isatty()).print(text, markup=False, highlight=False)
 
 
-def table(title: str, *columns: str, rows: Sequence[tuple[str, ...]]) -> Any:
+def table(title: str, *columns: str, rows: Sequence[tuple[str, ...]]) -> TextTable:
     """Return a table for :func:`show`; the first column is text, the others are numbers."""
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
-
-    heading = Text(printable(title), style="bold")
-    out = Table(title=heading, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
-    for place, name in enumerate(columns):
-        out.add_column(
-            printable(name), justify="left" if place == 0 or name in ("words", "") else "right", overflow="fold"
-        )
-    for row in rows:
-        out.add_row(*map(printable, row))
-    return out
+    return TextTable(printable(title), [*map(printable, columns)], [[*map(printable, row)] for row in rows])
 
 
 def json_text(value: Any) -> str:

@@ -203,8 +203,10 @@ def _remarks(found: CertifiedThreshold) -> list[str]:
     if any(part.threshold is None for part in found.parts):
         least = fewest_rows(found.accuracy, found.parts[0].alpha)
         out.append(f"It takes {least:,} accepted rows at the very least, if all of them are right.")
-        out.append("rows needed: would do four times out of five if they were like these. never: no threshold was")
-        out.append("seen to reach the target, so more rows like these would not help.")
+        out.append(
+            "rows needed: would do four times out of five if they were like these. never: no threshold was seen to "
+            "reach the target, so more rows like these would not help."
+        )
     if found.dropped:
         out.append(f"{found.dropped:,} rows left out: their questions have others, and rows must be independent.")
     if found.scouts:
@@ -230,8 +232,10 @@ def _print_cheapest(found: CheapestThreshold, title: str) -> None:
     if found.always in (0.0, found.wrong):
         shared.show(_ONE_CLASS)
     interval = f"{found.low:.4f} to {found.high:.4f}"
-    shared.show("Each half of the rows judged by the cheapest of the other half, the first costs")
-    shared.show(f"{found.difference:.4f} a row more than that ({1 - found.alpha:.0%} interval {interval}).")
+    shared.show(
+        f"Each half of the rows judged by the cheapest of the other half, the first costs {found.difference:.4f} a row "
+        f"more than that ({1 - found.alpha:.0%} interval {interval})."
+    )
     if found.is_rule_good:
         shared.show(f"Take {found.threshold:g}. No certificate: it relies on calibrated confidences.")
     else:

@@ -1,0 +1,81 @@
+"""Tables on terminals of any width: lines end between words, and where columns do not fit, each row is a list."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.console import Console, ConsoleOptions, RenderableType
+
+_TEXTS = ("", "words")
+# A longer word may be broken if the table fits then, as names of groups and files are.
+_LONG = 24
+
+
+@dataclass(frozen=True)
+class TextTable:
+    """A table that looks at the width it is given; the first column is text, the others are numbers."""
+
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
+        """Yield the table, with wide gaps or narrow ones, or else one list of values for each row."""
+        from rich.text import Text
+
+        for longest, gap in ((None, 3), (None, 1), (_LONG, 1)):
+            widths = self._widths(options.max_width, longest, gap)
+            if widths is not None:
+                yield Text(self.title, style="bold")
+                yield self._table(widths, gap)
+                return
+        yield Text(f"{self.title}\n", style="bold")
+        for row in self.rows:
+            names = zip(self.columns[1:], row[1:], strict=True)
+            lines = [f"  {name}: {value}" for name, value in names if value.strip()]
+            yield Text("\n".join([f"{self.columns[0]} {row[0]}".strip(), *lines, ""]), overflow="fold")
+
+    def _widths(self, width: int, longest: int | None, gap: int) -> list[int] | None:
+        """Return widths of columns that break no word, or none up to `longest`; None if there is no room."""
+        from rich.cells import cell_len
+
+        names = [_longest(name.split()) for name in self.columns]
+        cells = [[row[place] for row in self.rows] for place in range(len(names))]
+        needed = [max(name, _longest(" ".join(texts).split())) for name, texts in zip(names, cells, strict=True)]
+        if longest is not None:
+            needed = [min(need, longest) if self._is_text(place) else need for place, need in enumerate(needed)]
+        room = width - gap * (len(names) - 1) - 2
+        if sum(needed) > room:
+            return None
+        # Names of columns are broken into lines sooner than numbers are.
+        whole = [max(need, _longest(texts)) for need, texts in zip(needed, cells, strict=True)]
+        widths = [max(cell_len(name), most) for name, most in zip(self.columns, whole, strict=True)]
+        while sum(widths) > room:
+            able = [at for at in range(len(widths)) if widths[at] > whole[at]]
+            able = able or [at for at in range(len(widths)) if widths[at] > needed[at]]
+            widths[max(able, key=lambda at: widths[at])] -= 1
+        return widths
+
+    def _is_text(self, place: int) -> bool:
+        return place == 0 or self.columns[place] in _TEXTS
+
+    def _table(self, widths: list[int], gap: int) -> RenderableType:
+        from rich import box
+        from rich.table import Table
+
+        out = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, (gap - 1) // 2))
+        for place, (name, width) in enumerate(zip(self.columns, widths, strict=True)):
+            justify = "left" if self._is_text(place) else "right"
+            out.add_column(name, justify=justify, overflow="fold", width=max(width, 1))  # type: ignore[arg-type]
+        for row in self.rows:
+            out.add_row(*row)
+        return out
+
+
+def _longest(texts: Iterable[str]) -> int:
+    from rich.cells import cell_len
+
+    return max(map(cell_len, texts), default=0)

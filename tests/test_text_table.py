@@ -1,0 +1,55 @@
+"""Tables on narrow terminals: no word is broken, and nothing is lost."""
+
+import io
+
+import pytest
+from rich.console import Console
+
+from qacal.cli.shared import table
+
+GROUPS = table(
+    "3 groups",
+    *("group", "threshold", "rows", "answered", "share", "right", "interval", "right withheld", "rows needed"),
+    rows=[
+        (name, "abstain", "1,492", "1,000", "0.497", "0.723", "0.701 to 0.745", "264 (33%)", "12,345")
+        for name in ("law", "the history of international organisations", "health_insurance")
+    ],
+)
+METHODS = table(
+    "methods",
+    *(
+        "",
+        "CE(h;β)",
+        "its noise floor",
+        "CE(h;β) debiased",
+        "AUAC",
+        "AURC",
+        "Brier",
+        "log loss",
+        "CE by dataset debiased",
+    ),
+    rows=[("HS-QAB", *["0.123*"] * 8), ("None", *["0.456 "] * 8)],
+)
+
+
+def shown(what, width):
+    out = io.StringIO()
+    Console(file=out, width=width).print(what, markup=False, highlight=False)
+    return out.getvalue()
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 120, 1000])
+@pytest.mark.parametrize("what", [GROUPS, METHODS], ids=["groups", "methods"])
+def test_no_word_is_broken_at_any_width(what, width):
+    text = shown(what, width)
+    assert max(map(len, text.splitlines())) <= width
+    words = set(text.replace(":", " ").split())
+    expected = " ".join([*what.columns, *(cell for row in what.rows for cell in row)])
+    assert set(expected.replace(":", " ").split()) <= words
+
+
+def test_a_word_that_fits_nowhere_is_broken_and_whole():
+    name = "x" * 300
+    text = shown(table("one", "group", "rows", rows=[(name, "7")]), 80)
+    assert "".join(text.split()).count("x") == 300
+    assert max(map(len, text.splitlines())) <= 80
