@@ -4,22 +4,57 @@ from __future__ import annotations
 
 import codecs
 import json
+import re
 from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import IO, Any
 
 from qacal.errors import InputError
 
-# Rows have a few kilobytes; of anything this big the file is broken, or made to fill the memory.
-LARGEST_ITEM = 2**28
+# Rows have a few kilobytes. As objects in memory, 32 MB of JSON take up to 1 GB; a packed file may have them in 30 kB.
+MAX_ROW_MB = 32
+_max_row_mb: ContextVar[float] = ContextVar("max_row_mb", default=MAX_ROW_MB)
 _CHUNK = 2**16
+# What is kept of all that a document says beside its rows.
+_LARGEST_HEADER = 2**24
+_STRUCTURE = re.compile(r'["\[\]{}]')
+_TOO_LARGE = object()
+_IN_TEXT = re.compile(r'["\\]')
 _SPACE = " \t\r\n"
 _ENDS = frozenset(_SPACE + ",]}:")
+
+
+@contextmanager
+def rows_up_to(megabytes: float) -> Iterator[None]:
+    """Allow rows of this size, unpacked, for the time of a block.
+
+    >>> with rows_up_to(100):
+    ...     largest_row()
+    104857600
+    """
+    before = _max_row_mb.set(megabytes)
+    try:
+        yield
+    finally:
+        _max_row_mb.reset(before)
+
+
+def largest_row() -> int:
+    """Return the size in bytes that a row may have, unpacked."""
+    return int(_max_row_mb.get() * 2**20)
+
+
+def too_large(what: str) -> str:
+    """Return what to say of something that is larger than a row may be."""
+    limit = f"{_max_row_mb.get():g} MB"
+    return f"{what} is larger than {limit}; if you trust the file, allow more: qacal --max-row-mb MB, or rows_up_to(MB)"
 
 
 class JsonDocument:
     """A JSON document that is read from front to back.
 
-    header : the members of its top object that were passed on the way to the items.
+    header : the members of its top object that were passed on the way to the items; large ones are left out.
 
     >>> import io
     >>> log = JsonDocument(io.BytesIO(b'{"eval": {"model": "m"}, "samples": [{"id": 1}, {"id": 2}]}'))
@@ -35,6 +70,8 @@ class JsonDocument:
         self._text = ""
         self._at = 0
         self._is_read = False
+        self._passed = 0
+        self._room = _LARGEST_HEADER
         self.header: dict[str, Any] = {}
 
     def items(self, *inside: str) -> Iterator[Any]:
@@ -57,7 +94,7 @@ class JsonDocument:
             if inside and name == inside[0] and opening in "[{":
                 yield from self._list() if opening == "[" else self._members(inside[1:], {})
             else:
-                header[name] = self._value()
+                self._keep(name, opening, header)
             self._comma("}")
         self._take("}")
 
@@ -87,25 +124,70 @@ class JsonDocument:
                 return self._text[self._at : self._at + 1]
 
     def _value(self) -> Any:
+        value = self._up_to(largest_row())
+        if value is _TOO_LARGE:
+            raise ValueError(too_large("an item is broken, or"))
+        return value
+
+    def _up_to(self, most: int) -> Any:
+        """Return the next value; if it is longer than that, nothing of it is taken and something else is returned."""
         self._next()
         while True:
+            size = len(self._text) - self._at
             try:
                 value, end = self._scan(self._text, self._at)
             except ValueError:
                 value, end = None, len(self._text)
                 if self._is_read:
                     raise
+            # What was read so far may end within a number, as 0. does of 0.5, and then seems to be a shorter one.
             if self._is_read or self._text[end : end + 1] in _ENDS:
+                if end - self._at > most:
+                    return _TOO_LARGE
                 self._at = end
                 return value
-            # What was read so far may end within a number, as 0. does of 0.5, and then seems to be a shorter one.
-            if len(self._text) - self._at > LARGEST_ITEM:
-                raise ValueError(f"an item is broken, or larger than {LARGEST_ITEM >> 20} MB")
-            self._more(max(_CHUNK, len(self._text) - self._at))
+            if size > most:
+                return _TOO_LARGE
+            self._more(min(max(_CHUNK, size), most + 1 - size))
+
+    def _keep(self, name: Any, opening: str, header: dict[str, Any]) -> None:
+        """Take a member that is no list of items into the header, if there is room; pass it otherwise."""
+        if opening not in '"[{':
+            header[name] = self._value()
+            return
+        before = self._passed + self._at
+        value = self._up_to(self._room)
+        if value is _TOO_LARGE:
+            self._skip()
+        else:
+            self._room -= self._passed + self._at - before
+            header[name] = value
+
+    def _skip(self) -> None:
+        """Pass text, a list or an object without building it."""
+        depth, is_text = 0, False
+        while True:
+            sign = (_IN_TEXT if is_text else _STRUCTURE).search(self._text, self._at)
+            self._at = len(self._text) if sign is None else sign.end()
+            is_escape = sign is not None and sign[0] == "\\"
+            needs_more = sign is None or (is_escape and self._at == len(self._text))
+            if needs_more and not self._more(_CHUNK):
+                raise ValueError("it ends within a value")
+            if sign is None:
+                continue
+            if is_escape:
+                self._at += 1
+            elif sign[0] == '"':
+                is_text = not is_text
+            else:
+                depth += 1 if sign[0] in "[{" else -1
+            if depth == 0 and not is_text:
+                return
 
     def _more(self, size: int) -> bool:
         raw = self._stream.read(size)
         self._is_read = not raw
+        self._passed += self._at
         self._text = self._text[self._at :] + self._decode.decode(raw, final=not raw)
         self._at = 0
         return not self._is_read

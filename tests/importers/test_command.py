@@ -152,6 +152,14 @@ def test_grades_are_told_from_percents(tmp_path):
     assert "None is above 10, as on a scale from 0 to 10 or 1 to 5" in err
 
 
+def test_a_row_that_unpacks_to_too_much_is_refused_unless_allowed(tmp_path):
+    path = write_eval(tmp_path / "quiz.eval", [sample(7, CASES[0], store=[[]] * 50_000)])
+    code, out, err = run("--max-row-mb", "0.1", "import", "inspect", path, "-o", "-")
+    assert (code, out) == (1, "")
+    assert "samples/7_epoch_1.json: what is packed in it is larger than 0.1 MB" in err
+    assert len(ok("--max-row-mb", "1", "import", "inspect", path, "-o", "-").splitlines()) == 1
+
+
 def test_wrong_use_is_refused_before_the_work(tmp_path):
     (path,) = logs.lm_eval(tmp_path)
     assert "cannot tell the format" in run("import", "lm-eval", path, "-o", tmp_path / "records.xls")[2]

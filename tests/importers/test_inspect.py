@@ -10,6 +10,7 @@ import pytest
 
 from qacal.errors import InputError
 from qacal.importers import Selection, import_log
+from qacal.json_documents import rows_up_to
 from tests.importers.logs import CASES, HEADER, ZSTANDARD, inspect_epochs, sample, write_eval, write_json, write_member
 
 PARIS = CASES[0]
@@ -327,11 +328,14 @@ def test_names_of_members_lead_nowhere(tmp_path):
     assert sorted(tmp_path.rglob("*")) == before
 
 
-def test_a_member_that_unpacks_to_too_much_is_a_fault(tmp_path, monkeypatch):
-    monkeypatch.setattr("qacal.importers.eval_files.LARGEST_ITEM", 100_000)
-    path = write_eval(tmp_path / "quiz.eval", [sample(7, PARIS), sample(8, PARIS, note="0" * 200_000)])
+@pytest.mark.parametrize("method", [zipfile.ZIP_DEFLATED, ZSTANDARD])
+def test_a_member_that_unpacks_to_too_much_is_a_fault(tmp_path, method):
+    samples = [sample(7, PARIS), sample(8, PARIS, note="0" * 200_000)]
+    path = write_eval(tmp_path / "quiz.eval", samples, method=method)
     assert path.stat().st_size < 5_000
     faults = []
-    found = import_log("inspect", [path], on_fault=faults.append, max_bad=0.5)
+    with rows_up_to(0.1):
+        found = import_log("inspect", [path], on_fault=faults.append, max_bad=0.5)
     assert found.kept == 1
-    assert "is larger than" in str(faults[0])
+    assert "is larger than 0.1 MB; if you trust the file, allow more: qacal --max-row-mb" in str(faults[0])
+    assert import_log("inspect", [path]).kept == 2

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from qacal import json_documents
 from qacal.errors import InputError
 from qacal.importers.spool import Spool
-from qacal.json_documents import JsonDocument
+from qacal.json_documents import JsonDocument, rows_up_to
 from qacal.outputs import writing
 
 SCALARS = st.none() | st.booleans() | st.integers(-(10**20), 10**20) | st.floats(allow_nan=False) | st.text()
@@ -61,12 +61,26 @@ def test_what_is_no_document_is_refused(raw):
         list(JsonDocument(io.BytesIO(raw)).items("rows"))
 
 
-def test_an_item_without_end_does_not_fill_the_memory(monkeypatch):
-    monkeypatch.setattr(json_documents, "LARGEST_ITEM", 2**20)
+def test_an_item_without_end_does_not_fill_the_memory():
     stream = io.BytesIO(b'["' + b"x" * 2**24)
-    with pytest.raises(InputError, match="an item is broken, or larger than 1 MB"):
+    with rows_up_to(1), pytest.raises(InputError, match=r"an item is broken, or is larger than 1 MB; .*--max-row-mb"):
         list(JsonDocument(stream).items())
     assert stream.tell() < 2**22
+
+
+@pytest.mark.parametrize("depth", [1, 3])
+@pytest.mark.parametrize("text", ['"', "\\", '\\"[', "]}", "plain"])
+def test_what_stands_beside_the_rows_is_passed_if_it_is_large(monkeypatch, text, depth):
+    """Nothing of it is built, and the rows after it are found, wherever the chunks end."""
+    monkeypatch.setattr(json_documents, "_LARGEST_HEADER", 300)
+    monkeypatch.setattr(json_documents, "_CHUNK", 7)
+    large = {"a": [text] * 60, "b": {"c": text * 30}}
+    for _ in range(depth):
+        large = [large, text]
+    document = {"small": 1, "large": large, "text": text * 400, "rows": [{"x": 1}, {"x": 2}], "end": [1]}
+    reader = JsonDocument(io.BytesIO(json.dumps(document).encode()))
+    assert list(reader.items("rows")) == [{"x": 1}, {"x": 2}]
+    assert reader.header == {"small": 1, "end": [1]}
 
 
 ROWS = st.lists(

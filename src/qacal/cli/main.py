@@ -35,6 +35,7 @@ from qacal.cli import (
     threshold,
 )
 from qacal.errors import QacalError, QacalWarning
+from qacal.json_documents import MAX_ROW_MB, rows_up_to
 
 _HELP = """Turn the confidence that an LLM states into the probability that its answer is right.
 
@@ -80,7 +81,17 @@ app.add_typer(local_llm.app, name="local-llm")
 
 
 @app.callback(invoke_without_command=True)
-def _main(version: bool = typer.Option(False, "--version", help="Print the version and stop.")) -> None:
+def _main(
+    context: typer.Context,
+    version: bool = typer.Option(False, "--version", help="Print the version and stop."),
+    max_row_mb: float = typer.Option(
+        MAX_ROW_MB,
+        metavar="MB",
+        min=0.001,
+        help="How large a row of JSON may be, unpacked (in memory: up to 30 times as much). Stands before COMMAND.",
+    ),
+) -> None:
+    context.with_resource(rows_up_to(max_row_mb))
     if version:
         from qacal import __version__
 

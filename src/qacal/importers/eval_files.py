@@ -24,7 +24,7 @@ from typing import Any
 from qacal.errors import InputError
 from qacal.files import OnFault
 from qacal.importers.items import Item, checked_items, opened
-from qacal.json_documents import LARGEST_ITEM, JsonDocument
+from qacal.json_documents import JsonDocument, largest_row, too_large
 from qacal.tables import Fault
 
 _ZSTANDARD = 93
@@ -86,8 +86,8 @@ def _samples(archive: zipfile.ZipFile, path: Path, on_fault: OnFault) -> Iterato
 
 
 def _loaded(archive: zipfile.ZipFile, member: zipfile.ZipInfo, path: Path) -> tuple[Any, str]:
-    if member.file_size > LARGEST_ITEM:
-        return None, f"it is larger than {LARGEST_ITEM >> 20} MB when unpacked."
+    if member.file_size > largest_row():
+        return None, too_large("what is packed in it") + "."
     try:
         is_ours = member.compress_type == _ZSTANDARD and sys.version_info < (3, 14)
         parts = _unpacked_zstd(path, member) if is_ours else _unpacked(archive, member)

@@ -16,7 +16,7 @@ from typing import IO, Any
 from qacal.errors import InputError
 from qacal.files import OnFault, open_file
 from qacal.importers.base import Outcome, UnusableRowError
-from qacal.json_documents import LARGEST_ITEM, JsonDocument
+from qacal.json_documents import JsonDocument, largest_row, too_large
 from qacal.tables import Fault
 
 TABLES = ("*.parquet", "*.csv", "*.csv.gz", "*.json", "*.json.gz", "*.jsonl", "*.jsonl.gz")
@@ -72,7 +72,10 @@ def document(path: Path) -> Any:
     """Return a JSON document that is small enough to be held."""
     with opened(path) as stream:
         try:
-            return json.loads(stream.read(LARGEST_ITEM))
+            text = stream.read(largest_row() + 1)
+            if len(text) > largest_row():
+                raise InputError(too_large(str(path)) + ".")
+            return json.loads(text)
         except (ValueError, RecursionError, OSError, EOFError) as error:
             raise InputError(f"{path} cannot be read as JSON: {error}. Is the file whole?") from None
 
