@@ -73,6 +73,21 @@ def test_percents_that_are_said_and_are_none():
     assert kinds(labelled(), percent=True) == ["no_percents"]
 
 
+def test_words_that_are_said_to_be_worth_something():
+    rows = changed(labelled(), "confidence", lambda c: "High" if c > 0.7 else "low")
+    found = qacal.check(rows, expressions={"high": 0.9, "low": 0.4})
+    assert found.is_fine
+    assert found.options == ("--expression high=0.9", "--expression low=0.4")
+    assert [one.kind for one in qacal.check(rows, expressions={"high": 0.9}).bad_rows] == ["confidence in words"]
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "utf-16"])
+def test_another_encoding_is_said(tmp_path, encoding):
+    path = as_csv(tmp_path / "a.csv", changed(labelled(), "answer", lambda text: f"café {text}"), encoding=encoding)
+    assert kinds(path)[0] == "encoding"
+    assert "iconv" in qacal.check(path).findings[0].remedy
+
+
 def test_bad_rows_are_counted_by_kind_with_an_example(tmp_path):
     rows = labelled()
     for at, (column, value) in enumerate(

@@ -20,6 +20,10 @@ from qacal.values import Floats, Hashes
 # Of fewer right or wrong answers than this, little can be learned.
 _FEW_OF_A_KIND = 20
 
+_REENCODE = "Save the file as UTF-8; if it is {0}: iconv -f {0} -t UTF-8 FILE > NEW"
+NOT_UTF8 = "not UTF-8"
+"""The kind of bad row that is text in another encoding."""
+
 _MEANS = {"confidence": " (stated by the LLM)", "correct": " (the label: 1 for right, 0 for wrong)"}
 
 
@@ -53,6 +57,9 @@ def on_columns(seen: Gathering, given: Mapping[str, str], *, is_file: bool) -> I
     """Yield what is to be said of columns that are not there, or have another name."""
     names, columns = list(seen.names), seen.columns
     if not names:
+        return
+    if any("\0" in name for name in names):
+        yield Finding("encoding", True, "The names of the columns are not in UTF-8.", _REENCODE.format("UTF-16"))
         return
     for column, own in given.items():
         if own not in names:
@@ -97,6 +104,13 @@ def _listed(names: list[Any]) -> str:
 def on_rows(seen: Gathering, scale: Scale) -> Iterator[Finding]:
     """Yield what is to be said of bad rows, unlabelled ones, and those that occur more than once."""
     explained = _explained(seen.columns.names.get("confidence", ""), scale)
+    if undecoded := [reason for reason in seen.bad.reasons if reason.kind == NOT_UTF8]:
+        first = undecoded[0]
+        problem = (
+            f"{_counted(first.count, 'row')} of {seen.bad.rows:,} not in UTF-8 (the first: {first.example.place})."
+        )
+        yield Finding("encoding", True, problem, _REENCODE.format("LATIN1"), first.count)
+        explained |= {NOT_UTF8}
     reasons = [reason for reason in seen.bad.reasons if reason.kind not in explained]
     if reasons:
         count = sum(reason.count for reason in reasons)
@@ -120,14 +134,14 @@ def on_rows(seen: Gathering, scale: Scale) -> Iterator[Finding]:
 
 def _explained(own: str, scale: Scale) -> set[str]:
     """Return the kinds of bad rows that the scale of the confidences explains, so that they are told once."""
-    is_unread = scale.kind == "words" or (scale.commas > 0 and not scale.words)
-    return (
-        {f"{own} in words", f"{own} in quotes"}
-        if is_unread
-        else {f"{own} below 0"}
-        if scale.kind == "logarithms"
-        else set()
-    )
+    if scale.kind == "words" or (scale.commas > 0 and not scale.words):
+        return {f"{own} in words", f"{own} in quotes"}
+    kinds = {
+        "logarithms": "below 0",
+        "mixed": "between 0 and 1 among percents",
+        "0-1": "between 0 and 1 among percents",
+    }
+    return {f"{own} {kinds[scale.kind]}"} if scale.kind in kinds else set()
 
 
 def _short(example: Fault) -> str:

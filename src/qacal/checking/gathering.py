@@ -8,6 +8,7 @@ equal texts: among a million texts two different ones share a hash once in forty
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -33,9 +34,10 @@ class Gathering:
     columns : which column is which.
     most : the confidence that stands for certain.
     bad : counts bad rows by reason.
+    expressions : what a confidence in words stands for, by :func:`expression_key`.
     """
 
-    def __init__(self, columns: Columns, most: float, bad: BadRows) -> None:
+    def __init__(self, columns: Columns, most: float, bad: BadRows, expressions: Mapping[str, float]) -> None:
         self.columns = columns
         self.bad = bad
         self.rows = self.unlabelled = self.commas = 0
@@ -46,6 +48,7 @@ class Gathering:
         self.llms: dict[int, str] = {}
         self.others: dict[str, OtherColumn] = {}
         self._most = most
+        self._expressions = expressions
         self._kept: dict[str, list[Any]] = {}
 
     def column(self, name: str) -> Any:
@@ -59,7 +62,7 @@ class Gathering:
         names = table.names
         self.names.update(dict.fromkeys(names))
         here = {column: own for column, own in self.columns.names.items() if own in names}
-        checks = Checks(table, here, self.bad)
+        checks = Checks(table, here, self.bad, self._expressions)
         stated = self._confidences(table, here, checks)
         label = self._labels(checks, here, len(table))
         self._texts(checks, here, len(table))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from shlex import quote
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,7 @@ from qacal.metrics.ranking import Auroc, auroc_of_counts
 from qacal.records import Reading, as_source
 from qacal.tables import Table
 from qacal.values import Bools, Floats
+from qacal.written_numbers import expression_key
 
 
 @dataclass(frozen=True)
@@ -103,6 +105,7 @@ def check(
     *,
     columns: Mapping[str, str] | None = None,
     percent: bool = False,
+    expressions: Mapping[str, float] | None = None,
     progress: Progress | None = None,
 ) -> RecordsCheck:
     """Look at records before a fit: what stops it, what misleads it, what could be used, what they are enough for.
@@ -115,6 +118,7 @@ def check(
     records : a path (Parquet, JSONL, CSV), a frame of pandas, polars or Arrow, a list of objects.
     columns : what columns are called, as far as it is known: ``{"confidence": "score"}``.
     percent : confidences are percents.
+    expressions : what a confidence in words stands for: ``{"high": 0.85}``.
     progress : called now and then with what is being done, and for how many rows it is.
 
     Raises
@@ -131,12 +135,12 @@ def check(
     >>> found.columns["question"], found.auroc.value
     ('prompt', 1.0)
     """
-    given = Reading(columns or {}, percent)
+    given = Reading(columns or {}, percent, expressions=expressions or {})
     source = as_source(records)
     bad = BadRows()
     tables = _Tables(source.batches(bad.add_unread))
     first = next(tables, None)
-    seen = Gathering(Columns({}), 1.0, bad) if first is None else _begun(first, given, bad)
+    seen = Gathering(Columns({}), 1.0, bad, {}) if first is None else _begun(first, given, bad)
     for table in tables:
         seen.add(table)
         (progress or say_nothing)("checking", seen.rows)
@@ -147,9 +151,13 @@ def _begun(first: Table, given: Reading, bad: BadRows) -> Gathering:
     """Return a pass over the rows; the first ones tell which column is which, and the scale to read all rows by."""
     columns = find_columns(first, given.columns)
     own = columns.names.get("confidence")
-    scale = scale_of_values([] if own is None else listed(first.column(own)))
+    words = {expression_key(one): worth for one, worth in given.expressions.items()}
+    values = [] if own is None else listed(first.column(own))
+    scale = scale_of_values(
+        [value for value in values if not isinstance(value, str) or expression_key(value) not in words]
+    )
     most = 100.0 if given.percent or scale.kind == "mixed" else scale.most
-    seen = Gathering(columns, most, bad)
+    seen = Gathering(columns, most, bad, words)
     seen.add(first)
     return seen
 
@@ -254,6 +262,7 @@ def _options(seen: Gathering, given: Reading, scale: Scale, said: Sequence[Findi
     kinds = {finding.kind for finding in said}
     if given.percent or "percents" in kinds:
         yield "--percent"
+    yield from (f"--expression {quote(f'{words}={worth:g}')}" for words, worth in given.expressions.items())
     if "several_models" in kinds:
         yield "--by model"
     bad = seen.bad.count + seen.unlabelled

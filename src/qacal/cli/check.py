@@ -14,6 +14,7 @@ def run(
     file: shared.Rows,
     column: shared.Columns = None,
     percent: shared.Percent = False,
+    expression: shared.Expressions = None,
     json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
 ) -> None:
     """Look at a file before any fit.
@@ -32,7 +33,8 @@ def run(
     from qacal.checking import check
 
     with shared.opened(file) as rows, shared.progress() as progress:
-        found = check(rows, columns=shared.mapping(column), percent=percent, progress=progress)
+        worth = shared.expressions(expression)
+        found = check(rows, columns=shared.mapping(column), percent=percent, expressions=worth, progress=progress)
     if json:
         print(shared.json_text(found.to_dict()))
     else:
