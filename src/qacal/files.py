@@ -6,19 +6,22 @@ import csv
 import gzip
 import io
 import json
+import os
 import shutil
 import sys
-import tempfile
-from collections.abc import Callable, Iterator
+import zlib
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 
 from qacal.errors import InputError
+from qacal.folders import temporary_folder
 from qacal.forks import require_polars
 from qacal.json_documents import JsonDocument
 from qacal.tables import Fault, FrameTable, ObjectTable, Table
@@ -33,6 +36,11 @@ _SUFFIXES = {
     ".tsv": "csv",
 }
 _SEPARATORS = ",;\t"
+# Text packs to a tenth, logs with many repeats to a fiftieth; what unpacks to more was made for that.
+_RATIO, _UNPACKED = 100, 2**28
+_LIMIT = "QACAL_MAX_UNPACKED_GB"
+# Rows have some dozens of columns; a header with more than this is a matrix, or another file.
+_MOST_COLUMNS = 10_000
 
 # Enough rows for arrays to pay off, few enough that their texts and vectors fit into any memory.
 BATCH_ROWS = 16_384
@@ -91,8 +99,8 @@ def open_file(path: str | Path) -> File:
 @contextmanager
 def from_stream(stream: IO[bytes], name: str = "standard input") -> Iterator[File]:
     """Yield a copy of a stream as a file, its format told by its first bytes: rows are read more than once."""
-    with tempfile.TemporaryDirectory(prefix="qacal-") as folder:
-        path = Path(folder) / "input"
+    with temporary_folder() as folder:
+        path = folder / "input"
         with path.open("wb") as copy:
             shutil.copyfileobj(stream, copy)
         yield File(path, _sniffed(path, name), name)
@@ -102,7 +110,7 @@ def _sniffed(path: Path, name: str) -> str:
     with path.open("rb") as file:
         if file.read(4) == b"PAR1":
             return "parquet"
-    with _bytes(path) as file:
+    with opened_bytes(path, name) as file:
         start = file.read(1024).removeprefix(b"\xef\xbb\xbf").lstrip()
     if not start:
         raise InputError(f"{name} is empty; expected rows as Parquet, JSON lines or CSV.")
@@ -127,8 +135,8 @@ def _parquet(file: File, on_fault: OnFault, batch_rows: int) -> Iterator[Table]:
 
 def _json_lines(file: File, on_fault: OnFault, batch_rows: int) -> Iterator[Table]:
     def parsed() -> Iterator[tuple[int, dict[str, Any]]]:
-        with _bytes(file.path) as lines:
-            for line, raw in enumerate(_lines(lines, file), 1):
+        with opened_bytes(file.path, file.name) as lines:
+            for line, raw in enumerate(lines, 1):
                 text = raw.removeprefix(b"\xef\xbb\xbf") if line == 1 else raw
                 if text.strip():
                     row, problem = _json_row(text)
@@ -145,14 +153,14 @@ def _json_lines(file: File, on_fault: OnFault, batch_rows: int) -> Iterator[Tabl
 
 def _json_list(file: File, on_fault: OnFault, batch_rows: int) -> Iterator[Table]:
     """Read a list of objects; JSON lines under the name of a list are read as lines."""
-    with _bytes(file.path) as stream:
+    with opened_bytes(file.path, file.name) as stream:
         is_list = stream.read(1024).removeprefix(b"\xef\xbb\xbf").lstrip()[:1] == b"["
     if not is_list:
         yield from _json_lines(file, on_fault, batch_rows)
         return
 
     def parsed() -> Iterator[tuple[int, dict[str, Any]]]:
-        with _bytes(file.path) as stream:
+        with opened_bytes(file.path, file.name) as stream:
             for place, value in enumerate(JsonDocument(stream, file.name).items(), 1):
                 if isinstance(value, dict):
                     yield place, value
@@ -181,8 +189,10 @@ def _csv(file: File, on_fault: OnFault, batch_rows: int) -> Iterator[Table]:
     def parsed() -> Iterator[tuple[int, dict[str, Any]]]:
         # Answers may be long; the limit of the csv module is meant for other files.
         csv.field_size_limit(min(sys.maxsize, 2**31 - 1))
-        with _bytes(file.path) as raw, io.TextIOWrapper(raw, "utf-8-sig", "surrogateescape", newline="") as text:
-            reader = csv.reader(text, strict=True, delimiter=_separator(text, file))
+        raw = opened_bytes(file.path, file.name)
+        with io.TextIOWrapper(raw, "utf-8-sig", "surrogateescape", newline="") as text:
+            separator, start = _separator(text, file)
+            reader = csv.reader(chain(start, text), strict=True, delimiter=separator)
             header: list[str] = []
             while True:
                 line = reader.line_num + 1
@@ -204,19 +214,23 @@ def _csv(file: File, on_fault: OnFault, batch_rows: int) -> Iterator[Table]:
                     else:
                         yield line, dict(zip(header, values, strict=True))
 
-    try:
-        yield from _tables(file, parsed(), batch_rows, is_text=True)
-    except (OSError, EOFError) as error:
-        raise InputError(f"{file.name} cannot be read: {error}.") from None
+    yield from _tables(file, parsed(), batch_rows, is_text=True)
 
 
-def _separator(text: io.TextIOWrapper, file: File) -> str:
-    """Return what separates the values: of comma, semicolon and tab the one that parts the header most."""
+def _separator(text: Iterable[str], file: File) -> tuple[str, list[str]]:
+    """Return what separates the values, and the lines that were read to tell.
+
+    Of comma, semicolon and tab it is the one that parts the header most.
+    """
     if ".tsv" in Path(file.name.lower()).suffixes:
-        return "\t"
-    header = next((line for line in text if line.strip()), "")
-    text.seek(0)
-    return max(_SEPARATORS, key=lambda letter: _parts(header, letter))
+        return "\t", []
+    start = []
+    for line in text:
+        start.append(line)
+        if line.strip():
+            break
+    header = start[-1] if start else ""
+    return max(_SEPARATORS, key=lambda letter: _parts(header, letter)), start
 
 
 def _parts(header: str, separator: str) -> int:
@@ -240,7 +254,12 @@ def _csv_problem(values: list[str], header: list[str]) -> tuple[str, str]:
 
 
 def _require_header(header: list[str], file: File) -> None:
-    repeated = {name for name in header if header.count(name) > 1}
+    if len(header) > _MOST_COLUMNS:
+        raise InputError(
+            f"{file.name} line 1: the header names {len(header):,} columns; at most {_MOST_COLUMNS:,} are read. Leave "
+            "out those that are not needed; vectors go into one column of Parquet or JSON lines, as lists."
+        )
+    repeated = {name for name, count in Counter(header).items() if count > 1}
     if repeated:
         raise InputError(f"{file.name} line 1: the header names {', '.join(sorted(repeated))} more than once.")
 
@@ -260,14 +279,54 @@ def _tables(
         yield ObjectTable(file.name, unit, np.array(places), objects, is_text)
 
 
-def _lines(stream: IO[bytes], file: File) -> Iterator[bytes]:
-    try:
-        yield from stream
-    except (OSError, EOFError) as error:
-        raise InputError(f"{file.name} cannot be read: {error}.") from None
+def opened_bytes(path: Path, name: str | None = None) -> IO[bytes]:
+    """Return a file to read, unpacked if it is packed with gzip.
 
-
-def _bytes(path: Path) -> Any:
+    name : what messages call it.
+    """
     with path.open("rb") as file:
-        is_gzip = file.read(2) == b"\x1f\x8b"
-    return gzip.open(path, "rb") if is_gzip else path.open("rb")
+        is_packed = file.read(2) == b"\x1f\x8b"
+    return io.BufferedReader(_Unpacked(path, name or str(path))) if is_packed else path.open("rb")
+
+
+class _Unpacked(io.RawIOBase):
+    """The content of a gzip file; damage, and more than a file of its size should hold, are errors that say so."""
+
+    def __init__(self, path: Path, name: str) -> None:
+        self._name = name
+        self._file = gzip.open(path, "rb")  # noqa: SIM115
+        self._size = path.stat().st_size
+        self._count = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        try:
+            data = self._file.read1(len(buffer))
+        except (OSError, EOFError, zlib.error) as error:
+            raise InputError(
+                f"{self._name} cannot be read beyond byte {self._count:,}, unpacked: {error}. Is the file whole?"
+            ) from None
+        self._count += len(data)
+        if self._count > _most_unpacked(self._size):
+            raise InputError(
+                f"{self._name} has {self._size:,} bytes and unpacks to more than {self._count - len(data):,}, as do "
+                f"files made to fill the memory. If it is sound, unpack it first, or set {_LIMIT} to a number of GB."
+            )
+        buffer[: len(data)] = data
+        return len(data)
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
+
+
+def _most_unpacked(size: int) -> float:
+    given = os.environ.get(_LIMIT)
+    if not given:
+        return max(_UNPACKED, _RATIO * size)
+    try:
+        return float(given) * 2**30
+    except ValueError:
+        raise InputError(f"{_LIMIT} is {given!r}; expected a number of GB, such as 8.") from None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import shutil
+import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -21,12 +22,77 @@ _TRIES = 100
 _WAITS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
 # What nobody names, and has not been touched for so many seconds, was left behind by a process that was killed.
 _LEFT_BEHIND = 3600.0
+# Between making a temporary file and locking it.
+_MOMENT = 5.0
+
+
+PARTS = ".parts"
+"""What the folder beside a temporary file is called, with parts of what will be in it."""
+
+
+@contextmanager
+def held(descriptor: int) -> Iterator[None]:
+    """Hold a temporary file's lock, which tells others that whoever made it is still alive; close it at the end."""
+    try:
+        if os.name == "posix":
+            import fcntl
+
+            with suppress(OSError):  # some file systems have no locks
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def sweep(folder: Path, start: str, end: str = "") -> None:
+    """Remove temporary files and folders of these names that a process has left behind which was killed."""
+    if os.name != "posix":
+        return
+    for name in os.listdir(folder):
+        if name.startswith(start) and name.endswith(end) and _is_left_behind(folder / name):
+            shutil.rmtree(f"{folder / name}{PARTS}", ignore_errors=True)
+            shutil.rmtree(folder / name, ignore_errors=True)
+            with suppress(OSError):
+                (folder / name).unlink(missing_ok=True)
+
+
+def _is_left_behind(path: Path) -> bool:
+    """Return whether nobody holds the lock of a temporary file, or of the file ``lock`` in a temporary folder."""
+    import fcntl
+
+    try:
+        descriptor = os.open(path / "lock" if path.is_dir() else path, os.O_RDONLY | os.O_NOFOLLOW)
+    except OSError:
+        return False
+    try:
+        # It may have been made this moment, by somebody who is about to lock it.
+        is_new = time.time() - os.fstat(descriptor).st_mtime < _MOMENT
+        if is_new or os.fstat(descriptor).st_uid != os.getuid():
+            return False
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    finally:
+        os.close(descriptor)
+    return True
+
+
+@contextmanager
+def temporary_folder() -> Iterator[Path]:
+    """Yield a folder that vanishes at the end; what was left behind by processes that were killed vanishes first."""
+    sweep(Path(tempfile.gettempdir()), "qacal-")
+    with (
+        tempfile.TemporaryDirectory(prefix="qacal-") as name,
+        held(os.open(Path(name) / "lock", os.O_CREAT | os.O_RDWR, 0o600)),
+    ):
+        yield Path(name)
 
 
 @contextmanager
 def folder_whole(path: str | Path) -> Iterator[Path]:
     """Yield a new folder to fill; it takes the place of `path` once all is written, and vanishes if that fails."""
     target = Path(os.path.realpath(path))
+    _remove_left_behind(target.parent.glob(f".{target.name}.new-*"))
     # Beside the target: a name can only be given within one file system.
     mark = secrets.token_hex(4)
     fresh, old = (target.with_name(f".{target.name}.{word}-{mark}") for word in ("new", "old"))

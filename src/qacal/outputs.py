@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import csv
+import errno
 import gzip
 import io
 import json
 import os
+import re
 import shutil
 import sys
 import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
 from qacal.errors import InputError
 from qacal.files import format_of
+from qacal.folders import PARTS, held, sweep, temporary_folder
 from qacal.tables import FrameTable, ObjectTable, Table
 
 if TYPE_CHECKING:
@@ -28,38 +31,65 @@ if TYPE_CHECKING:
 
 
 _ROWS_AT_ONCE = 10_000
+_ENDING = ".qacal"
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 @contextmanager
 def written_whole(path: str | Path) -> Iterator[Path]:
     """Yield a path to write to; it takes the place of `path` once all is written, and vanishes if that fails.
 
-    ``-`` is standard output, which is then sent all at once.
+    ``-`` is standard output, which is then sent all at once, as is whatever else is no regular file: a device, a pipe.
+    A link is followed.
     """
-    if str(path) == "-":
-        with tempfile.TemporaryDirectory(prefix="qacal-") as folder:
-            yield Path(folder) / "output"
-            with (Path(folder) / "output").open("rb") as file:
-                shutil.copyfileobj(file, sys.stdout.buffer)
-            sys.stdout.buffer.flush()
+    if is_stream(path):
+        with temporary_folder() as folder:
+            yield folder / "output"
+            with (folder / "output").open("rb") as file, _stream(path) as out:
+                shutil.copyfileobj(file, out)
+                out.flush()
         return
-    target = Path(path)
+    target = Path(os.path.realpath(path))
     if not target.parent.is_dir():
         raise InputError(f"{target}: the folder {target.parent} does not exist.")
     if target.is_dir():
         raise InputError(f"{target} is a folder; expected the name of a file to write.")
+    sweep(target.parent, f".{target.name}.", _ENDING)
     try:
-        descriptor, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+        descriptor, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=_ENDING, dir=target.parent)
     except OSError as error:
         raise InputError(f"{target} cannot be written: {error.strerror or error}.") from None
-    os.close(descriptor)
     temporary = Path(name)
     try:
-        yield temporary
-        temporary.chmod(target.stat().st_mode & 0o777 if target.exists() else 0o666 & ~_umask())
-        temporary.replace(target)
+        with held(descriptor):
+            yield temporary
+            temporary.chmod(target.stat().st_mode & 0o777 if target.exists() else 0o666 & ~_umask())
+            temporary.replace(target)
+    except OSError as error:
+        if error.errno in _FULL:
+            raise InputError(
+                f"{target} cannot be written: {error.strerror}. What was there before is unchanged."
+            ) from None
+        raise
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def is_stream(path: str | Path) -> bool:
+    """Return whether a path is standard output, or anything else that exists and is no regular file or folder."""
+    # What standard output was redirected to may be a regular file, which must not be replaced under it.
+    if str(path) in ("-", "/dev/stdout", "/dev/stderr") or str(path).startswith(("/dev/fd/", "/proc/")):
+        return True
+    return os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path)
+
+
+@contextmanager
+def _stream(path: str | Path) -> Iterator[IO[bytes]]:
+    if str(path) in ("-", "/dev/stdout"):
+        yield sys.stdout.buffer
+        return
+    with open(path, "wb") as file:
+        yield file
 
 
 def _umask() -> int:
@@ -86,6 +116,11 @@ class Writer(ABC):
     @abstractmethod
     def close(self) -> None:
         """Finish the file."""
+
+    def discard(self) -> None:
+        """Let go of a file that will not be finished."""
+        with suppress(OSError):
+            self.close()
 
 
 @contextmanager
@@ -121,8 +156,10 @@ def _writer(temporary: Path, path: str | Path, like: str) -> Iterator[Writer]:
     writer = kinds[format_]()
     try:
         yield writer
-    finally:
-        writer.close()
+    except BaseException:
+        writer.discard()
+        raise
+    writer.close()
 
 
 class _JsonWriter(Writer):
@@ -187,24 +224,48 @@ class _ParquetWriter(Writer):
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._parts = tempfile.TemporaryDirectory(prefix=".qacal-", dir=path.parent)
+        self._parts = Path(f"{path}{PARTS}")
+        self._parts.mkdir()
         self._count = 0
 
     def write(self, table: Table) -> None:
-        table.frame().write_parquet(Path(self._parts.name) / f"{self._count}.parquet")
+        with _plain_errors():
+            table.frame().write_parquet(self._parts / f"{self._count}.parquet")
         self._count += 1
 
     def close(self) -> None:
         import polars as pl
 
-        with self._parts:
-            parts = [Path(self._parts.name) / f"{number}.parquet" for number in range(self._count)]
-            if len(parts) == 1:
-                parts[0].replace(self._path)
-            elif not parts:
-                pl.DataFrame().write_parquet(self._path)
-            else:
-                pl.concat([pl.scan_parquet(part) for part in parts], how="diagonal_relaxed").sink_parquet(self._path)
+        parts = [self._parts / f"{number}.parquet" for number in range(self._count)]
+        try:
+            with _plain_errors():
+                if not parts:
+                    pl.DataFrame().write_parquet(self._path)
+                elif len(parts) == 1:
+                    # Into the same file: whoever holds its lock goes on holding it.
+                    shutil.copyfile(parts[0], self._path)
+                else:
+                    whole = pl.concat([pl.scan_parquet(part) for part in parts], how="diagonal_relaxed")
+                    whole.sink_parquet(self._path)
+        finally:
+            self.discard()
+
+    def discard(self) -> None:
+        shutil.rmtree(self._parts, ignore_errors=True)
+
+
+@contextmanager
+def _plain_errors() -> Iterator[None]:
+    """Turn what polars raises when the system cannot write into the error that Python would raise."""
+    import polars as pl
+
+    try:
+        yield
+    except pl.exceptions.PolarsError as error:
+        code = re.search(r"os error (\d+)", str(error))
+        if code is None:
+            raise
+        raise OSError(int(code[1]), os.strerror(int(code[1]))) from None
 
 
 def json_line(row: dict[str, Any]) -> bytes:

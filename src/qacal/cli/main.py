@@ -102,18 +102,32 @@ def _main(
 def main() -> None:
     """Run the command line. Exit codes: 0 done, 1 bad input (or a gate not passed), 2 wrong use, 128 + n signal n."""
     # Whoever ends the work from outside must not leave half an output behind: unwind, as Ctrl-C does.
-    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+    for name in ("SIGTERM", "SIGHUP"):
+        number = getattr(signal, name, None)
+        if number is not None and signal.getsignal(number) is not signal.SIG_IGN:  # nohup ignores SIGHUP
+            signal.signal(number, lambda number, frame: sys.exit(128 + number))
     try:
-        with _warnings_as_notes():
-            app(prog_name="qacal")
+        _run()
     except (QacalError, QacalWarning) as error:  # the latter where warnings are to be errors
         _stop(str(error))
     except BrokenPipeError:
         # Whoever read our output has had enough, which is no error; Python must not complain at exit either.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.__stdout__.fileno() if sys.__stdout__ else 1)
         sys.exit(0)
     except OSError as error:
         _stop(f"{error.filename or 'the file system'}: {error.strerror or error}.")
+
+
+def _run() -> None:
+    try:
+        with _warnings_as_notes():
+            app(prog_name="qacal")
+    except SystemExit as stop:
+        # typer and rich make an exit with code 1 of a pipe that is closed.
+        if isinstance(stop.__context__, BrokenPipeError):
+            raise stop.__context__ from None
+        sys.stdout.flush()
+        raise
 
 
 @contextmanager

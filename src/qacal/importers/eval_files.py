@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import Any
 
 from qacal.errors import InputError
-from qacal.files import OnFault
-from qacal.importers.items import Item, checked_items, opened
+from qacal.files import OnFault, opened_bytes
+from qacal.importers.items import Item, checked_items
 from qacal.json_documents import JsonDocument, largest_row, too_large
 from qacal.tables import Fault
 
@@ -50,7 +50,7 @@ class Log:
 def open_log(path: Path, on_fault: OnFault) -> Iterator[Log]:
     """Yield the log at a path."""
     if not zipfile.is_zipfile(path):
-        with opened(path) as stream:
+        with opened_bytes(path) as stream:
             document = JsonDocument(stream, str(path))
             yield Log(document.header, lambda: checked_items(path, document.items("samples"), on_fault))
         return

@@ -6,15 +6,14 @@ Nothing is held but the row at hand. A JSON document is not loaded either: the l
 from __future__ import annotations
 
 import codecs
-import gzip
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from qacal.errors import InputError
-from qacal.files import OnFault, open_file
+from qacal.files import OnFault, open_file, opened_bytes
 from qacal.importers.base import Outcome, UnusableRowError
 from qacal.json_documents import JsonDocument, largest_row, too_large
 from qacal.tables import Fault
@@ -53,7 +52,7 @@ def items_of(path: Path, on_fault: OnFault, *inside: str) -> Iterator[Item]:
     if not path.is_file():
         raise InputError(f"{path} {'is a folder' if path.is_dir() else 'does not exist'}; expected a file.")
     if _is_document(path):
-        with opened(path) as stream:
+        with opened_bytes(path) as stream:
             yield from checked_items(path, JsonDocument(stream, str(path)).items(*inside), on_fault)
         return
     file = open_file(path)
@@ -70,7 +69,7 @@ def first_item(path: Path, *inside: str) -> dict[str, Any]:
 
 def document(path: Path) -> Any:
     """Return a JSON document that is small enough to be held."""
-    with opened(path) as stream:
+    with opened_bytes(path) as stream:
         try:
             text = stream.read(largest_row() + 1)
             if len(text) > largest_row():
@@ -97,15 +96,8 @@ def _is_document(path: Path) -> bool:
     if path.suffixes[-1:] == [".json"] or path.suffixes[-2:] == [".json", ".gz"]:
         return True
     # Old harnesses wrote one list into files that are called JSON lines.
-    with opened(path) as stream:
+    with opened_bytes(path) as stream:
         return stream.read(64).removeprefix(codecs.BOM_UTF8).lstrip()[:1] == b"["
-
-
-def opened(path: Path) -> IO[bytes]:
-    """Return a file to read, unpacked if it is packed with gzip."""
-    with path.open("rb") as file:
-        is_packed = file.read(2) == b"\x1f\x8b"
-    return gzip.open(path, "rb") if is_packed else path.open("rb")  # type: ignore[return-value]
 
 
 def checked_items(path: Path, values: Iterator[Any], on_fault: OnFault) -> Iterator[Item]:

@@ -1,0 +1,159 @@
+"""Outputs: streams stay streams, links are followed, and nothing is left behind."""
+
+import gzip
+import json
+import os
+import signal
+import stat
+import subprocess
+import sys
+import threading
+
+import polars as pl
+import pytest
+
+from qacal.errors import InputError
+from qacal.files import open_file
+from qacal.folders import temporary_folder
+from qacal.outputs import write_frame, write_objects, written_whole
+from tests.test_cli import run
+
+ROWS = [{"question": "2+2?", "answer": "4", "confidence": 0.9, "correct": 1}]
+
+
+def test_what_is_no_regular_file_is_written_to_as_a_stream(tmp_path):
+    """Renaming a temporary file over a device would replace it; a pipe stands in for it here."""
+    pipe = tmp_path / "pipe.jsonl"
+    os.mkfifo(pipe)
+    got = []
+    reader = threading.Thread(target=lambda: got.append(pipe.read_bytes()))
+    reader.start()
+    write_objects(ROWS, pipe, "rows")
+    reader.join()
+    assert [json.loads(line) for line in got[0].splitlines()] == ROWS
+    assert stat.S_ISFIFO(pipe.stat().st_mode)
+    assert list(tmp_path.iterdir()) == [pipe]
+
+
+def test_a_device_stays_a_device(tmp_path):
+    with written_whole("/dev/null") as path:
+        path.write_text("nothing")
+    assert stat.S_ISCHR(os.stat("/dev/null").st_mode)
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in [*ROWS * 20, {}]))
+    assert "1 of 21 rows" in run("evaluate", tmp_path / "a.jsonl", "--skip-bad-rows", "/dev/null")[2]
+    assert stat.S_ISCHR(os.stat("/dev/null").st_mode)
+
+
+@pytest.mark.parametrize("name", ["there.csv", "not_there.csv"])
+def test_a_link_is_followed(tmp_path, name):
+    (tmp_path / "real").mkdir()
+    (tmp_path / "real" / "there.csv").write_text("before")
+    (tmp_path / "link.csv").symlink_to(tmp_path / "real" / name)
+    write_objects(ROWS, tmp_path / "link.csv", "rows")
+    assert (tmp_path / "link.csv").is_symlink()
+    assert (tmp_path / "real" / name).read_text().startswith("question,answer")
+
+
+def test_standard_output_that_is_a_file_is_not_replaced(tmp_path):
+    """With > out.txt, /dev/stdout is that file."""
+    code = "from qacal.outputs import written_whole\nwith written_whole('/dev/stdout') as path: path.write_text('page')"
+    with (tmp_path / "out.txt").open("wb") as out:
+        subprocess.run([sys.executable, "-c", code], stdout=out, check=True)
+    assert (tmp_path / "out.txt").read_text() == "page"
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.csv", "a.csv.gz", "a.parquet"])
+def test_a_full_disk_is_named(tmp_path, name):
+    """A limit on the size of files stands in for the disk; it gives the same kind of error."""
+    code = (
+        "import resource, signal, sys, polars as pl\nfrom qacal.errors import InputError\n"
+        "from qacal.outputs import write_frame\nsignal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "frame = pl.DataFrame({'x': [f'{n * 7919 % 1000003}{n}' for n in range(100_000)]})\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, 10_000))\n"
+        "try:\n    write_frame(frame, sys.argv[1])\nexcept InputError as error:\n    print(error)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code, tmp_path / name], capture_output=True, text=True, check=False)
+    assert done.stdout.startswith(f"{tmp_path / name} cannot be written: File too large"), done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "csv", "json"])
+@pytest.mark.parametrize("damage", ["cut", "flipped", "checksum"])
+def test_damaged_gzip_says_so(tmp_path, kind, damage):
+    path = tmp_path / f"a.{kind}.gz"
+    rows = [{"question": f"{n} {n * 7919 % 1000003}?", "answer": "4", "confidence": 0.9} for n in range(2000)]
+    write_objects(rows, path, "rows")
+    data = bytearray(path.read_bytes())
+    if damage == "cut":
+        del data[len(data) // 2 :]
+    elif damage == "flipped":
+        data[len(data) // 2 : len(data) // 2 + 20] = bytes(20)
+    else:
+        data[-8] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(InputError, match=r"\.gz cannot be read (beyond byte|as JSON)"):
+        list(open_file(path).batches(lambda fault: None))
+
+
+def test_what_unpacks_to_far_too_much_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr("qacal.files._UNPACKED", 100_000)
+    path = tmp_path / "a.jsonl.gz"
+    path.write_bytes(gzip.compress(b'{"question": "' + b"a" * 3_000_000 + b'"}\n'))
+    with pytest.raises(InputError, match=r"unpacks to more than .* set QACAL_MAX_UNPACKED_GB to a number of GB"):
+        list(open_file(path).batches())
+    monkeypatch.setenv("QACAL_MAX_UNPACKED_GB", "1")
+    assert len(next(open_file(path).batches())) == 1
+
+
+def test_too_many_columns_are_refused(tmp_path):
+    (tmp_path / "a.csv").write_text(",".join(f"c{n}" for n in range(100_000)) + "\n")
+    with pytest.raises(InputError, match="the header names 100,000 columns; at most 10,000 are read"):
+        list(open_file(tmp_path / "a.csv").batches())
+
+
+def test_what_a_killed_run_left_is_swept_and_what_is_in_use_is_not(tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    code = (
+        "import os, signal, sys, tempfile\nfrom qacal.outputs import writing\n"
+        "from qacal.folders import temporary_folder\n"
+        "from qacal.tables import as_table\ntempfile.tempdir = sys.argv[1]\n"
+        "with temporary_folder(), writing(sys.argv[1] + '/a.parquet', '') as writer:\n"
+        "    writer.write(as_table([{'x': 1}]))\n    os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    subprocess.run([sys.executable, "-c", code, tmp_path], check=False)
+    left = sorted(tmp_path.iterdir())
+    assert len(left) == 3
+    for path in [*tmp_path.rglob("*")]:
+        os.utime(path, (0, 0))
+    with written_whole(tmp_path / "a.parquet") as ours, temporary_folder():
+        os.utime(ours, (0, 0))
+        write_frame(pl.DataFrame(ROWS), tmp_path / "a.parquet")
+        assert ours.exists()
+        assert not any(path.exists() for path in left)
+    assert [path.name for path in tmp_path.iterdir()] == ["a.parquet"]
+
+
+@pytest.mark.parametrize(
+    "arguments", [("--help",), ("fit", "--help"), ("plan",), ("plan", "--json"), ("apply", "--help")]
+)
+def test_a_pipe_that_is_closed_is_no_error(arguments):
+    read, write = os.pipe()
+    os.close(read)
+    code = "from qacal.cli.main import main\nmain()"
+    done = subprocess.run(
+        [sys.executable, "-c", code, *arguments], stdout=write, stderr=subprocess.PIPE, text=True, check=False
+    )
+    os.close(write)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_hangup_unwinds(tmp_path):
+    code = (
+        "import os, signal, sys\nfrom qacal.cli import main\nfrom qacal.outputs import written_whole\n"
+        "out = sys.argv[1]\n"
+        "def run():\n    with written_whole(out) as path:\n        os.kill(os.getpid(), signal.SIGHUP)\n"
+        "main.app.command('wait')(run)\nsys.argv = ['qacal', 'wait']\nmain.main()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code, tmp_path / "a.txt"], capture_output=True, check=False)
+    assert done.returncode == 128 + signal.SIGHUP, done.stderr
+    assert list(tmp_path.iterdir()) == []
