@@ -1,5 +1,7 @@
 """Which answers are one answer, and which only look alike."""
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -234,3 +236,20 @@ def test_different_numbers_stay_different(one, two):
 )
 def test_answers_that_repeat_the_question_or_say_it_twice(answer, truths, question, is_right):
     assert matches(answer, truths, question) is is_right
+
+
+def seconds(answer):
+    """Return the processor's time for comparing an answer, the best of three."""
+    times = []
+    for _ in range(3):
+        start = time.process_time()
+        matches(answer, ["Paris"], "What is it?")
+        times.append(time.process_time() - start)
+    return min(times)
+
+
+@pytest.mark.parametrize(("start", "part"), [("", " "), ("", "7"), ("", "a"), ("", "A. "), ("x (", " "), ("x", "( ")])
+def test_comparing_takes_time_in_proportion_to_the_length(start, part):
+    """Four times the length takes four times as long; it took sixteen times as long with blanks."""
+    short, long = (seconds(start + part * (length // len(part))) for length in (5_000, 20_000))
+    assert long < 9 * short + 0.01

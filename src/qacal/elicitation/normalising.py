@@ -33,7 +33,6 @@ _PRIME = re.compile(r"(?<=\d)['\"]{1,3}(?!\w)|(?<=\d)'(?=\d)|(?<=\w)'{1,3}(?=\()
 _NAMED_A = r"(?:flat|sharp|major|minor|natural|positive|negative|plus|minus|and|or)\b"
 _ARTICLES = re.compile(rf"^\s*(?:(?:an|the)\s+(?=\S)|a\s+(?=[^\W\d_]{{2}})(?!{_NAMED_A}))+|(?<=\s)the\s+(?=\S)")
 _INITIALS = re.compile(r"(?<![^\W\d_])([^\W\d_]\.)\s+(?=[^\W\d_]\.)")
-_IN_BRACKETS = re.compile(r"\s*([^()]*[^()\s])\s+\(([^()]+)\)\W*")
 _ASKS = re.compile(r"(?:what|which|who|where)\s+(is|are|was|were)\s+(\S.*)", re.IGNORECASE)
 _FACTORIAL = re.compile(r"(?<![\w'])[^\W\d_]!(?![\w=!])|(?<!\w)!(?=\w)|(?<=\))!(?!\w)")
 _SPACED = re.compile(r"(?<=\w)[ ]{1,3}([*/])[ ]{1,3}(?=\w)")
@@ -79,9 +78,20 @@ def matches(answer: str, ground_truth: Sequence[str], question: str | None = Non
 
 
 def _is_known(answer: str, known: set[str]) -> bool:
-    twice = _IN_BRACKETS.fullmatch(answer)
-    parts = [answer] if twice is None else [twice[1], twice[2]]
-    return normalise_answer(answer) in known or all(normalise_answer(part) in known for part in parts)
+    return normalise_answer(answer) in known or all(normalise_answer(part) in known for part in _parts(answer))
+
+
+def _parts(answer: str) -> list[str]:
+    """Return an answer and what stands in brackets at its end, apart; by hand, since a pattern tries all blanks anew.
+
+    >>> _parts("Polish zloty (PLN)."), _parts("f(x)"), _parts("(a) b")
+    (['Polish zloty', 'PLN'], ['f(x)'], ['(a) b'])
+    """
+    before, opening, rest = answer.partition("(")
+    within, closing, after = rest.partition(")")
+    is_apart = bool(before.strip()) and before[-1:].isspace() and ")" not in before
+    is_end = bool(closing) and bool(within) and "(" not in within and re.search(r"\w", after) is None
+    return [before.strip(), within] if opening and is_apart and is_end else [answer]
 
 
 def _without_question(answer: str, question: str) -> Iterator[str]:
