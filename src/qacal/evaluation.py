@@ -85,7 +85,7 @@ class Evaluation:
     def to_dict(self) -> dict[str, Any]:
         """Return what JSON can hold; what could not be measured is null."""
         verdict = None if self.verdict is None else asdict(self.verdict)
-        return dict(_without_nan(asdict(self) | {"verdict": verdict}))
+        return dict(without_nan(asdict(self) | {"verdict": verdict}))
 
 
 @dataclass(frozen=True)
@@ -215,9 +215,10 @@ def require_labels(correct: Floats | None, origin: str) -> Floats:
     return correct
 
 
-def _without_nan(value: Any) -> Any:
+def without_nan(value: Any) -> Any:
+    """Return a value for JSON, which has no NaN: what could not be measured is None."""
     if isinstance(value, dict):
-        return {name: _without_nan(inner) for name, inner in value.items()}
+        return {name: without_nan(inner) for name, inner in value.items()}
     if isinstance(value, list):
-        return [_without_nan(inner) for inner in value]
+        return [without_nan(inner) for inner in value]
     return None if isinstance(value, float) and np.isnan(value) else value

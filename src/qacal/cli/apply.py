@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections import Counter
+from typing import Annotated, Any
 
 import typer
 
@@ -32,6 +33,7 @@ def run(
         bool,
         typer.Option("--any-origin", help="Go on with rows of another LLM or prompt than the model was fitted on."),
     ] = False,
+    json: shared.Json = False,
     embedder: shared.Embedder = None,
     column: shared.Columns = None,
     percent: shared.Percent = False,
@@ -52,15 +54,17 @@ def run(
         cat new.jsonl | qacal apply model - > out.jsonl
         qacal apply model new.parquet -o out.parquet --threshold 0.8
     """
+    from qacal.column_checks import listed
     from qacal.model_set import load_any
     from qacal.outputs import writing
 
     shared.require_apart(file, output, skip_bad_rows)
     shared.require_writable(output)
+    shared.require_free_output(json, output)
     loaded = load_any(model_path(model), embedder=embedder)
     if threshold is not None:
         loaded.set_threshold(threshold)
-    done = 0
+    done, columns, decisions = 0, list[str](), Counter[Any]()
     with (
         shared.opened(file) as rows,
         shared.reading(column, percent, skip_bad_rows, max_bad, expression, _KEPT) as how,
@@ -70,5 +74,11 @@ def run(
         for table in loaded.calibrated(rows, how, any_origin=any_origin, prefix=prefix, progress=progress):
             writer.write(table)
             done += len(table)
-    if output != "-":
+            columns = list(table.names)
+            if json and f"{prefix}decision" in columns:
+                decisions.update(listed(table.column(f"{prefix}decision")))
+    if json:
+        answered = decisions["answer"] if decisions.keys() - {None} else None
+        print(shared.json_text({"file": output, "rows": done, "columns": columns, "answered": answered}))
+    elif output != "-":
         shared.note(f"{done:,} rows written to {output}.")

@@ -93,6 +93,7 @@ def run(
     pool: Annotated[bool, typer.Option("--pool", help="One model for all LLMs in the file.")] = False,
     examples: Annotated[int, typer.Option(help="How many rows of each group the model keeps to show them.")] = 3,
     seed: Annotated[int, typer.Option(help="Another seed deals the questions into other parts.")] = 0,
+    json: shared.Json = False,
     column: shared.Columns = None,
     percent: shared.Percent = False,
     expression: shared.Expressions = None,
@@ -161,7 +162,10 @@ def run(
         said += remarks.on_labels(rows, how, fit, None if certify is None else file)
         if certify is not None:
             said += remarks.on_labels(certify, how, fit, certify)
-    for value, one in fitted.models_of(fit).items():
+    if json:
+        content = {str(value): fitted.to_dict(one) for value, one in fitted.models_of(fit).items()}
+        print(shared.json_text({"model": output, **(content["None"] if by is None else {"models": content})}))
+    for value, one in fitted.models_of(fit).items() if not json else ():
         title = "" if by is None else f"{by} {value}: "
         shared.show(title + fitted.described(one, is_certified_apart=certify is not None))
     for line in said:

@@ -32,6 +32,30 @@ def described(model: QACalibrator, *, is_certified_apart: bool = False) -> str:
     return "\n".join(lines)
 
 
+def to_dict(model: QACalibrator) -> dict[str, Any]:
+    """Return the same as numbers, for JSON; `tried` are the scores that were compared on rows held out."""
+    from dataclasses import asdict
+
+    from qacal.calibrators.binmaps import BinMaps
+    from qacal.evaluation import without_nan
+
+    maps, score = model.calibrator_.maps_, model.score_
+    out: dict[str, Any] = {
+        "calibrator": type(model.calibrator_).__name__,
+        "rows": model.rows_,
+        "groups": len(model.describe_groups()),
+        "score": None if score is None else score.chosen,
+        "rows_learned_from": None if score is None else score.rows_,
+        "tried": [] if score is None else [asdict(trial) for trial in score.tried_],
+    }
+    if isinstance(maps, BinMaps):
+        own, larger, all_rows = _readers(maps)
+        certified = {"own": own, "of_a_larger_group": larger, "of_all_rows": all_rows}
+        out |= {"alpha": float(maps.certificate.alpha), "median_epsilon_of_a_row": maps.median_error_bound()}
+        out |= {"certificates": certified}
+    return dict(without_nan(out))
+
+
 def _fitted(model: QACalibrator) -> str:
     groups = model.describe_groups()
     text = f"{type(model.calibrator_).__name__} on {shared.counted(model.rows_, 'row')}"

@@ -69,9 +69,7 @@ Ask how many rows a promise takes:
 
 Every command explains itself with --help."""
 
-app = typer.Typer(
-    help=_HELP, no_args_is_help=True, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False
-)
+app = typer.Typer(help=_HELP, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False)
 _BEFORE = (questions, elicit, answers, judge, import_)
 _COMMANDS = (check, split, fit, apply, explain, evaluate, report, threshold, groups, plan, experiment, embed, export)
 for command in (*_BEFORE, *_COMMANDS):

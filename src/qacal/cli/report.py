@@ -34,6 +34,7 @@ def run(
     examples: Annotated[
         int, typer.Option(help="Question-answer pairs to show of each group; 0 keeps all text of the rows out.")
     ] = 4,
+    json: shared.Json = False,
     any_origin: Annotated[bool, typer.Option("--any-origin", help="As in qacal apply.")] = False,
     embedder: shared.Embedder = None,
     column: shared.Columns = None,
@@ -57,6 +58,7 @@ def run(
 
     _require_sense(threshold, examples)
     shared.require_apart(file, output, skip_bad_rows)
+    shared.require_free_output(json, output)
     if output != "-":
         shared.require_folder(output)
     read = (column, percent, skip_bad_rows, max_bad, expression)
@@ -64,7 +66,10 @@ def run(
     page = _page(title or f"How far to trust it: {Path(model).name} on {_name(file)}", contents)
     with written_whole(output) as temporary:
         temporary.write_text(page, encoding="utf-8")
-    if output != "-":
+    if json:
+        found = {name: content.to_dict() for name, content in contents.items()}
+        print(shared.json_text({"file": output, **found.get("", {"parts": found})}))
+    elif output != "-":
         shared.note(f"Written to {output}; open it in a browser.")
 
 

@@ -81,6 +81,7 @@ TiesOption = Annotated[
         "id, as the paper's randomised ties do.",
     ),
 ]
+Json = Annotated[bool, typer.Option("--json", help="For machines: one JSON document on standard output.")]
 By = Annotated[
     str | None,
     typer.Option(metavar="COLUMN", help="A model for each value of this column, usually: model, the LLM's name."),
@@ -237,6 +238,12 @@ def json_text(value: Any) -> str:
 def output_format(output: str, rows: File) -> str:
     """Return the format for standard output: that of the input, but no Parquet onto a terminal."""
     return "jsonl" if output == "-" and rows.format == "parquet" and sys.stdout.isatty() else rows.format
+
+
+def require_free_output(json: bool, output: str) -> None:
+    """Refuse two things on standard output."""
+    if json and output == "-":
+        raise typer.BadParameter("--json writes to standard output, and so would -o -; name a file with -o.")
 
 
 def require_apart(*paths: str | Path | None) -> None:

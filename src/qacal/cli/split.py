@@ -27,6 +27,7 @@ def run(
     rest: Annotated[str, typer.Option("--rest", metavar="FILE", help="The other rows, kept aside to measure with.")],
     share: Annotated[float, typer.Option(help="The share of the questions to fit on.")] = 0.7,
     seed: Annotated[int, typer.Option(help="Another seed deals anew.")] = 0,
+    json: shared.Json = False,
     column: shared.Columns = None,
     skip_bad_rows: shared.SkipBadRows = None,
     max_bad: shared.MaxBad = 0.2,
@@ -53,8 +54,11 @@ def run(
     with shared.opened(file) as rows, shared.reading(column, False, skip_bad_rows, max_bad) as how:
         _require_no_change_of_types(rows, output, rest)
         _write(rows, how, (share, 1 - share), seed, parts)
-    for part in parts:
-        shared.note(str(part))
+    if json:
+        print(shared.json_text({"output": parts[0].to_dict(), "rest": parts[1].to_dict()}))
+    else:
+        for part in parts:
+            shared.note(str(part))
 
 
 @dataclass
@@ -73,10 +77,14 @@ class _Part:
             self.questions.append(questions[mine])
 
     def __str__(self) -> str:
+        found = self.to_dict()
+        return f"{self.path}: {shared.counted(self.rows, 'row')} of {shared.counted(found['questions'], 'question')}."
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what JSON can hold."""
         import numpy as np
 
-        questions = len(np.unique(np.concatenate(self.questions)))
-        return f"{self.path}: {shared.counted(self.rows, 'row')} of {shared.counted(questions, 'question')}."
+        return {"file": self.path, "rows": self.rows, "questions": len(np.unique(np.concatenate(self.questions)))}
 
 
 def _write(rows: File, how: Reading, shares: tuple[float, float], seed: int, parts: tuple[_Part, _Part]) -> None:

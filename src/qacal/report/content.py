@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ import numpy as np
 from qacal.answering import Progress
 from qacal.calibrators.binmaps import BinMaps
 from qacal.errors import InputError, QacalWarning
-from qacal.evaluation import BINS, FITTED_ON, without_group
+from qacal.evaluation import BINS, FITTED_ON, verdict_on, without_group, without_nan
 from qacal.metrics.calibration import CalibrationError, calibration_error
 from qacal.metrics.ranking import doubt_of
 from qacal.metrics.scores import brier_score, log_loss, sharpness
@@ -91,6 +91,23 @@ class Content:
     has_texts: bool
     threshold: float | None
     doubts: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the numbers as JSON can hold them, by the names of :class:`qacal.evaluation.Evaluation`."""
+        named = {"stated": "before", "pooled": "pooled", "calibrated": "after"}
+        scores = {named[name]: asdict(found) for name, found in self.measured.items()}
+        verdict = verdict_on(self.measured["stated"].brier, self.measured["calibrated"].brier)
+        groups = [
+            {"group": group.label, "rows": group.rows, "accuracy": group.accuracy, "is_off": group.is_off}
+            | {named[name]: value for name, value in group.confidence.items()}
+            | {f"error_{named[name]}": value for name, value in group.errors.items()}
+            for group in self.groups
+        ]
+        about = {"rows": self.rows, "accuracy": self.accuracy, "grouped_by": self.grouped_by, "groups": groups}
+        promise = None if self.promise is None else asdict(self.promise)
+        broken = None if self.realised is None else int(self.realised.is_broken.sum())
+        kept = {"promise": promise, "intervals_broken": broken, "threshold": self.threshold}
+        return dict(without_nan(about | scores | kept | {"verdict": asdict(verdict), "doubts": list(self.doubts)}))
 
 
 def read_contents(
