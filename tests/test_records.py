@@ -8,7 +8,8 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from qacal import Column, QABinning, QACalibrator
+from qacal import Column, LearnedScore, PlattScaling, QABinning, QACalibrator
+from qacal.column_checks import listed
 from qacal.errors import BadRowsError, InputError
 from qacal.records import Reading, read
 from qacal.tables import as_table
@@ -165,6 +166,22 @@ def test_files_of_any_precision_are_calibrated_alike(tmp_path):
     assert len(set(expected)) > 5
     for source in sources:
         assert model.calibrate(source)["calibrated"].to_list() == expected
+
+
+@pytest.mark.parametrize("form", [pa.table, pd.DataFrame, pl.DataFrame])
+@pytest.mark.parametrize(
+    "settings", [{"calibrator": QABinning()}, {"calibrator": PlattScaling()}, {"output": "continuous"}]
+)
+def test_rows_without_any_group_are_calibrated_in_every_frame(form, settings):
+    columns = {"id": list(range(40)), "subject": ["law", "art"] * 20, "confidence": [0.7, 0.8, 0.9, 1.0] * 10}
+    columns["correct"] = [1, 0, 1, 1, 0] * 8
+    score = {"score": LearnedScore(text=False)} if "output" in settings else {}
+    model = QACalibrator(partition=Column("subject"), **settings, **score).fit(form(columns))
+    columns["subject"] = ["chess"] * 40
+    found = model.calibrate(form(columns))
+    assert isinstance(found, type(form(columns)))
+    assert listed(found["group"]) == [None] * 40
+    assert listed(found["calibrated"]) == [row["calibrated"] for row in model.calibrate(objects(columns))]
 
 
 def test_labels_may_be_missing_where_none_are_needed():

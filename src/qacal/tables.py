@@ -241,12 +241,12 @@ class FrameTable(Table):
             return replace(self, given=self.given.hstack(columns.get_columns()))
         if frame.implementation.is_pandas_like():
             return replace(self, given=self.given.assign(**_pandas_columns(columns, self.given.index)))
-        series = [
-            nw.new_series(
-                name, column.to_list(), nw.from_native(column, series_only=True).dtype, backend=frame.implementation
-            )
-            for name, column in columns.to_dict().items()
-        ]
+        series = []
+        for name, column in columns.to_dict().items():
+            kind = nw.from_native(column, series_only=True).dtype
+            # A column of nulls has no type that narwhals knows: the backend finds one.
+            known = None if kind == nw.Unknown else kind
+            series.append(nw.new_series(name, column.to_list(), known, backend=frame.implementation))
         return replace(self, given=frame.with_columns(*series).to_native())
 
     def rows(self) -> Iterator[dict[str, Any]]:
