@@ -10,7 +10,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from qacal import Column, InputError, QABinning, QACalibrator, Tally
+from qacal import Column, InputError, PlattScaling, QABinning, QACalibrator, Tally, split, threshold_curve
 from qacal.values import is_missing
 
 # Numbers that a float would merge.
@@ -180,3 +180,60 @@ def test_what_is_missing():
     gone = [None, float("nan"), np.float32("nan"), pd.NA, pd.NaT, np.datetime64("NaT"), Decimal("NaN"), Decimal("sNaN")]
     assert all(map(is_missing, [*gone, np.ma.masked]))
     assert not any(map(is_missing, [0, 0.0, "", "nan", False, np.array([1, 2]), (None,), float("inf")]))
+
+
+LAZY = pl.DataFrame({"a": COLUMNS["confidence"]}).lazy()
+NO_COLUMNS = {
+    "a lazy frame": (lambda: LAZY, "Collect it first"),
+    "narwhals' lazy frame": (lambda: nw.from_native(LAZY), "Collect it first"),
+    "an expression": (lambda: pl.col("a"), "expected a list or column"),
+    "a generator": (lambda: (x for x in range(6)), "Make a list of it first"),
+    "an iterator": (lambda: iter(range(6)), "Make a list of it first"),
+    "a map": (lambda: map(str, range(6)), "Make a list of it first"),
+    "a set": (lambda: set(range(6)), "Make a list of it first"),
+    "values of a dict": (lambda: dict.fromkeys(range(6)).values(), "Make a list of it first"),
+    "a number": (lambda: 0.5, "is one float; expected a list or column"),
+    "a number of numpy": (lambda: np.array(0.5), "is one ndarray; expected a list or column"),
+    "a text": (lambda: "abcdef", "is one str; expected a list or column"),
+    "a class": (lambda: list, "is one type; expected a list or column"),
+    "a frame": (lambda: LAZY.collect(), r"shape \(6, 1\)"),
+}
+RECORDS = {"id": COLUMNS["ids"], "subject": COLUMNS["groups"], "confidence": COLUMNS["confidence"]}
+MODEL = QACalibrator(partition=Column("subject"), calibrator=QABinning(points_per_bin=2)).fit(
+    {**RECORDS, "correct": COLUMNS["correct"]}
+)
+CALLS = {
+    **{f"fit, {name}": lambda x, name=name: QABinning().fit(**{**COLUMNS, name: x}) for name in COLUMNS},
+    "predict, groups": lambda x: MODEL.predict(COLUMNS["confidence"], groups=x),
+    "explain, groups": lambda x: MODEL.calibrator_.explain(COLUMNS["confidence"], groups=x),
+    "split": split,
+    "thresholds": lambda x: threshold_curve(COLUMNS["confidence"], COLUMNS["correct"], thresholds=x),
+    "records": lambda x: MODEL.calibrate({**RECORDS, "subject": x}),
+    "a column's partition": lambda x: Column("subject").fit(x),
+}
+
+
+@pytest.mark.parametrize("given", NO_COLUMNS)
+@pytest.mark.parametrize("call", CALLS)
+def test_what_is_no_column_is_refused_by_name(call, given):
+    make, message = NO_COLUMNS[given]
+    with pytest.raises(InputError, match=message):
+        CALLS[call](make())
+
+
+@pytest.mark.parametrize("given", [LAZY, nw.from_native(LAZY), pl.col("a"), 0.5, object(), {0.5}, {1: 2}])
+def test_what_is_no_table_is_refused(given):
+    for call in (Tally.from_polars, Tally.from_arrow, *([] if isinstance(given, dict) else [MODEL.calibrate])):
+        with pytest.raises(InputError, match=r"got|records are"):
+            call(given)
+
+
+def test_groups_that_nobody_uses_are_counted_or_refused():
+    for groups in (LAZY, iter(range(6))):
+        with pytest.raises(InputError, match=r"groups is one .* expected a list or column"):
+            PlattScaling().fit(COLUMNS["confidence"], COLUMNS["correct"], groups=groups)
+
+
+def test_columns_of_records_have_one_length():
+    with pytest.raises(InputError, match=r"the columns of records have different lengths: .*'subject': 1"):
+        MODEL.calibrate({**RECORDS, "subject": ["law"]})

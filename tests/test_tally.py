@@ -291,6 +291,18 @@ def test_ties_need_ids_that_differ():
     assert len(Tally.of([0.5, 0.9, 0.5], [1, 0, 1], ids=["a", "b", "c"], ties=True)) == 3
 
 
+WRONG = [pl.lit("x"), pl.lit(None), pl.lit([1]), pl.lit(1).cast(pl.Date), pl.lit(1.5), pl.lit(float("nan"))]
+
+
+@pytest.mark.parametrize("column", ["block", "rows", "w", "n_blocks", "seed", "is_clustered", "is_sum", "group:path"])
+def test_columns_of_a_wrong_type_are_refused_by_name(column):
+    paths = Paths(np.array([0, 1, 3]), np.array([3, 3, 3]), 2)
+    table = Tally.of([0.5, 0.6, 0.7], [1, 0, 1], groups=paths, ids=[1, 2, 3], n_blocks=4).to_polars()
+    for value in WRONG[:4] if column == "w" else WRONG:
+        with pytest.raises(InputError, match=rf"{column}.* (holds|is) "):
+            Tally.from_polars(table.with_columns(**{column: value}))
+
+
 @pytest.mark.parametrize("resolution", [0, -1, 0.3, 2])
 def test_resolution_is_one_over_a_whole_number(resolution):
     with pytest.raises(InputError, match="expected 1/k"):

@@ -37,7 +37,9 @@ def write_cells(fields: dict[str, Any]) -> pl.DataFrame:
 
 def read_cells(table: pl.DataFrame) -> dict[str, Any]:
     """Return the fields of a tally from its table; cells are not yet sorted or added up."""
-    if not hasattr(table, "get_column"):
+    import polars as pl
+
+    if not isinstance(table, pl.DataFrame):
         raise InputError(f"from_polars takes a polars table, and got {type(table).__name__}; try Tally.from_arrow.")
     missing = [name for name in ("confidence", *SUMS, *_CONSTANTS) if name not in table.columns]
     if missing:
@@ -46,9 +48,10 @@ def read_cells(table: pl.DataFrame) -> dict[str, Any]:
         raise InputError("the table is empty; at least one cell is needed.")
     fields: dict[str, Any] = {name: _checked_sum(table[name], name) for name in SUMS}
     fields |= _consistent(fields)
-    fields |= {name: bool(table[name].any()) for name in ("is_clustered", "is_sum")}
-    fields |= {name: _constant(table, name) for name in ("n_blocks", "seed", "resolution")}
-    fields |= {name: table[name].to_numpy() for name in ("block", "tie") if name in table.columns}
+    fields |= {name: bool(_truths(table[name]).any()) for name in ("is_clustered", "is_sum")}
+    fields |= {name: _constant(table, name) for name in ("n_blocks", "seed")}
+    fields["resolution"] = _resolution(table)
+    fields |= {name: _whole(table[name]) for name in ("block", "tie") if name in table.columns}
     fields["confidence"] = unit_values(table["confidence"], "confidence")
     fields["partitions"] = _partitions(table)
     _check_keys(fields)
@@ -59,7 +62,7 @@ def _consistent(sums: dict[str, Any]) -> dict[str, bool]:
     """Refuse sums that no rows can have; return what they say of weights and targets, whatever the table claims."""
     rows, w, wt = sums["rows"], sums["w"], sums["wt"]
     for what, is_wrong in (
-        ("rows", (rows < 1) | (rows != np.rint(rows))),
+        ("rows", (rows < 1) | (rows >= 2**53) | (rows != np.rint(rows))),
         ("w", w <= 0),
         ("wt", wt > w * (1 + 1e-9)),
         ("wtt", sums["wtt"] > wt * (1 + 1e-9)),
@@ -113,21 +116,49 @@ def _partitions(table: pl.DataFrame) -> dict[str, Grouping]:
             if missing:
                 raise InputError(f"the table lacks the columns {missing}, without which {column} is no tree.")
             depth = _constant(table, f"{name}:depth")
-            paths = Paths(table[column].to_numpy(), table[f"{name}:exit"].to_numpy(), depth)
+            paths = Paths(_whole(table[column]), _whole(table[f"{name}:exit"]), depth)
             columns[name] = as_grouping(paths, table.height)
     return columns
 
 
-def _constant(table: pl.DataFrame, name: str) -> Any:
-    values = table[name].unique()
+def _constant(table: pl.DataFrame, name: str) -> int:
+    """Return the whole number that all rows have."""
+    values = np.unique(_whole(table[name]))
     if len(values) != 1:
-        raise InputError(f"the table mixes {name} {values.to_list()}; such tallies do not add.")
-    return values[0]
+        raise InputError(f"the table mixes {name} {values.tolist()}; such tallies do not add.")
+    return int(values[0])
+
+
+def _resolution(table: pl.DataFrame) -> float | None:
+    column = table["resolution"]
+    if column.null_count() == len(column):
+        return None
+    values = np.unique(_checked_sum(column, "resolution"))
+    if len(values) != 1:
+        raise InputError(f"the table mixes resolution {values.tolist()}; such tallies do not add.")
+    return float(values[0])
+
+
+def _whole(column: pl.Series) -> NDArray[Any]:
+    if not column.dtype.is_integer() or column.null_count():
+        raise _unfit(column, "whole numbers")
+    return column.to_numpy()
+
+
+def _truths(column: pl.Series) -> pl.Series:
+    if str(column.dtype) != "Boolean" or column.null_count():
+        raise _unfit(column, "true or false")
+    return column
+
+
+def _unfit(column: pl.Series, expected: str) -> InputError:
+    nulls = column.null_count()
+    return InputError(f"the column {column.name} holds {column.dtype} with {nulls} nulls; expected {expected}.")
 
 
 def _checked_sum(column: pl.Series, name: str) -> NDArray[np.float64]:
     if not column.dtype.is_numeric() or column.null_count():
-        raise InputError(f"the column {name} holds {column.dtype} with {column.null_count()} nulls; expected numbers.")
+        raise _unfit(column, "numbers")
     values = column.to_numpy().astype(np.float64)
     bad = ~(np.isfinite(values) & (values >= 0))
     if bad.any():

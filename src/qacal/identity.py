@@ -182,7 +182,8 @@ def split(ids: ArrayLike, shares: Sequence[float] = (0.5, 0.5), seed: int = 0) -
     if len(edges) == 0 or min(shares) < 0 or abs(edges[-1] - 1) > 1e-9:
         raise InputError(f"shares are {tuple(shares)}; expected parts that add up to 1, such as (0.5, 0.5).")
     # A seed of its own kind: the parts must have nothing to do with the halves and blocks made within them.
-    place = mix(id_hashes(ids, len(ids)), seed + 2**40) / 2.0**64
+    column = column_of_any(ids, "ids")
+    place = mix(id_hashes(column, len(column)), seed + 2**40) / 2.0**64
     return np.searchsorted(edges[:-1], place, side="right")
 
 

@@ -279,7 +279,11 @@ def as_table(data: Any, origin: str = "records") -> Table:
     if isinstance(data, Mapping):
         import polars as pl
 
-        data = pl.DataFrame({name: _plain_column(column, name) for name, column in data.items()}, strict=False)
+        columns = {name: _plain_column(column, name) for name, column in data.items()}
+        lengths = {name: len(column) for name, column in columns.items()}
+        if len({*lengths.values()}) > 1:
+            raise InputError(f"the columns of {origin} have different lengths: {lengths}; give one value per row.")
+        data = pl.DataFrame(columns, strict=False)
     if isinstance(data, list | tuple):
         wrong = next((at for at, row in enumerate(data) if not isinstance(row, Mapping)), None)
         if wrong is not None:
@@ -307,13 +311,16 @@ def _narwhals(data: Any) -> Any:
     import narwhals as nw
 
     try:
-        return nw.from_native(data, eager_only=True)
+        frame = nw.from_native(data, eager_only=True)
     except TypeError:
+        frame = None
+    if not isinstance(frame, nw.DataFrame):
         kind = type(data).__name__
         raise InputError(
             f"records are {kind}; expected a path, a frame of pandas, polars or Arrow, a list of objects, "
             "or an object of columns. Collect a lazy frame first."
-        ) from None
+        )
+    return frame
 
 
 def _pandas_columns(columns: pl.DataFrame, index: Any) -> dict[str, Any]:
@@ -385,7 +392,9 @@ def _plain_column(column: Any, name: str) -> Any:
     """Return a column as polars takes it, with None for what is missing."""
     if isinstance(column, list | tuple | range):
         return list(column)
-    if type(column).__module__.startswith("polars"):
+    import polars as pl
+
+    if isinstance(column, pl.Series):
         return column
     array = column_of_any(column, name)
     return array.tolist() if array.dtype == object else array

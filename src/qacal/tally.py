@@ -353,7 +353,12 @@ class Tally:
         """Read cells from any Arrow table (or other object with the Arrow stream interface)."""
         import polars as pl
 
-        return Tally.from_polars(pl.DataFrame(table))
+        try:
+            cells = pl.DataFrame(table)
+        except TypeError:
+            kind = type(table).__name__
+            raise InputError(f"from_arrow takes an Arrow table, and got one {kind}; see Tally.to_arrow.") from None
+        return Tally.from_polars(cells)
 
     # Inside
 

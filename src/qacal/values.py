@@ -8,7 +8,7 @@ in the error, with its position and the remedy.
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Sized
+from collections.abc import Mapping, MappingView, Sequence, Set, Sized
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -77,8 +77,8 @@ def weight_values(values: ArrayLike | None, length: int) -> Floats | None:
 
 def rising(values: ArrayLike, name: str) -> Floats:
     """Return a grid of numbers that do not fall."""
-    array = np.asarray(values, dtype=np.float64)
-    if array.ndim != 1 or len(array) == 0 or not (np.diff(array) >= 0).all():
+    array = _numbers(values, name)
+    if not (np.diff(array) >= 0).all():
         raise InputError(f"{name} are {values!r}; expected rising numbers.")
     return array
 
@@ -92,6 +92,8 @@ def column_of_any(values: ArrayLike, name: str) -> NDArray[Any]:
     >>> column_of_any(np.ma.array([7, 8], mask=[False, True]), "groups")
     array([7, None], dtype=object)
     """
+    if not _is_sized(values) or isinstance(values, str | bytes | Mapping | Set | MappingView):
+        raise _no_column(values, name)
     if isinstance(values, np.ma.MaskedArray) and values.ndim == 1 and np.ma.is_masked(values):
         return _objects(values.tolist())
     if isinstance(values, np.ndarray):
@@ -108,6 +110,19 @@ def column_of_any(values: ArrayLike, name: str) -> NDArray[Any]:
     if hasattr(values, "null_count"):
         return _of_polars(values)
     return _of_pandas(values, name) if hasattr(values, "isna") else np.asarray(values)
+
+
+def _is_sized(values: Any) -> bool:
+    return hasattr(values, "__len__") and not isinstance(values, type) and getattr(values, "ndim", 1) != 0
+
+
+def _no_column(values: Any, name: str) -> InputError:
+    remedy = ""
+    if hasattr(values, "collect"):
+        remedy = " Collect it first, and take a column."
+    elif hasattr(values, "__iter__") and not isinstance(values, str | bytes):
+        remedy = " Make a list of it first."
+    return InputError(f"{name} is one {type(values).__name__}; expected a list or column, one value per row.{remedy}")
 
 
 def is_missing(value: Any) -> bool:
@@ -175,14 +190,14 @@ def _of_pandas(values: Any, name: str) -> NDArray[Any]:
 
 def require_length(array: Sized, length: int, name: str) -> None:
     """Refuse a column whose length is not that of `confidence`."""
+    if not _is_sized(array):
+        raise _no_column(array, name)
     if len(array) != length:
         raise InputError(f"{name} has {len(array)} values and confidence has {length}; give one per row.")
 
 
 def _numbers(values: ArrayLike, name: str) -> Floats:
     raw = column_of_any(values, name)
-    if raw.ndim == 0:
-        raise InputError(f"{name} is one {type(values).__name__}; expected a list or column, one value per row.")
     if raw.ndim != 1:
         raise InputError(f"{name} has shape {raw.shape}; expected one value per row, a flat list or column.")
     if len(raw) == 0:

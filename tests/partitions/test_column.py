@@ -81,7 +81,7 @@ def test_labels_of_another_type_are_refused():
 
 def test_refusals():
     for values, message in (
-        ("law", "subject has shape"),
+        ("law", "subject is one str; expected a list or column"),
         ([["a", "b"]], "expected a label"),
         ([{"a": 1}], "expected a label"),
         (np.array(["2025-01-31"], dtype="datetime64[D]"), "write them as text"),
