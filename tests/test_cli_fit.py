@@ -271,3 +271,52 @@ def test_labels_the_wrong_way_round_are_told(tmp_path):
     by = fit(tmp_path, rows, "--by", "model", model="models")[1]
     assert "Note: model parrot-1: answers with higher confidence" in by
     assert "more often wrong" not in fit(tmp_path, answers(200))[1]
+
+
+def renamed(rows):
+    """Return rows as another tool names them, with confidences in percent."""
+    names = {"confidence": "score", "correct": "is_right", "question": "prompt"}
+    rows = [{**row, "confidence": 100 * row["confidence"]} for row in rows]
+    return [{names.get(name, name): value for name, value in row.items()} for row in rows]
+
+
+def test_what_fit_prints_next_works_as_printed_with_other_names_and_percents(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    pl.DataFrame(renamed(answers(400))).write_csv("a.csv")
+    pl.DataFrame(renamed(answers(100, seed=1))).write_csv("kept.csv")
+    pl.DataFrame(renamed(answers(30, seed=2))).drop("is_right").write_csv("new.csv")
+    mapped = [f"--column={name}" for name in ("confidence=score", "correct=is_right", "question=prompt")]
+    code, _, err = run("fit", "a.csv", "-o", "model", "--percent", *mapped, "--partition", "column:topic")
+    assert code == 0
+    commands = [line.split()[1:] for line in err.splitlines() if line.startswith("    qacal ")]
+    assert [command[0] for command in commands] == ["evaluate", "apply"]
+    commands += [["report", "model", "kept.csv", "-o", "page.html"]]
+    commands += [["threshold", "model", "kept.csv", "--wrong", "5", "--abstain", "1"]]
+    for command in commands:
+        code, _, err = run(*command)
+        assert code == 0, err
+        assert "As in the fit: confidence is score, " in err
+        assert "confidences are percents (--column, --no-percent and --expression say otherwise)." in err
+    # Rows with the usual names need nothing, and confidences of another column are no percents unless told.
+    model, usual = load("model"), answers(30, seed=2)
+    assert pl.read_csv("calibrated.csv")["calibrated"].to_list() == [
+        row["calibrated"] for row in model.calibrate(usual)
+    ]
+    assert [row["calibrated"] for row in model.calibrate(renamed(usual))] == [
+        row["calibrated"] for row in model.calibrate(usual)
+    ]
+    assert model.explain("How?", "So.", 0.9, topic="cooking")["confidence"] == 0.9
+    pl.DataFrame(usual).write_csv("usual.csv")
+    assert run("apply", "model", "usual.csv", "-o", "out.csv")[2] == "30 rows written to out.csv.\n"
+
+
+def test_percents_of_the_fit_are_assumed_unless_told(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rows = [{**row, "confidence": 100 * row["confidence"]} for row in answers(300)]
+    pl.DataFrame(rows).write_parquet("a.parquet")
+    pl.DataFrame(answers(50, seed=1)).write_parquet("fractions.parquet")
+    ok("fit", "a.parquet", "-o", "models", "--percent", "--by", "model", "--partition", "column:topic")
+    assert "As in the fit: confidences are percents" in run("apply", "models", "a.parquet", "-o", "out.parquet")[2]
+    code, _, err = run("apply", "models", "fractions.parquet", "-o", "out.parquet")
+    assert (code, "confidences are percents (--column, --no-percent" in err) == (1, True)
+    ok("apply", "models", "fractions.parquet", "-o", "out.parquet", "--no-percent")

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
     import polars as pl
 
-    from qacal.records import Batch, Reading
+    from qacal.records import Batch, ReadAs, Reading
     from qacal.tables import Table
 
 Progress: TypeAlias = Callable[[str, int], None]
@@ -22,6 +22,33 @@ def say_nothing(what: str, rows: int) -> None:
 
 class Answering(ABC):
     """Whatever can answer records."""
+
+    @property
+    @abstractmethod
+    def read_as(self) -> ReadAs:
+        """How the rows of the fit were read."""
+
+    def reading(
+        self,
+        records: Any,
+        columns: Mapping[str, str] | None = None,
+        percent: bool | None = None,
+        expressions: Mapping[str, float] | None = None,
+        **others: Any,
+    ) -> Reading:
+        """Return how to read records: as those of the fit, unless the arguments say otherwise.
+
+        others : as :class:`~qacal.records.Reading` takes them.
+        """
+        from qacal.records import Reading, as_source
+
+        names: list[str] = []
+        if self.read_as.columns:
+            # What is wrong with the rows is said when they are read.
+            first = next(iter(as_source(records).batches(lambda fault: None)), None)
+            names = [] if first is None else first.names
+        words = expressions or self.read_as.expressions
+        return Reading(*self.read_as.for_rows(names, columns, percent), expressions=dict(words), **others)
 
     @abstractmethod
     def answers(

@@ -29,7 +29,7 @@ from qacal.origins import require_known_origin
 from qacal.parameters import HasParameters
 from qacal.partitions import Partition
 from qacal.recipe import Output, Recipe
-from qacal.records import Batch, Reading, read
+from qacal.records import Batch, ReadAs, Reading, read
 from qacal.road import Road
 from qacal.scores import LearnedScore
 from qacal.thresholds.decisions import DecisionRule
@@ -98,6 +98,7 @@ class QACalibrator(HasParameters, Answering):
     memory_: Memory
     decision_rule_: DecisionRule | None
     fitted_for_: dict[str, Any] | None
+    read_as_: ReadAs
 
     def __init__(
         self,
@@ -163,7 +164,9 @@ class QACalibrator(HasParameters, Answering):
 
     def fit_given(self, given: Given, progress: Progress | None = None) -> Self:
         """Do what :meth:`fit` does, with one object that says what to read, and how."""
-        return self.hold(Fitting(Recipe(**self.get_params()), given, progress or say_nothing).fitted())
+        self.hold(Fitting(Recipe(**self.get_params()), given, progress or say_nothing).fitted())
+        self.read_as_ = ReadAs(dict(given.how.columns), given.how.percent, dict(given.how.expressions))
+        return self
 
     def hold(self, found: Fitted, decision_rule: DecisionRule | None = None) -> Self:
         """Become the model that a fit, or a saved model, has found."""
@@ -175,6 +178,7 @@ class QACalibrator(HasParameters, Answering):
         self.memory_ = found.memory
         self.decision_rule_ = decision_rule
         self.fitted_for_ = None
+        self.read_as_ = ReadAs()
         return self
 
     @property
@@ -197,6 +201,12 @@ class QACalibrator(HasParameters, Answering):
         """What rows must have beside a confidence, as :func:`qacal.records.read` takes it."""
         return self.road_.needs
 
+    @property
+    def read_as(self) -> ReadAs:
+        """How the rows of the fit were read."""
+        self._require_fitted()
+        return self.read_as_
+
     # Answering
 
     def calibrate(
@@ -204,7 +214,7 @@ class QACalibrator(HasParameters, Answering):
         records: Any,
         *,
         columns: Mapping[str, str] | None = None,
-        percent: bool = False,
+        percent: bool | None = None,
         expressions: Mapping[str, float] | None = None,
         any_origin: bool = False,
         prefix: str = "",
@@ -218,9 +228,11 @@ class QACalibrator(HasParameters, Answering):
 
         any_origin : go on with rows from another LLM, prompt, confidence source or judge than those of the fit.
         prefix : put before the names of the new columns.
-        columns, percent, expressions, on_fault, max_bad, progress : as in :meth:`fit`.
+        columns, percent, expressions : as in :meth:`fit`. What is not given is as it was there, if the records have
+            those columns.
+        on_fault, max_bad, progress : as in :meth:`fit`.
         """
-        how = Reading(dict(columns or {}), percent, on_fault or refuse, max_bad, dict(expressions or {}))
+        how = self.reading(records, columns, percent, expressions, on_fault=on_fault or refuse, max_bad=max_bad)
         tables = list(self.calibrated(records, how, any_origin=any_origin, prefix=prefix, progress=progress))
         if len(tables) == 1 and not isinstance(records, str | Path):
             return tables[0].native
@@ -265,7 +277,7 @@ class QACalibrator(HasParameters, Answering):
         """
         row = {"question": question, "answer": answer, "confidence": confidence, **others}
         prefix = "qacal_"
-        found = self.calibrate([row], prefix=prefix)[0]
+        found = next(self.calibrated([row], Reading(), prefix=prefix)).row(0)
         evidence = {name.removeprefix(prefix): value for name, value in found.items() if name.startswith(prefix)}
         return {"confidence": float(confidence), **evidence}
 
@@ -338,6 +350,7 @@ class QACalibrator(HasParameters, Answering):
             "groups": [group.to_dict() for group in self.groups_],
             "memory": self.memory_.to_plain(),
             "fitted_for": self.fitted_for_,
+            "read_as": self.read_as_.to_plain(),
             "thresholds": None if self.decision_rule_ is None else self.decision_rule_.to_plain(),
         }
         partition = road.partition if road.uses_groups else None

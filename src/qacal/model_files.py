@@ -14,6 +14,7 @@ from qacal.fitting import Fitted
 from qacal.group_summary import GroupSummary
 from qacal.model import QACalibrator
 from qacal.partitions import BisectingTree
+from qacal.records import ReadAs
 from qacal.road import ForeignName, Road, RowVectors
 from qacal.thresholds.decisions import DecisionRule
 from qacal.thresholds.memory import NO_MEMORY, Memory
@@ -50,6 +51,7 @@ def load(path: str | Path, *, embedder: str | Embedder | None = None) -> QACalib
         memory=header.optional("memory", Memory.from_plain) or NO_MEMORY,
     )
     model.hold(found, header.optional("thresholds", DecisionRule.from_plain))
+    model.read_as_ = header.optional("read_as", ReadAs.from_plain) or ReadAs()
     model.fitted_for_ = header.optional("fitted_for", _column_and_value)
     return model
 

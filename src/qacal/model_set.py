@@ -24,7 +24,7 @@ from qacal.forks import require_polars
 from qacal.model import QACalibrator
 from qacal.model_files import load
 from qacal.plain import digest, read_document, write_document
-from qacal.records import Batch, Reading, Source, as_source, read, tables_of
+from qacal.records import Batch, ReadAs, Reading, Source, as_source, read, tables_of
 from qacal.tables import Table, joined
 from qacal.values import Bools
 
@@ -47,6 +47,11 @@ class ModelSet(Answering):
     def __post_init__(self) -> None:
         for value, model in self.models.items():
             model.fitted_for_ = {"column": self.by, "value": value}
+
+    @property
+    def read_as(self) -> ReadAs:
+        """How the rows of the fit were read."""
+        return next(iter(self.models.values())).read_as
 
     @property
     def needs(self) -> dict[str, Any]:

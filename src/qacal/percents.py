@@ -40,7 +40,7 @@ class Percents:
         if self.rows >= _ENOUGH and self.highest <= 0.01:
             raise InputError(
                 f"no confidence is above {100 * self.highest:g}, so these are no percents; leave --percent "
-                "(percent=True) out."
+                "(percent=True) out. If the model was fitted on percents, pass --no-percent (percent=False)."
             )
         if self.small and self.highest > 0.01:
             raise InputError(

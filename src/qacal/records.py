@@ -95,6 +95,54 @@ class Reading:
         return self.name(column) in names and not is_another
 
 
+@dataclass(frozen=True)
+class ReadAs:
+    """How the rows of a fit were read, which is how other rows are read unless told otherwise.
+
+    columns, percent, expressions : as in :class:`Reading`.
+
+    >>> fit = ReadAs({"confidence": "score"}, percent=True)
+    >>> fit.for_rows(["score", "question"])
+    ({'confidence': 'score'}, True)
+    >>> fit.for_rows(["confidence", "question"])
+    ({}, False)
+    """
+
+    columns: Mapping[str, str] = field(default_factory=dict)
+    percent: bool = False
+    expressions: Mapping[str, float] = field(default_factory=dict)
+
+    def for_rows(
+        self, names: Sequence[str], columns: Mapping[str, str] | None = None, percent: bool | None = None
+    ) -> tuple[dict[str, str], bool]:
+        """Return the columns, and whether confidences are percents, for rows that have columns of these names.
+
+        A column that these rows lack has its own name here. Confidences of another column than that of the fit are
+        percents only if that is said.
+
+        columns, percent : what was said; it goes before.
+        """
+        there = {column: name for column, name in self.columns.items() if name in names}
+        found = {**there, **(columns or {})}
+        is_same = found.get("confidence", "confidence") == self.columns.get("confidence", "confidence")
+        return found, (self.percent and is_same) if percent is None else percent
+
+    def to_plain(self) -> dict[str, Any]:
+        """Return what JSON can hold."""
+        return {"columns": dict(self.columns), "percent": self.percent, "expressions": dict(self.expressions)}
+
+    @staticmethod
+    def from_plain(plain: Any) -> ReadAs:
+        """Return what :meth:`to_plain` was called on."""
+        kinds = {"columns": dict, "percent": bool, "expressions": dict}
+        is_sound = isinstance(plain, dict) and {name: type(value) for name, value in plain.items()} == kinds
+        is_sound = is_sound and all(isinstance(name, str) for name in plain["columns"].values())
+        if not (is_sound and all(isinstance(number, int | float) for number in plain["expressions"].values())):
+            raise InputError(f"read_as is {plain!r:.80}; expected columns, percent and expressions.")
+        Reading(**plain)
+        return ReadAs(**plain)
+
+
 @dataclass(frozen=True, eq=False)
 class Batch:
     """Checked rows. What was not asked for, or is not there, is None.

@@ -78,7 +78,7 @@ def choose_threshold(
     wrong: float | None = None,
     abstain: float | None = None,
     columns: Mapping[str, str] | None = None,
-    percent: bool = False,
+    percent: bool | None = None,
     expressions: Mapping[str, float] | None = None,
     any_origin: bool = False,
     on_fault: OnFault | None = None,
@@ -111,7 +111,7 @@ def choose_threshold(
     'answer'
     """
     goal = Goal(accuracy, risk, alpha, per_group, wrong, abstain)
-    how = Reading(dict(columns or {}), percent, on_fault or refuse, max_bad, dict(expressions or {}))
+    how = model.reading(records, columns, percent, expressions, on_fault=on_fault or refuse, max_bad=max_bad)
     return choices(model, records, how, goal, any_origin=any_origin, progress=progress)[None]
 
 

@@ -36,7 +36,7 @@ def run(
     json: shared.Json = False,
     embedder: shared.Embedder = None,
     column: shared.Columns = None,
-    percent: shared.Percent = False,
+    percent: shared.PercentAsFitted = None,
     expression: shared.Expressions = None,
     skip_bad_rows: shared.SkipBadRows = None,
     max_bad: shared.MaxBad = 0.2,
@@ -67,7 +67,7 @@ def run(
     done, columns, decisions = 0, list[str](), Counter[Any]()
     with (
         shared.opened(file) as rows,
-        shared.reading(column, percent, skip_bad_rows, max_bad, expression, _KEPT) as how,
+        shared.reading_like(loaded, rows, column, percent, skip_bad_rows, max_bad, expression, _KEPT) as how,
         writing(output, shared.output_format(output, rows)) as writer,
         shared.progress() as progress,
     ):

@@ -47,7 +47,7 @@ def run(
     any_origin: Annotated[bool, typer.Option("--any-origin", help="As in qacal apply.")] = False,
     embedder: shared.Embedder = None,
     column: shared.Columns = None,
-    percent: shared.Percent = False,
+    percent: shared.PercentAsFitted = None,
     expression: shared.Expressions = None,
     skip_bad_rows: shared.SkipBadRows = None,
     max_bad: shared.MaxBad = 0.2,
@@ -97,7 +97,7 @@ def _measured(
     from qacal.model_set import load_any
 
     loaded = None if model is None else load_any(model_path(model), embedder=embedder)
-    with shared.opened(file) as rows, shared.reading(*read) as how, shared.progress() as progress:
+    with shared.opened(file) as rows, shared.reading_like(loaded, rows, *read) as how, shared.progress() as progress:
         columns = collect(rows, how, loaded, groups, by, any_origin=any_origin, progress=progress)
     if loaded is not None:
         _warn_of_fitted(columns, loaded)

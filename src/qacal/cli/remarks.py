@@ -48,7 +48,7 @@ def alike(batches: Iterable[Batch], by: str | None, values: Sequence[Any]) -> di
         labels = [] if batch.correct is None else batch.correct.tolist()
         whose = [None] * len(labels) if by is None else batch.listed(by)
         for label, own in zip(labels, whose, strict=True):
-            if own in counts:
+            if isinstance(own, str | int | None) and own in counts:
                 counts[own][label] += 1
         if all(len(count) > 1 for count in counts.values()):
             break

@@ -38,7 +38,7 @@ def run(
     any_origin: Annotated[bool, typer.Option("--any-origin", help="As in qacal apply.")] = False,
     embedder: shared.Embedder = None,
     column: shared.Columns = None,
-    percent: shared.Percent = False,
+    percent: shared.PercentAsFitted = None,
     expression: shared.Expressions = None,
     skip_bad_rows: shared.SkipBadRows = None,
     max_bad: shared.MaxBad = 0.2,
@@ -86,7 +86,7 @@ def _contents(model: str, file: str, read: Any, groups: str | None, by: str | No
 
     threshold, examples, any_origin, embedder = chosen
     loaded = load_any(model_path(model), embedder=embedder)
-    with shared.opened(file) as rows, shared.reading(*read) as how, shared.progress() as progress:
+    with shared.opened(file) as rows, shared.reading_like(loaded, rows, *read) as how, shared.progress() as progress:
         return read_contents(
             loaded,
             rows,

@@ -16,7 +16,7 @@ from qacal.cli.text_table import TextTable
 from qacal.errors import BadRowsError, InputError, printable
 
 if TYPE_CHECKING:
-    from qacal.answering import Progress
+    from qacal.answering import Answering, Progress
     from qacal.files import File
     from qacal.records import Reading
     from qacal.tables import Fault
@@ -40,6 +40,14 @@ Columns = Annotated[
     ),
 ]
 Percent = Annotated[bool, typer.Option("--percent", help="Confidences are percents, 0 to 100.")]
+PercentAsFitted = Annotated[
+    bool | None,
+    typer.Option(
+        "--percent/--no-percent",
+        help="Confidences are percents, 0 to 100, or are none. As in the rows of the fit unless told.",
+        show_default=False,
+    ),
+]
 Embedder = Annotated[
     str | None,
     typer.Option(
@@ -182,6 +190,34 @@ def reading(
     if too_many is not None:
         raise too_many
     note(f"Bad rows, written to {skip_bad_rows} and {became}: {bad}" if bad.count else "No bad rows.")
+
+
+@contextmanager
+def reading_like(
+    model: Answering | None,
+    rows: File,
+    columns: list[str] | None,
+    percent: bool | None,
+    skip_bad_rows: Path | None,
+    max_bad: float,
+    expression: list[str] | None,
+    became: str = "left out",
+) -> Iterator[Reading]:
+    """Yield how to read rows: as those that the model was fitted on, unless told otherwise; say what is assumed."""
+    told = mapping(columns)
+    found, is_percent, words = told, bool(percent), expression
+    if model is not None:
+        like = model.reading(rows, told, percent)
+        found, is_percent = dict(like.columns), like.percent
+        words = expression or [f"{word}={number}" for word, number in like.expressions.items()]
+    parts = [f"{name} is {own}" for name, own in found.items() if name not in told]
+    parts += ["confidences are percents"] if is_percent and percent is None else []
+    parts += words if words and not expression else []
+    if parts:
+        note(f"As in the fit: {', '.join(parts)} (--column, --no-percent and --expression say otherwise).")
+    mapped = [f"{name}={own}" for name, own in found.items()]
+    with reading(mapped, is_percent, skip_bad_rows, max_bad, words, became) as how:
+        yield how
 
 
 @contextmanager

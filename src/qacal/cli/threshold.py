@@ -40,7 +40,7 @@ def run(
     any_origin: Annotated[bool, typer.Option("--any-origin", help="As in qacal apply.")] = False,
     embedder: shared.Embedder = None,
     column: shared.Columns = None,
-    percent: shared.Percent = False,
+    percent: shared.PercentAsFitted = None,
     expression: shared.Expressions = None,
     skip_bad_rows: shared.SkipBadRows = None,
     max_bad: shared.MaxBad = 0.2,
@@ -77,7 +77,7 @@ def run(
     loaded = load_any(model_path(model), embedder=embedder)
     with (
         shared.opened(file) as rows,
-        shared.reading(column, percent, skip_bad_rows, max_bad, expression) as how,
+        shared.reading_like(loaded, rows, column, percent, skip_bad_rows, max_bad, expression) as how,
         shared.progress() as progress,
     ):
         found = choices(loaded, rows, how, goal, any_origin=any_origin, progress=progress)

@@ -136,7 +136,7 @@ def gather(
     """Read labelled records through a model, apart for each model of a set, or for each value of a column `by`."""
     out: dict[str, Gathered] = {}
     done, is_part = 0, by is not None and not isinstance(model, ModelSet)
-    for batch in _batches(model, records, how):
+    for batch in _batches(model, records, how or model.reading(records)):
         for name, one, mine in _parts(model, batch, by):
             if not any_origin:
                 require_known_origin(mine, one.origins_)
@@ -147,7 +147,7 @@ def gather(
     return dict(sorted(out.items()))
 
 
-def _batches(model: QACalibrator | ModelSet, records: Any, how: Reading | None) -> Iterator[Batch]:
+def _batches(model: QACalibrator | ModelSet, records: Any, how: Reading) -> Iterator[Batch]:
     for batch in read(records, how, needs_labels=True, **model.needs):
         known = model.known(batch) if isinstance(model, ModelSet) else batch
         if len(known):
