@@ -1,6 +1,7 @@
 """What the calibrator sees of a row, and with which embedder."""
 
 import json
+import pickle
 import shutil
 
 import numpy as np
@@ -150,3 +151,31 @@ def test_an_embedder_that_is_no_name_is_refused(with_onnx, tmp_path):
     (tmp_path / "model" / "model.json").write_text(json.dumps(document), encoding="utf-8")
     with pytest.raises(ArtifactError, match="the name of its embedder is"):
         load(tmp_path / "model")
+
+
+def test_embedding_is_told_while_it_lasts():
+    """With rows a second and the time left; nothing of it stays with the model."""
+    told = []
+    embedder = Slow()
+    model = QACalibrator(embedder, partition="bisecting:1").fit(
+        answers(300), progress=lambda what, rows: told.append((what, rows))
+    )
+    assert any(what.startswith("embedding") for what, _ in told)
+    assert any("rows a second" in what and what.endswith(" left") for what, _ in told)
+    told.clear()
+    list(model.answers(answers(50, seed=1), progress=lambda what, rows: told.append((what, rows))))
+    assert ("calibrating", 50) in told
+    assert max(rows for what, rows in told if what.startswith("embedding")) == 50
+    pickle.dumps(model.road_.vectors)
+
+
+class Slow:
+    """An embedder that says how far it is."""
+
+    name, dim, digest = "slow", 4, "0"
+
+    def embed(self, questions, answers, progress=None):
+        for done in range(1, len(questions) + 1):
+            if progress is not None:
+                progress(done, len(questions))
+        return np.array([[len(q), len(a), ord(q[0]), 1] for q, a in zip(questions, answers, strict=True)], np.float32)

@@ -136,6 +136,10 @@ class Fitting:
 
     def fitted(self) -> Fitted:
         """Learn from some rows, calibrate with others, and return what came of it."""
+        with self.road.vectors.telling(self.progress):
+            return self._fitted()
+
+    def _fitted(self) -> Fitted:
         if self.given.is_apart:
             self._require_something_to_learn()
         self.given.require_one_origin()

@@ -255,7 +255,9 @@ class QACalibrator(HasParameters, Answering):
         self._require_fitted()
         done = 0
         for batch in read(records, how, needs_labels=needs_labels, keeps_bad=keeps_bad, **self.needs):
-            yield batch, self.answer(batch, any_origin=any_origin)
+            with self.road_.vectors.telling(progress):
+                found = self.answer(batch, any_origin=any_origin)
+            yield batch, found
             done += len(batch)
             (progress or say_nothing)("calibrating", done)
 

@@ -9,12 +9,15 @@ fitted on and rows that are answered go the same way.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
+from time import monotonic
 from typing import Any
 
 import numpy as np
 
+from qacal.answering import Progress
 from qacal.calibrators.base import Calibrator, Rows
 from qacal.embedders import ColumnEmbedder, Embedder, embedder
 from qacal.errors import InputError
@@ -51,6 +54,16 @@ class RowVectors:
         self._given = given
         self._known = known
         self._loaded: Embedder | None = None
+        self._told: Progress | None = None
+
+    @contextmanager
+    def telling(self, progress: Progress | None) -> Iterator[None]:
+        """Tell of embedding while it lasts: how many rows a second, and how long the rows at hand still take."""
+        self._told = progress
+        try:
+            yield
+        finally:
+            self._told = None
 
     @property
     def read_text(self) -> bool:
@@ -62,7 +75,8 @@ class RowVectors:
         maker = self.load()
         if isinstance(maker, ColumnEmbedder):
             return maker.vectors(batch.column(maker.column))
-        return maker.embed(batch.question or [], batch.answer or [])
+        texts = batch.question or [], batch.answer or []
+        return maker.embed(*texts) if self._told is None else maker.embed(*texts, progress=_paced(self._told))
 
     def load(self) -> Embedder:
         """Return the embedder."""
@@ -89,6 +103,31 @@ class RowVectors:
             return dict(self._known)
         maker = self.load()
         return {"name": maker.name, "dim": maker.dim, "digest": maker.digest}
+
+
+def _paced(told: Progress) -> Callable[[int, int], None]:
+    """Return what an embedder calls with the rows that are done, and all."""
+    began = monotonic()
+
+    def tell(done: int, of: int) -> None:
+        told(pace(done, of, monotonic() - began), done)
+
+    return tell
+
+
+def pace(done: int, of: int, seconds: float) -> str:
+    """Return how fast rows are embedded, and how long the others will take.
+
+    >>> pace(500, 2000, 5.0), pace(2, 2000, 4.0), pace(10, 10, 0.0)
+    ('embedding, 100 rows a second, 15 s left', 'embedding, 0.5 rows a second, 1 h 6 min left', 'embedding')
+    """
+    if seconds <= 0 or done <= 0:
+        return "embedding"
+    rate, left = done / seconds, round((of - done) * seconds / done)
+    hours, minutes = left // 3600, left % 3600 // 60
+    time = f"{hours} h {minutes} min" if hours else f"{minutes} min" if left >= 100 else f"{left} s"
+    speed = f"{rate:,.0f}" if rate >= 10 else f"{rate:.1f}"
+    return f"embedding, {speed} rows a second, {time} left"
 
 
 @dataclass(frozen=True, eq=False)

@@ -140,7 +140,8 @@ def gather(
         for name, one, mine in _parts(model, batch, by):
             if not any_origin:
                 require_known_origin(mine, one.origins_)
-            out.setdefault(name, Gathered(one, groups, is_part)).add(mine)
+            with one.road_.vectors.telling(progress):
+                out.setdefault(name, Gathered(one, groups, is_part)).add(mine)
         done += len(batch)
         if progress is not None:
             progress("calibrating", done)
