@@ -24,6 +24,7 @@ from qacal import (
     UniformMassBinning,
     log_loss,
 )
+from qacal.calibrators import isotonic
 from qacal.pooled_shape import Shape
 from tests.calibrators.contract import CALIBRATORS, learns, name_of
 
@@ -328,3 +329,17 @@ def test_small_weights_are_not_lost_behind_large_ones():
 def test_a_shape_between_knots_that_nearly_meet():
     shape = Shape(np.array([0.0, 4 * TINY, 1.0]), np.array([-1.0, 1.0, 2.0]))
     np.testing.assert_allclose(shape.apply(np.array([0.0, TINY, 2 * TINY, 4 * TINY, 0.5])), [-1, -0.5, 0, 1, 1.5])
+
+
+def test_curves_per_group_look_for_groups_once(monkeypatch):
+    """Looking through all cells for each of many groups would take the square of their number."""
+    looked, real = [], isotonic.group_runs
+    monkeypatch.setattr(isotonic, "group_runs", lambda level: looked.append(level) or real(level))
+    groups = np.repeat(np.arange(300), 4)
+    model = IsotonicCalibration(pooling="none", rows_per_group=4)
+    h, right = np.tile([0.2, 0.4, 0.6, 0.8], 300), (np.arange(1200) * 7 % 10) < 5
+    found = model.fit(h, right, groups=groups).predict(h, groups=groups)
+    assert len(looked) == 2
+    for group in (0, 150, 299):
+        alone = IsotonicCalibration().fit(h[groups == group], right[groups == group])
+        np.testing.assert_array_equal(found[groups == group], alone.predict(h[groups == group]))

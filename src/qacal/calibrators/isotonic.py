@@ -77,13 +77,14 @@ def fit_isotonic(tally: Tally, rows_per_group: int, max_depth: int | None = None
     levels = flat_levels(tally, max_depth)
     who = lineage(levels, tally.grouping, rows_per_group)
     curves, rows = [], []
-    for depth, owner in zip(who.depth.tolist(), who.owner.tolist(), strict=True):
-        level = levels[depth]
+    for depth, level in enumerate(levels):
         codes, first, last = group_runs(level)
-        run = 0 if depth == 0 else int(np.searchsorted(codes, owner))
-        cells = slice(first[run], last[run])
-        rows.append(int(level.rows[cells].sum()))
-        curves.append(_fit_one(level.confidence[cells], level.w[cells], level.wt[cells]))
+        owners = who.owner[who.depth == depth]
+        runs = np.zeros(len(owners), dtype=np.int64) if depth == 0 else np.searchsorted(codes, owners)
+        for start, stop in zip(first[runs].tolist(), last[runs].tolist(), strict=True):
+            cells = slice(start, stop)
+            rows.append(int(level.rows[cells].sum()))
+            curves.append(_fit_one(level.confidence[cells], level.w[cells], level.wt[cells]))
     return IsotonicMaps(
         x=np.concatenate([x for x, _ in curves]),
         y=np.concatenate([y for _, y in curves]),
