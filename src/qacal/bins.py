@@ -12,6 +12,7 @@ import numpy as np
 
 from qacal.errors import InputError
 from qacal.grouping import NO_GROUP
+from qacal.parameters import is_whole, shown
 from qacal.tally import Tally
 from qacal.values import Floats, Ints
 
@@ -100,8 +101,8 @@ def equal_bins(tally: Tally, n_bins: int) -> Bins:
     >>> equal_bins(Tally.of([.1, .2, .3, .4, .5], [0, 0, 1, 0, 1]), 3).rows
     array([2., 2., 1.])
     """
-    if not isinstance(n_bins, int | np.integer) or n_bins < 1:
-        raise InputError(f"n_bins is {n_bins!r}; expected a whole number of 1 or more, such as 15.")
+    if not is_whole(n_bins, 1):
+        raise InputError(f"n_bins is {shown(n_bins)}; expected a whole number of 1 or more, such as 15.")
     codes, first, last = group_runs(tally)
     through = np.arange(1, len(tally) + 1) if tally.n == len(tally) else np.cumsum(tally.rows)
     starts, groups = [], []
@@ -120,8 +121,10 @@ def equal_bins(tally: Tally, n_bins: int) -> Bins:
 
 def check_points_per_bin(points_per_bin: int) -> None:
     """Refuse what is not a whole number of 1 or more."""
-    if not isinstance(points_per_bin, int | np.integer) or not 1 <= points_per_bin < 2**62:
-        raise InputError(f"points_per_bin is {points_per_bin!r}; expected a whole number of 1 or more, such as 50.")
+    if not is_whole(points_per_bin, 1):
+        raise InputError(
+            f"points_per_bin is {shown(points_per_bin)}; expected a whole number of 1 or more, such as 50."
+        )
 
 
 def _every(b: int, codes: Ints, first: Ints, last: Ints) -> tuple[Ints, Ints]:

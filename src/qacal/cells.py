@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from qacal.errors import InputError
+from qacal.parameters import is_number, shown
 from qacal.values import Bools, Floats, Hashes, Ints, seven_decimals
 
 SUMS = ("rows", "w", "wt", "wtt", "ww", "wwt", "wwtt")
@@ -171,8 +172,10 @@ def snap(confidence: Floats, resolution: float) -> Floats:
     >>> snap(np.array([0.123, 0.3, 1.0]), 0.1)
     array([0.1, 0.3, 1. ])
     """
-    if not isinstance(resolution, int | float) or not FINEST <= resolution <= 1:
-        raise InputError(f"resolution is {resolution!r}; expected 1/k for a whole number k up to 10^6, such as 0.01.")
+    if not is_number(resolution, FINEST, 1):
+        raise InputError(
+            f"resolution is {shown(resolution)}; expected 1/k for a whole number k up to 10^6, such as 0.01."
+        )
     steps = round(1 / resolution)
     if abs(steps * resolution - 1) > 1e-9:
         raise InputError(f"resolution is {resolution}; expected 1/k for a whole number k up to 10^6, such as 0.01.")

@@ -26,9 +26,13 @@ from qacal.bins import mass_bins
 from qacal.errors import InputError, UnreachableError
 from qacal.grouping import Paths
 from qacal.intervals import bounded_interval, mean_intervals
+from qacal.parameters import is_number, is_whole, shown
 from qacal.soundness import require
 from qacal.tally import Tally
 from qacal.values import ArrayLike, Floats, require_length, unit_values
+
+# What is less is taken for 0: shared by many statements, and inverted, it would be.
+_SMALLEST_ALPHA = 1e-100
 
 # Planning: epsilon for points per bin, and back.
 
@@ -55,8 +59,8 @@ def epsilon(points_per_bin: int, n: int, alpha: float, nu: float = 0.0, *, level
     points_per_bin : the other way round.
     """
     _check_planning(n, alpha, nu, levels)
-    if not 2 <= points_per_bin <= n:
-        raise InputError(f"points_per_bin is {points_per_bin}; expected 2 to n={n}.")
+    if not is_whole(points_per_bin, 2, n):
+        raise InputError(f"points_per_bin is {shown(points_per_bin)}; expected a whole number from 2 to n={n}.")
     bins = levels * n / points_per_bin
     return float(np.sqrt(np.log(2 * bins / alpha) / (2 * (points_per_bin - 1))) + nu)
 
@@ -100,8 +104,11 @@ def epsilon_of_bins(n_bins: int, n: int, alpha: float, nu: float = 0.0) -> float
     0.0938
     """
     _check_planning(n, alpha, nu)
-    if not 1 <= n_bins <= n // 2:
-        raise InputError(f"n_bins is {n_bins}; expected 1 to n/2={n // 2}, so that a bin has two rows or more.")
+    if not is_whole(n_bins, 1, n // 2):
+        raise InputError(
+            f"n_bins is {shown(n_bins)}; expected a whole number from 1 to n/2={n // 2}, so that a bin has two rows or "
+            "more."
+        )
     return float(np.sqrt(np.log(2 * n_bins / alpha) / (2 * (n // n_bins - 1))) + nu)
 
 
@@ -127,18 +134,18 @@ def _epsilon_of(n: int, alpha: float, nu: float, levels: int) -> Callable[[int],
 
 
 def _check_planning(n: int, alpha: float, nu: float, levels: int = 1) -> None:
-    if not isinstance(n, int | np.integer) or n < 2:
-        raise InputError(f"n is {n!r}; a guarantee needs a whole number of 2 calibration rows or more.")
-    if not isinstance(levels, int | np.integer) or levels < 1:
-        raise InputError(f"levels is {levels!r}; expected a whole number of 1 or more.")
+    if not is_whole(n, 2):
+        raise InputError(f"n is {shown(n)}; a guarantee needs a whole number of 2 calibration rows or more.")
+    if not is_whole(levels, 1):
+        raise InputError(f"levels is {shown(levels)}; expected a whole number of 1 or more.")
     check_alpha(alpha)
-    if not 0 <= nu <= 1:
-        raise InputError(f"nu is {nu}; expected 0 to 1.")
+    if not is_number(nu, 0, 1):
+        raise InputError(f"nu is {shown(nu)}; expected 0 to 1.")
 
 
 def _check_reachable(epsilon: float, nu: float) -> None:
-    if not 0 < epsilon < 1:
-        raise InputError(f"epsilon is {epsilon}; expected a number between 0 and 1, such as 0.1.")
+    if not is_number(epsilon, 0, 1) or epsilon in (0, 1):
+        raise InputError(f"epsilon is {shown(epsilon)}; expected a number between 0 and 1, such as 0.1.")
     if nu >= epsilon:
         raise UnreachableError(
             f"epsilon is {epsilon} and nu is {nu}: labels that may be off by nu cannot give an error below nu. "
@@ -147,9 +154,9 @@ def _check_reachable(epsilon: float, nu: float) -> None:
 
 
 def check_alpha(alpha: float) -> None:
-    """Refuse a failure probability outside (0, 1)."""
-    if not isinstance(alpha, int | float | np.floating) or not 0 < alpha < 1:
-        raise InputError(f"alpha is {alpha}; expected a probability between 0 and 1, such as 0.1.")
+    """Refuse a failure probability outside (0, 1), or so small that its logarithm is lost."""
+    if not is_number(alpha, _SMALLEST_ALPHA, 1) or alpha == 1:
+        raise InputError(f"alpha is {shown(alpha)}; expected a probability between 0 and 1, such as 0.1.")
 
 
 # Certificates.

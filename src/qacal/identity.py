@@ -13,11 +13,13 @@ from hashlib import blake2b
 import numpy as np
 
 from qacal.errors import InputError
+from qacal.parameters import is_number, is_whole, shown
 from qacal.values import ArrayLike, Bools, Floats, Hashes, Ints, column_of_any, require_length
 
 # The constants of the splitmix64 generator (Steele, Lea and Flood, 2014): an invertible mixing of 64 bits.
 _STEP = np.uint64(0x9E3779B97F4A7C15)
 _MULTIPLIERS = (np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))
+MOST_SEED = 2**64
 _BEGINS = frozenset("-0123456789")
 _SHIFTS = (np.uint64(30), np.uint64(27), np.uint64(31))
 
@@ -28,8 +30,8 @@ def mix(bits: Hashes, seed: int = 0) -> Hashes:
     >>> mix(np.array([1, 2], dtype=np.uint64)) % 256
     array([193, 206], dtype=uint64)
     """
-    if not isinstance(seed, int | np.integer):
-        raise InputError(f"seed is {seed!r}; expected a whole number.")
+    if not is_whole(seed, -MOST_SEED, MOST_SEED):
+        raise InputError(f"seed is {shown(seed)}; expected a whole number.")
     with np.errstate(over="ignore"):
         z = bits + _STEP * np.uint64((int(seed) + 1) % 2**64)
         z = (z ^ (z >> _SHIFTS[0])) * _MULTIPLIERS[0]
@@ -178,9 +180,12 @@ def split(ids: ArrayLike, shares: Sequence[float] = (0.5, 0.5), seed: int = 0) -
     >>> bool(part[0] == part[1]), sorted(set(part.tolist()))
     (True, [0, 1])
     """
-    edges = np.cumsum(np.asarray(shares, dtype=np.float64))
-    if len(edges) == 0 or min(shares) < 0 or abs(edges[-1] - 1) > 1e-9:
-        raise InputError(f"shares are {tuple(shares)}; expected parts that add up to 1, such as (0.5, 0.5).")
+    parts = list(shares) if isinstance(shares, list | tuple) or np.ndim(shares) == 1 else []
+    if not all(is_number(part, 0, 1) for part in parts) or abs(sum(parts) - 1) > 1e-9:
+        raise InputError(f"shares are {shown(shares)}; expected parts that add up to 1, such as (0.5, 0.5).")
+    if not is_whole(seed, -MOST_SEED, MOST_SEED):
+        raise InputError(f"seed is {shown(seed)}; expected a whole number.")
+    edges = np.cumsum(np.asarray(parts, dtype=np.float64))
     # A seed of its own kind: the parts must have nothing to do with the halves and blocks made within them.
     column = column_of_any(ids, "ids")
     place = mix(id_hashes(column, len(column)), seed + 2**40) / 2.0**64

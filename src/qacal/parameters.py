@@ -3,9 +3,46 @@
 from __future__ import annotations
 
 import inspect
-from typing import Any, Self
+from typing import Any, Self, TypeGuard
+
+import numpy as np
 
 from qacal.errors import InputError
+
+MOST = 2**62
+"""No whole number that counts anything is larger."""
+
+
+def is_whole(value: Any, least: int, most: int = MOST) -> TypeGuard[int]:
+    """Return whether a value is a whole number in a range, of Python or numpy; True and False are none.
+
+    >>> is_whole(50, 1), is_whole(0, 1), is_whole(50.0, 1), is_whole("50", 1), is_whole(True, 1)
+    (True, False, False, False, False)
+    """
+    return isinstance(value, int | np.integer) and not isinstance(value, bool) and bool(least <= value <= most)
+
+
+def is_number(value: Any, low: float, high: float) -> TypeGuard[float]:
+    """Return whether a value is a number in a range, of Python or numpy; True, False and NaN are none.
+
+    >>> is_number(0.1, 0, 1), is_number(np.float64(2.0), 0, 1), is_number("0.1", 0, 1), is_number(float("nan"), 0, 1)
+    (True, False, False, False)
+    """
+    is_one = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+    return is_one and bool(low <= value <= high)
+
+
+def shown(value: Any) -> str:
+    """Return a value as an error shows it: short, whatever it is.
+
+    >>> shown("0.1"), shown(np.float64(2.0)), shown(10**5000)
+    ("'0.1'", '2.0', 'a very large int')
+    """
+    try:
+        text = " ".join(repr(value.item() if isinstance(value, np.generic) else value).split())
+    except ValueError:  # Python refuses to write whole numbers of thousands of digits
+        return f"a very large {type(value).__name__}"
+    return text if len(text) <= 80 else f"{text[:77]}..."
 
 
 class HasParameters:

@@ -33,6 +33,7 @@ from qacal.cell_table import read_cells, write_cells
 from qacal.cells import SUMS, Cells, Sums, count_plain, gather, snap
 from qacal.errors import InputError
 from qacal.grouping import NO_GROUP, Grouping, Paths, as_grouping, merge_labels
+from qacal.parameters import is_whole, shown
 from qacal.values import (
     ArrayLike,
     Bools,
@@ -135,8 +136,10 @@ class Tally:
             is equal.
         resolution : snap confidences to the grid 0, resolution, ..., 1 (0.01 gives 101 values).
         """
-        if not isinstance(n_blocks, int | np.integer) or n_blocks < 1:
-            raise InputError(f"n_blocks is {n_blocks!r}; expected a whole number of 1 or more.")
+        if not isinstance(ties, bool):
+            raise InputError(f"ties is {shown(ties)}; expected True or False.")
+        if not is_whole(n_blocks, 1):
+            raise InputError(f"n_blocks is {shown(n_blocks)}; expected a whole number of 1 or more.")
         h = unit_values(confidence, "confidence")
         t = unit_values(correct, "correct")
         require_length(t, len(h), "correct")

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qacal.errors import InputError
+from qacal.parameters import shown
 
 Floats: TypeAlias = NDArray[np.float64]
 Ints: TypeAlias = NDArray[np.int64]
@@ -78,8 +79,8 @@ def weight_values(values: ArrayLike | None, length: int) -> Floats | None:
 def rising(values: ArrayLike, name: str) -> Floats:
     """Return a grid of numbers that do not fall."""
     array = _numbers(values, name)
-    if not (np.diff(array) >= 0).all():
-        raise InputError(f"{name} are {values!r}; expected rising numbers.")
+    if not np.isfinite(array).all() or not (np.diff(array) >= 0).all():
+        raise InputError(f"{name} are {shown(values)}; expected rising numbers.")
     return array
 
 

@@ -217,7 +217,7 @@ def test_soft_targets_need_more_rows_than_labels_do():
         ({"accuracy": 1.0}, "accuracy is 1.0"),
         ({"risk": 0}, "risk is 0"),
         ({"accuracy": float("nan")}, "accuracy is nan"),
-        ({"accuracy": "0.9"}, "accuracy is 0.9"),
+        ({"accuracy": "0.9"}, "accuracy is '0.9'"),
         ({"accuracy": 0.9, "alpha": 1}, "alpha is 1"),
         ({"accuracy": 0.9, "candidates": [0.5, 2]}, r"candidates\[1\] is 2"),
         ({"accuracy": 0.9, "candidates": []}, "candidates is empty"),

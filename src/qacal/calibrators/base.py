@@ -13,7 +13,7 @@ from qacal import identity
 from qacal.calibrators.evidence import Evidence
 from qacal.errors import InputError, NotFittedError, RepeatedQuestionsWarning
 from qacal.grouping import NO_GROUP, Grouping, Paths
-from qacal.parameters import HasParameters
+from qacal.parameters import MOST, HasParameters, shown
 from qacal.tally import Tally
 from qacal.values import ArrayLike, Floats, Hashes, Ints, require_length, seven_decimals, unit_values
 
@@ -127,6 +127,7 @@ class Calibrator(HasParameters, ABC):
         weights : importance of each row; 0 leaves a row out.
         ids : the question's id, for whatever must treat the rows of one question alike (halves, order of ties).
         """
+        self._require_parameters()
         confidence = seven_decimals(unit_values(confidence, "confidence"))
         if groups is not None and not self.properties.uses_groups:
             require_length(groups, len(confidence), "groups")
@@ -137,6 +138,7 @@ class Calibrator(HasParameters, ABC):
 
     def fit_tally(self, tally: Tally) -> Self:
         """Learn the maps from a tally; see :meth:`tally_options` for what it must carry."""
+        self._require_parameters()
         return self._fit(tally)
 
     def _fit(self, tally: Tally) -> Self:
@@ -146,6 +148,13 @@ class Calibrator(HasParameters, ABC):
             warnings.warn(_REPEATED, RepeatedQuestionsWarning, stacklevel=3)
         self.maps_ = self.solve(narrowed)
         return self
+
+    def _require_parameters(self) -> None:
+        """Refuse parameters that are lists, arrays or objects: each is a number, a word, True, False or None."""
+        for name, value in self.get_params().items():
+            is_vast = isinstance(value, int) and abs(value) > MOST
+            if is_vast or not (value is None or isinstance(value, str | int | float | np.generic)):
+                raise InputError(f"{name} is {shown(value)}, a {type(value).__name__}; expected a number or a word.")
 
     def _require(self, tally: Tally) -> None:
         """Refuse a tally that lacks what this calibrator needs."""

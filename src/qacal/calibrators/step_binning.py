@@ -9,6 +9,7 @@ from qacal.calibrators.base import Calibrator, Properties
 from qacal.calibrators.binmaps import BinMaps
 from qacal.errors import InputError
 from qacal.guarantee import check_alpha, fixed_certificate
+from qacal.parameters import is_number, is_whole, shown
 from qacal.tally import Tally
 from qacal.values import Floats
 
@@ -92,9 +93,9 @@ def step_tops(step: float) -> Floats:
     >>> step_tops(0.25)
     array([0.25, 0.5 , 0.75,  inf])
     """
-    is_number = isinstance(step, int | float) and 1e-3 <= step <= 1
-    if not is_number or abs(round(1 / step) * step - 1) > 1e-9:
-        raise InputError(f"step is {step!r}; expected 1/k for a whole number k up to 1000, such as 0.05.")
+    is_step = is_number(step, 1e-3, 1)
+    if not is_step or abs(round(1 / step) * step - 1) > 1e-9:
+        raise InputError(f"step is {shown(step)}; expected 1/k for a whole number k up to 1000, such as 0.05.")
     steps = round(1 / step)
     # Division by a whole number gives the float nearest to the decimal, so that a score of 0.3 is in the bin up to 0.3.
     return np.append(np.arange(1, steps) / steps, np.inf)
@@ -120,8 +121,8 @@ def _means(scores: Floats, weight: Floats) -> Floats:
 
 
 def _check_rows_per_map(rows: int) -> None:
-    if not isinstance(rows, int | np.integer) or not 1 <= rows < 2**62:
-        raise InputError(f"rows_per_map is {rows!r}; expected a whole number of 1 or more, such as 250.")
+    if not is_whole(rows, 1):
+        raise InputError(f"rows_per_map is {shown(rows)}; expected a whole number of 1 or more, such as 250.")
 
 
 class StepBinning(Calibrator):

@@ -14,6 +14,7 @@ from qacal.calibrators.logistic import expit
 from qacal.calibrators.tree_scaling import TreeFeature, TreeMaps, fit_tree_curves
 from qacal.errors import InputError
 from qacal.guarantee import Certificate, check_alpha, uniform_certificate
+from qacal.parameters import is_number, shown
 from qacal.tally import Tally
 from qacal.values import Floats, Ints
 
@@ -88,8 +89,8 @@ def fit_tree_bins(
 ) -> BinMaps:
     """Return the curves of all groups, cut into steps, each with its interval."""
     check_alpha(alpha)
-    if not isinstance(step, int | float) or not 1e-3 <= step <= 1:
-        raise InputError(f"step is {step!r}; expected 0.001 to 1, such as 0.05.")
+    if not is_number(step, 1e-3, 1):
+        raise InputError(f"step is {shown(step)}; expected 0.001 to 1, such as 0.05.")
     levels = flat_levels(tally, max_depth)
     who = lineage(levels, tally.grouping, 1)
     curves = Curves.of(fit_tree_curves(tally, feature, max_depth), levels, who)

@@ -18,6 +18,7 @@ from qacal.bins import Bins, equal_bins, group_runs
 from qacal.errors import InputError
 from qacal.grouping import Paths
 from qacal.lookup import search_within
+from qacal.parameters import is_whole, shown
 from qacal.tally import Tally
 from qacal.values import ArrayLike, Floats, Ints
 
@@ -123,13 +124,13 @@ def _squares(tally: Tally) -> Floats:
 
 
 def _bins(cells: Tally, choice: BinChoice) -> Bins:
-    if choice == "outputs":
+    if isinstance(choice, str) and choice == "outputs":
         codes, first, last = group_runs(cells)
         start = np.arange(len(cells))
         return Bins(cells, start, start + 1, np.repeat(codes, last - first))
-    if isinstance(choice, bool) or not isinstance(choice, int | np.integer) or choice < 1:
+    if not is_whole(choice, 1):
         raise InputError(
-            f'bins is {choice!r}; expected a number of bins or "outputs", one bin per distinct confidence.'
+            f'bins is {shown(choice)}; expected a number of bins or "outputs", one bin per distinct confidence.'
         )
     return equal_bins(cells, int(choice))
 

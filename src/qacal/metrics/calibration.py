@@ -21,6 +21,7 @@ from qacal.guarantee import check_alpha
 from qacal.metrics.binned import BinChoice, Binned, as_tally
 from qacal.metrics.debiased import debiased_square, held_out_maximum
 from qacal.metrics.noise import check_redraws, p_value, redraw
+from qacal.parameters import is_whole, shown
 from qacal.tally import BLOCKS, Tally
 from qacal.values import ArrayLike, Floats
 
@@ -164,6 +165,8 @@ def maximum_calibration_error(
     check_alpha(alpha)
     binned = Binned.of(as_tally(confidence, correct, groups, weights, ids, n_blocks=BLOCKS), bins)
     weight, rows = binned.weight, binned.bins.rows
+    if not is_whole(min_rows, 0):
+        raise InputError(f"min_rows is {shown(min_rows)}; expected a whole number of 0 or more.")
     enough = rows >= min_rows
     if not enough.any():
         raise InputError(f"min_rows is {min_rows}; the largest bin has {int(rows.max())} rows.")

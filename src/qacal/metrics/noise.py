@@ -22,11 +22,13 @@ import numpy as np
 
 from qacal.errors import InputError
 from qacal.metrics.binned import Binned
+from qacal.parameters import is_whole, shown
 from qacal.tally import Tally
 from qacal.values import Floats
 
 # As many values at a time as fit in the processor's cache a few times over.
 _PORTION = 2**21
+_MOST_REDRAWS = 1_000_000
 
 Statistic = Callable[[Floats], Floats]
 """From residual sums, one column a bin, to one number a row."""
@@ -37,6 +39,8 @@ def redraw(binned: Binned, statistic: Statistic, redraws: int, seed: int) -> Flo
 
     None at all if the rows are known to be dependent and nothing tells which.
     """
+    if not is_whole(seed, 0):
+        raise InputError(f"seed is {shown(seed)}; expected a whole number of 0 or more.")
     rng = np.random.default_rng(seed)
     needs_signs = binned.is_clustered or binned.blocked.is_soft
     if redraws == 0 or (needs_signs and binned.blocked.block is None):
@@ -53,9 +57,9 @@ def _in_portions(draw: Callable[[int], Floats], redraws: int, width: int) -> Flo
 
 
 def check_redraws(redraws: int) -> None:
-    """Refuse a negative number of redraws."""
-    if not redraws >= 0:
-        raise InputError(f"redraws is {redraws}; expected 0 or more.")
+    """Refuse what is no number of redraws, or one that no machine would get done with."""
+    if not is_whole(redraws, 0, _MOST_REDRAWS):
+        raise InputError(f"redraws is {shown(redraws)}; expected a whole number from 0 to {_MOST_REDRAWS:,}.")
 
 
 def p_value(observed: float, drawn: Floats) -> float:

@@ -6,7 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from qacal.errors import InputError
 from qacal.metrics.binned import BinChoice, Binned, as_tally
+from qacal.parameters import is_number, shown
 from qacal.tally import Tally
 from qacal.values import ArrayLike
 
@@ -70,6 +72,8 @@ def log_loss(
     >>> round(log_loss([0.9, 0.9], [1, 0]), 4)
     1.204
     """
+    if not is_number(cut, LOG_CUT, 0.5):
+        raise InputError(f"cut is {shown(cut)}; expected a number from {LOG_CUT:.1e} to 0.5, such as 0.001.")
     tally = as_tally(confidence, correct, weights=weights)
     p = np.clip(tally.confidence, cut, 1 - cut)
     return float(-(tally.wt * np.log(p) + (tally.w - tally.wt) * np.log1p(-p)).sum() / tally.w.sum())

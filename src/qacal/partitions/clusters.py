@@ -10,6 +10,7 @@ import numpy as np
 
 from qacal.errors import InputError
 from qacal.identity import mix
+from qacal.parameters import shown
 from qacal.values import Floats
 
 STARTS = 4
@@ -74,4 +75,4 @@ def one_thread() -> Iterator[None]:
 def check_seed(seed: object) -> None:
     """Refuse a seed that is no whole number."""
     if isinstance(seed, bool) or not isinstance(seed, int | np.integer):
-        raise InputError(f"seed is {seed!r}; expected a whole number.")
+        raise InputError(f"seed is {shown(seed)}; expected a whole number.")

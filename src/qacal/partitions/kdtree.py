@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from qacal.errors import InputError
 from qacal.grouping import Paths
+from qacal.parameters import shown
 from qacal.partitions.base import Arrays, Plain
 from qacal.partitions.cores import Portions, multiply, rows_at_once, share
 from qacal.partitions.stored import require_names, stored_floats, stored_sizes, stored_whole
@@ -214,8 +215,8 @@ class KDTree(Tree):
     def require_parameters(self) -> None:
         """Refuse parameters that can mean nothing."""
         super().require_parameters()
-        if self.axes not in ("principal", "coordinate"):
-            raise InputError(f'axes is {self.axes!r}; expected "principal" or "coordinate".')
+        if not isinstance(self.axes, str) or self.axes not in ("principal", "coordinate"):
+            raise InputError(f'axes is {shown(self.axes)}; expected "principal" or "coordinate".')
 
 
 def _stored_axes(arrays: Arrays, depth: int, width: int) -> Floats | None:

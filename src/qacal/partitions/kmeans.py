@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qacal.errors import InputError
+from qacal.parameters import shown
 from qacal.partitions.base import Arrays, Partition, Plain
 from qacal.partitions.clusters import check_seed, cluster_centres, one_thread
 from qacal.partitions.stored import require_names, stored_floats, stored_sizes, stored_whole
@@ -140,7 +141,7 @@ class KMeans(Partition):
         """Refuse parameters that can mean nothing."""
         n = self.n_groups
         if isinstance(n, bool) or not isinstance(n, int | np.integer) or not 1 <= n <= MOST_GROUPS:
-            raise InputError(f"n_groups is {n!r}; expected a whole number from 1 to {MOST_GROUPS}.")
+            raise InputError(f"n_groups is {shown(n)}; expected a whole number from 1 to {MOST_GROUPS}.")
         check_seed(self.seed)
 
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from qacal.errors import InputError
 from qacal.grouping import Paths
+from qacal.parameters import shown
 from qacal.partitions.base import EMBEDDING, Arrays, Plain, column_of
 from qacal.partitions.bisecting import bisect, bisections_state, require_room, split_counts, stored_bisections
 from qacal.partitions.bisections import Bisections
@@ -167,7 +168,7 @@ class LearnedTree(Tree):
         check_seed(self.seed)
         pull = self.pull
         if isinstance(pull, bool) or not isinstance(pull, int | float | np.number) or not 0 <= pull <= MOST_PULL:
-            raise InputError(f"pull is {pull!r}; expected a number from 0 to {MOST_PULL:g}.")
+            raise InputError(f"pull is {shown(pull)}; expected a number from 0 to {MOST_PULL:g}.")
 
 
 def learn(Z: Floats, confidence: Floats, correct: Floats, max_depth: int, pull: float, seed: int) -> LearnedCuts:

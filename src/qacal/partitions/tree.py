@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from qacal.errors import InputError
 from qacal.grouping import MAX_DEPTH, Paths, as_grouping
+from qacal.parameters import shown
 from qacal.partitions.base import MOST_ROWS, Partition, Plain
 from qacal.partitions.vectors import as_vectors
 from qacal.values import ArrayLike, Ints
@@ -93,4 +94,4 @@ class Tree(Partition):
         """Refuse parameters that can mean nothing."""
         depth = self.max_depth
         if isinstance(depth, bool) or not isinstance(depth, int | np.integer) or not 0 <= depth <= MAX_DEPTH:
-            raise InputError(f"max_depth is {depth!r}; expected a whole number from 0 to {MAX_DEPTH}.")
+            raise InputError(f"max_depth is {shown(depth)}; expected a whole number from 0 to {MAX_DEPTH}.")

@@ -13,6 +13,7 @@ from qacal.errors import InputError
 from qacal.grouping import Grouping, as_grouping
 from qacal.guarantee import check_alpha
 from qacal.identity import id_hashes, one_of_each
+from qacal.parameters import is_number, shown
 from qacal.tally import Tally
 from qacal.thresholds.curve import CANDIDATES, ThresholdCurve, at_candidates, curve_of
 from qacal.thresholds.decisions import DecisionRule
@@ -228,8 +229,8 @@ def target_accuracy(accuracy: float | None, risk: float | None) -> float:
     if (accuracy is None) == (risk is None):
         raise InputError("give an accuracy (such as 0.9) or a risk (such as 0.1), one of the two.")
     name, value = ("accuracy", accuracy) if risk is None else ("risk", risk)
-    if not isinstance(value, int | float | np.number) or not 0 < value < 1:
-        raise InputError(f"{name} is {value}; expected a number between 0 and 1, such as 0.9.")
+    if not is_number(value, 0, 1) or value in (0, 1):
+        raise InputError(f"{name} is {shown(value)}; expected a number between 0 and 1, such as 0.9.")
     return float(value if risk is None else 1 - value)
 
 
@@ -320,7 +321,9 @@ def _sound(tally: Tally, others: tuple[Any, ...]) -> Tally:
 
 def _parted(tally: Tally, others: Tally | Outlooks | None) -> tuple[Tally, Outlooks, int]:
     """Return the rows to test, what to expect of them, and how many rows were set aside to tell."""
-    if others is not None:
+    if isinstance(others, Tally | Outlooks):
         return tally, Outlooks.of(others) if isinstance(others, Tally) else others, 0
+    if others is not None:
+        raise InputError(f"others is {shown(others)}; expected a Tally of other rows, or None.")
     scouts = tally.fold(0, SCOUTS)
     return tally.outside_fold(0, SCOUTS).without_blocks(), Outlooks.of(scouts), scouts.n

@@ -18,11 +18,15 @@ import numpy as np
 
 from qacal.errors import InputError
 from qacal.guarantee import check_alpha
+from qacal.parameters import is_number, shown
 from qacal.tally import Tally
 from qacal.thresholds.certified import one_row_per_question
 from qacal.thresholds.curve import accepted_sums
 from qacal.thresholds.decisions import DecisionRule
 from qacal.values import ArrayLike, Floats
+
+# Squares of costs are summed.
+_LARGEST = 1e100
 
 
 @dataclass(frozen=True)
@@ -139,9 +143,8 @@ def cheapest_threshold(
 
 def _check_costs(wrong: float, abstain: float) -> None:
     for name, value in (("wrong", wrong), ("abstain", abstain)):
-        is_number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
-        if not is_number or not np.isfinite(value) or value < 0 or (name == "wrong" and value == 0):
-            raise InputError(f"{name} is {value!r}; expected what it costs, a number above 0, such as 1.")
+        if not is_number(value, 0, _LARGEST) or (name == "wrong" and value == 0):
+            raise InputError(f"{name} is {shown(value)}; expected what it costs, a number above 0, such as 1.")
 
 
 @dataclass(frozen=True)
