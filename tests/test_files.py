@@ -312,3 +312,24 @@ def test_what_is_no_number_leaves_the_others_alone(tmp_path):
     assert [(row["confidence"], row["correct"]) for row in table.rows()] == [
         *((0.5, 1.0), (0.7, 0.0), ("NA", 1.0), ("1_0", None)),
     ]
+
+
+def test_damaged_parquet_is_an_error_that_names_the_file(tmp_path):
+    """With these bits flipped polars panics, which is no Exception; with others it raises its own errors."""
+    rows = {
+        "id": [str(row) for row in range(40)],
+        "confidence": [0.5] * 40,
+        "correct": [1, 0] * 20,
+        "l": [[1.0, 2.0]] * 40,
+    }
+    pl.DataFrame(rows).write_parquet(tmp_path / "sound.parquet", compression="uncompressed")
+    sound, refused = (tmp_path / "sound.parquet").read_bytes(), 0
+    for bit in (2061, 2075, 2901, 8 * (len(sound) - 1)):
+        damaged = bytearray(sound)
+        damaged[bit // 8] ^= 1 << bit % 8
+        (tmp_path / "damaged.parquet").write_bytes(damaged)
+        try:
+            list(open_file(tmp_path / "damaged.parquet").batches())
+        except InputError as error:
+            refused += "damaged.parquet cannot be read as Parquet" in str(error)
+    assert refused >= 2

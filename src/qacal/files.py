@@ -131,6 +131,11 @@ def _parquet(file: File, on_fault: OnFault, batch_rows: int) -> Iterator[Table]:
             yield FrameTable(file.name, "row", np.arange(first + 1, first + len(frame) + 1), frame)
     except (pl.exceptions.PolarsError, OSError) as error:
         raise InputError(f"{file.name} cannot be read as Parquet: {str(error).splitlines()[0]}") from None
+    except pl.exceptions.PanicException as error:  # no Exception: polars met what it takes to be impossible
+        said = f"{str(error).partition(chr(10))[0]:.200}"
+        raise InputError(
+            f"{file.name} cannot be read as Parquet and is probably damaged; write it again. Polars gave up: {said}"
+        ) from None
 
 
 def _json_lines(file: File, on_fault: OnFault, batch_rows: int) -> Iterator[Table]:
