@@ -10,8 +10,9 @@ import polars as pl
 import pytest
 
 from qacal.errors import InputError
-from qacal.files import File, format_of, from_stream, open_file
+from qacal.files import File, format_of, from_stream, open_file, text_encoding
 from qacal.outputs import write_frame, writing, written_whole
+from qacal.records import read
 from qacal.tables import as_table
 
 ROWS = [
@@ -333,3 +334,45 @@ def test_damaged_parquet_is_an_error_that_names_the_file(tmp_path):
         except InputError as error:
             refused += "damaged.parquet cannot be read as Parquet" in str(error)
     assert refused >= 2
+
+
+TEXT = "question,answer,confidence,correct\n" + "Où est le café ?,à Paris,0.5,Y\n" * 30
+
+
+@pytest.mark.parametrize(
+    ("encoding", "said", "named"),
+    [
+        ("cp1252", "not UTF-8 text; it may be Latin-1 or Windows-1252", "cp1252"),
+        ("utf-16", "is UTF-16 text; expected UTF-8", "utf-16"),
+        ("utf-16-le", "is UTF-16-LE text; expected UTF-8", "utf-16-le"),
+        ("utf-16-be", "is UTF-16-BE text; expected UTF-8", "utf-16-be"),
+    ],
+)
+@pytest.mark.parametrize("kind", ["csv", "csv.gz", "jsonl"])
+def test_another_encoding_is_named_and_read_if_told(tmp_path, encoding, said, named, kind):
+    row = {"question": "Où est le café ?", "answer": "à Paris"}
+    text = TEXT if kind.startswith("csv") else (json.dumps(row, ensure_ascii=False) + "\n") * 30
+    data = text.encode(encoding)
+    (tmp_path / f"a.{kind}").write_bytes(gzip.compress(data) if kind.endswith("gz") else data)
+    file = open_file(tmp_path / f"a.{kind}")
+    with pytest.raises(InputError) as caught:
+        list(file.batches())
+    assert said in str(caught.value)
+    assert f"qacal --encoding {named} COMMAND" in str(caught.value)
+    with text_encoding(named):
+        (table,) = file.batches()
+    assert [*table.rows()][29] | row == [*table.rows()][29]
+
+
+def test_no_such_encoding():
+    with pytest.raises(InputError, match="there is no encoding 'klingon'"), text_encoding("klingon"):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"), [("Y", "N"), ("correct", "Incorrect"), ("PASS", "fail"), ("right", "wrong")]
+)
+def test_words_for_labels(tmp_path, right, wrong):
+    (tmp_path / "a.csv").write_text(f"confidence,correct\n0.5,{right}\n0.6,{wrong}\n")
+    (batch,) = read(tmp_path / "a.csv", needs_labels=True, needs_text=False)
+    assert batch.correct.tolist() == [1.0, 0.0]

@@ -14,7 +14,10 @@ from qacal.errors import BadRowsError, InputError
 from qacal.records import Reading, read
 from qacal.tables import as_table
 
-_LABEL = "correct is {}; expected 1 (right) or 0 (wrong), yes or no, true or false, or a number between 0 and 1."
+_LABEL = (
+    "correct is {}; expected 1 (right) or 0 (wrong), yes or no, true or false, pass or fail, "
+    "or a number between 0 and 1."
+)
 GOOD = {
     "id": ["q1", "q2", "q3"],
     "question": ["a?", "b?", "c?"],
@@ -357,7 +360,7 @@ def test_a_question_without_text_is_none(question):
     assert len(next(read([row], needs_labels=False))) == 1
 
 
-@pytest.mark.parametrize("value", [2, 85, -1, "wrong"])
+@pytest.mark.parametrize("value", [2, 85, -1, "perhaps"])
 def test_what_a_label_can_be_is_said(tmp_path, value):
     path = tmp_path / "a.csv"
     path.write_text(f"confidence,correct\n0.5,{value}\n")

@@ -23,7 +23,7 @@ KNOWN = (
 )
 """The columns that have a meaning of their own."""
 
-_LABEL = "expected 1 (right) or 0 (wrong), yes or no, true or false, or a number between 0 and 1."
+_LABEL = "expected 1 (right) or 0 (wrong), yes or no, true or false, pass or fail, or a number between 0 and 1."
 _NO_LABEL = " Rows without a label can only shape the groups: give them as --beta (beta_records=)."
 _LETTER = re.compile(r"[^\W\d_]")
 _QUOTED = " Numbers have no quotes."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
 import gzip
 import io
@@ -13,6 +14,7 @@ import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from itertools import chain, pairwise
 from pathlib import Path
@@ -39,6 +41,10 @@ _SEPARATORS = ",;\t"
 # Text packs to a tenth, logs with many repeats to a fiftieth; what unpacks to more was made for that.
 _RATIO, _UNPACKED = 100, 2**28
 _LIMIT = "QACAL_MAX_UNPACKED_GB"
+_SAMPLE = 4096
+_encoding: ContextVar[str | None] = ContextVar("encoding", default=None)
+_OTHER_ENCODING = 'Say so: qacal --encoding {0} COMMAND, or with text_encoding("{0}") in Python.'
+_NOT_UTF8 = "it may be Latin-1 or Windows-1252, as Excel writes. " + _OTHER_ENCODING.format("cp1252")
 # Rows have some dozens of columns; a header with more than this is a matrix, or another file.
 _MOST_COLUMNS = 10_000
 
@@ -181,7 +187,7 @@ def _json_row(text: bytes) -> tuple[dict[str, Any] | None, tuple[str, str]]:
     try:
         row = json.loads(text)
     except UnicodeDecodeError:
-        return None, ("not UTF-8", "the line is not UTF-8 text.")
+        return None, ("not UTF-8", f"the line is not UTF-8 text; {_NOT_UTF8}")
     except (ValueError, RecursionError) as error:
         return None, ("not JSON", f"the line is not JSON ({error}). One object on each line is expected.")
     if not isinstance(row, dict):
@@ -254,7 +260,7 @@ def _csv_problem(values: list[str], header: list[str]) -> tuple[str, str]:
         remedy = ' Where commas separate, a decimal comma needs quotes: "0,75".' if kind.startswith("more") else ""
         return kind, problem + (remedy if is_split else "")
     if any("\udc80" <= letter <= "\udcff" for value in values if not value.isascii() for letter in value):
-        return "not UTF-8", "the row is not UTF-8 text."
+        return "not UTF-8", f"the row is not UTF-8 text; {_NOT_UTF8}"
     return "", ""
 
 
@@ -291,7 +297,72 @@ def opened_bytes(path: Path, name: str | None = None) -> IO[bytes]:
     """
     with path.open("rb") as file:
         is_packed = file.read(2) == b"\x1f\x8b"
-    return io.BufferedReader(_Unpacked(path, name or str(path))) if is_packed else path.open("rb")
+    stream = io.BufferedReader(_Unpacked(path, name or str(path))) if is_packed else path.open("rb")
+    encoding = _encoding.get()
+    if encoding is not None:
+        return io.BufferedReader(_Recoded(stream, encoding, name or str(path)))
+    found = _wide_encoding(stream.peek(_SAMPLE)[:_SAMPLE])
+    if found is not None:
+        stream.close()
+        raise InputError(f"{name or path} is {found} text; expected UTF-8. {_OTHER_ENCODING.format(found.lower())}")
+    return stream
+
+
+@contextmanager
+def text_encoding(name: str | None) -> Iterator[None]:
+    """Read text files in this encoding, for the time of a block; None is UTF-8.
+
+    >>> with text_encoding("latin-1"):
+    ...     opened_bytes(Path("answers.csv"))  # doctest: +SKIP
+    """
+    try:
+        codecs.lookup(name or "utf-8")
+    except LookupError:
+        raise InputError(f"there is no encoding {name!r}; expected a name such as latin-1, cp1252 or utf-16.") from None
+    before = _encoding.set(name)
+    try:
+        yield
+    finally:
+        _encoding.reset(before)
+
+
+def _wide_encoding(start: bytes) -> str | None:
+    """Return the encoding of text whose characters have two bytes; None if it has none of these."""
+    if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return "UTF-16"
+    even, odd = start[::2].count(0), start[1::2].count(0)
+    if max(even, odd) <= len(start) / 4 or len(start) < 4:
+        return None
+    return "UTF-16-BE" if even > odd else "UTF-16-LE"
+
+
+class _Recoded(io.RawIOBase):
+    """Text of another encoding as UTF-8."""
+
+    def __init__(self, stream: IO[bytes], encoding: str, name: str) -> None:
+        self._stream, self._encoding, self._name = stream, encoding, name
+        self._decode = codecs.getincrementaldecoder(encoding)().decode
+        self._ready = b""
+        self._is_read = False
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while not self._ready and not self._is_read:
+            raw = self._stream.read(_SAMPLE)
+            self._is_read = not raw
+            try:
+                self._ready = self._decode(raw, final=not raw).encode()
+            except UnicodeError as error:
+                raise InputError(f"{self._name} cannot be read as {self._encoding}: {error}.") from None
+        part, self._ready = self._ready[: len(buffer)], self._ready[len(buffer) :]
+        buffer[: len(part)] = part
+        return len(part)
+
+    def close(self) -> None:
+        self._stream.close()
+        super().close()
 
 
 class _Unpacked(io.RawIOBase):

@@ -8,7 +8,10 @@ from collections.abc import Mapping
 
 from qacal.errors import InputError
 
-TRUTHS = {"true": 1.0, "false": 0.0, "yes": 1.0, "no": 0.0}
+TRUTHS = {
+    **dict.fromkeys(("true", "yes", "y", "correct", "right", "pass", "passed"), 1.0),
+    **dict.fromkeys(("false", "no", "n", "incorrect", "wrong", "fail", "failed"), 0.0),
+}
 """What labels may also be."""
 
 _LETTER = re.compile(r"[^\W\d_]")

@@ -88,8 +88,17 @@ def _main(
         min=0.001,
         help="How large a row of JSON may be, unpacked (in memory: up to 30 times as much). Stands before COMMAND.",
     ),
+    encoding: str = typer.Option(
+        "",
+        metavar="NAME",
+        help="The encoding of text files, if not UTF-8: cp1252, utf-16. Stands before COMMAND.",
+    ),
 ) -> None:
     context.with_resource(rows_up_to(max_row_mb))
+    if encoding:
+        from qacal.files import text_encoding
+
+        context.with_resource(text_encoding(encoding))
     if version:
         from qacal import __version__
 
