@@ -449,3 +449,20 @@ def test_rows_of_two_prompts_are_not_pooled_unsaid():
         )
     # A prompt with the question in it is another in every row, and tells nothing.
     QACalibrator().fit([{**row, "prompt": f"Answer: {row['question']}"} for row in rows])
+
+
+def test_who_judged_matters_to_evaluation_only_and_each_origin_is_accepted_by_itself():
+    rows = [{**row, "judge": "people", "prompt": "one"} for row in answers(300)]
+    fitted = QACalibrator(partition="column:topic").fit(rows)
+    judged = [{**row, "judge": "gpt"} for row in rows[:20]]
+    assert len(fitted.calibrate(judged)) == 20
+    with pytest.raises(InputError, match=r"judge is 'gpt'.*--any-origin judge"):
+        list(fitted.answers(judged, needs_labels=True))
+    other = [{**row, "prompt": "two"} for row in judged]
+    for accepted in ("judge", ["judge", "model"]):
+        with pytest.raises(InputError, match=r"prompt is 'two'.*--any-origin prompt"):
+            list(fitted.answers(other, needs_labels=True, any_origin=accepted))
+    assert len(list(fitted.answers(other, needs_labels=True, any_origin=["judge", "prompt"]))) == 1
+    assert len(fitted.calibrate(other, any_origin=True)) == 20
+    with pytest.raises(InputError, match="any_origin is 'llm'; expected model, prompt"):
+        fitted.calibrate(other, any_origin="llm")

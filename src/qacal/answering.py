@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 if TYPE_CHECKING:
     import polars as pl
 
+    from qacal.origins import AnyOrigin
     from qacal.records import Batch, ReadAs, Reading
     from qacal.tables import Table
 
@@ -58,7 +59,7 @@ class Answering(ABC):
         *,
         needs_labels: bool = False,
         keeps_bad: bool = False,
-        any_origin: bool = False,
+        any_origin: AnyOrigin = False,
         progress: Progress | None = None,
     ) -> Iterator[tuple[Batch, pl.DataFrame]]:
         """Yield the records batch after batch, and beside each batch its evidence.
@@ -71,7 +72,7 @@ class Answering(ABC):
         records: Any,
         how: Reading | None = None,
         *,
-        any_origin: bool = False,
+        any_origin: AnyOrigin = False,
         prefix: str = "",
         progress: Progress | None = None,
     ) -> Iterator[Table]:

@@ -12,6 +12,7 @@ from qacal.errors import InputError
 from qacal.evaluation import Evaluation, evaluate, require_labels
 from qacal.model import QACalibrator
 from qacal.model_set import ModelSet, rows_by
+from qacal.origins import AnyOrigin
 from qacal.records import Batch, Reading, read
 from qacal.values import Bools, Floats, Hashes
 
@@ -77,7 +78,7 @@ def collect(
     groups: str | None,
     by: str | None,
     *,
-    any_origin: bool = False,
+    any_origin: AnyOrigin = False,
     progress: Progress | None = None,
 ) -> Collected:
     """Read the records through a model, or with the column `calibrated` they may have.

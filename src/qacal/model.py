@@ -25,7 +25,7 @@ from qacal.files import OnFault, refuse
 from qacal.fitting import Fitted, Fitting, Given
 from qacal.forks import require_polars
 from qacal.group_summary import GroupSummary
-from qacal.origins import require_known_origin
+from qacal.origins import AnyOrigin, require_known_origin
 from qacal.parameters import HasParameters
 from qacal.partitions import Partition
 from qacal.recipe import Output, Recipe
@@ -216,7 +216,7 @@ class QACalibrator(HasParameters, Answering):
         columns: Mapping[str, str] | None = None,
         percent: bool | None = None,
         expressions: Mapping[str, float] | None = None,
-        any_origin: bool = False,
+        any_origin: AnyOrigin = False,
         prefix: str = "",
         on_fault: OnFault | None = None,
         max_bad: float = 1.0,
@@ -226,7 +226,8 @@ class QACalibrator(HasParameters, Answering):
 
         Rows that cannot be used are kept too, if `on_fault` lets them pass; their new columns are empty.
 
-        any_origin : go on with rows from another LLM, prompt, confidence source or judge than those of the fit.
+        any_origin : go on with rows of another origin than those of the fit: "model", "prompt", "confidence_source",
+            several of them, or True for all.
         prefix : put before the names of the new columns.
         columns, percent, expressions : as in :meth:`fit`. What is not given is as it was there, if the records have
             those columns.
@@ -248,7 +249,7 @@ class QACalibrator(HasParameters, Answering):
         *,
         needs_labels: bool = False,
         keeps_bad: bool = False,
-        any_origin: bool = False,
+        any_origin: AnyOrigin = False,
         progress: Progress | None = None,
     ) -> Iterator[tuple[Batch, pl.DataFrame]]:
         """Yield the records batch after batch, and beside each batch its evidence."""
@@ -256,17 +257,16 @@ class QACalibrator(HasParameters, Answering):
         done = 0
         for batch in read(records, how, needs_labels=needs_labels, keeps_bad=keeps_bad, **self.needs):
             with self.road_.vectors.telling(progress):
-                found = self.answer(batch, any_origin=any_origin)
+                found = self.answer(batch, any_origin=any_origin, uses_labels=needs_labels)
             yield batch, found
             done += len(batch)
             (progress or say_nothing)("calibrating", done)
 
-    def answer(self, batch: Batch, *, any_origin: bool = False) -> pl.DataFrame:
+    def answer(self, batch: Batch, *, any_origin: AnyOrigin = False, uses_labels: bool = False) -> pl.DataFrame:
         """Return the evidence for checked rows."""
         if not len(batch):
             return Evidence.of(batch.confidence, batch.confidence).to_polars()
-        if not any_origin:
-            require_known_origin(batch, self.origins_)
+        require_known_origin(batch, self.origins_, any_origin, uses_labels=uses_labels)
         return self._evidence(self.road_.asked(batch), batch.confidence).to_polars()
 
     def explain(self, question: str, answer: str, confidence: float, **others: Any) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from qacal.folders import new_mark, read_whole, replaced_whole, require_replacea
 from qacal.forks import require_polars
 from qacal.model import QACalibrator
 from qacal.model_files import load
+from qacal.origins import AnyOrigin
 from qacal.plain import digest, read_document, write_document
 from qacal.records import Batch, ReadAs, Reading, Source, as_source, read, tables_of
 from qacal.tables import Table, joined
@@ -67,7 +68,7 @@ class ModelSet(Answering):
         *,
         needs_labels: bool = False,
         keeps_bad: bool = False,
-        any_origin: bool = False,
+        any_origin: AnyOrigin = False,
         progress: Progress | None = None,
     ) -> Iterator[tuple[Batch, pl.DataFrame]]:
         """Yield the records batch after batch, and beside each batch its evidence."""
@@ -75,12 +76,12 @@ class ModelSet(Answering):
         for batch in read(records, how, needs_labels=needs_labels, keeps_bad=keeps_bad, **self.needs):
             known = self.known(batch)
             if len(known) or keeps_bad:
-                yield known, self._answer(known, any_origin)
+                yield known, self._answer(known, any_origin, needs_labels)
             done += len(batch)
             if progress is not None:
                 progress("calibrating", done)
 
-    def _answer(self, batch: Batch, any_origin: bool) -> pl.DataFrame:
+    def _answer(self, batch: Batch, any_origin: AnyOrigin, uses_labels: bool) -> pl.DataFrame:
         import polars as pl
 
         require_polars()
@@ -88,7 +89,9 @@ class ModelSet(Answering):
             return next(iter(self.models.values())).answer(batch, any_origin=True)
         parts = []
         for value, rows in rows_by(batch.listed(self.by)).items():
-            found = self.models[value].answer(batch.only(mask(rows, len(batch))), any_origin=any_origin)
+            found = self.models[value].answer(
+                batch.only(mask(rows, len(batch))), any_origin=any_origin, uses_labels=uses_labels
+            )
             parts.append(found.with_columns(place=pl.Series(rows)))
         return pl.concat(parts, how="vertical_relaxed").sort("place").drop("place")
 

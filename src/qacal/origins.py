@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from qacal.errors import InputError
+
+AnyOrigin: TypeAlias = bool | str | Collection[str]
+"""Which origins may be others than those of the fit: True for all, or the names of some."""
 
 if TYPE_CHECKING:
     from qacal.records import Batch, Reading
@@ -78,15 +82,27 @@ def require_comparable_ids(records: Any, others: Any, how: Reading) -> None:
         )
 
 
-def require_known_origin(batch: Batch, origins: dict[str, list[Any]]) -> None:
-    """Refuse rows of another origin than those of the fit."""
+def require_known_origin(
+    batch: Batch, origins: dict[str, list[Any]], accepted: AnyOrigin = False, *, uses_labels: bool
+) -> None:
+    """Refuse rows of another origin than those of the fit.
+
+    accepted : which of the origins may be others.
+    uses_labels : whether labels are read; if not, who judged does not matter.
+    """
+    allowed = {*origins} if accepted is True else {accepted} if isinstance(accepted, str) else {*(accepted or ())}
+    unknown = sorted(allowed - {*origins} - {name for name, _ in APART})
+    if unknown:
+        raise InputError(f"any_origin is {unknown[0]!r}; expected {', '.join(name for name, _ in APART)}, or True.")
     for name, known in origins.items():
+        if name in allowed or (name == "judge" and not uses_labels):
+            continue
         others = [value for value in batch.values_of(name) if value not in known]
         if others:
             raise InputError(
                 f"{batch.table.origin}: {name} is {others[0]!r}; this model was fitted on {_said(known)}. Fit a "
-                "model for it; or pass --any-origin (any_origin=True) to go on, though its confidences may mean "
-                "something else."
+                f"model for it; or pass --any-origin {name} (any_origin={name!r}) to go on, though its confidences or "
+                "labels may mean something else."
             )
 
 

@@ -16,6 +16,7 @@ from qacal.errors import InputError
 from qacal.files import refuse
 from qacal.model import QACalibrator
 from qacal.model_set import ModelSet
+from qacal.origins import AnyOrigin
 from qacal.records import Reading
 from qacal.thresholds.certified import (
     CertifiedThreshold,
@@ -80,7 +81,7 @@ def choose_threshold(
     columns: Mapping[str, str] | None = None,
     percent: bool | None = None,
     expressions: Mapping[str, float] | None = None,
-    any_origin: bool = False,
+    any_origin: AnyOrigin = False,
     on_fault: OnFault | None = None,
     max_bad: float = MAX_BAD,
     progress: Progress | None = None,
@@ -121,7 +122,7 @@ def choices(
     how: Reading,
     goal: Goal,
     *,
-    any_origin: bool = False,
+    any_origin: AnyOrigin = False,
     progress: Progress | None = None,
 ) -> dict[Any, Choice]:
     """Return the choice for a model (under None), or for each model of a set."""

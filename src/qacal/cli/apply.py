@@ -29,10 +29,7 @@ def run(
             min=0.0, max=1.0, help="Answer from this probability on, in this run; else as qacal threshold has saved."
         ),
     ] = None,
-    any_origin: Annotated[
-        bool,
-        typer.Option("--any-origin", help="Go on with rows of another LLM or prompt than the model was fitted on."),
-    ] = False,
+    any_origin: shared.AnyOrigin = None,
     json: shared.Json = False,
     embedder: shared.Embedder = None,
     column: shared.Columns = None,
@@ -71,7 +68,7 @@ def run(
         writing(output, shared.output_format(output, rows)) as writer,
         shared.progress() as progress,
     ):
-        for table in loaded.calibrated(rows, how, any_origin=any_origin, prefix=prefix, progress=progress):
+        for table in loaded.calibrated(rows, how, any_origin=any_origin or (), prefix=prefix, progress=progress):
             writer.write(table)
             done += len(table)
             columns = list(table.names)

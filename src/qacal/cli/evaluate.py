@@ -44,7 +44,7 @@ def run(
         bool,
         typer.Option("--strict", help="With --fail-above: exit with 1 unless all of the interval is below."),
     ] = False,
-    any_origin: Annotated[bool, typer.Option("--any-origin", help="As in qacal apply.")] = False,
+    any_origin: shared.AnyOrigin = None,
     embedder: shared.Embedder = None,
     column: shared.Columns = None,
     percent: shared.PercentAsFitted = None,
@@ -90,7 +90,7 @@ def _measured(
     embedder: str | None,
     groups: str | None,
     by: str | None,
-    any_origin: bool,
+    any_origin: list[str] | None,
     *read: Any,
 ) -> dict[Any, Evaluation]:
     from qacal.collected import collect
@@ -98,7 +98,7 @@ def _measured(
 
     loaded = None if model is None else load_any(model_path(model), embedder=embedder)
     with shared.opened(file) as rows, shared.reading_like(loaded, rows, *read) as how, shared.progress() as progress:
-        columns = collect(rows, how, loaded, groups, by, any_origin=any_origin, progress=progress)
+        columns = collect(rows, how, loaded, groups, by, any_origin=any_origin or (), progress=progress)
     if loaded is not None:
         _warn_of_fitted(columns, loaded)
     return columns.evaluated()

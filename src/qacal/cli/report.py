@@ -35,7 +35,7 @@ def run(
         int, typer.Option(help="Question-answer pairs to show of each group; 0 keeps all text of the rows out.")
     ] = 4,
     json: shared.Json = False,
-    any_origin: Annotated[bool, typer.Option("--any-origin", help="As in qacal apply.")] = False,
+    any_origin: shared.AnyOrigin = None,
     embedder: shared.Embedder = None,
     column: shared.Columns = None,
     percent: shared.PercentAsFitted = None,
@@ -95,7 +95,7 @@ def _contents(model: str, file: str, read: Any, groups: str | None, by: str | No
             by=by,
             threshold=threshold,
             examples=examples,
-            any_origin=any_origin,
+            any_origin=any_origin or (),
             progress=progress,
         )
 

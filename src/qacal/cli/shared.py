@@ -48,6 +48,15 @@ PercentAsFitted = Annotated[
         show_default=False,
     ),
 ]
+AnyOrigin = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--any-origin",
+        metavar="COLUMN",
+        help="Go on with rows of another model (the LLM), prompt, confidence_source or judge than those of the fit. "
+        "May be repeated. apply never asks who judged.",
+    ),
+]
 Embedder = Annotated[
     str | None,
     typer.Option(

@@ -37,7 +37,7 @@ def run(
         bool, typer.Option("--save", help="Keep it in the model, so that qacal apply decides by it.")
     ] = False,
     json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
-    any_origin: Annotated[bool, typer.Option("--any-origin", help="As in qacal apply.")] = False,
+    any_origin: shared.AnyOrigin = None,
     embedder: shared.Embedder = None,
     column: shared.Columns = None,
     percent: shared.PercentAsFitted = None,
@@ -80,7 +80,7 @@ def run(
         shared.reading_like(loaded, rows, column, percent, skip_bad_rows, max_bad, expression) as how,
         shared.progress() as progress,
     ):
-        found = choices(loaded, rows, how, goal, any_origin=any_origin, progress=progress)
+        found = choices(loaded, rows, how, goal, any_origin=any_origin or (), progress=progress)
     _tell(found, json)
     if not any(map(_is_done, found.values())):
         shared.note("qacal: no threshold could be certified" + (", and nothing was saved." if save else "."))

@@ -19,6 +19,7 @@ from qacal.metrics.scores import brier_score, log_loss, sharpness
 from qacal.metrics.selective import auac, aurc
 from qacal.model import QACalibrator
 from qacal.model_set import ModelSet
+from qacal.origins import AnyOrigin
 from qacal.partitions import Column
 from qacal.records import Reading
 from qacal.report.facts import Fact, facts_of
@@ -119,7 +120,7 @@ def read_contents(
     by: str | None = None,
     threshold: float | None = None,
     examples: int = 4,
-    any_origin: bool = False,
+    any_origin: AnyOrigin = False,
     progress: Progress | None = None,
 ) -> dict[str, Content]:
     """Measure a model on labelled records that it was not fitted on; one content for each model of a set.

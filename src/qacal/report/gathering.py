@@ -16,7 +16,7 @@ from qacal.group_summary import Sampler
 from qacal.identity import mix
 from qacal.model import QACalibrator
 from qacal.model_set import ModelSet, mask, rows_by
-from qacal.origins import require_known_origin
+from qacal.origins import AnyOrigin, require_known_origin
 from qacal.records import Batch, Reading, read
 from qacal.report.inputs import Scored
 from qacal.values import Floats, Hashes, Ints
@@ -130,7 +130,7 @@ def gather(
     *,
     groups: str | None = None,
     by: str | None = None,
-    any_origin: bool = False,
+    any_origin: AnyOrigin = False,
     progress: Progress | None = None,
 ) -> dict[str, Gathered]:
     """Read labelled records through a model, apart for each model of a set, or for each value of a column `by`."""
@@ -138,8 +138,7 @@ def gather(
     done, is_part = 0, by is not None and not isinstance(model, ModelSet)
     for batch in _batches(model, records, how or model.reading(records)):
         for name, one, mine in _parts(model, batch, by):
-            if not any_origin:
-                require_known_origin(mine, one.origins_)
+            require_known_origin(mine, one.origins_, any_origin, uses_labels=True)
             with one.road_.vectors.telling(progress):
                 out.setdefault(name, Gathered(one, groups, is_part)).add(mine)
         done += len(batch)
