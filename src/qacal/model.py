@@ -74,16 +74,17 @@ class QACalibrator(HasParameters, Answering):
 
     Examples
     --------
-    An LLM that says 0.8 to everything, and is right about capitals and wrong about sums:
+    An LLM that says 0.8 or 0.9 to everything, and is right about capitals and wrong about sums:
 
     >>> rng = np.random.default_rng(0)
     >>> sums = [{"question": f"What is {i} plus {i}?", "answer": str(i), "correct": rng.random() < 0.2}
     ...         for i in range(500)]
     >>> capitals = [{"question": f"Which city is the capital of country {i}?", "answer": f"City {i}",
     ...              "correct": rng.random() < 0.8} for i in range(500)]
-    >>> records = [{**row, "confidence": 0.8} for row in sums + capitals]
+    >>> records = [{**row, "confidence": 0.9 if rng.random() < (0.6 if row["correct"] else 0.4) else 0.8}
+    ...            for row in sums + capitals]
     >>> model = QACalibrator(partition="bisecting:1").fit(records)
-    >>> said = model.explain("What is 5 plus 7?", "13", 0.8)
+    >>> said = model.explain("What is 5 plus 7?", "13", 0.9)
     >>> round(said["calibrated"], 1), said["low"] < 0.2 < said["high"]
     (0.2, True)
     >>> [round(group.accuracy, 1) for group in model.describe_groups()]
