@@ -3,11 +3,13 @@
 import json
 import os
 import shutil
+import subprocess
+import sys
 
 import polars as pl
 import pytest
 
-from qacal import Column, InputError, QABinning, QACalibrator, model_set, plain
+from qacal import Column, InputError, LearnedScore, QABinning, QACalibrator, load, model_set, plain
 from qacal.errors import ArtifactError
 from qacal.model_set import INDEX, ModelSet, fit_set, load_any, load_one
 from qacal.tables import as_table
@@ -153,3 +155,43 @@ def test_the_rows_are_read_once_for_all_llms_and_again_only_for_more_than_the_me
         expected = [row["calibrated"] for row in model.calibrate(asked, any_origin=True)]
         for other in (two, three):
             assert [row["calibrated"] for row in other.models[value].calibrate(asked, any_origin=True)] == expected
+
+
+FIRST_ANSWER = """
+import sys
+import polars as pl
+from qacal.embedders import StaticEmbedder
+from qacal.model_set import load_any
+
+model = load_any(sys.argv[1], warm=True)
+del StaticEmbedder.__init__  # what is loaded now has no weights
+loaded = set(sys.modules)
+row = {"question": "Where?", "answer": "There", "confidence": 0.8, "topic": "cooking", "model": "parrot-1"}
+for records in ([row], pl.DataFrame([row])):
+    (table,) = model.calibrated(records)
+    assert table.frame()["calibrated"].is_between(0, 1).all()
+print(sorted(set(sys.modules) - loaded))
+"""
+
+
+@pytest.mark.parametrize("what", ["a model of texts", "a set of models"])
+def test_the_first_answer_after_warming_loads_nothing(what, models, tmp_path):
+    if what == "a model of texts":
+        models = tmp_path / "model"
+        QACalibrator(partition="bisecting:1").fit(answers(200)).save(models)
+    done = subprocess.run(
+        [sys.executable, "-c", FIRST_ANSWER, models], capture_output=True, text=True, encoding="utf-8", check=True
+    )
+    assert done.stdout == "[]\n"
+
+
+def test_any_saved_model_can_be_warmed_and_answers_as_before(tmp_path):
+    rows = [
+        {**row, "tenant": number % 3, "tokens": row["confidence"], "v": [float(number % 7), 1.0]}
+        for number, row in enumerate(answers(300))
+    ]
+    score = LearnedScore(text=False, columns=("tenant",), confidences=("tokens",))
+    of_columns = QACalibrator("column:v", "column:tenant*kdtree:1", QABinning(points_per_bin=20))
+    for model in (of_columns, QACalibrator(partition="column:tenant", score=score), QACalibrator(output="continuous")):
+        model.fit(rows).save(tmp_path / "model")
+        assert load(tmp_path / "model", warm=True).calibrate(rows[:9]) == model.calibrate(rows[:9])

@@ -88,6 +88,12 @@ def test_another_embedder_is_refused_each_time():
             vectors.of(batch_of(answers(3)))
 
 
+def test_models_share_a_built_in_embedder_while_one_of_them_is_there():
+    one, two = RowVectors("static"), RowVectors("static")
+    assert one.load() is two.load()
+    assert RowVectors("column:v").load() is not RowVectors("column:v").load()
+
+
 def test_a_saved_embedder_is_described_without_loading_it():
     known = {"name": "hf:nobody/nothing", "dim": 3, "digest": "3" * 64}
     assert RowVectors(known["name"], known).described() == known

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -66,6 +67,23 @@ class Answering(ABC):
 
         keeps_bad : also yield batches in which no row can be answered.
         """
+
+    @abstractmethod
+    def rows_to_warm_with(self) -> list[dict[str, Any]]:
+        """Return made-up rows that have all that is read of a row."""
+
+    def warm(self) -> None:
+        """Load all that answers need (packages, embedder), by answering made-up rows as objects and as frames."""
+        import polars as pl
+
+        from qacal.records import Reading
+
+        rows = self.rows_to_warm_with()
+        forms = [rows, pl.DataFrame(rows)]
+        if "pandas" in sys.modules:
+            forms.append(sys.modules["pandas"].DataFrame(rows))
+        for records in forms:
+            list(self.calibrated(records, Reading(), any_origin=True, prefix="warm_"))
 
     def calibrated(
         self,

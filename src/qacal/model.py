@@ -312,6 +312,10 @@ class QACalibrator(HasParameters, Answering):
         self._require_fitted()
         return list(self.groups_)
 
+    def rows_to_warm_with(self) -> list[dict[str, Any]]:
+        """Return one made-up row."""
+        return [{**self.road_.values_seen(), "question": "Is it warm?", "answer": "Yes", "confidence": 0.5}]
+
     # When to answer
 
     def set_threshold(

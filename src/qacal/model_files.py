@@ -20,11 +20,12 @@ from qacal.thresholds.decisions import DecisionRule
 from qacal.thresholds.memory import NO_MEMORY, Memory
 
 
-def load(path: str | Path, *, embedder: str | Embedder | None = None) -> QACalibrator:
+def load(path: str | Path, *, embedder: str | Embedder | None = None, warm: bool = False) -> QACalibrator:
     """Return the model that was saved at `path`; a damaged, foreign or newer one is an error, and runs no code.
 
     embedder : what the model was fitted with, if it is not "static", "minilm" or "column:NAME". Others ("hf:ID",
         "onnx:DIR", your own) are loaded only if they are named here, and never because the model names them.
+    warm : load the embedder and all packages now, not at the first answer, which then takes milliseconds.
     """
     saved = artifacts.load(path)
     header = _Header(saved.header, str(path))
@@ -53,6 +54,8 @@ def load(path: str | Path, *, embedder: str | Embedder | None = None) -> QACalib
     model.hold(found, header.optional("thresholds", DecisionRule.from_plain))
     model.read_as_ = header.optional("read_as", ReadAs.from_plain) or ReadAs()
     model.fitted_for_ = header.optional("fitted_for", _column_and_value)
+    if warm:
+        model.warm()
     return model
 
 

@@ -95,6 +95,11 @@ class ModelSet(Answering):
             parts.append(found.with_columns(place=pl.Series(rows)))
         return pl.concat(parts, how="vertical_relaxed").sort("place").drop("place")
 
+    def rows_to_warm_with(self) -> list[dict[str, Any]]:
+        """Return a row for each model."""
+        each = self.models.items()
+        return [row | {self.by: value} for value, model in each for row in model.rows_to_warm_with()]
+
     def set_threshold(self, threshold: float | None) -> None:
         """Set one threshold for all models, by hand; see :meth:`QACalibrator.set_threshold`."""
         for model in self.models.values():
@@ -247,12 +252,17 @@ def _counts(source: Source, reading: Reading, by: str) -> list[tuple[Any, int]]:
     return sorted(found.items(), key=lambda item: str(item[0]))
 
 
-def load_any(path: str | Path, *, embedder: str | Embedder | None = None) -> QACalibrator | ModelSet:
-    """Return the model, or the set of models, that was saved at `path`; `embedder` is as in :func:`qacal.load`."""
+def load_any(
+    path: str | Path, *, embedder: str | Embedder | None = None, warm: bool = False
+) -> QACalibrator | ModelSet:
+    """Return the model, or the set of models, that was saved at `path`; the options are as in :func:`qacal.load`."""
     index = Path(path) / INDEX
     if not index.is_file():
-        return load(path, embedder=embedder)
-    return read_whole(index, read_file, lambda data: _loaded(index, data, embedder))
+        return load(path, embedder=embedder, warm=warm)
+    found = read_whole(index, read_file, lambda data: _loaded(index, data, embedder))
+    if warm:
+        found.warm()
+    return found
 
 
 def _loaded(index: Path, data: bytes, embedder: str | Embedder | None) -> ModelSet:

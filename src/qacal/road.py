@@ -9,11 +9,13 @@ fitted on and rows that are answered go the same way.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from time import monotonic
 from typing import Any
+from weakref import WeakValueDictionary
 
 import numpy as np
 
@@ -22,10 +24,14 @@ from qacal.calibrators.base import Calibrator, Rows
 from qacal.embedders import ColumnEmbedder, Embedder, embedder
 from qacal.errors import InputError
 from qacal.grouping import Paths, as_grouping
-from qacal.partitions import EMBEDDING, Partition
+from qacal.partitions import EMBEDDING, Column, Partition, Product
 from qacal.records import Batch
 from qacal.scores import LearnedScore
 from qacal.values import ArrayLike, Floats
+
+# Embedders that come with packages, while a model uses them; by process, since a fork does not copy their threads.
+_BUILT_IN = ("static", "minilm")
+_in_use: WeakValueDictionary[tuple[str, int], Embedder] = WeakValueDictionary()
 
 
 class ForeignName(str):
@@ -40,7 +46,7 @@ class ForeignName(str):
     @classmethod
     def unless_known(cls, name: str) -> str:
         """Return the name as it is if it may be loaded, and as a foreign one if not."""
-        return name if name in ("static", "minilm") or name.startswith("column:") else cls(name)
+        return name if name in _BUILT_IN or name.startswith("column:") else cls(name)
 
 
 class RowVectors:
@@ -88,7 +94,7 @@ class RowVectors:
                     f"whoever wrote the model may have chosen anything. If you trust it, pass --embedder {name} "
                     "(qacal.load(path, embedder=...))."
                 )
-            found = embedder(self._given)
+            found = _shared(self._given)
             if self._known is not None and found.digest != self._known.get("digest"):
                 raise InputError(
                     f"the embedder {found.name!r} is not the one that the model was fitted with (its weights, "
@@ -103,6 +109,17 @@ class RowVectors:
             return dict(self._known)
         maker = self.load()
         return {"name": maker.name, "dim": maker.dim, "digest": maker.digest}
+
+
+def _shared(given: str | Embedder) -> Embedder:
+    """Return an embedder; models share the built-in ones, so that a set of models loads the weights once."""
+    if given not in _BUILT_IN:
+        return embedder(given)
+    key = str(given), os.getpid()
+    found = _in_use.get(key)
+    if found is None:
+        found = _in_use[key] = embedder(given)
+    return found
 
 
 def _paced(told: Progress) -> Callable[[int, int], None]:
@@ -185,6 +202,26 @@ class Road:
     def needs(self) -> dict[str, Any]:
         """What rows must have beside a confidence, as :func:`qacal.records.read` takes it."""
         return {"needs_text": self.needs_text, "confidences": () if self.score is None else self.score.confidences}
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns that groups and score read, beside question, answer, confidence and vectors."""
+        names = [name for name in self.partition.needs if name != EMBEDDING] if self.uses_groups else []
+        others = [] if self.score is None else [*self.score.columns, *self.score.confidences]
+        return list(dict.fromkeys([*names, *others]))
+
+    def values_seen(self) -> dict[str, Any]:
+        """Return a value for each column that is read, of a kind that the fit has seen; None where any will do."""
+        found: dict[str, Any] = dict.fromkeys(self.columns)
+        levels = None if self.score is None else self.score.maps_.levels
+        if levels is not None:
+            found |= {levels.names[at]: label for at, label in zip(levels.column, levels.labels, strict=True)}
+        parts = self.partition.fitted_ if isinstance(self.partition, Product) else (self.partition,)
+        columns = [part for part in parts if isinstance(part, Column) and part.fitted_.labels]
+        found |= {part.name: part.fitted_.labels[0] for part in columns}
+        if self.needs_vectors and isinstance(maker := self.vectors.load(), ColumnEmbedder):
+            found[maker.column] = [1.0] * (maker.dim or 1)
+        return found
 
     @property
     def depth(self) -> int:

@@ -11,7 +11,6 @@ import typer
 
 from qacal.cli import shared
 from qacal.cli.fit import model_path
-from qacal.cli.fitted import columns_read
 from qacal.errors import printable
 
 if TYPE_CHECKING:
@@ -56,7 +55,7 @@ def run(
     one = _model_for(load_any(model_path(model), embedder=embedder), model, others)
     if one.needs["needs_text"] and (question is None or answer is None):
         raise typer.BadParameter("this model reads the text; pass both, --question and --answer.")
-    for name in columns_read(one):
+    for name in one.road_.columns:
         if name not in others:
             raise typer.BadParameter(f"this model also reads {name}; pass --column-value {name}=VALUE.")
     found = _explained(one, {"question": question or "", "answer": answer or "", "confidence": confidence}, others)

@@ -195,13 +195,3 @@ def models_of(fit: QACalibrator | ModelSet) -> dict[Any, QACalibrator]:
     from qacal.model_set import ModelSet
 
     return dict(fit.models) if isinstance(fit, ModelSet) else {None: fit}
-
-
-def columns_read(model: QACalibrator) -> list[str]:
-    """Return the columns that groups and score read, beside question, answer and confidence."""
-    from qacal.partitions import EMBEDDING
-
-    uses_groups = model.calibrator_.properties.uses_groups
-    names = [name for name in model.partition_.needs if name != EMBEDDING] if uses_groups else []
-    others = [] if model.score_ is None else [*model.score_.columns, *model.score_.confidences]
-    return list(dict.fromkeys([*names, *others]))

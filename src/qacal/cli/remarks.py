@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from qacal.cli.fitted import columns_read, models_of
+from qacal.cli.fitted import models_of
 from qacal.errors import InputError
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def on_confidences(records: Any, how: Reading, fit: QACalibrator | ModelSet) -> 
         return
     batch = next(iter(read(records, how, needs_labels=True, **fit.needs)))
     known = {"confidence_source", *how.columns.values()}
-    known.update(name for model in models_of(fit).values() for name in columns_read(model))
+    known.update(name for model in models_of(fit).values() for name in model.road_.columns)
     unread = [name for name in batch.table.names if name.startswith(_PREFIX) and name not in known]
     unread = [name for name in unread if _is_confidence(batch, name)]
     if unread:
