@@ -340,3 +340,27 @@ def test_what_files_say_does_not_drive_the_terminal(tmp_path):
 def test_a_warning_and_an_error_in_python_are_printable():
     assert str(InputError("got \x1b[31m")) == r"got \x1b[31m"
     assert str(QacalWarning("got \u202e")) == r"got \u202e"
+
+
+def test_each_origin_is_accepted_by_its_own_name(tmp_path):
+    rows = [{**row, "judge": "people"} for row in answers(300)]
+    for name, others in (("fit", {}), ("judge", {"judge": "gpt"}), ("model", {"judge": "gpt", "model": "parrot-2"})):
+        pl.DataFrame([row | others for row in rows]).write_parquet(tmp_path / f"{name}.parquet")
+    ok("fit", tmp_path / "fit.parquet", "-o", tmp_path / "model", "--partition", "column:topic")
+    apply = ("apply", tmp_path / "model", "-o", tmp_path / "out.parquet")
+    ok(*apply, tmp_path / "judge.parquet")
+    (tmp_path / "out.parquet").unlink()
+    for accepted in ([], ["--any-origin", "judge"], ["--any-origin", "judge", "--any-origin", "prompt"]):
+        code, _, err = run(*apply, tmp_path / "model.parquet", *accepted)
+        assert code == 1
+        assert "model is 'parrot-2'" in err
+        assert "--any-origin model" in " ".join(err.split())
+        assert not (tmp_path / "out.parquet").exists()
+    ok(*apply, tmp_path / "model.parquet", "--any-origin", "model")
+    assert pl.read_parquet(tmp_path / "out.parquet")["calibrated"].null_count() == 0
+    # Labels are read here, so it matters who judged.
+    evaluate = ("evaluate", tmp_path / "model.parquet", "--model", tmp_path / "model", "--any-origin", "model")
+    code, _, err = run(*evaluate)
+    assert code == 1
+    assert "judge is 'gpt'" in err
+    ok(*evaluate, "--any-origin", "judge")
