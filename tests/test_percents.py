@@ -2,6 +2,7 @@
 
 import pytest
 
+from qacal import Column, QABinning, QACalibrator
 from qacal.errors import InputError
 from qacal.percents import Percents
 
@@ -23,3 +24,22 @@ def test_fractions_are_no_percents():
         counted(*[0.009] * 20).require()
     counted(*[0.009] * 19).require()
     Percents().require()
+
+
+def test_a_one_that_nobody_called_a_percent_is_refused():
+    with pytest.raises(InputError, match=r"fitted on percents, and no confidence here is above 1\..*percent=False"):
+        counted(0.0, 0.01).require(is_assumed=True)
+    counted(0.0).require(is_assumed=True)
+    counted(0.01).require()
+
+
+def test_calibrate_does_not_guess_the_scale_of_a_one():
+    rows = [
+        {"id": at, "topic": "ab"[at % 2], "confidence": (50, 90)[at % 3 > 0], "correct": at % 3 > 0} for at in range(60)
+    ]
+    model = QACalibrator(partition=Column("topic"), calibrator=QABinning(points_per_bin=10)).fit(rows, percent=True)
+    one = [{"id": 1, "topic": "a", "confidence": 1.0}]
+    with pytest.raises(InputError, match="no confidence here is above 1"):
+        model.calibrate(one)
+    assert model.calibrate(one, percent=False)[0]["calibrated"] == model.predict([1.0], groups=["a"])[0]
+    assert model.calibrate(one, percent=True)[0]["calibrated"] == model.predict([0.01], groups=["a"])[0]

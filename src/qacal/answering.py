@@ -50,7 +50,9 @@ class Answering(ABC):
             first = next(iter(as_source(records).batches(lambda fault: None)), None)
             names = [] if first is None else first.names
         words = expressions or self.read_as.expressions
-        return Reading(*self.read_as.for_rows(names, columns, percent), expressions=dict(words), **others)
+        found, is_percent = self.read_as.for_rows(names, columns, percent)
+        is_assumed = is_percent and percent is None
+        return Reading(found, is_percent, expressions=dict(words), assumes_percent=is_assumed, **others)
 
     @abstractmethod
     def answers(

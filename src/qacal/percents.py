@@ -35,12 +35,20 @@ class Percents:
         self.small += int(np.count_nonzero((given > 0) & (given < 0.01)))
         self.highest = max(self.highest, float(given.max(initial=0.0)))
 
-    def require(self) -> None:
-        """Refuse fractions that were called percents, all of them or some."""
+    def require(self, *, is_assumed: bool = False) -> None:
+        """Refuse fractions that were called percents, all of them or some.
+
+        is_assumed : nobody called them percents, so that a single 1 may be a certain answer, or one percent.
+        """
+        if is_assumed and 0 < self.highest <= 0.01:
+            raise InputError(
+                f"the model was fitted on percents, and no confidence here is above {100 * self.highest:g}. Are these "
+                "percents too? Pass --percent (percent=True). Are they from 0 to 1? Pass --no-percent (percent=False)."
+            )
         if self.rows >= _ENOUGH and self.highest <= 0.01:
             raise InputError(
                 f"no confidence is above {100 * self.highest:g}, so these are no percents; leave --percent "
-                "(percent=True) out. If the model was fitted on percents, pass --no-percent (percent=False)."
+                "(percent=True) out."
             )
         if self.small and self.highest > 0.01:
             raise InputError(

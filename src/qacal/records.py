@@ -69,6 +69,7 @@ class Reading:
     on_fault : what to do with a row that cannot be used; it is an error by default.
     max_bad : the largest share of such rows; if there are more, it is an error that counts them by reason.
     expressions : what a confidence in words stands for: ``{"high": 0.85}``.
+    assumes_percent : nobody said that these confidences are percents; those of the model's fit were.
     """
 
     columns: Mapping[str, str] = field(default_factory=dict)
@@ -76,6 +77,7 @@ class Reading:
     on_fault: OnFault = refuse
     max_bad: float = MAX_BAD
     expressions: Mapping[str, float] = field(default_factory=dict)
+    assumes_percent: bool = False
 
     def __post_init__(self) -> None:
         unknown = sorted(set(self.columns) - set(KNOWN))
@@ -277,7 +279,7 @@ def read(
     if not seen:
         raise InputError(_NO_ROWS)
     if how.percent:
-        percents.require()
+        percents.require(is_assumed=how.assumes_percent)
 
 
 def tables_of(records: Any, how: Reading) -> Iterator[tuple[Table, Reading]]:

@@ -268,6 +268,7 @@ def test_repeats_that_a_filter_kept_apart(tmp_path):
         ),
         (r"(-?[$0-9.,]{2,})|(-?[0-9]+)", -1, ["1 of 2", "$3.50 for 12", "7 and", "none"]),
         (r"\d+", 1, ["10 and 20", "30 or 40 or 50", "no numbers"]),
+        (r"(\d+)$", 0, ["It is 42\n", "It is 43", "44\n\n"]),
         (r"(?i)answer:\s*([A-D])?", 0, ["ANSWER: B", "answer: ", "Answer:C"]),
     ],
 )

@@ -7,6 +7,7 @@ import sys
 import textwrap
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -226,7 +227,7 @@ def reading_like(
         note(f"As in the fit: {', '.join(parts)} (--column, --no-percent and --expression say otherwise).")
     mapped = [f"{name}={own}" for name, own in found.items()]
     with reading(mapped, is_percent, skip_bad_rows, max_bad, words, became) as how:
-        yield how
+        yield replace(how, assumes_percent=is_percent and percent is None)
 
 
 @contextmanager

@@ -50,6 +50,8 @@ def _matches(texts: Sequence[str], step: Mapping[str, Any]) -> list[str] | None:
     if not (isinstance(pattern, str) and isinstance(place, int) and isinstance(fallback, str)):
         return None
     sound = [text.encode("utf-8", "replace").decode() for text in texts]
+    if "$" in pattern:  # in Python it also stands before a line break that ends the text
+        sound = [text.removesuffix("\n") for text in sound]
     try:
         found = pl.Series(sound, dtype=pl.String).str.extract_all(pattern).to_list()
         chosen = [all_[place] if -len(all_) <= place < len(all_) else None for all_ in found]
