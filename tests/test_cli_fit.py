@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from qacal import QACalibrator, load
+from qacal import QACalibrator, QacalWarning, load
 from qacal.thresholds.decisions import DecisionRule
 from tests.answers import answers
 from tests.test_certify import judged, people
@@ -271,6 +271,31 @@ def test_labels_the_wrong_way_round_are_told(tmp_path):
     by = fit(tmp_path, rows, "--by", "model", model="models")[1]
     assert "Note: model parrot-1: answers with higher confidence" in by
     assert "more often wrong" not in fit(tmp_path, answers(200))[1]
+
+
+@pytest.mark.filterwarnings("always::qacal.QacalWarning")
+def test_exact_copies_are_counted(tmp_path):
+    rows = answers(200)
+    said = "rows are exact copies of earlier rows (the same question, answer, confidence and label, by the same LLM)"
+    options = ("--partition", "column:topic")
+    assert f"Note: 20 of 220 {said}" in fit(tmp_path, rows + rows[:20], *options)[1]
+    assert f"Note: 20 of 220 {said}" in run("evaluate", tmp_path / "a.parquet")[2]
+    by = fit(tmp_path, rows + rows[:20], *options, "--by", "model", model="models")[1]
+    assert f"Note: model parrot-1: 20 of 220 {said}" in by
+    others = [row | {"confidence": 0.123} for row in rows[:5]] + [row | {"answer": "?"} for row in rows[5:9]]
+    others += [row | {"correct": 1 - row["correct"]} for row in rows[9:12]]
+    others += [row | {"prompt": "short"} for row in rows[:20]]
+    rows = [row | {"prompt": "long"} for row in rows]
+    assert "exact cop" not in fit(tmp_path, rows + others, *options, "--pool")[1]
+    without_text = [{name: row[name] for name in ("topic", "confidence", "correct")} for row in rows + rows]
+    assert "exact cop" not in fit(tmp_path, without_text, *options)[1]
+
+
+@pytest.mark.filterwarnings("ignore::qacal.RepeatedQuestionsWarning")
+def test_exact_copies_are_a_warning_in_python():
+    rows = answers(200)
+    with pytest.warns(QacalWarning, match=r"^1 of 201 rows is an exact copy of an earlier row .* Remove the copies if"):
+        QACalibrator(partition="column:topic").fit([*rows, rows[7]])
 
 
 def renamed(rows):

@@ -442,7 +442,7 @@ def test_rows_of_two_prompts_are_not_pooled_unsaid():
     QACalibrator().fit(rows, pool=True)
     # A column that is the question is no name of a prompt, whatever it is called.
     few = [{**row, "prompt": f"What is {number % 12}?"} for number, row in enumerate(rows)]
-    with pytest.warns(qacal.RepeatedQuestionsWarning):
+    with pytest.warns(qacal.QacalWarning):
         QACalibrator(partition="column:topic").fit(
             [{name: row[name] for name in row if name not in ("id", "question")} for row in few],
             columns={"question": "prompt"},

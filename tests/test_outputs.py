@@ -39,7 +39,8 @@ def test_a_device_stays_a_device(tmp_path):
     with written_whole("/dev/null") as path:
         path.write_text("nothing")
     assert stat.S_ISCHR(os.stat("/dev/null").st_mode)
-    (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in [*ROWS * 20, {}]))
+    rows = [{**ROWS[0], "question": f"{n} + 2?"} for n in range(20)]
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in [*rows, {}]))
     assert "1 of 21 rows" in run("evaluate", tmp_path / "a.jsonl", "--skip-bad-rows", "/dev/null")[2]
     assert stat.S_ISCHR(os.stat("/dev/null").st_mode)
 

@@ -13,7 +13,7 @@ from qacal.evaluation import Evaluation, evaluate, require_labels
 from qacal.model import QACalibrator
 from qacal.model_set import ModelSet, rows_by
 from qacal.origins import AnyOrigin
-from qacal.records import Batch, Reading, read
+from qacal.records import Batch, Reading, read, warn_of_copies
 from qacal.values import Bools, Floats, Hashes
 
 
@@ -30,6 +30,7 @@ class Collected:
     ids: list[Hashes] = field(default_factory=list)
     questions: list[Hashes] = field(default_factory=list)
     values: list[Any] = field(default_factory=list)
+    rows: list[Hashes | None] = field(default_factory=list)
 
     def evaluated(self) -> dict[Any, Evaluation]:
         """Return the evaluation of all rows, or one for each value of the column `by`."""
@@ -96,11 +97,13 @@ def collect(
             _add(
                 out, batch, found["calibrated"].to_numpy(), batch.listed(groups) if groups else found["group"].to_list()
             )
+    warn_of_copies(out.rows)
     return out
 
 
 def _add(out: Collected, batch: Batch, calibrated: Floats | None, groups: list[Any] | None) -> None:
     out.confidence.append(batch.confidence)
+    out.rows.append(batch.row_hashes())
     out.correct.append(require_labels(batch.correct, batch.table.origin))
     if (calibrated is None) != (not out.calibrated) and len(out.confidence) > 1:
         raise InputError(f"{batch.table.origin}: only some rows have a calibrated confidence.")

@@ -21,7 +21,7 @@ from qacal.identity import split
 from qacal.learning import Learning, ids_of
 from qacal.origins import gather_origins, require_comparable_ids, require_one_origin, require_same_origin, tells
 from qacal.recipe import Recipe
-from qacal.records import PROVENANCE, Batch, Reading, read, read_again
+from qacal.records import PROVENANCE, Batch, Reading, read, read_again, warn_of_copies
 from qacal.road import Road
 from qacal.tally import Tally
 from qacal.thresholds.memory import Memory, remembered
@@ -235,14 +235,17 @@ class Fitting:
         rows = CalibrationRows(self.road, _FOLDS * _BLOCKS if self._tunes_calibrator else None)
         origins: dict[str, list[Any]] = {name: [] for name in PROVENANCE}
         labelled: list[tuple[Any, ...]] = []
+        hashes: list[Hashes | None] = []
         for batch in records:
             gather_origins(batch, origins)
             _require_apart(batch, learned_from)
             labelled.append((batch.confidence, batch.correct, ids_of(batch)))
+            hashes.append(batch.row_hashes())
             chosen = deal.calibrating(batch)
             if len(chosen):
                 rows.add(chosen)
                 self.progress("calibrating", rows.count)
+        warn_of_copies(hashes, self.given.whose)
         stated, correct, ids = (np.concatenate(column) for column in zip(*labelled, strict=True))
         doubt = doubt_of(stated, correct, questions=len(np.unique(ids)) if ids.any() else None)
         return rows, {name: values for name, values in origins.items() if tells(name, values)}, doubt

@@ -123,6 +123,23 @@ def value_hashes(*columns: Floats | Ints) -> Hashes:
     return out
 
 
+def combined(hashes: Hashes, *columns: Hashes | Floats | Ints) -> Hashes:
+    """Return one hash per row of hashes and further columns together.
+
+    >>> asked, stated = id_hashes(["q1", "q1", "q1"], 3), np.array([0.9, 0.8, 0.9])
+    >>> surplus(combined(asked, stated))
+    1
+    """
+    for place, column in enumerate(columns):
+        hashes = mix(hashes ^ mix(np.ascontiguousarray(column).view(np.uint64), place))
+    return hashes
+
+
+def surplus(hashes: Hashes) -> int:
+    """Return how many rows have the hash of an earlier row."""
+    return len(hashes) - len(np.unique(hashes))
+
+
 def one_of_each(hashes: Hashes, *columns: Floats | Ints) -> Bools:
     """Choose one row of every question: as if drawn among its rows, the same in any order of the file.
 
@@ -136,9 +153,7 @@ def one_of_each(hashes: Hashes, *columns: Floats | Ints) -> Bools:
     in_order = np.sort(hashes)
     if (in_order[1:] != in_order[:-1]).all():
         return np.ones(len(hashes), dtype=bool)
-    key = mix(hashes, 2**41)
-    for place, column in enumerate(columns):
-        key = mix(key ^ mix(np.ascontiguousarray(column).view(np.uint64), place))
+    key = combined(mix(hashes, 2**41), *columns)
     # Rows that are equal in all of them are as many tickets, not one: nine wrong answers and a right one are drawn
     # from as ten rows.
     key = mix(key ^ mix(_occurrence(key), 2**42))

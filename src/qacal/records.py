@@ -9,6 +9,7 @@ counted.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -18,9 +19,9 @@ import numpy as np
 
 from qacal.bad_rows import MAX_BAD, BadRows
 from qacal.column_checks import KNOWN, Checks, distinct_values, listed, shares
-from qacal.errors import InputError
+from qacal.errors import InputError, QacalWarning
 from qacal.files import OnFault, open_file, refuse
-from qacal.identity import id_hashes
+from qacal.identity import combined, id_hashes, surplus
 from qacal.percents import Percents
 from qacal.tables import Table, as_table
 from qacal.values import Bools, Floats, Hashes, Ints
@@ -30,6 +31,11 @@ if TYPE_CHECKING:
     import polars as pl
 
 PROVENANCE = ("model", "prompt", "confidence_source", "judge")
+
+COPIED = "the same question, answer, confidence and label, by the same LLM"
+"""What makes a row an exact copy of another."""
+REMOVE_COPIES = "Remove the copies if rows were stored twice; keep them if the LLM was asked several times."
+"""What to do about such rows."""
 
 _NO_ROWS = "there is no row to work on: the records are empty, or every row was left out."
 
@@ -190,6 +196,15 @@ class Batch:
             return self.ids
         return id_hashes(self.question, len(self))
 
+    def row_hashes(self) -> Hashes | None:
+        """Return a hash of all that makes a row, which its exact copies share; None if the texts are not known."""
+        if self.question is None or self.answer is None or self.ids is None or self.correct is None:
+            return None
+        texts = [self.question_hashes(), id_hashes(self.answer, len(self))]
+        there = [name for name in PROVENANCE if self.reading.has(name, self.table.names)]
+        origins = [id_hashes([repr(value) for value in self.listed(name)], len(self)) for name in there]
+        return combined(self.ids, *texts, self.confidence, self.correct, *origins)
+
     def with_evidence(self, evidence: pl.DataFrame, prefix: str = "") -> Table:
         """Return the rows as they came, with the columns of the evidence, which are empty for rows that are bad."""
         import polars as pl
@@ -323,6 +338,22 @@ def distinct(source: Source, reading: Reading, columns: Sequence[str]) -> dict[s
             if reading.has(column, there):
                 values.update(dict.fromkeys(distinct_values(table.column(reading.name(column)))))
     return {column: list(values) for column, values in found.items()}
+
+
+def warn_of_copies(rows: Sequence[Hashes | None], whose: str = "") -> None:
+    """Warn (:class:`~qacal.QacalWarning`) of rows that are exact copies of earlier ones.
+
+    rows : :meth:`Batch.row_hashes` of all batches.
+    whose : stands before the warning, such as "model gpt-4: ".
+    """
+    known = [hashes for hashes in rows if hashes is not None]
+    copies = surplus(np.concatenate(known)) if known else 0
+    if copies:
+        are = "is an exact copy of an earlier row" if copies == 1 else "are exact copies of earlier rows"
+        text = (
+            f"{copies:,} of {sum(map(len, known)):,} rows {are} ({COPIED}) and count as further rows of one question."
+        )
+        warnings.warn(f"{whose}{text} {REMOVE_COPIES}", QacalWarning, stacklevel=2)
 
 
 def texts_of(records: Any, reading: Reading) -> Iterator[tuple[Table, list[str], list[str]]]:

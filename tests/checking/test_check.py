@@ -125,6 +125,8 @@ def test_what_is_there_twice():
     rows = labelled()
     assert kinds([*rows, rows[3]]) == ["duplicate_rows"]
     assert "4 and 601" in qacal.check([*rows, rows[3]]).findings[0].problem
+    stamped = [{**row, "at": i} for i, row in enumerate([*rows, rows[3]])]
+    assert kinds(stamped) == ["duplicate_rows"]  # what else a log writes makes it no other answer
     again = [{**rows[3], "confidence": 0.123}]
     assert kinds(rows + again) == ["repeated_questions"]
     named = [{**row, "id": i} for i, row in enumerate(rows + again)]

@@ -11,9 +11,10 @@ import numpy as np
 from qacal.bad_rows import MAX_BAD
 from qacal.checking.confidences import Scale
 from qacal.checking.gathering import Gathering
-from qacal.identity import mix
+from qacal.identity import combined, mix, surplus
 from qacal.metrics.ranking import doubt_of
 from qacal.origins import APART, tells
+from qacal.records import COPIED, REMOVE_COPIES
 from qacal.tables import Fault
 from qacal.values import Floats, Hashes
 
@@ -149,34 +150,34 @@ def _short(example: Fault) -> str:
     return f"{example.place}, {example.problem.partition('; ')[0].rstrip('.')}"
 
 
-def _counted(count: int, thing: str) -> str:
-    return f"{count:,} {thing}{'' if count == 1 else 's'}"
+def _counted(count: int, thing: str, things: str | None = None) -> str:
+    return f"{count:,} {thing if count == 1 else things or thing + 's'}"
 
 
 def _repeats(seen: Gathering) -> Iterator[Finding]:
-    row, place = seen.column("row"), seen.column("place")
-    if (again := _surplus(row)) > 0:
+    question, identity, llm, pair = (seen.column(name) for name in ("question", "id", "llm", "pair"))
+    again = 0
+    if pair is not None:
+        parts = [column for column in (pair, seen.column("written"), identity) if column is not None]
+        row, place = combined(*parts)[seen.column("asked")], seen.column("place")[seen.column("asked")]
+        again = surplus(row)
+    if again > 0:
         one, two = _first_pair(row)
         where = f"{place[one]:,} and {place[two]:,}, say"
-        problem = f"{_counted(again, 'row')} repeat another one exactly, in all columns ({where})."
-        yield Finding("duplicate_rows", False, problem, "Remove them: a row that is there twice counts twice.", again)
-    question, identity, llm = (seen.column(name) for name in ("question", "id", "llm"))
+        problem = f"{_counted(again, 'exact copy', 'exact copies')} of earlier rows ({where}): {COPIED}."
+        yield Finding("duplicate_rows", False, problem, REMOVE_COPIES, again)
     if question is not None and identity is not None:
         both = seen.column("asked") & seen.column("named")
         yield from _on_ids(identity[both], question[both])
     key = question if identity is None else identity
     if key is not None:
         who = key if llm is None else mix(key) ^ mix(llm, 1)
-        if (more := _surplus(who[seen.column("asked" if identity is None else "named")]) - again) > 0:
+        if (more := surplus(who[seen.column("asked" if identity is None else "named")]) - again) > 0:
             kept = "with one id" if identity is not None else "with one text (there is no column id)"
             problem = f"{_counted(more, 'row')} ask a question again. Rows {kept} are one question to a fit."
             remedy = "Keep one row a question if you need the intervals: they take rows for independent."
             yield Finding("repeated_questions", False, problem, remedy, more)
     yield from _contradictions(seen)
-
-
-def _surplus(hashes: Hashes) -> int:
-    return len(hashes) - len(np.unique(hashes))
 
 
 def _first_pair(hashes: Hashes) -> tuple[int, int]:

@@ -1,8 +1,8 @@
 """One pass over the rows: what is counted, and what is kept of each row.
 
 Of each row eight numbers of 64 bits are kept, however long its texts are: its place, its confidence and its label, and
-hashes of the row, of its id, its LLM and its question, and of question and answer together. Equal hashes are taken for
-equal texts: among a million texts two different ones share a hash once in forty million times.
+hashes of its id, its LLM, its question, of question and answer together, and of all else that exact copies share. Equal
+hashes are taken for equal texts: among a million texts two different ones share a hash once in forty million times.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from qacal.checking.confidences import has_comma, number_of
 from qacal.checking.names import Columns
 from qacal.checking.others import OtherColumn
 from qacal.column_checks import Checks, is_blank, listed
-from qacal.identity import id_hashes, mix
+from qacal.identity import combined, id_hashes, mix
 from qacal.records import PROVENANCE
-from qacal.tables import FrameTable, Table
+from qacal.tables import Table
 from qacal.values import Bools, Floats, Hashes
 
 # More columns than this are not looked at one by one, nor more LLMs or prompts than this counted.
@@ -68,7 +68,7 @@ class Gathering:
         self._texts(checks, here, len(table))
         self._require_columns(table, here, checks)
         self.unlabelled += int(np.count_nonzero(np.isnan(label) & checks.is_good))
-        self._keep(place=table.places, row=_row_hashes(table), stated=stated, label=label, good=checks.is_good)
+        self._keep(place=table.places, written=_written(table, here), stated=stated, label=label, good=checks.is_good)
         self._origins(table, here, ~np.isnan(label) & checks.is_good)
         for name in [name for name in names if name not in here.values()][:_COLUMNS]:
             other = self.others.setdefault(name, OtherColumn(name))
@@ -149,14 +149,11 @@ def _plain(value: Any) -> Any:
     return None if is_blank(value) else value if isinstance(value, str | int | float) else str(value)
 
 
-def _row_hashes(table: Table) -> Hashes:
-    """Return a hash of each row, all of its columns together."""
-    if isinstance(table, FrameTable):
-        import polars as pl
-
-        try:
-            return table.frame().hash_rows().to_numpy().astype(np.uint64)
-        except pl.exceptions.PolarsError:  # there are columns that polars cannot hash
-            pass
-    hashes = (hash(repr(sorted(row.items()))) % 2**64 for row in table.rows())
-    return np.fromiter(hashes, np.uint64, len(table))
+def _written(table: Table, here: Mapping[str, str]) -> Hashes:
+    """Return a hash of each row's confidence, label and origin as they are written, so that unread ones differ too."""
+    hashes: Hashes = np.zeros(len(table), dtype=np.uint64)
+    for name in ("confidence", "correct", *PROVENANCE):
+        if name in here:
+            texts = [repr(value) for value in listed(table.column(here[name]))]
+            hashes = combined(hashes, id_hashes(texts, len(table)))
+    return hashes
