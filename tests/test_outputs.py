@@ -13,8 +13,9 @@ import polars as pl
 import pytest
 
 from qacal.errors import InputError
-from qacal.files import open_file
+from qacal.files import open_file, unpacked_up_to
 from qacal.folders import temporary_folder
+from qacal.json_documents import rows_up_to
 from qacal.outputs import write_frame, write_objects, written_whole
 from tests.test_cli import run
 
@@ -100,10 +101,46 @@ def test_what_unpacks_to_far_too_much_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr("qacal.files._UNPACKED", 100_000)
     path = tmp_path / "a.jsonl.gz"
     path.write_bytes(gzip.compress(b'{"question": "' + b"a" * 3_000_000 + b'"}\n'))
-    with pytest.raises(InputError, match=r"unpacks to more than .* set QACAL_MAX_UNPACKED_GB to a number of GB"):
+    with pytest.raises(InputError, match=r"unpacks to more than .* allow more: qacal --max-unpacked-gb GB"):
         list(open_file(path).batches())
-    monkeypatch.setenv("QACAL_MAX_UNPACKED_GB", "1")
-    assert len(next(open_file(path).batches())) == 1
+    with unpacked_up_to(1):
+        assert len(next(open_file(path).batches())) == 1
+    monkeypatch.chdir(tmp_path)
+    assert run("check", "a.jsonl.gz")[0] == 2
+    assert "unpacks to more than" in run("evaluate", "a.jsonl.gz")[2]
+    assert "has no column 'confidence'" in run("--max-unpacked-gb", "1", "evaluate", "a.jsonl.gz")[2]
+
+
+LARGE = "a" * 2000
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "line"),
+    [
+        ("a.jsonl", f'{{"question": "b"}}\n{{"question": "{LARGE}"}}\n', 2),
+        ("a.jsonl.gz", f'{{"question": "b"}}\n{{"question": "{LARGE}"}}\n', 2),
+        ("a.csv", f"question\nb\n{LARGE}\n", 3),
+        ("a.csv.gz", f"question\n{LARGE}\n", 2),
+        ("a.csv", 'question,answer\nb,"c\n' + 600 * "d\n", None),  # a quote that is not closed
+    ],
+)
+def test_a_row_that_is_too_large_is_refused_before_it_is_read(tmp_path, name, text, line):
+    (tmp_path / name).write_bytes(gzip.compress(text.encode()) if name.endswith("gz") else text.encode())
+    place = rf" line {line or '.*'}: the row is broken, or is larger than 0.001 MB; .* qacal --max-row-mb MB"
+    with rows_up_to(0.001), pytest.raises(InputError, match=place):
+        list(open_file(tmp_path / name).batches(lambda fault: None))
+    if line is not None:
+        assert sum(len(table) for table in open_file(tmp_path / name).batches()) == line - name.startswith("a.csv")
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "json", "csv"])
+def test_batches_of_large_rows_have_fewer_of_them(tmp_path, kind):
+    rows = [{"question": f"{n} {'a' * 80}"} for n in range(12)]
+    write_objects(rows, tmp_path / f"a.{kind}", "rows")
+    with rows_up_to(0.001):
+        tables = list(open_file(tmp_path / f"a.{kind}").batches())
+    assert {len(table) for table in tables} <= {3, 4}
+    assert [row for table in tables for row in table.rows()] == rows
 
 
 def test_too_many_columns_are_refused(tmp_path):

@@ -7,7 +7,6 @@ import csv
 import gzip
 import io
 import json
-import os
 import shutil
 import sys
 import zlib
@@ -18,14 +17,14 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from itertools import chain, pairwise
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, AnyStr, Generic
 
 import numpy as np
 
 from qacal.errors import InputError
 from qacal.folders import temporary_folder
 from qacal.forks import require_polars
-from qacal.json_documents import JsonDocument
+from qacal.json_documents import JsonDocument, largest_row, too_large
 from qacal.tables import Fault, FrameTable, ObjectTable, Table
 
 _SUFFIXES = {
@@ -40,8 +39,10 @@ _SUFFIXES = {
 _SEPARATORS = ",;\t"
 # Text packs to a tenth, logs with many repeats to a fiftieth; what unpacks to more was made for that.
 _RATIO, _UNPACKED = 100, 2**28
-_LIMIT = "QACAL_MAX_UNPACKED_GB"
+_max_unpacked_gb: ContextVar[float | None] = ContextVar("max_unpacked_gb", default=None)
 _SAMPLE = 4096
+# The place of a row, the row, and how large it is as text.
+_Row = tuple[int, dict[str, Any], int]
 _encoding: ContextVar[str | None] = ContextVar("encoding", default=None)
 _OTHER_ENCODING = 'Say so: qacal --encoding {0} COMMAND, or with text_encoding("{0}") in Python.'
 _NOT_UTF8 = "it may be Latin-1 or Windows-1252, as Excel writes. " + _OTHER_ENCODING.format("cp1252")
@@ -145,9 +146,11 @@ def _parquet(file: File, on_fault: OnFault, batch_rows: int) -> Iterator[Table]:
 
 
 def _json_lines(file: File, on_fault: OnFault, batch_rows: int) -> Iterator[Table]:
-    def parsed() -> Iterator[tuple[int, dict[str, Any]]]:
-        with opened_bytes(file.path, file.name) as lines:
+    def parsed() -> Iterator[_Row]:
+        with opened_bytes(file.path, file.name) as stream:
+            lines = _Lines(stream, file.name)
             for line, raw in enumerate(lines, 1):
+                lines.size = 0
                 text = raw.removeprefix(b"\xef\xbb\xbf") if line == 1 else raw
                 if text.strip():
                     row, problem = _json_row(text)
@@ -157,7 +160,7 @@ def _json_lines(file: File, on_fault: OnFault, batch_rows: int) -> Iterator[Tabl
                             Fault(file.name, f"line {line}", said, text.decode("utf-8", "replace").rstrip("\n"), kind)
                         )
                     else:
-                        yield line, row
+                        yield line, row, len(raw)
 
     yield from _tables(file, parsed(), batch_rows, is_text=False)
 
@@ -170,11 +173,13 @@ def _json_list(file: File, on_fault: OnFault, batch_rows: int) -> Iterator[Table
         yield from _json_lines(file, on_fault, batch_rows)
         return
 
-    def parsed() -> Iterator[tuple[int, dict[str, Any]]]:
+    def parsed() -> Iterator[_Row]:
         with opened_bytes(file.path, file.name) as stream:
-            for place, value in enumerate(JsonDocument(stream, file.name).items(), 1):
+            document, before = JsonDocument(stream, file.name), 0
+            for place, value in enumerate(document.items(), 1):
+                size, before = document.position - before, document.position
                 if isinstance(value, dict):
-                    yield place, value
+                    yield place, value, size
                 else:
                     problem = f"it is {type(value).__name__}, not an object."
                     on_fault(Fault(file.name, f"item {place}", problem, value, "not an object"))
@@ -197,16 +202,17 @@ def _json_row(text: bytes) -> tuple[dict[str, Any] | None, tuple[str, str]]:
 
 
 def _csv(file: File, on_fault: OnFault, batch_rows: int) -> Iterator[Table]:
-    def parsed() -> Iterator[tuple[int, dict[str, Any]]]:
-        # Answers may be long; the limit of the csv module is meant for other files.
+    def parsed() -> Iterator[_Row]:
+        # Answers may be long; the limit of the csv module is meant for other files, and _Lines has ours.
         csv.field_size_limit(min(sys.maxsize, 2**31 - 1))
         raw = opened_bytes(file.path, file.name)
         with io.TextIOWrapper(raw, "utf-8-sig", "surrogateescape", newline="") as text:
-            separator, start = _separator(text, file)
-            reader = csv.reader(chain(start, text), strict=True, delimiter=separator)
+            lines = _Lines(text, file.name)
+            separator, start = _separator(lines, file)
+            reader = csv.reader(chain(start, lines), strict=True, delimiter=separator)
             header: list[str] = []
             while True:
-                line = reader.line_num + 1
+                line, lines.size = reader.line_num + 1, 0
                 try:
                     values = next(reader)
                 except StopIteration:
@@ -223,9 +229,34 @@ def _csv(file: File, on_fault: OnFault, batch_rows: int) -> Iterator[Table]:
                     if problem:
                         on_fault(Fault(file.name, f"line {line}", problem, values, kind))
                     else:
-                        yield line, dict(zip(header, values, strict=True))
+                        yield line, dict(zip(header, values, strict=True)), lines.size
 
     yield from _tables(file, parsed(), batch_rows, is_text=True)
+
+
+class _Lines(Generic[AnyStr]):
+    """The lines of a stream.
+
+    size : of the lines since somebody set it to 0, which is where a row begins; a row that is too large is an error.
+    """
+
+    def __init__(self, stream: IO[AnyStr], name: str) -> None:
+        self._stream: IO[AnyStr] = stream
+        self._name = name
+        self._count = self.size = 0
+
+    def __iter__(self) -> Iterator[AnyStr]:
+        return self
+
+    def __next__(self) -> AnyStr:
+        line = self._stream.readline(largest_row() + 1 - self.size)
+        if not line:
+            raise StopIteration
+        self._count += 1
+        self.size += len(line)
+        if self.size > largest_row():
+            raise InputError(f"{self._name} line {self._count}: {too_large('the row is broken, or')}.")
+        return line
 
 
 def _separator(text: Iterable[str], file: File) -> tuple[str, list[str]]:
@@ -276,16 +307,19 @@ def _require_header(header: list[str], file: File) -> None:
 
 
 def _tables(
-    file: File, rows: Iterator[tuple[int, dict[str, Any]]], batch_rows: int, is_text: bool, unit: str = "line"
+    file: File, rows: Iterator[_Row], batch_rows: int, is_text: bool, unit: str = "line"
 ) -> Iterator[ObjectTable]:
+    """Yield batches of so many rows; of fewer if these are large: two batches may be in memory at once."""
     places: list[int] = []
     objects: list[dict[str, Any]] = []
-    for place, row in rows:
+    total = 0
+    for place, row, size in rows:
         places.append(place)
         objects.append(row)
-        if len(objects) == batch_rows:
+        total += size
+        if len(objects) == batch_rows or total > largest_row() // 4:
             yield ObjectTable(file.name, unit, np.array(places), objects, is_text)
-            places, objects = [], []
+            places, objects, total = [], [], 0
     if objects:
         yield ObjectTable(file.name, unit, np.array(places), objects, is_text)
 
@@ -324,6 +358,20 @@ def text_encoding(name: str | None) -> Iterator[None]:
         yield
     finally:
         _encoding.reset(before)
+
+
+@contextmanager
+def unpacked_up_to(gigabytes: float) -> Iterator[None]:
+    """Allow gzip files to unpack to this size, for the time of a block.
+
+    >>> with unpacked_up_to(8):
+    ...     opened_bytes(Path("answers.jsonl.gz"))  # doctest: +SKIP
+    """
+    before = _max_unpacked_gb.set(gigabytes)
+    try:
+        yield
+    finally:
+        _max_unpacked_gb.reset(before)
 
 
 def _wide_encoding(start: bytes) -> str | None:
@@ -388,7 +436,8 @@ class _Unpacked(io.RawIOBase):
         if self._count > _most_unpacked(self._size):
             raise InputError(
                 f"{self._name} has {self._size:,} bytes and unpacks to more than {self._count - len(data):,}, as do "
-                f"files made to fill the memory. If it is sound, unpack it first, or set {_LIMIT} to a number of GB."
+                "files made to fill the memory. If you trust the file, unpack it first, or allow more: "
+                "qacal --max-unpacked-gb GB, or unpacked_up_to(GB)."
             )
         buffer[: len(data)] = data
         return len(data)
@@ -399,10 +448,5 @@ class _Unpacked(io.RawIOBase):
 
 
 def _most_unpacked(size: int) -> float:
-    given = os.environ.get(_LIMIT)
-    if not given:
-        return max(_UNPACKED, _RATIO * size)
-    try:
-        return float(given) * 2**30
-    except ValueError:
-        raise InputError(f"{_LIMIT} is {given!r}; expected a number of GB, such as 8.") from None
+    allowed = _max_unpacked_gb.get()
+    return max(_UNPACKED, _RATIO * size) if allowed is None else allowed * 2**30

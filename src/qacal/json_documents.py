@@ -74,6 +74,11 @@ class JsonDocument:
         self._room = _LARGEST_HEADER
         self.header: dict[str, Any] = {}
 
+    @property
+    def position(self) -> int:
+        """How much was passed so far, in characters."""
+        return self._passed + self._at
+
     def items(self, *inside: str) -> Iterator[Any]:
         """Yield the items of the list at a path of names; a document that is a list itself is that list."""
         try:
@@ -155,12 +160,12 @@ class JsonDocument:
         if opening not in '"[{':
             header[name] = self._value()
             return
-        before = self._passed + self._at
+        before = self.position
         value = self._up_to(self._room)
         if value is _TOO_LARGE:
             self._skip()
         else:
-            self._room -= self._passed + self._at - before
+            self._room -= self.position - before
             header[name] = value
 
     def _skip(self) -> None:

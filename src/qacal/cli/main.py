@@ -86,7 +86,13 @@ def _main(
         MAX_ROW_MB,
         metavar="MB",
         min=0.001,
-        help="How large a row of JSON may be, unpacked (in memory: up to 30 times as much). Stands before COMMAND.",
+        help="How large a row of text may be, unpacked (in memory: up to 30 times as much). Stands before COMMAND.",
+    ),
+    max_unpacked_gb: float | None = typer.Option(
+        None,
+        metavar="GB",
+        min=0.001,
+        help="What a gzip file may unpack to; 100 times its size by default, or 256 MB. Stands before COMMAND.",
     ),
     encoding: str = typer.Option(
         "",
@@ -95,6 +101,10 @@ def _main(
     ),
 ) -> None:
     context.with_resource(rows_up_to(max_row_mb))
+    if max_unpacked_gb is not None:
+        from qacal.files import unpacked_up_to
+
+        context.with_resource(unpacked_up_to(max_unpacked_gb))
     if encoding:
         from qacal.files import text_encoding
 
