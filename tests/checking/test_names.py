@@ -2,6 +2,7 @@
 
 import pytest
 
+import qacal
 from qacal.checking.names import find_columns
 from qacal.tables import as_table
 from tests.checking.rows import changed, labelled, renamed
@@ -76,3 +77,16 @@ def test_ids_are_guessed_only_where_they_tell_more_than_the_text():
 def test_confidences_in_words_are_found():
     rows = changed(labelled(), "confidence", lambda c: "high" if c > 0.7 else "low")
     assert found(renamed(rows, confidence="certainty")).mapping == {"confidence": "certainty"}
+
+
+@pytest.mark.parametrize("name", ["is_wrong", "incorrect", "Hallucinated", "answer_error"])
+def test_a_label_of_wrong_answers_is_not_taken_for_correct(name):
+    rows = [
+        {"prompt_text": f"What is {at} + {at}?", "answer": str(at), "confidence": 0.5 + at / 100, name: at % 2}
+        for at in range(40)
+    ]
+    found = find_columns(as_table(rows), {})
+    assert found.mapping == {"question": "prompt_text"}
+    assert found.reverse == name
+    said = qacal.check(rows)
+    assert f"{name!r} seems to be the reverse of correct: 1 means wrong" in " ".join(str(said).split())

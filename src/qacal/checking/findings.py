@@ -76,7 +76,13 @@ def on_columns(seen: Gathering, given: Mapping[str, str], *, is_file: bool) -> I
         what = ", ".join(f"{column!r}{_MEANS.get(column, '')}" for column in missing)
         option = f"--column {missing[0]}=NAME (columns=)"
         remedy = f"If it has another name, pass {option}. The columns are {_listed(names)}."
-        remedy += " qacal judge labels answers." if "correct" in missing else ""
+        if columns.reverse is not None:
+            remedy = (
+                f"{columns.reverse!r} seems to be the reverse of correct: 1 means wrong. Write a column correct that "
+                "is 1 where the answer is right."
+            )
+        elif "correct" in missing:
+            remedy += " qacal judge labels answers."
         yield Finding("missing_columns", True, f"There is no column {what}.", remedy)
     for column, rival in columns.rivals.items():
         problem = f"Beside {column!r} there is {rival!r}: {column!r} may be the expected {column}, not the LLM's."

@@ -43,7 +43,7 @@ _OTHER_NAMES: Mapping[str, tuple[str, ...]] = {
 }
 # A longer name is taken for the role that one of its words names, unless another word says that it is something else.
 _WORDS = {
-    "question": {"question", "query"},
+    "question": {"question", "query", "prompt"},
     "answer": {"answer", "response", "completion", "prediction"},
     "confidence": {"confidence", "conf", "certainty"},
     "correct": {"correct", "correctness"},
@@ -52,6 +52,9 @@ _ELSE = {
     *("gold", "golden", "reference", "expected", "target", "truth", "ideal", "ground", "right", "true", "correct"),
     *("id", "length", "len", "time", "tokens", "source", "type", "count", "date", "hash", "model", "url"),
 }
+
+# Labels that are 1 where an answer is wrong; to take one for `correct` would turn all labels round.
+_REVERSED = {"wrong", "incorrect", "error", "false", "fail", "failed", "failure", "hallucinated", "hallucination"}
 
 _SAMPLE = 2_000
 _LLMS = 50
@@ -66,11 +69,13 @@ class Columns:
     names : what each column of ours is called in the table; those that were not found are left out.
     guessed : those of them that have another name, and that nobody has named.
     rivals : for a column of ours, another that looks like it: ``{"answer": "model_answer"}``.
+    reverse : a column that seems to say which answers are wrong, where none says which are correct.
     """
 
     names: Mapping[str, str]
     guessed: tuple[str, ...] = ()
     rivals: Mapping[str, str] = field(default_factory=dict)
+    reverse: str | None = None
 
     @property
     def missing(self) -> tuple[str, ...]:
@@ -107,7 +112,9 @@ def find_columns(table: Table, given: Mapping[str, str]) -> Columns:
             found = {name: other for name, other in found.items() if other != own} | {column: own}
     rival = _rival_answer(sample, found)
     in_order = {name: found[name] for name in KNOWN if name in found}
-    return Columns(in_order, tuple(guessed), {} if rival is None else {"answer": rival})
+    reverse = next((name for name in sample.names if _is_reverse(name) and _are_labels(sample.values(name))), None)
+    rivals = {} if rival is None else {"answer": rival}
+    return Columns(in_order, tuple(guessed), rivals, None if "correct" in found else reverse)
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,7 +141,7 @@ class _Sample:
 def _guess(column: str, sample: _Sample, found: Mapping[str, str]) -> str | None:
     """Return the column of the table that is most likely meant, None if none is likely."""
     taken = {*found.values()} - ({"prompt"} if column == "question" else set())
-    free = [name for name in sample.names if name not in taken]
+    free = [name for name in sample.names if name not in taken and not (column == "correct" and _is_reverse(name))]
     if column == "id":
         return _guessed_id(sample, free, found.get("question"))
     spelled = {name: _spelled(name) for name in free}
@@ -155,6 +162,10 @@ def _spelled(name: str) -> str:
     """
     apart = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name)
     return re.sub(r"[^a-z0-9]+", "_", apart.lower()).strip("_")
+
+
+def _is_reverse(name: str) -> bool:
+    return bool({*_spelled(name).split("_")} & _REVERSED)
 
 
 def _is_about(spelled: str, words: set[str]) -> bool:

@@ -175,12 +175,12 @@ def run(
 
 def _say_what_next(file: str, output: str, by: str | None, lost: str | None) -> None:
     kept, new, calibrated = (f"{name}{_ending(file)}" for name in ("kept", "new", "calibrated"))
-    shared.note(f"Saved to {output}{'' if by is None else f', one model for each {by}'}.")
+    shared.note(f"Saved to {output}{'' if by is None else f', one model for each value of the column {by}'}.")
     if lost is not None:
         anew = f"qacal threshold {output} {kept} {lost} --save"
         shared.note(f"The model before it had a threshold, and this one has none; choose it anew: {anew}")
     shared.note("Next: measure it on labelled rows of other questions (qacal split makes them), apply it to new ones:")
-    shared.note(f"    qacal evaluate {kept} --model {output}")
+    shared.note(f"    qacal evaluate {kept} --model {output}{'' if by is None else f' --by {by}'}")
     shared.note(f"    qacal apply {output} {new} -o {calibrated}")
 
 
