@@ -7,6 +7,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+from qacal.evaluation import verdict_on
 from tests.test_cli import ok, run
 
 
@@ -85,6 +86,54 @@ def test_a_few_rows_that_are_all_right_show_nothing(measured):
     assert code == 0
     assert "is 0.1000 (95% interval 0.000 to 1.000)" in err
     assert measured(few, "--fail-above", "0.15", "--strict")[0] == 1
+
+
+def verdicts(n, stated, calibrated, files=200, copies=1):
+    """Return how often each verdict is given on files of `n` questions with `copies` rows each."""
+    rng, kinds = np.random.default_rng(0), []
+    for _ in range(files):
+        truth = rng.uniform(0.5, 0.9, n).repeat(copies)
+        right = (rng.random(n).repeat(copies) < truth).astype(float)
+        ids = np.arange(n, dtype=np.uint64).repeat(copies)
+        kinds.append(verdict_on(truth + stated, truth + calibrated, right, ids).kind)
+    return {kind: kinds.count(kind) / files for kind in set(kinds)}
+
+
+@pytest.mark.parametrize("copies", [1, 5])
+def test_chance_is_no_verdict(copies):
+    """Five rows of one question are no more evidence than one."""
+    for n in (5, 50, 100):
+        found = verdicts(n, 0.05, 0.0, copies=copies)
+        assert found.get("worse", 0) <= 0.03
+        assert found["unclear"] > 0.8
+
+
+def test_a_change_that_rows_show_is_a_verdict():
+    assert verdicts(2000, 0.1, 0.0, files=20) == {"better": 1.0}
+    assert verdicts(2000, 0.0, 0.1, files=20) == {"worse": 1.0}
+    assert verdicts(2000, 0.001, 0.0, files=20) == {"same": 1.0}
+
+
+def test_rows_that_are_all_right_condemn_nothing():
+    few = np.ones(5)
+    assert verdict_on(0.95 * few, 0.9 * few, few).kind == "unclear"
+    assert verdict_on(0.95 * few, 0.9 * few, few, np.zeros(5, dtype=np.uint64)).kind == "unclear"
+    assert verdict_on(few[:1], few[:1] / 2, few[:1]).kind == "unclear"
+
+
+def test_the_verdict_in_text_and_json(measured):
+    frame = rows(50, 0.05, seed=8)
+    frame = frame.with_columns(calibrated=pl.col("confidence") - 0.05)
+    found = json.loads(measured(frame, "--json")[1])
+    assert found["after"]["brier"] - found["before"]["brier"] > 0.001
+    assert found["verdict"]["kind"] == "unclear"
+    assert found["verdict"]["text"].startswith(
+        "These rows are too few to tell whether calibration helped (Brier score 0.2"
+    )
+    assert found["verdict"]["text"] in " ".join(measured(frame)[1].split())
+    # The same rows over and over are no more evidence, if they have the ids of their questions.
+    often = pl.concat([frame.with_columns(id=pl.int_range(50))] * 40)
+    assert json.loads(measured(often, "--json")[1])["verdict"]["kind"] == "unclear"
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
+from scipy import special
 
 from qacal.errors import InputError, QacalWarning
 from qacal.grouping import NO_GROUP, as_grouping
@@ -16,10 +17,12 @@ from qacal.metrics.calibration import CalibrationError, calibration_error
 from qacal.metrics.ranking import Doubt, doubt_of
 from qacal.metrics.scores import brier_score, log_loss
 from qacal.metrics.selective import aurc
-from qacal.values import ArrayLike, Floats, column_of_any, require_length, unit_values
+from qacal.values import ArrayLike, Floats, Hashes, column_of_any, require_length, unit_values
 
 # The same number of bins for both scores, since a score with few values would otherwise be measured by another ruler.
 BINS = 15
+# Changes of the Brier score: none to speak of, and one that rows must exclude before they show that little changed.
+_LITTLE, _NOT_MUCH = 0.001, 0.005
 
 FITTED_ON = "the model was fitted on some of these questions; on those it looks better than it is."
 """What is said of rows that are not the ones to measure with."""
@@ -62,6 +65,7 @@ class Evaluation:
     """Confidences before and, where there are calibrated ones, after.
 
     doubt : what is suspicious about the stated confidences beside their labels; None if nothing is.
+    verdict : whether calibration helped; None without calibrated confidences.
     """
 
     rows: int
@@ -71,28 +75,23 @@ class Evaluation:
     doubt: Doubt | None
     grouped_by: str | None
     groups: list[GroupScores]
+    verdict: Verdict | None
 
     @property
     def last(self) -> Scores:
         """The scores after calibration, or those of the raw confidence where there is none."""
         return self.before if self.after is None else self.after
 
-    @property
-    def verdict(self) -> Verdict | None:
-        """Whether calibration helped; None without calibrated confidences."""
-        return None if self.after is None else verdict_on(self.before.brier, self.after.brier)
-
     def to_dict(self) -> dict[str, Any]:
         """Return what JSON can hold; what could not be measured is null."""
-        verdict = None if self.verdict is None else asdict(self.verdict)
-        return dict(without_nan(asdict(self) | {"verdict": verdict}))
+        return dict(without_nan(asdict(self)))
 
 
 @dataclass(frozen=True)
 class Verdict:
     """Whether calibration helped.
 
-    kind : "better", "same" or "worse".
+    kind : "better", "same", "worse", or "unclear" if the rows are too few to tell.
     text : a sentence.
     """
 
@@ -100,20 +99,44 @@ class Verdict:
     text: str
 
 
-def verdict_on(before: float, after: float) -> Verdict:
-    """Return whether calibration helped, by the Brier scores before and after: only better probabilities improve it.
+def verdict_on(stated: Floats, calibrated: Floats, correct: Floats, ids: Hashes | None = None) -> Verdict:
+    """Return whether calibration helped, by the change of the Brier score: only better probabilities improve it.
 
-    >>> verdict_on(0.2, 0.18).text
-    'The probabilities got better as a whole (Brier score 0.200 before, 0.180 after; lower is better).'
+    It is better or worse if the 95% interval of the change excludes 0 and the change is more than 0.001. If the
+    interval stays within 0.005 of 0, little changed; if not, the rows are too few to tell. Rows of one question are
+    taken as dependent. The interval is no narrower than chance would make it if the score that does worse here were
+    exact, so that a few rows that all are right show nothing.
+
+    ids : the hash of each row's question.
+
+    >>> right = np.tile([1.0, 1.0, 1.0, 0.0], 100)
+    >>> verdict_on(np.full(400, 0.95), np.full(400, 0.75), right).kind
+    'better'
+    >>> verdict_on(np.full(4, 0.95), np.full(4, 0.75), right[:4]).text
+    'These rows are too few to tell whether calibration helped (Brier score 0.228 before, 0.188 after; 95% interval of
+    the change -0.358 to +0.278).'
     """
-    scores = f"Brier score {before:.3f} before, {after:.3f} after"
-    if after - before > 0.001:
+    before, after = (stated - correct) ** 2, (calibrated - correct) ** 2
+    change = float((after - before).mean())
+    code = np.arange(len(correct)) if ids is None else np.unique(ids, return_inverse=True)[1]
+    questions = int(code.max()) + 1
+    loser = calibrated if change > 0 else stated
+    seen = np.bincount(code, after - before - change)
+    chance = np.bincount(code, 2 * np.abs(stated - calibrated) * np.sqrt(loser * (1 - loser)))
+    squares = max(float(seen @ seen) * questions / max(questions - 1, 1), float(chance @ chance))
+    margin = float(special.stdtrit(questions - 1, 0.975)) * squares**0.5 / len(correct) if questions > 1 else 1.0
+    low, high = max(change - margin, -1.0), min(change + margin, 1.0)
+    scores = f"Brier score {before.mean():.3f} before, {after.mean():.3f} after"
+    scores += f"; 95% interval of the change {low:+.3f} to {high:+.3f}"
+    if low > 0 and change > _LITTLE:
         return Verdict(
             "worse", f"Calibration made the probabilities worse here ({scores}): do not use it for rows like these."
         )
-    if after - before > -0.001:
+    if high < 0 and change < -_LITTLE:
+        return Verdict("better", f"The probabilities got better as a whole ({scores}; lower is better).")
+    if max(-low, high) <= _NOT_MUCH:
         return Verdict("same", f"Calibration changed little ({scores}).")
-    return Verdict("better", f"The probabilities got better as a whole ({scores}; lower is better).")
+    return Verdict("unclear", f"These rows are too few to tell whether calibration helped ({scores}).")
 
 
 def evaluate(
@@ -149,7 +172,8 @@ def evaluate(
     p = None if calibrated is None else unit_values(calibrated, "calibrated")
     if p is not None:
         require_length(p, len(h), "calibrated")
-    doubt = doubt_of(h, t, questions=None if ids is None else len(np.unique(id_hashes(ids, len(h)))))
+    hashes = None if ids is None else id_hashes(ids, len(h))
+    doubt = doubt_of(h, t, questions=None if hashes is None else len(np.unique(hashes)))
     if doubt is not None:
         warnings.warn(f"{whose}{doubt.text}", QacalWarning, stacklevel=2)
     return Evaluation(
@@ -160,6 +184,7 @@ def evaluate(
         doubt=doubt,
         grouped_by=grouped_by if groups is not None else None,
         groups=[] if groups is None else list(_per_group(h, t, p, groups, ids)),
+        verdict=None if p is None else verdict_on(h, p, t, hashes),
     )
 
 

@@ -125,6 +125,8 @@ def test_the_sentences_are_those_of_the_rows():
     assert re.search(r"calibrated one is off by [\d.]+ points \([\d.]+ to [\d.]+ at 95%\)", said)
     few_rows = read_contents(model(), answers(40, seed=1))[""]
     assert "Only 40 rows were measured" in in_short(few_rows)[-1]
+    assert few_rows.verdict.text in in_short(few_rows)
+    assert few_rows.to_dict()["verdict"]["text"] == few_rows.verdict.text
 
 
 def row_of(table, name):

@@ -12,7 +12,7 @@ import numpy as np
 from qacal.answering import Progress
 from qacal.calibrators.binmaps import BinMaps
 from qacal.errors import InputError, QacalWarning
-from qacal.evaluation import BINS, FITTED_ON, verdict_on, without_group, without_nan
+from qacal.evaluation import BINS, FITTED_ON, Verdict, verdict_on, without_group, without_nan
 from qacal.metrics.calibration import CalibrationError, calibration_error
 from qacal.metrics.ranking import doubt_of
 from qacal.metrics.scores import brier_score, log_loss, sharpness
@@ -66,6 +66,7 @@ class Content:
 
     facts : what was fitted and on what.
     tallies, measured, pairs : by score: "stated", "pooled" (where groups are used) and "calibrated".
+    verdict : whether calibration helped.
     groups : those that gain most first.
     is_uneven : some questions have more rows than others, so that no promise or group is judged.
     without_group : who the rows are that are in none; empty if there are none.
@@ -81,6 +82,7 @@ class Content:
     tallies: dict[str, Tally]
     measured: dict[str, Measured]
     pairs: dict[str, Pairs]
+    verdict: Verdict
     grouped_by: str | None
     groups: tuple[Group, ...]
     is_uneven: bool
@@ -97,7 +99,6 @@ class Content:
         """Return the numbers as JSON can hold them, by the names of :class:`qacal.evaluation.Evaluation`."""
         named = {"stated": "before", "pooled": "pooled", "calibrated": "after"}
         scores = {named[name]: asdict(found) for name, found in self.measured.items()}
-        verdict = verdict_on(self.measured["stated"].brier, self.measured["calibrated"].brier)
         groups = [
             {"group": group.label, "rows": group.rows, "accuracy": group.accuracy, "is_off": group.is_off}
             | {named[name]: value for name, value in group.confidence.items()}
@@ -108,7 +109,7 @@ class Content:
         promise = None if self.promise is None else asdict(self.promise)
         broken = None if self.realised is None else int(self.realised.is_broken.sum())
         kept = {"promise": promise, "intervals_broken": broken, "threshold": self.threshold}
-        return dict(without_nan(about | scores | kept | {"verdict": asdict(verdict), "doubts": list(self.doubts)}))
+        return dict(without_nan(about | scores | kept | {"verdict": asdict(self.verdict), "doubts": list(self.doubts)}))
 
 
 def read_contents(
@@ -160,6 +161,7 @@ def content_of(gathered: Gathered, *, threshold: float | None = None, examples: 
         tallies=tallies,
         measured={name: Measured.of(tally) for name, tally in tallies.items()},
         pairs=scored.pairs(),
+        verdict=verdict_on(scored.scores["stated"], scored.scores["calibrated"], scored.correct, scored.ids),
         grouped_by=_grouped_by(gathered),
         groups=groups,
         is_uneven=gathered.is_uneven,

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from qacal.evaluation import verdict_on
 from qacal.metrics.reliability import reliability_table
 from qacal.report.content import Content
 from qacal.report.group_rows import group_name
@@ -39,7 +38,7 @@ def _sentences(content: Content) -> Iterator[str]:
     if after.error_by_group is not None:
         yield _within(content)
         yield _worst_group(content)
-    yield verdict_on(before.brier, after.brier).text
+    yield content.verdict.text
     verdict = verdict_of(content)
     if verdict is not None and content.promise is not None:
         yield f"An interval for every answer, promised with probability {percent(1 - content.promise.alpha)}: " + (
