@@ -127,6 +127,8 @@ def completion(request, said):
     text = f"Guess: Paris\nProbability: {confidence(said)}"
     if "Bearer " in said:
         text = f"Guess: {said.split('Bearer ')[1].split()[0]}\nProbability: 0.5"
+    elif "[say " in said:
+        text = f"Guess: {said.split('[say ')[1].split(']')[0]}\nProbability: 0.5"
     elif "[half]" in said:
         text = "Guess: caf\ud83d\nProbability: 0.5"
     elif "[refused]" in said:
@@ -161,7 +163,8 @@ def completion(request, said):
     if request.get("logprobs"):
         choice["logprobs"] = {"content": tokens}
     model = "other-7b" if "[other]" in said else request["model"]
-    return {"id": "x", "object": "chat.completion", "model": model, "choices": [choice], "usage": {"total_tokens": 12}}
+    about = {"id": "x", "object": "chat.completion", "created": 1712345678, "model": model}
+    return about | {"choices": [choice], "usage": {"total_tokens": 12}}
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 import pytest
 
 from qacal.elicitation.client import Client
+from qacal.elicitation.masking import Masking
 from qacal.elicitation.runs import Plan, elicit, kept_run
 from qacal.elicitation.store import open_store
 from qacal.errors import InputError
@@ -103,6 +104,53 @@ def test_values_of_headers_are_as_secret_as_the_key(server, tmp_path):
     for secret in ("hidden-4711-value", "very-hidden"):
         assert secret not in str(done.progress)
         assert secret.encode() not in stored
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"headers": {"anthropic-version": "2023-06-01"}}, "2023-06-01"),
+        ({"headers": {"X-Title": "capital of Australia"}}, "Canberra is in Australia"),
+        ({"headers": {"X-Author": "Jane Austen"}}, "Jane Austen"),
+        ({"headers": {"X-Account": "12345678"}}, "12345678"),
+        ({"headers": {"X-Token": "12345678"}}, "1712345678"),
+        ({"headers": {"X-Token": "capital of Australia"}}, "Canberra is in Australia"),
+        ({"query": "?deployment=tiny-model-3"}, "tiny-model-3"),
+    ],
+)
+def test_what_is_no_credential_is_not_masked_in_answers(server, tmp_path, given, said):
+    client = Client(f"{server.base_url}{given.get('query', '')}", headers=given.get("headers"))
+    done = elicit([{"question": f"[say {said}]"}], client, Plan("tiny-model-3"), tmp_path / "run.db")
+    with open_store(tmp_path / "run.db", to_write=False) as store:
+        assert [row["answer"] for row in kept_run(store).answers()] == [said]
+    assert [*done.outcomes.models] == ["tiny-model-3"]
+    assert b'"created": 1712345678' in (tmp_path / "run.db").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("login", "query", "headers", "secret"),
+    [
+        ("", "", {"Ocp-Apim-Subscription-Key": "hidden-4711"}, "hidden-4711"),
+        ("", "", {"Authorization": "Bearer hidden-4711"}, "hidden-4711"),
+        ("", "", {"X-Secret": 'hid"den/4711'}, 'hid"den/4711'),
+        ("me:hidden-4711@", "", {}, "hidden-4711"),
+        ("", "?access_token=hidden%2F4711", {}, "hidden/4711"),
+    ],
+)
+def test_credentials_are_masked_in_answers(server, tmp_path, login, query, headers, secret):
+    client = Client(f"{server.base_url.replace('//', f'//{login}')}{query}", headers=headers)
+    elicit([{"question": f"[say It is ({secret}).]"}], client, Plan("tiny", logprobs=False), tmp_path / "run.db")
+    with open_store(tmp_path / "run.db", to_write=False) as store:
+        assert [row["answer"] for row in kept_run(store).answers()] == ["It is (***)."]
+
+
+def test_credentials_are_masked_however_json_spells_them():
+    masking = Masking(["hidden/4711"])
+    for spelled in ("hidden/4711", r"hidden\/4711", r"\u0068idden\u002f4711", "hidden%2F4711"):
+        assert masking.reply(f'{{"a": "{spelled}", "n": 1e400}}') == '{"a": "***", "n": 1e400}'
+    # What is no JSON is returned as it is, in time that is in proportion to its length.
+    odd = '"' + '\\"' * 200_000 + "hidden/4711\\"
+    assert masking.reply(odd) == odd
 
 
 @pytest.mark.parametrize(

@@ -37,6 +37,9 @@ _LONGEST_ERROR = 10_000
 # Two replies that are no chat completions, before any that is one: it is another kind of server.
 _STRANGE_REPLIES = 2
 _NO_QUOTA = re.compile(r"insufficient_quota|insufficient_balance|billing_hard_limit|exceeded your current quota", re.I)
+# Names of headers and of fields of a query whose values are credentials; an author's name is none.
+_CREDENTIAL = re.compile(r"auth(?!or(?!i[sz]))|key|token|secret|password", re.I)
+_SCHEME = re.compile(r"(?:bearer|basic|token|api-?key|key) +(\S+)", re.I)
 _HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _OUR_HEADERS = ("content-length", "content-type", "content-encoding", "transfer-encoding", "accept-encoding", "host")
 
@@ -96,7 +99,8 @@ class Client:
 
     base_url : where its API begins, such as ``http://127.0.0.1:8080/v1``; a query (``?api-version=...``) goes along.
     key : sent with every request, and never stored; where the server repeats it, it is masked.
-    headers : sent with every request, and as secret as the key.
+    headers : sent with every request, and never stored. Where the server repeats one in an error, it is masked; in a
+        reply, only if its name says that it is a credential (api-key, X-Token): others may be words of an answer.
     timeout : seconds until a request is given up.
     tries : how often it is made before it counts as failed.
     rpm : how many requests are made a minute, at most.
@@ -121,10 +125,8 @@ class Client:
         if rpm is not None and not rpm > 0:
             raise InputError(f"rpm is {rpm}; expected more than 0 requests a minute.")
         self._headers = _checked_headers(headers or {}, key)
-        values = [] if headers is None else [*headers.values()]
-        # What follows "Bearer " or "Basic " is the secret.
-        values += [value.rpartition(" ")[2] for value in values]
-        self._masking = Masking([*([] if key is None else [key]), *values, *_secrets(self._base)])
+        credentials = [*([] if key is None else [key]), *_credentials(self._base, headers or {})]
+        self._masking = Masking(credentials, _possible_secrets(self._base, headers or {}))
         self._timeout, self._tries, self._largest = timeout, tries, largest_reply
         self._between = 0.0 if rpm is None else 60.0 / rpm
         self._not_before = self._next_turn = 0.0
@@ -345,16 +347,40 @@ def _without_secrets(url: str) -> str:
     return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
 
 
-def _secrets(url: str) -> list[str]:
-    """Return what must not be shown of a URL: the password, as it stands and as it is sent, and values of the query.
+def brings_credentials(base_url: str, headers: Mapping[str, str]) -> bool:
+    """Return whether a base URL or headers have a key or a password, so that no other is needed.
 
-    >>> _secrets("https://me:hidden@example.org/v1?api-version=1&key=secret")
-    ['hidden', 'bWU6aGlkZGVu', 'secret']
+    >>> [brings_credentials("https://a.org/v1", {name: "mine"}) for name in ("Ocp-Apim-Subscription-Key", "X-Token")]
+    [True, True]
+    >>> brings_credentials("https://example.org/v1?api-version=1", {"X-Title": "a test", "X-Author": "me"})
+    False
+    """
+    return bool(_credentials(_checked_url(base_url), headers))
+
+
+def _credentials(url: str, headers: Mapping[str, str]) -> list[str]:
+    """Return the password in a URL, as it stands and as it is sent, and the values that are named as credentials.
+
+    >>> _credentials("https://me:hidden@example.org/v1?api-version=1&key=secret", {"Authorization": "Bearer mine"})
+    ['hidden', 'bWU6aGlkZGVu', 'mine', 'secret']
     """
     parts = urlsplit(url)
     name, password = parts.username or "", parts.password or ""
     sent = [password or name, basic_credentials(name, password)] if name or password else []
-    return [*sent, *(value for field, value in parse_qsl(parts.query) if field != "api-version")]
+    given = [*headers.items(), *parse_qsl(parts.query)]
+    named = [value for field, value in given if _CREDENTIAL.search(field)]
+    return [*sent, *(found[1] if (found := _SCHEME.fullmatch(value)) else value for value in named)]
+
+
+def _possible_secrets(url: str, headers: Mapping[str, str]) -> list[str]:
+    """Return what may be a secret, whatever its name: values of headers, whole and their last words, and of the query.
+
+    >>> _possible_secrets("https://example.org/v1?api-version=1&sig=a", {"X-Title": "my test"})
+    ['my test', 'test', 'a']
+    """
+    values = [*headers.values()]
+    query = [value for field, value in parse_qsl(urlsplit(url).query) if field != "api-version"]
+    return [*values, *(value.rpartition(" ")[2] for value in values), *query]
 
 
 def _httpx2() -> Any:

@@ -1,6 +1,7 @@
 """Secrets in texts from a server: keys, passwords and values of headers are masked before a text is shown or stored.
 
-Servers repeat a wrong key in their errors, whole or as its first and last characters.
+Servers repeat a wrong key in their errors, whole or as its first and last characters. A reply is what the LLM said:
+only credentials are masked in it, and only where they are whole.
 """
 
 from __future__ import annotations
@@ -18,29 +19,46 @@ _SHORTEST_IN_REPLIES = 8
 _SHORTEST_PART, _SURELY_A_PART = 4, 12
 # What a server has masked by itself goes with it.
 _RUN = re.compile(r"\*{3}(?:[*.•…]*\*{3})?\**")
+# A text in JSON. One that does not end goes to the end, so that the time is in proportion to the length.
+_JSON_TEXT = re.compile(r'"(?:[^"\\]++|\\.?)*+(?:"|\Z)', re.DOTALL)
 
 
 class Masking:
     """Masks secrets.
 
+    credentials : masked in replies and in errors.
+    others : masked in errors only; they may be secrets, or words that an answer has too.
+
     >>> Masking(["sk-abcd1234wxyz"]).error("Incorrect API key provided: sk-abcd1234wxyz.")
     'Incorrect API key provided: ***.'
     >>> Masking(["sk-abcd1234wxyz"]).error("Incorrect API key provided: sk-ab******wxyz.")
     'Incorrect API key provided: ***.'
+    >>> Masking(["12345678"]).reply('{"created": 12345678, "content": "not 1712345678 but 12345678"}')
+    '{"created": 12345678, "content": "not 1712345678 but ***"}'
     """
 
-    def __init__(self, values: Iterable[str]) -> None:
-        self._values = sorted({value for value in values if value}, key=len, reverse=True)
-        spelled = {form: value for value in self._values for form in _forms(value)}
-        # The longest first: a part of it may be a secret of its own.
-        self._spelled = sorted(spelled, key=len, reverse=True)
+    def __init__(self, credentials: Iterable[str], others: Iterable[str] = ()) -> None:
+        credentials = [*credentials]
+        self._values = sorted({value for value in (*credentials, *others) if value}, key=len, reverse=True)
+        self._spelled = _spelled(self._values)
+        self._in_replies = [form for form in _spelled(credentials) if len(form) >= _SHORTEST_IN_REPLIES]
+        any_of_them = "|".join(map(re.escape, self._in_replies))
+        self._whole = re.compile(f"(?<![0-9A-Za-z])(?:{any_of_them})(?![0-9A-Za-z])")
 
     def reply(self, text: str) -> str:
-        """Return a reply with secrets masked where they are whole; all else is what the LLM said."""
-        for form in self._spelled:
-            if len(form) >= _SHORTEST_IN_REPLIES:
-                text = text.replace(form, MASK)
-        return text
+        """Return a reply, which is JSON, with credentials masked in its texts; all else stays as it came."""
+        # Most replies have none of them, unless one is spelled with escapes (\u0041).
+        if not self._in_replies or ("\\u" not in text and not any(form in text for form in self._in_replies)):
+            return text
+        return _JSON_TEXT.sub(self._masked, text)
+
+    def _masked(self, found: re.Match[str]) -> str:
+        try:
+            said = json.loads(found[0], strict=False)
+        except ValueError:
+            return found[0]
+        masked = self._whole.sub(MASK, said)
+        return found[0] if masked == said else json.dumps(masked)
 
     def error(self, text: str) -> str:
         """Return what a server says went wrong, with secrets and their first and last characters masked."""
@@ -63,6 +81,11 @@ def _without_start(text: str, secret: str) -> str:
         parts += [text[at:found], MASK if is_part else text[found:end]]
         at = end
     return "".join([*parts, text[at:]])
+
+
+def _spelled(values: Iterable[str]) -> list[str]:
+    """Return all forms of secrets, the longest first: a part of it may be a secret of its own."""
+    return sorted({form for value in values if value for form in _forms(value)}, key=len, reverse=True)
 
 
 def _forms(value: str) -> set[str]:
