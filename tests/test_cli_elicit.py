@@ -143,6 +143,28 @@ def test_a_header_takes_the_place_of_the_key(rows, server, tmp_path, monkeypatch
     assert "my-secret" not in err
 
 
+@pytest.mark.parametrize("name", ["x-api-key", "X-Auth"])
+def test_a_key_in_the_environment_does_not_join_one_in_a_header(server, tmp_path, monkeypatch, name):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-not-for-this-server")
+    monkeypatch.setenv("MINE", "sk-for-this-server")
+    path = tmp_path / "rows.jsonl"
+    path.write_text('{"question": "Why?", "answer": "So.", "ground_truth": "Thus.", "confidence": 0.5}\n')
+    server_and_key = ("--base-url", server.base_url, "--model", "tiny", "--header", f"{name}=mine")
+    run("elicit", path, "-o", tmp_path / "a.db", *server_and_key)
+    run("judge", path, "-o", tmp_path / "judged.jsonl", *server_and_key)
+    run("elicit", path, "-o", tmp_path / "b.db", *server_and_key, "--key-env", "MINE")
+    assert [request["headers"][name.lower()] for request in server.requests] == ["mine"] * 3
+    assert [request["key"] for request in server.requests] == [None, None, "Bearer sk-for-this-server"]
+
+
+def test_a_key_in_the_environment_does_not_join_one_in_the_base_url(rows, server, tmp_path, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-not-for-this-server")
+    for query in ("?key=mine", "?api-version=1"):
+        url, output = f"{server.base_url}{query}", tmp_path / f"{query[1:4]}.db"
+        ok("elicit", rows, "--base-url", url, "--model", "tiny", "-o", output, "--limit", 1)
+    assert [request["key"] for request in server.requests] == [None, "Bearer sk-not-for-this-server"]
+
+
 def test_a_server_without_token_probabilities_is_told_of_once(rows, server, tmp_path):
     url = f"{server.root}/no-logprobs/v1"
     code, _, err = run("elicit", rows, "--base-url", url, "--model", "tiny", "-o", tmp_path / "run.db")

@@ -51,7 +51,8 @@ KeyEnv = Annotated[
     typer.Option(
         "--key-env",
         metavar="NAME",
-        help="The environment variable that holds the server's key; without, OPENAI_API_KEY if it is set.",
+        help="The environment variable that holds the server's key; without, OPENAI_API_KEY if it is set and neither "
+        "--header nor --base-url has a key.",
     ),
 ]
 Fields = Annotated[
@@ -67,8 +68,8 @@ Headers = Annotated[
     typer.Option(
         "--header",
         metavar="NAME=VALUE",
-        help="A header of every request, such as api-key=...; it is kept nowhere. Authorization and api-key take the "
-        "place of the key. May be repeated.",
+        help="A header of every request, such as api-key=...; it is kept nowhere. With one that is named for a key "
+        "(Authorization, x-api-key, X-Token), OPENAI_API_KEY is not sent. May be repeated.",
     ),
 ]
 Rpm = Annotated[
@@ -210,11 +211,11 @@ def note_failures(done: Progress) -> None:
 
 def client(base_url: str, key_env: str | None, header: list[str] | None = None, **limits: Any) -> Client:
     """Return who asks the server."""
-    from qacal.elicitation.client import Client
+    from qacal.elicitation.client import Client, brings_credentials
 
     headers = _headers(header)
     # A key of one's own for this server is not joined by one that happens to be in the environment.
-    has_own = key_env is None and bool({"authorization", "api-key"} & {name.lower() for name in headers})
+    has_own = key_env is None and brings_credentials(base_url, headers)
     key = None if has_own else os.environ.get(key_env or "OPENAI_API_KEY") or None
     if key_env is not None and key is None:
         raise typer.BadParameter(f"--key-env {key_env}: there is no such environment variable, or it is empty.")
