@@ -315,14 +315,16 @@ def test_what_a_killed_save_left_behind_is_removed_later(tmp_path):
     save(tmp_path / "model", header={}, calibrator=fitted(Identity()))
     old = [tmp_path / ".model.new-00000001", tmp_path / "model" / "arrays-00000001"]
     new = tmp_path / "model" / "arrays-00000002"
-    for folder in (*old, new):
+    foreign = tmp_path / ".model.new-ideas"
+    for folder in (*old, new, foreign):
         folder.mkdir()
-    for folder in old:
+    for folder in (*old, foreign):
         os.utime(folder, (0, 0))
     save(tmp_path / "model", header={}, calibrator=fitted(Identity()))
     assert not any(folder.exists() for folder in old)
     # This one may be of somebody who is saving right now.
     assert new.exists()
+    assert foreign.exists()
     load(tmp_path / "model")
 
 

@@ -171,6 +171,38 @@ def test_what_a_killed_run_left_is_swept_and_what_is_in_use_is_not(tmp_path, mon
     assert [path.name for path in tmp_path.iterdir()] == ["a.parquet"]
 
 
+def test_only_what_we_made_is_swept(tmp_path, monkeypatch):
+    """Whoever names files as we do, or nearly, keeps them."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with temporary_folder() as folder:
+        lock = (folder / "lock").read_bytes()
+    texts = ["qacal-notes.txt", ".qacal-tmp-notes_01", ".a.csv.notes.qacal", ".a.csv.notes.qacal-tmp"]
+    for name in texts:
+        (tmp_path / name).write_text("keep")
+        (tmp_path / name).chmod(0o600)
+    (tmp_path / ".a.csv.notes_01.qacal-tmp").write_text("a mode that we never give")
+    (tmp_path / ".a.csv.notes_01.qacal-tmp").chmod(0o644)
+    for name, mode, content in [
+        ("qacal-work", 0o700, lock),
+        (".qacal-tmp-work", 0o700, lock),
+        (".qacal-tmp-abcdefgh-old", 0o700, lock),
+        (".qacal-tmp-aaaaaaaa", 0o755, lock),
+        (".qacal-tmp-bbbbbbbb", 0o700, b""),
+        (".qacal-tmp-cccccccc", 0o700, lock + b"more"),
+    ]:
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "lock").write_bytes(content)
+        (tmp_path / name).chmod(mode)
+    (tmp_path / ".qacal-tmp-dddddddd").symlink_to(tmp_path / "qacal-work")
+    os.mkfifo(tmp_path / ".a.csv.fifo_001.qacal-tmp", 0o600)
+    before = sorted(tmp_path.rglob("*"))
+    for path in before:
+        os.utime(path, (0, 0))
+    with temporary_folder():
+        write_objects(ROWS, tmp_path / "a.csv", "rows")
+    assert sorted(tmp_path.rglob("*")) == sorted([*before, tmp_path / "a.csv"])
+
+
 @pytest.mark.parametrize(
     "arguments", [("--help",), ("fit", "--help"), ("plan",), ("plan", "--json"), ("apply", "--help")]
 )

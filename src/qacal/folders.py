@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import shutil
+import stat
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -24,6 +26,12 @@ _WAITS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
 _LEFT_BEHIND = 3600.0
 # Between making a temporary file and locking it.
 _MOMENT = 5.0
+# Temporary folders: the start of their names, and what the file ``lock`` in them says.
+_START = ".qacal-tmp-"
+_MAGIC = b"qacal made this folder and removes it.\n"
+# What the tempfile module adds to names, and what we add.
+_RANDOM = "[a-z0-9_]{8}"
+_HEX = "[0-9a-f]{8}"
 
 
 PARTS = ".parts"
@@ -31,9 +39,13 @@ PARTS = ".parts"
 
 
 @contextmanager
-def held(descriptor: int) -> Iterator[None]:
-    """Hold a temporary file's lock, which tells others that whoever made it is still alive; close it at the end."""
+def held(descriptor: int, content: bytes = b"") -> Iterator[None]:
+    """Hold a temporary file's lock, which tells others that whoever made it is still alive; close it at the end.
+
+    content : what to write to the file first.
+    """
     try:
+        os.write(descriptor, content)
         if os.name == "posix":
             import fcntl
 
@@ -44,30 +56,55 @@ def held(descriptor: int) -> Iterator[None]:
         os.close(descriptor)
 
 
-def sweep(folder: Path, start: str, end: str = "") -> None:
-    """Remove temporary files and folders of these names that a process has left behind which was killed."""
-    if os.name != "posix":
-        return
-    for name in os.listdir(folder):
-        if name.startswith(start) and name.endswith(end) and _is_left_behind(folder / name):
-            shutil.rmtree(f"{folder / name}{PARTS}", ignore_errors=True)
-            shutil.rmtree(folder / name, ignore_errors=True)
+def sweep_files(folder: Path, start: str, end: str) -> None:
+    """Remove temporary files, and their parts, that a killed process left behind.
+
+    Only private files with exactly the names that ``tempfile.mkstemp(end, start)`` gives are removed.
+    """
+    for path in _named(folder, re.escape(start) + _RANDOM + re.escape(end)):
+        if _is_private(path, stat.S_IFREG | 0o600) and _is_unlocked(path):
+            shutil.rmtree(f"{path}{PARTS}", ignore_errors=True)
             with suppress(OSError):
-                (folder / name).unlink(missing_ok=True)
+                path.unlink(missing_ok=True)
 
 
-def _is_left_behind(path: Path) -> bool:
-    """Return whether nobody holds the lock of a temporary file, or of the file ``lock`` in a temporary folder."""
+def _sweep_folders(folder: Path) -> None:
+    """Remove temporary folders that a killed process left behind; only private ones whose lock says they are ours."""
+    for path in _named(folder, re.escape(_START) + _RANDOM):
+        if _is_private(path, stat.S_IFDIR | 0o700) and _is_unlocked(path / "lock", _MAGIC):
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def _named(folder: Path, pattern: str) -> list[Path]:
+    """Return the members of a folder whose whole names match; none if the folder cannot be listed."""
+    with suppress(OSError):
+        return [folder / name for name in os.listdir(folder) if re.fullmatch(pattern, name)]
+    return []
+
+
+def _is_private(path: Path, mode: int) -> bool:
+    """Return whether a file or folder is of exactly this type and mode, and belongs to this user."""
+    with suppress(OSError):
+        found = path.lstat()
+        # Folders inherit the set-group-ID bit.
+        is_mode = found.st_mode & ~stat.S_ISGID == mode
+        return os.name == "posix" and is_mode and found.st_uid == os.getuid()
+    return False
+
+
+def _is_unlocked(path: Path, content: bytes | None = None) -> bool:
+    """Return whether nobody holds the lock of a file, which has this content if one is named."""
     import fcntl
 
     try:
-        descriptor = os.open(path / "lock" if path.is_dir() else path, os.O_RDONLY | os.O_NOFOLLOW)
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:
         return False
     try:
         # It may have been made this moment, by somebody who is about to lock it.
-        is_new = time.time() - os.fstat(descriptor).st_mtime < _MOMENT
-        if is_new or os.fstat(descriptor).st_uid != os.getuid():
+        if time.time() - os.fstat(descriptor).st_mtime < _MOMENT:
+            return False
+        if content is not None and os.read(descriptor, len(content) + 1) != content:
             return False
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
@@ -79,20 +116,21 @@ def _is_left_behind(path: Path) -> bool:
 
 @contextmanager
 def temporary_folder() -> Iterator[Path]:
-    """Yield a folder that vanishes at the end; what was left behind by processes that were killed vanishes first."""
-    sweep(Path(tempfile.gettempdir()), "qacal-")
-    with (
-        tempfile.TemporaryDirectory(prefix="qacal-") as name,
-        held(os.open(Path(name) / "lock", os.O_CREAT | os.O_RDWR, 0o600)),
-    ):
-        yield Path(name)
+    """Yield a folder that is removed at the end; what killed processes left behind is removed first."""
+    _sweep_folders(Path(tempfile.gettempdir()))
+    with tempfile.TemporaryDirectory(prefix=_START) as name:
+        descriptor = os.open(
+            Path(name) / "lock", os.O_CREAT | os.O_EXCL | os.O_RDWR | getattr(os, "O_BINARY", 0), 0o600
+        )
+        with held(descriptor, _MAGIC):
+            yield Path(name)
 
 
 @contextmanager
 def folder_whole(path: str | Path) -> Iterator[Path]:
     """Yield a new folder to fill; it takes the place of `path` once all is written, and vanishes if that fails."""
     target = Path(os.path.realpath(path))
-    _remove_left_behind(target.parent.glob(f".{target.name}.new-*"))
+    _remove_left_behind(_named(target.parent, re.escape(f".{target.name}.new-") + _HEX))
     # Beside the target: a name can only be given within one file system.
     mark = secrets.token_hex(4)
     fresh, old = (target.with_name(f".{target.name}.{word}-{mark}") for word in ("new", "old"))
@@ -151,7 +189,7 @@ def replaced_whole(target: Path, document: str, named: Callable[[Path], Iterable
     document : the name of the document.
     named : from the path of a document to the folders that it names; none if there is no such document.
     """
-    _remove_left_behind(target.parent.glob(f".{target.name}.new-*"))
+    _remove_left_behind(_named(target.parent, re.escape(f".{target.name}.new-") + _HEX))
     # Beside the target: a name can only be given within one file system.
     fresh = target.with_name(f".{target.name}.new-{secrets.token_hex(4)}")
     try:

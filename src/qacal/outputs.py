@@ -23,7 +23,7 @@ import numpy as np
 
 from qacal.errors import InputError
 from qacal.files import format_of
-from qacal.folders import PARTS, held, sweep, temporary_folder
+from qacal.folders import PARTS, held, sweep_files, temporary_folder
 from qacal.tables import FrameTable, ObjectTable, Table
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 _ROWS_AT_ONCE = 10_000
-_ENDING = ".qacal"
+_ENDING = ".qacal-tmp"
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -54,7 +54,7 @@ def written_whole(path: str | Path) -> Iterator[Path]:
         raise InputError(f"{target}: the folder {target.parent} does not exist.")
     if target.is_dir():
         raise InputError(f"{target} is a folder; expected the name of a file to write.")
-    sweep(target.parent, f".{target.name}.", _ENDING)
+    sweep_files(target.parent, f".{target.name}.", _ENDING)
     try:
         descriptor, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=_ENDING, dir=target.parent)
     except OSError as error:
