@@ -3,24 +3,30 @@
 import copy
 import inspect
 import warnings
+from functools import partial
 
 import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 
 import qacal
+from qacal.exports import to_sql
+from tests.calibrators.contract import CALIBRATORS
+from tests.test_exports import run
 
-MANY = settings(max_examples=100)
+# Without shrinking: examples are small.
+FUZZ = settings(max_examples=100, phases=[Phase.explicit, Phase.generate])
 
 TINY = 5e-324
 UNIT = st.sampled_from([0.0, -0.0, TINY, 1e-300, 1e-7, 0.3, 0.5, 0.8, 1 - 2**-53, 1.0])
 ODD = st.sampled_from([float("nan"), float("inf"), -1.0, 1.5, 85, None, "0.8", b"x", True, 10**30, -(10**30), object()])
 WEIGHTS = st.sampled_from([0.0, 1e-100, 1e-8, 0.5, 1.0, 3, 1e8, 1e100])
 LABELS = st.sampled_from(["a", "b", "", "a\nb", "\x00", 1, 2**53 + 1, 2**64, -1, 1.5, None, True])
+TEXTS = st.sampled_from(["a", "a\nb", "a\r\n  'b'", '"\n"', "; --"])
 
 CONTAINERS = {
     "list": list,
@@ -29,6 +35,8 @@ CONTAINERS = {
     "masked": lambda values: np.ma.masked_array(values, mask=[row == 0 for row in range(len(values))]),
     "objects": lambda values: np.array(values, dtype=object),
     "pandas": pd.Series,
+    "nullable": lambda values: pd.Series(pd.array(values)),
+    "category": lambda values: pd.Series(values, dtype="category"),
     "polars": lambda values: pl.Series(values, strict=False),
     "arrow": pa.array,
     "chunks": lambda values: pa.chunked_array([values[:1], values[1:]]),
@@ -52,35 +60,41 @@ def contained(kind, values):
         return list(values)
 
 
+def made(rows):
+    """Return the columns in their containers, anew: some are used up by a look."""
+    return {name: contained(kind, values) for name, (kind, values) in rows.items()}
+
+
 @st.composite
 def columns(draw, elements, length, odd=ODD):
-    """A column of some length, in any container; now and then with a value, or a length, that is wrong."""
+    """A column of some length and its container; now and then with a value, or a length, that is wrong."""
     values = draw(st.lists(elements, min_size=length, max_size=length))
-    match draw(st.integers(0, 9)):
+    match draw(st.integers(0, 24)):
         case 0 if values:
             values[draw(st.integers(0, length - 1))] = draw(odd)
         case 1:
             values = values[1:]
-    return contained(draw(st.sampled_from([*["list", "numpy"] * 4, *CONTAINERS])), values)
+    return draw(st.sampled_from([*["list", "numpy"] * 25, *CONTAINERS])), values
 
 
 @st.composite
 def row_sets(draw):
     """Columns of rows: none, one, some; all right, all wrong, soft."""
-    length = draw(st.sampled_from([0, 1, 2, 5, 20, 40]))
-    correct = draw(st.sampled_from([st.just(1), st.just(0), st.sampled_from([0, 1]), st.booleans(), UNIT]))
+    length = draw(st.sampled_from([12, 8, 5, 12, 8, 2, 1, 0]))
+    correct = draw(st.sampled_from([st.sampled_from([0, 1]), st.just(1), st.just(0), st.booleans(), UNIT]))
     rows = {"confidence": draw(columns(UNIT, length)), "correct": draw(columns(correct, length))}
-    rows |= {"groups": draw(columns(LABELS, length, LABELS))} if draw(st.booleans()) else {}
+    labels = draw(st.sampled_from([LABELS, TEXTS, None]))
+    rows |= {} if labels is None else {"groups": draw(columns(labels, length, LABELS))}
     rows |= {"weights": draw(columns(WEIGHTS, length))} if draw(st.booleans()) else {}
-    ids = st.sampled_from([np.arange(length), [str(row) for row in range(length)]])
-    return rows | ({"ids": draw(ids)} if draw(st.booleans()) else {})
+    ids = draw(st.sampled_from([None, st.just(("list", range(length))), columns(TEXTS, length, LABELS)]))
+    return rows if ids is None else rows | {"ids": draw(ids)}
 
 
 def plain(column):
     """Return what a column holds, to compare it with what it holds later; None for what is used up by looking."""
     if isinstance(column, pl.LazyFrame) or hasattr(column, "__next__"):
         return None
-    return repr(column.tolist() if isinstance(column, np.ndarray) else column)
+    return repr((column.tolist(), column.dtype) if isinstance(column, np.ndarray) else column)
 
 
 def called(function, **rows):
@@ -99,59 +113,168 @@ def called(function, **rows):
     return found
 
 
-def inside(values):
+def inside(values, low=0.0, high=1.0):
     values = np.asarray(values, dtype=np.float64)
-    return bool(((values >= 0) & (values <= 1)).all())
+    return bool(((values >= low) & (values <= high)).all())
 
 
-HALF = np.array([0.5])
-# Weights that differ by 1e16; confidences next to 0; a null in a dictionary of Arrow; a mask; what is no column.
-RIGHT, IDS = [0, 1] * 20, range(40)
-JITTERED = {"confidence": np.arange(40) / 40, "correct": RIGHT, "weights": [1e8] * 20 + [1e-8] * 20, "ids": IDS}
-DENORMAL = {"confidence": np.arange(40) % 4 * TINY, "correct": RIGHT, "groups": ["a", "b"] * 20, "ids": IDS}
-LACKING = pa.array(["a", None, "b"]).dictionary_encode()
-DICTIONARY = {"confidence": HALF.repeat(3), "correct": [0, 1, 1], "groups": LACKING}
-MASKED = {"confidence": np.ma.masked_array([0.5, 7.0], mask=[False, True]), "correct": [0, 1]}
-LAZY = {"confidence": pl.LazyFrame({"a": [0.5]}), "correct": [1]}
-ITERATOR = {"confidence": iter([0.5]), "correct": [1]}
+def twelve(confidence=("list", [0.2, 0.5, 0.5, 0.9] * 3), correct=("list", [0, 1, 1, 0, 1, 1] * 2), **others):
+    """Twelve rows, as they should be but for what is given."""
+    return {"confidence": confidence, "correct": correct, **others}
+
+
+GAPS = ["a", None, "b"] * 4
+LARGE = [2**60 + 1, 2**60 + 2, None] * 4
+IDS = ("list", range(12))
+# What once went wrong; a masked value is the first.
+KNOWN = {
+    "nulls in a dictionary": twelve(groups=("dictionary", GAPS)),
+    "nulls in dictionaries": {
+        name: ("dictionary", values)
+        for name, (_, values) in twelve(ids=("", GAPS), weights=("", [1.0, None] * 6)).items()
+    },
+    "masked confidences": twelve(confidence=("masked", [7.0] + [0.5] * 11)),
+    "masked": twelve(
+        ("masked", [0.5] * 12), ("masked", [1] * 12), groups=("masked", [1] * 12), ids=("masked", [1] * 12)
+    ),
+    "large numbers with NA": twelve(groups=("nullable", LARGE), ids=("nullable", LARGE)),
+    "weights that differ by 1e16": twelve(
+        weights=("list", [1e8, 1e8, 1e-8, 1e-8] * 3), groups=("list", ["a", "b"] * 6), ids=IDS
+    ),
+    "denormal": twelve(("list", [0.0, TINY, 2 * TINY, 3 * TINY] * 3), groups=("list", ["a", "b"] * 6), ids=IDS),
+    "lines": twelve(groups=("list", ["a\nb", "a\n  b", "'\n'"] * 4)),
+    "one row that outweighs all": twelve(("list", [0.5] * 12), weights=("list", [1e100, *[1e8] * 11])),
+    "one question that outweighs all": {
+        "confidence": ("numpy", [1e-300, 0.0, TINY, 0.5, 0.5, 1.0, 0.5, 0.0]),
+        "correct": ("tuple", [1] * 8),
+        "weights": ("numpy", [1e100, 1e8, 1e-100, 1.0, 0.0, 1e-8, 1e-8, 1.0]),
+        "ids": ("dictionary", ["a\nb", 2**64, "a\nb", 1, "a", 1, 2**53 + 1, 2**64]),
+    },
+    "as often right as asked for": twelve(correct=("list", [0, 0.8, 1.0] * 4), groups=("list", list("aaabbbcccddd"))),
+    "lazy": twelve(("lazy", [0.5] * 12)),
+    "lazy groups": twelve(groups=("lazy", [1] * 12)),
+    "iterator": twelve(("iterator", [0.5] * 12)),
+    "iterators": twelve(
+        correct=("iterator", [1] * 12),
+        groups=("iterator", GAPS),
+        weights=("generator", [1] * 12),
+        ids=("iterator", GAPS),
+    ),
+}
+
+
+def known(*cases):
+    """Give a test these examples besides those that are drawn."""
+    return lambda test: [test := example(*case)(test) for case in cases][-1]
+
+
+# The same calibrators as in their contract, for few rows.
+SMALL = [
+    type(it)(**{**it.get_params(), **({"points_per_bin": 2} if it.get_params().get("points_per_bin") else {})})
+    for it in CALIBRATORS
+]
+
+
+@settings(FUZZ, max_examples=250)
+@given(st.sampled_from(SMALL), row_sets())
+@known(*((calibrator, rows) for calibrator in SMALL for rows in KNOWN.values()))
+def test_calibrators(calibrator, rows):
+    model = type(calibrator)(**calibrator.get_params())
+    if called(model.fit, **made(rows)) is None:
+        return
+    asked = {name: rows[name] for name in ("confidence", "groups", "ids") if name in rows}
+    elsewhere = {"confidence": ("numpy", [0.0, TINY, 0.3, 1 - 2**-53, 1.0]), "ids": ("list", range(5))}
+    for questions in (asked, elsewhere):
+        found = called(model.predict, **made(questions))
+        assert found is not None
+        assert inside(found), found
+        evidence = called(model.explain, **made(questions))
+        np.testing.assert_array_equal(evidence.calibrated, found)
+        assert len(evidence.to_polars()) == len(found)
+        assert (evidence.rows >= 0).all()
+        if model.properties.is_certified:
+            assert inside(evidence.low)
+            assert inside(evidence.high)
+            assert (evidence.low <= evidence.high).all()
+    expression = called(lambda: to_sql(model))
+    labels = sorted({label for label in rows.get("groups", ("", []))[1] if isinstance(label, str)})
+    if expression is not None and labels:
+        h = np.linspace(0.1, 0.9, len(labels))
+        np.testing.assert_allclose(run(expression, h, labels), model.predict(h, groups=labels), rtol=0, atol=1e-9)
+
+
+def error_parts(found):
+    """Return the shares of an estimated error; what lies below 0 where there is less than noise would give, apart."""
+    assert inside([found.plugin, found.floor, found.p_value])
+    if not np.isnan(found.debiased):
+        assert inside(found.debiased, -1)
+    if not np.isnan(found.low):
+        assert inside([found.low, found.high], -1)
+        assert found.low <= found.high
+    return found.plugin
+
+
+def certified_parts(found):
+    assert found.to_dict()
+    for part in found.parts:
+        assert inside([part.alpha, part.start, part.p_value, part.coverage, part.low, part.high, part.withheld_share])
+        assert part.low <= part.high
+        assert part.accepted <= part.rows
+        assert np.isfinite(part.withheld)
+        assert part.threshold is None or inside(part.threshold)
+        assert part.rows_needed is None or part.rows_needed > 0
+    return [part.accuracy for part in found.parts if part.accuracy is not None]
+
+
+def cost_parts(found):
+    policies = (found.rule_policy, found.seen_policy)
+    costs = [policy.cost for policy in policies] + [found.always, found.never, found.low, found.high, found.difference]
+    assert np.isfinite(costs).all(), found
+    assert found.low <= found.high
+    return [policy.coverage for policy in policies]
+
+
+def curve_parts(found):
+    assert len(found.to_polars()) == len(found.threshold)
+    accuracy = found.accuracy[found.accepted > 0]
+    return np.concatenate([found.coverage, found.low, found.high, accuracy])
 
 
 SHARES = {
     "auac": (qacal.auac, float),
     "aurc": (qacal.aurc, lambda found: found.aurc),
     "brier": (qacal.brier_score, lambda found: found.score),
+    "error": (partial(qacal.calibration_error, redraws=9), error_parts),
+    "maximum": (partial(qacal.maximum_calibration_error, redraws=9), error_parts),
     "sharpness": (qacal.sharpness, float),
     "coverage": (qacal.risk_coverage_curve, lambda found: found.coverage),
-    "curve": (qacal.threshold_curve, lambda found: found.coverage),
+    "certified": (partial(qacal.certified_threshold, accuracy=0.6), certified_parts),
+    "cheapest": (partial(qacal.cheapest_threshold, wrong=3, abstain=1), cost_parts),
+    "curve": (qacal.threshold_curve, curve_parts),
     "tally": (qacal.Tally.of, lambda found: found.mean),
     "loss": (qacal.log_loss, lambda found: found / 40),
 }
 
 
-@pytest.mark.parametrize("name", SHARES)
-@MANY
+@FUZZ
 @given(row_sets())
-@example(JITTERED)
-@example(DENORMAL)
-@example(DICTIONARY)
-@example(MASKED)
-@example(LAZY)
-def test_measures(name, rows):
-    function, measured = SHARES[name]
-    known = inspect.signature(function).parameters
-    rows = {column: values for column, values in rows.items() if column in known}
-    found = called(lambda **given: measured(function(**given)), **rows)
-    assert found is None or inside(found), found
+@known(*((rows,) for rows in KNOWN.values()))
+def test_measures(rows):
+    for name, (function, measured) in SHARES.items():
+        taken = inspect.signature(function).parameters
+        columns = {column: values for column, values in made(rows).items() if column in taken}
+        found = called(lambda function=function, measured=measured, **given: measured(function(**given)), **columns)
+        assert found is None or inside(found), (name, found)
 
 
-@MANY
+@FUZZ
 @given(st.integers(0, 4).flatmap(lambda length: columns(LABELS, length, LABELS)))
 def test_splits(ids):
-    parts = called(qacal.split, ids=ids)
+    parts = called(qacal.split, ids=contained(*ids))
     assert parts is None or set(parts.tolist()) <= {0, 1}
 
 
-@MANY
+@FUZZ
 @given(*[st.one_of(UNIT, ODD, st.integers(-2, 10**7))] * 4)
 def test_planning(b, n, alpha, nu):
     for function in (qacal.epsilon, qacal.points_per_bin, qacal.epsilon_of_bins, qacal.n_bins):
@@ -159,6 +282,10 @@ def test_planning(b, n, alpha, nu):
         assert found is None or (np.isfinite(found) and found > 0)
 
 
-def test_iterators_are_refused():
-    with pytest.raises(qacal.InputError, match="confidence is"):
-        qacal.brier_score(**ITERATOR)
+@pytest.mark.parametrize("kind", ["lazy", "iterator", "generator"])
+@pytest.mark.parametrize("name", ["confidence", "correct", "groups", "weights", "ids"])
+def test_what_is_no_column_is_refused(kind, name):
+    rows = made(twelve(**{name: (kind, [1] * 12)}))
+    for function in (qacal.Tally.of, qacal.calibration_error, *(it.fit for it in SMALL)):
+        with pytest.raises(qacal.InputError, match=f"{name} is one"):
+            function(**rows)

@@ -36,7 +36,7 @@ class CalibrationError:
     p_value : how often a perfectly calibrated score would measure as much as `plugin` or more.
     debiased : the *root mean squared* error without the noise, from pairs of different rows in a bin. A root mean
         square is never below a mean absolute error, so it may exceed `plugin`. Below 0 where there is less than noise
-        would give: no error can be seen.
+        would give: no error can be seen. NaN where no bin has two rows (for the maximum: rows in both halves).
     low, high : a (1 - alpha) interval for the debiased error, by the jackknife over blocks of questions, and no shorter
         than the noise of the residuals allows: few rows that are all alike show little. NaN for a tally that was
         counted without blocks (``Tally.of(..., ids=, n_blocks=256)`` counts with them).
@@ -237,9 +237,10 @@ def _estimate(
         plugin=plugin,
         floor=float(drawn.mean()) if len(drawn) else float("nan"),
         p_value=p_value(plugin, drawn) if len(drawn) else float("nan"),
-        debiased=debiased,
-        low=low,
-        high=high,
+        # No error is larger than 1, however little few rows know.
+        debiased=float(np.clip(debiased, -1, 1)),
+        low=float(np.clip(low, -1, 1)),
+        high=float(np.clip(high, -1, 1)),
         bins=len(binned.bins),
         rows=binned.tally.n,
         is_clustered=binned.is_clustered,

@@ -124,9 +124,11 @@ def _mean_variance(binned: Binned, inside: Bools, bin_: int) -> tuple[float, int
     pieces = binned.pieces
     mine = inside & (pieces.bin == bin_)
     S, W = pieces.residual[mine], pieces.weight[mine]
-    if len(S) < 2:
+    rest = W.sum() - W
+    # Where one block outweighs all others, no spread is left to see.
+    if len(S) < 2 or (rest <= 1e-9 * W.sum()).any():
         return float("inf"), 2
-    without = (S.sum() - S) / (W.sum() - W)
+    without = (S.sum() - S) / rest
     return float((len(S) - 1) / len(S) * ((without - without.mean()) ** 2).sum()), len(S)
 
 

@@ -31,7 +31,7 @@ _PORTION = 2**21
 _MOST_REDRAWS = 1_000_000
 
 Statistic = Callable[[Floats], Floats]
-"""From residual sums, one column a bin, to one number a row."""
+"""From residual sums, one column a bin, to one number a row, from 0 to 1."""
 
 
 def redraw(binned: Binned, statistic: Statistic, redraws: int, seed: int) -> Floats:
@@ -48,7 +48,8 @@ def redraw(binned: Binned, statistic: Statistic, redraws: int, seed: int) -> Flo
     if not needs_signs:
         return _in_portions(lambda size: statistic(_by_labels(binned, size, rng)), redraws, len(binned.tally))
     drawn = _in_portions(lambda size: statistic(_by_signs(binned, size, rng)), redraws, len(binned.pieces.bin))
-    return drawn * _unevenness(binned, statistic, rng)
+    # Scaled, a share could pass 1.
+    return np.minimum(drawn * _unevenness(binned, statistic, rng), 1.0)
 
 
 def _in_portions(draw: Callable[[int], Floats], redraws: int, width: int) -> Floats:

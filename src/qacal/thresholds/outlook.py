@@ -131,10 +131,12 @@ def rows_needed(curve: ThresholdCurve, accuracy: float) -> int | None:
     """
     from scipy import special
 
-    able = (curve.accepted > 0) & (curve.right > accuracy * curve.accepted)
+    means = (curve.right + accuracy) / (curve.accepted + 1)
+    # To show less of an excess, which rounding alone may give, would take billions of rows.
+    able = (curve.accepted > 0) & (means > accuracy + 1e-5)
     if not able.any():
         return None
-    mean = (curve.right[able] + accuracy) / (curve.accepted[able] + 1)
+    mean = means[able]
     noise = np.sqrt(accuracy * (1 - accuracy)) * special.ndtri(1 - curve.alpha)
     spread = noise + np.sqrt(mean * (1 - mean)) * special.ndtri(_POWER)
     accepted = np.maximum((spread / (mean - accuracy)) ** 2, fewest_rows(accuracy, curve.alpha))
