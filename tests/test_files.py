@@ -348,11 +348,11 @@ TEXT = "question,answer,confidence,correct\n" + "Où est le café ?,à Paris,0.5
         ("utf-16-be", "is UTF-16-BE text; expected UTF-8", "utf-16-be"),
     ],
 )
-@pytest.mark.parametrize("kind", ["csv", "csv.gz", "jsonl"])
+@pytest.mark.parametrize("kind", ["csv", "csv.gz", "jsonl", "json"])
 def test_another_encoding_is_named_and_read_if_told(tmp_path, encoding, said, named, kind):
     row = {"question": "Où est le café ?", "answer": "à Paris"}
     text = TEXT if kind.startswith("csv") else (json.dumps(row, ensure_ascii=False) + "\n") * 30
-    data = text.encode(encoding)
+    data = (json.dumps([row] * 30, ensure_ascii=False) if kind == "json" else text).encode(encoding)
     (tmp_path / f"a.{kind}").write_bytes(gzip.compress(data) if kind.endswith("gz") else data)
     file = open_file(tmp_path / f"a.{kind}")
     with pytest.raises(InputError) as caught:

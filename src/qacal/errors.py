@@ -30,6 +30,10 @@ class InputError(QacalError, ValueError):
     """A value that qacal was given cannot be used: the message names it, its place, and the remedy."""
 
 
+class EncodingError(InputError):
+    """Text is not in the encoding that it is read in."""
+
+
 class BadRowsError(InputError):
     """Too many rows of a file cannot be used: the message counts them by reason."""
 

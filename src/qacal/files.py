@@ -21,10 +21,10 @@ from typing import IO, Any, AnyStr, Generic
 
 import numpy as np
 
-from qacal.errors import InputError
+from qacal.errors import EncodingError, InputError
 from qacal.folders import temporary_folder
 from qacal.forks import require_polars
-from qacal.json_documents import JsonDocument, largest_row, too_large
+from qacal.json_documents import NOT_UTF8, OTHER_ENCODING, JsonDocument, largest_row, too_large
 from qacal.tables import Fault, FrameTable, ObjectTable, Table
 
 _SUFFIXES = {
@@ -44,8 +44,6 @@ _SAMPLE = 4096
 # The place of a row, the row, and how large it is as text.
 _Row = tuple[int, dict[str, Any], int]
 _encoding: ContextVar[str | None] = ContextVar("encoding", default=None)
-_OTHER_ENCODING = 'Say so: qacal --encoding {0} COMMAND, or with text_encoding("{0}") in Python.'
-_NOT_UTF8 = "it may be Latin-1 or Windows-1252, as Excel writes. " + _OTHER_ENCODING.format("cp1252")
 # Rows have some dozens of columns; a header with more than this is a matrix, or another file.
 _MOST_COLUMNS = 10_000
 
@@ -192,7 +190,7 @@ def _json_row(text: bytes) -> tuple[dict[str, Any] | None, tuple[str, str]]:
     try:
         row = json.loads(text)
     except UnicodeDecodeError:
-        return None, ("not UTF-8", f"the line is not UTF-8 text; {_NOT_UTF8}")
+        return None, ("not UTF-8", f"the line is not UTF-8 text; {NOT_UTF8}")
     except (ValueError, RecursionError) as error:
         return None, ("not JSON", f"the line is not JSON ({error}). One object on each line is expected.")
     if not isinstance(row, dict):
@@ -291,7 +289,7 @@ def _csv_problem(values: list[str], header: list[str]) -> tuple[str, str]:
         remedy = ' Where commas separate, a decimal comma needs quotes: "0,75".' if kind.startswith("more") else ""
         return kind, problem + (remedy if is_split else "")
     if any("\udc80" <= letter <= "\udcff" for value in values if not value.isascii() for letter in value):
-        return "not UTF-8", f"the row is not UTF-8 text; {_NOT_UTF8}"
+        return "not UTF-8", f"the row is not UTF-8 text; {NOT_UTF8}"
     return "", ""
 
 
@@ -338,7 +336,7 @@ def opened_bytes(path: Path, name: str | None = None) -> IO[bytes]:
     found = _wide_encoding(stream.peek(_SAMPLE)[:_SAMPLE])
     if found is not None:
         stream.close()
-        raise InputError(f"{name or path} is {found} text; expected UTF-8. {_OTHER_ENCODING.format(found.lower())}")
+        raise EncodingError(f"{name or path} is {found} text; expected UTF-8. {OTHER_ENCODING.format(found.lower())}")
     return stream
 
 

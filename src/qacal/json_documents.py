@@ -10,11 +10,13 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import IO, Any
 
-from qacal.errors import InputError
+from qacal.errors import EncodingError, InputError
 
 # Rows have a few kilobytes. As objects in memory, 32 MB of JSON take up to 1 GB; a packed file may have them in 30 kB.
 MAX_ROW_MB = 32
 _max_row_mb: ContextVar[float] = ContextVar("max_row_mb", default=MAX_ROW_MB)
+OTHER_ENCODING = 'Say so: qacal --encoding {0} COMMAND, or with text_encoding("{0}") in Python.'
+NOT_UTF8 = "it may be Latin-1 or Windows-1252, as Excel writes. " + OTHER_ENCODING.format("cp1252")
 _CHUNK = 2**16
 # What is kept of all that a document says beside its rows.
 _LARGEST_HEADER = 2**24
@@ -87,6 +89,8 @@ class JsonDocument:
             yield from self._list() if self._next() == "[" else self._members(inside, self.header)
             if self._next():
                 raise ValueError("there is more after its end; JSON lines have names that end in .jsonl")
+        except UnicodeDecodeError:
+            raise EncodingError(f"{self._name} is not UTF-8 text; {NOT_UTF8}") from None
         except (ValueError, RecursionError, OSError, EOFError) as error:
             raise InputError(f"{self._name} cannot be read as JSON: {error}. Is the file whole?") from None
 

@@ -57,7 +57,7 @@ def test_a_document_that_is_cut_is_refused(rows, data):
     "raw", [b"", b"3", b'{"rows" [1]}', b'{"rows": [1 2]}', b"[1,", b'[{"a": 1}] [2]', b'["\xff"]', b"[" * 10_000]
 )
 def test_what_is_no_document_is_refused(raw):
-    with pytest.raises(InputError, match="cannot be read as JSON"):
+    with pytest.raises(InputError, match=r"cannot be read as JSON|is not UTF-8 text"):
         list(JsonDocument(io.BytesIO(raw)).items("rows"))
 
 

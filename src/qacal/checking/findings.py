@@ -21,7 +21,7 @@ from qacal.values import Floats, Hashes
 # Of fewer right or wrong answers than this, little can be learned.
 _FEW_OF_A_KIND = 20
 
-_REENCODE = "Save the file as UTF-8; if it is {0}: iconv -f {0} -t UTF-8 FILE > NEW"
+REENCODE = "Pass --encoding NAME before the command, or save the file as UTF-8: iconv -f NAME -t UTF-8 FILE > NEW"
 NOT_UTF8 = "not UTF-8"
 """The kind of bad row that is text in another encoding."""
 
@@ -58,9 +58,6 @@ def on_columns(seen: Gathering, given: Mapping[str, str], *, is_file: bool) -> I
     """Yield what is to be said of columns that are not there, or have another name."""
     names, columns = list(seen.names), seen.columns
     if not names:
-        return
-    if any("\0" in name for name in names):
-        yield Finding("encoding", True, "The names of the columns are not in UTF-8.", _REENCODE.format("UTF-16"))
         return
     for column, own in given.items():
         if own not in names:
@@ -116,7 +113,7 @@ def on_rows(seen: Gathering, scale: Scale) -> Iterator[Finding]:
         problem = (
             f"{_counted(first.count, 'row')} of {seen.bad.rows:,} not in UTF-8 (the first: {first.example.place})."
         )
-        yield Finding("encoding", True, problem, _REENCODE.format("LATIN1"), first.count)
+        yield Finding("encoding", True, problem, f"If it is Windows-1252, NAME is cp1252. {REENCODE}", first.count)
         explained |= {NOT_UTF8}
     reasons = [reason for reason in seen.bad.reasons if reason.kind not in explained]
     if reasons:

@@ -20,7 +20,7 @@ from qacal.checking.gathering import Gathering
 from qacal.checking.names import Columns, find_columns
 from qacal.checking.others import UsefulColumn, useful_columns
 from qacal.column_checks import listed
-from qacal.errors import InputError
+from qacal.errors import EncodingError, InputError
 from qacal.files import File
 from qacal.metrics.ranking import Auroc, auroc_of_counts
 from qacal.records import Reading, as_source
@@ -167,17 +167,17 @@ class _Tables(Iterator[Table]):
 
     def __init__(self, tables: Iterator[Table]) -> None:
         self._tables = tables
-        self.fault: str | None = None
+        self.fault: InputError | None = None
 
     def __next__(self) -> Table:
         try:
             return next(self._tables)
         except InputError as error:
-            self.fault = str(error)
+            self.fault = error
             raise StopIteration from None
 
 
-def _judged(seen: Gathering, given: Reading, source: Any, fault: str | None) -> RecordsCheck:
+def _judged(seen: Gathering, given: Reading, source: Any, fault: InputError | None) -> RecordsCheck:
     is_file = isinstance(source, File)
     stated, label = (np.empty(0) if not seen.rows else seen.column(name) for name in ("stated", "label"))
     scale = scale_of(stated[~np.isnan(stated)], seen.words, seen.commas)
@@ -220,10 +220,14 @@ def _judged(seen: Gathering, given: Reading, source: Any, fault: str | None) -> 
     )
 
 
-def _on_file(seen: Gathering, fault: str | None) -> Iterator[Finding]:
+def _on_file(seen: Gathering, fault: InputError | None) -> Iterator[Finding]:
     if fault is not None:
         rows = f" {seen.rows:,} rows were read before." if seen.rows else ""
-        yield Finding("unreadable", True, f"It cannot be read: {fault}{rows}", "Mend the file, or export it again.")
+        is_encoding = isinstance(fault, EncodingError)
+        kind, remedy = (
+            ("encoding", findings.REENCODE) if is_encoding else ("unreadable", "Mend it, or export it again.")
+        )
+        yield Finding(kind, True, f"It cannot be read: {fault}{rows}", remedy)
     elif not seen.bad.rows:
         yield Finding("empty", True, "There is no row in it.", "Check that this is the file you mean.")
 

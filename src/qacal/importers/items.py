@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from qacal.errors import InputError
+from qacal.errors import EncodingError, InputError
 from qacal.files import OnFault, open_file, opened_bytes
 from qacal.importers.base import Outcome, UnusableRowError
-from qacal.json_documents import JsonDocument, largest_row, too_large
+from qacal.json_documents import NOT_UTF8, JsonDocument, largest_row, too_large
 from qacal.tables import Fault
 
 TABLES = ("*.parquet", "*.csv", "*.csv.gz", "*.json", "*.json.gz", "*.jsonl", "*.jsonl.gz")
@@ -75,6 +75,8 @@ def document(path: Path) -> Any:
             if len(text) > largest_row():
                 raise InputError(too_large(str(path)) + ".")
             return json.loads(text)
+        except UnicodeDecodeError:
+            raise EncodingError(f"{path} is not UTF-8 text; {NOT_UTF8}") from None
         except (ValueError, RecursionError, OSError, EOFError) as error:
             raise InputError(f"{path} cannot be read as JSON: {error}. Is the file whole?") from None
 
