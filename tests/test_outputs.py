@@ -64,6 +64,49 @@ def test_standard_output_that_is_a_file_is_not_replaced(tmp_path):
     assert (tmp_path / "out.txt").read_text() == "page"
 
 
+@pytest.mark.parametrize("name", ["/dev/stderr", "/dev/fd/2", "/proc/self/fd/2", "/dev/../dev/stderr", "link"])
+def test_the_file_behind_a_descriptor_keeps_what_it_holds(tmp_path, name):
+    """With 2>> run.log, /dev/stderr is that file; it was emptied, and a link to it was replaced."""
+    (tmp_path / "link").symlink_to("/dev/stderr")
+    (tmp_path / "run.log").write_text("old\n")
+    code = (
+        "import sys\nfrom qacal.outputs import written_whole\nprint('said', file=sys.stderr)\n"
+        f"with written_whole({name!r}) as path: path.write_text('written\\n')\nprint('more', file=sys.stderr)"
+    )
+    with (tmp_path / "run.log").open("ab") as log:
+        subprocess.run([sys.executable, "-c", code], stderr=log, check=True, cwd=tmp_path)
+    assert (tmp_path / "run.log").read_text() == "old\nsaid\nwritten\nmore\n"
+
+
+def test_a_descriptor_is_written_to_where_it_stands(tmp_path):
+    with (tmp_path / "a.txt").open("wb", buffering=0) as file:
+        file.write(b"before ")
+        with written_whole(f"/dev/fd/{file.fileno()}") as path:
+            path.write_text("ours ")
+        file.write(b"after")
+    assert (tmp_path / "a.txt").read_text() == "before ours after"
+
+
+def test_the_file_behind_a_descriptor_of_another_process_is_added_to(tmp_path):
+    (tmp_path / "a.txt").write_text("old ")
+    with (
+        (tmp_path / "a.txt").open("ab") as file,
+        subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, stdout=file) as other,
+    ):
+        with written_whole(f"/proc/{other.pid}/fd/1") as path:
+            path.write_text("new")
+        other.communicate(b"\n")
+    assert (tmp_path / "a.txt").read_text() == "old new"
+
+
+def test_a_descriptor_that_is_not_open_is_named():
+    with (
+        pytest.raises(InputError, match="/dev/fd/987 cannot be written: Bad file"),
+        written_whole("/dev/fd/987") as path,
+    ):
+        path.write_text("lost")
+
+
 @pytest.mark.parametrize("name", ["a.jsonl", "a.csv", "a.csv.gz", "a.parquet"])
 def test_a_full_disk_is_named(tmp_path, name):
     """A limit on the size of files stands in for the disk; it gives the same kind of error."""

@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 
 _ROWS_AT_ONCE = 10_000
 _ENDING = ".qacal-tmp"
+_DESCRIPTORS = {"/dev/stdout": 1, "/dev/stderr": 2}
+# Links to links are followed no further, as the system does.
+_LINKS = 40
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -77,18 +80,44 @@ def written_whole(path: str | Path) -> Iterator[Path]:
 
 def is_stream(path: str | Path) -> bool:
     """Return whether a path is standard output, or anything else that exists and is no regular file or folder."""
-    # What standard output was redirected to may be a regular file, which must not be replaced under it.
-    if str(path) in ("-", "/dev/stdout", "/dev/stderr") or str(path).startswith(("/dev/fd/", "/proc/")):
+    # The file behind a descriptor (standard output was redirected to it) may be regular; it must not be replaced.
+    if _descriptor(path) is not None or os.path.abspath(path).startswith("/proc/"):
         return True
     return os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path)
 
 
+def is_standard_output(path: str | Path) -> bool:
+    """Return whether a path is a name of standard output."""
+    return _descriptor(path) == 1
+
+
+def _descriptor(path: str | Path) -> int | None:
+    """Return the number of the descriptor that a path, or the link there, is a name of; none for other paths."""
+    name = "/dev/stdout" if str(path) == "-" else os.path.abspath(path)
+    for _ in range(_LINKS):
+        if name in _DESCRIPTORS:
+            return _DESCRIPTORS[name]
+        if found := re.fullmatch(rf"/(?:dev|proc/(?:self|thread-self|{os.getpid()}))/fd/(\d+)", name):
+            return int(found[1])
+        if not os.path.islink(name):
+            break
+        name = os.path.abspath(os.path.join(os.path.dirname(name), os.readlink(name)))
+    return None
+
+
 @contextmanager
 def _stream(path: str | Path) -> Iterator[IO[bytes]]:
-    if str(path) in ("-", "/dev/stdout"):
+    descriptor = _descriptor(path)
+    if descriptor == 1:
         yield sys.stdout.buffer
         return
-    with open(path, "wb") as file:
+    try:
+        # Opening /dev/stderr anew would lose its place in the file behind it, and what is in that file.
+        opened = os.open(path, os.O_WRONLY | os.O_APPEND) if descriptor is None else os.dup(descriptor)
+    except OSError as error:
+        raise InputError(f"{path} cannot be written: {error.strerror or error}.") from None
+    sys.stderr.flush()
+    with open(opened, "wb") as file:
         yield file
 
 
