@@ -170,6 +170,9 @@ def test_a_server_without_token_probabilities_is_told_of_once(rows, server, tmp_
     code, _, err = run("elicit", rows, "--base-url", url, "--model", "tiny", "-o", tmp_path / "run.db")
     assert code == 0
     assert err.count("The server gives no token probabilities, so it was asked without them") == 1
+    assert err.count("--no-logprobs") == 1
+    assert "It said: " in err
+    assert "'logprobs' is not supported with this model." in " ".join(err.split())
 
 
 def test_failed_requests_are_told_and_exit_with_1(server, tmp_path):

@@ -58,8 +58,11 @@ def test_an_error_that_is_nested_deeply_is_an_error(ran):
 
 
 def test_a_longer_reply_is_read_by_who_allows_it(ran):
-    with pytest.raises(InputError, match=r"more than 20 bytes"):
+    with pytest.raises(
+        InputError, match=r"more than 20 bytes.*\(--field max_tokens=1000\).*\(largest_reply=40\)\)\. Is"
+    ):
         ran("/v1", questions(3), largest_reply=20)
+    assert ran("/v1", questions(3), largest_reply=10_000).progress.failed == 0
 
 
 def test_a_quota_is_not_waited_for(ran, server):
@@ -221,7 +224,7 @@ def test_a_server_without_log_probabilities_is_asked_without_them(ran, server, t
 
 
 def test_a_prompt_that_needs_log_probabilities_says_so(ran, server):
-    with pytest.raises(InputError, match="pass --no-logprobs"):
+    with pytest.raises(InputError, match=r"pass --no-logprobs, and a prompt that needs none \(--prompt verb1s-top1"):
         ran("/no-logprobs/v1", questions(12), Plan("tiny", "p-true"))
 
 

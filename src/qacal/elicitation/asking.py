@@ -19,7 +19,14 @@ _FAILURES = 10
 
 
 class NoLogprobsError(InputError):
-    """The server does not give log-probabilities, and says so."""
+    """The server does not give log-probabilities, and says so.
+
+    said : what it said, without the remedy that the message ends with.
+    """
+
+    def __init__(self, message: str, said: str) -> None:
+        super().__init__(message)
+        self.said = said
 
 
 @dataclass
@@ -125,9 +132,10 @@ class Asking:
     def _require_hope(self, failed: Failed) -> None:
         """Stop where going on would only fail again: nothing has worked so far, or nothing works any more."""
         has_worked = self.progress.sent + self.progress.known > 0
-        told = f"{self.client.shown_url}: {failed.why.rstrip('.')}. {_remedy(failed)}"
+        said = f"{self.client.shown_url}: {failed.why.rstrip('.')}."
+        told = f"{said} {_remedy(failed)}"
         if failed.trouble is Trouble.NO_LOGPROBS and not has_worked:
-            raise NoLogprobsError(told)
+            raise NoLogprobsError(told, said)
         is_wrong = failed.status in (404, None) or _names_field(failed)
         is_lost = self._silent >= _FAILURES or failed.status in (401, 403) or failed.trouble is Trouble.QUOTA
         is_lost = is_lost or self.client.is_strange
@@ -149,7 +157,8 @@ _REMEDIES = {
     Trouble.QUOTA: f"The account has no quota or credit left, as the server counts it. {_GOES_ON}",
     Trouble.SERVER: f"Is the server running? The error is its own. {_GOES_ON}",
     Trouble.STRANGE: f"Is the base URL that of a chat API? Most end in /v1. {_GOES_ON}",
-    Trouble.NO_LOGPROBS: "If the server has no token probabilities, pass --no-logprobs.",
+    Trouble.NO_LOGPROBS: "If the server has no token probabilities, pass --no-logprobs, and a prompt that needs none "
+    "(--prompt verb1s-top1, not p-true).",
 }
 
 

@@ -200,7 +200,11 @@ class Client:
                 async for part in response.aiter_bytes():
                     raw += part
                     if len(raw) > self._largest:
-                        said = f"the reply has more than {self._largest:,} bytes"
+                        said = (
+                            f"the reply has more than {self._largest:,} bytes. If it is a chat completion, ask for a "
+                            "shorter one (--field max_tokens=1000), or allow longer ones (in Python: "
+                            f"Client(largest_reply={2 * self._largest}))"
+                        )
                         return failed(Trouble.STRANGE, said, response.status_code), None
         except (TimeoutError, httpx2.TimeoutException):
             return failed(Trouble.TIMEOUT, f"there was no reply within {self._timeout:g} s"), None

@@ -131,7 +131,7 @@ def elicit(
         except NoLogprobsError as error:
             if any(stage.alternatives for stage in setup.prompt.stages):
                 raise
-            return replace(asked.ran(less, *less.found()), no_logprobs=str(error))
+            return replace(asked.ran(less, *less.found()), no_logprobs=error.said)
 
 
 @dataclass(frozen=True)
