@@ -12,7 +12,7 @@ from sklearn import metrics as sk
 
 import qacal
 from qacal import InputError, Paths, Tally
-from qacal.metrics.ranking import doubt_of
+from qacal.metrics.ranking import auroc, doubt_of
 
 
 @st.composite
@@ -71,6 +71,15 @@ def stated(n, auroc, seed=0):
 )
 def test_confidences_that_do_not_fit_their_labels_are_told(n, auroc, kind):
     assert getattr(doubt_of(*stated(n, auroc)), "kind", None) == kind
+
+
+def test_a_wide_interval_is_not_called_unrelated():
+    """From 0.09 to 0.54: the confidences may as well go the opposite way."""
+    rows = np.repeat([0.9, 0.5], 8), np.repeat([1, 0, 1, 0], [2, 6, 6, 2])
+    found = auroc(*rows)
+    assert found.low < 0.1
+    assert 0.5 < found.high < 0.55
+    assert doubt_of(*rows) is None
 
 
 def test_sound_files_are_hardly_ever_doubted():

@@ -118,9 +118,9 @@ def test_the_sentences_are_those_of_the_rows():
     assert "Within each topic, the stated confidence is off by" in said
     assert "got better as a whole" in said
     assert "Answering only where the calibrated confidence is 0.6 or more answers" in said
-    with pytest.warns(QacalWarning, match="confidences do not tell right answers from wrong ones"):
-        worse = read_contents(model(), [row | {"correct": 1 - row["correct"]} for row in answers(300, seed=1)])[""]
-    assert in_short(worse)[0].startswith("Beware: confidences do not tell")
+    with pytest.warns(QacalWarning, match="answers with higher confidence are more often wrong"):
+        worse = read_contents(model(), [row | {"correct": 1 - row["correct"]} for row in answers(1000, seed=1)])[""]
+    assert in_short(worse)[0].startswith("Beware: answers with higher confidence are more often wrong")
     assert "got better" not in " ".join(in_short(worse))
     assert re.search(r"calibrated one is off by [\d.]+ points \([\d.]+ to [\d.]+ at 95%\)", said)
     few_rows = read_contents(model(), answers(40, seed=1))[""]
