@@ -161,6 +161,17 @@ def test_whether_confidence_and_label_go_the_same_way():
     assert kinds(changed(labelled(), "confidence", lambda c: 0.9)) == ["constant_confidences"]
 
 
+def test_rows_of_one_question_are_no_more_evidence():
+    """They would make a narrow interval, and a doubt that `fit` and `evaluate` do not have."""
+    few = changed(labelled(12), "correct", lambda y: 1 - y)
+    often = [{**row, "answer": f"try {k}"} for k in range(20) for row in few]
+    assert "opposite_confidences" in kinds([{**row, "question": f"{i}?"} for i, row in enumerate(often)])
+    assert "opposite_confidences" not in kinds(few)
+    assert "opposite_confidences" not in kinds(often)
+    assert "opposite_confidences" not in kinds([{**row, "model": name} for name in "ab" for row in often])
+    assert qacal.check(often).auroc.low == pytest.approx(qacal.check(few).auroc.low)
+
+
 def test_each_llm_is_judged_by_itself():
     rows = [{**row, "model": "upright"} for row in labelled()]
     rows += [{**row, "model": "upside-down", "answer": "", "correct": 1 - row["correct"]} for row in labelled()]

@@ -292,15 +292,19 @@ def on_scale(scale: Scale, own: str, percent: bool) -> Iterator[Finding]:
         yield Finding("words", True, f"{own} holds words: {words}.", f"Say what each is worth: {example} ...")
 
 
-def on_doubts(confidence: Floats, label: Floats, llm: Hashes | None, names: Mapping[int, str]) -> Iterator[Finding]:
+def on_doubts(
+    confidence: Floats, label: Floats, question: Hashes | None, llm: Hashes | None, names: Mapping[int, str]
+) -> Iterator[Finding]:
     """Yield what is to be said of confidences that do not tell right answers from wrong ones, of each LLM by itself.
 
     confidence, label : of labelled rows, with confidences from 0 to 1.
+    question : what each row answers, as a hash; None if that is not known.
     llm, names : whose rows they are, as hashes, and the names of these; None if there is but one LLM.
     """
     for one in [None] if llm is None else np.unique(llm).tolist():
         mine = np.ones(len(label), dtype=bool) if llm is None else llm == one
-        doubt = doubt_of(confidence[mine], label[mine]) if mine.any() else None
+        questions = None if question is None else len(np.unique(question[mine]))
+        doubt = doubt_of(confidence[mine], label[mine], questions=questions) if mine.any() else None
         if doubt is not None:
             whose = "" if one is None else f"{names[one]}: "
             problem, _, remedy = doubt.text.partition(". ")

@@ -25,7 +25,7 @@ from qacal.files import File
 from qacal.metrics.ranking import Auroc, auroc_of_counts
 from qacal.records import Reading, as_source
 from qacal.tables import Table
-from qacal.values import Bools, Floats
+from qacal.values import Bools, Floats, Hashes
 from qacal.written_numbers import expression_key
 
 
@@ -182,7 +182,9 @@ def _judged(seen: Gathering, given: Reading, source: Any, fault: InputError | No
     stated, label = (np.empty(0) if not seen.rows else seen.column(name) for name in ("stated", "label"))
     scale = scale_of(stated[~np.isnan(stated)], seen.words, seen.commas)
     is_known, is_both = ~np.isnan(label), ~np.isnan(label) & ~np.isnan(stated)
-    ranking = None if scale.kind in ("mixed", "unknown") else _ranking(stated[is_both], label[is_both])
+    question = seen.column("id" if "id" in seen.columns.names else "question")
+    asked = None if question is None else question[is_both]
+    ranking = None if scale.kind in ("mixed", "unknown") else _ranking(stated[is_both], label[is_both], asked)
     is_rated, confidence = _rated(stated, is_known, scale)
     own = seen.columns.names.get("confidence", "confidence")
     by_llm = [(str(name), labelled) for name, labelled in seen.labelled_by_llm.most_common()]
@@ -195,7 +197,9 @@ def _judged(seen: Gathering, given: Reading, source: Any, fault: InputError | No
         *findings.on_origins(seen),
         *findings.on_rows(seen, scale),
         *(findings.on_labels(label) if "correct" in seen.columns.names else ()),
-        *findings.on_doubts(confidence, label[is_rated], llm, seen.llms),
+        *findings.on_doubts(
+            confidence, label[is_rated], None if question is None else question[is_rated], llm, seen.llms
+        ),
     )
     return RecordsCheck(
         origin=source.name if is_file else "records",
@@ -232,14 +236,16 @@ def _on_file(seen: Gathering, fault: InputError | None) -> Iterator[Finding]:
         yield Finding("empty", True, "There is no row in it.", "Check that this is the file you mean.")
 
 
-def _ranking(stated: Floats, label: Floats) -> Auroc | None:
+def _ranking(stated: Floats, label: Floats, question: Hashes | None) -> Auroc | None:
+    """Return the AUROC of labelled rows; rows of one question count as one."""
     values, which = np.unique(stated, return_inverse=True)
     if len(values) < 2 or len(np.unique(label)) < 2:
         return None
     right, rows = np.zeros(len(values)), np.zeros(len(values))
     np.add.at(right, which, label)
     np.add.at(rows, which, 1.0)
-    return auroc_of_counts(right, rows - right)
+    share = 1.0 if question is None else len(np.unique(question)) / len(question)
+    return auroc_of_counts(share * right, share * (rows - right))
 
 
 def _questions(seen: Gathering) -> int | None:
