@@ -246,6 +246,31 @@ def test_only_what_we_made_is_swept(tmp_path, monkeypatch):
     assert sorted(tmp_path.rglob("*")) == sorted([*before, tmp_path / "a.csv"])
 
 
+def test_windows_is_given_no_open_file_to_rename_and_is_tried_again(tmp_path, monkeypatch):
+    """Windows renames no file that is open; this stands in for it, and somebody reads the old file for a moment."""
+
+    class Windows:
+        name = "nt"
+
+        def __getattr__(self, name):
+            return getattr(os, name)
+
+    tried, replace = [], os.replace
+
+    def replace_closed(source, target):
+        tried.append(source)
+        opened = [os.path.realpath(f"/proc/self/fd/{number}") for number in os.listdir("/proc/self/fd")]
+        if len(tried) == 1 or str(source) in opened:
+            raise PermissionError(13, "The process cannot access the file")
+        replace(source, target)
+
+    monkeypatch.setattr("qacal.folders.os", Windows())
+    monkeypatch.setattr(os, "replace", replace_closed)
+    write_objects(ROWS, tmp_path / "a.jsonl", "rows")
+    assert len(tried) == 2
+    assert [path.name for path in tmp_path.iterdir()] == ["a.jsonl"]
+
+
 @pytest.mark.parametrize(
     "arguments", [("--help",), ("fit", "--help"), ("plan",), ("plan", "--json"), ("apply", "--help")]
 )

@@ -51,9 +51,12 @@ def held(descriptor: int, content: bytes = b"") -> Iterator[None]:
 
             with suppress(OSError):  # some file systems have no locks
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield
+            yield
     finally:
         os.close(descriptor)
+    if os.name != "posix":
+        # Windows has no such locks, and renames and removes no file that is open.
+        yield
 
 
 def sweep_files(folder: Path, start: str, end: str) -> None:

@@ -23,7 +23,7 @@ import numpy as np
 
 from qacal.errors import InputError
 from qacal.files import format_of
-from qacal.folders import PARTS, held, sweep_files, temporary_folder
+from qacal.folders import PARTS, held, patiently, sweep_files, temporary_folder
 from qacal.tables import FrameTable, ObjectTable, Table
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def written_whole(path: str | Path) -> Iterator[Path]:
         with held(descriptor):
             yield temporary
             temporary.chmod(target.stat().st_mode & 0o777 if target.exists() else 0o666 & ~_umask())
-            temporary.replace(target)
+            patiently(lambda: os.replace(temporary, target))
     except OSError as error:
         if error.errno in _FULL:
             raise InputError(
