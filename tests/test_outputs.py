@@ -36,6 +36,31 @@ def test_what_is_no_regular_file_is_written_to_as_a_stream(tmp_path):
     assert list(tmp_path.iterdir()) == [pipe]
 
 
+@pytest.mark.parametrize("source", ["jsonl", "csv"])
+def test_a_stream_whose_name_tells_no_format_has_that_of_the_input(tmp_path, source):
+    write_frame(pl.DataFrame(ROWS), tmp_path / f"in.{source}")
+    os.mkfifo(tmp_path / "pipe")
+    got = []
+    reader = threading.Thread(target=lambda: got.append((tmp_path / "pipe").read_text()), daemon=True)
+    reader.start()
+    to_pipe = run("embed", tmp_path / f"in.{source}", "-o", tmp_path / "pipe")
+    assert to_pipe[0] == 0, to_pipe[2]
+    reader.join()
+    to_dash = run("embed", tmp_path / f"in.{source}", "-o", "-")[1]
+    assert run("embed", tmp_path / f"in.{source}", "-o", "/dev/stdout")[1] == to_dash == got[0]
+
+
+def test_a_file_whose_name_tells_no_format_is_refused(tmp_path):
+    write_frame(pl.DataFrame(ROWS), tmp_path / "in.csv")
+    assert "cannot tell the format" in run("embed", tmp_path / "in.csv", "-o", tmp_path / "out")[2]
+
+
+def test_json_and_rows_do_not_share_standard_output(tmp_path):
+    code, _, said = run("apply", tmp_path / "model", tmp_path / "a.csv", "--json", "-o", "/dev/stdout")
+    assert code == 2
+    assert "--json writes to standard output" in said
+
+
 def test_a_device_stays_a_device(tmp_path):
     with written_whole("/dev/null") as path:
         path.write_text("nothing")

@@ -152,9 +152,19 @@ class Writer(ABC):
             self.close()
 
 
+def output_format(path: str | Path, like: str) -> str:
+    """Return the format that a name tells; `like` for standard output, a device or a pipe whose name tells none."""
+    try:
+        return format_of(path)
+    except InputError:
+        if like and is_stream(path):
+            return like
+        raise
+
+
 @contextmanager
 def writing(path: str | Path, like: str) -> Iterator[Writer]:
-    """Yield a writer for `path`, in the format that its name tells, or in the format `like` for standard output."""
+    """Yield a writer for `path`, in the format that its name tells; in the format `like` for a stream without one."""
     with written_whole(path) as temporary, _writer(temporary, path, like) as writer:
         yield writer
 
@@ -174,7 +184,7 @@ def writing_two(first: str | Path, second: str | Path) -> Iterator[tuple[Writer,
 @contextmanager
 def _writer(temporary: Path, path: str | Path, like: str) -> Iterator[Writer]:
     """Yield a writer into a file that will be called `path`."""
-    format_ = like if str(path) == "-" else format_of(path)
+    format_ = output_format(path, like)
     is_packed = str(path).lower().endswith(".gz")
     kinds: dict[str, Callable[[], Writer]] = {
         "parquet": lambda: _ParquetWriter(temporary),

@@ -283,13 +283,17 @@ def json_text(value: Any) -> str:
 
 def output_format(output: str, rows: File) -> str:
     """Return the format for standard output: that of the input, but no Parquet onto a terminal."""
-    return "jsonl" if output == "-" and rows.format == "parquet" and sys.stdout.isatty() else rows.format
+    from qacal.outputs import is_standard_output
+
+    return "jsonl" if rows.format == "parquet" and is_standard_output(output) and sys.stdout.isatty() else rows.format
 
 
 def require_free_output(json: bool, output: str) -> None:
     """Refuse two things on standard output."""
-    if json and output == "-":
-        raise typer.BadParameter("--json writes to standard output, and so would -o -; name a file with -o.")
+    from qacal.outputs import is_standard_output
+
+    if json and is_standard_output(output):
+        raise typer.BadParameter(f"--json writes to standard output, and so would -o {output}; name a file with -o.")
 
 
 def require_apart(*paths: str | Path | None) -> None:
@@ -308,10 +312,10 @@ def require_folder(path: str) -> None:
 
 def require_writable(path: str) -> None:
     """Refuse an output that could not be written, before the work and not after it."""
-    from qacal.files import format_of
+    from qacal.outputs import is_stream, output_format
 
-    if path != "-":
-        format_of(path)
+    output_format(path, "jsonl")
+    if not is_stream(path):
         require_folder(path)
 
 
