@@ -364,8 +364,9 @@ def test_another_encoding_is_named_and_read_if_told(tmp_path, encoding, said, na
     assert [*table.rows()][29] | row == [*table.rows()][29]
 
 
-def test_no_such_encoding():
-    with pytest.raises(InputError, match="there is no encoding 'klingon'"), text_encoding("klingon"):
+@pytest.mark.parametrize("name", ["klingon", "hex", "rot13", "zip", "base64", "undefined"])
+def test_no_such_encoding(name):
+    with pytest.raises(InputError, match=f"there is no encoding '{name}' of text"), text_encoding(name):
         pass
 
 

@@ -348,9 +348,11 @@ def text_encoding(name: str | None) -> Iterator[None]:
     ...     opened_bytes(Path("answers.csv"))  # doctest: +SKIP
     """
     try:
-        codecs.lookup(name or "utf-8")
-    except LookupError:
-        raise InputError(f"there is no encoding {name!r}; expected a name such as latin-1, cp1252 or utf-16.") from None
+        "a".encode(name or "utf-8")  # which knows hex and the like for no encodings of text
+    except (LookupError, ValueError):
+        raise InputError(
+            f"there is no encoding {name!r} of text; expected a name such as latin-1, cp1252 or utf-16."
+        ) from None
     before = _encoding.set(name)
     try:
         yield
