@@ -43,7 +43,8 @@ _max_unpacked_gb: ContextVar[float | None] = ContextVar("max_unpacked_gb", defau
 _SAMPLE = 4096
 # The place of a row, the row, and how large it is as text.
 _Row = tuple[int, dict[str, Any], int]
-_encoding: ContextVar[str | None] = ContextVar("encoding", default=None)
+given_encoding: ContextVar[str | None] = ContextVar("encoding", default=None)
+"""What :func:`text_encoding` was told; None is UTF-8."""
 # Rows have some dozens of columns; a header with more than this is a matrix, or another file.
 _MOST_COLUMNS = 10_000
 
@@ -330,7 +331,7 @@ def opened_bytes(path: Path, name: str | None = None) -> IO[bytes]:
     with path.open("rb") as file:
         is_packed = file.read(2) == b"\x1f\x8b"
     stream = io.BufferedReader(_Unpacked(path, name or str(path))) if is_packed else path.open("rb")
-    encoding = _encoding.get()
+    encoding = given_encoding.get()
     if encoding is not None:
         return io.BufferedReader(_Recoded(stream, encoding, name or str(path)))
     found = _wide_encoding(stream.peek(_SAMPLE)[:_SAMPLE])
@@ -353,11 +354,11 @@ def text_encoding(name: str | None) -> Iterator[None]:
         raise InputError(
             f"there is no encoding {name!r} of text; expected a name such as latin-1, cp1252 or utf-16."
         ) from None
-    before = _encoding.set(name)
+    before = given_encoding.set(name)
     try:
         yield
     finally:
-        _encoding.reset(before)
+        given_encoding.reset(before)
 
 
 @contextmanager

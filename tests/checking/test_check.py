@@ -8,6 +8,7 @@ import pytest
 
 import qacal
 from qacal import InputError
+from qacal.files import text_encoding
 from tests.checking.rows import as_csv, changed, labelled, renamed
 
 
@@ -85,7 +86,23 @@ def test_words_that_are_said_to_be_worth_something():
 def test_another_encoding_is_said(tmp_path, encoding):
     path = as_csv(tmp_path / "a.csv", changed(labelled(), "answer", lambda text: f"café {text}"), encoding=encoding)
     assert kinds(path)[0] == "encoding"
-    assert "iconv" in qacal.check(path).findings[0].remedy
+    finding = qacal.check(path).findings[0]
+    named = {"latin-1": "cp1252"}.get(encoding, encoding)
+    assert f"Say so: qacal --encoding {named} COMMAND" in f"{finding.problem} {finding.remedy}"
+
+
+def test_the_encoding_is_in_the_line_to_paste(tmp_path):
+    rows = labelled()
+    rows[7]["answer"] = "café"
+    path = as_csv(tmp_path / "a.csv", rows, encoding="latin-1")
+    found = qacal.check(path)
+    assert (found.encoding, found.options) == ("cp1252", ())
+    assert f"To paste:\n    qacal --encoding cp1252 fit {path} -o model\n" in str(found)
+    with text_encoding("latin-1"):
+        found = qacal.check(path)
+    assert found.is_fine
+    assert f"    qacal --encoding latin-1 fit {path} -o model\n" in str(found)
+    assert qacal.check(as_csv(path, rows)).encoding is None
 
 
 def test_bad_rows_are_counted_by_kind_with_an_example(tmp_path):

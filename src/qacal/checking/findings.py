@@ -12,6 +12,7 @@ from qacal.bad_rows import MAX_BAD
 from qacal.checking.confidences import Scale
 from qacal.checking.gathering import Gathering
 from qacal.identity import combined, mix, surplus
+from qacal.json_documents import NOT_UTF8 as NOT_UTF8_REMEDY
 from qacal.metrics.ranking import doubt_of
 from qacal.origins import APART, tells
 from qacal.records import COPIED, REMOVE_COPIES
@@ -21,7 +22,6 @@ from qacal.values import Floats, Hashes
 # Of fewer right or wrong answers than this, little can be learned.
 _FEW_OF_A_KIND = 20
 
-REENCODE = "Pass --encoding NAME before the command, or save the file as UTF-8: iconv -f NAME -t UTF-8 FILE > NEW"
 NOT_UTF8 = "not UTF-8"
 """The kind of bad row that is text in another encoding."""
 
@@ -113,7 +113,7 @@ def on_rows(seen: Gathering, scale: Scale) -> Iterator[Finding]:
         problem = (
             f"{_counted(first.count, 'row')} of {seen.bad.rows:,} not in UTF-8 (the first: {first.example.place})."
         )
-        yield Finding("encoding", True, problem, f"If it is Windows-1252, NAME is cp1252. {REENCODE}", first.count)
+        yield Finding("encoding", True, problem, NOT_UTF8_REMEDY[0].upper() + NOT_UTF8_REMEDY[1:], first.count)
         explained |= {NOT_UTF8}
     reasons = [reason for reason in seen.bad.reasons if reason.kind not in explained]
     if reasons:

@@ -21,7 +21,7 @@ from qacal.checking.names import Columns, find_columns
 from qacal.checking.others import UsefulColumn, useful_columns
 from qacal.column_checks import listed
 from qacal.errors import EncodingError, InputError
-from qacal.files import File
+from qacal.files import File, given_encoding
 from qacal.metrics.ranking import Auroc, auroc_of_counts
 from qacal.records import Reading, as_source
 from qacal.tables import Table
@@ -57,6 +57,7 @@ class RecordsCheck:
     fewest : of several LLMs that with the fewest labels, and how many it has; None for a single LLM.
     goals : what the labels are enough for, and how many the next thing takes.
     options : what `qacal fit` has to be told of these rows.
+    encoding : what `qacal --encoding` has to be told, before the command; None for UTF-8.
     """
 
     origin: str
@@ -75,6 +76,7 @@ class RecordsCheck:
     fewest: tuple[str, int] | None
     goals: tuple[Goal, ...]
     options: tuple[str, ...]
+    encoding: str | None
 
     @property
     def is_fine(self) -> bool:
@@ -221,6 +223,7 @@ def _judged(seen: Gathering, given: Reading, source: Any, fault: InputError | No
         fewest=fewest,
         goals=_goals(fewest, int(is_known.sum()), confidence, label[is_rated]),
         options=tuple(_options(seen, given, scale, said)),
+        encoding="cp1252" if _undecoded(seen) else given_encoding.get(),
     )
 
 
@@ -228,9 +231,8 @@ def _on_file(seen: Gathering, fault: InputError | None) -> Iterator[Finding]:
     if fault is not None:
         rows = f" {seen.rows:,} rows were read before." if seen.rows else ""
         is_encoding = isinstance(fault, EncodingError)
-        kind, remedy = (
-            ("encoding", findings.REENCODE) if is_encoding else ("unreadable", "Mend it, or export it again.")
-        )
+        remedy = "Give the encoding, or save the file as UTF-8." if is_encoding else "Mend it, or export it again."
+        kind = "encoding" if is_encoding else "unreadable"
         yield Finding(kind, True, f"It cannot be read: {fault}{rows}", remedy)
     elif not seen.bad.rows:
         yield Finding("empty", True, "There is no row in it.", "Check that this is the file you mean.")
@@ -267,6 +269,11 @@ def _goals(fewest: tuple[str, int] | None, labelled: int, confidence: Floats, la
     return () if not labelled or is_one else goals(labelled if fewest is None else fewest[1], confidence, label)
 
 
+def _undecoded(seen: Gathering) -> int:
+    """Return how many bad rows are good ones in another encoding."""
+    return sum(reason.count for reason in seen.bad.reasons if reason.kind == findings.NOT_UTF8)
+
+
 def _options(seen: Gathering, given: Reading, scale: Scale, said: Sequence[Finding]) -> Iterator[str]:
     yield from column_options(seen.columns.mapping)
     kinds = {finding.kind for finding in said}
@@ -275,6 +282,6 @@ def _options(seen: Gathering, given: Reading, scale: Scale, said: Sequence[Findi
     yield from (f"--expression {quote(f'{words}={worth:g}')}" for words, worth in given.expressions.items())
     if "several_models" in kinds:
         yield "--by model"
-    bad = seen.bad.count + seen.unlabelled
+    bad = seen.bad.count - _undecoded(seen) + seen.unlabelled
     if 0 < bad <= MAX_BAD * seen.bad.rows:
         yield "--skip-bad-rows bad.jsonl"

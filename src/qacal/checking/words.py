@@ -46,7 +46,8 @@ def _command(found: RecordsCheck) -> Iterator[str]:
     if not found.is_file or "correct" not in found.columns:
         return
     yield "To paste, once the rest is mended:" if _is_stuck(found) else "To paste:"
-    words = [f"qacal fit {_quoted(found.origin)} -o model", *found.options]
+    encoding = "" if found.encoding is None else f" --encoding {_quoted(found.encoding)}"
+    words = [f"qacal{encoding} fit {_quoted(found.origin)} -o model", *found.options]
     line = f"    {words[0]}"
     for option in words[1:]:
         if len(line) + len(option) > _WIDTH - 3:
@@ -58,7 +59,7 @@ def _command(found: RecordsCheck) -> Iterator[str]:
 
 def _is_stuck(found: RecordsCheck) -> bool:
     """Return whether options alone are not enough."""
-    by_option = {"renamed_columns", "percents", "several_models"}
+    by_option = {"renamed_columns", "percents", "several_models"} | ({"encoding"} if found.encoding else set())
     by_option |= {"bad_rows", "unlabelled"} if any("--skip-bad-rows" in option for option in found.options) else set()
     return any(finding.stops and finding.kind not in by_option for finding in found.findings)
 
