@@ -32,7 +32,7 @@ def test_rows_that_are_not_dealt_are_there_for_both():
 @pytest.mark.parametrize("parameters", [{}, {"calibrator": QABinning(), "tune": "log_loss"}, {"output": "continuous"}])
 def test_a_fitted_model_holds_its_parameters_and_what_was_found(parameters):
     model = QACalibrator(partition="bisecting:2", **parameters).fit(answers(600))
-    found = {"road_", "tuned_", "rows_", "origins_", "groups_", "memory_", "decision_rule_"}
+    found = {"road_", "tuned_", "rows_", "origins_", "groups_", "memory_", "decision_rule_", "read_as_", "fitted_for_"}
     assert set(vars(model)) == {*model.get_params(), *found}
 
 

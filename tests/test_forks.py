@@ -16,7 +16,8 @@ from qacal import Column, QACalibrator, QacalError, forks
 
 forks._PATIENCE = 0.5
 rows = [
-    {"id": i, "question": f"Q {i}?", "answer": "A", "confidence": 0.8, "subject": "ab"[i % 2], "correct": i % 3 > 0}
+    {"id": i, "question": f"Q {i}?", "answer": "A", "confidence": (0.8, 0.8, 0.9)[i % 3], "subject": "ab"[i % 2],
+     "correct": i % 3 > 0}
     for i in range(400)
 ]
 model = QACalibrator(partition=Column("subject")).fit(rows)

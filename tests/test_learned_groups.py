@@ -21,6 +21,9 @@ from qacal.experiment.sample import Sample
 from qacal.identity import id_hashes
 from tests.answers import answers
 
+# These LLMs say 0.8 to everything, so that only groups can help; fit says so.
+pytestmark = pytest.mark.filterwarnings("ignore:all .* confidences are 0.8:qacal.QacalWarning")
+
 
 def vectors(n=4_000, seed=0):
     """Rows that carry vectors: the LLM is too sure along the last coordinate, which varies least."""

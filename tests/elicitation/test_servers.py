@@ -231,7 +231,8 @@ def test_a_prompt_that_needs_log_probabilities_says_so(ran, server):
 def test_a_server_that_refuses_the_usual_fields_is_named_with_the_remedy(ran, server):
     with pytest.raises(InputError, match=r"'temperature' is not supported.*pass --preset reasoning"):
         ran("/reasoning/v1", questions(80))
-    assert len(server.asked) <= WORKERS
+    # A worker may have begun another request when the first refusal is read.
+    assert len(server.asked) <= 2 * WORKERS
 
 
 @pytest.mark.parametrize(
