@@ -236,3 +236,19 @@ def test_every_beta_has_a_mean_over_blocks_of_its_own():
     assert [table.lines[0].names for table in found.overview()] == [
         ("column:embedding", "kdtree:2", "QAB"), ("column:embedding", "kmeans:4", "QAB")
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("by", "model"),
+        ("by", 3),
+        ("embedders", "static"),
+        ("partitions", True),
+        ("partitions", KDTree()),
+        ("label", [1]),
+    ],
+)
+def test_what_is_no_list_or_no_name_is_refused(name, value):
+    with pytest.raises(InputError, match=rf"^{name} is .*; expected (a list|the name)"):
+        run_experiment(two_llms(), **{name: value})

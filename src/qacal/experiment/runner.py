@@ -128,6 +128,11 @@ def run_experiment(
     pool : go on if rows of several LLMs are in one block.
     """
     reading = how or Reading()
+    for name, given in {"by": by, "embedders": embedders, "partitions": partitions}.items():
+        if not isinstance(given, list | tuple):
+            raise InputError(f"{name} is {given!r:.60}; expected a list, also of one.")
+    if label is not None and not isinstance(label, str):
+        raise InputError(f"label is {label!r:.60}; expected the name of a column.")
     _require_free_names(by)
     embedders = list(dict.fromkeys(embedders))
     partitions = list({str(partition): partition for partition in partitions}.values())
