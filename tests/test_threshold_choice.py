@@ -83,6 +83,12 @@ def test_a_threshold_for_each_group(own):
     assert [row["decision"] for row in own.calibrate(asked)] == ["answer", "abstain", "abstain", "abstain"]
 
 
+def test_labels_that_are_the_wrong_way_round_are_told(own):
+    turned = [row | {"correct": row["confidence"] < 0.85} for row in NEW]
+    with pytest.warns(qacal.QacalWarning, match="answers with higher confidence are more often wrong"):
+        choose_threshold(own, turned, accuracy=0.5)
+
+
 def test_costs(own):
     found = choose_threshold(own, NEW, wrong=5, abstain=1)
     assert found.threshold == 0.8

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -12,8 +13,9 @@ import numpy as np
 from qacal.answering import Progress
 from qacal.bad_rows import MAX_BAD
 from qacal.collected import Collected, collect
-from qacal.errors import InputError
+from qacal.errors import InputError, QacalWarning
 from qacal.files import refuse
+from qacal.metrics.ranking import doubt_of
 from qacal.model import QACalibrator
 from qacal.model_set import ModelSet
 from qacal.origins import AnyOrigin
@@ -145,6 +147,9 @@ def _choice(model: QACalibrator, rows: Collected, mine: Bools, goal: Goal, where
     calibrated, correct = np.concatenate(rows.calibrated)[mine], np.concatenate(rows.correct)[mine]
     ids = np.concatenate(rows.ids)[mine] if rows.ids else None
     _require_other_rows(model, rows.names(mine), where)
+    doubt = doubt_of(np.concatenate(rows.confidence)[mine], correct, questions=None if ids is None else len({*ids}))
+    if doubt is not None and doubt.kind == "opposite":
+        warnings.warn(f"{where}{doubt.text}", QacalWarning, stacklevel=2)
     if goal.wrong is not None and goal.abstain is not None:
         costs = {"wrong": goal.wrong, "abstain": goal.abstain}
         return cheapest_threshold(calibrated, correct, ids=ids, alpha=goal.alpha, **costs)
