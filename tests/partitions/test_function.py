@@ -40,7 +40,7 @@ def test_it_is_given_the_columns_it_names():
 def test_refusals():
     with pytest.raises(InputError, match="returned 1 labels for the 2 rows of 'question'"):
         Function(lambda rows: [1], name="short").groups_of({"question": ["a", "b"]})
-    with pytest.raises(InputError, match="what one returned has shape"):
+    with pytest.raises(InputError, match="what one returned is one int; expected a list or column"):
         Function(lambda rows: 1, name="one").groups_of({"question": ["a", "b"]})
     with pytest.raises(InputError, match="expected something that can be called"):
         Function(3).groups_of({"question": ["a"]})
