@@ -123,3 +123,43 @@ def test_commands_take_words_for_what_they_stand_for(tmp_path):
     assert [json.loads(line)["confidence"] for line in out.splitlines()] == [row["confidence"] for row in rows]
     stated = json.loads(ok("evaluate", file, "--json", *words))["before"]["confidence"]
     assert stated == pytest.approx(np.mean([0.85 if row["confidence"] == "High" else 0.3 for row in rows]))
+
+
+@pytest.mark.parametrize("lacking", [range(10), range(50, 60)])
+@pytest.mark.parametrize("column", ["confidence", "correct", "score", "model"])
+def test_rows_of_a_batch_without_a_column_are_bad_if_other_batches_have_it(tmp_path, monkeypatch, column, lacking):
+    monkeypatch.setattr(File.batches, "__defaults__", (refuse, 10))
+    rows = [{**row, "score": row["confidence"]} for row in rows_with()]
+    for at in lacking:
+        del rows[at][column]
+    file = lines(tmp_path / "a.jsonl", rows)
+    more = {"score": ("--column", "confidence=score"), "model": ("--by", "model")}.get(column, ())
+    bad = tmp_path / "bad.jsonl"
+    ok("fit", file, "-o", tmp_path / "model", *FIT, *more, "--skip-bad-rows", bad)
+    assert [json.loads(line)["place"] for line in bad.read_text().splitlines()] == [f"line {at + 1}" for at in lacking]
+    out = ok("apply", tmp_path / "model", file, "--skip-bad-rows", bad)
+    is_empty = [json.loads(line)["calibrated"] is None for line in out.splitlines()]
+    assert is_empty == [at in lacking and column != "correct" for at in range(100)]
+    code, _, err = run("fit", file, "-o", tmp_path / "other", *FIT, *more)
+    assert code == 1
+    assert f"a.jsonl line {lacking[0] + 1}: {column} is " in err
+
+
+def test_texts_that_a_batch_lacks_are_missing_in_its_rows(tmp_path, monkeypatch):
+    monkeypatch.setattr(File.batches, "__defaults__", (refuse, 10))
+    rows = rows_with()
+    for row in rows[:10]:
+        del row["question"]
+    bad = BadRows()
+    kept = sum(map(len, read(lines(tmp_path / "a.jsonl", rows), Reading(on_fault=bad), needs_labels=True)))
+    assert (kept, [(reason.kind, reason.count) for reason in bad.reasons]) == (90, [("no question", 10)])
+
+
+def test_a_column_that_no_row_of_a_file_has_is_an_error_of_the_file(tmp_path, monkeypatch):
+    monkeypatch.setattr(File.batches, "__defaults__", (refuse, 10))
+    rows = [{name: value for name, value in row.items() if name != "confidence"} for row in rows_with()]
+    file = lines(tmp_path / "a.jsonl", rows)
+    code, _, err = run("fit", file, "-o", tmp_path / "model", *FIT, "--skip-bad-rows", tmp_path / "bad.jsonl")
+    assert code == 1
+    assert "a.jsonl has no column 'confidence'; it has id, question, answer" in err
+    assert not (tmp_path / "bad.jsonl").exists()

@@ -48,7 +48,7 @@ class Answering(ABC):
         if self.read_as.columns:
             # What is wrong with the rows is said when they are read.
             first = next(iter(as_source(records).batches(lambda fault: None)), None)
-            names = [] if first is None else first.names
+            names = [] if first is None else [name for name in self.read_as.columns.values() if first.has(name)]
         words = expressions or self.read_as.expressions
         found, is_percent = self.read_as.for_rows(names, columns, percent)
         is_assumed = is_percent and percent is None

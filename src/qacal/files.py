@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import cache
 from itertools import chain, pairwise
 from pathlib import Path
 from typing import IO, Any, AnyStr, Generic
@@ -95,6 +96,10 @@ class File:
             raise InputError(f"{self.name} {what}; expected a file ending in {_endings()}.")
         read = {"parquet": _parquet, "jsonl": _json_lines, "json": _json_list, "csv": _csv}[self.format]
         return read(self, on_fault, batch_rows)
+
+    def has_column(self, name: str) -> bool:
+        """Return whether a row has a column; the file is read until one has."""
+        return any(name in table.names for table in self.batches(lambda fault: None))
 
 
 def open_file(path: str | Path) -> File:
@@ -312,15 +317,21 @@ def _tables(
     places: list[int] = []
     objects: list[dict[str, Any]] = []
     total = 0
+    # The rows of CSV all have the columns of its header; objects of JSON have their own.
+    is_elsewhere = None if is_text else cache(file.has_column)
+
+    def table() -> ObjectTable:
+        return ObjectTable(file.name, unit, np.array(places), objects, is_text, is_elsewhere=is_elsewhere)
+
     for place, row, size in rows:
         places.append(place)
         objects.append(row)
         total += size
         if len(objects) == batch_rows or total > largest_row() // 4:
-            yield ObjectTable(file.name, unit, np.array(places), objects, is_text)
+            yield table()
             places, objects, total = [], [], 0
     if objects:
-        yield ObjectTable(file.name, unit, np.array(places), objects, is_text)
+        yield table()
 
 
 def opened_bytes(path: Path, name: str | None = None) -> IO[bytes]:

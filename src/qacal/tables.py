@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -111,9 +111,13 @@ class Table(ABC):
         """Return what is wrong with a row, with its place."""
         return Fault(self.origin, f"{self.unit} {self.places[row]}", problem, self.row(row), kind)
 
+    def has(self, name: str) -> bool:
+        """Return whether there is a column, here or in other rows of the same file."""
+        return name in self.names
+
     def require(self, name: str, remedy: str = "") -> None:
-        """Refuse a table that lacks a column."""
-        if name not in self.names:
+        """Refuse rows of a file, or of a frame, that lacks a column."""
+        if not self.has(name):
             have = ", ".join(self.names) or "none"
             raise InputError(f"{self.origin} has no column {name!r}; it has {have}.{' ' + remedy if remedy else ''}")
 
@@ -125,12 +129,14 @@ class ObjectTable(Table):
     is_text : every value is text, as in CSV.
     numbers : the columns that hold numbers all the same, and the largest that each can have.
     kinds : the types of columns that came from a frame.
+    is_elsewhere : whether other rows of the same file have a column; it is asked for a column that no row here has.
     """
 
     objects: Sequence[Mapping[str, Any]]
     is_text: bool = False
     numbers: Mapping[str, float] = field(default_factory=lambda: _NUMBERS)
     kinds: Mapping[str, Any] = field(default_factory=dict)
+    is_elsewhere: Callable[[str], bool] | None = None
 
     @property
     def reads_text_as_numbers(self) -> bool:
@@ -141,6 +147,10 @@ class ObjectTable(Table):
     def names(self) -> list[str]:
         """Every name that some row has, in the order of their first use."""
         return list(dict.fromkeys(name for row in self.objects for name in row))
+
+    def has(self, name: str) -> bool:
+        """Return whether there is a column, here or in other rows of the same file."""
+        return name in self.names or (self.is_elsewhere is not None and self.is_elsewhere(name))
 
     def column(self, name: str) -> list[Any]:
         """Return a column's values, None where a row has none."""

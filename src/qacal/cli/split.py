@@ -139,9 +139,11 @@ def _name(table: Table, how: Reading, before: str | None) -> str:
         return before
     if "id" in how.columns:
         table.require(identity, f"It is what --column id={identity} asks for.")
-    elif identity not in table.names:
-        table.require(question, "Rows are kept together by id or question; --column question=NAME if it is called so.")
-    return identity if identity in table.names else question
+        return identity
+    if identity in table.names:
+        return identity
+    table.require(question, "Rows are kept together by id or question; --column question=NAME if it is called so.")
+    return question
 
 
 def _require_no_change_of_types(rows: File, *outputs: str) -> None:
