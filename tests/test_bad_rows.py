@@ -163,3 +163,17 @@ def test_a_column_that_no_row_of_a_file_has_is_an_error_of_the_file(tmp_path, mo
     assert code == 1
     assert "a.jsonl has no column 'confidence'; it has id, question, answer" in err
     assert not (tmp_path / "bad.jsonl").exists()
+
+
+def test_apply_calibrates_rows_whose_label_is_bad(tmp_path):
+    ok("fit", lines(tmp_path / "a.jsonl", rows_with()), "-o", tmp_path / "model", *FIT)
+    labelled = rows_with({"correct": "perhaps"}, {"correct": 7}, {"correct": [1]}, {"correct": None})
+    out = ok("apply", tmp_path / "model", lines(tmp_path / "b.jsonl", labelled))
+    found = [json.loads(line) for line in out.splitlines()]
+    assert all(row["calibrated"] is not None for row in found)
+    assert [row["correct"] for row in found] == [row["correct"] for row in labelled]
+    pl.DataFrame(labelled[:1]).write_csv(tmp_path / "b.csv")
+    assert "perhaps" in ok("apply", tmp_path / "model", tmp_path / "b.csv")
+    code, _, err = run("evaluate", tmp_path / "b.jsonl", "--model", tmp_path / "model")
+    assert code == 1
+    assert "b.jsonl line 1: correct is 'perhaps'; expected 1 (right) or 0 (wrong)" in err

@@ -198,7 +198,8 @@ class Fitting:
     def _learn_groups(self) -> Hashes:
         """Make the groups from rows of their own; return who these were."""
         partition = self.road.partition
-        needs: dict[str, Any] = {"needs_text": self.road.needs_text, "needs_confidence": partition.uses_labels}
+        reads = partition.uses_labels
+        needs: dict[str, Any] = {"needs_confidence": reads, "reads_labels": reads, "needs_text": self.road.needs_text}
         learning = Learning(partition, None, self.road.vectors.of, self.progress)
         learning.from_rows(read(self.given.beta, self.given.how, needs_labels=False, **needs), lambda batch: batch)
         return learning.seen

@@ -268,14 +268,16 @@ def read(
     needs_labels: bool,
     needs_text: bool = True,
     needs_confidence: bool = True,
+    reads_labels: bool = False,
     confidences: Sequence[str] = (),
     keeps_bad: bool = False,
 ) -> Iterator[Batch]:
     """Yield the records batch after batch, checked.
 
-    needs_labels : whether rows without `correct` are faults.
+    needs_labels : whether rows without `correct` are faults; if not, `correct` may hold anything.
     needs_text : whether rows without `question` and `answer` are.
     needs_confidence : whether rows without `confidence` are; it is 0 where a table has none.
+    reads_labels : read `correct` where rows have it, though they may lack it; what they have must be a label.
     confidences : columns of further confidences; rows may lack them, but what they have must be one.
     keeps_bad : also yield batches in which all rows are bad, for whoever wants the rows as they came.
     """
@@ -285,7 +287,7 @@ def read(
     for table, counting in tables_of(records, how):
         # The first batch tells what the others must have: ids in some rows only would part the rows of a question.
         has_id = _has_id(table, how, has_id)
-        needs = _Needs(needs_labels, needs_text, needs_confidence, has_id, tuple(confidences))
+        needs = _Needs(needs_labels, reads_labels, needs_text, needs_confidence, has_id, tuple(confidences))
         batch = _checked(table, counting, needs)
         if len(batch) or keeps_bad:
             seen += len(batch)
@@ -373,6 +375,7 @@ def texts_of(records: Any, reading: Reading) -> Iterator[tuple[Table, list[str],
 @dataclass(frozen=True)
 class _Needs:
     labels: bool
+    reads_labels: bool
     text: bool
     confidence: bool
     ids: bool
@@ -396,7 +399,9 @@ def _checked(table: Table, reading: Reading, needs: _Needs) -> Batch:
     confidence = np.zeros(len(table))
     if needs.confidence or has["confidence"]:
         confidence = checked.numbers("confidence", 100.0 if reading.percent else 1.0, may_miss=not needs.confidence)
-    correct = checked.numbers("correct", 1.0, may_miss=not needs.labels) if needs.labels or has["correct"] else None
+    correct = None
+    if needs.labels or (needs.reads_labels and has["correct"]):
+        correct = checked.numbers("correct", 1.0, may_miss=not needs.labels)
     for column in needs.confidences:
         checked.numbers(column, 1.0, may_miss=True)
     # What somebody asked gets an answer, whatever it is; but nothing is to be learned from a question that is lost.
