@@ -217,7 +217,9 @@ def test_a_threshold_that_a_new_fit_takes_away(tmp_path, options):
     assert "had a threshold" not in fit(tmp_path, answers(900), *group)[1]
     chosen(tmp_path, *options)
     _, err = fit(tmp_path, answers(900), *group)
-    anew = f"choose it anew: qacal threshold {tmp_path / 'model'} kept.parquet {' '.join(options)} --save"
+    anew = (
+        f"choose it anew: qacal threshold {tmp_path / 'model'} {tmp_path / 'kept.parquet'} {' '.join(options)} --save"
+    )
     assert f"The model before it had a threshold, and this one has none; {anew}" in err
     assert load(tmp_path / "model").decision_rule_ is None
     assert "had a threshold" not in fit(tmp_path, answers(900), *group)[1]

@@ -74,6 +74,15 @@ def format_of(path: str | Path) -> str:
     return found
 
 
+def ending_of(file: str) -> str:
+    """Return the ending of a file's name; that of a common file for standard input.
+
+    >>> ending_of("answers.csv.gz"), ending_of("-")
+    ('.csv.gz', '.parquet')
+    """
+    return "".join(Path(file).suffixes[-2 if file.endswith(".gz") else -1 :]) or ".parquet"
+
+
 def _endings() -> str:
     return ".parquet, .jsonl, .json or .csv (the last three also .gz)"
 

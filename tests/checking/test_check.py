@@ -91,18 +91,62 @@ def test_another_encoding_is_said(tmp_path, encoding):
     assert f"Say so: qacal --encoding {named} COMMAND" in f"{finding.problem} {finding.remedy}"
 
 
-def test_the_encoding_is_in_the_line_to_paste(tmp_path):
+def test_the_encoding_is_in_the_line_to_paste(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     rows = labelled()
     rows[7]["answer"] = "café"
     path = as_csv(tmp_path / "a.csv", rows, encoding="latin-1")
     found = qacal.check(path)
     assert (found.encoding, found.options) == ("cp1252", ())
-    assert f"To paste:\n    qacal --encoding cp1252 fit {path} -o model\n" in str(found)
+    split = "-o fit.csv --rest kept.csv\n    qacal fit fit.csv -o model\n"  # the parts are UTF-8
+    assert f"To paste:\n    qacal --encoding cp1252 split {path} {split}" in str(found)
     with text_encoding("latin-1"):
         found = qacal.check(path)
     assert found.is_fine
-    assert f"    qacal --encoding latin-1 fit {path} -o model\n" in str(found)
+    assert f"    qacal --encoding latin-1 split {path} {split}" in str(found)
     assert qacal.check(as_csv(path, rows)).encoding is None
+
+
+def test_a_header_in_another_encoding_is_read(tmp_path):
+    path = as_csv(tmp_path / "a.csv", renamed(labelled(), answer="réponse"), encoding="latin-1")
+    found = qacal.check(path)
+    assert [finding.kind for finding in found.findings] == ["encoding", "renamed_columns"]
+    assert found.findings[0].problem == "Not in UTF-8: the header. All that follows is read as cp1252."
+    assert (found.columns["answer"], found.options) == ("réponse", ("--column 'answer=réponse'",))
+
+
+def test_columns_that_cannot_be_guessed_are_left_to_fill_in(tmp_path):
+    rows = renamed(labelled(), question="pytanie", answer="odpowiedz", confidence="pewnosc", correct="poprawna")
+    found = qacal.check(as_csv(tmp_path / "a.csv", rows))
+    assert found.candidates == {"question": ("pytanie", "odpowiedz"), "answer": ("pytanie", "odpowiedz")}
+    assert found.options[2:] == ("--column 'question=?'", "--column 'answer=?'")
+    assert "question may be 'pytanie' or 'odpowiedz'" in found.findings[1].remedy
+    assert "To paste, with each ? filled in:" in str(found)
+    unlabelled = [{name: row[name] for name in ("pytanie", "odpowiedz", "pewnosc")} for row in rows]
+    assert "To paste" not in str(qacal.check(as_csv(tmp_path / "b.csv", unlabelled)))  # no name would help
+
+
+def test_words_are_all_counted_and_hide_no_other_fault(tmp_path):
+    words = ["very low", "low", "medium", "high", "very high", "certain"]
+    rows = [{**row, "confidence": words[i % 6], "model": "ab"[i % 2]} for i, row in enumerate(labelled(120))]
+    for at in range(4):
+        rows[at]["question"] = ""
+    for at in range(4, 9):
+        rows[at]["correct"] = None
+    found = qacal.check(as_csv(tmp_path / "a.csv", rows))
+    counts = {one.kind: one.count for one in found.findings if one.count is not None}
+    assert counts == {"words": 120, "bad_rows": 4, "unlabelled": 5}
+    assert found.findings[0].problem.endswith("very high (20) and 1 more.")
+    assert found.options[:6] == tuple(f"--expression '{word}=?'" for word in words)
+    assert "--skip-bad-rows bad.jsonl" in found.options
+    assert found.fewest == ("a", 55)
+
+
+@pytest.mark.parametrize("column", ["source", "decision", "calibrated"])
+def test_columns_that_apply_would_add_are_told(column):
+    found = qacal.check([{**row, column: 0.5} for row in labelled()])
+    assert [(one.kind, one.stops) for one in found.findings] == [("output_columns", False)]
+    assert f"There is a column '{column}', and qacal apply adds" in found.findings[0].problem
 
 
 def test_bad_rows_are_counted_by_kind_with_an_example(tmp_path):
@@ -224,10 +268,9 @@ def test_what_labels_are_enough_for():
     goals = qacal.check(labelled(2600)).goals
     assert [(goal.kind, goal.labels, goal.is_met) for goal in goals if goal.kind != "threshold"] == [
         ("text", 1000, True),
-        ("groups", 2500, True),
-        ("groups", 5000, False),
+        ("groups", 20_000, False),
     ]
-    assert next(goal for goal in goals if goal.labels == 5000).more == 2400
+    assert next(goal for goal in goals if goal.labels == 20_000).more == 17_400
     few, many = (
         next(g for g in qacal.check(labelled(600, gap=gap)).goals if g.kind == "threshold") for gap in (0.5, 0.25)
     )
@@ -253,7 +296,7 @@ def test_files_that_fit_refuses(tmp_path):
     (tmp_path / "b.jsonl").write_text("".join(json.dumps(row) + "\n" for row in late[:17_000]))
     with (tmp_path / "b.jsonl").open("a") as file:
         file.writelines(json.dumps({"question": row["question"]}) + "\n" for row in late[17_000:])
-    assert {one.kind: one.count for one in qacal.check(tmp_path / "b.jsonl").bad_rows} == {"no confidence": 3_000}
+    assert {one.kind: one.count for one in qacal.check(tmp_path / "b.jsonl").bad_rows} == {"no answer": 3_000}
 
 
 @pytest.mark.parametrize("column", ["id", "model", "question", "answer", "confidence", "correct"])

@@ -16,6 +16,10 @@ def test_exit_codes(tmp_path):
     assert "does not exist" in err
 
 
+def pasted(out):
+    return out.partition("To paste:\n")[2].partition("\n\n")[0].replace("\\\n", "").splitlines()
+
+
 def test_the_line_to_paste_fits(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     rows = renamed(labelled(), question="prompt", answer="the answer", confidence="conf", correct="is_correct")
@@ -25,13 +29,20 @@ def test_the_line_to_paste_fits(tmp_path, monkeypatch):
     as_csv(tmp_path / "my answers.csv", rows)
     code, out, _ = run("check", "my answers.csv")
     assert code == 2
-    line = out.partition("To paste:\n")[2].partition("\n\n")[0].replace("\\\n", "")
-    words = shlex.split(line)
-    assert words[:3] == ["qacal", "fit", "my answers.csv"]
-    assert "--by" in words
-    printed = ok(*words[1:])
-    assert "model a: " in printed
+    split, fit = (shlex.split(line) for line in pasted(out))
+    assert split == shlex.split(
+        "qacal split 'my answers.csv' -o fit.csv --rest kept.csv --column question=prompt"
+        " --skip-bad-rows bad_split.jsonl"
+    )
+    assert fit[:3] == ["qacal", "fit", "fit.csv"]
+    assert "--by" in fit
+    ok(*split[1:])
+    code, printed, next_lines = run(*fit[1:])
+    assert (code, "model a: " in printed) == (0, True)
     assert len((tmp_path / "bad.jsonl").read_text().splitlines()) == 1
+    evaluate = shlex.split(next(line for line in next_lines.splitlines() if "qacal evaluate" in line))
+    assert "model a: " in ok(*evaluate[1:])
+    assert [line.split()[1] for line in pasted(run("check", "my answers.csv")[1])] == ["fit"]  # rows are kept aside
 
 
 def test_json(tmp_path):

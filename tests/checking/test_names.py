@@ -25,6 +25,8 @@ def found(rows, **given):
             "confidence": "confidence in %",
             "correct": "answer correct",
         },
+        {"question": "Frage", "answer": "Antwort", "confidence": "Sicherheit", "correct": "richtig"},
+        {"answer": "Réponse", "confidence": "confiance", "correct": "juste"},
     ],
 )
 def test_other_names_are_guessed(names):
@@ -34,9 +36,9 @@ def test_other_names_are_guessed(names):
 
 
 def test_columns_of_unknown_names_are_told_by_what_they_hold():
-    rows = renamed(labelled(), confidence="sicherheit", correct="richtig")
-    assert found(rows).mapping == {"confidence": "sicherheit", "correct": "richtig"}
-    two = [{**row, "other": row["sicherheit"] / 2} for row in rows]
+    rows = renamed(labelled(), confidence="pewnosc", correct="poprawna")
+    assert found(rows).mapping == {"confidence": "pewnosc", "correct": "poprawna"}
+    two = [{**row, "other": row["pewnosc"] / 2} for row in rows]
     assert "confidence" in found(two).missing
 
 

@@ -55,7 +55,7 @@ class Scale:
     low, high : the smallest and the largest number.
     most : what stands for certain.
     fractions, above : how many numbers lie between 0 and 1, and above 1.
-    words : the commonest words, and how often each occurs.
+    words : the commonest words, up to 30, and how often each occurs.
     commas : how many numbers are written with a decimal comma.
     """
 
@@ -79,7 +79,7 @@ def scale_of(numbers: Floats, words: Counter[str], commas: int = 0) -> Scale:
     fractions = int(np.count_nonzero((numbers > 0) & (numbers < 1)))
     above = int(np.count_nonzero(numbers > 1))
     kind, most = _kind(numbers, words, fractions, above)
-    return Scale(kind, low, high, most, fractions, above, dict(words.most_common(5)), commas)
+    return Scale(kind, low, high, most, fractions, above, dict(words.most_common(_MOST_WORDS)), commas)
 
 
 def _kind(numbers: Floats, words: Counter[str], fractions: int, above: int) -> tuple[str | None, float]:

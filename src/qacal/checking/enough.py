@@ -67,11 +67,23 @@ def _of_text(labelled: int) -> Iterator[Goal]:
 
 
 def _of_groups(labelled: int) -> Iterator[Goal]:
-    # A group of texts has intervals of its own if enough of the rows that certify are in it.
-    certifying = int(StepBinning().get_params()["rows_per_map"])
-    for depth in range(1, DEPTH_WITH_SCORE + 1):
-        labels = ceil(2**depth * certifying / (1 - SHARE_WITH_SCORE) - 1e-6)
-        yield _goal("groups", f"intervals for each of {2**depth} groups of texts, if equally large", labels, labelled)
+    certifying, groups = int(StepBinning().get_params()["rows_per_map"]), 2**DEPTH_WITH_SCORE
+    labels = labels_for_group(certifying, 1 / groups, SHARE_WITH_SCORE)
+    what = f"certificates of their own for the {groups} groups of texts, if equally large"
+    yield _goal("groups", what, labels, labelled)
+
+
+def labels_for_group(certifying: int, share: float, learning: float) -> int:
+    """Return how many labelled rows give a group intervals of its own.
+
+    certifying : how many of the rows that certify must be in it.
+    share : the share of the rows that are in it.
+    learning : the share of the questions that are learned from, and certify nothing.
+
+    >>> labels_for_group(250, 1 / 16, 0.8)
+    20000
+    """
+    return rounded_up(certifying / share / (1 - learning) - 1e-6)
 
 
 def _of_thresholds(labelled: int, confidence: Floats, correct: Floats) -> Iterator[Goal]:

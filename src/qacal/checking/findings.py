@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
 
-from qacal.bad_rows import MAX_BAD
+from qacal.bad_rows import MAX_BAD, Reason
+from qacal.calibrators.evidence import Evidence
 from qacal.checking.confidences import Scale
 from qacal.checking.gathering import Gathering
 from qacal.identity import combined, mix, surplus
@@ -24,6 +25,8 @@ _FEW_OF_A_KIND = 20
 
 NOT_UTF8 = "not UTF-8"
 """The kind of bad row that is text in another encoding."""
+GAP = "?"
+"""Stands in an option for what only a person knows."""
 
 _MEANS = {"confidence": " (stated by the LLM)", "correct": " (the label: 1 for right, 0 for wrong)"}
 
@@ -73,6 +76,9 @@ def on_columns(seen: Gathering, given: Mapping[str, str], *, is_file: bool) -> I
         what = ", ".join(f"{column!r}{_MEANS.get(column, '')}" for column in missing)
         option = f"--column {missing[0]}=NAME (columns=)"
         remedy = f"If it has another name, pass {option}. The columns are {_listed(names)}."
+        if columns.candidates:
+            may_be = "; ".join(f"{column} may be {_either(names)}" for column, names in columns.candidates.items())
+            remedy = f"{f'Put names in place of each {GAP} below' if is_file else f'Pass {option}'}: {may_be}."
         if columns.reverse is not None:
             remedy = (
                 f"{columns.reverse!r} seems to be the reverse of correct: 1 means wrong. Write a column correct that "
@@ -97,9 +103,30 @@ def column_options(mapping: Mapping[str, str]) -> list[str]:
     return [f"--column {quote(f'{column}={own}')}" for column, own in mapping.items()]
 
 
-def _listed(names: list[Any]) -> str:
-    shown = ", ".join(str(name) for name in names[:12])
-    return f"{shown} and {len(names) - 12} more" if len(names) > 12 else shown
+def _listed(names: list[Any], most: int = 12) -> str:
+    shown = ", ".join(str(name) for name in names[:most])
+    return f"{shown} and {len(names) - most} more" if len(names) > most else shown
+
+
+def _either(names: Sequence[str]) -> str:
+    """Return up to three names to choose from.
+
+    >>> _either(["a", "b"]), _either(["a", "b", "c", "d"])
+    ("'a' or 'b'", "'a', 'b', 'c' or another")
+    """
+    *others, last = [*map(repr, names)] if len(names) <= 3 else [*map(repr, names[:3]), "another"]
+    return f"{', '.join(others)} or {last}" if others else last
+
+
+def on_outputs(seen: Gathering) -> Iterator[Finding]:
+    """Yield what is to be said of columns with names that `apply` gives to new ones."""
+    new = {field.name for field in fields(Evidence)} - {"confidence"}
+    taken = [name for name in seen.names if name in new]
+    if taken:
+        what = "a column" if len(taken) == 1 else "columns"
+        problem = f"There is {what} {_listed([*map(repr, taken)])}, and qacal apply adds {what} of that name."
+        remedy = 'Pass apply a prefix for the new columns: --prefix qacal_ (prefix="qacal_").'
+        yield Finding("output_columns", False, problem, remedy)
 
 
 # Rows
@@ -107,15 +134,7 @@ def _listed(names: list[Any]) -> str:
 
 def on_rows(seen: Gathering, scale: Scale) -> Iterator[Finding]:
     """Yield what is to be said of bad rows, unlabelled ones, and those that occur more than once."""
-    explained = _explained(seen.columns.names.get("confidence", ""), scale)
-    if undecoded := [reason for reason in seen.bad.reasons if reason.kind == NOT_UTF8]:
-        first = undecoded[0]
-        problem = (
-            f"{_counted(first.count, 'row')} of {seen.bad.rows:,} not in UTF-8 (the first: {first.example.place})."
-        )
-        yield Finding("encoding", True, problem, NOT_UTF8_REMEDY[0].upper() + NOT_UTF8_REMEDY[1:], first.count)
-        explained |= {NOT_UTF8}
-    reasons = [reason for reason in seen.bad.reasons if reason.kind not in explained]
+    reasons = unexplained(seen, scale)
     if reasons:
         count = sum(reason.count for reason in reasons)
         kinds = [f"{reason.count:,} {reason.kind}: {_short(reason.example)}" for reason in reasons]
@@ -126,14 +145,34 @@ def on_rows(seen: Gathering, scale: Scale) -> Iterator[Finding]:
         so_many = f"Mend them: more than {MAX_BAD:.0%} are not left out unless told (--max-bad)."
         remedy = "Mend them, or go on without them: --skip-bad-rows bad.jsonl" if is_few else so_many
         yield Finding("bad_rows", True, problem, remedy, count)
-    labels = seen.column("label")
-    if labels is not None and seen.unlabelled and not np.isnan(labels).all():
+    labels, unlabelled = seen.column("label"), seen.unlabelled(in_words=scale.kind == "words")
+    if labels is not None and unlabelled and not np.isnan(labels).all():
         remedy = "Label them (qacal judge), or go on without them: --skip-bad-rows unlabelled.jsonl"
-        yield Finding(
-            "unlabelled", True, f"{_counted(seen.unlabelled, 'row')} without a label.", remedy, seen.unlabelled
-        )
+        yield Finding("unlabelled", True, f"{_counted(unlabelled, 'row')} without a label.", remedy, unlabelled)
     if seen.rows:
         yield from _repeats(seen)
+
+
+def unexplained(seen: Gathering, scale: Scale) -> list[Reason]:
+    """Return the kinds of bad rows, without those that the scale of the confidences explains."""
+    explained = _explained(seen.columns.names.get("confidence", ""), scale)
+    return [reason for reason in seen.bad.reasons if reason.kind not in explained]
+
+
+def on_encoding(seen: Gathering, read_as: str) -> Finding | None:
+    """Return what is to be said of text that is not UTF-8, in the header or in rows; None if all is.
+
+    read_as : the encoding that the file is then read in.
+    """
+    first = next((reason for reason in seen.bad.reasons if reason.kind == NOT_UTF8), None)
+    parts = ["the header"] if any("\udc80" <= letter <= "\udcff" for name in seen.names for letter in name) else []
+    if first is not None:
+        parts.append(f"{_counted(first.count, 'row')} of {seen.bad.rows:,} (the first: {first.example.place})")
+    if not parts:
+        return None
+    problem = f"Not in UTF-8: {' and '.join(parts)}. All that follows is read as {read_as}."
+    remedy = NOT_UTF8_REMEDY[0].upper() + NOT_UTF8_REMEDY[1:]
+    return Finding("encoding", True, problem, remedy, None if first is None else first.count)
 
 
 def _explained(own: str, scale: Scale) -> set[str]:
@@ -287,9 +326,9 @@ def on_scale(scale: Scale, own: str, percent: bool) -> Iterator[Finding]:
     elif scale.kind == "unknown":
         yield Finding("unknown_scale", True, f"{span}, on no scale that qacal knows.", "Bring them to 0 to 1 first.")
     elif scale.kind == "words":
-        words = ", ".join(f"{word} ({count:,})" for word, count in scale.words.items())
-        example = " ".join(f"--expression '{word}=NUMBER'" for word in list(scale.words)[:2])
-        yield Finding("words", True, f"{own} holds words: {words}.", f"Say what each is worth: {example} ...")
+        words = _listed([f"{word} ({count:,})" for word, count in scale.words.items()], 5)
+        remedy = f"Say what each is worth, from 0 to 1: --expression '{next(iter(scale.words))}=0.85' (expressions=)."
+        yield Finding("words", True, f"{own} holds words: {words}.", remedy, sum(scale.words.values()))
 
 
 def on_doubts(

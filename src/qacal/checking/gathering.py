@@ -40,7 +40,7 @@ class Gathering:
     def __init__(self, columns: Columns, most: float, bad: BadRows, expressions: Mapping[str, float]) -> None:
         self.columns = columns
         self.bad = bad
-        self.rows = self.unlabelled = self.commas = 0
+        self.rows = self.commas = 0
         self.names: dict[str, None] = {}
         self.words: Counter[str] = Counter()
         self.origins: dict[str, Counter[Any]] = {}
@@ -55,6 +55,12 @@ class Gathering:
         """Return what was kept of all rows under a name; None if nothing was."""
         return np.concatenate(self._kept[name]) if name in self._kept else None
 
+    def unlabelled(self, *, in_words: bool) -> int:
+        """Return how many rows lack nothing but a label; if confidences are words, these are no fault."""
+        label = self.column("label")
+        is_good = self.column("sound" if in_words else "good")
+        return 0 if label is None else int(np.count_nonzero(np.isnan(label) & is_good))
+
     def add(self, table: Table) -> None:
         """Take more rows."""
         self.bad.add_rows(table.origin, len(table))
@@ -63,13 +69,15 @@ class Gathering:
         self.names.update(dict.fromkeys(names))
         here = {column: own for column, own in self.columns.names.items() if own in names}
         checks = Checks(table, here, self.bad, self._expressions)
-        stated = self._confidences(table, here, checks)
         label = self._labels(checks, here, len(table))
         self._texts(checks, here, len(table))
         self._require_columns(table, here, checks)
-        self.unlabelled += int(np.count_nonzero(np.isnan(label) & checks.is_good))
-        self._keep(place=table.places, written=_written(table, here), stated=stated, label=label, good=checks.is_good)
-        self._origins(table, here, ~np.isnan(label) & checks.is_good)
+        # Last, so that where all confidences are words, rows without a question or a label are counted all the same.
+        is_sound = checks.is_good.copy()
+        stated = self._confidences(table, here, checks)
+        self._keep(place=table.places, written=_written(table, here), stated=stated, label=label)
+        self._keep(sound=is_sound, good=checks.is_good)
+        self._origins(table, here, ~np.isnan(label) & is_sound)
         for name in [name for name in names if name not in here.values()][:_COLUMNS]:
             other = self.others.setdefault(name, OtherColumn(name))
             if not other.is_done:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -21,22 +22,25 @@ NEEDED = ("question", "answer", "confidence", "correct")
 _OTHER_NAMES: Mapping[str, tuple[str, ...]] = {
     "question": (
         *("question_text", "query", "prompt", "input", "problem", "user_input", "user_message", "user_prompt"),
-        *("instruction", "request", "stem", "user", "q", "text"),
+        *("instruction", "request", "stem", "user", "q", "text", "frage", "pregunta", "domanda"),
     ),
     "answer": (
         *("model_answer", "llm_answer", "generated_answer", "predicted_answer", "answer_text", "response"),
         *("model_response", "llm_response", "output", "model_output", "llm_output", "actual_output", "completion"),
         *("generation", "generated_text", "prediction", "predicted", "pred", "reply", "guess", "assistant", "a"),
+        *("antwort", "reponse", "respuesta", "risposta"),
     ),
     "confidence": (
         *("conf", "confidence_score", "stated_confidence", "model_confidence", "llm_confidence", "self_confidence"),
         *("verbalized_confidence", "verbalised_confidence", "answer_confidence", "certainty", "probability", "prob"),
         *("p_correct", "p_true", "likelihood", "confidence_level", "confidence_pct", "score", "p"),
+        *("sicherheit", "konfidenz", "confiance", "confianza", "fiducia"),
     ),
     "correct": (
         *("is_correct", "correctness", "is_right", "right", "label", "human_label", "correct_label", "is_true"),
         *("accurate", "accuracy", "acc", "exact_match", "em", "passed", "pass", "success", "verdict", "graded"),
         *("grade", "judgement", "judgment", "evaluation", "outcome", "result", "score", "ok"),
+        *("richtig", "korrekt", "juste", "correcte", "correcto", "correcta", "corretto"),
     ),
     "model": ("model_name", "model_id", "llm", "llm_name", "engine", "deployment"),
     "id": ("question_id", "qid", "item_id", "example_id", "sample_id", "doc_id", "task_id", "uid", "uuid", "key"),
@@ -70,12 +74,14 @@ class Columns:
     guessed : those of them that have another name, and that nobody has named.
     rivals : for a column of ours, another that looks like it: ``{"answer": "model_answer"}``.
     reverse : a column that seems to say which answers are wrong, where none says which are correct.
+    candidates : for a column that a fit needs and that was not found, those that hold what it would.
     """
 
     names: Mapping[str, str]
     guessed: tuple[str, ...] = ()
     rivals: Mapping[str, str] = field(default_factory=dict)
     reverse: str | None = None
+    candidates: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
     def missing(self) -> tuple[str, ...]:
@@ -114,7 +120,9 @@ def find_columns(table: Table, given: Mapping[str, str]) -> Columns:
     in_order = {name: found[name] for name in KNOWN if name in found}
     reverse = next((name for name in sample.names if _is_reverse(name) and _are_labels(sample.values(name))), None)
     rivals = {} if rival is None else {"answer": rival}
-    return Columns(in_order, tuple(guessed), rivals, None if "correct" in found else reverse)
+    unsure = {column: _candidates(column, sample, found) for column in NEEDED if column not in {*found, *given}}
+    candidates = {column: names for column, names in unsure.items() if names}
+    return Columns(in_order, tuple(guessed), rivals, None if "correct" in found else reverse, candidates)
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,12 +163,13 @@ def _guess(column: str, sample: _Sample, found: Mapping[str, str]) -> str | None
 
 
 def _spelled(name: str) -> str:
-    """Return a name in small letters with underscores.
+    """Return a name in small letters without accents, with underscores.
 
-    >>> _spelled("modelAnswer"), _spelled(" Is Correct? ")
-    ('model_answer', 'is_correct')
+    >>> _spelled("modelAnswer"), _spelled(" Is Correct? "), _spelled("Réponse")
+    ('model_answer', 'is_correct', 'reponse')
     """
-    apart = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name)
+    plain = "".join(letter for letter in unicodedata.normalize("NFKD", name) if not unicodedata.combining(letter))
+    apart = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", plain)
     return re.sub(r"[^a-z0-9]+", "_", apart.lower()).strip("_")
 
 
@@ -178,6 +187,13 @@ def _only_one(column: str, sample: _Sample, free: list[str]) -> str | None:
     holds = {"confidence": _are_probabilities, "correct": _are_two_labels}.get(column)
     fitting = [] if holds is None else [name for name in free if holds(sample.values(name))]
     return fitting[0] if len(fitting) == 1 else None
+
+
+def _candidates(column: str, sample: _Sample, found: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the columns that hold what is looked for, and are not known to be something else."""
+    holds = _are_texts if column == "answer" else _HOLDS[column]
+    free = [name for name in sample.names if name not in found.values() and not _is_reverse(name)]
+    return tuple(name for name in free if holds(sample.values(name)))
 
 
 def _guessed_id(sample: _Sample, free: list[str], question: str | None) -> str | None:

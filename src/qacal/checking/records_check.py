@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from shlex import quote
 from typing import Any
 
@@ -15,18 +15,21 @@ from qacal.bad_rows import MAX_BAD, BadRows
 from qacal.checking import findings
 from qacal.checking.confidences import Scale, scale_of, scale_of_values
 from qacal.checking.enough import Goal, goals
-from qacal.checking.findings import Finding, column_options
+from qacal.checking.findings import GAP, Finding, column_options
 from qacal.checking.gathering import Gathering
 from qacal.checking.names import Columns, find_columns
 from qacal.checking.others import UsefulColumn, useful_columns
 from qacal.column_checks import listed
 from qacal.errors import EncodingError, InputError
-from qacal.files import File, given_encoding
+from qacal.files import File, given_encoding, text_encoding
 from qacal.metrics.ranking import Auroc, auroc_of_counts
 from qacal.records import Reading, as_source
 from qacal.tables import Table
 from qacal.values import Bools, Floats, Hashes
 from qacal.written_numbers import expression_key
+
+# What text is read in that is not UTF-8: the encoding that spreadsheets write.
+_ENCODING = "cp1252"
 
 
 @dataclass(frozen=True)
@@ -49,6 +52,7 @@ class RecordsCheck:
     accuracy : the share of right answers among these; NaN if there are none.
     questions : how many different ones are asked; None if no column tells it.
     names : all columns. `columns` says which of them is which, under its name in qacal.
+    candidates : for columns that a fit needs and that were not found, those that hold what they would.
     scale : on which scale confidences are.
     auroc : how well the confidence tells right answers from wrong ones; None if that cannot be measured.
     findings : what stops or misleads a fit, what stops it first.
@@ -68,6 +72,7 @@ class RecordsCheck:
     questions: int | None
     names: tuple[str, ...]
     columns: Mapping[str, str]
+    candidates: Mapping[str, tuple[str, ...]]
     scale: Scale
     auroc: Auroc | None
     findings: tuple[Finding, ...]
@@ -139,6 +144,18 @@ def check(
     """
     given = Reading(columns or {}, percent, expressions=expressions or {})
     source = as_source(records)
+    found, encoding = _checked(source, given, progress)
+    if encoding is None or given_encoding.get() is not None:
+        return found
+    with text_encoding(_ENCODING):
+        readable, _ = _checked(source, given, progress)
+    if any(finding.kind == "encoding" for finding in readable.findings):  # it is not in this encoding either
+        readable = found
+    return replace(readable, findings=findings.in_order([encoding, *readable.findings]))
+
+
+def _checked(source: Any, given: Reading, progress: Progress | None) -> tuple[RecordsCheck, Finding | None]:
+    """Return what is to be known of records, and apart from it, whether they are in another encoding."""
     bad = BadRows()
     tables = _Tables(source.batches(bad.add_unread))
     first = next(tables, None)
@@ -146,7 +163,7 @@ def check(
     for table in tables:
         seen.add(table)
         (progress or say_nothing)("checking", seen.rows)
-    return _judged(seen, given, source, tables.fault)
+    return _judged(seen, given, source, tables.fault), findings.on_encoding(seen, _ENCODING)
 
 
 def _begun(first: Table, given: Reading, bad: BadRows) -> Gathering:
@@ -196,6 +213,7 @@ def _judged(seen: Gathering, given: Reading, source: Any, fault: InputError | No
         *_on_file(seen, fault),
         *findings.on_columns(seen, given.columns, is_file=is_file),
         *findings.on_scale(scale, own, given.percent),
+        *findings.on_outputs(seen),
         *findings.on_origins(seen),
         *findings.on_rows(seen, scale),
         *(findings.on_labels(label) if "correct" in seen.columns.names else ()),
@@ -212,6 +230,7 @@ def _judged(seen: Gathering, given: Reading, source: Any, fault: InputError | No
         questions=_questions(seen),
         names=tuple(seen.names),
         columns=dict(seen.columns.names),
+        candidates=dict(seen.columns.candidates),
         scale=scale,
         auroc=ranking,
         findings=findings.in_order(said),
@@ -223,7 +242,7 @@ def _judged(seen: Gathering, given: Reading, source: Any, fault: InputError | No
         fewest=fewest,
         goals=_goals(fewest, int(is_known.sum()), confidence, label[is_rated]),
         options=tuple(_options(seen, given, scale, said)),
-        encoding="cp1252" if _undecoded(seen) else given_encoding.get(),
+        encoding=given_encoding.get(),
     )
 
 
@@ -269,19 +288,17 @@ def _goals(fewest: tuple[str, int] | None, labelled: int, confidence: Floats, la
     return () if not labelled or is_one else goals(labelled if fewest is None else fewest[1], confidence, label)
 
 
-def _undecoded(seen: Gathering) -> int:
-    """Return how many bad rows are good ones in another encoding."""
-    return sum(reason.count for reason in seen.bad.reasons if reason.kind == findings.NOT_UTF8)
-
-
 def _options(seen: Gathering, given: Reading, scale: Scale, said: Sequence[Finding]) -> Iterator[str]:
-    yield from column_options(seen.columns.mapping)
+    yield from column_options(seen.columns.mapping | dict.fromkeys(seen.columns.candidates, GAP))
     kinds = {finding.kind for finding in said}
     if given.percent or "percents" in kinds:
         yield "--percent"
     yield from (f"--expression {quote(f'{words}={worth:g}')}" for words, worth in given.expressions.items())
+    if "words" in kinds:
+        yield from (f"--expression {quote(f'{word}={GAP}')}" for word in scale.words)
     if "several_models" in kinds:
         yield "--by model"
-    bad = seen.bad.count - _undecoded(seen) + seen.unlabelled
+    bad = sum(reason.count for reason in findings.unexplained(seen, scale))
+    bad += seen.unlabelled(in_words=scale.kind == "words")
     if 0 < bad <= MAX_BAD * seen.bad.rows:
         yield "--skip-bad-rows bad.jsonl"

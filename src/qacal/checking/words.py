@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from textwrap import wrap
 from typing import TYPE_CHECKING
+
+from qacal.checking.findings import GAP, column_options
+from qacal.checking.names import NEEDED
+from qacal.files import ending_of
 
 if TYPE_CHECKING:
     from qacal.checking.others import UsefulColumn
@@ -29,8 +34,8 @@ def _head(found: RecordsCheck) -> Iterator[str]:
         yield "Nothing is in the way of a fit."
         return
     said = [f"{_counted(stops, 'thing')} would stop a fit"] if stops else []
-    said += [f"{_counted(others, 'other thing' if stops else 'thing')} would make it worse"] if others else []
-    yield f"{' and '.join(said)}."
+    said += [f"{_counted(others, 'other thing' if stops else 'thing')} to look at"] if others else []
+    yield f"{', and '.join(said)}."
 
 
 def _findings(found: RecordsCheck) -> Iterator[str]:
@@ -43,13 +48,27 @@ def _findings(found: RecordsCheck) -> Iterator[str]:
 
 
 def _command(found: RecordsCheck) -> Iterator[str]:
-    if not found.is_file or "correct" not in found.columns:
+    if not found.is_file or "correct" not in {*found.columns, *found.candidates}:
         return
-    yield "To paste, once the rest is mended:" if _is_stuck(found) else "To paste:"
-    encoding = "" if found.encoding is None else f" --encoding {_quoted(found.encoding)}"
-    words = [f"qacal{encoding} fit {_quoted(found.origin)} -o model", *found.options]
-    line = f"    {words[0]}"
-    for option in words[1:]:
+    first = ["once the rest is mended"] if _is_stuck(found) else []
+    first += [f"with each {GAP} filled in"] if found.candidates or "words" in _kinds(found) else []
+    yield f"{', '.join(['To paste', *first])}:"
+    qacal = "qacal" if found.encoding is None else f"qacal --encoding {_quoted(found.encoding)}"
+    fit, kept = (f"{name}{ending_of(found.origin)}" for name in ("fit", "kept"))
+    if found.origin == "standard input" or any(Path(path).exists() for path in (fit, kept)):
+        yield from _command_line(f"{qacal} fit {_quoted(found.origin)} -o model", found.options)
+        return
+    # A fit of the whole file would leave nothing to measure with. The parts are UTF-8, whatever the file is.
+    names = {**found.columns, **dict.fromkeys(found.candidates, GAP)}
+    options = column_options({name: names[name] for name in ("id", "question") if names.get(name, name) != name})
+    options += ["--skip-bad-rows bad_split.jsonl"] if _skips(found) and "bad_rows" in _kinds(found) else []
+    yield from _command_line(f"{qacal} split {_quoted(found.origin)} -o {fit} --rest {kept}", options)
+    yield from _command_line(f"qacal fit {fit} -o model", found.options)
+
+
+def _command_line(command: str, options: Sequence[str]) -> Iterator[str]:
+    line = f"    {command}"
+    for option in options:
         if len(line) + len(option) > _WIDTH - 3:
             yield f"{line} \\"
             line = "       "
@@ -59,9 +78,18 @@ def _command(found: RecordsCheck) -> Iterator[str]:
 
 def _is_stuck(found: RecordsCheck) -> bool:
     """Return whether options alone are not enough."""
-    by_option = {"renamed_columns", "percents", "several_models"} | ({"encoding"} if found.encoding else set())
-    by_option |= {"bad_rows", "unlabelled"} if any("--skip-bad-rows" in option for option in found.options) else set()
+    by_option = {"renamed_columns", "percents", "several_models", "words"} | ({"encoding"} if found.encoding else set())
+    by_option |= {"bad_rows", "unlabelled"} if _skips(found) else set()
+    by_option |= {"missing_columns"} if {*NEEDED} <= {*found.columns, *found.candidates} else set()
     return any(finding.stops and finding.kind not in by_option for finding in found.findings)
+
+
+def _kinds(found: RecordsCheck) -> set[str]:
+    return {finding.kind for finding in found.findings}
+
+
+def _skips(found: RecordsCheck) -> bool:
+    return any(option.startswith("--skip-bad-rows") for option in found.options)
 
 
 def _quoted(name: str) -> str:

@@ -19,7 +19,7 @@ def run(
 ) -> None:
     """Look at a file before any fit.
 
-    It says which columns were found, with a line to paste if they have other names; how many rows are bad, and why;
+    It says which columns were found, with lines to paste for all of them; how many rows are bad, and why;
     what is there twice; on which scale confidences are, and whether they go the same way as the labels; which other
     columns could be used; what the labels are enough for, and how many the next thing takes. It reads the file once,
     and also files that fit refuses.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from shlex import quote
 from typing import Annotated, Any
 
 import typer
@@ -170,27 +171,34 @@ def run(
         shared.show(title + fitted.described(one, is_certified_apart=certify is not None))
     for line in said:
         shared.note(line)
-    _say_what_next(file, output, by, lost)
+    _say_what_next(file, output, by, lost, column, skips=skip_bad_rows is not None)
 
 
-def _say_what_next(file: str, output: str, by: str | None, lost: str | None) -> None:
-    kept, new, calibrated = (f"{name}{_ending(file)}" for name in ("kept", "new", "calibrated"))
+def _say_what_next(
+    file: str, output: str, by: str | None, lost: str | None, column: list[str] | None, *, skips: bool
+) -> None:
+    from qacal.files import ending_of
+
+    fit, kept, new, calibrated = (f"{name}{ending_of(file)}" for name in ("fit", "kept", "new", "calibrated"))
+    beside = Path(file).with_name(kept)
+    kept, has_kept = (str(beside), True) if file != "-" and beside.exists() else (kept, Path(kept).exists())
     shared.note(f"Saved to {output}{'' if by is None else f', one model for each value of the column {by}'}.")
     if lost is not None:
         anew = f"qacal threshold {output} {kept} {lost} --save"
         shared.note(f"The model before it had a threshold, and this one has none; choose it anew: {anew}")
-    shared.note("Next: measure it on labelled rows of other questions (qacal split makes them), apply it to new ones:")
-    shared.note(f"    qacal evaluate {kept} --model {output}{'' if by is None else f' --by {by}'}")
-    shared.note(f"    qacal apply {output} {new} -o {calibrated}")
-
-
-def _ending(file: str) -> str:
-    """Return the ending of a file's name; that of a common file for standard input.
-
-    >>> _ending("answers.csv.gz"), _ending("-")
-    ('.csv.gz', '.parquet')
-    """
-    return "".join(Path(file).suffixes[-2 if file.endswith(".gz") else -1 :]) or ".parquet"
+    apply = f"    qacal apply {output} {new} -o {calibrated}"
+    if has_kept:
+        options = "" if by is None else f" --by {by}"
+        options += " --skip-bad-rows bad_kept.jsonl" if skips else ""
+        shared.note("Next: measure it on the rows that were kept aside, and apply it to new ones:")
+        shared.note(f"    qacal evaluate {quote(kept)} --model {output}{options}\n{apply}")
+        return
+    shared.note(f"Next: apply it to new answers:\n{apply}")
+    shared.note("To measure it, take labelled rows of other questions (qacal evaluate).")
+    if file != "-" and Path(file).name != fit:
+        keys = "".join(f" --column {quote(one)}" for one in column or () if one.startswith(("id=", "question=")))
+        shared.note(f"If you have none, split these rows, and fit again on {fit}:")
+        shared.note(f"    qacal split {quote(file)} -o {fit} --rest {kept}{keys}")
 
 
 def _score(partition: str | None, effect: list[str] | None, also: list[str] | None, objective: str | None) -> Any:

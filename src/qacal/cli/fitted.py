@@ -137,7 +137,7 @@ def _readers(maps: BinMaps) -> tuple[int, int, int]:
 
 def _one_more(model: QACalibrator, is_apart: bool) -> str:
     """Return what it would take for another group to have intervals of its own."""
-    from qacal.checking.enough import rounded_up
+    from qacal.checking.enough import labels_for_group
 
     parameters = model.calibrator_.get_params()
     needed = int(parameters.get("rows_per_map") or parameters.get("points_per_bin") or 1)
@@ -145,9 +145,9 @@ def _one_more(model: QACalibrator, is_apart: bool) -> str:
     if not most:
         return ""
     share = 0.0 if is_apart else _learning_share(model)
-    rows = model.rows_ * needed / most / (1 - share)
+    rows = labels_for_group(needed, most / model.rows_, share)
     kind = "labelled rows" if share else "rows to certify with"
-    return f"; another takes {needed} certifying rows and has {most}, so about {rounded_up(rows):,} {kind} like these"
+    return f"; another takes {needed} certifying rows and has {most}, so about {rows:,} {kind} like these"
 
 
 def _learning_share(model: QACalibrator) -> float:
