@@ -7,6 +7,7 @@ import sqlite3
 
 import pytest
 
+from qacal.elicitation import Prompt, Refused, Stage, patterns
 from qacal.elicitation import store as stores
 from qacal.elicitation.question_rows import read_questions
 from qacal.elicitation.requests import Setup
@@ -100,6 +101,33 @@ def test_a_reply_that_is_damaged_is_none(path, reply):
     code, out, err = run("answers", path)
     assert (code, len(out.splitlines())) == (0, 39)
     assert "1 not answered yet" in err
+
+
+# The first tries 2 to the power of 50 ways; the second compiles for an hour.
+@pytest.mark.parametrize("harm", ["((a+)+b)?", "(?i:" + "[\\x00-\\U0010ffff\\U0001e900]" * 10_000 + ")?"])
+def test_a_pattern_that_takes_for_ever(tmp_path, monkeypatch, harm):
+    """The pattern is stored in the run, and read with its replies."""
+    monkeypatch.setattr(patterns, "_SECONDS", 0.5)
+
+    def kept(name, parser):
+        text = f"name = 'mine'\nversion = 1\ntemplate = '$question'\nparser = '{parser}'\n"
+        prompt = Prompt("mine", 1, (Stage("$question"),), parser=lambda text: Refused(text))
+        setup = Setup("m", prompt)
+        with open_store(tmp_path / name, to_write=True) as store:
+            number = store.run(plain_setup(setup, {"file": text}, {}), "http://x")
+            store.add_questions(number, read_questions(questions(2)))
+            for asked in store.questions(number):
+                store.keep(next(setup.conversation(asked.question)), reply, None, 0.1)
+        return tmp_path / name
+
+    reply = json.dumps({"choices": [{"message": {"content": "a" * 50 + " Paris, 0.9"}}]})
+    honest = r"(?P<answer>\w+), (?P<confidence>\S+)"
+    code, out, _ = run("answers", kept("honest.db", honest))
+    assert (code, [json.loads(line)["answer"] for line in out.splitlines()]) == (0, ["Paris"] * 2)
+    code, _, err = run("answers", kept("hostile.db", harm + honest))
+    assert code == 1
+    assert "takes more than 0.5 s" in err
+    assert len(err) < 800
 
 
 def test_a_value_that_fills_the_memory_is_not_read(path, monkeypatch):

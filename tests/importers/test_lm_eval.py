@@ -270,6 +270,8 @@ def test_repeats_that_a_filter_kept_apart(tmp_path):
         (r"\d+", 1, ["10 and 20", "30 or 40 or 50", "no numbers"]),
         (r"(\d+)$", 0, ["It is 42\n", "It is 43", "44\n\n"]),
         (r"(?i)answer:\s*([A-D])?", 0, ["ANSWER: B", "answer: ", "Answer:C"]),
+        (r"(?<=is )\b(\w+)\b(?! or)", 0, ["It is a or it is b", "?"]),
+        (r"a\Z", -1, ["a\ud800a", "a\n"]),
     ],
 )
 def test_a_pattern_finds_what_lm_eval_finds(pattern, place, replies):
@@ -284,14 +286,14 @@ def test_the_other_steps_of_a_filter():
     steps = [{"function": "take_first_k", "k": 2}, {"function": "remove_whitespace"}, {"function": "uppercase"}]
     assert filtered_replies([" a", "b ", "c"], steps) == ["A", "B"]
     assert filtered_replies(["a"], [{"function": "custom", "filter_fn": "..."}]) is None
-    assert filtered_replies(["a"], [{"function": "regex", "regex_pattern": "(?<=a)b"}]) is None
+    assert filtered_replies(["a"], [{"function": "regex", "regex_pattern": "(a"}]) is None
     assert filtered_replies(["a"], None) is None
 
 
 def test_a_step_that_cannot_be_done_is_named(tmp_path):
-    paths = lm_eval_repeats(tmp_path, [{"function": "regex", "regex_pattern": r"(?<=So it is )(\w+)"}])
+    paths = lm_eval_repeats(tmp_path, [{"function": "custom"}])
     with pytest.raises(
-        InputError, match=r"3: no confidence: .* \(a step of its filter cannot be done here: .*look-around"
+        InputError, match=r"3: no confidence: .* \(a step of its filter cannot be done here: a function of its own"
     ):
         import_log("lm-eval", paths)
 

@@ -22,12 +22,11 @@ said after the answer, that asks for the probability. An ``[expressions]`` table
 Further keys are ``system`` and ``grammar``.
 
 A regular expression has the groups ``answer`` and ``confidence``; the confidence is read as a number. It is searched
-for in the whole reply, and it is yours: one that backtracks without end will.
+for in the whole reply; one that takes seconds for that is an error (:mod:`qacal.elicitation.patterns`).
 """
 
 from __future__ import annotations
 
-import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -38,6 +37,7 @@ from qacal.elicitation.expressions import EXPRESSIONS
 from qacal.elicitation.glyphs import without_thoughts
 from qacal.elicitation.numbers import read_probability
 from qacal.elicitation.outcomes import Malformed, Outcome, Reason, Stated, malformed, refused
+from qacal.elicitation.patterns import Match, PatternError, found, group_names
 from qacal.elicitation.prompts import Prompt, Reader, Stage
 from qacal.elicitation.readers import ExpressionReader, answer_then_probability, one_guess
 from qacal.elicitation.refusals import declines
@@ -68,10 +68,10 @@ class PatternParser:
 
     def __post_init__(self) -> None:
         try:
-            groups = re.compile(self.pattern).groupindex
-        except re.error as error:
-            raise InputError(f"the parser {self.pattern!r} is no regular expression: {error}.") from None
-        if not {"answer", "confidence"} <= set(groups):
+            names = group_names(self.pattern)
+        except PatternError as error:
+            raise InputError(f"the parser: {error}") from None
+        if not {"answer", "confidence"} <= names:
             raise InputError(
                 f"the parser {self.pattern!r} is neither guess, expression nor probability, nor a regular expression "
                 "with the groups (?P<answer>...) and (?P<confidence>...)."
@@ -80,10 +80,10 @@ class PatternParser:
     def __call__(self, text: str) -> Outcome:
         """Return what a reply comes to."""
         spoken = without_thoughts(text)
-        found = {_stated(match) for match in re.finditer(self.pattern, spoken) if (match["answer"] or "").strip()}
-        if not found:
+        stated = {_stated(match) for match in found(self.pattern, spoken) if (match.named["answer"] or "").strip()}
+        if not stated:
             return refused(spoken) if declines(spoken) else malformed(Reason.NO_GUESS, spoken)
-        return found.pop() if len(found) == 1 else malformed(Reason.SEVERAL_GUESSES, spoken)
+        return stated.pop() if len(stated) == 1 else malformed(Reason.SEVERAL_GUESSES, spoken)
 
 
 def load_prompt(path: str | Path) -> Prompt:
@@ -165,6 +165,8 @@ def _example(given: Any) -> tuple[str, str]:
     return question.strip(), reply.strip()
 
 
-def _stated(match: re.Match[str]) -> Stated | Malformed:
-    confidence = read_probability(match["confidence"] or "")
-    return confidence if isinstance(confidence, Malformed) else Stated(match["answer"].strip(), confidence)
+def _stated(match: Match) -> Stated | Malformed:
+    confidence = read_probability(match.named["confidence"] or "")
+    if isinstance(confidence, Malformed):
+        return confidence
+    return Stated((match.named["answer"] or "").strip(), confidence)

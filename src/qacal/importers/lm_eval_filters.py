@@ -1,13 +1,11 @@
-"""Filters of lm-evaluation-harness: what a task takes out of each reply, by the steps that its results name.
-
-A pattern comes from the log, and a log may come from anybody. Patterns are therefore matched by the engine of polars,
-which takes time in proportion to the text whatever the pattern is; it has no look-around and no references back.
-"""
+"""Filters of lm-evaluation-harness: what a task takes out of each reply, by the steps that its results name."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
+
+from qacal.elicitation.patterns import Match, PatternError, found
 
 # What lm-eval's filters put in the place of an answer that they did not find.
 NOTHING_FOUND = "[invalid]"
@@ -41,28 +39,21 @@ def filtered_replies(replies: Sequence[str], steps: Sequence[Mapping[str, Any]] 
 
 def _matches(texts: Sequence[str], step: Mapping[str, Any]) -> list[str] | None:
     """Return the chosen match of a pattern in each text, as ``re.findall`` gives it; of groups, the first with text."""
-    import polars as pl
-
     pattern, place, fallback = (
         step.get(name, default)
         for name, default in (("regex_pattern", _PATTERN), ("group_select", 0), ("fallback", NOTHING_FOUND))
     )
     if not (isinstance(pattern, str) and isinstance(place, int) and isinstance(fallback, str)):
         return None
-    sound = [text.encode("utf-8", "replace").decode() for text in texts]
-    if "$" in pattern:  # in Python it also stands before a line break that ends the text
-        sound = [text.removesuffix("\n") for text in sound]
     try:
-        found = pl.Series(sound, dtype=pl.String).str.extract_all(pattern).to_list()
-        chosen = [all_[place] if -len(all_) <= place < len(all_) else None for all_ in found]
-        groups = pl.Series(chosen, dtype=pl.String).str.extract_groups(pattern).to_list()
-    except (pl.exceptions.PolarsError, UnicodeError):
+        matches = [found(pattern, text) for text in texts]
+    except PatternError:
         return None
-    return [_chosen(whole, group, fallback).strip() for whole, group in zip(chosen, groups, strict=True)]
+    chosen = [all_[place] if -len(all_) <= place < len(all_) else None for all_ in matches]
+    return [fallback if match is None else _text(match, fallback).strip() for match in chosen]
 
 
-def _chosen(whole: str | None, group: dict[str, str | None] | None, fallback: str) -> str:
-    parts = list((group or {}).values())
-    if whole is None or not parts:
-        return fallback if whole is None else whole
-    return parts[0] or "" if len(parts) == 1 else next(filter(None, parts), fallback)
+def _text(match: Match, fallback: str) -> str:
+    if len(match.groups) < 2:
+        return match.groups[0] or "" if match.groups else match.whole
+    return next(filter(None, match.groups), fallback)

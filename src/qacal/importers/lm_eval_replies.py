@@ -19,7 +19,7 @@ from qacal.importers.lm_eval_filters import NOTHING_FOUND, filtered_replies
 from qacal.importers.lm_eval_rows import Judged, Sample
 
 _NO_RESULTS = "no results_*.json beside the samples says what the filter takes out of a reply"
-_NO_STEP = "a step of its filter cannot be done here: a function of its own, or a pattern with look-around"
+_NO_STEP = "a step of its filter cannot be done here: a function of its own"
 
 
 def judged(sample: Sample, selection: Selection) -> Judged | Dropped:
