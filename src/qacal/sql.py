@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from typing import Any
@@ -10,6 +11,9 @@ from qacal.errors import InputError
 
 # A line break, or a text or a name in quotes, whose own line breaks must stay as they are.
 _BREAK_OR_QUOTED = re.compile(r"""\n|'[^']*'|["][^"]*["]""")
+
+# PostgreSQL has no NUL in a text, and no encoding has half of a surrogate pair.
+_NOT_TEXT = re.compile("[\0\ud800-\udfff]")
 
 _SIMPLE_NAME = re.compile(r"[a-z_][a-z0-9_]*")
 
@@ -39,7 +43,7 @@ def name(identifier: str) -> str:
     >>> print(name("confidence"), name("group"), name('the "x" column'))
     confidence "group" "the ""x"" column"
     """
-    if not isinstance(identifier, str) or not identifier or "\0" in identifier:
+    if not isinstance(identifier, str) or not identifier or _NOT_TEXT.search(identifier):
         raise InputError(f"{identifier!r} is no name for a column; give it as text.")
     if _SIMPLE_NAME.fullmatch(identifier) and identifier not in _RESERVED:
         return identifier
@@ -68,9 +72,9 @@ def literal(label: Any) -> str:
         return "TRUE" if label else "FALSE"
     if isinstance(label, int):
         return str(label)
-    if isinstance(label, float):
+    if isinstance(label, float) and math.isfinite(label):
         return number(label)
-    if not isinstance(label, str) or "\0" in label:
+    if not isinstance(label, str) or _NOT_TEXT.search(label):
         raise InputError(f"the group {label!r} has no equal in SQL; convert groups to text before fitting.")
     return "'" + label.replace("'", "''") + "'"
 

@@ -25,15 +25,22 @@ def run(
     \b
         qacal export model --to sql --group subject > calibrate.sql
     """
+    from qacal.calibrators.tree_scaling import TreeScaling
     from qacal.errors import InputError
     from qacal.exports import to_json, to_sql
     from qacal.model_set import load_one
+    from qacal.partitions.kdtree import KDTree
 
     loaded = load_one(model_path(model))
     if loaded.score_ is not None:
         raise InputError(
             f"{model} answers with a score that is learned from text, which no table of confidences can hold. Fit one "
             "with --calibrator tree-binning to export it."
+        )
+    if isinstance(loaded.calibrator_, TreeScaling) and isinstance(loaded.partition_, KDTree):
+        shared.note(
+            "Rows without a group: qacal apply reads the curve of the smallest box that they lie in, this export the "
+            "curve of all rows. --partition bisecting:DEPTH gives every row a group."
         )
     if form == "sql":
         print(to_sql(loaded.calibrator_, confidence=confidence, group=group))
