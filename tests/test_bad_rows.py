@@ -177,3 +177,23 @@ def test_apply_calibrates_rows_whose_label_is_bad(tmp_path):
     code, _, err = run("evaluate", tmp_path / "b.jsonl", "--model", tmp_path / "model")
     assert code == 1
     assert "b.jsonl line 1: correct is 'perhaps'; expected 1 (right) or 0 (wrong)" in err
+
+
+def test_a_file_that_holds_no_bad_rows_is_not_overwritten_by_them(tmp_path):
+    file = lines(tmp_path / "a.jsonl", rows_with({"confidence": 85}))
+    other = lines(tmp_path / "kept.jsonl", rows_with())
+    for written, message in ((other, "kept.jsonl exists and holds no bad rows"), (file, "a.jsonl is named twice")):
+        before = written.read_bytes()
+        code, _, err = run("evaluate", file, "--skip-bad-rows", written)
+        assert (code, written.read_bytes()) == (2 if written == file else 1, before)
+        assert message in " ".join(err.split())
+    code, _, err = run("fit", file, "-o", tmp_path / "model", *FIT, "--beta", other, "--skip-bad-rows", other)
+    assert code == 2
+    bad = tmp_path / "bad.jsonl"
+    bad.touch()
+    for found in (1, 1, 0, 1):  # an earlier run's file, an empty one too, is replaced
+        ok("evaluate", file if found else other, "--skip-bad-rows", bad)
+        assert len(bad.read_text().splitlines()) == found
+    bad.write_text("my notes\n")
+    assert run("evaluate", file, "--skip-bad-rows", bad)[0] == 1
+    assert bad.read_text() == "my notes\n"

@@ -72,6 +72,7 @@ def run(
         raise typer.BadParameter("--strict goes with --fail-above, which says what the limit is.")
     if fail_above is not None and not 0 <= fail_above <= 1:
         raise typer.BadParameter(f"--fail-above is {fail_above:g}; expected 0 to 1, such as 0.05.")
+    shared.require_apart(file, skip_bad_rows)
     read = (column, percent, skip_bad_rows, max_bad, expression)
     parts = _measured(file, model, embedder, groups, by, any_origin, *read)
     if json:

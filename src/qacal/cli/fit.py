@@ -120,7 +120,7 @@ def run(
     from qacal.model_set import ModelSet, fit_set
     from qacal.tuning import OBJECTIVES
 
-    shared.require_apart(file, output, skip_bad_rows, certify)
+    shared.require_apart(file, output, skip_bad_rows, certify, beta)
     shared.require_folder(output)
     _require_sense(partition, alpha, beta_share)
     if certify is not None and (by is not None or beta_share is not None):

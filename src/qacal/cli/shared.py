@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from qacal.records import Reading
     from qacal.tables import Fault
 
+# How a file of bad rows begins; an empty one is of a run that found none.
+_BAD_ROW = b'{"place": "'
 # The width of what is printed into a pipe: no line is broken there.
 _PIPE = 10_000
 
@@ -78,7 +80,8 @@ SkipBadRows = Annotated[
     Path | None,
     typer.Option(
         metavar="FILE",
-        help="Go on without rows that cannot be used, and write them into FILE (JSON lines) with the reason.",
+        help="Go on without rows that cannot be used, and write them into FILE (JSON lines) with the reason. FILE may "
+        "exist if an earlier run wrote it.",
     ),
 ]
 MaxBad = Annotated[
@@ -186,6 +189,7 @@ def reading(
     if skip_bad_rows is None:
         yield Reading(mapping(columns), percent, expressions=expressions(expression))
         return
+    _require_no_other_file(skip_bad_rows)
     too_many = None
     with written_whole(skip_bad_rows) as path, path.open("wb") as file:
 
@@ -200,6 +204,21 @@ def reading(
     if too_many is not None:
         raise too_many
     note(f"Bad rows, written to {skip_bad_rows} and {became}: {bad}" if bad.count else "No bad rows.")
+
+
+def _require_no_other_file(skip_bad_rows: Path) -> None:
+    """Refuse to replace what is no file of bad rows: FILE is easily taken for the file of rows to read."""
+    from qacal.outputs import is_stream
+
+    if is_stream(skip_bad_rows) or not skip_bad_rows.is_file():
+        return
+    with skip_bad_rows.open("rb") as file:
+        start = file.read(len(_BAD_ROW))
+    if start not in (b"", _BAD_ROW):
+        raise InputError(
+            f"{skip_bad_rows} exists and holds no bad rows of an earlier run; it is not overwritten. "
+            "--skip-bad-rows names the file to write bad rows to: choose another name."
+        )
 
 
 @contextmanager
