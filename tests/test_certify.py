@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from qacal import QABinning, QACalibrator
-from qacal.errors import InputError
+from qacal.errors import InputError, QacalWarning
 from tests.answers import TOPICS, answers
 
 
@@ -88,3 +88,14 @@ def test_the_command_does_what_the_library_does(tmp_path):
     )
     assert code == 2
     assert "--certify makes one model" in err or "--certify goes with one model" in err
+
+
+@pytest.mark.filterwarnings("ignore::qacal.RepeatedQuestionsWarning")
+def test_exact_copies_are_counted_in_both_files():
+    learn, certify = answers(600, seed=1), people(300, seed=2)
+    model = QACalibrator(partition="learned:1", calibrator=QABinning(points_per_bin=50))
+    with pytest.warns(QacalWarning, match="exact cop") as warned:
+        model.fit([*learn, *learn[:3]], certify_records=[*certify, certify[0]])
+    said = [str(warning.message).partition(" (")[0] for warning in warned]
+    assert "the rows to learn from: 3 of 603 rows are exact copies of earlier rows" in said
+    assert "the rows that certify: 1 of 301 rows is an exact copy of an earlier row" in said

@@ -282,6 +282,10 @@ def test_exact_copies_are_counted(tmp_path):
     options = ("--partition", "column:topic")
     assert f"Note: 20 of 220 {said}" in fit(tmp_path, rows + rows[:20], *options)[1]
     assert f"Note: 20 of 220 {said}" in run("evaluate", tmp_path / "a.parquet")[2]
+    page = tmp_path / "report.html"
+    report = run("report", tmp_path / "model", tmp_path / "a.parquet", "-o", page)[2]
+    assert f"Note: 20 of 220 {said}" in report
+    assert f"Beware: 20 of 220 {said}" in page.read_text()
     by = fit(tmp_path, rows + rows[:20], *options, "--by", "model", model="models")[1]
     assert f"Note: model parrot-1: 20 of 220 {said}" in by
     others = [row | {"confidence": 0.123} for row in rows[:5]] + [row | {"answer": "?"} for row in rows[5:9]]

@@ -191,7 +191,14 @@ class Fitting:
             partition = None
         if partition is not None or self.road.score is not None:
             learning = Learning(partition, self.road.score, self.road.vectors.of, self.progress)
-            learning.from_rows(records, deal.learning)
+            hashes: list[Hashes | None] = []
+
+            def chosen(batch: Batch) -> Batch:
+                hashes.append(batch.row_hashes() if self.given.is_apart else None)
+                return deal.learning(batch)
+
+            learning.from_rows(records, chosen)
+            warn_of_copies(hashes, "the rows to learn from: ")
             seen = np.concatenate([seen, learning.seen])
         return seen, learned_from
 
@@ -246,7 +253,7 @@ class Fitting:
             if len(chosen):
                 rows.add(chosen)
                 self.progress("calibrating", rows.count)
-        warn_of_copies(hashes, self.given.whose)
+        warn_of_copies(hashes, "the rows that certify: " if self.given.is_apart else self.given.whose)
         stated, correct, ids = (np.concatenate(column) for column in zip(*labelled, strict=True))
         doubt = doubt_of(stated, correct, questions=len(np.unique(ids)) if ids.any() else None)
         return rows, {name: values for name, values in origins.items() if tells(name, values)}, doubt

@@ -342,20 +342,28 @@ def distinct(source: Source, reading: Reading, columns: Sequence[str]) -> dict[s
     return {column: list(values) for column, values in found.items()}
 
 
-def warn_of_copies(rows: Sequence[Hashes | None], whose: str = "") -> None:
-    """Warn (:class:`~qacal.QacalWarning`) of rows that are exact copies of earlier ones.
+def copies_among(rows: Sequence[Hashes | None]) -> str:
+    """Return how many rows are exact copies of earlier ones, and what to do about them; empty if none are.
 
     rows : :meth:`Batch.row_hashes` of all batches.
-    whose : stands before the warning, such as "model gpt-4: ".
     """
     known = [hashes for hashes in rows if hashes is not None]
     copies = surplus(np.concatenate(known)) if known else 0
-    if copies:
-        are = "is an exact copy of an earlier row" if copies == 1 else "are exact copies of earlier rows"
-        text = (
-            f"{copies:,} of {sum(map(len, known)):,} rows {are} ({COPIED}) and count as further rows of one question."
-        )
-        warnings.warn(f"{whose}{text} {REMOVE_COPIES}", QacalWarning, stacklevel=2)
+    if not copies:
+        return ""
+    are = "is an exact copy of an earlier row" if copies == 1 else "are exact copies of earlier rows"
+    total = f"{sum(map(len, known)):,}"
+    return f"{copies:,} of {total} rows {are} ({COPIED}) and count as further rows of one question. {REMOVE_COPIES}"
+
+
+def warn_of_copies(rows: Sequence[Hashes | None], whose: str = "") -> None:
+    """Warn (:class:`~qacal.QacalWarning`) of rows that are exact copies of earlier ones; see :func:`copies_among`.
+
+    whose : stands before the warning, such as "model gpt-4: ".
+    """
+    found = copies_among(rows)
+    if found:
+        warnings.warn(f"{whose}{found}", QacalWarning, stacklevel=2)
 
 
 def texts_of(records: Any, reading: Reading) -> Iterator[tuple[Table, list[str], list[str]]]:

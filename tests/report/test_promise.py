@@ -126,6 +126,7 @@ def test_intervals_without_rows_are_counted_as_not_tested():
     assert verdict_of(found).reasons.startswith(said)
 
 
+@pytest.mark.filterwarnings("ignore:.*exact copies of earlier rows:qacal.QacalWarning")
 def test_of_a_question_asked_often_one_row_counts():
     rows = answers(300, seed=1)
     found = read_contents(model(), [row for row in rows for _ in range(5)])[""]
@@ -140,7 +141,8 @@ def test_questions_with_more_rows_than_others_cannot_tell():
     fitted = QACalibrator(partition=Column("topic"), calibrator=QABinning(points_per_bin=100))
     with pytest.warns(QacalWarning, match="exact copies of earlier rows"):
         fitted.fit(uneven(800, seed=0))
-    found = read_contents(fitted, uneven(800, seed=1))[""]
+    with pytest.warns(QacalWarning, match="exact copies of earlier rows"):
+        found = read_contents(fitted, uneven(800, seed=1))[""]
     assert verdict_of(found).answer == "Cannot be told from these rows."
     assert verdict_of(found).reasons.startswith("Some questions have more rows here than others.")
 

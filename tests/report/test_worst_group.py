@@ -1,6 +1,7 @@
 """The group that the calibrated confidence is worst about is named if chance does not explain it, and only then."""
 
 import numpy as np
+import pytest
 
 from qacal.intervals import mean_intervals
 from qacal.report import read_contents
@@ -37,11 +38,13 @@ def test_none_is_named_where_chance_explains_all():
     assert any("only large ones would show" in sentence for sentence in in_short(few))
 
 
+@pytest.mark.filterwarnings("ignore:.*exact copies of earlier rows:qacal.QacalWarning")
 def test_copies_of_a_row_make_no_gap():
     rows = [row for row in answers(40, seed=1) for _ in range(50)]
     assert not any(group.is_off for group in read_contents(model(), rows)[""].groups)
 
 
+@pytest.mark.filterwarnings("ignore:.*exact copies of earlier rows:qacal.QacalWarning")
 def test_no_group_is_judged_where_some_questions_have_more_rows():
     found = read_contents(model(), uneven(500, seed=1))[""]
     assert not any(group.is_off for group in found.groups)

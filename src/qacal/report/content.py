@@ -21,7 +21,7 @@ from qacal.model import QACalibrator
 from qacal.model_set import ModelSet
 from qacal.origins import AnyOrigin
 from qacal.partitions import Column
-from qacal.records import Reading
+from qacal.records import Reading, copies_among
 from qacal.report.facts import Fact, facts_of
 from qacal.report.gathering import Gathered, gather
 from qacal.report.groups import Group, groups_of
@@ -126,8 +126,8 @@ def read_contents(
 ) -> dict[str, Content]:
     """Measure a model on labelled records that it was not fitted on; one content for each model of a set.
 
-    Warns (:class:`~qacal.QacalWarning`) of rows that it was fitted on, and of confidences that do not look as if they
-    belonged to their labels.
+    Warns (:class:`~qacal.QacalWarning`) of rows that it was fitted on, of exact copies, and of confidences that do not
+    look as if they belonged to their labels.
 
     Parameters
     ----------
@@ -183,6 +183,9 @@ def _doubts(gathered: Gathered, stated: Tally) -> Iterator[str]:
     doubt = doubt_of(stated, questions=None if ids is None else len(np.unique(ids)))
     if doubt is not None:
         yield doubt.text
+    copies = copies_among(gathered.hashes)
+    if copies:
+        yield copies
 
 
 def _overall(model: QACalibrator) -> float | None:

@@ -38,6 +38,7 @@ class Gathered:
     sampler: Sampler = field(default_factory=Sampler)
     has_texts: bool = False
     sources: dict[str, int] = field(default_factory=dict)
+    hashes: list[Hashes | None] = field(default_factory=list)
     _columns: dict[str, list[Any]] = field(default_factory=dict)
 
     def add(self, batch: Batch) -> None:
@@ -49,6 +50,7 @@ class Gathered:
         names = batch.listed(self.grouped_by) if self.grouped_by else evidence.group
         correct = require_labels(batch.correct, batch.table.origin)
         self.origins[batch.table.origin] = None
+        self.hashes.append(batch.row_hashes())
         self._keep("stated", batch.confidence)
         self._keep("pooled", self.model.road_.pooled(batch))
         self._keep("calibrated", evidence.calibrated)
