@@ -106,6 +106,23 @@ def test_what_cannot_be_reported_is_refused():
     assert read_contents(model(), answers(50, seed=1, llm="parrot-9"), any_origin=True)[""].rows == 50
 
 
+def test_few_rows_make_no_verdict():
+    rows = answers(5, seed=3)
+    assert len({row["topic"] for row in rows}) > 1
+    found = read_contents(model(), rows)[""]
+    said = in_short(found)
+    first = "Only 5 rows were measured, too few to judge this model by: every number here is rough."
+    assert (found.verdict.kind, said[0]) == ("unclear", first)
+    assert "too few answers to tell whether that is too high or too low (95% interval" in said[1]
+    assert not any(word in " ".join(said) for word in ("points too", "right on average", "got better", "worse"))
+    apart = [row | {"topic": str(at)} for at, row in enumerate(rows)]
+    within = "Within each topic, no error can be measured on so few rows."
+    assert within in in_short(read_contents(model(), apart, groups="topic")[""])
+    # Far off is far off, also on few rows.
+    wrong = [row | {"confidence": 0.99, "correct": int(at < 3)} for at, row in enumerate(answers(40, seed=1))]
+    assert "points too high" in " ".join(in_short(read_contents(model(), wrong)[""]))
+
+
 def test_no_text_leaves_the_rows_if_none_is_asked_for():
     found = read_contents(model(), answers(200, seed=1), examples=0)[""]
     assert all(group.words == () and group.examples == () for group in found.groups)
@@ -124,7 +141,7 @@ def test_the_sentences_are_those_of_the_rows():
     assert "got better" not in " ".join(in_short(worse))
     assert re.search(r"calibrated one is off by [\d.]+ points \([\d.]+ to [\d.]+ at 95%\)", said)
     few_rows = read_contents(model(), answers(40, seed=1))[""]
-    assert "Only 40 rows were measured" in in_short(few_rows)[-1]
+    assert in_short(few_rows)[0].startswith("Only 40 rows were measured")
     assert few_rows.verdict.text in in_short(few_rows)
     assert few_rows.to_dict()["verdict"]["text"] == few_rows.verdict.text
 

@@ -16,6 +16,8 @@ from qacal.report.words import counted, interval, off_by, percent, points
 from qacal.tally import Tally
 
 _ENOUGH = 200
+# A difference that is 0 in whole percents.
+_SMALL = 0.005
 
 
 def in_short(content: Content) -> list[str]:
@@ -26,12 +28,13 @@ def in_short(content: Content) -> list[str]:
 def _sentences(content: Content) -> Iterator[str]:
     for doubt in content.doubts:
         yield f"Beware: {doubt}"
+    if content.rows < _ENOUGH:
+        few = "too few to judge this model by" if content.verdict.kind == "unclear" else "few"
+        yield f"Only {counted(content.rows, 'row')} were measured, {few}: every number here is rough."
     before, after = content.measured["stated"], content.measured["calibrated"]
-    gap = before.confidence - content.accuracy
-    how = f"{points(gap)} too {'high' if gap > 0 else 'low'}" if abs(gap) >= 0.005 else "right on average"
     yield (
         f"Over {counted(content.rows, 'answer')} the LLM claimed {percent(before.confidence)} on average and was right "
-        f"{percent(content.accuracy)} of the time: {how}. Calibrated, it claims {percent(after.confidence)}."
+        f"{percent(content.accuracy)} of the time: {_gap(content)}. Calibrated, it claims {percent(after.confidence)}."
     )
     yield _frequent_claim(content.tallies["stated"], "When it said {}, it")
     yield _frequent_claim(content.tallies["calibrated"], "Where the calibrated confidence says {}, it")
@@ -46,8 +49,18 @@ def _sentences(content: Content) -> Iterator[str]:
         )
     if content.threshold is not None:
         yield _answering(content, content.threshold)
+
+
+def _gap(content: Content) -> str:
+    """Return whether the LLM claims too much, if chance does not explain that it seems so."""
+    gap = content.measured["stated"].confidence - content.accuracy
+    row = reliability_table(content.tallies["stated"].pooled().without_ties(), bins=1).row(0, named=True)
+    if not row["low"] <= row["confidence"] <= row["high"] and abs(gap) >= _SMALL:
+        return f"{points(gap)} too {'high' if gap > 0 else 'low'}"
+    bounds = f"95% interval {interval(100 * row['low'], 100 * row['high'], 0)}%"
     if content.rows < _ENOUGH:
-        yield f"Only {counted(content.rows, 'row')} were measured, so every number here is rough."
+        return f"too few answers to tell whether that is too high or too low ({bounds})"
+    return "right on average" if abs(gap) < _SMALL else f"a difference that chance explains ({bounds})"
 
 
 def _frequent_claim(tally: Tally, said: str) -> str:
@@ -68,6 +81,8 @@ def _within(content: Content) -> str:
     who = {"stated": "the stated confidence", "pooled": "one correction for all", "calibrated": "the calibrated one"}
     errors = {name: found.error_by_group for name, found in content.measured.items()}
     known = [(name, error) for name, error in errors.items() if error is not None]
+    if np.isnan([error.debiased for _, error in known]).all():
+        return f"Within {_each(content)}, no error can be measured on so few rows."
     said = ", ".join(f"{who[name]} {off_by(error, has_interval=True)}" for name, error in known)
     return f"Within {_each(content)}, {said}: typically, with the noise taken out."
 
