@@ -199,16 +199,6 @@ def _parts(source: Source, reading: Reading, by: str) -> Iterator[tuple[Any, Sou
 
 
 @dataclass(frozen=True)
-class _Held:
-    """Rows in memory."""
-
-    table: Table
-
-    def batches(self, on_fault: OnFault = refuse) -> Iterator[Table]:
-        yield self.table
-
-
-@dataclass(frozen=True)
 class _Only:
     """The rows of a source that have some values in a column; lines that are no rows were told when it was chosen."""
 
@@ -229,7 +219,7 @@ class _Only:
         for table in self.batches():
             for value, rows in rows_by(listed(table.column(self.column))).items():
                 found.setdefault(value, []).append(table.only(mask(rows, len(table))))
-        return {value: _Held(joined(tables)) for value, tables in found.items()}
+        return {value: as_source(joined(tables)) for value, tables in found.items()}
 
 
 def _hashable(value: Any) -> Any:
