@@ -684,3 +684,18 @@ def test_progress_says_how_fast_and_how_long_still(monkeypatch, seconds, said):
     line = cli_elicit._Line(50)
     monkeypatch.setattr(cli_elicit, "monotonic", lambda: line.start + seconds)
     assert line.text(Progress(done=20, fresh=20)) == said
+
+
+def test_a_long_reply_is_read_by_who_allows_it(rows, server, tmp_path):
+    wordy = ("--base-url", f"{server.root}/wordy/v1")
+    code, _, err = elicit(rows, server, tmp_path, *wordy, "--max-reply-mb", "1")
+    assert code == 1
+    assert "more than 1 MB" in err
+    assert "--max-reply-mb 2;" in err
+    assert elicit(rows, server, tmp_path, *wordy, "--max-reply-mb", "4")[0] == 0
+    labelled = tmp_path / "rows.jsonl"
+    ok("answers", tmp_path / "run.db", "-o", labelled)
+    labelled.write_text(labelled.read_text().replace('["Paris"]', '["Lyon"]'))
+    judge = ("judge", labelled, "-o", tmp_path / "a.jsonl", "--model", "tiny", *wordy)
+    assert "--max-reply-mb 2;" in run(*judge, "--max-reply-mb", "1")[2]
+    assert run(*judge, "--max-reply-mb", "4")[0] == 0

@@ -75,6 +75,16 @@ Headers = Annotated[
 Rpm = Annotated[
     float | None, typer.Option("--rpm", metavar="NUMBER", min=0.01, help="How many requests to make a minute, at most.")
 ]
+MaxReply = Annotated[
+    float,
+    typer.Option(
+        "--max-reply-mb",
+        metavar="MB",
+        min=1.0,
+        max=200.0,
+        help="Read no reply of the server that is larger, decompressed: it counts as failed.",
+    ),
+]
 Preset = Annotated[
     str | None,
     typer.Option(
@@ -125,6 +135,7 @@ def run(
     timeout: Timeout = 120.0,
     tries: Tries = 6,
     rpm: Rpm = None,
+    max_reply_mb: MaxReply = 64.0,
     preset: Preset = None,
     field: Fields = None,
     key_env: KeyEnv = None,
@@ -155,7 +166,7 @@ def run(
         if dry_run:
             _show_foreseen(plan, rows)
             return
-        asked = client(base_url, key_env, header, timeout=timeout, tries=tries, rpm=rpm)
+        asked = client(base_url, key_env, header, max_reply_mb, timeout=timeout, tries=tries, rpm=rpm)
         note_unlisted(asked, model)
         with telling() as tell:
             ran = elicit(rows, asked, plan, output, workers=workers, telling=tell)
@@ -209,7 +220,7 @@ def note_failures(done: Progress) -> None:
         shared.note(f"  {count:,} failed: {why}")
 
 
-def client(base_url: str, key_env: str | None, header: list[str] | None = None, **limits: Any) -> Client:
+def client(base_url: str, key_env: str | None, header: list[str] | None, max_reply_mb: float, **limits: Any) -> Client:
     """Return who asks the server."""
     from qacal.elicitation.client import Client, brings_credentials
 
@@ -219,7 +230,7 @@ def client(base_url: str, key_env: str | None, header: list[str] | None = None, 
     key = None if has_own else os.environ.get(key_env or "OPENAI_API_KEY") or None
     if key_env is not None and key is None:
         raise typer.BadParameter(f"--key-env {key_env}: there is no such environment variable, or it is empty.")
-    return Client(base_url, key=key, headers=headers, **limits)
+    return Client(base_url, key=key, headers=headers, largest_reply=int(max_reply_mb * 2**20), **limits)
 
 
 def _headers(given: list[str] | None) -> dict[str, str]:

@@ -77,6 +77,7 @@ def run(
     timeout: elicit.Timeout = 120.0,
     tries: elicit.Tries = 6,
     rpm: elicit.Rpm = None,
+    max_reply_mb: elicit.MaxReply = 64.0,
     preset: elicit.Preset = None,
     field: elicit.Fields = None,
     key_env: elicit.KeyEnv = None,
@@ -119,7 +120,7 @@ def run(
         shared.require_writable(path)
     judge, count = Judge(model, elicit.fields(field, preset)), Verdicts()
     limits = {"timeout": timeout, "tries": tries, "rpm": rpm}
-    client = None if base_url is None else elicit.client(base_url, key_env, header, **limits)
+    client = None if base_url is None else elicit.client(base_url, key_env, header, max_reply_mb, **limits)
     hand = None if human is None else _Hand(human, people)
     failed = 0
     with (

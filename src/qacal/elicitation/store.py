@@ -41,7 +41,7 @@ StoreError = (sqlite3.Error, UnicodeDecodeError)
 _NAMES = ("run", "question", "request")
 _BROKEN = "The file is damaged, or was changed by something else; write to a new one."
 _AT_ONCE = 500
-# Of anything this large the file is broken, or made to fill the memory: replies have at most a quarter of it.
+# Of anything this large the file is broken, or made to fill the memory: replies are shorter (--max-reply-mb).
 _LARGEST_VALUE = 2**28
 # Another program may hold the file for a moment.
 _SECONDS_TO_WAIT = 10.0
