@@ -21,7 +21,11 @@ class Server:
     @property
     def asked(self):
         """The last messages of the requests, in order."""
-        return [request["said"] for request in self.requests]
+        return self.asked_at("/")
+
+    def asked_at(self, path):
+        """Those of the requests below a path: a request of the test before, given up on its way, may still arrive."""
+        return [request["said"] for request in self.requests if request["path"].startswith(path)]
 
 
 @contextmanager
