@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from qacal.cli import shared
-from qacal.cli.elicit import Expressions, summary, write_answers
+from qacal.cli.elicit import summary, write_answers
 
 Run = Annotated[
     int | None, typer.Option("--run", metavar="NUMBER", help="Which run, if the file holds several: several LLMs, say.")
@@ -28,7 +28,7 @@ def run(
             help="Also write what became no row, and why, with the replies: .parquet, .jsonl or .csv.",
         ),
     ] = None,
-    expression: Expressions = None,
+    expression: shared.Expressions = None,
     run: Run = None,
 ) -> None:
     """Write the answers of a run as records.

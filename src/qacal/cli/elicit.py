@@ -94,14 +94,6 @@ Preset = Annotated[
         "probabilities; sends max_completion_tokens=8192. --field changes it.",
     ),
 ]
-Expressions = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--expression",
-        metavar="WORDS=NUMBER",
-        help="What words that the LLM uses stand for, with ling1s-top1: High=0.85. May be repeated.",
-    ),
-]
 
 
 def run(
@@ -141,7 +133,7 @@ def run(
     key_env: KeyEnv = None,
     header: Headers = None,
     column: shared.Columns = None,
-    expression: Expressions = None,
+    expression: shared.Expressions = None,
 ) -> None:
     """Ask an LLM questions, and how sure it is of its answers.
 
@@ -155,13 +147,15 @@ def run(
         qacal elicit questions.parquet --base-url http://127.0.0.1:8080/v1 --model NAME -o run.db
         qacal answers run.db -o answers.parquet
     """
+    from qacal.elicitation.question_rows import COLUMNS
     from qacal.elicitation.runs import Plan, elicit
 
     shared.require_apart(file, output, answers)
     if answers is not None:
         shared.require_writable(answers)
     given, logprobs = fields(field, preset), not no_logprobs and preset is None
-    plan = Plan(model, prompt, logprobs, given, question_columns(column), limit, shared.expressions(expression))
+    columns = shared.mapping(column, only=COLUMNS)
+    plan = Plan(model, prompt, logprobs, given, columns, limit, shared.expressions(expression))
     with shared.opened(file) as rows:
         if dry_run:
             _show_foreseen(plan, rows)
@@ -242,17 +236,6 @@ def _headers(given: list[str] | None) -> dict[str, str]:
             raise typer.BadParameter("a --header is not of the form NAME=VALUE, such as api-key=...")
         found[name.strip()] = value.strip()
     return found
-
-
-def question_columns(given: list[str] | None) -> dict[str, str]:
-    """Return ``--column`` options for questions as a mapping."""
-    from qacal.elicitation.question_rows import COLUMNS
-
-    pairs = dict(text.partition("=")[::2] for text in given or [])
-    for name, own in pairs.items():
-        if name not in COLUMNS or not own:
-            raise typer.BadParameter(f"{name}={own} names no column; expected one of {', '.join(COLUMNS)}, =ITS_NAME.")
-    return pairs
 
 
 def fields(given: list[str] | None, preset: str | None = None) -> dict[str, Any]:

@@ -82,7 +82,7 @@ def run(
     field: elicit.Fields = None,
     key_env: elicit.KeyEnv = None,
     header: elicit.Headers = None,
-    expression: elicit.Expressions = None,
+    expression: shared.Expressions = None,
     column: shared.Columns = None,
     run: Run = None,
 ) -> None:
@@ -124,7 +124,7 @@ def run(
     hand = None if human is None else _Hand(human, people)
     failed = 0
     with (
-        _rows(file, run, shared.expressions(expression), _columns(column)) as rows,
+        _rows(file, run, shared.expressions(expression), shared.mapping(column, only=_NAMES)) as rows,
         _store(file, output, store, client is not None) as kept,
     ):
         if not any(ground_truths(row) for row in rows()):
@@ -271,15 +271,6 @@ def _rows(file: str, run: int | None, further: dict[str, float], columns: dict[s
                 yield from (_renamed(row, columns) for row in table.with_numbers(numbers).typed_rows())
 
         yield read
-
-
-def _columns(given: list[str] | None) -> dict[str, str]:
-    """Return ``--column`` options of a command that reads answers with their ground truth."""
-    columns = shared.mapping(given, "ground_truth")
-    unknown = [name for name in columns if name not in _NAMES]
-    if unknown:
-        raise typer.BadParameter(f"{unknown[0]} is no column of this command; expected one of {', '.join(_NAMES)}.")
-    return columns
 
 
 def _renamed(row: _Record, columns: dict[str, str]) -> _Record:

@@ -73,7 +73,7 @@ Expressions = Annotated[
     typer.Option(
         "--expression",
         metavar="WORDS=NUMBER",
-        help="What a confidence in words stands for: high=0.85. May be repeated.",
+        help="What a confidence in words stands for: High=0.85. May be repeated.",
     ),
 ]
 SkipBadRows = Annotated[
@@ -122,20 +122,26 @@ def chosen(option: str, value: str, choices: Sequence[str]) -> str:
     return spelled
 
 
-def mapping(columns: list[str] | None, *further: str) -> dict[str, str]:
-    """Return ``--column`` options as a mapping; `further` names are known to a command beside those of records.
+def mapping(columns: list[str] | None, *further: str, only: Sequence[str] | None = None) -> dict[str, str]:
+    """Return ``--column`` options as a mapping.
+
+    further : names that a command knows beside those of records.
+    only : the names that it knows, if these are others; no other can be given.
 
     >>> mapping(["confidence=score"])
     {'confidence': 'score'}
     """
     from qacal.column_checks import KNOWN
 
+    known = KNOWN if only is None else only
     pairs = [text.partition("=") for text in columns or []]
     for text, (name, equals, own) in zip(columns or [], pairs, strict=True):
         if not (name and equals and own):
-            raise typer.BadParameter(f"{text!r} is not of the form NAME=ITS_NAME, such as confidence=score.")
-        if name not in (*KNOWN, *further) and own in KNOWN:
+            raise typer.BadParameter(f"{text!r} is not of the form NAME=ITS_NAME, such as question=text.")
+        if name not in (*known, *further) and own in known:
             raise typer.BadParameter(f"{text!r} is the wrong way round; write {own}={name}.")
+        if only is not None and name not in only:
+            raise typer.BadParameter(f"{name} is no column of this command; expected one of {', '.join(only)}.")
     return {name: own for name, _, own in pairs}
 
 
