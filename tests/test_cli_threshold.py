@@ -1,6 +1,9 @@
 """`qacal threshold` and what `qacal apply` makes of it: what is printed, what is kept, and the exit codes."""
 
 import json
+import os
+import subprocess
+import sys
 
 import polars as pl
 import pytest
@@ -82,10 +85,22 @@ def test_nothing_certified_says_so_saves_nothing_and_exits_with_1(folder, model)
     assert code == 1
     assert "no threshold certified for an accuracy of 0.95" in out
     assert "It takes 45 accepted rows at the very least" in out
+    assert "unclear: these rows are too few to tell how many it takes." in out
     assert "no threshold could be certified, and nothing was saved" in err
     assert bytes_of(model) == before
     code, out, err = run("threshold", model, folder / "few.parquet", "--accuracy", "0.95", "--json")
     assert (code, json.loads(out)["is_certified"]) == (1, False)
+
+
+@pytest.mark.parametrize("form", [[], ["--json"]])
+def test_a_reader_that_leaves_does_not_change_the_exit_code(folder, form):
+    code = "import sys; from qacal.cli.main import main; sys.argv[0] = 'qacal'; main()"
+    arguments = ["threshold", folder / "model", folder / "few.parquet", "--accuracy", "0.95", *form]
+    reader, writer = os.pipe()
+    os.close(reader)
+    with open(writer, "wb") as nobody:
+        done = subprocess.run([sys.executable, "-c", code, *arguments], stdout=nobody, stderr=subprocess.PIPE)
+    assert (done.returncode, done.stderr) == (1, b"qacal: no threshold could be certified.\n")
 
 
 def test_what_cannot_be_certified_comes_with_a_menu_of_what_can(folder):
@@ -181,7 +196,9 @@ def test_a_set_of_models(tmp_path):
     command = ("threshold", models, tmp_path / "labelled.parquet", "--accuracy", "0.85")
     found = json.loads(ok(*command, "--json"))
     assert {name: one["is_certified"] for name, one in found.items()} == {"parrot-1": True, "parrot-2": False}
-    assert "parrot-2: no threshold certified" in ok(*command, "--save")
+    code, out, err = run(*command, "--save")
+    assert (code, "parrot-2: no threshold certified" in out) == (0, True)
+    assert "1 of 2 have a threshold; the others always abstain." in err
     ok("apply", models, tmp_path / "labelled.parquet", "-o", tmp_path / "out.parquet")
     out = pl.read_parquet(tmp_path / "out.parquet")
     assert set(out.filter(pl.col("model") == "parrot-1")["decision"]) == {"answer", "abstain"}

@@ -1,6 +1,7 @@
 """The procedure retyped slowly, what must not matter, and the edges: all right, all wrong, ties, nothing accepted."""
 
 import json
+from functools import partial
 
 import numpy as np
 import pytest
@@ -100,13 +101,25 @@ def test_what_is_reported():
 def test_all_right_is_certified_from_the_fewest_rows_on(n):
     found = certified_threshold(np.ones(n), np.ones(n), accuracy=0.9, others=Tally.of([1.0], [1]))
     assert found.threshold == (0.0 if n >= 22 else None)
-    needed = found.parts[0].rows_needed
-    assert needed is None if n >= 22 else needed >= 22
+    assert found.parts[0].rows_needed is None
+    assert found.parts[0].outlook == (None if n >= 22 else "unclear")  # one or two rows tell nothing of others
+
+
+def test_rows_needed_are_more_than_there_are_and_rest_on_more_than_a_handful():
+    start = Tally.of([0.5, 0.95], [1, 1])  # begins where nothing can be shown
+    low = np.full(1000, 0.5), np.tile([1, 0], 500)
+    certify = partial(certified_threshold, accuracy=0.9, others=start)
+    handful = certify(np.append(low[0], np.full(6, 0.95)), np.append(low[1], np.ones(6)))
+    assert (handful.parts[0].rows_needed, handful.parts[0].outlook) == (None, "unclear")
+    some = certify(np.append(low[0], np.full(30, 0.95)), np.append(low[1], np.repeat([1, 0], [28, 2])))
+    assert (some.parts[0].rows_needed > 1030, some.parts[0].outlook) == (True, None)
+    assert certify(*low).parts[0].outlook == "never"
 
 
 def test_all_wrong_can_never_be_certified():
     found = certified_threshold(np.ones(500), np.zeros(500), accuracy=0.1)
     assert (found.threshold, found.is_certified, found.parts[0].rows_needed) == (None, False, None)
+    assert found.parts[0].outlook == "never"
     assert found.parts[0].withheld_share == 0.0
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from math import ceil, floor, log10
+from math import ceil, floor, isinf, isnan, log10
 
 from qacal.calibrators.step_binning import StepBinning
 from qacal.recipe import DEPTH_WITH_SCORE, SHARE_WITH_SCORE
@@ -93,7 +93,9 @@ def _of_thresholds(labelled: int, confidence: Floats, correct: Floats) -> Iterat
     if target is None:
         return
     needed = rows_needed(threshold_curve(confidence, correct, thresholds=CANDIDATES, alpha=_ALPHA), target)
-    labels = None if needed is None else rounded_up(needed / _KEPT)
+    if isnan(needed):
+        return
+    labels = None if isinf(needed) else rounded_up(needed / _KEPT)
     what = f"a certified threshold on the stated confidence with {target:.0%} right above it"
     yield _goal("threshold", what, labels, labelled)
 

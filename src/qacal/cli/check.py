@@ -35,9 +35,7 @@ def run(
     with shared.opened(file) as rows, shared.progress() as progress:
         worth = shared.expressions(expression)
         found = check(rows, columns=shared.mapping(column), percent=percent, expressions=worth, progress=progress)
-    if json:
-        print(shared.json_text(found.to_dict()))
-    else:
-        print(printable(str(found)))
+    with shared.printing():
+        print(shared.json_text(found.to_dict()) if json else printable(str(found)))
     if not found.is_fine:
         raise typer.Exit(2)

@@ -75,14 +75,19 @@ def run(
     shared.require_apart(file, skip_bad_rows)
     read = (column, percent, skip_bad_rows, max_bad, expression)
     parts = _measured(file, model, embedder, groups, by, any_origin, *read)
+    with shared.printing():
+        _tell(parts, by, groups, json)
+    if fail_above is not None and _fails(parts, by, fail_above, strict):
+        raise typer.Exit(1)
+
+
+def _tell(parts: dict[Any, Evaluation], by: str | None, groups: str | None, json: bool) -> None:
     if json:
         content = {str(value): found.to_dict() for value, found in parts.items()}
         print(shared.json_text(content if by else content["all"]))
-    else:
-        for value, found in parts.items():
-            _print(found, f"{by} {value}: " if by else "", groups)
-    if fail_above is not None and _fails(parts, by, fail_above, strict):
-        raise typer.Exit(1)
+        return
+    for value, found in parts.items():
+        _print(found, f"{by} {value}: " if by else "", groups)
 
 
 def _measured(

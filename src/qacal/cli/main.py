@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import sys
 import warnings
@@ -128,8 +127,8 @@ def main() -> None:
     except (QacalError, QacalWarning) as error:  # the latter where warnings are to be errors
         _stop(str(error))
     except BrokenPipeError:
-        # Whoever read our output has had enough, which is no error; Python must not complain at exit either.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.__stdout__.fileno() if sys.__stdout__ else 1)
+        # Whoever read our output has had enough, which is no error.
+        shared.close_output()
         sys.exit(0)
     except OSError as error:
         _stop(f"{error.filename or 'the file system'}: {error.strerror or error}.")

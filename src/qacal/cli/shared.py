@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 import textwrap
@@ -268,6 +269,25 @@ def progress() -> Iterator[Progress | None]:
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("reading", total=None)
         yield lambda what, rows: bar.update(task, description=printable(f"{what}: {rows:,} rows"))
+
+
+@contextmanager
+def printing() -> Iterator[None]:
+    """Print in this block; a reader that leaves early (``| head``) changes neither what follows nor the exit code."""
+    try:
+        yield
+        sys.stdout.flush()
+    except BrokenPipeError:
+        close_output()
+    except SystemExit as stop:  # which rich makes of a closed pipe
+        if not isinstance(stop.__context__, BrokenPipeError):
+            raise
+        close_output()
+
+
+def close_output() -> None:
+    """Throw away what is still to be printed: nobody reads it, and Python must not complain at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.__stdout__.fileno() if sys.__stdout__ else 1)
 
 
 def note(text: str) -> None:

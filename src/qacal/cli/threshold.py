@@ -81,7 +81,8 @@ def run(
         shared.progress() as progress,
     ):
         found = choices(loaded, rows, how, goal, any_origin=any_origin or (), progress=progress)
-    _tell(found, json)
+    with shared.printing():
+        _tell(found, json)
     if not any(map(_is_done, found.values())):
         shared.note("qacal: no threshold could be certified" + (", and nothing was saved." if save else "."))
         raise typer.Exit(1)
@@ -113,7 +114,9 @@ def _save(loaded: QACalibrator | ModelSet, found: dict[Any, Choice], path: str) 
     for value, choice in found.items():
         models[value].set_threshold(choice)
     loaded.save(path)
-    shared.note(f"Saved in {path}: qacal apply now says answer or abstain.")
+    done = sum(map(_is_done, found.values()))
+    which = "" if done == len(found) else f" {done} of {len(found)} have a threshold; the others always abstain."
+    shared.note(f"Saved in {path}: qacal apply now says answer or abstain.{which}")
 
 
 # What is printed
@@ -169,6 +172,10 @@ def _certified(one: Reachable) -> str:
     return "yes" if one.certified else "no"
 
 
+_OUTLOOKS = {
+    "never": "no threshold was seen to reach the target, so more rows like these would not help.",
+    "unclear": "these rows are too few to tell how many it takes.",
+}
 _MENU = ("certified", "threshold", "share answered")
 _ONE_CLASS = "All labels are the same; make sure that `correct` is what it should be."
 _HEADER = ("group", "threshold", "rows", "answered", "share", "right", "interval", "right withheld", "rows needed")
@@ -192,7 +199,7 @@ def _line(part: Certification) -> tuple[str, ...]:
         f"{part.accuracy:.3f}" if is_known else "",
         f"{part.low:.3f} to {part.high:.3f}" if is_known else "",
         f"{part.withheld:,.0f} ({part.withheld_share:.0%})",
-        "" if is_known else "never" if part.rows_needed is None else f"{part.rows_needed:,}",
+        "" if is_known else part.outlook or f"{part.rows_needed:,}",
     )
 
 
@@ -203,10 +210,10 @@ def _remarks(found: CertifiedThreshold) -> list[str]:
     if any(part.threshold is None for part in found.parts):
         least = fewest_rows(found.accuracy, found.parts[0].alpha)
         out.append(f"It takes {least:,} accepted rows at the very least, if all of them are right.")
-        out.append(
-            "rows needed: would do four times out of five if they were like these. never: no threshold was seen to "
-            "reach the target, so more rows like these would not help."
-        )
+        outlooks = {part.outlook for part in found.parts if part.threshold is None}
+        if None in outlooks:
+            out.append("rows needed: would do four times out of five if they were like these.")
+        out += [f"{outlook}: {means}" for outlook, means in _OUTLOOKS.items() if outlook in outlooks]
     if found.dropped:
         out.append(f"{found.dropped:,} rows left out: their questions have others, and rows must be independent.")
     if found.scouts:

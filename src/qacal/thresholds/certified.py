@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from math import ceil
+from math import ceil, isinf
 from typing import Any
 
 import numpy as np
@@ -38,7 +38,10 @@ class Certification:
         is wrong with probability alpha for a threshold fixed beforehand; certified is that the target is reached.
     withheld, withheld_share : the right answers that are not given, and their share of all right answers.
     rows_needed : how many rows would have certified a threshold four times out of five, if they were like these; None
-        if one was certified, or if no threshold was seen to reach the target.
+        if one was certified, or if `outlook` says why.
+    outlook : "never" if no threshold was seen to reach the target, so that more rows like these would not help;
+        "unclear" if these rows cannot tell: only a handful is accepted where the target is reached, or the estimate is
+        no more rows than there were. None else.
     """
 
     group: Any
@@ -55,6 +58,7 @@ class Certification:
     withheld: float
     withheld_share: float
     rows_needed: int | None
+    outlook: str | None
 
 
 @dataclass(frozen=True)
@@ -248,7 +252,7 @@ def lowest_rejected(p_values: Floats, start: int, alpha: float) -> int | None:
 def _certification(group: Any, curve: ThresholdCurve, start: int, target: float, scale: float) -> Certification:
     p_values = curve.p_values(target)
     found = lowest_rejected(p_values, start, curve.alpha)
-    needed = None if found is not None else rows_needed(curve, target)
+    needed, outlook = (None, None) if found is not None else _needed(curve, target, scale)
     # Without a threshold nothing is accepted, as at the end of a curve.
     chosen = curve.at(len(p_values) if found is None else found)
     accepted, withheld = int(chosen.accepted.sum()), curve.all_right - float(chosen.right.sum())
@@ -267,8 +271,21 @@ def _certification(group: Any, curve: ThresholdCurve, start: int, target: float,
         high=float(high[0]) if accepted else 1.0,
         withheld=withheld,
         withheld_share=withheld / curve.all_right if curve.all_right else 0.0,
-        rows_needed=None if needed is None else ceil(needed * scale),
+        rows_needed=needed,
+        outlook=outlook,
     )
+
+
+def _needed(curve: ThresholdCurve, target: float, scale: float) -> tuple[int | None, str | None]:
+    """Return how many rows it would take, and in place of that why nobody can tell.
+
+    scale : how many rows there are for each that is tested.
+    """
+    needed = rows_needed(curve, target) * scale
+    if isinf(needed):
+        return None, "never"
+    # Where no more would be needed, these should have been enough, and were not.
+    return (None, "unclear") if not needed > curve.rows * scale else (ceil(needed), None)
 
 
 def _counted(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import ceil, log
+from math import ceil, inf, log, nan
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,9 @@ _SLACK = 1.25
 _SHARED_ROWS = 20.0
 
 _POWER = 0.8
+
+# Fewer accepted rows than this say too little of an accuracy to tell how many rows it takes.
+_FEWEST_SEEN = 20
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,11 +126,12 @@ def fewest_rows(accuracy: float, alpha: float) -> int:
     return ceil(log(alpha) / log(accuracy) - 1e-9)
 
 
-def rows_needed(curve: ThresholdCurve, accuracy: float) -> int | None:
-    """Return how many rows would certify some threshold four times out of five; None if none ever would.
+def rows_needed(curve: ThresholdCurve, accuracy: float) -> float:
+    """Return how many rows would certify some threshold four times out of five.
 
-    An estimate, from the shares and accuracies that were seen, with one row more that is as good as the target: two
-    right answers out of two are no accuracy of 1.
+    Infinity if no threshold was seen to reach the target; NaN if only thresholds that accept a handful of rows were.
+    An estimate, from the shares and accuracies that were seen, with one row more that is as good as the target: twenty
+    right answers out of twenty are no accuracy of 1.
     """
     from scipy import special
 
@@ -135,7 +139,10 @@ def rows_needed(curve: ThresholdCurve, accuracy: float) -> int | None:
     # To show less of an excess, which rounding alone may give, would take billions of rows.
     able = (curve.accepted > 0) & (means > accuracy + 1e-5)
     if not able.any():
-        return None
+        return inf if (curve.accepted >= _FEWEST_SEEN).any() else nan
+    able &= curve.accepted >= _FEWEST_SEEN
+    if not able.any():
+        return nan
     mean = means[able]
     noise = np.sqrt(accuracy * (1 - accuracy)) * special.ndtri(1 - curve.alpha)
     spread = noise + np.sqrt(mean * (1 - mean)) * special.ndtri(_POWER)
