@@ -1,5 +1,6 @@
 """`qacal split`: two files that share no question, rows and columns as they came, both of them or none."""
 
+import csv
 import json
 
 import polars as pl
@@ -7,8 +8,10 @@ import pytest
 
 from qacal import load
 from qacal.outputs import writing_two
+from qacal.records import Reading, read
 from qacal.tables import as_table
 from tests.answers import answers
+from tests.checking.rows import as_csv
 from tests.test_cli import ok, run
 
 
@@ -60,6 +63,20 @@ def test_any_format_and_the_questions_text_where_there_is_no_id(tmp_path, rows, 
     assert pl.concat([fit, kept]).sort(rows.columns).equals(rows.sort(rows.columns))
     if ending == "jsonl":
         assert sorted(f"{one.read_text()}{two.read_text()}".splitlines()) == sorted(lines.splitlines())
+
+
+@pytest.mark.parametrize("separator", [";", "\t", ","])
+def test_csv_keeps_its_separator_and_its_decimal_commas(tmp_path, separator):
+    wanted = [
+        {"question": f"What; is, {i}?", "answer": "x", "confidence": f"{50 + i},5", "correct": str(i % 2)}
+        for i in range(40)
+    ]
+    as_csv(tmp_path / "all.csv", wanted, separator)
+    one, two, _ = split(tmp_path, "all.csv", "--percent", ending="csv")
+    parts = [list(csv.DictReader(path.read_text().splitlines(), delimiter=separator)) for path in (one, two)]
+    assert sorted(parts[0] + parts[1], key=lambda row: row["confidence"]) == wanted
+    (batch,) = read(one, Reading(percent=True), needs_labels=True)
+    assert batch.confidence.tolist() == [float(row["confidence"].replace(",", ".")) / 100 for row in parts[0]]
 
 
 def test_labels_of_two_kinds_are_labels_in_parquet(tmp_path):

@@ -106,6 +106,13 @@ class File:
         read = {"parquet": _parquet, "jsonl": _json_lines, "json": _json_list, "csv": _csv}[self.format]
         return read(self, on_fault, batch_rows)
 
+    def separator(self) -> str:
+        """Return what separates the values of CSV; a comma for all other files, and for what its name says (.tsv)."""
+        if self.format != "csv" or _is_tsv(self.name) or not self.path.is_file():
+            return ","
+        with io.TextIOWrapper(opened_bytes(self.path, self.name), "utf-8-sig", "surrogateescape") as text:
+            return _separator(_Lines(text, self.name), self)[0]
+
     def has_column(self, name: str) -> bool:
         """Return whether a row has a column; the file is read until one has."""
         return any(name in table.names for table in self.batches(lambda fault: None))
@@ -277,7 +284,7 @@ def _separator(text: Iterable[str], file: File) -> tuple[str, list[str]]:
 
     Of comma, semicolon and tab it is the one that parts the header most.
     """
-    if ".tsv" in Path(file.name.lower()).suffixes:
+    if _is_tsv(file.name):
         return "\t", []
     start = []
     for line in text:
@@ -286,6 +293,10 @@ def _separator(text: Iterable[str], file: File) -> tuple[str, list[str]]:
             break
     header = start[-1] if start else ""
     return max(_SEPARATORS, key=lambda letter: _parts(header, letter)), start
+
+
+def _is_tsv(name: str) -> bool:
+    return ".tsv" in Path(name.lower()).suffixes
 
 
 def _parts(header: str, separator: str) -> int:

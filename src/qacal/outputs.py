@@ -163,26 +163,29 @@ def output_format(path: str | Path, like: str) -> str:
 
 
 @contextmanager
-def writing(path: str | Path, like: str) -> Iterator[Writer]:
-    """Yield a writer for `path`, in the format that its name tells; in the format `like` for a stream without one."""
-    with written_whole(path) as temporary, _writer(temporary, path, like) as writer:
+def writing(path: str | Path, like: str, separator: str = ",") -> Iterator[Writer]:
+    """Yield a writer for `path`, in the format that its name tells; in the format `like` for a stream without one.
+
+    separator : of the values of CSV; a file that ends in .tsv has tabs.
+    """
+    with written_whole(path) as temporary, _writer(temporary, path, like, separator) as writer:
         yield writer
 
 
 @contextmanager
-def writing_two(first: str | Path, second: str | Path) -> Iterator[tuple[Writer, Writer]]:
+def writing_two(first: str | Path, second: str | Path, separator: str = ",") -> Iterator[tuple[Writer, Writer]]:
     """Yield writers for two files; both are finished before either takes its place, so neither is there alone."""
     with (
         written_whole(second) as later,
         written_whole(first) as sooner,
-        _writer(sooner, first, "") as one,
-        _writer(later, second, "") as two,
+        _writer(sooner, first, "", separator) as one,
+        _writer(later, second, "", separator) as two,
     ):
         yield one, two
 
 
 @contextmanager
-def _writer(temporary: Path, path: str | Path, like: str) -> Iterator[Writer]:
+def _writer(temporary: Path, path: str | Path, like: str, separator: str) -> Iterator[Writer]:
     """Yield a writer into a file that will be called `path`."""
     format_ = output_format(path, like)
     is_packed = str(path).lower().endswith(".gz")
@@ -190,7 +193,7 @@ def _writer(temporary: Path, path: str | Path, like: str) -> Iterator[Writer]:
         "parquet": lambda: _ParquetWriter(temporary),
         "jsonl": lambda: _JsonWriter(temporary, is_packed),
         "json": lambda: _JsonListWriter(temporary, is_packed),
-        "csv": lambda: _CsvWriter(temporary, is_packed, "\t" if ".tsv" in Path(path).suffixes else ","),
+        "csv": lambda: _CsvWriter(temporary, is_packed, "\t" if ".tsv" in Path(path).suffixes else separator),
     }
     writer = kinds[format_]()
     try:

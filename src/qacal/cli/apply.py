@@ -65,7 +65,7 @@ def run(
     with (
         shared.opened(file) as rows,
         shared.reading_like(loaded, rows, column, percent, skip_bad_rows, max_bad, expression, _KEPT) as how,
-        writing(output, shared.output_format(output, rows)) as writer,
+        writing(output, shared.output_format(output, rows), rows.separator()) as writer,
         shared.progress() as progress,
     ):
         for table in loaded.calibrated(rows, how, any_origin=any_origin or (), prefix=prefix, progress=progress):

@@ -40,7 +40,7 @@ def run(
     with (
         shared.opened(file) as rows,
         shared.reading(column, False, skip_bad_rows, max_bad) as how,
-        writing(output, shared.output_format(output, rows)) as writer,
+        writing(output, shared.output_format(output, rows), rows.separator()) as writer,
         shared.progress() as progress,
     ):
         for table, questions, answers in texts_of(rows, how):

@@ -29,6 +29,8 @@ def run(
     seed: Annotated[int, typer.Option(help="Another seed deals anew.")] = 0,
     json: shared.Json = False,
     column: shared.Columns = None,
+    percent: shared.Percent = False,
+    expression: shared.Expressions = None,
     skip_bad_rows: shared.SkipBadRows = None,
     max_bad: shared.MaxBad = 0.2,
 ) -> None:
@@ -36,7 +38,8 @@ def run(
 
     All rows of a question go to the same file: those with its id, or with its text if there is no column id. A hash
     decides which, so the same questions are dealt the same way in any order and any file. Rows and columns stay as they
-    are. Both files are written, or none.
+    are, and CSV keeps its separator; --percent and --expression are for what fit reads, and change nothing here. Both
+    files are written, or none.
 
     \b
         qacal split answers.parquet -o fit.parquet --rest kept.parquet
@@ -51,7 +54,7 @@ def run(
     for path in (output, rest):
         shared.require_writable(path)
     parts = _Part(output), _Part(rest)
-    with shared.opened(file) as rows, shared.reading(column, False, skip_bad_rows, max_bad) as how:
+    with shared.opened(file) as rows, shared.reading(column, percent, skip_bad_rows, max_bad, expression) as how:
         _require_no_change_of_types(rows, output, rest)
         _write(rows, how, (share, 1 - share), seed, parts)
     if json:
@@ -91,7 +94,7 @@ def _write(rows: File, how: Reading, shares: tuple[float, float], seed: int, par
     from qacal.identity import id_hashes, split
     from qacal.outputs import writing_two
 
-    with writing_two(parts[0].path, parts[1].path) as writers:
+    with writing_two(parts[0].path, parts[1].path, rows.separator()) as writers:
         for table, questions in _with_questions(rows, how):
             hashes, dealt = id_hashes(questions, len(table)), split(questions, shares, seed)
             for number, (part, writer) in enumerate(zip(parts, writers, strict=True)):
