@@ -351,3 +351,36 @@ def test_percents_of_the_fit_are_assumed_unless_told(tmp_path, monkeypatch):
     code, _, err = run("apply", "models", "fractions.parquet", "-o", "out.parquet")
     assert (code, "confidences are percents (--column, --no-percent" in err) == (1, True)
     ok("apply", "models", "fractions.parquet", "-o", "out.parquet", "--no-percent")
+
+
+@pytest.mark.filterwarnings("ignore:.*more often wrong:qacal.QacalWarning")
+def test_many_llms_have_a_line_each_and_beyond_twenty_one_together(tmp_path):
+    few, more, many = ([row for n in range(count) for row in answers(40 + n, n, f"llm-{n}")] for count in (3, 4, 22))
+    options = ("--by", "model", "--partition", "column:topic")
+    assert fit(tmp_path, few, *options)[0].count("TreeBinning on ") == 3
+    out = fit(tmp_path, more, *options)[0]
+    assert "4 models, one for each value of the column model\n" in out
+    assert "TreeBinning" not in out
+    assert [line.split()[:2] for line in out.splitlines() if "llm-" in line] == [
+        [f"llm-{n}", f"4{n}"] for n in range(4)
+    ]
+    out = fit(tmp_path, many, *options)[0]
+    assert [line.split()[0] for line in out.splitlines() if "llm-" in line] == [f"llm-{n}" for n in range(21, 1, -1)]
+    assert re.search(r"\n2 more, of 40 to 41 labelled rows; \d certified\. --json has all\.\n", out)
+    assert len(json.loads(fit(tmp_path, many, *options, "--json")[0])["models"]) == 22
+
+
+def test_the_table_of_many_llms_has_their_log_loss_held_out(tmp_path):
+    rows = [row for n in range(4) for row in answers(60, n, f"llm-{n}")]
+    found = json.loads(fit(tmp_path, rows, "--by", "model", "--json")[0])["models"]["llm-0"]
+    out = fit(tmp_path, rows, "--by", "model")[0]
+    losses = [found["tried"][0]["log_loss"], next(one["log_loss"] for one in found["tried"] if one["is_chosen"])]
+    line = next(line for line in out.splitlines() if "llm-0" in line)
+    assert line.split() == ["llm-0", "60", *(f"{loss:.4f}" for loss in losses), "no"]
+
+
+def test_labels_that_are_all_the_same_for_many_llms_are_one_line(tmp_path):
+    rows = [row | {"correct": 1} for n in range(5) for row in answers(40, n, f"llm-{n}")]
+    err = fit(tmp_path, rows, "--by", "model", "--partition", "column:topic")[1]
+    assert "qacal: of 5 LLMs (model llm-0, llm-1, llm-2 and others) all rows have the same label" in err
+    assert err.count("nothing can be learned") == 1

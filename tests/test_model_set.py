@@ -195,3 +195,11 @@ def test_any_saved_model_can_be_warmed_and_answers_as_before(tmp_path):
     for model in (of_columns, QACalibrator(partition="column:tenant", score=score), QACalibrator(output="continuous")):
         model.fit(rows).save(tmp_path / "model")
         assert load(tmp_path / "model", warm=True).calibrate(rows[:9]) == model.calibrate(rows[:9])
+
+
+def test_progress_says_how_many_are_fitted():
+    told = []
+    rows = answers(60, llm="a") + answers(60, seed=1, llm="b")
+    fit_set(QACalibrator(partition="column:topic"), rows, "model", progress=lambda what, count: told.append(what))
+    assert told[0].startswith("fitted 0 of 2; a: ")
+    assert told[-1].startswith("fitted 1 of 2; b: ")

@@ -165,12 +165,13 @@ def fit_set(
     """Fit one model like `model` for each value of the column `by`."""
     reading = how or Reading()
     source = as_source(records)
-    models = {}
-    for value, mine in _parts(source, reading, by):
+    models: dict[Any, QACalibrator] = {}
+    counts = _counts(source, reading, by)
+    for value, mine in _parts(source, reading.name(by), counts):
 
         def told(what: str, rows: int, value: Any = value) -> None:
             if progress is not None:
-                progress(f"{value}: {what}", rows)
+                progress(f"fitted {len(models):,} of {len(counts):,}; {value}: {what}", rows)
 
         one = QACalibrator(**model.get_params())
         try:
@@ -180,7 +181,7 @@ def fit_set(
     return ModelSet(by, models)
 
 
-def _parts(source: Source, reading: Reading, by: str) -> Iterator[tuple[Any, Source]]:
+def _parts(source: Source, column: str, counts: list[tuple[Any, int]]) -> Iterator[tuple[Any, Source]]:
     """Yield each value of a column with its rows.
 
     The source is read once for as many values as have rows for the memory, not once for each; a value with more rows
@@ -188,9 +189,9 @@ def _parts(source: Source, reading: Reading, by: str) -> Iterator[tuple[Any, Sou
     """
     block: list[Any] = []
     rows = 0
-    for value, count in [*_counts(source, reading, by), (None, _MOST_ROWS + 1)]:
+    for value, count in [*counts, (None, _MOST_ROWS + 1)]:
         if block and rows + count > _MOST_ROWS:
-            only = _Only(source, reading.name(by), frozenset(block))
+            only = _Only(source, column, frozenset(block))
             parts = {block[0]: only} if rows > _MOST_ROWS else only.parted()
             yield from ((value, parts[value]) for value in block)
             block, rows = [], 0

@@ -166,9 +166,12 @@ def run(
     if json:
         content = {str(value): fitted.to_dict(one) for value, one in fitted.models_of(fit).items()}
         print(shared.json_text({"model": output, **(content["None"] if by is None else {"models": content})}))
-    for value, one in fitted.models_of(fit).items() if not json else ():
-        title = "" if by is None else f"{by} {value}: "
-        shared.show(title + fitted.described(one, is_certified_apart=certify is not None))
+    elif by is not None and len(fitted.models_of(fit)) > fitted.MODELS_IN_FULL:
+        fitted.show_set(fitted.models_of(fit), by)
+    else:
+        for value, one in fitted.models_of(fit).items():
+            title = "" if by is None else f"{by} {value}: "
+            shared.show(title + fitted.described(one, is_certified_apart=certify is not None))
     for line in said:
         shared.note(line)
     _say_what_next(file, output, by, lost, column, skips=skip_bad_rows is not None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from qacal.cli import shared
@@ -14,6 +15,9 @@ if TYPE_CHECKING:
 
 _FEW = 200
 _ALPHA = 0.1
+MODELS_IN_FULL = 3
+"""Of a set with more models, each has a line of a table, and beyond these so many the others have one together."""
+_MODELS_IN_TABLE = 20
 
 
 def described(model: QACalibrator, *, is_certified_apart: bool = False) -> str:
@@ -30,6 +34,76 @@ def described(model: QACalibrator, *, is_certified_apart: bool = False) -> str:
     elif model.rows_ < _FEW and model.score_ is None:
         lines.append("So few rows carry little.")
     return "\n".join(lines)
+
+
+def show_set(models: dict[Any, QACalibrator], by: str) -> None:
+    """Show what was fitted for many LLMs: a line for each, and one for all beyond twenty."""
+    lines = {value: _Line.of(model) for value, model in models.items()}
+    shown, rest = list(lines), list[Any]()
+    title = f"{len(lines):,} models, one for each value of the column {by}"
+    if len(lines) > _MODELS_IN_TABLE:
+        ranked = sorted(lines, key=lambda value: -lines[value].rows)
+        shown, rest = ranked[:_MODELS_IN_TABLE], ranked[_MODELS_IN_TABLE:]
+        title += f"; the {len(shown)} with the most rows"
+    has_losses = any(line.before is not None for line in lines.values())
+    losses = ("log loss before", "log loss after") if has_losses else ()
+    rows = [(str(value), *lines[value].cells(has_losses)) for value in shown]
+    shared.show(shared.table(title, by, "labelled rows", *losses, "certified within", rows=rows))
+    if rest:
+        shared.show(_summary([lines[value] for value in rest]))
+    if has_losses:
+        shared.show("log loss: on rows held out, of the stated confidence and of the score; lower is better.")
+    shared.show("certified within: how far half of the answers may be from the truth; no: 0.5 is never farther off.")
+
+
+@dataclass(frozen=True)
+class _Line:
+    """What is said of one of many models.
+
+    rows : those that it was fitted on, to learn and to certify.
+    before, after : log loss held out, of the stated confidence and of the score; None if no score was chosen.
+    within : how far off half of the answers may be; None if nothing is certified, which 0.5 would be.
+    """
+
+    rows: int
+    before: float | None
+    after: float | None
+    within: float | None
+
+    @staticmethod
+    def of(model: QACalibrator) -> _Line:
+        from qacal.calibrators.binmaps import BinMaps
+
+        score, maps = model.score_, model.calibrator_.maps_
+        learned = score.rows_ if score is not None and model.output == "certified" else 0
+        tried = () if score is None else score.tried_
+        bound = maps.median_error_bound() if isinstance(maps, BinMaps) else 0.5
+        return _Line(
+            model.rows_ + learned,
+            tried[0].log_loss if tried else None,
+            next((trial.log_loss for trial in tried if trial.is_chosen), None),
+            bound if bound < 0.5 else None,
+        )
+
+    def cells(self, has_losses: bool) -> list[str]:
+        """Return the cells of a table."""
+        losses = ["" if loss is None else f"{loss:.4f}" for loss in (self.before, self.after)] if has_losses else []
+        return [f"{self.rows:,}", *losses, "no" if self.within is None else f"{self.within:.2f}"]
+
+
+def _summary(lines: list[_Line]) -> str:
+    """Return the models that have no line of their own, in one."""
+    from statistics import fmean
+
+    fewest, most = min(line.rows for line in lines), max(line.rows for line in lines)
+    sizes = f"{fewest:,}" if fewest == most else f"{fewest:,} to {most:,}"
+    text = f"{len(lines):,} more, of {sizes} labelled rows"
+    losses = [(line.before, line.after) for line in lines if line.before is not None and line.after is not None]
+    if losses:
+        before, after = (fmean(column) for column in zip(*losses, strict=True))
+        text += f": mean log loss {before:.4f} before, {after:.4f} after"
+    certified = sum(line.within is not None for line in lines)
+    return f"{text}; {certified:,} certified. --json has all."
 
 
 def to_dict(model: QACalibrator) -> dict[str, Any]:

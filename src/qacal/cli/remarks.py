@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from qacal.cli.fitted import models_of
+from qacal.cli.fitted import MODELS_IN_FULL, models_of
 from qacal.errors import InputError
 
 if TYPE_CHECKING:
@@ -26,7 +26,15 @@ def on_labels(records: Any, how: Reading, fit: QACalibrator | ModelSet, file: st
 
     by = getattr(fit, "by", None)
     batches = read(records, how, needs_labels=True, **fit.needs)
-    for value, (label, rows) in alike(batches, by, [*models_of(fit)]).items():
+    found = alike(batches, by, [*models_of(fit)])
+    if len(found) > MODELS_IN_FULL:
+        some = ", ".join(map(str, [*found][:MODELS_IN_FULL]))
+        yield (
+            f"qacal: of {len(found):,} LLMs ({by} {some} and others) all rows have the same label; nothing can be "
+            "learned about when these err."
+        )
+        return
+    for value, (label, rows) in found.items():
         whose = "" if by is None else f"{by} {value}: "
         what, when = {1.0: ("right", "errs"), 0.0: ("wrong", "is right")}.get(label, (f"labelled {label:g}", "errs"))
         where = "" if file is None else f" of {file}"
