@@ -76,7 +76,8 @@ def test_fit_apply_evaluate_groups(folder, tmp_path):
     same = json.loads(ok("evaluate", tmp_path / "out.parquet", "--groups", "topic", "--json"))
     assert same["after"] == found["after"]
 
-    assert "8 groups" in ok("groups", folder / "model", "--examples", "1")
+    said = "8 groups with 400 certifying rows in all (the score was learned from 1,600 other rows)\n"
+    assert said in ok("groups", folder / "model", "--examples", "1")
     assert len(json.loads(ok("groups", folder / "model", "--json"))) == 8
 
 

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from qacal.cli import shared
 from qacal.cli.fit import model_path
+
+if TYPE_CHECKING:
+    from qacal.group_summary import GroupSummary
+    from qacal.model import QACalibrator
+
+_HEADER = ("group", "rows", "right", "stated", "words")
 
 
 def run(
@@ -33,10 +39,11 @@ def run(
         print(shared.json_text(content if isinstance(loaded, ModelSet) else content[""]))
         return
     for value, one in models.items():
-        _print(f"{value}: " if value else "", one.describe_groups(), examples)
+        _print(f"{value}: " if value else "", one, examples)
 
 
-def _print(title: str, groups: list[Any], examples: int) -> None:
+def _print(title: str, model: QACalibrator, examples: int) -> None:
+    groups = model.describe_groups()
     if not groups:
         shared.show(f"{title}this model has no groups.")
         return
@@ -44,13 +51,21 @@ def _print(title: str, groups: list[Any], examples: int) -> None:
         (str(group.group), f"{group.rows:,}", f"{group.accuracy:.2f}", f"{group.confidence:.2f}", " ".join(group.words))
         for group in groups
     ]
-    shared.show(shared.table(f"{title}{len(groups)} groups", "group", "rows", "right", "stated", "words", rows=rows))
+    shared.show(shared.table(f"{title}{_counted(model, groups)}", *_HEADER, rows=rows))
     for group in groups if examples else []:
         shared.show(f"group {group.group}")
         for example in group.examples[:examples]:
             right = {1.0: "right", 0.0: "wrong"}.get(example["correct"], f"correct {example['correct']:g}")
             shared.show(f"  {_short(example['question'])} -> {_short(example['answer'])}")
             shared.show(f"    stated {example['confidence']:g}, {right}")
+
+
+def _counted(model: QACalibrator, groups: list[GroupSummary]) -> str:
+    """Return how many groups there are, and which rows are counted in them."""
+    is_certified = model.calibrator_.properties.is_certified
+    rows = shared.counted(model.rows_, "certifying row" if is_certified else "row")
+    others = f" (the score was learned from {model.score_.rows_:,} other rows)" if model.score_ is not None else ""
+    return f"{shared.counted(len(groups), 'group')} with {rows} in all{others}"
 
 
 def _short(text: str) -> str:

@@ -113,7 +113,8 @@ def _groups(gathered: Gathered) -> Fact:
         made += f" on the embedding {getattr(gathered.model.embedder, 'name', gathered.model.embedder)}"
     size = f"{min(sizes):,} to {max(sizes):,}" if len(groups) > 1 else f"{sizes[0]:,}"
     kind = _KINDS.get(type(gathered.model.partition_).__name__)
-    return Fact("Groups", f"{counted(len(groups), 'group')} of {size} rows{f', by {kind}' if kind else ''}", made)
+    rows = "certifying rows" if gathered.model.calibrator_.properties.is_certified else "rows"
+    return Fact("Groups", f"{counted(len(groups), 'group')} of {size} {rows}{f', by {kind}' if kind else ''}", made)
 
 
 def _maps(gathered: Gathered) -> Fact:
