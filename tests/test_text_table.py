@@ -5,7 +5,7 @@ import io
 import pytest
 from rich.console import Console
 
-from qacal.cli.shared import table
+from qacal.cli.shared import show, table
 
 GROUPS = table(
     "3 groups",
@@ -53,3 +53,15 @@ def test_a_word_that_fits_nowhere_is_broken_and_whole():
     text = shown(table("one", "group", "rows", rows=[(name, "7")]), 80)
     assert "".join(text.split()).count("x") == 300
     assert max(map(len, text.splitlines())) <= 80
+
+
+def test_a_piped_table_is_as_wide_as_columns_says_and_text_is_not_broken(monkeypatch, capsys):
+    text = "nothing is broken here " * 10
+    widths = {}
+    for columns in ("80", "0", "wide", None):
+        monkeypatch.delenv("COLUMNS", raising=False) if columns is None else monkeypatch.setenv("COLUMNS", columns)
+        show(GROUPS)
+        widths[columns] = max(map(len, capsys.readouterr().out.splitlines()))
+        show(text)
+        assert capsys.readouterr().out == f"{text}\n"
+    assert widths["80"] <= 80 < widths["0"] == widths["wide"] == widths[None]

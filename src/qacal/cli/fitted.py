@@ -53,7 +53,7 @@ def show_set(models: dict[Any, QACalibrator], by: str) -> None:
         shared.show(_summary([lines[value] for value in rest]))
     if has_losses:
         shared.show("log loss: on rows held out, of the stated confidence and of the score; lower is better.")
-    shared.show("certified within: how far half of the answers may be from the truth; no: 0.5 is never farther off.")
+    shared.show("certified within: half of the answers are this close to the truth; no: 0.5 or more certifies nothing.")
 
 
 @dataclass(frozen=True)

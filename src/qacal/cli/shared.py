@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 # How a file of bad rows begins; an empty one is of a run that found none.
 _BAD_ROW = b'{"place": "'
-# The width of what is printed into a pipe: no line is broken there.
+# The width of what is printed into a pipe, unless COLUMNS is set: no line is broken there.
 _PIPE = 10_000
 
 Rows = Annotated[
@@ -304,13 +304,15 @@ def note(text: str) -> None:
 
 
 def show(text: Any) -> None:
-    """Print a table or text, as wide as the terminal, or as it needs to be in a pipe."""
+    """Print a table or text, as wide as the terminal; in a pipe as wide as it needs to be, a table as COLUMNS says."""
     from rich.console import Console
 
-    if isinstance(text, str):
-        text = printable(text)
-    width = None if sys.stdout.isatty() else _PIPE
-    Console(width=width, soft_wrap=not sys.stdout.isatty()).print(text, markup=False, highlight=False)
+    is_text = isinstance(text, str)
+    columns = os.environ.get("COLUMNS", "")
+    piped = int(columns) if columns.isdecimal() and int(columns) else _PIPE
+    width = None if sys.stdout.isatty() else piped
+    console = Console(width=width, soft_wrap=is_text and not sys.stdout.isatty())
+    console.print(printable(text) if is_text else text, markup=False, highlight=False)
 
 
 def table(title: str, *columns: str, rows: Sequence[tuple[str, ...]]) -> TextTable:
