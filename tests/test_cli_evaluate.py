@@ -7,7 +7,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from qacal.evaluation import verdict_on
+from qacal.evaluation import trouble_of, verdict_on
 from tests.test_cli import ok, run
 
 
@@ -163,6 +163,52 @@ def test_groups_of_none_and_of_one(measured):
     assert "(no group): rows whose subject is empty." in printed
     found = json.loads(measured(frame, "--groups", "subject", "--json")[1])
     assert [group["error_before"] for group in found["groups"] if group["rows"] == 1] == [None]
+
+
+def test_groups_that_stay_off_or_get_worse_are_named(measured):
+    shifts = {"fine": 0.0, "off": 0.15, "worse": -0.25, **{f"far {i}": 0.2 for i in range(4)}}
+    stated = {"off": 0.2, **{f"far {i}": 0.25 for i in range(4)}}
+    parts = [
+        rows(900 - seed, stated.get(name, 0.1), seed=seed, topic=[name] * (900 - seed)).with_columns(
+            calibrated=pl.col("confidence") - stated.get(name, 0.1) + shift
+        )
+        for seed, (name, shift) in enumerate(shifts.items())
+    ]
+    code, out, _ = measured(pl.concat(parts), "--groups", "topic")
+    worse, off = (next(line for line in out.splitlines() if line.startswith(said)) for said in ("Worse", "Still off"))
+    assert (code, re.sub(r"0\.\d+", "P", worse)) == (0, "Worse than before: worse (P claimed, P right).")
+    assert [group in off for group in ("fine", "off (", "far 0", "far 1", "far 2")] == [False, True, True, True, False]
+    assert off.endswith("right) and 2 more.")
+    again = measured(pl.concat(parts[:1]), "--groups", "topic")[1]
+    assert "Worse than" not in again
+    assert "Still off" not in again
+
+
+def test_few_rows_put_no_group_in_doubt():
+    """Groups of calibrated rows are named no more often than chance allows, all groups taken together."""
+    named = 0
+    for seed in range(100):
+        rng = np.random.default_rng(seed)
+        p = rng.choice([0.6, 0.9, 0.97], (16, 40))
+        stated, right = np.clip(p + rng.normal(0, 0.02, p.shape), 0, 1), (rng.random(p.shape) < p).astype(float)
+        named += any(trouble_of(*group, None, 16) for group in zip(stated, p, right, strict=True))
+    assert named <= 12
+
+
+def test_a_set_of_models_is_measured_model_by_model(tmp_path):
+    parts = [rows(400, 0.1, seed=i, model=[f"llm-{i}"] * 400, topic=["a", "b"] * 200) for i in range(2)]
+    pl.concat(parts).write_parquet(tmp_path / "fit.parquet")
+    options = ("--by", "model", "--partition", "column:topic")
+    ok("fit", tmp_path / "fit.parquet", "-o", tmp_path / "models", *options)
+    new = pl.concat([rows(300, 0.1, seed=7 + i, model=[f"llm-{i}"] * 300, topic=["a", "b"] * 150) for i in range(2)])
+    new = new.with_columns(shift=pl.Series(["day", "night"] * 300))
+    new.write_parquet(tmp_path / "new.parquet")
+    command = ("evaluate", tmp_path / "new.parquet", "--model", tmp_path / "models", "--json")
+    found = json.loads(ok(*command))
+    assert found == json.loads(ok(*command, "--by", "model"))
+    assert [one["rows"] for one in found.values()] == [300, 300]
+    by_shift = json.loads(ok(*command, "--by", "shift"))
+    assert {group["group"] for group in by_shift["day"]["groups"]} == {"llm-0: a", "llm-1: a"}
 
 
 def test_groups_that_the_model_has_not_seen(tmp_path):

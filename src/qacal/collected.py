@@ -94,9 +94,11 @@ def collect(
     else:
         for batch, found in model.answers(records, how, needs_labels=True, any_origin=any_origin, progress=progress):
             out.questions.append(batch.question_hashes())
-            _add(
-                out, batch, found["calibrated"].to_numpy(), batch.listed(groups) if groups else found["group"].to_list()
-            )
+            own = found["group"].to_list()
+            if isinstance(model, ModelSet) and by != model.by:  # group 3 of one model is not group 3 of another
+                pairs = zip(batch.listed(model.by), own, strict=True)
+                own = [None if group is None else f"{value}: {group}" for value, group in pairs]
+            _add(out, batch, found["calibrated"].to_numpy(), batch.listed(groups) if groups else own)
     warn_of_copies(out.rows)
     return out
 

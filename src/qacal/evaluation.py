@@ -23,6 +23,10 @@ from qacal.values import ArrayLike, Floats, Hashes, column_of_any, require_lengt
 BINS = 15
 # Changes of the Brier score: none to speak of, and one that rows must exclude before they show that little changed.
 _LITTLE, _NOT_MUCH = 0.001, 0.005
+# A group's mean confidence that is this far from its accuracy is worth naming.
+_OFF = 0.05
+# Of fewer questions than this no group is said to be off.
+_FEW = 20
 
 FITTED_ON = "the model was fitted on some of these questions; on those it looks better than it is."
 """What is said of rows that are not the ones to measure with."""
@@ -49,7 +53,12 @@ class Scores:
 
 @dataclass(frozen=True)
 class GroupScores:
-    """One group: how often its answers are right, and what was claimed before and after."""
+    """One group: how often its answers are right, and what was claimed before and after.
+
+    trouble : "worse" if calibration made its probabilities worse, "off" if what is claimed after calibration still
+        differs from the share that is right by more than 0.05; both only if chance does not explain it, with all groups
+        looked at. None else.
+    """
 
     group: Any
     rows: int
@@ -58,6 +67,7 @@ class GroupScores:
     after: float | None
     error_before: float
     error_after: float | None
+    trouble: str | None = None
 
 
 @dataclass(frozen=True)
@@ -99,7 +109,9 @@ class Verdict:
     text: str
 
 
-def verdict_on(stated: Floats, calibrated: Floats, correct: Floats, ids: Hashes | None = None) -> Verdict:
+def verdict_on(
+    stated: Floats, calibrated: Floats, correct: Floats, ids: Hashes | None = None, *, groups: int = 1
+) -> Verdict:
     """Return whether calibration helped, by the change of the Brier score: only better probabilities improve it.
 
     It is better or worse if the 95% interval of the change excludes 0 and the change is more than 0.001. If the
@@ -108,6 +120,7 @@ def verdict_on(stated: Floats, calibrated: Floats, correct: Floats, ids: Hashes 
     exact, so that a few rows that all are right show nothing.
 
     ids : the hash of each row's question.
+    groups : how many groups are looked at, of which these rows are one; the interval is then for all of them at once.
 
     >>> right = np.tile([1.0, 1.0, 1.0, 0.0], 100)
     >>> verdict_on(np.full(400, 0.95), np.full(400, 0.75), right).kind
@@ -124,7 +137,11 @@ def verdict_on(stated: Floats, calibrated: Floats, correct: Floats, ids: Hashes 
     seen = np.bincount(code, after - before - change)
     chance = np.bincount(code, 2 * np.abs(stated - calibrated) * np.sqrt(loser * (1 - loser)))
     squares = max(float(seen @ seen) * questions / max(questions - 1, 1), float(chance @ chance))
-    margin = float(special.stdtrit(questions - 1, 0.975)) * squares**0.5 / len(correct) if questions > 1 else 1.0
+    margin = (
+        float(special.stdtrit(questions - 1, 1 - 0.025 / groups)) * squares**0.5 / len(correct)
+        if questions > 1
+        else 1.0
+    )
     low, high = max(change - margin, -1.0), min(change + margin, 1.0)
     scores = f"Brier score {before.mean():.3f} before, {after.mean():.3f} after"
     scores += f"; 95% interval of the change {low:+.3f} to {high:+.3f}"
@@ -217,7 +234,20 @@ def _per_group(
             after=None if p is None else float(p[mine].mean()),
             error_before=_debiased(h[mine], t[mine], of),
             error_after=None if p is None else _debiased(p[mine], t[mine], of),
+            trouble=None if p is None else trouble_of(h[mine], p[mine], t[mine], of, len(codes)),
         )
+
+
+def trouble_of(h: Floats, p: Floats, t: Floats, ids: Any, groups: int) -> str | None:
+    """Return what is wrong with one of so many groups after calibration."""
+    hashes = None if ids is None else id_hashes(ids, len(t))
+    if verdict_on(h, p, t, hashes, groups=groups).kind == "worse":
+        return "worse"
+    questions = len(t) if hashes is None else len(np.unique(hashes))
+    if questions < _FEW:
+        return None
+    chance = float(special.ndtri(1 - 0.025 / groups)) * (float((p * (1 - p)).mean()) / questions) ** 0.5
+    return "off" if abs(float((p - t).mean())) > max(_OFF, chance) else None
 
 
 def _debiased(h: Floats, t: Floats, ids: Any) -> float:

@@ -58,7 +58,8 @@ def run(
     true probability typically differ by 0.08, noise taken out. Where noise alone would measure as much it says that
     none is seen, and the interval how large one may still be; --json has the numbers, below 0 then. It is measured
     over all rows, and within groups, where a confidence that is right on average may still be wrong. AURC is the error
-    rate of the answers given, averaged over how many are given: it measures ranking.
+    rate of the answers given, averaged over how many are given: it measures ranking. Groups that calibration made worse
+    or left off are named. A set of models (qacal fit --by) is measured model by model.
 
     A gate fails by default only on an error that the rows show to be above the limit. Few rows show little; it then
     passes, and says so, also if no error can be measured at all. With --strict the rows must show that the error is
@@ -74,7 +75,7 @@ def run(
         raise typer.BadParameter(f"--fail-above is {fail_above:g}; expected 0 to 1, such as 0.05.")
     shared.require_apart(file, skip_bad_rows)
     read = (column, percent, skip_bad_rows, max_bad, expression)
-    parts = _measured(file, model, embedder, groups, by, any_origin, *read)
+    parts, by = _measured(file, model, embedder, groups, by, any_origin, *read)
     with shared.printing():
         _tell(parts, by, groups, json)
     if fail_above is not None and _fails(parts, by, fail_above, strict):
@@ -98,16 +99,19 @@ def _measured(
     by: str | None,
     any_origin: list[str] | None,
     *read: Any,
-) -> dict[Any, Evaluation]:
+) -> tuple[dict[Any, Evaluation], str | None]:
+    """Return the evaluations, and the column that they are by: of a set of models its own, unless told otherwise."""
     from qacal.collected import collect
-    from qacal.model_set import load_any
+    from qacal.model_set import ModelSet, load_any
 
     loaded = None if model is None else load_any(model_path(model), embedder=embedder)
+    if by is None and isinstance(loaded, ModelSet):
+        by = loaded.by
     with shared.opened(file) as rows, shared.reading_like(loaded, rows, *read) as how, shared.progress() as progress:
         columns = collect(rows, how, loaded, groups, by, any_origin=any_origin or (), progress=progress)
     if loaded is not None:
         _warn_of_fitted(columns, loaded)
-    return columns.evaluated()
+    return columns.evaluated(), by
 
 
 def _warn_of_fitted(columns: Collected, model: QACalibrator | ModelSet) -> None:
@@ -132,8 +136,24 @@ def _print(found: Evaluation, title: str, groups: str | None) -> None:
         shared.show(shared.table(within, "group", *_GROUP_HEADER, rows=[_group(group) for group in found.groups]))
     if found.verdict is not None:
         shared.show(f"{title}{found.verdict.text}")
+    for line in _troubles(found.groups):
+        shared.show(f"{title}{line}")
     for line in _notes(found, groups):
         shared.show(line)
+
+
+def _troubles(groups: list[GroupScores]) -> Iterator[str]:
+    """Yield the groups that calibration made worse or left off, the largest three of each."""
+    for trouble, said in (("worse", "Worse than before"), ("off", "Still off after calibration")):
+        those = [group for group in groups if group.trouble == trouble]
+        names = [_NO_GROUP if group.group is None else str(group.group) for group in those]
+        shown = [
+            f"{name} ({group.after:.2f} claimed, {group.accuracy:.2f} right)"
+            for name, group in zip(names[:3], those, strict=False)
+        ]
+        if shown:
+            more = f" and {len(those) - 3} more" if len(those) > 3 else ""
+            yield f"{said}: {', '.join(shown)}{more}."
 
 
 def _notes(found: Evaluation, groups: str | None) -> Iterator[str]:
