@@ -6,7 +6,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from qacal import BadRows, BadRowsError, QABinning, QACalibrator
+from qacal import BadRows, BadRowsError, InputError, QABinning, QACalibrator
+from qacal.cli.shared import for_shell
 from qacal.files import File, refuse
 from qacal.records import Reading, read
 from tests.answers import answers
@@ -197,3 +198,15 @@ def test_a_file_that_holds_no_bad_rows_is_not_overwritten_by_them(tmp_path):
     bad.write_text("my notes\n")
     assert run("evaluate", file, "--skip-bad-rows", bad)[0] == 1
     assert bad.read_text() == "my notes\n"
+
+
+def test_messages_speak_of_options_in_the_shell_and_of_both_in_python(tmp_path):
+    file = lines(tmp_path / "a.jsonl", rows_with(*[{"confidence": 85}] * 60, *[{"confidence": 90}] * 40))
+    with pytest.raises(InputError, match=r"pass --percent \(percent=True\)\..*\(--skip-bad-rows FILE, on_fault=\)"):
+        list(read(file, needs_labels=True))
+    _, _, err = run("evaluate", file)
+    assert err.endswith("pass --percent. Mend the row, or leave such rows out (--skip-bad-rows FILE).\n")
+    assert "Pass --percent." in run("check", file)[1]
+    _, _, err = run("evaluate", lines(file, rows_with(*[{"confidence": 85}] * 60)), "--skip-bad-rows", tmp_path / "bad")
+    assert "--max-bad 0.6. Up to 20%" in err
+    assert for_shell("question is 'f (x=1)'; expected") == "question is 'f (x=1)'; expected"

@@ -36,6 +36,6 @@ def run(
         worth = shared.expressions(expression)
         found = check(rows, columns=shared.mapping(column), percent=percent, expressions=worth, progress=progress)
     with shared.printing():
-        print(shared.json_text(found.to_dict()) if json else printable(str(found)))
+        print(shared.json_text(found.to_dict()) if json else printable(shared.for_shell(str(found))))
     if not found.is_fine:
         raise typer.Exit(2)

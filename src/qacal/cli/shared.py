@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
 import textwrap
@@ -25,6 +26,11 @@ if TYPE_CHECKING:
 
 # How a file of bad rows begins; an empty one is of a run that found none.
 _BAD_ROW = b'{"place": "'
+# An argument in Python beside the option of the same meaning: --percent (percent=True), (--beta, beta_records=).
+_FOR_PYTHON = re.compile(
+    r"(?P<option>--[a-z][a-z-]*(?: '[^']*'| [^\s()]+)?) \([a-z_]+=[^()\s]*\)"
+    r"|(?P<options>\(--[^()]*?)[,;](?: or)? [a-z_]+=[^()]*(?=\))"
+)
 # The width of what is printed into a pipe, unless COLUMNS is set: no line is broken there.
 _PIPE = 10_000
 
@@ -290,12 +296,21 @@ def close_output() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.__stdout__.fileno() if sys.__stdout__ else 1)
 
 
+def for_shell(text: str) -> str:
+    """Return a message of the library without what it says to Python callers beside an option.
+
+    >>> for_shell("Pass --percent (percent=True), or leave rows out (--skip-bad-rows FILE, on_fault=).")
+    'Pass --percent, or leave rows out (--skip-bad-rows FILE).'
+    """
+    return _FOR_PYTHON.sub(lambda found: found["option"] or found["options"], text)
+
+
 def note(text: str) -> None:
     """Say something to the person, where it does not get into the way of the output.
 
     On a terminal lines end between words, except those to be pasted, which are indented.
     """
-    lines = printable(text).split("\n")
+    lines = printable(for_shell(text)).split("\n")
     if sys.stderr.isatty():
         options: dict[str, Any] = {"break_long_words": False, "break_on_hyphens": False}
         width = shutil.get_terminal_size().columns
