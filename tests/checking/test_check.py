@@ -120,6 +120,7 @@ def test_columns_that_cannot_be_guessed_are_left_to_fill_in(tmp_path):
     found = qacal.check(as_csv(tmp_path / "a.csv", rows))
     assert found.candidates == {"question": ("pytanie", "odpowiedz"), "answer": ("pytanie", "odpowiedz")}
     assert found.options[2:] == ("--column 'question=?'", "--column 'answer=?'")
+    assert found.findings[1].problem == "There are no columns 'question', 'answer'."
     assert "question may be 'pytanie' or 'odpowiedz'" in found.findings[1].remedy
     assert "To paste, with each ? filled in:" in str(found)
     unlabelled = [{name: row[name] for name in ("pytanie", "odpowiedz", "pewnosc")} for row in rows]

@@ -86,7 +86,8 @@ def on_columns(seen: Gathering, given: Mapping[str, str], *, is_file: bool) -> I
             )
         elif "correct" in missing:
             remedy += " qacal judge labels answers."
-        yield Finding("missing_columns", True, f"There is no column {what}.", remedy)
+        there = "There is no column" if len(missing) == 1 else "There are no columns"
+        yield Finding("missing_columns", True, f"{there} {what}.", remedy)
     for column, rival in columns.rivals.items():
         problem = f"Beside {column!r} there is {rival!r}: {column!r} may be the expected {column}, not the LLM's."
         yield Finding("two_answers", False, problem, f"If so, pass --column {column}={rival}.")

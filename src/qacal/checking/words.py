@@ -35,7 +35,7 @@ def _head(found: RecordsCheck) -> Iterator[str]:
         return
     said = [f"{_counted(stops, 'thing')} would stop a fit"] if stops else []
     said += [f"{_counted(others, 'other thing' if stops else 'thing')} to look at"] if others else []
-    yield f"{', and '.join(said)}."
+    yield f"{'. '.join(said)}."
 
 
 def _findings(found: RecordsCheck) -> Iterator[str]:
