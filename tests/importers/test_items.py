@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from qacal import json_documents
 from qacal.errors import InputError
+from qacal.importers.items import document
 from qacal.importers.spool import Spool
 from qacal.json_documents import JsonDocument, rows_up_to
 from qacal.outputs import writing
@@ -171,3 +172,12 @@ def test_a_name_for_each_row_is_no_table(monkeypatch):
             spool.add({"id": str(number), f"user_{number}": 1})
         assert spool.frame().columns == ["id", "user_0", "user_1"]
         assert len(spool.left_out) == 8
+
+
+def test_a_document_that_is_too_large_is_said_once(tmp_path):
+    path = tmp_path / "results.json"
+    path.write_text(json.dumps(["x" * 2000]))
+    with rows_up_to(0.001), pytest.raises(InputError) as caught:
+        document(path)
+    assert str(caught.value).startswith(f"{path} is larger than 0.001 MB; if you trust the file")
+    assert "cannot be read" not in str(caught.value)

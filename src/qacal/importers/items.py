@@ -72,13 +72,13 @@ def document(path: Path) -> Any:
     with opened_bytes(path) as stream:
         try:
             text = stream.read(largest_row() + 1)
-            if len(text) > largest_row():
-                raise InputError(too_large(str(path)) + ".")
-            return json.loads(text)
+            if len(text) <= largest_row():
+                return json.loads(text)
         except UnicodeDecodeError:
             raise EncodingError(f"{path} is not UTF-8 text; {NOT_UTF8}") from None
         except (ValueError, RecursionError, OSError, EOFError) as error:
             raise InputError(f"{path} cannot be read as JSON: {error}. Is the file whole?") from None
+    raise InputError(too_large(str(path)) + ".")
 
 
 def files_in(paths: Sequence[Path], *patterns: str) -> list[Path]:
