@@ -1,14 +1,18 @@
 """Every parameter of the public functions and estimators, with values of every wrong type: refused, in words."""
 
 import inspect
+import re
 from datetime import date
 from decimal import Decimal
 from fractions import Fraction
+from operator import attrgetter
 
 import numpy as np
 import pytest
 
 import qacal
+from qacal.exports import to_json, to_sql
+from tests.answers import answers
 
 ROWS = 60
 RNG = np.random.default_rng(0)
@@ -95,6 +99,79 @@ def test_parameters_of_partitions(kind):
     rows = {"embedding": VECTORS, "confidence": H, "correct": RIGHT}
     for name in kind().get_params():
         survives(lambda value, name=name: kind(**{name: value}).fit_rows(rows).assign(VECTORS), name)
+
+
+WRONG = ["x", None, [], [1], {}, NAN, -1, object(), len]
+ANSWERS = answers(200)
+TALLY = qacal.Tally.of(H, RIGHT, groups=GROUPS)
+
+
+def calibrator(**given):
+    plain = {"partition": qacal.Column("topic"), "calibrator": qacal.QABinning(points_per_bin=20)}
+    return qacal.QACalibrator(**{**plain, **given})
+
+
+def fitted_paths(**given):
+    paths = qacal.Paths(**{"path": GROUPS, "exit": np.full(ROWS, 2), "depth": 1, **given})
+    return qacal.QABinning().fit(H, RIGHT, groups=paths)
+
+
+def function(**given):
+    return qacal.Function(**{"function": lambda rows: [0] * len(rows["question"]), "columns": ["question"], **given})
+
+
+def searched(**given):
+    return qacal.Search(**{"calibration": TALLY, "tuning": TALLY, **given}).tune(qacal.QABinning())
+
+
+@pytest.fixture(scope="module")
+def model():
+    return calibrator().fit(ANSWERS)
+
+
+COLUMNS_OF_ROWS = {"confidence": H, "correct": RIGHT}
+CALLS = {
+    "Search": lambda model, /, **given: searched(**given),
+    "Search.tune": lambda model, calibrator: qacal.Search(TALLY, TALLY).tune(calibrator),
+    "Paths": lambda model, /, **given: fitted_paths(**given),
+    "Column": lambda model, name: calibrator(partition=qacal.Column(name)).fit(ANSWERS),
+    "Function": lambda model, /, **given: calibrator(partition=function(**given)).fit(ANSWERS),
+    "QACalibrator": lambda model, /, **given: calibrator(**given).fit(ANSWERS),
+    "QACalibrator.fit": lambda model, /, **given: calibrator().fit(**{"records": ANSWERS, **given}),
+    "QACalibrator.calibrate": lambda model, /, **given: model.calibrate(**{"records": ANSWERS, **given}),
+    "QACalibrator.predict": lambda model, /, **given: model.predict(**{"confidence": H, **given}),
+    "QACalibrationClassifier": lambda model, /, **given: qacal.QACalibrationClassifier(**given).fit(VECTORS, RIGHT),
+    "choose_threshold": lambda model, /, **given: qacal.choose_threshold(
+        **{"model": model, "records": ANSWERS, "accuracy": 0.5, **given}
+    ),
+    "check": lambda model, /, **given: qacal.check(**{"records": ANSWERS, **given}),
+    "evaluate": lambda model, /, **given: qacal.evaluate(**{**COLUMNS_OF_ROWS, **given}),
+    "auroc": lambda model, /, **given: qacal.auroc(**{**COLUMNS_OF_ROWS, **given}),
+    "exports.to_sql": lambda model, /, **given: to_sql(**{"calibrator": model.calibrator_, **given}),
+    "exports.to_json": lambda model, calibrator: to_json(calibrator),
+    "load": lambda model, path: qacal.load(path),
+    "embedder": lambda model, name: qacal.embedder(name),
+}
+
+
+@pytest.mark.filterwarnings("ignore::qacal.QacalWarning")
+@pytest.mark.parametrize("name", CALLS)
+def test_wrong_types_given_to_all_others(model, name):
+    """Each ends well or in an error of qacal; what Python itself calls or opens, in Python's own words."""
+    taken = {"load": ["path"], "embedder": ["name"]}.get(name) or inspect.signature(attrgetter(name)(qacal)).parameters
+    for parameter in [parameter for parameter in taken if parameter != "self"]:
+        for value in WRONG:
+            said, is_pythons = "something", False
+            try:
+                CALLS[name](model, **{parameter: value})
+            except qacal.QacalError as error:
+                said = str(error)
+            except TypeError as error:
+                said, is_pythons = str(error), True
+            assert 0 < len(said) < 1000
+            if is_pythons:
+                assert parameter in ("progress", "on_fault", "path", "ranges"), (parameter, value, said)
+                assert re.search("not callable|exactly one argument|expected str", said)
 
 
 def test_what_was_got_is_said():

@@ -14,6 +14,8 @@ from qacal.calibrators.qa_binning import QABinning
 from qacal.calibrators.step_binning import StepBinning
 from qacal.errors import InputError
 from qacal.grouping import Paths
+from qacal.parameters import require_kind
+from qacal.partitions.base import Partition
 from qacal.values import ArrayLike, Floats, Ints, column_of_any
 
 if TYPE_CHECKING:
@@ -87,6 +89,8 @@ class QACalibrationClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
             kept = weights > 0
             X, correct, weights = X[kept], correct[kept], weights[kept]
             ids = None if ids is None else column_of_any(ids, "ids")[kept]
+        require_kind(self.partition, Partition, "partition", "one, such as KDTree(depth=3)")
+        require_kind(self.calibrator, Calibrator, "calibrator", "one, such as QABinning()")
         self.partition_ = None
         if self.partition is not None and X.shape[1] > 1:
             _require_no_labels(self.partition)

@@ -52,7 +52,7 @@ class Answering(ABC):
         words = expressions or self.read_as.expressions
         found, is_percent = self.read_as.for_rows(names, columns, percent)
         is_assumed = is_percent and percent is None
-        return Reading(found, is_percent, expressions=dict(words), assumes_percent=is_assumed, **others)
+        return Reading(found, is_percent, expressions=words, assumes_percent=is_assumed, **others)
 
     @abstractmethod
     def answers(

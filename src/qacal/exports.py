@@ -22,6 +22,7 @@ from qacal.calibrators.tree_scaling import TreeMaps
 from qacal.cells import snap
 from qacal.errors import InputError
 from qacal.grouping import NO_GROUP, Grouping
+from qacal.parameters import shown
 from qacal.plain import require_plain
 from qacal.pooled_shape import Shape
 from qacal.values import Floats, Ints, seven_decimals
@@ -91,10 +92,16 @@ def to_json(calibrator: Calibrator) -> dict[str, Any]:
     >>> exported["rules"][0]
     'A group reads the map that names it in read_by; all others, and rows without a group, read the first.'
     """
-    maps = calibrator.fitted_maps()
+    maps = _maps_of(calibrator)
     exported = {"calibrator": type(calibrator).__name__, **_described(maps)}
     require_plain(exported, "the export")
     return exported
+
+
+def _maps_of(calibrator: Calibrator) -> Maps:
+    if not isinstance(calibrator, Calibrator):
+        raise InputError(f"calibrator is {shown(calibrator)}; expected a fitted one, such as model.calibrator_.")
+    return calibrator.fitted_maps()
 
 
 def _described(maps: Maps) -> dict[str, Any]:
@@ -209,7 +216,7 @@ def to_sql(calibrator: Calibrator, *, confidence: str = "confidence", group: str
       END
     END AS DOUBLE PRECISION)
     """
-    maps, column = calibrator.fitted_maps(), sql.name(confidence)
+    maps, column = _maps_of(calibrator), sql.name(confidence)
     possible = f"{column} >= 0 AND {column} <= 1"
     if isinstance(maps, IdentityMap):
         return sql.case([(possible, column)], None)

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from qacal.errors import InputError
+from qacal.parameters import is_whole, shown
 from qacal.soundness import require, require_between, require_columns, rises
 from qacal.values import ArrayLike, Bools, Ints, column_of_any, is_missing, require_length
 
@@ -213,10 +214,9 @@ def _types(column: Grouping) -> set[str]:
 
 
 def _from_paths(paths: Paths) -> Grouping:
-    if not 0 <= paths.depth <= MAX_DEPTH:
-        raise InputError(f"the tree has depth {paths.depth}; expected 0 to {MAX_DEPTH}.")
-    path = np.asarray(paths.path, dtype=np.int64)
-    exits = np.asarray(paths.exit, dtype=np.int64)
+    if not is_whole(paths.depth, 0, MAX_DEPTH):
+        raise InputError(f"the tree has depth {shown(paths.depth)}; expected 0 to {MAX_DEPTH}.")
+    path, exits = _whole(paths.path, "path"), _whole(paths.exit, "exit")
     require_length(exits, len(path), "exit")
     wrong = (path < 0) | (path >= 2**paths.depth)
     if wrong.any():
@@ -228,6 +228,13 @@ def _from_paths(paths: Paths) -> Grouping:
     return Grouping((path >> drop) << drop, None, np.clip(exits, 0, paths.depth + 1), paths.depth)
 
 
+def _whole(values: Any, name: str) -> Ints:
+    array = np.asarray(values)
+    if array.ndim != 1 or (len(array) > 0 and array.dtype.kind not in "iu"):
+        raise InputError(f"{name} is {shown(values)}; expected a column of whole numbers.")
+    return array.astype(np.int64)
+
+
 def _are_codes(array: np.ndarray[Any, Any]) -> bool:
     """Whole numbers serve as codes unless they are negative (-1 alone means no group) or too large for int64."""
     return len(array) == 0 or (int(array.min()) >= NO_GROUP and int(array.max()) < 2**63)
@@ -237,7 +244,7 @@ def _from_floats(array: np.ndarray[Any, np.dtype[np.float64]]) -> Grouping:
     """Whole numbers in a float column (a table with gaps makes them so) are whole numbers again."""
     present = ~np.isnan(array)
     filled = np.where(present, array, NO_GROUP)
-    if np.array_equal(filled, np.rint(filled)) and np.abs(filled).max() < 2**53:
+    if np.array_equal(filled, np.rint(filled)) and np.abs(filled).max(initial=0) < 2**53:
         return as_grouping(filled.astype(np.int64), len(filled))
     return _from_objects(array.tolist())
 

@@ -160,7 +160,7 @@ class QACalibrator(HasParameters, Answering):
         max_bad : the largest share of such rows; if there are more, it is an error that counts them by reason.
         progress : called with what is being done and the number of rows.
         """
-        how = Reading(dict(columns or {}), percent, on_fault or refuse, max_bad, dict(expressions or {}))
+        how = Reading(columns or {}, percent, on_fault or refuse, max_bad, expressions or {})
         return self.fit_given(Given(records, how, beta_records, certify_records, pool), progress)
 
     def fit_given(self, given: Given, progress: Progress | None = None) -> Self:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from qacal.errors import InputError
+from qacal.parameters import require_kind
 
 AnyOrigin: TypeAlias = bool | str | Collection[str]
 """Which origins may be others than those of the fit: True for all, or the names of some."""
@@ -90,6 +91,7 @@ def require_known_origin(
     accepted : which of the origins may be others.
     uses_labels : whether labels are read; if not, who judged does not matter.
     """
+    require_kind(accepted, bool | Iterable, "any_origin", "True, or names such as model")
     allowed = {*origins} if accepted is True else {accepted} if isinstance(accepted, str) else {*(accepted or ())}
     unknown = sorted(allowed - {*origins} - {name for name, _ in APART})
     if unknown:

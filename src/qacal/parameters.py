@@ -32,6 +32,18 @@ def is_number(value: Any, low: float, high: float) -> TypeGuard[float]:
     return is_one and bool(low <= value <= high)
 
 
+def require_kind(value: Any, kind: Any, name: str, expected: str) -> None:
+    """Refuse a value of another type than a parameter takes; None is left to those who have a default.
+
+    >>> require_kind("law", dict, "columns", 'names by name, such as {"confidence": "score"}')
+    Traceback (most recent call last):
+    ...
+    qacal.errors.InputError: columns is 'law'; expected names by name, such as {"confidence": "score"}.
+    """
+    if value is not None and not isinstance(value, kind):
+        raise InputError(f"{name} is {shown(value)}; expected {expected}.")
+
+
 def shown(value: Any) -> str:
     """Return a value as an error shows it: short, whatever it is.
 

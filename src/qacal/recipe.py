@@ -18,6 +18,7 @@ from qacal.calibrators.tree_binning import TreeBinning
 from qacal.calibrators.tree_scaling import TreeScaling
 from qacal.embedders import Embedder
 from qacal.errors import InputError
+from qacal.parameters import is_number, shown
 from qacal.partitions import EMBEDDING, BisectingTree, Partition, as_partition
 from qacal.records import Batch
 from qacal.road import Road, RowVectors
@@ -72,8 +73,8 @@ class Recipe:
 
     def require_sound(self) -> None:
         """Refuse parameters that can mean nothing."""
-        if self.beta_share is not None and not 0 < self.beta_share < 1:
-            raise InputError(f"beta_share is {self.beta_share}; expected a share between 0 and 1, such as 0.25.")
+        if self.beta_share is not None and not (is_number(self.beta_share, 0, 1) and 0 < self.beta_share < 1):
+            raise InputError(f"beta_share is {shown(self.beta_share)}; expected a share between 0 and 1, such as 0.25.")
         if self.output not in ("certified", "continuous"):
             raise InputError(f'output is {self.output!r}; expected "certified" or "continuous".')
         if self.output == "continuous" and self.calibrator is not None:

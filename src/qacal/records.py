@@ -22,6 +22,7 @@ from qacal.column_checks import KNOWN, Checks, distinct_values, listed, shares
 from qacal.errors import InputError, QacalWarning
 from qacal.files import OnFault, open_file, refuse
 from qacal.identity import combined, id_hashes, surplus
+from qacal.parameters import is_number, require_kind, shown
 from qacal.percents import Percents
 from qacal.tables import Table, as_table
 from qacal.values import Bools, Floats, Hashes, Ints
@@ -66,6 +67,11 @@ def as_source(records: Any) -> Source:
     return _Memory(as_table(records))
 
 
+def require_names(columns: Any) -> None:
+    """Refuse what is no mapping of columns to their names."""
+    require_kind(columns, Mapping, "columns", 'what columns are called, such as {"confidence": "score"}')
+
+
 @dataclass(frozen=True)
 class Reading:
     """How to read records.
@@ -86,12 +92,13 @@ class Reading:
     assumes_percent: bool = False
 
     def __post_init__(self) -> None:
+        require_names(self.columns)
         unknown = sorted(set(self.columns) - set(KNOWN))
         if unknown:
             raise InputError(f"there is no column {unknown[0]!r} to map; those that can be are {', '.join(KNOWN)}.")
         require_expressions(self.expressions)
-        if not 0 <= self.max_bad <= 1:
-            raise InputError(f"max_bad is {self.max_bad:g}; expected a share from 0 to 1, such as 0.5.")
+        if not is_number(self.max_bad, 0, 1):
+            raise InputError(f"max_bad is {shown(self.max_bad)}; expected a share from 0 to 1, such as 0.5.")
 
     def name(self, column: str) -> str:
         """Return what a column is called in the rows."""
@@ -130,6 +137,7 @@ class ReadAs:
 
         columns, percent : what was said; it goes before.
         """
+        require_names(columns)
         there = {column: name for column, name in self.columns.items() if name in names}
         found = {**there, **(columns or {})}
         is_same = found.get("confidence", "confidence") == self.columns.get("confidence", "confidence")
@@ -209,6 +217,8 @@ class Batch:
         """Return the rows as they came, with the columns of the evidence, which are empty for rows that are bad."""
         import polars as pl
 
+        if not isinstance(prefix, str):
+            raise InputError(f"prefix is {shown(prefix)}; expected a text.")
         # Neither drop nor rename: these wait for threads, which a forked child does not have.
         added = [column.alias(prefix + column.name) for column in evidence if column.name != "confidence"]
         columns = self._for_whole(pl.DataFrame(added))

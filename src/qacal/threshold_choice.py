@@ -19,6 +19,7 @@ from qacal.metrics.ranking import doubt_of
 from qacal.model import QACalibrator
 from qacal.model_set import ModelSet
 from qacal.origins import AnyOrigin
+from qacal.parameters import shown
 from qacal.records import Reading
 from qacal.thresholds.certified import (
     CertifiedThreshold,
@@ -113,6 +114,8 @@ def choose_threshold(
     >>> model.set_threshold(found).explain("2 + 2?", "4", 0.99)["decision"]
     'answer'
     """
+    if not isinstance(model, QACalibrator | ModelSet):
+        raise InputError(f"model is {shown(model)}; expected a fitted QACalibrator, or what qacal.load gives.")
     goal = Goal(accuracy, risk, alpha, per_group, wrong, abstain)
     how = model.reading(records, columns, percent, expressions, on_fault=on_fault or refuse, max_bad=max_bad)
     return choices(model, records, how, goal, any_origin=any_origin, progress=progress)[None]

@@ -31,6 +31,7 @@ from qacal.lookup import search_within
 from qacal.metrics.calibration import calibration_error
 from qacal.metrics.scores import brier_score, log_loss
 from qacal.metrics.selective import auac
+from qacal.parameters import require_kind, shown
 from qacal.ranges import Ranges, search_ranges
 from qacal.tally import Tally
 from qacal.values import Floats, Ints, seven_decimals
@@ -127,6 +128,12 @@ class Search:
         progress: Callable[[int, int], None] | None = None,
     ) -> None:
         require_objective(objective)
+        for name, given in (("calibration", calibration), ("tuning", tuning)):
+            if not isinstance(given, Tally):
+                raise InputError(f"{name} is {shown(given)}; expected a Tally.")
+        if not isinstance(ranges, Ranges) and not callable(ranges):
+            raise InputError(f"ranges is {shown(ranges)}; expected Ranges, or a function that gives them.")
+        require_kind(progress, Callable, "progress", "a function")
         self.calibration = calibration
         self.tuning = tuning
         self.keeps_groups = keeps_groups
@@ -138,6 +145,8 @@ class Search:
 
     def tune(self, calibrator: Calibrator) -> Tuned:
         """Try all settings of a calibrator, and return the best one fitted on the calibration rows."""
+        if not isinstance(calibrator, Calibrator):
+            raise InputError(f"calibrator is {shown(calibrator)}; expected one, such as QABinning().")
         trials = list(self._trials(calibrator))
         best = best_of(trials)
         chosen = _configured(calibrator, best.cut if self._is_tree else None, best.points_per_bin)
@@ -343,5 +352,5 @@ OBJECTIVES: dict[str, Objective] = {
 
 def require_objective(name: str, parameter: str = "objective") -> None:
     """Refuse what is no objective."""
-    if name not in OBJECTIVES:
-        raise InputError(f"{parameter} is {name!r}; expected one of {', '.join(OBJECTIVES)}.")
+    if not isinstance(name, str) or name not in OBJECTIVES:
+        raise InputError(f"{parameter} is {shown(name)}; expected one of {', '.join(OBJECTIVES)}.")

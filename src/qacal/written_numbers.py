@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 
 from qacal.errors import InputError
+from qacal.parameters import require_kind
 
 TRUTHS = {
     **dict.fromkeys(("true", "yes", "y", "correct", "right", "pass", "passed"), 1.0),
@@ -49,9 +50,11 @@ def require_expressions(expressions: Mapping[str, float]) -> None:
     ...
     qacal.errors.InputError: the expression 'Sure' is worth 90; expected words and a number from 0 to 1.
     """
+    require_kind(expressions, Mapping, "expressions", 'what words stand for, such as {"high": 0.85}')
     worths: dict[str, float] = {}
     for name, worth in expressions.items():
-        if not _LETTER.search(name) or not isinstance(worth, int | float) or not 0 <= worth <= 1:
+        has_words = isinstance(name, str) and _LETTER.search(name)
+        if not has_words or not isinstance(worth, int | float) or not 0 <= worth <= 1:
             raise InputError(f"the expression {name!r} is worth {worth!r}; expected words and a number from 0 to 1.")
         known = worths.setdefault(expression_key(name), worth)
         if known != worth:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NoReturn, Self
 
 import numpy as np
@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from qacal.errors import InputError
 from qacal.grouping import Paths
+from qacal.parameters import require_kind
 from qacal.partitions.base import Arrays, Partition, Plain, column_of
 from qacal.partitions.labels import as_labels
 from qacal.values import ArrayLike
@@ -55,9 +56,10 @@ class Function(Partition):
     @property
     def needs(self) -> tuple[str, ...]:
         """The columns that it reads; none named means that it is given all there are."""
+        require_kind(self.columns, Iterable, "columns", "a list of names")
         if isinstance(self.columns, str):
             raise InputError(f"columns is {self.columns!r}; expected a list of names, such as [{self.columns!r}].")
-        return tuple(self.columns)
+        return tuple(self.columns or ())
 
     def fit(self, Z: ArrayLike) -> Self:
         """Learn nothing; the labels are tried out, so that a function that cannot work fails early."""
