@@ -219,3 +219,20 @@ def test_a_row_is_in_a_bin_of_every_map_above_it(max_depth):
     counts = np.bincount(bins[bins >= 0], minlength=len(maps.rows))
     np.testing.assert_array_equal(counts, maps.rows)
     np.testing.assert_array_equal(maps.bins_by_level(model.asked(score, None, None))[:, 1:], -1)
+
+
+@pytest.mark.parametrize("depth", [2, 5])
+def test_rows_beyond_the_maps_below_are_those_of_the_slow_twin(depth):
+    """Some groups have too few rows for a map, so that a map's nearest ancestor may be any number of levels above."""
+    rng = np.random.default_rng(depth)
+    leaf = (2**depth * rng.random(800) ** 2).astype(int)
+    paths = Paths(leaf, np.full(800, depth + 1), depth)
+    maps = StepBinning(rows_per_map=30).fit(rng.random(800), rng.integers(0, 2, 800), groups=paths).maps_
+    who, own = maps.lineage, rng.random(len(maps.lineage.depth))
+    left = own.copy()
+    for child in range(1, len(own)):
+        above = np.flatnonzero(who.depth < who.depth[child])
+        is_ancestor = who.owner[above] == who.owner[child] >> (who.depth[child] - who.depth[above])
+        left[above[is_ancestor][-1] if is_ancestor.any() else 0] -= own[child]
+    assert len(own) > depth
+    np.testing.assert_array_equal(maps._without_those_below(own), np.maximum(left, 0.0))

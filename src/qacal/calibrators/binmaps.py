@@ -156,11 +156,12 @@ class BinMaps:
 
     def _without_those_below(self, own: Floats) -> Floats:
         """Return what each map has beyond the maps right below it."""
-        who, left = self.lineage, own.copy()
-        for child in range(1, len(who.depth)):
-            above = np.flatnonzero(who.depth < who.depth[child])
-            is_ancestor = who.owner[above] == who.owner[child] >> (who.depth[child] - who.depth[above])
-            left[above[is_ancestor][-1] if is_ancestor.any() else 0] -= own[child]
+        left = own.copy()
+        nodes = zip(self.lineage.depth.tolist(), self.lineage.owner.tolist(), strict=True)
+        place = {node: at for at, node in enumerate(nodes)}
+        for (depth, owner), child in list(place.items())[1:]:
+            ancestors = ((depth - up, owner >> up) for up in range(1, depth))
+            left[next((place[node] for node in ancestors if node in place), 0)] -= own[child]
         return np.maximum(left, 0.0)
 
     def _maps(self, rows: Rows) -> Ints | None:
