@@ -136,6 +136,14 @@ def test_the_points_of_a_fit_are_marked():
     assert "with probability 0.9" in points_per_bin_plot().get_title(loc="left")
 
 
+def test_no_curve_runs_through_the_words_of_the_budget():
+    ax = points_per_bin_plot(fit=(10, 2111), realised=0.24)
+    (words,) = [text for text in ax.texts if "on test rows" in text.get_text()]
+    left, middle = words.get_position()
+    beyond = [line.get_ydata()[line.get_xdata() >= left] for line in ax.lines if len(line.get_xdata()) > 2]
+    assert all((curve < middle - 0.05).all() for curve in beyond)
+
+
 def test_realised_errors_are_drawn_over_their_bounds():
     realised = content().realised
     ax = realised_error_plot(realised)

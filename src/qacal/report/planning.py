@@ -52,7 +52,7 @@ def points_per_bin_plot(
     if fit is not None:
         _mark(ax, fit, alpha, levels, widest, top)
     if fit is not None and realised is not None:
-        _mark_realised(ax, fit[0], realised, widest)
+        _mark_realised(ax, fit[0], realised, widest, top)
     ax.set(xlim=(0, widest * 1.24), ylim=(0, top))
     ax.set_xticks(np.arange(0, widest + 1, 200 * max(1, widest // 1000)))
     ax.yaxis.set_major_formatter("{x:g}")
@@ -87,10 +87,12 @@ def _mark(ax: Axes, fit: tuple[int, int], alpha: float, levels: int, widest: int
     style.write(ax, beside + widest * 0.01, above, text, colour, va="center")
 
 
-def _mark_realised(ax: Axes, b: int, realised: float, widest: int) -> None:
-    colour = style.COLOURS["calibrated"]
+def _mark_realised(ax: Axes, b: int, realised: float, widest: int, top: float) -> None:
+    # The words stand above the curves, under those of the promise: beside the mark, curves would run through them.
+    colour, beside, above = style.COLOURS["calibrated"], max(b, 0.3 * widest), 0.68 * top
+    ax.plot([b, beside], [realised, above], color=colour, linewidth=0.6, zorder=3)
     ax.plot(b, realised, "D", color=colour, markerfacecolor=style.COLOURS["paper"], markersize=5, zorder=6)
-    style.write(ax, b + widest * 0.03, realised, f"{realised:.2f} on test rows", colour, va="center")
+    style.write(ax, beside + widest * 0.01, above, f"{realised:.2f} on test rows", colour, va="center")
 
 
 def _errors(size: int, nu: float, alpha: float, levels: int, widest: int, top: float) -> tuple[Floats, Floats]:
