@@ -31,7 +31,7 @@ from benchmarks.combinations import Combination, Deal, combinations
 from benchmarks.ledger import Key, Ledger
 from benchmarks.verdict import interval, table
 from qacal.calibrators.base import Calibrator
-from qacal.identity import id_hashes, mix
+from qacal.tally.ids import id_hashes, mix
 
 DRAWS = {100: 10, 300: 5, 1_000: 3, 3_000: 2, None: 1}
 """How many times each number of rows is drawn; None for all rows."""

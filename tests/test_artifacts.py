@@ -34,8 +34,8 @@ from qacal import (
 )
 from qacal.artifacts import load, save
 from qacal.errors import ArtifactError
-from qacal.grouping import NO_GROUP
 from qacal.partitions import BisectingTree, Column, KDTree, KMeans, Product
+from qacal.tally.groups import NO_GROUP
 from tests.calibrators.contract import CALIBRATORS, name_of
 
 every_calibrator = pytest.mark.parametrize("calibrator", CALIBRATORS, ids=name_of)

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from qacal import Column, InputError, PlattScaling, QABinning, QACalibrator, Tally, split, threshold_curve
-from qacal.values import is_missing
+from qacal.tally.arrays import is_missing
 
 # Numbers that a float would merge.
 BIG = [2**60 + 1, 2**60 + 2, 2**60 + 1, 2**53 + 1, 2**53, 7]

@@ -20,9 +20,9 @@ from qacal import (
     UniformMassBinning,
     sql,
 )
-from qacal.cells import snap
 from qacal.exports import _last_below, to_json, to_sql
-from qacal.values import seven_decimals
+from qacal.tally.arrays import seven_decimals
+from qacal.tally.cells import snap
 from tests.calibrators.contract import CALIBRATORS, name_of
 
 EXPORTABLE = [calibrator for calibrator in CALIBRATORS if getattr(calibrator, "ties", "merge") == "merge"]

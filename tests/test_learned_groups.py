@@ -18,7 +18,7 @@ from qacal import (
 )
 from qacal.experiment.beta import Beta
 from qacal.experiment.sample import Sample
-from qacal.identity import id_hashes
+from qacal.tally.ids import id_hashes
 from tests.answers import answers
 
 # These LLMs say 0.8 to everything, so that only groups can help; fit says so.

@@ -13,7 +13,7 @@ import pytest
 
 from qacal import Identity, PlattScaling, QABinning, sql
 from qacal.exports import to_sql
-from qacal.values import seven_decimals
+from qacal.tally.arrays import seven_decimals
 from tests.test_exports import asked, edges_of, every_exportable, every_kind, fitted, known_to
 
 INITDB = shutil.which("initdb") or next(iter(sorted(glob.glob("/usr/lib/postgresql/*/bin/initdb"), reverse=True)), None)

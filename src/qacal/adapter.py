@@ -13,10 +13,10 @@ from qacal.calibrators.base import Calibrator
 from qacal.calibrators.qa_binning import QABinning
 from qacal.calibrators.step_binning import StepBinning
 from qacal.errors import InputError
-from qacal.grouping import Paths
 from qacal.parameters import require_kind
 from qacal.partitions.base import Partition
-from qacal.values import ArrayLike, Floats, Ints, column_of_any
+from qacal.tally.arrays import ArrayLike, Floats, Ints, column_of_any
+from qacal.tally.groups import Paths
 
 if TYPE_CHECKING:
     from qacal.calibrators.evidence import Evidence

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from qacal.errors import InputError
-from qacal.lowest import Lowest
 from qacal.partitions import EMBEDDING, Partition
-from qacal.partitions.labels import as_labels
 from qacal.scores import LearnedScore
-from qacal.values import Floats, Hashes
+from qacal.tally.arrays import Floats, Hashes
+from qacal.tally.hash_sample import Lowest
+from qacal.tally.labels import as_labels
 
 if TYPE_CHECKING:
     from qacal.records import Batch

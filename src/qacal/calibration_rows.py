@@ -9,13 +9,13 @@ import numpy as np
 
 from qacal.errors import InputError
 from qacal.group_summary import Sampler, Summaries
-from qacal.grouping import Paths, as_grouping
-from qacal.identity import mix
 from qacal.learning import ids_of
 from qacal.records import Batch
 from qacal.road import Road
-from qacal.tally import Tally
-from qacal.values import Floats, Hashes
+from qacal.tally.arrays import Floats, Hashes
+from qacal.tally.groups import Paths, as_grouping
+from qacal.tally.ids import mix
+from qacal.tally.tally import Tally
 
 
 class CalibrationRows:

@@ -14,7 +14,7 @@ from qacal.model import QACalibrator
 from qacal.model_set import ModelSet, rows_by
 from qacal.origins import AnyOrigin
 from qacal.records import Batch, Reading, read, warn_of_copies
-from qacal.values import Bools, Floats, Hashes
+from qacal.tally.arrays import Bools, Floats, Hashes
 
 
 @dataclass

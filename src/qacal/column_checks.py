@@ -14,7 +14,7 @@ import numpy as np
 from qacal.errors import InputError
 from qacal.files import OnFault
 from qacal.tables import Table
-from qacal.values import Bools, Floats, as_written, column_of_any, is_missing
+from qacal.tally.arrays import Bools, Floats, as_written, column_of_any, is_missing
 from qacal.written_numbers import TRUTHS, expression_key, number_in
 
 KNOWN = (

@@ -11,13 +11,13 @@ import numpy as np
 from scipy import special
 
 from qacal.errors import InputError, QacalWarning
-from qacal.grouping import NO_GROUP, as_grouping
-from qacal.identity import id_hashes
 from qacal.metrics.calibration import CalibrationError, calibration_error
 from qacal.metrics.ranking import Doubt, doubt_of
 from qacal.metrics.scores import brier_score, log_loss
 from qacal.metrics.selective import aurc
-from qacal.values import ArrayLike, Floats, Hashes, column_of_any, require_length, unit_values
+from qacal.tally.arrays import ArrayLike, Floats, Hashes, column_of_any, require_length, unit_values
+from qacal.tally.groups import NO_GROUP, as_grouping
+from qacal.tally.ids import id_hashes
 
 # The same number of bins for both scores, since a score with few values would otherwise be measured by another ruler.
 BINS = 15

@@ -19,13 +19,13 @@ from qacal.calibrators.isotonic import IsotonicMaps
 from qacal.calibrators.logistic import LOGIT_CUT, Feature, expit, feature_values
 from qacal.calibrators.platt import LogisticMap
 from qacal.calibrators.tree_scaling import TreeMaps
-from qacal.cells import snap
 from qacal.errors import InputError
-from qacal.grouping import NO_GROUP, Grouping
 from qacal.parameters import shown
 from qacal.plain import require_plain
-from qacal.pooled_shape import Shape
-from qacal.values import Floats, Ints, seven_decimals
+from qacal.tally.arrays import Floats, Ints, seven_decimals
+from qacal.tally.cells import snap
+from qacal.tally.groups import NO_GROUP, Grouping
+from qacal.tally.isotonic import Shape
 
 # PostgreSQL refuses an exp that overflows or vanishes; a curve is 0 or 1 to 300 digits long before.
 _STEEPEST = 700.0

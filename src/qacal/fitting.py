@@ -17,15 +17,21 @@ from qacal.answering import Progress
 from qacal.calibration_rows import CalibrationRows
 from qacal.errors import InputError, QacalWarning
 from qacal.group_summary import GroupSummary
-from qacal.identity import split
 from qacal.learning import Learning, ids_of
-from qacal.origins import gather_origins, require_comparable_ids, require_one_origin, require_same_origin, tells
+from qacal.origins import (
+    gather_origins,
+    require_comparable_ids,
+    require_one_origin,
+    require_same_origin,
+    tells,
+)
 from qacal.recipe import Recipe
 from qacal.records import PROVENANCE, Batch, Reading, read, read_again, warn_of_copies
 from qacal.road import Road
-from qacal.tally import Tally
+from qacal.tally.arrays import Hashes
+from qacal.tally.ids import split
+from qacal.tally.tally import Tally
 from qacal.thresholds.memory import Memory, remembered
-from qacal.values import Hashes
 
 if TYPE_CHECKING:
     from qacal.metrics.ranking import Doubt

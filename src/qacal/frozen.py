@@ -28,7 +28,7 @@ _WORDS: dict[Any, str] = {bool: "true or false", int: "a whole number", float: "
 def take_apart(value: Any) -> tuple[Plain, Arrays]:
     """Return a frozen value as plain values and arrays.
 
-    >>> from qacal.lookup import Directory
+    >>> from qacal.tally.lookup import Directory
     >>> take_apart(Directory(np.array([3, 7]), np.array([1, 2])))
     ({}, {'codes': array([3, 7]), 'entries': array([1, 2])})
     """

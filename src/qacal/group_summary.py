@@ -18,8 +18,8 @@ import numpy as np
 
 from qacal.errors import InputError
 from qacal.forks import require_polars
-from qacal.tally import Tally
-from qacal.values import Floats, Hashes
+from qacal.tally.arrays import Floats, Hashes
+from qacal.tally.tally import Tally
 
 if TYPE_CHECKING:
     import polars as pl

@@ -22,14 +22,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from qacal.bins import mass_bins
 from qacal.errors import InputError, UnreachableError
-from qacal.grouping import Paths
 from qacal.intervals import bounded_interval, mean_intervals
 from qacal.parameters import is_number, is_whole, shown
 from qacal.soundness import require
-from qacal.tally import Tally
-from qacal.values import ArrayLike, Floats, require_length, unit_values
+from qacal.tally.arrays import ArrayLike, Floats, require_length, unit_values
+from qacal.tally.bins import mass_bins
+from qacal.tally.groups import Paths
+from qacal.tally.tally import Tally
 
 # What is less is taken for 0: shared by many statements, and inverted, it would be.
 _SMALLEST_ALPHA = 1e-100

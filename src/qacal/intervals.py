@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from qacal.errors import InputError
-from qacal.values import Floats
+from qacal.tally.arrays import Floats
 
 
 def mean_intervals(

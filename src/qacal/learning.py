@@ -13,7 +13,7 @@ from qacal.beta_rows import BetaRows, ScoreRows, require_labels
 from qacal.errors import InputError
 from qacal.partitions import EMBEDDING, Partition
 from qacal.scores import LearnedScore
-from qacal.values import Hashes
+from qacal.tally.arrays import Hashes
 
 if TYPE_CHECKING:
     from qacal.records import Batch

@@ -32,9 +32,9 @@ from qacal.recipe import Output, Recipe
 from qacal.records import Batch, ReadAs, Reading, read
 from qacal.road import Road
 from qacal.scores import LearnedScore
+from qacal.tally.arrays import ArrayLike, Floats, unit_values
 from qacal.thresholds.decisions import DecisionRule
 from qacal.thresholds.memory import Memory
-from qacal.values import ArrayLike, Floats, unit_values
 
 if TYPE_CHECKING:
     import polars as pl

@@ -27,7 +27,7 @@ from qacal.origins import AnyOrigin
 from qacal.plain import digest, read_document, write_document
 from qacal.records import Batch, ReadAs, Reading, Source, as_source, read, tables_of
 from qacal.tables import Table, joined
-from qacal.values import Bools
+from qacal.tally.arrays import Bools
 
 if TYPE_CHECKING:
     import polars as pl

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from qacal.errors import InputError
-from qacal.values import ArrayLike
+from qacal.tally.arrays import ArrayLike
 
 # So many percents that are all at most one are fractions.
 _ENOUGH = 20

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from qacal.bins import check_points_per_bin
 from qacal.calibrators.base import Calibrator
 from qacal.calibrators.identity import Identity
 from qacal.calibrators.step_binning import StepBinning
@@ -23,6 +22,7 @@ from qacal.partitions import EMBEDDING, BisectingTree, Partition, as_partition
 from qacal.records import Batch
 from qacal.road import Road, RowVectors
 from qacal.scores import LearnedScore
+from qacal.tally.bins import check_points_per_bin
 
 Output: TypeAlias = Literal["certified", "continuous"]
 

@@ -23,11 +23,11 @@ from qacal.answering import Progress
 from qacal.calibrators.base import Calibrator, Rows
 from qacal.embedders import ColumnEmbedder, Embedder, embedder
 from qacal.errors import InputError
-from qacal.grouping import Paths, as_grouping
 from qacal.partitions import EMBEDDING, Column, Partition, Product
 from qacal.records import Batch
 from qacal.scores import LearnedScore
-from qacal.values import ArrayLike, Floats
+from qacal.tally.arrays import ArrayLike, Floats
+from qacal.tally.groups import Paths, as_grouping
 
 # Embedders that come with packages, while a model uses them; by process, since a fork does not copy their threads.
 _BUILT_IN = ("static", "minilm")

@@ -21,6 +21,7 @@ from qacal.model_set import ModelSet
 from qacal.origins import AnyOrigin
 from qacal.parameters import shown
 from qacal.records import Reading
+from qacal.tally.arrays import Bools, Hashes
 from qacal.thresholds.certified import (
     CertifiedThreshold,
     as_reachable,
@@ -29,7 +30,6 @@ from qacal.thresholds.certified import (
     target_accuracy,
 )
 from qacal.thresholds.costs import CheapestThreshold, cheapest_threshold
-from qacal.values import Bools, Hashes
 
 if TYPE_CHECKING:
     from qacal.files import OnFault

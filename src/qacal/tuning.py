@@ -21,20 +21,20 @@ from typing import TypeAlias
 
 import numpy as np
 
-from qacal.bins import Bins, group_runs, mass_bins
 from qacal.calibrators.base import Calibrator, Rows
 from qacal.calibrators.binning import BinningCalibrator
-from qacal.cells import snap
 from qacal.errors import InputError
-from qacal.grouping import NO_GROUP, Grouping
-from qacal.lookup import search_within
 from qacal.metrics.calibration import calibration_error
 from qacal.metrics.scores import brier_score, log_loss
 from qacal.metrics.selective import auac
 from qacal.parameters import require_kind, shown
 from qacal.ranges import Ranges, search_ranges
-from qacal.tally import Tally
-from qacal.values import Floats, Ints, seven_decimals
+from qacal.tally.arrays import Floats, Ints, seven_decimals
+from qacal.tally.bins import Bins, group_runs, mass_bins
+from qacal.tally.cells import snap
+from qacal.tally.groups import NO_GROUP, Grouping
+from qacal.tally.lookup import search_within
+from qacal.tally.tally import Tally
 
 Cut: TypeAlias = int | str
 """Which groups to use: a depth of the tree, or the name of a partition; 0 for none."""

@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 from sklearn.base import clone
 
 import qacal
-from qacal import InputError, NotFittedError, Paths, StepBinning, Tally, identity
-from qacal.values import seven_decimals
+from qacal import InputError, NotFittedError, Paths, StepBinning, Tally
+from qacal.tally import ids as identity
+from qacal.tally.arrays import seven_decimals
 from tests.calibrators.contract import CALIBRATORS, name_of
 
 every_calibrator = pytest.mark.parametrize("calibrator", CALIBRATORS, ids=name_of)

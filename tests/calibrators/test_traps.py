@@ -25,7 +25,7 @@ from qacal import (
     log_loss,
 )
 from qacal.calibrators import isotonic
-from qacal.pooled_shape import Shape
+from qacal.tally.isotonic import Shape
 from tests.calibrators.contract import CALIBRATORS, learns, name_of
 
 every_calibrator = pytest.mark.parametrize("calibrator", CALIBRATORS, ids=name_of)

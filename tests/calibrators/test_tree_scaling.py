@@ -13,8 +13,8 @@ from qacal.calibrators.tree_likelihood import Cells, covariance_of, gaussian_cur
 from qacal.calibrators.tree_likelihood import evaluate as evaluate_from
 from qacal.calibrators.tree_nodes import Addresses, nodes_of
 from qacal.calibrators.tree_passes import gather_knowledge, matrix, posterior_covariances
-from qacal.grouping import as_grouping
-from qacal.pooled_shape import isotonic_shape
+from qacal.tally.groups import as_grouping
+from qacal.tally.isotonic import isotonic_shape
 
 THETAS = [[0.3, 1.0, 0.5, -0.2, 0.4], [0.0, 0.2, 0.6, 0.4, 0.0], [-0.5, 1.0, 0.0, 0.0, 0.7], [0.1, 0.9, 0.0, 0.0, 0.0]]
 

@@ -11,8 +11,9 @@ from scipy.optimize import minimize
 from scipy.special import expit
 from sklearn.isotonic import IsotonicRegression
 
-from qacal import IsotonicCalibration, Paths, QABinning, ScalingBinning, ScalingQABinning, UniformMassBinning, identity
+from qacal import IsotonicCalibration, Paths, QABinning, ScalingBinning, ScalingQABinning, UniformMassBinning
 from qacal.calibrators.laplace import fit_hierarchical
+from qacal.tally import ids as identity
 
 
 def umd(pairs, targets, B):

@@ -2,7 +2,15 @@
 
 import pytest
 
-from qacal.elicitation import Malformed, Reason, Refused, Stated, parse_expression_guess, parse_guesses, parse_stated
+from qacal.elicitation import (
+    Malformed,
+    Reason,
+    Refused,
+    Stated,
+    parse_expression_guess,
+    parse_guesses,
+    parse_stated,
+)
 from qacal.elicitation.parsing import parse_answer, parse_confidence
 
 PARIS = Stated("Paris", 0.9)

@@ -11,10 +11,10 @@ from qacal.experiment.beta import Beta, common_groups
 from qacal.experiment.methods import methods
 from qacal.experiment.protocol import BETA, SHARES, Protocol, deal
 from qacal.experiment.sample import read_samples
-from qacal.grouping import Paths
-from qacal.identity import id_hashes
 from qacal.ranges import search_ranges
 from qacal.records import Reading
+from qacal.tally.groups import Paths
+from qacal.tally.ids import id_hashes
 from tests.experiment.rows import vectors_and_labels
 
 USING_VECTORS = {"embedders": ["column:embedding"], "partitions": ["kdtree:3"]}

@@ -139,7 +139,7 @@ def test_debiased_error_with_several_rows_per_question_pairs_questions_of_differ
     h = rng.choice([0.5, 0.8], 180)
     t = rng.integers(0, 2, 180).astype(float)
     tally = Tally.of(h, t, ids=ids, n_blocks=16)
-    block = qacal.identity.blocks(qacal.identity.id_hashes(ids, 180), 16)
+    block = qacal.tally.ids.blocks(qacal.tally.ids.id_hashes(ids, 180), 16)
     numerator = denominator = 0.0
     for value in (0.5, 0.8):
         s = np.where(h == value, t - h, 0)
@@ -158,7 +158,7 @@ def test_the_jackknife_leaves_out_one_block_at_a_time():
     rng = np.random.default_rng(1)
     h, t, ids = rng.choice([0.5, 0.8], 100), rng.integers(0, 2, 100), np.arange(100)
     tally = Tally.of(h, t, ids=ids, n_blocks=8)
-    block = qacal.identity.blocks(qacal.identity.id_hashes(ids, 100), 8)
+    block = qacal.tally.ids.blocks(qacal.tally.ids.id_hashes(ids, 100), 8)
 
     def square(keep):
         value = qacal.calibration_error(h[keep], t[keep], redraws=0, bins="outputs").debiased

@@ -9,7 +9,7 @@ from qacal.partitions.bisecting import ENOUGH_ROWS, bisect
 from qacal.partitions.clusters import one_thread
 from qacal.partitions.learned import _lowered
 from qacal.partitions.miscalibration import FEWEST_ROWS, SPREADS, miscalibration, ridge
-from qacal.partitions.vectors import labelled_rows
+from qacal.tally.vectors import labelled_rows
 from tests.partitions.rows import clouds, labels
 
 

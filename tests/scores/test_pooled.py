@@ -5,9 +5,9 @@ import pytest
 from scipy.special import expit, logit
 
 from qacal import PlattScaling, Tally
-from qacal.pooled_shape import isotonic_shape
 from qacal.scores import LearnedScore
 from qacal.scores.pooled import fit_pooled
+from qacal.tally.isotonic import isotonic_shape
 
 NAN = np.nan
 

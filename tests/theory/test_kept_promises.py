@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from qacal import Paths, QABinning, StepBinning, UniformMassBinning
-from qacal.identity import id_hashes
 from qacal.intervals import mean_intervals
 from qacal.report import realised_errors
 from qacal.report.chance import GAMMA
+from qacal.tally.ids import id_hashes
 from tests.theory.lab import at_least, at_most, failure_rate
 
 N_BINS = 20

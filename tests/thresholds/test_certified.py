@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from qacal import InputError, Paths, Tally, certified_threshold
-from qacal.identity import id_hashes
+from qacal.tally.ids import id_hashes
 from qacal.thresholds.certified import lowest_rejected
 from qacal.thresholds.curve import CANDIDATES, relative_entropy
 from qacal.thresholds.outlook import Outlook, Outlooks, fewest_rows

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from qacal.bins import group_runs
 from qacal.calibrators.evidence import FROM_ANCESTOR, FROM_GROUP, FROM_ROOT
 from qacal.errors import InputError
-from qacal.grouping import NO_GROUP, Grouping
-from qacal.lookup import Directory
 from qacal.soundness import require, require_between, require_columns, rises_within
-from qacal.tally import Tally
-from qacal.values import Floats, Ints
+from qacal.tally.arrays import Floats, Ints
+from qacal.tally.bins import group_runs
+from qacal.tally.groups import NO_GROUP, Grouping
+from qacal.tally.lookup import Directory
+from qacal.tally.tally import Tally
 
 
 def flat_levels(tally: Tally, max_depth: int | None = None) -> list[Tally]:

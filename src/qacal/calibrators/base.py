@@ -9,13 +9,13 @@ from typing import Any, Protocol, Self
 
 import numpy as np
 
-from qacal import identity
 from qacal.calibrators.evidence import Evidence
 from qacal.errors import InputError, NotFittedError, RepeatedQuestionsWarning
-from qacal.grouping import NO_GROUP, Grouping, Paths
 from qacal.parameters import MOST, HasParameters, shown
-from qacal.tally import Tally
-from qacal.values import ArrayLike, Floats, Hashes, Ints, require_length, seven_decimals, unit_values
+from qacal.tally import ids as identity
+from qacal.tally.arrays import ArrayLike, Floats, Hashes, Ints, require_length, seven_decimals, unit_values
+from qacal.tally.groups import NO_GROUP, Grouping, Paths
+from qacal.tally.tally import Tally
 
 _REPEATED = (
     "some ids have several rows (the answers of several LLMs, perhaps). Intervals take rows as independent, so theirs "

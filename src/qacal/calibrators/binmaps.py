@@ -15,18 +15,18 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from qacal.bins import Bins, check_points_per_bin, equal_bins, group_runs, mass_bins, rank_bins
 from qacal.calibrators.ancestry import Lineage, flat_levels, groups_with_rows, lineage
 from qacal.calibrators.base import Rows
 from qacal.calibrators.evidence import FROM_ROOT, Evidence
-from qacal.cells import snap
 from qacal.errors import InputError
-from qacal.grouping import NO_GROUP, Grouping
 from qacal.guarantee import Certificate, check_alpha, jittered_certificate, uniform_certificate
-from qacal.lookup import search_within
 from qacal.soundness import is_last, require, require_between, require_columns, require_offsets, rises_within
-from qacal.tally import Tally
-from qacal.values import Bools, Floats, Hashes, Ints, seven_decimals
+from qacal.tally.arrays import Bools, Floats, Hashes, Ints, seven_decimals
+from qacal.tally.bins import Bins, check_points_per_bin, equal_bins, group_runs, mass_bins, rank_bins
+from qacal.tally.cells import snap
+from qacal.tally.groups import NO_GROUP, Grouping
+from qacal.tally.lookup import search_within
+from qacal.tally.tally import Tally
 
 Ties: TypeAlias = Literal["merge", "jitter"]
 CertificateKind: TypeAlias = Literal["uniform", "conditional"]

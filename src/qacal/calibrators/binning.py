@@ -7,7 +7,7 @@ from typing import Any
 
 from qacal.calibrators.base import Calibrator
 from qacal.calibrators.binmaps import BinMaps, CertificateKind, Ties, fit_bins
-from qacal.tally import Tally
+from qacal.tally.tally import Tally
 
 
 class BinningCalibrator(Calibrator):

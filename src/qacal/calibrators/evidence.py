@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from qacal.values import Floats, Ints
+from qacal.tally.arrays import Floats, Ints
 
 if TYPE_CHECKING:
     import polars as pl

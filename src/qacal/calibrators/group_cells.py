@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from qacal.values import Floats, Ints
+from qacal.tally.arrays import Floats, Ints
 
 # Above this many cells it pays to look at some of them before all are sorted.
 _MANY = 4096

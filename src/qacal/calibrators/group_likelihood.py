@@ -49,7 +49,7 @@ from typing import NamedTuple
 import numpy as np
 
 from qacal.calibrators.group_cells import GroupCells
-from qacal.values import Floats
+from qacal.tally.arrays import Floats
 
 # The way to the modes ends where the next step promises less than this, in log likelihood of all groups together; that
 # step is taken by expansion. While theta has far to go, a hundredth of what its step promises is near enough, up to a

@@ -6,17 +6,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from qacal.bins import group_runs
 from qacal.calibrators.ancestry import known_groups, leaf_level
 from qacal.calibrators.base import Calibrator, Properties, Rows
 from qacal.calibrators.evidence import FROM_GROUP, FROM_ROOT, Evidence
 from qacal.calibrators.laplace import HierarchicalFit, fit_hierarchical
 from qacal.calibrators.logistic import Feature, expit, feature_values
-from qacal.grouping import NO_GROUP, Grouping
-from qacal.lookup import Directory
 from qacal.soundness import require, require_between, require_columns
-from qacal.tally import Tally
-from qacal.values import Floats, Ints
+from qacal.tally.arrays import Floats, Ints
+from qacal.tally.bins import group_runs
+from qacal.tally.groups import NO_GROUP, Grouping
+from qacal.tally.lookup import Directory
+from qacal.tally.tally import Tally
 
 
 @dataclass(frozen=True, eq=False)

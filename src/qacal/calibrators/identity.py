@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from qacal.calibrators.base import Calibrator, Properties, Rows
 from qacal.calibrators.evidence import Evidence
-from qacal.tally import Tally
-from qacal.values import Floats
+from qacal.tally.arrays import Floats
+from qacal.tally.tally import Tally
 
 
 @dataclass(frozen=True)

@@ -7,16 +7,16 @@ from typing import Literal
 
 import numpy as np
 
-from qacal.bins import group_runs
 from qacal.calibrators.ancestry import Lineage, flat_levels, lineage
 from qacal.calibrators.base import Calibrator, Properties, Rows
 from qacal.calibrators.evidence import Evidence
 from qacal.errors import InputError
-from qacal.grouping import Grouping
-from qacal.lookup import search_within
 from qacal.soundness import require, require_between, require_columns, require_offsets, rises_within
-from qacal.tally import Tally
-from qacal.values import Floats, Ints
+from qacal.tally.arrays import Floats, Ints
+from qacal.tally.bins import group_runs
+from qacal.tally.groups import Grouping
+from qacal.tally.lookup import search_within
+from qacal.tally.tally import Tally
 
 
 @dataclass(frozen=True, eq=False)

@@ -26,7 +26,7 @@ from qacal.calibrators.group_likelihood import (
 )
 from qacal.calibrators.logistic import fit_logistic
 from qacal.soundness import require, require_moderate
-from qacal.values import Floats, Ints
+from qacal.tally.arrays import Floats, Ints
 
 # Above this many cells a first fit on this many values of x per group comes close, and the full cells only polish.
 _COARSE_FROM = 4096

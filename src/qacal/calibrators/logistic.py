@@ -12,7 +12,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from qacal.errors import InputError
-from qacal.values import Floats
+from qacal.tally.arrays import Floats
 
 Feature: TypeAlias = Literal["confidence", "logit"]
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 import numpy as np
 
 from qacal.calibrators.base import Maps, Rows
-from qacal.tally import Tally
+from qacal.tally.tally import Tally
 
 Scaler = Callable[[Tally], Maps]
 

@@ -10,7 +10,7 @@ from qacal.calibrators.binning import BinningCalibrator
 from qacal.calibrators.logistic import Feature
 from qacal.calibrators.platt import fit_platt
 from qacal.calibrators.scaling import scaled_halves
-from qacal.tally import Tally
+from qacal.tally.tally import Tally
 
 
 class ScalingBinning(BinningCalibrator):

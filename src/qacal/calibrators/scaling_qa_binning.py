@@ -12,7 +12,7 @@ from qacal.calibrators.logistic import Feature
 from qacal.calibrators.platt import fit_platt
 from qacal.calibrators.scaling import scaled_halves
 from qacal.errors import InputError
-from qacal.tally import Tally
+from qacal.tally.tally import Tally
 
 
 class ScalingQABinning(BinningCalibrator):

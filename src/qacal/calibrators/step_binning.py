@@ -10,8 +10,8 @@ from qacal.calibrators.binmaps import BinMaps
 from qacal.errors import InputError
 from qacal.guarantee import check_alpha, fixed_certificate
 from qacal.parameters import is_number, is_whole, shown
-from qacal.tally import Tally
-from qacal.values import Floats
+from qacal.tally.arrays import Floats
+from qacal.tally.tally import Tally
 
 # A score that its rows bear out is worth as many rows as there may be.
 _LEAST_TRUST, _MOST_TRUST = 1.0, 1e6

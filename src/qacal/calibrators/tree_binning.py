@@ -15,8 +15,8 @@ from qacal.calibrators.tree_scaling import TreeFeature, TreeMaps, fit_tree_curve
 from qacal.errors import InputError
 from qacal.guarantee import Certificate, check_alpha, uniform_certificate
 from qacal.parameters import is_number, shown
-from qacal.tally import Tally
-from qacal.values import Floats, Ints
+from qacal.tally.arrays import Floats, Ints
+from qacal.tally.tally import Tally
 
 # Curves are cut at values of the confidence that were seen; where there are more than these, at quantiles of them.
 _MOST_CUTS = 200

@@ -25,7 +25,7 @@ from qacal.calibrators.tree_likelihood import (
 )
 from qacal.calibrators.tree_nodes import Nodes
 from qacal.soundness import require, require_moderate
-from qacal.values import Floats, Ints
+from qacal.tally.arrays import Floats, Ints
 
 # Above this many cells a first fit on this many values of x per node comes close, and the full cells only polish.
 _COARSE_FROM = 4096

@@ -48,7 +48,7 @@ from qacal.calibrators.tree_passes import (
     solve,
     times,
 )
-from qacal.values import Floats, Ints
+from qacal.tally.arrays import Floats, Ints
 
 # Newton's last step to the mode is the first below this, in logits; it leaves about its square.
 _MODE = 1e-2

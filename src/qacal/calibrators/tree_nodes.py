@@ -10,9 +10,9 @@ import numpy as np
 
 from qacal.calibrators.ancestry import Lineage, deepest_level
 from qacal.calibrators.evidence import FROM_ANCESTOR, FROM_GROUP, FROM_ROOT
-from qacal.grouping import NO_GROUP, Grouping
-from qacal.lookup import Directory
-from qacal.values import Floats, Ints
+from qacal.tally.arrays import Floats, Ints
+from qacal.tally.groups import NO_GROUP, Grouping
+from qacal.tally.lookup import Directory
 
 
 @dataclass(frozen=True, eq=False)

@@ -28,7 +28,7 @@ from typing import NamedTuple
 import numpy as np
 
 from qacal.calibrators.tree_nodes import Nodes
-from qacal.values import Floats
+from qacal.tally.arrays import Floats
 
 _ADJUGATE = np.array([[0.0, 0.0, 1.0], [0.0, -1.0, 0.0], [1.0, 0.0, 0.0]])
 _TWICE = np.array([1.0, 2.0, 1.0])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from qacal.calibrators.base import Properties
 from qacal.calibrators.binmaps import CertificateKind, Ties
 from qacal.calibrators.binning import BinningCalibrator
-from qacal.tally import Tally
+from qacal.tally.tally import Tally
 
 
 class UniformMassBinning(BinningCalibrator):

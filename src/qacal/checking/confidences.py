@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from qacal.column_checks import is_blank
-from qacal.values import Floats
+from qacal.tally.arrays import Floats
 from qacal.written_numbers import number_in
 
 _COMMA = re.compile(r"\s*[-+]?\d*,\d+\s*%?\s*")

@@ -8,9 +8,9 @@ from math import ceil, floor, isinf, isnan, log10
 
 from qacal.calibrators.step_binning import StepBinning
 from qacal.recipe import DEPTH_WITH_SCORE, SHARE_WITH_SCORE
+from qacal.tally.arrays import Floats
 from qacal.thresholds.curve import CANDIDATES, threshold_curve
 from qacal.thresholds.outlook import rows_needed
-from qacal.values import Floats
 
 # Measured on five LLMs: a fit of so many labelled rows reads the text in half of the cases, and in nearly all.
 _TEXT_HELPS_HALF, _TEXT_HELPS = 300, 1_000

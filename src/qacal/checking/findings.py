@@ -12,13 +12,13 @@ from qacal.bad_rows import MAX_BAD, Reason
 from qacal.calibrators.evidence import Evidence
 from qacal.checking.confidences import Scale
 from qacal.checking.gathering import Gathering
-from qacal.identity import combined, mix, surplus
 from qacal.json_documents import NOT_UTF8 as NOT_UTF8_REMEDY
 from qacal.metrics.ranking import doubt_of
 from qacal.origins import APART, tells
 from qacal.records import COPIED, REMOVE_COPIES
 from qacal.tables import Fault
-from qacal.values import Floats, Hashes
+from qacal.tally.arrays import Floats, Hashes
+from qacal.tally.ids import combined, mix, surplus
 
 # Of fewer right or wrong answers than this, little can be learned.
 _FEW_OF_A_KIND = 20

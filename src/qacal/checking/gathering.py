@@ -18,10 +18,10 @@ from qacal.checking.confidences import has_comma, number_of
 from qacal.checking.names import Columns
 from qacal.checking.others import OtherColumn
 from qacal.column_checks import Checks, is_blank, listed
-from qacal.identity import combined, id_hashes, mix
 from qacal.records import PROVENANCE
 from qacal.tables import Table
-from qacal.values import Bools, Floats, Hashes
+from qacal.tally.arrays import Bools, Floats, Hashes
+from qacal.tally.ids import combined, id_hashes, mix
 
 # More columns than this are not looked at one by one, nor more LLMs or prompts than this counted.
 _COLUMNS = 200

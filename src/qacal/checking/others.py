@@ -11,7 +11,7 @@ import numpy as np
 from qacal.checking.confidences import number_of
 from qacal.column_checks import is_blank
 from qacal.metrics.ranking import Auroc, auroc_of_counts
-from qacal.values import Floats
+from qacal.tally.arrays import Floats
 
 MOST_LEVELS = 50
 """A column with more values is no column of kinds."""

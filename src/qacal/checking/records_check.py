@@ -25,7 +25,7 @@ from qacal.files import File, given_encoding, text_encoding
 from qacal.metrics.ranking import Auroc, auroc_of_counts
 from qacal.records import Reading, as_source
 from qacal.tables import Table
-from qacal.values import Bools, Floats, Hashes
+from qacal.tally.arrays import Bools, Floats, Hashes
 from qacal.written_numbers import expression_key
 
 # What text is read in that is not UTF-8: the encoding that spreadsheets write.

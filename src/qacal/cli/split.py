@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from qacal.outputs import Writer
     from qacal.records import Reading
     from qacal.tables import Table
-    from qacal.values import Bools, Hashes
+    from qacal.tally.arrays import Bools, Hashes
 
 
 def run(
@@ -91,8 +91,8 @@ class _Part:
 
 
 def _write(rows: File, how: Reading, shares: tuple[float, float], seed: int, parts: tuple[_Part, _Part]) -> None:
-    from qacal.identity import id_hashes, split
     from qacal.outputs import writing_two
+    from qacal.tally.ids import id_hashes, split
 
     with writing_two(parts[0].path, parts[1].path, rows.separator()) as writers:
         for table, questions in _with_questions(rows, how):

@@ -8,7 +8,13 @@ from typing import TypeAlias
 
 from qacal.elicitation.expressions import EXPRESSIONS
 from qacal.elicitation.outcomes import Malformed, Outcome, Refused, Stated
-from qacal.elicitation.parsing import parse_answer, parse_confidence, parse_expression_guess, parse_guess, parse_guesses
+from qacal.elicitation.parsing import (
+    parse_answer,
+    parse_confidence,
+    parse_expression_guess,
+    parse_guess,
+    parse_guesses,
+)
 from qacal.elicitation.replies import Reply
 from qacal.elicitation.token_confidence import true_probability
 from qacal.plain import digest

@@ -8,7 +8,7 @@ from typing import Literal
 
 import numpy as np
 
-from qacal.values import Ints
+from qacal.tally.arrays import Ints
 
 
 @dataclass(frozen=True)

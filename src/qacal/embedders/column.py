@@ -11,7 +11,7 @@ import numpy as np
 from qacal.embedders.base import Progress, Vectors
 from qacal.embedders.digests import settings_digest
 from qacal.errors import InputError
-from qacal.values import ArrayLike
+from qacal.tally.arrays import ArrayLike
 
 
 class ColumnEmbedder:

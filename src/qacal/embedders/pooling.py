@@ -9,7 +9,7 @@ import numpy as np
 from qacal.embedders.base import Vectors
 from qacal.embedders.batches import Batch
 from qacal.errors import InputError
-from qacal.values import Ints
+from qacal.tally.arrays import Ints
 
 Pooling: TypeAlias = Literal["cls", "mean", "last"]
 

@@ -10,10 +10,19 @@ import numpy as np
 
 from qacal.errors import InputError
 from qacal.experiment.sample import Sample
-from qacal.grouping import NO_GROUP, Paths, as_grouping
-from qacal.partitions import EMBEDDING, BisectingTree, Column, KDTree, KMeans, LearnedTree, Partition, as_partition
+from qacal.partitions import (
+    EMBEDDING,
+    BisectingTree,
+    Column,
+    KDTree,
+    KMeans,
+    LearnedTree,
+    Partition,
+    as_partition,
+)
+from qacal.tally.arrays import Bools, Ints
+from qacal.tally.groups import NO_GROUP, Paths, as_grouping
 from qacal.tuning import ROOT, ROWS_A_GROUP, Cut
-from qacal.values import Bools, Ints
 
 SearchedTree: TypeAlias = KDTree | BisectingTree | LearnedTree
 

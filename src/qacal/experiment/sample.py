@@ -14,7 +14,7 @@ from qacal.embedders import ColumnEmbedder, Embedder, embedder
 from qacal.errors import InputError
 from qacal.evaluation import require_labels
 from qacal.records import Batch, Reading, as_source, read
-from qacal.values import Floats, Hashes, is_missing
+from qacal.tally.arrays import Floats, Hashes, is_missing
 
 
 @dataclass(frozen=True, eq=False)

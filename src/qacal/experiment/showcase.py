@@ -16,10 +16,10 @@ from qacal.experiment.methods import methods
 from qacal.experiment.protocol import BETA, CALIBRATION, SHARES, TEST
 from qacal.experiment.runner import Experiment
 from qacal.experiment.sample import Sample
-from qacal.identity import split
 from qacal.model import QACalibrator
 from qacal.partitions import BisectingTree, Column, KDTree, Partition
-from qacal.values import Bools
+from qacal.tally.arrays import Bools
+from qacal.tally.ids import split
 
 if TYPE_CHECKING:
     import polars as pl

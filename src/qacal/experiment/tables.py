@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from qacal.experiment.measures import COLUMNS, LABEL_COLUMNS, Column
-from qacal.values import Floats
+from qacal.tally.arrays import Floats
 
 if TYPE_CHECKING:
     import polars as pl

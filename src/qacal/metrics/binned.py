@@ -14,13 +14,13 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
-from qacal.bins import Bins, equal_bins, group_runs
 from qacal.errors import InputError
-from qacal.grouping import Paths
-from qacal.lookup import search_within
 from qacal.parameters import is_whole, shown
-from qacal.tally import Tally
-from qacal.values import ArrayLike, Floats, Ints
+from qacal.tally.arrays import ArrayLike, Floats, Ints
+from qacal.tally.bins import Bins, equal_bins, group_runs
+from qacal.tally.groups import Paths
+from qacal.tally.lookup import search_within
+from qacal.tally.tally import Tally
 
 BinChoice: TypeAlias = int | Literal["outputs"] | None
 

@@ -16,14 +16,14 @@ from typing import Any
 import numpy as np
 
 from qacal.errors import InputError
-from qacal.grouping import Paths
 from qacal.guarantee import check_alpha
 from qacal.metrics.binned import BinChoice, Binned, as_tally
 from qacal.metrics.debiased import debiased_square, held_out_maximum
 from qacal.metrics.noise import check_redraws, p_value, redraw
 from qacal.parameters import is_whole, shown
-from qacal.tally import BLOCKS, Tally
-from qacal.values import ArrayLike, Floats
+from qacal.tally.arrays import ArrayLike, Floats
+from qacal.tally.groups import Paths
+from qacal.tally.tally import BLOCKS, Tally
 
 
 @dataclass(frozen=True)

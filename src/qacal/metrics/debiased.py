@@ -14,7 +14,7 @@ import numpy as np
 from scipy.special import stdtrit
 
 from qacal.metrics.binned import Binned
-from qacal.values import Bools, Floats
+from qacal.tally.arrays import Bools, Floats
 
 Estimate = tuple[float, float, float]
 """A value with the ends of its interval."""

@@ -23,8 +23,8 @@ import numpy as np
 from qacal.errors import InputError
 from qacal.metrics.binned import Binned
 from qacal.parameters import is_whole, shown
-from qacal.tally import Tally
-from qacal.values import Floats
+from qacal.tally.arrays import Floats
+from qacal.tally.tally import Tally
 
 # As many values at a time as fit in the processor's cache a few times over.
 _PORTION = 2**21

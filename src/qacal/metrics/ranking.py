@@ -9,8 +9,8 @@ from scipy import optimize, special
 
 from qacal.guarantee import check_alpha
 from qacal.metrics.binned import as_tally
-from qacal.tally import Tally
-from qacal.values import ArrayLike, Floats
+from qacal.tally.arrays import ArrayLike, Floats
+from qacal.tally.tally import Tally
 
 
 @dataclass(frozen=True)

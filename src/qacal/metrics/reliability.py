@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from qacal.grouping import Paths
 from qacal.guarantee import check_alpha
 from qacal.intervals import mean_intervals
 from qacal.metrics.binned import BinChoice, Binned, as_tally
-from qacal.tally import Tally
-from qacal.values import ArrayLike
+from qacal.tally.arrays import ArrayLike
+from qacal.tally.groups import Paths
+from qacal.tally.tally import Tally
 
 if TYPE_CHECKING:
     import polars as pl

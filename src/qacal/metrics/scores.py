@@ -9,8 +9,8 @@ import numpy as np
 from qacal.errors import InputError
 from qacal.metrics.binned import BinChoice, Binned, as_tally
 from qacal.parameters import is_number, shown
-from qacal.tally import Tally
-from qacal.values import ArrayLike
+from qacal.tally.arrays import ArrayLike
+from qacal.tally.tally import Tally
 
 # How near to 0 and 1 log loss can see, as in scikit-learn: a wrong answer at 1.0 costs 36, not infinity.
 LOG_CUT = float(np.finfo(np.float64).eps)

@@ -12,8 +12,8 @@ import numpy as np
 from scipy.special import digamma
 
 from qacal.metrics.binned import as_tally
-from qacal.tally import Tally
-from qacal.values import ArrayLike, Floats, rising
+from qacal.tally.arrays import ArrayLike, Floats, rising
+from qacal.tally.tally import Tally
 
 # In hundredths, each the float nearest to its decimal: linspace puts 0.7 above a stated 0.7.
 GRID = np.arange(101) / 100

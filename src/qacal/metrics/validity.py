@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from qacal.errors import InputError
-from qacal.grouping import Paths
 from qacal.metrics.binned import BinChoice, Binned, as_tally
 from qacal.metrics.noise import check_redraws, redraw
-from qacal.tally import BLOCKS, Tally
-from qacal.values import ArrayLike, Floats, rising
+from qacal.tally.arrays import ArrayLike, Floats, rising
+from qacal.tally.groups import Paths
+from qacal.tally.tally import BLOCKS, Tally
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qacal.errors import InputError, NotFittedError
-from qacal.grouping import Paths
 from qacal.parameters import HasParameters
-from qacal.values import ArrayLike
+from qacal.tally.arrays import ArrayLike
+from qacal.tally.groups import Paths
 
 EMBEDDING = "embedding"
 """The name under which a row's vector is found among the inputs of a partition."""

@@ -13,8 +13,8 @@ from qacal.partitions.clusters import check_seed, one_thread, widest_step
 from qacal.partitions.stages import runs
 from qacal.partitions.stored import require_names, stored_floats, stored_sizes, stored_whole
 from qacal.partitions.tree import ROUNDING, Tree
-from qacal.partitions.vectors import fitting_vectors
-from qacal.values import ArrayLike, Floats, Ints
+from qacal.tally.arrays import ArrayLike, Floats, Ints
+from qacal.tally.vectors import fitting_vectors
 
 MOST_NUMBERS = 2**27
 """The directions of a tree are this many numbers at most: a gigabyte."""

@@ -14,11 +14,11 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from qacal.grouping import Paths
 from qacal.partitions.cores import Portions, rows_at_once, share
 from qacal.partitions.stages import Scratch, Stages
-from qacal.partitions.vectors import require_finite
-from qacal.values import Bools, Floats, Ints
+from qacal.tally.arrays import Bools, Floats, Ints
+from qacal.tally.groups import Paths
+from qacal.tally.vectors import require_finite
 
 NARROW_ROUNDING = 2.0**-24
 """What float32 rounds by, as a share of a number."""

@@ -9,9 +9,9 @@ from contextlib import contextmanager
 import numpy as np
 
 from qacal.errors import InputError
-from qacal.identity import mix
 from qacal.parameters import shown
-from qacal.values import Floats
+from qacal.tally.arrays import Floats
+from qacal.tally.ids import mix
 
 STARTS = 4
 """How many starts are tried; the one whose rows are nearest to their centres is kept."""

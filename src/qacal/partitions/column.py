@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from qacal.errors import InputError
 from qacal.partitions.base import Arrays, Partition, Plain
-from qacal.partitions.labels import as_labels, object_array, require_common_type, type_of
 from qacal.partitions.stored import require_names
-from qacal.values import ArrayLike
+from qacal.tally.arrays import ArrayLike
+from qacal.tally.labels import as_labels, object_array, require_common_type, type_of
 
 MOST_LABELS = 10_000
 """How many groups a column may make: each is described in the saved model, and few of more have rows enough."""

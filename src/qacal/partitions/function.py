@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qacal.errors import InputError
-from qacal.grouping import Paths
 from qacal.parameters import require_kind
 from qacal.partitions.base import Arrays, Partition, Plain, column_of
-from qacal.partitions.labels import as_labels
-from qacal.values import ArrayLike
+from qacal.tally.arrays import ArrayLike
+from qacal.tally.groups import Paths
+from qacal.tally.labels import as_labels
 
 
 class Function(Partition):

@@ -9,14 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qacal.errors import InputError
-from qacal.grouping import Paths
 from qacal.parameters import shown
 from qacal.partitions.base import Arrays, Plain
 from qacal.partitions.cores import Portions, multiply, rows_at_once, share
 from qacal.partitions.stored import require_names, stored_floats, stored_sizes, stored_whole
 from qacal.partitions.tree import ROUNDING, Tree
-from qacal.partitions.vectors import fitting_vectors, require_finite
-from qacal.values import ArrayLike, Floats, Ints
+from qacal.tally.arrays import ArrayLike, Floats, Ints
+from qacal.tally.groups import Paths
+from qacal.tally.vectors import fitting_vectors, require_finite
 
 
 @dataclass(frozen=True, eq=False)

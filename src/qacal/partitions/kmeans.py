@@ -15,8 +15,15 @@ from qacal.partitions.base import Arrays, Partition, Plain
 from qacal.partitions.clusters import check_seed, cluster_centres, one_thread
 from qacal.partitions.stored import require_names, stored_floats, stored_sizes, stored_whole
 from qacal.partitions.tree import ROUNDING
-from qacal.partitions.vectors import LARGEST, as_vectors, count_distinct, fitting_vectors, portions, require_finite
-from qacal.values import ArrayLike, Floats, Ints
+from qacal.tally.arrays import ArrayLike, Floats, Ints
+from qacal.tally.vectors import (
+    LARGEST,
+    as_vectors,
+    count_distinct,
+    fitting_vectors,
+    portions,
+    require_finite,
+)
 
 MOST_GROUPS = 2**20
 

@@ -10,17 +10,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qacal.errors import InputError
-from qacal.grouping import Paths
 from qacal.parameters import shown
 from qacal.partitions.base import EMBEDDING, Arrays, Plain, column_of
-from qacal.partitions.bisecting import bisect, bisections_state, require_room, split_counts, stored_bisections
+from qacal.partitions.bisecting import (
+    bisect,
+    bisections_state,
+    require_room,
+    split_counts,
+    stored_bisections,
+)
 from qacal.partitions.bisections import Bisections
 from qacal.partitions.clusters import check_seed, one_thread
 from qacal.partitions.miscalibration import miscalibration
 from qacal.partitions.stored import require_names
 from qacal.partitions.tree import ROUNDING, Tree
-from qacal.partitions.vectors import as_vectors, labelled_rows
-from qacal.values import ArrayLike, Floats, Ints, require_length, seven_decimals, unit_values
+from qacal.tally.arrays import ArrayLike, Floats, Ints, require_length, seven_decimals, unit_values
+from qacal.tally.groups import Paths
+from qacal.tally.vectors import as_vectors, labelled_rows
 
 MOST_PULL = 1e6
 """Beyond this, likeness would be lost in rounding."""

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from qacal.pooled_shape import isotonic_shape
-from qacal.tally import Tally
-from qacal.values import Floats
+from qacal.tally.arrays import Floats
+from qacal.tally.isotonic import isotonic_shape
+from qacal.tally.tally import Tally
 
 FEWEST_ROWS = 200
 """With fewer labels than this, what looks like a direction is mostly chance."""

@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qacal.errors import InputError
-from qacal.grouping import Paths, as_grouping
 from qacal.partitions.base import Arrays, Partition, Plain, partition_from_state, partition_state
-from qacal.partitions.labels import as_labels, object_array
 from qacal.partitions.stored import require_names
-from qacal.values import ArrayLike
+from qacal.tally.arrays import ArrayLike
+from qacal.tally.groups import Paths, as_grouping
+from qacal.tally.labels import as_labels, object_array
 
 MOST_PARTS = 16
 

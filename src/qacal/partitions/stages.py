@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qacal.partitions.cores import multiply
-from qacal.values import Bools, Floats, Ints
+from qacal.tally.arrays import Bools, Floats, Ints
 
 LEVELS_AT_ONCE = 5
 """With more, too many products that do not count; with fewer, rows are sorted more often."""

@@ -9,7 +9,7 @@ import numpy as np
 
 from qacal.errors import InputError
 from qacal.partitions.base import Arrays, Plain
-from qacal.values import Floats, Ints
+from qacal.tally.arrays import Floats, Ints
 
 
 def require_names(stored: Mapping[str, Any], names: Collection[str], kind: str) -> None:

@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qacal.errors import InputError
-from qacal.grouping import MAX_DEPTH, Paths, as_grouping
 from qacal.parameters import shown
 from qacal.partitions.base import MOST_ROWS, Partition, Plain
-from qacal.partitions.vectors import as_vectors
-from qacal.values import ArrayLike, Ints
+from qacal.tally.arrays import ArrayLike, Ints
+from qacal.tally.groups import MAX_DEPTH, Paths, as_grouping
+from qacal.tally.vectors import as_vectors
 
 _FEW_ROWS, _ROWS_A_LEAF = 3_000, 200
 

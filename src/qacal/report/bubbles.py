@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from qacal.report.style import Look
-from qacal.values import Floats, Ints
+from qacal.tally.arrays import Floats, Ints
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

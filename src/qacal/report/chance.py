@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from qacal.intervals import mean_intervals
-from qacal.values import Bools, Floats
+from qacal.tally.arrays import Bools, Floats
 
 GAMMA = 0.05
 """How often some claim may be contradicted, at most, though all of them are true."""

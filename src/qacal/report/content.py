@@ -28,7 +28,7 @@ from qacal.report.groups import Group, groups_of
 from qacal.report.inputs import Pairs, Scored
 from qacal.report.promise import Promise, promise_of, realised_of, why_not_judged
 from qacal.report.realised import Realised
-from qacal.tally import Tally
+from qacal.tally.tally import Tally
 
 
 @dataclass(frozen=True)

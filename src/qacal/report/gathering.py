@@ -13,13 +13,13 @@ from qacal.calibrators.binmaps import BinMaps
 from qacal.errors import InputError
 from qacal.evaluation import require_labels
 from qacal.group_summary import Sampler
-from qacal.identity import mix
 from qacal.model import QACalibrator
 from qacal.model_set import ModelSet, mask, rows_by
 from qacal.origins import AnyOrigin, require_known_origin
 from qacal.records import Batch, Reading, read
 from qacal.report.inputs import Scored
-from qacal.values import Floats, Hashes, Ints
+from qacal.tally.arrays import Floats, Hashes, Ints
+from qacal.tally.ids import mix
 
 
 @dataclass

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from qacal.evaluation import BINS
-from qacal.identity import one_of_each
 from qacal.metrics.calibration import calibration_error
 from qacal.report.chance import judged
 from qacal.report.gathering import Gathered
-from qacal.tally import Tally
-from qacal.values import Floats, Ints
+from qacal.tally.arrays import Floats, Ints
+from qacal.tally.ids import one_of_each
+from qacal.tally.tally import Tally
 
 # Below this many test rows the error of a group is mostly noise, and it is shown after those that have more.
 FEW_ROWS = 50

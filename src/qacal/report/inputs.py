@@ -11,8 +11,8 @@ import numpy as np
 from qacal.errors import InputError
 from qacal.evaluation import require_labels
 from qacal.records import read
-from qacal.tally import BLOCKS, Tally
-from qacal.values import Floats, Hashes, Ints
+from qacal.tally.arrays import Floats, Hashes, Ints
+from qacal.tally.tally import BLOCKS, Tally
 
 SCORES = ("stated", "pooled", "calibrated")
 """The confidence as the LLM stated it, what one map for all groups makes of it, and the calibrated one."""

@@ -9,7 +9,7 @@ import numpy as np
 
 from qacal.guarantee import epsilon
 from qacal.report import style
-from qacal.values import Floats
+from qacal.tally.arrays import Floats
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

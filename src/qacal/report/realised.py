@@ -29,9 +29,9 @@ import numpy as np
 
 from qacal.calibrators.ancestry import deepest_level
 from qacal.calibrators.binmaps import BinMaps
-from qacal.identity import one_of_each
 from qacal.report.chance import GAMMA, Judged, judged
-from qacal.values import Bools, Floats, Hashes, Ints
+from qacal.tally.arrays import Bools, Floats, Hashes, Ints
+from qacal.tally.ids import one_of_each
 
 
 @dataclass(frozen=True, eq=False)

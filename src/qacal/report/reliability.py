@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from qacal.bins import mass_bins
 from qacal.evaluation import BINS
 from qacal.intervals import mean_intervals
 from qacal.metrics.calibration import CalibrationError, calibration_error
 from qacal.report import style, words
 from qacal.report.inputs import as_tallies
-from qacal.tally import Tally
-from qacal.values import Floats
+from qacal.tally.arrays import Floats
+from qacal.tally.bins import mass_bins
+from qacal.tally.tally import Tally
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -10,8 +10,8 @@ from qacal.metrics.scores import sharpness
 from qacal.report import style, words
 from qacal.report.bubbles import draw_bubbles
 from qacal.report.inputs import Pairs, as_pairs, as_tallies
-from qacal.tally import Tally
-from qacal.values import Floats
+from qacal.tally.arrays import Floats
+from qacal.tally.tally import Tally
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

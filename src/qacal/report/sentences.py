@@ -13,7 +13,7 @@ from qacal.report.groups import FEW_ROWS
 from qacal.report.selective import answered
 from qacal.report.verdict import verdict_of
 from qacal.report.words import counted, interval, off_by, percent, points
-from qacal.tally import Tally
+from qacal.tally.tally import Tally
 
 _ENOUGH = 200
 # A difference that is 0 in whole percents.

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from qacal.values import Floats, Ints
+from qacal.tally.arrays import Floats, Ints
 
 FIXED = -1
 """The block of columns that are not shrunk."""

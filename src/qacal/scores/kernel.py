@@ -16,9 +16,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from qacal.partitions.vectors import LARGEST, as_vectors, portions, require_finite, row_hashes
 from qacal.soundness import require, require_between, require_columns
-from qacal.values import Floats
+from qacal.tally.arrays import Floats
+from qacal.tally.vectors import LARGEST, as_vectors, portions, require_finite, row_hashes
 
 # What is below was chosen by log loss on five LLMs, two files and two embedders; half or twice as much of any of it
 # changes log loss by .001 or less.

@@ -10,18 +10,16 @@ from numpy.typing import NDArray
 
 from qacal.errors import InputError, NotFittedError
 from qacal.frozen import Arrays, Plain, checked, checked_fields, put_together, take_apart
-from qacal.identity import id_hashes, mix, value_hashes
 from qacal.parameters import HasParameters
 from qacal.partitions import EMBEDDING
 from qacal.partitions.base import column_of
 from qacal.partitions.clusters import one_thread
-from qacal.partitions.vectors import as_vectors, portions, require_finite, row_hashes
 from qacal.scores.kernel import KERNEL_ROWS, fit_kernel
 from qacal.scores.levels import find_levels
 from qacal.scores.maps import Rows, ScoreMaps, pooled_maps
 from qacal.scores.trials import Material, Objective, Trial, choose
 from qacal.soundness import require
-from qacal.values import (
+from qacal.tally.arrays import (
     ArrayLike,
     Floats,
     Hashes,
@@ -32,6 +30,8 @@ from qacal.values import (
     seven_decimals,
     unit_values,
 )
+from qacal.tally.ids import id_hashes, mix, value_hashes
+from qacal.tally.vectors import as_vectors, portions, require_finite, row_hashes
 
 _NO_INPUTS = ("confidence", "correct", EMBEDDING)
 

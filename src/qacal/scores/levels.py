@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from qacal.partitions.labels import as_labels, require_common_type, type_of
 from qacal.soundness import require, require_between, require_columns
-from qacal.values import Ints
+from qacal.tally.arrays import Ints
+from qacal.tally.labels import as_labels, require_common_type, type_of
 
 # Values beyond the most frequent ones have no effects of their own: they would be a row or two each.
 _MOST = 256

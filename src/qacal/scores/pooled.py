@@ -17,11 +17,11 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from qacal.calibrators.logistic import feature_values, fit_logistic
-from qacal.pooled_shape import Shape, isotonic_shape
 from qacal.scores.effects import FIXED, fit_effects
 from qacal.soundness import require, require_between, require_columns, require_offsets
-from qacal.tally import Tally
-from qacal.values import Floats, Ints
+from qacal.tally.arrays import Floats, Ints
+from qacal.tally.isotonic import Shape, isotonic_shape
+from qacal.tally.tally import Tally
 
 Kind: TypeAlias = Literal["stated", "line", "curve"]
 

@@ -10,15 +10,15 @@ from typing import Any
 import numpy as np
 
 from qacal.errors import InputError
-from qacal.grouping import Grouping, as_grouping
 from qacal.guarantee import check_alpha
-from qacal.identity import id_hashes, one_of_each
 from qacal.parameters import is_number, shown
-from qacal.tally import Tally
+from qacal.tally.arrays import ArrayLike, Floats, require_length, unit_values
+from qacal.tally.groups import Grouping, as_grouping
+from qacal.tally.ids import id_hashes, one_of_each
+from qacal.tally.tally import Tally
 from qacal.thresholds.curve import CANDIDATES, ThresholdCurve, at_candidates, curve_of
 from qacal.thresholds.decisions import DecisionRule
 from qacal.thresholds.outlook import NOTHING, Outlooks, cells_of, rows_needed
-from qacal.values import ArrayLike, Floats, require_length, unit_values
 
 SCOUTS = 8
 """One of so many parts of the rows only says where to begin, if nothing else does."""

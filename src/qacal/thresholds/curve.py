@@ -11,8 +11,8 @@ from qacal.guarantee import check_alpha
 from qacal.intervals import binomial_interval, bounded_interval
 from qacal.metrics.binned import as_tally
 from qacal.metrics.selective import GRID
-from qacal.tally import Tally
-from qacal.values import ArrayLike, Floats, rising
+from qacal.tally.arrays import ArrayLike, Floats, rising
+from qacal.tally.tally import Tally
 
 if TYPE_CHECKING:
     import polars as pl

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from qacal.errors import InputError
-from qacal.identity import mix
 from qacal.soundness import require, require_between, require_columns, rises
-from qacal.values import Floats, Hashes, Ints
+from qacal.tally.arrays import Floats, Hashes, Ints
+from qacal.tally.ids import mix
 
 if TYPE_CHECKING:
     from qacal.thresholds.outlook import Outlooks

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from qacal.bins import group_runs
 from qacal.calibrators.logistic import expit, fit_logistic
-from qacal.tally import Tally
+from qacal.tally.arrays import Floats, Ints
+from qacal.tally.bins import group_runs
+from qacal.tally.tally import Tally
 from qacal.thresholds.curve import ThresholdCurve, accepted_sums, binomial_tail, relative_entropy
-from qacal.values import Floats, Ints
 
 # A start where a quarter more rows are expected than could ever pass: fewer may come.
 _SLACK = 1.25

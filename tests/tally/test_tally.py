@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qacal import InputError, Paths, Tally
-from qacal.cells import SUMS
+from qacal.tally.cells import SUMS
 
 
 @st.composite

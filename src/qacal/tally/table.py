@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from qacal.cells import SUMS, snap
 from qacal.errors import InputError
-from qacal.grouping import Grouping, Paths, as_grouping
-from qacal.values import unit_values
+from qacal.tally.arrays import unit_values
+from qacal.tally.cells import SUMS, snap
+from qacal.tally.groups import Grouping, Paths, as_grouping
 
 if TYPE_CHECKING:
     import polars as pl

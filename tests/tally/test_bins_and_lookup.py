@@ -2,9 +2,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qacal.bins import mass_bins
-from qacal.lookup import Directory, search_within
-from qacal.tally import Tally
+from qacal.tally.bins import mass_bins
+from qacal.tally.lookup import Directory, search_within
+from qacal.tally.tally import Tally
 
 
 @given(st.integers(0, 2**32 - 1), st.sampled_from(["left", "right"]))

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from qacal.soundness import require, require_between, require_columns, rises
-from qacal.tally import Tally
-from qacal.values import Floats
+from qacal.tally.arrays import Floats
+from qacal.tally.tally import Tally
 
 # Rows that are added to the lowest confidence (a right one) and to the highest (a wrong one). Without them a level of
 # the curve at 0 or 1 would have no logit; one row is about what a level of few rows is worth.

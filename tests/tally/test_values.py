@@ -3,7 +3,7 @@ import pandas as pd
 import pytest
 
 from qacal import InputError
-from qacal.values import as_written, seven_decimals, unit_values, weight_values
+from qacal.tally.arrays import as_written, seven_decimals, unit_values, weight_values
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32"])

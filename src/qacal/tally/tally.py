@@ -28,13 +28,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from qacal import identity
-from qacal.cell_table import read_cells, write_cells
-from qacal.cells import SUMS, Cells, Sums, count_plain, gather, snap
 from qacal.errors import InputError
-from qacal.grouping import NO_GROUP, Grouping, Paths, as_grouping, merge_labels
 from qacal.parameters import is_whole, shown
-from qacal.values import (
+from qacal.tally import ids as identity
+from qacal.tally.arrays import (
     ArrayLike,
     Bools,
     Floats,
@@ -45,6 +42,9 @@ from qacal.values import (
     unit_values,
     weight_values,
 )
+from qacal.tally.cells import SUMS, Cells, Sums, count_plain, gather, snap
+from qacal.tally.groups import NO_GROUP, Grouping, Paths, as_grouping, merge_labels
+from qacal.tally.table import read_cells, write_cells
 
 if TYPE_CHECKING:
     import polars as pl

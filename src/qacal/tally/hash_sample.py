@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from qacal.identity import mix
-from qacal.values import Hashes
+from qacal.tally.arrays import Hashes
+from qacal.tally.ids import mix
 
 
 class Lowest:

@@ -9,10 +9,10 @@ import numpy as np
 
 from qacal.errors import InputError
 from qacal.parameters import is_number, shown
-from qacal.values import Bools, Floats, Hashes, Ints, seven_decimals
+from qacal.tally.arrays import Bools, Floats, Hashes, Ints, seven_decimals
 
 SUMS = ("rows", "w", "wt", "wtt", "ww", "wwt", "wwtt")
-"""The columns of a cell; the text of :mod:`qacal.tally` says what each is."""
+"""The columns of a cell; the text of :mod:`qacal.tally.tally` says what each is."""
 
 FINEST = 1e-6
 """The finest grid: confidences are read to seven decimals, and the points of a finer one could not be told apart."""

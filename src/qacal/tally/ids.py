@@ -14,7 +14,7 @@ import numpy as np
 
 from qacal.errors import InputError
 from qacal.parameters import is_number, is_whole, shown
-from qacal.values import ArrayLike, Bools, Floats, Hashes, Ints, column_of_any, require_length
+from qacal.tally.arrays import ArrayLike, Bools, Floats, Hashes, Ints, column_of_any, require_length
 
 # The constants of the splitmix64 generator (Steele, Lea and Flood, 2014): an invertible mixing of 64 bits.
 _STEP = np.uint64(0x9E3779B97F4A7C15)

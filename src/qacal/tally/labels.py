@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qacal.errors import InputError
-from qacal.grouping import NO_GROUP, as_grouping
-from qacal.values import ArrayLike, column_of_any
+from qacal.tally.arrays import ArrayLike, column_of_any
+from qacal.tally.groups import NO_GROUP, as_grouping
 
 
 def as_labels(values: ArrayLike, name: str) -> NDArray[np.object_]:

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from qacal import NO_GROUP, InputError, Paths
-from qacal.grouping import as_grouping
+from qacal.tally.groups import as_grouping
 
 
 def codes(values):

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qacal.errors import InputError
-from qacal.identity import mix
-from qacal.values import ArrayLike, Floats, Hashes, Ints
+from qacal.tally.arrays import ArrayLike, Floats, Hashes, Ints
+from qacal.tally.ids import mix
 
 LARGEST = 1e100
 """Larger numbers than this cannot be squared and summed."""

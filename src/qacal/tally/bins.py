@@ -11,10 +11,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from qacal.errors import InputError
-from qacal.grouping import NO_GROUP
 from qacal.parameters import is_whole, shown
-from qacal.tally import Tally
-from qacal.values import Floats, Ints
+from qacal.tally.arrays import Floats, Ints
+from qacal.tally.groups import NO_GROUP
+from qacal.tally.tally import Tally
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qacal.soundness import require, require_between, require_columns, rises
-from qacal.values import Ints
+from qacal.tally.arrays import Ints
 
 # A table of a million entries is still small; codes beyond it are searched.
 _LARGEST_TABLE = 2**20

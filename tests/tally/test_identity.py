@@ -1,7 +1,8 @@
 import numpy as np
 import pytest
 
-from qacal import InputError, identity
+from qacal import InputError
+from qacal.tally import ids as identity
 
 
 def test_hashes_are_pinned():
