@@ -20,8 +20,8 @@ from qacal.elicitation.judging import Judge, Verdicts, judged
 from qacal.elicitation.runs import kept_run
 from qacal.elicitation.store import open_store
 from qacal.local_llm import MODELS
-from qacal.outputs import written_whole
 from qacal.quiz import questions
+from qacal.records.writers import written_whole
 
 COLUMNS = (
     *("id", "subject", "question", "answer", "confidence", "confidence_tokens", "correct"),

@@ -7,9 +7,9 @@ import polars as pl
 import pytest
 
 from qacal import load
-from qacal.outputs import writing_two
-from qacal.records import Reading, read
-from qacal.tables import as_table
+from qacal.records.reading import Reading, read
+from qacal.records.table import as_table
+from qacal.records.writers import writing_two
 from tests.answers import answers
 from tests.checking.rows import as_csv
 from tests.test_cli import ok, run

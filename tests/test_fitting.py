@@ -5,7 +5,7 @@ import pytest
 
 from qacal import InputError, QABinning, QACalibrator
 from qacal.fitting import Deal
-from qacal.records import read
+from qacal.records.reading import read
 from tests.answers import answers
 
 

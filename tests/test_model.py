@@ -92,7 +92,7 @@ def test_the_order_of_rows_and_their_batches_do_not_matter(output, tmp_path):
     rows = answers(3000)
     shuffled = [rows[at] for at in np.random.default_rng(0).permutation(3000)]
     pl.DataFrame(shuffled).write_parquet(tmp_path / "a.parquet")
-    from qacal import files
+    from qacal.records import files
 
     class Small(files.File):
         def batches(self, on_fault=files.refuse, batch_rows=700):

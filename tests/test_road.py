@@ -22,7 +22,7 @@ from qacal import (
 )
 from qacal.embedders import OnnxEmbedder
 from qacal.errors import ArtifactError
-from qacal.records import read
+from qacal.records.reading import read
 from qacal.road import Road, RowVectors
 from tests.answers import answers
 from tests.embedders.tiny_onnx import folder

@@ -65,7 +65,7 @@ _HOME = {
     "epsilon_of_bins": "guarantee",
     "n_bins": "guarantee",
     "nu_bound": "guarantee",
-    "BadRows": "bad_rows",
+    "BadRows": "records.bad_rows",
     "Tally": "tally.tally",
     "split": "tally.ids",
     "Paths": "tally.groups",

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 if TYPE_CHECKING:
     import polars as pl
 
-    from qacal.origins import AnyOrigin
-    from qacal.records import Batch, ReadAs, Reading
-    from qacal.tables import Table
+    from qacal.records.provenance import AnyOrigin
+    from qacal.records.reading import Batch, ReadAs, Reading
+    from qacal.records.table import Table
 
 Progress: TypeAlias = Callable[[str, int], None]
 """Called with what is being done, and for how many rows it is."""
@@ -40,9 +40,9 @@ class Answering(ABC):
     ) -> Reading:
         """Return how to read records: as those of the fit, unless the arguments say otherwise.
 
-        others : as :class:`~qacal.records.Reading` takes them.
+        others : as :class:`~qacal.records.reading.Reading` takes them.
         """
-        from qacal.records import Reading, as_source
+        from qacal.records.reading import Reading, as_source
 
         names: list[str] = []
         if self.read_as.columns:
@@ -78,7 +78,7 @@ class Answering(ABC):
         """Load all that answers need (packages, embedder), by answering made-up rows as objects and as frames."""
         import polars as pl
 
-        from qacal.records import Reading
+        from qacal.records.reading import Reading
 
         rows = self.rows_to_warm_with()
         forms = [rows, pl.DataFrame(rows)]

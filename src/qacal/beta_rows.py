@@ -14,7 +14,7 @@ from qacal.tally.hash_sample import Lowest
 from qacal.tally.labels import as_labels
 
 if TYPE_CHECKING:
-    from qacal.records import Batch
+    from qacal.records.reading import Batch
 
 # Scores are learned from at most this many rows: what more of them teach is less than a fit's own noise.
 _MOST_SCORE_ROWS = 50_000

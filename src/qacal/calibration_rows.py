@@ -10,7 +10,7 @@ import numpy as np
 from qacal.errors import InputError
 from qacal.group_summary import Sampler, Summaries
 from qacal.learning import ids_of
-from qacal.records import Batch
+from qacal.records.reading import Batch
 from qacal.road import Road
 from qacal.tally.arrays import Floats, Hashes
 from qacal.tally.groups import Paths, as_grouping
@@ -27,7 +27,7 @@ class CalibrationRows:
     Examples
     --------
     >>> from qacal import Column, QABinning
-    >>> from qacal.records import read
+    >>> from qacal.records.reading import read
     >>> from qacal.road import RowVectors
     >>> records = [{"subject": "law", "confidence": 0.9, "correct": right} for right in (0, 1, 1)]
     >>> road = Road(Column("subject").fit(["art", "law"]), None, QABinning(), RowVectors("static"))

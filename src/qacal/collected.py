@@ -12,8 +12,8 @@ from qacal.errors import InputError
 from qacal.evaluation import Evaluation, evaluate, require_labels
 from qacal.model import QACalibrator
 from qacal.model_set import ModelSet, rows_by
-from qacal.origins import AnyOrigin
-from qacal.records import Batch, Reading, read, warn_of_copies
+from qacal.records.provenance import AnyOrigin
+from qacal.records.reading import Batch, Reading, read, warn_of_copies
 from qacal.tally.arrays import Bools, Floats, Hashes
 
 

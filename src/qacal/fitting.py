@@ -18,15 +18,15 @@ from qacal.calibration_rows import CalibrationRows
 from qacal.errors import InputError, QacalWarning
 from qacal.group_summary import GroupSummary
 from qacal.learning import Learning, ids_of
-from qacal.origins import (
+from qacal.recipe import Recipe
+from qacal.records.provenance import (
     gather_origins,
     require_comparable_ids,
     require_one_origin,
     require_same_origin,
     tells,
 )
-from qacal.recipe import Recipe
-from qacal.records import PROVENANCE, Batch, Reading, read, read_again, warn_of_copies
+from qacal.records.reading import PROVENANCE, Batch, Reading, read, read_again, warn_of_copies
 from qacal.road import Road
 from qacal.tally.arrays import Hashes
 from qacal.tally.ids import split

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from qacal.errors import InputError
-from qacal.forks import require_polars
+from qacal.records.forks import require_polars
 from qacal.tally.arrays import Floats, Hashes
 from qacal.tally.tally import Tally
 

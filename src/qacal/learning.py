@@ -16,7 +16,7 @@ from qacal.scores import LearnedScore
 from qacal.tally.arrays import Hashes
 
 if TYPE_CHECKING:
-    from qacal.records import Batch
+    from qacal.records.reading import Batch
 
 
 @dataclass

@@ -24,7 +24,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from qacal.errors import InputError
-from qacal.outputs import written_whole
+from qacal.records.writers import written_whole
 
 # A model of a gigabyte is read from a slow disk in less.
 _SECONDS_TO_START = 120.0

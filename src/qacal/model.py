@@ -16,20 +16,20 @@ import numpy as np
 
 from qacal import artifacts
 from qacal.answering import Answering, Progress, say_nothing
-from qacal.bad_rows import MAX_BAD
 from qacal.calibrators.base import Calibrator, Rows
 from qacal.calibrators.evidence import Evidence
 from qacal.embedders import Embedder
 from qacal.errors import InputError, NotFittedError
-from qacal.files import OnFault, refuse
 from qacal.fitting import Fitted, Fitting, Given
-from qacal.forks import require_polars
 from qacal.group_summary import GroupSummary
-from qacal.origins import AnyOrigin, require_known_origin
 from qacal.parameters import HasParameters
 from qacal.partitions import Partition
 from qacal.recipe import Output, Recipe
-from qacal.records import Batch, ReadAs, Reading, read
+from qacal.records.bad_rows import MAX_BAD
+from qacal.records.files import OnFault, refuse
+from qacal.records.forks import require_polars
+from qacal.records.provenance import AnyOrigin, require_known_origin
+from qacal.records.reading import Batch, ReadAs, Reading, read
 from qacal.road import Road
 from qacal.scores import LearnedScore
 from qacal.tally.arrays import ArrayLike, Floats, unit_values
@@ -199,7 +199,7 @@ class QACalibrator(HasParameters, Answering):
 
     @property
     def needs(self) -> dict[str, Any]:
-        """What rows must have beside a confidence, as :func:`qacal.records.read` takes it."""
+        """What rows must have beside a confidence, as :func:`qacal.records.reading.read` takes it."""
         return self.road_.needs
 
     @property

@@ -14,7 +14,7 @@ from qacal.fitting import Fitted
 from qacal.group_summary import GroupSummary
 from qacal.model import QACalibrator
 from qacal.partitions import BisectingTree
-from qacal.records import ReadAs
+from qacal.records.reading import ReadAs
 from qacal.road import ForeignName, Road, RowVectors
 from qacal.thresholds.decisions import DecisionRule
 from qacal.thresholds.memory import NO_MEMORY, Memory

@@ -14,19 +14,19 @@ import numpy as np
 
 from qacal.answering import Answering, Progress
 from qacal.artifacts import read_file
-from qacal.column_checks import listed
 from qacal.embedders import Embedder
 from qacal.errors import ArtifactError, InputError
-from qacal.files import OnFault, refuse
 from qacal.fitting import Given
 from qacal.folders import new_mark, read_whole, replaced_whole, require_replaceable, write_flushed
-from qacal.forks import require_polars
 from qacal.model import QACalibrator
 from qacal.model_files import load
-from qacal.origins import AnyOrigin
 from qacal.plain import digest, read_document, write_document
-from qacal.records import Batch, ReadAs, Reading, Source, as_source, read, tables_of
-from qacal.tables import Table, joined
+from qacal.records.columns import listed
+from qacal.records.files import OnFault, refuse
+from qacal.records.forks import require_polars
+from qacal.records.provenance import AnyOrigin
+from qacal.records.reading import Batch, ReadAs, Reading, Source, as_source, read, tables_of
+from qacal.records.table import Table, joined
 from qacal.tally.arrays import Bools
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from qacal.calibrators.base import Calibrator, Rows
 from qacal.embedders import ColumnEmbedder, Embedder, embedder
 from qacal.errors import InputError
 from qacal.partitions import EMBEDDING, Column, Partition, Product
-from qacal.records import Batch
+from qacal.records.reading import Batch
 from qacal.scores import LearnedScore
 from qacal.tally.arrays import ArrayLike, Floats
 from qacal.tally.groups import Paths, as_grouping
@@ -161,7 +161,7 @@ class Road:
     Groups that are a column, and no score:
 
     >>> from qacal import Column, QABinning
-    >>> from qacal.records import read
+    >>> from qacal.records.reading import read
     >>> rows = [{"subject": "law", "confidence": 0.9}, {"subject": "art", "confidence": 0.5}]
     >>> road = Road(Column("subject").fit(["art", "law"]), None, QABinning(), RowVectors("static"))
     >>> road.needs_text
@@ -200,7 +200,7 @@ class Road:
 
     @property
     def needs(self) -> dict[str, Any]:
-        """What rows must have beside a confidence, as :func:`qacal.records.read` takes it."""
+        """What rows must have beside a confidence, as :func:`qacal.records.reading.read` takes it."""
         return {"needs_text": self.needs_text, "confidences": () if self.score is None else self.score.confidences}
 
     @property

@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from qacal.answering import Progress
-from qacal.bad_rows import MAX_BAD
 from qacal.collected import Collected, collect
 from qacal.errors import InputError, QacalWarning
-from qacal.files import refuse
 from qacal.metrics.ranking import doubt_of
 from qacal.model import QACalibrator
 from qacal.model_set import ModelSet
-from qacal.origins import AnyOrigin
 from qacal.parameters import shown
-from qacal.records import Reading
+from qacal.records.bad_rows import MAX_BAD
+from qacal.records.files import refuse
+from qacal.records.provenance import AnyOrigin
+from qacal.records.reading import Reading
 from qacal.tally.arrays import Bools, Hashes
 from qacal.thresholds.certified import (
     CertifiedThreshold,
@@ -32,7 +32,7 @@ from qacal.thresholds.certified import (
 from qacal.thresholds.costs import CheapestThreshold, cheapest_threshold
 
 if TYPE_CHECKING:
-    from qacal.files import OnFault
+    from qacal.records.files import OnFault
 
 Choice: TypeAlias = CertifiedThreshold | CheapestThreshold
 

@@ -8,7 +8,7 @@ import pytest
 
 import qacal
 from qacal import InputError
-from qacal.files import text_encoding
+from qacal.records.files import text_encoding
 from tests.checking.rows import as_csv, changed, labelled, renamed
 
 

@@ -4,7 +4,7 @@ import pytest
 
 import qacal
 from qacal.checking.names import find_columns
-from qacal.tables import as_table
+from qacal.records.table import as_table
 from tests.checking.rows import changed, labelled, renamed
 
 

@@ -12,7 +12,7 @@ from qacal.experiment.methods import methods
 from qacal.experiment.protocol import BETA, SHARES, Protocol, deal
 from qacal.experiment.sample import read_samples
 from qacal.ranges import search_ranges
-from qacal.records import Reading
+from qacal.records.reading import Reading
 from qacal.tally.groups import Paths
 from qacal.tally.ids import id_hashes
 from tests.experiment.rows import vectors_and_labels

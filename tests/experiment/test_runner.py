@@ -7,7 +7,7 @@ import pytest
 from qacal import InputError, KDTree, run_experiment
 from qacal.experiment.measures import COLUMNS
 from qacal.experiment.tables import _cell
-from qacal.records import Reading
+from qacal.records.reading import Reading
 from tests.experiment.rows import vectors_and_labels
 
 OPTIONS = {"embedders": ["column:embedding"], "partitions": ["kdtree:2"], "seeds": 2}

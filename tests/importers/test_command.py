@@ -7,7 +7,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from qacal.records import read
+from qacal.records.reading import read
 from tests.importers import logs
 from tests.importers.logs import CASES, choice_row, sample, write_eval, write_lines
 from tests.test_cli import ok, run

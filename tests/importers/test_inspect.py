@@ -10,7 +10,7 @@ import pytest
 
 from qacal.errors import InputError
 from qacal.importers import Selection, import_log
-from qacal.json_documents import rows_up_to
+from qacal.records.json_stream import rows_up_to
 from tests.importers.logs import CASES, HEADER, ZSTANDARD, inspect_epochs, sample, write_eval, write_json, write_member
 
 PARIS = CASES[0]

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qacal import json_documents
 from qacal.errors import InputError
 from qacal.importers.items import document
 from qacal.importers.spool import Spool
-from qacal.json_documents import JsonDocument, rows_up_to
-from qacal.outputs import writing
+from qacal.records import json_stream as json_documents
+from qacal.records.json_stream import JsonDocument, rows_up_to
+from qacal.records.writers import writing
 
 SCALARS = st.none() | st.booleans() | st.integers(-(10**20), 10**20) | st.floats(allow_nan=False) | st.text()
 VALUES = st.recursive(

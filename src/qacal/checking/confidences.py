@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from qacal.column_checks import is_blank
+from qacal.records.columns import is_blank
+from qacal.records.written_numbers import number_in
 from qacal.tally.arrays import Floats
-from qacal.written_numbers import number_in
 
 _COMMA = re.compile(r"\s*[-+]?\d*,\d+\s*%?\s*")
 # Up to this share of the numbers, what is off the scale is a slip; more of them are a scale of their own.

@@ -8,15 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from qacal.bad_rows import MAX_BAD, Reason
 from qacal.calibrators.evidence import Evidence
 from qacal.checking.confidences import Scale
 from qacal.checking.gathering import Gathering
-from qacal.json_documents import NOT_UTF8 as NOT_UTF8_REMEDY
 from qacal.metrics.ranking import doubt_of
-from qacal.origins import APART, tells
-from qacal.records import COPIED, REMOVE_COPIES
-from qacal.tables import Fault
+from qacal.records.bad_rows import MAX_BAD, Reason
+from qacal.records.json_stream import NOT_UTF8 as NOT_UTF8_REMEDY
+from qacal.records.provenance import APART, tells
+from qacal.records.reading import COPIED, REMOVE_COPIES
+from qacal.records.table import Fault
 from qacal.tally.arrays import Floats, Hashes
 from qacal.tally.ids import combined, mix, surplus
 

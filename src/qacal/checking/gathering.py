@@ -13,13 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from qacal.bad_rows import BadRows
 from qacal.checking.confidences import has_comma, number_of
 from qacal.checking.names import Columns
 from qacal.checking.others import OtherColumn
-from qacal.column_checks import Checks, is_blank, listed
-from qacal.records import PROVENANCE
-from qacal.tables import Table
+from qacal.records.bad_rows import BadRows
+from qacal.records.columns import Checks, is_blank, listed
+from qacal.records.reading import PROVENANCE
+from qacal.records.table import Table
 from qacal.tally.arrays import Bools, Floats, Hashes
 from qacal.tally.ids import combined, id_hashes, mix
 

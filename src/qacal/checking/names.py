@@ -10,9 +10,9 @@ from functools import cached_property
 from typing import Any
 
 from qacal.checking.confidences import number_of
-from qacal.column_checks import KNOWN, is_blank, listed
-from qacal.tables import Table
-from qacal.written_numbers import TRUTHS
+from qacal.records.columns import KNOWN, is_blank, listed
+from qacal.records.table import Table
+from qacal.records.written_numbers import TRUTHS
 
 NEEDED = ("question", "answer", "confidence", "correct")
 """What `fit` cannot do without."""
@@ -99,7 +99,7 @@ def find_columns(table: Table, given: Mapping[str, str]) -> Columns:
 
     given : what a person said of them.
 
-    >>> from qacal.tables import as_table
+    >>> from qacal.records.table import as_table
     >>> rows = [{"prompt": "2 + 2?", "model_answer": "5", "conf": 0.9, "is_correct": False},
     ...         {"prompt": "3 + 3?", "model_answer": "6", "conf": 0.8, "is_correct": True}]
     >>> find_columns(as_table(rows), {}).mapping

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from qacal.checking.confidences import number_of
-from qacal.column_checks import is_blank
 from qacal.metrics.ranking import Auroc, auroc_of_counts
+from qacal.records.columns import is_blank
 from qacal.tally.arrays import Floats
 
 MOST_LEVELS = 50

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from qacal.answering import Progress, say_nothing
-from qacal.bad_rows import MAX_BAD, BadRows
 from qacal.checking import findings
 from qacal.checking.confidences import Scale, scale_of, scale_of_values
 from qacal.checking.enough import Goal, goals
@@ -19,14 +18,15 @@ from qacal.checking.findings import GAP, Finding, column_options
 from qacal.checking.gathering import Gathering
 from qacal.checking.names import Columns, find_columns
 from qacal.checking.others import UsefulColumn, useful_columns
-from qacal.column_checks import listed
 from qacal.errors import EncodingError, InputError
-from qacal.files import File, given_encoding, text_encoding
 from qacal.metrics.ranking import Auroc, auroc_of_counts
-from qacal.records import Reading, as_source
-from qacal.tables import Table
+from qacal.records.bad_rows import MAX_BAD, BadRows
+from qacal.records.columns import listed
+from qacal.records.files import File, given_encoding, text_encoding
+from qacal.records.reading import Reading, as_source
+from qacal.records.table import Table
+from qacal.records.written_numbers import expression_key
 from qacal.tally.arrays import Bools, Floats, Hashes
-from qacal.written_numbers import expression_key
 
 # What text is read in that is not UTF-8: the encoding that spreadsheets write.
 _ENCODING = "cp1252"

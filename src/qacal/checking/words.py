@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from qacal.checking.findings import GAP, column_options
 from qacal.checking.names import NEEDED
-from qacal.files import ending_of
+from qacal.records.files import ending_of
 
 if TYPE_CHECKING:
     from qacal.checking.others import UsefulColumn

@@ -51,9 +51,9 @@ def run(
         cat new.jsonl | qacal apply model - > out.jsonl
         qacal apply model new.parquet -o out.parquet --threshold 0.8
     """
-    from qacal.column_checks import listed
     from qacal.model_set import load_any
-    from qacal.outputs import writing
+    from qacal.records.columns import listed
+    from qacal.records.writers import writing
 
     shared.require_apart(file, output, skip_bad_rows)
     shared.require_writable(output)

@@ -269,7 +269,7 @@ def write_answers(
     from qacal.elicitation.answers import Outcomes
     from qacal.elicitation.runs import kept_run
     from qacal.elicitation.store import open_store
-    from qacal.outputs import write_objects
+    from qacal.records.writers import write_objects
 
     outcomes = Outcomes()
     with open_store(store, to_write=False) as opened:

@@ -30,8 +30,8 @@ def run(
     """
     from qacal.embedders import embedder as embedder_of
     from qacal.errors import InputError
-    from qacal.outputs import writing
-    from qacal.records import texts_of
+    from qacal.records.reading import texts_of
+    from qacal.records.writers import writing
 
     shared.require_apart(file, output, skip_bad_rows)
     shared.require_writable(output)

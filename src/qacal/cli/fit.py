@@ -180,7 +180,7 @@ def run(
 def _say_what_next(
     file: str, output: str, by: str | None, lost: str | None, column: list[str] | None, *, skips: bool
 ) -> None:
-    from qacal.files import ending_of
+    from qacal.records.files import ending_of
 
     fit, kept, new, calibrated = (f"{name}{ending_of(file)}" for name in ("fit", "kept", "new", "calibrated"))
     beside = Path(file).with_name(kept)

@@ -105,7 +105,7 @@ def run(
     from qacal.importers import Selection
     from qacal.importers.formats import format_named
     from qacal.importers.gathering import gathered
-    from qacal.outputs import writing
+    from qacal.records.writers import writing
 
     shared.require_apart(*paths, output, skip_bad_rows, labels)
     shared.require_writable(output)

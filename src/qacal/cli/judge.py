@@ -195,7 +195,7 @@ def _write(labelled: Iterator[_Record], rows: _Records, hand: _Hand | None, outp
     Both are finished before either takes its place.
     """
     from qacal.elicitation.people import without
-    from qacal.outputs import write_objects, writing_two
+    from qacal.records.writers import write_objects, writing_two
 
     if hand is None or hand.file is None:
         write_objects(labelled if hand is None else hand.noting(labelled), output, file)

@@ -34,7 +34,7 @@ from qacal.cli import (
     threshold,
 )
 from qacal.errors import QacalError, QacalWarning
-from qacal.json_documents import MAX_ROW_MB, rows_up_to
+from qacal.records.json_stream import MAX_ROW_MB, rows_up_to
 
 _HELP = """Turn the confidence that an LLM states into the probability that its answer is right.
 
@@ -101,11 +101,11 @@ def _main(
 ) -> None:
     context.with_resource(rows_up_to(max_row_mb))
     if max_unpacked_gb is not None:
-        from qacal.files import unpacked_up_to
+        from qacal.records.files import unpacked_up_to
 
         context.with_resource(unpacked_up_to(max_unpacked_gb))
     if encoding:
-        from qacal.files import text_encoding
+        from qacal.records.files import text_encoding
 
         context.with_resource(text_encoding(encoding))
     if version:

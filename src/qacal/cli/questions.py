@@ -63,7 +63,7 @@ def run(
         qacal elicit questions.parquet --base-url http://127.0.0.1:8080/v1 --model NAME -o run.db
     """
     from qacal.benchmark_sets import BENCHMARKS, load
-    from qacal.outputs import write_frame
+    from qacal.records.writers import write_frame
 
     shared.chosen("NAME", name, [_QUIZ, *BENCHMARKS])
     shared.require_writable(output)

@@ -12,7 +12,7 @@ from qacal.errors import InputError
 if TYPE_CHECKING:
     from qacal.model import QACalibrator
     from qacal.model_set import ModelSet
-    from qacal.records import Batch, Reading
+    from qacal.records.reading import Batch, Reading
 
 _PREFIX = "confidence_"
 
@@ -22,7 +22,7 @@ def on_labels(records: Any, how: Reading, fit: QACalibrator | ModelSet, file: st
 
     file : where the rows are, if there are others too.
     """
-    from qacal.records import read
+    from qacal.records.reading import read
 
     by = getattr(fit, "by", None)
     batches = read(records, how, needs_labels=True, **fit.needs)
@@ -46,7 +46,7 @@ def alike(batches: Iterable[Batch], by: str | None, values: Sequence[Any]) -> di
 
     Rows are read no further than it takes to know that there are none, which usually is a batch.
 
-    >>> from qacal.records import read
+    >>> from qacal.records.reading import read
     >>> rows = [{"confidence": 0.9, "correct": right, "model": name} for name, right in [("a", 1), ("a", 1), ("b", 0)]]
     >>> alike(read(rows, needs_labels=True, needs_text=False), "model", ["a", "b"])
     {'a': (1.0, 2), 'b': (0.0, 1)}
@@ -65,7 +65,7 @@ def alike(batches: Iterable[Batch], by: str | None, values: Sequence[Any]) -> di
 
 def on_confidences(records: Any, how: Reading, fit: QACalibrator | ModelSet) -> Iterator[str]:
     """Yield a line on further confidences that the rows have and no score reads."""
-    from qacal.records import read
+    from qacal.records.reading import read
 
     if all(model.score_ is None for model in models_of(fit).values()):
         return

@@ -54,7 +54,7 @@ def run(
         qacal report model kept_aside.parquet -o report.html
         qacal report model kept_aside.parquet -o report.html --groups subject --threshold 0.8
     """
-    from qacal.outputs import written_whole
+    from qacal.records.writers import written_whole
 
     _require_sense(threshold, examples)
     shared.require_apart(file, output, skip_bad_rows)

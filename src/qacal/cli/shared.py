@@ -20,9 +20,9 @@ from qacal.errors import BadRowsError, InputError, printable
 
 if TYPE_CHECKING:
     from qacal.answering import Answering, Progress
-    from qacal.files import File
-    from qacal.records import Reading
-    from qacal.tables import Fault
+    from qacal.records.files import File
+    from qacal.records.reading import Reading
+    from qacal.records.table import Fault
 
 # How a file of bad rows begins; an empty one is of a run that found none.
 _BAD_ROW = b'{"place": "'
@@ -138,7 +138,7 @@ def mapping(columns: list[str] | None, *further: str, only: Sequence[str] | None
     >>> mapping(["confidence=score"])
     {'confidence': 'score'}
     """
-    from qacal.column_checks import KNOWN
+    from qacal.records.columns import KNOWN
 
     known = KNOWN if only is None else only
     pairs = [text.partition("=") for text in columns or []]
@@ -171,7 +171,7 @@ def expressions(given: list[str] | None) -> dict[str, float]:
 @contextmanager
 def opened(path: str) -> Iterator[File]:
     """Yield the file of rows at `path`, or a copy of standard input for ``-``."""
-    from qacal.files import from_stream, open_file
+    from qacal.records.files import from_stream, open_file
 
     if path != "-":
         yield open_file(path)
@@ -195,9 +195,9 @@ def reading(
 
     became : what became of the bad rows.
     """
-    from qacal.bad_rows import BadRows
-    from qacal.outputs import json_line, written_whole
-    from qacal.records import Reading
+    from qacal.records.bad_rows import BadRows
+    from qacal.records.reading import Reading
+    from qacal.records.writers import json_line, written_whole
 
     if skip_bad_rows is None:
         yield Reading(mapping(columns), percent, expressions=expressions(expression))
@@ -221,7 +221,7 @@ def reading(
 
 def _require_no_other_file(skip_bad_rows: Path) -> None:
     """Refuse to replace what is no file of bad rows: FILE is easily taken for the file of rows to read."""
-    from qacal.outputs import is_stream
+    from qacal.records.writers import is_stream
 
     if is_stream(skip_bad_rows) or not skip_bad_rows.is_file():
         return
@@ -345,14 +345,14 @@ def json_text(value: Any) -> str:
 
 def output_format(output: str, rows: File) -> str:
     """Return the format for standard output: that of the input, but no Parquet onto a terminal."""
-    from qacal.outputs import is_standard_output
+    from qacal.records.writers import is_standard_output
 
     return "jsonl" if rows.format == "parquet" and is_standard_output(output) and sys.stdout.isatty() else rows.format
 
 
 def require_free_output(json: bool, output: str) -> None:
     """Refuse two things on standard output."""
-    from qacal.outputs import is_standard_output
+    from qacal.records.writers import is_standard_output
 
     if json and is_standard_output(output):
         raise typer.BadParameter(f"--json writes to standard output, and so would -o {output}; name a file with -o.")
@@ -374,7 +374,7 @@ def require_folder(path: str) -> None:
 
 def require_writable(path: str) -> None:
     """Refuse an output that could not be written, before the work and not after it."""
-    from qacal.outputs import is_stream, output_format
+    from qacal.records.writers import is_stream, output_format
 
     output_format(path, "jsonl")
     if not is_stream(path):

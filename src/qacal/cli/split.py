@@ -12,10 +12,10 @@ from qacal.cli import shared
 from qacal.errors import InputError
 
 if TYPE_CHECKING:
-    from qacal.files import File
-    from qacal.outputs import Writer
-    from qacal.records import Reading
-    from qacal.tables import Table
+    from qacal.records.files import File
+    from qacal.records.reading import Reading
+    from qacal.records.table import Table
+    from qacal.records.writers import Writer
     from qacal.tally.arrays import Bools, Hashes
 
 
@@ -91,7 +91,7 @@ class _Part:
 
 
 def _write(rows: File, how: Reading, shares: tuple[float, float], seed: int, parts: tuple[_Part, _Part]) -> None:
-    from qacal.outputs import writing_two
+    from qacal.records.writers import writing_two
     from qacal.tally.ids import id_hashes, split
 
     with writing_two(parts[0].path, parts[1].path, rows.separator()) as writers:
@@ -111,8 +111,8 @@ def _with_questions(rows: File, how: Reading) -> Iterator[tuple[Table, list[Any]
     """Yield the rows batch after batch, and beside each batch who its questions are: by id, or else by their text."""
     import numpy as np
 
-    from qacal.column_checks import listed
-    from qacal.records import tables_of
+    from qacal.records.columns import listed
+    from qacal.records.reading import tables_of
 
     name = None
     for table, counting in tables_of(rows, how):
@@ -151,7 +151,7 @@ def _name(table: Table, how: Reading, before: str | None) -> str:
 
 def _require_no_change_of_types(rows: File, *outputs: str) -> None:
     """Refuse to make typed files of CSV: whether 7 is a number there, nobody says."""
-    from qacal.files import format_of
+    from qacal.records.files import format_of
 
     for path in outputs:
         if rows.format == "csv" and format_of(path) != "csv":

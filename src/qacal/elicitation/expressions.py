@@ -10,7 +10,7 @@ from types import MappingProxyType
 from qacal.elicitation.glyphs import plain
 from qacal.elicitation.numbers import read_probability
 from qacal.elicitation.outcomes import Malformed, Reason, malformed
-from qacal.written_numbers import require_expressions
+from qacal.records.written_numbers import require_expressions
 
 EXPRESSIONS: Mapping[str, float] = MappingProxyType(
     {

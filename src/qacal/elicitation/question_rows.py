@@ -10,7 +10,7 @@ from qacal.elicitation.questions import Question
 from qacal.elicitation.store import Asked
 from qacal.errors import InputError
 from qacal.plain import digest
-from qacal.records import as_source
+from qacal.records.reading import as_source
 
 COLUMNS = ("id", "question", "choices", "ground_truth")
 

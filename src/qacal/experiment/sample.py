@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from qacal.answering import Progress
-from qacal.column_checks import listed
 from qacal.embedders import ColumnEmbedder, Embedder, embedder
 from qacal.errors import InputError
 from qacal.evaluation import require_labels
-from qacal.records import Batch, Reading, as_source, read
+from qacal.records.columns import listed
+from qacal.records.reading import Batch, Reading, as_source, read
 from qacal.tally.arrays import Floats, Hashes, is_missing
 
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from qacal.bad_rows import MAX_BAD
-from qacal.files import OnFault, refuse
 from qacal.importers.base import Selection
 from qacal.importers.formats import FORMATS, format_named
 from qacal.importers.gathering import Account, Imported, gathered
+from qacal.records.bad_rows import MAX_BAD
+from qacal.records.files import OnFault, refuse
 
 __all__ = ["FORMATS", "Account", "Imported", "Selection", "gathered", "import_log"]
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from qacal.column_checks import KNOWN
 from qacal.errors import InputError
+from qacal.records.columns import KNOWN
 
 # What `qacal apply` adds; a column of that name would stand in its way.
 _ADDED = ("low", "high", "group", "source", "rows", "alpha", "decision", "threshold")

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from qacal.errors import InputError
-from qacal.files import OnFault
 from qacal.importers.base import (
     Dropped,
     Found,
@@ -29,6 +28,7 @@ from qacal.importers.confidences import METADATA, STATED, answer_in, parsed, sta
 from qacal.importers.grades import graded
 from qacal.importers.items import Item, files_in, first_item, items_of, read_each
 from qacal.importers.texts import Question, digest, question_of
+from qacal.records.files import OnFault
 
 _LISTS = [(*outer, name) for outer in ((), ("testRunData",)) for name in ("testCases", "conversationalTestCases")]
 

@@ -22,10 +22,10 @@ from pathlib import Path
 from typing import Any
 
 from qacal.errors import InputError
-from qacal.files import OnFault, opened_bytes
 from qacal.importers.items import Item, checked_items
-from qacal.json_documents import JsonDocument, largest_row, too_large
-from qacal.tables import Fault
+from qacal.records.files import OnFault, opened_bytes
+from qacal.records.json_stream import JsonDocument, largest_row, too_large
+from qacal.records.table import Fault
 
 _ZSTANDARD = 93
 _CHUNK = 4_096

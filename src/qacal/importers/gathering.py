@@ -9,18 +9,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from qacal.bad_rows import MAX_BAD, BadRows
 from qacal.errors import InputError
-from qacal.files import OnFault, refuse
 from qacal.importers.base import Found, Outcome, Scored, Selection
 from qacal.importers.scales import Scales
 from qacal.importers.spool import Spool
-from qacal.percents import Percents
+from qacal.records.bad_rows import MAX_BAD, BadRows
+from qacal.records.files import OnFault, refuse
+from qacal.records.percents import Percents
 
 if TYPE_CHECKING:
     import polars as pl
 
-    from qacal.tables import Fault, FrameTable
+    from qacal.records.table import Fault, FrameTable
 
 ALWAYS = ("id", "question", "answer", "confidence", "confidence_source", "correct")
 

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from qacal.errors import InputError
-from qacal.files import OnFault
 from qacal.importers.base import (
     Confidence,
     Dropped,
@@ -30,6 +29,7 @@ from qacal.importers.confidences import MAX_PROB, STATED, answer_in, parsed, sta
 from qacal.importers.endings import is_cut_reason
 from qacal.importers.grades import graded
 from qacal.importers.items import Item, document, items_of, read_each
+from qacal.records.files import OnFault
 
 _METRICS = ("exact_match", "quasi_exact_match")
 _Key: TypeAlias = tuple[str | None, str | None, str]

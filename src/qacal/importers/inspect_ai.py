@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from qacal.errors import InputError
-from qacal.files import OnFault
 from qacal.importers.base import (
     Chosen,
     Confidence,
@@ -55,7 +54,8 @@ from qacal.importers.eval_files import open_log
 from qacal.importers.grades import graded
 from qacal.importers.items import Item, files_in, read_each
 from qacal.importers.texts import Question, content_of, digest, question_of
-from qacal.tables import Fault
+from qacal.records.files import OnFault
+from qacal.records.table import Fault
 
 if TYPE_CHECKING:
     from qacal.elicitation.replies import Reply

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from qacal.errors import EncodingError, InputError
-from qacal.files import OnFault, open_file, opened_bytes
 from qacal.importers.base import Outcome, UnusableRowError
-from qacal.json_documents import NOT_UTF8, JsonDocument, largest_row, too_large
-from qacal.tables import Fault
+from qacal.records.files import OnFault, open_file, opened_bytes
+from qacal.records.json_stream import NOT_UTF8, JsonDocument, largest_row, too_large
+from qacal.records.table import Fault
 
 TABLES = ("*.parquet", "*.csv", "*.csv.gz", "*.json", "*.json.gz", "*.jsonl", "*.jsonl.gz")
 # Raw rows are large, and are let go at once.

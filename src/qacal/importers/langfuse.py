@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 from qacal.errors import InputError
-from qacal.files import OnFault
 from qacal.importers.base import (
     Chosen,
     Dropped,
@@ -36,6 +35,7 @@ from qacal.importers.endings import is_cut_off
 from qacal.importers.grades import graded
 from qacal.importers.items import TABLES, Item, files_in, first_item, items_of, read_each
 from qacal.importers.texts import Question, digest, named_truth, prompt_of, question_of, reply_of, unpacked
+from qacal.records.files import OnFault
 
 _CONFIDENCE = "confidence"
 _HUMP = re.compile(r"(?<=[a-z0-9])([A-Z])")

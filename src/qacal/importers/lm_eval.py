@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from qacal.files import OnFault
 from qacal.importers import lm_eval_choices, lm_eval_replies
 from qacal.importers.base import (
     Chosen,
@@ -28,6 +27,7 @@ from qacal.importers.base import (
 from qacal.importers.items import Item, document, files_in, items_of, read_each
 from qacal.importers.lm_eval_rows import Judged, Sample
 from qacal.importers.texts import Question, named_question, prompt_of, question_of
+from qacal.records.files import OnFault
 
 _NAME = re.compile(r"samples_(?P<task>.+?)(?:_(?P<time>\d{4}-\d\d-\d\dT[\d.:-]+))?\.jsonl(?:\.gz)?")
 _QUESTIONS = ("question", "question_stem", "query", "problem", "goal", "input", "inputs")

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from qacal.files import OnFault
 from qacal.importers.base import (
     Chosen,
     Dropped,
@@ -33,6 +32,7 @@ from qacal.importers.endings import is_cut_off
 from qacal.importers.grades import graded
 from qacal.importers.items import TABLES, Item, files_in, items_of, read_each
 from qacal.importers.texts import Question, digest, prompt_of, question_of, reply_of, truths_of, unpacked
+from qacal.records.files import OnFault
 
 _CONFIDENCE = "confidence"
 _SOURCES = ("HUMAN", "CODE", "LLM_JUDGE")

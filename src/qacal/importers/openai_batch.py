@@ -11,9 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from qacal.column_checks import is_blank
 from qacal.errors import InputError
-from qacal.files import OnFault
 from qacal.importers.base import (
     Dropped,
     Found,
@@ -30,6 +28,8 @@ from qacal.importers.endings import is_cut_off
 from qacal.importers.grades import graded
 from qacal.importers.items import Item, files_in, first_item, items_of, read_each
 from qacal.importers.texts import Question, digest, prompt_of, question_of, truths_of
+from qacal.records.columns import is_blank
+from qacal.records.files import OnFault
 
 _IDS = ("custom_id", "id")
 

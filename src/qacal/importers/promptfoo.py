@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from qacal.files import OnFault
 from qacal.importers.base import (
     Dropped,
     Found,
@@ -34,6 +33,7 @@ from qacal.importers.endings import is_cut_off
 from qacal.importers.grades import graded
 from qacal.importers.items import Item, files_in, items_of, read_each
 from qacal.importers.texts import Question, as_text, digest, named_question, named_truth, question_of
+from qacal.records.files import OnFault
 
 _FAILED = 2
 

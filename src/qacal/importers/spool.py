@@ -14,7 +14,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
-from qacal.tables import FrameTable
+from qacal.records.table import FrameTable
 
 if TYPE_CHECKING:
     import polars as pl

@@ -8,15 +8,15 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from qacal.column_checks import is_blank
 from qacal.errors import InputError
-from qacal.files import OnFault
 from qacal.importers.base import Dropped, Found, Outcome, Scored, Selection, UnusableRowError, text_of
 from qacal.importers.confidences import weighed, written
 from qacal.importers.grades import graded
 from qacal.importers.items import TABLES, Item, files_in, first_item, items_of, read_each
 from qacal.importers.texts import digest, truths_of
-from qacal.written_numbers import expression_key, require_expressions
+from qacal.records.columns import is_blank
+from qacal.records.files import OnFault
+from qacal.records.written_numbers import expression_key, require_expressions
 
 _NEEDED = ("question", "answer")
 _KNOWN = (

@@ -19,9 +19,9 @@ from qacal.metrics.scores import brier_score, log_loss, sharpness
 from qacal.metrics.selective import auac, aurc
 from qacal.model import QACalibrator
 from qacal.model_set import ModelSet
-from qacal.origins import AnyOrigin
 from qacal.partitions import Column
-from qacal.records import Reading, copies_among
+from qacal.records.provenance import AnyOrigin
+from qacal.records.reading import Reading, copies_among
 from qacal.report.facts import Fact, facts_of
 from qacal.report.gathering import Gathered, gather
 from qacal.report.groups import Group, groups_of

@@ -15,8 +15,8 @@ from qacal.evaluation import require_labels
 from qacal.group_summary import Sampler
 from qacal.model import QACalibrator
 from qacal.model_set import ModelSet, mask, rows_by
-from qacal.origins import AnyOrigin, require_known_origin
-from qacal.records import Batch, Reading, read
+from qacal.records.provenance import AnyOrigin, require_known_origin
+from qacal.records.reading import Batch, Reading, read
 from qacal.report.inputs import Scored
 from qacal.tally.arrays import Floats, Hashes, Ints
 from qacal.tally.ids import mix

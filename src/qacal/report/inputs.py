@@ -10,7 +10,7 @@ import numpy as np
 
 from qacal.errors import InputError
 from qacal.evaluation import require_labels
-from qacal.records import read
+from qacal.records.reading import read
 from qacal.tally.arrays import Floats, Hashes, Ints
 from qacal.tally.tally import BLOCKS, Tally
 

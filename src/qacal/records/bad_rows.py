@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from math import ceil
 
 from qacal.errors import BadRowsError
-from qacal.files import OnFault
-from qacal.tables import Fault
+from qacal.records.files import OnFault
+from qacal.records.table import Fault
 
 MAX_BAD = 0.2
 """The share of bad rows above which reading stops, unless told otherwise."""

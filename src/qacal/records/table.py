@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from qacal.errors import InputError
+from qacal.records.written_numbers import TRUTHS, number_in
 from qacal.tally.arrays import Bools, Ints, column_of_any
-from qacal.written_numbers import TRUTHS, number_in
 
 if TYPE_CHECKING:
     import polars as pl

@@ -24,9 +24,9 @@ import numpy as np
 
 from qacal.errors import EncodingError, InputError
 from qacal.folders import temporary_folder
-from qacal.forks import require_polars
-from qacal.json_documents import NOT_UTF8, OTHER_ENCODING, JsonDocument, largest_row, too_large
-from qacal.tables import Fault, FrameTable, ObjectTable, Table
+from qacal.records.forks import require_polars
+from qacal.records.json_stream import NOT_UTF8, OTHER_ENCODING, JsonDocument, largest_row, too_large
+from qacal.records.table import Fault, FrameTable, ObjectTable, Table
 
 _SUFFIXES = {
     ".parquet": "parquet",

@@ -12,7 +12,8 @@ CHILD = """
 import multiprocessing, os, sys
 import pandas as pd
 import polars as pl
-from qacal import Column, QACalibrator, QacalError, forks
+from qacal import Column, QACalibrator, QacalError
+from qacal.records import forks
 
 forks._PATIENCE = 0.5
 rows = [

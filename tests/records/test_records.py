@@ -9,10 +9,10 @@ import pyarrow as pa
 import pytest
 
 from qacal import Column, LearnedScore, PlattScaling, QABinning, QACalibrator
-from qacal.column_checks import listed
 from qacal.errors import BadRowsError, InputError
-from qacal.records import Reading, read
-from qacal.tables import as_table
+from qacal.records.columns import listed
+from qacal.records.reading import Reading, read
+from qacal.records.table import as_table
 
 _LABEL = (
     "correct is {}; expected 1 (right) or 0 (wrong), yes or no, true or false, pass or fail, "
@@ -241,7 +241,7 @@ def test_pandas_keeps_its_index_and_whole_groups():
 
 
 def test_ids_in_some_rows_only_are_refused(tmp_path):
-    from qacal.files import File
+    from qacal.records.files import File
 
     rows = [{**row, "id": at} for at, row in enumerate(objects(GOOD))]
     without = [{name: row[name] for name in row if name != "id"} for row in rows]

@@ -4,7 +4,7 @@ import pytest
 
 from qacal import Column, QABinning, QACalibrator
 from qacal.errors import InputError
-from qacal.percents import Percents
+from qacal.records.percents import Percents
 
 
 def counted(*shares):

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from qacal.errors import InputError
-from qacal.files import OnFault
-from qacal.tables import Table
+from qacal.records.files import OnFault
+from qacal.records.table import Table
+from qacal.records.written_numbers import TRUTHS, expression_key, number_in
 from qacal.tally.arrays import Bools, Floats, as_written, column_of_any, is_missing
-from qacal.written_numbers import TRUTHS, expression_key, number_in
 
 KNOWN = (
     *("id", "question", "answer", "confidence", "correct", "calibrated"),
@@ -38,7 +38,7 @@ class Checks:
 
     Examples
     --------
-    >>> from qacal.tables import as_table
+    >>> from qacal.records.table import as_table
     >>> table = as_table([{"score": 0.9}, {"score": 85}])
     >>> checks = Checks(table, {"confidence": "score"}, lambda fault: print(fault.problem))
     >>> numbers = checks.numbers("confidence", 1.0)

@@ -10,10 +10,10 @@ import polars as pl
 import pytest
 
 from qacal.errors import InputError
-from qacal.files import File, format_of, from_stream, open_file, text_encoding
-from qacal.outputs import write_frame, writing, written_whole
-from qacal.records import read
-from qacal.tables import as_table
+from qacal.records.files import File, format_of, from_stream, open_file, text_encoding
+from qacal.records.reading import read
+from qacal.records.table import as_table
+from qacal.records.writers import write_frame, writing, written_whole
 
 ROWS = [
     {

@@ -13,10 +13,10 @@ import polars as pl
 import pytest
 
 from qacal.errors import InputError
-from qacal.files import open_file, unpacked_up_to
 from qacal.folders import temporary_folder
-from qacal.json_documents import rows_up_to
-from qacal.outputs import write_frame, write_objects, written_whole
+from qacal.records.files import open_file, unpacked_up_to
+from qacal.records.json_stream import rows_up_to
+from qacal.records.writers import write_frame, write_objects, written_whole
 from tests.test_cli import run
 
 ROWS = [{"question": "2+2?", "answer": "4", "confidence": 0.9, "correct": 1}]
@@ -83,7 +83,7 @@ def test_a_link_is_followed(tmp_path, name):
 
 def test_standard_output_that_is_a_file_is_not_replaced(tmp_path):
     """With > out.txt, /dev/stdout is that file."""
-    code = "from qacal.outputs import written_whole\nwith written_whole('/dev/stdout') as path: path.write_text('page')"
+    code = "from qacal.records.writers import written_whole\nwith written_whole('/dev/stdout') as path: path.write_text('page')"
     with (tmp_path / "out.txt").open("wb") as out:
         subprocess.run([sys.executable, "-c", code], stdout=out, check=True)
     assert (tmp_path / "out.txt").read_text() == "page"
@@ -95,7 +95,7 @@ def test_the_file_behind_a_descriptor_keeps_what_it_holds(tmp_path, name):
     (tmp_path / "link").symlink_to("/dev/stderr")
     (tmp_path / "run.log").write_text("old\n")
     code = (
-        "import sys\nfrom qacal.outputs import written_whole\nprint('said', file=sys.stderr)\n"
+        "import sys\nfrom qacal.records.writers import written_whole\nprint('said', file=sys.stderr)\n"
         f"with written_whole({name!r}) as path: path.write_text('written\\n')\nprint('more', file=sys.stderr)"
     )
     with (tmp_path / "run.log").open("ab") as log:
@@ -137,7 +137,7 @@ def test_a_full_disk_is_named(tmp_path, name):
     """A limit on the size of files stands in for the disk; it gives the same kind of error."""
     code = (
         "import resource, signal, sys, polars as pl\nfrom qacal.errors import InputError\n"
-        "from qacal.outputs import write_frame\nsignal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "from qacal.records.writers import write_frame\nsignal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
         "frame = pl.DataFrame({'x': [f'{n * 7919 % 1000003}{n}' for n in range(100_000)]})\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, 10_000))\n"
         "try:\n    write_frame(frame, sys.argv[1])\nexcept InputError as error:\n    print(error)\n"
@@ -166,7 +166,7 @@ def test_damaged_gzip_says_so(tmp_path, kind, damage):
 
 
 def test_what_unpacks_to_far_too_much_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr("qacal.files._UNPACKED", 100_000)
+    monkeypatch.setattr("qacal.records.files._UNPACKED", 100_000)
     path = tmp_path / "a.jsonl.gz"
     path.write_bytes(gzip.compress(b'{"question": "' + b"a" * 3_000_000 + b'"}\n'))
     with pytest.raises(InputError, match=r"unpacks to more than .* allow more: qacal --max-unpacked-gb GB"):
@@ -220,9 +220,9 @@ def test_too_many_columns_are_refused(tmp_path):
 def test_what_a_killed_run_left_is_swept_and_what_is_in_use_is_not(tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     code = (
-        "import os, signal, sys, tempfile\nfrom qacal.outputs import writing\n"
+        "import os, signal, sys, tempfile\nfrom qacal.records.writers import writing\n"
         "from qacal.folders import temporary_folder\n"
-        "from qacal.tables import as_table\ntempfile.tempdir = sys.argv[1]\n"
+        "from qacal.records.table import as_table\ntempfile.tempdir = sys.argv[1]\n"
         "with temporary_folder(), writing(sys.argv[1] + '/a.parquet', '') as writer:\n"
         "    writer.write(as_table([{'x': 1}]))\n    os.kill(os.getpid(), signal.SIGKILL)\n"
     )
@@ -312,7 +312,7 @@ def test_a_pipe_that_is_closed_is_no_error(arguments):
 
 def test_a_hangup_unwinds(tmp_path):
     code = (
-        "import os, signal, sys\nfrom qacal.cli import main\nfrom qacal.outputs import written_whole\n"
+        "import os, signal, sys\nfrom qacal.cli import main\nfrom qacal.records.writers import written_whole\n"
         "out = sys.argv[1]\n"
         "signal.signal(signal.SIGHUP, signal.SIG_DFL)\n"  # whoever runs the tests may ignore it, as nohup does
         "def run():\n    with written_whole(out) as path:\n        os.kill(os.getpid(), signal.SIGHUP)\n"

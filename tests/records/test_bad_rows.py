@@ -8,8 +8,8 @@ import pytest
 
 from qacal import BadRows, BadRowsError, InputError, QABinning, QACalibrator
 from qacal.cli.shared import for_shell
-from qacal.files import File, refuse
-from qacal.records import Reading, read
+from qacal.records.files import File, refuse
+from qacal.records.reading import Reading, read
 from tests.answers import answers
 from tests.test_cli import ok, run
 

@@ -17,16 +17,16 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from qacal.bad_rows import MAX_BAD, BadRows
-from qacal.column_checks import KNOWN, Checks, distinct_values, listed, shares
 from qacal.errors import InputError, QacalWarning
-from qacal.files import OnFault, open_file, refuse
 from qacal.parameters import is_number, require_kind, shown
-from qacal.percents import Percents
-from qacal.tables import Table, as_table
+from qacal.records.bad_rows import MAX_BAD, BadRows
+from qacal.records.columns import KNOWN, Checks, distinct_values, listed, shares
+from qacal.records.files import OnFault, open_file, refuse
+from qacal.records.percents import Percents
+from qacal.records.table import Table, as_table
+from qacal.records.written_numbers import expression_key, require_expressions
 from qacal.tally.arrays import Bools, Floats, Hashes, Ints
 from qacal.tally.ids import combined, id_hashes, surplus
-from qacal.written_numbers import expression_key, require_expressions
 
 if TYPE_CHECKING:
     import polars as pl

@@ -12,7 +12,7 @@ AnyOrigin: TypeAlias = bool | str | Collection[str]
 """Which origins may be others than those of the fit: True for all, or the names of some."""
 
 if TYPE_CHECKING:
-    from qacal.records import Batch, Reading
+    from qacal.records.reading import Batch, Reading
 
 # A column that differs from row to row (a prompt with the question in it) tells nothing about where rows are from.
 _ORIGINS = 20
@@ -37,7 +37,7 @@ def tells(name: str, values: list[Any]) -> bool:
 
 def require_one_origin(records: Any, how: Reading, pool: bool) -> None:
     """Refuse rows of several LLMs, kinds of confidence or judges, before anything is embedded."""
-    from qacal.records import as_source, distinct
+    from qacal.records.reading import as_source, distinct
 
     if pool:
         return
@@ -56,7 +56,7 @@ def require_same_origin(records: Any, others: Any, how: Reading, pool: bool) -> 
 
     Their judges may differ: that is what the two sets are for.
     """
-    from qacal.records import as_source, distinct
+    from qacal.records.reading import as_source, distinct
 
     require_comparable_ids(records, others, how)
     names = ("model", "prompt", "confidence_source")
@@ -72,7 +72,7 @@ def require_same_origin(records: Any, others: Any, how: Reading, pool: bool) -> 
 
 def require_comparable_ids(records: Any, others: Any, how: Reading) -> None:
     """Refuse two sets of rows of which it cannot be told whether they share questions."""
-    from qacal.records import as_source
+    from qacal.records.reading import as_source
 
     tables = [next(iter(as_source(one).batches(how.on_fault)), None) for one in (records, others)]
     has_ids = {how.name("id") in table.names for table in tables if table is not None}
