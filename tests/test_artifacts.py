@@ -28,13 +28,12 @@ from qacal import (
     ScalingQABinning,
     TreeScaling,
     UniformMassBinning,
-    array_files,
     artifacts,
-    plain,
 )
 from qacal.artifacts import load, save
 from qacal.errors import ArtifactError
 from qacal.partitions import BisectingTree, Column, KDTree, KMeans, Product
+from qacal.storage import array_files, plain
 from qacal.tally.groups import NO_GROUP
 from tests.calibrators.contract import CALIBRATORS, name_of
 

@@ -9,10 +9,11 @@ import sys
 import polars as pl
 import pytest
 
-from qacal import Column, InputError, LearnedScore, QABinning, QACalibrator, load, model_set, plain
+from qacal import Column, InputError, LearnedScore, QABinning, QACalibrator, load, model_set
 from qacal.errors import ArtifactError
 from qacal.model_set import INDEX, ModelSet, fit_set, load_any, load_one
 from qacal.records.table import as_table
+from qacal.storage import plain
 from tests.answers import answers
 
 LIKE = QACalibrator(partition=Column("topic"), calibrator=QABinning(points_per_bin=20))

@@ -18,12 +18,12 @@ from qacal import (
     QACalibrator,
     embedder,
     load,
-    plain,
 )
 from qacal.embedders import OnnxEmbedder
 from qacal.errors import ArtifactError
 from qacal.records.reading import read
 from qacal.road import Road, RowVectors
+from qacal.storage import plain
 from tests.answers import answers
 from tests.embedders.tiny_onnx import folder
 from tests.test_cli import run

@@ -21,7 +21,7 @@ from qacal import (
     QACalibrator,
     choose_threshold,
 )
-from qacal.plain import digest
+from qacal.storage.plain import digest
 from tests.answers import TOPICS, answers
 
 COLUMNS = ("id", "confidence", "correct", "topic")

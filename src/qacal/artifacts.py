@@ -5,7 +5,7 @@
     its parameters, the partition, the score, whatever the caller knows of the model (`header`), a list of the `arrays`
     with their digests, and a `digest` of all that.
 ``arrays/NAME.npy``
-    one file an array, in numpy's plain format; see :mod:`qacal.array_files`. A model that replaces another has its
+    one file an array, in numpy's plain format; see :mod:`qacal.storage.array_files`. A model that replaces another has its
     arrays in a folder of its own (``arrays-1f2e3d4c``), which `model.json` names as its `folder`.
 
 Saving is whole or nothing, also for those who load the model at that moment. Loading trusts nothing: it reads only
@@ -30,15 +30,22 @@ from typing import Any
 import numpy as np
 
 import qacal
-from qacal.array_files import LARGEST, from_bytes, size_of, to_bytes
 from qacal.calibrators.base import Calibrator
 from qacal.calibrators.state import calibrator_from_state, calibrator_state
 from qacal.errors import ArtifactError, InputError
-from qacal.folders import flush_directory, new_mark, patiently, read_whole, replaced_whole, write_flushed
-from qacal.frozen import Arrays, Plain
 from qacal.partitions.base import partition_from_state, partition_state
-from qacal.plain import digest, read_document, require_plain, write_document
 from qacal.scores import LearnedScore
+from qacal.storage.array_files import LARGEST, from_bytes, size_of, to_bytes
+from qacal.storage.folders import (
+    flush_directory,
+    new_mark,
+    patiently,
+    read_whole,
+    replaced_whole,
+    write_flushed,
+)
+from qacal.storage.frozen import Arrays, Plain
+from qacal.storage.plain import digest, read_document, require_plain, write_document
 
 SCHEMA = 1
 

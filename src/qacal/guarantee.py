@@ -25,7 +25,7 @@ import numpy as np
 from qacal.errors import InputError, UnreachableError
 from qacal.intervals import bounded_interval, mean_intervals
 from qacal.parameters import is_number, is_whole, shown
-from qacal.soundness import require
+from qacal.storage.soundness import require
 from qacal.tally.arrays import ArrayLike, Floats, require_length, unit_values
 from qacal.tally.bins import mass_bins
 from qacal.tally.groups import Paths

@@ -17,16 +17,16 @@ from qacal.artifacts import read_file
 from qacal.embedders import Embedder
 from qacal.errors import ArtifactError, InputError
 from qacal.fitting import Given
-from qacal.folders import new_mark, read_whole, replaced_whole, require_replaceable, write_flushed
 from qacal.model import QACalibrator
 from qacal.model_files import load
-from qacal.plain import digest, read_document, write_document
 from qacal.records.columns import listed
 from qacal.records.files import OnFault, refuse
 from qacal.records.forks import require_polars
 from qacal.records.provenance import AnyOrigin
 from qacal.records.reading import Batch, ReadAs, Reading, Source, as_source, read, tables_of
 from qacal.records.table import Table, joined
+from qacal.storage.folders import new_mark, read_whole, replaced_whole, require_replaceable, write_flushed
+from qacal.storage.plain import digest, read_document, write_document
 from qacal.tally.arrays import Bools
 
 if TYPE_CHECKING:

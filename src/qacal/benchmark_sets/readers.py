@@ -7,8 +7,8 @@ from typing import Any
 
 from qacal.benchmark_sets.gathering import BenchmarkQuestion, Row, UnusableError
 from qacal.errors import InputError
-from qacal.plain import digest
 from qacal.quiz.question import Draws
+from qacal.storage.plain import digest
 
 # How TriviaQA writes an answer that it keeps to itself.
 _HIDDEN = "<unk>"

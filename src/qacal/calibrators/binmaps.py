@@ -20,7 +20,14 @@ from qacal.calibrators.base import Rows
 from qacal.calibrators.evidence import FROM_ROOT, Evidence
 from qacal.errors import InputError
 from qacal.guarantee import Certificate, check_alpha, jittered_certificate, uniform_certificate
-from qacal.soundness import is_last, require, require_between, require_columns, require_offsets, rises_within
+from qacal.storage.soundness import (
+    is_last,
+    require,
+    require_between,
+    require_columns,
+    require_offsets,
+    rises_within,
+)
 from qacal.tally.arrays import Bools, Floats, Hashes, Ints, seven_decimals
 from qacal.tally.bins import Bins, check_points_per_bin, equal_bins, group_runs, mass_bins, rank_bins
 from qacal.tally.cells import snap

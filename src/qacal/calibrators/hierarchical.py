@@ -11,7 +11,7 @@ from qacal.calibrators.base import Calibrator, Properties, Rows
 from qacal.calibrators.evidence import FROM_GROUP, FROM_ROOT, Evidence
 from qacal.calibrators.laplace import HierarchicalFit, fit_hierarchical
 from qacal.calibrators.logistic import Feature, expit, feature_values
-from qacal.soundness import require, require_between, require_columns
+from qacal.storage.soundness import require, require_between, require_columns
 from qacal.tally.arrays import Floats, Ints
 from qacal.tally.bins import group_runs
 from qacal.tally.groups import NO_GROUP, Grouping

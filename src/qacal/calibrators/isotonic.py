@@ -11,7 +11,7 @@ from qacal.calibrators.ancestry import Lineage, flat_levels, lineage
 from qacal.calibrators.base import Calibrator, Properties, Rows
 from qacal.calibrators.evidence import Evidence
 from qacal.errors import InputError
-from qacal.soundness import require, require_between, require_columns, require_offsets, rises_within
+from qacal.storage.soundness import require, require_between, require_columns, require_offsets, rises_within
 from qacal.tally.arrays import Floats, Ints
 from qacal.tally.bins import group_runs
 from qacal.tally.groups import Grouping

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from qacal.calibrators.base import Calibrator, Properties, Rows
 from qacal.calibrators.evidence import Evidence
 from qacal.calibrators.logistic import Feature, expit, feature_values, fit_logistic
-from qacal.soundness import require, require_moderate
+from qacal.storage.soundness import require, require_moderate
 from qacal.tally.arrays import Floats
 from qacal.tally.tally import Tally
 

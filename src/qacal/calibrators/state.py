@@ -20,7 +20,7 @@ from qacal.calibrators.tree_binning import TreeBinning
 from qacal.calibrators.tree_scaling import TreeMaps, TreeScaling
 from qacal.calibrators.uniform_mass import UniformMassBinning
 from qacal.errors import InputError
-from qacal.frozen import Arrays, Plain, checked_fields, put_together, take_apart
+from qacal.storage.frozen import Arrays, Plain, checked_fields, put_together, take_apart
 
 CALIBRATORS: dict[str, type[Calibrator]] = {
     kind.__name__: kind

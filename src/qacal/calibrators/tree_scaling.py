@@ -14,7 +14,7 @@ from qacal.calibrators.logistic import expit, feature_values
 from qacal.calibrators.tree_laplace import TreeFit, fit_tree
 from qacal.calibrators.tree_nodes import Addresses, Nodes, nodes_of
 from qacal.errors import InputError
-from qacal.soundness import require, require_between, require_columns
+from qacal.storage.soundness import require, require_between, require_columns
 from qacal.tally.arrays import Floats, Ints
 from qacal.tally.groups import Grouping
 from qacal.tally.isotonic import Shape, isotonic_shape

@@ -40,7 +40,7 @@ from qacal.elicitation.replies import Reply
 from qacal.elicitation.verdicts import judge_messages as judge_messages
 from qacal.elicitation.verdicts import read_verdict as read_verdict
 from qacal.errors import InputError
-from qacal.plain import digest
+from qacal.storage.plain import digest
 
 Message: TypeAlias = dict[str, str]
 Reader: TypeAlias = Callable[[Sequence[Reply]], tuple[Outcome, ...]]

@@ -9,8 +9,8 @@ from typing import Any
 from qacal.elicitation.questions import Question
 from qacal.elicitation.store import Asked
 from qacal.errors import InputError
-from qacal.plain import digest
 from qacal.records.reading import as_source
+from qacal.storage.plain import digest
 
 COLUMNS = ("id", "question", "choices", "ground_truth")
 

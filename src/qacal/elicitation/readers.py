@@ -17,8 +17,8 @@ from qacal.elicitation.parsing import (
 )
 from qacal.elicitation.replies import Reply
 from qacal.elicitation.token_confidence import true_probability
-from qacal.plain import digest
 from qacal.records.written_numbers import expression_key, require_expressions
+from qacal.storage.plain import digest
 
 Outcomes: TypeAlias = tuple[Outcome, ...]
 

@@ -16,7 +16,7 @@ from qacal.elicitation.prompts import Prompt, Stage
 from qacal.elicitation.questions import Question
 from qacal.elicitation.replies import Reply
 from qacal.errors import InputError
-from qacal.plain import digest
+from qacal.storage.plain import digest
 
 Request: TypeAlias = dict[str, Any]
 Conversation: TypeAlias = Generator[Request, Reply, "Answered"]

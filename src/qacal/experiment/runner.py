@@ -18,10 +18,10 @@ from qacal.experiment.methods import MEANING, methods
 from qacal.experiment.protocol import Protocol, deal, require_enough, run_method
 from qacal.experiment.sample import Sample, lost_blocks, read_samples
 from qacal.experiment.tables import Table, escaped, overview, tables
-from qacal.folders import folder_whole, require_replaceable
 from qacal.partitions import Column, Partition, as_partition
 from qacal.records.provenance import require_one_origin
 from qacal.records.reading import Reading
+from qacal.storage.folders import folder_whole, require_replaceable
 from qacal.tally.groups import as_grouping
 
 if TYPE_CHECKING:

@@ -23,10 +23,10 @@ from typing import IO, Any, AnyStr, Generic
 import numpy as np
 
 from qacal.errors import EncodingError, InputError
-from qacal.folders import temporary_folder
 from qacal.records.forks import require_polars
 from qacal.records.json_stream import NOT_UTF8, OTHER_ENCODING, JsonDocument, largest_row, too_large
 from qacal.records.table import Fault, FrameTable, ObjectTable, Table
+from qacal.storage.folders import temporary_folder
 
 _SUFFIXES = {
     ".parquet": "parquet",

@@ -22,9 +22,9 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy as np
 
 from qacal.errors import InputError
-from qacal.folders import PARTS, held, patiently, sweep_files, temporary_folder
 from qacal.records.files import format_of
 from qacal.records.table import FrameTable, ObjectTable, Table
+from qacal.storage.folders import PARTS, held, patiently, sweep_files, temporary_folder
 
 if TYPE_CHECKING:
     import polars as pl

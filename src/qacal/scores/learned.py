@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qacal.errors import InputError, NotFittedError
-from qacal.frozen import Arrays, Plain, checked, checked_fields, put_together, take_apart
 from qacal.parameters import HasParameters
 from qacal.partitions import EMBEDDING
 from qacal.partitions.base import column_of
@@ -18,7 +17,8 @@ from qacal.scores.kernel import KERNEL_ROWS, fit_kernel
 from qacal.scores.levels import find_levels
 from qacal.scores.maps import Rows, ScoreMaps, pooled_maps
 from qacal.scores.trials import Material, Objective, Trial, choose
-from qacal.soundness import require
+from qacal.storage.frozen import Arrays, Plain, checked, checked_fields, put_together, take_apart
+from qacal.storage.soundness import require
 from qacal.tally.arrays import (
     ArrayLike,
     Floats,

@@ -20,7 +20,7 @@ from qacal.scores.effects import FIXED, EffectsFit, fit_effects
 from qacal.scores.kernel import Kernel
 from qacal.scores.levels import Levels
 from qacal.scores.pooled import PooledMap
-from qacal.soundness import require_between, require_columns
+from qacal.storage.soundness import require_between, require_columns
 from qacal.tally.arrays import Floats, Ints, require_length
 
 # How a confidence counts changes more slowly over texts than how often answers are right.

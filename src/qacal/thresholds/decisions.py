@@ -10,9 +10,9 @@ import numpy as np
 
 from qacal.calibrators.evidence import Evidence
 from qacal.errors import InputError
-from qacal.frozen import checked
-from qacal.plain import require_plain
-from qacal.soundness import require
+from qacal.storage.frozen import checked
+from qacal.storage.plain import require_plain
+from qacal.storage.soundness import require
 
 KINDS = ("certified", "cheapest", "given")
 """How a threshold was chosen: with a guarantee, by cost, or by hand."""

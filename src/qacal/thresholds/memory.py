@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from qacal.errors import InputError
-from qacal.soundness import require, require_between, require_columns, rises
+from qacal.storage.soundness import require, require_between, require_columns, rises
 from qacal.tally.arrays import Floats, Hashes, Ints
 from qacal.tally.ids import mix
 

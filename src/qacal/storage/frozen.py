@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qacal.errors import InputError
-from qacal.plain import require_plain
+from qacal.storage.plain import require_plain
 
 Plain: TypeAlias = dict[str, Any]
 Arrays: TypeAlias = dict[str, NDArray[Any]]

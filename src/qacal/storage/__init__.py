@@ -1,0 +1,1 @@
+"""Fitted values to files and back."""
