@@ -11,7 +11,7 @@ import pytest
 from qacal import QACalibrator, QacalWarning, load
 from qacal.thresholds.decisions import DecisionRule
 from tests.answers import answers
-from tests.test_certify import judged, people
+from tests.model.test_certify import judged, people
 from tests.test_cli import ok, run
 
 

@@ -14,9 +14,9 @@ from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 
 import qacal
-from qacal.exports import to_sql
+from qacal.model.export import to_sql
 from tests.calibrators.contract import CALIBRATORS
-from tests.test_exports import run
+from tests.model.test_exports import run
 
 # Without shrinking: examples are small.
 FUZZ = settings(max_examples=100, phases=[Phase.explicit, Phase.generate])

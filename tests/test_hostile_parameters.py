@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import qacal
-from qacal.exports import to_json, to_sql
+from qacal.model.export import to_json, to_sql
 from tests.answers import answers
 
 ROWS = 60

@@ -9,7 +9,7 @@ import pytest
 from sklearn.base import clone
 
 from qacal import KDTree
-from qacal.artifacts import save
+from qacal.model.artifacts import save
 from tests.calibrators.contract import CALIBRATORS, name_of
 
 # Everything but numpy that qacal itself depends on, and what comes with it.
@@ -26,7 +26,7 @@ class Absent:
 
 sys.meta_path.insert(0, Absent())
 import numpy as np
-from qacal.artifacts import load
+from qacal.model.artifacts import load
 
 ask = json.loads(sys.stdin.read())
 answers = {}

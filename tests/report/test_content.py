@@ -7,7 +7,7 @@ import pytest
 
 from qacal import Column, LearnedScore, QABinning, QACalibrator, QacalWarning, evaluate
 from qacal.errors import InputError
-from qacal.model_set import fit_set
+from qacal.model.model_set import fit_set
 from qacal.report import gather, read_contents
 from qacal.report.facts import Fact
 from qacal.report.sentences import in_short

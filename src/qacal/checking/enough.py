@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import ceil, floor, isinf, isnan, log10
 
 from qacal.calibrators.step_binning import StepBinning
-from qacal.recipe import DEPTH_WITH_SCORE, SHARE_WITH_SCORE
+from qacal.model.defaults import DEPTH_WITH_SCORE, SHARE_WITH_SCORE
 from qacal.tally.arrays import Floats
 from qacal.thresholds.curve import CANDIDATES, threshold_curve
 from qacal.thresholds.outlook import rows_needed

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from qacal.answering import Progress, say_nothing
 from qacal.checking import findings
 from qacal.checking.confidences import Scale, scale_of, scale_of_values
 from qacal.checking.enough import Goal, goals
@@ -20,6 +19,7 @@ from qacal.checking.names import Columns, find_columns
 from qacal.checking.others import UsefulColumn, useful_columns
 from qacal.errors import EncodingError, InputError
 from qacal.metrics.ranking import Auroc, auroc_of_counts
+from qacal.model.answering import Progress, say_nothing
 from qacal.records.bad_rows import MAX_BAD, BadRows
 from qacal.records.columns import listed
 from qacal.records.files import File, given_encoding, text_encoding

@@ -51,7 +51,7 @@ def run(
         cat new.jsonl | qacal apply model - > out.jsonl
         qacal apply model new.parquet -o out.parquet --threshold 0.8
     """
-    from qacal.model_set import load_any
+    from qacal.model.model_set import load_any
     from qacal.records.columns import listed
     from qacal.records.writers import writing
 

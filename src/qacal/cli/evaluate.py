@@ -12,11 +12,11 @@ from qacal.cli import shared
 from qacal.cli.fit import model_path
 
 if TYPE_CHECKING:
-    from qacal.collected import Collected
     from qacal.evaluation import Evaluation, GroupScores, Scores
     from qacal.metrics.calibration import CalibrationError
-    from qacal.model import QACalibrator
-    from qacal.model_set import ModelSet
+    from qacal.model.evaluating import Collected
+    from qacal.model.model import QACalibrator
+    from qacal.model.model_set import ModelSet
 
 
 def run(
@@ -101,8 +101,8 @@ def _measured(
     *read: Any,
 ) -> tuple[dict[Any, Evaluation], str | None]:
     """Return the evaluations, and the column that they are by: of a set of models its own, unless told otherwise."""
-    from qacal.collected import collect
-    from qacal.model_set import ModelSet, load_any
+    from qacal.model.evaluating import collect
+    from qacal.model.model_set import ModelSet, load_any
 
     loaded = None if model is None else load_any(model_path(model), embedder=embedder)
     if by is None and isinstance(loaded, ModelSet):

@@ -14,8 +14,8 @@ from qacal.cli.fit import model_path
 from qacal.errors import printable
 
 if TYPE_CHECKING:
-    from qacal.model import QACalibrator
-    from qacal.model_set import ModelSet
+    from qacal.model.model import QACalibrator
+    from qacal.model.model_set import ModelSet
 
 _ROW = ("question", "answer", "confidence")
 _WORDS = 6
@@ -47,7 +47,7 @@ def run(
         qacal explain model --question "What is 17 * 23?" --answer 391 --confidence 0.9
         qacal explain model --question "..." --answer "..." --confidence 0.9 --column-value confidence_tokens=0.4
     """
-    from qacal.model_set import load_any
+    from qacal.model.model_set import load_any
 
     if not 0 <= confidence <= 1:
         raise typer.BadParameter(f"--confidence is {confidence:g}; expected 0 to 1, such as 0.9 for 90 percent.")
@@ -83,7 +83,7 @@ def _pairs(given: list[str] | None) -> dict[str, Any]:
 
 def _model_for(loaded: QACalibrator | ModelSet, path: str, others: dict[str, Any]) -> QACalibrator:
     """Return the model that answers; of a set, the one that is named, by a value of the type that it has there."""
-    from qacal.model_set import ModelSet
+    from qacal.model.model_set import ModelSet
 
     if not isinstance(loaded, ModelSet):
         return loaded

@@ -115,9 +115,9 @@ def run(
         qacal fit answers_of_many_llms.jsonl -o models --by model
         qacal fit judged.parquet -o model --certify labelled_by_people.parquet
     """
-    from qacal.fitting import Given
-    from qacal.model import QACalibrator
-    from qacal.model_set import ModelSet, fit_set
+    from qacal.model.fitting import Given
+    from qacal.model.model import QACalibrator
+    from qacal.model.model_set import ModelSet, fit_set
     from qacal.tuning import OBJECTIVES
 
     shared.require_apart(file, output, skip_bad_rows, certify, beta)

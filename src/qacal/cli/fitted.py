@@ -9,8 +9,8 @@ from qacal.cli import shared
 
 if TYPE_CHECKING:
     from qacal.calibrators.binmaps import BinMaps
-    from qacal.model import QACalibrator
-    from qacal.model_set import ModelSet
+    from qacal.model.model import QACalibrator
+    from qacal.model.model_set import ModelSet
     from qacal.thresholds.decisions import DecisionRule
 
 _FEW = 200
@@ -226,7 +226,7 @@ def _one_more(model: QACalibrator, is_apart: bool) -> str:
 
 def _learning_share(model: QACalibrator) -> float:
     """Return the share of the questions that groups and score were learned from."""
-    from qacal.recipe import SHARE, SHARE_WITH_SCORE
+    from qacal.model.defaults import SHARE, SHARE_WITH_SCORE
 
     if model.score_ is None and not model.road_.needs_vectors:
         return 0.0
@@ -237,7 +237,7 @@ def _learning_share(model: QACalibrator) -> float:
 def lost_threshold(path: str) -> str | None:
     """Return how the threshold of the model at `path` was asked for; None if it has none, or cannot be read."""
     from qacal.errors import QacalError
-    from qacal.model_set import load_any
+    from qacal.model.model_set import load_any
 
     try:
         loaded = load_any(path)
@@ -266,6 +266,6 @@ def _asked(rule: DecisionRule) -> str:
 
 def models_of(fit: QACalibrator | ModelSet) -> dict[Any, QACalibrator]:
     """Return the models of a set by their values; a single one by None."""
-    from qacal.model_set import ModelSet
+    from qacal.model.model_set import ModelSet
 
     return dict(fit.models) if isinstance(fit, ModelSet) else {None: fit}

@@ -10,8 +10,8 @@ from qacal.cli import shared
 from qacal.cli.fit import model_path
 
 if TYPE_CHECKING:
-    from qacal.group_summary import GroupSummary
-    from qacal.model import QACalibrator
+    from qacal.model.groups import GroupSummary
+    from qacal.model.model import QACalibrator
 
 _HEADER = ("group", "rows", "right", "stated", "words")
 
@@ -30,7 +30,7 @@ def run(
         qacal groups model
         qacal groups model --examples 2
     """
-    from qacal.model_set import ModelSet, load_any
+    from qacal.model.model_set import ModelSet, load_any
 
     loaded = load_any(model_path(model))
     models = loaded.models if isinstance(loaded, ModelSet) else {"": loaded}

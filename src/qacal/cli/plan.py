@@ -117,7 +117,7 @@ def _achieved(path: str) -> dict[str, Any]:
     """Return how far off the answers of a fit can be, by its own certificate."""
     from qacal.calibrators.binmaps import BinMaps
     from qacal.errors import InputError
-    from qacal.model_set import load_one
+    from qacal.model.model_set import load_one
 
     maps = load_one(model_path(path)).calibrator_.maps_
     if not isinstance(maps, BinMaps):

@@ -10,8 +10,8 @@ from qacal.cli.fitted import MODELS_IN_FULL, models_of
 from qacal.errors import InputError
 
 if TYPE_CHECKING:
-    from qacal.model import QACalibrator
-    from qacal.model_set import ModelSet
+    from qacal.model.model import QACalibrator
+    from qacal.model.model_set import ModelSet
     from qacal.records.reading import Batch, Reading
 
 _PREFIX = "confidence_"

@@ -81,7 +81,7 @@ def _require_sense(threshold: float | None, examples: int) -> None:
 
 
 def _contents(model: str, file: str, read: Any, groups: str | None, by: str | None, *chosen: Any) -> dict[str, Content]:
-    from qacal.model_set import load_any
+    from qacal.model.model_set import load_any
     from qacal.report import read_contents
 
     threshold, examples, any_origin, embedder = chosen

@@ -19,7 +19,7 @@ from qacal.cli.text_table import TextTable
 from qacal.errors import BadRowsError, InputError, printable
 
 if TYPE_CHECKING:
-    from qacal.answering import Answering, Progress
+    from qacal.model.answering import Answering, Progress
     from qacal.records.files import File
     from qacal.records.reading import Reading
     from qacal.records.table import Fault

@@ -10,9 +10,9 @@ from qacal.cli import shared
 from qacal.cli.fit import model_path
 
 if TYPE_CHECKING:
-    from qacal.model import QACalibrator
-    from qacal.model_set import ModelSet
-    from qacal.threshold_choice import Choice, Goal
+    from qacal.model.choosing import Choice, Goal
+    from qacal.model.model import QACalibrator
+    from qacal.model.model_set import ModelSet
     from qacal.thresholds.certified import Certification, CertifiedThreshold, Reachable
     from qacal.thresholds.costs import CheapestThreshold, Policy
 
@@ -69,8 +69,8 @@ def run(
     If nothing can be certified (for any group, or any model of a set), it says how many rows might do and which lower
     accuracies can be certified on these rows, saves nothing, and exits with 1.
     """
-    from qacal.model_set import load_any
-    from qacal.threshold_choice import choices
+    from qacal.model.choosing import choices
+    from qacal.model.model_set import load_any
 
     goal = _goal(accuracy, risk, alpha, per_group, wrong, abstain)
     shared.require_apart(file, skip_bad_rows)
@@ -93,7 +93,7 @@ def run(
 def _goal(*wanted: Any) -> Goal:
     from qacal.errors import InputError
     from qacal.guarantee import check_alpha
-    from qacal.threshold_choice import Goal
+    from qacal.model.choosing import Goal
 
     try:
         goal = Goal(*wanted)
@@ -108,7 +108,7 @@ def _is_done(choice: Choice) -> bool:
 
 
 def _save(loaded: QACalibrator | ModelSet, found: dict[Any, Choice], path: str) -> None:
-    from qacal.model_set import ModelSet
+    from qacal.model.model_set import ModelSet
 
     models = loaded.models if isinstance(loaded, ModelSet) else {None: loaded}
     for value, choice in found.items():

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from qacal.answering import Progress
 from qacal.calibrators.binmaps import Ties
 from qacal.errors import InputError, UnreachableError
 from qacal.experiment.beta import Beta
@@ -18,6 +17,7 @@ from qacal.experiment.methods import MEANING, methods
 from qacal.experiment.protocol import Protocol, deal, require_enough, run_method
 from qacal.experiment.sample import Sample, lost_blocks, read_samples
 from qacal.experiment.tables import Table, escaped, overview, tables
+from qacal.model.answering import Progress
 from qacal.partitions import Column, Partition, as_partition
 from qacal.records.provenance import require_one_origin
 from qacal.records.reading import Reading

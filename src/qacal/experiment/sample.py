@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from qacal.answering import Progress
 from qacal.embedders import ColumnEmbedder, Embedder, embedder
 from qacal.errors import InputError
 from qacal.evaluation import require_labels
+from qacal.model.answering import Progress
 from qacal.records.columns import listed
 from qacal.records.reading import Batch, Reading, as_source, read
 from qacal.tally.arrays import Floats, Hashes, is_missing

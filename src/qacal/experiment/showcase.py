@@ -16,7 +16,7 @@ from qacal.experiment.methods import methods
 from qacal.experiment.protocol import BETA, CALIBRATION, SHARES, TEST
 from qacal.experiment.runner import Experiment
 from qacal.experiment.sample import Sample
-from qacal.model import QACalibrator
+from qacal.model.model import QACalibrator
 from qacal.partitions import BisectingTree, Column, KDTree, Partition
 from qacal.tally.arrays import Bools
 from qacal.tally.ids import split

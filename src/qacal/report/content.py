@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from qacal.answering import Progress
 from qacal.calibrators.binmaps import BinMaps
 from qacal.errors import InputError, QacalWarning
 from qacal.evaluation import BINS, FITTED_ON, Verdict, verdict_on, without_group, without_nan
@@ -17,8 +16,9 @@ from qacal.metrics.calibration import CalibrationError, calibration_error
 from qacal.metrics.ranking import doubt_of
 from qacal.metrics.scores import brier_score, log_loss, sharpness
 from qacal.metrics.selective import auac, aurc
-from qacal.model import QACalibrator
-from qacal.model_set import ModelSet
+from qacal.model.answering import Progress
+from qacal.model.model import QACalibrator
+from qacal.model.model_set import ModelSet
 from qacal.partitions import Column
 from qacal.records.provenance import AnyOrigin
 from qacal.records.reading import Reading, copies_among

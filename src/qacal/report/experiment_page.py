@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from qacal.answering import Progress
 from qacal.experiment import Experiment
 from qacal.experiment.methods import MEANING
 from qacal.experiment.runner import called
 from qacal.experiment.showcase import showcase
 from qacal.experiment.tables import Table as Results
+from qacal.model.answering import Progress
 from qacal.report.content import read_contents
 from qacal.report.page import Block, render
 from qacal.report.tables import Cell, Table

@@ -9,7 +9,7 @@ import numpy as np
 
 from qacal.calibrators.binmaps import BinMaps
 from qacal.evaluation import FITTED_ON
-from qacal.model import QACalibrator
+from qacal.model.model import QACalibrator
 from qacal.report.gathering import Gathered
 from qacal.report.words import counted, percent
 from qacal.scores import LearnedScore

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from qacal.answering import Progress
 from qacal.calibrators.binmaps import BinMaps
 from qacal.errors import InputError
 from qacal.evaluation import require_labels
-from qacal.group_summary import Sampler
-from qacal.model import QACalibrator
-from qacal.model_set import ModelSet, mask, rows_by
+from qacal.model.answering import Progress
+from qacal.model.groups import Sampler
+from qacal.model.model import QACalibrator
+from qacal.model.model_set import ModelSet, mask, rows_by
 from qacal.records.provenance import AnyOrigin, require_known_origin
 from qacal.records.reading import Batch, Reading, read
 from qacal.report.inputs import Scored

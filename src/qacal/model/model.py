@@ -1,7 +1,7 @@
 """The whole model: from question, answer and stated confidence to the probability that the answer is right.
 
-Its parts, and what the last of them sees of a row, are in :mod:`qacal.road`; which parts a model is made of where its
-parameters leave a choice, in :mod:`qacal.recipe`; how they are fitted, in :mod:`qacal.fitting`. Here is what one can
+Its parts, and what the last of them sees of a row, are in :mod:`qacal.model.pipeline`; which parts a model is made of where its
+parameters leave a choice, in :mod:`qacal.model.defaults`; how they are fitted, in :mod:`qacal.model.fitting`. Here is what one can
 ask of it.
 """
 
@@ -14,23 +14,23 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 
-from qacal import artifacts
-from qacal.answering import Answering, Progress, say_nothing
 from qacal.calibrators.base import Calibrator, Rows
 from qacal.calibrators.evidence import Evidence
 from qacal.embedders import Embedder
 from qacal.errors import InputError, NotFittedError
-from qacal.fitting import Fitted, Fitting, Given
-from qacal.group_summary import GroupSummary
+from qacal.model import artifacts
+from qacal.model.answering import Answering, Progress, say_nothing
+from qacal.model.defaults import Output, Recipe
+from qacal.model.fitting import Fitted, Fitting, Given
+from qacal.model.groups import GroupSummary
+from qacal.model.pipeline import Road
 from qacal.parameters import HasParameters
 from qacal.partitions import Partition
-from qacal.recipe import Output, Recipe
 from qacal.records.bad_rows import MAX_BAD
 from qacal.records.files import OnFault, refuse
 from qacal.records.forks import require_polars
 from qacal.records.provenance import AnyOrigin, require_known_origin
 from qacal.records.reading import Batch, ReadAs, Reading, read
-from qacal.road import Road
 from qacal.scores import LearnedScore
 from qacal.tally.arrays import ArrayLike, Floats, unit_values
 from qacal.thresholds.decisions import DecisionRule

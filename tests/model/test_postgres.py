@@ -11,10 +11,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from qacal import Identity, PlattScaling, QABinning, sql
-from qacal.exports import to_sql
+from qacal import Identity, PlattScaling, QABinning
+from qacal.model import sql
+from qacal.model.export import to_sql
 from qacal.tally.arrays import seven_decimals
-from tests.test_exports import asked, edges_of, every_exportable, every_kind, fitted, known_to
+from tests.model.test_exports import asked, edges_of, every_exportable, every_kind, fitted, known_to
 
 INITDB = shutil.which("initdb") or next(iter(sorted(glob.glob("/usr/lib/postgresql/*/bin/initdb"), reverse=True)), None)
 

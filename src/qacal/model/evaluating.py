@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from qacal.answering import Progress
 from qacal.errors import InputError
 from qacal.evaluation import Evaluation, evaluate, require_labels
-from qacal.model import QACalibrator
-from qacal.model_set import ModelSet, rows_by
+from qacal.model.answering import Progress
+from qacal.model.model import QACalibrator
+from qacal.model.model_set import ModelSet, rows_by
 from qacal.records.provenance import AnyOrigin
 from qacal.records.reading import Batch, Reading, read, warn_of_copies
 from qacal.tally.arrays import Bools, Floats, Hashes

@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from qacal import artifacts
 from qacal.embedders import ColumnEmbedder, Embedder
 from qacal.errors import ArtifactError, InputError
-from qacal.fitting import Fitted
-from qacal.group_summary import GroupSummary
-from qacal.model import QACalibrator
+from qacal.model import artifacts
+from qacal.model.fitting import Fitted
+from qacal.model.groups import GroupSummary
+from qacal.model.model import QACalibrator
+from qacal.model.pipeline import ForeignName, Road, RowVectors
 from qacal.partitions import BisectingTree
 from qacal.records.reading import ReadAs
-from qacal.road import ForeignName, Road, RowVectors
 from qacal.thresholds.decisions import DecisionRule
 from qacal.thresholds.memory import NO_MEMORY, Memory
 

@@ -18,9 +18,9 @@ from qacal import (
     QABinning,
     TreeScaling,
     UniformMassBinning,
-    sql,
 )
-from qacal.exports import _last_below, to_json, to_sql
+from qacal.model import sql
+from qacal.model.export import _last_below, to_json, to_sql
 from qacal.tally.arrays import seven_decimals
 from qacal.tally.cells import snap
 from tests.calibrators.contract import CALIBRATORS, name_of

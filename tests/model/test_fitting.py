@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from qacal import InputError, QABinning, QACalibrator
-from qacal.fitting import Deal
+from qacal.model.fitting import Deal
 from qacal.records.reading import read
 from tests.answers import answers
 

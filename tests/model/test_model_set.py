@@ -9,9 +9,10 @@ import sys
 import polars as pl
 import pytest
 
-from qacal import Column, InputError, LearnedScore, QABinning, QACalibrator, load, model_set
+from qacal import Column, InputError, LearnedScore, QABinning, QACalibrator, load
 from qacal.errors import ArtifactError
-from qacal.model_set import INDEX, ModelSet, fit_set, load_any, load_one
+from qacal.model import model_set
+from qacal.model.model_set import INDEX, ModelSet, fit_set, load_any, load_one
 from qacal.records.table import as_table
 from qacal.storage import plain
 from tests.answers import answers
@@ -162,7 +163,7 @@ FIRST_ANSWER = """
 import sys
 import polars as pl
 from qacal.embedders import StaticEmbedder
-from qacal.model_set import load_any
+from qacal.model.model_set import load_any
 
 model = load_any(sys.argv[1], warm=True)
 del StaticEmbedder.__init__  # what is loaded now has no weights

@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from qacal.answering import Progress
-from qacal.calibration_rows import CalibrationRows
 from qacal.errors import InputError, QacalWarning
-from qacal.group_summary import GroupSummary
-from qacal.learning import Learning, ids_of
-from qacal.recipe import Recipe
+from qacal.model.answering import Progress
+from qacal.model.calibration_rows import CalibrationRows
+from qacal.model.defaults import Recipe
+from qacal.model.groups import GroupSummary
+from qacal.model.learning import Learning, ids_of
+from qacal.model.pipeline import Road
 from qacal.records.provenance import (
     gather_origins,
     require_comparable_ids,
@@ -27,7 +28,6 @@ from qacal.records.provenance import (
     tells,
 )
 from qacal.records.reading import PROVENANCE, Batch, Reading, read, read_again, warn_of_copies
-from qacal.road import Road
 from qacal.tally.arrays import Hashes
 from qacal.tally.ids import split
 from qacal.tally.tally import Tally

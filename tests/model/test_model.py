@@ -252,7 +252,7 @@ def test_several_llms_are_pooled_only_if_asked():
 def test_a_model_with_another_embedder_is_refused(fitted, tmp_path):
     import json
 
-    from qacal import artifacts
+    from qacal.model import artifacts
 
     fitted.save(tmp_path / "model")
     saved = artifacts.load(tmp_path / "model")
@@ -339,7 +339,7 @@ def test_groups_by_name_vectors_and_sql_give_what_calibrate_gives(calibrator, de
     """The default tree is cut where bins are counted; whoever names a group names it at that depth."""
     import sqlite3
 
-    from qacal.exports import to_sql
+    from qacal.model.export import to_sql
 
     rows = answers(3000)
     model = QACalibrator(calibrator=calibrator).fit(rows)

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from qacal.answering import Progress
-from qacal.collected import Collected, collect
 from qacal.errors import InputError, QacalWarning
 from qacal.metrics.ranking import doubt_of
-from qacal.model import QACalibrator
-from qacal.model_set import ModelSet
+from qacal.model.answering import Progress
+from qacal.model.evaluating import Collected, collect
+from qacal.model.model import QACalibrator
+from qacal.model.model_set import ModelSet
 from qacal.parameters import shown
 from qacal.records.bad_rows import MAX_BAD
 from qacal.records.files import refuse

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from qacal.answering import Answering, Progress
-from qacal.artifacts import read_file
 from qacal.embedders import Embedder
 from qacal.errors import ArtifactError, InputError
-from qacal.fitting import Given
-from qacal.model import QACalibrator
-from qacal.model_files import load
+from qacal.model.answering import Answering, Progress
+from qacal.model.artifacts import read_file
+from qacal.model.fitting import Given
+from qacal.model.model import QACalibrator
+from qacal.model.saved import load
 from qacal.records.columns import listed
 from qacal.records.files import OnFault, refuse
 from qacal.records.forks import require_polars

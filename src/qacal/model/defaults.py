@@ -17,10 +17,10 @@ from qacal.calibrators.tree_binning import TreeBinning
 from qacal.calibrators.tree_scaling import TreeScaling
 from qacal.embedders import Embedder
 from qacal.errors import InputError
+from qacal.model.pipeline import Road, RowVectors
 from qacal.parameters import is_number, shown
 from qacal.partitions import EMBEDDING, BisectingTree, Partition, as_partition
 from qacal.records.reading import Batch
-from qacal.road import Road, RowVectors
 from qacal.scores import LearnedScore
 from qacal.tally.bins import check_points_per_bin
 

@@ -28,10 +28,10 @@ from qacal import (
     ScalingQABinning,
     TreeScaling,
     UniformMassBinning,
-    artifacts,
 )
-from qacal.artifacts import load, save
 from qacal.errors import ArtifactError
+from qacal.model import artifacts
+from qacal.model.artifacts import load, save
 from qacal.partitions import BisectingTree, Column, KDTree, KMeans, Product
 from qacal.storage import array_files, plain
 from qacal.tally.groups import NO_GROUP
@@ -330,7 +330,7 @@ def test_what_a_killed_save_left_behind_is_removed_later(tmp_path):
 SAVING = """
 import itertools, os, sys
 from qacal import Identity, PlattScaling
-from qacal.artifacts import save
+from qacal.model.artifacts import save
 os.fsync = lambda handle: None
 models = [kind().fit([0.1, 0.5, 0.6, 0.9], [0, 1, 0, 1]) for kind in (Identity, PlattScaling)]
 for turn in itertools.count():

@@ -8,7 +8,6 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from qacal import sql
 from qacal.calibrators.ancestry import Lineage, deepest_level
 from qacal.calibrators.base import Calibrator, Maps
 from qacal.calibrators.binmaps import BinMaps
@@ -20,6 +19,7 @@ from qacal.calibrators.logistic import LOGIT_CUT, Feature, expit, feature_values
 from qacal.calibrators.platt import LogisticMap
 from qacal.calibrators.tree_scaling import TreeMaps
 from qacal.errors import InputError
+from qacal.model import sql
 from qacal.parameters import shown
 from qacal.storage.plain import require_plain
 from qacal.tally.arrays import Floats, Ints, seven_decimals

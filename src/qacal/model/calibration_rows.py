@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from qacal.errors import InputError
-from qacal.group_summary import Sampler, Summaries
-from qacal.learning import ids_of
+from qacal.model.groups import Sampler, Summaries
+from qacal.model.learning import ids_of
+from qacal.model.pipeline import Road
 from qacal.records.reading import Batch
-from qacal.road import Road
 from qacal.tally.arrays import Floats, Hashes
 from qacal.tally.groups import Paths, as_grouping
 from qacal.tally.ids import mix
@@ -28,7 +28,7 @@ class CalibrationRows:
     --------
     >>> from qacal import Column, QABinning
     >>> from qacal.records.reading import read
-    >>> from qacal.road import RowVectors
+    >>> from qacal.model.pipeline import RowVectors
     >>> records = [{"subject": "law", "confidence": 0.9, "correct": right} for right in (0, 1, 1)]
     >>> road = Road(Column("subject").fit(["art", "law"]), None, QABinning(), RowVectors("static"))
     >>> rows = CalibrationRows(road)

@@ -21,8 +21,8 @@ from qacal import (
 )
 from qacal.embedders import OnnxEmbedder
 from qacal.errors import ArtifactError
+from qacal.model.pipeline import Road, RowVectors
 from qacal.records.reading import read
-from qacal.road import Road, RowVectors
 from qacal.storage import plain
 from tests.answers import answers
 from tests.embedders.tiny_onnx import folder

@@ -19,10 +19,10 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
-from qacal.answering import Progress
 from qacal.calibrators.base import Calibrator, Rows
 from qacal.embedders import ColumnEmbedder, Embedder, embedder
 from qacal.errors import InputError
+from qacal.model.answering import Progress
 from qacal.partitions import EMBEDDING, Column, Partition, Product
 from qacal.records.reading import Batch
 from qacal.scores import LearnedScore
