@@ -26,7 +26,7 @@ _HOME = {
     "TreeBinning": "calibrators.tree_binning",
     "StepBinning": "calibrators.step_binning",
     "Evidence": "calibrators.evidence",
-    "LearnedScore": "scores.learned",
+    "LearnedScore": "calibrators.score.learned",
     "KDTree": "partitions.kdtree",
     "BisectingTree": "partitions.bisecting",
     "LearnedTree": "partitions.learned",

@@ -9,9 +9,10 @@ from scipy.optimize import approx_fprime
 from scipy.special import expit
 
 from qacal import HierarchicalScaling, PlattScaling
-from qacal.calibrators import group_likelihood, laplace
-from qacal.calibrators.group_cells import Runs, as_table
-from qacal.calibrators.laplace import fit_hierarchical
+from qacal.calibrators.mixed import flat as laplace
+from qacal.calibrators.mixed import flat_likelihood as group_likelihood
+from qacal.calibrators.mixed.cells import Runs, as_table
+from qacal.calibrators.mixed.flat import fit_hierarchical
 
 REFERENCE = Path(__file__).parents[1] / "reference" / "lme4"
 EXPECTED = {

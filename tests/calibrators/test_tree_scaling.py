@@ -5,14 +5,14 @@ import pytest
 from scipy.special import expit
 
 from qacal import HierarchicalScaling, InputError, Paths, Tally, TreeScaling
-from qacal.calibrators import tree_laplace
-from qacal.calibrators.group_cells import Runs
-from qacal.calibrators.laplace import fit_hierarchical
-from qacal.calibrators.tree_laplace import fit_tree
-from qacal.calibrators.tree_likelihood import Cells, covariance_of, gaussian_curvature, own_curvature
-from qacal.calibrators.tree_likelihood import evaluate as evaluate_from
-from qacal.calibrators.tree_nodes import Addresses, nodes_of
-from qacal.calibrators.tree_passes import gather_knowledge, matrix, posterior_covariances
+from qacal.calibrators.mixed import tree as tree_laplace
+from qacal.calibrators.mixed.cells import Runs
+from qacal.calibrators.mixed.flat import fit_hierarchical
+from qacal.calibrators.mixed.nodes import Addresses, nodes_of
+from qacal.calibrators.mixed.passes import gather_knowledge, matrix, posterior_covariances
+from qacal.calibrators.mixed.tree import fit_tree
+from qacal.calibrators.mixed.tree_likelihood import Cells, covariance_of, gaussian_curvature, own_curvature
+from qacal.calibrators.mixed.tree_likelihood import evaluate as evaluate_from
 from qacal.tally.groups import as_grouping
 from qacal.tally.isotonic import isotonic_shape
 

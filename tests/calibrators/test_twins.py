@@ -12,7 +12,7 @@ from scipy.special import expit
 from sklearn.isotonic import IsotonicRegression
 
 from qacal import IsotonicCalibration, Paths, QABinning, ScalingBinning, ScalingQABinning, UniformMassBinning
-from qacal.calibrators.laplace import fit_hierarchical
+from qacal.calibrators.mixed.flat import fit_hierarchical
 from qacal.tally import ids as identity
 
 

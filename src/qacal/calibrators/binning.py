@@ -6,7 +6,7 @@ from abc import abstractmethod
 from typing import Any
 
 from qacal.calibrators.base import Calibrator
-from qacal.calibrators.binmaps import BinMaps, CertificateKind, Ties, fit_bins
+from qacal.calibrators.bin_maps import BinMaps, CertificateKind, Ties, fit_bins
 from qacal.tally.tally import Tally
 
 

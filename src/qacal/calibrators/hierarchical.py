@@ -9,8 +9,8 @@ import numpy as np
 from qacal.calibrators.ancestry import known_groups, leaf_level
 from qacal.calibrators.base import Calibrator, Properties, Rows
 from qacal.calibrators.evidence import FROM_GROUP, FROM_ROOT, Evidence
-from qacal.calibrators.laplace import HierarchicalFit, fit_hierarchical
 from qacal.calibrators.logistic import Feature, expit, feature_values
+from qacal.calibrators.mixed.flat import HierarchicalFit, fit_hierarchical
 from qacal.storage.soundness import require, require_between, require_columns
 from qacal.tally.arrays import Floats, Ints
 from qacal.tally.bins import group_runs

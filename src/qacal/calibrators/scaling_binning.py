@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from qacal.calibrators.base import Properties
-from qacal.calibrators.binmaps import CertificateKind, Ties
+from qacal.calibrators.bin_maps import CertificateKind, Ties
 from qacal.calibrators.binning import BinningCalibrator
 from qacal.calibrators.logistic import Feature
 from qacal.calibrators.platt import fit_platt

@@ -7,7 +7,7 @@ from typing import Any, get_type_hints
 import numpy as np
 
 from qacal.calibrators.base import Calibrator
-from qacal.calibrators.binmaps import BinMaps
+from qacal.calibrators.bin_maps import BinMaps
 from qacal.calibrators.hierarchical import HierarchicalScaling, LogisticMaps
 from qacal.calibrators.identity import Identity
 from qacal.calibrators.isotonic import IsotonicCalibration, IsotonicMaps

@@ -6,7 +6,7 @@ import numpy as np
 
 from qacal.calibrators.ancestry import flat_levels, groups_with_rows, lineage, sums_between
 from qacal.calibrators.base import Calibrator, Properties
-from qacal.calibrators.binmaps import BinMaps
+from qacal.calibrators.bin_maps import BinMaps
 from qacal.errors import InputError
 from qacal.guarantee import check_alpha, fixed_certificate
 from qacal.parameters import is_number, is_whole, shown

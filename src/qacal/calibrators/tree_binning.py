@@ -9,7 +9,7 @@ import numpy as np
 
 from qacal.calibrators.ancestry import Lineage, flat_levels, lineage, sums_between
 from qacal.calibrators.base import Calibrator, Properties
-from qacal.calibrators.binmaps import BinMaps, distinct_values
+from qacal.calibrators.bin_maps import BinMaps, distinct_values
 from qacal.calibrators.logistic import expit
 from qacal.calibrators.tree_scaling import TreeFeature, TreeMaps, fit_tree_curves
 from qacal.errors import InputError

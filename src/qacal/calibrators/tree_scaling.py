@@ -11,8 +11,8 @@ from qacal.calibrators.ancestry import Lineage
 from qacal.calibrators.base import Calibrator, Properties, Rows
 from qacal.calibrators.evidence import Evidence
 from qacal.calibrators.logistic import expit, feature_values
-from qacal.calibrators.tree_laplace import TreeFit, fit_tree
-from qacal.calibrators.tree_nodes import Addresses, Nodes, nodes_of
+from qacal.calibrators.mixed.nodes import Addresses, Nodes, nodes_of
+from qacal.calibrators.mixed.tree import TreeFit, fit_tree
 from qacal.errors import InputError
 from qacal.storage.soundness import require, require_between, require_columns
 from qacal.tally.arrays import Floats, Ints

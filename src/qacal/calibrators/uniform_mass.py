@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from qacal.calibrators.base import Properties
-from qacal.calibrators.binmaps import CertificateKind, Ties
+from qacal.calibrators.bin_maps import CertificateKind, Ties
 from qacal.calibrators.binning import BinningCalibrator
 from qacal.tally.tally import Tally
 

@@ -206,8 +206,8 @@ def _say_what_next(
 
 def _score(partition: str | None, effect: list[str] | None, also: list[str] | None, objective: str | None) -> Any:
     """Return the score to learn; "auto" if nothing is said of it."""
+    from qacal.calibrators.score import LearnedScore
     from qacal.partitions import EMBEDDING, as_partition
-    from qacal.scores import LearnedScore
 
     if not effect and not also:
         return "auto"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from qacal.cli import shared
 
 if TYPE_CHECKING:
-    from qacal.calibrators.binmaps import BinMaps
+    from qacal.calibrators.bin_maps import BinMaps
     from qacal.model.model import QACalibrator
     from qacal.model.model_set import ModelSet
     from qacal.thresholds.decisions import DecisionRule
@@ -25,7 +25,7 @@ def described(model: QACalibrator, *, is_certified_apart: bool = False) -> str:
 
     is_certified_apart : the rows that certify came in a file of their own.
     """
-    from qacal.calibrators.binmaps import BinMaps
+    from qacal.calibrators.bin_maps import BinMaps
 
     maps = model.calibrator_.maps_
     lines = [_fitted(model), *_tried(model)]
@@ -72,7 +72,7 @@ class _Line:
 
     @staticmethod
     def of(model: QACalibrator) -> _Line:
-        from qacal.calibrators.binmaps import BinMaps
+        from qacal.calibrators.bin_maps import BinMaps
 
         score, maps = model.score_, model.calibrator_.maps_
         learned = score.rows_ if score is not None and model.output == "certified" else 0
@@ -110,7 +110,7 @@ def to_dict(model: QACalibrator) -> dict[str, Any]:
     """Return the same as numbers, for JSON; `tried` are the scores that were compared on rows held out."""
     from dataclasses import asdict
 
-    from qacal.calibrators.binmaps import BinMaps
+    from qacal.calibrators.bin_maps import BinMaps
     from qacal.evaluation import without_nan
 
     maps, score = model.calibrator_.maps_, model.score_

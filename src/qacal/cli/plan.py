@@ -115,7 +115,7 @@ def _shown(value: int | None) -> str:
 
 def _achieved(path: str) -> dict[str, Any]:
     """Return how far off the answers of a fit can be, by its own certificate."""
-    from qacal.calibrators.binmaps import BinMaps
+    from qacal.calibrators.bin_maps import BinMaps
     from qacal.errors import InputError
     from qacal.model.model_set import load_one
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from qacal.calibrators.base import Calibrator
-from qacal.calibrators.binmaps import Ties
+from qacal.calibrators.bin_maps import Ties
 from qacal.calibrators.binning import BinningCalibrator
 from qacal.calibrators.identity import Identity
 from qacal.calibrators.isotonic import IsotonicCalibration

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from qacal.calibrators.base import Calibrator
-from qacal.calibrators.binmaps import Ties
+from qacal.calibrators.bin_maps import Ties
 from qacal.errors import InputError, RepeatedQuestionsWarning
 from qacal.experiment.beta import Beta, Groups, at_cut, common_groups, only
 from qacal.experiment.measures import TestRows

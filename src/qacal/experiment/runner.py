@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from qacal.calibrators.binmaps import Ties
+from qacal.calibrators.bin_maps import Ties
 from qacal.errors import InputError, UnreachableError
 from qacal.experiment.beta import Beta
 from qacal.experiment.measures import COLUMNS, LABEL_COLUMNS

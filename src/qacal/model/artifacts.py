@@ -31,10 +31,10 @@ import numpy as np
 
 import qacal
 from qacal.calibrators.base import Calibrator
+from qacal.calibrators.score import LearnedScore
 from qacal.calibrators.state import calibrator_from_state, calibrator_state
 from qacal.errors import ArtifactError, InputError
 from qacal.partitions.base import partition_from_state, partition_state
-from qacal.scores import LearnedScore
 from qacal.storage.array_files import LARGEST, from_bytes, size_of, to_bytes
 from qacal.storage.folders import (
     flush_directory,

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from qacal.calibrators.score import LearnedScore
 from qacal.errors import InputError
 from qacal.partitions import EMBEDDING, Partition
-from qacal.scores import LearnedScore
 from qacal.tally.arrays import Floats, Hashes
 from qacal.tally.hash_sample import Lowest
 from qacal.tally.labels import as_labels

@@ -12,6 +12,7 @@ from typing import Any, Literal, TypeAlias
 
 from qacal.calibrators.base import Calibrator
 from qacal.calibrators.identity import Identity
+from qacal.calibrators.score import LearnedScore
 from qacal.calibrators.step_binning import StepBinning
 from qacal.calibrators.tree_binning import TreeBinning
 from qacal.calibrators.tree_scaling import TreeScaling
@@ -21,7 +22,6 @@ from qacal.model.pipeline import Road, RowVectors
 from qacal.parameters import is_number, shown
 from qacal.partitions import EMBEDDING, BisectingTree, Partition, as_partition
 from qacal.records.reading import Batch
-from qacal.scores import LearnedScore
 from qacal.tally.bins import check_points_per_bin
 
 Output: TypeAlias = Literal["certified", "continuous"]

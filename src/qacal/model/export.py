@@ -10,7 +10,7 @@ import numpy as np
 
 from qacal.calibrators.ancestry import Lineage, deepest_level
 from qacal.calibrators.base import Calibrator, Maps
-from qacal.calibrators.binmaps import BinMaps
+from qacal.calibrators.bin_maps import BinMaps
 from qacal.calibrators.evidence import FROM_GROUP, FROM_ROOT, SOURCES
 from qacal.calibrators.hierarchical import LogisticMaps
 from qacal.calibrators.identity import IdentityMap

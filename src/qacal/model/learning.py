@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from qacal.calibrators.score import LearnedScore
 from qacal.errors import InputError
 from qacal.model.answering import Progress
 from qacal.model.beta_rows import BetaRows, ScoreRows, require_labels
 from qacal.partitions import EMBEDDING, Partition
-from qacal.scores import LearnedScore
 from qacal.tally.arrays import Hashes
 
 if TYPE_CHECKING:

@@ -16,6 +16,7 @@ import numpy as np
 
 from qacal.calibrators.base import Calibrator, Rows
 from qacal.calibrators.evidence import Evidence
+from qacal.calibrators.score import LearnedScore
 from qacal.embedders import Embedder
 from qacal.errors import InputError, NotFittedError
 from qacal.model import artifacts
@@ -31,7 +32,6 @@ from qacal.records.files import OnFault, refuse
 from qacal.records.forks import require_polars
 from qacal.records.provenance import AnyOrigin, require_known_origin
 from qacal.records.reading import Batch, ReadAs, Reading, read
-from qacal.scores import LearnedScore
 from qacal.tally.arrays import ArrayLike, Floats, unit_values
 from qacal.thresholds.decisions import DecisionRule
 from qacal.thresholds.memory import Memory

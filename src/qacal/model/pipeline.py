@@ -20,12 +20,12 @@ from weakref import WeakValueDictionary
 import numpy as np
 
 from qacal.calibrators.base import Calibrator, Rows
+from qacal.calibrators.score import LearnedScore
 from qacal.embedders import ColumnEmbedder, Embedder, embedder
 from qacal.errors import InputError
 from qacal.model.answering import Progress
 from qacal.partitions import EMBEDDING, Column, Partition, Product
 from qacal.records.reading import Batch
-from qacal.scores import LearnedScore
 from qacal.tally.arrays import ArrayLike, Floats
 from qacal.tally.groups import Paths, as_grouping
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from qacal.calibrators.binmaps import BinMaps
+from qacal.calibrators.bin_maps import BinMaps
 from qacal.errors import InputError, QacalWarning
 from qacal.evaluation import BINS, FITTED_ON, Verdict, verdict_on, without_group, without_nan
 from qacal.metrics.calibration import CalibrationError, calibration_error

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from qacal.calibrators.binmaps import BinMaps
+from qacal.calibrators.bin_maps import BinMaps
+from qacal.calibrators.score import LearnedScore
 from qacal.evaluation import FITTED_ON
 from qacal.model.model import QACalibrator
 from qacal.report.gathering import Gathered
 from qacal.report.words import counted, percent
-from qacal.scores import LearnedScore
 
 _ORIGINS = {"model": "LLM", "prompt": "Prompt", "confidence_source": "Confidence from", "judge": "Judged by"}
 _SOURCES = {

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from qacal.calibrators.binmaps import BinMaps
+from qacal.calibrators.bin_maps import BinMaps
 from qacal.errors import InputError
 from qacal.evaluation import require_labels
 from qacal.model.answering import Progress

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from qacal.calibrators.binmaps import BinMaps
+from qacal.calibrators.bin_maps import BinMaps
 from qacal.guarantee import epsilon
 from qacal.report.gathering import Gathered
 from qacal.report.realised import Realised, realised_errors

@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 
 from qacal.calibrators.ancestry import deepest_level
-from qacal.calibrators.binmaps import BinMaps
+from qacal.calibrators.bin_maps import BinMaps
 from qacal.report.chance import GAMMA, Judged, judged
 from qacal.tally.arrays import Bools, Floats, Hashes, Ints
 from qacal.tally.ids import one_of_each

@@ -27,7 +27,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from qacal.calibrators.tree_nodes import Nodes
+from qacal.calibrators.mixed.nodes import Nodes
 from qacal.tally.arrays import Floats
 
 _ADJUGATE = np.array([[0.0, 0.0, 1.0], [0.0, -1.0, 0.0], [1.0, 0.0, 0.0]])

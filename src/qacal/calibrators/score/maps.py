@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 
 from qacal.calibrators.logistic import LOGIT_CUT, expit
+from qacal.calibrators.score.effects import FIXED, EffectsFit, fit_effects
+from qacal.calibrators.score.kernel import Kernel
+from qacal.calibrators.score.levels import Levels
+from qacal.calibrators.score.pooled import PooledMap
 from qacal.partitions import EMBEDDING
-from qacal.scores.effects import FIXED, EffectsFit, fit_effects
-from qacal.scores.kernel import Kernel
-from qacal.scores.levels import Levels
-from qacal.scores.pooled import PooledMap
 from qacal.storage.soundness import require_between, require_columns
 from qacal.tally.arrays import Floats, Ints, require_length
 

@@ -6,7 +6,7 @@ For cell :math:`i` of node :math:`v` with feature :math:`x_i = (1, h_i)`,
     \eta_i = x_i^\top c_v, \quad c_v = c_{pa(v)} + \delta_v, \quad \delta_v \sim N(0, \Sigma), \quad c_{root} = \beta:
 
 every node is its parent and a shrunken part of its own, and one covariance serves all depths (`docs/decisions.md` says
-why). With one level below the root this is the model of :mod:`qacal.calibrators.laplace`. Given :math:`\beta` and
+why). With one level below the root this is the model of :mod:`qacal.calibrators.mixed.flat`. Given :math:`\beta` and
 :math:`\Sigma`, the effects have a joint mode. There, with :math:`\delta_v = \Sigma y_v`, the log likelihood is
 approximated by
 
@@ -15,7 +15,7 @@ approximated by
     \Big].
 
 Steps to the mode, :math:`\Lambda_v`, :math:`K_v` and the variances :math:`S_v` left of :math:`c_v` come from
-:mod:`qacal.calibrators.tree_passes`. Let :math:`G_v` be the sum of the scores :math:`\sum_i (wt_i - w_i p_i) x_i` over
+:mod:`qacal.calibrators.mixed.passes`. Let :math:`G_v` be the sum of the scores :math:`\sum_i (wt_i - w_i p_i) x_i` over
 the subtree of :math:`v` (at the mode, :math:`y_v = G_v`), and :math:`P_v = K_v - K_v S_{pa(v)} K_v` what it knows of a
 shift common to it. The mode moves with the parameters: with :math:`r_v = \sum_i W'_i (x_i^\top S_v x_i) x_i`
 (:math:`W = w p (1 - p)`, its slope by :math:`\eta`), and :math:`d` the Newton step for scores :math:`r`, let
@@ -37,9 +37,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from qacal.calibrators.group_cells import GroupCells
-from qacal.calibrators.tree_nodes import Nodes
-from qacal.calibrators.tree_passes import (
+from qacal.calibrators.mixed.cells import GroupCells
+from qacal.calibrators.mixed.nodes import Nodes
+from qacal.calibrators.mixed.passes import (
     Knowledge,
     gather_knowledge,
     matrix,

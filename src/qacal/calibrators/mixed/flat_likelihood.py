@@ -48,7 +48,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from qacal.calibrators.group_cells import GroupCells
+from qacal.calibrators.mixed.cells import GroupCells
 from qacal.tally.arrays import Floats
 
 # The way to the modes ends where the next step promises less than this, in log likelihood of all groups together; that

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from qacal import InputError
-from qacal.scores import LearnedScore
-from tests.scores.test_learned import answers, score
+from qacal.calibrators.score import LearnedScore
+from tests.calibrators.score.test_learned import answers, score
 
 ROWS, Y = answers()
 FEW = {name: values[:12] for name, values in ROWS.items()}

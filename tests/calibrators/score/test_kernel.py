@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from sklearn.decomposition import PCA, KernelPCA
 
 from qacal import InputError
-from qacal.scores.kernel import fit_kernel
+from qacal.calibrators.score.kernel import fit_kernel
 from tests.partitions.rows import AWKWARD, clouds
 
 LENGTH = 0.6

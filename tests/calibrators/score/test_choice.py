@@ -5,7 +5,7 @@ import pytest
 from scipy.special import expit, logit
 
 from qacal import PlattScaling
-from qacal.scores import LearnedScore
+from qacal.calibrators.score import LearnedScore
 
 STATED = np.array([0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 1.0])
 

@@ -1,6 +1,6 @@
 r"""The hierarchical logistic model along a tree, fitted by Laplace-approximate maximum likelihood.
 
-The likelihood is that of :mod:`qacal.calibrators.tree_likelihood`; Newton's method climbs it in :math:`\theta = (\beta,
+The likelihood is that of :mod:`qacal.calibrators.mixed.tree_likelihood`; Newton's method climbs it in :math:`\theta = (\beta,
 L)`, :math:`\Sigma = L L^\top`. :math:`L` is lower triangular with free signs: covariances of rank one or zero are
 ordinary points, not edges. On real answers six to nine evaluations are enough.
 """
@@ -12,9 +12,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from qacal.calibrators.group_cells import Runs, as_table
 from qacal.calibrators.logistic import fit_logistic
-from qacal.calibrators.tree_likelihood import (
+from qacal.calibrators.mixed.cells import Runs, as_table
+from qacal.calibrators.mixed.nodes import Nodes
+from qacal.calibrators.mixed.tree_likelihood import (
     FINE_MODE,
     Cells,
     Summit,
@@ -23,7 +24,6 @@ from qacal.calibrators.tree_likelihood import (
     gaussian_curvature,
     own_curvature,
 )
-from qacal.calibrators.tree_nodes import Nodes
 from qacal.storage.soundness import require, require_moderate
 from qacal.tally.arrays import Floats, Ints
 

@@ -5,7 +5,7 @@ import pytest
 from scipy.optimize import minimize
 from scipy.special import expit
 
-from qacal.scores.effects import FIXED, fit_effects
+from qacal.calibrators.score.effects import FIXED, fit_effects
 
 FIXED_PENALTY = 1e-3
 
@@ -135,7 +135,7 @@ def test_no_blocks_is_logistic_regression():
 
 def test_a_block_without_columns_settles(monkeypatch):
     """A column of the records with one value has no effects: its variance goes to its limit, and there it stands."""
-    from qacal.scores import effects
+    from qacal.calibrators.score import effects
 
     steps = []
     share = effects._share

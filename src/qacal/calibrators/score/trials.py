@@ -8,12 +8,12 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
+from qacal.calibrators.score.effects import EffectsFit
+from qacal.calibrators.score.kernel import Kernel
+from qacal.calibrators.score.levels import Levels
+from qacal.calibrators.score.maps import Rows, ScoreMaps, fit_maps, pooled_maps
+from qacal.calibrators.score.pooled import Kind, fit_pooled
 from qacal.metrics.scores import brier_score, log_loss
-from qacal.scores.effects import EffectsFit
-from qacal.scores.kernel import Kernel
-from qacal.scores.levels import Levels
-from qacal.scores.maps import Rows, ScoreMaps, fit_maps, pooled_maps
-from qacal.scores.pooled import Kind, fit_pooled
 from qacal.storage.frozen import checked_fields
 from qacal.tally.arrays import Bools, Floats, Hashes
 from qacal.tally.ids import mix

@@ -6,7 +6,7 @@ import pytest
 
 import qacal
 from qacal import InputError, QABinning, QACalibrator, StepBinning, TreeBinning, log_loss
-from qacal.scores import LearnedScore
+from qacal.calibrators.score import LearnedScore
 from tests.answers import answers
 
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from scipy.special import expit
 
 from qacal import InputError, NotFittedError
-from qacal.scores import LearnedScore
-from qacal.scores.kernel import fit_kernel
+from qacal.calibrators.score import LearnedScore
+from qacal.calibrators.score.kernel import fit_kernel
 
 
 def answers(seed=0, n=400, width=5):
@@ -194,7 +194,7 @@ class Absent:
 
 sys.meta_path.insert(0, Absent())
 import numpy as np
-from qacal.scores import LearnedScore
+from qacal.calibrators.score import LearnedScore
 
 given = json.loads(sys.stdin.read())
 arrays = {name: np.array(flat, dtype).reshape(shape) for name, (flat, dtype, shape) in given["arrays"].items()}

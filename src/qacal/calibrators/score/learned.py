@@ -8,15 +8,15 @@ from typing import Any, Self, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from qacal.calibrators.score.kernel import KERNEL_ROWS, fit_kernel
+from qacal.calibrators.score.levels import find_levels
+from qacal.calibrators.score.maps import Rows, ScoreMaps, pooled_maps
+from qacal.calibrators.score.trials import Material, Objective, Trial, choose
 from qacal.errors import InputError, NotFittedError
 from qacal.parameters import HasParameters
 from qacal.partitions import EMBEDDING
 from qacal.partitions.base import column_of
 from qacal.partitions.clusters import one_thread
-from qacal.scores.kernel import KERNEL_ROWS, fit_kernel
-from qacal.scores.levels import find_levels
-from qacal.scores.maps import Rows, ScoreMaps, pooled_maps
-from qacal.scores.trials import Material, Objective, Trial, choose
 from qacal.storage.frozen import Arrays, Plain, checked, checked_fields, put_together, take_apart
 from qacal.storage.soundness import require
 from qacal.tally.arrays import (

@@ -5,8 +5,8 @@ import pytest
 from scipy.special import expit, logit
 
 from qacal import PlattScaling, Tally
-from qacal.scores import LearnedScore
-from qacal.scores.pooled import fit_pooled
+from qacal.calibrators.score import LearnedScore
+from qacal.calibrators.score.pooled import fit_pooled
 from qacal.tally.isotonic import isotonic_shape
 
 NAN = np.nan

@@ -1,6 +1,6 @@
 r"""The hierarchical logistic model: random intercept and slope per group, fitted by Laplace's approximation.
 
-The likelihood is that of :mod:`qacal.calibrators.group_likelihood`; Newton's method climbs it in :math:`\theta =
+The likelihood is that of :mod:`qacal.calibrators.mixed.flat_likelihood`; Newton's method climbs it in :math:`\theta =
 (\beta, L)`, :math:`\Sigma = L L^\top`. :math:`L` is lower triangular with free signs: covariances of rank one or zero
 are ordinary points, not edges.
 """
@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from qacal.calibrators.group_cells import GroupCells, Runs, as_table
-from qacal.calibrators.group_likelihood import (
+from qacal.calibrators.logistic import fit_logistic
+from qacal.calibrators.mixed.cells import GroupCells, Runs, as_table
+from qacal.calibrators.mixed.flat_likelihood import (
     NEAR,
     NEAR_ENOUGH,
     Summit,
@@ -24,7 +25,6 @@ from qacal.calibrators.group_likelihood import (
     pack,
     unpack,
 )
-from qacal.calibrators.logistic import fit_logistic
 from qacal.storage.soundness import require, require_moderate
 from qacal.tally.arrays import Floats, Ints
 

@@ -5,8 +5,8 @@ import pytest
 from scipy.special import expit
 
 from qacal import Column, InputError, Product, QABinning, calibration_error, log_loss
-from qacal.scores import LearnedScore
-from qacal.scores.levels import NO_LEVEL, find_levels
+from qacal.calibrators.score import LearnedScore
+from qacal.calibrators.score.levels import NO_LEVEL, find_levels
 
 
 def test_values_have_places_and_others_none():
