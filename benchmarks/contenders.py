@@ -23,7 +23,7 @@ from benchmarks.multicalibration import Multicalibration
 from qacal.calibrators.base import Calibrator
 from qacal.experiment import METHODS
 from qacal.experiment.beta import Beta, Groups, only
-from qacal.ranges import wide_ranges
+from qacal.planning import wide_ranges
 from qacal.tally.groups import Paths
 
 Contender: TypeAlias = Callable[[pl.DataFrame, pl.DataFrame], np.ndarray]

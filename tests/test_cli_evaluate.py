@@ -7,7 +7,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from qacal.evaluation import trouble_of, verdict_on
+from qacal.metrics.evaluation import trouble_of, verdict_on
 from tests.test_cli import ok, run
 
 

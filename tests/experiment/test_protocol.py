@@ -11,7 +11,7 @@ from qacal.experiment.beta import Beta, common_groups
 from qacal.experiment.methods import methods
 from qacal.experiment.protocol import BETA, SHARES, Protocol, deal
 from qacal.experiment.sample import read_samples
-from qacal.ranges import search_ranges
+from qacal.planning import search_ranges
 from qacal.records.reading import Reading
 from qacal.tally.groups import Paths
 from qacal.tally.ids import id_hashes

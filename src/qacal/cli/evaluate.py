@@ -12,8 +12,8 @@ from qacal.cli import shared
 from qacal.cli.fit import model_path
 
 if TYPE_CHECKING:
-    from qacal.evaluation import Evaluation, GroupScores, Scores
     from qacal.metrics.calibration import CalibrationError
+    from qacal.metrics.evaluation import Evaluation, GroupScores, Scores
     from qacal.model.evaluating import Collected
     from qacal.model.model import QACalibrator
     from qacal.model.model_set import ModelSet
@@ -115,7 +115,7 @@ def _measured(
 
 
 def _warn_of_fitted(columns: Collected, model: QACalibrator | ModelSet) -> None:
-    from qacal.evaluation import FITTED_ON
+    from qacal.metrics.evaluation import FITTED_ON
 
     if columns.familiar(model):
         shared.note(f"qacal: {FITTED_ON}")
@@ -158,7 +158,7 @@ def _troubles(groups: list[GroupScores]) -> Iterator[str]:
 
 def _notes(found: Evaluation, groups: str | None) -> Iterator[str]:
     """Yield what the columns mean, and only what these tables need."""
-    from qacal.evaluation import without_group
+    from qacal.metrics.evaluation import without_group
 
     means = "mean, before, after" if found.groups else "mean"
     yield f"{means}: of the confidence, to be held against the share that is right."

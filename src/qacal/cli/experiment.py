@@ -72,7 +72,7 @@ def run(
     from qacal.experiment import run_experiment
     from qacal.experiment.runner import require_own_folder
     from qacal.report.experiment_page import experiment_page
-    from qacal.tuning import OBJECTIVES
+    from qacal.search import OBJECTIVES
 
     objective = shared.chosen("--objective", objective, list(OBJECTIVES))
     search = shared.chosen("--search", search, ["auto", "paper", "wide"])

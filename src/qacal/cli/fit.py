@@ -118,7 +118,7 @@ def run(
     from qacal.model.fitting import Given
     from qacal.model.model import QACalibrator
     from qacal.model.model_set import ModelSet, fit_set
-    from qacal.tuning import OBJECTIVES
+    from qacal.search import OBJECTIVES
 
     shared.require_apart(file, output, skip_bad_rows, certify, beta)
     shared.require_folder(output)

@@ -111,7 +111,7 @@ def to_dict(model: QACalibrator) -> dict[str, Any]:
     from dataclasses import asdict
 
     from qacal.calibrators.bin_maps import BinMaps
-    from qacal.evaluation import without_nan
+    from qacal.metrics.evaluation import without_nan
 
     maps, score = model.calibrator_.maps_, model.score_
     out: dict[str, Any] = {

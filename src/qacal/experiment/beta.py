@@ -20,9 +20,9 @@ from qacal.partitions import (
     Partition,
     as_partition,
 )
+from qacal.search import ROOT, ROWS_A_GROUP, Cut
 from qacal.tally.arrays import Bools, Ints
 from qacal.tally.groups import NO_GROUP, Paths, as_grouping
-from qacal.tuning import ROOT, ROWS_A_GROUP, Cut
 
 SearchedTree: TypeAlias = KDTree | BisectingTree | LearnedTree
 

@@ -9,11 +9,11 @@ import numpy as np
 
 from qacal.experiment.sample import Sample
 from qacal.metrics.calibration import calibration_error, maximum_calibration_error
-from qacal.metrics.scores import brier_score, log_loss, sharpness
+from qacal.metrics.proper_scores import brier_score, log_loss, sharpness
 from qacal.metrics.selective import auac, aurc
+from qacal.search import ROWS_A_BIN
 from qacal.tally.arrays import Bools, Floats, Hashes, Ints
 from qacal.tally.groups import NO_GROUP, as_grouping
-from qacal.tuning import ROWS_A_BIN
 
 # For the noise floor, which is a mean: a hundred redraws tell it to a few percent.
 _REDRAWS = 99

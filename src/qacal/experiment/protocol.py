@@ -18,11 +18,11 @@ from qacal.errors import InputError, RepeatedQuestionsWarning
 from qacal.experiment.beta import Beta, Groups, at_cut, common_groups, only
 from qacal.experiment.measures import TestRows
 from qacal.experiment.sample import Sample
-from qacal.ranges import Ranges, paper_ranges, search_ranges, wide_ranges
+from qacal.planning import Ranges, paper_ranges, search_ranges, wide_ranges
+from qacal.search import Search, Tuned
 from qacal.tally.arrays import Bools, Floats, Hashes, Ints
 from qacal.tally.ids import id_hashes, split, tie_order
 from qacal.tally.tally import BLOCKS, Tally
-from qacal.tuning import Search, Tuned
 
 SHARES = (0.2, 0.6, 0.1, 0.1)
 BETA, CALIBRATION, TUNING, TEST = range(4)

@@ -155,7 +155,7 @@ def run_experiment(
 
 def _require_sense(protocol: Protocol, seeds: int) -> None:
     from qacal.guarantee import check_alpha
-    from qacal.tuning import require_objective
+    from qacal.search import require_objective
 
     if not isinstance(seeds, int) or seeds < 1:
         raise InputError(f"seeds is {seeds!r}; expected a whole number of 1 or more.")

@@ -10,7 +10,7 @@ import numpy as np
 
 from qacal.embedders import ColumnEmbedder, Embedder, embedder
 from qacal.errors import InputError
-from qacal.evaluation import require_labels
+from qacal.metrics.evaluation import require_labels
 from qacal.model.answering import Progress
 from qacal.records.columns import listed
 from qacal.records.reading import Batch, Reading, as_source, read

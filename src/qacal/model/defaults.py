@@ -92,7 +92,7 @@ class Recipe:
             check_points_per_bin(points)
 
     def _require_objective(self, tune: str) -> None:
-        from qacal.tuning import require_objective
+        from qacal.search import require_objective
 
         require_objective(tune, "tune")
         certificate = getattr(self.calibrator, "certificate", None), getattr(self.calibrator, "ties", None)

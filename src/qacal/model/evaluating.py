@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from qacal.errors import InputError
-from qacal.evaluation import Evaluation, evaluate, require_labels
+from qacal.metrics.evaluation import Evaluation, evaluate, require_labels
 from qacal.model.answering import Progress
 from qacal.model.model import QACalibrator
 from qacal.model.model_set import ModelSet, rows_by

@@ -35,7 +35,7 @@ from qacal.thresholds.memory import Memory, remembered
 
 if TYPE_CHECKING:
     from qacal.metrics.ranking import Doubt
-    from qacal.tuning import Tuned
+    from qacal.search import Tuned
 
 # One fold of the questions chooses depth and points per bin.
 _FOLDS = 7
@@ -276,8 +276,8 @@ class Fitting:
         """
         if not self._tunes_calibrator:
             return None
-        from qacal.ranges import wide_ranges
-        from qacal.tuning import Search
+        from qacal.planning import wide_ranges
+        from qacal.search import Search
 
         calibration, tuning = tally.outside_fold(0, _FOLDS), tally.within_fold(0, _FOLDS)
         if not (len(calibration) and len(tuning)):

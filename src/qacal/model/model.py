@@ -39,9 +39,9 @@ from qacal.thresholds.memory import Memory
 if TYPE_CHECKING:
     import polars as pl
 
+    from qacal.search import Tuned
     from qacal.thresholds.certified import CertifiedThreshold
     from qacal.thresholds.costs import CheapestThreshold
-    from qacal.tuning import Tuned
 
 
 class QACalibrator(HasParameters, Answering):

@@ -11,10 +11,10 @@ import numpy as np
 
 from qacal.calibrators.bin_maps import BinMaps
 from qacal.errors import InputError, QacalWarning
-from qacal.evaluation import BINS, FITTED_ON, Verdict, verdict_on, without_group, without_nan
 from qacal.metrics.calibration import CalibrationError, calibration_error
+from qacal.metrics.evaluation import BINS, FITTED_ON, Verdict, verdict_on, without_group, without_nan
+from qacal.metrics.proper_scores import brier_score, log_loss, sharpness
 from qacal.metrics.ranking import doubt_of
-from qacal.metrics.scores import brier_score, log_loss, sharpness
 from qacal.metrics.selective import auac, aurc
 from qacal.model.answering import Progress
 from qacal.model.model import QACalibrator
@@ -33,7 +33,7 @@ from qacal.tally.tally import Tally
 
 @dataclass(frozen=True)
 class Measured:
-    """What one score is worth; see :class:`qacal.evaluation.Scores`, and AUAC and sharpness (a variance)."""
+    """What one score is worth; see :class:`qacal.metrics.evaluation.Scores`, and AUAC and sharpness (a variance)."""
 
     confidence: float
     error: CalibrationError
@@ -96,7 +96,7 @@ class Content:
     doubts: tuple[str, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the numbers as JSON can hold them, by the names of :class:`qacal.evaluation.Evaluation`."""
+        """Return the numbers as JSON can hold them, by the names of :class:`qacal.metrics.evaluation.Evaluation`."""
         named = {"stated": "before", "pooled": "pooled", "calibrated": "after"}
         scores = {named[name]: asdict(found) for name, found in self.measured.items()}
         groups = [

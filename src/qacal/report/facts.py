@@ -9,7 +9,7 @@ import numpy as np
 
 from qacal.calibrators.bin_maps import BinMaps
 from qacal.calibrators.score import LearnedScore
-from qacal.evaluation import FITTED_ON
+from qacal.metrics.evaluation import FITTED_ON
 from qacal.model.model import QACalibrator
 from qacal.report.gathering import Gathered
 from qacal.report.words import counted, percent

@@ -10,7 +10,7 @@ import numpy as np
 
 from qacal.calibrators.bin_maps import BinMaps
 from qacal.errors import InputError
-from qacal.evaluation import require_labels
+from qacal.metrics.evaluation import require_labels
 from qacal.model.answering import Progress
 from qacal.model.groups import Sampler
 from qacal.model.model import QACalibrator

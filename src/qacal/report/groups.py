@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from qacal.evaluation import BINS
 from qacal.metrics.calibration import calibration_error
+from qacal.metrics.evaluation import BINS
 from qacal.report.chance import judged
 from qacal.report.gathering import Gathered
 from qacal.tally.arrays import Floats, Ints

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from qacal.errors import InputError
-from qacal.evaluation import require_labels
+from qacal.metrics.evaluation import require_labels
 from qacal.records.reading import read
 from qacal.tally.arrays import Floats, Hashes, Ints
 from qacal.tally.tally import BLOCKS, Tally

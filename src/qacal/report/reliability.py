@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from qacal.evaluation import BINS
 from qacal.intervals import mean_intervals
 from qacal.metrics.calibration import CalibrationError, calibration_error
+from qacal.metrics.evaluation import BINS
 from qacal.report import style, words
 from qacal.report.inputs import as_tallies
 from qacal.tally.arrays import Floats

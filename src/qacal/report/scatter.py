@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from qacal.metrics.scores import sharpness
+from qacal.metrics.proper_scores import sharpness
 from qacal.report import style, words
 from qacal.report.bubbles import draw_bubbles
 from qacal.report.inputs import Pairs, as_pairs, as_tallies

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from qacal.evaluation import BINS
+from qacal.metrics.evaluation import BINS
 from qacal.metrics.validity import validity_curve
 from qacal.report import style, words
 from qacal.report.bubbles import draw_bubbles

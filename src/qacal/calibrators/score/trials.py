@@ -13,7 +13,7 @@ from qacal.calibrators.score.kernel import Kernel
 from qacal.calibrators.score.levels import Levels
 from qacal.calibrators.score.maps import Rows, ScoreMaps, fit_maps, pooled_maps
 from qacal.calibrators.score.pooled import Kind, fit_pooled
-from qacal.metrics.scores import brier_score, log_loss
+from qacal.metrics.proper_scores import brier_score, log_loss
 from qacal.storage.frozen import checked_fields
 from qacal.tally.arrays import Bools, Floats, Hashes
 from qacal.tally.ids import mix

@@ -25,10 +25,10 @@ from qacal.calibrators.base import Calibrator, Rows
 from qacal.calibrators.binning import BinningCalibrator
 from qacal.errors import InputError
 from qacal.metrics.calibration import calibration_error
-from qacal.metrics.scores import brier_score, log_loss
+from qacal.metrics.proper_scores import brier_score, log_loss
 from qacal.metrics.selective import auac
 from qacal.parameters import require_kind, shown
-from qacal.ranges import Ranges, search_ranges
+from qacal.planning import Ranges, search_ranges
 from qacal.tally.arrays import Floats, Ints, seven_decimals
 from qacal.tally.bins import Bins, group_runs, mass_bins
 from qacal.tally.cells import snap
@@ -94,7 +94,7 @@ class Search:
     calibration, tuning : tallies over the same tree, or over the same flat partitions, of which one is chosen. They
         share no question. The calibration rows must be dealt into halves (``n_blocks=2``) for methods that need it.
     ranges : what to try, or a function that says so for a number of rows and the numbers of groups; by default the
-        paper's where the rows allow, see :func:`qacal.ranges.search_ranges`.
+        paper's where the rows allow, see :func:`qacal.planning.search_ranges`.
     objective : what is made small on the tuning rows: "log_loss"; "brier"; "auac", the paper's choice, which is made
         large; "error", the debiased calibration error within groups that are the same for all settings.
     keeps_groups : of flat groups, do not try to do without them: a certificate covers the groups that it was made for,

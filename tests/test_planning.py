@@ -3,7 +3,7 @@
 import pytest
 
 from qacal import InputError, epsilon
-from qacal.ranges import SMALLEST, paper_ranges, search_ranges, wide_ranges
+from qacal.planning import SMALLEST, paper_ranges, search_ranges, wide_ranges
 
 TREE = [2**depth for depth in range(11)]
 

@@ -23,8 +23,8 @@ from qacal import (
     brier_score,
     log_loss,
 )
-from qacal.ranges import Ranges
-from qacal.tuning import Trial, best_of
+from qacal.planning import Ranges
+from qacal.search import Trial, best_of
 from tests.calibrators.contract import name_of
 
 METHODS = [

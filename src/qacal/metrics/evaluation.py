@@ -12,8 +12,8 @@ from scipy import special
 
 from qacal.errors import InputError, QacalWarning
 from qacal.metrics.calibration import CalibrationError, calibration_error
+from qacal.metrics.proper_scores import brier_score, log_loss
 from qacal.metrics.ranking import Doubt, doubt_of
-from qacal.metrics.scores import brier_score, log_loss
 from qacal.metrics.selective import aurc
 from qacal.tally.arrays import ArrayLike, Floats, Hashes, column_of_any, require_length, unit_values
 from qacal.tally.groups import NO_GROUP, as_grouping
