@@ -15,13 +15,13 @@ from pathlib import Path
 
 import polars as pl
 
-from qacal.elicitation.answers import Outcomes
-from qacal.elicitation.judging import Judge, Verdicts, judged
-from qacal.elicitation.runs import kept_run
-from qacal.elicitation.store import open_store
 from qacal.local_llm import MODELS
 from qacal.quiz import questions
 from qacal.records.writers import written_whole
+from qacal.sources.elicitation.answers import Outcomes
+from qacal.sources.elicitation.judging import Judge, Verdicts, judged
+from qacal.sources.elicitation.runs import kept_run
+from qacal.sources.elicitation.store import open_store
 
 COLUMNS = (
     *("id", "subject", "question", "answer", "confidence", "confidence_tokens", "correct"),

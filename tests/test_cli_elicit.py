@@ -11,8 +11,8 @@ import polars as pl
 import pytest
 
 from qacal.cli import elicit as cli_elicit
-from qacal.elicitation.asking import Progress
-from tests.elicitation.serving import questions, serving
+from qacal.sources.elicitation.asking import Progress
+from tests.sources.elicitation.serving import questions, serving
 from tests.test_cli import ok, run
 
 

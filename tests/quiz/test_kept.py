@@ -11,9 +11,9 @@ import polars as pl
 import pytest
 
 from qacal import load
-from qacal.elicitation import matches
 from qacal.local_llm import MODELS
 from qacal.quiz import answers, provenance, questions
+from qacal.sources.elicitation import matches
 from tests.test_cli import ok
 
 ROWS = answers()

@@ -18,10 +18,10 @@ from qacal.cli import shared
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from qacal.elicitation.answers import Outcomes
-    from qacal.elicitation.asking import Progress
-    from qacal.elicitation.client import Client
-    from qacal.elicitation.runs import Plan
+    from qacal.sources.elicitation.answers import Outcomes
+    from qacal.sources.elicitation.asking import Progress
+    from qacal.sources.elicitation.client import Client
+    from qacal.sources.elicitation.runs import Plan
 
 _SECONDS_BETWEEN_LINES = 30.0
 _NOTHING_READ = (
@@ -147,8 +147,8 @@ def run(
         qacal elicit questions.parquet --base-url http://127.0.0.1:8080/v1 --model NAME -o run.db
         qacal answers run.db -o answers.parquet
     """
-    from qacal.elicitation.question_rows import COLUMNS
-    from qacal.elicitation.runs import Plan, elicit
+    from qacal.sources.elicitation.question_rows import COLUMNS
+    from qacal.sources.elicitation.runs import Plan, elicit
 
     shared.require_apart(file, output, answers)
     if answers is not None:
@@ -216,7 +216,7 @@ def note_failures(done: Progress) -> None:
 
 def client(base_url: str, key_env: str | None, header: list[str] | None, max_reply_mb: float, **limits: Any) -> Client:
     """Return who asks the server."""
-    from qacal.elicitation.client import Client, brings_credentials
+    from qacal.sources.elicitation.client import Client, brings_credentials
 
     headers = _headers(header)
     # A key of one's own for this server is not joined by one that happens to be in the environment.
@@ -244,7 +244,7 @@ def fields(given: list[str] | None, preset: str | None = None) -> dict[str, Any]
     >>> fields(["seed=1", "temperature=null", "user=me"])
     {'seed': 1, 'temperature': None, 'user': 'me'}
     """
-    from qacal.elicitation.requests import PRESETS
+    from qacal.sources.elicitation.requests import PRESETS
 
     found: dict[str, Any] = {} if preset is None else dict(PRESETS[shared.chosen("--preset", preset, [*PRESETS])])
     for text in given or []:
@@ -266,10 +266,10 @@ def write_answers(
     unread: str | None = None,
 ) -> Outcomes:
     """Write the answers of a run as records, and what became none to `unread`; return what came of its questions."""
-    from qacal.elicitation.answers import Outcomes
-    from qacal.elicitation.runs import kept_run
-    from qacal.elicitation.store import open_store
     from qacal.records.writers import write_objects
+    from qacal.sources.elicitation.answers import Outcomes
+    from qacal.sources.elicitation.runs import kept_run
+    from qacal.sources.elicitation.store import open_store
 
     outcomes = Outcomes()
     with open_store(store, to_write=False) as opened:
@@ -282,7 +282,7 @@ def write_answers(
 
 def summary(outcomes: Outcomes) -> str:
     """Return what came of a run's questions, in a line or a few."""
-    from qacal.elicitation.outcomes import Reason
+    from qacal.sources.elicitation.outcomes import Reason
 
     guesses = outcomes.stated + sum(outcomes.lost.values())
     lines = [f"{outcomes.questions:,} questions: {outcomes.stated:,} of {guesses:,} guesses have a confidence."]

@@ -102,10 +102,10 @@ def run(
         qacal import helm runs/v1/mmlu:subject=law -o records.parquet
         qacal import deepeval test_run_20261115.json -o records.parquet
     """
-    from qacal.importers import Selection
-    from qacal.importers.formats import format_named
-    from qacal.importers.gathering import gathered
     from qacal.records.writers import writing
+    from qacal.sources.importers import Selection
+    from qacal.sources.importers.formats import format_named
+    from qacal.sources.importers.gathering import gathered
 
     shared.require_apart(*paths, output, skip_bad_rows, labels)
     shared.require_writable(output)

@@ -14,9 +14,9 @@ from qacal.cli.answers import Run
 from qacal.errors import InputError
 
 if TYPE_CHECKING:
-    from qacal.elicitation.client import Client
-    from qacal.elicitation.judging import Judge, Verdicts
-    from qacal.elicitation.store import Store
+    from qacal.sources.elicitation.client import Client
+    from qacal.sources.elicitation.judging import Judge, Verdicts
+    from qacal.sources.elicitation.store import Store
 
 _NAMES = ("id", "question", "answer", "confidence", "ground_truth", "model", "prompt")
 _Record = dict[str, Any]
@@ -103,7 +103,7 @@ def run(
         qacal judge rows.csv -o judged.parquet --base-url URL --model NAME --human by_hand --people people.parquet
         qacal fit judged.parquet -o model --certify people.parquet
     """
-    from qacal.elicitation.judging import UNSURE, Judge, Verdicts, ground_truths, judged
+    from qacal.sources.elicitation.judging import UNSURE, Judge, Verdicts, ground_truths, judged
 
     if unsure is not None:
         unsure = shared.chosen("--unsure", unsure, UNSURE)
@@ -151,8 +151,8 @@ def run(
 
 def _ask(rows: _Records, judge: Judge, kept: Store, client: Client, workers: int, again: bool) -> int:
     """Ask the judge what has no verdict yet; return how many requests failed."""
-    from qacal.elicitation.asking import Asking
-    from qacal.elicitation.judging import ask_judge, unsettled
+    from qacal.sources.elicitation.asking import Asking
+    from qacal.sources.elicitation.judging import ask_judge, unsettled
 
     if judge.model is not None:
         elicit.note_unlisted(client, judge.model)
@@ -167,7 +167,7 @@ def _ask(rows: _Records, judge: Judge, kept: Store, client: Client, workers: int
 
 def _settled(labelled: Iterator[_Record], count: Verdicts, unsure: str | None) -> Iterator[_Record]:
     """Yield the rows, and refuse to write them if the judge has left some open and nobody said what becomes of them."""
-    from qacal.elicitation.judging import SILENT
+    from qacal.sources.elicitation.judging import SILENT
 
     yield from labelled
     if count.unsettled and unsure not in ("wrong", "drop"):
@@ -179,7 +179,7 @@ def _settled(labelled: Iterator[_Record], count: Verdicts, unsure: str | None) -
 
 def _bias(count: Verdicts) -> str:
     """Say what leaving out the answers without a verdict does to the labels."""
-    from qacal.elicitation.judging import COMPARED
+    from qacal.sources.elicitation.judging import COMPARED
 
     left, matched = sum(count.unsettled.values()), count.by[COMPARED]
     return (
@@ -194,8 +194,8 @@ def _write(labelled: Iterator[_Record], rows: _Records, hand: _Hand | None, outp
 
     Both are finished before either takes its place.
     """
-    from qacal.elicitation.people import without
     from qacal.records.writers import write_objects, writing_two
+    from qacal.sources.elicitation.people import without
 
     if hand is None or hand.file is None:
         write_objects(labelled if hand is None else hand.noting(labelled), output, file)
@@ -218,14 +218,14 @@ class _Hand:
     """Labels by people, and what the judge says of the same rows."""
 
     def __init__(self, column: str, file: str | None) -> None:
-        from qacal.elicitation.people import People
+        from qacal.sources.elicitation.people import People
 
         self.people, self.file = People(column), file
         self._seen: list[tuple[float | None, float, str]] = []
 
     def noting(self, rows: Iterator[_Record]) -> Iterator[_Record]:
         """Yield the rows, and note both labels of those that people have labelled."""
-        from qacal.elicitation.people import question_of
+        from qacal.sources.elicitation.people import question_of
 
         names: dict[str, None] = {}
         for row in rows:
@@ -240,7 +240,7 @@ class _Hand:
 
     def show_agreement(self) -> None:
         """Print how the judge agrees with people."""
-        from qacal.elicitation.people import agreement
+        from qacal.sources.elicitation.people import agreement
 
         judged, human, questions = zip(*self._seen, strict=True) if self._seen else ((), (), ())
         found = agreement(judged, human, questions)
@@ -255,8 +255,8 @@ def _rows(file: str, run: int | None, further: dict[str, float], columns: dict[s
     if file.endswith(".db"):
         if columns:
             raise typer.BadParameter("--column is for files of rows; a run has the names that it should have.")
-        from qacal.elicitation.runs import kept_run
-        from qacal.elicitation.store import open_store
+        from qacal.sources.elicitation.runs import kept_run
+        from qacal.sources.elicitation.store import open_store
 
         with open_store(file, to_write=False) as opened:
             yield kept_run(opened, run, further).answers
@@ -286,7 +286,7 @@ def _store(file: str, output: str, given: Path | None, is_needed: bool) -> Itera
     if not is_needed:
         yield None
         return
-    from qacal.elicitation.store import open_store
+    from qacal.sources.elicitation.store import open_store
 
     path = given or (Path(file) if file.endswith(".db") else Path(f"{output}.judge.db"))
     with ExitStack() as stack:
@@ -295,7 +295,7 @@ def _store(file: str, output: str, given: Path | None, is_needed: bool) -> Itera
 
 def _unlabelled(rows: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     """Yield the rows, and refuse labels that are not a judge's: they would be lost."""
-    from qacal.elicitation.people import BY_PEOPLE
+    from qacal.sources.elicitation.people import BY_PEOPLE
 
     for row in rows:
         if row.get("correct") not in (None, "") and row.get("judge") in (None, "", BY_PEOPLE):

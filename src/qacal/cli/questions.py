@@ -10,7 +10,7 @@ import typer
 from qacal.cli import shared
 
 if TYPE_CHECKING:
-    from qacal.benchmark_sets import Gathered
+    from qacal.sources.questions import Gathered
 
 _QUIZ = "quiz"
 _FIRST = 120
@@ -62,8 +62,8 @@ def run(
         qacal questions bigbench -o questions.parquet --task strategyqa --task logical_deduction
         qacal elicit questions.parquet --base-url http://127.0.0.1:8080/v1 --model NAME -o run.db
     """
-    from qacal.benchmark_sets import BENCHMARKS, load
     from qacal.records.writers import write_frame
+    from qacal.sources.questions import BENCHMARKS, load
 
     shared.chosen("NAME", name, [_QUIZ, *BENCHMARKS])
     shared.require_writable(output)
@@ -78,8 +78,8 @@ def run(
 
 
 def _quiz() -> Gathered:
-    from qacal.benchmark_sets import BenchmarkQuestion, Gathered
     from qacal.quiz import all_questions
+    from qacal.sources.questions import BenchmarkQuestion, Gathered
 
     return Gathered(tuple(BenchmarkQuestion(**asdict(one)) for one in all_questions()))
 

@@ -1,0 +1,395 @@
+"""The client: one request to an OpenAI-compatible server, made again when the server is busy or away.
+
+When one request is told to wait, all wait: a server that is busy for one is busy for the others too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from enum import StrEnum
+from time import monotonic
+from types import TracebackType
+from typing import Any, Self
+from urllib.parse import parse_qsl, urlsplit, urlunsplit
+
+from qacal.errors import InputError, printable
+from qacal.sources.elicitation.masking import Masking, basic_credentials
+from qacal.sources.elicitation.reply import Reply
+from qacal.sources.elicitation.requests import Request
+
+# The server is busy, or away for a moment; asking again is what these ask for.
+_AGAIN = {408, 409, 425, 429}
+_FIRST_WAIT, _LONGEST_WAIT = 0.5, 60.0
+# A server may ask for hours; a person should rather come back.
+_LONGEST_ASKED = 600.0
+# The longest replies, with 20 alternatives for each of 16,000 tokens, have half of it.
+LARGEST_REPLY = 2**26
+_LARGEST_LISTING = 2**22
+_LONGEST_ERROR = 10_000
+# Two replies that are no chat completions, before any that is one: it is another kind of server.
+_STRANGE_REPLIES = 2
+_NO_QUOTA = re.compile(r"insufficient_quota|insufficient_balance|billing_hard_limit|exceeded your current quota", re.I)
+# Names of headers and of fields of a query whose values are credentials; an author's name is none.
+_CREDENTIAL = re.compile(r"auth(?!or(?!i[sz]))|key|token|secret|password", re.I)
+_SCHEME = re.compile(r"(?:bearer|basic|token|api-?key|key) +(\S+)", re.I)
+_HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_OUR_HEADERS = ("content-length", "content-type", "content-encoding", "transfer-encoding", "accept-encoding", "host")
+
+
+class Trouble(StrEnum):
+    """Why a request has no reply."""
+
+    TIMEOUT = "no reply in time"
+    UNREACHABLE = "not reached"
+    BUSY = "told to wait"
+    QUOTA = "no quota left"
+    SERVER = "server errors"
+    STRANGE = "no chat completion"
+    NO_LOGPROBS = "no log-probabilities"
+    REFUSED = "refused"
+
+
+@dataclass(frozen=True)
+class Got:
+    """A reply: the body as it came, and the seconds of the request that brought it."""
+
+    body: str
+    reply: Reply
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Failed:
+    """No reply.
+
+    why : in a sentence.
+    status : of the last response; None if there was none, since the server could not be reached or took too long.
+    seconds : of the last request.
+    """
+
+    why: str
+    status: int | None
+    seconds: float
+    trouble: Trouble
+
+    @property
+    def is_refusal(self) -> bool:
+        """Whether the server refuses this request, and would again."""
+        return self.trouble in (Trouble.REFUSED, Trouble.NO_LOGPROBS, Trouble.QUOTA)
+
+
+@dataclass
+class Traffic:
+    """Requests that were made, and how many of them again, by what the one before came to."""
+
+    requests: int = 0
+    again: Counter[Trouble] = field(default_factory=Counter)
+
+
+class Client:
+    """Asks a server.
+
+    base_url : where its API begins, such as ``http://127.0.0.1:8080/v1``; a query (``?api-version=...``) goes along.
+    key : sent with every request, and never stored; where the server repeats it, it is masked.
+    headers : sent with every request, and never stored. Where the server repeats one in an error, it is masked; in a
+        reply, only if its name says that it is a credential (api-key, X-Token): others may be words of an answer.
+    timeout : seconds until a request is given up.
+    tries : how often it is made before it counts as failed.
+    rpm : how many requests are made a minute, at most.
+    largest_reply : in bytes; a longer one, decompressed, is not read.
+    """
+
+    def __init__(
+        self,
+        base_url: str,
+        *,
+        key: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        timeout: float = 120.0,
+        tries: int = 6,
+        rpm: float | None = None,
+        largest_reply: int = LARGEST_REPLY,
+    ) -> None:
+        self._base = _checked_url(base_url)
+        self.shown_url = _without_secrets(self._base)
+        if key is not None and not (key.isascii() and key.isprintable()):
+            raise InputError("the key has letters that cannot be sent; expected plain ASCII, without a line break.")
+        if rpm is not None and not rpm > 0:
+            raise InputError(f"rpm is {rpm}; expected more than 0 requests a minute.")
+        self._headers = _checked_headers(headers or {}, key)
+        credentials = [*([] if key is None else [key]), *_credentials(self._base, headers or {})]
+        self._masking = Masking(credentials, _possible_secrets(self._base, headers or {}))
+        self._timeout, self._tries, self._largest = timeout, tries, largest_reply
+        self._between = 0.0 if rpm is None else 60.0 / rpm
+        self._not_before = self._next_turn = 0.0
+        self._has_worked, self._strange = False, 0
+
+    async def __aenter__(self) -> Self:
+        httpx2 = _httpx2()
+        # As many connections as there are workers: those decide how many requests there are at a time.
+        limits = httpx2.Limits(max_connections=None, max_keepalive_connections=None)
+        self._http = httpx2.AsyncClient(headers=self._headers, timeout=self._timeout, limits=limits)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._http.aclose()
+
+    @property
+    def is_strange(self) -> bool:
+        """Whether the server has shown that it is no LLM server."""
+        return not self._has_worked and self._strange >= _STRANGE_REPLIES
+
+    def listed_models(self) -> list[str] | None:
+        """Return the names of the LLMs that the server lists; None if it lists none, or does not say."""
+        httpx2, seconds = _httpx2(), min(self._timeout, 10.0)
+        asked = httpx2.stream("GET", self._address("/models"), headers=self._headers, timeout=seconds)
+        try:
+            with asked as response:
+                parts = response.iter_bytes() if response.status_code == 200 else iter(())
+                text = _decoded(_bounded(parts, _LARGEST_LISTING, monotonic() + seconds))
+            names = [model["id"] for model in json.loads(self._masking.reply(text))["data"]]
+        except (httpx2.HTTPError, httpx2.InvalidURL, ValueError, LookupError, TypeError, RecursionError):
+            return None
+        return [name for name in names if isinstance(name, str)] or None
+
+    async def ask(
+        self, request: Request, traffic: Traffic | None = None, tell: Callable[[], None] = lambda: None
+    ) -> Got | Failed:
+        """Return the reply to a request, or why there is none; `tell` is called whenever it is to be made again."""
+        traffic = Traffic() if traffic is None else traffic
+        for trial in range(self._tries):
+            await self._turn()
+            traffic.requests += 1
+            result, asked_for = await self._once(request)
+            if isinstance(result, Got):
+                self._has_worked = True
+                return result
+            self._strange += result.trouble is Trouble.STRANGE
+            if result.is_refusal or self.is_strange:
+                return result
+            if trial + 1 < self._tries:
+                traffic.again[result.trouble] += 1
+                tell()
+                self._hold(asked_for if asked_for is not None else _waiting(trial))
+        return result
+
+    async def _once(self, request: Request) -> tuple[Got | Failed, float | None]:
+        httpx2, start = _httpx2(), monotonic()
+
+        def failed(trouble: Trouble, why: str, status: int | None = None) -> Failed:
+            said = _shortened(self._masking.error(why[:_LONGEST_ERROR]))
+            return Failed(said, status, monotonic() - start, trouble)
+
+        try:
+            # The limit of httpx2 is for silence; a server that sends a byte a minute is within it.
+            async with (
+                asyncio.timeout(self._timeout),
+                self._http.stream("POST", self._address("/chat/completions"), json=request) as response,
+            ):
+                raw = bytearray()
+                async for part in response.aiter_bytes():
+                    raw += part
+                    if len(raw) > self._largest:
+                        said = (
+                            f"the reply has more than {self._largest / 2**20:,.4g} MB. If it is a chat completion, ask "
+                            "for a shorter one (--field max_tokens=1000), or allow longer ones (--max-reply-mb "
+                            f"{2 * self._largest / 2**20:.4g}; in Python, Client(largest_reply={2 * self._largest}))"
+                        )
+                        return failed(Trouble.STRANGE, said, response.status_code), None
+        except (TimeoutError, httpx2.TimeoutException):
+            return failed(Trouble.TIMEOUT, f"there was no reply within {self._timeout:g} s"), None
+        except httpx2.DecodingError as error:
+            return failed(Trouble.STRANGE, f"the reply cannot be decompressed: {error}", response.status_code), None
+        except httpx2.InvalidURL as error:
+            raise InputError(f"{self.shown_url}: no request can be sent there: {error}.") from None
+        except httpx2.HTTPError as error:
+            said = str(error) or type(error).__name__
+            return failed(Trouble.UNREACHABLE, f"the server cannot be reached: {said}"), None
+        text = _decoded(raw)
+        if response.status_code != 200:
+            trouble = _trouble(response.status_code, text, request)
+            why = f"status {response.status_code}: {_said(text)}"
+            return failed(trouble, why, response.status_code), _retry_after(response.headers.get("retry-after"))
+        text = self._masking.reply(text)
+        try:
+            return Got(text, Reply.from_text(text), monotonic() - start), None
+        except InputError as error:
+            said = _strange(text, response.headers.get("content-type", "")) or str(error)
+            return failed(Trouble.STRANGE, f"the reply is no chat completion: {said}", response.status_code), None
+
+    def _address(self, path: str) -> str:
+        parts = urlsplit(self._base)
+        return urlunsplit((parts.scheme, parts.netloc, parts.path + path, parts.query, ""))
+
+    def _hold(self, seconds: float) -> None:
+        self._not_before = max(self._not_before, monotonic() + seconds)
+
+    async def _turn(self) -> None:
+        """Wait for as long as the server has asked for, and for what the rate allows."""
+        while (left := self._not_before - monotonic()) > 0:
+            # Not all at the same instant: that is what the server could not take.
+            await asyncio.sleep(left + random.uniform(0.0, 0.1 * left))
+        if self._between:
+            turn = max(self._next_turn, monotonic())
+            self._next_turn = turn + self._between
+            await asyncio.sleep(turn - monotonic())
+
+
+def _bounded(parts: Iterator[bytes], largest: int, end: float) -> bytearray:
+    raw = bytearray()
+    for part in parts:
+        raw += part
+        if len(raw) > largest or monotonic() > end:
+            raise ValueError("more than a list of names")
+    return raw
+
+
+def _decoded(raw: bytearray) -> str:
+    return raw.decode("utf-8", "replace").removeprefix("\ufeff")
+
+
+def _trouble(status: int, text: str, request: Request) -> Trouble:
+    """Return what an error of a server is about."""
+    if request.get("logprobs") and "logprob" in text.lower():
+        return Trouble.NO_LOGPROBS
+    if status == 402 or (status == 429 and _NO_QUOTA.search(text)):
+        return Trouble.QUOTA
+    if status == 429:
+        return Trouble.BUSY
+    return Trouble.REFUSED if 400 <= status < 500 and status not in _AGAIN else Trouble.SERVER
+
+
+def _strange(text: str, kind: str) -> str | None:
+    """Return what a reply is that is no JSON, if that can be told."""
+    begins = text.lstrip()[:80]
+    if not begins:
+        return "it is empty"
+    if kind.startswith("text/event-stream") or begins.startswith(("data:", "event:")):
+        return f"it is an event stream, which was not asked for: {begins!r}"
+    return f"it is a web page: {begins!r}" if begins.startswith("<") else None
+
+
+def _waiting(trial: int) -> float:
+    return float(min(_LONGEST_WAIT, _FIRST_WAIT * 2**trial))
+
+
+def _retry_after(value: str | None) -> float | None:
+    """Return the seconds that a Retry-After header asks for, given as such or as a date.
+
+    >>> _retry_after("3"), _retry_after("soon")
+    (3.0, None)
+    """
+    if value is None:
+        return None
+    try:
+        seconds = float(value)
+    except ValueError:
+        try:
+            date = parsedate_to_datetime(value)
+        except ValueError:
+            return None
+        seconds = (date.replace(tzinfo=date.tzinfo or UTC) - datetime.now(UTC)).total_seconds()
+    return min(max(seconds, 0.0), _LONGEST_ASKED) if seconds == seconds else None
+
+
+def _said(text: str) -> str:
+    """Return what the body of a response says went wrong."""
+    try:
+        body = json.loads(text)
+        error = body.get("error", body) if isinstance(body, dict) else body
+        return str(error.get("message", error) if isinstance(error, dict) else error)
+    except (ValueError, RecursionError):
+        return text
+
+
+def _shortened(text: str) -> str:
+    text = printable(" ".join(text.split()))
+    return text if len(text) <= 300 else text[:299] + "…"
+
+
+def _checked_url(url: str) -> str:
+    """Return the base URL without the path of the chat API, should it have been given, and without a fragment."""
+    try:
+        parts = urlsplit(url)
+        is_sound = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # an open bracket, or a port beyond 65535
+        is_sound = False
+    if not is_sound or not url.isprintable() or " " in url:
+        shown = re.sub(r"(//|^)[^/@]*@", r"\1***@", url).partition("?")[0]
+        raise InputError(f"the base URL is {shown!r}; expected one such as http://127.0.0.1:8080/v1.")
+    path = parts.path.rstrip("/").removesuffix("/chat/completions").rstrip("/")
+    return urlunsplit((parts.scheme, parts.netloc, path, parts.query, ""))
+
+
+def _checked_headers(given: Mapping[str, str], key: str | None) -> dict[str, str]:
+    for name, value in given.items():
+        if not _HEADER.fullmatch(name) or name.lower() in _OUR_HEADERS:
+            raise InputError(f"{name!r} is no header that can be set; expected one such as api-key.")
+        if not (value.isascii() and value.isprintable()):
+            raise InputError(f"the header {name} has letters that cannot be sent; expected plain ASCII in one line.")
+    named = {name.lower() for name in given}
+    return dict(given) if key is None or "authorization" in named else {"Authorization": f"Bearer {key}"} | dict(given)
+
+
+def _without_secrets(url: str) -> str:
+    """Return a URL without what may be a secret: names and passwords before the host, and what follows the path.
+
+    >>> _without_secrets("https://me:secret@example.org/v1?key=secret")
+    'https://example.org/v1'
+    """
+    parts = urlsplit(url)
+    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
+
+
+def brings_credentials(base_url: str, headers: Mapping[str, str]) -> bool:
+    """Return whether a base URL or headers have a key or a password, so that no other is needed.
+
+    >>> [brings_credentials("https://a.org/v1", {name: "mine"}) for name in ("Ocp-Apim-Subscription-Key", "X-Token")]
+    [True, True]
+    >>> brings_credentials("https://example.org/v1?api-version=1", {"X-Title": "a test", "X-Author": "me"})
+    False
+    """
+    return bool(_credentials(_checked_url(base_url), headers))
+
+
+def _credentials(url: str, headers: Mapping[str, str]) -> list[str]:
+    """Return the password in a URL, as it stands and as it is sent, and the values that are named as credentials.
+
+    >>> _credentials("https://me:hidden@example.org/v1?api-version=1&key=secret", {"Authorization": "Bearer mine"})
+    ['hidden', 'bWU6aGlkZGVu', 'mine', 'secret']
+    """
+    parts = urlsplit(url)
+    name, password = parts.username or "", parts.password or ""
+    sent = [password or name, basic_credentials(name, password)] if name or password else []
+    given = [*headers.items(), *parse_qsl(parts.query)]
+    named = [value for field, value in given if _CREDENTIAL.search(field)]
+    return [*sent, *(found[1] if (found := _SCHEME.fullmatch(value)) else value for value in named)]
+
+
+def _possible_secrets(url: str, headers: Mapping[str, str]) -> list[str]:
+    """Return what may be a secret, whatever its name: values of headers, whole and their last words, and of the query.
+
+    >>> _possible_secrets("https://example.org/v1?api-version=1&sig=a", {"X-Title": "my test"})
+    ['my test', 'test', 'a']
+    """
+    values = [*headers.values()]
+    query = [value for field, value in parse_qsl(urlsplit(url).query) if field != "api-version"]
+    return [*values, *(value.rpartition(" ")[2] for value in values), *query]
+
+
+def _httpx2() -> Any:
+    try:
+        import httpx2
+    except ImportError:
+        raise InputError("asking a server needs the package httpx2: pip install 'qacal[elicit]' brings it.") from None
+    return httpx2

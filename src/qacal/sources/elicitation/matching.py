@@ -1,0 +1,177 @@
+"""Answers spelled alike: what exact match against known answers compares.
+
+The rules lean to keeping apart: two spellings that stay different cost one question to a judge, two answers that fall
+together are a wrong label.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator, Sequence
+
+from qacal.sources.elicitation.reading.characters import plain
+
+_RAISED = re.compile(r"[⁺⁻]?[⁰¹²³⁴⁵⁶⁷⁸⁹]+")
+_FRACTION = re.compile(r"[¼-¾⅐-⅞↉]")
+# Compatibility forms and plain letters would take these for something near to them.
+_APART = str.maketrans(
+    {"—": " - ", "―": " - ", "′": "'", "″": '"', "≤": "<=", "≦": "<=", "⩽": "<=", "≥": ">=", "≧": ">=", "⩾": ">="}
+)
+_WRAPPED = re.compile(r"\s*<([^<>]+)>\s*")
+_QUOTED = re.compile(r"(?<!\w)\"([^\"]*)\"|(?<![\w'])'([^']*)'(?!\w)")
+_AROUND = re.compile(r"[()\[\]{}_`]|(?<!\w)\*|\*(?!\w)")
+_THOUSANDS = re.compile(r"(?<![\d.,])[1-9]\d{0,2}(?:,\d{3})+(?![\d,])")
+# The minus of -x, -$5, -(5) and x = -y; a dash and a space before a word are the bullet of a list.
+_MINUS = re.compile(
+    r"(?<![\w)\]}.-])-(?=[^\s-])|^[\s\"'*_`<(\[{]{0,9}-(?=[ ]{1,3}[\d.])|[=+*/^<>][ ]{0,3}-(?=[ ]{1,3}\S)"
+)
+_INTERVAL = re.compile(r"\s*[(\[](?=[^,]*[\d∞]|[^,]*,[^,]*[\d∞])[^()\[\]{},]*,[^()\[\]{},]*[)\]]\W*")
+_STARRED = re.compile(r"[^*]*\w\*(?!\w)[^*]*")
+_PRIME = re.compile(r"(?<=\d)['\"]{1,3}(?!\w)|(?<=\d)'(?=\d)|(?<=\w)'{1,3}(?=\()|(?<![\w'])[^\W\d_]'{1,3}(?!\w)")
+# "A B" and "A minor" are no articles with a B and a minor.
+_NAMED_A = r"(?:flat|sharp|major|minor|natural|positive|negative|plus|minus|and|or)\b"
+_ARTICLES = re.compile(rf"^\s*(?:(?:an|the)\s+(?=\S)|a\s+(?=[^\W\d_]{{2}})(?!{_NAMED_A}))+|(?<=\s)the\s+(?=\S)")
+_INITIALS = re.compile(r"(?<![^\W\d_])([^\W\d_]\.)\s+(?=[^\W\d_]\.)")
+_ASKS = re.compile(r"(?:what|which|who|where)\s+(is|are|was|were)\s+(\S.*)", re.IGNORECASE)
+_FACTORIAL = re.compile(r"(?<![\w'])[^\W\d_]!(?![\w=!])|(?<!\w)!(?=\w)|(?<=\))!(?!\w)")
+_SPACED = re.compile(r"(?<=\w)[ ]{1,3}([*/])[ ]{1,3}(?=\w)")
+# For signs that were told from a dash, quotes, an exclamation, Markdown and brackets around an answer.
+_STAND_INS = {"\ue000": "-", "\ue001": "'", "\ue002": '"', "\ue003": "!", "\ue004": "*", "\ue005": "[", "\ue006": "]"}
+_TOLD = str.maketrans({sign: stand_in for stand_in, sign in _STAND_INS.items()})
+
+
+def normalise_answer(text: str) -> str:
+    """Return an answer without what does not tell it from others: capitals, articles, punctuation, white space.
+
+    Signs that carry meaning stay: a minus, a decimal point, a percent sign, a prime, "C++" and "C#", "A-" and "!=". An
+    "a" is dropped where an answer begins with it and a word follows, "the" anywhere; an answer that is nothing but an
+    article or punctuation is left as it is. Digits in groups of three are one number, so "100,200" is 100200: as an
+    answer it is far more often that than a list of two.
+
+    >>> normalise_answer(" The  Beatles! "), normalise_answer("12,345") == normalise_answer("12345")
+    ('beatles', True)
+    >>> normalise_answer("-5"), normalise_answer("3.14"), normalise_answer("A"), normalise_answer("...")
+    ('-5', '3.14', 'a', '...')
+    """
+    spelled = _spelled_out(text)
+    bare = _ARTICLES.sub(" ", _unwrapped(_signed(spelled)))
+    return _squeezed("".join(_kept(bare))) or _squeezed("".join(_kept(spelled))) or _squeezed(spelled)
+
+
+def matches(answer: str, ground_truth: Sequence[str], question: str | None = None) -> bool:
+    """Return whether an answer is one of the known ones, spelled alike.
+
+    It may have two of them, one in brackets after the other; and it may repeat the question, if that is given.
+
+    >>> matches("the Beatles", ["Beatles", "The Fab Four"]), matches("", [""])
+    (True, False)
+    >>> matches("Polish zloty (PLN)", ["zloty", "Polish zloty", "PLN"]), matches("Paris (Texas)", ["Paris"])
+    (True, False)
+    >>> matches("The capital of Peru is Lima.", ["Lima"], "What is the capital of Peru?")
+    True
+    """
+    listed = [ground_truth] if isinstance(ground_truth, str) else ground_truth
+    known = {normalise_answer(other) for other in listed} - {""}
+    forms = [answer] if question is None else [answer, *_without_question(answer, question)]
+    return any(_is_known(form, known) for form in forms)
+
+
+def _is_known(answer: str, known: set[str]) -> bool:
+    return normalise_answer(answer) in known or all(normalise_answer(part) in known for part in _parts(answer))
+
+
+def _parts(answer: str) -> list[str]:
+    """Return an answer and what stands in brackets at its end, apart; by hand, since a pattern tries all blanks anew.
+
+    >>> _parts("Polish zloty (PLN)."), _parts("f(x)"), _parts("(a) b")
+    (['Polish zloty', 'PLN'], ['f(x)'], ['(a) b'])
+    """
+    before, opening, rest = answer.partition("(")
+    within, closing, after = rest.partition(")")
+    is_apart = bool(before.strip()) and before[-1:].isspace() and ")" not in before
+    is_end = bool(closing) and bool(within) and "(" not in within and re.search(r"\w", after) is None
+    return [before.strip(), within] if opening and is_apart and is_end else [answer]
+
+
+def _without_question(answer: str, question: str) -> Iterator[str]:
+    """Yield what is left of an answer that begins as the question does, turned round: "The capital of Peru is ..."."""
+    asked = _ASKS.match(" ".join(question.split()).rstrip("?. "))
+    if asked is not None:
+        said = " ".join(answer.split())
+        # What is a young lion called? A young lion is called a cub.
+        called = " called" if asked[2].endswith(" called") else ""
+        begins = f"{asked[2].removesuffix(called)} {asked[1]}{called} "
+        for start in (begins, re.sub(r"^(?:an?|the) ", "", begins, flags=re.IGNORECASE)):
+            if said.casefold().startswith(start.casefold()):
+                yield said[len(start) :]
+
+
+def _spelled_out(text: str) -> str:
+    """Return the text in one case and one script of digits; what one character says of several is written out."""
+    seen = "".join(letter for letter in text if unicodedata.category(letter) != "Cf")
+    seen = _INITIALS.sub(r"\1", seen)  # D. H. Lawrence is D.H. Lawrence
+    # Compatibility forms alone would turn 10² into 102, and 3½ into 31/2.
+    seen = _RAISED.sub(lambda raised: "^" + raised[0], seen)
+    seen = _FRACTION.sub(lambda fraction: " " + fraction[0], seen)
+    seen = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", seen.translate(_APART)).casefold())
+    seen = seen.translate(_APART)
+    return _THOUSANDS.sub(lambda number: number[0].replace(",", ""), plain(seen))
+
+
+def _signed(text: str) -> str:
+    """Return the text with stand-ins for signs that carry meaning, and without quotes around its parts."""
+    if _INTERVAL.fullmatch(text):
+        text = text.replace("[", "\ue005").replace("]", "\ue006")
+    if _STARRED.fullmatch(text):
+        text = text.replace("*", "\ue004")
+    seen = _MINUS.sub(lambda match: match[0].replace("-", "\ue000"), _SPACED.sub(r"\1", text))
+    for pattern in (_PRIME, _FACTORIAL):
+        seen = pattern.sub(lambda match: match[0].translate(_TOLD), _QUOTED.sub(r" \1\2 ", seen))
+    return seen
+
+
+def _unwrapped(text: str) -> str:
+    wrapped = _WRAPPED.fullmatch(text)
+    return _AROUND.sub(" ", wrapped[1] if wrapped else text)
+
+
+def _kept(text: str) -> Iterator[str]:
+    """Yield what each character becomes; the ones beside it tell whether it is punctuation or part of a name."""
+    padded = f" {re.sub(r'(?<=[0-9])[ ]+%', '%', text)} "
+    for before, letter, after in zip(padded, padded[1:], padded[2:], strict=False):
+        kind = unicodedata.category(letter)[0]
+        yield _STAND_INS.get(letter) or (letter if kind in "LNM" else _sign(before, letter, after, kind))
+
+
+def _sign(before: str, letter: str, after: str, kind: str) -> str:
+    within_number = before.isdigit() and after.isdigit()
+    begins_number = not before.isalnum() and (after.isdigit() or after == ".")
+    match letter:
+        case ".":
+            return "." if within_number else "0." if begins_number else ""
+        case "'":
+            return "" if before.isalnum() and after.isalnum() else " "
+        case "-":
+            ends_symbol = before.isalnum() and not after.isalnum() and after != "-"
+            return "-" if ends_symbol or (begins_number and before not in ".)") else " "
+        case "/" | "*":
+            is_within = before.isalnum() and after.isalnum() and (letter == "*" or before.isdigit() or after.isdigit())
+            return letter if is_within else " "
+        case ":":
+            return letter if within_number else " "
+        case "%" | "!":
+            return letter if before.isdigit() or (letter + after) == "!=" else " "
+        case "+" if begins_number:
+            return ""
+        case "+" | "#":
+            return letter if (before.isalpha() or before == "+") and not after.isalnum() else f" {letter} "
+        case "&":
+            return " and "
+        case "^":
+            return "^"
+    return f" {letter} " if kind == "S" else " "
+
+
+def _squeezed(text: str) -> str:
+    return " ".join(text.split())

@@ -1,0 +1,172 @@
+r"""Prompts of users: a template and how to read the replies, in a TOML file.
+
+::
+
+    name = "short"
+    version = 1
+    parser = "guess"          # or "expression", "probability", or a regular expression
+    max_tokens = 60
+    template = '''
+    $question
+    Reply with two lines, "Guess: ..." and "Probability: ...", the probability from 0.0 to 1.0.'''
+
+    [[examples]]
+    question = "What is the capital of Italy?"
+    reply = '''
+    Guess: Rome
+    Probability: 0.99'''
+
+``$question`` is where the question goes, and ``$choices`` where the choices do, as a JSON list; without it the choices
+of a question follow in the paper's words. A prompt whose parser is ``probability`` asks twice: it has a ``followup``,
+said after the answer, that asks for the probability. An ``[expressions]`` table says what expressions are worth.
+Further keys are ``system`` and ``grammar``.
+
+A regular expression has the groups ``answer`` and ``confidence``; the confidence is read as a number. It is searched
+for in the whole reply; one that takes seconds for that is an error (:mod:`qacal.sources.elicitation.patterns`).
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from qacal.errors import InputError
+from qacal.sources.elicitation.outcomes import Malformed, Outcome, Reason, Stated, malformed, refused
+from qacal.sources.elicitation.patterns import Match, PatternError, found, group_names
+from qacal.sources.elicitation.prompts import Prompt, Reader, Stage
+from qacal.sources.elicitation.readers import ExpressionReader, answer_then_probability, one_guess
+from qacal.sources.elicitation.reading.characters import without_thoughts
+from qacal.sources.elicitation.reading.expressions import EXPRESSIONS
+from qacal.sources.elicitation.reading.numbers import read_probability
+from qacal.sources.elicitation.reading.refusals import declines
+from qacal.sources.elicitation.reply import Reply
+
+_KINDS: dict[str, tuple[type, ...]] = {
+    **dict.fromkeys(("name", "template", "parser", "followup", "system", "grammar"), (str,)),
+    "version": (int, str),
+    "max_tokens": (int,),
+    "examples": (list,),
+    "expressions": (dict,),
+}
+_NEEDED = ("name", "version", "template", "parser")
+
+
+@dataclass(frozen=True)
+class PatternParser:
+    r"""Reads replies with a regular expression that has the groups ``answer`` and ``confidence``.
+
+    Places that say different things are not read.
+
+    >>> PatternParser(r"(?P<answer>.+), (?P<confidence>\S+)$")("Paris, 90%")
+    Stated(answer='Paris', confidence=0.9)
+    """
+
+    pattern: str
+
+    def __post_init__(self) -> None:
+        try:
+            names = group_names(self.pattern)
+        except PatternError as error:
+            raise InputError(f"the parser: {error}") from None
+        if not {"answer", "confidence"} <= names:
+            raise InputError(
+                f"the parser {self.pattern!r} is neither guess, expression nor probability, nor a regular expression "
+                "with the groups (?P<answer>...) and (?P<confidence>...)."
+            )
+
+    def __call__(self, text: str) -> Outcome:
+        """Return what a reply comes to."""
+        spoken = without_thoughts(text)
+        stated = {_stated(match) for match in found(self.pattern, spoken) if (match.named["answer"] or "").strip()}
+        if not stated:
+            return refused(spoken) if declines(spoken) else malformed(Reason.NO_GUESS, spoken)
+        return stated.pop() if len(stated) == 1 else malformed(Reason.SEVERAL_GUESSES, spoken)
+
+
+def load_prompt(path: str | Path) -> Prompt:
+    """Return the prompt of a TOML file; the module says what may stand there."""
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path} cannot be read as a prompt: {error}.") from None
+    return prompt_from_text(text, str(path))
+
+
+def prompt_from_text(text: str, origin: str) -> Prompt:
+    """Return the prompt that a TOML text describes; messages call it `origin`."""
+    try:
+        given = tomllib.loads(text)
+        _require_kinds(given)
+        return _prompt(given)
+    except tomllib.TOMLDecodeError as error:
+        raise InputError(f"{origin} cannot be read as a prompt: {error}.") from None
+    except InputError as error:
+        raise InputError(f"{origin}: {error}") from None
+
+
+def _require_kinds(given: Mapping[str, Any]) -> None:
+    missing = [key for key in _NEEDED if key not in given]
+    if missing:
+        raise InputError(f"there is no {missing[0]}; a prompt needs {', '.join(_NEEDED)}.")
+    for key, value in given.items():
+        if key not in _KINDS:
+            raise InputError(f"{key} is not known; a prompt has {', '.join(_KINDS)}.")
+        if type(value) not in _KINDS[key]:
+            raise InputError(f"{key} is {value!r}; expected {' or '.join(kind.__name__ for kind in _KINDS[key])}.")
+
+
+def _prompt(given: Mapping[str, Any]) -> Prompt:
+    stages = [Stage(given["template"].strip(), given.get("max_tokens", 100))]
+    if "followup" in given:
+        stages.append(Stage(given["followup"].strip(), 30, wants_logprobs=False))
+    return Prompt(
+        given["name"],
+        given["version"],
+        tuple(stages),
+        reader=_reader(given),
+        system=given.get("system"),
+        examples=tuple(_example(example) for example in given.get("examples", [])),
+        grammar=given.get("grammar"),
+        source="expression" if given["parser"] == "expression" else "stated",
+    )
+
+
+def _reader(given: Mapping[str, Any]) -> Reader:
+    name, expressions = given["parser"], given.get("expressions", EXPRESSIONS)
+    if (name == "probability") != ("followup" in given):
+        raise InputError('a prompt with a followup, and no other, has parser = "probability".')
+    if name == "probability":
+        return answer_then_probability
+    if name == "guess":
+        return one_guess
+    if name == "expression":
+        return ExpressionReader(expressions)
+    return _pattern_reader(PatternParser(name))
+
+
+def _pattern_reader(parser: PatternParser) -> Reader:
+    def read(replies: Sequence[Reply]) -> tuple[Outcome, ...]:
+        text = replies[0].text
+        # What a pattern makes of the end cannot be known, so nothing that was cut is read.
+        return (malformed(Reason.CUT, text) if replies[0].is_cut else parser(text),)
+
+    return read
+
+
+def _example(given: Any) -> tuple[str, str]:
+    if not isinstance(given, dict) or set(given) != {"question", "reply"}:
+        raise InputError(f"an example is {given!r}; expected a question and a reply.")
+    question, reply = given["question"], given["reply"]
+    if not isinstance(question, str) or not isinstance(reply, str):
+        raise InputError(f"an example is {given!r}; expected texts.")
+    return question.strip(), reply.strip()
+
+
+def _stated(match: Match) -> Stated | Malformed:
+    confidence = read_probability(match.named["confidence"] or "")
+    if isinstance(confidence, Malformed):
+        return confidence
+    return Stated((match.named["answer"] or "").strip(), confidence)

@@ -1,0 +1,269 @@
+r"""Prompts: what is asked, in one or more stages, and how the replies are read.
+
+=============  =======================================================================  ================================
+name           asks for                                                                 confidence
+=============  =======================================================================  ================================
+verb1s-top1    the best guess and its probability                                       stated
+verb1s-topK    the K best guesses with a probability each, K from 2 to 20: K rows       stated
+verb1s-guided  as verb1s-top1, with three examples and a grammar: for very small LLMs   stated
+ling1s-top1    the best guess and one of 13 expressions                                 what the expression is worth
+verb2s-top1    the best guess; then, in a second turn, its probability                  stated
+p-true         the best guess; then whether it is correct, True or False                of the token True
+=============  =======================================================================  ================================
+
+The words are those of the paper (:mod:`qacal.sources.elicitation.wording`). Records carry the identity of their prompt, since
+the same number after another prompt means something else.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from string import Template
+from types import MappingProxyType
+from typing import TypeAlias
+
+from qacal.errors import InputError
+from qacal.sources.elicitation import wording
+from qacal.sources.elicitation.outcomes import Outcome, refused
+from qacal.sources.elicitation.questions import Question
+from qacal.sources.elicitation.readers import (
+    ExpressionReader,
+    SeveralGuesses,
+    answer_then_probability,
+    answer_then_true,
+    one_guess,
+)
+from qacal.sources.elicitation.reading.characters import without_thoughts
+from qacal.sources.elicitation.reading.expressions import EXPRESSIONS
+from qacal.sources.elicitation.reply import Reply
+from qacal.sources.elicitation.verdicts import judge_messages as judge_messages
+from qacal.sources.elicitation.verdicts import read_verdict as read_verdict
+from qacal.storage.plain import digest
+
+Message: TypeAlias = dict[str, str]
+Reader: TypeAlias = Callable[[Sequence[Reply]], tuple[Outcome, ...]]
+Parser: TypeAlias = Callable[[str], Outcome]
+
+# Two lines, as small LLMs do not keep to them on their own; for servers that take a grammar (llama.cpp).
+VERB1S_GRAMMAR = r"""root ::= "Guess: " guess "\nProbability: " probability
+guess ::= [^ \t\r\n] [^\r\n]{0,59}
+probability ::= "0." [0-9] [0-9]? | "1.0"
+"""
+
+# For LLMs that are too small to keep a form they have not seen; sure and unsure, so that no number suggests itself.
+VERB1S_EXAMPLES = (
+    ("What is the capital of Italy?", "Guess: Rome\nProbability: 0.98"),
+    ("How many moons does Saturn have?", "Guess: 146\nProbability: 0.45"),
+    ("In which year was the first lighthouse of Alexandria lit?", "Guess: 280 BC\nProbability: 0.2"),
+)
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One turn of a prompt.
+
+    template : what is said, with ``$question`` and ``$choices`` for what the question has. Choices that have no place
+        of their own follow after the question, in the paper's words.
+    max_tokens : how long the reply may be.
+    wants_logprobs : whether to ask the server for the probabilities of the reply's tokens.
+    alternatives : of how many tokens at each place; 0 for the written one alone.
+    """
+
+    template: str
+    max_tokens: int = 100
+    wants_logprobs: bool = True
+    alternatives: int = 0
+
+    def filled(self, question: Question) -> str:
+        """Return what is said for a question."""
+        choices = json.dumps(question.choices, ensure_ascii=False) if question.choices else ""
+        said = Template(self.template).safe_substitute(question=question.text, choices=choices)
+        if not question.choices or "question" not in _names(self.template) or "choices" in _names(self.template):
+            return said
+        return f"{said}\n{wording.CHOICES.format(size=len(question.choices), choices=choices)}"
+
+
+@dataclass(frozen=True)
+class Prompt:
+    r"""A prompt: its stages, and a reader or a parser for the replies.
+
+    name, version : what it is called; records carry both.
+    stages : what is said, turn after turn.
+    reader : turns the replies, one a stage, into outcomes.
+    parser : turns the text of the last reply into an outcome; instead of a reader.
+    system : a system message, if any.
+    examples : questions and replies that are shown first, as turns of their own; small LLMs need a few.
+    grammar : a GBNF grammar for the first reply, for servers that take one.
+    guesses : how many outcomes the replies to a question come to.
+    source : what kind of confidence it is; records carry it.
+
+    Examples
+    --------
+    >>> prompt = prompt_named("verb1s-top1")
+    >>> question = Question("q1", "What is the capital of France?")
+    >>> prompt.messages(question)[0]["content"][-48:]
+    'The question is: What is the capital of France?.'
+    >>> prompt.read(question, [Reply("Guess: Paris\nProbability: 0.9")])
+    (Stated(answer='Paris', confidence=0.9),)
+    """
+
+    name: str
+    version: int | str
+    stages: tuple[Stage, ...]
+    reader: Reader | None = None
+    parser: Parser | None = None
+    system: str | None = None
+    examples: tuple[tuple[str, str], ...] = ()
+    grammar: str | None = None
+    guesses: int = 1
+    source: str = "stated"
+
+    def __post_init__(self) -> None:
+        if not self.stages:
+            raise InputError(f"prompt {self.name} has no stages; give at least one.")
+        if (self.reader is None) == (self.parser is None):
+            raise InputError(f"prompt {self.name} needs a reader or a parser, and not both.")
+        for stage in self.stages:
+            _require_template(stage.template, self.name, is_first=stage is self.stages[0])
+
+    @property
+    def digest(self) -> str:
+        """A hash of all that an LLM is told; another text, another digest."""
+        said = {
+            "stages": [stage.template for stage in self.stages],
+            "system": self.system,
+            "examples": [list(example) for example in self.examples],
+            "grammar": self.grammar,
+        }
+        return digest(said)
+
+    @property
+    def identity(self) -> str:
+        """What records carry: name and version, and a mark where the text, or what expressions stand for, is another.
+
+        >>> prompt_named("ling1s-top1").knowing({"High": 0.85}).identity
+        'ling1s-top1/1~ea7a11f6'
+        """
+        own = f"{self.name}/{self.version}"
+        known = PROMPTS.get(self.name)
+        is_known = known is not None and known.version == self.version and known.digest == self.digest
+        mark = self.reader.mark if isinstance(self.reader, ExpressionReader) else ""
+        return (own if is_known else f"{own}+{self.digest[:8]}") + mark
+
+    def knowing(self, expressions: Mapping[str, float]) -> Prompt:
+        """Return the prompt with further expressions that replies may use, or other numbers for the same ones.
+
+        What is asked stays the same, so replies that were kept can be read anew.
+        """
+        if not expressions:
+            return self
+        if not isinstance(self.reader, ExpressionReader):
+            raise InputError(f"the prompt {self.name} does not ask for expressions, so there is none to give a number.")
+        return replace(self, reader=self.reader.and_also(expressions))
+
+    def messages(self, question: Question, replies: Sequence[Reply] = ()) -> list[Message]:
+        """Return the messages of the next stage: all turns so far, and what is said now."""
+        if len(replies) >= len(self.stages):
+            raise InputError(f"prompt {self.name} has {len(self.stages)} stages; all of them have a reply.")
+        system = [] if self.system is None else [_message("system", self.system)]
+        return [*system, *self._shown(), *self._turns(question, replies)]
+
+    def read(self, question: Question, replies: Sequence[Reply]) -> tuple[Outcome, ...]:
+        """Return what the replies to a question come to: one outcome, or one for each guess."""
+        if len(replies) != len(self.stages):
+            raise InputError(f"prompt {self.name} has {len(self.stages)} stages; got {len(replies)} replies.")
+        for reply in replies:
+            if reply.refusal or (reply.finish == "content_filter" and not reply.text.strip()):
+                return (refused(reply.refusal or "content filter"),) * self.guesses
+        if self.parser is not None:
+            return (self.parser(replies[-1].text),)
+        return () if self.reader is None else self.reader(replies)
+
+    def _shown(self) -> list[Message]:
+        turns = []
+        for asked, reply in self.examples:
+            turns += [_message("user", self.stages[0].filled(Question("example", asked))), _message("assistant", reply)]
+        return turns
+
+    def _turns(self, question: Question, replies: Sequence[Reply]) -> list[Message]:
+        turns = []
+        for stage, reply in zip(self.stages, replies, strict=False):
+            said = without_thoughts(reply.text).strip() or reply.text
+            turns += [_message("user", stage.filled(question)), _message("assistant", said)]
+        return [*turns, _message("user", self.stages[len(replies)].filled(question))]
+
+
+def _names(template: str) -> set[str]:
+    """Return the names in a template that are to be filled in."""
+    return set(Template(template).get_identifiers())
+
+
+def _require_template(template: str, name: str, *, is_first: bool) -> None:
+    unknown = sorted(_names(template) - {"question", "choices"})
+    if unknown:
+        raise InputError(
+            f"prompt {name}: there is nothing to put in for ${unknown[0]}; there are $question and $choices."
+        )
+    if is_first and "question" not in _names(template):
+        raise InputError(f"prompt {name} does not say where the question goes; put $question into its template.")
+
+
+def _message(role: str, content: str) -> Message:
+    return {"role": role, "content": content}
+
+
+def _topk(count: int) -> Prompt:
+    stages = (Stage(wording.verb1s_topk(count), 60 * count),)
+    return Prompt(f"verb1s-top{count}", 1, stages, SeveralGuesses(count), guesses=count)
+
+
+_GUESS_ONLY = Stage(wording.GUESS_ONLY, 60)
+
+PROMPTS: Mapping[str, Prompt] = MappingProxyType(
+    {
+        prompt.name: prompt
+        for prompt in (
+            Prompt("verb1s-top1", 1, (Stage(wording.VERB1S),), one_guess),
+            Prompt(
+                "verb1s-guided",
+                1,
+                (Stage(wording.VERB1S),),
+                one_guess,
+                examples=VERB1S_EXAMPLES,
+                grammar=VERB1S_GRAMMAR,
+            ),
+            *map(_topk, range(2, 21)),
+            Prompt("ling1s-top1", 1, (Stage(wording.ling1s(EXPRESSIONS)),), ExpressionReader(), source="expression"),
+            Prompt(
+                "verb2s-top1",
+                1,
+                (_GUESS_ONLY, Stage(wording.HOW_LIKELY, 30, wants_logprobs=False)),
+                answer_then_probability,
+            ),
+            Prompt(
+                "p-true",
+                1,
+                (_GUESS_ONLY, Stage(wording.TRUE_OR_FALSE, 3, alternatives=20)),
+                answer_then_true,
+                source="p(true)",
+            ),
+        )
+    }
+)
+
+
+def prompt_named(name: str) -> Prompt:
+    """Return a prompt that qacal comes with.
+
+    >>> prompt_named("verb1s")
+    Traceback (most recent call last):
+    ...
+    qacal.errors.InputError: there is no prompt 'verb1s'; there are verb1s-top1, verb1s-top2 to verb1s-top20, ...
+    """
+    if name in PROMPTS:
+        return PROMPTS[name]
+    fixed = [known for known in PROMPTS if known not in {f"verb1s-top{count}" for count in range(1, 21)}]
+    listed = ", ".join(["verb1s-top1", "verb1s-top2 to verb1s-top20", *fixed])
+    raise InputError(f"there is no prompt {name!r}; there are {listed}. A file of your own ends in .toml.")

@@ -1,0 +1,116 @@
+"""Confidence in words: the expressions of Fagen-Ulmschneider (2015) that the prompt lists, and what each is worth."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import lru_cache
+from types import MappingProxyType
+
+from qacal.records.written_numbers import require_expressions
+from qacal.sources.elicitation.outcomes import Malformed, Reason, malformed
+from qacal.sources.elicitation.reading.characters import plain
+from qacal.sources.elicitation.reading.numbers import read_probability
+
+EXPRESSIONS: Mapping[str, float] = MappingProxyType(
+    {
+        "Almost No Chance": 0.02,
+        "Highly Unlikely": 0.05,
+        "Chances Are Slight": 0.1,
+        "Little Chance": 0.1,
+        "Unlikely": 0.2,
+        "Probably Not": 0.25,
+        "About Even": 0.5,
+        "Better Than Even": 0.6,
+        "Likely": 0.7,
+        "Probably": 0.7,
+        "Very Good Chance": 0.8,
+        "Highly Likely": 0.9,
+        "Almost Certain": 0.95,
+    }
+)
+
+# "Very likely" and "not likely" are other expressions, so only words that change nothing may stand before one.
+_HARMLESS_WORDS = """
+    a am an answer as be believe chance chances confidence consider correct description estimate feel final guess have i
+    i'd i'm is it it's level likelihood my of overall probability rate say seems so that that's the there there's think
+    this to with would
+"""
+_HARMLESS = frozenset(_HARMLESS_WORDS.split())
+_WORD = re.compile(r"[^\W\d_]+(?:'[^\W\d_]+)?")
+# "Almost certain to fail": of what follows in one breath, every word must be one of these too.
+_FOLLOWING = _HARMLESS | {"accurate", "being", "indeed", "in", "opinion", "right", "true", "very", "well", "was"}
+_BREATH = re.compile(r"[^,.;:!()\n]*?(?=[,.;:!()\n]|[ ]-|\b(?:because|since|as|given|due)\b|$)")
+# What turns an expression round, or makes a bound of it, wherever it follows.
+_TURNED_WORDS = """
+    against alternative alternatives another anything bad barely confused contrary differ different doubt doubtful
+    doubts either else err erred erroneous error errors errs except fail failed failing fails failure false flawed
+    hardly inaccurate incorrect instead invalid joke joking kidding lack lie lying misremember miss mistake mistaken
+    mistakes neither never nil no nobody none nonsense nope nor not nothing off opposite other others otherwise rather
+    risk risks risky sarcasm scarcely scratch slip uncertain uncertainty unless unlikely unsure untrue wait without
+    wrong wrongly zero
+"""
+_TURNED = re.compile(
+    r"\?|\w+n't\b|, but\b|[\u2600-\u27bf\U0001f300-\U0001faff]|\bor (?:less|lower|worse|more|higher|better)\b"
+    rf"|\b(?:{'|'.join(_TURNED_WORDS.split())})\b",
+    re.IGNORECASE,
+)
+
+
+def read_expression(
+    text: str, expressions: Mapping[str, float] = EXPRESSIONS, *, is_cut: bool = False
+) -> float | Malformed:
+    """Return what the expression in a text is worth, if there is just one of the list and nothing changes its meaning.
+
+    Capitals, quotes and a sentence around it do not matter. Of expressions that begin alike the longest counts, so that
+    "Probably Not" is not "Probably". A number beside it must be the same one.
+
+    expressions : the list, with the confidence in [0, 1] that each stands for.
+    is_cut : the text ends where the reply was not allowed to go on: "Probably" may have become "Probably Not".
+
+    >>> read_expression("I'd say it is highly unlikely.")
+    0.05
+    >>> print(read_expression("Not likely").why)
+    the expression is not one of the list
+    >>> isinstance(read_expression("Little chance of error"), Malformed)
+    True
+    """
+    worths, pattern = _compiled(tuple(expressions.items()))
+    spelled = plain(text)
+    found = list(pattern.finditer(spelled))
+    if not found:
+        return malformed(Reason.UNKNOWN_EXPRESSION if spelled.strip() else Reason.NO_CONFIDENCE, text)
+    if len({match.lastindex for match in found}) > 1:
+        return malformed(Reason.SEVERAL_CONFIDENCES, text)
+    if is_cut and found[-1].end() == len(spelled.rstrip(" ")):
+        return malformed(Reason.CUT, text)
+    if not _is_plain_spoken(spelled, found):
+        return malformed(Reason.UNKNOWN_EXPRESSION, text)
+    worth = worths[(found[0].lastindex or 1) - 1]
+    if any(letter.isdigit() for letter in spelled) and read_probability(pattern.sub(" ", spelled)) != worth:
+        return malformed(Reason.SEVERAL_CONFIDENCES, text)
+    return worth
+
+
+def _is_plain_spoken(text: str, found: list[re.Match[str]]) -> bool:
+    last = found[-1].end()
+    breath = _BREATH.match(text, last)
+    if _TURNED.search(text, last) or not _has_only(_FOLLOWING, "" if breath is None else breath[0]):
+        return False
+    starts = [0, *(match.end() for match in found)]
+    before = (text[start : match.start()] for start, match in zip(starts, found, strict=False))
+    return all(_has_only(_HARMLESS, part) for part in before)
+
+
+def _has_only(words: frozenset[str], text: str) -> bool:
+    return all(word.lower() in words for word in _WORD.findall(text))
+
+
+@lru_cache(maxsize=16)
+def _compiled(items: tuple[tuple[str, float], ...]) -> tuple[list[float], re.Pattern[str]]:
+    """Return what expressions are worth, and a pattern with a group for each; the longest come first."""
+    require_expressions(dict(items))
+    longest_first = sorted(items, key=lambda item: len(item[0]), reverse=True)
+    groups = (r"[\s-]{1,3}".join(map(re.escape, re.split(r"[\s-]+", name.strip()))) for name, _ in longest_first)
+    pattern = re.compile(rf"(?<![\w'-])(?:{'|'.join(f'({group})' for group in groups)})(?![\w'])", re.IGNORECASE)
+    return [worth for _, worth in longest_first], pattern

@@ -1,0 +1,207 @@
+r"""A probability as LLMs write it.
+
+A number is read only if it can mean one thing. Being wrong by a factor of 10 or 100 is worse than reading nothing.
+
+==========================================  =============  ==========================================================
+written                                     read as        because
+==========================================  =============  ==========================================================
+``0.8``, ``.8``, ``0,8``, ``8e-1``          0.8            the scale that was asked for
+``0``, ``1``, ``1.0``                       0, 1, 1        the same; nobody writes one percent as ``1`` and no more
+``1 (certain)``, ``0, no idea``             1, 0           the words say the same
+``80%``, ``80 percent``, ``80,5%``          0.8, 0.805     it says so
+``1%``, ``1.5%``                            0.01, 0.015    it says so, and a probability of 1.5 there is not
+``80``, ``95.5``, ``100`` (above 10)        0.8, 0.955, 1  no other scale in use goes beyond 10
+``8/10``, ``4 out of 5``, ``0.8/1``         0.8            it says so
+``0.9 (90%)``, ``~0.9``, ``<0.9>``          0.9            all numbers that are given agree
+``1 (low)``, ``1 as a percentage``          --             out of 10, or percent
+``5``, ``8.5``, ``10``, ``1.5``             --             out of 10, or percent, or a slip
+``0.95%``, ``1.0%``, ``0.8/10``             --             the sign or the number is a slip: 0.0095 or 0.95
+``0.``, ``08``                              --             a digit or a point may be missing
+``150%``, ``-0.2``, ``101``                 --             outside of 0 to 1
+``0.7-0.9``, ``0.9 or 0.5``, ``0.9±0.1``    --             several numbers, or a sum
+``>0.9``, ``at least 0.9``, ``0.9+``        --             a bound
+``1 in a million``, ``50/50``, ``40/60``    --             a share in words, and odds
+``1,000``, ``1:4``, ``½``, ``10^-2``        --             other notations
+``0.3 that it's Lyon``, ``0.3 otherwise``   --             the probability of something else
+==========================================  =============  ==========================================================
+
+Words may follow a number; before it only words that leave it as it is ("about", "my confidence is"). Every digit has to
+belong to a number that is understood: ``0.9 (GPT-4)`` is not read.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from decimal import Decimal
+from enum import Enum
+
+from qacal.sources.elicitation.outcomes import Malformed, Reason, malformed
+from qacal.sources.elicitation.reading.characters import has_other_numerals, plain
+from qacal.sources.elicitation.reading.number_words import agrees_with_whole, is_contradicted, is_harmless
+
+# Longer runs of digits are not written by anyone who means a probability.
+_LONGEST = 24
+# A whole number may be followed by these; "1 in a million", "1 per mille" and "80 points" are something else.
+_FOLLOWING_WORDS = """
+    and as based because but certain certainty confidence confident correct due for given i it meaning my or since so
+    sure that the this which with
+"""
+_FOLLOWING = frozenset(_FOLLOWING_WORDS.split())
+# And these may follow a decimal: it is more seldom a count, but "0.5 oz" and "0.9 ppm" there are.
+_MORE_WORDS = """
+    a absolutely according although am an believe chance clearly definitely depending extremely fairly good guess high
+    highly however if indeed is just likelihood likely low maybe medium moderate not of off overall perhaps pretty prob
+    probability probable probably quite rather really reasonably relatively right still strong though to true value very
+    well when while would yes
+"""
+_FOLLOWING_DECIMAL = _FOLLOWING | frozenset(_MORE_WORDS.split())
+_WRAPPED = re.compile(r"<([^<>]*)>")
+_PERCENT = re.compile(r"(?<=\d)[ ]{0,3}(?:\\?%|(?:per ?cent|percentage|pct)\b)", re.IGNORECASE)
+_RATIO = re.compile(r"(?<=\d)[ ]{0,3}(?:/|\bin\b|\(?\bout of\b)[ ]{0,3}(?=[\d.])", re.IGNORECASE)
+_CLUMP = re.compile(r"[^\s()\[\]{}<>*_`\"'$|;~=\\]+")
+_NEXT_WORD = re.compile(r"[ ]{0,3}([^\W\d_]+)")
+# Scales that shares are given on: "80 in 2020" is none.
+_SCALES = frozenset({*range(1, 21), 25, 30, 40, 50, *(10**power for power in range(2, 7))})
+_NUMBER = r"(?:0|[1-9]\d*)(?:\.\d+)?|\.\d+"
+_BARE = re.compile(rf"\+?({_NUMBER})")
+_COMMA = re.compile(r"(0,\d+|1,0{1,2})")
+_SCIENTIFIC = re.compile(r"(\d(?:\.\d+)?e[+-]?\d{1,2})", re.IGNORECASE)
+_PERCENTS = re.compile(rf"({_NUMBER}|[1-9]\d{{0,2}},\d{{1,2}})%")
+_FRACTION = re.compile(rf"({_NUMBER})/({_NUMBER})")
+_DIGITS = re.compile(r"\d+(?:[.,]\d+)?|[.,]\d+")
+
+
+class Scale(Enum):
+    """What a number goes up to."""
+
+    ONE = 1
+    MORE = 100
+
+
+def read_probability(text: str, *, is_cut: bool = False, answer: str = "") -> float | Malformed:
+    """Return the probability that a text states, if it states one and can mean nothing else.
+
+    is_cut : the text ends where the reply was not allowed to go on, so a number at its very end may lack digits.
+    answer : what it should be the probability of; "0.9 that it is Paris" is read for Paris only.
+
+    >>> read_probability("about 80%"), read_probability("9/10"), read_probability("0.9 (90%)")
+    (0.8, 0.9, 0.9)
+    >>> print(read_probability("0.95%").why)
+    the number can be read in several ways
+    """
+    found = _value(plain(text), is_cut, plain(answer))
+    return malformed(found, text) if isinstance(found, Reason) else float(found)
+
+
+def scale_of(text: str) -> Scale | None:
+    """Return the scale of the numbers in a text; None if they are on both, are 0, or if there are none.
+
+    >>> scale_of("1"), scale_of("1%"), scale_of("1/10"), scale_of("0.9 (90%)")
+    (<Scale.ONE: 1>, <Scale.MORE: 100>, <Scale.MORE: 100>, None)
+    """
+    _, clumps = _clumps(plain(text))
+    scales = {scale for clump in clumps if (scale := _scale(clump[0])) is not None}
+    return scales.pop() if len(scales) == 1 else None
+
+
+def _scale(clump: str) -> Scale | None:
+    if _SCIENTIFIC.fullmatch(clump):
+        return Scale.ONE
+    highest = max((Decimal(part[:_LONGEST].replace(",", ".")) for part in _DIGITS.findall(clump)), default=Decimal(0))
+    if highest == 0:
+        return None
+    return Scale.MORE if "%" in clump or highest > 1 else Scale.ONE
+
+
+def _clumps(text: str) -> tuple[str, list[re.Match[str]]]:
+    """Return the text with signs for percents and shares in words, and where its numbers are in that."""
+    spelled = _RATIO.sub("/", _PERCENT.sub("%", _WRAPPED.sub(r"(\1)", text)))
+    return spelled, [clump for clump in _CLUMP.finditer(spelled) if any(letter.isdigit() for letter in clump[0])]
+
+
+def _value(text: str, is_cut: bool, answer: str) -> Decimal | Reason:
+    if has_other_numerals(text):
+        return Reason.UNCLEAR_NUMBER
+    if not any(letter.isdigit() for letter in text):
+        return Reason.NO_CONFIDENCE
+    if is_cut and (text[-1].isdigit() or text[-1] in ".,"):
+        return Reason.CUT
+    spelled, clumps = _clumps(text)
+    if not is_harmless(spelled, *clumps[0].span(), answer) or _is_lowest(spelled, clumps[0][0], answer):
+        return Reason.UNCLEAR_NUMBER
+    return _agreed(_meaning(clump[0], _NEXT_WORD.match(spelled, clump.end())) for clump in clumps)
+
+
+def _is_lowest(text: str, clump: str, answer: str) -> bool:
+    """Return whether a 0 or 1 may be a mark, since the words beside it do not say the same."""
+    written = clump.rstrip(".,:!?")
+    if written in ("0", "1") and not agrees_with_whole(text, int(written), answer):
+        return True
+    return re.fullmatch(r"1(?:[.,]0+)?", written) is not None and is_contradicted(text)
+
+
+def _meaning(clump: str, following: re.Match[str] | None) -> Decimal | Reason:
+    """Return what one number means, given the word that follows it."""
+    written = clump.rstrip(".,:!?")
+    if len(written) > _LONGEST or (written == "0" and clump.startswith("0.")):
+        return Reason.UNCLEAR_NUMBER
+    if written.startswith("-"):
+        return Reason.OUT_OF_RANGE
+    if match := _PERCENTS.fullmatch(written):
+        return _percent(match[1])
+    if match := _FRACTION.fullmatch(written):
+        return _fraction(match[1], match[2])
+    if following is not None and clump == written and following[1].lower() not in _may_follow(clump):
+        return Reason.UNCLEAR_NUMBER
+    if match := _SCIENTIFIC.fullmatch(written):
+        return _in_range(Decimal(match[1]))
+    if match := _COMMA.fullmatch(written):
+        return Decimal(match[1].replace(",", "."))
+    if match := _BARE.fullmatch(written):
+        return _bare(Decimal(match[1]))
+    return Reason.UNCLEAR_NUMBER
+
+
+def _may_follow(clump: str) -> frozenset[str]:
+    return _FOLLOWING if clump.isdecimal() else _FOLLOWING_DECIMAL
+
+
+def _bare(number: Decimal) -> Decimal | Reason:
+    if number <= 1:
+        return number
+    return Reason.UNCLEAR_NUMBER if number <= 10 else _in_range(number / 100)
+
+
+def _percent(written: str) -> Decimal | Reason:
+    number = Decimal(written.replace(",", "."))
+    is_slip = 0 < number < 1 or (number == 1 and written != "1")
+    return Reason.UNCLEAR_NUMBER if is_slip else _in_range(number / 100)
+
+
+def _fraction(part: str, whole: str) -> Decimal | Reason:
+    share, scale = Decimal(part), Decimal(whole)
+    if scale not in _SCALES:
+        return Reason.UNCLEAR_NUMBER
+    # Fifty-fifty is no certainty, and forty to sixty no two thirds.
+    is_split = share > 0 and share + scale == 100
+    is_slip = is_split or ("." in part and 0 < share <= 1 < scale)
+    return Reason.UNCLEAR_NUMBER if is_slip else _in_range(share / scale)
+
+
+def _in_range(number: Decimal) -> Decimal | Reason:
+    return number if 0 <= number <= 1 else Reason.OUT_OF_RANGE
+
+
+def _agreed(values: Iterator[Decimal | Reason]) -> Decimal | Reason:
+    """Return the first number if all others are the same, but for rounding."""
+    first = next(values)
+    for value in values:
+        if isinstance(first, Reason):
+            return first
+        if isinstance(value, Reason):
+            return value
+        # Two thirds and 0.67 are one number; 0.001 and 0.005 are two.
+        if abs(value - first) > min(Decimal("0.005"), max(value, first) / 50):
+            return Reason.SEVERAL_CONFIDENCES
+    return first

@@ -1,0 +1,326 @@
+r"""Replies read as typed outcomes: an answer with a confidence, a refusal, or why it cannot be read.
+
+What is asked for is ``Guess: Paris``, line break, ``Probability: 0.9``. What comes is that in bold, in JSON, in one
+line, after a page of thoughts, twice, half, or not at all. These rules decide:
+
+* Thoughts in tags (``<think>``) are not read. Text before the labels and after the confidence is passed over.
+* A guess needs its label. Two guesses, or two confidences, must say the same.
+* ``Guess: Paris (0.9)`` has a confidence if no other is given. A percent would not do: ``ethanol (40%)`` is an answer,
+  and so is ``sin(0.5)``.
+* A reply has one scale: beside ``P1: 98`` a bare ``P2: 1`` is not read.
+* A guess that declines to answer is a refusal, whatever number comes with it. "I don't know" with a number is an
+  answer: an LLM that says so at 0.0 is right about itself, and leaving it out would make it look worse. Without a
+  number it is a refusal.
+* An answer is as it was written, to the end of its paragraph, without quotes, Markdown and brackets around it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import TypeAlias
+
+from qacal.sources.elicitation.matching import normalise_answer
+from qacal.sources.elicitation.outcomes import (
+    Malformed,
+    Outcome,
+    Reason,
+    Refused,
+    Stated,
+    malformed,
+    refused,
+)
+from qacal.sources.elicitation.reading.characters import ends_in_thoughts, plain, without_thoughts
+from qacal.sources.elicitation.reading.expressions import EXPRESSIONS, read_expression
+from qacal.sources.elicitation.reading.fields import Named, named_texts, trimmed
+from qacal.sources.elicitation.reading.json_texts import json_place
+from qacal.sources.elicitation.reading.labels import CONFIDENCE, GUESS
+from qacal.sources.elicitation.reading.numbers import Scale, read_probability, scale_of
+from qacal.sources.elicitation.reading.refusals import declines, does_not_know
+
+# From what is said of it, whether the reply was cut there, and the answer.
+ReadConfidence: TypeAlias = Callable[[str, bool, str], float | Malformed]
+
+# The words of the prompts that no answer has; and how a place-holder reads when it is copied.
+_ECHO = re.compile(
+    r"not a complete sentence, just the guess|without any extra commentary|<description of confidence"
+    r"|<[^<>\n]{0,40}\b(?:guess|probability)\b[^<>\n]{0,60}>",
+    re.IGNORECASE,
+)
+# In print(0.5) there is no space, and in "gold (0.5 oz)" no probability.
+_NAMES = r"(?:p|prob|probability|confidence|likelihood)"
+_SHARE = rf"(?:~|about|approx\.|{_NAMES}[ ]?[:=]?)?[ ]{{0,2}}([01]?\.\d{{1,9}})(?:[ ]{_NAMES})?"
+_IN_BRACKETS = re.compile(rf"(?<=\s)(?:\([ ]?{_SHARE}[ ]?\)|\[[ ]?{_SHARE}[ ]?\])\W{{0,3}}$", re.IGNORECASE)
+_BRACKETS = 50
+_GOES_ON = re.compile(
+    r"[=+*/^<>,:(\[{×·÷√∈~-]$|\b(?:sin|cos|tan|log|ln|exp|sqrt|print|return|array|and|or|of|in|is)$", re.IGNORECASE
+)
+_DIGIT_AFTER_LABEL = re.compile(r"\b(?:probability|confidence|likelihood)[ ]{0,3}[:=][ ]{0,3}\.?\d", re.IGNORECASE)
+_LONGEST_LINE = 300
+
+
+def parse_guess(text: str, *, is_cut: bool = False) -> Outcome:
+    r"""Read ``Guess: ...`` and ``Probability: ...``.
+
+    is_cut : the reply ended because it might not be longer; a number at its end may lack digits.
+
+    >>> parse_guess("**Guess:** Paris\n**Probability:** 90%")
+    Stated(answer='Paris', confidence=0.9)
+    >>> parse_guess("I'm sorry, I can't answer that.")
+    Refused(said="I'm sorry, I can't answer that.")
+    >>> print(parse_guess("Guess: Paris\nProbability: 0.9 or 0.5").why)
+    there are several confidences
+    """
+    return _single(text, _number, is_cut)
+
+
+def parse_expression_guess(
+    text: str, expressions: Mapping[str, float] = EXPRESSIONS, *, is_cut: bool = False
+) -> Outcome:
+    r"""Read ``Guess: ...`` and ``Confidence: ...``, where the confidence is an expression of a list.
+
+    >>> parse_expression_guess("Guess: Paris\nConfidence: highly likely")
+    Stated(answer='Paris', confidence=0.9)
+    """
+
+    def read(said: str, is_last: bool, _: str) -> float | Malformed:
+        return read_expression(said, expressions, is_cut=is_last)
+
+    return _single(text, read, is_cut)
+
+
+def parse_guesses(text: str, count: int, *, is_cut: bool = False) -> tuple[Outcome, ...]:
+    r"""Read ``G1: ...``, ``P1: ...`` to ``Gk: ...``, ``Pk: ...``: one outcome for each.
+
+    Pairs without numbers are numbered as they come, if there are as many as were asked for. A reply has one scale:
+    where other numbers are percents or shares, a bare 1 is not read, since it is one percent as often as certainty.
+
+    >>> parse_guesses("G1: Paris\nP1: 0.8\nG2: Lyon\nP2: 0.15", 2)
+    (Stated(answer='Paris', confidence=0.8), Stated(answer='Lyon', confidence=0.15))
+    >>> [getattr(outcome, "confidence", None) for outcome in parse_guesses("G1: Paris\nP1: 98\nG2: Lyon\nP2: 1", 2)]
+    [0.98, None]
+    """
+    spoken = without_thoughts(text)
+    fault = _fault(spoken, text, is_cut)
+    if fault is not None:
+        return (fault,) * count
+    parts = _numbered(named_texts(spoken), count)
+    if not parts and declines(spoken):
+        return (refused(spoken),) * count
+    rows = ([part for part in parts if part.number == number] for number in range(1, count + 1))
+    read = _number_on_one_scale(parts)
+    return tuple(_named_ending(_outcome(spoken, row, read, is_cut), text, is_cut) for row in rows)
+
+
+def parse_stated(text: str, *, is_cut: bool = False) -> Outcome:
+    r"""Read a reply of any of these forms, as logs have them: a confidence in numbers or, if it has none, in words.
+
+    Several guesses are not read; :func:`parse_guesses` needs to know how many were asked for.
+
+    >>> parse_stated("Answer: 42\nConfidence: Almost certain")
+    Stated(answer='42', confidence=0.95)
+    """
+    found = parse_guess(text, is_cut=is_cut)
+    if isinstance(found, Malformed) and found.why == Reason.NO_CONFIDENCE:
+        worded = parse_expression_guess(text, is_cut=is_cut)
+        return found if isinstance(worded, Malformed) and worded.why == Reason.UNKNOWN_EXPRESSION else worded
+    return found
+
+
+def parse_answer(text: str, *, is_cut: bool = False) -> str | Refused | Malformed:
+    r"""Read ``Guess: ...`` alone: the first stage of prompts that ask for the confidence later.
+
+    A single short line without a label is an answer too; it is all that was asked for.
+
+    >>> parse_answer("Guess: Paris"), parse_answer("Paris")
+    ('Paris', 'Paris')
+    """
+    spoken = without_thoughts(text)
+    fault = _fault(spoken, text, is_cut) or (malformed(Reason.CUT, text) if is_cut else None)
+    if fault is not None:
+        return fault
+    guesses = _guesses(named_texts(spoken))
+    if not guesses:
+        return _unlabelled(spoken)
+    if not _are_same(guesses):
+        return malformed(Reason.SEVERAL_GUESSES, spoken)
+    answer = guesses[0].text
+    return refused(spoken) if declines(answer, is_guess=True) or does_not_know(answer) else answer
+
+
+def _unlabelled(spoken: str) -> str | Refused | Malformed:
+    if declines(spoken) or does_not_know(spoken):
+        return refused(spoken)
+    start, end = trimmed(plain(spoken), 0, len(spoken))
+    is_line = start < end <= start + _LONGEST_LINE and "\n" not in spoken[start:end]
+    return spoken[start:end] if is_line else malformed(Reason.NO_GUESS, spoken)
+
+
+def parse_confidence(text: str, *, is_cut: bool = False) -> float | Refused | Malformed:
+    r"""Read ``Probability: ...`` alone, or a probability without a label: the second stage of such prompts.
+
+    >>> parse_confidence("Probability: 0.9\n\nNote: founded in 987."), parse_confidence("0.9")
+    (0.9, 0.9)
+    """
+    spoken = without_thoughts(text)
+    fault = _fault(spoken, text, is_cut)
+    if fault is not None:
+        return fault
+    said = [part for part in named_texts(spoken) if part.kind in CONFIDENCE and part.text.strip()]
+    values = [_number(part.text, is_cut and part.is_last, "") for part in said] or [_number(spoken, is_cut, "")]
+    confidence = _agreed(values)
+    if isinstance(confidence, float):
+        return confidence
+    is_missing = confidence == Reason.NO_CONFIDENCE
+    if is_missing and declines(spoken):
+        return refused(spoken)
+    ending = _ending(text, is_cut) if is_missing else None
+    return malformed(ending or Reason(confidence), spoken)
+
+
+def answer_place(text: str, answer: str) -> tuple[int, int] | None:
+    r"""Return where in a reply an answer that was read from it stands; None if that is not clear.
+
+    It is the place after the label, or the only one where the answer occurs.
+
+    >>> answer_place("Is it Oslo? Guess: Oslo", "Oslo")
+    (19, 23)
+    """
+    spoken = without_thoughts(text)
+    guesses = _guesses(named_texts(spoken))
+    own = next((part for part in guesses if answer in (part.text, _before_brackets(part.text))), None)
+    if own is not None:
+        place = own.place or json_place(spoken, own.text)
+        start = -1 if place is None else place[0] + own.text.index(answer)
+    else:
+        start = spoken.find(answer) if answer else -1
+        start = start if spoken.find(answer, start + 1) < 0 else -1
+    return (start, start + len(answer)) if start >= 0 else None
+
+
+def _single(text: str, read: ReadConfidence, is_cut: bool) -> Outcome:
+    spoken = without_thoughts(text)
+    fault = _fault(spoken, text, is_cut)
+    return fault or _named_ending(_outcome(spoken, named_texts(spoken), read, is_cut), text, is_cut)
+
+
+def _number(said: str, is_last: bool, answer: str) -> float | Malformed:
+    return read_probability(said, is_cut=is_last, answer=answer)
+
+
+def _number_on_one_scale(parts: Sequence[Named]) -> ReadConfidence:
+    """Return what reads the confidences of a reply, none up to one if some of the others go up to more."""
+    if not any(part.kind in CONFIDENCE and scale_of(part.text) is Scale.MORE for part in parts):
+        return _number
+
+    def read(said: str, is_last: bool, answer: str) -> float | Malformed:
+        is_unclear = scale_of(said) is Scale.ONE
+        return malformed(Reason.UNCLEAR_NUMBER, said) if is_unclear else _number(said, is_last, answer)
+
+    return read
+
+
+def _fault(spoken: str, text: str, is_cut: bool) -> Malformed | None:
+    if not spoken.strip():
+        return malformed(_ending(text, is_cut) or Reason.EMPTY, text)
+    is_echo = _ECHO.search(plain(spoken)) is not None and "</" not in spoken
+    return malformed(Reason.ECHO, spoken) if is_echo else None
+
+
+def _ending(text: str, is_cut: bool) -> Reason | None:
+    """Return why a reply may lack what was asked for: it ends too early."""
+    return Reason.THINKING if ends_in_thoughts(text) else Reason.CUT if is_cut else None
+
+
+def _named_ending(found: Outcome, text: str, is_cut: bool) -> Outcome:
+    """Return what was found; where something is missing since the reply ends too early, that is the reason."""
+    is_missing = isinstance(found, Malformed) and found.why in (Reason.NO_GUESS, Reason.NO_CONFIDENCE)
+    ending = _ending(text, is_cut) if is_missing else None
+    return found if ending is None else malformed(ending, text)
+
+
+def _outcome(spoken: str, parts: list[Named], read: ReadConfidence, is_cut: bool) -> Outcome:
+    """Return what the parts of one guess come to."""
+    said = " ".join(part.text for part in _guesses(parts))
+    found = _stated(spoken, parts, read, is_cut)
+    if isinstance(found, Stated):
+        return refused(spoken) if declines(said, is_guess=True) else found
+    is_silent = found.why in (Reason.NO_GUESS, Reason.NO_CONFIDENCE, Reason.UNKNOWN_EXPRESSION)
+    is_refusal = declines(said or spoken, is_guess=bool(said)) or does_not_know(said or spoken)
+    return refused(spoken) if is_silent and is_refusal else found
+
+
+def _stated(spoken: str, parts: list[Named], read: ReadConfidence, is_cut: bool) -> Stated | Malformed:
+    guesses = _guesses(parts)
+    said = [part for part in parts if part.kind in CONFIDENCE and part.text.strip()]
+    if not guesses:
+        return malformed(Reason.NO_GUESS, spoken)
+    if not _are_same(guesses):
+        return malformed(Reason.SEVERAL_GUESSES, spoken)
+    answer = guesses[0].text
+    if not any(part.kind in CONFIDENCE for part in parts):
+        return _with_brackets(spoken, answer)
+    if not said:
+        return malformed(Reason.NO_CONFIDENCE, spoken)
+    if _DIGIT_AFTER_LABEL.search(plain(answer)):
+        return malformed(Reason.SEVERAL_CONFIDENCES, spoken)
+    confidence = _agreed([read(part.text, is_cut and part.is_last, answer) for part in said])
+    return Stated(answer, confidence) if isinstance(confidence, float) else malformed(Reason(confidence), spoken)
+
+
+def _agreed(values: Sequence[float | Malformed]) -> float | str:
+    """Return the one confidence, or why there is none; "Confidence: high" beside a number takes nothing from it."""
+    reasons = [value.why for value in values if isinstance(value, Malformed)]
+    spoken = [why for why in reasons if why != Reason.NO_CONFIDENCE]
+    numbers = {value for value in values if isinstance(value, float)}
+    if spoken or not numbers:
+        return (spoken or reasons)[0]
+    return numbers.pop() if len(numbers) == 1 else Reason.SEVERAL_CONFIDENCES
+
+
+def _with_brackets(spoken: str, guess: str) -> Stated | Malformed:
+    """Return the answer and the confidence of "Paris (0.9)"."""
+    answer = _before_brackets(guess)
+    match = _IN_BRACKETS.search(plain(guess[-_BRACKETS:]))
+    confidence = read_probability(match[1] or match[2]) if match else None
+    if answer and isinstance(confidence, float):
+        return Stated(answer, confidence)
+    return malformed(Reason.NO_CONFIDENCE, spoken)
+
+
+def _before_brackets(guess: str) -> str:
+    """Return the guess up to the brackets that end it; nothing if none do, or if they belong to what is before."""
+    match = _IN_BRACKETS.search(plain(guess[-_BRACKETS:]))
+    if match is None:
+        return ""
+    spelled = plain(guess)
+    start, end = trimmed(spelled, 0, max(0, len(guess) - _BRACKETS) + match.start())
+    rest = spelled[start:end]
+    is_open = sum(map(rest.count, "([{")) != sum(map(rest.count, ")]}"))
+    is_part = is_open or _GOES_ON.search(rest) or _IN_BRACKETS.search(rest[-_BRACKETS:])
+    return "" if is_part else guess[start:end]
+
+
+def _guesses(parts: Sequence[Named]) -> list[Named]:
+    return [part for part in parts if part.kind in GUESS and part.text]
+
+
+def _are_same(guesses: Sequence[Named]) -> bool:
+    return len({normalise_answer(guess.text) for guess in guesses}) == 1
+
+
+def _numbered(parts: list[Named], count: int) -> list[Named]:
+    """Return parts with their numbers; pairs that have none are numbered as they come."""
+    if any(part.number is not None for part in parts):
+        return _completed(parts)
+    is_paired = len(parts) == 2 * count and all((part.kind in GUESS) == (at % 2 == 0) for at, part in enumerate(parts))
+    return [replace(part, number=at // 2 + 1) for at, part in enumerate(parts)] if is_paired else []
+
+
+def _completed(parts: list[Named]) -> list[Named]:
+    """Return parts in which confidences without numbers have that of the guess before them, if all have one there."""
+    before = [None, *(part.number if part.kind in GUESS else None for part in parts)]
+    numbers = [part.number or number for part, number in zip(parts, before, strict=False)]
+    is_clear = all(number is not None for number in numbers)
+    return [replace(part, number=number) for part, number in zip(parts, numbers, strict=True)] if is_clear else parts

@@ -1,0 +1,324 @@
+"""The store of a run: an SQLite file with the questions, and every request with its raw reply.
+
+A reply is in the file before the next request is made, so a run that is killed loses what was on its way and nothing
+else. The file can be read while the run goes on. Requests are known by a digest of what was asked, so nothing that has
+a reply is asked again, whatever else has changed around it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from qacal.errors import InputError
+from qacal.sources.elicitation.questions import Question
+from qacal.sources.elicitation.reply import Reply
+from qacal.sources.elicitation.requests import Request, request_key
+
+_APPLICATION = 0x71616361  # "qaca", which tells our files from other databases
+_VERSION = 1
+_SQLITE = b"SQLite format 3\0"
+_TABLES = """
+CREATE TABLE run (
+    id INTEGER PRIMARY KEY, setup TEXT NOT NULL UNIQUE, base_url TEXT NOT NULL, started TEXT DEFAULT CURRENT_TIMESTAMP
+);
+CREATE TABLE question (
+    run INTEGER NOT NULL REFERENCES run, place INTEGER NOT NULL, id TEXT NOT NULL, content TEXT NOT NULL,
+    PRIMARY KEY (run, place), UNIQUE (run, id)
+) WITHOUT ROWID;
+CREATE TABLE request (
+    key TEXT PRIMARY KEY, asked TEXT NOT NULL, reply TEXT, failure TEXT, seconds REAL, at TEXT DEFAULT CURRENT_TIMESTAMP
+) WITHOUT ROWID;
+"""
+# The latter where SQLite would name, in its message, what is no text.
+StoreError = (sqlite3.Error, UnicodeDecodeError)
+_NAMES = ("run", "question", "request")
+_BROKEN = "The file is damaged, or was changed by something else; write to a new one."
+_AT_ONCE = 500
+# Of anything this large the file is broken, or made to fill the memory: replies are shorter (--max-reply-mb).
+_LARGEST_VALUE = 2**28
+# Another program may hold the file for a moment.
+_SECONDS_TO_WAIT = 10.0
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A question as it stands in the store: what is asked, and the other columns of its row."""
+
+    question: Question
+    others: Mapping[str, Any]
+
+
+class Store:
+    """An open store; see :func:`open_store`."""
+
+    def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
+        self._db = connection
+        self.path = path
+
+    # Runs and their questions
+
+    def run(self, setup: Mapping[str, Any], base_url: str) -> int:
+        """Return the number of the run with a setup, a new one if there is none yet."""
+        text = json.dumps(setup, sort_keys=True, ensure_ascii=False)
+        with self._db:
+            self._db.execute("INSERT OR IGNORE INTO run (setup, base_url) VALUES (?, ?)", (text, base_url))
+        found: tuple[int] = self._db.execute("SELECT id FROM run WHERE setup = ?", (text,)).fetchone()
+        return found[0]
+
+    def base_url(self, run: int) -> str:
+        """Return where a run was begun."""
+        found: tuple[str] = self._db.execute("SELECT base_url FROM run WHERE id = ?", (run,)).fetchone()
+        return str(found[0])
+
+    def forget(self, run: int) -> None:
+        """Remove a run and its questions; requests and replies stay."""
+        with self._db:
+            self._db.execute("DELETE FROM question WHERE run = ?", (run,))
+            self._db.execute("DELETE FROM run WHERE id = ?", (run,))
+
+    def runs(self) -> list[tuple[int, dict[str, Any]]]:
+        """Return the numbers of the runs and their setups, the oldest first."""
+        rows = self._db.execute("SELECT id, setup FROM run ORDER BY id")
+        return [(number, self._object(setup, f"run {number}")) for number, setup in rows]
+
+    def add_questions(self, run: int, asked: Iterable[Asked]) -> int:
+        """Add questions to a run, all or none; return how many were given. Those that are there stay in their place."""
+        count, given = 0, set()
+        with self._db:
+            (last,) = self._db.execute("SELECT coalesce(max(place), 0) FROM question WHERE run = ?", (run,)).fetchone()
+            for one in asked:
+                if one.question.id in given:
+                    raise InputError(
+                        f"the question {one.question.text!r:.80} (id {one.question.id!r}) is there twice. Give each "
+                        "row an id of its own, or leave one of them out."
+                    )
+                given.add(one.question.id)
+                last += self._add_question(run, last + 1, one)
+                count += 1
+        return count
+
+    def _add_question(self, run: int, place: int, asked: Asked) -> int:
+        """Add a question, or renew what goes with it; return how many places it has taken, 1 or 0."""
+        question, row = asked.question, (run, asked.question.id)
+        content = {"question": question.text, "choices": question.choices, "ground_truth": question.ground_truth}
+        text = json.dumps(content | {"others": dict(asked.others)}, ensure_ascii=False, default=str)
+        known = self._db.execute("SELECT content FROM question WHERE run = ? AND id = ?", row).fetchone()
+        if known is None:
+            self._db.execute("INSERT INTO question VALUES (?, ?, ?, ?)", (run, place, question.id, text))
+        elif (before := self._object(known[0], f"question {question.id!r}").get("question")) != question.text:
+            raise InputError(
+                f"the id {question.id!r} stands for two questions: {before!r:.80} and {question.text!r:.80}. Give each "
+                "an id of its own, or write to a new file."
+            )
+        else:
+            self._db.execute("UPDATE question SET content = ? WHERE run = ? AND id = ?", (text, *row))
+        return int(known is None)
+
+    def questions(self, run: int) -> Iterator[Asked]:
+        """Yield the questions of a run in their order, few at a time from the file."""
+        query = "SELECT place, id, content FROM question WHERE run = ? AND place > ? ORDER BY place LIMIT ?"
+        last = 0
+        while rows := self._db.execute(query, (run, last, _AT_ONCE)).fetchall():
+            for place, identity, content in rows:
+                name = f"question {identity!r:.80}"
+                # A broken file may give the same rows for ever.
+                if not isinstance(place, int) or place <= last or not isinstance(identity, str):
+                    raise InputError(f"{self.path}: {name} is at the place {place!r:.80}, after {last}. {_BROKEN}")
+                last = place
+                asked = _asked(identity, self._object(content, name))
+                if asked is None:
+                    raise InputError(f"{self.path}: {name} is {content!r:.200}; expected a question. {_BROKEN}")
+                yield asked
+
+    def count(self, run: int) -> int:
+        """Return how many questions a run has."""
+        found: tuple[int] = self._db.execute("SELECT count(*) FROM question WHERE run = ?", (run,)).fetchone()
+        return found[0]
+
+    # Requests and their replies
+
+    def reply(self, request: Request) -> Reply | None:
+        """Return the reply to a request, None if it has none.
+
+        What is there and no reply, since the file is damaged, counts as none: it is asked again.
+        """
+        query = "SELECT reply FROM request WHERE key = ? AND reply IS NOT NULL"
+        found = self._db.execute(query, (request_key(request),)).fetchone()
+        try:
+            return None if found is None else Reply.from_text(str(found[0]))
+        except InputError:
+            return None
+
+    def failure(self, request: Request) -> str | None:
+        """Return why a request failed when it was last made, None if it did not."""
+        query = "SELECT failure FROM request WHERE key = ?"
+        found = self._db.execute(query, (request_key(request),)).fetchone()
+        return None if found is None or found[0] is None else str(found[0])
+
+    def days(self) -> tuple[str, str]:
+        """Return the days of the first and the last reply."""
+        found: tuple[str, str] = self._db.execute(
+            "SELECT date(min(at)), date(max(at)) FROM request WHERE reply IS NOT NULL"
+        ).fetchone()
+        return found
+
+    def keep(self, request: Request, reply: str | None, failure: str | None, seconds: float) -> None:
+        """Keep a reply as it came, or why there is none; on the disk when this returns."""
+        asked = json.dumps(request, ensure_ascii=False)
+        with self._db:
+            self._db.execute(
+                "INSERT OR REPLACE INTO request (key, asked, reply, failure, seconds) VALUES (?, ?, ?, ?, ?)",
+                (request_key(request), asked, reply, failure, seconds),
+            )
+
+    def _object(self, text: Any, name: str) -> dict[str, Any]:
+        """Return the JSON object that a text of the file holds."""
+        try:
+            found = json.loads(text)
+        except (ValueError, TypeError, RecursionError):
+            found = None
+        if not isinstance(found, dict):
+            raise InputError(f"{self.path}: {name} is {text!r:.200}; expected a JSON object. {_BROKEN}")
+        return found
+
+
+@contextmanager
+def open_store(path: str | Path, *, to_write: bool) -> Iterator[Store]:
+    """Open a store, or make one to write to. Only one process writes at a time."""
+    path = Path(path)
+    _require_place(path, to_write)
+    with _only_writer(path, to_write), closing(_connected(path)) as connection:
+        try:
+            _prepare(connection, path, to_write)
+            yield Store(connection, path)
+        except StoreError as error:
+            raise InputError(f"{path} cannot be used as a run: {error}. {_remedy(error)}".strip()) from error
+
+
+def _remedy(error: Exception) -> str:
+    said = str(error)
+    if "locked" in said:
+        return "Another program holds it; close that, and try again."
+    return "" if any(word in said for word in ("full", "readonly", "I/O", "unable to open")) else _BROKEN
+
+
+def _require_place(path: Path, to_write: bool) -> None:
+    """Refuse what cannot be a run, before anything is made beside it."""
+    if path.is_dir():
+        raise InputError(f"{path} is a folder; expected the file of a run, such as run.db.")
+    if path.exists() and not path.is_file():
+        raise InputError(f"{path} is no regular file; expected the file of a run, such as run.db.")
+    if not to_write and not path.is_file():
+        raise InputError(f"{path} does not exist; expected a run that qacal elicit has made.")
+    if not path.absolute().parent.is_dir():
+        raise InputError(f"{path}: the folder {path.parent} does not exist.")
+    if path.is_file():
+        with path.open("rb") as file:
+            begins = file.read(len(_SQLITE))
+        if begins != _SQLITE and (begins or not to_write):
+            raise InputError(f"{path} is no run that qacal elicit has made; expected an SQLite file.")
+
+
+def _connected(path: Path) -> sqlite3.Connection:
+    try:
+        connection = sqlite3.connect(path, timeout=_SECONDS_TO_WAIT)
+    except sqlite3.OperationalError as error:
+        raise InputError(f"{path} cannot be opened: {error}.") from None
+    connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LARGEST_VALUE)
+    return connection
+
+
+def _prepare(connection: sqlite3.Connection, path: Path, to_write: bool) -> None:
+    # What a file defines, and we did not, is not run.
+    connection.execute("PRAGMA trusted_schema = OFF")
+    (application,), (version,) = (
+        connection.execute(f"PRAGMA {name}").fetchone() for name in ("application_id", "user_version")
+    )
+    is_new = not connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+    if (not is_new or not to_write) and application != _APPLICATION:
+        raise InputError(f"{path} is a database, but no run that qacal elicit has made.")
+    if version > _VERSION:
+        raise InputError(f"{path} was written by a later qacal (layout {version}; this one reads {_VERSION}). Upgrade.")
+    if is_new and not to_write:
+        raise InputError(f"{path} is empty; expected a run that qacal elicit has made.")
+    if not is_new:
+        _require_layout(connection, path)
+    # A commit is in the file, past this process, at once; only a crash of the whole machine could lose the last ones.
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = NORMAL")
+    if is_new:
+        # One transaction: a process that is killed here leaves no half of a layout.
+        connection.executescript(
+            f"BEGIN; {_TABLES} PRAGMA application_id = {_APPLICATION}; PRAGMA user_version = {_VERSION}; COMMIT;"
+        )
+
+
+def _require_layout(connection: sqlite3.Connection, path: Path) -> None:
+    """Refuse a file whose tables are not ours, or do more than ours when they are read or written."""
+    ours = {" ".join(text.split()) for text in _TABLES.split(";") if text.strip()}
+    rows = connection.execute("SELECT type, name, tbl_name, sql FROM sqlite_master").fetchall()
+    found = set()
+    for kind, name, table, text in rows:
+        is_own = kind == "table" and name in _NAMES
+        if is_own:
+            found.add(" ".join(str(text).split()))
+        elif kind == "trigger" or name in _NAMES or (table in _NAMES and text is not None):
+            raise InputError(f"{path} has the {kind!s:.20} {name!r:.80}, which qacal elicit has not made. {_BROKEN}")
+    if found != ours:
+        raise InputError(f"{path} has other tables than a run that qacal elicit has made: {sorted(found)!r:.200}.")
+
+
+@contextmanager
+def _only_writer(path: Path, to_write: bool) -> Iterator[None]:
+    """Hold a lock that ends with the process, however it ends: two runs would ask everything twice."""
+    if not to_write or os.name != "posix":
+        yield
+        return
+    # A file of its own: closing any handle of the database would drop the locks that SQLite holds on it.
+    lock = path.with_name(path.name + "-lock")
+    with _locked(lock, path):
+        try:
+            yield
+        finally:
+            # While it is still locked, so that it is ours.
+            lock.unlink(missing_ok=True)
+
+
+def _locked(lock: Path, path: Path) -> IO[str]:
+    """Return the open file that only this process has locked."""
+    import fcntl
+
+    while True:
+        # Nothing that lies there by that name is followed, waited for, or emptied.
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
+        file = os.fdopen(os.open(lock, flags, 0o644), "r+")
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.close()
+            raise InputError(f"{path} is being written by another run; wait for it, or write elsewhere.") from None
+        # Whoever had it before may have taken the file away in between; a lock on what has no name locks nobody out.
+        with suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(file.fileno()), lock.stat()):
+                return file
+        file.close()
+
+
+def _asked(identity: str, content: dict[str, Any]) -> Asked | None:
+    """Return a question as it was stored; None if it is none."""
+    text, choices = content.get("question"), content.get("choices")
+    truths, others = content.get("ground_truth"), content.get("others")
+    if not isinstance(text, str) or not isinstance(others, dict):
+        return None
+    for given in ([] if choices is None else choices, truths):
+        if not isinstance(given, list) or not all(isinstance(one, str) for one in given):
+            return None
+    question = Question(identity, text, None if choices is None else tuple(choices), tuple(truths or ()))
+    return Asked(question, others)

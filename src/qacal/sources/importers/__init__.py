@@ -1,0 +1,47 @@
+"""Records from the logs of others: evaluation harnesses, batches, traces of production, and tables of one's own.
+
+>>> from qacal.sources.importers import import_log
+>>> imported = import_log("lm-eval", ["run/samples_mmlu_law_2026-11-15T19-20-00.jsonl"])  # doctest: +SKIP
+>>> imported.frame, imported.read, imported.kept, imported.dropped  # doctest: +SKIP
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from qacal.records.bad_rows import MAX_BAD
+from qacal.records.files import OnFault, refuse
+from qacal.sources.importers.base import Selection
+from qacal.sources.importers.formats import FORMATS, format_named
+from qacal.sources.importers.gathering import Account, Imported, gathered
+
+__all__ = ["FORMATS", "Account", "Imported", "Selection", "gathered", "import_log"]
+
+
+def import_log(
+    format_name: str,
+    paths: Sequence[str | Path],
+    selection: Selection | None = None,
+    *,
+    keep_unscored: bool = False,
+    on_fault: OnFault = refuse,
+    max_bad: float = MAX_BAD,
+) -> Imported:
+    """Return the records of a log in memory, with the account of what was kept and what was dropped.
+
+    format_name : one of :data:`FORMATS`, or "auto".
+    paths : files or folders; which, the format's module says.
+    selection : what to take where a log holds several scores, filters or sources of confidence.
+    keep_unscored : keep rows without a confidence.
+    on_fault : called with each row that is not as its format says; by default the first is an error.
+    max_bad : the largest share of such rows; if there are more, it is an error that counts them by reason.
+    """
+    files = [Path(path) for path in paths]
+    chosen = format_named(format_name, files)
+    wishes = selection or Selection()
+    chosen.require(wishes)
+    with gathered(
+        chosen.importer, files, wishes, on_fault=on_fault, max_bad=max_bad, keep_unscored=keep_unscored
+    ) as found:
+        return Imported(found.spool.frame(), found.account)

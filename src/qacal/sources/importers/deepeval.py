@@ -1,0 +1,113 @@
+"""DeepEval: test runs as one ``.json``, a test case for each row.
+
+Of a conversation the last reply is the answer, and what was said before it is the question; its metrics judge it all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from qacal.errors import InputError
+from qacal.records.files import OnFault
+from qacal.sources.importers.base import (
+    Dropped,
+    Found,
+    Outcome,
+    Selection,
+    UnusableRowError,
+    inside,
+    listed,
+    members,
+    plain_columns,
+    text_of,
+    texts_of,
+)
+from qacal.sources.importers.confidences import METADATA, STATED, answer_in, parsed, stated, weighed, written
+from qacal.sources.importers.correctness import graded
+from qacal.sources.importers.items import Item, files_in, first_item, items_of, read_each
+from qacal.sources.importers.texts import Question, digest, question_of
+
+_LISTS = [(*outer, name) for outer in ((), ("testRunData",)) for name in ("testCases", "conversationalTestCases")]
+
+
+def read(paths: Sequence[Path], selection: Selection, on_fault: OnFault) -> Iterator[Outcome]:
+    """Yield the test cases of runs; the latest run lies one level deeper in its file than others."""
+    if selection.correct_at is not None and selection.metric is None:
+        raise InputError("a case of DeepEval has a score for each metric; --correct-at needs --metric.")
+    cases = _Cases(selection)
+    for path in files_in(paths, "test_run_*.json", ".latest_test_run.json"):
+        count = 0
+        for inner in [()] if first_item(path) else _LISTS:
+            if count and len(inner) > 1:
+                break
+            for outcome in read_each(items_of(path, on_fault, *inner), cases.outcome, on_fault):
+                count += 1
+                yield outcome
+        if not count:
+            raise InputError(f"{path} has no testCases; expected a test run of DeepEval.")
+
+
+@dataclass(frozen=True)
+class _Cases:
+    selection: Selection
+
+    def outcome(self, item: Item) -> Outcome:
+        case = item.value
+        chat, output = case.get("input"), text_of(case.get("actualOutput"))
+        if "turns" in case:
+            turns = [members(turn) for turn in listed(case["turns"])]
+            is_answered = bool(turns) and turns[-1].get("role") == "assistant"
+            chat, output = turns[:-1], text_of(turns[-1].get("content")) if is_answered else None
+        asked = question_of(chat, self.selection)
+        if asked is None and output is not None:
+            raise UnusableRowError("there is no input and no turn of a user; expected a test case of DeepEval.")
+        if asked is None or output is None:
+            return Dropped("there is no reply")
+        correct = self._correct(case)
+        return correct if isinstance(correct, Dropped) else self._found(item, case, asked, output, correct)
+
+    def _correct(self, case: dict[str, Any]) -> float | Dropped | None:
+        metrics = [members(metric) for metric in listed(case.get("metricsData"))]
+        wanted = self.selection.metric
+        if wanted is None:
+            success = case.get("success")
+            return graded(success) if metrics and success is not None else None
+        metric = next((metric for metric in metrics if metric.get("name") == wanted), None)
+        if metric is None:
+            return Dropped(f"it has no metric {wanted}")
+        value = metric.get("success") if self.selection.correct_at is None else metric.get("score")
+        if value is None:
+            return Dropped("the metric gave nothing")
+        return graded(value, self.selection.correct_at, f"the metric {wanted}")
+
+    def _found(self, item: Item, case: dict[str, Any], asked: Question, output: str, correct: float | None) -> Found:
+        metadata = members(case.get("metadata")) or members(case.get("additionalMetadata"))
+        # What should come of a conversation is a description, not a spelling of the answer.
+        planned = {"scenario": case.get("scenario"), "expected_outcome": case.get("expectedOutcome")}
+        outcome = parsed(output)
+        confidence = weighed(
+            {
+                METADATA: written(inside(metadata, "confidence"), percent=self.selection.percent),
+                STATED: stated(outcome),
+            },
+            self.selection.confidence_from,
+        )
+        return Found(
+            id=digest(asked.text),
+            question=asked.text,
+            answer=answer_in(outcome, output),
+            confidence=confidence.confidence,
+            correct=correct,
+            key=(f"{item.origin} {'conversation' if 'turns' in case else 'case'}, {item.place}",),
+            ground_truth=texts_of(case.get("expectedOutput")),
+            model=self.selection.model,
+            columns={
+                **confidence.columns,
+                **plain_columns(("metadata", metadata), ("case", planned), used=("confidence",)),
+            },
+            off_scale=confidence.off_scale,
+            turns=asked.turns,
+        )

@@ -1,0 +1,161 @@
+"""HELM: folders of runs, each with what was asked and replied, and how it was judged.
+
+They are in ``scenario_state.json`` and ``per_instance_stats.json``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from qacal.errors import InputError
+from qacal.records.files import OnFault
+from qacal.sources.importers.base import (
+    Confidence,
+    Dropped,
+    Found,
+    Outcome,
+    Selection,
+    Unscored,
+    UnusableRowError,
+    inside,
+    listed,
+    plain_columns,
+    text_of,
+)
+from qacal.sources.importers.confidences import MAX_PROB, STATED, answer_in, parsed, stated, weighed, written
+from qacal.sources.importers.correctness import graded
+from qacal.sources.importers.finish_reasons import is_cut_reason
+from qacal.sources.importers.items import Item, document, items_of, read_each
+
+_METRICS = ("exact_match", "quasi_exact_match")
+_Key: TypeAlias = tuple[str | None, str | None, str]
+
+
+def read(paths: Sequence[Path], selection: Selection, on_fault: OnFault) -> Iterator[Outcome]:
+    """Yield the instances of runs."""
+    for path in paths:
+        states = sorted(path.rglob("scenario_state.json")) if path.is_dir() else []
+        if not states:
+            raise InputError(
+                f"{path} holds no scenario_state.json; expected the folder of a HELM run, or one above it."
+            )
+        for state in states:
+            run = _Run.of(state.parent, selection, on_fault)
+            yield from read_each(items_of(state, on_fault, "request_states"), run.outcome, on_fault)
+
+
+@dataclass(frozen=True)
+class _Run:
+    """A run; of its statistics only those that are used are held.
+
+    has_logprobs : HELM writes a log-probability of 0 where a model gives none, and then a max_prob of 1.
+    """
+
+    task: str
+    arguments: Any
+    selection: Selection
+    stats: dict[_Key, dict[str, float]] = field(repr=False)
+    has_logprobs: bool
+
+    @staticmethod
+    def of(folder: Path, selection: Selection, on_fault: OnFault) -> _Run:
+        spec = folder / "run_spec.json"
+        content = document(spec) if spec.is_file() else {}
+        wanted = {MAX_PROB, "logprob", *((selection.metric,) if selection.metric else _METRICS)}
+        stats = {
+            _key(item.value.get("instance_id"), item.value, item.value.get("perturbation")): _means(item.value, wanted)
+            for item in items_of(folder / "per_instance_stats.json", on_fault)
+        }
+        task = _task(text_of(inside(content, "name")) or folder.name)
+        has_logprobs = any(means.get("logprob", 0.0) < 0 for means in stats.values())
+        return _Run(task, inside(content, "scenario_spec", "args"), selection, stats, has_logprobs)
+
+    def outcome(self, item: Item) -> Outcome:
+        state = item.value
+        instance = state.get("instance")
+        question = text_of(inside(instance, "input", "text"))
+        if question is None or text_of(inside(instance, "id")) is None:
+            raise UnusableRowError("there is no instance with an id and an input; expected a request state of HELM.")
+        if state.get("reference_index") is not None:
+            return Dropped("each reference was scored apart, and the log does not say which was best")
+        output = text_of(inside(state, "result", "completions", 0, "text"))
+        if output is None or inside(state, "result", "success") is False:
+            return Dropped("the request failed")
+        means = self.stats.get(_key(inside(instance, "id"), state, inside(instance, "perturbation")), {})
+        metric = self.selection.metric or next((name for name in _METRICS if name in means), None)
+        if self.selection.metric is not None and metric not in means:
+            return Dropped(f"it has no metric {metric}")
+        correct = None if metric is None else graded(means[metric], self.selection.correct_at, f"the metric {metric}")
+        return correct if isinstance(correct, Dropped) else self._found(state, question, output, means, correct)
+
+    def _found(
+        self, state: dict[str, Any], question: str, output: str, means: dict[str, float], correct: float | None
+    ) -> Found:
+        instance, outcome = state["instance"], parsed(output, is_cut=_is_cut(state))
+        id_ = f"{self.task}:{instance['id']}"
+        perturbation = text_of(inside(instance, "perturbation", "name"))
+        model = self.selection.model or text_of(inside(state, "request", "model"))
+        mapped = inside(state, "output_mapping", output.strip())
+        offers = {MAX_PROB: self._max_prob(means), STATED: stated(outcome)}
+        confidence = weighed(offers, self.selection.confidence_from)
+        columns = {"split": instance.get("split"), "perturbation": perturbation}
+        return Found(
+            id=id_,
+            question=question,
+            answer=text_of(mapped) or answer_in(outcome, output),
+            confidence=confidence.confidence,
+            correct=correct,
+            key=(model, *_key(id_, state, instance.get("perturbation"))),
+            ground_truth=_truths(instance.get("references")),
+            model=model,
+            prompt=text_of(inside(state, "request", "prompt")),
+            task=self.task,
+            columns={**confidence.columns, **plain_columns(("instance", columns), ("scenario", self.arguments))},
+            off_scale=confidence.off_scale,
+        )
+
+    def _max_prob(self, means: dict[str, float]) -> Confidence:
+        if not self.has_logprobs:
+            return Unscored("the model gave no log-probabilities (all of them are 0 in HELM's statistics)")
+        return written(means.get(MAX_PROB), source=MAX_PROB, can_be_percent=False)
+
+
+def _task(run: str) -> str:
+    """Return what a run is of, without who answered.
+
+    >>> _task("mmlu:subject=law,model=openai_gpt2"), _task("simple_mcqa:model=simple_model1")
+    ('mmlu:subject=law', 'simple_mcqa')
+    """
+    name, _, arguments = run.partition(":")
+    kept = [part for part in arguments.split(",") if part and not part.startswith(("model=", "model_deployment="))]
+    return f"{name}:{','.join(kept)}" if kept else name
+
+
+def _key(id_: Any, row: dict[str, Any], perturbation: Any) -> _Key:
+    return text_of(id_), text_of(row.get("train_trial_index")), json.dumps(perturbation, sort_keys=True)
+
+
+def _is_cut(state: dict[str, Any]) -> bool:
+    """Return whether a reply was cut off. Most clients of HELM give no reason; then it has as many tokens as it may."""
+    reply, most = inside(state, "result", "completions", 0), inside(state, "request", "max_tokens")
+    is_full = isinstance(most, int) and len(listed(inside(reply, "tokens"))) >= most > 0
+    return is_cut_reason(inside(reply, "finish_reason")) or (is_full and inside(reply, "finish_reason") is None)
+
+
+def _means(row: dict[str, Any], wanted: set[str]) -> dict[str, float]:
+    means: dict[str, float] = {}
+    for stat in listed(row.get("stats")):
+        name, mean = text_of(inside(stat, "name", "name")), inside(stat, "mean")
+        if name in wanted and isinstance(mean, float | int):
+            means.setdefault(str(name), mean)
+    return means
+
+
+def _truths(references: Any) -> tuple[str, ...]:
+    right = [part for part in listed(references) if "correct" in listed(inside(part, "tags"))]
+    texts = [text_of(inside(part, "output", "text")) for part in right]
+    return tuple(text for text in texts if text)

@@ -1,0 +1,111 @@
+"""The rows of a log, one after the other: of JSON lines, a JSON document, CSV or Parquet, however long it is.
+
+Nothing is held but the row at hand. A JSON document is not loaded either: the list in it is walked item by item.
+"""
+
+from __future__ import annotations
+
+import codecs
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from qacal.errors import EncodingError, InputError
+from qacal.records.files import OnFault, open_file, opened_bytes
+from qacal.records.json_stream import NOT_UTF8, JsonDocument, largest_row, too_large
+from qacal.records.table import Fault
+from qacal.sources.importers.base import Outcome, UnusableRowError
+
+TABLES = ("*.parquet", "*.csv", "*.csv.gz", "*.json", "*.json.gz", "*.jsonl", "*.jsonl.gz")
+# Raw rows are large, and are let go at once.
+_BATCH_ROWS = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """A row of a log, and its place in it."""
+
+    origin: str
+    place: str
+    value: dict[str, Any]
+
+
+def read_each(items: Iterator[Item], read: Callable[[Item], Outcome], on_fault: OnFault) -> Iterator[Outcome]:
+    """Yield what `read` makes of the items; those that it cannot use go to `on_fault`."""
+    for item in items:
+        try:
+            outcome = read(item)
+        except UnusableRowError as error:
+            on_fault(Fault(item.origin, item.place, str(error), item.value))
+        except RecursionError:
+            on_fault(Fault(item.origin, item.place, "its values are nested too deeply."))
+        except InputError as error:
+            raise InputError(f"{item.origin} {item.place}: {error}") from None
+        else:
+            yield outcome
+
+
+def items_of(path: Path, on_fault: OnFault, *inside: str) -> Iterator[Item]:
+    """Yield the rows of a file; those of a JSON document are the items of the list at `inside`, or of the top."""
+    if not path.is_file():
+        raise InputError(f"{path} {'is a folder' if path.is_dir() else 'does not exist'}; expected a file.")
+    if _is_document(path):
+        with opened_bytes(path) as stream:
+            yield from checked_items(path, JsonDocument(stream, str(path)).items(*inside), on_fault)
+        return
+    file = open_file(path)
+    sizes = {} if file.format == "parquet" else {"batch_rows": _BATCH_ROWS}
+    for table in file.batches(on_fault, **sizes):
+        for place, row in zip(table.places.tolist(), table.rows(), strict=True):
+            yield Item(str(path), f"{table.unit} {place}", row)
+
+
+def first_item(path: Path, *inside: str) -> dict[str, Any]:
+    """Return the first row of a file, or nothing, to tell what kind of file it is."""
+    return next((item.value for item in items_of(path, lambda fault: None, *inside)), {})
+
+
+def document(path: Path) -> Any:
+    """Return a JSON document that is small enough to be held."""
+    with opened_bytes(path) as stream:
+        try:
+            text = stream.read(largest_row() + 1)
+            if len(text) <= largest_row():
+                return json.loads(text)
+        except UnicodeDecodeError:
+            raise EncodingError(f"{path} is not UTF-8 text; {NOT_UTF8}") from None
+        except (ValueError, RecursionError, OSError, EOFError) as error:
+            raise InputError(f"{path} cannot be read as JSON: {error}. Is the file whole?") from None
+    raise InputError(too_large(str(path)) + ".")
+
+
+def files_in(paths: Sequence[Path], *patterns: str) -> list[Path]:
+    """Return files, and those in folders whose names match, in the order of their names."""
+    found: list[Path] = []
+    for path in paths:
+        if not path.exists():
+            raise InputError(f"{path} does not exist.")
+        inner = sorted({file for pattern in patterns for file in path.rglob(pattern)}) if path.is_dir() else [path]
+        if not inner:
+            raise InputError(f"{path} holds no file like {' or '.join(patterns)}.")
+        found.extend(inner)
+    return found
+
+
+def _is_document(path: Path) -> bool:
+    if path.suffixes[-1:] == [".json"] or path.suffixes[-2:] == [".json", ".gz"]:
+        return True
+    # Old harnesses wrote one list into files that are called JSON lines.
+    with opened_bytes(path) as stream:
+        return stream.read(64).removeprefix(codecs.BOM_UTF8).lstrip()[:1] == b"["
+
+
+def checked_items(path: Path, values: Iterator[Any], on_fault: OnFault) -> Iterator[Item]:
+    """Yield the objects among the items of a document; others go to `on_fault`."""
+    for number, value in enumerate(values, 1):
+        if isinstance(value, dict):
+            yield Item(str(path), f"item {number}", value)
+        else:
+            on_fault(Fault(str(path), f"item {number}", f"it is {type(value).__name__}, not an object.", value))

@@ -1,0 +1,240 @@
+"""Langfuse: observations and scores, from an export or from the public API, as Parquet, CSV, JSON or JSON lines.
+
+Exports have names like ``trace_id``; the API and the SDK have ``traceId``, rows under ``data``, and for each score a
+``subject``, which the API gives if it is asked for it (``fields=subject``).
+
+A score belongs to an observation, or to a whole trace. That of a trace is taken for its only generation; where a trace
+has several, the export does not say which of them was judged. The id of a record is its question's, for people ask the
+same again; those of the observation and the trace are columns.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from qacal.errors import InputError
+from qacal.records.files import OnFault
+from qacal.sources.importers.base import (
+    Chosen,
+    Dropped,
+    Found,
+    Outcome,
+    Selection,
+    UnusableRowError,
+    inside,
+    plain_columns,
+    text_of,
+    texts_of,
+)
+from qacal.sources.importers.confidences import METADATA, STATED, answer_in, parsed, stated, weighed, written
+from qacal.sources.importers.correctness import graded
+from qacal.sources.importers.finish_reasons import is_cut_off
+from qacal.sources.importers.items import TABLES, Item, files_in, first_item, items_of, read_each
+from qacal.sources.importers.texts import (
+    Question,
+    digest,
+    named_truth,
+    prompt_of,
+    question_of,
+    reply_of,
+    unpacked,
+)
+
+_CONFIDENCE = "confidence"
+_HUMP = re.compile(r"(?<=[a-z0-9])([A-Z])")
+# Of what else a score may be: of a session, or of a whole run over a data set.
+_OTHERS = {"subject", "session_id", "dataset_run_id"}
+# Scores that say something in words, and grade nothing.
+_TEXTS = ("TEXT", "CORRECTION")
+# People before programs, programs before judges.
+_SOURCES = ("ANNOTATION", "API", "EVAL")
+
+
+def read(paths: Sequence[Path], selection: Selection, on_fault: OnFault) -> Iterator[Outcome]:
+    """Yield the generations among observations, with the score that judges them."""
+    files = files_in(paths, *TABLES)
+    kinds = {file: _kind(file) for file in files}
+    observations = [file for file in files if kinds[file] == "observations"]
+    if not observations:
+        raise InputError(
+            f"there are no observations among {', '.join(map(str, files))}; expected rows with type and output."
+        )
+    scores = _Scores(Chosen("score", selection.score))
+    for file in files:
+        if kinds[file] == "scores":
+            scores.gather(file, on_fault)
+    scores.names.settle()
+    generations: Counter[str | None] = Counter()
+    if scores.of_traces:
+        generations.update(_traces(observations, selection))
+    reader = _Observations(selection, scores, generations)
+    for file in observations:
+        yield from read_each(_rows(file, on_fault), reader.outcome, on_fault)
+
+
+def _rows(file: Path, on_fault: OnFault) -> Iterator[Item]:
+    """Yield the rows of a file by the names of exports, whoever wrote it."""
+    for item in items_of(file, on_fault, "data"):
+        yield replace(item, value=_by_export(item.value))
+
+
+def _by_export(row: dict[str, Any]) -> dict[str, Any]:
+    """Return a row of the API by the names that it has in exports.
+
+    >>> _by_export({"name": "correct", "dataType": "BOOLEAN", "subject": {"kind": "trace", "id": "t1"}})
+    {'name': 'correct', 'data_type': 'BOOLEAN', 'subject': {'kind': 'trace', 'id': 't1'}, 'trace_id': 't1'}
+    """
+    named = {_HUMP.sub(r"_\1", name).lower(): value for name, value in row.items()}
+    subject = unpacked(named.get("subject"))
+    kind, id_ = inside(subject, "kind"), inside(subject, "id")
+    if kind == "observation":
+        return named | {"observation_id": id_, "trace_id": inside(subject, "traceId") or inside(subject, "trace_id")}
+    return named | {"trace_id": id_} if kind == "trace" else named
+
+
+@dataclass(frozen=True, slots=True)
+class _Score:
+    name: str
+    value: Any
+    source: str
+    time: str
+
+    @property
+    def rank(self) -> tuple[int, str]:
+        """The larger, the more it counts: by who judged, then by when."""
+        return (-_SOURCES.index(self.source) if self.source in _SOURCES else -len(_SOURCES), self.time)
+
+
+@dataclass(frozen=True)
+class _Scores:
+    names: Chosen
+    of_observations: dict[str, _Score] = field(default_factory=dict)
+    of_traces: dict[str, _Score] = field(default_factory=dict)
+    confidences: dict[str, Any] = field(default_factory=dict)
+
+    def gather(self, file: Path, on_fault: OnFault) -> None:
+        are_of_something = True
+        for item in _rows(file, on_fault):
+            row = item.value
+            observation, trace = text_of(row.get("observation_id")), text_of(row.get("trace_id"))
+            name, value, kind = text_of(row.get("name")), row.get("value"), row.get("data_type")
+            are_of_something &= bool(observation or trace or _OTHERS & row.keys())
+            if name == _CONFIDENCE and (observation or trace):
+                self.confidences[observation or trace or ""] = value
+            elif name is not None and kind not in _TEXTS and self.names.takes(name):
+                category = row.get("string_value") if kind in ("CATEGORICAL", "BOOLEAN") else None
+                time = row.get("updated_at") or row.get("timestamp")
+                self._keep(_Score(name, category or value, str(row.get("source")), str(time)), observation, trace)
+        if not are_of_something:
+            raise InputError(
+                f"{file} has scores that do not say which observation or trace they judge. Get them from the API with "
+                'fields="subject".'
+            )
+
+    def _keep(self, score: _Score, observation: str | None, trace: str | None) -> None:
+        scores, id_ = (self.of_observations, observation) if observation else (self.of_traces, trace)
+        if id_ and (id_ not in scores or scores[id_].rank < score.rank):
+            scores[id_] = score
+
+
+@dataclass(frozen=True)
+class _Observations:
+    selection: Selection
+    scores: _Scores
+    generations: Counter[str | None]
+
+    def outcome(self, item: Item) -> Outcome:
+        row = item.value
+        id_ = text_of(row.get("id"))
+        if id_ is None or "type" not in row:
+            raise UnusableRowError("there are no id and type; expected an observation of Langfuse.")
+        if not _is_wanted(row, self.selection):
+            return Dropped("it is no generation, or of another name")
+        output, question = reply_of(row.get("output")), question_of(row.get("input"), self.selection)
+        if not output or question is None:
+            return Dropped("there is no input" if output else "there is no output")
+        trace = text_of(row.get("trace_id"))
+        score = self.scores.of_observations.get(id_)
+        if score is None and trace in self.scores.of_traces:
+            if self.generations[trace] > 1:
+                return Dropped("the score is of a trace with several generations (--observation chooses one)")
+            score = self.scores.of_traces[trace]
+        correct = None if score is None or score.value is None else self._graded(score)
+        if isinstance(correct, Dropped):
+            return correct
+        return self._found(row, id_, question, output, correct, None if correct is None else score)
+
+    def _graded(self, score: _Score) -> float | Dropped:
+        return graded(score.value, self.selection.correct_at, f"the score {score.name}")
+
+    def _found(
+        self,
+        row: dict[str, Any],
+        id_: str,
+        question: Question,
+        output: str,
+        correct: float | None,
+        score: _Score | None,
+    ) -> Found:
+        metadata, outcome = unpacked(row.get("metadata")), parsed(output, is_cut=is_cut_off(row.get("output")))
+        scored = self.scores.confidences.get(id_, self.scores.confidences.get(text_of(row.get("trace_id")) or ""))
+        number = inside(metadata, _CONFIDENCE)
+        offers = {
+            METADATA: written(scored if number is None else number, percent=self.selection.percent),
+            STATED: stated(outcome),
+        }
+        confidence = weighed(offers, self.selection.confidence_from)
+        truth = named_truth(metadata)
+        ids = {"observation_id": id_, "trace_id": text_of(row.get("trace_id"))}
+        kept = {name: row.get(name) for name in ("name", "environment", "trace_name")}
+        return Found(
+            id=digest(question.text),
+            question=question.text,
+            answer=answer_in(outcome, output),
+            confidence=confidence.confidence,
+            correct=correct,
+            key=(id_,),
+            ground_truth=texts_of(truth[1]) if truth else (),
+            model=self.selection.model or text_of(row.get("provided_model_name")) or text_of(row.get("model")),
+            prompt=prompt_of(row.get("input")),
+            judge=None if score is None else _judge(score),
+            columns={
+                **confidence.columns,
+                **plain_columns(
+                    ("langfuse", ids),
+                    ("metadata", metadata),
+                    ("observation", kept),
+                    used=(_CONFIDENCE, *(truth or ())[:1]),
+                ),
+            },
+            off_scale=confidence.off_scale,
+            turns=question.turns,
+        )
+
+
+def _judge(score: _Score) -> str:
+    return {"ANNOTATION": "human"}.get(score.source, score.source.lower())
+
+
+def _is_wanted(row: dict[str, Any], selection: Selection) -> bool:
+    is_generation = str(row.get("type")).upper() == "GENERATION"
+    return is_generation and selection.observation in (None, row.get("name"))
+
+
+def _traces(files: Sequence[Path], selection: Selection) -> Iterator[str | None]:
+    for file in files:
+        for item in _rows(file, lambda fault: None):
+            if _is_wanted(item.value, selection):
+                yield text_of(item.value.get("trace_id"))
+
+
+def _kind(file: Path) -> str:
+    row = _by_export(first_item(file, "data"))
+    if "data_type" in row or {"observation_id", "name", "value"} <= row.keys():
+        return "scores"
+    return "observations" if "type" in row else "neither"

@@ -1,0 +1,207 @@
+"""MLflow: traces as ``search_traces`` gives them, in Parquet, CSV, JSON or JSON lines; nested values may be text.
+
+``search_traces().to_json("traces.jsonl", orient="records", lines=True)`` writes all there is. A frame as CSV has its
+nested values in Python's notation; what is in the column `trace`, which is JSON everywhere, counts before them.
+
+A person's assessment counts before a program's, and that before a judge's. The id of a record is its question's, for
+people ask the same again; that of the trace is a column.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from qacal.records.files import OnFault
+from qacal.sources.importers.base import (
+    Chosen,
+    Dropped,
+    Found,
+    Outcome,
+    Selection,
+    UnusableRowError,
+    inside,
+    listed,
+    members,
+    plain_columns,
+    text_of,
+)
+from qacal.sources.importers.confidences import METADATA, STATED, answer_in, parsed, stated, weighed, written
+from qacal.sources.importers.correctness import graded
+from qacal.sources.importers.finish_reasons import is_cut_off
+from qacal.sources.importers.items import TABLES, Item, files_in, items_of, read_each
+from qacal.sources.importers.texts import (
+    Question,
+    digest,
+    prompt_of,
+    question_of,
+    reply_of,
+    truths_of,
+    unpacked,
+)
+
+_CONFIDENCE = "confidence"
+_SOURCES = ("HUMAN", "CODE", "LLM_JUDGE")
+_TRUTHS = ("expected_response", "expected_answer", "ground_truth", "expected", "answer")
+
+
+def read(paths: Sequence[Path], selection: Selection, on_fault: OnFault) -> Iterator[Outcome]:
+    """Yield the traces, with the assessment that judges them."""
+    reader = _Traces(selection, Chosen("assessment", selection.assessment))
+    for path in files_in(paths, *TABLES):
+        yield from read_each(items_of(path, on_fault, "traces"), reader.outcome, on_fault)
+    reader.names.settle()
+
+
+@dataclass(frozen=True)
+class _Trace:
+    """A trace, whatever it was written as: columns of a frame, or an object with `info` and `data`."""
+
+    id: str
+    state: str
+    request: Any
+    response: Any
+    is_cut: bool
+    assessments: list[dict[str, Any]]
+    metadata: dict[str, Any]
+    tags: dict[str, Any]
+
+    @staticmethod
+    def of(row: dict[str, Any]) -> _Trace | None:
+        trace = _object(row.get("trace"))
+        whole = trace or row
+        given = {name: value for name, value in row.items() if value is not None}
+        told = _object(inside(whole, "info"))
+        info = given | told if trace else told | given
+        id_ = text_of(info.get("trace_id")) or text_of(info.get("request_id"))
+        if id_ is None or not {"request", "response", "info", "trace", "spans"} & row.keys():
+            return None
+        root = _root(inside(whole, "data", "spans") or row.get("spans"))
+        inputs, outputs = root.get("mlflow.spanInputs"), root.get("mlflow.spanOutputs")
+        # Previews are cut, and therefore the last resort.
+        columns = (None, None) if trace and root else (row.get("request"), row.get("response"))
+        request = _first(columns[0], inputs, info.get("request_preview"))
+        response = _first(columns[1], outputs, info.get("response_preview"))
+        is_cut = is_cut_off(response) or _is_shortened(response, info.get("response_preview"))
+        assessments = _objects(info.get("assessments"))
+        metadata = _object(info.get("trace_metadata") or info.get("request_metadata"))
+        state = str(info.get("state") or info.get("status"))
+        return _Trace(id_, state, request, response, is_cut, assessments, metadata, _object(info.get("tags")))
+
+
+@dataclass(frozen=True)
+class _Traces:
+    selection: Selection
+    names: Chosen
+
+    def outcome(self, item: Item) -> Outcome:
+        trace = _Trace.of(item.value)
+        if trace is None:
+            raise UnusableRowError("there are no trace_id, request and response; expected a trace of MLflow.")
+        if trace.state.endswith("ERROR"):
+            return Dropped("the trace ended with an error")
+        question, output = question_of(trace.request, self.selection), reply_of(trace.response)
+        if question is None or not output:
+            return Dropped("there is no question in the request" if output else "there is no text in the response")
+        judgement = self._judgement(trace)
+        value = inside(judgement, "feedback", "value")
+        source = "" if judgement is None else f"the assessment {_name(judgement)}"
+        correct = None if value is None else graded(value, self.selection.correct_at, source)
+        if isinstance(correct, Dropped):
+            return correct
+        return self._found(trace, question, output, correct, None if correct is None else judgement)
+
+    def _judgement(self, trace: _Trace) -> dict[str, Any] | None:
+        """Return the assessment that counts: by who made it, then the latest."""
+        feedback = [part for part in trace.assessments if part.get("feedback") and part.get("valid") is not False]
+        named = [part for part in feedback if _name(part) != _CONFIDENCE]
+        taken = [part for part in named if self.names.takes(_name(part))]
+        return max(taken, key=_rank, default=None)
+
+    def _found(
+        self, trace: _Trace, question: Question, output: str, correct: float | None, judgement: dict[str, Any] | None
+    ) -> Found:
+        outcome = parsed(output, is_cut=trace.is_cut)
+        offers = {METADATA: written(_confidence(trace), percent=self.selection.percent), STATED: stated(outcome)}
+        confidence = weighed(offers, self.selection.confidence_from)
+        given = {**trace.metadata, **trace.tags}
+        own = {name: value for name, value in given.items() if not name.startswith("mlflow.")}
+        return Found(
+            id=digest(question.text),
+            question=question.text,
+            answer=answer_in(outcome, output),
+            confidence=confidence.confidence,
+            correct=correct,
+            key=(trace.id,),
+            ground_truth=_truths(trace),
+            model=self.selection.model
+            or text_of(own.get("model"))
+            or text_of(inside(unpacked(trace.request), "model")),
+            prompt=prompt_of(trace.request),
+            judge=None if judgement is None else _judge(judgement),
+            columns={
+                **confidence.columns,
+                **plain_columns(("mlflow", {"trace_id": trace.id}), ("tag", own), used=(_CONFIDENCE, "model")),
+            },
+            off_scale=confidence.off_scale,
+            turns=question.turns,
+        )
+
+
+def _confidence(trace: _Trace) -> Any:
+    """Return the confidence that an assessment, a tag or the metadata of a trace has."""
+    assessed = [inside(part, "feedback", "value") for part in trace.assessments if _name(part) == _CONFIDENCE]
+    return _first(*assessed, trace.tags.get(_CONFIDENCE), trace.metadata.get(_CONFIDENCE))
+
+
+def _truths(trace: _Trace) -> tuple[str, ...]:
+    expected = {_name(part): inside(part, "expectation", "value") for part in trace.assessments}
+    return next((truths_of(expected[name]) for name in _TRUTHS if expected.get(name)), ())
+
+
+def _is_shortened(response: Any, preview: Any) -> bool:
+    return isinstance(response, str) and response is preview and response.endswith(("...", "…"))
+
+
+def _judge(judgement: dict[str, Any]) -> str:
+    """Return who judged: a person, or a judge by its name.
+
+    >>> _judge({"source": {"source_type": "HUMAN", "source_id": "ann@example.org"}})
+    'human'
+    >>> _judge({"source": {"source_type": "LLM_JUDGE", "source_id": "gpt-judge"}})
+    'gpt-judge'
+    """
+    kind = str(inside(judgement, "source", "source_type"))
+    return "human" if kind == "HUMAN" else text_of(inside(judgement, "source", "source_id")) or kind.lower()
+
+
+def _rank(part: dict[str, Any]) -> tuple[int, str]:
+    kind = str(inside(part, "source", "source_type"))
+    time = part.get("last_update_time") or part.get("last_update_time_ms") or part.get("create_time")
+    return (-_SOURCES.index(kind) if kind in _SOURCES else -len(_SOURCES), str(time))
+
+
+def _name(part: dict[str, Any]) -> str:
+    return str(part.get("assessment_name") or part.get("name"))
+
+
+def _root(spans: Any) -> dict[str, Any]:
+    """Return the attributes of the span that has no parent."""
+    is_child = ("parent_id", "parent_span_id")
+    root = next((span for span in _objects(spans) if not any(span.get(name) for name in is_child)), {})
+    return _object(root.get("attributes"))
+
+
+def _objects(value: Any) -> list[dict[str, Any]]:
+    parts = [unpacked(part) for part in listed(unpacked(value))]
+    return [part for part in parts if isinstance(part, dict)]
+
+
+def _object(value: Any) -> dict[str, Any]:
+    return members(unpacked(value))
+
+
+def _first(*values: Any) -> Any:
+    return next((value for value in values if value is not None), None)

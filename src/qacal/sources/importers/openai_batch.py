@@ -1,0 +1,162 @@
+"""Batches of the OpenAI API: the file of requests, the file of responses, that of errors, and labels of one's own.
+
+Responses come in any order and without their questions; all files are joined on `custom_id`. It is the request's, for a
+batch has no two of a kind; the id of a record is its question's, so that a question that was asked twice has one id.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from qacal.errors import InputError
+from qacal.records.columns import is_blank
+from qacal.records.files import OnFault
+from qacal.sources.importers.base import (
+    Dropped,
+    Found,
+    Outcome,
+    Selection,
+    UnusableRowError,
+    inside,
+    listed,
+    plain_columns,
+    text_of,
+)
+from qacal.sources.importers.confidences import STATED, TOKENS, answer_in, by_tokens, parsed, stated, weighed
+from qacal.sources.importers.correctness import graded
+from qacal.sources.importers.finish_reasons import is_cut_off
+from qacal.sources.importers.items import Item, files_in, first_item, items_of, read_each
+from qacal.sources.importers.texts import Question, digest, prompt_of, question_of, truths_of
+
+_IDS = ("custom_id", "id")
+
+
+def read(paths: Sequence[Path], selection: Selection, on_fault: OnFault) -> Iterator[Outcome]:
+    """Yield the responses, and a word about each request that has none."""
+    files = files_in(paths, "*.jsonl")
+    are_requests = {file: "body" in first_item(file) for file in files}
+    responses = [file for file in files if not are_requests[file]]
+    if not responses:
+        raise InputError(f"there is no batch output among {', '.join(map(str, files))}; only requests.")
+    batch = _Batch(selection, {}, {} if selection.labels is None else _labels(selection.labels), set())
+    for file in files:
+        if are_requests[file]:
+            batch.gather_requests(file, on_fault)
+    for file in responses:
+        yield from read_each(items_of(file, on_fault), batch.outcome, on_fault)
+    unanswered = len(batch.requests.keys() - batch.answered)
+    yield from (Dropped("the request has no response") for _ in range(unanswered))
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    question: Question | None
+    prompt: str | None
+    model: str | None
+
+
+@dataclass(frozen=True)
+class _Batch:
+    selection: Selection
+    requests: dict[str, _Request]
+    labels: Mapping[str, dict[str, Any]]
+    answered: set[str]
+
+    def gather_requests(self, file: Path, on_fault: OnFault) -> None:
+        for item in items_of(file, on_fault):
+            id_, body = text_of(item.value.get("custom_id")), item.value.get("body")
+            if id_ is None or not isinstance(body, dict):
+                raise InputError(f"{item.origin} {item.place}: there are no custom_id and body; expected a request.")
+            if id_ in self.requests:
+                raise InputError(
+                    f"{item.origin} {item.place}: custom_id {id_!r} stands for two requests. Import batches one by one."
+                )
+            asked = body.get("messages") or body.get("input") or body.get("prompt")
+            question = question_of(asked, self.selection)
+            self.requests[id_] = _Request(question, prompt_of(asked), text_of(body.get("model")))
+
+    def outcome(self, item: Item) -> Outcome:
+        row = item.value
+        id_ = text_of(row.get("custom_id"))
+        if id_ is None or "response" not in row:
+            raise UnusableRowError("there are no custom_id and response; expected a line of a batch's output.")
+        self.answered.add(id_)
+        status = inside(row, "response", "status_code")
+        if row.get("error") or not row["response"] or status not in (None, 200):
+            return Dropped(f"the request failed ({inside(row, 'error', 'code') or f'status {status}'})")
+        return self._found(id_, inside(row, "response", "body"))
+
+    def _graded(self, value: Any) -> float | Dropped:
+        return graded(value, self.selection.correct_at, "the column 'correct' of the labels")
+
+    def _found(self, id_: str, body: Any) -> Outcome:
+        from qacal.sources.elicitation.reply import Reply
+
+        request = self.requests.get(id_, _Request(None, None, None))
+        label = self.labels.get(id_, {})
+        named = text_of(label.get("question"))
+        question = Question(named) if named else request.question
+        correct = None if is_blank(label.get("correct")) else self._graded(label["correct"])
+        if question is None:
+            return Dropped("the question is not known: neither the requests nor the labels have its custom_id")
+        if isinstance(correct, Dropped):
+            return correct
+        try:
+            reply = Reply.from_body(_completion(body))
+        except InputError as error:
+            raise UnusableRowError(str(error)) from None
+        if reply.refusal or not reply.text.strip():
+            return Dropped("the LLM refused" if reply.refusal else "there is no reply")
+        outcome = parsed(reply.text, is_cut=reply.is_cut)
+        answer = answer_in(outcome, reply.text)
+        offers = {STATED: stated(outcome), TOKENS: by_tokens(reply, answer)}
+        confidence = weighed(offers, self.selection.confidence_from)
+        model = self.selection.model or text_of(inside(body, "model")) or request.model
+        return Found(
+            id=digest(question.text),
+            question=question.text,
+            answer=answer,
+            confidence=confidence.confidence,
+            correct=correct,
+            key=(model, id_),
+            ground_truth=truths_of(label.get("ground_truth")),
+            model=model,
+            prompt=request.prompt,
+            judge=text_of(label.get("judge")),
+            columns={
+                **confidence.columns,
+                "custom_id": id_,
+                **plain_columns(("label", label), used=(*_IDS, "question", "correct", "ground_truth", "judge")),
+            },
+            turns=question.turns,
+        )
+
+
+def _completion(body: Any) -> Any:
+    """Return a chat completion; the texts of the Responses API are put where a chat completion has them."""
+    if not isinstance(body, dict) or "output" not in body or "choices" in body:
+        return body
+    parts = [part for message in listed(body["output"]) for part in listed(inside(message, "content"))]
+    texts = [text_of(inside(part, "text")) for part in parts if inside(part, "type") == "output_text"]
+    finish = "length" if is_cut_off(body) else "stop"
+    return {"choices": [{"message": {"content": "".join(filter(None, texts))}, "finish_reason": finish}]}
+
+
+def _labels(path: Path) -> dict[str, dict[str, Any]]:
+    labels: dict[str, dict[str, Any]] = {}
+    for item in items_of(path, _refuse):
+        name = next((name for name in _IDS if name in item.value), None)
+        id_ = None if name is None else text_of(item.value[name])
+        if id_ is None:
+            raise InputError(f"{path} {item.place}: labels need a column custom_id, or id.")
+        if id_ in labels:
+            raise InputError(f"{path} {item.place}: {id_!r} is labelled twice.")
+        labels[id_] = item.value
+    return labels
+
+
+def _refuse(fault: object) -> None:
+    raise InputError(str(fault))

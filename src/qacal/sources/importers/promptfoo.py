@@ -1,0 +1,113 @@
+"""promptfoo: results as ``.json`` or ``.jsonl``, one row for each test, prompt and provider."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from qacal.records.files import OnFault
+from qacal.sources.importers.base import (
+    Dropped,
+    Found,
+    Outcome,
+    Selection,
+    UnusableRowError,
+    inside,
+    members,
+    plain_columns,
+    text_of,
+)
+from qacal.sources.importers.confidences import (
+    METADATA,
+    STATED,
+    TOKENS,
+    answer_in,
+    by_logprobs,
+    parsed,
+    stated,
+    weighed,
+    written,
+)
+from qacal.sources.importers.correctness import graded
+from qacal.sources.importers.finish_reasons import is_cut_off
+from qacal.sources.importers.items import Item, files_in, items_of, read_each
+from qacal.sources.importers.texts import Question, as_text, digest, named_question, named_truth, question_of
+
+_FAILED = 2
+
+
+def read(paths: Sequence[Path], selection: Selection, on_fault: OnFault) -> Iterator[Outcome]:
+    """Yield the results of evaluations; errors of providers are dropped, failed assertions are wrong answers."""
+    for path in files_in(paths, "*.json", "*.jsonl"):
+        results = _Results(str(path), selection)
+        yield from read_each(items_of(path, on_fault, "results", "results"), results.outcome, on_fault)
+
+
+@dataclass(frozen=True)
+class _Results:
+    origin: str
+    selection: Selection
+
+    def outcome(self, item: Item) -> Outcome:
+        row = item.value
+        if "success" not in row or not ("vars" in row or "testCase" in row):
+            raise UnusableRowError("there are no success and vars; expected a result of promptfoo.")
+        output = inside(row, "response", "output")
+        if row.get("failureReason") == _FAILED or output is None:
+            return Dropped("the provider failed")
+        correct = self._correct(row)
+        return correct if isinstance(correct, Dropped) else self._found(item, row, as_text(output), correct)
+
+    def _correct(self, row: dict[str, Any]) -> float | Dropped | None:
+        metric, threshold = self.selection.metric, self.selection.correct_at
+        if metric is not None:
+            score = inside(row, "namedScores", metric)
+            if score is None:
+                return Dropped(f"it has no metric {metric}")
+            return graded(score, threshold, f"the metric {metric}")
+        if not inside(row, "gradingResult", "componentResults"):
+            # Without assertions every output is a success; nothing was judged.
+            return None
+        return graded(row["success"] if threshold is None else row.get("score", row["success"]), threshold)
+
+    def _found(self, item: Item, row: dict[str, Any], output: str, correct: float | None) -> Found:
+        given = members(row.get("vars")) or members(inside(row, "testCase", "vars"))
+        metadata = members(row.get("metadata"))
+        outcome = parsed(output, is_cut=is_cut_off(row["response"]))
+        answer = answer_in(outcome, output)
+        confidence = weighed(
+            {
+                METADATA: written(inside(metadata, "confidence"), percent=self.selection.percent),
+                STATED: stated(outcome),
+                TOKENS: by_logprobs(inside(row, "response", "logProbs"), is_answer=answer == output.strip()),
+            },
+            self.selection.confidence_from,
+        )
+        asked, truth = named_question(given), named_truth(given)
+        raw = inside(row, "prompt", "raw")
+        question = Question(asked[1]) if asked else question_of(raw, self.selection) or Question("")
+        names = (text_of(inside(row, "provider", name)) for name in ("label", "id"))
+        return Found(
+            # Variables stay the same under every prompt; without them, the prompt is the question.
+            id=digest(given if given and not asked else question.text or raw),
+            question=question.text,
+            answer=answer,
+            confidence=confidence.confidence,
+            correct=correct,
+            key=("result", text_of(row.get("id")) or f"{item.origin} {item.place}"),
+            ground_truth=(truth[1],) if truth else (),
+            model=self.selection.model or next(filter(None, names), None),
+            prompt=text_of(inside(row, "prompt", "label")),
+            columns={
+                **confidence.columns,
+                **plain_columns(
+                    ("vars", given),
+                    ("metadata", metadata),
+                    used=("confidence", *(asked or ())[:1], *(truth or ())[:1]),
+                ),
+            },
+            off_scale=confidence.off_scale,
+            turns=question.turns,
+        )

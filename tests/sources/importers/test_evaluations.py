@@ -1,0 +1,239 @@
+"""promptfoo, DeepEval and HELM: what was judged, by what, and what was not judged at all."""
+
+import pytest
+
+from qacal.errors import InputError
+from qacal.sources.importers import Selection, import_log
+from tests.sources.importers import logs
+from tests.sources.importers.logs import (
+    CASES,
+    deepeval_case,
+    helm_state,
+    helm_stats,
+    promptfoo_result,
+    write_json,
+    write_lines,
+)
+
+PARIS, FIVE, GOETHE = CASES
+
+
+def promptfoo(folder, *results, **selection):
+    return import_log("promptfoo", [write_lines(folder / "out.jsonl", results)], Selection(**selection))
+
+
+def deepeval(folder, *cases, **selection):
+    path = write_json(folder / "test_run_1.json", {"testCases": cases, "testPassed": 1})
+    return import_log("deepeval", [path], Selection(**selection))
+
+
+def helm(folder, states, stats, keep_unscored=False, **selection):
+    return import_log("helm", logs.helm(folder, states, stats), Selection(**selection), keep_unscored=keep_unscored)
+
+
+# promptfoo
+
+
+def test_a_failed_provider_is_no_wrong_answer(tmp_path):
+    failed = promptfoo_result(1, FIVE, failureReason=2, success=False, error="429")
+    silent = promptfoo_result(2, GOETHE, response={"error": "timeout"})
+    found = promptfoo(tmp_path, promptfoo_result(0, PARIS), failed, silent)
+    assert found.dropped == {"the provider failed": 2}
+
+
+def test_without_assertions_nothing_was_judged(tmp_path):
+    grading = {"pass": True, "score": 1, "reason": "No assertions", "componentResults": []}
+    found = promptfoo(tmp_path, promptfoo_result(0, PARIS, gradingResult=grading))
+    assert found.frame["correct"].to_list() == [None]
+
+
+def test_a_named_score_may_be_what_is_right(tmp_path):
+    result = promptfoo_result(0, PARIS, namedScores={"facts": 0.4}, score=0.7)
+    assert promptfoo(tmp_path, result).frame["correct"].to_list() == [1.0]
+    assert promptfoo(tmp_path, result, metric="facts").frame["correct"].to_list() == [0.4]
+    assert promptfoo(tmp_path, result, metric="facts", correct_at=0.5).frame["correct"].to_list() == [0.0]
+    assert promptfoo(tmp_path, result, correct_at=0.8).frame["correct"].to_list() == [0.0]
+    with pytest.raises(InputError, match="1: it has no metric tone"):
+        promptfoo(tmp_path, result, metric="tone")
+
+
+def test_providers_and_repeats_share_the_question(tmp_path):
+    other = promptfoo_result(1, PARIS, id="other", provider={"id": "org:llm-2", "label": "two"})
+    found = promptfoo(tmp_path, promptfoo_result(0, PARIS), other).frame
+    assert found["id"].n_unique() == 1
+    assert found["model"].to_list() == ["org:llm", "two"]
+    assert found["prompt"].to_list() == ["Question: {{question}}"] * 2
+
+
+def test_the_id_is_that_of_the_question(tmp_path):
+    """Other variables make no other question; without any, the prompt is the question."""
+    asked = [{"question": "2+2?", "tone": "rude"}, {"question": "2+2?", "tone": "kind"}, {"question": "2+3?"}]
+    found = promptfoo(tmp_path, *(promptfoo_result(at, PARIS, vars=given) for at, given in enumerate(asked)))
+    first, again, other = found.frame["id"].to_list()
+    assert first == again != other
+    prompts = [{"raw": raw, "label": "one"} for raw in ("Capital of France?", "Capital of Italy?", "Capital of Italy?")]
+    bare = [promptfoo_result(at, PARIS, vars={}, prompt=prompt) for at, prompt in enumerate(prompts)]
+    first, second, again = promptfoo(tmp_path, *bare).frame["id"].to_list()
+    assert first != second == again
+
+
+def test_a_cut_output_of_promptfoo_is_not_guessed_at(tmp_path):
+    said = "Guess: Paris\nProbability: 0"
+    results = [
+        promptfoo_result(at, PARIS, response={"output": said, "finishReason": reason})
+        for at, reason in enumerate(("length", "stop"))
+    ]
+    found = promptfoo(tmp_path, *results)
+    why = "no confidence: none in the metadata; the reply is cut off; there are no token probabilities"
+    assert (found.kept, found.dropped) == (1, {why: 1})
+
+
+def test_a_named_score_on_another_scale_is_refused(tmp_path):
+    results = [promptfoo_result(at, PARIS, namedScores={"stars": stars}) for at, stars in enumerate((1, 5))]
+    with pytest.raises(InputError, match=r"the metric stars is not on .*1 number lies outside \(5\).*--correct-at"):
+        promptfoo(tmp_path, *results, metric="stars")
+
+
+def test_metadata_comes_before_what_is_stated(tmp_path):
+    metadata = {"confidence": 0.5, "topic": "geo"}
+    row = promptfoo(tmp_path, promptfoo_result(0, PARIS, metadata=metadata)).frame.to_dicts()[0]
+    assert (row["confidence"], row["confidence_source"], row["confidence_stated"]) == (0.5, "metadata", 0.95)
+    row = promptfoo(tmp_path, promptfoo_result(0, PARIS, metadata=metadata), confidence_from="stated").frame.to_dicts()[
+        0
+    ]
+    assert (row["confidence"], row["confidence_source"]) == (0.95, "stated")
+
+
+def test_variables_with_other_names(tmp_path):
+    given = {"country": "France", "model": "a car", "topic": "cities"}
+    result = promptfoo_result(0, PARIS, vars=given, metadata={"topic": "capitals", "country": "France"})
+    row = promptfoo(tmp_path, result, question_after="Question:").frame.to_dicts()[0]
+    assert row["question"] == "Capital of France?"
+    assert (row["country"], row["vars_model"], row["model"]) == ("France", "a car", "org:llm")
+    assert (row["topic"], row["metadata_topic"]) == ("cities", "capitals")
+
+
+def test_outputs_that_are_objects(tmp_path):
+    output = {"answer": "Paris", "confidence": 0.9}
+    row = promptfoo(tmp_path, promptfoo_result(0, PARIS, response={"output": output})).frame.to_dicts()[0]
+    assert (row["answer"], row["confidence"]) == ("Paris", 0.9)
+
+
+# DeepEval
+
+
+def test_a_metric_of_several(tmp_path):
+    metrics = [
+        {"name": "Exact Match", "success": False, "score": 0.0},
+        {"name": "Relevancy", "success": True, "score": 0.6, "threshold": 0.5},
+        {"name": "Bias", "success": None, "score": None, "error": "timeout"},
+    ]
+    case = deepeval_case(0, PARIS, success=False, metricsData=metrics)
+    assert deepeval(tmp_path, case).frame["correct"].to_list() == [0.0]
+    assert deepeval(tmp_path, case, metric="Relevancy").frame["correct"].to_list() == [1.0]
+    assert deepeval(tmp_path, case, metric="Relevancy", correct_at=0.7).frame["correct"].to_list() == [0.0]
+    with pytest.raises(InputError, match="1: the metric gave nothing"):
+        deepeval(tmp_path, case, metric="Bias")
+
+
+def test_a_threshold_needs_a_metric(tmp_path):
+    with pytest.raises(InputError, match="--correct-at needs --metric"):
+        deepeval(tmp_path, deepeval_case(0, PARIS), correct_at=0.5)
+
+
+def test_cases_without_metrics_or_output(tmp_path):
+    found = deepeval(tmp_path, deepeval_case(0, PARIS, metricsData=[]), deepeval_case(1, FIVE, actualOutput=None))
+    assert found.frame["correct"].to_list() == [None]
+    assert found.dropped == {"there is no reply": 1}
+
+
+def test_the_latest_run_lies_deeper(tmp_path):
+    path = write_json(tmp_path / ".latest_test_run.json", {"testRunData": {"testCases": [deepeval_case(0, PARIS)]}})
+    assert import_log("deepeval", [path]).kept == 1
+    assert import_log("auto", [path]).kept == 1
+    with pytest.raises(InputError, match="has no testCases"):
+        import_log("deepeval", [write_json(tmp_path / "test_run_2.json", {"testPassed": 0})])
+
+
+# HELM
+
+
+def test_the_answer_is_what_the_letter_stands_for(tmp_path):
+    row = helm(tmp_path, [helm_state(0, PARIS)], [helm_stats(0, PARIS)]).frame.to_dicts()[0]
+    assert row["answer"] == "Paris"
+    assert (row["id"], row["task"], row["field"]) == ("mmlu:subject=law:id0", "mmlu:subject=law", "law")
+    assert (row["model"], row["split"]) == ("org/llm", "test")
+
+
+def test_log_probabilities_of_zero_are_none_at_all(tmp_path):
+    stats = [helm_stats(0, PARIS, max_prob=1.0, logprob=0.0)]
+    with pytest.raises(InputError, match="the model gave no log-probabilities"):
+        helm(tmp_path, [helm_state(0, PARIS)], stats)
+    assert helm(tmp_path, [helm_state(0, PARIS)], stats, keep_unscored=True).frame["confidence"].to_list() == [None]
+    # One token may well be certain if others are not.
+    states = [helm_state(0, PARIS), helm_state(1, FIVE)]
+    found = helm(tmp_path, states, [*stats, helm_stats(1, FIVE)])
+    assert found.frame["confidence"].to_list() == [1.0, 0.8]
+
+
+def test_a_max_prob_that_is_none_names_the_other_source(tmp_path):
+    with pytest.raises(InputError, match=r"the confidence in the max_prob is not on .* imported\. Another source is"):
+        helm(tmp_path, [helm_state(0, PARIS)], [helm_stats(0, PARIS, max_prob=12.0)])
+
+
+@pytest.mark.parametrize(
+    ("ending", "is_cut"),
+    [
+        ({"finish_reason": {"reason": "length"}}, True),
+        ({"finish_reason": {"reason": "endoftext"}, "tokens": [{"text": "x"}] * 9}, False),
+        ({"tokens": [{"text": "x"}] * 9}, True),
+        ({"tokens": [{"text": "x"}] * 8}, False),
+        ({}, False),
+    ],
+)
+def test_a_cut_completion_of_helm_is_not_guessed_at(tmp_path, ending, is_cut):
+    result = {"success": True, "completions": [{"text": "Guess: Paris\nProbability: 0", **ending}]}
+    state = helm_state(0, PARIS, result=result, request={"model": "org/llm", "max_tokens": 9})
+    found = helm(tmp_path, [state], [helm_stats(0, PARIS)], keep_unscored=True, confidence_from="stated")
+    assert found.frame["confidence"].to_list() == [None if is_cut else 0.0]
+
+
+def test_trials_and_perturbations_are_rows_of_one_question(tmp_path):
+    typos = {"name": "typos", "prob": 0.1}
+    perturbed = helm_state(0, PARIS)
+    perturbed["instance"] = {**perturbed["instance"], "perturbation": typos}
+    states = [helm_state(0, PARIS), helm_state(0, PARIS, train_trial_index=1), perturbed]
+    stats = [
+        helm_stats(0, PARIS),
+        {**helm_stats(0, PARIS, exact_match=0.0), "train_trial_index": 1},
+        {**helm_stats(0, PARIS, exact_match=0.5), "perturbation": typos},
+    ]
+    found = helm(tmp_path, states, stats).frame
+    assert found["id"].n_unique() == 1
+    assert found["correct"].to_list() == [1.0, 0.0, 0.5]
+    assert found["perturbation"].to_list() == [None, None, "typos"]
+
+
+def test_references_that_were_scored_apart_have_no_answer(tmp_path):
+    apart = helm_state(1, FIVE, reference_index=0, request_mode="original")
+    failed = helm_state(2, GOETHE, result={"success": False, "completions": []})
+    states = [helm_state(0, PARIS), apart, failed]
+    found = helm(tmp_path, states, [helm_stats(0, PARIS), helm_stats(1, FIVE), helm_stats(2, GOETHE)])
+    assert found.dropped == {
+        "each reference was scored apart, and the log does not say which was best": 1,
+        "the request failed": 1,
+    }
+
+
+def test_metrics_of_helm(tmp_path):
+    stats = [helm_stats(0, PARIS, quasi_exact_match=0.0)]
+    assert helm(tmp_path, [helm_state(0, PARIS)], stats).frame["correct"].to_list() == [1.0]
+    chosen = helm(tmp_path, [helm_state(0, PARIS)], stats, metric="quasi_exact_match")
+    assert chosen.frame["correct"].to_list() == [0.0]
+    with pytest.raises(InputError, match="it has no metric bleu"):
+        helm(tmp_path, [helm_state(0, PARIS)], stats, metric="bleu")
+
+
+def test_a_folder_without_a_run(tmp_path):
+    with pytest.raises(InputError, match=r"holds no scenario_state\.json"):
+        import_log("helm", [tmp_path])
