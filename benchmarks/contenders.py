@@ -22,7 +22,7 @@ from benchmarks.features import GROUP_DEPTH, bisecting_groups, components, logit
 from benchmarks.multicalibration import Multicalibration
 from qacal.calibrators.base import Calibrator
 from qacal.experiment import METHODS
-from qacal.experiment.beta import Beta, Groups, only
+from qacal.experiment.groups import Beta, Groups, only
 from qacal.planning import wide_ranges
 from qacal.tally.groups import Paths
 

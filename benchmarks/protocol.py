@@ -19,7 +19,7 @@ import qacal
 from benchmarks.table import duration
 from qacal.calibrators.base import Calibrator
 from qacal.experiment import METHODS
-from qacal.experiment.beta import Beta, only
+from qacal.experiment.groups import Beta, only
 from qacal.experiment.protocol import CALIBRATION, TUNING, Deal, Protocol, deal
 from qacal.experiment.sample import Sample
 

@@ -4,7 +4,7 @@ import json
 import shlex
 
 from tests.checking.rows import as_csv, changed, labelled, renamed
-from tests.test_cli import ok, run
+from tests.cli.test_cli import ok, run
 
 
 def test_exit_codes(tmp_path):

@@ -5,8 +5,8 @@ import pytest
 
 from qacal import load
 from tests.answers import answers
+from tests.cli.test_cli import ok, run
 from tests.experiment.rows import vectors_and_labels
-from tests.test_cli import ok, run
 
 QUICK = ("--embedder", "column:embedding", "--partition", "kdtree:2", "--seeds", "2")
 

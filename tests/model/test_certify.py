@@ -74,7 +74,7 @@ def test_the_two_sets_must_be_of_one_kind():
 
 def test_the_command_does_what_the_library_does(tmp_path):
     from qacal import load
-    from tests.test_cli import ok, run
+    from tests.cli.test_cli import ok, run
 
     learn, certify, new = judged(answers(900, seed=1), 1), people(400, seed=2), answers(50, seed=3)
     for name, rows in (("judged", learn), ("people", certify)):

@@ -16,7 +16,7 @@ from qacal import (
     log_loss,
     split,
 )
-from qacal.experiment.beta import Beta
+from qacal.experiment.groups import Beta
 from qacal.experiment.sample import Sample
 from qacal.tally.ids import id_hashes
 from tests.answers import answers

@@ -25,8 +25,8 @@ from qacal.model.pipeline import Road, RowVectors
 from qacal.records.reading import read
 from qacal.storage import plain
 from tests.answers import answers
+from tests.cli.test_cli import run
 from tests.embedders.tiny_onnx import folder
-from tests.test_cli import run
 
 
 class Counting:

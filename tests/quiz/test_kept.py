@@ -14,7 +14,7 @@ from qacal import load
 from qacal.local_llm import MODELS
 from qacal.quiz import answers, provenance, questions
 from qacal.sources.elicitation import matches
-from tests.test_cli import ok
+from tests.cli.test_cli import ok
 
 ROWS = answers()
 

@@ -7,11 +7,11 @@ import polars as pl
 import pytest
 
 from qacal import BadRows, BadRowsError, InputError, QABinning, QACalibrator
-from qacal.cli.shared import for_shell
+from qacal.cli.options import for_shell
 from qacal.records.files import File, refuse
 from qacal.records.reading import Reading, read
 from tests.answers import answers
-from tests.test_cli import ok, run
+from tests.cli.test_cli import ok, run
 
 FIT = ("--partition", "column:subject")
 

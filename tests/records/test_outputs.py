@@ -17,7 +17,7 @@ from qacal.records.files import open_file, unpacked_up_to
 from qacal.records.json_stream import rows_up_to
 from qacal.records.writers import write_frame, write_objects, written_whole
 from qacal.storage.folders import temporary_folder
-from tests.test_cli import run
+from tests.cli.test_cli import run
 
 ROWS = [{"question": "2+2?", "answer": "4", "confidence": 0.9, "correct": 1}]
 
@@ -83,7 +83,10 @@ def test_a_link_is_followed(tmp_path, name):
 
 def test_standard_output_that_is_a_file_is_not_replaced(tmp_path):
     """With > out.txt, /dev/stdout is that file."""
-    code = "from qacal.records.writers import written_whole\nwith written_whole('/dev/stdout') as path: path.write_text('page')"
+    code = (
+        "from qacal.records.writers import written_whole\n"
+        "with written_whole('/dev/stdout') as path: path.write_text('page')"
+    )
     with (tmp_path / "out.txt").open("wb") as out:
         subprocess.run([sys.executable, "-c", code], stdout=out, check=True)
     assert (tmp_path / "out.txt").read_text() == "page"

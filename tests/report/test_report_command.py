@@ -6,8 +6,8 @@ import polars as pl
 import pytest
 
 from tests.answers import answers
+from tests.cli.test_cli import ok, run
 from tests.report.rows import model
-from tests.test_cli import ok, run
 
 
 @pytest.fixture(scope="module")

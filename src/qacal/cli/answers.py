@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from qacal.cli import shared
+from qacal.cli import options as shared
 from qacal.cli.elicit import summary, write_answers
 
 Run = Annotated[

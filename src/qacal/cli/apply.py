@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from qacal.cli import shared
+from qacal.cli import options as shared
 from qacal.cli.fit import model_path
 
 _KEPT = "kept without a calibrated confidence (lines that are no rows left out)"

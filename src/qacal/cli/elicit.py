@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from qacal.cli import shared
+from qacal.cli import options as shared
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from qacal.cli import shared
+from qacal.cli import options as shared
 
 if TYPE_CHECKING:
     from qacal.experiment import Experiment

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from qacal.cli import shared
+from qacal.cli import options as shared
 from qacal.cli.fit import model_path
 
 

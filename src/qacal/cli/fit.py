@@ -8,7 +8,9 @@ from typing import Annotated, Any
 
 import typer
 
-from qacal.cli import fitted, remarks, shared
+from qacal.cli import fit_summary as fitted
+from qacal.cli import options as shared
+from qacal.cli import remarks
 
 CALIBRATORS = {
     "tree-binning": "TreeBinning",

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from qacal.cli import elicit, shared
+from qacal.cli import elicit
+from qacal.cli import options as shared
 from qacal.cli.answers import Run
 from qacal.errors import InputError
 

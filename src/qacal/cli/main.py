@@ -29,9 +29,11 @@ from qacal.cli import (
     plan,
     questions,
     report,
-    shared,
     split,
     threshold,
+)
+from qacal.cli import (
+    options as shared,
 )
 from qacal.errors import QacalError, QacalWarning
 from qacal.records.json_stream import MAX_ROW_MB, rows_up_to

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from qacal.cli import shared
+from qacal.cli import options as shared
 from qacal.cli.fit import model_path
 
 _ROWS = (500, 1_000, 2_000, 5_000, 10_000, 20_000, 50_000)

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from qacal.cli.fitted import MODELS_IN_FULL, models_of
+from qacal.cli.fit_summary import MODELS_IN_FULL, models_of
 from qacal.errors import InputError
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from qacal.cli import shared
+from qacal.cli import options as shared
 from qacal.cli.fit import model_path
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from qacal.cli import shared
+from qacal.cli import options as shared
 from qacal.errors import InputError
 
 if TYPE_CHECKING:

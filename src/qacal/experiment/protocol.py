@@ -15,7 +15,7 @@ import numpy as np
 from qacal.calibrators.base import Calibrator
 from qacal.calibrators.bin_maps import Ties
 from qacal.errors import InputError, RepeatedQuestionsWarning
-from qacal.experiment.beta import Beta, Groups, at_cut, common_groups, only
+from qacal.experiment.groups import Beta, Groups, at_cut, common_groups, only
 from qacal.experiment.measures import TestRows
 from qacal.experiment.sample import Sample
 from qacal.planning import Ranges, paper_ranges, search_ranges, wide_ranges

@@ -11,7 +11,7 @@ import numpy as np
 
 from qacal.calibrators.bin_maps import Ties
 from qacal.errors import InputError, UnreachableError
-from qacal.experiment.beta import Beta
+from qacal.experiment.groups import Beta
 from qacal.experiment.measures import COLUMNS, LABEL_COLUMNS
 from qacal.experiment.methods import MEANING, methods
 from qacal.experiment.protocol import Protocol, deal, require_enough, run_method

@@ -11,7 +11,7 @@ import numpy as np
 
 from qacal.calibrators.base import Calibrator
 from qacal.errors import RepeatedQuestionsWarning
-from qacal.experiment.beta import Beta
+from qacal.experiment.groups import Beta
 from qacal.experiment.methods import methods
 from qacal.experiment.protocol import BETA, CALIBRATION, SHARES, TEST
 from qacal.experiment.runner import Experiment

@@ -5,7 +5,7 @@
     its parameters, the partition, the score, whatever the caller knows of the model (`header`), a list of the `arrays`
     with their digests, and a `digest` of all that.
 ``arrays/NAME.npy``
-    one file an array, in numpy's plain format; see :mod:`qacal.storage.array_files`. A model that replaces another has its
+    one file an array, in numpy's plain format; see `storage/array_files.py`. A model that replaces another has its
     arrays in a folder of its own (``arrays-1f2e3d4c``), which `model.json` names as its `folder`.
 
 Saving is whole or nothing, also for those who load the model at that moment. Loading trusts nothing: it reads only

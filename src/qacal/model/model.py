@@ -1,8 +1,7 @@
 """The whole model: from question, answer and stated confidence to the probability that the answer is right.
 
-Its parts, and what the last of them sees of a row, are in :mod:`qacal.model.pipeline`; which parts a model is made of where its
-parameters leave a choice, in :mod:`qacal.model.defaults`; how they are fitted, in :mod:`qacal.model.fitting`. Here is what one can
-ask of it.
+The parts and the path of a row through them are in `pipeline.py`; the default parts in `defaults.py`; how they are
+fitted in `fitting.py`.
 """
 
 from __future__ import annotations

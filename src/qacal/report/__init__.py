@@ -9,16 +9,16 @@ Every figure is a function that takes tallies or records and an optional `ax`, a
 """
 
 from qacal.report.content import Content, content_of, read_contents
+from qacal.report.figures.planning import points_per_bin_plot
+from qacal.report.figures.reliability import reliability_diagram, small_reliability_diagram
+from qacal.report.figures.scatter import recalibration_scatter, sharpness_plot
+from qacal.report.figures.selective import risk_coverage_plot, threshold_plot
+from qacal.report.figures.validity import realised_error_plot, validity_plot
 from qacal.report.gathering import Gathered, gather
 from qacal.report.inputs import Pairs, Scored
 from qacal.report.page import Block, render
-from qacal.report.planning import points_per_bin_plot
 from qacal.report.realised import Realised, realised_errors
-from qacal.report.reliability import reliability_diagram, small_reliability_diagram
-from qacal.report.scatter import recalibration_scatter, sharpness_plot
-from qacal.report.selective import risk_coverage_plot, threshold_plot
 from qacal.report.tables import Cell, Table
-from qacal.report.validity import realised_error_plot, validity_plot
 
 __all__ = [
     "Block",

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from matplotlib.axes import Axes
 
 from qacal.report.content import Content
+from qacal.report.figures.planning import points_per_bin_plot
+from qacal.report.figures.reliability import reliability_diagram, small_reliability_diagram
+from qacal.report.figures.scatter import recalibration_scatter, sharpness_plot
+from qacal.report.figures.selective import risk_coverage_plot, threshold_plot
+from qacal.report.figures.validity import realised_error_plot, validity_plot
 from qacal.report.groups import FEW_ROWS, Group
-from qacal.report.planning import points_per_bin_plot
-from qacal.report.reliability import reliability_diagram, small_reliability_diagram
-from qacal.report.scatter import recalibration_scatter, sharpness_plot
-from qacal.report.selective import risk_coverage_plot, threshold_plot
 from qacal.report.svg import drawing, inline_svg
-from qacal.report.validity import realised_error_plot, validity_plot
 
 SMALL_MULTIPLES = 12
 """How many groups get a diagram of their own; the others are in the table."""

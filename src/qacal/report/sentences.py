@@ -8,9 +8,9 @@ import numpy as np
 
 from qacal.metrics.reliability import reliability_table
 from qacal.report.content import Content
+from qacal.report.figures.selective import answered
 from qacal.report.group_rows import group_name
 from qacal.report.groups import FEW_ROWS
-from qacal.report.selective import answered
 from qacal.report.verdict import verdict_of
 from qacal.report.words import counted, interval, off_by, percent, points
 from qacal.tally.tally import Tally

@@ -15,8 +15,8 @@ from qacal.sources.elicitation.requests import Setup
 from qacal.sources.elicitation.runs import kept_run
 from qacal.sources.elicitation.setups import find_prompt, plain_setup, stored_setup
 from qacal.sources.elicitation.store import open_store
+from tests.cli.test_cli import run
 from tests.sources.elicitation.serving import questions
-from tests.test_cli import run
 
 ROWS = questions(40)
 REPLY = json.dumps({"choices": [{"message": {"content": "Guess: Paris\nProbability: 0.9"}}]})

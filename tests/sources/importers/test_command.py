@@ -8,9 +8,9 @@ import polars as pl
 import pytest
 
 from qacal.records.reading import read
+from tests.cli.test_cli import ok, run
 from tests.sources.importers import logs
 from tests.sources.importers.logs import CASES, choice_row, sample, write_eval, write_lines
-from tests.test_cli import ok, run
 
 
 def test_rows_are_written_and_accounted_for(tmp_path):

@@ -10,7 +10,7 @@ import pytest
 from qacal.quiz import questions
 from qacal.sources.elicitation.question_rows import read_questions
 from qacal.sources.questions import COLUMNS
-from tests.test_cli import ok, run
+from tests.cli.test_cli import ok, run
 
 
 @pytest.mark.parametrize("ending", ["parquet", "jsonl", "csv"])

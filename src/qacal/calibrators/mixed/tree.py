@@ -1,8 +1,8 @@
 r"""The hierarchical logistic model along a tree, fitted by Laplace-approximate maximum likelihood.
 
-The likelihood is that of :mod:`qacal.calibrators.mixed.tree_likelihood`; Newton's method climbs it in :math:`\theta = (\beta,
-L)`, :math:`\Sigma = L L^\top`. :math:`L` is lower triangular with free signs: covariances of rank one or zero are
-ordinary points, not edges. On real answers six to nine evaluations are enough.
+The likelihood is in `tree_likelihood.py`; Newton's method climbs it in :math:`\theta = (\beta, L)`,
+:math:`\Sigma = L L^\top`. :math:`L` is lower triangular with free signs: covariances of rank one or zero are ordinary
+points, not edges. On real answers six to nine evaluations are enough.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ verb2s-top1    the best guess; then, in a second turn, its probability          
 p-true         the best guess; then whether it is correct, True or False                of the token True
 =============  =======================================================================  ================================
 
-The words are those of the paper (:mod:`qacal.sources.elicitation.wording`). Records carry the identity of their prompt, since
+The words are those of the paper (`wording.py`). Records carry the identity of their prompt, since
 the same number after another prompt means something else.
 """
 

@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from tests.answers import answers
-from tests.test_cli import ok, run
+from tests.cli.test_cli import ok, run
 
 
 @pytest.fixture(scope="module")

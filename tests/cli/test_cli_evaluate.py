@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 from qacal.metrics.evaluation import trouble_of, verdict_on
-from tests.test_cli import ok, run
+from tests.cli.test_cli import ok, run
 
 
 def rows(n, gap, seed=0, **columns):

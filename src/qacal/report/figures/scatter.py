@@ -8,7 +8,7 @@ import numpy as np
 
 from qacal.metrics.proper_scores import sharpness
 from qacal.report import style, words
-from qacal.report.bubbles import draw_bubbles
+from qacal.report.figures.bubbles import draw_bubbles
 from qacal.report.inputs import Pairs, as_pairs, as_tallies
 from qacal.tally.arrays import Floats
 from qacal.tally.tally import Tally

@@ -11,8 +11,8 @@ import pytest
 from qacal import QACalibrator, QacalWarning, load
 from qacal.thresholds.decisions import DecisionRule
 from tests.answers import answers
+from tests.cli.test_cli import ok, run
 from tests.model.test_certify import judged, people
-from tests.test_cli import ok, run
 
 
 def fit(folder, rows, *options, model="model"):

@@ -12,8 +12,8 @@ import pytest
 
 from qacal.cli import elicit as cli_elicit
 from qacal.sources.elicitation.asking import Progress
+from tests.cli.test_cli import ok, run
 from tests.sources.elicitation.serving import questions, serving
-from tests.test_cli import ok, run
 
 
 @pytest.fixture

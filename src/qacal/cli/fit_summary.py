@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from qacal.cli import shared
+from qacal.cli import options as shared
 
 if TYPE_CHECKING:
     from qacal.calibrators.bin_maps import BinMaps

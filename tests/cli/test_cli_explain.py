@@ -7,7 +7,7 @@ import pytest
 
 from qacal import QACalibrator, StepBinning, load
 from tests.answers import answers
-from tests.test_cli import ok, run
+from tests.cli.test_cli import ok, run
 
 ASKED = ("--question", "What is 3 plus 4, as a number?", "--answer", "The sum is 7.", "--confidence", "0.9")
 TEXTS = (ASKED[1], ASKED[3], 0.9)

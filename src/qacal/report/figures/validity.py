@@ -9,7 +9,7 @@ import numpy as np
 from qacal.metrics.evaluation import BINS
 from qacal.metrics.validity import validity_curve
 from qacal.report import style, words
-from qacal.report.bubbles import draw_bubbles
+from qacal.report.figures.bubbles import draw_bubbles
 from qacal.report.inputs import as_tallies, merged
 from qacal.report.realised import Realised
 

@@ -12,7 +12,7 @@ from qacal.records.table import as_table
 from qacal.records.writers import writing_two
 from tests.answers import answers
 from tests.checking.rows import as_csv
-from tests.test_cli import ok, run
+from tests.cli.test_cli import ok, run
 
 
 @pytest.fixture(scope="module")

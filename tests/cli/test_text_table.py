@@ -5,7 +5,7 @@ import io
 import pytest
 from rich.console import Console
 
-from qacal.cli.shared import show, table
+from qacal.cli.options import show, table
 
 GROUPS = table(
     "3 groups",

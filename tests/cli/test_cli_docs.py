@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from tests.test_cli import ok
+from tests.cli.test_cli import ok
 
 COMMANDS = [
     *("", "questions", "elicit", "answers", "judge", "import", "local-llm", "local-llm start", "local-llm stop"),
@@ -23,7 +23,7 @@ def written():
 
 
 def test_the_reference_of_commands_is_up_to_date():
-    said = "docs/cli.md is out of date; renew it with: python -m tests.test_cli_docs"
+    said = "docs/cli.md is out of date; renew it with: python -m tests.cli.test_cli_docs"
     assert re.sub(r"\s+", " ", DOCS.read_text(encoding="utf-8")) == re.sub(r"\s+", " ", written()), said
 
 
