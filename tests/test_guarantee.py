@@ -4,14 +4,16 @@ from scipy import stats
 
 import qacal
 from qacal import InputError, QABinning, UnreachableError
-from qacal.guarantee import Certificate, nu_bound, uniform_certificate
-from qacal.intervals import (
+from qacal.guarantee import (
+    Certificate,
     binomial_interval,
     bounded_interval,
     mean_intervals,
     mixed_binomial_interval,
+    uniform_certificate,
     weighted_interval,
 )
+from qacal.planning import nu_bound
 
 
 @pytest.mark.parametrize(("n", "b"), [(1000, 226), (5000, 293), (20000, 353)])

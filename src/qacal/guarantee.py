@@ -1,165 +1,31 @@
-r"""What is guaranteed: epsilon, points per bin, and the interval behind every printed probability.
+r"""Guarantees: the interval behind every printed probability, and the certificate that covers all of them at once.
 
-Two kinds of statement live here.
-
-*Planning*, before any row is seen (the paper's Theorem "main" and its form for one pooled map): with
-probability :math:`1 - \alpha` over the calibration rows, every bin of every group misses the truth by at most
-:math:`\epsilon`, for scores that are distinct (``ties="jitter"``).
-
-*Certificates*, after fitting: an interval for the truth of each bin, all of them right at once with
-probability :math:`1 - \alpha`. They hold for tied scores, soft targets and weights, and are tighter since they
-use the counts that were seen.
-
-Both assume that rows are independent (one per question), that the partition was fixed without them, and that
-labels are true.
+A certificate is made after fitting: an interval for the accuracy of each bin, all of them right at once with
+probability :math:`1 - \alpha`. It holds for tied scores, soft targets and weights. It assumes that rows are independent
+(one per question), that the groups were fixed without them, and that labels are true. What to expect before any row is
+seen is in :mod:`qacal.planning`.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from qacal.errors import InputError, UnreachableError
-from qacal.intervals import bounded_interval, mean_intervals
-from qacal.parameters import is_number, is_whole, shown
+from qacal.errors import InputError
+from qacal.parameters import is_number, shown
 from qacal.storage.soundness import require
-from qacal.tally.arrays import ArrayLike, Floats, require_length, unit_values
-from qacal.tally.bins import mass_bins
-from qacal.tally.groups import Paths
-from qacal.tally.tally import Tally
+from qacal.tally.arrays import ArrayLike, Floats
 
 # What is less is taken for 0: shared by many statements, and inverted, it would be.
 _SMALLEST_ALPHA = 1e-100
-
-# Planning: epsilon for points per bin, and back.
-
-
-def epsilon(points_per_bin: int, n: int, alpha: float, nu: float = 0.0, *, levels: int = 1) -> float:
-    r"""Return the error that :math:`b` points per bin guarantee for `n` calibration rows.
-
-    .. math:: \epsilon = \sqrt{\frac{\log(2 L n / (b \alpha))}{2 (b - 1)}} + \nu
-
-    With natural logarithm; :math:`n/b` bounds the number of bins of one level, and :math:`L` counts the levels
-    of maps that may answer: 1 for groups that all have their own map, 2 with the root's map, depth + 1 if
-    groups may borrow from any ancestor. For scaling methods `n` is the half of the rows that is binned.
-
-    nu : :math:`\nu`, what proxy labels may be off by *in every group and bin*. An average over groups is not
-        enough: a pooled scaler can be right on average and miss every group. See :func:`nu_bound`.
-
-    Examples
-    --------
-    >>> round(epsilon(226, n=1000, alpha=0.1), 4)
-    0.0998
-
-    See Also
-    --------
-    points_per_bin : the other way round.
-    """
-    _check_planning(n, alpha, nu, levels)
-    if not is_whole(points_per_bin, 2, n):
-        raise InputError(f"points_per_bin is {shown(points_per_bin)}; expected a whole number from 2 to n={n}.")
-    bins = levels * n / points_per_bin
-    return float(np.sqrt(np.log(2 * bins / alpha) / (2 * (points_per_bin - 1))) + nu)
-
-
-def points_per_bin(epsilon: float, n: int, alpha: float, nu: float = 0.0, *, levels: int = 1) -> int:
-    r"""Return the smallest number of points per bin that guarantees `epsilon`; see :func:`qacal.epsilon`.
-
-    How to choose: say by how much a printed probability may be wrong (0.1, say), and how often the whole table
-    of maps may break that promise (alpha 0.1, say). With fewer rows than that takes, the error says what the
-    rows can give.
-
-    Examples
-    --------
-    >>> [points_per_bin(0.1, n=n, alpha=0.1) for n in (1000, 5000, 20000)]
-    [226, 293, 353]
-    >>> points_per_bin(0.1, n=1000, alpha=0.1, nu=0.1)
-    Traceback (most recent call last):
-    ...
-    qacal.errors.UnreachableError: epsilon is 0.1 and nu is 0.1: labels that may be off by nu cannot give an error
-    below nu. Ask for an epsilon above nu, or measure better labels.
-    """
-    _check_planning(n, alpha, nu, levels)
-    _check_reachable(epsilon, nu)
-    reach = _epsilon_of(n, alpha, nu, levels)
-    # Epsilon falls as b grows: fewer bins to be right about, and more rows in each.
-    b = 2 + bisect_left(range(2, n + 1), True, key=lambda b: reach(b) <= epsilon)
-    if b > n:
-        raise UnreachableError(
-            f"{n} rows cannot guarantee epsilon={epsilon}: one bin of all of them gives {reach(n):.3f}. "
-            "Ask for a larger epsilon or alpha, or label more rows."
-        )
-    return b
-
-
-def epsilon_of_bins(n_bins: int, n: int, alpha: float, nu: float = 0.0) -> float:
-    r"""Return the error that one pooled map of `n_bins` uniform-mass bins guarantees (plain UMD).
-
-    .. math:: \epsilon = \sqrt{\frac{\log(2B/\alpha)}{2(\lfloor n/B \rfloor - 1)}} + \nu
-
-    >>> round(epsilon_of_bins(4, n=1000, alpha=0.1), 4)
-    0.0938
-    """
-    _check_planning(n, alpha, nu)
-    if not is_whole(n_bins, 1, n // 2):
-        raise InputError(
-            f"n_bins is {shown(n_bins)}; expected a whole number from 1 to n/2={n // 2}, so that a bin has two rows or "
-            "more."
-        )
-    return float(np.sqrt(np.log(2 * n_bins / alpha) / (2 * (n // n_bins - 1))) + nu)
-
-
-def n_bins(epsilon: float, n: int, alpha: float, nu: float = 0.0) -> int:
-    """Return the largest number of bins with which plain UMD still guarantees `epsilon`.
-
-    >>> n_bins(0.1, n=1000, alpha=0.1)
-    4
-    """
-    _check_planning(n, alpha, nu)
-    _check_reachable(epsilon, nu)
-    too_many = bisect_left(range(1, n // 2 + 1), True, key=lambda b: epsilon_of_bins(b, n, alpha, nu) > epsilon)
-    if too_many == 0:
-        raise UnreachableError(
-            f"{n} rows cannot guarantee epsilon={epsilon}, not even in one bin. "
-            "Ask for a larger epsilon or alpha, or label more rows."
-        )
-    return too_many
-
-
-def _epsilon_of(n: int, alpha: float, nu: float, levels: int) -> Callable[[int], float]:
-    return lambda b: epsilon(b, n, alpha, nu, levels=levels)
-
-
-def _check_planning(n: int, alpha: float, nu: float, levels: int = 1) -> None:
-    if not is_whole(n, 2):
-        raise InputError(f"n is {shown(n)}; a guarantee needs a whole number of 2 calibration rows or more.")
-    if not is_whole(levels, 1):
-        raise InputError(f"levels is {shown(levels)}; expected a whole number of 1 or more.")
-    check_alpha(alpha)
-    if not is_number(nu, 0, 1):
-        raise InputError(f"nu is {shown(nu)}; expected 0 to 1.")
-
-
-def _check_reachable(epsilon: float, nu: float) -> None:
-    if not is_number(epsilon, 0, 1) or epsilon in (0, 1):
-        raise InputError(f"epsilon is {shown(epsilon)}; expected a number between 0 and 1, such as 0.1.")
-    if nu >= epsilon:
-        raise UnreachableError(
-            f"epsilon is {epsilon} and nu is {nu}: labels that may be off by nu cannot give an error below nu. "
-            "Ask for an epsilon above nu, or measure better labels."
-        )
 
 
 def check_alpha(alpha: float) -> None:
     """Refuse a failure probability outside (0, 1), or so small that its logarithm is lost."""
     if not is_number(alpha, _SMALLEST_ALPHA, 1) or alpha == 1:
         raise InputError(f"alpha is {shown(alpha)}; expected a probability between 0 and 1, such as 0.1.")
-
-
-# Certificates.
 
 
 @dataclass(frozen=True)
@@ -260,69 +126,119 @@ def fixed_certificate(alpha: float, occupied: list[int]) -> Certificate:
     return Certificate("fixed", alpha, float(len(occupied) * max(occupied)))
 
 
-# nu: how far proxy labels are from the truth.
+# Intervals for the mean of one bin, each end wrong with a probability of at most `tail`. Which one is valid depends on
+# what the rows are: 0/1 labels of one probability, of differing ones, soft targets, or weighted rows. All hold for
+# every number of rows; none is an approximation.
 
 
-@dataclass(frozen=True)
-class NuBound:
-    """How far proxy labels are off, in the worst bin of the worst group.
+def mean_intervals(
+    rows: Floats, w: Floats, wt: Floats, wtt: Floats, ww: Floats, tail: float, *, is_mixed: bool = True
+) -> tuple[Floats, Floats]:
+    """Return the sharpest valid interval for each bin: binomial, bounded or weighted, by what its rows are.
 
-    estimate : the largest average difference that was seen.
-    bound : nu is at most this with probability 1 - alpha, for all bins and groups that `rows` came from.
-    marginal : the difference averaged over all groups, per bin. It may be 0 while every group is off; never use
-        it as nu.
-    rows : how many rows carried both a proxy and a true label.
+    is_mixed : the probabilities of a bin's rows may differ (given their confidences), not only their labels.
     """
+    n = np.maximum(np.asarray(rows, dtype=np.float64), 1)
+    mean = np.clip(wt / np.where(w > 0, w, 1), 0, 1)
+    effective = np.where(ww > 0, w * w / np.where(ww > 0, ww, 1), 1)
+    has_equal_weights = np.abs(effective - n) <= 1e-9 * n
+    is_binary = has_equal_weights & (np.abs(wtt - wt) <= 1e-12 * np.maximum(wt, 1e-300))
+    low, high = _count_intervals(np.rint(mean * n), n, tail, is_mixed)
+    if not is_binary.all():
+        soft_low, soft_high = bounded_interval(mean, n, tail)
+        low, high = np.where(is_binary, low, soft_low), np.where(is_binary, high, soft_high)
+    if not has_equal_weights.all():
+        uneven_low, uneven_high = weighted_interval(mean, effective, tail)
+        low = np.where(has_equal_weights, low, uneven_low)
+        high = np.where(has_equal_weights, high, uneven_high)
+    empty = np.asarray(rows) == 0
+    return np.where(empty, 0.0, low), np.where(empty, 1.0, high)
 
-    estimate: float
-    bound: float
-    marginal: float
-    rows: int
-    alpha: float
+
+def _count_intervals(right: Floats, rows: Floats, tail: float, is_mixed: bool) -> tuple[Floats, Floats]:
+    """Return exact intervals; of bins with the same counts, and uniform mass makes many, only one is computed."""
+    counts, which = np.unique(rows + 1j * right, return_inverse=True)
+    rows, right = counts.real, counts.imag
+    if is_mixed:
+        low, high = mixed_binomial_interval(right, rows, min(tail, 0.25))
+    else:
+        low, high = binomial_interval(right, rows, tail)
+    return low[which], high[which]
 
 
-def nu_bound(
-    proxy: ArrayLike,
-    truth: ArrayLike,
-    confidence: ArrayLike,
-    *,
-    groups: ArrayLike | Paths | None = None,
-    points_per_bin: int = 50,
-    alpha: float = 0.1,
-) -> NuBound:
-    r"""Measure nu on rows that have both a proxy label (a judge's, or fitted values) and the truth.
+def binomial_interval(right: Floats, rows: Floats, tail: float) -> tuple[Floats, Floats]:
+    r"""Return Clopper-Pearson intervals: each end is wrong with probability at most `tail`.
 
-    The theorem needs :math:`|\mathrm{E}[\tilde Y - Y \mid \text{bin}, \text{group}]| \le \nu` for every bin and group.
-    The paper asks for it only averaged over groups, and then the theorem is false.
+    For `rows` independent labels of one probability, of which `right` are 1. Exact for every number of rows.
 
-    points_per_bin : of the bins made here of these rows. The bound holds for them and for every union of them, so a map
-        whose bins are finer than these is not covered: take few points per bin, 1 for a bin per stated confidence.
-
-    Examples
-    --------
-    A pooled scaler that is right on average and 0.1 off in each of two groups:
-
-    >>> truth = np.repeat([1, 0, 1, 0], [700, 300, 500, 500])
-    >>> bound = nu_bound(np.full(2000, 0.6), truth, np.full(2000, 0.8), groups=np.repeat([0, 1], 1000))
-    >>> round(bound.estimate, 3), round(bound.marginal, 3), round(bound.bound, 3)
-    (0.1, 0.0, 0.185)
+    >>> low, high = binomial_interval(np.array([8.0]), np.array([10.0]), tail=0.025)
+    >>> low.round(3), high.round(3)
+    (array([0.444]), array([0.975]))
     """
-    check_alpha(alpha)
-    h = unit_values(confidence, "confidence")
-    judged, true = unit_values(proxy, "proxy"), unit_values(truth, "truth")
-    require_length(judged, len(h), "proxy")
-    require_length(true, len(h), "truth")
-    difference = judged - true
-    # Differences live in [-1, 1]; halved and lifted they are soft targets in [0, 1].
-    tally = Tally.of(h, (difference + 1) / 2, groups=groups)
-    by_group = tally.flat() if groups is not None else tally
-    bins = mass_bins(by_group, points_per_bin)
-    low, high = bounded_interval(bins.mean, bins.rows, alpha / (2 * len(bins.rows)))
-    pooled = mass_bins(tally.pooled(), points_per_bin)
-    return NuBound(
-        estimate=float(np.abs(2 * bins.mean - 1).max()),
-        bound=float(np.maximum(np.abs(2 * low - 1), np.abs(2 * high - 1)).max()),
-        marginal=float(np.abs(2 * pooled.mean - 1).max()),
-        rows=tally.n,
-        alpha=alpha,
-    )
+    # Here, not at the top: saved maps apply without scipy, and only fitting needs it.
+    from scipy import special
+
+    right, rows = np.asarray(right, dtype=np.float64), np.asarray(rows, dtype=np.float64)
+    low = special.betaincinv(np.maximum(right, 1), rows - right + 1, tail)
+    high = special.betaincinv(right + 1, np.maximum(rows - right, 1), 1 - tail)
+    # At tails below 1e-16, 1 - tail is 1 in floating point; the complement keeps its digits.
+    high = np.where(tail < 1e-8, special.betainccinv(right + 1, np.maximum(rows - right, 1), tail), high)
+    return np.where(right <= 0, 0.0, low), np.where(right >= rows, 1.0, high)
+
+
+def mixed_binomial_interval(right: Floats, rows: Floats, tail: float) -> tuple[Floats, Floats]:
+    r"""Return intervals for the *average* probability of independent labels whose probabilities differ.
+
+    Hoeffding (1956): beyond the mean plus one, a sum of differing Bernoulli variables has lighter tails than the
+    binomial of the same mean. For tails up to 1/4 that covers every end of a Clopper-Pearson interval except those
+    of a single right (or single wrong) answer, where Markov's inequality gives the sharp end ``tail / rows``.
+    """
+    if tail > 0.25:
+        raise InputError(f"tail is {tail}; these intervals are valid for tails up to 0.25.")
+    right, rows = np.asarray(right, dtype=np.float64), np.asarray(rows, dtype=np.float64)
+    low, high = binomial_interval(right, rows, tail)
+    low = np.where(right == 1, np.minimum(low, tail / rows), low)
+    high = np.where(rows - right == 1, np.maximum(high, 1 - tail / rows), high)
+    return low, high
+
+
+def bounded_interval(mean: Floats, rows: Floats, tail: float) -> tuple[Floats, Floats]:
+    r"""Return intervals for the mean of independent values in [0, 1] (Chernoff and Hoeffding).
+
+    All :math:`\mu` with :math:`n \, \mathrm{kl}(\text{mean}, \mu) \le \log(1 / \text{tail})`. For soft targets, whose
+    distribution is not binomial.
+
+    >>> low, high = bounded_interval(np.array([0.8]), np.array([10.0]), tail=0.025)
+    >>> low.round(3), high.round(3)
+    (array([0.38]), array([0.986]))
+    """
+    mean, rows = np.asarray(mean, dtype=np.float64), np.asarray(rows, dtype=np.float64)
+    budget = -np.log(tail) / rows
+    low = _solve_kl(mean, budget)
+    high = 1 - _solve_kl(1 - mean, budget)
+    return low, high
+
+
+def weighted_interval(mean: Floats, effective_rows: Floats, tail: float) -> tuple[Floats, Floats]:
+    r"""Return intervals for a weighted mean of independent values in [0, 1].
+
+    Hoeffding's :math:`\sqrt{\log(1/\text{tail}) / (2 n)}` with :math:`n = (\sum w)^2 / \sum w^2`. The sharper kl form
+    does not hold with an effective number of rows: one heavy row among many rare ones breaks it.
+    """
+    half = np.sqrt(-np.log(tail) / (2 * np.asarray(effective_rows, dtype=np.float64)))
+    return np.maximum(mean - half, 0.0), np.minimum(mean + half, 1.0)
+
+
+def _solve_kl(mean: Floats, budget: Floats) -> Floats:
+    """Return the smallest mu with kl(mean, mu) <= budget, by bisection on [0, mean]."""
+    from scipy import special
+
+    low, high = np.zeros_like(mean), mean.copy()
+    entropy = special.xlogy(mean, mean) + special.xlogy(1 - mean, 1 - mean)
+    for _ in range(60):
+        middle = (low + high) / 2
+        kl = entropy - special.xlogy(mean, middle) - special.xlog1py(1 - mean, -middle)
+        outside = kl > budget
+        low, high = np.where(outside, middle, low), np.where(outside, high, middle)
+    # The outer end of the last bracket: rounding must not make the interval shorter.
+    return np.where(mean <= 0, 0.0, low)

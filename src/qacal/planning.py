@@ -1,21 +1,29 @@
-r"""What to search: how many points per bin, in how many groups.
+r"""Planning, before any row is seen: how many rows and points per bin a guarantee needs.
 
-The paper sets the range of :math:`b` by what it promises. It fixes an error :math:`\epsilon`, lets the labels be off by
-:math:`\nu` between 0 and 0.05, and takes the :math:`b` that guarantees :math:`\epsilon` at either end (root finding);
-then it looks only at numbers of groups that leave each group 3 to 10 bins. That takes thousands of rows. With fewer
-there is nothing left to search: the note says what the rows can promise, and :math:`b` starts at 10.
+The paper's theorem, and its form for one pooled map: with probability :math:`1 - \alpha` over the calibration rows,
+every bin of every group misses the truth by at most :math:`\epsilon`, for scores that are distinct (``ties="jitter"``).
+
+From it the paper takes what to search. It fixes an error :math:`\epsilon`, lets the labels be off by :math:`\nu`
+between 0 and 0.05, and takes the points per bin :math:`b` that guarantee :math:`\epsilon` at either end (root
+finding); then it looks only at numbers of groups that leave each group 3 to 10 bins. That takes thousands of rows. With
+fewer there is nothing left to search: the note says what the rows can guarantee, and :math:`b` starts at 10.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from qacal.errors import InputError, UnreachableError
-from qacal.guarantee import epsilon as epsilon_of
-from qacal.guarantee import points_per_bin as points_for
+from qacal.guarantee import bounded_interval, check_alpha
+from qacal.parameters import is_number, is_whole, shown
+from qacal.tally.arrays import ArrayLike, require_length, unit_values
+from qacal.tally.bins import mass_bins
+from qacal.tally.groups import Paths
+from qacal.tally.tally import Tally
 
 BINS_A_GROUP = (3, 10)
 """The paper's: with fewer bins a group loses the confidence, with more than that the rows of a bin."""
@@ -24,6 +32,196 @@ SMALLEST = 10
 """Points per bin below this promise nothing that is worth printing."""
 
 _STEPS = 12
+
+
+# Planning: epsilon for points per bin, and back.
+
+
+def epsilon(points_per_bin: int, n: int, alpha: float, nu: float = 0.0, *, levels: int = 1) -> float:
+    r"""Return the error that :math:`b` points per bin guarantee for `n` calibration rows.
+
+    .. math:: \epsilon = \sqrt{\frac{\log(2 L n / (b \alpha))}{2 (b - 1)}} + \nu
+
+    With natural logarithm; :math:`n/b` bounds the number of bins of one level, and :math:`L` counts the levels
+    of maps that may answer: 1 for groups that all have their own map, 2 with the root's map, depth + 1 if
+    groups may borrow from any ancestor. For scaling methods `n` is the half of the rows that is binned.
+
+    nu : :math:`\nu`, what proxy labels may be off by *in every group and bin*. An average over groups is not
+        enough: a pooled scaler can be right on average and miss every group. See :func:`nu_bound`.
+
+    Examples
+    --------
+    >>> round(epsilon(226, n=1000, alpha=0.1), 4)
+    0.0998
+
+    See Also
+    --------
+    points_per_bin : the other way round.
+    """
+    _check_planning(n, alpha, nu, levels)
+    if not is_whole(points_per_bin, 2, n):
+        raise InputError(f"points_per_bin is {shown(points_per_bin)}; expected a whole number from 2 to n={n}.")
+    bins = levels * n / points_per_bin
+    return float(np.sqrt(np.log(2 * bins / alpha) / (2 * (points_per_bin - 1))) + nu)
+
+
+def points_per_bin(epsilon: float, n: int, alpha: float, nu: float = 0.0, *, levels: int = 1) -> int:
+    r"""Return the smallest number of points per bin that guarantees `epsilon`; see :func:`qacal.epsilon`.
+
+    How to choose: say by how much a printed probability may be wrong (0.1, say), and how often the whole table
+    of maps may break that promise (alpha 0.1, say). With fewer rows than that takes, the error says what the
+    rows can give.
+
+    Examples
+    --------
+    >>> [points_per_bin(0.1, n=n, alpha=0.1) for n in (1000, 5000, 20000)]
+    [226, 293, 353]
+    >>> points_per_bin(0.1, n=1000, alpha=0.1, nu=0.1)
+    Traceback (most recent call last):
+    ...
+    qacal.errors.UnreachableError: epsilon is 0.1 and nu is 0.1: labels that may be off by nu cannot give an error
+    below nu. Ask for an epsilon above nu, or measure better labels.
+    """
+    _check_planning(n, alpha, nu, levels)
+    _check_reachable(epsilon, nu)
+    reach = _epsilon_of(n, alpha, nu, levels)
+    # Epsilon falls as b grows: fewer bins to be right about, and more rows in each.
+    b = 2 + bisect_left(range(2, n + 1), True, key=lambda b: reach(b) <= epsilon)
+    if b > n:
+        raise UnreachableError(
+            f"{n} rows cannot guarantee epsilon={epsilon}: one bin of all of them gives {reach(n):.3f}. "
+            "Ask for a larger epsilon or alpha, or label more rows."
+        )
+    return b
+
+
+def epsilon_of_bins(n_bins: int, n: int, alpha: float, nu: float = 0.0) -> float:
+    r"""Return the error that one pooled map of `n_bins` uniform-mass bins guarantees (plain UMD).
+
+    .. math:: \epsilon = \sqrt{\frac{\log(2B/\alpha)}{2(\lfloor n/B \rfloor - 1)}} + \nu
+
+    >>> round(epsilon_of_bins(4, n=1000, alpha=0.1), 4)
+    0.0938
+    """
+    _check_planning(n, alpha, nu)
+    if not is_whole(n_bins, 1, n // 2):
+        raise InputError(
+            f"n_bins is {shown(n_bins)}; expected a whole number from 1 to n/2={n // 2}, so that a bin has two rows or "
+            "more."
+        )
+    return float(np.sqrt(np.log(2 * n_bins / alpha) / (2 * (n // n_bins - 1))) + nu)
+
+
+def n_bins(epsilon: float, n: int, alpha: float, nu: float = 0.0) -> int:
+    """Return the largest number of bins with which plain UMD still guarantees `epsilon`.
+
+    >>> n_bins(0.1, n=1000, alpha=0.1)
+    4
+    """
+    _check_planning(n, alpha, nu)
+    _check_reachable(epsilon, nu)
+    too_many = bisect_left(range(1, n // 2 + 1), True, key=lambda b: epsilon_of_bins(b, n, alpha, nu) > epsilon)
+    if too_many == 0:
+        raise UnreachableError(
+            f"{n} rows cannot guarantee epsilon={epsilon}, not even in one bin. "
+            "Ask for a larger epsilon or alpha, or label more rows."
+        )
+    return too_many
+
+
+def _epsilon_of(n: int, alpha: float, nu: float, levels: int) -> Callable[[int], float]:
+    return lambda b: epsilon(b, n, alpha, nu, levels=levels)
+
+
+def _check_planning(n: int, alpha: float, nu: float, levels: int = 1) -> None:
+    if not is_whole(n, 2):
+        raise InputError(f"n is {shown(n)}; a guarantee needs a whole number of 2 calibration rows or more.")
+    if not is_whole(levels, 1):
+        raise InputError(f"levels is {shown(levels)}; expected a whole number of 1 or more.")
+    check_alpha(alpha)
+    if not is_number(nu, 0, 1):
+        raise InputError(f"nu is {shown(nu)}; expected 0 to 1.")
+
+
+def _check_reachable(epsilon: float, nu: float) -> None:
+    if not is_number(epsilon, 0, 1) or epsilon in (0, 1):
+        raise InputError(f"epsilon is {shown(epsilon)}; expected a number between 0 and 1, such as 0.1.")
+    if nu >= epsilon:
+        raise UnreachableError(
+            f"epsilon is {epsilon} and nu is {nu}: labels that may be off by nu cannot give an error below nu. "
+            "Ask for an epsilon above nu, or measure better labels."
+        )
+
+
+# nu: how far proxy labels are from the truth.
+
+
+@dataclass(frozen=True)
+class NuBound:
+    """How far proxy labels are off, in the worst bin of the worst group.
+
+    estimate : the largest average difference that was seen.
+    bound : nu is at most this with probability 1 - alpha, for all bins and groups that `rows` came from.
+    marginal : the difference averaged over all groups, per bin. It may be 0 while every group is off; never use
+        it as nu.
+    rows : how many rows carried both a proxy and a true label.
+    """
+
+    estimate: float
+    bound: float
+    marginal: float
+    rows: int
+    alpha: float
+
+
+def nu_bound(
+    proxy: ArrayLike,
+    truth: ArrayLike,
+    confidence: ArrayLike,
+    *,
+    groups: ArrayLike | Paths | None = None,
+    points_per_bin: int = 50,
+    alpha: float = 0.1,
+) -> NuBound:
+    r"""Measure nu on rows that have both a proxy label (a judge's, or fitted values) and the truth.
+
+    The theorem needs :math:`|\mathrm{E}[\tilde Y - Y \mid \text{bin}, \text{group}]| \le \nu` for every bin and group.
+    The paper asks for it only averaged over groups, and then the theorem is false.
+
+    points_per_bin : of the bins made here of these rows. The bound holds for them and for every union of them, so a map
+        whose bins are finer than these is not covered: take few points per bin, 1 for a bin per stated confidence.
+
+    Examples
+    --------
+    A pooled scaler that is right on average and 0.1 off in each of two groups:
+
+    >>> truth = np.repeat([1, 0, 1, 0], [700, 300, 500, 500])
+    >>> bound = nu_bound(np.full(2000, 0.6), truth, np.full(2000, 0.8), groups=np.repeat([0, 1], 1000))
+    >>> round(bound.estimate, 3), round(bound.marginal, 3), round(bound.bound, 3)
+    (0.1, 0.0, 0.185)
+    """
+    check_alpha(alpha)
+    h = unit_values(confidence, "confidence")
+    judged, true = unit_values(proxy, "proxy"), unit_values(truth, "truth")
+    require_length(judged, len(h), "proxy")
+    require_length(true, len(h), "truth")
+    difference = judged - true
+    # Differences live in [-1, 1]; halved and lifted they are soft targets in [0, 1].
+    tally = Tally.of(h, (difference + 1) / 2, groups=groups)
+    by_group = tally.flat() if groups is not None else tally
+    bins = mass_bins(by_group, points_per_bin)
+    low, high = bounded_interval(bins.mean, bins.rows, alpha / (2 * len(bins.rows)))
+    pooled = mass_bins(tally.pooled(), points_per_bin)
+    return NuBound(
+        estimate=float(np.abs(2 * bins.mean - 1).max()),
+        bound=float(np.maximum(np.abs(2 * low - 1), np.abs(2 * high - 1)).max()),
+        marginal=float(np.abs(2 * pooled.mean - 1).max()),
+        rows=tally.n,
+        alpha=alpha,
+    )
+
+
+# What to search: points per bin, in how many groups.
 
 
 @dataclass(frozen=True)
@@ -53,9 +251,9 @@ def paper_ranges(rows: int, *, epsilon: float = 0.1, alpha: float = 0.1, nu: flo
     >>> paper_ranges(8400).points_per_bin
     (1022, 918, 825, 741, 666, 599, 538, 483, 434, 390, 351, 315)
     """
-    smallest = points_for(epsilon, rows, alpha)
+    smallest = points_per_bin(epsilon, rows, alpha)
     try:
-        largest = points_for(epsilon, rows, alpha, nu)
+        largest = points_per_bin(epsilon, rows, alpha, nu)
     except UnreachableError:
         largest = rows // BINS_A_GROUP[0]
     largest = max(smallest, largest)
@@ -96,7 +294,7 @@ def _reach(rows: int, alpha: float) -> str:
     b = rows // (2 * BINS_A_GROUP[0])
     if b < 2:
         return f"{rows:,} rows promise nothing"
-    reach = min(epsilon_of(b, rows, alpha), 1.0)
+    reach = min(epsilon(b, rows, alpha), 1.0)
     return f"three bins in each of two groups promise an error of {reach:.3f} with {rows:,} rows"
 
 

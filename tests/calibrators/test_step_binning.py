@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from qacal import NO_GROUP, InputError, KDTree, Paths, QACalibrationClassifier, StepBinning, Tally
 from qacal.calibrators.state import calibrator_from_state, calibrator_state
 from qacal.calibrators.step_binning import step_tops
-from qacal.intervals import mean_intervals
+from qacal.guarantee import mean_intervals
 
 DEPTH = 3
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from qacal.intervals import mean_intervals
+from qacal.guarantee import mean_intervals
 from qacal.report import read_contents
 from qacal.report.chance import GAMMA, judged
 from qacal.report.sentences import in_short

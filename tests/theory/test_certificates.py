@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from qacal import Paths, QABinning, ScalingBinning, ScalingQABinning, Tally, UniformMassBinning
-from qacal.guarantee import uniform_certificate
-from qacal.intervals import bounded_interval, mean_intervals, weighted_interval
+from qacal.guarantee import bounded_interval, mean_intervals, uniform_certificate, weighted_interval
 from tests.theory.lab import at_least, at_most, failure_rate
 
 ALPHA = 0.1

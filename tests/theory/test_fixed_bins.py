@@ -7,8 +7,7 @@ from scipy import special, stats
 from qacal import Paths, StepBinning, Tally
 from qacal.calibrators.ancestry import flat_levels, sums_between
 from qacal.calibrators.step_binning import step_tops
-from qacal.guarantee import fixed_certificate
-from qacal.intervals import mean_intervals
+from qacal.guarantee import fixed_certificate, mean_intervals
 from tests.theory.lab import at_least, at_most, failure_rate
 
 ALPHA, DEPTH, STEP = 0.1, 3, 0.1

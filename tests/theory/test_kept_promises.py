@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from qacal import Paths, QABinning, StepBinning, UniformMassBinning
-from qacal.intervals import mean_intervals
+from qacal.guarantee import mean_intervals
 from qacal.report import realised_errors
 from qacal.report.chance import GAMMA
 from qacal.tally.ids import id_hashes

@@ -5,7 +5,7 @@ import pytest
 
 import qacal
 from qacal import QABinning, ScalingQABinning, UniformMassBinning
-from qacal.intervals import binomial_interval
+from qacal.guarantee import binomial_interval
 from tests.theory.lab import at_least, at_most, failure_rate
 
 ALPHA = 0.1

@@ -38,8 +38,8 @@ def run(
         qacal plan --points-per-bin 300 --rows 5000    the error of points per bin
         qacal plan --model model                       what a fit has achieved
     """
-    from qacal.guarantee import epsilon as epsilon_of
-    from qacal.guarantee import points_per_bin as points_for
+    from qacal.planning import epsilon as epsilon_of
+    from qacal.planning import points_per_bin as points_for
 
     if epsilon is not None and points_per_bin is not None:
         raise typer.BadParameter("give --epsilon or --points-per-bin, and the other one is computed.")
@@ -81,7 +81,7 @@ def _table(
     sizes: tuple[int, ...], wanted: tuple[float, ...], b: int | None, alpha: float, nu: float, levels: int, json: bool
 ) -> None:
     """Print points per bin against rows and epsilon, or epsilon against rows for given points per bin."""
-    from qacal.guarantee import epsilon as epsilon_of
+    from qacal.planning import epsilon as epsilon_of
 
     if b is not None:
         found: dict[str, Any] = {str(n): epsilon_of(b, n, alpha, nu, levels=levels) for n in sizes if n >= b}
@@ -101,7 +101,7 @@ def _table(
 
 def _points(error: float, n: int, alpha: float, nu: float, levels: int) -> int | None:
     from qacal.errors import UnreachableError
-    from qacal.guarantee import points_per_bin
+    from qacal.planning import points_per_bin
 
     try:
         return points_per_bin(error, n, alpha, nu, levels=levels)

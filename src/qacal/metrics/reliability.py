@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from qacal.guarantee import check_alpha
-from qacal.intervals import mean_intervals
+from qacal.guarantee import check_alpha, mean_intervals
 from qacal.metrics.binned import BinChoice, Binned, as_tally
 from qacal.tally.arrays import ArrayLike
 from qacal.tally.groups import Paths

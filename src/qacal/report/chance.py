@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from qacal.intervals import mean_intervals
+from qacal.guarantee import mean_intervals
 from qacal.tally.arrays import Bools, Floats
 
 GAMMA = 0.05

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from qacal.calibrators.bin_maps import BinMaps
-from qacal.guarantee import epsilon
+from qacal.planning import epsilon
 from qacal.report.gathering import Gathered
 from qacal.report.realised import Realised, realised_errors
 

@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qacal.errors import InputError
-from qacal.tally.arrays import Ints
+
+Ints = NDArray[np.int64]
 
 # Beyond this a curve a + b x could overflow at a logit of 7; no fit comes near.
 _LARGEST = 1e300

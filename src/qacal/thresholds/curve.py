@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from qacal.guarantee import check_alpha
-from qacal.intervals import binomial_interval, bounded_interval
+from qacal.guarantee import binomial_interval, bounded_interval, check_alpha
 from qacal.metrics.binned import as_tally
 from qacal.metrics.selective import GRID
 from qacal.tally.arrays import ArrayLike, Floats, rising

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from qacal.guarantee import epsilon
+from qacal.planning import epsilon
 from qacal.report import style
 from qacal.tally.arrays import Floats
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from qacal.intervals import mean_intervals
+from qacal.guarantee import mean_intervals
 from qacal.metrics.calibration import CalibrationError, calibration_error
 from qacal.metrics.evaluation import BINS
 from qacal.report import style, words

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from qacal.errors import InputError
-from qacal.intervals import binomial_interval
+from qacal.guarantee import binomial_interval
 
 BY_PEOPLE = "people"
 _LABELS = {"1": 1.0, "0": 0.0, "true": 1.0, "false": 0.0, "yes": 1.0, "no": 0.0, "1.0": 1.0, "0.0": 0.0}
