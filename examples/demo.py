@@ -17,8 +17,8 @@ import numpy as np
 import polars as pl
 
 import qacal
-from qacal.quiz import answers, provenance
 from qacal.report import Block, read_contents, render
+from qacal.sources.questions.quiz import answers, provenance
 
 SCORES = {"said": "confidence", "qacal": "calibrated", "+tokens": "with_tokens"}
 """What the columns of both tables are called, and where they are from."""

@@ -25,7 +25,6 @@ from qacal.cli import (
     groups,
     import_,
     judge,
-    local_llm,
     plan,
     questions,
     report,
@@ -76,7 +75,6 @@ _COMMANDS = (check, split, fit, apply, explain, evaluate, report, threshold, gro
 for command in (*_BEFORE, *_COMMANDS):
     name = command.__name__.rpartition(".")[2].rstrip("_")
     app.command(name, no_args_is_help=name != "plan")(command.run)
-app.add_typer(local_llm.app, name="local-llm")
 
 
 @app.callback(invoke_without_command=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -78,10 +77,9 @@ def run(
 
 
 def _quiz() -> Gathered:
-    from qacal.quiz import all_questions
-    from qacal.sources.questions import BenchmarkQuestion, Gathered
+    from qacal.sources.questions import BenchmarkQuestion, Gathered, quiz
 
-    return Gathered(tuple(BenchmarkQuestion(**asdict(one)) for one in all_questions()))
+    return Gathered(tuple(BenchmarkQuestion(**row) for row in quiz.questions().iter_rows(named=True)))
 
 
 def _require_unused(**options: object) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from qacal.errors import InputError
-from qacal.quiz.question import Draws
+from qacal.sources.questions.draws import Draws
 from qacal.sources.questions.gathering import BenchmarkQuestion, Row, UnusableError
 from qacal.storage.plain import digest
 

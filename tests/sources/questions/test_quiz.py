@@ -9,11 +9,11 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from tools.local_llm import MODELS
 
 from qacal import load
-from qacal.local_llm import MODELS
-from qacal.quiz import answers, provenance, questions
 from qacal.sources.elicitation import matches
+from qacal.sources.questions.quiz import answers, provenance, questions
 from tests.cli.test_cli import ok
 
 ROWS = answers()
@@ -61,7 +61,7 @@ def test_it_is_told_where_they_are_from():
     assert said["questions"] == len(questions())
 
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture(scope="module")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import cache
 
-from qacal.quiz.facts import asked, facts
-from qacal.quiz.question import Draws, Item, Topic, drawn, shuffled
+from tools.quiz.facts import asked, facts
+from tools.quiz.question import Draws, Item, Topic, drawn, shuffled
 
 _CAPITAL, _CONTINENT, _CURRENCY, _LANGUAGE, _AREA = 1, 2, 3, 4, 5
 # Areas of countries differ from source to source by some percent; what is asked must hold in all of them.

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from qacal.quiz.facts import facts
-from qacal.quiz.numbers import number_forms, ordinal
-from qacal.quiz.question import Draws, Item, drawn, shuffled
+from tools.quiz.facts import facts
+from tools.quiz.numbers import number_forms, ordinal
+from tools.quiz.question import Draws, Item, drawn, shuffled
 
 _WORDS = tuple(word for ((word,),) in facts("words"))
 _ADVERBS = {0: ("none",), 1: ("once",), 2: ("twice",)}

@@ -13,7 +13,7 @@ from decimal import Decimal
 
 import pytest
 
-from qacal.quiz import TOPICS, Question
+from tools.quiz import TOPICS, Question
 
 # Of all that topics can make, not only of those that the quiz has room for.
 ALL = tuple(question for topic in TOPICS for question in topic.questions())

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import date, timedelta
 
-from qacal.quiz.facts import facts
-from qacal.quiz.numbers import number_forms
-from qacal.quiz.question import Draws, Item, Topic, drawn
+from tools.quiz.facts import facts
+from tools.quiz.numbers import number_forms
+from tools.quiz.question import Draws, Item, Topic, drawn
 
 _WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 _SHORT = (("Mon",), ("Tue", "Tues"), ("Wed",), ("Thu", "Thur", "Thurs"), ("Fri",), ("Sat",), ("Sun",))

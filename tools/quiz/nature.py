@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from qacal.quiz.facts import facts
-from qacal.quiz.numbers import number_forms
-from qacal.quiz.question import Item, Topic
+from tools.quiz.facts import facts
+from tools.quiz.numbers import number_forms
+from tools.quiz.question import Item, Topic
 
 
 def _symbols() -> Iterator[Item]:

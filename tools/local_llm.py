@@ -5,6 +5,7 @@ The server is that of llama.cpp (package `xllamacpp`), on 127.0.0.1, with an Ope
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import shutil
@@ -28,6 +29,7 @@ from qacal.records.writers import written_whole
 
 # A model of a gigabyte is read from a slow disk in less.
 _SECONDS_TO_START = 120.0
+_ROOT = Path(__file__).resolve().parents[1]
 
 
 @dataclass(frozen=True)
@@ -159,7 +161,7 @@ class Running:
         """Whether its process is there."""
         # The number may be another process's by now: what is known of servers outlives a restart of the machine.
         said = _command_line(self.process)
-        return "qacal.local_llm" in said and f" {self.port} " in said
+        return "tools.local_llm" in said and f" {self.port} " in said
 
 
 def model_named(name: str) -> LocalModel:
@@ -182,7 +184,7 @@ def running() -> list[Running]:
     return found
 
 
-def start(name: str, port: int | None = None, *, slots: int = 4, threads: int | None = None) -> Running:
+def start(name: str, port: int | None = None, *, slots: int = 4) -> Running:
     """Start a server for a model, and return when it replies; one that runs already is returned as it is.
 
     slots : how many requests it works on at a time.
@@ -197,10 +199,9 @@ def start(name: str, port: int | None = None, *, slots: int = 4, threads: int | 
     port = _free_port() if port is None else port
     _require_free(port)
     log = cache_folder() / f"server-{port}.log"
-    command = [sys.executable, "-m", "qacal.local_llm", str(path), str(port), str(slots), str(threads or _threads())]
-    command.append(model.name)
+    command = [sys.executable, "-m", "tools.local_llm", "serve", str(path), str(port), str(slots), model.name]
     with log.open("wb") as output:
-        process = subprocess.Popen(command, stdout=output, stderr=output, start_new_session=True)
+        process = subprocess.Popen(command, stdout=output, stderr=output, start_new_session=True, cwd=_ROOT)
     server = Running(model.name, port, process.pid, slots)
     _await(server, process, log)
     # It outlives this program; without a return code, Python would complain that nobody waits for it.
@@ -263,18 +264,48 @@ def _require_free(port: int) -> None:
             raise InputError(f"port {port} cannot be listened on: {error.strerror}. Choose another.") from None
 
 
-def _serve(path: str, port: int, slots: int, threads: int, name: str) -> None:
+def _serve(path: str, port: int, slots: int, name: str) -> None:
     """Serve a model until the process ends."""
     import xllamacpp
 
     how = xllamacpp.CommonParams()
     how.model.path, how.model_alias, how.port, how.n_parallel = path, {name}, port, slots
     how.n_ctx, how.n_gpu_layers, how.warmup = 2048 * slots, 0, False
-    how.cpuparams.n_threads = how.cpuparams_batch.n_threads = threads
+    how.cpuparams.n_threads = how.cpuparams_batch.n_threads = _threads()
     server = xllamacpp.Server(how)
     print(server.listening_address, flush=True)
     signal.pause()
 
 
+def main() -> None:
+    """Start a server and print its base URL, or stop all servers."""
+    parser = argparse.ArgumentParser(prog="python -m tools.local_llm", description=(__doc__ or "").split("\n")[0])
+    commands = parser.add_subparsers(dest="command", required=True)
+    starting = commands.add_parser("start", help="start a server and print its base URL")
+    starting.add_argument("--model", choices=MODELS, required=True)
+    starting.add_argument("--port", type=int, help="by default any free port")
+    starting.add_argument("--slots", type=int, default=4, help="requests that it works on at a time")
+    commands.add_parser("stop", help="stop all servers")
+    options = parser.parse_args()
+    try:
+        if options.command == "start":
+            server = start(options.model, options.port, slots=options.slots)
+            print(server.base_url)
+            print(
+                f"Ask it: qacal elicit questions.parquet --base-url {server.base_url} --model {server.model} "
+                f"--prompt {MODELS[options.model].prompt} --workers {server.slots} -o run.db",
+                file=sys.stderr,
+            )
+        else:
+            for server in running():
+                stop(server)
+                print(f"{server.model} at {server.base_url} is stopped.", file=sys.stderr)
+    except InputError as error:
+        sys.exit(f"local LLM: {error}")
+
+
 if __name__ == "__main__":
-    _serve(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]), sys.argv[5])
+    if sys.argv[1:2] == ["serve"]:
+        _serve(sys.argv[2], int(sys.argv[3]), int(sys.argv[4]), sys.argv[5])
+    else:
+        main()

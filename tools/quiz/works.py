@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from qacal.quiz.facts import facts, quoted
-from qacal.quiz.question import Item, Topic
+from tools.quiz.facts import facts, quoted
+from tools.quiz.question import Item, Topic
 
 
 def _names(forms: tuple[str, ...]) -> tuple[str, ...]:

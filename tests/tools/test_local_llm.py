@@ -12,9 +12,9 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from qacal import local_llm
 from qacal.errors import InputError
-from qacal.quiz import questions
+from qacal.sources.questions.quiz import questions
+from tools import local_llm
 
 pytestmark = pytest.mark.heavy
 
@@ -32,10 +32,18 @@ def cache(tmp_path, monkeypatch):
         local_llm.stop(server)
 
 
-def qacal(*arguments):
-    done = subprocess.run([QACAL, *map(str, arguments)], capture_output=True, text=True, check=False)
+def run(command, arguments):
+    done = subprocess.run([*command, *map(str, arguments)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout.strip(), done.stderr
+
+
+def qacal(*arguments):
+    return run([QACAL], arguments)
+
+
+def local(*arguments):
+    return run([sys.executable, "-m", "tools.local_llm"], arguments)
 
 
 def asked(path, count=120):
@@ -49,9 +57,9 @@ def asked(path, count=120):
 def test_ask_judge_fit_and_apply(cache):
     """A constant would not pass: most replies are read, they have several confidences, and some answers are right."""
     asked(cache / "questions.parquet")
-    url, said = qacal("local-llm", "start", "--model", "smollm2")
+    url, said = local("start", "--model", "smollm2")
     assert url in said
-    assert qacal("local-llm", "start", "--model", "smollm2")[0] == url
+    assert local("start", "--model", "smollm2")[0] == url
     common = ("--base-url", url, "--model", "SmolLM2-135M-Instruct", "--prompt", "verb1s-guided", "--workers", 4)
     qacal("elicit", cache / "questions.parquet", *common, "-o", cache / "run.db")
     _, said = qacal("elicit", cache / "questions.parquet", *common, "-o", cache / "run.db")
@@ -61,8 +69,7 @@ def test_ask_judge_fit_and_apply(cache):
         "elicit", cache / "questions.parquet", *common, "--model", "gpt-9", "--limit", 1, "-o", cache / "2.db"
     )
     assert "The server lists SmolLM2-135M-Instruct, and not gpt-9." in said
-    assert "SmolLM2-135M-Instruct" in qacal("local-llm", "status")[0]
-    qacal("local-llm", "stop")
+    assert "SmolLM2-135M-Instruct" in local("stop")[1]
     assert local_llm.running() == []
 
     qacal("judge", cache / "run.db", "-o", cache / "answers.parquet")
@@ -147,17 +154,3 @@ def test_a_port_that_is_taken_is_told(cache, monkeypatch):
         port = taken.getsockname()[1]
         with pytest.raises(InputError, match=f"port {port} cannot be listened on"):
             local_llm.start("smollm2", port)
-
-
-@needs_smollm2
-def test_of_several_servers_the_one_that_is_named_is_stopped(cache):
-    first = local_llm.start("smollm2", slots=2)
-    second = local_llm.start("smollm2", local_llm._free_port(), slots=1)
-    assert [first.slots, second.slots] == [2, 1]
-    done = subprocess.run([QACAL, "local-llm", "stop"], capture_output=True, text=True, check=False)
-    assert done.returncode == 1
-    assert "there are several" in done.stderr
-    qacal("local-llm", "stop", "--port", second.port)
-    assert [server.port for server in local_llm.running()] == [first.port]
-    qacal("local-llm", "stop", "--model", "smollm2")
-    assert local_llm.running() == []

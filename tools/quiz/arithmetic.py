@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from qacal.quiz.numbers import number_forms
-from qacal.quiz.question import Draws, Item, drawn, shuffled
+from tools.quiz.numbers import number_forms
+from tools.quiz.question import Draws, Item, drawn, shuffled
 
 
 def _sum(draws: Draws, low: int, high: int) -> Item:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import redirect_stdout
 from hashlib import sha256
 
-from qacal.quiz.question import Draws, Item, drawn
+from tools.quiz.question import Draws, Item, drawn
 
 _STRINGS = ("python", "calibrate", "question", "banana", "notebook", "hello", "window", "garden", "planet", "orchard")
 # Whoever compares answers takes articles away, and nothing would be left of these.

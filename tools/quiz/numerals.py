@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from qacal.quiz.facts import facts
-from qacal.quiz.numbers import number_forms, roman
-from qacal.quiz.question import Draws, Item, Topic, drawn
+from tools.quiz.facts import facts
+from tools.quiz.numbers import number_forms, roman
+from tools.quiz.question import Draws, Item, Topic, drawn
 
 
 def _from_roman(draws: Draws) -> Item:

@@ -13,10 +13,12 @@ from collections import Counter
 
 import polars as pl
 import pytest
+from tools.quiz.question import Item, drawn, shuffled
 
 from qacal.errors import InputError
-from qacal.quiz import TOPICS, Question, all_questions, questions
-from qacal.quiz.question import Draws, Item, drawn, shuffled
+from qacal.sources.questions import quiz
+from qacal.sources.questions.draws import Draws
+from tools.quiz import TOPICS, Question, all_questions, questions
 
 ALL = tuple(all_questions())
 DIGEST = "172e52a5cd2e60846863257f3b123c6f87ad0199a6e84f39fae40314438250cf"
@@ -51,7 +53,7 @@ def test_the_questions_are_those_that_were_answered():
 
 
 def test_the_table_does_not_hang_on_the_hash_seed():
-    program = "from qacal.quiz import questions; print(questions().write_ndjson())"
+    program = "from tools.quiz import questions; print(questions().write_ndjson())"
     said = {
         subprocess.run(
             [sys.executable, "-c", program],
@@ -62,6 +64,11 @@ def test_the_table_does_not_hang_on_the_hash_seed():
         for seed in ("1", "2")
     }
     assert len(said) == 1
+
+
+def test_the_package_ships_these_questions():
+    """If the change is meant: python -m tools.quiz src/qacal/sources/questions/data/quiz_questions.parquet."""
+    assert quiz.questions().equals(questions())
 
 
 def test_the_frame_holds_what_the_questions_hold():

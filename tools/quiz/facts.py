@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from importlib.resources import files
+from pathlib import Path
 from typing import TypeAlias
 
-from qacal.quiz.question import Item
+from tools.quiz.question import Item
 
 Fact: TypeAlias = tuple[tuple[str, ...], ...]
 
@@ -17,7 +17,7 @@ def facts(name: str) -> Iterator[Fact]:
     >>> next(facts("states"))
     (('Alabama',), ('Montgomery',))
     """
-    text = (files("qacal.quiz") / "facts" / f"{name}.txt").read_text(encoding="utf-8")
+    text = (Path(__file__).parent / "facts" / f"{name}.txt").read_text(encoding="utf-8")
     for line in text.splitlines():
         if line and not line.startswith("#"):
             yield tuple(tuple(form for form in column.split(";") if form) for column in line.split("|"))

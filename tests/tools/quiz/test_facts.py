@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
+from tools.quiz.facts import facts
 
-from qacal.quiz import TOPICS
-from qacal.quiz.facts import facts
+from tools.quiz import TOPICS
 
 # Of all that topics can make, not only of those that the quiz has room for.
 ALL = tuple(question for topic in TOPICS for question in topic.questions())

@@ -7,8 +7,8 @@ from dataclasses import asdict
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
-from qacal.quiz import arithmetic, dates, geography, language, nature, numerals, programs, words, works
-from qacal.quiz.question import Question, Topic
+from tools.quiz import arithmetic, dates, geography, language, nature, numerals, programs, words, works
+from tools.quiz.question import Question, Topic
 
 if TYPE_CHECKING:
     import polars as pl

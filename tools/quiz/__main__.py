@@ -1,0 +1,7 @@
+"""Write the questions that ship with the package: python -m tools.quiz FILE."""
+
+import sys
+
+from tools.quiz.topics import questions
+
+questions().write_parquet(sys.argv[1], compression="zstd", compression_level=19)
