@@ -48,15 +48,15 @@ class Combination:
         """Whether it must not be looked at while developing."""
         return self.name not in DEVELOPMENT
 
-    def deal(self, seed: int) -> Deal:
+    def deal(self, seed: int) -> Split:
         """Deal the questions into parts."""
         part = qacal.split(self.rows["id"], SHARES, seed)
         rows = self.rows.with_columns(part=pl.Series(part))
-        return Deal(self.name, seed, rows.filter(part != TEST), rows.filter(part == TEST))
+        return Split(self.name, seed, rows.filter(part != TEST), rows.filter(part == TEST))
 
 
 @dataclass(frozen=True, eq=False)
-class Deal:
+class Split:
     """One split of one combination: 80% of the questions to learn from, 20% to be measured on."""
 
     combination: str

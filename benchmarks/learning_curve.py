@@ -27,7 +27,7 @@ import polars as pl
 from threadpoolctl import threadpool_limits
 
 import qacal
-from benchmarks.combinations import Combination, Deal, combinations
+from benchmarks.combinations import Combination, Split, combinations
 from benchmarks.ledger import Key, Ledger
 from benchmarks.verdict import interval, table
 from qacal.calibrators.base import Calibrator
@@ -91,7 +91,7 @@ METHODS: dict[str, Method] = {
 class Draw:
     """The first rows of a deal, in one order; None for all rows."""
 
-    deal: Deal
+    deal: Split
     rows: int | None
     number: int
 
@@ -137,7 +137,7 @@ def run(combination: Combination, embedder: str, splits: int, ledger: Ledger) ->
         print(f"{combination.name}, split {deal.seed}", file=sys.stderr, flush=True)
 
 
-def measured(deal: Deal, answers: np.ndarray, further: Measures) -> Measures:
+def measured(deal: Split, answers: np.ndarray, further: Measures) -> Measures:
     """Return what the answers are worth, and what else is known of them."""
     correct = deal.tested["correct"].to_numpy()
     return {

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.combinations import Deal
+from benchmarks.combinations import Split
 from benchmarks.features import GROUP_DEPTH, bisecting_groups, components, inside
 from benchmarks.peers import ask
 
@@ -18,7 +18,7 @@ MCGRAD = ("mcgrad-components", "mcgrad-groups")
 _LIMIT_A_FIT = 60.0
 
 
-def mcgrad_answers(method: str, deals: Sequence[Deal]) -> Iterator[tuple[Deal, np.ndarray, float]]:
+def mcgrad_answers(method: str, deals: Sequence[Split]) -> Iterator[tuple[Split, np.ndarray, float]]:
     """Yield each deal's answers and the seconds of the fit alone: finding components or groups is not counted."""
     given: dict[str, Any] = {}
     for deal in deals:
@@ -32,7 +32,7 @@ def mcgrad_answers(method: str, deals: Sequence[Deal]) -> Iterator[tuple[Deal, n
         yield deal, np.array(told["answers"]), told["seconds"]
 
 
-def _arrays(method: str, deal: Deal) -> dict[str, np.ndarray]:
+def _arrays(method: str, deal: Split) -> dict[str, np.ndarray]:
     fitting, testing = deal.fitting, deal.testing
     if method == "mcgrad-components":
         features, asked = components(fitting, testing)

@@ -20,7 +20,7 @@ from benchmarks.table import duration
 from qacal.calibrators.base import Calibrator
 from qacal.experiment import METHODS
 from qacal.experiment.groups import Beta, only
-from qacal.experiment.protocol import CALIBRATION, TUNING, Deal, Protocol, deal
+from qacal.experiment.protocol import CALIBRATION, TUNING, Protocol, Split, deal
 from qacal.experiment.sample import Sample
 
 ROWS, WIDTH, SEEDS = 14_000, 64, 8
@@ -52,7 +52,7 @@ def timed_seed(sample: Sample, seed: int, protocol: Protocol) -> dict[str, float
     return dict(zip(("split and group", "search and fit", "test"), np.diff(marks).tolist(), strict=True))
 
 
-def from_rows(dealt: Deal) -> Iterator[Any]:
+def from_rows(dealt: Split) -> Iterator[Any]:
     """Fit every setting of every method from the rows, and score it on the tuning rows."""
     sample, parts = dealt.sample, {}
     for which in (CALIBRATION, TUNING):
@@ -66,7 +66,7 @@ def from_rows(dealt: Deal) -> Iterator[Any]:
             yield qacal.log_loss(fitted.predict(h, groups=groups, ids=ids), correct)
 
 
-def settings(dealt: Deal, method: Calibrator) -> Iterator[dict[str, Any]]:
+def settings(dealt: Split, method: Calibrator) -> Iterator[dict[str, Any]]:
     given = method.get_params()
     depths = [cut for cut, _ in dealt.search.sizes] if method.properties.uses_groups else [None]
     for depth in depths:

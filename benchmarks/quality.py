@@ -32,7 +32,7 @@ import scipy.linalg  # noqa: F401  (its threads can be limited only once it is t
 from threadpoolctl import threadpool_limits
 
 import qacal
-from benchmarks.combinations import Combination, Deal, combinations
+from benchmarks.combinations import Combination, Split, combinations
 from benchmarks.contenders import CONTENDERS
 from benchmarks.ledger import Key, Ledger
 from benchmarks.mcgrad_jobs import MCGRAD, mcgrad_answers
@@ -69,7 +69,7 @@ def run(combination: Combination, embedder: str, splits: int, methods: Sequence[
         yield from keys.values()
 
 
-def answered(method: str, deals: Sequence[Deal]) -> Iterator[tuple[Deal, np.ndarray, float]]:
+def answered(method: str, deals: Sequence[Split]) -> Iterator[tuple[Split, np.ndarray, float]]:
     """Yield what a method answers the test rows of each deal, and the seconds it took."""
     if method in MCGRAD:
         if deals:
@@ -82,7 +82,7 @@ def answered(method: str, deals: Sequence[Deal]) -> Iterator[tuple[Deal, np.ndar
         yield deal, answers, process_time() - start
 
 
-def measured(deal: Deal, answers: np.ndarray) -> dict[str, float]:
+def measured(deal: Split, answers: np.ndarray) -> dict[str, float]:
     """Return what the answers are worth."""
     correct = deal.tested["correct"].to_numpy()
     within = qacal.calibration_error(

@@ -16,10 +16,10 @@ from pathlib import Path
 import polars as pl
 from tools.local_llm import MODELS
 
-from qacal.records.writers import written_whole
+from qacal.records.writers import atomic_file
 from qacal.sources.elicitation.answers import Outcomes
 from qacal.sources.elicitation.judging import Judge, Verdicts, judged
-from qacal.sources.elicitation.runs import kept_run
+from qacal.sources.elicitation.runs import stored_run
 from qacal.sources.elicitation.store import open_store
 from qacal.sources.questions.quiz import questions
 
@@ -40,14 +40,14 @@ def main() -> None:
     truths = dict(questions().select("id", "ground_truth").iter_rows())
     with open_store(given.run, to_write=False) as store:
         # Facts may have been mended since the run; questions may not.
-        records = (row | {"ground_truth": truths[row["id"]]} for row in kept_run(store).answers(outcomes))
+        records = (row | {"ground_truth": truths[row["id"]]} for row in stored_run(store).answers(outcomes))
         rows = pl.DataFrame(list(judged(records, Judge(), None, verdicts)), infer_schema_length=None)
         setup = store.runs()[0][1]
         days = store.days()
     rows = rows.select(COLUMNS).sort("subject", "id").with_columns(pl.col("correct").cast(pl.Int8))
     rows = rows.with_columns(pl.col("confidence", "confidence_tokens").round(6).cast(pl.Float32))
     kept = provenance(setup, days, outcomes)
-    with written_whole(given.output) as path:
+    with atomic_file(given.output) as path:
         rows.write_parquet(path, compression="zstd", compression_level=19, metadata={"provenance": json.dumps(kept)})
     print(json.dumps(kept, indent=2))
     print(rows.group_by("subject").agg(pl.len(), pl.mean("correct", "confidence", "confidence_tokens")).sort("correct"))

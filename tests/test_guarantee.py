@@ -3,7 +3,7 @@ import pytest
 from scipy import stats
 
 import qacal
-from qacal import InputError, QABinning, UnreachableError
+from qacal import InputError, NotEnoughRowsError, QABinning
 from qacal.guarantee import (
     Certificate,
     binomial_interval,
@@ -30,7 +30,7 @@ def test_points_per_bin_is_the_smallest_that_suffices(nu, levels):
         for target in (0.12, 0.2, 0.4):
             try:
                 b = qacal.points_per_bin(target, n, 0.05, nu, levels=levels)
-            except UnreachableError:
+            except NotEnoughRowsError:
                 assert qacal.epsilon(n, n, 0.05, nu, levels=levels) > target
                 continue
             assert qacal.epsilon(b, n, 0.05, nu, levels=levels) <= target
@@ -42,7 +42,7 @@ def test_bins_of_plain_umd():
         for target in (0.1, 0.2, 0.5):
             try:
                 bins = qacal.n_bins(target, n, 0.1)
-            except UnreachableError:
+            except NotEnoughRowsError:
                 assert qacal.epsilon_of_bins(1, n, 0.1) > target
                 continue
             assert qacal.epsilon_of_bins(bins, n, 0.1) <= target
@@ -50,13 +50,13 @@ def test_bins_of_plain_umd():
 
 
 def test_what_cannot_be_reached_is_said():
-    with pytest.raises(UnreachableError, match=r"nu is 0\.1: labels that may be off by nu"):
+    with pytest.raises(NotEnoughRowsError, match=r"nu is 0\.1: labels that may be off by nu"):
         qacal.points_per_bin(0.1, 1000, 0.1, nu=0.1)
     with pytest.raises(
-        UnreachableError, match=r"100 rows cannot guarantee epsilon=0\.05: one bin of all of them gives 0\.12"
+        NotEnoughRowsError, match=r"100 rows cannot guarantee epsilon=0\.05: one bin of all of them gives 0\.12"
     ):
         qacal.points_per_bin(0.05, 100, 0.1)
-    with pytest.raises(UnreachableError, match="not even in one bin"):
+    with pytest.raises(NotEnoughRowsError, match="not even in one bin"):
         qacal.n_bins(0.05, 100, 0.1)
 
 

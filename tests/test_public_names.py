@@ -43,7 +43,7 @@ NAMES = [
     "TreeBinning",
     "TreeScaling",
     "UniformMassBinning",
-    "UnreachableError",
+    "NotEnoughRowsError",
     "__version__",
     "accuracy_confidence_curve",
     "auac",

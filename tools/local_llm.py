@@ -25,7 +25,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from qacal.errors import InputError
-from qacal.records.writers import written_whole
+from qacal.records.writers import atomic_file
 
 # A model of a gigabyte is read from a slow disk in less.
 _SECONDS_TO_START = 120.0
@@ -61,7 +61,7 @@ class LocalModel:
             return found[0]
         joined = cache_folder() / f"{self.name}-{self.digest[:12]}.gguf"
         if not joined.is_file():
-            with written_whole(joined) as temporary, temporary.open("wb") as out:
+            with atomic_file(joined) as temporary, temporary.open("wb") as out:
                 for part, digest in zip(found, self.parts, strict=True):
                     self._check(part, digest)
                     with part.open("rb") as file:

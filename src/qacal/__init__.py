@@ -73,7 +73,7 @@ _HOME = {
     "QacalError": "errors",
     "InputError": "errors",
     "BadRowsError": "errors",
-    "UnreachableError": "errors",
+    "NotEnoughRowsError": "errors",
     "NotFittedError": "errors",
     "ArtifactError": "errors",
     "QacalWarning": "errors",

@@ -38,7 +38,7 @@ class BadRowsError(InputError):
     """Too many rows of a file cannot be used: the message counts them by reason."""
 
 
-class UnreachableError(QacalError, ValueError):
+class NotEnoughRowsError(QacalError, ValueError):
     """A guarantee that no number of points per bin can give with the rows there are."""
 
 

@@ -46,7 +46,7 @@ class Certificate:
     statements: float
     grid: int | None = None
 
-    def require_sound(self) -> None:
+    def validate(self) -> None:
         """Refuse what cannot be a promise."""
         kinds = ("uniform", "conditional", "distinct", "fixed")
         require(self.kind in kinds, f"the certificate is {self.kind!r}; expected one of {kinds}.")

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from qacal.errors import InputError, UnreachableError
+from qacal.errors import InputError, NotEnoughRowsError
 from qacal.guarantee import bounded_interval, check_alpha
 from qacal.parameters import is_number, is_whole, shown
 from qacal.tally.arrays import ArrayLike, require_length, unit_values
@@ -79,7 +79,7 @@ def points_per_bin(epsilon: float, n: int, alpha: float, nu: float = 0.0, *, lev
     >>> points_per_bin(0.1, n=1000, alpha=0.1, nu=0.1)
     Traceback (most recent call last):
     ...
-    qacal.errors.UnreachableError: epsilon is 0.1 and nu is 0.1: labels that may be off by nu cannot give an error
+    qacal.errors.NotEnoughRowsError: epsilon is 0.1 and nu is 0.1: labels that may be off by nu cannot give an error
     below nu. Ask for an epsilon above nu, or measure better labels.
     """
     _check_planning(n, alpha, nu, levels)
@@ -88,7 +88,7 @@ def points_per_bin(epsilon: float, n: int, alpha: float, nu: float = 0.0, *, lev
     # Epsilon falls as b grows: fewer bins to be right about, and more rows in each.
     b = 2 + bisect_left(range(2, n + 1), True, key=lambda b: reach(b) <= epsilon)
     if b > n:
-        raise UnreachableError(
+        raise NotEnoughRowsError(
             f"{n} rows cannot guarantee epsilon={epsilon}: one bin of all of them gives {reach(n):.3f}. "
             "Ask for a larger epsilon or alpha, or label more rows."
         )
@@ -122,7 +122,7 @@ def n_bins(epsilon: float, n: int, alpha: float, nu: float = 0.0) -> int:
     _check_reachable(epsilon, nu)
     too_many = bisect_left(range(1, n // 2 + 1), True, key=lambda b: epsilon_of_bins(b, n, alpha, nu) > epsilon)
     if too_many == 0:
-        raise UnreachableError(
+        raise NotEnoughRowsError(
             f"{n} rows cannot guarantee epsilon={epsilon}, not even in one bin. "
             "Ask for a larger epsilon or alpha, or label more rows."
         )
@@ -147,7 +147,7 @@ def _check_reachable(epsilon: float, nu: float) -> None:
     if not is_number(epsilon, 0, 1) or epsilon in (0, 1):
         raise InputError(f"epsilon is {shown(epsilon)}; expected a number between 0 and 1, such as 0.1.")
     if nu >= epsilon:
-        raise UnreachableError(
+        raise NotEnoughRowsError(
             f"epsilon is {epsilon} and nu is {nu}: labels that may be off by nu cannot give an error below nu. "
             "Ask for an epsilon above nu, or measure better labels."
         )
@@ -254,7 +254,7 @@ def paper_ranges(rows: int, *, epsilon: float = 0.1, alpha: float = 0.1, nu: flo
     smallest = points_per_bin(epsilon, rows, alpha)
     try:
         largest = points_per_bin(epsilon, rows, alpha, nu)
-    except UnreachableError:
+    except NotEnoughRowsError:
         largest = rows // BINS_A_GROUP[0]
     largest = max(smallest, largest)
     note = f"points per bin from {smallest} to {largest}, which promise an error of {epsilon:g} with {rows:,} rows"
@@ -283,7 +283,7 @@ def search_ranges(rows: int, groups: Sequence[int], *, epsilon: float = 0.1, alp
         raise InputError(f"{rows} rows are left to calibrate on; a search needs more.")
     try:
         strict = paper_ranges(rows, epsilon=epsilon, alpha=alpha)
-    except UnreachableError:
+    except NotEnoughRowsError:
         return wide_ranges(rows, alpha=alpha)
     left = {count for count in groups if count > 1 for b in strict.points_per_bin if strict.admits(rows, count, b)}
     return strict if len(left) > 1 else wide_ranges(rows, alpha=alpha)

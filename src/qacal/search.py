@@ -32,7 +32,7 @@ from qacal.planning import Ranges, search_ranges
 from qacal.tally.arrays import Floats, Ints, seven_decimals
 from qacal.tally.bins import Bins, group_runs, mass_bins
 from qacal.tally.cells import snap
-from qacal.tally.groups import NO_GROUP, Grouping
+from qacal.tally.groups import NO_GROUP, GroupColumn
 from qacal.tally.lookup import search_within
 from qacal.tally.tally import Tally
 
@@ -220,7 +220,7 @@ class Search:
     # Bins: make them once
 
     def _quickly(self, calibrator: BinningCalibrator, cut: Cut, groups: int) -> Iterator[tuple[int | None, Floats]]:
-        labels, targets = calibrator.targets(calibrator.narrowed(self.at(self.calibration, cut)))
+        labels, targets = calibrator.targets(calibrator._relevant(self.at(self.calibration, cut)))
         chain = self._chain(cut)
         levels = [self._level(calibrator, labels, level) for level in chain]
         answers = [_flat(targets, level) for level in chain]
@@ -254,7 +254,7 @@ class Search:
             return None if groups is None else groups.leaves()
         return self.calibration.partitions[str(cut)].encode(groups, len(groups)).leaves()
 
-    def _groups(self, cut: Cut) -> Grouping | None:
+    def _groups(self, cut: Cut) -> GroupColumn | None:
         """Return the groups of the tuning cells."""
         if cut == ROOT:
             return None

@@ -49,6 +49,6 @@ def name_of(calibrator):
     return repr(calibrator)
 
 
-def learns(calibrator):
+def recalibrate(calibrator):
     """Return whether answers follow the labels; those of steps only give way to them."""
     return not isinstance(calibrator, Identity | StepBinning)

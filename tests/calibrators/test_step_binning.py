@@ -156,7 +156,7 @@ def test_a_file_whose_maps_differ_in_their_bins_is_refused():
     top = maps.top.copy()
     top[10] = 0.05
     with pytest.raises(InputError, match="the same bins in every map"):
-        replace(maps, top=top).require_sound()
+        replace(maps, top=top).validate()
 
 
 def test_a_file_with_the_certificate_of_another_calibrator_is_refused():
@@ -169,7 +169,7 @@ def test_a_file_with_the_certificate_of_another_calibrator_is_refused():
 def test_a_tally_that_was_snapped_is_looked_up_on_its_grid():
     tally = Tally.of([0.149, 0.151, 0.42], [1, 0, 1], resolution=0.1)
     model = StepBinning(step=0.1).fit_tally(tally)
-    model.maps_.require_sound()
+    model.maps_.validate()
     assert model.explain([0.149, 0.151, 0.42]).rows.tolist() == [1, 1, 1]
 
 

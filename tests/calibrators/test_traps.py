@@ -25,8 +25,8 @@ from qacal import (
     log_loss,
 )
 from qacal.calibrators import isotonic
-from qacal.tally.isotonic import Shape
-from tests.calibrators.contract import CALIBRATORS, learns, name_of
+from qacal.tally.isotonic import IsotonicCurve
+from tests.calibrators.contract import CALIBRATORS, name_of, recalibrate
 
 every_calibrator = pytest.mark.parametrize("calibrator", CALIBRATORS, ids=name_of)
 with_points = [c for c in CALIBRATORS if "points_per_bin" in c.get_params()]
@@ -65,7 +65,7 @@ def test_all_confidences_equal(calibrator):
 def test_one_row(calibrator, right):
     model = clone(calibrator).fit([0.8], [right], groups=["law"], ids=["q1"])
     p = model.predict([0.0, 0.8, 1.0], groups=["law", "law", "art"], ids=[1, 2, 3])
-    if learns(calibrator):
+    if recalibrate(calibrator):
         np.testing.assert_allclose(p, right, atol=1e-6)
     evidence = model.explain([0.8], groups=["law"], ids=["q1"])
     assert len(evidence.to_polars()) == 1
@@ -95,7 +95,7 @@ def test_a_group_that_is_all_right_or_all_wrong(calibrator, answer):
     model = clone(calibrator).fit(h, right, groups=groups, ids=range(400))
     p = model.predict(h, groups=groups, ids=range(400))
     assert ((p >= 0) & (p <= 1)).all()
-    if learns(calibrator) and calibrator.properties.uses_groups and getattr(calibrator, "pooling", None) != "full":
+    if recalibrate(calibrator) and calibrator.properties.uses_groups and getattr(calibrator, "pooling", None) != "full":
         assert np.abs(p[groups == 2].mean() - answer) < 0.15
 
 
@@ -133,7 +133,7 @@ def test_a_million_distinct_values(calibrator):
     model.fit(h, right, groups=groups)
     asked = np.linspace(0.1, 0.9, 9)
     p = model.predict(asked, groups=np.full(9, 3))
-    if learns(calibrator):
+    if recalibrate(calibrator):
         tolerance = 0.2 if "n_bins=3" in repr(calibrator) or "logit" in repr(calibrator) else 0.06
         np.testing.assert_allclose(p, 0.2 + 0.5 * asked, atol=tolerance)
 
@@ -327,7 +327,7 @@ def test_small_weights_are_not_lost_behind_large_ones():
 
 
 def test_a_shape_between_knots_that_nearly_meet():
-    shape = Shape(np.array([0.0, 4 * TINY, 1.0]), np.array([-1.0, 1.0, 2.0]))
+    shape = IsotonicCurve(np.array([0.0, 4 * TINY, 1.0]), np.array([-1.0, 1.0, 2.0]))
     np.testing.assert_allclose(shape.apply(np.array([0.0, TINY, 2 * TINY, 4 * TINY, 0.5])), [-1, -0.5, 0, 1, 1.5])
 
 

@@ -267,7 +267,7 @@ def test_the_shape_rises_and_has_a_logit_everywhere():
         h = rng.random(n)
         for right in (np.zeros(n), np.ones(n), (h > 0.5).astype(float), rng.random(n) < h):
             shape = isotonic_shape(Tally.of(h, right))
-            shape.require_sound()
+            shape.validate()
             assert np.abs(shape.score).max() <= np.log(n + 1) + 1e-9
             assert (np.diff(shape.apply(np.linspace(0, 1, 101))) >= 0).all()
 
@@ -291,7 +291,7 @@ def test_maps_that_no_fit_made_are_refused():
     from dataclasses import replace
 
     maps = branching().maps_
-    maps.require_sound()
+    maps.validate()
     for change in (
         {"intercept": maps.intercept + 1},
         {"rows": maps.rows[:-1]},
@@ -301,4 +301,4 @@ def test_maps_that_no_fit_made_are_refused():
         {"fit": replace(maps.fit, effects=maps.fit.effects[:-1])},
     ):
         with pytest.raises(InputError):
-            replace(maps, **change).require_sound()
+            replace(maps, **change).validate()

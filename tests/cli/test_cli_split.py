@@ -9,7 +9,7 @@ import pytest
 from qacal import load
 from qacal.records.reading import Reading, read
 from qacal.records.table import as_table
-from qacal.records.writers import writing_two
+from qacal.records.writers import write_pair
 from tests.answers import answers
 from tests.checking.rows import as_csv
 from tests.cli.test_cli import ok, run
@@ -139,7 +139,7 @@ def test_a_bad_row_at_the_end_leaves_everything_as_it_was(tmp_path):
 def test_two_files_are_both_finished_before_either_is_there(tmp_path):
     """The second cannot be finished: its batches have no common schema."""
     one, two = tmp_path / "one.jsonl", tmp_path / "two.parquet"
-    with pytest.raises(pl.exceptions.PolarsError), writing_two(one, two) as (first, second):  # noqa: PT012
+    with pytest.raises(pl.exceptions.PolarsError), write_pair(one, two) as (first, second):  # noqa: PT012
         first.write(as_table([{"x": 1}]))
         second.write(as_table([{"x": 1}]))
         second.write(as_table([{"x": [1.5]}]))

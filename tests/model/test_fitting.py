@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from qacal import InputError, QABinning, QACalibrator
-from qacal.model.fitting import Deal
+from qacal.model.fitting import Split
 from qacal.records.reading import read
 from tests.answers import answers
 
@@ -15,24 +15,34 @@ def ids_of(batch):
 
 def test_the_two_parts_share_no_question_and_are_all_rows():
     (batch,) = read(answers(2000), needs_labels=True)
-    deal = Deal(0.8, seed=0)
+    deal = Split(0.8, seed=0)
     learning, calibrating = deal.learning(batch), deal.calibrating(batch)
     assert not ids_of(learning) & ids_of(calibrating)
     assert len(learning) + len(calibrating) == 2000
     assert len(learning) == pytest.approx(1600, abs=80)
-    assert ids_of(Deal(0.8, seed=1).learning(batch)) != ids_of(learning)
+    assert ids_of(Split(0.8, seed=1).learning(batch)) != ids_of(learning)
 
 
 def test_rows_that_are_not_dealt_are_there_for_both():
     (batch,) = read(answers(30), needs_labels=True)
-    deal = Deal(None, seed=0)
+    deal = Split(None, seed=0)
     assert deal.learning(batch) is deal.calibrating(batch) is batch
 
 
 @pytest.mark.parametrize("parameters", [{}, {"calibrator": QABinning(), "tune": "log_loss"}, {"output": "continuous"}])
 def test_a_fitted_model_holds_its_parameters_and_what_was_found(parameters):
     model = QACalibrator(partition="bisecting:2", **parameters).fit(answers(600))
-    found = {"road_", "tuned_", "rows_", "origins_", "groups_", "memory_", "decision_rule_", "read_as_", "fitted_for_"}
+    found = {
+        "pipeline_",
+        "tuned_",
+        "rows_",
+        "origins_",
+        "groups_",
+        "fit_record_",
+        "decision_rule_",
+        "read_as_",
+        "fitted_for_",
+    }
     assert set(vars(model)) == {*model.get_params(), *found}
 
 

@@ -21,7 +21,7 @@ from qacal import (
 )
 from qacal.embedders import OnnxEmbedder
 from qacal.errors import ArtifactError
-from qacal.model.pipeline import Road, RowVectors
+from qacal.model.pipeline import Pipeline, RowVectors
 from qacal.records.reading import read
 from qacal.storage import plain
 from tests.answers import answers
@@ -60,23 +60,23 @@ def batch_of(rows, **needs):
     ],
 )
 def test_text_is_needed_where_some_part_reads_it(partition, score, calibrator, name, reads_text):
-    assert Road(partition, score, calibrator, RowVectors(name)).needs_text is reads_text
+    assert Pipeline(partition, score, calibrator, RowVectors(name)).needs_text is reads_text
 
 
 def test_rows_are_embedded_once_for_groups_and_score():
     maker = Counting()
     model = QACalibrator(maker, "bisecting:2").fit(answers(400))
     maker.asked = 0
-    model.road_.seen_of(batch_of(answers(20, seed=1)))
+    model.pipeline_.inputs(batch_of(answers(20, seed=1)))
     assert maker.asked == 1
 
 
 def test_rows_and_arrays_are_asked_alike():
     rows = answers(50, seed=1)
     model = QACalibrator(partition="bisecting:2").fit(answers(600))
-    asked = model.road_.asked(batch_of(rows))
+    asked = model.pipeline_.asked(batch_of(rows))
     vectors = embedder("static").embed([row["question"] for row in rows], [row["answer"] for row in rows])
-    same = model.road_.asked_of_arrays(np.array([row["confidence"] for row in rows]), None, vectors, None)
+    same = model.pipeline_.rows_from_arrays(np.array([row["confidence"] for row in rows]), None, vectors, None)
     np.testing.assert_array_equal(asked.confidence, same.confidence)
     np.testing.assert_array_equal(asked.groups.path, same.groups.path)
 
@@ -172,7 +172,7 @@ def test_embedding_is_told_while_it_lasts():
     list(model.answers(answers(50, seed=1), progress=lambda what, rows: told.append((what, rows))))
     assert ("calibrating", 50) in told
     assert max(rows for what, rows in told if what.startswith("embedding")) == 50
-    pickle.dumps(model.road_.vectors)
+    pickle.dumps(model.pipeline_.vectors)
 
 
 class Slow:

@@ -61,7 +61,7 @@ def test_before_a_threshold_nothing_is_decided(model):
 
 def test_a_chosen_threshold_keeps_its_promise_on_further_rows(own):
     found = choose_threshold(own, NEW, accuracy=0.9)
-    assert found.scouts == 0  # the model remembers enough
+    assert found.pilot_rows == 0  # the model remembers enough
     accuracy, given = right(own.set_threshold(found).calibrate(rows(4000, 2)))
     assert accuracy > 0.89
     assert abs(given / 4000 - found.parts[0].coverage) < 0.04
@@ -99,7 +99,7 @@ def test_costs(own):
 def test_every_kind_of_calibrator(calibrator):
     model = fitted(calibrator)
     found = choose_threshold(model, NEW, accuracy=0.75)
-    assert found.scouts == 0
+    assert found.pilot_rows == 0
     assert (found.threshold is not None) == (not isinstance(calibrator, PlattScaling | Identity))
     again = choose_threshold(model, NEW, accuracy=0.6)
     assert again.threshold is not None
@@ -116,7 +116,7 @@ def test_groups_of_a_tree_are_named_as_calibrated_rows_name_them():
     model.fit(placed(2500, 0))
     found = choose_threshold(model, placed(1200, 1), accuracy=0.85, per_group=True)
     assert set(found.thresholds) == {group.group for group in model.describe_groups()}
-    assert set(model.memory_.cells) == {None, *found.thresholds}
+    assert set(model.fit_record_.cells) == {None, *found.thresholds}
     assert found.is_certified
     accuracy, given = right(model.set_threshold(found).calibrate(placed(1500, 2)))
     assert accuracy > 0.84
@@ -225,7 +225,7 @@ def test_models_of_before_load_and_choose_with_rows_set_aside(model, tmp_path):
     old = qacal.load(tmp_path / "model")
     assert old.calibrate(NEW[:3]) == model.calibrate(NEW[:3])
     found = choose_threshold(old, NEW, accuracy=0.9)
-    assert 150 < found.scouts < 350
+    assert 150 < found.pilot_rows < 350
     assert found.is_certified
     assert choose_threshold(old, rows(3000, 0), accuracy=0.9).is_certified  # it cannot tell
     old.set_threshold(found).save(tmp_path / "model")

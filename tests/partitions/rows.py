@@ -23,7 +23,7 @@ def grid(seed, n=40, width=3):
 
 def learned_from(partition, Z):
     """Return a fitted copy of a partition; with labels that have to do with the vectors, if it takes labels."""
-    return partition.fresh().fit(Z, **(labels(Z) if partition.uses_labels else {}))
+    return partition.clone().fit(Z, **(labels(Z) if partition.uses_labels else {}))
 
 
 def labels(Z):

@@ -81,7 +81,7 @@ def loaded(partition):
 
 @every_saved_partition
 def test_loaded_partitions_are_the_same_to_the_bit(partition):
-    fitted = partition.fresh().fit_rows(inputs(0))
+    fitted = partition.clone().fit_rows(inputs(0))
     again = loaded(fitted)
     assert type(again) is type(fitted)
     assert repr(again) == repr(fitted)
@@ -94,14 +94,14 @@ def test_loaded_partitions_are_the_same_to_the_bit(partition):
 def test_row_order_is_irrelevant(partition):
     rows = inputs(3)
     order = np.random.default_rng(0).permutation(300)
-    fitted = partition.fresh().fit_rows(rows)
-    shuffled = partition.fresh().fit_rows(taken(rows, order))
+    fitted = partition.clone().fit_rows(rows)
+    shuffled = partition.clone().fit_rows(taken(rows, order))
     assert written(shuffled) == written(fitted)
 
 
 @every_saved_partition
 def test_predicting_changes_nothing(partition):
-    fitted = partition.fresh().fit_rows(inputs(0))
+    fitted = partition.clone().fit_rows(inputs(0))
     before = written(fitted)
     first = leaves(fitted.groups_of(inputs(2)))
     fitted.groups_of(inputs(5))
@@ -111,7 +111,7 @@ def test_predicting_changes_nothing(partition):
 
 @every_saved_partition
 def test_descriptions_are_plain(partition):
-    facts = partition.fresh().fit_rows(inputs(0)).describe()
+    facts = partition.clone().fit_rows(inputs(0)).describe()
     assert json.loads(json.dumps(facts, allow_nan=False)) == facts
     assert facts["kind"] == partition.kind
     assert facts["parameters"] == partition.parameters()
@@ -121,21 +121,21 @@ def test_descriptions_are_plain(partition):
 @every_saved_partition
 def test_manners(partition):
     assert PARTITIONS[partition.kind] is type(partition)
-    for twin in (clone(partition), partition.fresh()):
+    for twin in (clone(partition), partition.clone()):
         assert twin is not partition
         assert repr(twin) == repr(partition)
     with pytest.raises(NotFittedError, match="call fit first"):
-        partition.fresh().groups_of(inputs(0))
+        partition.clone().groups_of(inputs(0))
     with pytest.raises(NotFittedError, match="call fit first"):
-        partition.fresh().describe()
+        partition.clone().describe()
     with pytest.raises(NotFittedError, match="call fit first"):
-        partition.fresh().state()
+        partition.clone().state()
 
 
 @every_saved_partition
 def test_missing_columns_are_named(partition):
-    fitted = partition.fresh().fit_rows(inputs(0))
-    for method in (fitted.groups_of, partition.fresh().fit_rows):
+    fitted = partition.clone().fit_rows(inputs(0))
+    for method in (fitted.groups_of, partition.clone().fit_rows):
         with pytest.raises(InputError, match=f"needs '{partition.needs[0]}', and the rows have 'question'"):
             method({"question": ["Why?"]})
         with pytest.raises(InputError, match="takes columns by name"):
@@ -274,7 +274,7 @@ for file in sorted(pathlib.Path(sys.argv[1]).glob("*.json")):
 
 def test_applying_needs_numpy_alone(tmp_path):
     for at, partition in enumerate(SAVED):
-        plain, arrays = partition_state(partition.fresh().fit_rows(inputs(0)))
+        plain, arrays = partition_state(partition.clone().fit_rows(inputs(0)))
         (tmp_path / f"{at:02}.json").write_text(json.dumps(plain))
         np.savez(tmp_path / f"{at:02}.npz", **arrays)
     run = subprocess.run([sys.executable, "-c", WITHOUT_OTHERS, str(tmp_path)], capture_output=True, text=True)

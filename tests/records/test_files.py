@@ -13,7 +13,7 @@ from qacal.errors import InputError
 from qacal.records.files import File, format_of, from_stream, open_file, text_encoding
 from qacal.records.reading import read
 from qacal.records.table import as_table
-from qacal.records.writers import write_frame, writing, written_whole
+from qacal.records.writers import atomic_file, write_frame, writing
 
 ROWS = [
     {
@@ -175,11 +175,11 @@ def test_outputs_appear_whole_or_not_at_all(tmp_path):
 
 
 def test_a_new_file_has_the_rights_that_any_new_file_has(tmp_path):
-    with written_whole(tmp_path / "new") as path:
+    with atomic_file(tmp_path / "new") as path:
         path.write_text("x")
     (tmp_path / "usual").write_text("x")
     assert (tmp_path / "new").stat().st_mode == (tmp_path / "usual").stat().st_mode
-    with pytest.raises(InputError, match="does not exist"), written_whole(tmp_path / "no" / "file"):
+    with pytest.raises(InputError, match="does not exist"), atomic_file(tmp_path / "no" / "file"):
         pass
 
 

@@ -15,7 +15,7 @@ import pytest
 from qacal.errors import InputError
 from qacal.records.files import open_file, unpacked_up_to
 from qacal.records.json_stream import rows_up_to
-from qacal.records.writers import write_frame, write_objects, written_whole
+from qacal.records.writers import atomic_file, write_frame, write_objects
 from qacal.storage.folders import temporary_folder
 from tests.cli.test_cli import run
 
@@ -62,7 +62,7 @@ def test_json_and_rows_do_not_share_standard_output(tmp_path):
 
 
 def test_a_device_stays_a_device(tmp_path):
-    with written_whole("/dev/null") as path:
+    with atomic_file("/dev/null") as path:
         path.write_text("nothing")
     assert stat.S_ISCHR(os.stat("/dev/null").st_mode)
     rows = [{**ROWS[0], "question": f"{n} + 2?"} for n in range(20)]
@@ -84,8 +84,8 @@ def test_a_link_is_followed(tmp_path, name):
 def test_standard_output_that_is_a_file_is_not_replaced(tmp_path):
     """With > out.txt, /dev/stdout is that file."""
     code = (
-        "from qacal.records.writers import written_whole\n"
-        "with written_whole('/dev/stdout') as path: path.write_text('page')"
+        "from qacal.records.writers import atomic_file\n"
+        "with atomic_file('/dev/stdout') as path: path.write_text('page')"
     )
     with (tmp_path / "out.txt").open("wb") as out:
         subprocess.run([sys.executable, "-c", code], stdout=out, check=True)
@@ -98,8 +98,8 @@ def test_the_file_behind_a_descriptor_keeps_what_it_holds(tmp_path, name):
     (tmp_path / "link").symlink_to("/dev/stderr")
     (tmp_path / "run.log").write_text("old\n")
     code = (
-        "import sys\nfrom qacal.records.writers import written_whole\nprint('said', file=sys.stderr)\n"
-        f"with written_whole({name!r}) as path: path.write_text('written\\n')\nprint('more', file=sys.stderr)"
+        "import sys\nfrom qacal.records.writers import atomic_file\nprint('said', file=sys.stderr)\n"
+        f"with atomic_file({name!r}) as path: path.write_text('written\\n')\nprint('more', file=sys.stderr)"
     )
     with (tmp_path / "run.log").open("ab") as log:
         subprocess.run([sys.executable, "-c", code], stderr=log, check=True, cwd=tmp_path)
@@ -109,7 +109,7 @@ def test_the_file_behind_a_descriptor_keeps_what_it_holds(tmp_path, name):
 def test_a_descriptor_is_written_to_where_it_stands(tmp_path):
     with (tmp_path / "a.txt").open("wb", buffering=0) as file:
         file.write(b"before ")
-        with written_whole(f"/dev/fd/{file.fileno()}") as path:
+        with atomic_file(f"/dev/fd/{file.fileno()}") as path:
             path.write_text("ours ")
         file.write(b"after")
     assert (tmp_path / "a.txt").read_text() == "before ours after"
@@ -121,7 +121,7 @@ def test_the_file_behind_a_descriptor_of_another_process_is_added_to(tmp_path):
         (tmp_path / "a.txt").open("ab") as file,
         subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, stdout=file) as other,
     ):
-        with written_whole(f"/proc/{other.pid}/fd/1") as path:
+        with atomic_file(f"/proc/{other.pid}/fd/1") as path:
             path.write_text("new")
         other.communicate(b"\n")
     assert (tmp_path / "a.txt").read_text() == "old new"
@@ -130,7 +130,7 @@ def test_the_file_behind_a_descriptor_of_another_process_is_added_to(tmp_path):
 def test_a_descriptor_that_is_not_open_is_named():
     with (
         pytest.raises(InputError, match="/dev/fd/987 cannot be written: Bad file"),
-        written_whole("/dev/fd/987") as path,
+        atomic_file("/dev/fd/987") as path,
     ):
         path.write_text("lost")
 
@@ -234,7 +234,7 @@ def test_what_a_killed_run_left_is_swept_and_what_is_in_use_is_not(tmp_path, mon
     assert len(left) == 3
     for path in [*tmp_path.rglob("*")]:
         os.utime(path, (0, 0))
-    with written_whole(tmp_path / "a.parquet") as ours, temporary_folder():
+    with atomic_file(tmp_path / "a.parquet") as ours, temporary_folder():
         os.utime(ours, (0, 0))
         write_frame(pl.DataFrame(ROWS), tmp_path / "a.parquet")
         assert ours.exists()
@@ -315,10 +315,10 @@ def test_a_pipe_that_is_closed_is_no_error(arguments):
 
 def test_a_hangup_unwinds(tmp_path):
     code = (
-        "import os, signal, sys\nfrom qacal.cli import main\nfrom qacal.records.writers import written_whole\n"
+        "import os, signal, sys\nfrom qacal.cli import main\nfrom qacal.records.writers import atomic_file\n"
         "out = sys.argv[1]\n"
         "signal.signal(signal.SIGHUP, signal.SIG_DFL)\n"  # whoever runs the tests may ignore it, as nohup does
-        "def run():\n    with written_whole(out) as path:\n        os.kill(os.getpid(), signal.SIGHUP)\n"
+        "def run():\n    with atomic_file(out) as path:\n        os.kill(os.getpid(), signal.SIGHUP)\n"
         "main.app.command('wait')(run)\nsys.argv = ['qacal', 'wait']\nmain.main()\n"
     )
     done = subprocess.run([sys.executable, "-c", code, tmp_path / "a.txt"], capture_output=True, check=False)

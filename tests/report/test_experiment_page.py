@@ -30,7 +30,7 @@ def test_the_model_shown_has_the_settings_of_the_first_seed(partition):
 
 def test_no_row_of_the_figures_was_fitted_on():
     shown = showcase(run(), ())
-    assert not shown.model.memory_.known(shown.test["id"].to_numpy())
+    assert not shown.model.fit_record_.known(shown.test["id"].to_numpy())
 
 
 def test_the_page_has_tables_and_figures_of_every_block():

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qacal.tally.bins import mass_bins
-from qacal.tally.lookup import Directory, search_within
+from qacal.tally.lookup import GroupIndex, search_within
 from qacal.tally.tally import Tally
 
 
@@ -33,11 +33,11 @@ def test_portions_do_not_show():
 def test_directories_small_and_large_agree():
     codes = np.array([0, 3, 5])
     asked = np.array([-1, 0, 1, 3, 5, 6, 2**40])
-    np.testing.assert_array_equal(Directory(codes, np.array([1, 2, 3])).find(asked), [0, 1, 0, 2, 3, 0, 0])
+    np.testing.assert_array_equal(GroupIndex(codes, np.array([1, 2, 3])).find(asked), [0, 1, 0, 2, 3, 0, 0])
     far = np.append(codes, 2**40)
-    np.testing.assert_array_equal(Directory(far, np.array([1, 2, 3, 4])).find(asked), [0, 1, 0, 2, 3, 0, 4])
+    np.testing.assert_array_equal(GroupIndex(far, np.array([1, 2, 3, 4])).find(asked), [0, 1, 0, 2, 3, 0, 4])
     nobody = np.array([], dtype=np.int64)
-    np.testing.assert_array_equal(Directory(nobody, nobody).find(asked), np.zeros(7))
+    np.testing.assert_array_equal(GroupIndex(nobody, nobody).find(asked), np.zeros(7))
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(1, 12))

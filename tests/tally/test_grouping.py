@@ -132,4 +132,4 @@ def test_distinct_groups_are_those_of_the_rows_each_once():
     for depth in range(4):
         there, here = few.at_depth(depth).leaves(), column.at_depth(depth).leaves()
         np.testing.assert_array_equal(np.unique(there), np.unique(here))
-    few.require_sound()
+    few.validate()

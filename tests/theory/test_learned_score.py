@@ -55,15 +55,15 @@ def true_shares(maps, score, paths, truth):
     return np.concatenate(means), np.concatenate(errors)
 
 
-def certified(rng, n, tenants, is_apart):
+def certified(rng, n, tenants, has_certify_records):
     """Learn a score and groups, certify; return the maps, what is true of their bins and how exactly, and the score.
 
-    is_apart : learn from four fifths of the rows and certify on the others; else do both on all.
+    has_certify_records : learn from four fifths of the rows and certify on the others; else do both on all.
     """
     world = World(rng, tenants)
     rows, _, y = world.answers(n)
-    learning = np.arange(n) < 0.8 * n if is_apart else np.full(n, True)
-    certifying = ~learning if is_apart else learning
+    learning = np.arange(n) < 0.8 * n if has_certify_records else np.full(n, True)
+    certifying = ~learning if has_certify_records else learning
     score = LearnedScore(columns=["tenant"]).fit(part(rows, learning), y[learning])
     tree = BisectingTree(max_depth=2).fit(rows["embedding"][learning])
     mine = part(rows, certifying)
@@ -74,9 +74,9 @@ def certified(rng, n, tenants, is_apart):
     return model.maps_, *shares, score
 
 
-def is_broken(rng, n=600, tenants=1, is_apart=True):
+def is_broken(rng, n=600, tenants=1, has_certify_records=True):
     """Return whether any bin of any map misses, by more than the truth is uncertain."""
-    maps, truth, error, _ = certified(rng, n, tenants, is_apart)
+    maps, truth, error, _ = certified(rng, n, tenants, has_certify_records)
     return ((maps.low > truth + 3 * error) | (maps.high < truth - 3 * error)).any()
 
 
@@ -96,12 +96,12 @@ def test_a_score_that_was_learned_on_the_certifying_rows_breaks_it():
 
     In 38 of 40 worlds; of these worlds' other rows, in none of 40.
     """
-    assert failure_rate(lambda rng: is_broken(rng, 800, MANY, is_apart=False), 8) > 0.7
+    assert failure_rate(lambda rng: is_broken(rng, 800, MANY, has_certify_records=False), 8) > 0.7
 
 
 def test_the_promise_says_something():
     """Maps of groups below the root are among those that hold, and their intervals exclude much."""
-    maps, truth, _, score = certified(np.random.default_rng(0), 4000, 10, is_apart=True)
+    maps, truth, _, score = certified(np.random.default_rng(0), 4000, 10, has_certify_records=True)
     assert score.chosen.endswith("columns, text")
     assert set(maps.lineage.depth.tolist()) == {0, 2}
     assert np.median((maps.high - maps.low)[maps.rows > 20]) < 0.5

@@ -6,7 +6,7 @@ from scipy import stats
 from qacal import Tally, certified_threshold, threshold_curve
 from qacal.thresholds.certified import lowest_rejected
 from qacal.thresholds.curve import CANDIDATES, ThresholdCurve, curve_of
-from qacal.thresholds.outlook import Outlook, Outlooks, cells_of
+from qacal.thresholds.outlook import Forecast, Forecasts, cells_of
 from tests.theory.lab import at_least, at_most, failure_rate
 
 TRIALS = 400
@@ -25,7 +25,7 @@ def falling(rng, n=300):
     return h, rng.random(n) < np.where(h == 1, 0.0, 0.7999 / 0.94)
 
 
-def rising(rng, n=500):
+def require_sorted(rng, n=500):
     """Nearly right scores: the accuracy of the accepted crosses the target at 0.6."""
     h = rng.choice(SCORES, n)
     return h, rng.random(n) < h
@@ -42,21 +42,21 @@ def certifies(make, **options):
 
 def test_a_target_that_is_missed_is_seldom_certified():
     for make in (flat, falling):
-        others = Outlooks.of(Tally.of(*make(np.random.default_rng(99), 5000)))
+        others = Forecasts.of(Tally.of(*make(np.random.default_rng(99), 5000)))
         assert failure_rate(certifies(make), TRIALS) <= at_most(ALPHA, TRIALS)
         assert failure_rate(certifies(make, others=others), TRIALS) <= at_most(ALPHA, TRIALS)
 
 
 def test_hardly_anything_of_alpha_is_wasted():
-    others = Outlooks.of(Tally.of(*flat(np.random.default_rng(99), 5000)))
+    others = Forecasts.of(Tally.of(*flat(np.random.default_rng(99), 5000)))
     assert failure_rate(certifies(flat, others=others), TRIALS) >= at_least(0.06, TRIALS)
 
 
 def test_a_threshold_that_is_too_low_is_seldom_certified():
-    true = {t: accuracy_of_accepted(rising, t) for t in CANDIDATES}
+    true = {t: accuracy_of_accepted(require_sorted, t) for t in CANDIDATES}
 
     def too_low(rng):
-        found = certified_threshold(*rising(rng), accuracy=0.8, alpha=ALPHA).threshold
+        found = certified_threshold(*require_sorted(rng), accuracy=0.8, alpha=ALPHA).threshold
         return found is not None and true[found] < 0.8
 
     assert failure_rate(too_low, TRIALS) <= at_most(ALPHA, TRIALS)
@@ -74,7 +74,7 @@ def test_a_start_that_has_seen_the_labels_of_the_tested_rows_is_not_allowed():
     def starts_where_it_looks_best(rng):
         score, rows, right = cells_of(Tally.of(*flat(rng)))[None]
         curve = curve_of(score, rows, right, SCORES, ALPHA, is_soft=False)
-        start = Outlook(score, rows.astype(float), right).start(SCORES, curve.rows, 0.8, ALPHA)
+        start = Forecast(score, rows.astype(float), right).start(SCORES, curve.rows, 0.8, ALPHA)
         return lowest_rejected(curve.p_values(0.8), start, ALPHA) is not None
 
     assert failure_rate(starts_where_it_looks_best, TRIALS) > at_most(ALPHA, TRIALS)
@@ -139,6 +139,6 @@ def test_with_plenty_of_rows_a_threshold_near_the_true_one_is_found():
 
 def test_other_rows_that_mislead_cost_power_and_nothing_else():
     """Rows of a fit on which the score looked the wrong way round."""
-    h, y = rising(np.random.default_rng(5), 5000)
-    wrong = Outlooks.of(Tally.of(1 - h, y))
+    h, y = require_sorted(np.random.default_rng(5), 5000)
+    wrong = Forecasts.of(Tally.of(1 - h, y))
     assert failure_rate(certifies(flat, others=wrong), TRIALS) <= at_most(ALPHA, TRIALS)

@@ -13,7 +13,7 @@ from qacal import InputError, Paths, Tally, certified_threshold
 from qacal.tally.ids import id_hashes
 from qacal.thresholds.certified import lowest_rejected
 from qacal.thresholds.curve import CANDIDATES, relative_entropy
-from qacal.thresholds.outlook import Outlook, Outlooks, fewest_rows
+from qacal.thresholds.outlook import Forecast, Forecasts, fewest_rows
 
 VALUES = [0.0, 0.3, 0.5, 0.7, 0.8, 0.9, 1.0]
 
@@ -55,7 +55,7 @@ def some_rows(draw):
 
 @given(some_rows(), some_rows(), st.sampled_from([0.3, 0.6, 0.8]), st.sampled_from([0.05, 0.1, 0.4]))
 def test_the_slow_twin(rows, others, target, alpha):
-    expected = Outlooks.of(Tally.of(*others))
+    expected = Forecasts.of(Tally.of(*others))
     found = certified_threshold(*rows, accuracy=target, alpha=alpha, candidates=VALUES, others=Tally.of(*others))
     assert found.threshold == slow_threshold(*rows, expected.everywhere, VALUES, target, alpha)
 
@@ -126,7 +126,7 @@ def test_all_wrong_can_never_be_certified():
 def test_one_row():
     found = certified_threshold([0.7], [1], accuracy=0.9)
     assert found.threshold is None
-    assert found.parts[0].rows + found.scouts == 1
+    assert found.parts[0].rows + found.pilot_rows == 1
     json.dumps(found.to_dict(), allow_nan=False)
 
 
@@ -273,8 +273,8 @@ def test_the_rows_that_are_needed_are_enough():
 
 
 def test_an_outlook_without_enough_rows_begins_with_all_of_them():
-    outlook = Outlook(np.array([0.5, 0.9]), np.array([90.0, 10.0]), np.array([45.0, 10.0]))
+    outlook = Forecast(np.array([0.5, 0.9]), np.array([90.0, 10.0]), np.array([45.0, 10.0]))
     assert outlook.start(CANDIDATES, 5, 0.9, 0.1) == 0
     assert CANDIDATES[outlook.start(CANDIDATES, 1000, 0.9, 0.1)] == 0.9
-    nothing = Outlook(*(np.empty(0),) * 3)
+    nothing = Forecast(*(np.empty(0),) * 3)
     assert nothing.smoothed().start(CANDIDATES, 1000, 0.9, 0.1) == 0

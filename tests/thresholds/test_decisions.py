@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from qacal import Evidence, InputError, Tally
 from qacal.thresholds.decisions import DecisionRule
-from qacal.thresholds.memory import NO_MEMORY, Memory, remembered, sample
-from qacal.thresholds.outlook import Outlooks
+from qacal.thresholds.memory import NO_RECORD, FitRecord, remembered, sample
+from qacal.thresholds.outlook import Forecasts
 
 
 def evidence(calibrated, groups=None):
@@ -94,27 +94,27 @@ def test_content_that_is_no_rule_is_refused(plain):
 
 def memory():
     tally = Tally.of([0.5, 0.9, 0.9, 0.7], [0, 1, 1, 0], groups=["law", "law", "art", None])
-    return remembered(np.arange(1, 900, dtype=np.uint64), Outlooks.of(tally))
+    return remembered(np.arange(1, 900, dtype=np.uint64), Forecasts.of(tally))
 
 
 def test_a_memory_comes_back():
     plain = memory().to_plain()
-    back = Memory.from_plain(copy.deepcopy(plain))
+    back = FitRecord.from_plain(copy.deepcopy(plain))
     assert back.to_plain() == plain
     assert set(back.cells) == {None, "law", "art"}
     assert back.outlooks().expected("law").rows.sum() == pytest.approx(2 + 20)
     assert back.outlooks().expected("chess").rows.sum() == pytest.approx(20)
-    assert NO_MEMORY.outlooks() is None
-    assert Memory.from_plain(NO_MEMORY.to_plain()).known(np.arange(5, dtype=np.uint64)) == 0
+    assert NO_RECORD.outlooks() is None
+    assert FitRecord.from_plain(NO_RECORD.to_plain()).known(np.arange(5, dtype=np.uint64)) == 0
 
 
 def test_a_twentieth_of_known_questions_is_noticed():
     seen, new = np.arange(1, 20_001, dtype=np.uint64), np.arange(50_000, 60_000, dtype=np.uint64)
-    mine = Memory(sample(seen), {})
+    mine = FitRecord(sample(seen), {})
     assert mine.known(new) == 0
     assert mine.known(np.concatenate([new, seen[::20]])) > 3
     assert len(mine.questions) == 256
-    assert Memory(sample(np.zeros(5, dtype=np.uint64)), {}).known(np.zeros(5, dtype=np.uint64)) == 0  # no ids
+    assert FitRecord(sample(np.zeros(5, dtype=np.uint64)), {}).known(np.zeros(5, dtype=np.uint64)) == 0  # no ids
 
 
 def changed(**parts):
@@ -150,4 +150,4 @@ def changed(**parts):
 )
 def test_content_that_is_no_memory_is_refused(plain):
     with pytest.raises(InputError):
-        Memory.from_plain(plain)
+        FitRecord.from_plain(plain)

@@ -12,8 +12,8 @@ from qacal.errors import InputError
 from qacal.storage.soundness import require, require_between, require_columns, rises_within
 from qacal.tally.arrays import Floats, Ints
 from qacal.tally.bins import group_runs
-from qacal.tally.groups import NO_GROUP, Grouping
-from qacal.tally.lookup import Directory
+from qacal.tally.groups import NO_GROUP, GroupColumn
+from qacal.tally.lookup import GroupIndex
 from qacal.tally.tally import Tally
 
 
@@ -30,7 +30,7 @@ def leaf_level(tally: Tally, max_depth: int | None = None) -> Tally:
     return _at_level(tally, deepest_level(tally.grouping, max_depth))
 
 
-def deepest_level(column: Grouping | None, max_depth: int | None = None) -> int:
+def deepest_level(column: GroupColumn | None, max_depth: int | None = None) -> int:
     """Return the depth at which rows have the groups of a column; 0 without one, 1 for flat groups."""
     if column is None:
         return 0
@@ -64,9 +64,9 @@ class Lineage:
     depth: Ints
     owner: Ints
     source: Ints
-    directory: Directory
+    directory: GroupIndex
 
-    def require_sound(self, column: Grouping | None, max_depth: int | None = None) -> None:
+    def validate(self, column: GroupColumn | None, max_depth: int | None = None) -> None:
         """Refuse what :func:`lineage` cannot have made for the groups of a column."""
         deepest, answers = deepest_level(column, max_depth), len(self.depth.ravel())
         require_columns(answers, depth=self.depth, owner=self.owner, source=self.source)
@@ -81,7 +81,7 @@ class Lineage:
         require(bool(np.isin(own, known).all()), "a group answers that had no row in the fit.")
         self._require_readers(column, deepest)
 
-    def _require_readers(self, column: Grouping | None, deepest: int) -> None:
+    def _require_readers(self, column: GroupColumn | None, deepest: int) -> None:
         """Refuse a group that reads the answer of another, instead of its own or an ancestor's."""
         codes, entries = self.directory.codes, self.directory.entries
         require_between(0, len(self.depth) - 1, entries=entries)
@@ -94,7 +94,7 @@ class Lineage:
             require(np.array_equal(codes, np.arange(2**deepest)), "the directory of a tree must list all its leaves.")
 
 
-def lineage(levels: list[Tally], column: Grouping | None, rows: int) -> Lineage:
+def lineage(levels: list[Tally], column: GroupColumn | None, rows: int) -> Lineage:
     """Return who answers for whom if a group needs `rows` rows to answer for itself."""
     deepest = len(levels) - 1
     if column is None or deepest == 0:
@@ -112,35 +112,35 @@ def lineage(levels: list[Tally], column: Grouping | None, rows: int) -> Lineage:
     root = np.array([[0], [NO_GROUP]])
     answers, number = np.unique(np.concatenate([root, [reads, owner]], axis=1), axis=1, return_inverse=True)
     depth = answers[0]
-    return Lineage(depth, answers[1], _source(depth, deepest), Directory(leaves, number.ravel()[1:]))
+    return Lineage(depth, answers[1], _source(depth, deepest), GroupIndex(leaves, number.ravel()[1:]))
 
 
-def sums_between(cuts: Floats, levels: list[Tally], who: Lineage, names: Iterable[str]) -> dict[str, Floats]:
+def sums_between(cuts: Floats, levels: list[Tally], ancestry: Lineage, names: Iterable[str]) -> dict[str, Floats]:
     """Return tables of (who answers, cut): the sums over rows whose confidence is above the cut before, up to it.
 
     names : of the columns of a tally.
     """
-    shape = (len(who.depth), len(cuts))
+    shape = (len(ancestry.depth), len(cuts))
     sums = {name: np.zeros(shape[0] * shape[1]) for name in names}
     for depth, level in enumerate(levels):
-        cells, row = _answered_by(level, np.flatnonzero(who.depth == depth), who)
+        cells, row = _answered_by(level, np.flatnonzero(ancestry.depth == depth), ancestry)
         place = row * len(cuts) + np.searchsorted(cuts, level.confidence[cells])
         for name, total in sums.items():
             total += np.bincount(place, weights=getattr(level, name)[cells], minlength=len(total))
     return {name: total.reshape(shape) for name, total in sums.items()}
 
 
-def _answered_by(level: Tally, mine: Ints, who: Lineage) -> tuple[Ints, Ints]:
+def _answered_by(level: Tally, mine: Ints, ancestry: Lineage) -> tuple[Ints, Ints]:
     """Return the cells of a level whose groups answer for somebody, and at which place among those who answer."""
     column = level.grouping
-    if column is None or len(mine) == 0 or who.owner[mine[0]] == NO_GROUP:
+    if column is None or len(mine) == 0 or ancestry.owner[mine[0]] == NO_GROUP:
         return np.arange(len(level) if len(mine) else 0), np.zeros(len(level) if len(mine) else 0, dtype=np.int64)
-    at = np.minimum(np.searchsorted(who.owner[mine], column.code), len(mine) - 1)
-    cells = np.flatnonzero(who.owner[mine[at]] == column.code)
+    at = np.minimum(np.searchsorted(ancestry.owner[mine], column.code), len(mine) - 1)
+    cells = np.flatnonzero(ancestry.owner[mine[at]] == column.code)
     return cells, mine[at[cells]]
 
 
-def known_groups(column: Grouping | None, max_depth: int | None = None) -> Ints:
+def known_groups(column: GroupColumn | None, max_depth: int | None = None) -> Ints:
     """Return the codes of the groups that had rows in the fit."""
     if column is None:
         return np.array([], dtype=np.int64)

@@ -14,7 +14,7 @@ from qacal.errors import InputError, NotFittedError, RepeatedQuestionsWarning
 from qacal.parameters import MOST, HasParameters, shown
 from qacal.tally import ids as identity
 from qacal.tally.arrays import ArrayLike, Floats, Hashes, Ints, require_length, seven_decimals, unit_values
-from qacal.tally.groups import NO_GROUP, Grouping, Paths
+from qacal.tally.groups import NO_GROUP, GroupColumn, Paths
 from qacal.tally.tally import Tally
 
 _REPEATED = (
@@ -39,14 +39,14 @@ class Rows:
     def __post_init__(self) -> None:
         object.__setattr__(self, "confidence", seven_decimals(self.stated))
 
-    def leaves(self, fitted: Grouping | None, max_depth: int | None = None) -> Ints:
+    def leaves(self, fitted: GroupColumn | None, max_depth: int | None = None) -> Ints:
         """Return each row's group in the codes of the fit, `NO_GROUP` for groups that it cannot know."""
         if fitted is None or self.groups is None:
             return np.full(len(self.confidence), NO_GROUP)
         column = fitted.encode(self.groups, len(self.confidence))
         return (column if max_depth is None else column.at_depth(max_depth)).leaves()
 
-    def names(self, fitted: Grouping | None, max_depth: int | None = None) -> list[Any]:
+    def names(self, fitted: GroupColumn | None, max_depth: int | None = None) -> list[Any]:
         """Return the name of each row's group, None for groups that had no row in the fit."""
         if fitted is None:
             return [None] * len(self.confidence)
@@ -66,7 +66,7 @@ class Maps(Protocol):
         """Return the calibrated confidences with their evidence."""
         ...
 
-    def require_sound(self) -> None:
+    def validate(self) -> None:
         """Raise `InputError` if no fit can have given this content. Maps from a file are asked; fits need not be."""
         ...
 
@@ -101,7 +101,7 @@ class Calibrator(HasParameters, ABC):
         """What this calibrator, with these parameters, promises."""
 
     @abstractmethod
-    def solve(self, tally: Tally) -> Maps:
+    def _fit_tally(self, tally: Tally) -> Maps:
         """Return the frozen maps for a tally."""
 
     def tally_options(self) -> dict[str, Any]:
@@ -142,11 +142,11 @@ class Calibrator(HasParameters, ABC):
         return self._fit(tally)
 
     def _fit(self, tally: Tally) -> Self:
-        narrowed = self.narrowed(tally)
+        _relevant = self._relevant(tally)
         if self.properties.is_certified and tally.is_clustered:
             # Shown at the line that called fit or fit_tally.
             warnings.warn(_REPEATED, RepeatedQuestionsWarning, stacklevel=3)
-        self.maps_ = self.solve(narrowed)
+        self.maps_ = self._fit_tally(_relevant)
         return self
 
     def _require_parameters(self) -> None:
@@ -171,7 +171,7 @@ class Calibrator(HasParameters, ABC):
             how = f"Tally.of(..., ids=ids, n_blocks={needed['n_blocks']}, seed={needed['seed']})"
             raise InputError(f"this calibrator splits rows, and needs a tally that was dealt for it: {how}.")
 
-    def narrowed(self, tally: Tally) -> Tally:
+    def _relevant(self, tally: Tally) -> Tally:
         """Drop whatever else the tally carries: it is none of this calibrator's business, and must not show."""
         self._require(tally)
         needed = self.tally_options()
@@ -188,13 +188,13 @@ class Calibrator(HasParameters, ABC):
         self, confidence: ArrayLike, *, groups: ArrayLike | Paths | None = None, ids: ArrayLike | None = None
     ) -> Floats:
         """Return the calibrated confidence of each row. Rows of unknown groups get the root's."""
-        return self.fitted_maps().apply(self.asked(confidence, groups, ids))
+        return self.fitted_maps().apply(self._checked_rows(confidence, groups, ids))
 
     def explain(
         self, confidence: ArrayLike, *, groups: ArrayLike | Paths | None = None, ids: ArrayLike | None = None
     ) -> Evidence:
         """Return the calibrated confidence of each row with the evidence behind it."""
-        return self.fitted_maps().explain(self.asked(confidence, groups, ids))
+        return self.fitted_maps().explain(self._checked_rows(confidence, groups, ids))
 
     def predict_tally(self, tally: Tally) -> Floats:
         """Return the calibrated confidence of each cell of a tally."""
@@ -207,7 +207,7 @@ class Calibrator(HasParameters, ABC):
             raise NotFittedError(f"this {type(self).__name__} is not fitted yet; call fit first.")
         return self.maps_
 
-    def asked(self, confidence: ArrayLike, groups: ArrayLike | Paths | None, ids: ArrayLike | None) -> Rows:
+    def _checked_rows(self, confidence: ArrayLike, groups: ArrayLike | Paths | None, ids: ArrayLike | None) -> Rows:
         """Return rows as the maps take them, checked."""
         h = unit_values(confidence, "confidence")
         if groups is not None:

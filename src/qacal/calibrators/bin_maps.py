@@ -31,7 +31,7 @@ from qacal.storage.soundness import (
 from qacal.tally.arrays import Bools, Floats, Hashes, Ints, seven_decimals
 from qacal.tally.bins import Bins, check_points_per_bin, equal_bins, group_runs, mass_bins, rank_bins
 from qacal.tally.cells import snap
-from qacal.tally.groups import NO_GROUP, Grouping
+from qacal.tally.groups import NO_GROUP, GroupColumn
 from qacal.tally.lookup import search_within
 from qacal.tally.tally import Tally
 
@@ -58,7 +58,7 @@ class BinMaps:
     rows: Ints
     offset: Ints
     lineage: Lineage
-    grouping: Grouping | None
+    grouping: GroupColumn | None
     max_depth: int | None
     certificate: Certificate
     is_jittered: bool
@@ -96,11 +96,11 @@ class BinMaps:
         levels = np.unique(self.lineage.depth).tolist()
         return np.stack([self._bins_at(rows, depth) for depth in levels], axis=1)
 
-    def require_sound(self) -> None:
+    def validate(self) -> None:
         """Refuse what :func:`fit_bins` cannot have made: then no lookup leaves its map, and answers are in [0, 1]."""
         if self.grouping is not None:
-            self.grouping.require_sound()
-        self.lineage.require_sound(self.grouping, self.max_depth)
+            self.grouping.validate()
+        self.lineage.validate(self.grouping, self.max_depth)
         n_bins = len(self.top.ravel())
         columns = {"value": self.value, "low": self.low, "high": self.high}
         require_columns(n_bins, top=self.top, tie=self.tie, rows=self.rows, **columns)
@@ -108,10 +108,10 @@ class BinMaps:
         require_between(0, 1, **columns)
         require(bool((self.low <= self.high).all()), "an interval has its low above its high.")
         require_between(0, 2**63 - 1, rows=self.rows)
-        self._require_sound_tops()
-        self._require_sound_promise()
+        self._validate_tops()
+        self._validate_certificate()
 
-    def _require_sound_tops(self) -> None:
+    def _validate_tops(self) -> None:
         last = is_last(self.offset)
         require_between(0, 1, top=np.where(last, 0.0, self.top))
         require(bool((self.top[last] == np.inf).all()), "the last bin of a map must have no top.")
@@ -122,8 +122,8 @@ class BinMaps:
             is_read = np.array_equal(seven_decimals(self.top[~last]), self.top[~last])
             require(is_read, "the tops of a map have seven decimals; this one is of an earlier qacal. Fit again.")
 
-    def _require_sound_promise(self) -> None:
-        self.certificate.require_sound()
+    def _validate_certificate(self) -> None:
+        self.certificate.validate()
         is_theorem = self.certificate.kind == "distinct"
         require(is_theorem == self.is_jittered, 'the certificate "distinct" goes with jittered ties alone.')
         if self.certificate.kind == "fixed":
@@ -247,9 +247,9 @@ def fit_bins(
         )
     levels = flat_levels(labels, max_depth)
     levels_of_targets = levels if targets is None or targets is labels else flat_levels(targets, max_depth)
-    who = lineage(levels, labels.grouping, points_per_bin)
+    ancestry = lineage(levels, labels.grouping, points_per_bin)
     bins = [_bins(level, points_per_bin, n_bins, ties) for level in levels]
-    served = [np.isin(of.group, who.owner[who.depth == depth]) for depth, of in enumerate(bins)]
+    served = [np.isin(of.group, ancestry.owner[ancestry.depth == depth]) for depth, of in enumerate(bins)]
     if ties == "jitter":
         promise = jittered_certificate(
             alpha, [_bins_with_rows(*one, points_per_bin) for one in zip(bins, levels, strict=True)]
@@ -264,7 +264,7 @@ def fit_bins(
     return BinMaps(
         **{name: np.concatenate([part[name] for part in parts]) for name in parts[0]},
         offset=np.concatenate([[0], np.cumsum(np.concatenate(sizes))]),
-        lineage=who,
+        lineage=ancestry,
         grouping=None if labels.grouping is None else labels.grouping.distinct(),
         max_depth=max_depth,
         certificate=promise,

@@ -37,7 +37,7 @@ class BinningCalibrator(Calibrator):
         """Return whether ties are kept apart, and the grid."""
         return {"ties": self.ties == "jitter", "resolution": self.resolution}
 
-    def solve(self, tally: Tally) -> BinMaps:
+    def _fit_tally(self, tally: Tally) -> BinMaps:
         """Return the bins of every group."""
         labels, targets = self.targets(tally)
         # Pooled maps have no depth, and maps of groups no common number of bins.

@@ -14,8 +14,8 @@ from qacal.calibrators.mixed.flat import HierarchicalFit, fit_hierarchical
 from qacal.storage.soundness import require, require_between, require_columns
 from qacal.tally.arrays import Floats, Ints
 from qacal.tally.bins import group_runs
-from qacal.tally.groups import NO_GROUP, Grouping
-from qacal.tally.lookup import Directory
+from qacal.tally.groups import NO_GROUP, GroupColumn
+from qacal.tally.lookup import GroupIndex
 from qacal.tally.tally import Tally
 
 
@@ -26,8 +26,8 @@ class LogisticMaps:
     intercept: Floats
     slope: Floats
     rows: Ints
-    directory: Directory
-    grouping: Grouping | None
+    directory: GroupIndex
+    grouping: GroupColumn | None
     max_depth: int | None
     feature: Feature
     fit: HierarchicalFit
@@ -49,12 +49,12 @@ class LogisticMaps:
             rows=self.rows[entry],
         )
 
-    def require_sound(self) -> None:
+    def validate(self) -> None:
         """Refuse what :func:`fit_curves` cannot have made."""
         if self.grouping is not None:
-            self.grouping.require_sound()
+            self.grouping.validate()
         codes, curves = self.directory.codes, len(self.intercept.ravel())
-        self.fit.require_sound(len(codes))
+        self.fit.validate(len(codes))
         require_columns(curves, intercept=self.intercept, slope=self.slope, rows=self.rows)
         require_between(0, 2**63 - 1, rows=self.rows)
         is_known = np.isin(codes, known_groups(self.grouping, self.max_depth)).all()
@@ -88,7 +88,7 @@ def fit_curves(tally: Tally, feature: Feature = "confidence", max_depth: int | N
         intercept=intercept,
         slope=slope,
         rows=np.append(leaves.n, rows),
-        directory=Directory(known, np.arange(1, len(known) + 1)),
+        directory=GroupIndex(known, np.arange(1, len(known) + 1)),
         grouping=None if tally.grouping is None else tally.grouping.distinct(),
         max_depth=max_depth,
         feature=feature,
@@ -138,6 +138,6 @@ class HierarchicalScaling(Calibrator):
         """Every group has a curve."""
         return Properties(is_monotone=True, uses_groups=True)
 
-    def solve(self, tally: Tally) -> LogisticMaps:
+    def _fit_tally(self, tally: Tally) -> LogisticMaps:
         """Return the fitted curves."""
         return fit_curves(tally, self.feature, self.max_depth)

@@ -22,7 +22,7 @@ class IdentityMap:
         """Return the confidences; no rows stand behind them."""
         return Evidence.of(rows.stated, rows.stated.copy())
 
-    def require_sound(self) -> None:
+    def validate(self) -> None:
         """Do nothing: there is nothing that could be wrong."""
 
 
@@ -42,6 +42,6 @@ class Identity(Calibrator):
         """A line is monotone; nothing else is promised."""
         return Properties(is_monotone=True)
 
-    def solve(self, tally: Tally) -> IdentityMap:
+    def _fit_tally(self, tally: Tally) -> IdentityMap:
         """Return the one map there is."""
         return IdentityMap()

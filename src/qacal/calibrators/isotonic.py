@@ -14,7 +14,7 @@ from qacal.errors import InputError
 from qacal.storage.soundness import require, require_between, require_columns, require_offsets, rises_within
 from qacal.tally.arrays import Floats, Ints
 from qacal.tally.bins import group_runs
-from qacal.tally.groups import Grouping
+from qacal.tally.groups import GroupColumn
 from qacal.tally.lookup import search_within
 from qacal.tally.tally import Tally
 
@@ -31,7 +31,7 @@ class IsotonicMaps:
     offset: Ints
     rows: Ints
     lineage: Lineage
-    grouping: Grouping | None
+    grouping: GroupColumn | None
     max_depth: int | None
 
     def apply(self, rows: Rows) -> Floats:
@@ -49,11 +49,11 @@ class IsotonicMaps:
             rows=self.rows[curve],
         )
 
-    def require_sound(self) -> None:
+    def validate(self) -> None:
         """Refuse what :func:`fit_isotonic` cannot have made."""
         if self.grouping is not None:
-            self.grouping.require_sound()
-        self.lineage.require_sound(self.grouping, self.max_depth)
+            self.grouping.validate()
+        self.lineage.validate(self.grouping, self.max_depth)
         curves, knots = len(self.lineage.depth), len(self.x.ravel())
         require_columns(knots, x=self.x, y=self.y)
         require_columns(curves, rows=self.rows)
@@ -75,11 +75,11 @@ class IsotonicMaps:
 def fit_isotonic(tally: Tally, rows_per_group: int, max_depth: int | None = None) -> IsotonicMaps:
     """Return the pooled curve and one for every group, or ancestor of a smaller group, that has the rows for it."""
     levels = flat_levels(tally, max_depth)
-    who = lineage(levels, tally.grouping, rows_per_group)
+    ancestry = lineage(levels, tally.grouping, rows_per_group)
     curves, rows = [], []
     for depth, level in enumerate(levels):
         codes, first, last = group_runs(level)
-        owners = who.owner[who.depth == depth]
+        owners = ancestry.owner[ancestry.depth == depth]
         runs = np.zeros(len(owners), dtype=np.int64) if depth == 0 else np.searchsorted(codes, owners)
         for start, stop in zip(first[runs].tolist(), last[runs].tolist(), strict=True):
             cells = slice(start, stop)
@@ -90,7 +90,7 @@ def fit_isotonic(tally: Tally, rows_per_group: int, max_depth: int | None = None
         y=np.concatenate([y for _, y in curves]),
         offset=np.concatenate([[0], np.cumsum([len(x) for x, _ in curves])]),
         rows=np.array(rows),
-        lineage=who,
+        lineage=ancestry,
         grouping=None if tally.grouping is None else tally.grouping.distinct(),
         max_depth=max_depth,
     )
@@ -145,7 +145,7 @@ class IsotonicCalibration(Calibrator):
         """Least squares over rising curves keeps the mean of every level piece."""
         return Properties(is_monotone=True, keeps_mean=True, uses_groups=self.pooling == "none")
 
-    def solve(self, tally: Tally) -> IsotonicMaps:
+    def _fit_tally(self, tally: Tally) -> IsotonicMaps:
         """Return the fitted curves."""
         if self.pooling not in ("full", "none"):
             raise InputError(f'pooling is {self.pooling!r}; expected "full" or "none".')

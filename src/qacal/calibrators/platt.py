@@ -30,7 +30,7 @@ class LogisticMap:
         """Return the curve at each confidence; it rests on all rows and certifies nothing."""
         return Evidence.of(rows.stated, self.apply(rows), rows=self.rows)
 
-    def require_sound(self) -> None:
+    def validate(self) -> None:
         """Refuse a curve that no rows can have given."""
         require_moderate(intercept=self.intercept, slope=self.slope)
         require(self.rows >= 1, f"the curve rests on {self.rows} rows; expected 1 or more.")
@@ -72,6 +72,6 @@ class PlattScaling(Calibrator):
         """Maximum likelihood with an intercept keeps the mean."""
         return Properties(is_monotone=True, keeps_mean=True)
 
-    def solve(self, tally: Tally) -> LogisticMap:
+    def _fit_tally(self, tally: Tally) -> LogisticMap:
         """Return the fitted curve."""
         return fit_platt(tally, self.feature)

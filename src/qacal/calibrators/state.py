@@ -20,7 +20,7 @@ from qacal.calibrators.tree_binning import TreeBinning
 from qacal.calibrators.tree_scaling import TreeMaps, TreeScaling
 from qacal.calibrators.uniform_mass import UniformMassBinning
 from qacal.errors import InputError
-from qacal.storage.frozen import Arrays, Plain, checked_fields, put_together, take_apart
+from qacal.storage.frozen import Arrays, Plain, checked_fields, flatten, unflatten
 
 CALIBRATORS: dict[str, type[Calibrator]] = {
     kind.__name__: kind
@@ -53,7 +53,7 @@ def calibrator_state(calibrator: Calibrator) -> tuple[Plain, Arrays]:
         raise InputError(f"{name} is not one of qacal's calibrators; it can save {', '.join(CALIBRATORS)}.")
     given = calibrator.get_params().items()
     parameters = {key: value.item() if isinstance(value, np.generic) else value for key, value in given}
-    maps, arrays = take_apart(calibrator.fitted_maps())
+    maps, arrays = flatten(calibrator.fitted_maps())
     return {"kind": name, "parameters": parameters, "maps": maps}, arrays
 
 
@@ -67,8 +67,8 @@ def calibrator_from_state(plain: Any, arrays: Arrays) -> Calibrator:
     known = get_type_hints(kind.__init__)
     hints = {name: known[name] for name in kind().get_params()}
     calibrator = kind(**checked_fields(hints, plain["parameters"], "parameters"))
-    calibrator.maps_ = put_together(get_type_hints(kind)["maps_"], plain["maps"], arrays)
-    calibrator.maps_.require_sound()
+    calibrator.maps_ = unflatten(get_type_hints(kind)["maps_"], plain["maps"], arrays)
+    calibrator.maps_.validate()
     _require_agreement(calibrator)
     return calibrator
 

@@ -24,32 +24,32 @@ def fit_step_bins(
     rows_per_map: int = 250,
     max_depth: int | None = None,
     alpha: float = 0.1,
-    learns: bool = False,
+    recalibrate: bool = False,
 ) -> BinMaps:
     """Return a map of the same bins for every group that has the rows for it, each bin with its interval."""
     check_alpha(alpha)
     _check_rows_per_map(rows_per_map)
     tops = step_tops(step)
     levels = flat_levels(tally, max_depth)
-    who = lineage(levels, tally.grouping, rows_per_map)
+    ancestry = lineage(levels, tally.grouping, rows_per_map)
     promise = fixed_certificate(alpha, [_occupied(level, tops, rows_per_map) for level in levels])
     names = ("rows", "w", "wt", "wtt", "ww")
-    sums = {name: table.ravel() for name, table in sums_between(tops, levels, who, names).items()}
+    sums = {name: table.ravel() for name, table in sums_between(tops, levels, ancestry, names).items()}
     low, high = promise.intervals(*(sums[name] for name in names))
     scores = [level.with_targets(level.confidence) for level in levels]
-    value = _means(sums_between(tops, scores, who, ("wt",))["wt"], sums["w"])
-    if learns:
+    value = _means(sums_between(tops, scores, ancestry, ("wt",))["wt"], sums["w"])
+    if recalibrate:
         value = corrected(value, sums["wt"], sums["w"])
     return BinMaps(
-        top=np.tile(tops, len(who.depth)),
+        top=np.tile(tops, len(ancestry.depth)),
         tie=np.zeros(len(value), dtype=np.uint64),
         # If the certificate is right, an answer outside of its interval is wrong.
         value=np.clip(value, low, high),
         low=low,
         high=high,
         rows=sums["rows"].astype(np.int64),
-        offset=np.arange(len(who.depth) + 1) * len(tops),
-        lineage=who,
+        offset=np.arange(len(ancestry.depth) + 1) * len(tops),
+        lineage=ancestry,
         grouping=None if tally.grouping is None else tally.grouping.distinct(),
         max_depth=max_depth,
         certificate=promise,
@@ -184,20 +184,20 @@ class StepBinning(Calibrator):
         rows_per_map: int = 250,
         max_depth: int | None = None,
         alpha: float = 0.1,
-        learns: bool = False,
+        recalibrate: bool = False,
     ) -> None:
         self.step = step
         self.rows_per_map = rows_per_map
         self.max_depth = max_depth
         self.alpha = alpha
-        self.learns = learns
+        self.recalibrate = recalibrate
 
     @property
     def properties(self) -> Properties:
         """Steps that rise with the score, until one is drawn into its interval and its neighbour is not."""
         return Properties(is_discrete=True, is_certified=True, uses_groups=True)
 
-    def solve(self, tally: Tally) -> BinMaps:
+    def _fit_tally(self, tally: Tally) -> BinMaps:
         """Return the bins of every group."""
         return fit_step_bins(
             tally,
@@ -205,5 +205,5 @@ class StepBinning(Calibrator):
             rows_per_map=self.rows_per_map,
             max_depth=self.max_depth,
             alpha=self.alpha,
-            learns=self.learns,
+            recalibrate=self.recalibrate,
         )

@@ -38,12 +38,12 @@ class Curves:
     sums: dict[str, Floats]
 
     @staticmethod
-    def of(fitted: TreeMaps, levels: list[Tally], who: Lineage) -> Curves:
+    def of(fitted: TreeMaps, levels: list[Tally], ancestry: Lineage) -> Curves:
         """Tabulate fitted curves and the cells of every level."""
         cuts = _cuts(levels[0].confidence)
-        node = fitted.nodes_at(who.depth, who.owner)
+        node = fitted.nodes_at(ancestry.depth, ancestry.owner)
         heights = expit(fitted.intercept[node][:, None] + fitted.slope[node][:, None] * fitted.scores(cuts))
-        return Curves(cuts, heights, sums_between(cuts, levels, who, _SUMS))
+        return Curves(cuts, heights, sums_between(cuts, levels, ancestry, _SUMS))
 
 
 def _cuts(confidence: Floats) -> Floats:
@@ -62,7 +62,7 @@ class Steps:
 
     start: Ints
     stop: Ints
-    who: Ints
+    ancestry: Ints
 
     @staticmethod
     def of(heights: Floats, step: float) -> Steps:
@@ -81,7 +81,7 @@ class Steps:
     @property
     def offset(self) -> Ints:
         """Where the runs of each curve start, and where the last ones end."""
-        return np.append(np.flatnonzero(np.append(True, self.who[1:] != self.who[:-1])), len(self.who))
+        return np.append(np.flatnonzero(np.append(True, self.ancestry[1:] != self.ancestry[:-1])), len(self.ancestry))
 
 
 def fit_tree_bins(
@@ -92,18 +92,18 @@ def fit_tree_bins(
     if not is_number(step, 1e-3, 1):
         raise InputError(f"step is {shown(step)}; expected 0.001 to 1, such as 0.05.")
     levels = flat_levels(tally, max_depth)
-    who = lineage(levels, tally.grouping, 1)
-    curves = Curves.of(fit_tree_curves(tally, feature, max_depth), levels, who)
+    ancestry = lineage(levels, tally.grouping, 1)
+    curves = Curves.of(fit_tree_curves(tally, feature, max_depth), levels, ancestry)
     steps = Steps.of(curves.heights, step)
     distinct = distinct_values(levels if max_depth is None else flat_levels(tally))
     promise = uniform_certificate(alpha, distinct, tally.resolution)
-    is_last = np.append(steps.who[1:] != steps.who[:-1], True)
+    is_last = np.append(steps.ancestry[1:] != steps.ancestry[:-1], True)
     return BinMaps(
         **_answers(curves, steps, promise),
         top=np.where(is_last, np.inf, curves.cuts[(steps.stop - 1) % len(curves.cuts)]),
         tie=np.zeros(len(steps.start), dtype=np.uint64),
         offset=steps.offset,
-        lineage=who,
+        lineage=ancestry,
         grouping=None if tally.grouping is None else tally.grouping.distinct(),
         max_depth=max_depth,
         certificate=promise,
@@ -183,6 +183,6 @@ class TreeBinning(Calibrator):
         """Return the grid."""
         return {"resolution": self.resolution}
 
-    def solve(self, tally: Tally) -> BinMaps:
+    def _fit_tally(self, tally: Tally) -> BinMaps:
         """Return the steps of every group."""
         return fit_tree_bins(tally, feature=self.feature, step=self.step, max_depth=self.max_depth, alpha=self.alpha)

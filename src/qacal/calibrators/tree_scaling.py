@@ -16,8 +16,8 @@ from qacal.calibrators.mixed.tree import TreeFit, fit_tree
 from qacal.errors import InputError
 from qacal.storage.soundness import require, require_between, require_columns
 from qacal.tally.arrays import Floats, Ints
-from qacal.tally.groups import Grouping
-from qacal.tally.isotonic import Shape, isotonic_shape
+from qacal.tally.groups import GroupColumn
+from qacal.tally.isotonic import IsotonicCurve, isotonic_shape
 from qacal.tally.tally import Tally
 
 TreeFeature: TypeAlias = Literal["isotonic", "confidence", "logit"]
@@ -35,8 +35,8 @@ class TreeMaps:
     intercept: Floats
     slope: Floats
     rows: Ints
-    shape: Shape | None
-    grouping: Grouping | None
+    shape: IsotonicCurve | None
+    grouping: GroupColumn | None
     max_depth: int | None
     feature: TreeFeature
     fit: TreeFit
@@ -46,7 +46,7 @@ class TreeMaps:
     def __post_init__(self) -> None:
         # At once, not when a file is read: the addresses are made of the groups.
         if self.grouping is not None:
-            self.grouping.require_sound()
+            self.grouping.validate()
         nodes = nodes_of(self.grouping, self.max_depth)
         addresses = Addresses.of(nodes, self.grouping, self.max_depth)
         object.__setattr__(self, "addresses", addresses)
@@ -67,16 +67,16 @@ class TreeMaps:
             rows=self.rows[node],
         )
 
-    def require_sound(self) -> None:
+    def validate(self) -> None:
         """Refuse what :func:`fit_tree_curves` cannot have made."""
         nodes = len(self.lineage.depth)
-        self.fit.require_sound(nodes)
+        self.fit.validate(nodes)
         require_columns(nodes, intercept=self.intercept, slope=self.slope, rows=self.rows)
         require_between(0, 2**63 - 1, rows=self.rows)
         has_shape = self.shape is not None
         require(has_shape == (self.feature == "isotonic"), f"the feature is {self.feature!r}; its shape is amiss.")
         if self.shape is not None:
-            self.shape.require_sound()
+            self.shape.validate()
         intercept, slope = _curves(self.fit)
         is_same = np.array_equal(intercept, self.intercept) and np.array_equal(slope, self.slope)
         require(is_same, "the curves are not those of the fitted effects.")
@@ -107,7 +107,7 @@ def _curves(fit: TreeFit) -> tuple[Floats, Floats]:
     return fit.fixed[0] + fit.effects[:, 0], fit.fixed[1] + fit.effects[:, 1]
 
 
-def _scores(confidence: Floats, feature: TreeFeature, shape: Shape | None) -> Floats:
+def _scores(confidence: Floats, feature: TreeFeature, shape: IsotonicCurve | None) -> Floats:
     """Return what the model sees of a confidence."""
     if shape is not None:
         return shape.apply(confidence)
@@ -212,6 +212,6 @@ class TreeScaling(Calibrator):
         """Every node's curve is a line in a rising score."""
         return Properties(is_monotone=True, uses_groups=True)
 
-    def solve(self, tally: Tally) -> TreeMaps:
+    def _fit_tally(self, tally: Tally) -> TreeMaps:
         """Return the fitted curves."""
         return fit_tree_curves(tally, self.feature, self.max_depth)

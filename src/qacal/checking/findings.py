@@ -14,7 +14,7 @@ from qacal.checking.gathering import Gathering
 from qacal.metrics.ranking import doubt_of
 from qacal.records.bad_rows import MAX_BAD, Reason
 from qacal.records.json_stream import NOT_UTF8 as NOT_UTF8_REMEDY
-from qacal.records.provenance import APART, tells
+from qacal.records.provenance import APART, is_provenance
 from qacal.records.reading import COPIED, REMOVE_COPIES
 from qacal.records.table import Fault
 from qacal.tally.arrays import Floats, Hashes
@@ -268,7 +268,7 @@ def on_origins(seen: Gathering) -> Iterator[Finding]:
     """Yield what is to be said of rows of several LLMs, prompts, confidence sources or judges."""
     for name, plural in APART:
         counts = seen.origins.get(name)
-        if counts is not None and len(counts) > 1 and tells(name, list(counts)):
+        if counts is not None and len(counts) > 1 and is_provenance(name, list(counts)):
             who = _listed([f"{value} ({count:,})" for value, count in counts.most_common()])
             remedy = f"--by {name} fits one model for each; --pool one for all."
             yield Finding(f"several_{name}s", True, f"The rows are of {len(counts):,} {plural}: {who}.", remedy)

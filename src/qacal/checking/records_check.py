@@ -19,7 +19,7 @@ from qacal.checking.names import Columns, find_columns
 from qacal.checking.others import UsefulColumn, useful_columns
 from qacal.errors import EncodingError, InputError
 from qacal.metrics.ranking import Auroc, auroc_of_counts
-from qacal.model.answering import Progress, say_nothing
+from qacal.model.answering import Progress, no_progress
 from qacal.records.bad_rows import MAX_BAD, BadRows
 from qacal.records.columns import listed
 from qacal.records.files import File, given_encoding, text_encoding
@@ -162,7 +162,7 @@ def _checked(source: Any, given: Reading, progress: Progress | None) -> tuple[Re
     seen = Gathering(Columns({}), 1.0, bad, {}) if first is None else _begun(first, given, bad)
     for table in tables:
         seen.add(table)
-        (progress or say_nothing)("checking", seen.rows)
+        (progress or no_progress)("checking", seen.rows)
     return _judged(seen, given, source, tables.fault), findings.on_encoding(seen, _ENCODING)
 
 

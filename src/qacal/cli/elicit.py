@@ -268,12 +268,12 @@ def write_answers(
     """Write the answers of a run as records, and what became none to `unread`; return what came of its questions."""
     from qacal.records.writers import write_objects
     from qacal.sources.elicitation.answers import Outcomes
-    from qacal.sources.elicitation.runs import kept_run
+    from qacal.sources.elicitation.runs import stored_run
     from qacal.sources.elicitation.store import open_store
 
     outcomes = Outcomes()
     with open_store(store, to_write=False) as opened:
-        kept = kept_run(opened, run, further)
+        kept = stored_run(opened, run, further)
         write_objects(kept.answers(outcomes), path, str(store))
         if unread is not None:
             write_objects(kept.unread(), unread, str(store))

@@ -14,7 +14,7 @@ from qacal.cli.fit import model_path
 if TYPE_CHECKING:
     from qacal.metrics.calibration import CalibrationError
     from qacal.metrics.evaluation import Evaluation, GroupScores, Scores
-    from qacal.model.evaluating import Collected
+    from qacal.model.evaluating import EvaluationRows
     from qacal.model.model import QACalibrator
     from qacal.model.model_set import ModelSet
 
@@ -114,12 +114,12 @@ def _measured(
     return columns.evaluated(), by
 
 
-def _warn_of_fitted(columns: Collected, model: QACalibrator | ModelSet) -> None:
+def _warn_of_fitted(columns: EvaluationRows, model: QACalibrator | ModelSet) -> None:
     from qacal.metrics.evaluation import FITTED_ON
 
-    if columns.familiar(model):
+    if columns.count_fit_questions(model):
         shared.note(f"qacal: {FITTED_ON}")
-    elif not columns.is_traceable(model):
+    elif not columns.has_ids(model):
         shared.note(
             "qacal: whether the model was fitted on these rows, and looks better than it is, cannot be told: that "
             "takes an id or a question here and in the rows of the fit."

@@ -55,7 +55,7 @@ def run(
     one = _model_for(load_any(model_path(model), embedder=embedder), model, others)
     if one.needs["needs_text"] and (question is None or answer is None):
         raise typer.BadParameter("this model reads the text; pass both, --question and --answer.")
-    for name in one.road_.columns:
+    for name in one.pipeline_.columns:
         if name not in others:
             raise typer.BadParameter(f"this model also reads {name}; pass --column-value {name}=VALUE.")
     found = _explained(one, {"question": question or "", "answer": answer or "", "confidence": confidence}, others)

@@ -117,7 +117,7 @@ def run(
         qacal fit answers_of_many_llms.jsonl -o models --by model
         qacal fit judged.parquet -o model --certify labelled_by_people.parquet
     """
-    from qacal.model.fitting import Given
+    from qacal.model.fitting import FitInputs
     from qacal.model.model import QACalibrator
     from qacal.model.model_set import ModelSet, fit_set
     from qacal.search import OBJECTIVES
@@ -141,7 +141,7 @@ def run(
             partition,
             continuous,
             bool(effect or also),
-            learns=certify is not None,
+            recalibrate=certify is not None,
         ),
         score=_score(partition, effect, also, objective),
         output="continuous" if continuous else "certified",
@@ -156,7 +156,7 @@ def run(
         shared.progress() as progress,
     ):
         if by is None:
-            fit: QACalibrator | ModelSet = model.fit_given(Given(rows, how, beta, certify, pool), progress)
+            fit: QACalibrator | ModelSet = model._fit_inputs(FitInputs(rows, how, beta, certify, pool), progress)
         else:
             fit = fit_set(model, rows, by, how, beta_records=beta, pool=pool, progress=progress)
         lost = fitted.lost_threshold(output)
@@ -231,7 +231,7 @@ def _chosen_calibrator(
     partition: str | None,
     continuous: bool,
     has_score: bool,
-    learns: bool,
+    recalibrate: bool,
 ) -> Any:
     """Return the calibrator of a name; without one, the default with this alpha, which learns if other rows certify."""
     from qacal.partitions import EMBEDDING, as_partition
@@ -244,7 +244,7 @@ def _chosen_calibrator(
         reads_text = partition is None or EMBEDDING in as_partition(partition).needs
         name = "steps" if reads_text or has_score else "tree-binning"
         if name == "steps":
-            return make_calibrator(name, points_per_bin, alpha, ties).set_params(learns=learns)
+            return make_calibrator(name, points_per_bin, alpha, ties).set_params(recalibrate=recalibrate)
     return make_calibrator(name, points_per_bin, alpha, ties)
 
 

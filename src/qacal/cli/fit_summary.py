@@ -184,7 +184,7 @@ def _certified(model: QACalibrator, maps: BinMaps) -> str:
     return f"Certified by {rows}: next to nothing. With few rows {half}, {sure}; to say 0.5 always is within 0.50."
 
 
-def _certified_groups(model: QACalibrator, maps: BinMaps, is_apart: bool) -> list[str]:
+def _certified_groups(model: QACalibrator, maps: BinMaps, has_certify_records: bool) -> list[str]:
     """Return how many groups have intervals of their own, and how many rows one more would take."""
     own, larger, all_rows = _readers(maps)
     count = own + larger + all_rows
@@ -192,7 +192,7 @@ def _certified_groups(model: QACalibrator, maps: BinMaps, is_apart: bool) -> lis
         return []
     others = [f"{larger} read that of a larger group"] if larger else []
     others += [f"{all_rows} read that of all rows"] if all_rows else []
-    whose = f" ({', '.join(others)}){_one_more(model, is_apart)}" if others else ""
+    whose = f" ({', '.join(others)}){_one_more(model, has_certify_records)}" if others else ""
     return [f"Groups with a certificate of their own: {own} of {count}{whose}."]
 
 
@@ -209,7 +209,7 @@ def _readers(maps: BinMaps) -> tuple[int, int, int]:
     return own, larger, all_rows
 
 
-def _one_more(model: QACalibrator, is_apart: bool) -> str:
+def _one_more(model: QACalibrator, has_certify_records: bool) -> str:
     """Return what it would take for another group to have intervals of its own."""
     from qacal.checking.enough import labels_for_group
 
@@ -218,7 +218,7 @@ def _one_more(model: QACalibrator, is_apart: bool) -> str:
     most = max((group.rows for group in model.describe_groups() if group.rows < needed), default=0)
     if not most:
         return ""
-    share = 0.0 if is_apart else _learning_share(model)
+    share = 0.0 if has_certify_records else _learning_share(model)
     rows = labels_for_group(needed, most / model.rows_, share)
     kind = "labelled rows" if share else "rows to certify with"
     return f"; another takes {needed} certifying rows and has {most}, so about {rows:,} {kind} like these"
@@ -228,7 +228,7 @@ def _learning_share(model: QACalibrator) -> float:
     """Return the share of the questions that groups and score were learned from."""
     from qacal.model.defaults import SHARE, SHARE_WITH_SCORE
 
-    if model.score_ is None and not model.road_.needs_vectors:
+    if model.score_ is None and not model.pipeline_.needs_vectors:
         return 0.0
     usual = SHARE if model.score_ is None else SHARE_WITH_SCORE
     return usual if model.beta_share is None else model.beta_share

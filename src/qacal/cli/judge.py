@@ -139,7 +139,7 @@ def run(
     shared.note(_summary(count))
     if hand is not None:
         hand.show_agreement()
-    if count.unsettled:
+    if count.needs_judge:
         shared.note(_bias(count) if unsure == "drop" else _STRICT)
     if count.unlabelled:
         shared.note("qacal fit needs labels: leave rows without one out with its --skip-bad-rows FILE.")
@@ -153,11 +153,11 @@ def run(
 def _ask(rows: _Records, judge: Judge, kept: Store, client: Client, workers: int, again: bool) -> int:
     """Ask the judge what has no verdict yet; return how many requests failed."""
     from qacal.sources.elicitation.asking import Asking
-    from qacal.sources.elicitation.judging import ask_judge, unsettled
+    from qacal.sources.elicitation.judging import ask_judge, needs_judge
 
     if judge.model is not None:
         elicit.note_unlisted(client, judge.model)
-    total = sum(1 for _ in unsettled(rows(), judge))
+    total = sum(1 for _ in needs_judge(rows(), judge))
     with elicit.telling() as tell:
         asking = Asking(kept, client, workers, tell(total))
         ask_judge(rows(), judge, asking, again=again)
@@ -171,9 +171,9 @@ def _settled(labelled: Iterator[_Record], count: Verdicts, unsure: str | None) -
     from qacal.sources.elicitation.judging import SILENT
 
     yield from labelled
-    if count.unsettled and unsure not in ("wrong", "drop"):
+    if count.needs_judge and unsure not in ("wrong", "drop"):
         said = [_summary(count), _bias(count), _CHOOSE if unsure is None else _STILL_UNSURE]
-        if SILENT in count.unsettled:
+        if SILENT in count.needs_judge:
             said.append("The same command makes the failed requests again.")
         raise InputError("\n".join(said))
 
@@ -182,7 +182,7 @@ def _bias(count: Verdicts) -> str:
     """Say what leaving out the answers without a verdict does to the labels."""
     from qacal.sources.elicitation.judging import COMPARED
 
-    left, matched = sum(count.unsettled.values()), count.by[COMPARED]
+    left, matched = sum(count.needs_judge.values()), count.by[COMPARED]
     return (
         f"{left:,} of {count.rows:,} answers have no verdict. None of them matches the ground truth, while the "
         f"{matched:,} that match are labelled right without the judge: without those {left:,} the LLM looks better "
@@ -195,14 +195,14 @@ def _write(labelled: Iterator[_Record], rows: _Records, hand: _Hand | None, outp
 
     Both are finished before either takes its place.
     """
-    from qacal.records.writers import write_objects, writing_two
+    from qacal.records.writers import write_objects, write_pair
     from qacal.sources.elicitation.people import without
 
     if hand is None or hand.file is None:
         write_objects(labelled if hand is None else hand.noting(labelled), output, file)
         return
     asked = hand.people.questions(rows())
-    with writing_two(output, hand.file) as (learning, certifying):
+    with write_pair(output, hand.file) as (learning, certifying):
         left = learning.write_objects(without(hand.noting(labelled), asked), file)
         taken = certifying.write_objects(hand.people.theirs(rows()), file)
         if not taken:
@@ -219,9 +219,9 @@ class _Hand:
     """Labels by people, and what the judge says of the same rows."""
 
     def __init__(self, column: str, file: str | None) -> None:
-        from qacal.sources.elicitation.people import People
+        from qacal.sources.elicitation.people import HumanLabels
 
-        self.people, self.file = People(column), file
+        self.people, self.file = HumanLabels(column), file
         self._seen: list[tuple[float | None, float, str]] = []
 
     def noting(self, rows: Iterator[_Record]) -> Iterator[_Record]:
@@ -256,11 +256,11 @@ def _rows(file: str, run: int | None, further: dict[str, float], columns: dict[s
     if file.endswith(".db"):
         if columns:
             raise typer.BadParameter("--column is for files of rows; a run has the names that it should have.")
-        from qacal.sources.elicitation.runs import kept_run
+        from qacal.sources.elicitation.runs import stored_run
         from qacal.sources.elicitation.store import open_store
 
         with open_store(file, to_write=False) as opened:
-            yield kept_run(opened, run, further).answers
+            yield stored_run(opened, run, further).answers
         return
     with shared.opened(file) as rows:
         numbers = {columns.get("confidence", "confidence"): 1.0}

@@ -197,14 +197,14 @@ def reading(
     """
     from qacal.records.bad_rows import BadRows
     from qacal.records.reading import Reading
-    from qacal.records.writers import json_line, written_whole
+    from qacal.records.writers import atomic_file, json_line
 
     if skip_bad_rows is None:
         yield Reading(mapping(columns), percent, expressions=expressions(expression))
         return
     _require_no_other_file(skip_bad_rows)
     too_many = None
-    with written_whole(skip_bad_rows) as path, path.open("wb") as file:
+    with atomic_file(skip_bad_rows) as path, path.open("wb") as file:
 
         def write(fault: Fault) -> None:
             file.write(json_line({"place": fault.place, "problem": fault.problem, "row": fault.row}))

@@ -100,12 +100,12 @@ def _table(
 
 
 def _points(error: float, n: int, alpha: float, nu: float, levels: int) -> int | None:
-    from qacal.errors import UnreachableError
+    from qacal.errors import NotEnoughRowsError
     from qacal.planning import points_per_bin
 
     try:
         return points_per_bin(error, n, alpha, nu, levels=levels)
-    except UnreachableError:
+    except NotEnoughRowsError:
         return None
 
 

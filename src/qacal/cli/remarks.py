@@ -71,7 +71,7 @@ def on_confidences(records: Any, how: Reading, fit: QACalibrator | ModelSet) -> 
         return
     batch = next(iter(read(records, how, needs_labels=True, **fit.needs)))
     known = {"confidence_source", *how.columns.values()}
-    known.update(name for model in models_of(fit).values() for name in model.road_.columns)
+    known.update(name for model in models_of(fit).values() for name in model.pipeline_.columns)
     unread = [name for name in batch.table.names if name.startswith(_PREFIX) and name not in known]
     unread = [name for name in unread if _is_confidence(batch, name)]
     if unread:

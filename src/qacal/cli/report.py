@@ -54,7 +54,7 @@ def run(
         qacal report model kept_aside.parquet -o report.html
         qacal report model kept_aside.parquet -o report.html --groups subject --threshold 0.8
     """
-    from qacal.records.writers import written_whole
+    from qacal.records.writers import atomic_file
 
     _require_sense(threshold, examples)
     shared.require_apart(file, output, skip_bad_rows)
@@ -64,7 +64,7 @@ def run(
     read = (column, percent, skip_bad_rows, max_bad, expression)
     contents = _contents(model, file, read, groups, by, threshold, examples, any_origin, embedder)
     page = _page(title or f"How far to trust it: {Path(model).name} on {_name(file)}", contents)
-    with written_whole(output) as temporary:
+    with atomic_file(output) as temporary:
         temporary.write_text(page, encoding="utf-8")
     if json:
         found = {name: content.to_dict() for name, content in contents.items()}

@@ -91,10 +91,10 @@ class _Part:
 
 
 def _write(rows: File, how: Reading, shares: tuple[float, float], seed: int, parts: tuple[_Part, _Part]) -> None:
-    from qacal.records.writers import writing_two
+    from qacal.records.writers import write_pair
     from qacal.tally.ids import id_hashes, split
 
-    with writing_two(parts[0].path, parts[1].path, rows.separator()) as writers:
+    with write_pair(parts[0].path, parts[1].path, rows.separator()) as writers:
         for table, questions in _with_questions(rows, how):
             hashes, dealt = id_hashes(questions, len(table)), split(questions, shares, seed)
             for number, (part, writer) in enumerate(zip(parts, writers, strict=True)):

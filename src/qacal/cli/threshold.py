@@ -216,9 +216,9 @@ def _remarks(found: CertifiedThreshold) -> list[str]:
         out += [f"{outlook}: {means}" for outlook, means in _OUTLOOKS.items() if outlook in outlooks]
     if found.dropped:
         out.append(f"{found.dropped:,} rows left out: their questions have others, and rows must be independent.")
-    if found.scouts:
+    if found.pilot_rows:
         out.append(
-            f"{found.scouts:,} further rows only decided where to begin: this model remembers too little to tell."
+            f"{found.pilot_rows:,} further rows only decided where to begin: this model remembers too little to tell."
         )
     if found.ungrouped:
         out.append(f"{found.ungrouped:,} rows are in no group of the model; such rows abstain.")

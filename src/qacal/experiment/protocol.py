@@ -62,7 +62,7 @@ class Protocol:
 
 
 @dataclass(frozen=True, eq=False)
-class Deal:
+class Split:
     """One seed's parts and groups, and what was learned from them."""
 
     sample: Sample
@@ -82,7 +82,7 @@ class Deal:
         return tuned.calibrator.predict(self.test.confidence, groups=groups, ids=self.test.ids)
 
 
-def deal(sample: Sample, beta: Beta, seed: int, protocol: Protocol) -> Deal:
+def deal(sample: Sample, beta: Beta, seed: int, protocol: Protocol) -> Split:
     """Deal the questions of a sample, make groups from the first part, and get ready to search."""
     part = split(sample.ids, SHARES, seed)
     groups = beta.groups(sample, part == BETA, seed)
@@ -93,10 +93,10 @@ def deal(sample: Sample, beta: Beta, seed: int, protocol: Protocol) -> Deal:
     search = Search(calibration, tuning, objective=protocol.objective, ranges=ranges)
     is_test = part == TEST
     cut, codes = common_groups(only(groups, is_test), int(is_test.sum()))
-    return Deal(sample, part, groups, search, TestRows.of(sample, is_test, codes, protocol.label), cut)
+    return Split(sample, part, groups, search, TestRows.of(sample, is_test, codes, protocol.label), cut)
 
 
-def run_method(dealt: Deal, name: str, method: Calibrator) -> dict[str, Any]:
+def run_method(dealt: Split, name: str, method: Calibrator) -> dict[str, Any]:
     """Tune a method, and return what it is worth on the test rows."""
     with warnings.catch_warnings():
         # Several rows of a question make intervals too narrow, and none is used here.

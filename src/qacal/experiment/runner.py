@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from qacal.calibrators.bin_maps import Ties
-from qacal.errors import InputError, UnreachableError
+from qacal.errors import InputError, NotEnoughRowsError
 from qacal.experiment.groups import Beta
 from qacal.experiment.measures import COLUMNS, LABEL_COLUMNS
 from qacal.experiment.methods import MEANING, methods
@@ -21,7 +21,7 @@ from qacal.model.answering import Progress
 from qacal.partitions import Column, Partition, as_partition
 from qacal.records.provenance import require_one_origin
 from qacal.records.reading import Reading
-from qacal.storage.folders import folder_whole, require_replaceable
+from qacal.storage.folders import atomic_folder, require_replaceable
 from qacal.tally.groups import as_grouping
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ class Experiment:
     def write(self, folder: str | Path, pages: Mapping[str, str] | None = None) -> None:
         """Write results.parquet and results.md, and other pages by their names, into a folder; whole or not at all."""
         require_own_folder(folder)
-        with folder_whole(folder) as new:
+        with atomic_folder(folder) as new:
             self.results.write_parquet(new / RESULTS)
             for name, text in {"results.md": self.markdown(), **(pages or {})}.items():
                 (new / name).write_text(text, encoding="utf-8")
@@ -221,7 +221,7 @@ def _usable(
 def _require_reachable(sample: Sample, protocol: Protocol) -> None:
     try:
         protocol.ranges(int(0.55 * len(np.unique(sample.ids))), [1, 2])
-    except UnreachableError as error:
+    except NotEnoughRowsError as error:
         raise InputError(f"{error} Or search widely (--search wide).") from None
 
 

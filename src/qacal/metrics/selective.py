@@ -12,7 +12,7 @@ import numpy as np
 from scipy.special import digamma
 
 from qacal.metrics.binned import as_tally
-from qacal.tally.arrays import ArrayLike, Floats, rising
+from qacal.tally.arrays import ArrayLike, Floats, require_sorted
 from qacal.tally.tally import Tally
 
 # In hundredths, each the float nearest to its decimal: linspace puts 0.7 above a stated 0.7.
@@ -44,7 +44,7 @@ def accuracy_confidence_curve(
     array([0.5, 1. , 0. ])
     """
     tally = _by_confidence(confidence, correct, weights)
-    grid = rising(thresholds, "thresholds")
+    grid = require_sorted(thresholds, "thresholds")
     first = np.searchsorted(tally.confidence, grid)
     accepted = np.append(np.cumsum(tally.w[::-1])[::-1], 0.0)[first]
     right = np.append(np.cumsum(tally.wt[::-1])[::-1], 0.0)[first]

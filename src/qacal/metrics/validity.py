@@ -9,7 +9,7 @@ import numpy as np
 from qacal.errors import InputError
 from qacal.metrics.binned import BinChoice, Binned, as_tally
 from qacal.metrics.noise import check_redraws, redraw
-from qacal.tally.arrays import ArrayLike, Floats, rising
+from qacal.tally.arrays import ArrayLike, Floats, require_sorted
 from qacal.tally.groups import Paths
 from qacal.tally.tally import BLOCKS, Tally
 
@@ -54,7 +54,7 @@ def validity_curve(
     (0.5, 1.0)
     """
     binned = Binned.of(as_tally(confidence, correct, groups, weights, ids, n_blocks=BLOCKS), bins)
-    grid = np.arange(101) / 100 if epsilons is None else rising(epsilons, "epsilons")
+    grid = np.arange(101) / 100 if epsilons is None else require_sorted(epsilons, "epsilons")
     check_redraws(redraws)
     weight = binned.weight
 

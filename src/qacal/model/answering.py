@@ -18,7 +18,7 @@ Progress: TypeAlias = Callable[[str, int], None]
 """Called with what is being done, and for how many rows it is."""
 
 
-def say_nothing(what: str, rows: int) -> None:
+def no_progress(what: str, rows: int) -> None:
     """Take the place of a progress that nobody asked for."""
 
 

@@ -10,7 +10,7 @@ from qacal.calibrators.score import LearnedScore
 from qacal.errors import InputError
 from qacal.partitions import EMBEDDING, Partition
 from qacal.tally.arrays import Floats, Hashes
-from qacal.tally.hash_sample import Lowest
+from qacal.tally.hash_sample import HashSample
 from qacal.tally.labels import as_labels
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _MOST_SCORE_ROWS = 50_000
 
 
-class BetaRows:
+class PartitionSample:
     """Gathers vectors of the beta part, with their labels if groups are learned from them; and columns of all rows.
 
     Columns are given and not learned, so they need no part of their own. Vectors are a sample, the same in any order.
@@ -29,8 +29,8 @@ class BetaRows:
     def __init__(self, partition: Partition) -> None:
         self._uses_labels = partition.uses_labels
         self._columns: dict[str, list[Any]] = {name: [] for name in partition.needs if name != EMBEDDING}
-        self._vectors = Lowest(partition.rows_wanted)
-        self._labels = Lowest(partition.rows_wanted)
+        self._vectors = HashSample(partition.rows_wanted)
+        self._labels = HashSample(partition.rows_wanted)
         self.count = 0
 
     def add_columns(self, batch: Batch) -> None:
@@ -56,13 +56,13 @@ class BetaRows:
         return inputs
 
 
-class ScoreRows:
+class ScoreSample:
     """Gathers what a score learns from: a sample of the rows, the same in any order."""
 
     def __init__(self, score: LearnedScore) -> None:
         self._score = score
         # All samples are of the same rows: the same ids are added to each in the same order.
-        self._ids, self._numbers, self._vectors = (Lowest(_MOST_SCORE_ROWS) for _ in range(3))
+        self._ids, self._numbers, self._vectors = (HashSample(_MOST_SCORE_ROWS) for _ in range(3))
         self._known: dict[str, dict[Any, int]] = {name: {} for name in score.columns}
         self.count = 0
 

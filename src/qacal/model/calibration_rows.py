@@ -10,7 +10,7 @@ import numpy as np
 from qacal.errors import InputError
 from qacal.model.groups import Sampler, Summaries
 from qacal.model.learning import ids_of
-from qacal.model.pipeline import Road
+from qacal.model.pipeline import Pipeline
 from qacal.records.reading import Batch
 from qacal.tally.arrays import Floats, Hashes
 from qacal.tally.groups import Paths, as_grouping
@@ -18,7 +18,7 @@ from qacal.tally.ids import mix
 from qacal.tally.tally import Tally
 
 
-class CalibrationRows:
+class CalibrationSample:
     """Gathers what a calibrator learns from, and what is to be said of its groups.
 
     road : what the calibrator sees of a row.
@@ -31,16 +31,16 @@ class CalibrationRows:
     >>> from qacal.model.pipeline import RowVectors
     >>> records = [{"subject": "law", "confidence": 0.9, "correct": right} for right in (0, 1, 1)]
     >>> road = Road(Column("subject").fit(["art", "law"]), None, QABinning(), RowVectors("static"))
-    >>> rows = CalibrationRows(road)
+    >>> rows = CalibrationSample(road)
     >>> for batch in read(records, needs_labels=True, **road.needs):
     ...     rows.add(batch)
     >>> rows.tally()
     Tally(3 rows in 1 cells, 1 groups)
     """
 
-    def __init__(self, road: Road, n_blocks: int | None = None) -> None:
-        self._road = road
-        self._options = road.calibrator.tally_options() | ({} if n_blocks is None else {"n_blocks": n_blocks})
+    def __init__(self, pipeline: Pipeline, n_blocks: int | None = None) -> None:
+        self._road = pipeline
+        self._options = pipeline.calibrator.tally_options() | ({} if n_blocks is None else {"n_blocks": n_blocks})
         self._total: Tally | None = None
         self._stated: Tally | None = None
         self._ids: list[Hashes] = []
@@ -49,7 +49,7 @@ class CalibrationRows:
 
     def add(self, batch: Batch) -> None:
         """Take more labelled rows."""
-        seen, groups = self._road.seen_of(batch)
+        seen, groups = self._road.inputs(batch)
         self._total = _added(self._total, self._tally(batch, seen, groups))
         if self._road.score is not None:
             self._stated = _added(self._stated, Tally.of(batch.confidence, batch.correct, groups=groups))

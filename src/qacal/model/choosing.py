@@ -13,7 +13,7 @@ import numpy as np
 from qacal.errors import InputError, QacalWarning
 from qacal.metrics.ranking import doubt_of
 from qacal.model.answering import Progress
-from qacal.model.evaluating import Collected, collect
+from qacal.model.evaluating import EvaluationRows, collect
 from qacal.model.model import QACalibrator
 from qacal.model.model_set import ModelSet
 from qacal.parameters import shown
@@ -144,7 +144,7 @@ def choices(
     return out
 
 
-def _choice(model: QACalibrator, rows: Collected, mine: Bools, goal: Goal, where: str) -> Choice:
+def _choice(model: QACalibrator, rows: EvaluationRows, mine: Bools, goal: Goal, where: str) -> Choice:
     if not mine.any():
         raise InputError(f"{where}there is no row to choose a threshold on.")
     calibrated, correct = np.concatenate(rows.calibrated)[mine], np.concatenate(rows.correct)[mine]
@@ -163,7 +163,7 @@ def _choice(model: QACalibrator, rows: Collected, mine: Bools, goal: Goal, where
         groups=[rows.groups[row] for row in np.flatnonzero(mine).tolist()] if goal.per_group else None,
         known_groups=[group.group for group in model.describe_groups()] if goal.per_group else None,
         ids=ids,
-        others=model.memory_.outlooks(),
+        others=model.fit_record_.outlooks(),
     )
     found = certify(accuracy=goal.accuracy, risk=goal.risk, alpha=goal.alpha)
     if found.is_certified:
@@ -179,13 +179,13 @@ def _require_groups(models: Mapping[Any, QACalibrator]) -> None:
 
 
 def _require_other_rows(model: QACalibrator, names: Hashes, where: str) -> None:
-    known = model.memory_.known(names)
+    known = model.fit_record_.known(names)
     if known:
         raise InputError(
-            f"{where}the model was fitted on some of these questions: of the {len(model.memory_.questions)} that it "
+            f"{where}the model was fitted on some of these questions: of the {len(model.fit_record_.questions)} that it "
             f"remembers {known} are here. It looks better on them than it is; choose a threshold on other questions."
         )
 
 
-def _length(rows: Collected) -> int:
+def _length(rows: EvaluationRows) -> int:
     return sum(map(len, rows.confidence))

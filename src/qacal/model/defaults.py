@@ -18,7 +18,7 @@ from qacal.calibrators.tree_binning import TreeBinning
 from qacal.calibrators.tree_scaling import TreeScaling
 from qacal.embedders import Embedder
 from qacal.errors import InputError
-from qacal.model.pipeline import Road, RowVectors
+from qacal.model.pipeline import Pipeline, RowVectors
 from qacal.parameters import is_number, shown
 from qacal.partitions import EMBEDDING, BisectingTree, Partition, as_partition
 from qacal.records.reading import Batch
@@ -41,7 +41,7 @@ _FEW_ROWS = 200
 
 
 @dataclass(frozen=True, eq=False)
-class Recipe:
+class Defaults:
     """The parameters of :class:`~qacal.QACalibrator`, which says what each is, and what follows from them.
 
     Examples
@@ -53,7 +53,7 @@ class Recipe:
     >>> road = Recipe("static", "column:subject", None, **auto).road()
     >>> road.partition, road.score, road.calibrator
     (Column('subject'), None, TreeBinning())
-    >>> Recipe("static", None, None, **auto | {"beta_share": 80}).require_sound()
+    >>> Recipe("static", None, None, **auto | {"beta_share": 80}).validate()
     Traceback (most recent call last):
     ...
     qacal.errors.InputError: beta_share is 80; expected a share between 0 and 1, such as 0.25.
@@ -71,7 +71,7 @@ class Recipe:
 
     # What does not go together
 
-    def require_sound(self) -> None:
+    def validate(self) -> None:
         """Refuse parameters that can mean nothing."""
         if self.beta_share is not None and not (is_number(self.beta_share, 0, 1) and 0 < self.beta_share < 1):
             raise InputError(f"beta_share is {shown(self.beta_share)}; expected a share between 0 and 1, such as 0.25.")
@@ -104,19 +104,19 @@ class Recipe:
 
     # The parts
 
-    def road(self, *, is_apart: bool = False) -> Road:
+    def pipeline(self, *, has_certify_records: bool = False) -> Pipeline:
         """Return fresh parts, the default ones where none are given.
 
-        is_apart : other rows certify than those that all else is learned from.
+        has_certify_records : other rows certify than those that all else is learned from.
         """
         given = None if self.partition is None else _partition(self.partition)
         reads_text = given is None or EMBEDDING in given.needs
         score = self._score(given) if reads_text or self.score != "auto" else None
         depth = _DEPTH if score is None else DEPTH_WITH_SCORE
         partition = BisectingTree(max_depth=depth) if given is None else given
-        calibrator = self._calibrator(has_score=score is not None, is_apart=is_apart)
+        calibrator = self._calibrator(has_score=score is not None, has_certify_records=has_certify_records)
         self._require_tunable(score, calibrator)
-        return Road(partition, score, calibrator, RowVectors(self.embedder))
+        return Pipeline(partition, score, calibrator, RowVectors(self.embedder))
 
     def _score(self, partition: Partition | None) -> LearnedScore | None:
         if isinstance(self.score, LearnedScore):
@@ -128,12 +128,12 @@ class Recipe:
         columns = () if partition is None else tuple(name for name in partition.needs if name != EMBEDDING)
         return LearnedScore(columns=columns, objective="brier" if self.tune == "brier" else "log_loss")
 
-    def _calibrator(self, *, has_score: bool, is_apart: bool) -> Calibrator:
+    def _calibrator(self, *, has_score: bool, has_certify_records: bool) -> Calibrator:
         if self.calibrator is not None:
             return _calibrator(self.calibrator)
         if self.output == "continuous":
             return Identity() if has_score else TreeScaling()
-        return StepBinning(learns=is_apart) if has_score else TreeBinning()
+        return StepBinning(recalibrate=has_certify_records) if has_score else TreeBinning()
 
     def _require_tunable(self, score: LearnedScore | None, calibrator: Calibrator) -> None:
         if self.tune is None:
@@ -161,18 +161,18 @@ class Recipe:
                 return SHARE_WITH_SCORE
         return _SHARE_OF_FEW
 
-    def cut_tree(self, road: Road, rows: int) -> None:
+    def cut_tree(self, pipeline: Pipeline, rows: int) -> None:
         """Cut the default tree where groups have rows for some bins: with one bin a group, the confidence is lost."""
-        chosen = road.calibrator.get_params()
-        if self.partition is not None or not road.uses_groups or "points_per_bin" not in chosen:
+        chosen = pipeline.calibrator.get_params()
+        if self.partition is not None or not pipeline.uses_groups or "points_per_bin" not in chosen:
             return
         if chosen.get("max_depth", 0) is None:
             groups = max(1, rows // (_BINS_A_GROUP * int(chosen["points_per_bin"])))
-            road.calibrator.set_params(max_depth=min(_DEPTH, groups.bit_length() - 1))
+            pipeline.calibrator.set_params(max_depth=min(_DEPTH, groups.bit_length() - 1))
 
 
 def _partition(given: Any) -> Partition:
-    found = as_partition(given).fresh()
+    found = as_partition(given).clone()
     if not found.needs:
         raise InputError(f"{found!r} does not say what it reads; name it: Function(f, columns=['subject']).")
     return found

@@ -18,7 +18,7 @@ from qacal.tally.arrays import Bools, Floats, Hashes
 
 
 @dataclass
-class Collected:
+class EvaluationRows:
     """What has been read so far."""
 
     grouped_by: str | None
@@ -40,13 +40,13 @@ class Collected:
         names = np.unique(values).tolist()
         return {value: self._evaluate(values == value, f"{self.by} {value}: ") for value in names}
 
-    def familiar(self, model: QACalibrator | ModelSet) -> int:
+    def count_fit_questions(self, model: QACalibrator | ModelSet) -> int:
         """Return how many of the questions that a model remembers from its fit are among these rows."""
         if isinstance(model, QACalibrator):
-            return model.memory_.known(self.names())
+            return model.fit_record_.known(self.names())
         mine = rows_by(self.values)
         asked = [(one, mine[value]) for value, one in model.models.items() if value in mine]
-        return sum(one.memory_.known(self.names(rows)) for one, rows in asked)
+        return sum(one.fit_record_.known(self.names(rows)) for one, rows in asked)
 
     def names(self, mine: Bools | list[int] | None = None) -> Hashes:
         """Return the hashes of all that questions of (some of) the rows may be remembered by: ids, and texts."""
@@ -54,10 +54,10 @@ class Collected:
         columns = [np.concatenate(column)[kept] for column in (self.ids, self.questions) if column]
         return np.concatenate([np.empty(0, dtype=np.uint64), *columns])
 
-    def is_traceable(self, model: QACalibrator | ModelSet) -> bool:
+    def has_ids(self, model: QACalibrator | ModelSet) -> bool:
         """Whether these rows and the model have what tells questions again; if not, :meth:`familiar` says nothing."""
         models = [model] if isinstance(model, QACalibrator) else list(model.models.values())
-        return bool(self.ids) and all(len(one.memory_.questions) for one in models)
+        return bool(self.ids) and all(len(one.fit_record_.questions) for one in models)
 
     def _evaluate(self, mine: Any, whose: str = "") -> Evaluation:
         kept = np.flatnonzero(mine).tolist()
@@ -81,13 +81,13 @@ def collect(
     *,
     any_origin: AnyOrigin = False,
     progress: Progress | None = None,
-) -> Collected:
+) -> EvaluationRows:
     """Read the records through a model, or with the column `calibrated` they may have.
 
     groups : the column to measure within; the model's own groups by default.
     by : measure each value of this column by itself.
     """
-    out = Collected(groups or ("the model's groups" if model is not None else None), by)
+    out = EvaluationRows(groups or ("the model's groups" if model is not None else None), by)
     if model is None:
         for batch in read(records, how, needs_labels=True, needs_text=False):
             _add(out, batch, batch.calibrated(), batch.listed(groups) if groups else None)
@@ -103,7 +103,7 @@ def collect(
     return out
 
 
-def _add(out: Collected, batch: Batch, calibrated: Floats | None, groups: list[Any] | None) -> None:
+def _add(out: EvaluationRows, batch: Batch, calibrated: Floats | None, groups: list[Any] | None) -> None:
     out.confidence.append(batch.confidence)
     out.rows.append(batch.row_hashes())
     out.correct.append(require_labels(batch.correct, batch.table.origin))

@@ -24,8 +24,8 @@ from qacal.parameters import shown
 from qacal.storage.plain import require_plain
 from qacal.tally.arrays import Floats, Ints, seven_decimals
 from qacal.tally.cells import snap
-from qacal.tally.groups import NO_GROUP, Grouping
-from qacal.tally.isotonic import Shape
+from qacal.tally.groups import NO_GROUP, GroupColumn
+from qacal.tally.isotonic import IsotonicCurve
 
 # PostgreSQL refuses an exp that overflows or vanishes; a curve is 0 or 1 to 300 digits long before.
 _STEEPEST = 700.0
@@ -152,7 +152,7 @@ def _knots(maps: IsotonicMaps, number: int) -> dict[str, Any]:
     return {"rows": int(maps.rows[number]), "knots": knots}
 
 
-def _shape_knots(shape: Shape) -> list[dict[str, float]]:
+def _shape_knots(shape: IsotonicCurve) -> list[dict[str, float]]:
     pairs = zip(shape.confidence.tolist(), shape.score.tolist(), strict=True)
     return [{"confidence": confidence, "score": score} for confidence, score in pairs]
 
@@ -170,7 +170,7 @@ def _curve(maps: LogisticMaps | TreeMaps, number: int) -> dict[str, Any]:
     return {"intercept": intercept, "slope": slope, "feature": maps.feature, "rows": int(maps.rows[number])}
 
 
-def _rules(grouping: Grouping | None, *of_trees: str) -> list[str]:
+def _rules(grouping: GroupColumn | None, *of_trees: str) -> list[str]:
     return [_WHO, _LEAVES, *of_trees] if grouping is not None and grouping.is_tree else [_WHO]
 
 
@@ -276,7 +276,7 @@ def _lines_sql(x: Floats, y: Floats, column: str) -> str:
     return sql.case(branches, sql.number(y[-1]))
 
 
-def _shaped_sql(maps: TreeMaps, shape: Shape, column: str, group: str) -> str:
+def _shaped_sql(maps: TreeMaps, shape: IsotonicCurve, column: str, group: str) -> str:
     """Return the curves on a common shape: the shape is written once, and not once for every group."""
     entries = _entries(maps)
     intercept = _by_group(entries, group, lambda number: sql.number(maps.intercept[number]))
@@ -349,7 +349,7 @@ def _lineage_of_curves(maps: LogisticMaps) -> Lineage:
     return Lineage(depth, owner, np.where(owner == NO_GROUP, FROM_ROOT, FROM_GROUP), maps.directory)
 
 
-def _readers(codes: Ints, column: Grouping) -> dict[str, Any]:
+def _readers(codes: Ints, column: GroupColumn) -> dict[str, Any]:
     """Return labels, or ranges of the numbers that the groups have at the depth in use, as the evidence names them."""
     if column.depth is None:
         return {"labels": tuple(column.decode(codes))}

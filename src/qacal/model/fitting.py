@@ -15,23 +15,23 @@ import numpy as np
 
 from qacal.errors import InputError, QacalWarning
 from qacal.model.answering import Progress
-from qacal.model.calibration_rows import CalibrationRows
-from qacal.model.defaults import Recipe
+from qacal.model.calibration_rows import CalibrationSample
+from qacal.model.defaults import Defaults
 from qacal.model.groups import GroupSummary
 from qacal.model.learning import Learning, ids_of
-from qacal.model.pipeline import Road
+from qacal.model.pipeline import Pipeline
 from qacal.records.provenance import (
     gather_origins,
+    is_provenance,
     require_comparable_ids,
     require_one_origin,
     require_same_origin,
-    tells,
 )
 from qacal.records.reading import PROVENANCE, Batch, Reading, read, read_again, warn_of_copies
 from qacal.tally.arrays import Hashes
 from qacal.tally.ids import split
 from qacal.tally.tally import Tally
-from qacal.thresholds.memory import Memory, remembered
+from qacal.thresholds.memory import FitRecord, remembered
 
 if TYPE_CHECKING:
     from qacal.metrics.ranking import Doubt
@@ -46,7 +46,7 @@ _NOBODY: Hashes = np.empty(0, dtype=np.uint64)
 
 
 @dataclass(frozen=True, eq=False)
-class Given:
+class FitInputs:
     """The records of a fit.
 
     records : labelled rows.
@@ -65,13 +65,13 @@ class Given:
     whose: str = ""
 
     @property
-    def is_apart(self) -> bool:
+    def has_certify_records(self) -> bool:
         """Whether other rows certify than those that all else is learned from."""
         return self.certify is not None
 
     def require_one_origin(self) -> None:
         """Refuse rows that do not go together, before anything is embedded."""
-        if self.is_apart:
+        if self.has_certify_records:
             require_one_origin(self.certify, self.how, self.pool)
             require_same_origin(self.records, self.certify, self.how, self.pool)
         if self.beta is not None:
@@ -91,16 +91,16 @@ class Fitted:
     memory : what is remembered of the rows.
     """
 
-    road: Road
+    pipeline: Pipeline
     tuned: Tuned | None
     rows: int
     origins: dict[str, list[Any]]
     groups: Iterable[GroupSummary]
-    memory: Memory
+    memory: FitRecord
 
 
 @dataclass(frozen=True)
-class Deal:
+class Split:
     """Which rows are learned from, and which calibrate.
 
     share : the share of the questions to learn from; None if they are not dealt: all rows are there for both.
@@ -133,74 +133,74 @@ class Fitting:
     progress : told what is being done, and for how many rows.
     """
 
-    def __init__(self, recipe: Recipe, given: Given, progress: Progress) -> None:
-        recipe.require_sound()
-        self.recipe = recipe
+    def __init__(self, defaults: Defaults, given: FitInputs, progress: Progress) -> None:
+        defaults.validate()
+        self.defaults = defaults
         self.given = given
         self.progress = progress
-        self.road = recipe.road(is_apart=given.is_apart)
+        self.pipeline = defaults.pipeline(has_certify_records=given.has_certify_records)
 
     def fitted(self) -> Fitted:
         """Learn from some rows, calibrate with others, and return what came of it."""
-        with self.road.vectors.telling(self.progress):
+        with self.pipeline.vectors.telling(self.progress):
             return self._fitted()
 
     def _fitted(self) -> Fitted:
-        if self.given.is_apart:
+        if self.given.has_certify_records:
             self._require_something_to_learn()
         self.given.require_one_origin()
-        if self.road.needs_vectors:
-            self.road.vectors.load()
+        if self.pipeline.needs_vectors:
+            self.pipeline.vectors.load()
         labelled = self._read(self.given.records)
         deal = self._deal(labelled)
         seen, learned_from = self._learn(labelled, deal)
-        if self.given.is_apart:
+        if self.given.has_certify_records:
             labelled, learned_from = self._read(self.given.certify), seen
         return self._calibrate(labelled, deal, seen, learned_from)
 
     def _read(self, records: Any) -> Iterable[Batch]:
-        return read_again(records, self.given.how, needs_labels=True, **self.road.needs)
+        return read_again(records, self.given.how, needs_labels=True, **self.pipeline.needs)
 
     # Who learns what
 
     def _require_something_to_learn(self) -> None:
-        if self.recipe.output == "continuous":
+        if self.defaults.output == "continuous":
             raise InputError("a continuous output certifies nothing; leave certify_records (--certify) out.")
         if self.given.beta is not None:
             raise InputError("beta_records and certify_records both say what is learned from what; give one of them.")
-        if self.road.score is None and not self.road.needs_vectors:
+        if self.pipeline.score is None and not self.pipeline.needs_vectors:
             raise InputError(
                 "with certify_records (--certify) all else is learned from the other rows, and nothing is: groups are "
                 "columns, and there is no score. Fit on the rows that certify alone."
             )
 
-    def _deal(self, records: Iterable[Batch]) -> Deal:
+    def _deal(self, records: Iterable[Batch]) -> Split:
         """Deal the questions if these rows are to calibrate what is learned from them."""
-        has_score = self.road.score is not None
-        is_learned = has_score or (self.road.needs_vectors and self.given.beta is None)
+        has_score = self.pipeline.score is not None
+        is_learned = has_score or (self.pipeline.needs_vectors and self.given.beta is None)
         # Of a continuous score nothing is certified, and so nothing is kept aside.
-        learns_from_all = self.given.is_apart or (self.recipe.output == "continuous" and has_score)
+        learns_from_all = self.given.has_certify_records or (self.defaults.output == "continuous" and has_score)
         if not is_learned or learns_from_all:
-            return Deal(None, self.recipe.seed)
-        return Deal(self.recipe.learning_share(records, has_score=has_score), self.recipe.seed)
+            return Split(None, self.defaults.seed)
+        return Split(self.defaults.learning_share(records, has_score=has_score), self.defaults.seed)
 
-    def _learn(self, records: Iterable[Batch], deal: Deal) -> tuple[Hashes, Hashes]:
+    def _learn(self, records: Iterable[Batch], deal: Split) -> tuple[Hashes, Hashes]:
         """Learn groups and score from the first part of the rows; groups from rows of their own if these are given.
 
         Returns who was seen, and whose questions must not calibrate.
         """
-        partition = self.road.partition if self.road.uses_groups else None
+        partition = self.pipeline.partition if self.pipeline.uses_groups else None
         seen = learned_from = _NOBODY
         if partition is not None and self.given.beta is not None:
             seen = self._learn_groups()
-            learned_from = seen if self.road.groups_need_vectors else _NOBODY
+            learned_from = seen if self.pipeline.groups_need_vectors else _NOBODY
             partition = None
-        if partition is not None or self.road.score is not None:
-            learning = Learning(partition, self.road.score, self.road.vectors.of, self.progress)
+        if partition is not None or self.pipeline.score is not None:
+            learning = Learning(partition, self.pipeline.score, self.pipeline.vectors.of, self.progress)
             hashes: list[Hashes | None] = []
 
             def chosen(batch: Batch) -> Batch:
-                hashes.append(batch.row_hashes() if self.given.is_apart else None)
+                hashes.append(batch.row_hashes() if self.given.has_certify_records else None)
                 return deal.learning(batch)
 
             learning.from_rows(records, chosen)
@@ -210,16 +210,20 @@ class Fitting:
 
     def _learn_groups(self) -> Hashes:
         """Make the groups from rows of their own; return who these were."""
-        partition = self.road.partition
+        partition = self.pipeline.partition
         reads = partition.uses_labels
-        needs: dict[str, Any] = {"needs_confidence": reads, "reads_labels": reads, "needs_text": self.road.needs_text}
-        learning = Learning(partition, None, self.road.vectors.of, self.progress)
+        needs: dict[str, Any] = {
+            "needs_confidence": reads,
+            "reads_labels": reads,
+            "needs_text": self.pipeline.needs_text,
+        }
+        learning = Learning(partition, None, self.pipeline.vectors.of, self.progress)
         learning.from_rows(read(self.given.beta, self.given.how, needs_labels=False, **needs), lambda batch: batch)
         return learning.seen
 
     # What calibrates
 
-    def _calibrate(self, records: Iterable[Batch], deal: Deal, seen: Hashes, learned_from: Hashes) -> Fitted:
+    def _calibrate(self, records: Iterable[Batch], deal: Split, seen: Hashes, learned_from: Hashes) -> Fitted:
         """Fit the calibrator, and say what is to be known of its rows."""
         rows, origins, doubt = self._gather(records, deal, learned_from)
         if doubt is not None:
@@ -227,26 +231,26 @@ class Fitting:
         tally = rows.tally()
         tuned = self._tune(tally)
         if tuned is None:
-            self.recipe.cut_tree(self.road, tally.n)
+            self.defaults.cut_tree(self.pipeline, tally.n)
         elif tuned.is_pooled:
             tally = tally.pooled()
-        self.road.calibrator.fit_tally(tally)
+        self.pipeline.calibrator.fit_tally(tally)
         return Fitted(
-            road=self.road,
+            pipeline=self.pipeline,
             tuned=tuned,
             rows=tally.n,
             origins=origins,
-            groups=rows.summaries(tally, self.recipe.examples),
+            groups=rows.summaries(tally, self.defaults.examples),
             memory=self._memory(tally, np.concatenate([seen, rows.ids()])),
         )
 
     def _gather(
-        self, records: Iterable[Batch], deal: Deal, learned_from: Hashes
-    ) -> tuple[CalibrationRows, dict[str, list[Any]], Doubt | None]:
+        self, records: Iterable[Batch], deal: Split, learned_from: Hashes
+    ) -> tuple[CalibrationSample, dict[str, list[Any]], Doubt | None]:
         """Return the rows that calibrate, and of all rows where they come from and what is suspicious about them."""
         from qacal.metrics.ranking import doubt_of
 
-        rows = CalibrationRows(self.road, _FOLDS * _BLOCKS if self._tunes_calibrator else None)
+        rows = CalibrationSample(self.pipeline, _FOLDS * _BLOCKS if self._tunes_calibrator else None)
         origins: dict[str, list[Any]] = {name: [] for name in PROVENANCE}
         labelled: list[tuple[Any, ...]] = []
         hashes: list[Hashes | None] = []
@@ -259,15 +263,15 @@ class Fitting:
             if len(chosen):
                 rows.add(chosen)
                 self.progress("calibrating", rows.count)
-        warn_of_copies(hashes, "the rows that certify: " if self.given.is_apart else self.given.whose)
+        warn_of_copies(hashes, "the rows that certify: " if self.given.has_certify_records else self.given.whose)
         stated, correct, ids = (np.concatenate(column) for column in zip(*labelled, strict=True))
         doubt = doubt_of(stated, correct, questions=len(np.unique(ids)) if ids.any() else None)
-        return rows, {name: values for name, values in origins.items() if tells(name, values)}, doubt
+        return rows, {name: values for name, values in origins.items() if is_provenance(name, values)}, doubt
 
     @property
     def _tunes_calibrator(self) -> bool:
         # With a score there is nothing left to choose: the score was chosen on its own rows.
-        return self.recipe.tune is not None and self.road.score is None
+        return self.defaults.tune is not None and self.pipeline.score is None
 
     def _tune(self, tally: Tally) -> Tuned | None:
         """Choose depth and points per bin on a seventh of the questions, if that is asked for.
@@ -285,26 +289,26 @@ class Fitting:
         search = Search(
             calibration,
             tuning,
-            objective=str(self.recipe.tune),
+            objective=str(self.defaults.tune),
             ranges=wide_ranges(calibration.n),
             # Whether there are groups must not be chosen on the rows that certify them, unless the promise covers both.
-            keeps_groups=self.road.calibrator.properties.is_certified,
+            keeps_groups=self.pipeline.calibrator.properties.is_certified,
             progress=lambda done, of: self.progress(f"tuning, {done} of {of}", calibration.n),
         )
-        found = search.tune(self.road.calibrator)
-        self.road.calibrator.set_params(**found.calibrator.get_params())
+        found = search.tune(self.pipeline.calibrator)
+        self.pipeline.calibrator.set_params(**found.calibrator.get_params())
         return found
 
-    def _memory(self, tally: Tally, ids: Hashes) -> Memory:
+    def _memory(self, tally: Tally, ids: Hashes) -> FitRecord:
         """Return what to remember of the rows: a sample of who they were, and which confidences they got."""
         from qacal.thresholds.curve import CANDIDATES, at_candidates
-        from qacal.thresholds.outlook import Outlooks
+        from qacal.thresholds.outlook import Forecasts
 
-        scored = tally.with_confidence(at_candidates(self.road.calibrator.predict_tally(tally), CANDIDATES))
+        scored = tally.with_confidence(at_candidates(self.pipeline.calibrator.predict_tally(tally), CANDIDATES))
         column = scored.grouping
         if column is not None and column.is_tree:
-            scored = scored.roll_up(self.road.depth).flat()
-        return remembered(ids, Outlooks.of(scored))
+            scored = scored.roll_up(self.pipeline.depth).flat()
+        return remembered(ids, Forecasts.of(scored))
 
 
 def _require_apart(batch: Batch, learned_from: Hashes) -> None:

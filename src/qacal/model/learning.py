@@ -11,7 +11,7 @@ import numpy as np
 from qacal.calibrators.score import LearnedScore
 from qacal.errors import InputError
 from qacal.model.answering import Progress
-from qacal.model.beta_rows import BetaRows, ScoreRows, require_labels
+from qacal.model.beta_rows import PartitionSample, ScoreSample, require_labels
 from qacal.partitions import EMBEDDING, Partition
 from qacal.tally.arrays import Hashes
 
@@ -36,8 +36,8 @@ class Learning:
 
     def from_rows(self, batches: Iterable[Batch], chosen: Callable[[Batch], Batch]) -> None:
         """Learn from those rows that `chosen` tells; columns of groups from all, since they are given, not learned."""
-        groups = None if self.partition is None else BetaRows(self.partition)
-        score = None if self.score is None else ScoreRows(self.score)
+        groups = None if self.partition is None else PartitionSample(self.partition)
+        score = None if self.score is None else ScoreSample(self.score)
         for batch in batches:
             self._seen.append(ids_of(batch))
             if groups is not None:
@@ -53,7 +53,7 @@ class Learning:
             self.progress("learning a score", score.count)
             score.fit()
 
-    def _add(self, batch: Batch, groups: BetaRows | None, score: ScoreRows | None) -> None:
+    def _add(self, batch: Batch, groups: PartitionSample | None, score: ScoreSample | None) -> None:
         if self.partition is not None and self.partition.uses_labels:
             require_labels(batch, self.partition)
         reads_text = self._groups_need_vectors or (self.score is not None and self.score.text)

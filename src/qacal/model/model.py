@@ -19,11 +19,11 @@ from qacal.calibrators.score import LearnedScore
 from qacal.embedders import Embedder
 from qacal.errors import InputError, NotFittedError
 from qacal.model import artifacts
-from qacal.model.answering import Answering, Progress, say_nothing
-from qacal.model.defaults import Output, Recipe
-from qacal.model.fitting import Fitted, Fitting, Given
+from qacal.model.answering import Answering, Progress, no_progress
+from qacal.model.defaults import Defaults, Output
+from qacal.model.fitting import FitInputs, Fitted, Fitting
 from qacal.model.groups import GroupSummary
-from qacal.model.pipeline import Road
+from qacal.model.pipeline import Pipeline
 from qacal.parameters import HasParameters
 from qacal.partitions import Partition
 from qacal.records.bad_rows import MAX_BAD
@@ -33,7 +33,7 @@ from qacal.records.provenance import AnyOrigin, require_known_origin
 from qacal.records.reading import Batch, ReadAs, Reading, read
 from qacal.tally.arrays import ArrayLike, Floats, unit_values
 from qacal.thresholds.decisions import DecisionRule
-from qacal.thresholds.memory import Memory
+from qacal.thresholds.memory import FitRecord
 
 if TYPE_CHECKING:
     import polars as pl
@@ -90,12 +90,12 @@ class QACalibrator(HasParameters, Answering):
     [0.2, 0.8]
     """
 
-    road_: Road
+    pipeline_: Pipeline
     tuned_: Tuned | None
     rows_: int
     origins_: dict[str, list[Any]]
     groups_: Iterable[GroupSummary]
-    memory_: Memory
+    fit_record_: FitRecord
     decision_rule_: DecisionRule | None
     fitted_for_: dict[str, Any] | None
     read_as_: ReadAs
@@ -160,22 +160,22 @@ class QACalibrator(HasParameters, Answering):
         progress : called with what is being done and the number of rows.
         """
         how = Reading(columns or {}, percent, on_fault or refuse, max_bad, expressions or {})
-        return self.fit_given(Given(records, how, beta_records, certify_records, pool), progress)
+        return self._fit_inputs(FitInputs(records, how, beta_records, certify_records, pool), progress)
 
-    def fit_given(self, given: Given, progress: Progress | None = None) -> Self:
+    def _fit_inputs(self, given: FitInputs, progress: Progress | None = None) -> Self:
         """Do what :meth:`fit` does, with one object that says what to read, and how."""
-        self.hold(Fitting(Recipe(**self.get_params()), given, progress or say_nothing).fitted())
+        self._set_fitted(Fitting(Defaults(**self.get_params()), given, progress or no_progress).fitted())
         self.read_as_ = ReadAs(dict(given.how.columns), given.how.percent, dict(given.how.expressions))
         return self
 
-    def hold(self, found: Fitted, decision_rule: DecisionRule | None = None) -> Self:
+    def _set_fitted(self, found: Fitted, decision_rule: DecisionRule | None = None) -> Self:
         """Become the model that a fit, or a saved model, has found."""
-        self.road_ = found.road
+        self.pipeline_ = found.pipeline
         self.tuned_ = found.tuned
         self.rows_ = found.rows
         self.origins_ = found.origins
         self.groups_ = found.groups
-        self.memory_ = found.memory
+        self.fit_record_ = found.memory
         self.decision_rule_ = decision_rule
         self.fitted_for_ = None
         self.read_as_ = ReadAs()
@@ -184,22 +184,22 @@ class QACalibrator(HasParameters, Answering):
     @property
     def partition_(self) -> Partition:
         """The fitted partition."""
-        return self.road_.partition
+        return self.pipeline_.partition
 
     @property
     def score_(self) -> LearnedScore | None:
         """The fitted score; None if the calibrator reads the confidence itself."""
-        return self.road_.score
+        return self.pipeline_.score
 
     @property
     def calibrator_(self) -> Calibrator:
         """The fitted calibrator."""
-        return self.road_.calibrator
+        return self.pipeline_.calibrator
 
     @property
     def needs(self) -> dict[str, Any]:
         """What rows must have beside a confidence, as :func:`qacal.records.reading.read` takes it."""
-        return self.road_.needs
+        return self.pipeline_.needs
 
     @property
     def read_as(self) -> ReadAs:
@@ -256,18 +256,18 @@ class QACalibrator(HasParameters, Answering):
         self._require_fitted()
         done = 0
         for batch in read(records, how, needs_labels=needs_labels, keeps_bad=keeps_bad, **self.needs):
-            with self.road_.vectors.telling(progress):
+            with self.pipeline_.vectors.telling(progress):
                 found = self.answer(batch, any_origin=any_origin, uses_labels=needs_labels)
             yield batch, found
             done += len(batch)
-            (progress or say_nothing)("calibrating", done)
+            (progress or no_progress)("calibrating", done)
 
     def answer(self, batch: Batch, *, any_origin: AnyOrigin = False, uses_labels: bool = False) -> pl.DataFrame:
         """Return the evidence for checked rows."""
         if not len(batch):
             return Evidence.of(batch.confidence, batch.confidence).to_polars()
         require_known_origin(batch, self.origins_, any_origin, uses_labels=uses_labels)
-        return self._evidence(self.road_.asked(batch), batch.confidence).to_polars()
+        return self._evidence(self.pipeline_.rows(batch), batch.confidence).to_polars()
 
     def explain(self, question: str, answer: str, confidence: float, **others: Any) -> dict[str, Any]:
         """Return the evidence for one answer; `others` are further columns that the groups need.
@@ -294,10 +294,10 @@ class QACalibrator(HasParameters, Answering):
         """
         self._require_fitted()
         stated = unit_values(confidence, "confidence")
-        return self._evidence(self.road_.asked_of_arrays(stated, groups, vectors, ids), stated)
+        return self._evidence(self.pipeline_.rows_from_arrays(stated, groups, vectors, ids), stated)
 
-    def _evidence(self, asked: Rows, stated: Floats) -> Evidence:
-        found = replace(self.calibrator_.fitted_maps().explain(asked), confidence=stated)
+    def _evidence(self, rows: Rows, stated: Floats) -> Evidence:
+        found = replace(self.calibrator_.fitted_maps().explain(rows), confidence=stated)
         return found if self.decision_rule_ is None else self.decision_rule_.decide(found)
 
     def predict(
@@ -313,7 +313,7 @@ class QACalibrator(HasParameters, Answering):
 
     def rows_to_warm_with(self) -> list[dict[str, Any]]:
         """Return one made-up row."""
-        return [{**self.road_.values_seen(), "question": "Is it warm?", "answer": "Yes", "confidence": 0.5}]
+        return [{**self.pipeline_.values_seen(), "question": "Is it warm?", "answer": "Yes", "confidence": 0.5}]
 
     # When to answer
 
@@ -342,9 +342,9 @@ class QACalibrator(HasParameters, Answering):
     def save(self, path: str | Path) -> None:
         """Write the model as a directory: plain JSON and arrays, no code; whole or not at all."""
         self._require_fitted()
-        road = self.road_
+        pipeline = self.pipeline_
         header = {
-            "embedder": road.vectors.described() if road.needs_vectors else {},
+            "embedder": pipeline.vectors.described() if pipeline.needs_vectors else {},
             "parameters": {
                 "output": self.output,
                 "beta_share": self.beta_share,
@@ -354,14 +354,14 @@ class QACalibrator(HasParameters, Answering):
             "origins": self.origins_,
             "rows": self.rows_,
             "groups": [group.to_dict() for group in self.groups_],
-            "memory": self.memory_.to_plain(),
+            "memory": self.fit_record_.to_plain(),
             "fitted_for": self.fitted_for_,
             "read_as": self.read_as_.to_plain(),
             "thresholds": None if self.decision_rule_ is None else self.decision_rule_.to_plain(),
         }
-        partition = road.partition if road.uses_groups else None
-        artifacts.save(path, header=header, calibrator=road.calibrator, partition=partition, score=road.score)
+        partition = pipeline.partition if pipeline.uses_groups else None
+        artifacts.save(path, header=header, calibrator=pipeline.calibrator, partition=partition, score=pipeline.score)
 
     def _require_fitted(self) -> None:
-        if not hasattr(self, "road_"):
+        if not hasattr(self, "pipeline_"):
             raise NotFittedError("this QACalibrator is not fitted yet; call fit first, or load a saved model.")

@@ -16,7 +16,7 @@ from qacal.embedders import Embedder
 from qacal.errors import ArtifactError, InputError
 from qacal.model.answering import Answering, Progress
 from qacal.model.artifacts import read_file
-from qacal.model.fitting import Given
+from qacal.model.fitting import FitInputs
 from qacal.model.model import QACalibrator
 from qacal.model.saved import load
 from qacal.records.columns import listed
@@ -175,7 +175,9 @@ def fit_set(
 
         one = QACalibrator(**model.get_params())
         try:
-            models[value] = one.fit_given(Given(mine, reading, beta_records, pool=pool, whose=f"{by} {value}: "), told)
+            models[value] = one._fit_inputs(
+                FitInputs(mine, reading, beta_records, pool=pool, whose=f"{by} {value}: "), told
+            )
         except InputError as error:
             raise type(error)(f"{by} {value}: {error}") from None
     return ModelSet(by, models)

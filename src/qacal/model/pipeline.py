@@ -148,7 +148,7 @@ def pace(done: int, of: int, seconds: float) -> str:
 
 
 @dataclass(frozen=True, eq=False)
-class Road:
+class Pipeline:
     """The parts of a model, and what the calibrator sees of rows through them.
 
     partition : tells groups, if the calibrator uses them.
@@ -167,7 +167,7 @@ class Road:
     >>> road.needs_text
     False
     >>> (batch,) = read(rows, needs_labels=False, **road.needs)
-    >>> road.seen_of(batch)
+    >>> road.inputs(batch)
     (array([0.9, 0.5]), array(['law', 'art'], dtype=object))
     """
 
@@ -231,7 +231,7 @@ class Road:
 
     # What is seen of them
 
-    def seen_of(self, batch: Batch) -> tuple[Floats, Any]:
+    def inputs(self, batch: Batch) -> tuple[Floats, Any]:
         """Return what the calibrator sees of checked rows: scores, or confidences, and groups, None if it has none."""
         inputs: dict[str, Any] = {EMBEDDING: self.vectors.of(batch)} if self.needs_vectors else {}
         groups = None
@@ -245,18 +245,18 @@ class Road:
         inputs |= {name: batch.partial(name) for name in self.score.confidences}
         return self.score.predict(inputs), groups
 
-    def asked(self, batch: Batch) -> Rows:
+    def rows(self, batch: Batch) -> Rows:
         """Return checked rows as the calibrator's maps take them."""
-        confidence, groups = self.seen_of(batch)
-        return self.calibrator.asked(confidence, groups, batch.ids)
+        confidence, groups = self.inputs(batch)
+        return self.calibrator._checked_rows(confidence, groups, batch.ids)
 
-    def asked_of_arrays(self, confidence: Floats, groups: Any, vectors: Any, ids: ArrayLike | None) -> Rows:
-        """Do what :meth:`asked` does, for arrays: groups are given by name, or told by vectors."""
+    def rows_from_arrays(self, confidence: Floats, groups: Any, vectors: Any, ids: ArrayLike | None) -> Rows:
+        """Do what :meth:`rows` does, for arrays: groups are given by name, or told by vectors."""
         if groups is not None:
             groups = self._as_fitted(groups)
         elif vectors is not None and self.uses_groups:
             groups = self.partition.groups(vectors)
-        return self.calibrator.asked(self._scored(confidence, vectors), groups, ids)
+        return self.calibrator._checked_rows(self._scored(confidence, vectors), groups, ids)
 
     def pooled(self, batch: Batch) -> Floats:
         """Return what one map for all rows answers, whatever their text and group."""

@@ -13,11 +13,11 @@ from qacal.model import artifacts
 from qacal.model.fitting import Fitted
 from qacal.model.groups import GroupSummary
 from qacal.model.model import QACalibrator
-from qacal.model.pipeline import ForeignName, Road, RowVectors
+from qacal.model.pipeline import ForeignName, Pipeline, RowVectors
 from qacal.partitions import BisectingTree
 from qacal.records.reading import ReadAs
 from qacal.thresholds.decisions import DecisionRule
-from qacal.thresholds.memory import NO_MEMORY, Memory
+from qacal.thresholds.memory import NO_RECORD, FitRecord
 
 
 def load(path: str | Path, *, embedder: str | Embedder | None = None, warm: bool = False) -> QACalibrator:
@@ -44,14 +44,14 @@ def load(path: str | Path, *, embedder: str | Embedder | None = None, warm: bool
     )
     partition = BisectingTree() if saved.partition is None else saved.partition
     found = Fitted(
-        road=Road(partition, saved.score, saved.calibrator, _vectors(model.embedder, known)),
+        pipeline=Pipeline(partition, saved.score, saved.calibrator, _vectors(model.embedder, known)),
         tuned=None,
         rows=header.whole("rows"),
         origins=header.dictionary("origins"),
         groups=[GroupSummary.from_dict(group) for group in header.listed("groups")],
-        memory=header.optional("memory", Memory.from_plain) or NO_MEMORY,
+        memory=header.optional("memory", FitRecord.from_plain) or NO_RECORD,
     )
-    model.hold(found, header.optional("thresholds", DecisionRule.from_plain))
+    model._set_fitted(found, header.optional("thresholds", DecisionRule.from_plain))
     model.read_as_ = header.optional("read_as", ReadAs.from_plain) or ReadAs()
     model.fitted_for_ = header.optional("fitted_for", _column_and_value)
     if warm:

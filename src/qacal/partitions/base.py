@@ -103,7 +103,7 @@ class Partition(HasParameters, ABC):
     def require_parameters(self) -> None:
         """Refuse parameters that can mean nothing."""
 
-    def fresh(self) -> Self:
+    def clone(self) -> Self:
         """Return an unfitted partition with the same parameters."""
         return type(self)(**self.get_params())
 

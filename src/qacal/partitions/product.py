@@ -67,7 +67,7 @@ class Product(Partition):
     def fit(self, Z: ArrayLike) -> Self:
         """Fit a copy of each part to a mapping of columns by name."""
         self.require_parameters()
-        self.fitted_ = tuple(part.fresh().fit_rows(Z) for part in self.parts)
+        self.fitted_ = tuple(part.clone().fit_rows(Z) for part in self.parts)
         return self
 
     def assign(self, Z: ArrayLike) -> NDArray[np.object_]:
@@ -113,18 +113,18 @@ class Product(Partition):
             raise InputError("a saved product has a product among its parts; name the parts of both in one.")
         _require_owners(arrays, len(stored))
         fitted = tuple(partition_from_state(part, _arrays_of(arrays, at)) for at, part in enumerate(stored))
-        product = cls(*(part.fresh() for part in fitted))
+        product = cls(*(part.clone() for part in fitted))
         if product.parameters() != parameters:
             raise InputError("the parameters of a saved product are not those of its parts. Save it anew.")
         product.fitted_ = fitted
         return product
 
-    def fresh(self) -> Self:
+    def clone(self) -> Self:
         """Return an unfitted product of the same parts."""
-        return type(self)(*(part.fresh() for part in self.parts))
+        return type(self)(*(part.clone() for part in self.parts))
 
     def __sklearn_clone__(self) -> Self:
-        return self.fresh()
+        return self.clone()
 
     def require_parameters(self) -> None:
         """Refuse parameters that can mean nothing."""

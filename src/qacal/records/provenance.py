@@ -30,7 +30,7 @@ def gather_origins(batch: Batch, origins: dict[str, list[Any]]) -> None:
             values.extend(value for value in batch.values_of(name) if value not in values)
 
 
-def tells(name: str, values: list[Any]) -> bool:
+def is_provenance(name: str, values: list[Any]) -> bool:
     """Return whether a column tells where rows come from."""
     return bool(values) and (name == "model" or len(values) <= _ORIGINS)
 
@@ -44,7 +44,7 @@ def require_one_origin(records: Any, how: Reading, pool: bool) -> None:
     found = distinct(as_source(records), how, [name for name, _ in APART])
     for name, plural in APART:
         values = found[name]
-        if len(values) > 1 and tells(name, values):
+        if len(values) > 1 and is_provenance(name, values):
             raise InputError(
                 f"the records hold answers of several {plural}: {_said(values)}. Fit one model for each (--by {name}, "
                 "or only its rows); pass --pool (pool=True) if one model for all of them is what you want."

@@ -39,7 +39,7 @@ _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 @contextmanager
-def written_whole(path: str | Path) -> Iterator[Path]:
+def atomic_file(path: str | Path) -> Iterator[Path]:
     """Yield a path to write to; it takes the place of `path` once all is written, and vanishes if that fails.
 
     ``-`` is standard output, which is then sent all at once, as is whatever else is no regular file: a device, a pipe.
@@ -168,16 +168,16 @@ def writing(path: str | Path, like: str, separator: str = ",") -> Iterator[Write
 
     separator : of the values of CSV; a file that ends in .tsv has tabs.
     """
-    with written_whole(path) as temporary, _writer(temporary, path, like, separator) as writer:
+    with atomic_file(path) as temporary, _writer(temporary, path, like, separator) as writer:
         yield writer
 
 
 @contextmanager
-def writing_two(first: str | Path, second: str | Path, separator: str = ",") -> Iterator[tuple[Writer, Writer]]:
+def write_pair(first: str | Path, second: str | Path, separator: str = ",") -> Iterator[tuple[Writer, Writer]]:
     """Yield writers for two files; both are finished before either takes its place, so neither is there alone."""
     with (
-        written_whole(second) as later,
-        written_whole(first) as sooner,
+        atomic_file(second) as later,
+        atomic_file(first) as sooner,
         _writer(sooner, first, "", separator) as one,
         _writer(later, second, "", separator) as two,
     ):

@@ -109,7 +109,7 @@ def _groups(gathered: Gathered) -> Fact:
         return Fact("Groups", "none: one correction for all questions" if gathered.model.score_ is None else "none")
     sizes = [group.rows for group in groups]
     made = f"{gathered.model.partition_!r}"
-    if gathered.model.road_.needs_text:
+    if gathered.model.pipeline_.needs_text:
         made += f" on the embedding {getattr(gathered.model.embedder, 'name', gathered.model.embedder)}"
     size = f"{min(sizes):,} to {max(sizes):,}" if len(groups) > 1 else f"{sizes[0]:,}"
     kind = _KINDS.get(type(gathered.model.partition_).__name__)
@@ -140,7 +140,7 @@ def _measured_on(gathered: Gathered) -> str:
 def _familiar(gathered: Gathered) -> str:
     if gathered.is_familiar:
         return FITTED_ON.rstrip(".")
-    return "" if gathered.is_traceable else "whether the model was fitted on some of these rows cannot be told"
+    return "" if gathered.has_ids else "whether the model was fitted on some of these rows cannot be told"
 
 
 def _sources(gathered: Gathered) -> str:

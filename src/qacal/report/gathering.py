@@ -45,14 +45,14 @@ class Gathered:
         """Take more rows."""
         calibrator = self.model.calibrator_
         maps = calibrator.fitted_maps()
-        asked = self.model.road_.asked(batch)
-        evidence = maps.explain(asked)
+        rows = self.model.pipeline_.rows(batch)
+        evidence = maps.explain(rows)
         names = batch.listed(self.grouped_by) if self.grouped_by else evidence.group
         correct = require_labels(batch.correct, batch.table.origin)
         self.origins[batch.table.origin] = None
         self.hashes.append(batch.row_hashes())
         self._keep("stated", batch.confidence)
-        self._keep("pooled", self.model.road_.pooled(batch))
+        self._keep("pooled", self.model.pipeline_.pooled(batch))
         self._keep("calibrated", evidence.calibrated)
         self._keep("correct", correct)
         self._keep("groups", self._codes(names))
@@ -61,8 +61,8 @@ class Gathered:
             self._keep("ids", batch.ids)
             self._keep("questions", batch.question_hashes())
         if isinstance(maps, BinMaps):
-            self._keep("bins", maps.bins_of(asked))
-            self._keep("levels", maps.bins_by_level(asked))
+            self._keep("bins", maps.bins_of(rows))
+            self._keep("levels", maps.bins_by_level(rows))
         self._sample(batch, names, correct, evidence.calibrated)
 
     def _keep(self, name: str, values: Any) -> None:
@@ -103,12 +103,12 @@ class Gathered:
     def is_familiar(self) -> bool:
         """Whether the model was fitted on some of these questions, as far as it remembers."""
         names = [column for column in (self.column("ids"), self.column("questions")) if column is not None]
-        return bool(names) and bool(self.model.memory_.known(np.concatenate(names)))
+        return bool(names) and bool(self.model.fit_record_.known(np.concatenate(names)))
 
     @property
-    def is_traceable(self) -> bool:
+    def has_ids(self) -> bool:
         """Whether these rows and the model have what tells questions again; if not, any of them may be familiar."""
-        return "ids" in self._columns and len(self.model.memory_.questions) > 0
+        return "ids" in self._columns and len(self.model.fit_record_.questions) > 0
 
     @property
     def is_uneven(self) -> bool:
@@ -141,7 +141,7 @@ def gather(
     for batch in _batches(model, records, how or model.reading(records)):
         for name, one, mine in _parts(model, batch, by):
             require_known_origin(mine, one.origins_, any_origin, uses_labels=True)
-            with one.road_.vectors.telling(progress):
+            with one.pipeline_.vectors.telling(progress):
                 out.setdefault(name, Gathered(one, groups, is_part)).add(mine)
         done += len(batch)
         if progress is not None:

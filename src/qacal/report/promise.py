@@ -79,7 +79,7 @@ def why_not_judged(gathered: Gathered) -> str:
     """Return why a promise cannot be held against these rows; nothing if it can."""
     if gathered.is_familiar:
         return "the model was fitted on some of these questions, and its promise is about others. Use rows kept aside."
-    if not gathered.is_traceable:
+    if not gathered.has_ids:
         return (
             "the promise is about other rows than those of the fit, and whether these are others is not known: that "
             "takes an id or a question here and in the rows of the fit."

@@ -130,7 +130,7 @@ def temporary_folder() -> Iterator[Path]:
 
 
 @contextmanager
-def folder_whole(path: str | Path) -> Iterator[Path]:
+def atomic_folder(path: str | Path) -> Iterator[Path]:
     """Yield a new folder to fill; it takes the place of `path` once all is written, and vanishes if that fails."""
     target = Path(os.path.realpath(path))
     _remove_left_behind(_named(target.parent, re.escape(f".{target.name}.new-") + _HEX))

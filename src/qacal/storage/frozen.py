@@ -25,19 +25,19 @@ Arrays: TypeAlias = dict[str, NDArray[Any]]
 _WORDS: dict[Any, str] = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
 
 
-def take_apart(value: Any) -> tuple[Plain, Arrays]:
+def flatten(value: Any) -> tuple[Plain, Arrays]:
     """Return a frozen value as plain values and arrays.
 
     >>> from qacal.tally.lookup import Directory
-    >>> take_apart(Directory(np.array([3, 7]), np.array([1, 2])))
+    >>> flatten(Directory(np.array([3, 7]), np.array([1, 2])))
     ({}, {'codes': array([3, 7]), 'entries': array([1, 2])})
     """
     arrays: Arrays = {}
     return _plain_fields(value, "", arrays), arrays
 
 
-def put_together(kind: type, plain: Any, arrays: Mapping[str, NDArray[Any]]) -> Any:
-    """Return the value of a class from what :func:`take_apart` gave; refuse what is missing, unknown or mistyped.
+def unflatten(kind: type, plain: Any, arrays: Mapping[str, NDArray[Any]]) -> Any:
+    """Return the value of a class from what :func:`flatten` gave; refuse what is missing, unknown or mistyped.
 
     Types only: whether the content makes sense, the value itself can tell.
     """

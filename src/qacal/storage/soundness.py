@@ -1,7 +1,7 @@
 """What sound content is, in words that every frozen class uses to check itself.
 
 Fits make sound content by construction. A file may hold anything; so whatever is read from one is asked to
-``require_sound()``, and these are the questions. After that no lookup can leave its array.
+``validate()``, and these are the questions. After that no lookup can leave its array.
 """
 
 from __future__ import annotations

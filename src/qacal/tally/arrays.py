@@ -76,7 +76,7 @@ def weight_values(values: ArrayLike | None, length: int) -> Floats | None:
     return array
 
 
-def rising(values: ArrayLike, name: str) -> Floats:
+def require_sorted(values: ArrayLike, name: str) -> Floats:
     """Return a grid of numbers that do not fall."""
     array = _numbers(values, name)
     if not np.isfinite(array).all() or not (np.diff(array) >= 0).all():

@@ -50,7 +50,7 @@ class Paths:
 
 
 @dataclass(frozen=True, eq=False)
-class Grouping:
+class GroupColumn:
     """One partition's column: a code per row (or per cell of a tally), and what the codes mean.
 
     code : int64; the label itself where labels are whole numbers, else a position in `labels`; in a tree the
@@ -72,10 +72,10 @@ class Grouping:
         """True if the codes are paths of a tree, so that groups have ancestors."""
         return self.depth is not None
 
-    def take(self, index: Ints | Bools | slice) -> Grouping:
+    def take(self, index: Ints | Bools | slice) -> GroupColumn:
         """Return the column of some of the rows."""
         exits = None if self.exit is None else self.exit[index]
-        return Grouping(self.code[index], self.labels, exits, self.depth)
+        return GroupColumn(self.code[index], self.labels, exits, self.depth)
 
     def leaves(self) -> Ints:
         """Return the finest group of each row, `NO_GROUP` for rows that have left the tree."""
@@ -83,7 +83,7 @@ class Grouping:
             return self.code
         return np.where(self.exit > self.depth, self.code, NO_GROUP)
 
-    def distinct(self) -> Grouping:
+    def distinct(self) -> GroupColumn:
         """Return the groups themselves, each once and in order: what a fitted map has to remember of the rows.
 
         >>> as_grouping(["law", None, "art", "law"], 4).distinct().code
@@ -93,12 +93,12 @@ class Grouping:
         new = np.ones(len(self), dtype=bool)
         new[1:] = self.code[1:] != self.code[:-1]
         if self.depth is None or self.exit is None:
-            return Grouping(np.unique(self.code[new & (self.code != NO_GROUP)]), self.labels)
+            return GroupColumn(np.unique(self.code[new & (self.code != NO_GROUP)]), self.labels)
         new[1:] |= self.exit[1:] != self.exit[:-1]
         code, exits = np.divmod(np.unique(self.code[new] * (self.depth + 2) + self.exit[new]), self.depth + 2)
-        return Grouping(code, None, exits, self.depth)
+        return GroupColumn(code, None, exits, self.depth)
 
-    def require_sound(self) -> None:
+    def validate(self) -> None:
         """Refuse what :meth:`distinct` cannot have made."""
         if self.depth is None:
             require(self.exit is None, "a column without a depth is no tree, and has no exits.")
@@ -109,9 +109,9 @@ class Grouping:
             _require_distinct(self.labels or ())
         else:
             require(self.labels is None and self.exit is not None, "the groups of a tree have exits and no labels.")
-            self._require_sound_tree(self.depth)
+            self._validate_tree(self.depth)
 
-    def _require_sound_tree(self, depth: int) -> None:
+    def _validate_tree(self, depth: int) -> None:
         require(0 <= depth <= MAX_DEPTH, f"the tree has depth {depth}; expected 0 to {MAX_DEPTH}.")
         exits = self.exit if self.exit is not None else self.code
         require_columns(len(self.code.ravel()), code=self.code, exit=exits)
@@ -119,13 +119,13 @@ class Grouping:
         require_between(0, depth + 1, exit=exits)
         require(rises(self.code * (depth + 2) + exits), "the places in a tree must rise.")
 
-    def at_depth(self, depth: int) -> Grouping:
+    def at_depth(self, depth: int) -> GroupColumn:
         """Return a tree's column cut at a depth: the same places, known up to there."""
         if self.depth is None or self.exit is None:
             raise InputError("These groups are a flat column; only a tree (Paths) has depths.")
         if not 0 <= depth <= self.depth:
             raise InputError(f"depth is {depth}; this tree has depths 0 to {self.depth}.")
-        return Grouping(self.code >> (self.depth - depth), None, np.minimum(self.exit, depth + 1), depth)
+        return GroupColumn(self.code >> (self.depth - depth), None, np.minimum(self.exit, depth + 1), depth)
 
     def label(self, code: int) -> Any:
         """Return what a code stands for; None for `NO_GROUP`."""
@@ -138,7 +138,7 @@ class Grouping:
         names = {int(code): self.label(int(code)) for code in np.unique(codes)}
         return [names[code] for code in codes.tolist()]
 
-    def encode(self, values: ArrayLike, length: int) -> Grouping:
+    def encode(self, values: ArrayLike, length: int) -> GroupColumn:
         """Return other rows' labels in this column's codes; labels it does not know become `NO_GROUP`."""
         other = as_grouping(values, length)
         if self.depth is not None:
@@ -147,9 +147,9 @@ class Grouping:
             return other
         self._require_common_type(other)
         known = _codes(self.labels) if self.labels is not None else None
-        return Grouping(_translate(other, known), self.labels)
+        return GroupColumn(_translate(other, known), self.labels)
 
-    def _require_common_type(self, other: Grouping) -> None:
+    def _require_common_type(self, other: GroupColumn) -> None:
         """Refuse labels of which none can be known, since they are of another type than those of the fit."""
         mine, theirs = _types(self), _types(other)
         if mine and theirs and not mine & theirs:
@@ -157,7 +157,7 @@ class Grouping:
                 f"groups are {', '.join(sorted(theirs))}; those of the fit are {', '.join(sorted(mine))}. Convert them."
             )
 
-    def _encode_tree(self, other: Grouping) -> Grouping:
+    def _encode_tree(self, other: GroupColumn) -> GroupColumn:
         if other.depth is not None:
             if self.depth is None or other.depth < self.depth:
                 raise InputError(f"groups are paths of a tree of depth {other.depth}; the fit had depth {self.depth}.")
@@ -167,17 +167,17 @@ class Grouping:
         code = other.code
         known = (code >= 0) & (code < 2**self.depth)
         exits = np.where(known, self.depth + 1, 0)
-        return Grouping(np.where(known, code, 0), None, exits, self.depth)
+        return GroupColumn(np.where(known, code, 0), None, exits, self.depth)
 
 
-def as_grouping(values: ArrayLike | Paths | Grouping, length: int) -> Grouping:
+def as_grouping(values: ArrayLike | Paths | GroupColumn, length: int) -> GroupColumn:
     """Return any column of labels as a :class:`Grouping`; missing labels become `NO_GROUP`.
 
     >>> column = as_grouping(["law", None, "art"], 3)
     >>> column.code, column.labels
     (array([ 1, -1,  0]), ('art', 'law'))
     """
-    if isinstance(values, Grouping):
+    if isinstance(values, GroupColumn):
         require_length(values.code, length, "groups")
         return values
     if isinstance(values, Paths):
@@ -188,7 +188,7 @@ def as_grouping(values: ArrayLike | Paths | Grouping, length: int) -> Grouping:
         raise InputError(f"groups have shape {array.shape}; give one label per row, as a list or column.")
     require_length(array, length, "groups")
     if array.dtype.kind in "iu" and _are_codes(array):
-        return Grouping(array.astype(np.int64, copy=False))
+        return GroupColumn(array.astype(np.int64, copy=False))
     if array.dtype.kind == "f":
         return _from_floats(array.astype(np.float64))
     if array.dtype.kind in "mM":  # numpy lists nanoseconds as numbers, and one of them for a date that is missing
@@ -196,7 +196,7 @@ def as_grouping(values: ArrayLike | Paths | Grouping, length: int) -> Grouping:
     return _from_objects(array.tolist())
 
 
-def merge_labels(first: Grouping, second: Grouping) -> tuple[Grouping, Grouping]:
+def merge_labels(first: GroupColumn, second: GroupColumn) -> tuple[GroupColumn, GroupColumn]:
     """Bring two columns of one partition to the same codes, so that they can be joined."""
     if first.depth != second.depth:
         raise InputError(f"groups come from trees of depth {first.depth} and {second.depth}; they do not add.")
@@ -204,16 +204,16 @@ def merge_labels(first: Grouping, second: Grouping) -> tuple[Grouping, Grouping]
         return first, second
     both = _sorted_labels({*(first.labels or _used(first)), *(second.labels or _used(second))})
     known = _codes(both)
-    return Grouping(_translate(first, known), both), Grouping(_translate(second, known), both)
+    return GroupColumn(_translate(first, known), both), GroupColumn(_translate(second, known), both)
 
 
-def _types(column: Grouping) -> set[str]:
+def _types(column: GroupColumn) -> set[str]:
     if column.labels is None:
         return {"int"} if (column.code != NO_GROUP).any() else set()
     return {type(label).__name__ for label in column.labels}
 
 
-def _from_paths(paths: Paths) -> Grouping:
+def _from_paths(paths: Paths) -> GroupColumn:
     if not is_whole(paths.depth, 0, MAX_DEPTH):
         raise InputError(f"the tree has depth {shown(paths.depth)}; expected 0 to {MAX_DEPTH}.")
     path, exits = _whole(paths.path, "path"), _whole(paths.exit, "exit")
@@ -225,7 +225,7 @@ def _from_paths(paths: Paths) -> Grouping:
     # Turns after the exit mean nothing; cleared, equal places are equal codes.
     kept = np.clip(exits - 1, 0, paths.depth)
     drop = paths.depth - kept
-    return Grouping((path >> drop) << drop, None, np.clip(exits, 0, paths.depth + 1), paths.depth)
+    return GroupColumn((path >> drop) << drop, None, np.clip(exits, 0, paths.depth + 1), paths.depth)
 
 
 def _whole(values: Any, name: str) -> Ints:
@@ -240,7 +240,7 @@ def _are_codes(array: np.ndarray[Any, Any]) -> bool:
     return len(array) == 0 or (int(array.min()) >= NO_GROUP and int(array.max()) < 2**63)
 
 
-def _from_floats(array: np.ndarray[Any, np.dtype[np.float64]]) -> Grouping:
+def _from_floats(array: np.ndarray[Any, np.dtype[np.float64]]) -> GroupColumn:
     """Whole numbers in a float column (a table with gaps makes them so) are whole numbers again."""
     present = ~np.isnan(array)
     filled = np.where(present, array, NO_GROUP)
@@ -249,16 +249,16 @@ def _from_floats(array: np.ndarray[Any, np.dtype[np.float64]]) -> Grouping:
     return _from_objects(array.tolist())
 
 
-def _from_objects(values: list[Any]) -> Grouping:
+def _from_objects(values: list[Any]) -> GroupColumn:
     values = [None if is_missing(value) or _is_no_group(value) else value for value in values]
     for at, value in enumerate(values):
         if not isinstance(value, Hashable):
             raise InputError(f"groups[{at}] is {value!r}; expected a label, such as text or a number.")
     if all(value is None or _is_code(value) for value in values):
-        return Grouping(np.array([NO_GROUP if value is None else value for value in values], dtype=np.int64))
+        return GroupColumn(np.array([NO_GROUP if value is None else value for value in values], dtype=np.int64))
     labels = _sorted_labels({value for value in values if value is not None})
     known = _codes(labels)
-    return Grouping(np.array([known.get(value, NO_GROUP) for value in values], dtype=np.int64), labels)
+    return GroupColumn(np.array([known.get(value, NO_GROUP) for value in values], dtype=np.int64), labels)
 
 
 def _is_no_group(value: Any) -> bool:
@@ -286,11 +286,11 @@ def _codes(labels: tuple[Any, ...]) -> dict[Any, int]:
     return {label: code for code, label in enumerate(labels)}
 
 
-def _used(column: Grouping) -> Iterator[int]:
+def _used(column: GroupColumn) -> Iterator[int]:
     return (int(code) for code in np.unique(column.code) if code != NO_GROUP)
 
 
-def _translate(column: Grouping, known: dict[Any, int] | None) -> Ints:
+def _translate(column: GroupColumn, known: dict[Any, int] | None) -> Ints:
     """Rewrite codes by way of their labels; `known` None means that a whole number is its own code."""
     used, where = np.unique(column.code, return_inverse=True)
     labels = (column.label(int(code)) for code in used)

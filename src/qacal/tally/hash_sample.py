@@ -10,7 +10,7 @@ from qacal.tally.arrays import Hashes
 from qacal.tally.ids import mix
 
 
-class Lowest:
+class HashSample:
     """Keeps the rows with the lowest hashes, at most so many: a sample that does not depend on the order of rows."""
 
     def __init__(self, most: int) -> None:

@@ -26,7 +26,7 @@ _MOST = 1000.0
 
 
 @dataclass(frozen=True, eq=False)
-class Shape:
+class IsotonicCurve:
     """A curve given by knots, straight between them, flat outside: the score (a logit) of each confidence.
 
     >>> Shape(np.array([0.5, 1.0]), np.array([-1.0, 3.0])).apply(np.array([0.0, 0.75, 1.0]))
@@ -42,7 +42,7 @@ class Shape:
         # confidences are as exact as before, and no slope is.
         return np.interp(np.ldexp(confidence, _SCALE), np.ldexp(self.confidence, _SCALE), self.score)
 
-    def require_sound(self) -> None:
+    def validate(self) -> None:
         """Refuse what :func:`isotonic_shape` cannot have made."""
         knots = len(self.confidence.ravel())
         require(knots > 0, "a shape has one knot or more; this one has none.")
@@ -53,7 +53,7 @@ class Shape:
         require(bool((self.score[1:] >= self.score[:-1]).all()), "a shape falls.")
 
 
-def isotonic_shape(tally: Tally) -> Shape:
+def isotonic_shape(tally: Tally) -> IsotonicCurve:
     r"""Return the pooled curve of a tally: the logit of its isotonic regression.
 
     A level piece of the regression is one knot, at the average confidence of its rows. Straight lines between the knots
@@ -79,4 +79,4 @@ def isotonic_shape(tally: Tally) -> Shape:
     level, h = level[start], pooled.confidence
     centre = np.add.reduceat(w * h, start) / np.add.reduceat(w, start)
     # Rounding must not carry an average out of its piece: then knots rise.
-    return Shape(np.clip(centre, h[start], h[stop - 1]), np.log(level / (1 - level)))
+    return IsotonicCurve(np.clip(centre, h[start], h[stop - 1]), np.log(level / (1 - level)))

@@ -19,7 +19,7 @@ _PORTION = 2**14
 
 
 @dataclass(frozen=True, eq=False)
-class Directory:
+class GroupIndex:
     """Which entry belongs to a group's code; unknown codes, and no group, get entry 0.
 
     codes : sorted, not negative.
@@ -31,14 +31,14 @@ class Directory:
     table: Ints | None = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        self._require_sound()
+        self._validate()
         table = None
         if len(self.codes) == 0 or self.codes[-1] < _LARGEST_TABLE:
             table = np.zeros(int(self.codes[-1]) + 2 if len(self.codes) else 1, dtype=np.int64)
             table[self.codes] = self.entries
         object.__setattr__(self, "table", table)
 
-    def _require_sound(self) -> None:
+    def _validate(self) -> None:
         # At once, not when a file is read: the table is made by writing to these places.
         require_columns(len(self.codes.ravel()), codes=self.codes, entries=self.entries)
         require(rises(self.codes) and self.codes[:1].sum() >= 0, "the codes of a directory must rise from 0 or above.")

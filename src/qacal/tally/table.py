@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from qacal.errors import InputError
 from qacal.tally.arrays import unit_values
 from qacal.tally.cells import SUMS, snap
-from qacal.tally.groups import Grouping, Paths, as_grouping
+from qacal.tally.groups import GroupColumn, Paths, as_grouping
 
 if TYPE_CHECKING:
     import polars as pl
@@ -91,7 +91,7 @@ def _check_keys(fields: dict[str, Any]) -> None:
             raise InputError(f"confidence {value} is not on the grid of resolution {fields['resolution']}.")
 
 
-def _key_columns(name: str, column: Grouping) -> dict[str, Any]:
+def _key_columns(name: str, column: GroupColumn) -> dict[str, Any]:
     if not column.is_tree:
         if column.labels is not None and len({type(label) for label in column.labels}) > 1:
             raise InputError(
@@ -105,7 +105,7 @@ def _key_columns(name: str, column: Grouping) -> dict[str, Any]:
     }
 
 
-def _partitions(table: pl.DataFrame) -> dict[str, Grouping]:
+def _partitions(table: pl.DataFrame) -> dict[str, GroupColumn]:
     columns = {}
     for column in table.columns:
         name, _, part = column.rpartition(":")

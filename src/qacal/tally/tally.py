@@ -43,7 +43,7 @@ from qacal.tally.arrays import (
     weight_values,
 )
 from qacal.tally.cells import SUMS, Cells, Sums, count_plain, gather, snap
-from qacal.tally.groups import NO_GROUP, Grouping, Paths, as_grouping, merge_labels
+from qacal.tally.groups import NO_GROUP, GroupColumn, Paths, as_grouping, merge_labels
 from qacal.tally.table import read_cells, write_cells
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ class Tally:
     ww: Floats
     wwt: Floats
     wwtt: Floats
-    partitions: Mapping[str, Grouping] = field(default_factory=dict)
+    partitions: Mapping[str, GroupColumn] = field(default_factory=dict)
     block: Ints | None = None
     n_blocks: int = 1
     seed: int = 0
@@ -206,7 +206,7 @@ class Tally:
         return float(self.wt.sum() / self.w.sum())
 
     @property
-    def grouping(self) -> Grouping | None:
+    def grouping(self) -> GroupColumn | None:
         """The one partition's column, or None; several partitions must be named with :meth:`only`."""
         if len(self.partitions) > 1:
             raise InputError(f"this tally has the partitions {list(self.partitions)}; choose one with only(name).")
@@ -227,7 +227,7 @@ class Tally:
             if first.exit is not None and second.exit is not None:
                 exits = np.concatenate([first.exit, second.exit])
             code = np.concatenate([first.code, second.code])
-            columns[name] = Grouping(code, first.labels, exits, first.depth)
+            columns[name] = GroupColumn(code, first.labels, exits, first.depth)
         joined = replace(
             self,
             confidence=np.concatenate([self.confidence, other.confidence]),
@@ -264,7 +264,7 @@ class Tally:
     def flat(self) -> Tally:
         """Return a tree's tally over its leaves as a flat column; rows that left the tree are in no group."""
         column = self._single()
-        return self._with_grouping(Grouping(column.leaves())) if column.is_tree else self
+        return self._with_grouping(GroupColumn(column.leaves())) if column.is_tree else self
 
     def without_blocks(self) -> Tally:
         """Forget who is in which block."""
@@ -365,7 +365,7 @@ class Tally:
 
     # Inside
 
-    def _single(self) -> Grouping:
+    def _single(self) -> GroupColumn:
         column = self.grouping
         if column is None:
             raise InputError("this tally has no groups; pass groups= when counting.")
@@ -378,7 +378,7 @@ class Tally:
             raise InputError(f"folds of {of} need blocks dealt in a multiple of {of}; this tally has {self.n_blocks}.")
         return np.asarray(self.block % of == k)
 
-    def _with_grouping(self, column: Grouping) -> Tally:
+    def _with_grouping(self, column: GroupColumn) -> Tally:
         name = next(iter(self.partitions))
         return replace(self, partitions={name: column})._merged()
 
@@ -418,13 +418,13 @@ class Tally:
         )
 
 
-def _assemble(cells: Cells, like: Mapping[str, Grouping], *, n_blocks: int = 1, **flags: Any) -> Tally:
+def _assemble(cells: Cells, like: Mapping[str, GroupColumn], *, n_blocks: int = 1, **flags: Any) -> Tally:
     keys = list(cells.keys)
     columns = {}
     for name, column in like.items():
         code = keys.pop(0)
         exits = keys.pop(0) if column.exit is not None else None
-        columns[name] = Grouping(code, column.labels, exits, column.depth)
+        columns[name] = GroupColumn(code, column.labels, exits, column.depth)
     sums: Any = cells.sums
     w = sums["w"] if "w" in sums else sums["rows"].astype(np.float64)
     wt = sums["wt"]
@@ -460,7 +460,7 @@ def _row_columns(t: Floats, weight: Floats | None, is_soft: bool) -> Sums:
     }
 
 
-def _keys_of(column: Grouping) -> list[Ints]:
+def _keys_of(column: GroupColumn) -> list[Ints]:
     return [column.code] if column.exit is None else [column.code, column.exit]
 
 
@@ -477,7 +477,7 @@ def _join(first: Any, second: Any) -> Any:
     return None if first is None else np.concatenate([first, second])
 
 
-def _partitions(groups: Any, length: int) -> dict[str, Grouping]:
+def _partitions(groups: Any, length: int) -> dict[str, GroupColumn]:
     if groups is None:
         return {}
     if isinstance(groups, Mapping):
@@ -486,7 +486,7 @@ def _partitions(groups: Any, length: int) -> dict[str, Grouping]:
 
 
 def _row_hashes(
-    hashes: Hashes | None, h: Floats, t: Floats, weight: Floats | None, columns: Mapping[str, Grouping]
+    hashes: Hashes | None, h: Floats, t: Floats, weight: Floats | None, columns: Mapping[str, GroupColumn]
 ) -> Hashes:
     if hashes is not None:
         return hashes

@@ -13,12 +13,12 @@ from qacal.errors import InputError
 from qacal.guarantee import check_alpha
 from qacal.parameters import is_number, shown
 from qacal.tally.arrays import ArrayLike, Floats, require_length, unit_values
-from qacal.tally.groups import Grouping, as_grouping
+from qacal.tally.groups import GroupColumn, as_grouping
 from qacal.tally.ids import id_hashes, one_of_each
 from qacal.tally.tally import Tally
 from qacal.thresholds.curve import CANDIDATES, ThresholdCurve, at_candidates, curve_of
 from qacal.thresholds.decisions import DecisionRule
-from qacal.thresholds.outlook import NOTHING, Outlooks, cells_of, rows_needed
+from qacal.thresholds.outlook import NOTHING, Forecasts, cells_of, rows_needed
 
 SCOUTS = 8
 """One of so many parts of the rows only says where to begin, if nothing else does."""
@@ -96,7 +96,7 @@ class CertifiedThreshold:
     alpha: float
     is_grouped: bool
     parts: tuple[Certification, ...]
-    scouts: int
+    pilot_rows: int
     dropped: int
     ungrouped: int
     reachable: tuple[Reachable, ...] = ()
@@ -146,7 +146,7 @@ def certified_threshold(
     known_groups: Sequence[Any] | None = None,
     ids: ArrayLike | None = None,
     candidates: ArrayLike = CANDIDATES,
-    others: Tally | Outlooks | None = None,
+    others: Tally | Forecasts | None = None,
     seed: int = 0,
 ) -> CertifiedThreshold:
     r"""Return the lowest threshold whose accepted answers are right often enough, with probability :math:`1 - \alpha`.
@@ -192,7 +192,7 @@ def certified_threshold(
     check_alpha(alpha)
     grid = np.unique(unit_values(candidates, "candidates"))
     tally, dropped = _counted(confidence, correct, groups, ids, grid, seed, is_dealt=others is None)
-    tested, expected, scouts = _parted(tally, others)
+    tested, expected, pilot_rows = _parted(tally, others)
     is_grouped, cells = tally.grouping is not None, cells_of(tested)
     known = cells_of(tally) if known_groups is None else known_groups
     names = list(dict.fromkeys(known)) if is_grouped else [None]
@@ -203,7 +203,7 @@ def certified_threshold(
         start = expected.expected(name).start(grid, curve.rows, target, curve.alpha)
         parts.append(_certification(name, curve, start, target, scale))
     ungrouped = tested.n - sum(part.rows for part in parts)
-    return CertifiedThreshold(target, alpha, is_grouped, tuple(parts), scouts, dropped, ungrouped)
+    return CertifiedThreshold(target, alpha, is_grouped, tuple(parts), pilot_rows, dropped, ungrouped)
 
 
 def lower_targets(accuracy: float) -> list[float]:
@@ -323,8 +323,8 @@ def one_row_per_question(
     return h[kept], t[kept], column, hashes[kept], int((~kept).sum())
 
 
-def _flat(column: Grouping) -> Grouping:
-    return Grouping(column.leaves(), column.labels)
+def _flat(column: GroupColumn) -> GroupColumn:
+    return GroupColumn(column.leaves(), column.labels)
 
 
 def _sound(tally: Tally, others: tuple[Any, ...]) -> Tally:
@@ -336,11 +336,11 @@ def _sound(tally: Tally, others: tuple[Any, ...]) -> Tally:
     return tally.without_ties() if tally.grouping is None else tally.flat().without_ties()
 
 
-def _parted(tally: Tally, others: Tally | Outlooks | None) -> tuple[Tally, Outlooks, int]:
+def _parted(tally: Tally, others: Tally | Forecasts | None) -> tuple[Tally, Forecasts, int]:
     """Return the rows to test, what to expect of them, and how many rows were set aside to tell."""
-    if isinstance(others, Tally | Outlooks):
-        return tally, Outlooks.of(others) if isinstance(others, Tally) else others, 0
+    if isinstance(others, Tally | Forecasts):
+        return tally, Forecasts.of(others) if isinstance(others, Tally) else others, 0
     if others is not None:
         raise InputError(f"others is {shown(others)}; expected a Tally of other rows, or None.")
-    scouts = tally.fold(0, SCOUTS)
-    return tally.outside_fold(0, SCOUTS).without_blocks(), Outlooks.of(scouts), scouts.n
+    pilot_rows = tally.fold(0, SCOUTS)
+    return tally.outside_fold(0, SCOUTS).without_blocks(), Forecasts.of(pilot_rows), pilot_rows.n

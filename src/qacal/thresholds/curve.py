@@ -10,7 +10,7 @@ import numpy as np
 from qacal.guarantee import binomial_interval, bounded_interval, check_alpha
 from qacal.metrics.binned import as_tally
 from qacal.metrics.selective import GRID
-from qacal.tally.arrays import ArrayLike, Floats, rising
+from qacal.tally.arrays import ArrayLike, Floats, require_sorted
 from qacal.tally.tally import Tally
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ def threshold_curve(
     check_alpha(alpha)
     tally = as_tally(confidence, correct).pooled().without_blocks().without_ties()
     return curve_of(
-        tally.confidence, tally.rows, tally.wt, rising(thresholds, "thresholds"), alpha, is_soft=tally.is_soft
+        tally.confidence, tally.rows, tally.wt, require_sorted(thresholds, "thresholds"), alpha, is_soft=tally.is_soft
     )
 
 

@@ -16,7 +16,7 @@ from qacal.tally.arrays import Floats, Hashes, Ints
 from qacal.tally.ids import mix
 
 if TYPE_CHECKING:
-    from qacal.thresholds.outlook import Outlooks
+    from qacal.thresholds.outlook import Forecasts
 
 # Of the hashes of all questions, so many of the lowest: if a fiftieth of the questions comes again, so do five of them.
 _MOST = 256
@@ -26,7 +26,7 @@ _BITS = np.uint64(11)
 
 
 @dataclass(frozen=True, eq=False)
-class Memory:
+class FitRecord:
     """The questions of a fit, a sample of their hashes, and the calibrated confidences that its rows got.
 
     questions : sorted.
@@ -45,14 +45,14 @@ class Memory:
         """
         return int(np.isin(self.questions, _marks(ids)).sum())
 
-    def outlooks(self) -> Outlooks | None:
+    def outlooks(self) -> Forecasts | None:
         """Return what to expect of thresholds; None if nothing is remembered."""
-        from qacal.thresholds.outlook import Outlook, Outlooks
+        from qacal.thresholds.outlook import Forecast, Forecasts
 
         if None not in self.cells:
             return None
-        groups = {name: Outlook(*columns) for name, columns in self.cells.items() if name is not None}
-        return Outlooks(Outlook(*self.cells[None]), groups)
+        groups = {name: Forecast(*columns) for name, columns in self.cells.items() if name is not None}
+        return Forecasts(Forecast(*self.cells[None]), groups)
 
     def to_plain(self) -> dict[str, Any]:
         """Return what JSON can hold."""
@@ -60,7 +60,7 @@ class Memory:
         return {"questions": self.questions.tolist(), "cells": cells}
 
     @staticmethod
-    def from_plain(plain: Any) -> Memory:
+    def from_plain(plain: Any) -> FitRecord:
         """Return the memory that :meth:`to_plain` gave; refuse any other content."""
         is_memory = isinstance(plain, dict) and set(plain) == {"questions", "cells"}
         require(is_memory, f"what is remembered of the rows is {plain!r:.80}; expected questions and cells.")
@@ -70,10 +70,10 @@ class Memory:
         require(are_cells, "the cells of the fit must be lists of a group, scores, rows and right answers.")
         names = [entry[0] for entry in plain["cells"]]
         require(len(set(names)) == len(names), "the cells of a group are given twice.")
-        return Memory(questions, {entry[0]: _columns(entry[1:]) for entry in plain["cells"]})
+        return FitRecord(questions, {entry[0]: _columns(entry[1:]) for entry in plain["cells"]})
 
 
-NO_MEMORY = Memory(np.empty(0, dtype=np.int64), {})
+NO_RECORD = FitRecord(np.empty(0, dtype=np.int64), {})
 """That of a model which was saved before models remembered."""
 
 
@@ -82,10 +82,10 @@ def sample(ids: Hashes) -> Ints:
     return np.unique(_marks(ids))[:_MOST]
 
 
-def remembered(ids: Hashes, outlooks: Outlooks) -> Memory:
+def remembered(ids: Hashes, outlooks: Forecasts) -> FitRecord:
     """Return the memory of rows with these questions, of which this is to be expected."""
     every = {None: outlooks.everywhere, **outlooks.groups}
-    return Memory(sample(ids), {name: (own.score, own.rows, own.right) for name, own in every.items()})
+    return FitRecord(sample(ids), {name: (own.score, own.rows, own.right) for name, own in every.items()})
 
 
 def _marks(ids: Hashes) -> Ints:

@@ -28,12 +28,12 @@ _FEWEST_SEEN = 20
 
 
 @dataclass(frozen=True, eq=False)
-class Outlook:
+class Forecast:
     """Scores of rows that are not tested, rising: how many there were of each, and how many of these were right.
 
     Only shares and accuracies matter, not how many rows they come from.
 
-    >>> seen = Outlook(np.array([0.6, 0.9]), np.array([50.0, 50.0]), np.array([30.0, 48.0]))
+    >>> seen = Forecast(np.array([0.6, 0.9]), np.array([50.0, 50.0]), np.array([30.0, 48.0]))
     >>> seen.start(np.array([0.6, 0.9, 1.0]), 200, 0.9, 0.1)  # 0.6 accepts too many wrong answers, 1.0 accepts none
     1
     """
@@ -42,21 +42,21 @@ class Outlook:
     rows: Floats
     right: Floats
 
-    def smoothed(self) -> Outlook:
+    def smoothed(self) -> Forecast:
         """Return the same rows, as often right as a logistic curve says: of few rows, a curve tells more than they."""
         if not len(self.score):
             return self
         intercept, slope = fit_logistic(self.score, self.rows, self.right)
-        return Outlook(self.score, self.rows, self.rows * expit(intercept + slope * self.score))
+        return Forecast(self.score, self.rows, self.rows * expit(intercept + slope * self.score))
 
-    def within(self, everywhere: Outlook) -> Outlook:
+    def within(self, everywhere: Forecast) -> Forecast:
         """Return this group's outlook, steadied by that of all groups."""
         share = _SHARED_ROWS / max(float(everywhere.rows.sum()), 1e-300)
         score = np.concatenate([self.score, everywhere.score])
         order = np.argsort(score, kind="stable")
         rows = np.concatenate([self.rows, everywhere.rows * share])
         right = np.concatenate([self.right, everywhere.right * share])
-        return Outlook(score[order], rows[order], right[order])
+        return Forecast(score[order], rows[order], right[order])
 
     def start(self, candidates: Floats, rows: int, accuracy: float, alpha: float) -> int:
         """Return the place of the candidate at which `rows` rows should give the strongest evidence."""
@@ -72,25 +72,25 @@ class Outlook:
 
 
 @dataclass(frozen=True, eq=False)
-class Outlooks:
+class Forecasts:
     """What to expect of all rows, and of each group that is known.
 
     >>> others = Tally.of([0.6, 0.9, 0.9], [0, 1, 1], groups=["law", "law", "art"])
-    >>> Outlooks.of(others).groups["law"].rows
+    >>> Forecasts.of(others).groups["law"].rows
     array([1., 1.])
     """
 
-    everywhere: Outlook
-    groups: Mapping[Any, Outlook]
+    everywhere: Forecast
+    groups: Mapping[Any, Forecast]
 
     @staticmethod
-    def of(tally: Tally) -> Outlooks:
+    def of(tally: Tally) -> Forecasts:
         """Return the outlook of rows that are not tested."""
         pooled = cells_of(tally.pooled()).get(None, NOTHING)
         groups = {} if tally.grouping is None else cells_of(tally)
-        return Outlooks(_outlook(pooled).smoothed(), {name: _outlook(cells) for name, cells in groups.items()})
+        return Forecasts(_outlook(pooled).smoothed(), {name: _outlook(cells) for name, cells in groups.items()})
 
-    def expected(self, group: Any) -> Outlook:
+    def expected(self, group: Any) -> Forecast:
         """Return what to expect of a group; of all rows for None."""
         if group is None:
             return self.everywhere
@@ -113,8 +113,8 @@ def cells_of(tally: Tally) -> dict[Any, tuple[Floats, Ints, Floats]]:
     return out
 
 
-def _outlook(cells: tuple[Floats, Ints, Floats]) -> Outlook:
-    return Outlook(cells[0], cells[1].astype(np.float64), cells[2])
+def _outlook(cells: tuple[Floats, Ints, Floats]) -> Forecast:
+    return Forecast(cells[0], cells[1].astype(np.float64), cells[2])
 
 
 def fewest_rows(accuracy: float, alpha: float) -> int:

@@ -94,7 +94,7 @@ def test_a_confidence_that_every_row_lacks_changes_nothing(kind):
     h[:, 1] = NAN
     alone = fit_pooled(h[:, :1], y, kind)
     both = fit_pooled(h, y, kind)
-    both.require_sound()
+    both.validate()
     np.testing.assert_allclose(expit(both.logits(h)), expit(alone.logits(h[:, :1])), atol=0.02)
     assert np.isfinite(both.logits(np.array([[0.3, 0.9], [1.0, 0.0]]))).all()
 
@@ -105,7 +105,7 @@ def test_a_confidence_that_every_row_lacks_changes_nothing(kind):
 def test_few_rows_of_one_label(kind, label, n):
     h = np.linspace(0, 1, n)[:, None]
     pooled = fit_pooled(h, np.full(n, label), kind)
-    pooled.require_sound()
+    pooled.validate()
     assert np.isfinite(pooled.logits(np.array([[0.0], [0.5], [1.0]]))).all()
 
 

@@ -12,7 +12,7 @@ from qacal.sources.elicitation import Prompt, Refused, Stage, patterns
 from qacal.sources.elicitation import store as stores
 from qacal.sources.elicitation.question_rows import read_questions
 from qacal.sources.elicitation.requests import Setup
-from qacal.sources.elicitation.runs import kept_run
+from qacal.sources.elicitation.runs import stored_run
 from qacal.sources.elicitation.setups import find_prompt, plain_setup, stored_setup
 from qacal.sources.elicitation.store import open_store
 from tests.cli.test_cli import run
@@ -190,7 +190,7 @@ def test_flipped_and_missing_bytes(path):
             broken.with_name(broken.name + beside).unlink(missing_ok=True)
         try:
             with open_store(broken, to_write=False) as store:
-                assert len(list(kept_run(store).answers())) <= 40
+                assert len(list(stored_run(store).answers())) <= 40
             with open_store(broken, to_write=True) as store:
                 store.add_questions(store.run(PLAIN, "http://x"), read_questions(ROWS))
         except InputError:

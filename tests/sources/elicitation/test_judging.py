@@ -7,7 +7,7 @@ import pytest
 from qacal.errors import InputError
 from qacal.sources.elicitation.asking import Asking
 from qacal.sources.elicitation.client import Client
-from qacal.sources.elicitation.judging import Judge, Verdicts, ask_judge, ground_truths, judged, unsettled
+from qacal.sources.elicitation.judging import Judge, Verdicts, ask_judge, ground_truths, judged, needs_judge
 from qacal.sources.elicitation.people import agreement
 from qacal.sources.elicitation.store import open_store
 from tests.sources.elicitation.serving import serving
@@ -35,7 +35,7 @@ def test_without_a_judge_what_does_not_match_is_wrong():
 
 def test_a_judge_is_asked_only_what_comparing_does_not_settle(tmp_path):
     judge = Judge("wise")
-    assert [answer for _, answer, _ in unsettled(RECORDS, judge)] == ["Lutetia [same]", "Lyon", "Nice [unsure]"]
+    assert [answer for _, answer, _ in needs_judge(RECORDS, judge)] == ["Lutetia [same]", "Lyon", "Nice [unsure]"]
     with serving(tmp_path / "server") as server, open_store(tmp_path / "judge.db", to_write=True) as store:
         found, count = labels(judge, store)
         assert found == [1.0, None, None, None, None]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from qacal.errors import InputError
-from qacal.sources.elicitation.people import People, agreement, question_of, without
+from qacal.sources.elicitation.people import HumanLabels, agreement, question_of, without
 
 
 @pytest.mark.parametrize("rows_each", [1, 3])
@@ -27,14 +27,14 @@ def test_a_question_is_known_by_its_id_and_else_by_its_text():
         {"id": "b", "question": "same?", "by_hand": None},
         {"id": "a", "question": "other?", "by_hand": None},
     ]
-    people = People("by_hand")
+    people = HumanLabels("by_hand")
     assert people.questions(rows) == {"a"}
     assert [row["id"] for row in without(rows, people.questions(rows))] == ["b"]
     assert question_of({"id": "", "question": "Q?"}) == question_of({"question": "Q?"}) == "Q?"
 
 
 def test_labels_that_are_none():
-    people = People("by_hand")
+    people = HumanLabels("by_hand")
     assert [people.label({"by_hand": value}) for value in ("Yes", 0, "", None, float("nan"), True)] == [
         *(1.0, 0.0, None, None, None, 1.0),
     ]

@@ -15,7 +15,7 @@ import pytest
 
 from qacal.errors import InputError
 from qacal.sources.elicitation.client import Client
-from qacal.sources.elicitation.runs import Plan, elicit, kept_run
+from qacal.sources.elicitation.runs import Plan, elicit, stored_run
 from qacal.sources.elicitation.store import open_store
 from tests.sources.elicitation.llm_server import confidence
 from tests.sources.elicitation.serving import questions, serving
@@ -42,7 +42,7 @@ def ran(server, tmp_path):
 
 def records(path, run=None):
     with open_store(path, to_write=False) as store:
-        return list(kept_run(store, run).answers())
+        return list(stored_run(store, run).answers())
 
 
 def test_every_question_is_asked_once_and_answered(ran, server, tmp_path):

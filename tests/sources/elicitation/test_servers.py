@@ -5,7 +5,7 @@ import pytest
 from qacal.errors import InputError
 from qacal.sources.elicitation.client import Client
 from qacal.sources.elicitation.masking import Masking
-from qacal.sources.elicitation.runs import Plan, elicit, kept_run
+from qacal.sources.elicitation.runs import Plan, elicit, stored_run
 from qacal.sources.elicitation.store import open_store
 from tests.sources.elicitation.serving import questions, serving
 
@@ -126,7 +126,7 @@ def test_what_is_no_credential_is_not_masked_in_answers(server, tmp_path, given,
     client = Client(f"{server.base_url}{given.get('query', '')}", headers=given.get("headers"))
     done = elicit([{"question": f"[say {said}]"}], client, Plan("tiny-model-3"), tmp_path / "run.db")
     with open_store(tmp_path / "run.db", to_write=False) as store:
-        assert [row["answer"] for row in kept_run(store).answers()] == [said]
+        assert [row["answer"] for row in stored_run(store).answers()] == [said]
     assert [*done.outcomes.models] == ["tiny-model-3"]
     assert b'"created": 1712345678' in (tmp_path / "run.db").read_bytes()
 
@@ -145,7 +145,7 @@ def test_credentials_are_masked_in_answers(server, tmp_path, login, query, heade
     client = Client(f"{server.base_url.replace('//', f'//{login}')}{query}", headers=headers)
     elicit([{"question": f"[say It is ({secret}).]"}], client, Plan("tiny", logprobs=False), tmp_path / "run.db")
     with open_store(tmp_path / "run.db", to_write=False) as store:
-        assert [row["answer"] for row in kept_run(store).answers()] == ["It is (***)."]
+        assert [row["answer"] for row in stored_run(store).answers()] == ["It is (***)."]
 
 
 def test_credentials_are_masked_however_json_spells_them():
@@ -221,7 +221,7 @@ def test_a_server_without_log_probabilities_is_asked_without_them(ran, server, t
     assert 12 < done.progress.traffic.requests <= 12 + WORKERS
     assert asked_without() == 12
     with open_store(tmp_path / "run.db", to_write=False) as store:
-        assert len(list(kept_run(store).answers())) == 12
+        assert len(list(stored_run(store).answers())) == 12
     again = ran("/no-logprobs/v1", questions(14))
     assert (again.outcomes.stated, again.runs) == (14, 1)
     assert again.no_logprobs is not None

@@ -56,7 +56,7 @@ class HierarchicalFit:
     negative_log_likelihood: float
     is_singular: bool
 
-    def require_sound(self, groups: int) -> None:
+    def validate(self, groups: int) -> None:
         """Refuse numbers that are not finite, or not of this many groups."""
         shapes = self.fixed.shape, self.covariance.shape, self.effects.shape
         expected = (2,), (2, 2), (groups, 2)

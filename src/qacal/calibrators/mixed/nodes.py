@@ -11,8 +11,8 @@ import numpy as np
 from qacal.calibrators.ancestry import Lineage, deepest_level
 from qacal.calibrators.evidence import FROM_ANCESTOR, FROM_GROUP, FROM_ROOT
 from qacal.tally.arrays import Floats, Ints
-from qacal.tally.groups import NO_GROUP, Grouping
-from qacal.tally.lookup import Directory
+from qacal.tally.groups import NO_GROUP, GroupColumn
+from qacal.tally.lookup import GroupIndex
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,7 +106,7 @@ class _Family:
         total[..., self.parents] += pairs
 
 
-def nodes_of(column: Grouping | None, max_depth: int | None = None) -> Nodes:
+def nodes_of(column: GroupColumn | None, max_depth: int | None = None) -> Nodes:
     """Return the nodes for a column of groups: of a tree, all its depths down to `max_depth`; of flat groups, two."""
     deepest = deepest_level(column, max_depth)
     codes = [np.zeros(1, dtype=np.int64)]
@@ -126,20 +126,20 @@ class Addresses:
     A place in a tree is known by the number that it has in a heap: ``2^depth + code``, the root 1.
     """
 
-    directory: Directory
+    directory: GroupIndex
     deepest: int
     is_tree: bool
 
     @staticmethod
-    def of(nodes: Nodes, column: Grouping | None, max_depth: int | None = None) -> Addresses:
+    def of(nodes: Nodes, column: GroupColumn | None, max_depth: int | None = None) -> Addresses:
         """Return the addresses for the nodes of a column."""
         deepest, is_tree = deepest_level(column, max_depth), column is not None and column.is_tree
         if is_tree:
             return Addresses(_heap(nodes, deepest), deepest, True)
         codes = nodes.codes[1] if len(nodes.codes) > 1 else np.zeros(0, dtype=np.int64)
-        return Addresses(Directory(codes, np.arange(1, len(codes) + 1)), deepest, False)
+        return Addresses(GroupIndex(codes, np.arange(1, len(codes) + 1)), deepest, False)
 
-    def find(self, column: Grouping) -> Ints:
+    def find(self, column: GroupColumn) -> Ints:
         """Return the node of each row of a column; the root for rows of no known group."""
         if not self.is_tree or column.exit is None:
             return self.directory.find(column.code)
@@ -156,11 +156,11 @@ class Addresses:
         if not self.is_tree:
             return Lineage(nodes.depth, owner, source, self.directory)
         leaves = np.arange(2**self.deepest if self.deepest else 0)
-        readers = Directory(leaves, self.directory.find(2**self.deepest + leaves))
+        readers = GroupIndex(leaves, self.directory.find(2**self.deepest + leaves))
         return Lineage(nodes.depth, owner, source, readers)
 
 
-def _heap(nodes: Nodes, deepest: int) -> Directory:
+def _heap(nodes: Nodes, deepest: int) -> GroupIndex:
     """Return the node for every place of the whole tree: its own, or its nearest ancestor's."""
     table = np.zeros(2 ** (deepest + 1), dtype=np.int64)
     for depth in range(1, deepest + 1):
@@ -168,4 +168,4 @@ def _heap(nodes: Nodes, deepest: int) -> Directory:
         here[:] = np.repeat(table[2 ** (depth - 1) : 2**depth], 2)
         if depth < len(nodes.codes):
             here[nodes.codes[depth]] = np.arange(nodes.offset[depth], nodes.offset[depth + 1])
-    return Directory(np.arange(len(table)), table)
+    return GroupIndex(np.arange(len(table)), table)

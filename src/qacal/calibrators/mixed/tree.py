@@ -52,7 +52,7 @@ class TreeFit:
     negative_log_likelihood: float
     is_singular: bool
 
-    def require_sound(self, nodes: int) -> None:
+    def validate(self, nodes: int) -> None:
         """Refuse numbers that are not finite, or not of this many nodes."""
         shapes = self.fixed.shape, self.covariance.shape, self.effects.shape
         expected = (2,), (2, 2), (nodes, 2)

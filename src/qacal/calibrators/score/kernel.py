@@ -76,7 +76,7 @@ class Kernel:
     def _kernels(self, Z: Floats) -> Floats:
         return _gauss(np.clip(Z, -_FAR, _FAR), self.landmarks)
 
-    def require_sound(self) -> None:
+    def validate(self) -> None:
         """Refuse what :func:`fit_kernel` cannot have made."""
         require(self.axes.ndim == self.landmarks.ndim == self.weights.ndim == 2, "the arrays of a kernel are tables.")
         (width, components), (landmarks, coordinates) = self.axes.shape, self.weights.shape

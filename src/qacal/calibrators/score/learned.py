@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 from qacal.calibrators.score.kernel import KERNEL_ROWS, fit_kernel
 from qacal.calibrators.score.levels import find_levels
 from qacal.calibrators.score.maps import Rows, ScoreMaps, pooled_maps
-from qacal.calibrators.score.trials import Material, Objective, Trial, choose
+from qacal.calibrators.score.trials import Material, Objective, ScoreTrial, choose
 from qacal.errors import InputError, NotFittedError
 from qacal.parameters import HasParameters
 from qacal.partitions import EMBEDDING
 from qacal.partitions.base import column_of
 from qacal.partitions.clusters import one_thread
-from qacal.storage.frozen import Arrays, Plain, checked, checked_fields, put_together, take_apart
+from qacal.storage.frozen import Arrays, Plain, checked, checked_fields, flatten, unflatten
 from qacal.storage.soundness import require
 from qacal.tally.arrays import (
     ArrayLike,
@@ -79,7 +79,7 @@ class LearnedScore(HasParameters):
     """
 
     maps_: ScoreMaps
-    tried_: tuple[Trial, ...]
+    tried_: tuple[ScoreTrial, ...]
     rows_: int
 
     def __init__(
@@ -176,7 +176,7 @@ class LearnedScore(HasParameters):
 
     def state(self) -> tuple[Plain, Arrays]:
         """Return all that was learned, as plain values and arrays."""
-        maps, arrays = take_apart(self.maps_)
+        maps, arrays = flatten(self.maps_)
         parameters = self.get_params() | {"columns": list(self.columns), "confidences": list(self.confidences)}
         tried = [trial.to_plain() for trial in self.tried_]
         return {"parameters": parameters, "maps": maps, "tried": tried, "rows": self.rows_}, arrays
@@ -189,10 +189,10 @@ class LearnedScore(HasParameters):
         kinds = {"text": bool, "columns": tuple[str, ...], "confidences": tuple[str, ...], "objective": Objective}
         score = cls(**checked_fields(kinds, plain["parameters"], "parameters"))
         score.require_parameters()
-        score.maps_ = put_together(ScoreMaps, plain["maps"], arrays)
-        score.maps_.require_sound()
+        score.maps_ = unflatten(ScoreMaps, plain["maps"], arrays)
+        score.maps_.validate()
         require(isinstance(plain["tried"], list), "what was tried for a score is a list.")
-        score.tried_ = tuple(map(Trial.from_plain, plain["tried"]))
+        score.tried_ = tuple(map(ScoreTrial.from_plain, plain["tried"]))
         is_one = sum(trial.is_chosen for trial in score.tried_) == min(len(score.tried_), 1)
         require(is_one, "of what was tried for a score, one is chosen.")
         score.rows_ = checked(plain["rows"], int, "rows")

@@ -44,7 +44,7 @@ class Levels:
             found.append(np.fromiter((known.get(value, NO_LEVEL) for value in values), np.int64, len(values)))
         return np.column_stack(found)
 
-    def require_sound(self) -> None:
+    def validate(self) -> None:
         """Refuse what :func:`find_levels` cannot have made."""
         require(all(isinstance(name, str) for name in self.names), "the columns of a score have names.")
         require_columns(len(self.labels), column=self.column)

@@ -97,13 +97,13 @@ class ScoreMaps:
             slope += np.append(self.level_slopes, 0.0)[rows.codes].sum(axis=1)
         return expit(shift + slope * c)
 
-    def require_sound(self) -> None:
+    def validate(self) -> None:
         """Refuse what a fit cannot have made."""
-        self.pooled.require_sound()
+        self.pooled.validate()
         if self.kernel is not None:
-            self.kernel.require_sound()
+            self.kernel.validate()
         if self.levels is not None:
-            self.levels.require_sound()
+            self.levels.validate()
         has_effects = self.kernel is not None or self.levels is not None
         require_columns(2 if has_effects else 0, fixed=self.fixed)
         width, count = 0 if self.kernel is None else self.kernel.width, 0 if self.levels is None else len(self.levels)

@@ -20,7 +20,7 @@ from qacal.calibrators.logistic import feature_values, fit_logistic
 from qacal.calibrators.score.effects import FIXED, fit_effects
 from qacal.storage.soundness import require, require_between, require_columns, require_offsets
 from qacal.tally.arrays import Floats, Ints
-from qacal.tally.isotonic import Shape, isotonic_shape
+from qacal.tally.isotonic import IsotonicCurve, isotonic_shape
 from qacal.tally.tally import Tally
 
 Kind: TypeAlias = Literal["stated", "line", "curve"]
@@ -57,16 +57,16 @@ class PooledMap:
             out += np.where(there, slope * x, self.lacking[j])
         return out
 
-    def _shape(self, j: int) -> Shape | None:
+    def _shape(self, j: int) -> IsotonicCurve | None:
         if self.kind != "curve":
             return None
-        return Shape(*self._piece(j))
+        return IsotonicCurve(*self._piece(j))
 
     def _piece(self, j: int) -> tuple[Floats, Floats]:
         piece = slice(self.offset[j], self.offset[j + 1])
         return self.knot[piece], self.height[piece]
 
-    def require_sound(self) -> None:
+    def validate(self) -> None:
         """Refuse what :func:`fit_pooled` cannot have made."""
         count = self.slopes.size
         require(count > 0, "a score reads one confidence or more.")
@@ -80,13 +80,13 @@ class PooledMap:
         if self.kind == "curve":
             require_offsets(self.offset, count, knots)
             for j in range(count):
-                Shape(*self._piece(j)).require_sound()
+                IsotonicCurve(*self._piece(j)).validate()
         else:
             require(knots == 0, "a line has no knots.")
             require_columns(1, offset=self.offset)
 
 
-def _feature(confidence: Floats, kind: Kind, shape: Shape | None) -> Floats:
+def _feature(confidence: Floats, kind: Kind, shape: IsotonicCurve | None) -> Floats:
     if shape is None:
         return feature_values(confidence, "logit")
     return shape.apply(confidence)
@@ -118,11 +118,11 @@ def fit_pooled(confidences: Floats, correct: Floats, kind: Kind) -> PooledMap:
     )
 
 
-def _shape(confidence: Floats, correct: Floats, kind: Kind) -> Shape | None:
+def _shape(confidence: Floats, correct: Floats, kind: Kind) -> IsotonicCurve | None:
     if kind != "curve":
         return None
     if not len(confidence):  # every row lacks it
-        return Shape(np.array([0.5]), np.array([0.0]))
+        return IsotonicCurve(np.array([0.5]), np.array([0.0]))
     return isotonic_shape(Tally.of(confidence, correct))
 
 

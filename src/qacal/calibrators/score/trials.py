@@ -54,7 +54,7 @@ class Candidate:
 
 
 @dataclass(frozen=True)
-class Trial:
+class ScoreTrial:
     """How a candidate did on the tuning rows: questions that it was not fitted on."""
 
     name: str
@@ -68,10 +68,10 @@ class Trial:
         return asdict(self)
 
     @staticmethod
-    def from_plain(plain: Any) -> Trial:
+    def from_plain(plain: Any) -> ScoreTrial:
         """Return the trial that :meth:`to_plain` was called on."""
         kinds = {"name": str, "rows": int, "log_loss": float, "brier": float, "is_chosen": bool}
-        return Trial(**checked_fields(kinds, plain, "tried"))
+        return ScoreTrial(**checked_fields(kinds, plain, "tried"))
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,7 +120,7 @@ class Fitted:
     effects: EffectsFit | None
 
 
-def choose(material: Material, objective: Objective = "log_loss") -> tuple[Fitted, tuple[Trial, ...]]:
+def choose(material: Material, objective: Objective = "log_loss") -> tuple[Fitted, tuple[ScoreTrial, ...]]:
     """Try all candidates; return the one with the lowest loss, fitted on all rows, and what was tried.
 
     Of equals the simpler one is taken. If texts and columns do not help, that is one curve or line for all; if that
@@ -163,7 +163,7 @@ class _Tried:
     """A candidate, how it did, and the effects that were found last."""
 
     candidate: Candidate
-    trial: Trial
+    trial: ScoreTrial
     effects: EffectsFit | None
 
 
@@ -178,5 +178,5 @@ def _tried(material: Material, candidate: Candidate) -> _Tried:
         scores.append(fitted.maps.apply(material.seen(candidate).only(held)))
         labels.append(material.correct[held])
     score, correct = np.concatenate(scores), np.concatenate(labels)
-    trial = Trial(candidate.name, len(score), log_loss(score, correct), brier_score(score, correct).score)
+    trial = ScoreTrial(candidate.name, len(score), log_loss(score, correct), brier_score(score, correct).score)
     return _Tried(candidate, trial, effects)

@@ -91,7 +91,7 @@ class Verdicts:
     by: Counter[str] = field(default_factory=Counter)
     right: int = 0
     unlabelled: Counter[str] = field(default_factory=Counter)
-    unsettled: Counter[str] = field(default_factory=Counter)
+    needs_judge: Counter[str] = field(default_factory=Counter)
     dropped: Counter[str] = field(default_factory=Counter)
 
 
@@ -106,7 +106,7 @@ def judged(
         count.rows += 1
         label, by, is_unsettled = _label(record, judge, store)
         if is_unsettled:
-            count.unsettled[by] += 1
+            count.needs_judge[by] += 1
             if unsure == "drop":
                 count.dropped[by] += 1
                 continue
@@ -122,10 +122,10 @@ def judged(
 
 def ask_judge(records: Iterable[Record], judge: Judge, asking: Asking, *, again: bool = False) -> None:
     """Ask the judge what has no label and no verdict yet; `again` asks once more for one word where there is none."""
-    asking.all(_conversation(judge, judge.request(*asked), again) for asked in unsettled(records, judge))
+    asking.all(_conversation(judge, judge.request(*asked), again) for asked in needs_judge(records, judge))
 
 
-def unsettled(records: Iterable[Record], judge: Judge) -> Iterator[tuple[str, str, tuple[str, ...]]]:
+def needs_judge(records: Iterable[Record], judge: Judge) -> Iterator[tuple[str, str, tuple[str, ...]]]:
     """Yield question, answer and ground truths of the records that only the judge can label."""
     for record in records:
         truths = ground_truths(record)

@@ -89,9 +89,9 @@ def _parts(answer: str) -> list[str]:
     """
     before, opening, rest = answer.partition("(")
     within, closing, after = rest.partition(")")
-    is_apart = bool(before.strip()) and before[-1:].isspace() and ")" not in before
+    has_certify_records = bool(before.strip()) and before[-1:].isspace() and ")" not in before
     is_end = bool(closing) and bool(within) and "(" not in within and re.search(r"\w", after) is None
-    return [before.strip(), within] if opening and is_apart and is_end else [answer]
+    return [before.strip(), within] if opening and has_certify_records and is_end else [answer]
 
 
 def _without_question(answer: str, question: str) -> Iterator[str]:

@@ -20,7 +20,7 @@ _LABELS = {"1": 1.0, "0": 0.0, "true": 1.0, "false": 0.0, "yes": 1.0, "no": 0.0,
 
 
 @dataclass(frozen=True)
-class People:
+class HumanLabels:
     """The column in which people have labelled some of the rows.
 
     >>> rows = [{"id": "a", "by_hand": "yes"}, {"id": "b", "by_hand": None}]

@@ -23,7 +23,7 @@ _CHARACTERS_A_TOKEN, _MARKS_A_MESSAGE = 4.0, 5
 
 
 @dataclass(frozen=True)
-class Ran:
+class RunResult:
     """What a run did now, and what came of all its questions.
 
     run : its number in the store, which holds so many `runs`.
@@ -71,7 +71,7 @@ class Plan:
         prompt = found.prompt.knowing(self.expressions)
         return Setup(self.model, prompt, self.logprobs, dict(self.fields or {})), found
 
-    def foreseen(self, questions: Any) -> Foreseen:
+    def foreseen(self, questions: Any) -> CostEstimate:
         """Return what asking would cost, without asking."""
         setup, _ = self.found()
         count, tokens, shown = 0, 0.0, ""
@@ -85,11 +85,11 @@ class Plan:
                 replies.append(Reply(""))
             count += 1
         most = count * sum(setup.most_tokens(stage) for stage in setup.prompt.stages)
-        return Foreseen(count, shown, round(tokens), most, count * len(setup.prompt.stages))
+        return CostEstimate(count, shown, round(tokens), most, count * len(setup.prompt.stages))
 
 
 @dataclass(frozen=True)
-class Foreseen:
+class CostEstimate:
     """What a run would ask: the first prompt, and tokens, those sent by a rule of thumb and those received at most."""
 
     questions: int
@@ -107,7 +107,7 @@ def elicit(
     *,
     workers: int = 8,
     telling: Callable[[int], Callable[[Progress], None]] | None = None,
-) -> Ran:
+) -> RunResult:
     """Ask all questions that have no reply in the store yet.
 
     A server that refuses to give token probabilities is asked without them, unless the prompt needs them.
@@ -158,7 +158,7 @@ class _Asked:
         is_here = any(self.store.base_url(number) == self.client.shown_url for number in begun)
         return f"{self.client.shown_url}: {said}" if is_here else None
 
-    def ran(self, plan: Plan, setup: Setup, named: NamedPrompt) -> Ran:
+    def ran(self, plan: Plan, setup: Setup, named: NamedPrompt) -> RunResult:
         """Ask, and return what came of it; a new run that cannot have log-probabilities is not kept."""
         known = len(self.store.runs())
         run = self.store.run(plain_setup(setup, named.origin, plan.expressions), self.client.shown_url)
@@ -174,14 +174,14 @@ class _Asked:
             raise
         runs, begun_at = len(self.store.runs()), self.store.base_url(run)
         outcomes = _outcomes(self.store, run, setup)
-        return Ran(run, runs, begun_at if begun_at != self.client.shown_url else None, progress, outcomes)
+        return RunResult(run, runs, begun_at if begun_at != self.client.shown_url else None, progress, outcomes)
 
     def _rows(self, plan: Plan) -> Iterator[Asked]:
         return islice(read_questions(self.questions, plan.columns), plan.limit)
 
 
 @dataclass(frozen=True)
-class KeptRun:
+class StoredRun:
     """A run in a store: its number and its setup, from which its replies are read anew."""
 
     store: Store
@@ -197,7 +197,7 @@ class KeptRun:
         return unread(self.store, self.number, self.setup)
 
 
-def kept_run(store: Store, run: int | None = None, expressions: Mapping[str, float] | None = None) -> KeptRun:
+def stored_run(store: Store, run: int | None = None, expressions: Mapping[str, float] | None = None) -> StoredRun:
     """Return a run by its number, or the only one; `expressions` are further ones to read its replies with."""
     runs = dict(store.runs())
     if not runs:
@@ -208,7 +208,7 @@ def kept_run(store: Store, run: int | None = None, expressions: Mapping[str, flo
     number = next(iter(runs)) if run is None else run
     if number not in runs:
         raise InputError(f"{store.path} has no run {number}; it has {', '.join(map(str, runs))}.")
-    return KeptRun(store, number, stored_setup(runs[number], expressions))
+    return StoredRun(store, number, stored_setup(runs[number], expressions))
 
 
 def _outcomes(store: Store, run: int, setup: Setup) -> Outcomes:

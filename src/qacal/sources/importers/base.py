@@ -133,7 +133,7 @@ class Selection:
     model: str | None = None
 
 
-class Chosen:
+class OnlyName:
     """The one name to use of those that a log has: the one asked for, or the only one.
 
     >>> filters = Chosen("filter", None)
@@ -155,7 +155,7 @@ class Chosen:
         self._seen.setdefault(name)
         return name == (self._wanted if self._wanted is not None else next(iter(self._seen)))
 
-    def settle(self) -> None:
+    def check(self) -> None:
         """Refuse a log in which the choice was not clear, now that all of it was seen."""
         names = ", ".join(self._seen) or "none"
         if self._wanted is not None and self._wanted not in self._seen:

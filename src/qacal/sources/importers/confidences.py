@@ -30,7 +30,7 @@ _UNKNOWN = -9999.0
 
 
 @dataclass(frozen=True, slots=True)
-class Weighed:
+class ConfidenceChoice:
     """A confidence; if a row has several, all of them as columns, for a score may read them together."""
 
     confidence: Confidence
@@ -38,7 +38,7 @@ class Weighed:
     off_scale: OffScale | None = field(default=None, repr=False)
 
 
-def weighed(offers: Mapping[str, Confidence], wanted: str | None = None) -> Weighed:
+def choose_confidence(offers: Mapping[str, Confidence], wanted: str | None = None) -> ConfidenceChoice:
     """Return the first confidence that there is, or that of the one source wanted.
 
     >>> weighed({"metadata": written(None), "stated": Scored(0.9, "stated")})
@@ -52,10 +52,10 @@ def weighed(offers: Mapping[str, Confidence], wanted: str | None = None) -> Weig
     off_scale = _off_scale(offers, asked)
     for name in asked:
         if name in found:
-            return Weighed(found[name], columns, off_scale)
+            return ConfidenceChoice(found[name], columns, off_scale)
     reasons = dict.fromkeys(offer.why for offer in map(offers.get, asked) if isinstance(offer, Unscored))
     why = "no confidence: " + ("; ".join(reasons) or "the log has no such source")
-    return Weighed(Unscored(why), columns, off_scale)
+    return ConfidenceChoice(Unscored(why), columns, off_scale)
 
 
 def _off_scale(offers: Mapping[str, Confidence], asked: Sequence[str]) -> OffScale | None:

@@ -25,7 +25,7 @@ from qacal.sources.importers.base import (
     text_of,
     texts_of,
 )
-from qacal.sources.importers.confidences import METADATA, STATED, answer_in, parsed, stated, weighed, written
+from qacal.sources.importers.confidences import METADATA, STATED, answer_in, choose_confidence, parsed, stated, written
 from qacal.sources.importers.correctness import graded
 from qacal.sources.importers.items import Item, files_in, first_item, items_of, read_each
 from qacal.sources.importers.texts import Question, digest, question_of
@@ -88,7 +88,7 @@ class _Cases:
         # What should come of a conversation is a description, not a spelling of the answer.
         planned = {"scenario": case.get("scenario"), "expected_outcome": case.get("expectedOutcome")}
         outcome = parsed(output)
-        confidence = weighed(
+        confidence = choose_confidence(
             {
                 METADATA: written(inside(metadata, "confidence"), percent=self.selection.percent),
                 STATED: stated(outcome),

@@ -26,7 +26,7 @@ from qacal.sources.importers.base import (
     plain_columns,
     text_of,
 )
-from qacal.sources.importers.confidences import MAX_PROB, STATED, answer_in, parsed, stated, weighed, written
+from qacal.sources.importers.confidences import MAX_PROB, STATED, answer_in, choose_confidence, parsed, stated, written
 from qacal.sources.importers.correctness import graded
 from qacal.sources.importers.finish_reasons import is_cut_reason
 from qacal.sources.importers.items import Item, document, items_of, read_each
@@ -101,7 +101,7 @@ class _Run:
         model = self.selection.model or text_of(inside(state, "request", "model"))
         mapped = inside(state, "output_mapping", output.strip())
         offers = {MAX_PROB: self._max_prob(means), STATED: stated(outcome)}
-        confidence = weighed(offers, self.selection.confidence_from)
+        confidence = choose_confidence(offers, self.selection.confidence_from)
         columns = {"split": instance.get("split"), "perturbation": perturbation}
         return Found(
             id=id_,

@@ -23,10 +23,10 @@ from qacal.errors import InputError
 from qacal.records.files import OnFault
 from qacal.records.table import Fault
 from qacal.sources.importers.base import (
-    Chosen,
     Confidence,
     Dropped,
     Found,
+    OnlyName,
     Outcome,
     Scored,
     Selection,
@@ -46,9 +46,9 @@ from qacal.sources.importers.confidences import (
     TOKENS,
     answer_in,
     by_tokens,
+    choose_confidence,
     parsed,
     stated,
-    weighed,
     written,
 )
 from qacal.sources.importers.correctness import graded
@@ -66,7 +66,7 @@ _ATTACHMENT = "attachment://"
 def read(paths: Sequence[Path], selection: Selection, on_fault: OnFault) -> Iterator[Outcome]:
     """Yield the samples of logs, or of all logs in folders; each epoch of a question is a row."""
     name, _, part = (selection.scorer or "").partition(":")
-    scorers = Chosen("scorer", name or None)
+    scorers = OnlyName("scorer", name or None)
     for path in files_in(paths, "*.eval", "*.json"):
         agreeing = _agreeing(path, selection, scorers, part)
         with open_log(path, on_fault) as log:
@@ -74,10 +74,10 @@ def read(paths: Sequence[Path], selection: Selection, on_fault: OnFault) -> Iter
             yield from read_each(log.items(), reader.outcome, on_fault)
             if "eval" not in log.header:
                 raise InputError(f"{path} says nothing of an eval; expected a log of inspect_ai.")
-    scorers.settle()
+    scorers.check()
 
 
-def _agreeing(path: Path, selection: Selection, scorers: Chosen, part: str) -> dict[str, Counter[str]]:
+def _agreeing(path: Path, selection: Selection, scorers: OnlyName, part: str) -> dict[str, Counter[str]]:
     """Return how often each answer was given to each question, if a log has several epochs; nothing for other logs."""
     answers: dict[str, Counter[str]] = defaultdict(Counter)
     with open_log(path, _ignore) as log:
@@ -113,7 +113,7 @@ class _Samples:
 
     header: Mapping[str, Any]
     selection: Selection
-    scorers: Chosen
+    scorers: OnlyName
     part: str
     answers: Mapping[str, Counter[str]]
 
@@ -150,7 +150,7 @@ class _Samples:
         answer = given if given and not is_whole else answer_in(outcome, completion)
         task = text_of(inside(self.header, "eval", "task")) or "inspect"
         id_, epoch = f"{task}:{sample['id']}", sample.get("epoch")
-        confidence = weighed(
+        confidence = choose_confidence(
             {
                 METADATA: self._written(sample, score),
                 STATED: stated(outcome),

@@ -20,9 +20,9 @@ from typing import Any
 from qacal.errors import InputError
 from qacal.records.files import OnFault
 from qacal.sources.importers.base import (
-    Chosen,
     Dropped,
     Found,
+    OnlyName,
     Outcome,
     Selection,
     UnusableRowError,
@@ -31,7 +31,7 @@ from qacal.sources.importers.base import (
     text_of,
     texts_of,
 )
-from qacal.sources.importers.confidences import METADATA, STATED, answer_in, parsed, stated, weighed, written
+from qacal.sources.importers.confidences import METADATA, STATED, answer_in, choose_confidence, parsed, stated, written
 from qacal.sources.importers.correctness import graded
 from qacal.sources.importers.finish_reasons import is_cut_off
 from qacal.sources.importers.items import TABLES, Item, files_in, first_item, items_of, read_each
@@ -64,11 +64,11 @@ def read(paths: Sequence[Path], selection: Selection, on_fault: OnFault) -> Iter
         raise InputError(
             f"there are no observations among {', '.join(map(str, files))}; expected rows with type and output."
         )
-    scores = _Scores(Chosen("score", selection.score))
+    scores = _Scores(OnlyName("score", selection.score))
     for file in files:
         if kinds[file] == "scores":
             scores.gather(file, on_fault)
-    scores.names.settle()
+    scores.names.check()
     generations: Counter[str | None] = Counter()
     if scores.of_traces:
         generations.update(_traces(observations, selection))
@@ -112,7 +112,7 @@ class _Score:
 
 @dataclass(frozen=True)
 class _Scores:
-    names: Chosen
+    names: OnlyName
     of_observations: dict[str, _Score] = field(default_factory=dict)
     of_traces: dict[str, _Score] = field(default_factory=dict)
     confidences: dict[str, Any] = field(default_factory=dict)
@@ -188,7 +188,7 @@ class _Observations:
             METADATA: written(scored if number is None else number, percent=self.selection.percent),
             STATED: stated(outcome),
         }
-        confidence = weighed(offers, self.selection.confidence_from)
+        confidence = choose_confidence(offers, self.selection.confidence_from)
         truth = named_truth(metadata)
         ids = {"observation_id": id_, "trace_id": text_of(row.get("trace_id"))}
         kept = {name: row.get(name) for name in ("name", "environment", "trace_name")}

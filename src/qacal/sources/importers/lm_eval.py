@@ -14,9 +14,9 @@ from typing import Any
 from qacal.records.files import OnFault
 from qacal.sources.importers import lm_eval_choices, lm_eval_replies
 from qacal.sources.importers.base import (
-    Chosen,
     Dropped,
     Found,
+    OnlyName,
     Outcome,
     Selection,
     UnusableRowError,
@@ -35,20 +35,20 @@ _QUESTIONS = ("question", "question_stem", "query", "problem", "goal", "input", 
 
 def read(paths: Sequence[Path], selection: Selection, on_fault: OnFault) -> Iterator[Outcome]:
     """Yield the rows of sample files, or of all of them in folders."""
-    metrics = Chosen("metric", selection.metric)
-    filters = Chosen("filter", selection.filter)
+    metrics = OnlyName("metric", selection.metric)
+    filters = OnlyName("filter", selection.filter)
     for path in files_in(paths, "samples_*.jsonl", "samples_*.jsonl.gz"):
         if selection.filter is None:
-            filters = Chosen("filter", None, f"{path}: ")
+            filters = OnlyName("filter", None, f"{path}: ")
         results, task = results_of(path), task_of(path)
         model = selection.model or model_of(path, results)
         log = _Log(task, model, selection, filters, metrics, _steps(results, task))
         yield from read_each(items_of(path, on_fault), log.outcome, on_fault)
         if selection.filter is None:
-            filters.settle()
-    filters.settle()
+            filters.check()
+    filters.check()
     if selection.metric is not None:
-        metrics.settle()
+        metrics.check()
 
 
 @dataclass(frozen=True)
@@ -56,8 +56,8 @@ class _Log:
     task: str
     model: str
     selection: Selection
-    filters: Chosen
-    metrics: Chosen
+    filters: OnlyName
+    metrics: OnlyName
     steps: Mapping[str, list[dict[str, Any]]]
 
     def outcome(self, item: Item) -> Outcome:

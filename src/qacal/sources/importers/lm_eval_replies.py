@@ -18,9 +18,9 @@ from qacal.sources.importers.confidences import (
     STATED,
     agreement,
     answer_in,
+    choose_confidence,
     parsed,
     stated,
-    weighed,
 )
 from qacal.sources.importers.correctness import graded
 from qacal.sources.importers.lm_eval_filters import NOTHING_FOUND, filtered_replies
@@ -64,7 +64,7 @@ def _said(repeats: Sequence[str], filtered: object, wanted: str | None = None) -
         picked = next((place for place, answer in enumerate(answers) if _is_alike(answer, filtered)), 0)
     is_extract = isinstance(filtered, str) and filtered.strip() not in (repeats[picked].strip(), NOTHING_FOUND)
     answer = str(filtered) if is_extract else answer_in(outcomes[picked], repeats[picked])
-    return answer, weighed({STATED: stated(outcomes[picked])}, wanted).confidence
+    return answer, choose_confidence({STATED: stated(outcomes[picked])}, wanted).confidence
 
 
 def _agreed(repeats: Sequence[str], filtered: object, sample: Sample) -> tuple[str, Confidence]:

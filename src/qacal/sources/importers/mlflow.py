@@ -16,9 +16,9 @@ from typing import Any
 
 from qacal.records.files import OnFault
 from qacal.sources.importers.base import (
-    Chosen,
     Dropped,
     Found,
+    OnlyName,
     Outcome,
     Selection,
     UnusableRowError,
@@ -28,7 +28,7 @@ from qacal.sources.importers.base import (
     plain_columns,
     text_of,
 )
-from qacal.sources.importers.confidences import METADATA, STATED, answer_in, parsed, stated, weighed, written
+from qacal.sources.importers.confidences import METADATA, STATED, answer_in, choose_confidence, parsed, stated, written
 from qacal.sources.importers.correctness import graded
 from qacal.sources.importers.finish_reasons import is_cut_off
 from qacal.sources.importers.items import TABLES, Item, files_in, items_of, read_each
@@ -49,10 +49,10 @@ _TRUTHS = ("expected_response", "expected_answer", "ground_truth", "expected", "
 
 def read(paths: Sequence[Path], selection: Selection, on_fault: OnFault) -> Iterator[Outcome]:
     """Yield the traces, with the assessment that judges them."""
-    reader = _Traces(selection, Chosen("assessment", selection.assessment))
+    reader = _Traces(selection, OnlyName("assessment", selection.assessment))
     for path in files_in(paths, *TABLES):
         yield from read_each(items_of(path, on_fault, "traces"), reader.outcome, on_fault)
-    reader.names.settle()
+    reader.names.check()
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ class _Trace:
 @dataclass(frozen=True)
 class _Traces:
     selection: Selection
-    names: Chosen
+    names: OnlyName
 
     def outcome(self, item: Item) -> Outcome:
         trace = _Trace.of(item.value)
@@ -125,7 +125,7 @@ class _Traces:
     ) -> Found:
         outcome = parsed(output, is_cut=trace.is_cut)
         offers = {METADATA: written(_confidence(trace), percent=self.selection.percent), STATED: stated(outcome)}
-        confidence = weighed(offers, self.selection.confidence_from)
+        confidence = choose_confidence(offers, self.selection.confidence_from)
         given = {**trace.metadata, **trace.tags}
         own = {name: value for name, value in given.items() if not name.startswith("mlflow.")}
         return Found(

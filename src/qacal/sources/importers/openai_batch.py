@@ -25,7 +25,7 @@ from qacal.sources.importers.base import (
     plain_columns,
     text_of,
 )
-from qacal.sources.importers.confidences import STATED, TOKENS, answer_in, by_tokens, parsed, stated, weighed
+from qacal.sources.importers.confidences import STATED, TOKENS, answer_in, by_tokens, choose_confidence, parsed, stated
 from qacal.sources.importers.correctness import graded
 from qacal.sources.importers.finish_reasons import is_cut_off
 from qacal.sources.importers.items import Item, files_in, first_item, items_of, read_each
@@ -113,7 +113,7 @@ class _Batch:
         outcome = parsed(reply.text, is_cut=reply.is_cut)
         answer = answer_in(outcome, reply.text)
         offers = {STATED: stated(outcome), TOKENS: by_tokens(reply, answer)}
-        confidence = weighed(offers, self.selection.confidence_from)
+        confidence = choose_confidence(offers, self.selection.confidence_from)
         model = self.selection.model or text_of(inside(body, "model")) or request.model
         return Found(
             id=digest(question.text),

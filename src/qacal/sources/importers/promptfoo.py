@@ -25,9 +25,9 @@ from qacal.sources.importers.confidences import (
     TOKENS,
     answer_in,
     by_logprobs,
+    choose_confidence,
     parsed,
     stated,
-    weighed,
     written,
 )
 from qacal.sources.importers.correctness import graded
@@ -77,7 +77,7 @@ class _Results:
         metadata = members(row.get("metadata"))
         outcome = parsed(output, is_cut=is_cut_off(row["response"]))
         answer = answer_in(outcome, output)
-        confidence = weighed(
+        confidence = choose_confidence(
             {
                 METADATA: written(inside(metadata, "confidence"), percent=self.selection.percent),
                 STATED: stated(outcome),

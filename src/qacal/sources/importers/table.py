@@ -21,7 +21,7 @@ from qacal.sources.importers.base import (
     UnusableRowError,
     text_of,
 )
-from qacal.sources.importers.confidences import weighed, written
+from qacal.sources.importers.confidences import choose_confidence, written
 from qacal.sources.importers.correctness import graded
 from qacal.sources.importers.items import TABLES, Item, files_in, first_item, items_of, read_each
 from qacal.sources.importers.texts import digest, truths_of
@@ -79,7 +79,7 @@ class _Rows:
         worth = self._words.get(expression_key(value)) if isinstance(value, str) else None
         offer = written(value, percent=self.selection.percent, source=source, place=place)
         offer = offer if worth is None else Scored(worth, source)
-        confidence = weighed({source: offer})
+        confidence = choose_confidence({source: offer})
         question = str(row["question"])
         return Found(
             id=text_of(row.get("id")) or digest(question),
