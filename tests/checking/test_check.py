@@ -261,8 +261,8 @@ def test_columns_that_look_useful():
         "tokens": "confidence",
         "vector": "vectors",
     }
-    assert useful["topic"].options == ("--effect topic", "--partition column:topic")
-    assert useful["tokens"].options == ("--also tokens",)
+    assert useful["topic"].options == ("--feature topic", "--partition column:topic")
+    assert useful["tokens"].options == ("--extra-confidence tokens",)
 
 
 def test_what_labels_are_enough_for():

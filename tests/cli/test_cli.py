@@ -217,7 +217,16 @@ def test_export(folder, tmp_path):
     ok("fit", folder / "answers.parquet", "-o", tmp_path / "model", "--calibrator", "tree-binning")
     assert ok("export", tmp_path / "model", "--to", "sql").startswith("CAST(CASE")
     assert json.loads(ok("export", tmp_path / "model"))
-    ok("fit", folder / "answers.parquet", "-o", tmp_path / "kd", "--calibrator", "tree", "--partition", "kdtree:2")
+    ok(
+        "fit",
+        folder / "answers.parquet",
+        "-o",
+        tmp_path / "kd",
+        "--calibrator",
+        "tree-scaling",
+        "--partition",
+        "kdtree:2",
+    )
     code, out, err = run("export", tmp_path / "kd")
     assert "a kd-tree lost halfway" in json.loads(out)["rules"][2]
     assert "Rows without a group: qacal apply reads the curve of the smallest box" in err
@@ -230,7 +239,7 @@ def test_a_second_confidence_that_is_none_is_a_bad_row(tmp_path):
     rows = [{**row, "tokens": "0.5"} for row in answers(400)]
     rows[7]["tokens"], rows[9]["tokens"] = "N/A", ""
     pl.DataFrame(rows).write_csv(tmp_path / "a.csv")
-    fit = ("fit", tmp_path / "a.csv", "-o", tmp_path / "model", "--also", "tokens")
+    fit = ("fit", tmp_path / "a.csv", "-o", tmp_path / "model", "--extra-confidence", "tokens")
     code, _, err = run(*fit)
     assert code == 1
     assert "line 9: tokens is 'N/A'; expected 0 to 1" in err
@@ -255,7 +264,7 @@ def test_wrong_use_has_its_own_exit_code(folder):
         ("fit", "x.csv", "-o", "m", "--alpha", "2"),
         ("fit", "x.csv", "-o", "m", "--tune", "fame"),
         ("fit", "x.csv", "-o", "m", "--points-per-bin", "50"),
-        ("fit", "x.csv", "-o", "m", "--continuous", "--beta-share", "0.3"),
+        ("fit", "x.csv", "-o", "m", "--continuous", "--train-share", "0.3"),
         ("fit", "x.csv", "-o", "m", "--continuous", "--calibrator", "qa-binning"),
         ("apply", folder / "model", "x.csv", "-o", "out.csv", "--skip-bad-rows", "out.csv"),
         ("apply", folder / "model", "x.csv", "--column", "confidence"),
@@ -355,17 +364,21 @@ def test_each_origin_is_accepted_by_its_own_name(tmp_path):
     apply = ("apply", tmp_path / "model", "-o", tmp_path / "out.parquet")
     ok(*apply, tmp_path / "judge.parquet")
     (tmp_path / "out.parquet").unlink()
-    for accepted in ([], ["--any-origin", "judge"], ["--any-origin", "judge", "--any-origin", "prompt"]):
+    for accepted in (
+        [],
+        ["--allow-other-source", "judge"],
+        ["--allow-other-source", "judge", "--allow-other-source", "prompt"],
+    ):
         code, _, err = run(*apply, tmp_path / "model.parquet", *accepted)
         assert code == 1
         assert "model is 'parrot-2'" in err
-        assert "--any-origin model" in " ".join(err.split())
+        assert "--allow-other-source model" in " ".join(err.split())
         assert not (tmp_path / "out.parquet").exists()
-    ok(*apply, tmp_path / "model.parquet", "--any-origin", "model")
+    ok(*apply, tmp_path / "model.parquet", "--allow-other-source", "model")
     assert pl.read_parquet(tmp_path / "out.parquet")["calibrated"].null_count() == 0
     # Labels are read here, so it matters who judged.
-    evaluate = ("evaluate", tmp_path / "model.parquet", "--model", tmp_path / "model", "--any-origin", "model")
+    evaluate = ("evaluate", tmp_path / "model.parquet", "--model", tmp_path / "model", "--allow-other-source", "model")
     code, _, err = run(*evaluate)
     assert code == 1
     assert "judge is 'gpt'" in err
-    ok(*evaluate, "--any-origin", "judge")
+    ok(*evaluate, "--allow-other-source", "judge")

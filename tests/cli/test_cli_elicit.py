@@ -244,7 +244,7 @@ def test_a_judge_labels_what_comparing_does_not_settle(server, tmp_path):
         for answer, human in zip(answers, people, strict=True)
     ]
     path.write_text("".join(json.dumps(row) + "\n" for row in given))
-    common = ("--base-url", server.base_url, "--model", "wise", "--human", "human")
+    common = ("--base-url", server.base_url, "--model", "wise", "--human-labels", "human")
     for asked in (3, 3):
         code, out, err = run("judge", path, "-o", tmp_path / "labelled.jsonl", *common, "--unsure", "drop")
         assert code == 0
@@ -317,11 +317,11 @@ def test_a_judge_needs_a_server_and_a_name(rows, tmp_path):
 def test_labels_of_people_that_are_none(tmp_path):
     path = tmp_path / "answers.jsonl"
     path.write_text('{"question": "q", "answer": "a", "ground_truth": "a", "human": "maybe"}\n')
-    code, _, err = run("judge", path, "-o", tmp_path / "x.jsonl", "--human", "human")
+    code, _, err = run("judge", path, "-o", tmp_path / "x.jsonl", "--human-labels", "human")
     assert code == 1
     assert "human is 'maybe'; expected 1 or 0" in err
     assert not (tmp_path / "x.jsonl").exists()
-    code, _, err = run("judge", path, "-o", tmp_path / "x.jsonl", "--human", "people")
+    code, _, err = run("judge", path, "-o", tmp_path / "x.jsonl", "--human-labels", "people")
     assert "there is no column 'people'" in err
 
 
@@ -348,7 +348,7 @@ def test_labels_by_people_are_not_overwritten(tmp_path):
     code, _, err = run("judge", path, "-o", tmp_path / "x.jsonl")
     assert code == 1
     assert "the rows have labels already" in err
-    code, _, err = run("judge", path, "-o", tmp_path / "x.jsonl", "--human", "correct")
+    code, _, err = run("judge", path, "-o", tmp_path / "x.jsonl", "--human-labels", "correct")
     assert code == 2
     assert not (tmp_path / "x.jsonl").exists()
     # A judge's own labels may be made anew.
@@ -452,7 +452,7 @@ def labelled_by_hand(tmp_path, label):
 
 def test_rows_that_people_have_labelled_are_kept_apart_to_certify(tmp_path):
     path = labelled_by_hand(tmp_path, lambda n: ["yes", "no", None, None, None][n % 5])
-    arguments = ["--human", "by_hand", "--people", tmp_path / "people.parquet"]
+    arguments = ["--human-labels", "by_hand", "--human-output", tmp_path / "people.parquet"]
     code, out, err = run("judge", path, "-o", tmp_path / "judged.parquet", *arguments)
     assert code == 0
     people, judged = pl.read_parquet(tmp_path / "people.parquet"), pl.read_parquet(tmp_path / "judged.parquet")
@@ -469,20 +469,20 @@ def test_rows_that_people_have_labelled_are_kept_apart_to_certify(tmp_path):
 
 def test_people_who_have_labelled_nothing_certify_nothing(tmp_path):
     path = labelled_by_hand(tmp_path, lambda n: None)
-    files = ["-o", tmp_path / "judged.jsonl", "--people", tmp_path / "people.jsonl"]
-    code, _, err = run("judge", path, *files, "--human", "by_hand")
+    files = ["-o", tmp_path / "judged.jsonl", "--human-output", tmp_path / "people.jsonl"]
+    code, _, err = run("judge", path, *files, "--human-labels", "by_hand")
     assert code == 1
     assert "no row has a label in by_hand" in err
     code, _, err = run("judge", path, *files)
     assert code == 2
-    assert "--people needs --human" in " ".join(err.replace("│", " ").split())
+    assert "--human-output needs --human-labels" in " ".join(err.replace("│", " ").split())
     assert {found.name for found in tmp_path.iterdir()} == {"rows.jsonl"}
 
 
 def test_a_label_that_cannot_be_read_leaves_neither_file(tmp_path):
     path = labelled_by_hand(tmp_path, lambda n: "maybe" if n == 19 else n % 2)
-    files = ["-o", tmp_path / "judged.jsonl", "--people", tmp_path / "people.jsonl"]
-    code, _, err = run("judge", path, *files, "--human", "by_hand")
+    files = ["-o", tmp_path / "judged.jsonl", "--human-output", tmp_path / "people.jsonl"]
+    code, _, err = run("judge", path, *files, "--human-labels", "by_hand")
     assert code == 1
     assert "by_hand is 'maybe'; expected 1 or 0" in err
     assert {found.name for found in tmp_path.iterdir()} == {"rows.jsonl"}
@@ -587,8 +587,8 @@ def test_the_right_run_is_named_where_there_are_several(rows, server, tmp_path):
 
 def test_people_who_have_labelled_all_questions_leave_nothing_to_learn_from(tmp_path):
     path = labelled_by_hand(tmp_path, lambda n: n % 2)
-    files = ["-o", tmp_path / "judged.parquet", "--people", tmp_path / "people.parquet"]
-    code, _, err = run("judge", path, *files, "--human", "by_hand")
+    files = ["-o", tmp_path / "judged.parquet", "--human-output", tmp_path / "people.parquet"]
+    code, _, err = run("judge", path, *files, "--human-labels", "by_hand")
     assert code == 1
     assert "no row is left for the judge to teach with" in err
     assert {found.name for found in tmp_path.iterdir()} == {"rows.jsonl"}
@@ -598,7 +598,7 @@ def test_labels_by_people_may_be_in_some_rows_only(tmp_path):
     path = tmp_path / "rows.jsonl"
     row = {"question": "Q?", "answer": "a", "confidence": 0.5, "ground_truth": "a"}
     path.write_text(json.dumps(row) + "\n" + json.dumps(row | {"by_hand": "yes"}) + "\n")
-    out = ok("judge", path, "-o", tmp_path / "out.jsonl", "--human", "by_hand")
+    out = ok("judge", path, "-o", tmp_path / "out.jsonl", "--human-labels", "by_hand")
     assert "agreement: 1.000 [0.025, 1.000] of 1 rows" in out
 
 
@@ -623,7 +623,9 @@ def test_no_column_is_lost_to_another_of_its_name(tmp_path):
 
 def test_two_files_do_not_fit_onto_standard_output(tmp_path, server, rows):
     path = labelled_by_hand(tmp_path, lambda n: n % 2 if n < 3 else None)
-    code, _, err = run("judge", path, "-o", "-", "--human", "by_hand", "--people", tmp_path / "people.jsonl")
+    code, _, err = run(
+        "judge", path, "-o", "-", "--human-labels", "by_hand", "--human-output", tmp_path / "people.jsonl"
+    )
     assert code == 2
     elicit(rows, server, tmp_path)
     code, _, err = run("answers", tmp_path / "run.db", "--unread", "-")
@@ -669,7 +671,7 @@ def test_what_a_judge_taught_is_certified_by_people(tmp_path):
         lines.append(f"What is {n} plus 0?,{answer},{sure},{n},{'' if n % 3 else 'yes' if n % 4 else 'no'}")
     path.write_text("\n".join(lines))
     judged, people = tmp_path / "judged.parquet", tmp_path / "people.parquet"
-    ok("judge", path, "-o", judged, "--human", "by_hand", "--people", people)
+    ok("judge", path, "-o", judged, "--human-labels", "by_hand", "--human-output", people)
     assert pl.read_parquet(judged)["confidence"].unique().sort().to_list() == [0.7, 0.9]
     ok("fit", judged, "-o", tmp_path / "model", "--certify", people)
     ok("apply", tmp_path / "model", people, "-o", tmp_path / "out.parquet")

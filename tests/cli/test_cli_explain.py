@@ -102,7 +102,7 @@ def test_truths_and_nothing(folder, tmp_path):
 
 
 def test_a_second_confidence(folder, tmp_path):
-    ok("fit", folder / "a.parquet", "-o", tmp_path / "model", "--also", "confidence_tokens")
+    ok("fit", folder / "a.parquet", "-o", tmp_path / "model", "--extra-confidence", "confidence_tokens")
     code, _, err = run("explain", tmp_path / "model", *ASKED)
     assert code == 2
     assert "also reads confidence_tokens; pass --column-value confidence_tokens=VALUE" in err

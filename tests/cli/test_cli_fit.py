@@ -37,7 +37,7 @@ def certificates(out):
         (1000, (), r"0 of 16 \(16 read that of all rows\)"),
         (5000, (), r"0 of 16 \(16 read that of a larger group\)"),
         (5000, ("--partition", "bisecting:2"), r"1 of 4 \(3 read that of a larger group\)"),
-        (5000, ("--partition", "column:topic", "--calibrator", "steps"), r"4 of 4\."),
+        (5000, ("--partition", "column:topic", "--calibrator", "step-binning"), r"4 of 4\."),
         (600, ("--partition", "column:topic"), r"4 of 4\."),
         (600, ("--partition", "column:topic", "--calibrator", "qa-binning"), r"4 of 4\."),
     ],
@@ -109,7 +109,7 @@ def test_so_few_rows_that_nothing_is_certified(tmp_path):
 def test_what_certifies_nothing_says_nothing_of_certificates(tmp_path):
     out, _ = fit(tmp_path, answers(300), "--continuous")
     assert "ertif" not in out
-    out, _ = fit(tmp_path, answers(100), "--calibrator", "platt")
+    out, _ = fit(tmp_path, answers(100), "--calibrator", "platt-scaling")
     assert "So few rows carry little." in out
 
 
@@ -155,17 +155,17 @@ def test_rows_that_were_left_out_are_nobodys(tmp_path):
 
 
 def test_confidences_that_are_not_read(tmp_path):
-    said = "The rows also have confidence_tokens; --also confidence_tokens lets the score read it."
+    said = "The rows also have confidence_tokens; --extra-confidence confidence_tokens lets the score read it."
     rows = [
         row | {"confidence_tokens": 0.4 + 0.2 * row["correct"], "confidence_source": "stated"} for row in answers(300)
     ]
     assert said in fit(tmp_path, rows)[1]
     assert said not in fit(tmp_path, rows, "--partition", "column:topic")[1]
     assert said in fit(tmp_path, rows, "--by", "model", model="models")[1]
-    for options in (("--also", "confidence_tokens"), ("--column", "confidence=confidence_tokens")):
+    for options in (("--extra-confidence", "confidence_tokens"), ("--column", "confidence=confidence_tokens")):
         assert "also have" not in fit(tmp_path, rows, *options)[1]
     more = [row | {"confidence_seen": None if at % 2 else 1} for at, row in enumerate(rows)]
-    said = "confidence_tokens and confidence_seen; --also confidence_tokens --also confidence_seen lets the score read"
+    said = "confidence_tokens and confidence_seen; --extra-confidence confidence_tokens --extra-confidence confidence_seen lets the score read"
     assert f"{said} them." in fit(tmp_path, more)[1]
 
 
@@ -292,7 +292,7 @@ def test_exact_copies_are_counted(tmp_path):
     others += [row | {"correct": 1 - row["correct"]} for row in rows[9:12]]
     others += [row | {"prompt": "short"} for row in rows[:20]]
     rows = [row | {"prompt": "long"} for row in rows]
-    assert "exact cop" not in fit(tmp_path, rows + others, *options, "--pool")[1]
+    assert "exact cop" not in fit(tmp_path, rows + others, *options, "--allow-mixed")[1]
     without_text = [{name: row[name] for name in ("topic", "confidence", "correct")} for row in rows + rows]
     assert "exact cop" not in fit(tmp_path, without_text, *options)[1]
 

@@ -67,7 +67,7 @@ def test_the_papers_own_choices(file, tmp_path):
     assert model.calibrator_.maps_.is_jittered
     for extra, said in (
         ((), "steps does not divide equal confidences; leave --ties out"),
-        (("--calibrator", "isotonic"), "isotonic does not divide equal confidences"),
+        (("--calibrator", "isotonic-calibration"), "isotonic does not divide equal confidences"),
         (("--continuous",), "leave --calibrator and --ties out"),
         (("--ties", "random"), "--ties is 'random'; expected one of merge, jitter"),
     ):

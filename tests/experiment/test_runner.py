@@ -143,7 +143,7 @@ def test_refusals():
     ):
         with pytest.raises(InputError, match=said):
             run_experiment(rows, **{**OPTIONS, **options})
-    assert run_experiment(two_llms(), pool=True, **OPTIONS).results["rows"].unique().to_list() == [1600]
+    assert run_experiment(two_llms(), allow_mixed=True, **OPTIONS).results["rows"].unique().to_list() == [1600]
 
 
 def test_the_file_that_is_read_is_not_swept_away(tmp_path):
@@ -213,7 +213,7 @@ def test_jittered_ties_need_an_id_for_every_row_of_a_block():
     rows, options = vectors_and_labels(500), OPTIONS | {"ties": "jitter", "seeds": 1}
     twice = pl.concat([rows, rows.with_columns(model=pl.lit("parrot-2"))])
     with pytest.raises(InputError, match=r"rows \d+ and \d+ have the same id and the same confidence"):
-        run_experiment(twice, pool=True, **options)
+        run_experiment(twice, allow_mixed=True, **options)
     found = run_experiment(twice, by=["model"], **options)
     assert found.notes == ()
     assert "Bins order equal confidences by the hash of the id" in found.markdown()

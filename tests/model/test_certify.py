@@ -58,7 +58,7 @@ def test_what_does_not_go_together():
     with pytest.raises(InputError, match="certifies nothing"):
         QACalibrator(output="continuous").fit(rows, certify_records=few)
     with pytest.raises(InputError, match="give one of them"):
-        QACalibrator().fit(rows, certify_records=few, beta_records=people(50, seed=3))
+        QACalibrator().fit(rows, certify_records=few, group_records=people(50, seed=3))
     with pytest.raises(InputError, match="and nothing is"):
         QACalibrator(partition="column:topic", calibrator=QABinning()).fit(rows, certify_records=few)
 
@@ -84,7 +84,7 @@ def test_the_command_does_what_the_library_does(tmp_path):
     assert load(tmp_path / "model").calibrate(new) == by_hand.calibrate(new)
     code, _, err = run(
         *("fit", tmp_path / "judged.jsonl", "-o", tmp_path / "m", "--certify", tmp_path / "people.jsonl"),
-        *("--beta-share", 0.5),
+        *("--train-share", 0.5),
     )
     assert code == 2
     assert "--certify makes one model" in err or "--certify goes with one model" in err

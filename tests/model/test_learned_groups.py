@@ -72,7 +72,7 @@ def test_rows_of_their_own_make_the_same_groups_as_a_share():
     rows = vectors()
     part = beta_and_rest(rows)
     apart = [[row for row, at in zip(rows, part, strict=True) if at == which] for which in (0, 1)]
-    shared, given = fitted("learned:3", rows), fitted("learned:3", apart[1], beta_records=apart[0])
+    shared, given = fitted("learned:3", rows), fitted("learned:3", apart[1], group_records=apart[0])
     np.testing.assert_array_equal(shared.partition_.fitted_.cuts.offsets, given.partition_.fitted_.cuts.offsets)
     assert loss(shared, rows) == loss(given, rows)
 
@@ -87,15 +87,15 @@ def test_beta_rows_need_labels_and_confidences(missing):
         beta = [{name: value for name, value in row.items() if name != "correct"} for row in beta]
     expected = "confidence is missing" if missing == "confidence" else "learns groups from labels.*bisecting:6"
     with pytest.raises(InputError, match=expected):
-        fitted("learned:2", rows, beta_records=beta)
+        fitted("learned:2", rows, group_records=beta)
     if missing != "confidence":
-        fitted("bisecting:2", rows, beta_records=beta)
+        fitted("bisecting:2", rows, group_records=beta)
 
 
 def test_questions_that_groups_are_learned_from_do_not_calibrate():
     rows = vectors(600)
     with pytest.raises(InputError, match="600 rows have questions that other rows were learned from"):
-        fitted("learned:2", rows, beta_records=rows)
+        fitted("learned:2", rows, group_records=rows)
 
 
 def test_saved_and_loaded(tmp_path):

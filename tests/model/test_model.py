@@ -138,9 +138,9 @@ def test_groups_can_be_made_from_rows_without_labels():
         {name: row[name] for name in ("id", "question", "answer", "confidence")} for row in answers(800, seed=9)
     ]
     tree = BisectingTree(max_depth=2)
-    model = QACalibrator(partition=tree, score=None).fit(answers(1000), beta_records=unlabelled)
+    model = QACalibrator(partition=tree, score=None).fit(answers(1000), group_records=unlabelled)
     assert model.rows_ == 1000
-    scored = QACalibrator(partition=tree).fit(answers(1000), beta_records=unlabelled)
+    scored = QACalibrator(partition=tree).fit(answers(1000), group_records=unlabelled)
     assert scored.score_.rows_ + scored.rows_ == 1000
     np.testing.assert_array_equal(scored.partition_.fitted_.directions, model.partition_.fitted_.directions)
 
@@ -236,16 +236,18 @@ def test_save_load_apply_is_bit_equal(tmp_path, partition, calibrator):
 
 def test_another_llm_is_refused_unless_told_to_go_on(fitted):
     other = answers(50, llm="parrot-2")
-    with pytest.raises(InputError, match=r"model is 'parrot-2'; this model was fitted on parrot-1.*--any-origin"):
+    with pytest.raises(
+        InputError, match=r"model is 'parrot-2'; this model was fitted on parrot-1.*--allow-other-source"
+    ):
         fitted.calibrate(other)
-    assert len(fitted.calibrate(other, any_origin=True)) == 50
+    assert len(fitted.calibrate(other, allow_other_source=True)) == 50
 
 
 def test_several_llms_are_pooled_only_if_asked():
     rows = answers(400) + answers(400, seed=1, llm="parrot-2")
-    with pytest.raises(InputError, match=r"answers of several LLMs: parrot-1, parrot-2.*--by model.*--pool"):
+    with pytest.raises(InputError, match=r"answers of several LLMs: parrot-1, parrot-2.*--by model.*--allow-mixed"):
         QACalibrator(partition=KDTree(max_depth=1)).fit(rows)
-    model = QACalibrator(partition=KDTree(max_depth=1)).fit(rows, pool=True)
+    model = QACalibrator(partition=KDTree(max_depth=1)).fit(rows, allow_mixed=True)
     assert model.origins_["model"] == ["parrot-1", "parrot-2"]
 
 
@@ -275,8 +277,8 @@ def test_refusals(tmp_path):
         QACalibrator().calibrate(answers(5))
     with pytest.raises(NotFittedError, match="not fitted yet"):
         QACalibrator().save(tmp_path / "model")
-    with pytest.raises(InputError, match=r"beta_share is 1\.5"):
-        QACalibrator(beta_share=1.5).fit(answers(50))
+    with pytest.raises(InputError, match=r"train_share is 1\.5"):
+        QACalibrator(train_share=1.5).fit(answers(50))
     with pytest.raises(InputError, match="calibrator is 'platt'"):
         QACalibrator(calibrator="platt").fit(answers(50))
     with pytest.raises(InputError, match="there is no embedder 'word2vec'"):
@@ -358,7 +360,7 @@ def test_groups_by_name_vectors_and_sql_give_what_calibrate_gives(calibrator, de
 def test_groups_are_made_from_other_questions():
     rows = answers(600)
     with pytest.raises(InputError, match="600 rows have questions that other rows were learned from"):
-        QACalibrator(partition=KDTree(max_depth=1)).fit(rows, beta_records=rows)
+        QACalibrator(partition=KDTree(max_depth=1)).fit(rows, group_records=rows)
 
 
 def test_several_kinds_of_confidence_are_pooled_only_if_asked():
@@ -430,7 +432,7 @@ def test_tuning_by_the_error_within_groups_takes_rows_of_a_question_as_dependent
 def test_questions_cannot_be_compared_if_only_one_side_has_ids():
     rows = answers(600)
     beta = [{name: value for name, value in row.items() if name != "id"} for row in answers(300, seed=1)]
-    for given in ({"beta_records": beta}, {"certify_records": beta}):
+    for given in ({"group_records": beta}, {"certify_records": beta}):
         with pytest.raises(InputError, match="only one of the two sets of rows has ids"):
             QACalibrator().fit(rows, **given)
 
@@ -439,7 +441,7 @@ def test_rows_of_two_prompts_are_not_pooled_unsaid():
     rows = [{**row, "prompt": f"ling1s-top1/1{'~aa' * (number % 2)}"} for number, row in enumerate(answers(300))]
     with pytest.raises(InputError, match="several prompts: ling1s-top1/1, ling1s-top1/1~aa"):
         QACalibrator().fit(rows)
-    QACalibrator().fit(rows, pool=True)
+    QACalibrator().fit(rows, allow_mixed=True)
     # A column that is the question is no name of a prompt, whatever it is called.
     few = [{**row, "prompt": f"What is {number % 12}?"} for number, row in enumerate(rows)]
     with pytest.warns(qacal.QacalWarning):
@@ -456,13 +458,13 @@ def test_who_judged_matters_to_evaluation_only_and_each_origin_is_accepted_by_it
     fitted = QACalibrator(partition="column:topic").fit(rows)
     judged = [{**row, "judge": "gpt"} for row in rows[:20]]
     assert len(fitted.calibrate(judged)) == 20
-    with pytest.raises(InputError, match=r"judge is 'gpt'.*--any-origin judge"):
+    with pytest.raises(InputError, match=r"judge is 'gpt'.*--allow-other-source judge"):
         list(fitted.answers(judged, needs_labels=True))
     other = [{**row, "prompt": "two"} for row in judged]
     for accepted in ("judge", ["judge", "model"]):
-        with pytest.raises(InputError, match=r"prompt is 'two'.*--any-origin prompt"):
-            list(fitted.answers(other, needs_labels=True, any_origin=accepted))
-    assert len(list(fitted.answers(other, needs_labels=True, any_origin=["judge", "prompt"]))) == 1
-    assert len(fitted.calibrate(other, any_origin=True)) == 20
-    with pytest.raises(InputError, match="any_origin is 'llm'; expected model, prompt"):
-        fitted.calibrate(other, any_origin="llm")
+        with pytest.raises(InputError, match=r"prompt is 'two'.*--allow-other-source prompt"):
+            list(fitted.answers(other, needs_labels=True, allow_other_source=accepted))
+    assert len(list(fitted.answers(other, needs_labels=True, allow_other_source=["judge", "prompt"]))) == 1
+    assert len(fitted.calibrate(other, allow_other_source=True)) == 20
+    with pytest.raises(InputError, match="allow_other_source is 'llm'; expected model, prompt"):
+        fitted.calibrate(other, allow_other_source="llm")

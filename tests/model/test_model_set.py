@@ -154,9 +154,11 @@ def test_the_rows_are_read_once_for_all_llms_and_again_only_for_more_than_the_me
     for value, model in one.models.items():
         assert model.rows_ == two.models[value].rows_ == three.models[value].rows_ == 60
         assert model.origins_ == {"model": [value]}
-        expected = [row["calibrated"] for row in model.calibrate(asked, any_origin=True)]
+        expected = [row["calibrated"] for row in model.calibrate(asked, allow_other_source=True)]
         for other in (two, three):
-            assert [row["calibrated"] for row in other.models[value].calibrate(asked, any_origin=True)] == expected
+            assert [
+                row["calibrated"] for row in other.models[value].calibrate(asked, allow_other_source=True)
+            ] == expected
 
 
 FIRST_ANSWER = """

@@ -129,7 +129,7 @@ def test_rows_of_the_fit_are_refused(model):
     with pytest.raises(InputError, match="fitted on some of these questions"):
         choose_threshold(model, NEW + rows(3000, 0)[:300], accuracy=0.9)
     unlabelled = [{**row, "correct": None} for row in answers(500, seed=7)]
-    tree = QACalibrator(partition=BisectingTree(max_depth=1)).fit(answers(600), beta_records=unlabelled)
+    tree = QACalibrator(partition=BisectingTree(max_depth=1)).fit(answers(600), group_records=unlabelled)
     with pytest.raises(InputError, match="fitted on some of these questions"):
         choose_threshold(tree, answers(500, seed=7), accuracy=0.5)
     unnamed = [{name: value for name, value in row.items() if name != "id"} for row in answers(600)]

@@ -124,5 +124,5 @@ def test_repr_and_needs():
 
 def test_a_column_that_is_an_id_makes_no_groups():
     assert len(Column("user").fit(range(10_000)).fitted_.labels) == 10_000
-    with pytest.raises(InputError, match=r"user has 10,001 different values, .* at most 10,000 .*--effect user"):
+    with pytest.raises(InputError, match=r"user has 10,001 different values, .* at most 10,000 .*--feature user"):
         Column("user").fit(range(10_001))

@@ -188,7 +188,7 @@ def test_a_file_that_holds_no_bad_rows_is_not_overwritten_by_them(tmp_path):
         code, _, err = run("evaluate", file, "--skip-bad-rows", written)
         assert (code, written.read_bytes()) == (2 if written == file else 1, before)
         assert message in " ".join(err.split())
-    code, _, err = run("fit", file, "-o", tmp_path / "model", *FIT, "--beta", other, "--skip-bad-rows", other)
+    code, _, err = run("fit", file, "-o", tmp_path / "model", *FIT, "--group-rows", other, "--skip-bad-rows", other)
     assert code == 2
     bad = tmp_path / "bad.jsonl"
     bad.touch()

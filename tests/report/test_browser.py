@@ -37,7 +37,7 @@ frame.addEventListener("load", () => {
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory):
     folder = tmp_path_factory.mktemp("browser")
-    hostile = read_contents(model(), hostile_rows(), groups="kind", any_origin=True)[""]
+    hostile = read_contents(model(), hostile_rows(), groups="kind", allow_other_source=True)[""]
     wide = Table("Wide", [f"column {n}" for n in range(30)], [["row", *[Cell("0.123", "±0.004")] * 29]])
     whole = {"plain": [Block("parrot-1", content())], "hostile": [Block("One", hostile, tables=[wide])]}
     for name, blocks in whole.items():

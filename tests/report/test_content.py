@@ -103,7 +103,7 @@ def test_what_cannot_be_reported_is_refused():
         read_contents(model(), answers(50, seed=1), threshold=80)
     with pytest.raises(InputError, match="this model was fitted on parrot-1"):
         read_contents(model(), answers(50, seed=1, llm="parrot-9"))
-    assert read_contents(model(), answers(50, seed=1, llm="parrot-9"), any_origin=True)[""].rows == 50
+    assert read_contents(model(), answers(50, seed=1, llm="parrot-9"), allow_other_source=True)[""].rows == 50
 
 
 def test_few_rows_make_no_verdict():

@@ -122,7 +122,7 @@ def test_the_same_content_gives_the_same_bytes(page):
 
 
 def test_hostile_text_stays_text():
-    found = read_contents(model(), hostile_rows(), groups="kind", any_origin=True)[""]
+    found = read_contents(model(), hostile_rows(), groups="kind", allow_other_source=True)[""]
     title = HOSTILE[0]
     page = render(title, [Block(HOSTILE[1], found, intro=HOSTILE[2])], intro=HOSTILE[3])
     read = Reader(page)
@@ -139,7 +139,7 @@ def test_hostile_text_stays_text():
 
 
 def test_long_texts_are_cut_and_can_be_opened():
-    found = read_contents(model(), hostile_rows(), groups="kind", any_origin=True)[""]
+    found = read_contents(model(), hostile_rows(), groups="kind", allow_other_source=True)[""]
     page = render("Long", [Block("One", found)])
     opened = re.findall(r'<details class="long"><summary dir="auto">(.*?)</summary><p dir="auto">(.*?)</p>', page)
     assert opened
@@ -148,7 +148,7 @@ def test_long_texts_are_cut_and_can_be_opened():
 
 def test_the_file_stays_small():
     rows = [row | {"kind": f"kind {number % 200}"} for number, row in enumerate(hostile_rows(4000))]
-    found = read_contents(model(), rows, groups="kind", any_origin=True)[""]
+    found = read_contents(model(), rows, groups="kind", allow_other_source=True)[""]
     assert len(found.groups) == 200
     page = render("Many", [Block("One", found)])
     assert len(page.encode()) < 1_500_000

@@ -270,7 +270,7 @@ def on_origins(seen: Gathering) -> Iterator[Finding]:
         counts = seen.origins.get(name)
         if counts is not None and len(counts) > 1 and is_provenance(name, list(counts)):
             who = _listed([f"{value} ({count:,})" for value, count in counts.most_common()])
-            remedy = f"--by {name} fits one model for each; --pool one for all."
+            remedy = f"--by {name} fits one model for each; --allow-mixed one for all."
             yield Finding(f"several_{name}s", True, f"The rows are of {len(counts):,} {plural}: {who}.", remedy)
 
 
@@ -349,5 +349,5 @@ def on_doubts(
             whose = "" if one is None else f"{names[one]}: "
             problem, _, remedy = doubt.text.partition(". ")
             problem = f"{whose}{problem.rstrip('.')}."
-            remedy = remedy or "A fit can only go by the text then; another confidence (--also) would help."
+            remedy = remedy or "A fit can only go by the text then; another confidence (--extra-confidence) would help."
             yield Finding(f"{doubt.kind}_confidences", False, problem[0].upper() + problem[1:], remedy)

@@ -110,7 +110,11 @@ class OtherColumn:
         if self._bins is not None and len(self._distinct) > 2:
             found = auroc_of_counts(self._bins[:, 1], self._bins[:, 0])
             is_useful = found.low > 0.5 and found.value < _TOO_GOOD
-            return UsefulColumn(self.name, "confidence", (f"--also {self.name}",), found) if is_useful else None
+            return (
+                UsefulColumn(self.name, "confidence", (f"--extra-confidence {self.name}",), found)
+                if is_useful
+                else None
+            )
         return self._groups(columns)
 
     def _groups(self, columns: int) -> UsefulColumn | None:
@@ -123,7 +127,7 @@ class OtherColumn:
         is_label = bool((np.minimum(share, 1 - share) < 1 - _TOO_GOOD).all())
         if not 0 < mean < 1 or is_label or _by_chance(rows, right, mean) * columns > _CHANCE:
             return None
-        options = (f"--effect {self.name}", f"--partition column:{self.name}")
+        options = (f"--feature {self.name}", f"--partition column:{self.name}")
         low, high = float(share.min()), float(share.max())
         return UsefulColumn(self.name, "groups", options, values=len(self._levels or ()), low=low, high=high)
 

@@ -29,7 +29,7 @@ def run(
             min=0.0, max=1.0, help="Answer from this probability on, in this run; else as qacal threshold has saved."
         ),
     ] = None,
-    any_origin: shared.AnyOrigin = None,
+    allow_other_source: shared.AllowOtherSource = None,
     json: shared.Json = False,
     embedder: shared.Embedder = None,
     column: shared.Columns = None,
@@ -68,7 +68,9 @@ def run(
         writing(output, shared.output_format(output, rows), rows.separator()) as writer,
         shared.progress() as progress,
     ):
-        for table in loaded.calibrated(rows, how, any_origin=any_origin or (), prefix=prefix, progress=progress):
+        for table in loaded.calibrated(
+            rows, how, allow_other_source=allow_other_source or (), prefix=prefix, progress=progress
+        ):
             writer.write(table)
             done += len(table)
             columns = list(table.names)

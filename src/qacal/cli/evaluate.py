@@ -44,7 +44,7 @@ def run(
         bool,
         typer.Option("--strict", help="With --fail-above: exit with 1 unless all of the interval is below."),
     ] = False,
-    any_origin: shared.AnyOrigin = None,
+    allow_other_source: shared.AllowOtherSource = None,
     embedder: shared.Embedder = None,
     column: shared.Columns = None,
     percent: shared.PercentAsFitted = None,
@@ -75,7 +75,7 @@ def run(
         raise typer.BadParameter(f"--fail-above is {fail_above:g}; expected 0 to 1, such as 0.05.")
     shared.require_apart(file, skip_bad_rows)
     read = (column, percent, skip_bad_rows, max_bad, expression)
-    parts, by = _measured(file, model, embedder, groups, by, any_origin, *read)
+    parts, by = _measured(file, model, embedder, groups, by, allow_other_source, *read)
     with shared.printing():
         _tell(parts, by, groups, json)
     if fail_above is not None and _fails(parts, by, fail_above, strict):
@@ -97,7 +97,7 @@ def _measured(
     embedder: str | None,
     groups: str | None,
     by: str | None,
-    any_origin: list[str] | None,
+    allow_other_source: list[str] | None,
     *read: Any,
 ) -> tuple[dict[Any, Evaluation], str | None]:
     """Return the evaluations, and the column that they are by: of a set of models its own, unless told otherwise."""
@@ -108,7 +108,7 @@ def _measured(
     if by is None and isinstance(loaded, ModelSet):
         by = loaded.by
     with shared.opened(file) as rows, shared.reading_like(loaded, rows, *read) as how, shared.progress() as progress:
-        columns = collect(rows, how, loaded, groups, by, any_origin=any_origin or (), progress=progress)
+        columns = collect(rows, how, loaded, groups, by, allow_other_source=allow_other_source or (), progress=progress)
     if loaded is not None:
         _warn_of_fitted(columns, loaded)
     return columns.evaluated(), by

@@ -48,7 +48,7 @@ def run(
     ] = "auto",
     epsilon: Annotated[float, typer.Option(help="The error that points per bin must promise.")] = 0.1,
     alpha: Annotated[float, typer.Option(help="How often that promise may be broken.")] = 0.1,
-    pool: Annotated[bool, typer.Option("--pool", help="Take all LLMs of the file as one.")] = False,
+    allow_mixed: Annotated[bool, typer.Option("--allow-mixed", help="Take all LLMs of the file as one.")] = False,
     column: shared.Columns = None,
     percent: shared.Percent = False,
     expression: shared.Expressions = None,
@@ -97,7 +97,7 @@ def run(
             search=search,
             epsilon=epsilon,
             alpha=alpha,
-            pool=pool,
+            allow_mixed=allow_mixed,
             how=how,
             progress=progress,
         )

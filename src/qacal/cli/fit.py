@@ -16,13 +16,13 @@ CALIBRATORS = {
     "tree-binning": "TreeBinning",
     "scaling-qa-binning": "ScalingQABinning",
     "qa-binning": "QABinning",
-    "hierarchical": "HierarchicalScaling",
-    "tree": "TreeScaling",
-    "steps": "StepBinning",
-    "uniform-mass": "UniformMassBinning",
+    "hierarchical-scaling": "HierarchicalScaling",
+    "tree-scaling": "TreeScaling",
+    "step-binning": "StepBinning",
+    "uniform-mass-binning": "UniformMassBinning",
     "scaling-binning": "ScalingBinning",
-    "platt": "PlattScaling",
-    "isotonic": "IsotonicCalibration",
+    "platt-scaling": "PlattScaling",
+    "isotonic-calibration": "IsotonicCalibration",
     "identity": "Identity",
 }
 
@@ -48,11 +48,11 @@ def run(
             f"for groups that are columns, tree-binning. Others: {', '.join(CALIBRATORS)}."
         ),
     ] = None,
-    effect: Annotated[
+    feature: Annotated[
         list[str] | None,
         typer.Option(metavar="COLUMN", help="A column for the score to read: tenant, language. May be repeated."),
     ] = None,
-    also: Annotated[
+    extra_confidence: Annotated[
         list[str] | None,
         typer.Option(
             metavar="COLUMN", help="Another confidence for the score to read, such as the probability of the tokens."
@@ -75,7 +75,7 @@ def run(
             "brier, auac or error.",
         ),
     ] = None,
-    beta: Annotated[
+    group_rows: Annotated[
         str | None,
         typer.Option(
             metavar="FILE", help="Make the groups from these rows, which need no labels unless groups are learned."
@@ -88,12 +88,12 @@ def run(
             help="Certify on these rows, and learn from the others: labels by people here, by a judge there.",
         ),
     ] = None,
-    beta_share: Annotated[
+    train_share: Annotated[
         float | None,
         typer.Option(help="The share of the questions to learn groups and score from: 0.8, or 0.25 without a score."),
     ] = None,
     by: shared.By = None,
-    pool: Annotated[bool, typer.Option("--pool", help="One model for all LLMs in the file.")] = False,
+    allow_mixed: Annotated[bool, typer.Option("--allow-mixed", help="One model for all LLMs in the file.")] = False,
     examples: Annotated[int, typer.Option(help="How many rows of each group the model keeps to show them.")] = 3,
     seed: Annotated[int, typer.Option(help="Another seed deals the questions into other parts.")] = 0,
     json: shared.Json = False,
@@ -111,7 +111,7 @@ def run(
 
     \b
         qacal fit answers.parquet -o model
-        qacal fit answers.parquet -o model --also confidence_tokens
+        qacal fit answers.parquet -o model --extra-confidence confidence_tokens
         qacal fit answers.csv -o model --partition column:subject --column confidence=score --percent
         qacal fit answers.parquet -o model --tune log-loss
         qacal fit answers_of_many_llms.jsonl -o models --by model
@@ -122,13 +122,17 @@ def run(
     from qacal.model.model_set import ModelSet, fit_set
     from qacal.search import OBJECTIVES
 
-    shared.require_apart(file, output, skip_bad_rows, certify, beta)
+    shared.require_apart(file, output, skip_bad_rows, certify, group_rows)
     shared.require_folder(output)
-    _require_sense(partition, alpha, beta_share)
-    if certify is not None and (by is not None or beta_share is not None):
-        raise typer.BadParameter("--certify makes one model that learns from all other rows; no --by, no --beta-share.")
-    if continuous and (beta is not None or beta_share is not None):
-        raise typer.BadParameter("--continuous makes no groups and certifies nothing; leave --beta, --beta-share out.")
+    _require_sense(partition, alpha, train_share)
+    if certify is not None and (by is not None or train_share is not None):
+        raise typer.BadParameter(
+            "--certify makes one model that learns from all other rows; no --by, no --train-share."
+        )
+    if continuous and (group_rows is not None or train_share is not None):
+        raise typer.BadParameter(
+            "--continuous makes no groups and certifies nothing; leave --group-rows, --train-share out."
+        )
     objective = None if tune is None else shared.chosen("--tune", tune, list(OBJECTIVES))
     model = QACalibrator(
         embedder,
@@ -140,12 +144,12 @@ def run(
             shared.chosen("--ties", ties, ["merge", "jitter"]),
             partition,
             continuous,
-            bool(effect or also),
+            bool(feature or extra_confidence),
             recalibrate=certify is not None,
         ),
-        score=_score(partition, effect, also, objective),
+        score=_score(partition, feature, extra_confidence, objective),
         output="continuous" if continuous else "certified",
-        beta_share=beta_share,
+        train_share=train_share,
         tune=objective,
         examples=examples,
         seed=seed,
@@ -156,9 +160,11 @@ def run(
         shared.progress() as progress,
     ):
         if by is None:
-            fit: QACalibrator | ModelSet = model._fit_inputs(FitInputs(rows, how, beta, certify, pool), progress)
+            fit: QACalibrator | ModelSet = model._fit_inputs(
+                FitInputs(rows, how, group_rows, certify, allow_mixed), progress
+            )
         else:
-            fit = fit_set(model, rows, by, how, beta_records=beta, pool=pool, progress=progress)
+            fit = fit_set(model, rows, by, how, group_records=group_rows, allow_mixed=allow_mixed, progress=progress)
         lost = fitted.lost_threshold(output)
         fit.save(output)
         said = [] if calibrator is not None else [*remarks.on_confidences(rows, how, fit)]
@@ -206,19 +212,21 @@ def _say_what_next(
         shared.note(f"    qacal split {quote(file)} -o {fit} --rest {kept}{keys}")
 
 
-def _score(partition: str | None, effect: list[str] | None, also: list[str] | None, objective: str | None) -> Any:
+def _score(
+    partition: str | None, feature: list[str] | None, extra_confidence: list[str] | None, objective: str | None
+) -> Any:
     """Return the score to learn; "auto" if nothing is said of it."""
     from qacal.calibrators.score import LearnedScore
     from qacal.partitions import EMBEDDING, as_partition
 
-    if not effect and not also:
+    if not feature and not extra_confidence:
         return "auto"
     needs = (EMBEDDING,) if partition is None else as_partition(partition).needs
-    columns = dict.fromkeys([*(name for name in needs if name != EMBEDDING), *(effect or ())])
+    columns = dict.fromkeys([*(name for name in needs if name != EMBEDDING), *(feature or ())])
     return LearnedScore(
         text=EMBEDDING in needs,
         columns=tuple(columns),
-        confidences=tuple(also or ()),
+        confidences=tuple(extra_confidence or ()),
         objective="brier" if objective == "brier" else "log_loss",
     )
 
@@ -242,18 +250,18 @@ def _chosen_calibrator(
         return None
     if name is None:
         reads_text = partition is None or EMBEDDING in as_partition(partition).needs
-        name = "steps" if reads_text or has_score else "tree-binning"
-        if name == "steps":
+        name = "step-binning" if reads_text or has_score else "tree-binning"
+        if name == "step-binning":
             return make_calibrator(name, points_per_bin, alpha, ties).set_params(recalibrate=recalibrate)
     return make_calibrator(name, points_per_bin, alpha, ties)
 
 
-def _require_sense(partition: str | None, alpha: float, beta_share: float | None) -> None:
+def _require_sense(partition: str | None, alpha: float, train_share: float | None) -> None:
     """Refuse options that can mean nothing, before any row is read."""
     from qacal.errors import InputError
     from qacal.partitions import as_partition
 
-    for name, value in (("--alpha", alpha), ("--beta-share", beta_share)):
+    for name, value in (("--alpha", alpha), ("--train-share", train_share)):
         if value is not None and not 0 < value < 1:
             raise typer.BadParameter(f"{name} is {value:g}; expected a number between 0 and 1.")
     try:
@@ -277,7 +285,7 @@ def make_calibrator(name: str, points_per_bin: int | None, alpha: float, ties: s
     if ties == "jitter" and "ties" not in known:
         raise typer.BadParameter(
             f"{name} does not divide equal confidences; leave --ties out, or take --calibrator qa-binning, "
-            "scaling-qa-binning, uniform-mass or scaling-binning."
+            "scaling-qa-binning, uniform-mass-binning or scaling-binning."
         )
     wanted = {"alpha": alpha, "ties": ties, "cross_fit": True} | (
         {} if points_per_bin is None else {"points_per_bin": points_per_bin}

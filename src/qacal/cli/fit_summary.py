@@ -231,7 +231,7 @@ def _learning_share(model: QACalibrator) -> float:
     if model.score_ is None and not model.pipeline_.needs_vectors:
         return 0.0
     usual = SHARE if model.score_ is None else SHARE_WITH_SCORE
-    return usual if model.beta_share is None else model.beta_share
+    return usual if model.train_share is None else model.train_share
 
 
 def lost_threshold(path: str) -> str | None:

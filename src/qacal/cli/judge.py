@@ -54,12 +54,14 @@ def run(
     ] = None,
     human: Annotated[
         str | None,
-        typer.Option("--human", metavar="COLUMN", help="Labels by people, where there are some: how the judge agrees."),
+        typer.Option(
+            "--human-labels", metavar="COLUMN", help="Labels by people, where there are some: how the judge agrees."
+        ),
     ] = None,
     people: Annotated[
         str | None,
         typer.Option(
-            "--people",
+            "--human-output",
             metavar="FILE",
             help="Write the rows that people have labelled here, with their labels, and leave those questions out of "
             "the output: for qacal fit --certify.",
@@ -95,13 +97,13 @@ def run(
     cannot just be left out: those that match have a label without it, so the LLM would look better than it is; choose
     with --unsure. Without a judge, an answer that does not match is wrong, even if it says the same in other words.
 
-    Judges err. Label some rows by hand, in a column of its own: --human says how often the judge agrees, and --people
+    Judges err. Label some rows by hand, in a column of its own: --human-labels says how often the judge agrees, and --human-output
     keeps these rows apart, so that they certify what was learned from the judge's.
 
     \b
         qacal judge run.db -o answers.parquet
         qacal judge run.db -o answers.parquet --base-url http://127.0.0.1:8080/v1 --model NAME
-        qacal judge rows.csv -o judged.parquet --base-url URL --model NAME --human by_hand --people people.parquet
+        qacal judge rows.csv -o judged.parquet --base-url URL --model NAME --human-labels by_hand --human-output people.parquet
         qacal fit judged.parquet -o model --certify people.parquet
     """
     from qacal.sources.elicitation.judging import UNSURE, Judge, Verdicts, ground_truths, judged
@@ -109,11 +111,13 @@ def run(
     if unsure is not None:
         unsure = shared.chosen("--unsure", unsure, UNSURE)
     if human in ("correct", "judge"):
-        raise typer.BadParameter(f"--human {human} is what this command writes; give people's labels another name.")
+        raise typer.BadParameter(
+            f"--human-labels {human} is what this command writes; give people's labels another name."
+        )
     if (base_url is None) != (model is None):
         raise typer.BadParameter("a judge needs both, --base-url and --model.")
     if people is not None and human is None:
-        raise typer.BadParameter("--people needs --human COLUMN, the column that holds people's labels.")
+        raise typer.BadParameter("--human-output needs --human-labels COLUMN, the column that holds people's labels.")
     if people is not None and "-" in (people, output):
         raise typer.BadParameter("two files do not fit onto standard output; name both of them.")
     shared.require_apart(file, output, store, people)
@@ -302,7 +306,7 @@ def _unlabelled(rows: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
         if row.get("correct") not in (None, "") and row.get("judge") in (None, "", BY_PEOPLE):
             raise InputError(
                 "the rows have labels already, in a column correct, which this command would overwrite. If they are by "
-                "people, rename the column, and compare: --human NAME."
+                "people, rename the column, and compare: --human-labels NAME."
             )
         yield row
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 # How a file of bad rows begins; an empty one is of a run that found none.
 _BAD_ROW = b'{"place": "'
-# An argument in Python beside the option of the same meaning: --percent (percent=True), (--beta, beta_records=).
+# An argument in Python beside the option of the same meaning: --percent (percent=True), (--group-rows, group_records=).
 _FOR_PYTHON = re.compile(
     r"(?P<option>--[a-z][a-z-]*(?: '[^']*'| [^\s()]+)?) \([a-z_]+=[^()\s]*\)"
     r"|(?P<options>\(--[^()]*?)[,;](?: or)? [a-z_]+=[^()]*(?=\))"
@@ -58,10 +58,10 @@ PercentAsFitted = Annotated[
         show_default=False,
     ),
 ]
-AnyOrigin = Annotated[
+AllowOtherSource = Annotated[
     list[str] | None,
     typer.Option(
-        "--any-origin",
+        "--allow-other-source",
         metavar="COLUMN",
         help="Go on with rows of another model (the LLM), prompt, confidence_source or judge than those of the fit. "
         "May be repeated. apply never asks who judged.",

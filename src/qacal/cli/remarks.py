@@ -75,7 +75,7 @@ def on_confidences(records: Any, how: Reading, fit: QACalibrator | ModelSet) -> 
     unread = [name for name in batch.table.names if name.startswith(_PREFIX) and name not in known]
     unread = [name for name in unread if _is_confidence(batch, name)]
     if unread:
-        options, it = " ".join(f"--also {name}" for name in unread), "it" if len(unread) == 1 else "them"
+        options, it = " ".join(f"--extra-confidence {name}" for name in unread), "it" if len(unread) == 1 else "them"
         yield f"The rows also have {' and '.join(unread)}; {options} lets the score read {it}."
 
 

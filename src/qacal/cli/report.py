@@ -35,7 +35,7 @@ def run(
         int, typer.Option(help="Question-answer pairs to show of each group; 0 keeps all text of the rows out.")
     ] = 4,
     json: shared.Json = False,
-    any_origin: shared.AnyOrigin = None,
+    allow_other_source: shared.AllowOtherSource = None,
     embedder: shared.Embedder = None,
     column: shared.Columns = None,
     percent: shared.PercentAsFitted = None,
@@ -62,7 +62,7 @@ def run(
     if output != "-":
         shared.require_folder(output)
     read = (column, percent, skip_bad_rows, max_bad, expression)
-    contents = _contents(model, file, read, groups, by, threshold, examples, any_origin, embedder)
+    contents = _contents(model, file, read, groups, by, threshold, examples, allow_other_source, embedder)
     page = _page(title or f"How far to trust it: {Path(model).name} on {_name(file)}", contents)
     with atomic_file(output) as temporary:
         temporary.write_text(page, encoding="utf-8")
@@ -84,7 +84,7 @@ def _contents(model: str, file: str, read: Any, groups: str | None, by: str | No
     from qacal.model.model_set import load_any
     from qacal.report import read_contents
 
-    threshold, examples, any_origin, embedder = chosen
+    threshold, examples, allow_other_source, embedder = chosen
     loaded = load_any(model_path(model), embedder=embedder)
     with shared.opened(file) as rows, shared.reading_like(loaded, rows, *read) as how, shared.progress() as progress:
         return read_contents(
@@ -95,7 +95,7 @@ def _contents(model: str, file: str, read: Any, groups: str | None, by: str | No
             by=by,
             threshold=threshold,
             examples=examples,
-            any_origin=any_origin or (),
+            allow_other_source=allow_other_source or (),
             progress=progress,
         )
 

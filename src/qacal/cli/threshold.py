@@ -37,7 +37,7 @@ def run(
         bool, typer.Option("--save", help="Keep it in the model, so that qacal apply decides by it.")
     ] = False,
     json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
-    any_origin: shared.AnyOrigin = None,
+    allow_other_source: shared.AllowOtherSource = None,
     embedder: shared.Embedder = None,
     column: shared.Columns = None,
     percent: shared.PercentAsFitted = None,
@@ -80,7 +80,7 @@ def run(
         shared.reading_like(loaded, rows, column, percent, skip_bad_rows, max_bad, expression) as how,
         shared.progress() as progress,
     ):
-        found = choices(loaded, rows, how, goal, any_origin=any_origin or (), progress=progress)
+        found = choices(loaded, rows, how, goal, allow_other_source=allow_other_source or (), progress=progress)
     with shared.printing():
         _tell(found, json)
     if not any(map(_is_done, found.values())):

@@ -107,7 +107,7 @@ def run_experiment(
     search: str = "auto",
     epsilon: float = 0.1,
     alpha: float = 0.1,
-    pool: bool = False,
+    allow_mixed: bool = False,
     how: Reading | None = None,
     progress: Progress | None = None,
 ) -> Experiment:
@@ -125,7 +125,7 @@ def run_experiment(
         randomised ties do.
     seeds : how many times the questions are dealt anew.
     objective, search, epsilon, alpha : see :class:`~qacal.experiment.protocol.Protocol`.
-    pool : go on if rows of several LLMs are in one block.
+    allow_mixed : go on if rows of several LLMs are in one block.
     """
     reading = how or Reading()
     for name, given in {"by": by, "embedders": embedders, "partitions": partitions}.items():
@@ -141,7 +141,7 @@ def run_experiment(
     _require_unseen(label, partitions)
     betas = [Beta(embedder, partition) for embedder in embedders for partition in partitions]
     if "model" not in by:
-        require_one_origin(records, reading, pool)
+        require_one_origin(records, reading, allow_mixed)
     needed = _columns(partitions, label)
     makers = [] if all(isinstance(as_partition(one), Column) for one in partitions) else list(embedders)
     samples = read_samples(records, reading, by=by, embedders=makers, columns=needed, progress=progress)

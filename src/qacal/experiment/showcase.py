@@ -47,7 +47,7 @@ def showcase(run: Experiment, name: tuple[Any, ...]) -> Showcase:
     with warnings.catch_warnings():
         # The page says which rows are taken as dependent.
         warnings.simplefilter("ignore", RepeatedQuestionsWarning)
-        model.fit(_frame(sample, beta, part == CALIBRATION), beta_records=beta_rows)
+        model.fit(_frame(sample, beta, part == CALIBRATION), group_records=beta_rows)
     return Showcase(line["method"], model, _frame(sample, beta, part == TEST))
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 if TYPE_CHECKING:
     import polars as pl
 
-    from qacal.records.provenance import AnyOrigin
+    from qacal.records.provenance import AllowOtherSource
     from qacal.records.reading import Batch, ReadAs, Reading
     from qacal.records.table import Table
 
@@ -62,7 +62,7 @@ class Answering(ABC):
         *,
         needs_labels: bool = False,
         keeps_bad: bool = False,
-        any_origin: AnyOrigin = False,
+        allow_other_source: AllowOtherSource = False,
         progress: Progress | None = None,
     ) -> Iterator[tuple[Batch, pl.DataFrame]]:
         """Yield the records batch after batch, and beside each batch its evidence.
@@ -85,17 +85,19 @@ class Answering(ABC):
         if "pandas" in sys.modules:
             forms.append(sys.modules["pandas"].DataFrame(rows))
         for records in forms:
-            list(self.calibrated(records, Reading(), any_origin=True, prefix="warm_"))
+            list(self.calibrated(records, Reading(), allow_other_source=True, prefix="warm_"))
 
     def calibrated(
         self,
         records: Any,
         how: Reading | None = None,
         *,
-        any_origin: AnyOrigin = False,
+        allow_other_source: AllowOtherSource = False,
         prefix: str = "",
         progress: Progress | None = None,
     ) -> Iterator[Table]:
         """Yield all records, batch after batch, with their evidence; see :meth:`QACalibrator.calibrate`."""
-        for batch, found in self.answers(records, how, keeps_bad=True, any_origin=any_origin, progress=progress):
+        for batch, found in self.answers(
+            records, how, keeps_bad=True, allow_other_source=allow_other_source, progress=progress
+        ):
             yield batch.with_evidence(found, prefix)

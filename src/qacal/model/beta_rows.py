@@ -80,7 +80,7 @@ class ScoreSample:
     def fit(self) -> None:
         """Fit the score."""
         if not self.count:
-            raise InputError("no row is left to learn a score from; give more rows, or a larger beta_share.")
+            raise InputError("no row is left to learn a score from; give more rows, or a larger train_share.")
         confidence, correct, *others = self._numbers.rows().T
         inputs: dict[str, Any] = {"confidence": confidence}
         split = len(self._score.confidences)
@@ -104,7 +104,7 @@ def require_labels(batch: Batch, partition: Partition) -> None:
     if batch.correct is None or not (batch.correct >= 0).all():
         raise InputError(
             f"{batch.table.origin}: {partition!r} learns groups from labels, and rows that groups are made from "
-            "(--beta, beta_records=) have no `correct`. Label them, or make groups that need none: bisecting:6."
+            "(--group-rows, group_records=) have no `correct`. Label them, or make groups that need none: bisecting:6."
         )
 
 

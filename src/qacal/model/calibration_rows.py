@@ -74,7 +74,7 @@ class CalibrationSample:
         """Return what the calibrator learns from."""
         if self._total is None:
             raise InputError(
-                "no row is left to calibrate on; give more rows, or a smaller share to learn from (--beta-share)."
+                "no row is left to calibrate on; give more rows, or a smaller share to learn from (--train-share)."
             )
         # Who is in several batches is known here, and not to tallies that are added.
         return replace(self._total, is_clustered=_repeats(self.ids()), is_sum=False)

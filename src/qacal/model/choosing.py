@@ -19,7 +19,7 @@ from qacal.model.model_set import ModelSet
 from qacal.parameters import shown
 from qacal.records.bad_rows import MAX_BAD
 from qacal.records.files import refuse
-from qacal.records.provenance import AnyOrigin
+from qacal.records.provenance import AllowOtherSource
 from qacal.records.reading import Reading
 from qacal.tally.arrays import Bools, Hashes
 from qacal.thresholds.certified import (
@@ -84,7 +84,7 @@ def choose_threshold(
     columns: Mapping[str, str] | None = None,
     percent: bool | None = None,
     expressions: Mapping[str, float] | None = None,
-    any_origin: AnyOrigin = False,
+    allow_other_source: AllowOtherSource = False,
     on_fault: OnFault | None = None,
     max_bad: float = MAX_BAD,
     progress: Progress | None = None,
@@ -95,7 +95,7 @@ def choose_threshold(
         1 - alpha; see :func:`qacal.certified_threshold`.
     per_group : one for each group of the model.
     wrong, abstain : instead, the threshold that costs least; see :func:`qacal.cheapest_threshold`.
-    columns, percent, expressions, any_origin, on_fault, max_bad, progress : as in :meth:`QACalibrator.calibrate`.
+    columns, percent, expressions, allow_other_source, on_fault, max_bad, progress : as in :meth:`QACalibrator.calibrate`.
 
     Records of the fit are refused where the model can tell: it remembers some of its questions. Whoever tuned the model
     on records must not use those either, and that no model can tell.
@@ -118,7 +118,7 @@ def choose_threshold(
         raise InputError(f"model is {shown(model)}; expected a fitted QACalibrator, or what qacal.load gives.")
     goal = Goal(accuracy, risk, alpha, per_group, wrong, abstain)
     how = model.reading(records, columns, percent, expressions, on_fault=on_fault or refuse, max_bad=max_bad)
-    return choices(model, records, how, goal, any_origin=any_origin, progress=progress)[None]
+    return choices(model, records, how, goal, allow_other_source=allow_other_source, progress=progress)[None]
 
 
 def choices(
@@ -127,7 +127,7 @@ def choices(
     how: Reading,
     goal: Goal,
     *,
-    any_origin: AnyOrigin = False,
+    allow_other_source: AllowOtherSource = False,
     progress: Progress | None = None,
 ) -> dict[Any, Choice]:
     """Return the choice for a model (under None), or for each model of a set."""
@@ -136,7 +136,7 @@ def choices(
     if goal.per_group:
         _require_groups(models)
     by = model.by if isinstance(model, ModelSet) else None
-    rows = collect(records, how, model, None, by, any_origin=any_origin, progress=progress)
+    rows = collect(records, how, model, None, by, allow_other_source=allow_other_source, progress=progress)
     out = {}
     for value, one in models.items():
         mine = np.array([other == value for other in rows.values]) if is_set else np.ones(_length(rows), dtype=bool)

@@ -46,17 +46,17 @@ class Defaults:
 
     Examples
     --------
-    >>> auto = {"score": "auto", "output": "certified", "beta_share": None, "tune": None, "examples": 3, "seed": 0}
+    >>> auto = {"score": "auto", "output": "certified", "train_share": None, "tune": None, "examples": 3, "seed": 0}
     >>> road = Recipe("static", None, None, **auto).road()
     >>> road.partition, road.score, road.calibrator
     (BisectingTree(max_depth=4), LearnedScore(), StepBinning())
     >>> road = Recipe("static", "column:subject", None, **auto).road()
     >>> road.partition, road.score, road.calibrator
     (Column('subject'), None, TreeBinning())
-    >>> Recipe("static", None, None, **auto | {"beta_share": 80}).validate()
+    >>> Recipe("static", None, None, **auto | {"train_share": 80}).validate()
     Traceback (most recent call last):
     ...
-    qacal.errors.InputError: beta_share is 80; expected a share between 0 and 1, such as 0.25.
+    qacal.errors.InputError: train_share is 80; expected a share between 0 and 1, such as 0.25.
     """
 
     embedder: str | Embedder
@@ -64,7 +64,7 @@ class Defaults:
     calibrator: Calibrator | None
     score: LearnedScore | Literal["auto"] | None
     output: Output
-    beta_share: float | None
+    train_share: float | None
     tune: str | None
     examples: int
     seed: int
@@ -73,8 +73,10 @@ class Defaults:
 
     def validate(self) -> None:
         """Refuse parameters that can mean nothing."""
-        if self.beta_share is not None and not (is_number(self.beta_share, 0, 1) and 0 < self.beta_share < 1):
-            raise InputError(f"beta_share is {shown(self.beta_share)}; expected a share between 0 and 1, such as 0.25.")
+        if self.train_share is not None and not (is_number(self.train_share, 0, 1) and 0 < self.train_share < 1):
+            raise InputError(
+                f"train_share is {shown(self.train_share)}; expected a share between 0 and 1, such as 0.25."
+            )
         if self.output not in ("certified", "continuous"):
             raise InputError(f'output is {self.output!r}; expected "certified" or "continuous".')
         if self.output == "continuous" and self.calibrator is not None:
@@ -150,8 +152,8 @@ class Defaults:
 
     def learning_share(self, records: Iterable[Batch], *, has_score: bool) -> float:
         """Return the share of the questions to learn from."""
-        if self.beta_share is not None:
-            return self.beta_share
+        if self.train_share is not None:
+            return self.train_share
         if not has_score:
             return SHARE
         rows = 0

@@ -12,7 +12,7 @@ from qacal.metrics.evaluation import Evaluation, evaluate, require_labels
 from qacal.model.answering import Progress
 from qacal.model.model import QACalibrator
 from qacal.model.model_set import ModelSet, rows_by
-from qacal.records.provenance import AnyOrigin
+from qacal.records.provenance import AllowOtherSource
 from qacal.records.reading import Batch, Reading, read, warn_of_copies
 from qacal.tally.arrays import Bools, Floats, Hashes
 
@@ -79,7 +79,7 @@ def collect(
     groups: str | None,
     by: str | None,
     *,
-    any_origin: AnyOrigin = False,
+    allow_other_source: AllowOtherSource = False,
     progress: Progress | None = None,
 ) -> EvaluationRows:
     """Read the records through a model, or with the column `calibrated` they may have.
@@ -92,7 +92,9 @@ def collect(
         for batch in read(records, how, needs_labels=True, needs_text=False):
             _add(out, batch, batch.calibrated(), batch.listed(groups) if groups else None)
     else:
-        for batch, found in model.answers(records, how, needs_labels=True, any_origin=any_origin, progress=progress):
+        for batch, found in model.answers(
+            records, how, needs_labels=True, allow_other_source=allow_other_source, progress=progress
+        ):
             out.questions.append(batch.question_hashes())
             own = found["group"].to_list()
             if isinstance(model, ModelSet) and by != model.by:  # group 3 of one model is not group 3 of another

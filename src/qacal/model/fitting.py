@@ -53,7 +53,7 @@ class FitInputs:
     how : how to read them.
     beta : rows to make groups from in place of a part of `records`; None for none.
     certify : rows to certify on in place of a part of `records`; None for none.
-    pool : whether several LLMs or prompts may go together.
+    allow_mixed : whether several LLMs or prompts may go together.
     whose : stands before what is said of them, such as "model gpt-4: ".
     """
 
@@ -61,7 +61,7 @@ class FitInputs:
     how: Reading
     beta: Any = None
     certify: Any = None
-    pool: bool = False
+    allow_mixed: bool = False
     whose: str = ""
 
     @property
@@ -72,11 +72,11 @@ class FitInputs:
     def require_one_origin(self) -> None:
         """Refuse rows that do not go together, before anything is embedded."""
         if self.has_certify_records:
-            require_one_origin(self.certify, self.how, self.pool)
-            require_same_origin(self.records, self.certify, self.how, self.pool)
+            require_one_origin(self.certify, self.how, self.allow_mixed)
+            require_same_origin(self.records, self.certify, self.how, self.allow_mixed)
         if self.beta is not None:
             require_comparable_ids(self.records, self.beta, self.how)
-        require_one_origin(self.records, self.how, self.pool)
+        require_one_origin(self.records, self.how, self.allow_mixed)
 
 
 @dataclass(frozen=True, eq=False)
@@ -167,7 +167,7 @@ class Fitting:
         if self.defaults.output == "continuous":
             raise InputError("a continuous output certifies nothing; leave certify_records (--certify) out.")
         if self.given.beta is not None:
-            raise InputError("beta_records and certify_records both say what is learned from what; give one of them.")
+            raise InputError("group_records and certify_records both say what is learned from what; give one of them.")
         if self.pipeline.score is None and not self.pipeline.needs_vectors:
             raise InputError(
                 "with certify_records (--certify) all else is learned from the other rows, and nothing is: groups are "
@@ -316,7 +316,7 @@ def _require_apart(batch: Batch, learned_from: Hashes) -> None:
     shared = 0 if batch.ids is None else int(np.isin(batch.ids, learned_from).sum())
     if shared:
         raise InputError(
-            f"{batch.table.origin}: {shared} rows have questions that other rows were learned from (--beta, --certify; "
-            "beta_records=, certify_records=). What is learned must be fixed without the calibration rows: leave those "
+            f"{batch.table.origin}: {shared} rows have questions that other rows were learned from (--group-rows, --certify; "
+            "group_records=, certify_records=). What is learned must be fixed without the calibration rows: leave those "
             "questions out of one of the two."
         )

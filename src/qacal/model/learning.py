@@ -47,7 +47,7 @@ class Learning:
                 self._add(mine, groups, score)
         if groups is not None and self.partition is not None:
             if self._groups_need_vectors and not groups.count:
-                raise InputError("no row is left to make groups from; give more rows, or a larger beta_share.")
+                raise InputError("no row is left to make groups from; give more rows, or a larger train_share.")
             self.partition.fit_rows(groups.inputs())
         if score is not None:
             self.progress("learning a score", score.count)

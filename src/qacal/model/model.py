@@ -29,7 +29,7 @@ from qacal.partitions import Partition
 from qacal.records.bad_rows import MAX_BAD
 from qacal.records.files import OnFault, refuse
 from qacal.records.forks import require_polars
-from qacal.records.provenance import AnyOrigin, require_known_origin
+from qacal.records.provenance import AllowOtherSource, require_known_origin
 from qacal.records.reading import Batch, ReadAs, Reading, read
 from qacal.tally.arrays import ArrayLike, Floats, unit_values
 from qacal.thresholds.decisions import DecisionRule
@@ -63,7 +63,7 @@ class QACalibrator(HasParameters, Answering):
     output : "certified" answers in steps, each with an interval from rows of its own. "continuous" learns from all
         rows (from 50,000 of them at most, as ever) and answers with the score itself: better by about .001 in log loss.
         Nothing is promised of it, and there are no groups.
-    beta_share : the share of the questions that groups and score are learned from; the others calibrate. By default .8
+    train_share : the share of the questions that groups and score are learned from; the others calibrate. By default .8
         with a score (.9 of fewer than 200 rows), and .25 without, which is the paper's 20:60.
     tune : choose by "log_loss" or "brier" among scores (always done, by log loss unless told otherwise); with a
         calibrator, depth and points per bin by "log_loss", "brier", "auac" or "error" on a seventh of the calibration
@@ -108,7 +108,7 @@ class QACalibrator(HasParameters, Answering):
         *,
         score: LearnedScore | Literal["auto"] | None = "auto",
         output: Output = "certified",
-        beta_share: float | None = None,
+        train_share: float | None = None,
         tune: str | None = None,
         examples: int = 3,
         seed: int = 0,
@@ -118,7 +118,7 @@ class QACalibrator(HasParameters, Answering):
         self.calibrator = calibrator
         self.score = score
         self.output = output
-        self.beta_share = beta_share
+        self.train_share = train_share
         self.tune = tune
         self.examples = examples
         self.seed = seed
@@ -129,12 +129,12 @@ class QACalibrator(HasParameters, Answering):
         self,
         records: Any,
         *,
-        beta_records: Any = None,
+        group_records: Any = None,
         certify_records: Any = None,
         columns: Mapping[str, str] | None = None,
         percent: bool = False,
         expressions: Mapping[str, float] | None = None,
-        pool: bool = False,
+        allow_mixed: bool = False,
         on_fault: OnFault | None = None,
         max_bad: float = MAX_BAD,
         progress: Progress | None = None,
@@ -145,7 +145,7 @@ class QACalibrator(HasParameters, Answering):
         ----------
         records : a path (Parquet, JSONL, CSV), a frame of pandas, polars or Arrow, a list of objects. They need
             `correct`; `id` keeps the rows of one question together (the question's text does where there is none).
-        beta_records : make the groups from these rows instead; all of `records` calibrate, or, with a score, those
+        group_records : make the groups from these rows instead; all of `records` calibrate, or, with a score, those
             that it was not learned from. These need no `correct`, unless groups are learned from it
             (:class:`~qacal.LearnedTree`).
         certify_records : certify on these rows, and learn groups and score from all of `records`: for labels by a judge
@@ -153,14 +153,14 @@ class QACalibrator(HasParameters, Answering):
         columns : ``{"confidence": "score"}`` where the records use other names.
         percent : confidences are percents.
         expressions : what a confidence in words stands for: ``{"high": 0.85, "low": 0.3}``.
-        pool : go on if the records come from several LLMs or prompts; one model for each is usually better.
+        allow_mixed : go on if the records come from several LLMs or prompts; one model for each is usually better.
         on_fault : called with each row that cannot be used; by default the first is an error. A :class:`qacal.BadRows`
             counts them by reason.
         max_bad : the largest share of such rows; if there are more, it is an error that counts them by reason.
         progress : called with what is being done and the number of rows.
         """
         how = Reading(columns or {}, percent, on_fault or refuse, max_bad, expressions or {})
-        return self._fit_inputs(FitInputs(records, how, beta_records, certify_records, pool), progress)
+        return self._fit_inputs(FitInputs(records, how, group_records, certify_records, allow_mixed), progress)
 
     def _fit_inputs(self, given: FitInputs, progress: Progress | None = None) -> Self:
         """Do what :meth:`fit` does, with one object that says what to read, and how."""
@@ -216,7 +216,7 @@ class QACalibrator(HasParameters, Answering):
         columns: Mapping[str, str] | None = None,
         percent: bool | None = None,
         expressions: Mapping[str, float] | None = None,
-        any_origin: AnyOrigin = False,
+        allow_other_source: AllowOtherSource = False,
         prefix: str = "",
         on_fault: OnFault | None = None,
         max_bad: float = 1.0,
@@ -226,7 +226,7 @@ class QACalibrator(HasParameters, Answering):
 
         Rows that cannot be used are kept too, if `on_fault` lets them pass; their new columns are empty.
 
-        any_origin : go on with rows of another origin than those of the fit: "model", "prompt", "confidence_source",
+        allow_other_source : go on with rows of another origin than those of the fit: "model", "prompt", "confidence_source",
             several of them, or True for all.
         prefix : put before the names of the new columns.
         columns, percent, expressions : as in :meth:`fit`. What is not given is as it was there, if the records have
@@ -234,7 +234,9 @@ class QACalibrator(HasParameters, Answering):
         on_fault, max_bad, progress : as in :meth:`fit`.
         """
         how = self.reading(records, columns, percent, expressions, on_fault=on_fault or refuse, max_bad=max_bad)
-        tables = list(self.calibrated(records, how, any_origin=any_origin, prefix=prefix, progress=progress))
+        tables = list(
+            self.calibrated(records, how, allow_other_source=allow_other_source, prefix=prefix, progress=progress)
+        )
         if len(tables) == 1 and not isinstance(records, str | Path):
             return tables[0].native
         import polars as pl
@@ -249,7 +251,7 @@ class QACalibrator(HasParameters, Answering):
         *,
         needs_labels: bool = False,
         keeps_bad: bool = False,
-        any_origin: AnyOrigin = False,
+        allow_other_source: AllowOtherSource = False,
         progress: Progress | None = None,
     ) -> Iterator[tuple[Batch, pl.DataFrame]]:
         """Yield the records batch after batch, and beside each batch its evidence."""
@@ -257,16 +259,18 @@ class QACalibrator(HasParameters, Answering):
         done = 0
         for batch in read(records, how, needs_labels=needs_labels, keeps_bad=keeps_bad, **self.needs):
             with self.pipeline_.vectors.telling(progress):
-                found = self.answer(batch, any_origin=any_origin, uses_labels=needs_labels)
+                found = self.answer(batch, allow_other_source=allow_other_source, uses_labels=needs_labels)
             yield batch, found
             done += len(batch)
             (progress or no_progress)("calibrating", done)
 
-    def answer(self, batch: Batch, *, any_origin: AnyOrigin = False, uses_labels: bool = False) -> pl.DataFrame:
+    def answer(
+        self, batch: Batch, *, allow_other_source: AllowOtherSource = False, uses_labels: bool = False
+    ) -> pl.DataFrame:
         """Return the evidence for checked rows."""
         if not len(batch):
             return Evidence.of(batch.confidence, batch.confidence).to_polars()
-        require_known_origin(batch, self.origins_, any_origin, uses_labels=uses_labels)
+        require_known_origin(batch, self.origins_, allow_other_source, uses_labels=uses_labels)
         return self._evidence(self.pipeline_.rows(batch), batch.confidence).to_polars()
 
     def explain(self, question: str, answer: str, confidence: float, **others: Any) -> dict[str, Any]:
@@ -347,7 +351,7 @@ class QACalibrator(HasParameters, Answering):
             "embedder": pipeline.vectors.described() if pipeline.needs_vectors else {},
             "parameters": {
                 "output": self.output,
-                "beta_share": self.beta_share,
+                "train_share": self.train_share,
                 "examples": self.examples,
                 "seed": self.seed,
             },

@@ -22,7 +22,7 @@ from qacal.model.saved import load
 from qacal.records.columns import listed
 from qacal.records.files import OnFault, refuse
 from qacal.records.forks import require_polars
-from qacal.records.provenance import AnyOrigin
+from qacal.records.provenance import AllowOtherSource
 from qacal.records.reading import Batch, ReadAs, Reading, Source, as_source, read, tables_of
 from qacal.records.table import Table, joined
 from qacal.storage.folders import new_mark, read_whole, replaced_whole, require_replaceable, write_flushed
@@ -68,7 +68,7 @@ class ModelSet(Answering):
         *,
         needs_labels: bool = False,
         keeps_bad: bool = False,
-        any_origin: AnyOrigin = False,
+        allow_other_source: AllowOtherSource = False,
         progress: Progress | None = None,
     ) -> Iterator[tuple[Batch, pl.DataFrame]]:
         """Yield the records batch after batch, and beside each batch its evidence."""
@@ -76,21 +76,21 @@ class ModelSet(Answering):
         for batch in read(records, how, needs_labels=needs_labels, keeps_bad=keeps_bad, **self.needs):
             known = self.known(batch)
             if len(known) or keeps_bad:
-                yield known, self._answer(known, any_origin, needs_labels)
+                yield known, self._answer(known, allow_other_source, needs_labels)
             done += len(batch)
             if progress is not None:
                 progress("calibrating", done)
 
-    def _answer(self, batch: Batch, any_origin: AnyOrigin, uses_labels: bool) -> pl.DataFrame:
+    def _answer(self, batch: Batch, allow_other_source: AllowOtherSource, uses_labels: bool) -> pl.DataFrame:
         import polars as pl
 
         require_polars()
         if not len(batch):
-            return next(iter(self.models.values())).answer(batch, any_origin=True)
+            return next(iter(self.models.values())).answer(batch, allow_other_source=True)
         parts = []
         for value, rows in rows_by(batch.listed(self.by)).items():
             found = self.models[value].answer(
-                batch.only(mask(rows, len(batch))), any_origin=any_origin, uses_labels=uses_labels
+                batch.only(mask(rows, len(batch))), allow_other_source=allow_other_source, uses_labels=uses_labels
             )
             parts.append(found.with_columns(place=pl.Series(rows)))
         return pl.concat(parts, how="vertical_relaxed").sort("place").drop("place")
@@ -158,8 +158,8 @@ def fit_set(
     by: str,
     how: Reading | None = None,
     *,
-    beta_records: Any = None,
-    pool: bool = False,
+    group_records: Any = None,
+    allow_mixed: bool = False,
     progress: Progress | None = None,
 ) -> ModelSet:
     """Fit one model like `model` for each value of the column `by`."""
@@ -176,7 +176,7 @@ def fit_set(
         one = QACalibrator(**model.get_params())
         try:
             models[value] = one._fit_inputs(
-                FitInputs(mine, reading, beta_records, pool=pool, whose=f"{by} {value}: "), told
+                FitInputs(mine, reading, group_records, allow_mixed=allow_mixed, whose=f"{by} {value}: "), told
             )
         except InputError as error:
             raise type(error)(f"{by} {value}: {error}") from None

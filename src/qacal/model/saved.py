@@ -40,7 +40,7 @@ def load(path: str | Path, *, embedder: str | Embedder | None = None, warm: bool
         # It follows from the output there, and is refused beside it in a new fit.
         None if parameters.get("output") == "continuous" else saved.calibrator,
         score=saved.score,
-        **{name: parameters[name] for name in ("output", "beta_share", "examples", "seed") if name in parameters},
+        **{name: parameters[name] for name in ("output", "train_share", "examples", "seed") if name in parameters},
     )
     partition = BisectingTree() if saved.partition is None else saved.partition
     found = Fitted(

@@ -24,7 +24,7 @@ KNOWN = (
 """The columns that have a meaning of their own."""
 
 _LABEL = "expected 1 (right) or 0 (wrong), yes or no, true or false, pass or fail, or a number between 0 and 1."
-_NO_LABEL = " Rows without a label can only shape the groups: give them as --beta (beta_records=)."
+_NO_LABEL = " Rows without a label can only shape the groups: give them as --group-rows (group_records=)."
 _LETTER = re.compile(r"[^\W\d_]")
 _QUOTED = " Numbers have no quotes."
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from qacal.errors import InputError
 from qacal.parameters import require_kind
 
-AnyOrigin: TypeAlias = bool | str | Collection[str]
+AllowOtherSource: TypeAlias = bool | str | Collection[str]
 """Which origins may be others than those of the fit: True for all, or the names of some."""
 
 if TYPE_CHECKING:
@@ -35,11 +35,11 @@ def is_provenance(name: str, values: list[Any]) -> bool:
     return bool(values) and (name == "model" or len(values) <= _ORIGINS)
 
 
-def require_one_origin(records: Any, how: Reading, pool: bool) -> None:
+def require_one_origin(records: Any, how: Reading, allow_mixed: bool) -> None:
     """Refuse rows of several LLMs, kinds of confidence or judges, before anything is embedded."""
     from qacal.records.reading import as_source, distinct
 
-    if pool:
+    if allow_mixed:
         return
     found = distinct(as_source(records), how, [name for name, _ in APART])
     for name, plural in APART:
@@ -47,11 +47,11 @@ def require_one_origin(records: Any, how: Reading, pool: bool) -> None:
         if len(values) > 1 and is_provenance(name, values):
             raise InputError(
                 f"the records hold answers of several {plural}: {_said(values)}. Fit one model for each (--by {name}, "
-                "or only its rows); pass --pool (pool=True) if one model for all of them is what you want."
+                "or only its rows); pass --allow-mixed (allow_mixed=True) if one model for all of them is what you want."
             )
 
 
-def require_same_origin(records: Any, others: Any, how: Reading, pool: bool) -> None:
+def require_same_origin(records: Any, others: Any, how: Reading, allow_mixed: bool) -> None:
     """Refuse two sets of rows, one to learn from and one to certify with, that are not of one kind.
 
     Their judges may differ: that is what the two sets are for.
@@ -63,10 +63,10 @@ def require_same_origin(records: Any, others: Any, how: Reading, pool: bool) -> 
     of_records, of_others = (distinct(as_source(given), how, names) for given in (records, others))
     for name in names:
         one, two = of_records[name], of_others[name]
-        if not pool and one and two and len(one) <= _ORIGINS and len(two) <= _ORIGINS and {*one} != {*two}:
+        if not allow_mixed and one and two and len(one) <= _ORIGINS and len(two) <= _ORIGINS and {*one} != {*two}:
             raise InputError(
                 f"{name} is {_said(one)} in the rows to learn from, and {_said(two)} in those that certify; expected "
-                "the same. Pass --pool (pool=True) if they are to go together."
+                "the same. Pass --allow-mixed (allow_mixed=True) if they are to go together."
             )
 
 
@@ -84,18 +84,20 @@ def require_comparable_ids(records: Any, others: Any, how: Reading) -> None:
 
 
 def require_known_origin(
-    batch: Batch, origins: dict[str, list[Any]], accepted: AnyOrigin = False, *, uses_labels: bool
+    batch: Batch, origins: dict[str, list[Any]], accepted: AllowOtherSource = False, *, uses_labels: bool
 ) -> None:
     """Refuse rows of another origin than those of the fit.
 
     accepted : which of the origins may be others.
     uses_labels : whether labels are read; if not, who judged does not matter.
     """
-    require_kind(accepted, bool | Iterable, "any_origin", "True, or names such as model")
+    require_kind(accepted, bool | Iterable, "allow_other_source", "True, or names such as model")
     allowed = {*origins} if accepted is True else {accepted} if isinstance(accepted, str) else {*(accepted or ())}
     unknown = sorted(allowed - {*origins} - {name for name, _ in APART})
     if unknown:
-        raise InputError(f"any_origin is {unknown[0]!r}; expected {', '.join(name for name, _ in APART)}, or True.")
+        raise InputError(
+            f"allow_other_source is {unknown[0]!r}; expected {', '.join(name for name, _ in APART)}, or True."
+        )
     for name, known in origins.items():
         if name in allowed or (name == "judge" and not uses_labels):
             continue
@@ -103,7 +105,7 @@ def require_known_origin(
         if others:
             raise InputError(
                 f"{batch.table.origin}: {name} is {others[0]!r}; this model was fitted on {_said(known)}. Fit a "
-                f"model for it; or pass --any-origin {name} (any_origin={name!r}) to go on, though its confidences or "
+                f"model for it; or pass --allow-other-source {name} (allow_other_source={name!r}) to go on, though its confidences or "
                 "labels may mean something else."
             )
 

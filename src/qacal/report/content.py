@@ -20,7 +20,7 @@ from qacal.model.answering import Progress
 from qacal.model.model import QACalibrator
 from qacal.model.model_set import ModelSet
 from qacal.partitions import Column
-from qacal.records.provenance import AnyOrigin
+from qacal.records.provenance import AllowOtherSource
 from qacal.records.reading import Reading, copies_among
 from qacal.report.facts import Fact, facts_of
 from qacal.report.gathering import Gathered, gather
@@ -121,7 +121,7 @@ def read_contents(
     by: str | None = None,
     threshold: float | None = None,
     examples: int = 4,
-    any_origin: AnyOrigin = False,
+    allow_other_source: AllowOtherSource = False,
     progress: Progress | None = None,
 ) -> dict[str, Content]:
     """Measure a model on labelled records that it was not fitted on; one content for each model of a set.
@@ -139,7 +139,7 @@ def read_contents(
     """
     if threshold is not None and not 0 <= threshold <= 1:
         raise InputError(f"threshold is {threshold}; expected 0 to 1.")
-    parts = gather(model, records, how, groups=groups, by=by, any_origin=any_origin, progress=progress)
+    parts = gather(model, records, how, groups=groups, by=by, allow_other_source=allow_other_source, progress=progress)
     contents = {name: content_of(part, threshold=threshold, examples=examples) for name, part in parts.items()}
     for name, content in contents.items():
         for doubt in content.doubts:

@@ -15,7 +15,7 @@ from qacal.model.answering import Progress
 from qacal.model.groups import Sampler
 from qacal.model.model import QACalibrator
 from qacal.model.model_set import ModelSet, mask, rows_by
-from qacal.records.provenance import AnyOrigin, require_known_origin
+from qacal.records.provenance import AllowOtherSource, require_known_origin
 from qacal.records.reading import Batch, Reading, read
 from qacal.report.inputs import Scored
 from qacal.tally.arrays import Floats, Hashes, Ints
@@ -132,7 +132,7 @@ def gather(
     *,
     groups: str | None = None,
     by: str | None = None,
-    any_origin: AnyOrigin = False,
+    allow_other_source: AllowOtherSource = False,
     progress: Progress | None = None,
 ) -> dict[str, Gathered]:
     """Read labelled records through a model, apart for each model of a set, or for each value of a column `by`."""
@@ -140,7 +140,7 @@ def gather(
     done, is_part = 0, by is not None and not isinstance(model, ModelSet)
     for batch in _batches(model, records, how or model.reading(records)):
         for name, one, mine in _parts(model, batch, by):
-            require_known_origin(mine, one.origins_, any_origin, uses_labels=True)
+            require_known_origin(mine, one.origins_, allow_other_source, uses_labels=True)
             with one.pipeline_.vectors.telling(progress):
                 out.setdefault(name, Gathered(one, groups, is_part)).add(mine)
         done += len(batch)

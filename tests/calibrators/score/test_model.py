@@ -103,7 +103,7 @@ def test_groups_from_other_records_leave_the_score_its_part():
     unlabelled = [
         {name: row[name] for name in ("id", "question", "answer", "confidence")} for row in records(600, seed=5)
     ]
-    model = QACalibrator(partition="bisecting:2", score=SCORE).fit(records(1500), beta_records=unlabelled)
+    model = QACalibrator(partition="bisecting:2", score=SCORE).fit(records(1500), group_records=unlabelled)
     assert model.score_.rows_ + model.rows_ == 1500
     assert 0.7 < model.score_.rows_ / 1500 < 0.9
 

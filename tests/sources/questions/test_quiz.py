@@ -86,7 +86,7 @@ def test_the_demo_runs_and_says_what_next(demo):
     assert (folder / "report.html").stat().st_size > 100_000
     said, plain, tokens = measured(lines, "Brier score")
     assert tokens < plain < said
-    assert any("fit.csv -o model --also confidence_tokens" in line for line in lines)
+    assert any("fit.csv -o model --extra-confidence confidence_tokens" in line for line in lines)
     assert "needs a server that gives log-probabilities" in " ".join(lines)
 
 
@@ -102,10 +102,10 @@ def test_the_demos_topics_come_by_how_much_was_claimed_too_much(demo):
 
 
 def test_the_demos_columns_are_what_the_commands_give(demo, tmp_path):
-    """One is that of plain `qacal fit`, the other that of `--also confidence_tokens`, as the demo says."""
+    """One is that of plain `qacal fit`, the other that of `--extra-confidence confidence_tokens`, as the demo says."""
     lines, folder = demo
     kept = folder / "kept_aside.parquet"
-    for place, options in ((1, ()), (2, ("--also", "confidence_tokens"))):
+    for place, options in ((1, ()), (2, ("--extra-confidence", "confidence_tokens"))):
         ok("fit", folder / "answers.parquet", "-o", tmp_path / "model", *options)
         found = json.loads(ok("evaluate", kept, "--model", tmp_path / "model", "--groups", "subject", "--json"))
         assert round(found["after"]["brier"], 3) == measured(lines, "Brier score")[place]
