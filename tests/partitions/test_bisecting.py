@@ -8,9 +8,7 @@ from sklearn.cluster import KMeans
 
 from qacal import InputError
 from qacal.partitions import BisectingTree
-from qacal.partitions.bisecting import ENOUGH_ROWS
-from qacal.partitions.bisections import Bisections
-from qacal.partitions.stages import Scratch
+from qacal.partitions.bisecting import ENOUGH_ROWS, Bisections
 from qacal.partitions.tree import ROUNDING
 from tests.partitions.rows import clouds, grid, seeds
 
@@ -34,7 +32,7 @@ def random_tree(seed, depth, width):
 
 
 @given(seeds, st.integers(0, 13), st.integers(1, 6))
-def test_a_few_levels_at_once_are_the_levels_one_by_one(seed, depth, width):
+def test_paths_are_the_printed_walk(seed, depth, width):
     tree = random_tree(seed, depth, width)
     Z = np.random.default_rng(seed + 1).normal(size=(30, width))
     paths = tree.paths(Z)
@@ -51,38 +49,18 @@ def exact_assign(tree, Z):
     return node - (2**tree.depth - 1)
 
 
-@given(seeds, st.sampled_from([3, 64, 300]), st.sampled_from([1.0, 1e-10, 1e10, 1e-40, 1e40, 1e-20, 1e20]))
-@settings(max_examples=60)
-def test_products_in_float32_change_no_group(seed, width, scale):
-    """Rows at all distances from the planes, down to the last digits, have the groups that float64 gives them."""
+@given(seeds, st.sampled_from([4, 7]), st.sampled_from([3, 64, 300]), st.sampled_from([1.0, 1e-40, 1e40]))
+@settings(max_examples=40)
+def test_rows_near_a_plane_have_the_group_that_exact_products_give(seed, depth, width, scale):
+    """Rows at all distances from the planes, down to the last digits."""
     rng = np.random.default_rng(seed)
-    tree = random_tree(seed, 7, width)
+    tree = random_tree(seed, depth, width)
     Z = rng.normal(size=(2_000, width))
-    node = rng.integers(0, 127, len(Z))
+    node = rng.integers(0, 2**depth - 1, len(Z))
     to_plane = ((Z * tree.directions[node]).sum(axis=1) - tree.offsets[node])[:, None] * tree.directions[node]
     Z = (Z - to_plane * (1 - 10.0 ** -rng.integers(0, 11, (len(Z), 1)))) * scale
     scaled = Bisections(tree.directions, tree.offsets * scale, tree.sizes)
     np.testing.assert_array_equal(scaled.paths(Z).path, exact_assign(scaled, Z))
-
-
-@given(seeds, st.sampled_from([1, 2, 64, 1_000]))
-@settings(max_examples=20)
-def test_doubt_is_more_than_float32_is_off(seed, width):
-    """Sums that only grow, of numbers that all round the same way, come nearest to the bound."""
-    rng = np.random.default_rng(seed)
-    direction = np.full(width, 1 / np.sqrt(width))
-    tree = Bisections(direction[None], np.array([rng.normal() * np.sqrt(width)]), np.zeros(2, dtype=np.int64))
-    Z = rng.choice([0.1, 0.7, 1.0], (500, 1)) + rng.random((500, width)) * 1e-3
-    block = Scratch(len(Z), width).block(Z)
-    off = np.abs(block @ tree._stages.stages[0].planes[0][:, 1] - (Z @ direction - tree.offsets[0]))
-    assert off.max() < tree._doubt(np.linalg.norm(Z, axis=1).max())
-
-
-def test_few_rows_need_float64():
-    """Of ordinary vectors, a few in a thousand come so near to a plane that float32 cannot tell."""
-    tree = BisectingTree(max_depth=8).fit(clouds(0, n=3_000, width=64, count=50)).fitted_
-    Z = clouds(1, n=20_000, width=64, count=50)
-    assert tree._walk_narrow(Z, np.zeros(len(Z), dtype=np.int64)).mean() > 0.99
 
 
 def test_portions_meet():

@@ -5,10 +5,9 @@ import pytest
 
 from qacal import InputError
 from qacal.partitions import BisectingTree, LearnedTree
+from qacal.partitions.base import one_thread
 from qacal.partitions.bisecting import ENOUGH_ROWS, bisect
-from qacal.partitions.clusters import one_thread
-from qacal.partitions.learned import _lowered
-from qacal.partitions.miscalibration import FEWEST_ROWS, SPREADS, miscalibration, ridge
+from qacal.partitions.learned import FEWEST_ROWS, SPREADS, _lowered, miscalibration, ridge
 from qacal.tally.vectors import labelled_rows
 from tests.partitions.rows import clouds, labels
 

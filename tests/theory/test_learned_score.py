@@ -7,7 +7,7 @@ from scipy.special import expit
 from qacal import BisectingTree, StepBinning
 from qacal.calibrators.score import LearnedScore
 from qacal.calibrators.step_binning import step_tops
-from qacal.partitions.clusters import one_thread
+from qacal.partitions.base import one_thread
 from tests.theory.lab import at_most, failure_rate
 
 ALPHA, STEP = 0.1, 0.1

@@ -7,8 +7,8 @@ from qacal.partitions.function import Function
 from qacal.partitions.kdtree import KDTree
 from qacal.partitions.kmeans import KMeans
 from qacal.partitions.learned import LearnedTree
+from qacal.partitions.names import as_partition
 from qacal.partitions.product import Product
-from qacal.partitions.spelling import as_partition
 
 __all__ = [
     "EMBEDDING",

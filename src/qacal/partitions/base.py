@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, ClassVar, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from qacal.errors import InputError, NotFittedError
-from qacal.parameters import HasParameters
+from qacal.parameters import HasParameters, shown
 from qacal.tally.arrays import ArrayLike
 from qacal.tally.groups import Paths
+from qacal.tally.ids import mix
 
 EMBEDDING = "embedding"
 """The name under which a row's vector is found among the inputs of a partition."""
@@ -170,3 +172,30 @@ def partition_from_state(plain: Plain, arrays: Arrays) -> Partition:
 def plain_value(value: Any) -> Any:
     """Return numbers of numpy as those of Python, which JSON can write."""
     return value.item() if isinstance(value, np.generic) else value
+
+
+def start_of(seed: int, number: int) -> int:
+    """Return the seed of a random start; `number` tells several starts of one seed apart."""
+    return int(mix(np.array([number], dtype=np.uint64), seed)[0] % np.uint64(2**32))
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Keep libraries that are loaded to one thread.
+
+    They sum in as many parts as there are threads, scikit-learn in the order in which these finish: the last digit
+    would depend on the machine and on luck. And on the small nodes of a tree, threads wait for each other longer than
+    they work.
+    """
+    # A library that came later would still use all threads.
+    import scipy.linalg  # noqa: F401
+    from threadpoolctl import threadpool_limits
+
+    with threadpool_limits(limits=1):
+        yield
+
+
+def check_seed(seed: object) -> None:
+    """Refuse a seed that is no whole number."""
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer):
+        raise InputError(f"seed is {shown(seed)}; expected a whole number.")

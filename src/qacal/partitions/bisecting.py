@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from qacal.errors import InputError
-from qacal.partitions.base import Arrays, Plain
-from qacal.partitions.bisections import Bisections
-from qacal.partitions.clusters import check_seed, one_thread, widest_step
-from qacal.partitions.stages import runs
+from qacal.partitions.base import Arrays, Plain, check_seed, one_thread, start_of
 from qacal.partitions.stored import require_names, stored_floats, stored_sizes, stored_whole
 from qacal.partitions.tree import ROUNDING, Tree
 from qacal.tally.arrays import ArrayLike, Floats, Ints
-from qacal.tally.vectors import fitting_vectors
+from qacal.tally.groups import Paths
+from qacal.tally.vectors import fitting_vectors, portions, require_finite
 
 MOST_NUMBERS = 2**27
 """The directions of a tree are this many numbers at most: a gigabyte."""
@@ -27,6 +28,63 @@ MOST_ROUNDS = 10
 
 CORRECTIONS = 2
 """... and then this often corrected with all of them."""
+
+POWERS = 5
+"""How often rows are multiplied into a direction to find the one of most variance; it is a start, and may be rough."""
+
+_DEEP = 6
+"""Up to this depth one product with all directions is faster than a walk from node to node."""
+
+
+@dataclass(frozen=True, eq=False)
+class Bisections:
+    r"""A fitted tree of hyperplanes: at a node, a vector :math:`z` goes right if :math:`z \cdot w > c`.
+
+    directions, offsets : of each node, level after level: those of depth d from 2^d - 1 on. Directions have length 1; a
+        direction of zeros is a node that does not split: everything goes left.
+    sizes : how many fitting rows are in each leaf.
+    """
+
+    directions: Floats
+    offsets: Floats
+    sizes: Ints
+
+    @property
+    def depth(self) -> int:
+        """The number of levels of splits."""
+        return len(self.sizes).bit_length() - 1
+
+    @property
+    def width(self) -> int:
+        """The number of coordinates of a vector."""
+        return int(self.directions.shape[1])
+
+    def paths(self, Z: NDArray[np.floating]) -> Paths:
+        """Return where each vector stands. None is ever outside: a hyperplane has two sides, and no bounds."""
+        path = np.zeros(len(Z), dtype=np.int64)
+        offsets = np.where(self.directions.any(axis=1), self.offsets, np.inf)
+        for rows, block in portions(Z) if self.depth > 0 else ():
+            require_finite(block, range(rows.start, rows.start + len(block)))
+            node = np.zeros(len(block), dtype=np.int64)  # the root; the children of k are 2k + 1 and 2k + 2
+            if self.depth <= _DEEP:
+                product = block @ self.directions.T
+                is_right = product > offsets
+                for _ in range(self.depth):
+                    node += node + 1 + is_right[np.arange(len(block)), node]
+                # A product rounds by the size of its batch: rows that rounding may have decided walk node by node.
+                hair = ROUNDING / 16 * (np.sqrt(np.vecdot(block, block)) + np.abs(self.offsets).max())
+                near = np.flatnonzero((np.abs(product - offsets) < hair[:, None]).any(axis=1))
+                node[near] = self._walk(block[near], offsets)
+            else:
+                node = self._walk(block, offsets)
+            path[rows] = node - (2**self.depth - 1)
+        return Paths(path, np.full(len(Z), self.depth + 1), self.depth)
+
+    def _walk(self, Z: Floats, offsets: Floats) -> Ints:
+        node = np.zeros(len(Z), dtype=np.int64)
+        for _ in range(self.depth):
+            node += node + 1 + (np.vecdot(Z, self.directions[node]) > offsets[node])
+        return node
 
 
 class BisectingTree(Tree):
@@ -108,16 +166,13 @@ def bisect(Z: Floats, max_depth: int, seed: int) -> Bisections:
     hair = ROUNDING * float(np.sqrt(np.vecdot(Z, Z).max()))
     for _ in range(max_depth):
         order = np.argsort(node, kind="stable")
-        for k, here in runs(node[order]):
+        for k, here in _runs(node[order]):
             rows = order[here]
             block = Z[rows]
             directions[k], offsets[k] = _cut(block, seed, k, hair)
             node[rows] = 2 * k + 1 + (block @ directions[k] > offsets[k])
-    return Bisections(directions, offsets, _leaf_sizes(node, max_depth))
-
-
-def _leaf_sizes(node: Ints, depth: int) -> Ints:
-    return np.bincount(node - (2**depth - 1), minlength=2**depth)
+    sizes = np.bincount(node - (2**max_depth - 1), minlength=2**max_depth)
+    return Bisections(directions, offsets, sizes)
 
 
 def _cut(Z: Floats, seed: int, node: int, hair: float) -> tuple[Floats, float]:
@@ -170,6 +225,31 @@ def _plane(centres: Floats, hair: float) -> tuple[Floats, float]:
         return np.zeros(len(direction)), 0.0
     direction /= length if direction[np.abs(direction).argmax()] > 0 else -length
     return direction, float(direction @ (centres[0] + centres[1])) / 2 + hair
+
+
+def widest_step(Z: Floats, seed: int, number: int = 0) -> Floats:
+    """Return the first principal direction of rows, nearly, as long as a standard deviation along it.
+
+    number : tells apart several directions of one seed, such as those of the nodes of a tree.
+
+    The rows must not all be equal; to be called in :func:`one_thread`.
+    """
+    X = Z - Z.mean(axis=0)
+    largest = float(np.abs(X).max())
+    X /= largest  # so that squares of squares are numbers
+    direction = np.random.default_rng(start_of(seed, number)).normal(size=(X.shape[1],))
+    for _ in range(POWERS):
+        direction = X.T @ (X @ direction)
+        direction = direction / np.sqrt(direction @ direction)
+    return direction * (float((X @ direction).std()) * largest)
+
+
+def _runs(node: Ints) -> Iterator[tuple[int, slice]]:
+    """Yield each value of a sorted column and where it stands."""
+    starts = np.flatnonzero(np.diff(node, prepend=-1))
+    stops = np.append(starts[1:], len(node))
+    for value, start, stop in zip(node[starts].tolist(), starts.tolist(), stops.tolist(), strict=True):
+        yield value, slice(start, stop)
 
 
 def split_counts(tree: Bisections) -> list[Plain]:

@@ -11,12 +11,11 @@ from numpy.typing import NDArray
 from qacal.errors import InputError
 from qacal.parameters import shown
 from qacal.partitions.base import Arrays, Plain
-from qacal.partitions.cores import Portions, multiply, rows_at_once, share
 from qacal.partitions.stored import require_names, stored_floats, stored_sizes, stored_whole
 from qacal.partitions.tree import ROUNDING, Tree
 from qacal.tally.arrays import ArrayLike, Floats, Ints
 from qacal.tally.groups import Paths
-from qacal.tally.vectors import fitting_vectors, require_finite
+from qacal.tally.vectors import fitting_vectors, portions, require_finite
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,32 +50,21 @@ class TreeMap:
         """Return where each vector stands: its turns, and the first depth at which it is out of bounds."""
         path = np.zeros(len(Z), dtype=np.int64)
         exits = np.full(len(Z), self.depth + 1)
-        # What no level splits on is not read, and need not be finite.
-        read = Z if self.axes is not None else Z[:, : self.depth]
-
-        def walk(portions: Portions) -> None:
-            for rows in portions:
-                path[rows], exits[rows] = self._walk(self._columns(read[rows]))
-
         if self.depth > 0:
-            share(len(Z), rows_at_once(read.shape[1]), walk)
-            self._require_finite(read, np.flatnonzero(exits <= self.depth))
+            # What no level splits on is not read, and need not be finite.
+            for rows, block in portions(Z if self.axes is not None else Z[:, : self.depth]):
+                path[rows], exits[rows] = self._walk(block)
+                # NaN is inside of nothing, so only a row that has left can hold one.
+                if (exits[rows] <= self.depth).any():
+                    require_finite(block, range(rows.start, rows.start + len(block)))
         return Paths(path, exits, self.depth)
 
-    def _columns(self, Z: NDArray[np.floating]) -> Floats:
-        """Return the coordinates that levels split on, one a row."""
-        if self.axes is None:
-            return np.ascontiguousarray(Z.T, dtype=np.float64)
-        block = np.ascontiguousarray(Z, dtype=np.float64)
-        with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is refused later, by name
-            products = multiply(block, self.axes.T, np.empty((len(block), len(self.axes))))
-        return np.ascontiguousarray(products.T)
-
-    def _walk(self, columns: Floats) -> tuple[Ints, NDArray[np.int8]]:
-        n_rows = columns.shape[1]
-        path = np.zeros(n_rows, dtype=np.int64)
-        is_inside = np.ones(n_rows, dtype=bool)
-        exits = np.ones(n_rows, dtype=np.int8)
+    def _walk(self, Z: Floats) -> tuple[Ints, Ints]:
+        with np.errstate(over="ignore", invalid="ignore"):
+            columns = Z.T if self.axes is None else self.axes @ Z.T
+        path = np.zeros(len(Z), dtype=np.int64)
+        is_inside = np.ones(len(Z), dtype=bool)
+        exits = np.ones(len(Z), dtype=np.int64)
         for d in range(self.depth):
             value = columns[d % len(columns)]
             # The group at depth d + 1 asks for this coordinate; the ones above do not.
@@ -84,14 +72,6 @@ class TreeMap:
             exits += is_inside
             path += path + (value > self.level(d)[path])
         return path, exits
-
-    def _require_finite(self, Z: NDArray[np.floating], outside: Ints) -> None:
-        """Refuse what is not finite. NaN is inside of nothing, so only rows that have left can hold one."""
-        at_once = rows_at_once(Z.shape[1])
-        for start in range(0, len(outside), at_once):
-            rows = outside[start : start + at_once]
-            if not np.isfinite(self._columns(Z[rows])).all():
-                require_finite(Z[rows].astype(np.float64), rows)
 
 
 def grow(Z: Floats, max_depth: int, axes: Floats | None) -> TreeMap:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Self
@@ -11,8 +12,7 @@ from numpy.typing import NDArray
 
 from qacal.errors import InputError
 from qacal.parameters import shown
-from qacal.partitions.base import Arrays, Partition, Plain
-from qacal.partitions.clusters import check_seed, cluster_centres, one_thread
+from qacal.partitions.base import Arrays, Partition, Plain, check_seed, one_thread, start_of
 from qacal.partitions.stored import require_names, stored_floats, stored_sizes, stored_whole
 from qacal.partitions.tree import ROUNDING
 from qacal.tally.arrays import ArrayLike, Floats, Ints
@@ -26,6 +26,9 @@ from qacal.tally.vectors import (
 )
 
 MOST_GROUPS = 2**20
+
+STARTS = 4
+"""How many starts are tried; the one whose rows are nearest to their centres is kept."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -164,3 +167,18 @@ def centres_of(Z: Floats, n_groups: int, seed: int) -> Centres:
 def _sizes(centres: Floats, Z: Floats) -> Ints:
     unsized = Centres(centres, np.zeros(len(centres), dtype=np.int64))
     return np.bincount(unsized.nearest(Z), minlength=len(centres))
+
+
+def cluster_centres(Z: Floats, n_clusters: int, seed: int) -> Floats:
+    """Return the centres of k-means, one a row, in no particular order."""
+    from sklearn import config_context
+    from sklearn.cluster import KMeans
+    from sklearn.exceptions import ConvergenceWarning
+
+    # The rows are finite: a gate has seen to that. On few rows, checks would take as long as clusters.
+    checks = config_context(assume_finite=True, skip_parameter_validation=True)
+    with one_thread(), checks, warnings.catch_warnings():
+        # Fewer clusters than asked for: some rows are equal up to rounding, and that is an answer.
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        found = KMeans(n_clusters, n_init=STARTS, random_state=start_of(seed, 0)).fit(Z)
+    return np.asarray(found.cluster_centers_)

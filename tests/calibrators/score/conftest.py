@@ -1,6 +1,6 @@
 import pytest
 
-from qacal.partitions.clusters import one_thread
+from qacal.partitions.base import one_thread
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -6,7 +6,7 @@ import sys
 _PROGRAM = """
 import numpy as np
 from threadpoolctl import threadpool_info
-from qacal.partitions.clusters import one_thread
+from qacal.partitions.base import one_thread
 with one_thread():
     from scipy import linalg
     assert {pool["num_threads"] for pool in threadpool_info()} == {1}, threadpool_info()

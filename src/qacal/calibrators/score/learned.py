@@ -15,8 +15,7 @@ from qacal.calibrators.score.trials import Material, Objective, ScoreTrial, choo
 from qacal.errors import InputError, NotFittedError
 from qacal.parameters import HasParameters
 from qacal.partitions import EMBEDDING
-from qacal.partitions.base import column_of
-from qacal.partitions.clusters import one_thread
+from qacal.partitions.base import column_of, one_thread
 from qacal.storage.frozen import Arrays, Plain, checked, checked_fields, flatten, unflatten
 from qacal.storage.soundness import require
 from qacal.tally.arrays import (
