@@ -130,9 +130,7 @@ def _say_what_next(folder: Path) -> None:
     print("With your own, a file with question, answer, confidence and correct (Parquet, JSONL or CSV):")
     print(f"    {shown} split answers.csv -o fit.csv --rest kept.csv")
     print(f"    {shown} fit fit.csv -o model")
-    print(
-        f"    {shown} fit fit.csv -o model --extra-confidence confidence_tokens    # if they have the tokens' probability"
-    )
+    print(f"    {shown} fit fit.csv -o model --extra-confidence confidence_tokens    # with token probabilities")
     print(f"    {shown} evaluate kept.csv --model model")
     print(f"    {shown} apply model new_answers.csv -o calibrated.csv")
 

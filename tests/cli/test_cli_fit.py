@@ -165,7 +165,8 @@ def test_confidences_that_are_not_read(tmp_path):
     for options in (("--extra-confidence", "confidence_tokens"), ("--column", "confidence=confidence_tokens")):
         assert "also have" not in fit(tmp_path, rows, *options)[1]
     more = [row | {"confidence_seen": None if at % 2 else 1} for at, row in enumerate(rows)]
-    said = "confidence_tokens and confidence_seen; --extra-confidence confidence_tokens --extra-confidence confidence_seen lets the score read"
+    options = "--extra-confidence confidence_tokens --extra-confidence confidence_seen"
+    said = f"confidence_tokens and confidence_seen; {options} lets the score read"
     assert f"{said} them." in fit(tmp_path, more)[1]
 
 

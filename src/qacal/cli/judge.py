@@ -97,13 +97,14 @@ def run(
     cannot just be left out: those that match have a label without it, so the LLM would look better than it is; choose
     with --unsure. Without a judge, an answer that does not match is wrong, even if it says the same in other words.
 
-    Judges err. Label some rows by hand, in a column of its own: --human-labels says how often the judge agrees, and --human-output
-    keeps these rows apart, so that they certify what was learned from the judge's.
+    Judges err. Label some rows by hand, in a column of its own: --human-labels says how often the judge agrees, and
+    --human-output keeps these rows apart, so that they certify what was learned from the judge's.
 
     \b
         qacal judge run.db -o answers.parquet
         qacal judge run.db -o answers.parquet --base-url http://127.0.0.1:8080/v1 --model NAME
-        qacal judge rows.csv -o judged.parquet --base-url URL --model NAME --human-labels by_hand --human-output people.parquet
+        qacal judge rows.csv -o judged.parquet --base-url URL --model NAME --human-labels by_hand \\
+            --human-output people.parquet
         qacal fit judged.parquet -o model --certify people.parquet
     """
     from qacal.sources.elicitation.judging import UNSURE, Judge, Verdicts, ground_truths, judged

@@ -95,7 +95,8 @@ def choose_threshold(
         1 - alpha; see :func:`qacal.certified_threshold`.
     per_group : one for each group of the model.
     wrong, abstain : instead, the threshold that costs least; see :func:`qacal.cheapest_threshold`.
-    columns, percent, expressions, allow_other_source, on_fault, max_bad, progress : as in :meth:`QACalibrator.calibrate`.
+    columns, percent, expressions, allow_other_source, on_fault, max_bad, progress : as in
+        :meth:`QACalibrator.calibrate`.
 
     Records of the fit are refused where the model can tell: it remembers some of its questions. Whoever tuned the model
     on records must not use those either, and that no model can tell.
@@ -182,8 +183,8 @@ def _require_other_rows(model: QACalibrator, names: Hashes, where: str) -> None:
     known = model.fit_record_.known(names)
     if known:
         raise InputError(
-            f"{where}the model was fitted on some of these questions: of the {len(model.fit_record_.questions)} that it "
-            f"remembers {known} are here. It looks better on them than it is; choose a threshold on other questions."
+            f"{where}the model was fitted on some of these questions: of the {len(model.fit_record_.questions)} that "
+            f"it remembers {known} are here. It looks better on them than it is; choose a threshold on other questions."
         )
 
 

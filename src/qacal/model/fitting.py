@@ -317,6 +317,6 @@ def _require_apart(batch: Batch, learned_from: Hashes) -> None:
     if shared:
         raise InputError(
             f"{batch.table.origin}: {shared} rows have questions that other rows were learned from (--group-rows, --certify; "
-            "group_records=, certify_records=). What is learned must be fixed without the calibration rows: leave those "
-            "questions out of one of the two."
+            "group_records=, certify_records=). What is learned must be fixed without the calibration rows: leave "
+            "those questions out of one of the two."
         )

@@ -226,7 +226,8 @@ class QACalibrator(HasParameters, Answering):
 
         Rows that cannot be used are kept too, if `on_fault` lets them pass; their new columns are empty.
 
-        allow_other_source : go on with rows of another origin than those of the fit: "model", "prompt", "confidence_source",
+        allow_other_source : go on with rows of another origin than those of the fit: "model", "prompt",
+            "confidence_source",
             several of them, or True for all.
         prefix : put before the names of the new columns.
         columns, percent, expressions : as in :meth:`fit`. What is not given is as it was there, if the records have

@@ -47,7 +47,7 @@ def require_one_origin(records: Any, how: Reading, allow_mixed: bool) -> None:
         if len(values) > 1 and is_provenance(name, values):
             raise InputError(
                 f"the records hold answers of several {plural}: {_said(values)}. Fit one model for each (--by {name}, "
-                "or only its rows); pass --allow-mixed (allow_mixed=True) if one model for all of them is what you want."
+                "or only its rows); pass --allow-mixed (allow_mixed=True) for one model for all of them."
             )
 
 
@@ -105,8 +105,8 @@ def require_known_origin(
         if others:
             raise InputError(
                 f"{batch.table.origin}: {name} is {others[0]!r}; this model was fitted on {_said(known)}. Fit a "
-                f"model for it; or pass --allow-other-source {name} (allow_other_source={name!r}) to go on, though its confidences or "
-                "labels may mean something else."
+                f"model for it; or pass --allow-other-source {name} (allow_other_source={name!r}) to go on, though its "
+                "confidences or labels may mean something else."
             )
 
 
