@@ -16,17 +16,17 @@ def ids_of(batch):
 def test_the_two_parts_share_no_question_and_are_all_rows():
     (batch,) = read(answers(2000), needs_labels=True)
     deal = Split(0.8, seed=0)
-    learning, calibrating = deal.learning(batch), deal.calibrating(batch)
+    learning, calibrating = deal.train(batch), deal.calibrate(batch)
     assert not ids_of(learning) & ids_of(calibrating)
     assert len(learning) + len(calibrating) == 2000
     assert len(learning) == pytest.approx(1600, abs=80)
-    assert ids_of(Split(0.8, seed=1).learning(batch)) != ids_of(learning)
+    assert ids_of(Split(0.8, seed=1).train(batch)) != ids_of(learning)
 
 
 def test_rows_that_are_not_dealt_are_there_for_both():
     (batch,) = read(answers(30), needs_labels=True)
     deal = Split(None, seed=0)
-    assert deal.learning(batch) is deal.calibrating(batch) is batch
+    assert deal.train(batch) is deal.calibrate(batch) is batch
 
 
 @pytest.mark.parametrize("parameters", [{}, {"calibrator": QABinning(), "tune": "log_loss"}, {"output": "continuous"}])
@@ -42,6 +42,7 @@ def test_a_fitted_model_holds_its_parameters_and_what_was_found(parameters):
         "decision_rule_",
         "read_as_",
         "fitted_for_",
+        "overviews_",
     }
     assert set(vars(model)) == {*model.get_params(), *found}
 

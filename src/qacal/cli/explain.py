@@ -83,10 +83,8 @@ def _pairs(given: list[str] | None) -> dict[str, Any]:
 
 def _model_for(loaded: QACalibrator | ModelSet, path: str, others: dict[str, Any]) -> QACalibrator:
     """Return the model that answers; of a set, the one that is named, by a value of the type that it has there."""
-    from qacal.model.model_set import ModelSet
-
-    if not isinstance(loaded, ModelSet):
-        return loaded
+    if loaded.by is None:
+        return loaded.models[None]
     names = {str(value): value for value in loaded.models}
     if others.get(loaded.by) not in names:
         raise typer.BadParameter(

@@ -167,17 +167,15 @@ def run(
             fit = fit_set(model, rows, by, how, group_records=group_rows, allow_mixed=allow_mixed, progress=progress)
         lost = fitted.lost_threshold(output)
         fit.save(output)
-        said = [] if calibrator is not None else [*remarks.on_confidences(rows, how, fit)]
-        said += remarks.on_labels(rows, how, fit, None if certify is None else file)
-        if certify is not None:
-            said += remarks.on_labels(certify, how, fit, certify)
+    said = [] if calibrator is not None else [*remarks.on_confidences(fit, how)]
+    said += remarks.on_labels(fit, [file] if certify is None else [file, certify])
     if json:
-        content = {str(value): fitted.to_dict(one) for value, one in fitted.models_of(fit).items()}
+        content = {str(value): fitted.to_dict(one) for value, one in fit.models.items()}
         print(shared.json_text({"model": output, **(content["None"] if by is None else {"models": content})}))
-    elif by is not None and len(fitted.models_of(fit)) > fitted.MODELS_IN_FULL:
-        fitted.show_set(fitted.models_of(fit), by)
+    elif len(fit.models) > fitted.MODELS_IN_FULL:
+        fitted.show_set(fit.models, str(by))
     else:
-        for value, one in fitted.models_of(fit).items():
+        for value, one in fit.models.items():
             title = "" if by is None else f"{by} {value}: "
             shared.show(title + fitted.described(one, is_certified_apart=certify is not None))
     for line in said:

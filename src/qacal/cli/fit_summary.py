@@ -10,7 +10,6 @@ from qacal.cli import options as shared
 if TYPE_CHECKING:
     from qacal.calibrators.bin_maps import BinMaps
     from qacal.model.model import QACalibrator
-    from qacal.model.model_set import ModelSet
     from qacal.thresholds.decisions import DecisionRule
 
 _FEW = 200
@@ -243,7 +242,7 @@ def lost_threshold(path: str) -> str | None:
         loaded = load_any(path)
     except (QacalError, OSError):
         return None
-    rules = [model.decision_rule_ for model in models_of(loaded).values()]
+    rules = [model.decision_rule_ for model in loaded.models.values()]
     rule = next((rule for rule in rules if rule is not None), None)
     return None if rule is None else _asked(rule)
 
@@ -262,10 +261,3 @@ def _asked(rule: DecisionRule) -> str:
     options += [f"--alpha {about['alpha']:g}"] if about.get("alpha", _ALPHA) != _ALPHA else []
     options += ["--per-group"] if rule.groups is not None else []
     return " ".join(options) or "--accuracy 0.9"
-
-
-def models_of(fit: QACalibrator | ModelSet) -> dict[Any, QACalibrator]:
-    """Return the models of a set by their values; a single one by None."""
-    from qacal.model.model_set import ModelSet
-
-    return dict(fit.models) if isinstance(fit, ModelSet) else {None: fit}

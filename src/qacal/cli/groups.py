@@ -30,16 +30,15 @@ def run(
         qacal groups model
         qacal groups model --examples 2
     """
-    from qacal.model.model_set import ModelSet, load_any
+    from qacal.model.model_set import load_any
 
-    loaded = load_any(model_path(model))
-    models = loaded.models if isinstance(loaded, ModelSet) else {"": loaded}
+    models = load_any(model_path(model)).models
     if json:
         content = {str(value): [group.to_dict() for group in one.describe_groups()] for value, one in models.items()}
-        print(shared.json_text(content if isinstance(loaded, ModelSet) else content[""]))
+        print(shared.json_text(content["None"] if None in models else content))
         return
     for value, one in models.items():
-        _print(f"{value}: " if value else "", one, examples)
+        _print("" if value is None else f"{value}: ", one, examples)
 
 
 def _print(title: str, model: QACalibrator, examples: int) -> None:

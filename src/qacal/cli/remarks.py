@@ -2,87 +2,52 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
-from qacal.cli.fit_summary import MODELS_IN_FULL, models_of
-from qacal.errors import InputError
+from qacal.cli.fit_summary import MODELS_IN_FULL
 
 if TYPE_CHECKING:
     from qacal.model.model import QACalibrator
     from qacal.model.model_set import ModelSet
-    from qacal.records.reading import Batch, Reading
-
-_PREFIX = "confidence_"
+    from qacal.records.reading import Reading
 
 
-def on_labels(records: Any, how: Reading, fit: QACalibrator | ModelSet, file: str | None = None) -> Iterator[str]:
-    """Yield a line for each model whose rows all have the same label: then there is nothing to learn.
+def on_labels(fit: QACalibrator | ModelSet, files: Sequence[str]) -> Iterator[str]:
+    """Yield a line for each set of rows that all have the same label: then there is nothing to learn.
 
-    file : where the rows are, if there are others too.
+    files : the rows that train and those that certify, if they are two.
     """
-    from qacal.records.reading import read
-
-    by = getattr(fit, "by", None)
-    batches = read(records, how, needs_labels=True, **fit.needs)
-    found = alike(batches, by, [*models_of(fit)])
-    if len(found) > MODELS_IN_FULL:
-        some = ", ".join(map(str, [*found][:MODELS_IN_FULL]))
+    alike = [value for value, model in fit.models.items() if model.overviews_[0].only_label is not None]
+    if len(alike) > MODELS_IN_FULL:
+        some = ", ".join(map(str, alike[:MODELS_IN_FULL]))
         yield (
-            f"qacal: of {len(found):,} LLMs ({by} {some} and others) all rows have the same label; nothing can be "
+            f"qacal: of {len(alike):,} LLMs ({fit.by} {some} and others) all rows have the same label; nothing can be "
             "learned about when these err."
         )
         return
-    for value, (label, rows) in found.items():
-        whose = "" if by is None else f"{by} {value}: "
-        what, when = {1.0: ("right", "errs"), 0.0: ("wrong", "is right")}.get(label, (f"labelled {label:g}", "errs"))
-        where = "" if file is None else f" of {file}"
-        yield f"qacal: {whose}all {rows:,} rows{where} are {what}; nothing can be learned about when the LLM {when}."
+    for value, model in fit.models.items():
+        whose = "" if fit.by is None else f"{fit.by} {value}: "
+        for overview, file in zip(model.overviews_, files, strict=False):
+            label = overview.only_label
+            if label is not None:
+                known = {1.0: ("right", "errs"), 0.0: ("wrong", "is right")}
+                what, when = known.get(label, (f"labelled {label:g}", "errs"))
+                where = "" if len(files) == 1 else f" of {file}"
+                yield (
+                    f"qacal: {whose}all {overview.rows:,} rows{where} are {what}; nothing can be learned about when "
+                    f"the LLM {when}."
+                )
 
 
-def alike(batches: Iterable[Batch], by: str | None, values: Sequence[Any]) -> dict[Any, tuple[float, int]]:
-    """Return the label that all rows of a model have, and how many they are, for those models that have only one.
-
-    Rows are read no further than it takes to know that there are none, which usually is a batch.
-
-    >>> from qacal.records.reading import read
-    >>> rows = [{"confidence": 0.9, "correct": right, "model": name} for name, right in [("a", 1), ("a", 1), ("b", 0)]]
-    >>> alike(read(rows, needs_labels=True, needs_text=False), "model", ["a", "b"])
-    {'a': (1.0, 2), 'b': (0.0, 1)}
-    """
-    counts: dict[Any, Counter[float]] = {value: Counter() for value in values}
-    for batch in batches:
-        labels = [] if batch.correct is None else batch.correct.tolist()
-        whose = [None] * len(labels) if by is None else batch.listed(by)
-        for label, own in zip(labels, whose, strict=True):
-            if isinstance(own, str | int | None) and own in counts:
-                counts[own][label] += 1
-        if all(len(count) > 1 for count in counts.values()):
-            break
-    return {value: next(iter(count.items())) for value, count in counts.items() if len(count) == 1}
-
-
-def on_confidences(records: Any, how: Reading, fit: QACalibrator | ModelSet) -> Iterator[str]:
+def on_confidences(fit: QACalibrator | ModelSet, how: Reading) -> Iterator[str]:
     """Yield a line on further confidences that the rows have and no score reads."""
-    from qacal.records.reading import read
-
-    if all(model.score_ is None for model in models_of(fit).values()):
+    models = fit.models.values()
+    if all(model.score_ is None for model in models):
         return
-    batch = next(iter(read(records, how, needs_labels=True, **fit.needs)))
-    known = {"confidence_source", *how.columns.values()}
-    known.update(name for model in models_of(fit).values() for name in model.pipeline_.columns)
-    unread = [name for name in batch.table.names if name.startswith(_PREFIX) and name not in known]
-    unread = [name for name in unread if _is_confidence(batch, name)]
+    known = {*how.columns.values(), *(name for model in models for name in model.pipeline_.columns)}
+    offered = dict.fromkeys(name for model in models for name in model.overviews_[0].further_confidences)
+    unread = [name for name in offered if name not in known]
     if unread:
         options, it = " ".join(f"--extra-confidence {name}" for name in unread), "it" if len(unread) == 1 else "them"
         yield f"The rows also have {' and '.join(unread)}; {options} lets the score read {it}."
-
-
-def _is_confidence(batch: Batch, name: str) -> bool:
-    """Return whether a column holds numbers in [0, 1], and some at least."""
-    try:
-        values = batch.partial(name)
-    except InputError:
-        return False
-    return bool((values >= 0).any())

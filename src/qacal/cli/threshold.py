@@ -108,11 +108,8 @@ def _is_done(choice: Choice) -> bool:
 
 
 def _save(loaded: QACalibrator | ModelSet, found: dict[Any, Choice], path: str) -> None:
-    from qacal.model.model_set import ModelSet
-
-    models = loaded.models if isinstance(loaded, ModelSet) else {None: loaded}
     for value, choice in found.items():
-        models[value].set_threshold(choice)
+        loaded.models[value].set_threshold(choice)
     loaded.save(path)
     done = sum(map(_is_done, found.values()))
     which = "" if done == len(found) else f" {done} of {len(found)} have a threshold; the others always abstain."

@@ -19,7 +19,6 @@ from qacal.experiment.sample import Sample, lost_blocks, read_samples
 from qacal.experiment.tables import Table, escaped, overview, tables
 from qacal.model.answering import Progress
 from qacal.partitions import Column, Partition, as_partition
-from qacal.records.provenance import require_one_origin
 from qacal.records.reading import Reading
 from qacal.storage.folders import atomic_folder, require_replaceable
 from qacal.tally.groups import as_grouping
@@ -140,11 +139,12 @@ def run_experiment(
     _require_sense(protocol, seeds)
     _require_unseen(label, partitions)
     betas = [Beta(embedder, partition) for embedder in embedders for partition in partitions]
-    if "model" not in by:
-        require_one_origin(records, reading, allow_mixed)
     needed = _columns(partitions, label)
     makers = [] if all(isinstance(as_partition(one), Column) for one in partitions) else list(embedders)
-    samples = read_samples(records, reading, by=by, embedders=makers, columns=needed, progress=progress)
+    is_mixed = allow_mixed or "model" in by
+    samples = read_samples(
+        records, reading, by=by, embedders=makers, columns=needed, allow_mixed=is_mixed, progress=progress
+    )
     lost = lost_blocks(records, reading, by, list(samples))
     notes = [f"{called(name, by)}: no row can be used." for name in lost]
     usable = _usable(samples, by, protocol, seeds, needed, notes)

@@ -13,7 +13,8 @@ from qacal.errors import InputError
 from qacal.metrics.evaluation import require_labels
 from qacal.model.answering import Progress
 from qacal.records.columns import listed
-from qacal.records.reading import Batch, Reading, as_source, read
+from qacal.records.provenance import Sources
+from qacal.records.reading import Batch, Gathered, Reading, as_source, read
 from qacal.tally.arrays import Floats, Hashes, is_missing
 
 
@@ -46,25 +47,31 @@ def read_samples(
     by: Sequence[str] = (),
     embedders: Sequence[str | Embedder] = (),
     columns: Sequence[str] = (),
+    allow_mixed: bool = False,
     progress: Progress | None = None,
 ) -> dict[tuple[Any, ...], Sample]:
     """Return the rows of every block, embedded; a block is one combination of the values of the columns `by`.
 
     columns : others to keep.
+    allow_mixed : whether rows may come from several LLMs or prompts.
     """
     makers = [embedder(one) for one in embedders]
     reads_text = any(not isinstance(maker, ColumnEmbedder) for maker in makers)
-    blocks: dict[tuple[Any, ...], _Parts] = {}
+    blocks: dict[tuple[Any, ...], Gathered] = {}
+    sources = Sources()
     done = 0
     for batch in read(records, how, needs_labels=True, needs_text=reads_text):
         if batch.ids is None:
             raise InputError("the records need a column id or question, so that the parts share no question.")
+        if not allow_mixed:
+            sources.add(batch)
+            sources.require_one()
         for name, mine in _by_value(batch, by):
-            blocks.setdefault(name, _Parts()).add(mine, makers, columns)
+            _add(blocks.setdefault(name, Gathered()), mine, makers, columns)
         done += len(batch)
         if progress is not None:
             progress("embedding" if reads_text else "reading", done)
-    return {name: blocks[name].sample(name) for name in sorted(blocks, key=str)}
+    return {name: _sample(name, blocks[name], makers, columns) for name in sorted(blocks, key=str)}
 
 
 def lost_blocks(
@@ -95,30 +102,29 @@ def _by_value(batch: Batch, by: Sequence[str]) -> Iterator[tuple[tuple[Any, ...]
         yield name, batch.only(np.array([other == name for other in names]))
 
 
-class _Parts:
-    """Gathers the batches of one block."""
+def _add(kept: Gathered, batch: Batch, makers: Sequence[Embedder], columns: Sequence[str]) -> None:
+    kept.add(
+        confidence=batch.confidence,
+        correct=require_labels(batch.correct, batch.table.origin),
+        ids=batch.ids,
+        question=batch.question,
+        answer=batch.answer,
+        **{f"vectors {maker.name}": _vectors(maker, batch) for maker in makers},
+        **{f"column {name}": batch.listed(name) for name in columns},
+    )
 
-    def __init__(self) -> None:
-        self._numbers: list[tuple[Floats, Floats, Hashes]] = []
-        self._vectors: dict[str, list[Any]] = {}
-        self._columns: dict[str, list[Any]] = {}
-        self._texts: tuple[list[str], list[str]] = ([], [])
 
-    def add(self, batch: Batch, makers: Sequence[Embedder], columns: Sequence[str]) -> None:
-        assert batch.ids is not None
-        self._numbers.append((batch.confidence, require_labels(batch.correct, batch.table.origin), batch.ids))
-        for maker in makers:
-            self._vectors.setdefault(maker.name, []).append(_vectors(maker, batch))
-        for column in columns:
-            self._columns.setdefault(column, []).extend(batch.listed(column))
-        for kept, given in zip(self._texts, (batch.question, batch.answer), strict=True):
-            kept.extend(given or [])
-
-    def sample(self, name: tuple[Any, ...]) -> Sample:
-        confidence, correct, ids = (np.concatenate(column) for column in zip(*self._numbers, strict=True))
-        question, answer = (text if len(text) == len(confidence) else None for text in self._texts)
-        vectors = {maker: np.concatenate(parts) for maker, parts in self._vectors.items()}
-        return Sample(name, confidence, correct, ids, vectors, self._columns, question, answer)
+def _sample(name: tuple[Any, ...], kept: Gathered, makers: Sequence[Embedder], columns: Sequence[str]) -> Sample:
+    return Sample(
+        name,
+        kept["confidence"],
+        kept["correct"],
+        kept["ids"],
+        {maker.name: kept[f"vectors {maker.name}"] for maker in makers},
+        {column: kept[f"column {column}"] for column in columns},
+        kept.get("question"),
+        kept.get("answer"),
+    )
 
 
 def _vectors(maker: Embedder, batch: Batch) -> Any:

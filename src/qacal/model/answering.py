@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 if TYPE_CHECKING:
     import polars as pl
 
+    from qacal.model.model import QACalibrator
     from qacal.records.provenance import AllowOtherSource
     from qacal.records.reading import Batch, ReadAs, Reading
     from qacal.records.table import Table
@@ -24,6 +25,23 @@ def no_progress(what: str, rows: int) -> None:
 
 class Answering(ABC):
     """Whatever can answer records."""
+
+    by: str | None = None
+    """The column that says which model answers a row; None for a single model."""
+
+    @property
+    @abstractmethod
+    def models(self) -> Mapping[Any, QACalibrator]:
+        """The models by their value of the column `by`; a single one by None."""
+
+    @property
+    @abstractmethod
+    def needs(self) -> dict[str, Any]:
+        """What rows must have beside a confidence, as :func:`qacal.records.reading.read` takes it."""
+
+    @abstractmethod
+    def parts(self, batch: Batch) -> Iterator[tuple[Any, QACalibrator, Batch]]:
+        """Yield each value of the column `by` with its model and its rows; rows without a model are faults."""
 
     @property
     @abstractmethod

@@ -8,20 +8,17 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-import numpy as np
-
 from qacal.errors import InputError, QacalWarning
 from qacal.metrics.ranking import doubt_of
-from qacal.model.answering import Progress
-from qacal.model.evaluating import EvaluationRows, collect
+from qacal.model.answering import Answering, Progress
+from qacal.model.evaluating import collect, question_names
 from qacal.model.model import QACalibrator
-from qacal.model.model_set import ModelSet
 from qacal.parameters import shown
 from qacal.records.bad_rows import MAX_BAD
 from qacal.records.files import refuse
 from qacal.records.provenance import AllowOtherSource
 from qacal.records.reading import Reading
-from qacal.tally.arrays import Bools, Hashes
+from qacal.tally.arrays import Hashes
 from qacal.thresholds.certified import (
     CertifiedThreshold,
     as_reachable,
@@ -115,7 +112,7 @@ def choose_threshold(
     >>> model.set_threshold(found).explain("2 + 2?", "4", 0.99)["decision"]
     'answer'
     """
-    if not isinstance(model, QACalibrator | ModelSet):
+    if not isinstance(model, Answering):
         raise InputError(f"model is {shown(model)}; expected a fitted QACalibrator, or what qacal.load gives.")
     goal = Goal(accuracy, risk, alpha, per_group, wrong, abstain)
     how = model.reading(records, columns, percent, expressions, on_fault=on_fault or refuse, max_bad=max_bad)
@@ -123,7 +120,7 @@ def choose_threshold(
 
 
 def choices(
-    model: QACalibrator | ModelSet,
+    model: Answering,
     records: Any,
     how: Reading,
     goal: Goal,
@@ -132,26 +129,21 @@ def choices(
     progress: Progress | None = None,
 ) -> dict[Any, Choice]:
     """Return the choice for a model (under None), or for each model of a set."""
-    is_set = isinstance(model, ModelSet)
-    models = model.models if isinstance(model, ModelSet) else {None: model}
     if goal.per_group:
-        _require_groups(models)
-    by = model.by if isinstance(model, ModelSet) else None
-    rows = collect(records, how, model, None, by, allow_other_source=allow_other_source, progress=progress)
-    out = {}
-    for value, one in models.items():
-        mine = np.array([other == value for other in rows.values]) if is_set else np.ones(_length(rows), dtype=bool)
-        out[value] = _choice(one, rows, mine, goal, "" if value is None else f"{by} {value}: ")
-    return out
+        _require_groups(model.models)
+    rows = collect(records, how, model, None, model.by, allow_other_source=allow_other_source, progress=progress)
+    return {
+        value: _choice(one, rows.columns(value), goal, "" if value is None else f"{model.by} {value}: ")
+        for value, one in model.models.items()
+    }
 
 
-def _choice(model: QACalibrator, rows: EvaluationRows, mine: Bools, goal: Goal, where: str) -> Choice:
-    if not mine.any():
+def _choice(model: QACalibrator, rows: dict[str, Any], goal: Goal, where: str) -> Choice:
+    calibrated, correct, ids = rows["calibrated"], rows["correct"], rows["ids"]
+    if not len(correct):
         raise InputError(f"{where}there is no row to choose a threshold on.")
-    calibrated, correct = np.concatenate(rows.calibrated)[mine], np.concatenate(rows.correct)[mine]
-    ids = np.concatenate(rows.ids)[mine] if rows.ids else None
-    _require_other_rows(model, rows.names(mine), where)
-    doubt = doubt_of(np.concatenate(rows.confidence)[mine], correct, questions=None if ids is None else len({*ids}))
+    _require_other_rows(model, question_names(rows), where)
+    doubt = doubt_of(rows["confidence"], correct, questions=None if ids is None else len({*ids}))
     if doubt is not None and doubt.kind == "opposite":
         warnings.warn(f"{where}{doubt.text}", QacalWarning, stacklevel=2)
     if goal.wrong is not None and goal.abstain is not None:
@@ -161,7 +153,7 @@ def _choice(model: QACalibrator, rows: EvaluationRows, mine: Bools, goal: Goal, 
         certified_threshold,
         calibrated,
         correct,
-        groups=[rows.groups[row] for row in np.flatnonzero(mine).tolist()] if goal.per_group else None,
+        groups=rows["groups"] if goal.per_group else None,
         known_groups=[group.group for group in model.describe_groups()] if goal.per_group else None,
         ids=ids,
         others=model.fit_record_.outlooks(),
@@ -186,7 +178,3 @@ def _require_other_rows(model: QACalibrator, names: Hashes, where: str) -> None:
             f"{where}the model was fitted on some of these questions: of the {len(model.fit_record_.questions)} that "
             f"it remembers {known} are here. It looks better on them than it is; choose a threshold on other questions."
         )
-
-
-def _length(rows: EvaluationRows) -> int:
-    return sum(map(len, rows.confidence))

@@ -6,7 +6,7 @@ is promised of the answers holds for them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
@@ -21,7 +21,6 @@ from qacal.errors import InputError
 from qacal.model.pipeline import Pipeline, RowVectors
 from qacal.parameters import is_number, shown
 from qacal.partitions import EMBEDDING, BisectingTree, Partition, as_partition
-from qacal.records.reading import Batch
 from qacal.tally.bins import check_points_per_bin
 
 Output: TypeAlias = Literal["certified", "continuous"]
@@ -47,13 +46,13 @@ class Defaults:
     Examples
     --------
     >>> auto = {"score": "auto", "output": "certified", "train_share": None, "tune": None, "examples": 3, "seed": 0}
-    >>> road = Recipe("static", None, None, **auto).road()
-    >>> road.partition, road.score, road.calibrator
+    >>> pipeline = Defaults("static", None, None, **auto).pipeline()
+    >>> pipeline.partition, pipeline.score, pipeline.calibrator
     (BisectingTree(max_depth=4), LearnedScore(), StepBinning())
-    >>> road = Recipe("static", "column:subject", None, **auto).road()
-    >>> road.partition, road.score, road.calibrator
+    >>> pipeline = Defaults("static", "column:subject", None, **auto).pipeline()
+    >>> pipeline.partition, pipeline.score, pipeline.calibrator
     (Column('subject'), None, TreeBinning())
-    >>> Recipe("static", None, None, **auto | {"train_share": 80}).validate()
+    >>> Defaults("static", None, None, **auto | {"train_share": 80}).validate()
     Traceback (most recent call last):
     ...
     qacal.errors.InputError: train_share is 80; expected a share between 0 and 1, such as 0.25.
@@ -150,18 +149,13 @@ class Defaults:
 
     # What follows from the number of rows
 
-    def learning_share(self, records: Iterable[Batch], *, has_score: bool) -> float:
-        """Return the share of the questions to learn from."""
+    def share_to_train(self, rows: int, *, has_score: bool) -> float:
+        """Return the share of the questions that train groups and score, of so many rows."""
         if self.train_share is not None:
             return self.train_share
         if not has_score:
             return SHARE
-        rows = 0
-        for batch in records:
-            rows += len(batch)
-            if rows >= _FEW_ROWS:
-                return SHARE_WITH_SCORE
-        return _SHARE_OF_FEW
+        return SHARE_WITH_SCORE if rows >= _FEW_ROWS else _SHARE_OF_FEW
 
     def cut_tree(self, pipeline: Pipeline, rows: int) -> None:
         """Cut the default tree where groups have rows for some bins: with one bin a group, the confidence is lost."""

@@ -2,80 +2,121 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from qacal.errors import InputError
 from qacal.metrics.evaluation import Evaluation, evaluate, require_labels
-from qacal.model.answering import Progress
-from qacal.model.model import QACalibrator
-from qacal.model.model_set import ModelSet, rows_by
+from qacal.model.answering import Answering, Progress
+from qacal.model.model_set import rows_by
 from qacal.records.provenance import AllowOtherSource
-from qacal.records.reading import Batch, Reading, read, warn_of_copies
-from qacal.tally.arrays import Bools, Floats, Hashes
+from qacal.records.reading import Batch, Gathered, Reading, read, warn_of_copies
+from qacal.tally.arrays import Floats, Hashes
+
+_NAMES = ("confidence", "correct", "calibrated", "groups", "ids", "questions")
 
 
-@dataclass
 class EvaluationRows:
-    """What has been read so far."""
+    """Labelled rows with their calibrated confidences, a few numbers each.
 
-    grouped_by: str | None
-    by: str | None
-    confidence: list[Floats] = field(default_factory=list)
-    correct: list[Floats] = field(default_factory=list)
-    calibrated: list[Floats] = field(default_factory=list)
-    groups: list[Any] = field(default_factory=list)
-    ids: list[Hashes] = field(default_factory=list)
-    questions: list[Hashes] = field(default_factory=list)
-    values: list[Any] = field(default_factory=list)
-    rows: list[Hashes | None] = field(default_factory=list)
+    grouped_by : what the groups are, in words.
+    by : the column whose values are measured one by one.
+    """
+
+    def __init__(self, grouped_by: str | None, by: str | None) -> None:
+        self.grouped_by, self.by = grouped_by, by
+        self._columns = Gathered()
+
+    def add(
+        self,
+        batch: Batch,
+        calibrated: Floats | None,
+        groups: list[Any] | None,
+        owners: list[Any] | None = None,
+        *,
+        has_model: bool,
+    ) -> None:
+        """Take more rows; `owners` are the values by which a set of models chose who answers."""
+        if "confidence" in self._columns and (calibrated is None) != ("calibrated" not in self._columns):
+            raise InputError(f"{batch.table.origin}: only some rows have a calibrated confidence.")
+        values = None if self.by is None else batch.listed(self.by)
+        if values is not None and any(value is None for value in values):
+            raise InputError(
+                f"{batch.table.origin}: {self.by} is missing in some rows; it is the column that --by names."
+            )
+        self._columns.add(
+            confidence=batch.confidence,
+            correct=require_labels(batch.correct, batch.table.origin),
+            calibrated=calibrated,
+            groups=groups,
+            ids=batch.ids,
+            questions=batch.question_hashes() if has_model else None,
+            hashes=batch.row_hashes(),
+            values=values,
+            owners=owners,
+        )
+
+    def columns(self, value: Any = None, of: str = "values") -> dict[str, Any]:
+        """Return the columns of the rows with a value in the column `by`; of all rows if there is no such column.
+
+        of : "owners" for the values by which a set of models chose who answers.
+
+        Columns that the rows do not have are None.
+        """
+        columns = {name: self._columns.get(name) for name in _NAMES}
+        if of not in self._columns:
+            return columns
+        rows = rows_by(self._columns[of]).get(value, [])
+        return {name: _taken(values, rows) for name, values in columns.items()}
 
     def evaluated(self) -> dict[Any, Evaluation]:
         """Return the evaluation of all rows, or one for each value of the column `by`."""
         if self.by is None:
-            return {"all": self._evaluate(np.ones(sum(map(len, self.confidence)), dtype=bool))}
-        values = np.array([str(value) for value in self.values])
-        names = np.unique(values).tolist()
-        return {value: self._evaluate(values == value, f"{self.by} {value}: ") for value in names}
+            return {"all": self._evaluate(None)}
+        values = sorted({*self._columns["values"]}, key=str)
+        return {str(value): self._evaluate(value, f"{self.by} {value}: ") for value in values}
 
-    def count_fit_questions(self, model: QACalibrator | ModelSet) -> int:
-        """Return how many of the questions that a model remembers from its fit are among these rows."""
-        if isinstance(model, QACalibrator):
-            return model.fit_record_.known(self.names())
-        mine = rows_by(self.values)
-        asked = [(one, mine[value]) for value, one in model.models.items() if value in mine]
-        return sum(one.fit_record_.known(self.names(rows)) for one, rows in asked)
-
-    def names(self, mine: Bools | list[int] | None = None) -> Hashes:
-        """Return the hashes of all that questions of (some of) the rows may be remembered by: ids, and texts."""
-        kept = slice(None) if mine is None else mine
-        columns = [np.concatenate(column)[kept] for column in (self.ids, self.questions) if column]
-        return np.concatenate([np.empty(0, dtype=np.uint64), *columns])
-
-    def has_ids(self, model: QACalibrator | ModelSet) -> bool:
-        """Whether these rows and the model have what tells questions again; if not, :meth:`familiar` says nothing."""
-        models = [model] if isinstance(model, QACalibrator) else list(model.models.values())
-        return bool(self.ids) and all(len(one.fit_record_.questions) for one in models)
-
-    def _evaluate(self, mine: Any, whose: str = "") -> Evaluation:
-        kept = np.flatnonzero(mine).tolist()
+    def _evaluate(self, value: Any, whose: str = "") -> Evaluation:
+        mine = self.columns(value)
         return evaluate(
-            np.concatenate(self.confidence)[mine],
-            np.concatenate(self.correct)[mine],
-            np.concatenate(self.calibrated)[mine] if self.calibrated else None,
-            groups=[self.groups[row] for row in kept] if self.groups else None,
+            mine["confidence"],
+            mine["correct"],
+            mine["calibrated"],
+            groups=mine["groups"],
             grouped_by=self.grouped_by,
-            ids=np.concatenate(self.ids)[mine] if self.ids else None,
+            ids=mine["ids"],
             whose=whose,
         )
+
+    def count_fit_questions(self, model: Answering) -> int:
+        """Return how many of the questions that a model remembers from its fit are among these rows."""
+        named = {value: question_names(self.columns(value, "owners")) for value in model.models}
+        return sum(one.fit_record_.known(named[value]) for value, one in model.models.items())
+
+    def has_ids(self, model: Answering) -> bool:
+        """Whether rows and model have ids, so that questions of the fit can be recognised."""
+        return "ids" in self._columns and all(len(one.fit_record_.questions) for one in model.models.values())
+
+    def warn_of_copies(self) -> None:
+        """Warn of rows that are exact copies of earlier ones."""
+        warn_of_copies([self._columns.get("hashes")])
+
+
+def question_names(columns: dict[str, Any]) -> Hashes:
+    """Return the hashes of all that questions of rows may be remembered by: ids, and texts."""
+    known = [columns[name] for name in ("ids", "questions") if columns[name] is not None]
+    return np.concatenate([np.empty(0, dtype=np.uint64), *known])
+
+
+def _taken(values: Any, rows: list[int]) -> Any:
+    return [values[row] for row in rows] if isinstance(values, list) else values[rows] if values is not None else None
 
 
 def collect(
     records: Any,
     how: Reading,
-    model: QACalibrator | ModelSet | None,
+    model: Answering | None,
     groups: str | None,
     by: str | None,
     *,
@@ -90,37 +131,16 @@ def collect(
     out = EvaluationRows(groups or ("the model's groups" if model is not None else None), by)
     if model is None:
         for batch in read(records, how, needs_labels=True, needs_text=False):
-            _add(out, batch, batch.calibrated(), batch.listed(groups) if groups else None)
+            out.add(batch, batch.calibrated(), batch.listed(groups) if groups else None, has_model=False)
     else:
         for batch, found in model.answers(
             records, how, needs_labels=True, allow_other_source=allow_other_source, progress=progress
         ):
-            out.questions.append(batch.question_hashes())
-            own = found["group"].to_list()
-            if isinstance(model, ModelSet) and by != model.by:  # group 3 of one model is not group 3 of another
-                pairs = zip(batch.listed(model.by), own, strict=True)
-                own = [None if group is None else f"{value}: {group}" for value, group in pairs]
-            _add(out, batch, found["calibrated"].to_numpy(), batch.listed(groups) if groups else own)
-    warn_of_copies(out.rows)
+            names = batch.listed(groups) if groups else found["group"].to_list()
+            owners = None if model.by is None else batch.listed(model.by)
+            if owners is not None and not groups and by != model.by:  # group 3 of one model is not group 3 of another
+                pairs = zip(owners, names, strict=True)
+                names = [None if group is None else f"{value}: {group}" for value, group in pairs]
+            out.add(batch, found["calibrated"].to_numpy(), names, owners, has_model=True)
+    out.warn_of_copies()
     return out
-
-
-def _add(out: EvaluationRows, batch: Batch, calibrated: Floats | None, groups: list[Any] | None) -> None:
-    out.confidence.append(batch.confidence)
-    out.rows.append(batch.row_hashes())
-    out.correct.append(require_labels(batch.correct, batch.table.origin))
-    if (calibrated is None) != (not out.calibrated) and len(out.confidence) > 1:
-        raise InputError(f"{batch.table.origin}: only some rows have a calibrated confidence.")
-    if calibrated is not None:
-        out.calibrated.append(calibrated)
-    if groups is not None:
-        out.groups.extend(groups)
-    if batch.ids is not None:
-        out.ids.append(batch.ids)
-    if out.by is not None:
-        values = batch.listed(out.by)
-        if any(value is None for value in values):
-            raise InputError(
-                f"{batch.table.origin}: {out.by} is missing in some rows; it is the column that --by names."
-            )
-        out.values.extend(values)

@@ -1,40 +1,32 @@
-"""One fit: from records to the fitted parts of a model, and what is to be remembered of the rows.
+"""One fit: from records to the fitted parts of a model, in three passes over the records.
 
-Groups and score are learned from one part of the questions, and the calibrator from the other, since what is promised
-of its answers holds for groups and scores that were fixed without its rows.
+1. Look at all rows: their sources, copies, labels.
+2. Train groups and score on one part of the questions.
+3. Calibrate on the other part: the guarantee holds for groups and scores that were fixed without its rows.
 """
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from qacal.errors import InputError, QacalWarning
+from qacal.errors import InputError
 from qacal.model.answering import Progress
-from qacal.model.calibration_rows import CalibrationSample
 from qacal.model.defaults import Defaults
 from qacal.model.groups import GroupSummary
-from qacal.model.learning import Learning, ids_of
 from qacal.model.pipeline import Pipeline
-from qacal.records.provenance import (
-    gather_origins,
-    is_provenance,
-    require_comparable_ids,
-    require_one_origin,
-    require_same_origin,
-)
-from qacal.records.reading import PROVENANCE, Batch, Reading, read, read_again, warn_of_copies
+from qacal.model.samples import CalibrationSample, Overview, PartitionSample, ScoreSample, ids_of
+from qacal.records.provenance import require_comparable_ids, require_same_source
+from qacal.records.reading import Batch, Reading, read, read_again
 from qacal.tally.arrays import Hashes
 from qacal.tally.ids import split
 from qacal.tally.tally import Tally
 from qacal.thresholds.memory import FitRecord, remembered
 
 if TYPE_CHECKING:
-    from qacal.metrics.ranking import Doubt
     from qacal.search import Tuned
 
 # One fold of the questions chooses depth and points per bin.
@@ -42,7 +34,7 @@ _FOLDS = 7
 # Of each fold; enough for errors that take the rows of a question as dependent, and a multiple of the halves.
 _BLOCKS = 32
 
-_NOBODY: Hashes = np.empty(0, dtype=np.uint64)
+_NO_IDS: Hashes = np.empty(0, dtype=np.uint64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,44 +43,31 @@ class FitInputs:
 
     records : labelled rows.
     how : how to read them.
-    beta : rows to make groups from in place of a part of `records`; None for none.
-    certify : rows to certify on in place of a part of `records`; None for none.
+    group_records : rows to make groups from in place of a part of `records`; None for none.
+    certify_records : rows to certify on in place of a part of `records`; None for none.
     allow_mixed : whether several LLMs or prompts may go together.
-    whose : stands before what is said of them, such as "model gpt-4: ".
+    whose : stands before warnings, such as "model gpt-4: ".
     """
 
     records: Any
     how: Reading
-    beta: Any = None
-    certify: Any = None
+    group_records: Any = None
+    certify_records: Any = None
     allow_mixed: bool = False
     whose: str = ""
-
-    @property
-    def has_certify_records(self) -> bool:
-        """Whether other rows certify than those that all else is learned from."""
-        return self.certify is not None
-
-    def require_one_origin(self) -> None:
-        """Refuse rows that do not go together, before anything is embedded."""
-        if self.has_certify_records:
-            require_one_origin(self.certify, self.how, self.allow_mixed)
-            require_same_origin(self.records, self.certify, self.how, self.allow_mixed)
-        if self.beta is not None:
-            require_comparable_ids(self.records, self.beta, self.how)
-        require_one_origin(self.records, self.how, self.allow_mixed)
 
 
 @dataclass(frozen=True, eq=False)
 class Fitted:
-    """What came of a fit.
+    """The result of a fit.
 
-    road : the fitted parts.
+    pipeline : the fitted parts.
     tuned : what was tried for the calibrator; None if nothing was.
     rows : how many calibrate.
-    origins : where rows come from: of each column that tells it, the values.
+    origins : of each column that says where rows come from, the values.
     groups : what is in each group, the largest first.
     memory : what is remembered of the rows.
+    overviews : of the rows that it was fitted on, and of those that certify if they are others; empty if it was loaded.
     """
 
     pipeline: Pipeline
@@ -97,23 +76,24 @@ class Fitted:
     origins: dict[str, list[Any]]
     groups: Iterable[GroupSummary]
     memory: FitRecord
+    overviews: tuple[Overview, ...] = ()
 
 
 @dataclass(frozen=True)
 class Split:
-    """Which rows are learned from, and which calibrate.
+    """Which rows train, and which calibrate.
 
-    share : the share of the questions to learn from; None if they are not dealt: all rows are there for both.
+    share : the share of the questions that train; None if all rows do both.
     """
 
     share: float | None
     seed: int
 
-    def learning(self, batch: Batch) -> Batch:
-        """Return the rows to learn from."""
+    def train(self, batch: Batch) -> Batch:
+        """Return the rows that train groups and score."""
         return self._part(batch, 0)
 
-    def calibrating(self, batch: Batch) -> Batch:
+    def calibrate(self, batch: Batch) -> Batch:
         """Return the rows that calibrate."""
         return self._part(batch, 1)
 
@@ -125,198 +105,218 @@ class Split:
         return batch.only(split(batch.ids, (self.share, 1 - self.share), self.seed) == number)
 
 
-class Fitting:
-    """Fits fresh parts to records; it is there for one fit.
-
-    recipe : what is to be made.
-    given : the records.
-    progress : told what is being done, and for how many rows.
-    """
-
-    def __init__(self, defaults: Defaults, given: FitInputs, progress: Progress) -> None:
-        defaults.validate()
-        self.defaults = defaults
-        self.given = given
-        self.progress = progress
-        self.pipeline = defaults.pipeline(has_certify_records=given.has_certify_records)
-
-    def fitted(self) -> Fitted:
-        """Learn from some rows, calibrate with others, and return what came of it."""
-        with self.pipeline.vectors.telling(self.progress):
-            return self._fitted()
-
-    def _fitted(self) -> Fitted:
-        if self.given.has_certify_records:
-            self._require_something_to_learn()
-        self.given.require_one_origin()
-        if self.pipeline.needs_vectors:
-            self.pipeline.vectors.load()
-        labelled = self._read(self.given.records)
-        deal = self._deal(labelled)
-        seen, learned_from = self._learn(labelled, deal)
-        if self.given.has_certify_records:
-            labelled, learned_from = self._read(self.given.certify), seen
-        return self._calibrate(labelled, deal, seen, learned_from)
-
-    def _read(self, records: Any) -> Iterable[Batch]:
-        return read_again(records, self.given.how, needs_labels=True, **self.pipeline.needs)
-
-    # Who learns what
-
-    def _require_something_to_learn(self) -> None:
-        if self.defaults.output == "continuous":
-            raise InputError("a continuous output certifies nothing; leave certify_records (--certify) out.")
-        if self.given.beta is not None:
-            raise InputError("group_records and certify_records both say what is learned from what; give one of them.")
-        if self.pipeline.score is None and not self.pipeline.needs_vectors:
-            raise InputError(
-                "with certify_records (--certify) all else is learned from the other rows, and nothing is: groups are "
-                "columns, and there is no score. Fit on the rows that certify alone."
-            )
-
-    def _deal(self, records: Iterable[Batch]) -> Split:
-        """Deal the questions if these rows are to calibrate what is learned from them."""
-        has_score = self.pipeline.score is not None
-        is_learned = has_score or (self.pipeline.needs_vectors and self.given.beta is None)
-        # Of a continuous score nothing is certified, and so nothing is kept aside.
-        learns_from_all = self.given.has_certify_records or (self.defaults.output == "continuous" and has_score)
-        if not is_learned or learns_from_all:
-            return Split(None, self.defaults.seed)
-        return Split(self.defaults.learning_share(records, has_score=has_score), self.defaults.seed)
-
-    def _learn(self, records: Iterable[Batch], deal: Split) -> tuple[Hashes, Hashes]:
-        """Learn groups and score from the first part of the rows; groups from rows of their own if these are given.
-
-        Returns who was seen, and whose questions must not calibrate.
-        """
-        partition = self.pipeline.partition if self.pipeline.uses_groups else None
-        seen = learned_from = _NOBODY
-        if partition is not None and self.given.beta is not None:
-            seen = self._learn_groups()
-            learned_from = seen if self.pipeline.groups_need_vectors else _NOBODY
-            partition = None
-        if partition is not None or self.pipeline.score is not None:
-            learning = Learning(partition, self.pipeline.score, self.pipeline.vectors.of, self.progress)
-            hashes: list[Hashes | None] = []
-
-            def chosen(batch: Batch) -> Batch:
-                hashes.append(batch.row_hashes() if self.given.has_certify_records else None)
-                return deal.learning(batch)
-
-            learning.from_rows(records, chosen)
-            warn_of_copies(hashes, "the rows to learn from: ")
-            seen = np.concatenate([seen, learning.seen])
-        return seen, learned_from
-
-    def _learn_groups(self) -> Hashes:
-        """Make the groups from rows of their own; return who these were."""
-        partition = self.pipeline.partition
-        reads = partition.uses_labels
-        needs: dict[str, Any] = {
-            "needs_confidence": reads,
-            "reads_labels": reads,
-            "needs_text": self.pipeline.needs_text,
-        }
-        learning = Learning(partition, None, self.pipeline.vectors.of, self.progress)
-        learning.from_rows(read(self.given.beta, self.given.how, needs_labels=False, **needs), lambda batch: batch)
-        return learning.seen
-
-    # What calibrates
-
-    def _calibrate(self, records: Iterable[Batch], deal: Split, seen: Hashes, learned_from: Hashes) -> Fitted:
-        """Fit the calibrator, and say what is to be known of its rows."""
-        rows, origins, doubt = self._gather(records, deal, learned_from)
-        if doubt is not None:
-            warnings.warn(f"{self.given.whose}{doubt.text}", QacalWarning, stacklevel=2)
+def fit_model(defaults: Defaults, inputs: FitInputs, progress: Progress) -> Fitted:
+    """Fit new parts to records; `progress` is called with what is being done, and for how many rows."""
+    defaults.validate()
+    has_certify_records = inputs.certify_records is not None
+    pipeline = defaults.pipeline(has_certify_records=has_certify_records)
+    if has_certify_records:
+        _require_something_to_learn(defaults, inputs, pipeline)
+    records = read_again(inputs.records, inputs.how, needs_labels=True, **pipeline.needs)
+    certify = records
+    if has_certify_records:
+        certify = read_again(inputs.certify_records, inputs.how, needs_labels=True, **pipeline.needs)
+    with pipeline.vectors.telling(progress):
+        overviews = _look(records, certify, inputs)
+        if pipeline.needs_vectors:
+            pipeline.vectors.load()
+        parts = _split(defaults, inputs, pipeline, overviews[0].rows)
+        seen, trained_on = _train(pipeline, records, parts, inputs, overviews[0], progress)
+        tunes = defaults.tune is not None and pipeline.score is None
+        rows = CalibrationSample(pipeline, _FOLDS * _BLOCKS if tunes else None)
+        for batch in certify:
+            _require_apart(batch, seen if has_certify_records else trained_on)
+            mine = parts.calibrate(batch)
+            if len(mine):
+                rows.add(mine)
+                progress("calibrating", rows.count)
         tally = rows.tally()
-        tuned = self._tune(tally)
+        # With a score there is nothing left to choose: the score was chosen on its own rows.
+        tuned = _tune(pipeline, tally, str(defaults.tune), progress) if tunes else None
         if tuned is None:
-            self.defaults.cut_tree(self.pipeline, tally.n)
+            defaults.cut_tree(pipeline, tally.n)
         elif tuned.is_pooled:
             tally = tally.pooled()
-        self.pipeline.calibrator.fit_tally(tally)
-        return Fitted(
-            pipeline=self.pipeline,
-            tuned=tuned,
-            rows=tally.n,
-            origins=origins,
-            groups=rows.summaries(tally, self.defaults.examples),
-            memory=self._memory(tally, np.concatenate([seen, rows.ids()])),
+        pipeline.calibrator.fit_tally(tally)
+    return Fitted(
+        pipeline=pipeline,
+        tuned=tuned,
+        rows=tally.n,
+        origins=overviews[-1].sources.known(),
+        groups=rows.summaries(tally, defaults.examples),
+        memory=_record(pipeline, tally, np.concatenate([seen, rows.ids()])),
+        overviews=overviews,
+    )
+
+
+def _require_something_to_learn(defaults: Defaults, inputs: FitInputs, pipeline: Pipeline) -> None:
+    if defaults.output == "continuous":
+        raise InputError("a continuous output certifies nothing; leave certify_records (--certify) out.")
+    if inputs.group_records is not None:
+        raise InputError("group_records and certify_records both say what is learned from what; give one of them.")
+    if pipeline.score is None and not pipeline.needs_vectors:
+        raise InputError(
+            "with certify_records (--certify) all else is learned from the other rows, and nothing is: groups are "
+            "columns, and there is no score. Fit on the rows that certify alone."
         )
 
-    def _gather(
-        self, records: Iterable[Batch], deal: Split, learned_from: Hashes
-    ) -> tuple[CalibrationSample, dict[str, list[Any]], Doubt | None]:
-        """Return the rows that calibrate, and of all rows where they come from and what is suspicious about them."""
-        from qacal.metrics.ranking import doubt_of
 
-        rows = CalibrationSample(self.pipeline, _FOLDS * _BLOCKS if self._tunes_calibrator else None)
-        origins: dict[str, list[Any]] = {name: [] for name in PROVENANCE}
-        labelled: list[tuple[Any, ...]] = []
-        hashes: list[Hashes | None] = []
-        for batch in records:
-            gather_origins(batch, origins)
-            _require_apart(batch, learned_from)
-            labelled.append((batch.confidence, batch.correct, ids_of(batch)))
-            hashes.append(batch.row_hashes())
-            chosen = deal.calibrating(batch)
-            if len(chosen):
-                rows.add(chosen)
-                self.progress("calibrating", rows.count)
-        warn_of_copies(hashes, "the rows that certify: " if self.given.has_certify_records else self.given.whose)
-        stated, correct, ids = (np.concatenate(column) for column in zip(*labelled, strict=True))
-        doubt = doubt_of(stated, correct, questions=len(np.unique(ids)) if ids.any() else None)
-        return rows, {name: values for name, values in origins.items() if is_provenance(name, values)}, doubt
+# 1. Look
 
-    @property
-    def _tunes_calibrator(self) -> bool:
-        # With a score there is nothing left to choose: the score was chosen on its own rows.
-        return self.defaults.tune is not None and self.pipeline.score is None
 
-    def _tune(self, tally: Tally) -> Tuned | None:
-        """Choose depth and points per bin on a seventh of the questions, if that is asked for.
+def _look(records: Iterable[Batch], certify: Iterable[Batch], inputs: FitInputs) -> tuple[Overview, ...]:
+    """Refuse rows that do not go together before anything is embedded; warn of what looks wrong."""
+    overviews = (_overview(records), _overview(certify)) if certify is not records else (_overview(records),)
+    if not inputs.allow_mixed:
+        for one in reversed(overviews):
+            one.sources.require_one()
+    if len(overviews) == 2:
+        require_comparable_ids(overviews[0].has_ids, overviews[1].has_ids)
+        if not inputs.allow_mixed:
+            require_same_source(overviews[0].sources, overviews[1].sources)
+        overviews[0].judge(f"{inputs.whose}the rows to learn from: ")
+        overviews[1].judge(f"{inputs.whose}the rows that certify: ")
+    else:
+        overviews[0].judge(inputs.whose)
+    return overviews
 
-        All rows are fitted on afterwards: the uniform certificate holds for every depth and points per bin at once.
-        """
-        if not self._tunes_calibrator:
-            return None
-        from qacal.planning import wide_ranges
-        from qacal.search import Search
 
-        calibration, tuning = tally.outside_fold(0, _FOLDS), tally.within_fold(0, _FOLDS)
-        if not (len(calibration) and len(tuning)):
-            raise InputError(f"{tally.n} rows are too few to tune on; leave tune out, or label more.")
-        search = Search(
-            calibration,
-            tuning,
-            objective=str(self.defaults.tune),
-            ranges=wide_ranges(calibration.n),
-            # Whether there are groups must not be chosen on the rows that certify them, unless the promise covers both.
-            keeps_groups=self.pipeline.calibrator.properties.is_certified,
-            progress=lambda done, of: self.progress(f"tuning, {done} of {of}", calibration.n),
+def _overview(records: Iterable[Batch]) -> Overview:
+    found = Overview()
+    for batch in records:
+        found.add(batch)
+    return found
+
+
+def _split(defaults: Defaults, inputs: FitInputs, pipeline: Pipeline, rows: int) -> Split:
+    """Split the questions if these rows are to calibrate what is learned from them."""
+    has_score = pipeline.score is not None
+    is_learned = has_score or (pipeline.needs_vectors and inputs.group_records is None)
+    # Of a continuous score nothing is certified, and so nothing is held out.
+    trains_on_all = inputs.certify_records is not None or (defaults.output == "continuous" and has_score)
+    if not is_learned or trains_on_all:
+        return Split(None, defaults.seed)
+    return Split(defaults.share_to_train(rows, has_score=has_score), defaults.seed)
+
+
+# 2. Train
+
+
+def _train(
+    pipeline: Pipeline,
+    records: Iterable[Batch],
+    parts: Split,
+    inputs: FitInputs,
+    overview: Overview,
+    progress: Progress,
+) -> tuple[Hashes, Hashes]:
+    """Train groups and score; groups on `group_records` if these are given.
+
+    Returns the ids of all rows that were seen, and those whose questions must not calibrate.
+    """
+    partition = pipeline.partition if pipeline.uses_groups else None
+    seen = trained_on = _NO_IDS
+    if partition is not None and inputs.group_records is not None:
+        needs: dict[str, Any] = {"needs_confidence": partition.uses_labels, "reads_labels": partition.uses_labels}
+        rows = read(inputs.group_records, inputs.how, needs_labels=False, needs_text=pipeline.needs_text, **needs)
+        seen = _train_on(
+            _with_ids(rows, overview), Split(None, 0), pipeline, PartitionSample(partition), None, progress
         )
-        found = search.tune(self.pipeline.calibrator)
-        self.pipeline.calibrator.set_params(**found.calibrator.get_params())
-        return found
-
-    def _memory(self, tally: Tally, ids: Hashes) -> FitRecord:
-        """Return what to remember of the rows: a sample of who they were, and which confidences they got."""
-        from qacal.thresholds.curve import CANDIDATES, at_candidates
-        from qacal.thresholds.outlook import Forecasts
-
-        scored = tally.with_confidence(at_candidates(self.pipeline.calibrator.predict_tally(tally), CANDIDATES))
-        column = scored.grouping
-        if column is not None and column.is_tree:
-            scored = scored.roll_up(self.pipeline.depth).flat()
-        return remembered(ids, Forecasts.of(scored))
+        trained_on = seen if pipeline.groups_need_vectors else _NO_IDS
+        partition = None
+    if partition is not None or pipeline.score is not None:
+        groups = None if partition is None else PartitionSample(partition)
+        score = None if pipeline.score is None else ScoreSample(pipeline.score)
+        seen = np.concatenate([seen, _train_on(records, parts, pipeline, groups, score, progress)])
+    return seen, trained_on
 
 
-def _require_apart(batch: Batch, learned_from: Hashes) -> None:
-    """Refuse calibration rows whose questions the groups were made from."""
-    shared = 0 if batch.ids is None else int(np.isin(batch.ids, learned_from).sum())
+def _with_ids(rows: Iterable[Batch], overview: Overview) -> Iterable[Batch]:
+    """Yield rows whose ids can be compared with those of the other rows."""
+    for batch in rows:
+        require_comparable_ids(batch.reading.name("id") in batch.table.names, overview.has_ids)
+        yield batch
+
+
+def _train_on(
+    records: Iterable[Batch],
+    parts: Split,
+    pipeline: Pipeline,
+    groups: PartitionSample | None,
+    score: ScoreSample | None,
+    progress: Progress,
+) -> Hashes:
+    """Train on one part of the rows; return the ids of all of them."""
+    reads_vectors = groups is not None and pipeline.groups_need_vectors
+    reads_text = reads_vectors or (score is not None and pipeline.score is not None and pipeline.score.text)
+    seen = [_NO_IDS]
+    for batch in records:
+        seen.append(ids_of(batch))
+        if groups is not None:
+            groups.add_columns(batch)
+        mine = parts.train(batch)
+        if not len(mine):
+            continue
+        vectors = pipeline.vectors.of(mine) if reads_text else None
+        if groups is not None and reads_vectors:
+            groups.add_vectors(mine, vectors)
+            progress("making groups", groups.count)
+        if score is not None:
+            score.add(mine, vectors)
+    if groups is not None:
+        groups.fit()
+    if score is not None:
+        progress("learning a score", score.count)
+        score.fit()
+    return np.unique(np.concatenate(seen))
+
+
+# 3. Calibrate
+
+
+def _require_apart(batch: Batch, trained_on: Hashes) -> None:
+    """Refuse calibration rows whose questions other records were trained on."""
+    shared = 0 if batch.ids is None else int(np.isin(batch.ids, trained_on).sum())
     if shared:
         raise InputError(
-            f"{batch.table.origin}: {shared} rows have questions that other rows were learned from (--group-rows, --certify; "
-            "group_records=, certify_records=). What is learned must be fixed without the calibration rows: leave "
-            "those questions out of one of the two."
+            f"{batch.table.origin}: {shared} rows have questions that other rows were learned from (--group-rows, "
+            "--certify; group_records=, certify_records=). What is learned must be fixed without the calibration rows: "
+            "leave those questions out of one of the two."
         )
+
+
+def _tune(pipeline: Pipeline, tally: Tally, objective: str, progress: Progress) -> Tuned:
+    """Choose depth and points per bin on a seventh of the questions.
+
+    All rows are fitted on afterwards: the uniform certificate holds for every depth and points per bin at once.
+    """
+    from qacal.planning import wide_ranges
+    from qacal.search import Search
+
+    calibration, tuning = tally.outside_fold(0, _FOLDS), tally.within_fold(0, _FOLDS)
+    if not (len(calibration) and len(tuning)):
+        raise InputError(f"{tally.n} rows are too few to tune on; leave tune out, or label more.")
+    search = Search(
+        calibration,
+        tuning,
+        objective=objective,
+        ranges=wide_ranges(calibration.n),
+        # Whether there are groups must not be chosen on the rows that certify them, unless the guarantee covers both.
+        keeps_groups=pipeline.calibrator.properties.is_certified,
+        progress=lambda done, of: progress(f"tuning, {done} of {of}", calibration.n),
+    )
+    found = search.tune(pipeline.calibrator)
+    pipeline.calibrator.set_params(**found.calibrator.get_params())
+    return found
+
+
+def _record(pipeline: Pipeline, tally: Tally, ids: Hashes) -> FitRecord:
+    """Return what to remember of the rows: a sample of their ids, and which confidences they got."""
+    from qacal.thresholds.curve import CANDIDATES, at_candidates
+    from qacal.thresholds.outlook import Forecasts
+
+    scored = tally.with_confidence(at_candidates(pipeline.calibrator.predict_tally(tally), CANDIDATES))
+    column = scored.grouping
+    if column is not None and column.is_tree:
+        scored = scored.roll_up(pipeline.depth).flat()
+    return remembered(ids, Forecasts.of(scored))

@@ -21,9 +21,10 @@ from qacal.errors import InputError, NotFittedError
 from qacal.model import artifacts
 from qacal.model.answering import Answering, Progress, no_progress
 from qacal.model.defaults import Defaults, Output
-from qacal.model.fitting import FitInputs, Fitted, Fitting
+from qacal.model.fitting import FitInputs, Fitted, fit_model
 from qacal.model.groups import GroupSummary
 from qacal.model.pipeline import Pipeline
+from qacal.model.samples import Overview
 from qacal.parameters import HasParameters
 from qacal.partitions import Partition
 from qacal.records.bad_rows import MAX_BAD
@@ -96,6 +97,7 @@ class QACalibrator(HasParameters, Answering):
     origins_: dict[str, list[Any]]
     groups_: Iterable[GroupSummary]
     fit_record_: FitRecord
+    overviews_: tuple[Overview, ...]
     decision_rule_: DecisionRule | None
     fitted_for_: dict[str, Any] | None
     read_as_: ReadAs
@@ -164,7 +166,7 @@ class QACalibrator(HasParameters, Answering):
 
     def _fit_inputs(self, given: FitInputs, progress: Progress | None = None) -> Self:
         """Do what :meth:`fit` does, with one object that says what to read, and how."""
-        self._set_fitted(Fitting(Defaults(**self.get_params()), given, progress or no_progress).fitted())
+        self._set_fitted(fit_model(Defaults(**self.get_params()), given, progress or no_progress))
         self.read_as_ = ReadAs(dict(given.how.columns), given.how.percent, dict(given.how.expressions))
         return self
 
@@ -176,6 +178,7 @@ class QACalibrator(HasParameters, Answering):
         self.origins_ = found.origins
         self.groups_ = found.groups
         self.fit_record_ = found.memory
+        self.overviews_ = found.overviews
         self.decision_rule_ = decision_rule
         self.fitted_for_ = None
         self.read_as_ = ReadAs()
@@ -195,6 +198,15 @@ class QACalibrator(HasParameters, Answering):
     def calibrator_(self) -> Calibrator:
         """The fitted calibrator."""
         return self.pipeline_.calibrator
+
+    @property
+    def models(self) -> dict[Any, QACalibrator]:
+        """The model itself, by None; see :class:`~qacal.model.model_set.ModelSet`."""
+        return {None: self}
+
+    def parts(self, batch: Batch) -> Iterator[tuple[Any, QACalibrator, Batch]]:
+        """Yield the model itself with all rows."""
+        yield None, self, batch
 
     @property
     def needs(self) -> dict[str, Any]:

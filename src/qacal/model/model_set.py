@@ -38,16 +38,25 @@ _MOST_ROWS = 200_000
 _FOLDER = re.compile(r"[0-9]+(-[0-9a-f]{8})?")
 
 
-@dataclass(frozen=True)
 class ModelSet(Answering):
     """Models by the value of a column; each row is answered by the model of its value."""
 
-    by: str
-    models: dict[Any, QACalibrator]
+    def __init__(self, by: str, models: dict[Any, QACalibrator]) -> None:
+        self.by: str = by
+        self._models = models
+        for value, model in models.items():
+            model.fitted_for_ = {"column": by, "value": value}
 
-    def __post_init__(self) -> None:
-        for value, model in self.models.items():
-            model.fitted_for_ = {"column": self.by, "value": value}
+    @property
+    def models(self) -> dict[Any, QACalibrator]:
+        """The models by their value of the column `by`."""
+        return self._models
+
+    def parts(self, batch: Batch) -> Iterator[tuple[Any, QACalibrator, Batch]]:
+        """Yield each value of the column `by` with its model and its rows; rows without a model are faults."""
+        known = self.known(batch)
+        for value, rows in rows_by(known.listed(self.by)).items():
+            yield value, self._models[value], known.only(mask(rows, len(known)))
 
     @property
     def read_as(self) -> ReadAs:

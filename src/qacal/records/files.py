@@ -359,9 +359,9 @@ def opened_bytes(path: Path, name: str | None = None) -> IO[bytes]:
 
     name : what messages call it.
     """
-    with path.open("rb") as file:
-        is_packed = file.read(2) == b"\x1f\x8b"
-    stream = io.BufferedReader(_Unpacked(path, name or str(path))) if is_packed else path.open("rb")
+    stream: io.BufferedReader = path.open("rb")
+    if stream.peek(2)[:2] == b"\x1f\x8b":
+        stream = io.BufferedReader(_Unpacked(stream, path.stat().st_size, name or str(path)))
     encoding = given_encoding.get()
     if encoding is not None:
         return io.BufferedReader(_Recoded(stream, encoding, name or str(path)))
@@ -448,10 +448,11 @@ class _Recoded(io.RawIOBase):
 class _Unpacked(io.RawIOBase):
     """The content of a gzip file; damage, and more than a file of its size should hold, are errors that say so."""
 
-    def __init__(self, path: Path, name: str) -> None:
+    def __init__(self, packed: IO[bytes], size: int, name: str) -> None:
         self._name = name
-        self._file = gzip.open(path, "rb")  # noqa: SIM115
-        self._size = path.stat().st_size
+        self._packed = packed
+        self._file = gzip.GzipFile(fileobj=packed)
+        self._size = size
         self._count = 0
 
     def readable(self) -> bool:
@@ -476,6 +477,7 @@ class _Unpacked(io.RawIOBase):
 
     def close(self) -> None:
         self._file.close()
+        self._packed.close()
         super().close()
 
 

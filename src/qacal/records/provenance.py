@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from qacal.errors import InputError
@@ -12,7 +12,7 @@ AllowOtherSource: TypeAlias = bool | str | Collection[str]
 """Which origins may be others than those of the fit: True for all, or the names of some."""
 
 if TYPE_CHECKING:
-    from qacal.records.reading import Batch, Reading
+    from qacal.records.reading import Batch
 
 # A column that differs from row to row (a prompt with the question in it) tells nothing about where rows are from.
 _ORIGINS = 20
@@ -23,11 +23,31 @@ APART = (
 )
 
 
-def gather_origins(batch: Batch, origins: dict[str, list[Any]]) -> None:
-    """Add the origins of a batch to those seen before."""
-    for name, values in origins.items():
-        if name == "model" or len(values) <= _ORIGINS:
-            values.extend(value for value in batch.values_of(name) if value not in values)
+class Sources:
+    """The values of the columns that say where rows come from, gathered from batches."""
+
+    def __init__(self) -> None:
+        self._values: dict[str, dict[Any, None]] = {name: {} for name, _ in APART}
+
+    def add(self, batch: Batch) -> None:
+        """Take more rows."""
+        for name, values in self._values.items():
+            if name == "model" or len(values) <= _ORIGINS:
+                values.update(dict.fromkeys(batch.values_of(name)))
+
+    def known(self) -> dict[str, list[Any]]:
+        """Return the values of each column that says where rows come from."""
+        return {name: list(values) for name, values in self._values.items() if is_provenance(name, list(values))}
+
+    def require_one(self) -> None:
+        """Refuse rows of several LLMs, prompts, kinds of confidence or judges."""
+        for name, plural in APART:
+            values = self.known().get(name, ())
+            if len(values) > 1:
+                raise InputError(
+                    f"the records hold answers of several {plural}: {_said(values)}. Fit one model for each (--by "
+                    f"{name}, or only its rows); pass --allow-mixed (allow_mixed=True) for one model for all of them."
+                )
 
 
 def is_provenance(name: str, values: list[Any]) -> bool:
@@ -35,48 +55,23 @@ def is_provenance(name: str, values: list[Any]) -> bool:
     return bool(values) and (name == "model" or len(values) <= _ORIGINS)
 
 
-def require_one_origin(records: Any, how: Reading, allow_mixed: bool) -> None:
-    """Refuse rows of several LLMs, kinds of confidence or judges, before anything is embedded."""
-    from qacal.records.reading import as_source, distinct
-
-    if allow_mixed:
-        return
-    found = distinct(as_source(records), how, [name for name, _ in APART])
-    for name, plural in APART:
-        values = found[name]
-        if len(values) > 1 and is_provenance(name, values):
-            raise InputError(
-                f"the records hold answers of several {plural}: {_said(values)}. Fit one model for each (--by {name}, "
-                "or only its rows); pass --allow-mixed (allow_mixed=True) for one model for all of them."
-            )
-
-
-def require_same_origin(records: Any, others: Any, how: Reading, allow_mixed: bool) -> None:
-    """Refuse two sets of rows, one to learn from and one to certify with, that are not of one kind.
+def require_same_source(train: Sources, certify: Sources) -> None:
+    """Refuse rows that certify and come from another LLM, prompt or kind of confidence than those that train.
 
     Their judges may differ: that is what the two sets are for.
     """
-    from qacal.records.reading import as_source, distinct
-
-    require_comparable_ids(records, others, how)
-    names = ("model", "prompt", "confidence_source")
-    of_records, of_others = (distinct(as_source(given), how, names) for given in (records, others))
-    for name in names:
-        one, two = of_records[name], of_others[name]
-        if not allow_mixed and one and two and len(one) <= _ORIGINS and len(two) <= _ORIGINS and {*one} != {*two}:
+    one, two = train.known(), certify.known()
+    for name in ("model", "prompt", "confidence_source"):
+        if name in one and name in two and {*one[name]} != {*two[name]}:
             raise InputError(
-                f"{name} is {_said(one)} in the rows to learn from, and {_said(two)} in those that certify; expected "
-                "the same. Pass --allow-mixed (allow_mixed=True) if they are to go together."
+                f"{name} is {_said(one[name])} in the rows to learn from, and {_said(two[name])} in those that "
+                "certify; expected the same. Pass --allow-mixed (allow_mixed=True) if they are to go together."
             )
 
 
-def require_comparable_ids(records: Any, others: Any, how: Reading) -> None:
-    """Refuse two sets of rows of which it cannot be told whether they share questions."""
-    from qacal.records.reading import as_source
-
-    tables = [next(iter(as_source(one).batches(how.on_fault)), None) for one in (records, others)]
-    has_ids = {how.name("id") in table.names for table in tables if table is not None}
-    if len(has_ids) > 1:
+def require_comparable_ids(one: bool, other: bool) -> None:
+    """Refuse two sets of rows, only one of which has ids."""
+    if one != other:
         raise InputError(
             "only one of the two sets of rows has ids, so it cannot be told whether they share questions. Give both of "
             "them ids, or neither."
@@ -110,6 +105,6 @@ def require_known_origin(
             )
 
 
-def _said(values: list[Any]) -> str:
+def _said(values: Sequence[Any]) -> str:
     shown = ", ".join(str(value) for value in values[:5])
     return shown if len(values) <= 5 else f"{shown} and {len(values) - 5} more"

@@ -271,6 +271,39 @@ class Batch:
         return distinct_values(self.column(name))
 
 
+class Gathered:
+    """Columns gathered batch by batch, and read whole at the end.
+
+    >>> columns = Gathered()
+    >>> columns.add(confidence=np.array([0.5]), group=["law"], ids=None)
+    >>> columns.add(confidence=np.array([0.9]), group=["art"], ids=None)
+    >>> columns["confidence"], columns["group"], columns.get("ids")
+    (array([0.5, 0.9]), ['law', 'art'], None)
+    """
+
+    def __init__(self) -> None:
+        self._parts: dict[str, list[Any]] = {}
+
+    def add(self, **columns: Any) -> None:
+        """Take the columns of more rows: arrays or lists; None for a column that these rows do not have."""
+        for name, values in columns.items():
+            if values is not None:
+                self._parts.setdefault(name, []).append(values)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._parts
+
+    def __getitem__(self, name: str) -> Any:
+        parts = self._parts[name]
+        if isinstance(parts[0], list):
+            return [value for part in parts for value in part]
+        return np.concatenate(parts)
+
+    def get(self, name: str) -> Any:
+        """Return a column, None if no row has it."""
+        return self[name] if name in self._parts else None
+
+
 def read(
     records: Any,
     reading: Reading | None = None,

@@ -16,9 +16,8 @@ from qacal.metrics.evaluation import BINS, FITTED_ON, Verdict, verdict_on, witho
 from qacal.metrics.proper_scores import brier_score, log_loss, sharpness
 from qacal.metrics.ranking import doubt_of
 from qacal.metrics.selective import auac, aurc
-from qacal.model.answering import Progress
+from qacal.model.answering import Answering, Progress
 from qacal.model.model import QACalibrator
-from qacal.model.model_set import ModelSet
 from qacal.partitions import Column
 from qacal.records.provenance import AllowOtherSource
 from qacal.records.reading import Reading, copies_among
@@ -113,7 +112,7 @@ class Content:
 
 
 def read_contents(
-    model: QACalibrator | ModelSet,
+    model: Answering,
     records: Any,
     how: Reading | None = None,
     *,

@@ -11,12 +11,13 @@ import numpy as np
 from qacal.calibrators.bin_maps import BinMaps
 from qacal.errors import InputError
 from qacal.metrics.evaluation import require_labels
-from qacal.model.answering import Progress
+from qacal.model.answering import Answering, Progress
 from qacal.model.groups import Sampler
 from qacal.model.model import QACalibrator
-from qacal.model.model_set import ModelSet, mask, rows_by
+from qacal.model.model_set import mask, rows_by
 from qacal.records.provenance import AllowOtherSource, require_known_origin
 from qacal.records.reading import Batch, Reading, read
+from qacal.records.reading import Gathered as Columns
 from qacal.report.inputs import Scored
 from qacal.tally.arrays import Floats, Hashes, Ints
 from qacal.tally.ids import mix
@@ -39,7 +40,7 @@ class Gathered:
     has_texts: bool = False
     sources: dict[str, int] = field(default_factory=dict)
     hashes: list[Hashes | None] = field(default_factory=list)
-    _columns: dict[str, list[Any]] = field(default_factory=dict)
+    _columns: Columns = field(default_factory=Columns)
 
     def add(self, batch: Batch) -> None:
         """Take more rows."""
@@ -51,22 +52,19 @@ class Gathered:
         correct = require_labels(batch.correct, batch.table.origin)
         self.origins[batch.table.origin] = None
         self.hashes.append(batch.row_hashes())
-        self._keep("stated", batch.confidence)
-        self._keep("pooled", self.model.pipeline_.pooled(batch))
-        self._keep("calibrated", evidence.calibrated)
-        self._keep("correct", correct)
-        self._keep("groups", self._codes(names))
+        self._columns.add(
+            stated=batch.confidence,
+            pooled=self.model.pipeline_.pooled(batch),
+            calibrated=evidence.calibrated,
+            correct=correct,
+            groups=self._codes(names),
+            ids=batch.ids,
+            questions=None if batch.ids is None else batch.question_hashes(),
+        )
         self._count_sources(evidence.source)
-        if batch.ids is not None:
-            self._keep("ids", batch.ids)
-            self._keep("questions", batch.question_hashes())
         if isinstance(maps, BinMaps):
-            self._keep("bins", maps.bins_of(rows))
-            self._keep("levels", maps.bins_by_level(rows))
+            self._columns.add(bins=maps.bins_of(rows), levels=maps.bins_by_level(rows))
         self._sample(batch, names, correct, evidence.calibrated)
-
-    def _keep(self, name: str, values: Any) -> None:
-        self._columns.setdefault(name, []).append(values)
 
     def _codes(self, names: list[Any]) -> Ints:
         plain = [str(name) if isinstance(name, list | dict) else name for name in names]
@@ -88,7 +86,7 @@ class Gathered:
 
     def column(self, name: str) -> Any:
         """Return a column of all rows, None if there is none."""
-        return np.concatenate(self._columns[name]) if name in self._columns else None
+        return self._columns.get(name)
 
     def scored(self) -> Scored:
         """Return the rows with their scores: the pooled one where it is another than the calibrated one."""
@@ -126,7 +124,7 @@ _TWO = ("stated", "calibrated")
 
 
 def gather(
-    model: QACalibrator | ModelSet,
+    model: Answering,
     records: Any,
     how: Reading | None = None,
     *,
@@ -136,38 +134,24 @@ def gather(
     progress: Progress | None = None,
 ) -> dict[str, Gathered]:
     """Read labelled records through a model, apart for each model of a set, or for each value of a column `by`."""
+    if model.by is not None and by not in (None, model.by):
+        raise InputError(f"there is one model for each {model.by}, so that is what the report is by, not {by}.")
     out: dict[str, Gathered] = {}
-    done, is_part = 0, by is not None and not isinstance(model, ModelSet)
-    for batch in _batches(model, records, how or model.reading(records)):
-        for name, one, mine in _parts(model, batch, by):
-            require_known_origin(mine, one.origins_, allow_other_source, uses_labels=True)
-            with one.pipeline_.vectors.telling(progress):
-                out.setdefault(name, Gathered(one, groups, is_part)).add(mine)
+    done, is_part = 0, by is not None and model.by is None
+    for batch in read(records, how or model.reading(records), needs_labels=True, **model.needs):
+        for value, one, rows in model.parts(batch):
+            for name, mine in _by_value(rows, by) if is_part else [("" if value is None else str(value), rows)]:
+                require_known_origin(mine, one.origins_, allow_other_source, uses_labels=True)
+                with one.pipeline_.vectors.telling(progress):
+                    out.setdefault(name, Gathered(one, groups, is_part)).add(mine)
         done += len(batch)
         if progress is not None:
             progress("calibrating", done)
     return dict(sorted(out.items()))
 
 
-def _batches(model: QACalibrator | ModelSet, records: Any, how: Reading) -> Iterator[Batch]:
-    for batch in read(records, how, needs_labels=True, **model.needs):
-        known = model.known(batch) if isinstance(model, ModelSet) else batch
-        if len(known):
-            yield known
-
-
-def _parts(model: QACalibrator | ModelSet, batch: Batch, by: str | None) -> Iterator[tuple[str, QACalibrator, Batch]]:
-    if isinstance(model, ModelSet):
-        if by not in (None, model.by):
-            raise InputError(f"there is one model for each {model.by}, so that is what the report is by, not {by}.")
-        for value, rows in rows_by(batch.listed(model.by)).items():
-            yield str(value), model.models[value], batch.only(mask(rows, len(batch)))
-    elif by is None:
-        yield "", model, batch
-    else:
-        for value, rows in rows_by(batch.listed(by)).items():
-            if value is None:
-                raise InputError(
-                    f"{batch.table.origin}: {by} is missing in some rows; it is the column that --by names."
-                )
-            yield str(value), model, batch.only(mask(rows, len(batch)))
+def _by_value(batch: Batch, by: str | None) -> Iterator[tuple[str, Batch]]:
+    for value, rows in rows_by(batch.listed(str(by))).items():
+        if value is None:
+            raise InputError(f"{batch.table.origin}: {by} is missing in some rows; it is the column that --by names.")
+        yield str(value), batch.only(mask(rows, len(batch)))

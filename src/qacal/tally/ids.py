@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from hashlib import blake2b
+from typing import Any
 
 import numpy as np
 
@@ -227,3 +228,31 @@ def _text_hashes(values: Iterable[object]) -> list[int]:
     digests = [blake2b(str(value).encode("utf-8", "surrogatepass"), digest_size=8).digest() for value in values]
     hashes: list[int] = np.frombuffer(b"".join(digests), dtype="<u8").tolist()
     return hashes
+
+
+class HashSample:
+    """Keeps the rows with the lowest hashes, at most so many: a sample that does not depend on the order of rows."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._ids: Hashes = np.empty(0, dtype=np.uint64)
+        self._rows: list[Any] = []
+
+    def add(self, ids: Hashes, rows: Any) -> None:
+        """Take more rows, known by the hashes of their ids."""
+        self._ids = np.concatenate([self._ids, mix(ids, 2)])
+        self._rows.append(rows)
+        if len(self._ids) > 2 * self._most:
+            self._shrink()
+
+    def rows(self) -> Any:
+        """Return the rows that were kept."""
+        self._shrink()
+        return self._rows[0]
+
+    def _shrink(self) -> None:
+        rows = np.concatenate(self._rows)
+        if len(rows) > self._most:
+            kept = np.sort(np.argsort(self._ids, kind="stable")[: self._most])
+            rows, self._ids = rows[kept], self._ids[kept]
+        self._rows = [rows]

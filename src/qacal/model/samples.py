@@ -1,0 +1,245 @@
+"""Rows of a fit, gathered from batches: what all of them are like, what trains groups and score, and what calibrates.
+
+Each sample takes batches with `add` and is read at the end. None depends on the order of the rows.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from qacal.calibrators.score import LearnedScore
+from qacal.errors import InputError, QacalWarning
+from qacal.model.groups import Sampler, Summaries
+from qacal.model.pipeline import Pipeline
+from qacal.partitions import EMBEDDING, Partition
+from qacal.records.provenance import Sources
+from qacal.records.reading import Batch, Gathered, warn_of_copies
+from qacal.tally.arrays import Floats, Hashes
+from qacal.tally.groups import Paths, as_grouping
+from qacal.tally.ids import HashSample, mix
+from qacal.tally.labels import as_labels
+from qacal.tally.tally import Tally
+
+# Scores are learned from at most this many rows: what more of them teach is less than a fit's own noise.
+_MOST_SCORE_ROWS = 50_000
+# Columns with names like this hold further confidences, as the importers and `elicit` write them.
+_CONFIDENCE = "confidence_"
+
+
+def ids_of(batch: Batch) -> Hashes:
+    """Return the hashes of the ids of rows; zeros where there are none."""
+    return np.zeros(len(batch), dtype=np.uint64) if batch.ids is None else batch.ids
+
+
+class Overview:
+    """All rows of a fit before anything is learned from them: their sources, and what is odd about them.
+
+    rows : how many there are.
+    sources : the LLMs, prompts, confidence sources and judges.
+    has_ids : whether the rows of one question can be recognised.
+    further_confidences : columns that hold other confidences.
+    only_label : the label of all rows, if they have the same one: then nothing can be learned.
+    """
+
+    def __init__(self) -> None:
+        self.rows = 0
+        self.sources = Sources()
+        self.has_ids = False
+        self.further_confidences: tuple[str, ...] = ()
+        self.only_label: float | None = None
+        self._columns = Gathered()
+
+    def add(self, batch: Batch) -> None:
+        """Take more labelled rows."""
+        if not self.rows:
+            self.has_ids = batch.reading.name("id") in batch.table.names
+            names = [name for name in batch.table.names if name.startswith(_CONFIDENCE) and name != "confidence_source"]
+            self.further_confidences = tuple(name for name in names if _is_confidence(batch, name))
+        self.rows += len(batch)
+        self.sources.add(batch)
+        self._columns.add(
+            confidence=batch.confidence, correct=batch.correct, ids=ids_of(batch), hashes=batch.row_hashes()
+        )
+
+    def judge(self, whose: str) -> None:
+        """Warn of copies, and of confidences that look swapped, random or constant; forget the rows.
+
+        whose : stands before each warning, such as "model gpt-4: ".
+        """
+        from qacal.metrics.ranking import doubt_of
+
+        confidence, correct, ids = (self._columns[name] for name in ("confidence", "correct", "ids"))
+        warn_of_copies([self._columns.get("hashes")], whose)
+        self._columns = Gathered()
+        labels = np.unique(correct)
+        self.only_label = float(labels[0]) if len(labels) == 1 else None
+        doubt = doubt_of(confidence, correct, questions=len(np.unique(ids)) if ids.any() else None)
+        if doubt is not None:
+            warnings.warn(f"{whose}{doubt.text}", QacalWarning, stacklevel=2)
+
+
+def _is_confidence(batch: Batch, name: str) -> bool:
+    """Return whether a column holds numbers in [0, 1], and some at least."""
+    try:
+        return bool((batch.partial(name) >= 0).any())
+    except InputError:
+        return False
+
+
+class PartitionSample:
+    """Rows that train a partition: a sample of vectors, with labels if it uses them, and the columns of all rows.
+
+    Columns are given and not learned, so they need no split of their own.
+    """
+
+    def __init__(self, partition: Partition) -> None:
+        self._partition = partition
+        self._columns: dict[str, list[Any]] = {name: [] for name in partition.needs if name != EMBEDDING}
+        self._vectors = HashSample(partition.rows_wanted)
+        self._labels = HashSample(partition.rows_wanted)
+        self.count = 0
+
+    def add_columns(self, batch: Batch) -> None:
+        """Take the columns of some rows."""
+        for name, values in self._columns.items():
+            values.extend(batch.listed(name))
+
+    def add_vectors(self, batch: Batch, vectors: Any) -> None:
+        """Take the vectors of some rows."""
+        self._vectors.add(ids_of(batch), vectors)
+        if self._partition.uses_labels:
+            if batch.correct is None or not (batch.correct >= 0).all():
+                raise InputError(
+                    f"{batch.table.origin}: {self._partition!r} learns groups from labels, and rows that groups are "
+                    "made from (--group-rows, group_records=) have no `correct`. Label them, or make groups that need "
+                    "none: bisecting:6."
+                )
+            # The same ids in the same order: the two samples are of the same rows.
+            self._labels.add(ids_of(batch), np.column_stack([batch.confidence, batch.correct]))
+        self.count += len(batch)
+
+    def fit(self) -> None:
+        """Train the partition."""
+        inputs: dict[str, Any] = dict(self._columns)
+        if EMBEDDING in self._partition.needs:
+            if not self.count:
+                raise InputError("no row is left to make groups from; give more rows, or a larger train_share.")
+            inputs[EMBEDDING] = self._vectors.rows()
+            if self._partition.uses_labels:
+                inputs["confidence"], inputs["correct"] = self._labels.rows().T
+        self._partition.fit_rows(inputs)
+
+
+class ScoreSample:
+    """Rows that train a score."""
+
+    def __init__(self, score: LearnedScore) -> None:
+        self._score = score
+        # All samples are of the same rows: the same ids are added to each in the same order.
+        self._ids, self._numbers, self._vectors = (HashSample(_MOST_SCORE_ROWS) for _ in range(3))
+        self._known: dict[str, dict[Any, int]] = {name: {} for name in score.columns}
+        self.count = 0
+
+    def add(self, batch: Batch, vectors: Any) -> None:
+        """Take more labelled rows."""
+        numbers = [batch.confidence, np.asarray(batch.correct)]
+        numbers += [batch.partial(name) for name in self._score.confidences]
+        numbers += [_codes(as_labels(batch.listed(name), name).tolist(), known) for name, known in self._known.items()]
+        ids = ids_of(batch)
+        self._ids.add(ids, ids)
+        self._numbers.add(ids, np.column_stack(numbers))
+        if self._score.text:
+            self._vectors.add(ids, vectors)
+        self.count += len(batch)
+
+    def fit(self) -> None:
+        """Train the score."""
+        if not self.count:
+            raise InputError("no row is left to learn a score from; give more rows, or a larger train_share.")
+        confidence, correct, *others = self._numbers.rows().T
+        inputs: dict[str, Any] = {"confidence": confidence}
+        split = len(self._score.confidences)
+        inputs |= dict(zip(self._score.confidences, others[:split], strict=True))
+        for (name, known), codes in zip(self._known.items(), others[split:], strict=True):
+            labels = list(known)
+            inputs[name] = [labels[code] for code in codes.astype(np.int64).tolist()]
+        if self._score.text:
+            inputs[EMBEDDING] = self._vectors.rows()
+        ids = self._ids.rows()
+        # Records without ids come with zeros. That is not one question, but as many as there are rows.
+        self._score.fit_hashed(inputs, correct, ids if ids.any() else None)
+
+
+def _codes(values: list[Any], known: dict[Any, int]) -> Floats:
+    return np.array([known.setdefault(value, len(known)) for value in values], dtype=np.float64)
+
+
+class CalibrationSample:
+    """Rows that calibrate: a tally for the calibrator, and a few texts of every group.
+
+    pipeline : its score and groups are what the calibrator sees of a row.
+    n_blocks : into how many blocks to split the questions; by default as many as the calibrator needs.
+
+    Examples
+    --------
+    >>> from qacal import Column, QABinning
+    >>> from qacal.model.pipeline import RowVectors
+    >>> from qacal.records.reading import read
+    >>> records = [{"subject": "law", "confidence": 0.9, "correct": right} for right in (0, 1, 1)]
+    >>> pipeline = Pipeline(Column("subject").fit(["art", "law"]), None, QABinning(), RowVectors("static"))
+    >>> rows = CalibrationSample(pipeline)
+    >>> for batch in read(records, needs_labels=True, **pipeline.needs):
+    ...     rows.add(batch)
+    >>> rows.tally()
+    Tally(3 rows in 1 cells, 1 groups)
+    """
+
+    def __init__(self, pipeline: Pipeline, n_blocks: int | None = None) -> None:
+        self._pipeline = pipeline
+        self._options = pipeline.calibrator.tally_options() | ({} if n_blocks is None else {"n_blocks": n_blocks})
+        self._total: Tally | None = None
+        self._stated: Tally | None = None
+        self._ids: list[Hashes] = []
+        self._sampler = Sampler()
+        self.count = 0
+
+    def add(self, batch: Batch) -> None:
+        """Take more labelled rows."""
+        if batch.ids is None and (self._options.get("n_blocks", 1) > 1 or self._options.get("ties")):
+            name = type(self._pipeline.calibrator).__name__
+            raise InputError(f"{name} splits rows by question; the records need a column id or question.")
+        seen, groups = self._pipeline.inputs(batch)
+        more = Tally.of(seen, batch.correct, groups=groups, ids=batch.ids, **self._options)
+        self._total = more if self._total is None else self._total + more
+        if self._pipeline.score is not None:
+            stated = Tally.of(batch.confidence, batch.correct, groups=groups)
+            self._stated = stated if self._stated is None else self._stated + stated
+        self._ids.append(ids_of(batch))
+        if groups is not None and batch.question is not None and batch.answer is not None:
+            column = as_grouping(groups.groups(groups.depth) if isinstance(groups, Paths) else groups, len(batch))
+            texts = (batch.question, batch.answer, batch.confidence, np.asarray(batch.correct))
+            self._sampler.add(column.decode(column.leaves()), mix(ids_of(batch), 1), *texts)
+        self.count += len(batch)
+
+    def tally(self) -> Tally:
+        """Return what the calibrator is fitted on."""
+        if self._total is None:
+            raise InputError(
+                "no row is left to calibrate on; give more rows, or a smaller train_share (--train-share)."
+            )
+        # Which questions are in several batches is known here, and not to tallies that are added.
+        ids = self.ids()
+        is_clustered = bool(ids.any()) and len(np.unique(ids)) < len(ids)
+        return replace(self._total, is_clustered=is_clustered, is_sum=False)
+
+    def ids(self) -> Hashes:
+        """Return the hashes of the ids of the rows."""
+        return np.concatenate(self._ids)
+
+    def summaries(self, tally: Tally, examples: int) -> Summaries:
+        """Return what is in each group of their tally: with a score, of the confidences that were stated."""
+        return Summaries(tally if self._stated is None else self._stated, self._pipeline.depth, self._sampler, examples)
