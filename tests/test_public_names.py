@@ -25,6 +25,8 @@ NAMES = [
     "LearnedScore",
     "LearnedTree",
     "NO_GROUP",
+    "MissingPackageError",
+    "ServerError",
     "NotFittedError",
     "Paths",
     "PlattScaling",

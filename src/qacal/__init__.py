@@ -74,6 +74,8 @@ _HOME = {
     "InputError": "errors",
     "BadRowsError": "errors",
     "NotEnoughRowsError": "errors",
+    "MissingPackageError": "errors",
+    "ServerError": "errors",
     "NotFittedError": "errors",
     "ArtifactError": "errors",
     "QacalWarning": "errors",

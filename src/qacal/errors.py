@@ -42,6 +42,14 @@ class NotEnoughRowsError(QacalError, ValueError):
     """A guarantee that no number of points per bin can give with the rows there are."""
 
 
+class MissingPackageError(QacalError, ImportError):
+    """An optional package is not installed: the message names it and the extra that installs it."""
+
+
+class ServerError(QacalError, ConnectionError):
+    """A server cannot be reached, or gives no reply, or only errors of its own."""
+
+
 class ArtifactError(QacalError, ValueError):
     """A model cannot be saved, or what is on disk is not a model that this qacal can trust and read."""
 

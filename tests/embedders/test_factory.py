@@ -7,6 +7,7 @@ import pytest
 
 from qacal import InputError
 from qacal.embedders import embedder
+from qacal.errors import MissingPackageError
 from tests.embedders.tiny_onnx import folder
 
 
@@ -36,7 +37,9 @@ def test_a_missing_package_comes_with_its_remedy(name, package, extra, tmp_path,
     for loaded in [loaded for loaded in sys.modules if loaded.startswith(f"{package}.")]:
         monkeypatch.delitem(sys.modules, loaded)
     monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(InputError, match=rf"{package}.* is not installed; run: pip install 'qacal\[{extra}\]'"):
+    with pytest.raises(
+        MissingPackageError, match=rf"{package}.* is not installed; run: pip install 'qacal\[{extra}\]'"
+    ):
         embedder(name.replace("DIR", str(path)))
 
 

@@ -6,8 +6,8 @@ import sys
 import numpy as np
 import pytest
 
-from qacal import InputError
 from qacal.embedders import StaticEmbedder
+from qacal.errors import MissingPackageError
 from tests.embedders.rows import ANSWERS, HARD, QUESTIONS
 
 
@@ -71,5 +71,7 @@ def test_a_package_without_its_weights_is_named(tmp_path, monkeypatch):
     for name in [name for name in sys.modules if name.partition(".")[0] == "wordllama"]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(InputError, match=r"l2_supercat_256.safetensors is missing from its package; run: pip install"):
+    with pytest.raises(
+        MissingPackageError, match=r"l2_supercat_256.safetensors is missing from its package; run: pip install"
+    ):
         StaticEmbedder()

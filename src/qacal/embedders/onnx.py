@@ -14,7 +14,7 @@ from qacal.embedders.onnx_folder import OnnxFolder
 from qacal.embedders.onnx_runtime import is_batch_dependent, network, tokenizer_of
 from qacal.embedders.packages import optional_package
 from qacal.embedders.pooling import as_pooling
-from qacal.errors import InputError
+from qacal.errors import InputError, MissingPackageError
 
 
 class OnnxEmbedder:
@@ -83,7 +83,7 @@ def _encoder(folder: OnnxFolder, pooling: str | None) -> Encoder:
 def _tokenizer(path: Path) -> Any:
     try:
         return optional_package("tokenizers", "onnx").Tokenizer.from_file(str(path))
-    except InputError:
+    except MissingPackageError:
         raise
     except Exception as error:  # the tokenizers package raises nothing more particular
         raise InputError(f"{path} cannot be read as a tokenizer: {error}") from None

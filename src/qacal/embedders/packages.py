@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from qacal.errors import InputError
+from qacal.errors import MissingPackageError
 
 
 def optional_package(name: str, extra: str) -> Any:
@@ -16,19 +16,19 @@ def optional_package(name: str, extra: str) -> Any:
     >>> optional_package("no_such_package", "text")
     Traceback (most recent call last):
     ...
-    qacal.errors.InputError: the package no_such_package is not installed; run: pip install 'qacal[text]'
+    qacal.errors.MissingPackageError: the package no_such_package is not installed; run: pip install 'qacal[text]'
     """
     try:
         return import_module(name)
     except ModuleNotFoundError as error:
-        raise InputError(_missing(error.name or name, extra)) from error
+        raise _missing(error.name or name, extra) from error
 
 
 def package_folder(name: str, extra: str) -> Path:
     """Return where a package is installed, without running any of its code."""
     found = find_spec(name)
     if found is None or found.origin is None:
-        raise InputError(_missing(name, extra))
+        raise _missing(name, extra)
     return Path(found.origin).parent
 
 
@@ -36,9 +36,11 @@ def package_file(folder: Path, inside: str, extra: str) -> Path:
     """Return a file that a package ships, or say that this release of it has none."""
     path = folder / inside
     if not path.is_file():
-        raise InputError(f"{path} is missing from its package; run: pip install --force-reinstall 'qacal[{extra}]'")
+        raise MissingPackageError(
+            f"{path} is missing from its package; run: pip install --force-reinstall 'qacal[{extra}]'"
+        )
     return path
 
 
-def _missing(name: str, extra: str) -> str:
-    return f"the package {name} is not installed; run: pip install 'qacal[{extra}]'"
+def _missing(name: str, extra: str) -> MissingPackageError:
+    return MissingPackageError(f"the package {name} is not installed; run: pip install 'qacal[{extra}]'", name=name)

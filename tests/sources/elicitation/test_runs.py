@@ -13,7 +13,7 @@ from collections import Counter
 import polars as pl
 import pytest
 
-from qacal.errors import InputError
+from qacal.errors import InputError, ServerError
 from qacal.sources.elicitation.client import Client
 from qacal.sources.elicitation.runs import Plan, elicit, stored_run
 from qacal.sources.elicitation.store import open_store
@@ -222,7 +222,7 @@ def test_questions_that_are_always_refused_do_not_keep_others_from_being_asked(r
 
 
 def test_a_server_that_falls_silent_ends_the_run(ran, server):
-    with pytest.raises(InputError, match=r"status 500: out of order\. Is the server running\?"):
+    with pytest.raises(ServerError, match=r"status 500: out of order\. Is the server running\?"):
         ran([*questions(3), *questions(300, "[down]")[3:]], tries=1)
     assert len(server.asked) <= 3 + 10 + WORKERS
 
@@ -248,7 +248,7 @@ def test_passwords_in_the_base_url_are_not_kept(server, tmp_path):
     for secret in (b"secret", b"bWU6c2VjcmV0"):
         assert secret not in stored(tmp_path)
         assert secret.decode() not in str(done.progress)
-    with pytest.raises(InputError) as caught:
+    with pytest.raises(ServerError) as caught:
         elicit(questions(3), Client("http://me:secret@127.0.0.1:9/v1", tries=1), Plan("big"), tmp_path / "run.db")
     assert "secret" not in str(caught.value)
     with pytest.raises(InputError) as caught:
@@ -274,7 +274,7 @@ def test_which_llms_replied_and_where_is_known(ran, tmp_path):
 
 def test_a_server_that_is_not_there_is_said_to_be(tmp_path):
     client = Client("http://127.0.0.1:9/v1", tries=1)
-    with pytest.raises(InputError, match=r"cannot be reached.*Is the server running\?"):
+    with pytest.raises(ServerError, match=r"cannot be reached.*Is the server running\?"):
         elicit(questions(3), client, Plan("tiny"), tmp_path / "run.db")
 
 

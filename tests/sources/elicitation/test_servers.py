@@ -2,7 +2,7 @@
 
 import pytest
 
-from qacal.errors import InputError
+from qacal.errors import InputError, QacalError, ServerError
 from qacal.sources.elicitation.client import Client
 from qacal.sources.elicitation.masking import Masking
 from qacal.sources.elicitation.runs import Plan, elicit, stored_run
@@ -76,7 +76,7 @@ def test_a_quota_is_not_waited_for(ran, server):
 
 
 def test_a_server_that_is_busy_for_ever_is_asked_slower(ran, tmp_path):
-    with pytest.raises(InputError, match=r"The server gets too many requests: ask slower with --rpm") as told:
+    with pytest.raises(ServerError, match=r"The server gets too many requests: ask slower with --rpm") as told:
         ran("/busy/v1", questions(12), tries=2)
     # Nothing that a server says drives a terminal, or is stored so that it could.
     assert "\x1b" not in str(told.value)
@@ -180,7 +180,7 @@ def test_a_url_with_a_line_break_is_none(url):
 
 
 def test_a_host_that_is_none_is_an_error(tmp_path):
-    with pytest.raises(InputError, match=r"no request can be sent there|cannot be reached"):
+    with pytest.raises(QacalError, match=r"no request can be sent there|cannot be reached"):
         elicit(questions(1), Client("http://\u2024\u2024/v1", tries=1), Plan("tiny"), tmp_path / "run.db")
 
 
@@ -198,7 +198,9 @@ def test_timeouts_are_told_while_nothing_is_done(server, tmp_path):
         return lambda progress: told.append((progress.done, dict(progress.traffic.again)))
 
     client = Client(f"{server.root}/slow/v1", timeout=1.0, tries=2)
-    with pytest.raises(InputError, match=r"no reply within 1 s\. Is the server running\? --timeout gives it more time"):
+    with pytest.raises(
+        ServerError, match=r"no reply within 1 s\. Is the server running\? --timeout gives it more time"
+    ):
         elicit(questions(1), client, Plan("tiny"), tmp_path / "run.db", telling=telling)
     assert told == [(0, {"no reply in time": 1})]
 

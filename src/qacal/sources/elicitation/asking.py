@@ -8,12 +8,13 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from qacal.errors import InputError
+from qacal.errors import InputError, QacalError, ServerError
 from qacal.sources.elicitation.client import Client, Failed, Got, Traffic, Trouble
 from qacal.sources.elicitation.reply import Reply
 from qacal.sources.elicitation.requests import Conversation, Request, request_key
 from qacal.sources.elicitation.store import Store, StoreError
 
+_SERVER_TROUBLES = (Trouble.UNREACHABLE, Trouble.TIMEOUT, Trouble.BUSY, Trouble.SERVER)
 # A server that fails so many requests, and has answered none, fails all; so does one that has and then is silent.
 _FAILURES = 10
 
@@ -72,7 +73,7 @@ class Asking:
         """Ask all; conversations are taken one by one, as workers become free."""
         try:
             asyncio.run(self._all(iter(conversations)))
-        except* (InputError, *StoreError) as group:
+        except* (QacalError, *StoreError) as group:
             raise _first(group) from None
         return self.progress
 
@@ -140,7 +141,7 @@ class Asking:
         is_lost = self._silent >= _FAILURES or failed.status in (401, 403) or failed.trouble is Trouble.QUOTA
         is_lost = is_lost or self.client.is_strange
         if is_lost or (not has_worked and (is_wrong or self.progress.failed >= _FAILURES)):
-            raise InputError(told)
+            raise (ServerError if failed.trouble in _SERVER_TROUBLES else InputError)(told)
 
 
 def _complain(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:

@@ -20,7 +20,7 @@ from types import TracebackType
 from typing import Any, Self
 from urllib.parse import parse_qsl, urlsplit, urlunsplit
 
-from qacal.errors import InputError, printable
+from qacal.errors import InputError, MissingPackageError, printable
 from qacal.sources.elicitation.masking import Masking, basic_credentials
 from qacal.sources.elicitation.reply import Reply
 from qacal.sources.elicitation.requests import Request
@@ -391,5 +391,6 @@ def _httpx2() -> Any:
     try:
         import httpx2
     except ImportError:
-        raise InputError("asking a server needs the package httpx2: pip install 'qacal[elicit]' brings it.") from None
+        message = "the package httpx2 is not installed; run: pip install 'qacal[elicit]'"
+        raise MissingPackageError(message, name="httpx2") from None
     return httpx2

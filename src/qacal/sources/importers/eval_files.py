@@ -21,7 +21,7 @@ from os import SEEK_CUR
 from pathlib import Path
 from typing import Any
 
-from qacal.errors import InputError
+from qacal.errors import InputError, MissingPackageError
 from qacal.records.files import OnFault, opened_bytes
 from qacal.records.json_stream import JsonDocument, largest_row, too_large
 from qacal.records.table import Fault
@@ -131,7 +131,7 @@ def _require_readable(archive: zipfile.ZipFile, path: Path) -> None:
     if sys.version_info >= (3, 14) or all(member.compress_type != _ZSTANDARD for member in archive.infolist()):
         return
     if importlib.util.find_spec("zstandard") is None:
-        raise InputError(
+        raise MissingPackageError(
             f"{path} is packed with zstd, which Python reads from 3.14 on. Install what reads it in this version: "
             "pip install 'qacal[import]'."
         )

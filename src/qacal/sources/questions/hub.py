@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from qacal.embedders.packages import optional_package
-from qacal.errors import InputError
+from qacal.errors import InputError, QacalError, ServerError
 from qacal.sources.questions import readers
 from qacal.sources.questions.gathering import BenchmarkQuestion, Gathered, Row, gather
 
@@ -129,8 +129,8 @@ def load(
     place = _Place(source or benchmark.source, split or benchmark.split, revision)
     try:
         return gather(_rows(place, configs, benchmark.columns), reader)
-    except InputError as error:
-        raise InputError(f"{name}: {error}") from None
+    except QacalError as error:
+        raise type(error)(f"{name}: {error}") from None
 
 
 @dataclass(frozen=True)
@@ -164,9 +164,8 @@ def _table(place: _Place, config: str) -> Any:
     except (datasets.exceptions.DatasetsError, OSError, ValueError, RuntimeError) as error:
         reason = str(error).strip().partition("\n")[0].rstrip(".")
         told = reason if len(reason) <= _LONGEST_REASON else f"{reason[:_LONGEST_REASON]} ..."
-        raise InputError(
-            f"{place}, {config}, split {place.split}, cannot be loaded. {told}. {_remedy(error)}"
-        ) from None
+        kind = ServerError if isinstance(error, ConnectionError) else InputError
+        raise kind(f"{place}, {config}, split {place.split}, cannot be loaded. {told}. {_remedy(error)}") from None
 
 
 def _remedy(error: Exception) -> str:
