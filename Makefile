@@ -16,6 +16,8 @@ PIP = $(BIN)/python -m pip install --quiet
 LOCKED = $$(command -v uv || echo $(BIN)/uv) sync --quiet --locked --inexact --extra $(1) || \
 	{ echo "uv could not install the versions of uv.lock. Installing the newest allowed versions with pip instead."; \
 	  $(PIP) -e '.[$(1)]'; }
+# A process per core, each with one thread for linear algebra. Compiled modules are kept: the tests start many Pythons.
+TESTS = OPENBLAS_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist worksteal
 
 .PHONY: help demo test test-all check bench format clean local-llm local-llm-qwen local-llm-stop
 
@@ -39,7 +41,7 @@ demo: $(READY)  ## real answers of a small LLM, before and after, with a report
 	@$(BIN)/python examples/demo.py
 
 test: $(DEV)  ## run the tests
-	@$(BIN)/python -m pytest
+	@$(TESTS)
 
 # torch==2.13.0 is the release with a build for CPUs alone.
 $(HEAVY): $(DEV)
@@ -85,7 +87,8 @@ local-llm-stop:  ## stop the local LLMs
 	@$(BIN)/python -m tools.local_llm stop
 
 test-all: $(HEAVY) $(LOCAL_LLM) $(BROWSER) $(POSTGRES)  ## run the tests, heavy ones included
-	@HF_HUB_OFFLINE=1 DO_NOT_TRACK=true $(BIN)/python -m pytest -m ""
+	@HF_HUB_OFFLINE=1 DO_NOT_TRACK=true $(TESTS) -m "not heavy"
+	@HF_HUB_OFFLINE=1 DO_NOT_TRACK=true $(BIN)/python -m pytest -m heavy
 
 check: $(DEV)  ## style, types, and the direction of imports
 	@$(BIN)/ruff check .

@@ -1,23 +1,23 @@
 """Encoders of transformers, and their exports to ONNX, beside transformers' own output, row by row, without padding."""
 
 import shutil
+from importlib.util import find_spec
 
 import numpy as np
 import pytest
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 
+from qacal import InputError
+from qacal.embedders import HuggingFaceEmbedder, embedder
+from tests.embedders.rows import HARD
+
+# Tests and helpers import torch and transformers themselves: collecting these tests must not take the seconds of that.
 pytestmark = [
     pytest.mark.heavy,
+    pytest.mark.skipif(not (find_spec("torch") and find_spec("transformers")), reason="needs torch and transformers"),
     # The exporter of torch warns of its own future and of every size that it takes for fixed.
     pytest.mark.filterwarnings("ignore"),
 ]
-torch = pytest.importorskip("torch")
-transformers = pytest.importorskip("transformers")
-
-from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors  # noqa: E402
-
-from qacal import InputError  # noqa: E402
-from qacal.embedders import HuggingFaceEmbedder, embedder  # noqa: E402
-from tests.embedders.rows import HARD  # noqa: E402
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 WORDS = [*SPECIAL, "who", "wrote", "emma", "bolero", "?", "jane", "austen", "maurice", "ravel", "the", "a", "of"]
@@ -39,6 +39,8 @@ SIZES = {
 
 def tokenizer(kind):
     """BERT's pairs begin with cls; XLNet's end with it, have types of their own and are padded on the left."""
+    import transformers
+
     words = {word: at for at, word in enumerate(WORDS)}
     backend = Tokenizer(models.WordPiece(words, unk_token="[UNK]"))
     backend.normalizer = normalizers.BertNormalizer()
@@ -55,6 +57,9 @@ def tokenizer(kind):
 
 
 def network(kind, seed=0):
+    import torch
+    import transformers
+
     torch.manual_seed(seed)
     config = transformers.AutoConfig.for_model(kind, vocab_size=len(WORDS), **SIZES[kind])
     out = transformers.AutoModel.from_config(config).eval()
@@ -79,6 +84,9 @@ def saved(kind, tmp_path_factory):
 
 def expected(path, pooling, kind, questions=QUESTIONS, answers=ANSWERS):
     """The slow twin: transformers alone, one row at a time."""
+    import torch
+    import transformers
+
     reader, model = (
         transformers.AutoTokenizer.from_pretrained(path),
         transformers.AutoModel.from_pretrained(path).eval(),
@@ -118,20 +126,22 @@ def test_hard_rows_have_finite_vectors(saved):
     assert np.isfinite(embedder(f"hf:{saved}").embed(*zip(*HARD.values(), strict=True))).all()
 
 
-class TokenVectors(torch.nn.Module):
-    """A network with one output, which is what an export needs."""
-
-    def __init__(self, model, names):
-        super().__init__()
-        self.model, self.names = model, names
-
-    def forward(self, *values):
-        return self.model(**dict(zip(self.names, values, strict=True))).last_hidden_state
-
-
 @pytest.fixture(scope="module")
 def exported(saved, tmp_path_factory):
     pytest.importorskip("onnx")
+    import torch
+    import transformers
+
+    class TokenVectors(torch.nn.Module):
+        """A network with one output, which is what an export needs."""
+
+        def __init__(self, model, names):
+            super().__init__()
+            self.model, self.names = model, names
+
+        def forward(self, *values):
+            return self.model(**dict(zip(self.names, values, strict=True))).last_hidden_state
+
     into = tmp_path_factory.mktemp("exported")
     reader, model = transformers.AutoTokenizer.from_pretrained(saved), transformers.AutoModel.from_pretrained(saved)
     reader.save_pretrained(into)
@@ -182,6 +192,8 @@ def test_the_digest_follows_weights_tokenizer_and_pooling(saved, kind, tmp_path)
 
 
 def test_loading_is_silent_and_leaves_the_settings_of_transformers(saved, capfd):
+    import transformers
+
     logging = transformers.utils.logging
     before = logging.get_verbosity(), logging.is_progress_bar_enabled()
     embedder(f"hf:{saved}").embed(QUESTIONS, ANSWERS)
@@ -190,6 +202,8 @@ def test_loading_is_silent_and_leaves_the_settings_of_transformers(saved, capfd)
 
 
 def test_a_checkpoint_without_a_pooler_has_a_digest_all_the_same(tmp_path):
+    import transformers
+
     tokenizer("bert").save_pretrained(tmp_path)
     config = transformers.AutoConfig.for_model("bert", vocab_size=len(WORDS), **SIZES["bert"])
     transformers.BertForMaskedLM(config).save_pretrained(tmp_path)

@@ -13,15 +13,14 @@ from decimal import Decimal
 
 import pytest
 
-from tools.quiz import TOPICS, Question
+from tests.tools.quiz.rows import everything
+from tools.quiz import Question
 
-# Of all that topics can make, not only of those that the quiz has room for.
-ALL = tuple(question for topic in TOPICS for question in topic.questions())
 MONTHS = list(calendar.month_name)[1:]
 
 
 def of(subject: str) -> list[Question]:
-    rows = [row for row in ALL if row.subject == subject]
+    rows = [row for row in everything() if row.subject == subject]
     assert rows
     return rows
 

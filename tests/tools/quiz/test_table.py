@@ -10,6 +10,7 @@ import subprocess
 import sys
 import unicodedata
 from collections import Counter
+from functools import cache
 
 import polars as pl
 import pytest
@@ -20,7 +21,6 @@ from qacal.sources.questions import quiz
 from qacal.sources.questions.draws import Draws
 from tools.quiz import TOPICS, Question, all_questions, questions
 
-ALL = tuple(all_questions())
 DIGEST = "172e52a5cd2e60846863257f3b123c6f87ad0199a6e84f39fae40314438250cf"
 RENEW = (
     "the questions of the quiz have changed, and answers to the old ones may be kept with the project. If it is meant, "
@@ -28,14 +28,19 @@ RENEW = (
 )
 
 
+@cache
+def asked() -> tuple[Question, ...]:
+    return tuple(all_questions())
+
+
 def digest() -> str:
-    rows = [[row.id, row.question, row.ground_truth, row.subject, row.choices, row.dataset] for row in ALL]
+    rows = [[row.id, row.question, row.ground_truth, row.subject, row.choices, row.dataset] for row in asked()]
     return hashlib.sha256(json.dumps(rows).encode()).hexdigest()
 
 
 def test_there_are_enough_questions_of_enough_topics():
-    sizes = Counter(row.subject for row in ALL)
-    assert len(ALL) >= 3_400
+    sizes = Counter(row.subject for row in asked())
+    assert len(asked()) >= 3_400
     assert len(sizes) >= 20
     assert min(sizes.values()) >= 60
     assert set(sizes) == {topic.name for topic in TOPICS}
@@ -44,7 +49,7 @@ def test_there_are_enough_questions_of_enough_topics():
 
 @pytest.mark.parametrize("column", ["id", "question"])
 def test_no_two_rows_are_the_same(column):
-    counts = Counter(getattr(row, column) for row in ALL)
+    counts = Counter(getattr(row, column) for row in asked())
     assert [value for value, times in counts.items() if times > 1] == []
 
 
@@ -81,8 +86,8 @@ def test_the_frame_holds_what_the_questions_hold():
         "choices": pl.List(pl.String),
         "dataset": pl.String,
     }
-    assert frame.height == len(ALL)
-    first, choice = ALL[0], next(row for row in ALL if row.choices)
+    assert frame.height == len(asked())
+    first, choice = asked()[0], next(row for row in asked() if row.choices)
     rows = {row["id"]: row for row in frame.iter_rows(named=True)}
     assert rows[first.id]["ground_truth"] == list(first.ground_truth)
     assert rows[first.id]["choices"] is None
@@ -91,13 +96,13 @@ def test_the_frame_holds_what_the_questions_hold():
 
 
 def test_ids_are_plain_and_begin_with_their_topic():
-    for row in ALL:
+    for row in asked():
         assert re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", row.id)
         assert row.id.startswith(f"{row.subject}-")
 
 
 def test_no_text_is_empty_or_padded():
-    for row in ALL:
+    for row in asked():
         for text in (row.question, *row.ground_truth, *(row.choices or ())):
             assert text
             assert text == text.strip()
@@ -105,16 +110,16 @@ def test_no_text_is_empty_or_padded():
 
 
 def test_forms_of_an_answer_are_told_once():
-    assert [row.id for row in ALL if len(set(row.ground_truth)) < len(row.ground_truth)] == []
+    assert [row.id for row in asked() if len(set(row.ground_truth)) < len(row.ground_truth)] == []
 
 
 def test_articles_are_nobodys_answer():
     """Whoever compares answers takes articles away."""
-    assert [row.id for row in ALL if {"a", "an", "the"} & {form.casefold() for form in row.ground_truth}] == []
+    assert [row.id for row in asked() if {"a", "an", "the"} & {form.casefold() for form in row.ground_truth}] == []
 
 
 def test_questions_are_questions():
-    for row in ALL:
+    for row in asked():
         is_program = row.subject.startswith("python-") and row.question.startswith("What does this Python ")
         assert row.question.endswith("?") or is_program, row
 
@@ -125,13 +130,13 @@ def words(text: str) -> str:
 
 def test_no_question_answers_itself():
     """Word for word, whatever the punctuation; but one that offers choices names the right one."""
-    for row in ALL:
+    for row in asked():
         if row.choices is None:
             assert [form for form in row.ground_truth if words(form) in words(row.question)] == [], row
 
 
 def test_choices_hold_the_truth_and_stand_in_the_question():
-    offered = [row for row in ALL if row.choices is not None]
+    offered = [row for row in asked() if row.choices is not None]
     assert len({row.subject for row in offered}) >= 2
     for row in offered:
         assert len(set(row.choices)) == len(row.choices) >= 2
@@ -141,7 +146,7 @@ def test_choices_hold_the_truth_and_stand_in_the_question():
 
 @pytest.mark.parametrize("subject", ["larger-country", "larger-decimal", "alphabetical"])
 def test_the_place_of_the_right_choice_tells_nothing(subject):
-    rows = [row for row in ALL if row.subject == subject]
+    rows = [row for row in asked() if row.subject == subject]
     places = Counter(row.choices.index(row.ground_truth[0]) for row in rows)
     share = 1 / len(rows[0].choices)
     spread = (share * (1 - share) / len(rows)) ** 0.5
