@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from qacal.embedders.base import Progress, Vectors
-from qacal.embedders.digests import settings_digest
+from qacal.embedders.packages import settings_digest
 from qacal.errors import InputError
 from qacal.tally.arrays import ArrayLike
 
@@ -40,12 +40,12 @@ class ColumnEmbedder:
 
     @property
     def name(self) -> str:
-        """What a user types."""
+        """The name that :func:`~qacal.embedders.embedder` takes."""
         return f"column:{self.column}"
 
     @property
     def digest(self) -> str:
-        """The sha256 of the column's name and the vectors' length: all that is known of whoever made them."""
+        """The sha256 of the column's name and the vectors' length: all that is known of how they were made."""
         return settings_digest(kind="column", column=self.column, dim=self.dim)
 
     def embed(self, questions: Sequence[str], answers: Sequence[str], progress: Progress | None = None) -> NoReturn:
@@ -56,12 +56,13 @@ class ColumnEmbedder:
         )
 
     def vectors(self, values: ArrayLike) -> Vectors:
-        """Return a column's values as a matrix, or name the first row that is no vector."""
+        """Return a column's values as a matrix, or name the first row that is not a vector."""
         whole = _as_matrix(values)
         if whole is not None and len(whole) and self.dim in (None, whole.shape[1]):
             self.dim = whole.shape[1]
             return whole
-        rows = [_numbers(value, self.column, at) for at, value in enumerate(_listed(values))]
+        listed = values.to_pylist() if hasattr(values, "to_pylist") else values  # Arrow's values are objects of its own
+        rows = [_numbers(value, self.column, at) for at, value in enumerate(listed)]
         dim = self.dim
         for at, row in enumerate(rows):
             if dim is not None and len(row) != dim:
@@ -85,13 +86,6 @@ def _as_matrix(values: Any) -> Vectors | None:
     with np.errstate(over="ignore"):
         matrix: Vectors = values.astype(np.float32)
     return matrix if np.isfinite(matrix).all() else None
-
-
-def _listed(values: ArrayLike) -> list[object]:
-    """Return a column of numpy, pandas, polars or Arrow as a list, one entry per row."""
-    if hasattr(values, "to_pylist"):
-        return list(values.to_pylist())
-    return list(values)
 
 
 def _numbers(value: object, column: str, at: int) -> Vectors:

@@ -1,31 +1,79 @@
-"""What every encoder of pairs has in common: tokenize, batch by length, run, pool, and put back in order."""
+"""What all encoders of pairs share: tokenize, batch by length, run the network, pool, and restore the order of rows."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias, cast, get_args
 
 import numpy as np
 
-from qacal.embedders.base import Progress, Vectors
-from qacal.embedders.batches import Batch, Padding, TokenRow, token_batches
-from qacal.embedders.pooling import Pooling, pooled, unit_rows
-from qacal.embedders.texts import paired_texts
+from qacal.embedders.base import Progress, Vectors, paired_texts
+from qacal.errors import InputError
+from qacal.tally.arrays import Ints
 
 TOKENS_A_BATCH = 1024
-"""How many tokens, padding included, an encoder is given at a time; with more, MiniLM outgrows the caches and slows."""
+"""How many tokens, padding included, a network is given at a time; with more, MiniLM outgrows the caches and slows."""
 
-# So many rows are tokenized at a time: enough to sort by length, few enough to hold in memory.
+# How many rows are tokenized at a time: enough to sort by length, few enough to hold in memory.
 _ROWS_A_STEP = 8192
+# Encoders that name no limit get the usual one. A limit above a million is a placeholder: transformers writes 10^30.
+_USUAL_MAX_LENGTH, _NO_LIMIT = 512, 10**6
+
+Pooling: TypeAlias = Literal["cls", "mean", "last"]
+
+
+@dataclass(frozen=True)
+class TokenRow:
+    """The tokens of one row."""
+
+    ids: list[int]
+    type_ids: list[int]
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """Rows padded to one width, by the names of the inputs of transformers."""
+
+    input_ids: Ints
+    attention_mask: Ints
+    token_type_ids: Ints
+
+
+@dataclass(frozen=True)
+class Padding:
+    """How the tokenizer pads short rows: with which token, of which type, on which side."""
+
+    token: int = 0
+    token_type: int = 0
+    side: Literal["left", "right"] = "right"
+
+    def batch(self, rows: list[TokenRow]) -> Batch:
+        """Return rows as one batch.
+
+        >>> Padding(token=9).batch([TokenRow([5, 6], [0, 0]), TokenRow([7], [0])]).input_ids
+        array([[5, 6],
+               [7, 9]])
+        """
+        shape = len(rows), max(len(row.ids) for row in rows)
+        ids, types = np.full(shape, self.token), np.full(shape, self.token_type)
+        mask = np.zeros(shape, dtype=np.int64)
+        for at, row in enumerate(rows):
+            count = len(row.ids)
+            own = slice(count) if self.side == "right" else slice(shape[1] - count, None)
+            ids[at, own], types[at, own], mask[at, own] = row.ids, row.type_ids, 1
+        return Batch(ids, mask, types)
 
 
 @dataclass(frozen=True, eq=False)
 class Encoder:
-    """A tokenizer, a network and how to read them.
+    """A tokenizer and a network, with the settings that they need.
 
     tokenize : questions and answers to tokens, one row per pair.
     hidden : a batch to the vectors of its tokens, (rows, tokens, dim).
     max_length : where `tokenize` cuts a pair.
+    cls : the ids that the token for the whole text may have.
+    normalised : whether vectors are scaled to length 1.
     tokens_a_batch : how many tokens the network is given at a time; 0 gives it one row at a time.
     """
 
@@ -58,7 +106,8 @@ class Encoder:
         distinct, done = list(place), 0
         out = np.zeros((len(distinct), self.dim), dtype=np.float32)
         for start in range(0, len(distinct), _ROWS_A_STEP):
-            rows = self._tokens(distinct[start : start + _ROWS_A_STEP])
+            step = distinct[start : start + _ROWS_A_STEP]
+            rows = self.tokenize([question for question, _ in step], [answer for _, answer in step])
             for batch in token_batches(np.array([len(row.ids) for row in rows]), self.tokens_a_batch):
                 out[start + batch] = self._vectors([rows[at] for at in batch])
                 done += int(copies[start + batch].sum())
@@ -66,11 +115,8 @@ class Encoder:
                     progress(done, len(pairs))
         return out[index]
 
-    def _tokens(self, pairs: list[tuple[str, str]]) -> list[TokenRow]:
-        return self.tokenize([question for question, _ in pairs], [answer for _, answer in pairs])
-
     def _vectors(self, rows: list[TokenRow]) -> Vectors:
-        # A text without any token has no vector; zeros stand for it.
+        # A text without tokens has no vector; it gets zeros.
         out = np.zeros((len(rows), self.dim), dtype=np.float32)
         known = [at for at, row in enumerate(rows) if row.ids]
         if known:
@@ -78,3 +124,84 @@ class Encoder:
             vectors = pooled(self.hidden(batch), batch, self.pooling, self.cls)
             out[known] = unit_rows(vectors) if self.normalised else vectors
         return out
+
+
+def token_batches(lengths: Ints, tokens_a_batch: int) -> Iterator[Ints]:
+    """Yield the rows of each batch, short rows first, so that little is padded.
+
+    A batch has at most `tokens_a_batch` tokens, padding included, or one row.
+
+    >>> [batch.tolist() for batch in token_batches(np.array([9, 2, 3, 2]), tokens_a_batch=6)]
+    [[1, 3], [2], [0]]
+    """
+    order = np.argsort(lengths, kind="stable")
+    start = 0
+    while start < len(order):
+        # A batch is as wide as its last row. Its size grows with each row, so the limit can be looked up.
+        sizes = lengths[order[start:]] * np.arange(1, len(order) - start + 1)
+        stop = start + max(1, int(np.searchsorted(sizes, tokens_a_batch, side="right")))
+        yield order[start:stop]
+        start = stop
+
+
+def as_pooling(value: str) -> Pooling:
+    """Return a pooling by its name.
+
+    >>> as_pooling("max")
+    Traceback (most recent call last):
+    ...
+    qacal.errors.InputError: pooling is 'max'; expected 'cls', 'mean' or 'last'.
+    """
+    if value not in get_args(Pooling):
+        raise InputError(f"pooling is {value!r}; expected 'cls', 'mean' or 'last'.")
+    return cast(Pooling, value)
+
+
+def max_length_of(*limits: Any) -> int:
+    """Return how many tokens an encoder reads: the lowest of the limits that it names.
+
+    >>> max_length_of(10**30, None, 128), max_length_of(None)
+    (128, 512)
+    """
+    return min((int(limit) for limit in limits if limit and 0 < limit < _NO_LIMIT), default=_USUAL_MAX_LENGTH)
+
+
+def pooled(hidden: Vectors, batch: Batch, pooling: Pooling, cls: frozenset[int]) -> Vectors:
+    """Return one vector per row of a batch.
+
+    hidden : the tokens' vectors, (rows, tokens, dim).
+    pooling : "mean" averages the row's own tokens; "last" takes its last one; "cls" takes the token that the encoder
+        reserves for the whole text.
+    cls : the ids that such a token may have.
+    """
+    mask, rows = batch.attention_mask, np.arange(len(hidden))
+    if pooling == "mean":
+        own = mask[:, :, None] > 0
+        # Along the middle axis numpy adds token by token, so the zeros of the padding change no bit.
+        means: Vectors = np.where(own, hidden, np.float32(0)).sum(axis=1) / own.sum(axis=1, dtype=np.float32)
+        return means
+    at = mask.shape[1] - 1 - mask[:, ::-1].argmax(axis=1)
+    if pooling == "cls":
+        # BERT puts the token first, XLNet last. Only the ends are looked at, since a text may contain "[CLS]" too.
+        first = mask.argmax(axis=1)
+        is_first, is_last = (np.isin(batch.input_ids[rows, end], list(cls)) for end in (first, at))
+        if not (is_first | is_last).all():
+            raise InputError(
+                'pooling is "cls", but the tokenizer puts no cls token at either end of a text; use ?pooling=mean or '
+                "last."
+            )
+        at = np.where(is_first, first, at)
+    chosen: Vectors = hidden[rows, at]
+    return chosen
+
+
+def unit_rows(vectors: Vectors) -> Vectors:
+    """Scale every row to length 1; a row of zeros stays as it is.
+
+    >>> unit_rows(np.array([[3, 4], [0, 0]], dtype=np.float32))
+    array([[0.6, 0.8],
+           [0. , 0. ]], dtype=float32)
+    """
+    lengths = np.sqrt(np.square(vectors).sum(axis=1, keepdims=True))
+    scaled: Vectors = np.divide(vectors, lengths, out=np.zeros_like(vectors), where=lengths > 0)
+    return scaled

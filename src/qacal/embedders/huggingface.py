@@ -11,17 +11,11 @@ from typing import Any
 import numpy as np
 
 from qacal.embedders.base import Progress, Vectors
-from qacal.embedders.batches import Batch, Padding, TokenRow
-from qacal.embedders.digests import settings_digest
-from qacal.embedders.encoder import Encoder
-from qacal.embedders.packages import optional_package
-from qacal.embedders.pooling import as_pooling
+from qacal.embedders.encoder import Batch, Encoder, Padding, TokenRow, as_pooling, max_length_of
+from qacal.embedders.packages import optional_package, settings_digest
 from qacal.errors import InputError
 
-_USUAL_MAX_LENGTH = 512
-# Above this a length is a placeholder: transformers writes 10^30 for "no limit".
-_NO_LIMIT = 10**6
-# What the digest has a tokenizer read, to know it by: case, accents, word pieces, other scripts, digits, a long word.
+# The digest of a tokenizer contains how it reads this: case, accents, word pieces, other scripts, digits, a long word.
 _PROBE = ("Who wrote “Emma” in 1815?", "Jane AUSTEN, née à Steventon; 简·奥斯汀, جين 🖋 antidisestablishmentarianism")
 
 
@@ -29,8 +23,8 @@ class HuggingFaceEmbedder:
     """Embed (question, answer), read as one pair, with an encoder of transformers.
 
     The paper's are "distilbert-base-uncased" and "xlnet-base-cased", pooled at the cls token. Choose it to repeat the
-    paper or to try an encoder of the hub; to use one for long, export it to ONNX, which needs no torch. No other
-    embedder may reach the network; this one does to fetch a model that is not in the hub's cache yet.
+    paper or to try an encoder of the hub; for production, export it to ONNX, which needs no torch. This is the only
+    embedder that uses the network: it downloads a model that is not in the hub's cache yet.
 
     Parameters
     ----------
@@ -51,12 +45,12 @@ class HuggingFaceEmbedder:
         )
 
     def __reduce__(self) -> tuple[type[HuggingFaceEmbedder], tuple[str, str]]:
-        """Pickle and copy by loading anew: the files are the state."""
+        """Pickle and copy by loading the files again."""
         return HuggingFaceEmbedder, (self.model, self.pooling)
 
     @property
     def name(self) -> str:
-        """What a user types."""
+        """The name that :func:`~qacal.embedders.embedder` takes."""
         return f"hf:{self.model}" + ("" if self.pooling == "cls" else f"?pooling={self.pooling}")
 
     def embed(self, questions: Sequence[str], answers: Sequence[str], progress: Progress | None = None) -> Vectors:
@@ -74,7 +68,7 @@ def _load(model: str) -> tuple[Any, Any]:
         except (OSError, ValueError) as error:
             reason = str(error).strip().partition("\n")[0]
             raise InputError(f"hf:{model} cannot be loaded; give a folder, or a name on the hub. {reason}") from None
-    # Random numbers stand in for weights that the files do not have. Only the pooler's are never looked at.
+    # transformers replaces missing weights by random numbers. Only those of the pooler are never used.
     missing = sorted(name for name in report["missing_keys"] if not _is_pooler(name))
     if missing:
         raise InputError(f"hf:{model} lacks the weights {missing[:3]} (of {len(missing)}); it is not a whole encoder.")
@@ -82,7 +76,7 @@ def _load(model: str) -> tuple[Any, Any]:
 
 
 def _encoder(tokenizer: Any, network: Any, pooling: str) -> Encoder:
-    max_length = _max_length(tokenizer, network)
+    max_length = max_length_of(tokenizer.model_max_length, getattr(network.config, "max_position_embeddings", None))
     cls = frozenset() if tokenizer.cls_token_id is None else frozenset({int(tokenizer.cls_token_id)})
     return Encoder(
         tokenize=_tokenize(tokenizer, max_length),
@@ -93,11 +87,6 @@ def _encoder(tokenizer: Any, network: Any, pooling: str) -> Encoder:
         max_length=max_length,
         cls=cls,
     )
-
-
-def _max_length(tokenizer: Any, network: Any) -> int:
-    said = (tokenizer.model_max_length, getattr(network.config, "max_position_embeddings", None))
-    return min((int(value) for value in said if value and 0 < value < _NO_LIMIT), default=_USUAL_MAX_LENGTH)
 
 
 def _tokenize(tokenizer: Any, max_length: int) -> Callable[[list[str], list[str]], list[TokenRow]]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -44,3 +46,20 @@ def package_file(folder: Path, inside: str, extra: str) -> Path:
 
 def _missing(name: str, extra: str) -> MissingPackageError:
     return MissingPackageError(f"the package {name} is not installed; run: pip install 'qacal[{extra}]'", name=name)
+
+
+def file_digest(path: Path) -> str:
+    """Return the sha256 of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def settings_digest(**settings: str | int | None) -> str:
+    """Return the sha256 of named settings, digests of files among them.
+
+    Paths and names do not belong in here: the same weights in another folder are the same embedder.
+
+    >>> settings_digest(weights="ab12", pooling="mean") == settings_digest(pooling="mean", weights="ab12")
+    True
+    """
+    return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()

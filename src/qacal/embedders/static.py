@@ -6,11 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from qacal.embedders.base import Progress, Vectors
-from qacal.embedders.digests import file_digest, settings_digest
-from qacal.embedders.packages import optional_package, package_file, package_folder
-from qacal.embedders.pooling import unit_rows
-from qacal.embedders.texts import paired_texts
+from qacal.embedders.base import Progress, Vectors, paired_texts
+from qacal.embedders.encoder import unit_rows
+from qacal.embedders.packages import file_digest, optional_package, package_file, package_folder, settings_digest
 
 # Enough rows that the tokenizer has work for every core, few enough that progress moves.
 _ROWS_A_STEP = 4096
@@ -19,8 +17,8 @@ _ROWS_A_STEP = 4096
 class StaticEmbedder:
     r"""Embed ``question + "\n" + answer`` as the mean of its tokens' vectors (WordLlama's, 256 numbers each).
 
-    Tens of thousands of rows a second on two cores. It knows topics, not word order; choose `minilm` when some hundred
-    times the time is no matter. A row's vector is the same to the last bit in any batch. Every byte has a token, so
+    Tens of thousands of rows a second on two cores. It knows topics, not word order; choose `minilm` if a hundred
+    times the time does not matter. A row's vector is the same to the last bit in any batch. Every byte has a token, so
     emoji, other scripts and even two empty texts have a vector.
 
     The mean is scaled to length 1, which WordLlama leaves to the user: short texts have longer means, and groups should
@@ -58,7 +56,7 @@ class StaticEmbedder:
         )
 
     def __reduce__(self) -> tuple[type[StaticEmbedder], tuple[()]]:
-        """Pickle and copy by loading anew: the files are the state."""
+        """Pickle and copy by loading the files again."""
         return StaticEmbedder, ()
 
     def embed(self, questions: Sequence[str], answers: Sequence[str], progress: Progress | None = None) -> Vectors:

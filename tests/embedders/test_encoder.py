@@ -1,10 +1,10 @@
-"""Batches: every row once, little padding, no more tokens than allowed."""
+"""Batches of an encoder: every row once, little padding, no more tokens than allowed."""
 
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qacal.embedders.batches import Padding, TokenRow, token_batches
+from qacal.embedders.encoder import Padding, TokenRow, token_batches
 
 
 @given(st.lists(st.integers(0, 300), max_size=200), st.integers(0, 3000))
