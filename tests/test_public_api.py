@@ -6,7 +6,7 @@ import pytest
 
 import qacal
 from qacal.sources.elicitation.client import Client
-from qacal.sources.elicitation.runs import Plan, elicit
+from qacal.sources.elicitation.run import Plan, elicit
 
 
 def test_a_missing_package_is_an_import_error(monkeypatch):

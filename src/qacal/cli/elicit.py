@@ -19,9 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from qacal.sources.elicitation.answers import Outcomes
-    from qacal.sources.elicitation.asking import Progress
     from qacal.sources.elicitation.client import Client
-    from qacal.sources.elicitation.runs import Plan
+    from qacal.sources.elicitation.run import Plan, Progress
 
 _SECONDS_BETWEEN_LINES = 30.0
 _NOTHING_READ = (
@@ -147,8 +146,8 @@ def run(
         qacal elicit questions.parquet --base-url http://127.0.0.1:8080/v1 --model NAME -o run.db
         qacal answers run.db -o answers.parquet
     """
-    from qacal.sources.elicitation.question_rows import COLUMNS
-    from qacal.sources.elicitation.runs import Plan, elicit
+    from qacal.sources.elicitation.question import COLUMNS
+    from qacal.sources.elicitation.run import Plan, elicit
 
     shared.require_apart(file, output, answers)
     if answers is not None:
@@ -163,7 +162,7 @@ def run(
         asked = client(base_url, key_env, header, max_reply_mb, timeout=timeout, tries=tries, rpm=rpm)
         note_unlisted(asked, model)
         with telling() as tell:
-            ran = elicit(rows, asked, plan, output, workers=workers, telling=tell)
+            ran = elicit(rows, asked, plan, output, workers=workers, progress=tell)
     done = ran.progress
     shared.note(f"{requests_made(done)}, {done.known:,} had a reply before, {done.failed:,} failed.")
     note_failures(done)
@@ -244,7 +243,7 @@ def fields(given: list[str] | None, preset: str | None = None) -> dict[str, Any]
     >>> fields(["seed=1", "temperature=null", "user=me"])
     {'seed': 1, 'temperature': None, 'user': 'me'}
     """
-    from qacal.sources.elicitation.requests import PRESETS
+    from qacal.sources.elicitation.run import PRESETS
 
     found: dict[str, Any] = {} if preset is None else dict(PRESETS[shared.chosen("--preset", preset, [*PRESETS])])
     for text in given or []:
@@ -268,7 +267,7 @@ def write_answers(
     """Write the answers of a run as records, and what became none to `unread`; return what came of its questions."""
     from qacal.records.writers import write_objects
     from qacal.sources.elicitation.answers import Outcomes
-    from qacal.sources.elicitation.runs import stored_run
+    from qacal.sources.elicitation.run import stored_run
     from qacal.sources.elicitation.store import open_store
 
     outcomes = Outcomes()
@@ -365,7 +364,7 @@ def _duration(seconds: float) -> str:
 
 
 def _show_foreseen(plan: Plan, rows: Any) -> None:
-    foreseen = plan.foreseen(rows)
+    foreseen = plan.estimate(rows)
     shared.show(foreseen.prompt)
     shared.note(
         f"\n{foreseen.questions:,} questions, {foreseen.requests:,} requests: about {foreseen.tokens_sent:,} tokens to "

@@ -157,8 +157,8 @@ def run(
 
 def _ask(rows: _Records, judge: Judge, kept: Store, client: Client, workers: int, again: bool) -> int:
     """Ask the judge what has no verdict yet; return how many requests failed."""
-    from qacal.sources.elicitation.asking import Asking
     from qacal.sources.elicitation.judging import ask_judge, needs_judge
+    from qacal.sources.elicitation.run import Asking
 
     if judge.model is not None:
         elicit.note_unlisted(client, judge.model)
@@ -201,7 +201,7 @@ def _write(labelled: Iterator[_Record], rows: _Records, hand: _Hand | None, outp
     Both are finished before either takes its place.
     """
     from qacal.records.writers import write_objects, write_pair
-    from qacal.sources.elicitation.people import without
+    from qacal.sources.elicitation.judging import without
 
     if hand is None or hand.file is None:
         write_objects(labelled if hand is None else hand.noting(labelled), output, file)
@@ -224,14 +224,14 @@ class _Hand:
     """Labels by people, and what the judge says of the same rows."""
 
     def __init__(self, column: str, file: str | None) -> None:
-        from qacal.sources.elicitation.people import HumanLabels
+        from qacal.sources.elicitation.judging import HumanLabels
 
         self.people, self.file = HumanLabels(column), file
         self._seen: list[tuple[float | None, float, str]] = []
 
     def noting(self, rows: Iterator[_Record]) -> Iterator[_Record]:
         """Yield the rows, and note both labels of those that people have labelled."""
-        from qacal.sources.elicitation.people import question_of
+        from qacal.sources.elicitation.judging import question_of
 
         names: dict[str, None] = {}
         for row in rows:
@@ -246,7 +246,7 @@ class _Hand:
 
     def show_agreement(self) -> None:
         """Print how the judge agrees with people."""
-        from qacal.sources.elicitation.people import agreement
+        from qacal.sources.elicitation.judging import agreement
 
         judged, human, questions = zip(*self._seen, strict=True) if self._seen else ((), (), ())
         found = agreement(judged, human, questions)
@@ -261,7 +261,7 @@ def _rows(file: str, run: int | None, further: dict[str, float], columns: dict[s
     if file.endswith(".db"):
         if columns:
             raise typer.BadParameter("--column is for files of rows; a run has the names that it should have.")
-        from qacal.sources.elicitation.runs import stored_run
+        from qacal.sources.elicitation.run import stored_run
         from qacal.sources.elicitation.store import open_store
 
         with open_store(file, to_write=False) as opened:
@@ -301,7 +301,7 @@ def _store(file: str, output: str, given: Path | None, is_needed: bool) -> Itera
 
 def _unlabelled(rows: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     """Yield the rows, and refuse labels that are not a judge's: they would be lost."""
-    from qacal.sources.elicitation.people import BY_PEOPLE
+    from qacal.sources.elicitation.judging import BY_PEOPLE
 
     for row in rows:
         if row.get("correct") not in (None, "") and row.get("judge") in (None, "", BY_PEOPLE):

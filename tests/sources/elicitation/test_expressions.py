@@ -5,8 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qacal import InputError
-from qacal.sources.elicitation import EXPRESSIONS, Malformed, Reason, Reply, Stated, read_expression
-from qacal.sources.elicitation.readers import ExpressionReader
+from qacal.sources.elicitation import Malformed, Reason, Reply, Stated
+from qacal.sources.elicitation.prompts import ExpressionReader
+from qacal.sources.elicitation.reading.expressions import EXPRESSIONS, read_expression
 
 READ = {
     "Almost No Chance": 0.02,

@@ -10,18 +10,16 @@ import pytest
 from qacal.errors import InputError
 from qacal.sources.elicitation import Prompt, Refused, Stage, patterns
 from qacal.sources.elicitation import store as stores
-from qacal.sources.elicitation.question_rows import read_questions
-from qacal.sources.elicitation.requests import Setup
-from qacal.sources.elicitation.runs import stored_run
-from qacal.sources.elicitation.setups import find_prompt, plain_setup, stored_setup
+from qacal.sources.elicitation.question import read_questions
+from qacal.sources.elicitation.run import Plan, Setup, stored_run
 from qacal.sources.elicitation.store import open_store
 from tests.cli.test_cli import run
 from tests.sources.elicitation.serving import questions
 
 ROWS = questions(40)
 REPLY = json.dumps({"choices": [{"message": {"content": "Guess: Paris\nProbability: 0.9"}}]})
-SETUP = Setup("m", find_prompt("verb1s-top1").prompt)
-PLAIN = plain_setup(SETUP, {"name": "verb1s-top1"}, {})
+SETUP = Plan("m", "verb1s-top1").setup()
+PLAIN = SETUP.to_dict()
 
 
 @pytest.fixture
@@ -112,9 +110,9 @@ def test_a_pattern_that_takes_for_ever(tmp_path, monkeypatch, harm):
     def kept(name, parser):
         text = f"name = 'mine'\nversion = 1\ntemplate = '$question'\nparser = '{parser}'\n"
         prompt = Prompt("mine", 1, (Stage("$question"),), parser=lambda text: Refused(text))
-        setup = Setup("m", prompt)
+        setup = Setup("m", prompt, origin=text)
         with open_store(tmp_path / name, to_write=True) as store:
-            number = store.run(plain_setup(setup, {"file": text}, {}), "http://x")
+            number = store.run(setup.to_dict(), "http://x")
             store.add_questions(number, read_questions(questions(2)))
             for asked in store.questions(number):
                 store.keep(next(setup.conversation(asked.question)), reply, None, 0.1)
@@ -201,4 +199,4 @@ def test_flipped_and_missing_bytes(path):
 def test_setups_that_are_none():
     for wrong in ({"model": 3}, {"origin": {"file": 3, "name": "verb1s-top1"}}, {"expressions": 3}):
         with pytest.raises(InputError, match="which qacal elicit does not write"):
-            stored_setup(PLAIN | wrong)
+            Setup.from_dict(PLAIN | wrong)

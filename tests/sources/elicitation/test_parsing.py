@@ -2,17 +2,8 @@
 
 import pytest
 
-from qacal.sources.elicitation import (
-    Malformed,
-    Reason,
-    Refused,
-    Stated,
-    parse_expression_guess,
-    parse_guess,
-    parse_guesses,
-    parse_stated,
-)
-from qacal.sources.elicitation.reading.parsing import answer_place
+from qacal.sources.elicitation import Malformed, Reason, Refused, Stated, parse_guess, parse_stated
+from qacal.sources.elicitation.reading.parsing import answer_place, parse_expression_guess, parse_guesses
 
 PARIS = Stated("Paris", 0.9)
 SORRY = "I'm sorry, but I can't answer that."

@@ -2,16 +2,13 @@
 
 import pytest
 
-from qacal.sources.elicitation import (
-    Malformed,
-    Reason,
-    Refused,
-    Stated,
+from qacal.sources.elicitation import Malformed, Reason, Refused, Stated, parse_stated
+from qacal.sources.elicitation.reading.parsing import (
+    parse_answer,
+    parse_confidence,
     parse_expression_guess,
     parse_guesses,
-    parse_stated,
 )
-from qacal.sources.elicitation.reading.parsing import parse_answer, parse_confidence
 
 PARIS = Stated("Paris", 0.9)
 SORRY = "I'm sorry, but I can't answer that."

@@ -6,23 +6,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qacal.sources.elicitation import (
-    EXPRESSIONS,
-    Malformed,
-    Refused,
-    Stated,
-    answer_probability,
-    normalise_answer,
+from qacal.sources.elicitation import Malformed, Refused, Stated, parse_guess, parse_stated, read_probability
+from qacal.sources.elicitation.judging import read_verdict
+from qacal.sources.elicitation.matching import normalise_answer
+from qacal.sources.elicitation.reading.expressions import EXPRESSIONS, read_expression
+from qacal.sources.elicitation.reading.parsing import (
+    answer_place,
+    parse_answer,
+    parse_confidence,
     parse_expression_guess,
-    parse_guess,
     parse_guesses,
-    parse_stated,
-    read_expression,
-    read_probability,
-    read_verdict,
 )
-from qacal.sources.elicitation.reading.parsing import answer_place, parse_answer, parse_confidence
 from qacal.sources.elicitation.reply import Reply, Token
+from qacal.sources.elicitation.tokens import answer_probability
 
 WORDS = r"""
     Guess: Probability: Confidence: Answer: G1: P1: G2: P2: Guess Probability ** * ` ``` <think> </think> <guess> { }

@@ -17,10 +17,10 @@ from qacal.sources.elicitation import (
     Reply,
     Stage,
     Stated,
-    Token,
     prompt_named,
 )
 from qacal.sources.elicitation.prompts import VERB1S_EXAMPLES, VERB1S_GRAMMAR
+from qacal.sources.elicitation.reply import Token
 
 FRANCE = Question("q1", "What is the capital of France?")
 COLOUR = Question("q2", "Which is a colour?", choices=("red", "two, or three", 'a "b"'))

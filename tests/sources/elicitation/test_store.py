@@ -7,10 +7,9 @@ import pytest
 
 from qacal.errors import InputError
 from qacal.sources.elicitation import prompt_named
-from qacal.sources.elicitation.question_rows import read_questions
-from qacal.sources.elicitation.requests import Setup, request_key
-from qacal.sources.elicitation.setups import find_prompt, plain_setup, stored_setup
-from qacal.sources.elicitation.store import open_store
+from qacal.sources.elicitation.question import read_questions
+from qacal.sources.elicitation.run import Plan, Setup
+from qacal.sources.elicitation.store import open_store, request_key
 
 TOML = """
 name = "mine"
@@ -135,19 +134,18 @@ def test_setups_come_back_from_the_store(tmp_path):
     path = tmp_path / "mine.toml"
     path.write_text(TOML)
     for name in ("verb1s-top3", "verb1s-guided", str(path)):
-        found = find_prompt(name)
-        setup = Setup("m", found.prompt, False, {"seed": 1})
+        setup = Plan("m", name, False, {"seed": 1}).setup()
         path.unlink(missing_ok=True)
-        again = stored_setup(plain_setup(setup, found.origin, {}))
+        again = Setup.from_dict(setup.to_dict())
         assert again.prompt.identity == setup.prompt.identity
         assert (again.model, again.logprobs, again.fields) == ("m", False, {"seed": 1})
         path.write_text(TOML)
 
 
 def test_a_prompt_whose_text_has_changed_is_not_taken_for_the_one_of_the_run():
-    plain = plain_setup(Setup("m", prompt_named("verb1s-top1")), {"name": "verb1s-top1"}, {})
+    plain = Setup("m", prompt_named("verb1s-top1")).to_dict()
     with pytest.raises(InputError, match="whose text has changed since"):
-        stored_setup(plain | {"digest": "0" * 64})
+        Setup.from_dict(plain | {"digest": "0" * 64})
 
 
 def test_a_lock_whose_file_was_taken_away_locks_nobody_out(tmp_path, monkeypatch):

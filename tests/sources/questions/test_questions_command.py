@@ -7,7 +7,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from qacal.sources.elicitation.question_rows import read_questions
+from qacal.sources.elicitation.question import read_questions
 from qacal.sources.questions import COLUMNS
 from qacal.sources.questions.quiz import questions
 from tests.cli.test_cli import ok, run

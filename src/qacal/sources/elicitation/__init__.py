@@ -1,27 +1,21 @@
-"""Confidences from LLMs: prompts that ask for them, and replies read as typed outcomes."""
+"""Ask an LLM for answers with confidences, read its replies, and judge the answers.
 
-from qacal.sources.elicitation.matching import matches, normalise_answer
-from qacal.sources.elicitation.outcomes import Malformed, Outcome, Reason, Refused, Stated
+In: questions and a server. Out: records with question, answer, confidence and label. Open `run.py` first; `prompts.py`
+has the prompts, `reading/` reads replies, `judging.py` labels answers.
+"""
+
+from qacal.sources.elicitation.matching import matches
+from qacal.sources.elicitation.outcomes import Malformed, Reason, Refused, Stated
 from qacal.sources.elicitation.prompt_files import load_prompt
 from qacal.sources.elicitation.prompts import PROMPTS, Prompt, Stage, prompt_named
-from qacal.sources.elicitation.questions import Question
-from qacal.sources.elicitation.reading.expressions import EXPRESSIONS, read_expression
+from qacal.sources.elicitation.question import Question
 from qacal.sources.elicitation.reading.numbers import read_probability
-from qacal.sources.elicitation.reading.parsing import (
-    parse_expression_guess,
-    parse_guess,
-    parse_guesses,
-    parse_stated,
-)
-from qacal.sources.elicitation.reply import Reply, Token
-from qacal.sources.elicitation.tokens import answer_probability, length_normalised
-from qacal.sources.elicitation.verdicts import judge_messages, read_verdict
+from qacal.sources.elicitation.reading.parsing import parse_guess, parse_stated
+from qacal.sources.elicitation.reply import Reply
 
 __all__ = [
-    "EXPRESSIONS",
     "PROMPTS",
     "Malformed",
-    "Outcome",
     "Prompt",
     "Question",
     "Reason",
@@ -29,19 +23,10 @@ __all__ = [
     "Reply",
     "Stage",
     "Stated",
-    "Token",
-    "answer_probability",
-    "judge_messages",
-    "length_normalised",
     "load_prompt",
     "matches",
-    "normalise_answer",
-    "parse_expression_guess",
     "parse_guess",
-    "parse_guesses",
     "parse_stated",
     "prompt_named",
-    "read_expression",
     "read_probability",
-    "read_verdict",
 ]

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from qacal.sources.elicitation.outcomes import Malformed, Outcome, Refused, Stated
-from qacal.sources.elicitation.requests import Answered, Setup
-from qacal.sources.elicitation.store import Asked, Store
+from qacal.sources.elicitation.question import Asked
+from qacal.sources.elicitation.store import Store
 from qacal.sources.elicitation.tokens import answer_probability
+
+if TYPE_CHECKING:
+    from qacal.sources.elicitation.run import Answered, Setup
 
 _NOT_YET = "not answered yet"
 

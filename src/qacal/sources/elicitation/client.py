@@ -22,8 +22,7 @@ from urllib.parse import parse_qsl, urlsplit, urlunsplit
 
 from qacal.errors import InputError, MissingPackageError, printable
 from qacal.sources.elicitation.masking import Masking, basic_credentials
-from qacal.sources.elicitation.reply import Reply
-from qacal.sources.elicitation.requests import Request
+from qacal.sources.elicitation.reply import Reply, Request
 
 # The server is busy, or away for a moment; asking again is what these ask for.
 _AGAIN = {408, 409, 425, 429}
@@ -57,6 +56,19 @@ class Trouble(StrEnum):
     REFUSED = "refused"
 
 
+_GOES_ON = "What has replies is kept: the same command goes on from there."
+_REMEDIES = {
+    Trouble.TIMEOUT: f"Is the server running? --timeout gives it more time, fewer --workers less to do. {_GOES_ON}",
+    Trouble.UNREACHABLE: f"Is the server running? {_GOES_ON}",
+    Trouble.BUSY: f"The server gets too many requests: ask slower with --rpm 20, or fewer --workers. {_GOES_ON}",
+    Trouble.QUOTA: f"The account has no quota or credit left, as the server counts it. {_GOES_ON}",
+    Trouble.SERVER: f"Is the server running? The error is its own. {_GOES_ON}",
+    Trouble.STRANGE: f"Is the base URL that of a chat API? Most end in /v1. {_GOES_ON}",
+    Trouble.NO_LOGPROBS: "If the server has no token probabilities, pass --no-logprobs, and a prompt that needs none "
+    "(--prompt verb1s-top1, not p-true).",
+}
+
+
 @dataclass(frozen=True)
 class Got:
     """A reply: the body as it came, and the seconds of the request that brought it."""
@@ -84,6 +96,24 @@ class Failed:
     def is_refusal(self) -> bool:
         """Whether the server refuses this request, and would again."""
         return self.trouble in (Trouble.REFUSED, Trouble.NO_LOGPROBS, Trouble.QUOTA)
+
+    @property
+    def names_usual_field(self) -> bool:
+        """Whether the server refuses a field that all requests have."""
+        return self.trouble is Trouble.REFUSED and any(name in self.why for name in ("max_tokens", "temperature"))
+
+    @property
+    def remedy(self) -> str:
+        """What to do about it."""
+        if self.trouble in _REMEDIES:
+            return _REMEDIES[self.trouble]
+        if self.status in (401, 403):
+            return "Is the key the right one? It is read from the environment (--key-env NAME), or sent with --header."
+        if self.status == 404:
+            return "Is the base URL the one that ends before /chat/completions, and does the server know this model?"
+        if self.names_usual_field:
+            return "If it is a reasoning LLM, pass --preset reasoning; --field temperature=null leaves a field out."
+        return "Fields that a server does not take can be left out or changed: --field temperature=null."
 
 
 @dataclass

@@ -36,8 +36,14 @@ from typing import Any
 from qacal.errors import InputError
 from qacal.sources.elicitation.outcomes import Malformed, Outcome, Reason, Stated, malformed, refused
 from qacal.sources.elicitation.patterns import Match, PatternError, found, group_names
-from qacal.sources.elicitation.prompts import Prompt, Reader, Stage
-from qacal.sources.elicitation.readers import ExpressionReader, answer_then_probability, one_guess
+from qacal.sources.elicitation.prompts import (
+    ExpressionReader,
+    Prompt,
+    Reader,
+    Stage,
+    answer_then_probability,
+    one_guess,
+)
 from qacal.sources.elicitation.reading.characters import without_thoughts
 from qacal.sources.elicitation.reading.expressions import EXPRESSIONS
 from qacal.sources.elicitation.reading.numbers import read_probability

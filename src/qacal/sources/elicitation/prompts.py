@@ -11,48 +11,49 @@ verb2s-top1    the best guess; then, in a second turn, its probability          
 p-true         the best guess; then whether it is correct, True or False                of the token True
 =============  =======================================================================  ================================
 
-The words are those of the paper (`wording.py`). Records carry the identity of their prompt, since
-the same number after another prompt means something else.
+The words are those of the paper (`wording.py`). Records carry the identity of their prompt, since the same number means
+something else after another prompt.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from string import Template
 from types import MappingProxyType
 from typing import TypeAlias
 
 from qacal.errors import InputError
+from qacal.records.written_numbers import expression_key, require_expressions
 from qacal.sources.elicitation import wording
-from qacal.sources.elicitation.outcomes import Outcome, refused
-from qacal.sources.elicitation.questions import Question
-from qacal.sources.elicitation.readers import (
-    ExpressionReader,
-    SeveralGuesses,
-    answer_then_probability,
-    answer_then_true,
-    one_guess,
-)
+from qacal.sources.elicitation.outcomes import Malformed, Outcome, Refused, Stated, refused
+from qacal.sources.elicitation.question import Question
 from qacal.sources.elicitation.reading.characters import without_thoughts
 from qacal.sources.elicitation.reading.expressions import EXPRESSIONS
+from qacal.sources.elicitation.reading.parsing import (
+    parse_answer,
+    parse_confidence,
+    parse_expression_guess,
+    parse_guess,
+    parse_guesses,
+)
 from qacal.sources.elicitation.reply import Reply
-from qacal.sources.elicitation.verdicts import judge_messages as judge_messages
-from qacal.sources.elicitation.verdicts import read_verdict as read_verdict
+from qacal.sources.elicitation.tokens import true_probability
 from qacal.storage.plain import digest
 
 Message: TypeAlias = dict[str, str]
-Reader: TypeAlias = Callable[[Sequence[Reply]], tuple[Outcome, ...]]
+Outcomes: TypeAlias = tuple[Outcome, ...]
+Reader: TypeAlias = Callable[[Sequence[Reply]], Outcomes]
 Parser: TypeAlias = Callable[[str], Outcome]
 
-# Two lines, as small LLMs do not keep to them on their own; for servers that take a grammar (llama.cpp).
+# Two lines, because small LLMs do not keep to them otherwise; for servers that take a grammar (llama.cpp).
 VERB1S_GRAMMAR = r"""root ::= "Guess: " guess "\nProbability: " probability
 guess ::= [^ \t\r\n] [^\r\n]{0,59}
 probability ::= "0." [0-9] [0-9]? | "1.0"
 """
 
-# For LLMs that are too small to keep a form they have not seen; sure and unsure, so that no number suggests itself.
+# For LLMs that are too small to keep a form they have not seen; sure and unsure ones, so as to suggest no number.
 VERB1S_EXAMPLES = (
     ("What is the capital of Italy?", "Guess: Rome\nProbability: 0.98"),
     ("How many moons does Saturn have?", "Guess: 146\nProbability: 0.45"),
@@ -60,15 +61,93 @@ VERB1S_EXAMPLES = (
 )
 
 
+# Readers: from the replies to a question, one a stage, to its outcomes
+
+
+def one_guess(replies: Sequence[Reply]) -> Outcomes:
+    """Read a guess and its probability."""
+    return (parse_guess(replies[0].text, is_cut=replies[0].is_cut),)
+
+
+@dataclass(frozen=True)
+class SeveralGuesses:
+    """Reads `count` guesses with a probability each."""
+
+    count: int
+
+    def __call__(self, replies: Sequence[Reply]) -> Outcomes:
+        """Return an outcome for each guess."""
+        return parse_guesses(replies[0].text, self.count, is_cut=replies[0].is_cut)
+
+
+@dataclass(frozen=True)
+class ExpressionReader:
+    r"""Reads a guess and an expression, such as "Highly Likely", for the number that it stands for.
+
+    LLMs use words that the prompt does not list. They are read only if the caller gives their number:
+
+    >>> replies = [Reply("Guess: Paris\nConfidence: High")]
+    >>> ExpressionReader()(replies)[0].why
+    <Reason.UNKNOWN_EXPRESSION: 'the expression is not one of the list'>
+    >>> ExpressionReader().and_also({"High": 0.85})(replies)
+    (Stated(answer='Paris', confidence=0.85),)
+    """
+
+    expressions: Mapping[str, float] = field(default_factory=lambda: EXPRESSIONS)
+
+    def __post_init__(self) -> None:
+        require_expressions(self.expressions)
+
+    def __call__(self, replies: Sequence[Reply]) -> Outcomes:
+        """Return the guess with the number of its expression."""
+        return (parse_expression_guess(replies[0].text, self.expressions, is_cut=replies[0].is_cut),)
+
+    def and_also(self, further: Mapping[str, float]) -> ExpressionReader:
+        """Return a reader that knows further expressions, or other numbers for the same ones in any spelling."""
+        require_expressions(further)
+        renamed = {expression_key(name) for name in further}
+        kept = {name: worth for name, worth in self.expressions.items() if expression_key(name) not in renamed}
+        return ExpressionReader({**kept, **further})
+
+    @property
+    def mark(self) -> str:
+        """A digest of the numbers, for the identity of the prompt; empty for the paper's numbers."""
+        worths, usual = (
+            {expression_key(name): float(worth) for name, worth in given.items()}
+            for given in (self.expressions, EXPRESSIONS)
+        )
+        return "" if worths == usual else f"~{digest(worths)[:8]}"
+
+
+def answer_then_probability(replies: Sequence[Reply]) -> Outcomes:
+    """Read an answer from the first reply and its probability from the second."""
+    return _answer_then(replies, parse_confidence(replies[1].text, is_cut=replies[1].is_cut))
+
+
+def answer_then_true(replies: Sequence[Reply]) -> Outcomes:
+    """Read an answer from the first reply, and from the second the probability of the token True."""
+    return _answer_then(replies, true_probability(replies[1]))
+
+
+def _answer_then(replies: Sequence[Reply], confidence: float | Refused | Malformed) -> Outcomes:
+    answer = parse_answer(replies[0].text, is_cut=replies[0].is_cut)
+    if not isinstance(answer, str):
+        return (answer,)
+    return (Stated(answer, confidence) if isinstance(confidence, float) else confidence,)
+
+
+# Prompts
+
+
 @dataclass(frozen=True)
 class Stage:
     """One turn of a prompt.
 
-    template : what is said, with ``$question`` and ``$choices`` for what the question has. Choices that have no place
-        of their own follow after the question, in the paper's words.
+    template : the text, with ``$question`` and ``$choices``. Without ``$choices``, the choices of a question follow
+        after it, in the paper's words.
     max_tokens : how long the reply may be.
     wants_logprobs : whether to ask the server for the probabilities of the reply's tokens.
-    alternatives : of how many tokens at each place; 0 for the written one alone.
+    alternatives : for how many tokens at each place; 0 for the written one alone.
     """
 
     template: str
@@ -77,7 +156,7 @@ class Stage:
     alternatives: int = 0
 
     def filled(self, question: Question) -> str:
-        """Return what is said for a question."""
+        """Return the text for a question."""
         choices = json.dumps(question.choices, ensure_ascii=False) if question.choices else ""
         said = Template(self.template).safe_substitute(question=question.text, choices=choices)
         if not question.choices or "question" not in _names(self.template) or "choices" in _names(self.template):
@@ -89,15 +168,15 @@ class Stage:
 class Prompt:
     r"""A prompt: its stages, and a reader or a parser for the replies.
 
-    name, version : what it is called; records carry both.
-    stages : what is said, turn after turn.
+    name, version : records carry both.
+    stages : the turns.
     reader : turns the replies, one a stage, into outcomes.
     parser : turns the text of the last reply into an outcome; instead of a reader.
     system : a system message, if any.
-    examples : questions and replies that are shown first, as turns of their own; small LLMs need a few.
+    examples : questions and replies that are shown first, as separate turns; small LLMs need a few.
     grammar : a GBNF grammar for the first reply, for servers that take one.
-    guesses : how many outcomes the replies to a question come to.
-    source : what kind of confidence it is; records carry it.
+    guesses : the number of outcomes for a question.
+    source : the kind of confidence; records carry it.
 
     Examples
     --------
@@ -130,7 +209,7 @@ class Prompt:
 
     @property
     def digest(self) -> str:
-        """A hash of all that an LLM is told; another text, another digest."""
+        """A digest of the text that the LLM is told."""
         said = {
             "stages": [stage.template for stage in self.stages],
             "system": self.system,
@@ -141,7 +220,7 @@ class Prompt:
 
     @property
     def identity(self) -> str:
-        """What records carry: name and version, and a mark where the text, or what expressions stand for, is another.
+        """Name and version, and a mark if the text or the numbers of expressions differ from the known prompt.
 
         >>> prompt_named("ling1s-top1").knowing({"High": 0.85}).identity
         'ling1s-top1/1~ea7a11f6'
@@ -155,7 +234,7 @@ class Prompt:
     def knowing(self, expressions: Mapping[str, float]) -> Prompt:
         """Return the prompt with further expressions that replies may use, or other numbers for the same ones.
 
-        What is asked stays the same, so replies that were kept can be read anew.
+        The request stays the same, so stored replies can be read again.
         """
         if not expressions:
             return self
@@ -164,14 +243,20 @@ class Prompt:
         return replace(self, reader=self.reader.and_also(expressions))
 
     def messages(self, question: Question, replies: Sequence[Reply] = ()) -> list[Message]:
-        """Return the messages of the next stage: all turns so far, and what is said now."""
+        """Return the messages of the next stage: all turns so far, and the new one."""
         if len(replies) >= len(self.stages):
             raise InputError(f"prompt {self.name} has {len(self.stages)} stages; all of them have a reply.")
-        system = [] if self.system is None else [_message("system", self.system)]
-        return [*system, *self._shown(), *self._turns(question, replies)]
+        turns = [] if self.system is None else [_message("system", self.system)]
+        for asked, example in self.examples:
+            first = self.stages[0].filled(Question("example", asked))
+            turns += [_message("user", first), _message("assistant", example)]
+        for stage, reply in zip(self.stages, replies, strict=False):
+            answer = without_thoughts(reply.text).strip() or reply.text
+            turns += [_message("user", stage.filled(question)), _message("assistant", answer)]
+        return [*turns, _message("user", self.stages[len(replies)].filled(question))]
 
-    def read(self, question: Question, replies: Sequence[Reply]) -> tuple[Outcome, ...]:
-        """Return what the replies to a question come to: one outcome, or one for each guess."""
+    def read(self, question: Question, replies: Sequence[Reply]) -> Outcomes:
+        """Return the outcomes of the replies to a question, one for each guess."""
         if len(replies) != len(self.stages):
             raise InputError(f"prompt {self.name} has {len(self.stages)} stages; got {len(replies)} replies.")
         for reply in replies:
@@ -180,19 +265,6 @@ class Prompt:
         if self.parser is not None:
             return (self.parser(replies[-1].text),)
         return () if self.reader is None else self.reader(replies)
-
-    def _shown(self) -> list[Message]:
-        turns = []
-        for asked, reply in self.examples:
-            turns += [_message("user", self.stages[0].filled(Question("example", asked))), _message("assistant", reply)]
-        return turns
-
-    def _turns(self, question: Question, replies: Sequence[Reply]) -> list[Message]:
-        turns = []
-        for stage, reply in zip(self.stages, replies, strict=False):
-            said = without_thoughts(reply.text).strip() or reply.text
-            turns += [_message("user", stage.filled(question)), _message("assistant", said)]
-        return [*turns, _message("user", self.stages[len(replies)].filled(question))]
 
 
 def _names(template: str) -> set[str]:
@@ -214,11 +286,6 @@ def _message(role: str, content: str) -> Message:
     return {"role": role, "content": content}
 
 
-def _topk(count: int) -> Prompt:
-    stages = (Stage(wording.verb1s_topk(count), 60 * count),)
-    return Prompt(f"verb1s-top{count}", 1, stages, SeveralGuesses(count), guesses=count)
-
-
 _GUESS_ONLY = Stage(wording.GUESS_ONLY, 60)
 
 PROMPTS: Mapping[str, Prompt] = MappingProxyType(
@@ -234,7 +301,10 @@ PROMPTS: Mapping[str, Prompt] = MappingProxyType(
                 examples=VERB1S_EXAMPLES,
                 grammar=VERB1S_GRAMMAR,
             ),
-            *map(_topk, range(2, 21)),
+            *(
+                Prompt(f"verb1s-top{k}", 1, (Stage(wording.verb1s_topk(k), 60 * k),), SeveralGuesses(k), guesses=k)
+                for k in range(2, 21)
+            ),
             Prompt("ling1s-top1", 1, (Stage(wording.ling1s(EXPRESSIONS)),), ExpressionReader(), source="expression"),
             Prompt(
                 "verb2s-top1",
@@ -255,7 +325,7 @@ PROMPTS: Mapping[str, Prompt] = MappingProxyType(
 
 
 def prompt_named(name: str) -> Prompt:
-    """Return a prompt that qacal comes with.
+    """Return one of the prompts of qacal.
 
     >>> prompt_named("verb1s")
     Traceback (most recent call last):

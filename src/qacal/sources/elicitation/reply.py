@@ -1,4 +1,4 @@
-"""Replies of an LLM: the text, its tokens with their log-probabilities if the server gives them, and how it ended."""
+"""Requests and replies. A reply has a text, tokens with log-probabilities if the server gives them, and a finish."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from qacal.errors import InputError
 
-# A chat completion has less than ten levels; what has many more could be read here and not there.
+Request: TypeAlias = dict[str, Any]
+
+# A chat completion has less than ten levels. Some readers of JSON fail at a few hundred.
 _DEEPEST = 100
 
 

@@ -12,14 +12,13 @@ import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
 from qacal.errors import InputError
-from qacal.sources.elicitation.questions import Question
-from qacal.sources.elicitation.reply import Reply
-from qacal.sources.elicitation.requests import Request, request_key
+from qacal.sources.elicitation.question import Asked, Question
+from qacal.sources.elicitation.reply import Reply, Request
+from qacal.storage.plain import digest
 
 _APPLICATION = 0x71616361  # "qaca", which tells our files from other databases
 _VERSION = 1
@@ -47,12 +46,9 @@ _LARGEST_VALUE = 2**28
 _SECONDS_TO_WAIT = 10.0
 
 
-@dataclass(frozen=True)
-class Asked:
-    """A question as it stands in the store: what is asked, and the other columns of its row."""
-
-    question: Question
-    others: Mapping[str, Any]
+def request_key(request: Request) -> str:
+    """Return a digest of a request, whatever the order of its fields."""
+    return digest(request)
 
 
 class Store:

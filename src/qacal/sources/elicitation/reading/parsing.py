@@ -33,9 +33,7 @@ from qacal.sources.elicitation.outcomes import (
 )
 from qacal.sources.elicitation.reading.characters import ends_in_thoughts, plain, without_thoughts
 from qacal.sources.elicitation.reading.expressions import EXPRESSIONS, read_expression
-from qacal.sources.elicitation.reading.fields import Named, named_texts, trimmed
-from qacal.sources.elicitation.reading.json_texts import json_place
-from qacal.sources.elicitation.reading.labels import CONFIDENCE, GUESS
+from qacal.sources.elicitation.reading.labels import CONFIDENCE, GUESS, Named, json_place, named_texts, trimmed
 from qacal.sources.elicitation.reading.numbers import Scale, read_probability, scale_of
 from qacal.sources.elicitation.reading.refusals import declines, does_not_know
 

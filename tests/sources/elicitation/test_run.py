@@ -15,7 +15,7 @@ import pytest
 
 from qacal.errors import InputError, ServerError
 from qacal.sources.elicitation.client import Client
-from qacal.sources.elicitation.runs import Plan, elicit, stored_run
+from qacal.sources.elicitation.run import Plan, elicit, stored_run
 from qacal.sources.elicitation.store import open_store
 from tests.sources.elicitation.llm_server import confidence
 from tests.sources.elicitation.serving import questions, serving
@@ -281,7 +281,7 @@ def test_a_server_that_is_not_there_is_said_to_be(tmp_path):
 _PROGRAM = """
 import sys
 from qacal.sources.elicitation.client import Client
-from qacal.sources.elicitation.runs import Plan, elicit
+from qacal.sources.elicitation.run import Plan, elicit
 url, rows, store, workers = sys.argv[1:]
 elicit(rows, Client(url), Plan("tiny"), store, workers=int(workers))
 """
@@ -340,7 +340,7 @@ def test_only_one_process_writes_to_a_run(server, tmp_path):
 _MEMORY = """
 import resource, sys
 from qacal.sources.elicitation.client import Client
-from qacal.sources.elicitation.runs import Plan, elicit
+from qacal.sources.elicitation.run import Plan, elicit
 url, rows, store = sys.argv[1:]
 done = elicit(rows, Client(url), Plan("tiny", logprobs=False), store, workers=16)
 assert done.progress.failed == 0

@@ -5,7 +5,7 @@ import pytest
 from qacal.errors import InputError, QacalError, ServerError
 from qacal.sources.elicitation.client import Client
 from qacal.sources.elicitation.masking import Masking
-from qacal.sources.elicitation.runs import Plan, elicit, stored_run
+from qacal.sources.elicitation.run import Plan, elicit, stored_run
 from qacal.sources.elicitation.store import open_store
 from tests.sources.elicitation.serving import questions, serving
 
@@ -201,7 +201,7 @@ def test_timeouts_are_told_while_nothing_is_done(server, tmp_path):
     with pytest.raises(
         ServerError, match=r"no reply within 1 s\. Is the server running\? --timeout gives it more time"
     ):
-        elicit(questions(1), client, Plan("tiny"), tmp_path / "run.db", telling=telling)
+        elicit(questions(1), client, Plan("tiny"), tmp_path / "run.db", progress=telling)
     assert told == [(0, {"no reply in time": 1})]
 
 

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qacal.sources.elicitation import Malformed, Reason, Reply, Token, answer_probability, length_normalised
-from qacal.sources.elicitation.tokens import true_probability
+from qacal.sources.elicitation import Malformed, Reason, Reply
+from qacal.sources.elicitation.reply import Token
+from qacal.sources.elicitation.tokens import answer_probability, length_normalised, true_probability
 
 
 def reply(*pieces, text=None):

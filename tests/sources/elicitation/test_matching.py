@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qacal.sources.elicitation import matches, normalise_answer
+from qacal.sources.elicitation import matches
+from qacal.sources.elicitation.matching import normalise_answer
 
 SAME = [
     ("Paris", "paris"),

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qacal import InputError
-from qacal.sources.elicitation import Question, Reply, Token
+from qacal.sources.elicitation import Question, Reply
+from qacal.sources.elicitation.reply import Token
 
 
 def body(content="Guess: 4", finish="stop", logprobs=None, **message):
