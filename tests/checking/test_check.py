@@ -98,7 +98,7 @@ def test_the_encoding_is_in_the_line_to_paste(tmp_path, monkeypatch):
     path = as_csv(tmp_path / "a.csv", rows, encoding="latin-1")
     found = qacal.check(path)
     assert (found.encoding, found.options) == ("cp1252", ())
-    split = "-o fit.csv --rest kept.csv\n    qacal fit fit.csv -o model\n"  # the parts are UTF-8
+    split = "-o train.csv --rest test.csv\n    qacal fit train.csv -o model\n"  # the parts are UTF-8
     assert f"To paste:\n    qacal --encoding cp1252 split {path} {split}" in str(found)
     with text_encoding("latin-1"):
         found = qacal.check(path)

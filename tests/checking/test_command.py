@@ -31,10 +31,10 @@ def test_the_line_to_paste_fits(tmp_path, monkeypatch):
     assert code == 2
     split, fit = (shlex.split(line) for line in pasted(out))
     assert split == shlex.split(
-        "qacal split 'my answers.csv' -o fit.csv --rest kept.csv --column question=prompt"
+        "qacal split 'my answers.csv' -o train.csv --rest test.csv --column question=prompt"
         " --skip-bad-rows bad_split.jsonl"
     )
-    assert fit[:3] == ["qacal", "fit", "fit.csv"]
+    assert fit[:3] == ["qacal", "fit", "train.csv"]
     assert "--by" in fit
     ok(*split[1:])
     code, printed, next_lines = run(*fit[1:])

@@ -1,4 +1,4 @@
-"""What `qacal fit` says: what is certified and of whom, what the rows lack or have to spare, and what to do next."""
+"""What `qacal fit` prints: which intervals it certifies, what is wrong with the rows or unused, and what to do next."""
 
 import json
 import re
@@ -24,8 +24,8 @@ def fit(folder, rows, *options, model="model"):
 
 
 def certificates(out):
-    (line,) = [line for line in out.splitlines() if line.startswith("Groups with a certificate of their own: ")]
-    return line.removeprefix("Groups with a certificate of their own: ")
+    (line,) = [line for line in out.splitlines() if line.startswith("Groups with intervals of their own: ")]
+    return line.removeprefix("Groups with intervals of their own: ")
 
 
 # What is certified
@@ -34,9 +34,9 @@ def certificates(out):
 @pytest.mark.parametrize(
     ("count", "options", "said"),
     [
-        (1000, (), r"0 of 16 \(16 read that of all rows\)"),
-        (5000, (), r"0 of 16 \(16 read that of a larger group\)"),
-        (5000, ("--partition", "bisecting:2"), r"1 of 4 \(3 read that of a larger group\)"),
+        (1000, (), r"0 of 16; 16 use those of all rows\."),
+        (5000, (), r"0 of 16; 16 use those of a larger group\."),
+        (5000, ("--partition", "bisecting:2"), r"1 of 4; 3 use those of a larger group\."),
         (5000, ("--partition", "column:topic", "--calibrator", "step-binning"), r"4 of 4\."),
         (600, ("--partition", "column:topic"), r"4 of 4\."),
         (600, ("--partition", "column:topic", "--calibrator", "qa-binning"), r"4 of 4\."),
@@ -54,11 +54,14 @@ def test_how_many_rows_another_certificate_takes(tmp_path):
     """The estimate is of labelled rows in all; with as many, and a tenth to spare, there is one."""
     out, _ = fit(tmp_path, answers(2000), "--partition", "bisecting:2")
     needed = int(re.search(r"about ([\d,]+)", out)[1].replace(",", ""))
-    assert certificates(out).startswith("0 of 4 ")
+    assert certificates(out).startswith("0 of 4;")
     assert needed > 2000
     model = load(tmp_path / "model")
     largest = max(group.rows for group in model.describe_groups())
-    assert f"another takes 250 certifying rows and has {largest}, so about {needed:,} labelled rows like these." in out
+    assert (
+        f"The largest other group has {largest} of the 250 certifying rows needed: "
+        f"about {needed:,} labelled rows in all." in out
+    )
     assert needed == pytest.approx(5 * model.rows_ * 250 / largest, rel=0.1)
     assert model.rows_ + model.score_.rows_ == pytest.approx(5 * model.rows_, rel=0.1)
     out, _ = fit(tmp_path, answers(int(1.1 * needed)), "--partition", "bisecting:2")
@@ -75,7 +78,7 @@ def test_rows_of_a_file_that_certifies_count_by_themselves(tmp_path):
     assert len(small) == 2 - int(certificates(out).split()[0])
     out, _ = fit(tmp_path, learn, "--partition", "bisecting:3", "--certify", tmp_path / "people.parquet")
     largest = max(group.rows for group in load(tmp_path / "model").describe_groups() if group.rows < 250)
-    needed = int(re.search(r"about ([\d,]+) rows to certify with", out)[1].replace(",", ""))
+    needed = int(re.search(r"about ([\d,]+) certifying rows", out)[1].replace(",", ""))
     assert needed == pytest.approx(900 * 250 / largest, rel=0.1)
 
 
@@ -90,7 +93,7 @@ def test_how_far_off_half_of_the_answers_can_be(tmp_path, options):
     """The distance to the farther end of the interval, as the report and `qacal plan` have it."""
     rows = [{**row, "kind": f"k{number % 30}"} for number, row in enumerate(answers(6000))]
     out, _ = fit(tmp_path, rows[:2000], *options)
-    bound = float(re.search(r"half of the answers are within (\d\.\d\d) of the truth", out)[1])
+    bound = float(re.search(r"half of the answers the true accuracy is within (\d\.\d\d) of", out)[1])
     found = json.loads(ok("plan", "--model", tmp_path / "model", "--json"))
     assert bound == round(found["median_epsilon_of_a_row"], 2)
     new = pl.DataFrame(load(tmp_path / "model").calibrate(rows[2000:]))
@@ -101,8 +104,8 @@ def test_how_far_off_half_of_the_answers_can_be(tmp_path, options):
 def test_so_few_rows_that_nothing_is_certified(tmp_path):
     out, _ = fit(tmp_path, answers(60))
     rows = load(tmp_path / "model").rows_
-    assert f"Certified by {rows} rows: next to nothing. With few rows half of the answers are within 0." in out
-    assert "to say 0.5 always is within 0.50" in out
+    assert f"Certified on {rows} rows (90% confidence): for half of the answers the true accuracy is within 0." in out
+    assert "That says next to nothing, since 0.5 is always within 0.50" in out
     assert "next to nothing" not in fit(tmp_path, answers(2000))[0]
 
 
@@ -110,7 +113,7 @@ def test_what_certifies_nothing_says_nothing_of_certificates(tmp_path):
     out, _ = fit(tmp_path, answers(300), "--continuous")
     assert "ertif" not in out
     out, _ = fit(tmp_path, answers(100), "--calibrator", "platt-scaling")
-    assert "So few rows carry little." in out
+    assert "With so few rows the calibration is unreliable." in out
 
 
 # What the rows have
@@ -119,22 +122,22 @@ def test_what_certifies_nothing_says_nothing_of_certificates(tmp_path):
 @pytest.mark.parametrize(
     ("label", "said"),
     [
-        (1, "all 80 rows are right; nothing can be learned about when the LLM errs."),
-        (0, "all 80 rows are wrong; nothing can be learned about when the LLM is right."),
-        (0.5, "all 80 rows are labelled 0.5; nothing can be learned"),
+        (1, "all 80 rows are correct; a model cannot learn when the LLM is wrong."),
+        (0, "all 80 rows are wrong; a model cannot learn when the LLM is correct."),
+        (0.5, "all 80 rows are labelled 0.5; a model cannot learn"),
     ],
 )
 def test_labels_that_are_all_the_same(tmp_path, label, said):
     _, err = fit(tmp_path, [row | {"correct": label} for row in answers(80)])
     assert f"qacal: {said}" in err
     rows = [row | {"correct": label} for row in answers(79)] + [answers(80)[79] | {"correct": 0.25}]
-    assert "nothing can be learned" not in fit(tmp_path, rows)[1]
+    assert "cannot learn" not in fit(tmp_path, rows)[1]
 
 
 def test_labels_that_are_all_the_same_for_one_llm_or_in_the_rows_that_certify(tmp_path):
     rows = answers(300) + [row | {"correct": 1} for row in answers(200, seed=1, llm="parrot-2")]
     _, err = fit(tmp_path, rows, "--by", "model", model="models")
-    assert "qacal: model parrot-2: all 200 rows are right" in err
+    assert "qacal: model parrot-2: all 200 rows are correct" in err
     assert "parrot-1: all" not in err
     pl.DataFrame([row | {"correct": 0} for row in people(90, seed=2)]).write_parquet(tmp_path / "people.parquet")
     _, err = fit(tmp_path, judged(answers(300), 1), "--certify", tmp_path / "people.parquet")
@@ -151,11 +154,11 @@ def test_rows_that_were_left_out_are_nobodys(tmp_path):
     code, _, err = run("fit", tmp_path / "a.jsonl", "-o", tmp_path / "models", "--by", "model", *skip)
     assert code == 0, err
     assert ": 1 of " in err
-    assert "model parrot-1: all 300 rows are right" in err
+    assert "model parrot-1: all 300 rows are correct" in err
 
 
 def test_confidences_that_are_not_read(tmp_path):
-    said = "The rows also have confidence_tokens; --extra-confidence confidence_tokens lets the score read it."
+    said = "The rows also have confidence_tokens; to use it, pass --extra-confidence confidence_tokens."
     rows = [
         row | {"confidence_tokens": 0.4 + 0.2 * row["correct"], "confidence_source": "stated"} for row in answers(300)
     ]
@@ -166,8 +169,8 @@ def test_confidences_that_are_not_read(tmp_path):
         assert "also have" not in fit(tmp_path, rows, *options)[1]
     more = [row | {"confidence_seen": None if at % 2 else 1} for at, row in enumerate(rows)]
     options = "--extra-confidence confidence_tokens --extra-confidence confidence_seen"
-    said = f"confidence_tokens and confidence_seen; {options} lets the score read"
-    assert f"{said} them." in fit(tmp_path, more)[1]
+    said = f"confidence_tokens and confidence_seen; to use them, pass {options}"
+    assert f"{said}." in fit(tmp_path, more)[1]
 
 
 @pytest.mark.parametrize("value", ["high", 40.0, None])
@@ -187,9 +190,9 @@ def test_next_steps_are_commands_that_work(tmp_path, monkeypatch, ending):
         ok("split", "all.csv", "-o", "1.csv", "--rest", "2.csv")
         pl.DataFrame(answers(800)).write_ndjson("all.jsonl")
     source = "all.csv" if ending == "csv" else "all.jsonl"
-    ok("split", source, "-o", f"fit.{ending}", "--rest", f"kept.{ending}")
-    shutil.copy(f"kept.{ending}", f"new.{ending}")
-    _, _, err = run("fit", f"fit.{ending}", "-o", "model")
+    ok("split", source, "-o", f"train.{ending}", "--rest", f"test.{ending}")
+    shutil.copy(f"test.{ending}", f"new.{ending}")
+    _, _, err = run("fit", f"train.{ending}", "-o", "model")
     commands = [line.split()[1:] for line in err.splitlines() if line.startswith("    qacal ")]
     assert [command[0] for command in commands] == ["evaluate", "apply"]
     for command in commands:
@@ -200,7 +203,7 @@ def test_next_steps_are_commands_that_work(tmp_path, monkeypatch, ending):
 
 
 def chosen(folder, *options):
-    code, _, err = run("threshold", folder / "model", folder / "kept.parquet", *options, "--save")
+    code, _, err = run("threshold", folder / "model", folder / "test.parquet", *options, "--save")
     assert code == 0, err
 
 
@@ -213,15 +216,15 @@ def chosen(folder, *options):
     ],
 )
 def test_a_threshold_that_a_new_fit_takes_away(tmp_path, options):
-    pl.DataFrame(answers(1500, seed=7)).write_parquet(tmp_path / "kept.parquet")
+    pl.DataFrame(answers(1500, seed=7)).write_parquet(tmp_path / "test.parquet")
     group = ("--partition", "bisecting:1")
     assert "had a threshold" not in fit(tmp_path, answers(900), *group)[1]
     chosen(tmp_path, *options)
     _, err = fit(tmp_path, answers(900), *group)
-    anew = (
-        f"choose it anew: qacal threshold {tmp_path / 'model'} {tmp_path / 'kept.parquet'} {' '.join(options)} --save"
+    again = (
+        f"Choose it again: qacal threshold {tmp_path / 'model'} {tmp_path / 'test.parquet'} {' '.join(options)} --save"
     )
-    assert f"The model before it had a threshold, and this one has none; {anew}" in err
+    assert f"The replaced model had a threshold; this one has none. {again}" in err
     assert load(tmp_path / "model").decision_rule_ is None
     assert "had a threshold" not in fit(tmp_path, answers(900), *group)[1]
 
@@ -230,7 +233,7 @@ def test_a_threshold_that_does_not_say_how_it_came_about(tmp_path):
     model = QACalibrator(partition="column:topic").fit(answers(300))
     model.decision_rule_ = DecisionRule(0.8, None, {"kind": "cheapest", "wrong": "much"})
     model.save(tmp_path / "model")
-    assert "kept.parquet --accuracy 0.9 --save" in fit(tmp_path, answers(300), "--partition", "column:topic")[1]
+    assert "test.parquet --accuracy 0.9 --save" in fit(tmp_path, answers(300), "--partition", "column:topic")[1]
 
 
 def test_a_threshold_in_a_set_of_models(tmp_path):
@@ -315,15 +318,15 @@ def renamed(rows):
 def test_what_fit_prints_next_works_as_printed_with_other_names_and_percents(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     pl.DataFrame(renamed(answers(400))).write_csv("a.csv")
-    pl.DataFrame(renamed(answers(100, seed=1))).write_csv("kept.csv")
+    pl.DataFrame(renamed(answers(100, seed=1))).write_csv("test.csv")
     pl.DataFrame(renamed(answers(30, seed=2))).drop("is_right").write_csv("new.csv")
     mapped = [f"--column={name}" for name in ("confidence=score", "correct=is_right", "question=prompt")]
     code, _, err = run("fit", "a.csv", "-o", "model", "--percent", *mapped, "--partition", "column:topic")
     assert code == 0
     commands = [line.split()[1:] for line in err.splitlines() if line.startswith("    qacal ")]
     assert [command[0] for command in commands] == ["evaluate", "apply"]
-    commands += [["report", "model", "kept.csv", "-o", "page.html"]]
-    commands += [["threshold", "model", "kept.csv", "--wrong", "5", "--abstain", "1"]]
+    commands += [["report", "model", "test.csv", "-o", "page.html"]]
+    commands += [["threshold", "model", "test.csv", "--wrong", "5", "--abstain", "1"]]
     for command in commands:
         code, _, err = run(*command)
         assert code == 0, err
@@ -367,7 +370,9 @@ def test_many_llms_have_a_line_each_and_beyond_twenty_one_together(tmp_path):
     ]
     out = fit(tmp_path, many, *options)[0]
     assert [line.split()[0] for line in out.splitlines() if "llm-" in line] == [f"llm-{n}" for n in range(21, 1, -1)]
-    assert re.search(r"\n2 more, of 40 to 41 labelled rows; \d certified\. --json has all\.\n", out)
+    assert re.search(
+        r"\n2 more models with 40 to 41 labelled rows; \d of them certified\. --json has all models\.\n", out
+    )
     assert len(json.loads(fit(tmp_path, many, *options, "--json")[0])["models"]) == 22
 
 
@@ -383,5 +388,5 @@ def test_the_table_of_many_llms_has_their_log_loss_held_out(tmp_path):
 def test_labels_that_are_all_the_same_for_many_llms_are_one_line(tmp_path):
     rows = [row | {"correct": 1} for n in range(5) for row in answers(40, n, f"llm-{n}")]
     err = fit(tmp_path, rows, "--by", "model", "--partition", "column:topic")[1]
-    assert "qacal: of 5 LLMs (model llm-0, llm-1, llm-2 and others) all rows have the same label" in err
-    assert err.count("nothing can be learned") == 1
+    assert "qacal: for 5 LLMs (model llm-0, llm-1, llm-2 and others) all rows have the same label" in err
+    assert err.count("cannot learn") == 1

@@ -54,7 +54,7 @@ def _command(found: RecordsCheck) -> Iterator[str]:
     first += [f"with each {GAP} filled in"] if found.candidates or "words" in _kinds(found) else []
     yield f"{', '.join(['To paste', *first])}:"
     qacal = "qacal" if found.encoding is None else f"qacal --encoding {_quoted(found.encoding)}"
-    fit, kept = (f"{name}{ending_of(found.origin)}" for name in ("fit", "kept"))
+    fit, kept = (f"{name}{ending_of(found.origin)}" for name in ("train", "test"))
     if found.origin == "standard input" or any(Path(path).exists() for path in (fit, kept)):
         yield from _command_line(f"{qacal} fit {_quoted(found.origin)} -o model", found.options)
         return

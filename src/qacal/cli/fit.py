@@ -29,73 +29,69 @@ CALIBRATORS = {
 
 def run(
     file: shared.Rows,
-    output: Annotated[str, typer.Option("--output", "-o", metavar="MODEL", help="The folder to write the model to.")],
+    output: Annotated[str, typer.Option("--output", "-o", metavar="MODEL", help="Folder for the model.")],
     embedder: Annotated[
-        str, typer.Option(help="static (fast), minilm (better groups, slower), onnx:DIR, hf:ID, or column:NAME.")
+        str, typer.Option(help="static (fast), minilm (better, slower), onnx:DIR, hf:ID, or column:NAME.")
     ] = "static",
     partition: Annotated[
         str | None,
         typer.Option(
-            help="The groups: bisecting:DEPTH, learned:DEPTH (from labels), kdtree:DEPTH, kdtree:DEPTH:coordinate "
-            "(raw coordinates, as in the paper), kmeans:N, column:NAME, or two of them: a*b. By default a bisecting "
-            "tree."
+            help="Groups: bisecting:DEPTH, learned:DEPTH (from labels), kdtree:DEPTH, kdtree:DEPTH:coordinate "
+            "(raw coordinates, as in the paper), kmeans:N, column:NAME, or a product of two: a*b. Default: a "
+            "bisecting tree."
         ),
     ] = None,
     calibrator: Annotated[
         str | None,
         typer.Option(
-            help="The correction. By default a score is learned from confidence and text, and certified in steps; "
-            f"for groups that are columns, tree-binning. Others: {', '.join(CALIBRATORS)}."
+            help="Calibration method. Default: a score trained on confidence and text, certified in steps; for "
+            f"--partition column:NAME, tree-binning. All methods: {', '.join(CALIBRATORS)}."
         ),
     ] = None,
     feature: Annotated[
         list[str] | None,
-        typer.Option(metavar="COLUMN", help="A column for the score to read: tenant, language. May be repeated."),
+        typer.Option(metavar="COLUMN", help="Another input column of the score: tenant, language. May be repeated."),
     ] = None,
     extra_confidence: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="COLUMN", help="Another confidence for the score to read, such as the probability of the tokens."
-        ),
+        typer.Option(metavar="COLUMN", help="Another confidence as input of the score, such as the token probability."),
     ] = None,
     continuous: Annotated[
         bool,
-        typer.Option("--continuous", help="Learn from all rows, and answer with the score itself, uncertified."),
+        typer.Option("--continuous", help="Train on all rows and answer with the score itself, without intervals."),
     ] = False,
     points_per_bin: Annotated[
-        int | None, typer.Option(help="Rows in a bin, 50 by default, for calibrators that count them; see qacal plan.")
+        int | None, typer.Option(help="Rows in a bin, for calibrators that count them (default 50); see qacal plan.")
     ] = None,
     ties: shared.TiesOption = "merge",
-    alpha: Annotated[float, typer.Option(help="How often the intervals may be wrong, all of them together.")] = 0.1,
+    alpha: Annotated[float, typer.Option(help="Probability that any interval is wrong.")] = 0.1,
     tune: Annotated[
         str | None,
         typer.Option(
             metavar="OBJECTIVE",
-            help="Choose the score by log-loss or brier; of a calibrator, depth and points per bin by log-loss, "
-            "brier, auac or error.",
+            help="Tune the score by log-loss or brier; with --calibrator, tune depth and points per bin by "
+            "log-loss, brier, auac or error.",
         ),
     ] = None,
     group_rows: Annotated[
         str | None,
-        typer.Option(
-            metavar="FILE", help="Make the groups from these rows, which need no labels unless groups are learned."
-        ),
+        typer.Option(metavar="FILE", help="Make the groups from these rows; only learned groups need labels there."),
     ] = None,
     certify: Annotated[
         str | None,
         typer.Option(
             metavar="FILE",
-            help="Certify on these rows, and learn from the others: labels by people here, by a judge there.",
+            help="Certify on these rows (labelled by people) and train on the others (labelled by a judge).",
         ),
     ] = None,
     train_share: Annotated[
         float | None,
-        typer.Option(help="The share of the questions to learn groups and score from: 0.8, or 0.25 without a score."),
+        typer.Option(help="Share of the questions that train groups and score: 0.8, or 0.25 without a score."),
     ] = None,
     by: shared.By = None,
     allow_mixed: Annotated[bool, typer.Option("--allow-mixed", help="One model for all LLMs in the file.")] = False,
-    examples: Annotated[int, typer.Option(help="How many rows of each group the model keeps to show them.")] = 3,
-    seed: Annotated[int, typer.Option(help="Another seed deals the questions into other parts.")] = 0,
+    examples: Annotated[int, typer.Option(help="Number of example rows to store for each group.")] = 3,
+    seed: Annotated[int, typer.Option(help="Random seed of the split.")] = 0,
     json: shared.Json = False,
     column: shared.Columns = None,
     percent: shared.Percent = False,
@@ -103,11 +99,11 @@ def run(
     skip_bad_rows: shared.SkipBadRows = None,
     max_bad: shared.MaxBad = 0.2,
 ) -> None:
-    """Learn from labelled answers how far to trust a confidence.
+    """Train a model on labelled answers.
 
-    The rows need question, answer, confidence and correct. A column id keeps the rows of one question together. Four
-    fifths of the questions teach a score that reads confidence and text; the others certify it. A group of questions
-    has intervals of its own if 250 of the rows that certify are in it; if not, those of a larger group or of all rows.
+    The rows need question, answer, confidence and correct. A column id keeps the rows of one question together. 80% of
+    the questions train a score on confidence and text; the other 20% certify it. A group of questions has intervals of
+    its own if it has enough certifying rows; a smaller group uses those of a larger group or of all rows.
 
     \b
         qacal fit answers.parquet -o model
@@ -126,12 +122,10 @@ def run(
     shared.require_folder(output)
     _require_sense(partition, alpha, train_share)
     if certify is not None and (by is not None or train_share is not None):
-        raise typer.BadParameter(
-            "--certify makes one model that learns from all other rows; no --by, no --train-share."
-        )
+        raise typer.BadParameter("--certify trains one model on all other rows; leave --by and --train-share out.")
     if continuous and (group_rows is not None or train_share is not None):
         raise typer.BadParameter(
-            "--continuous makes no groups and certifies nothing; leave --group-rows, --train-share out."
+            "--continuous makes no groups and no intervals; leave --group-rows and --train-share out."
         )
     objective = None if tune is None else shared.chosen("--tune", tune, list(OBJECTIVES))
     model = QACalibrator(
@@ -188,32 +182,32 @@ def _say_what_next(
 ) -> None:
     from qacal.records.files import ending_of
 
-    fit, kept, new, calibrated = (f"{name}{ending_of(file)}" for name in ("fit", "kept", "new", "calibrated"))
+    fit, kept, new, calibrated = (f"{name}{ending_of(file)}" for name in ("train", "test", "new", "calibrated"))
     beside = Path(file).with_name(kept)
     kept, has_kept = (str(beside), True) if file != "-" and beside.exists() else (kept, Path(kept).exists())
     shared.note(f"Saved to {output}{'' if by is None else f', one model for each value of the column {by}'}.")
     if lost is not None:
-        anew = f"qacal threshold {output} {kept} {lost} --save"
-        shared.note(f"The model before it had a threshold, and this one has none; choose it anew: {anew}")
+        command = f"qacal threshold {output} {kept} {lost} --save"
+        shared.note(f"The replaced model had a threshold; this one has none. Choose it again: {command}")
     apply = f"    qacal apply {output} {new} -o {calibrated}"
     if has_kept:
         options = "" if by is None else f" --by {by}"
-        options += " --skip-bad-rows bad_kept.jsonl" if skips else ""
-        shared.note("Next: measure it on the rows that were kept aside, and apply it to new ones:")
+        options += " --skip-bad-rows bad_test.jsonl" if skips else ""
+        shared.note("Next: evaluate it on held-out rows, and apply it to new ones:")
         shared.note(f"    qacal evaluate {quote(kept)} --model {output}{options}\n{apply}")
         return
     shared.note(f"Next: apply it to new answers:\n{apply}")
-    shared.note("To measure it, take labelled rows of other questions (qacal evaluate).")
+    shared.note("To evaluate it, use labelled rows of other questions (qacal evaluate).")
     if file != "-" and Path(file).name != fit:
         keys = "".join(f" --column {quote(one)}" for one in column or () if one.startswith(("id=", "question=")))
-        shared.note(f"If you have none, split these rows, and fit again on {fit}:")
+        shared.note(f"If you have none, split these rows and fit again on {fit}:")
         shared.note(f"    qacal split {quote(file)} -o {fit} --rest {kept}{keys}")
 
 
 def _score(
     partition: str | None, feature: list[str] | None, extra_confidence: list[str] | None, objective: str | None
 ) -> Any:
-    """Return the score to learn; "auto" if nothing is said of it."""
+    """Return the score to train; "auto" without options about it."""
     from qacal.calibrators.score import LearnedScore
     from qacal.partitions import EMBEDDING, as_partition
 
@@ -239,7 +233,7 @@ def _chosen_calibrator(
     has_score: bool,
     recalibrate: bool,
 ) -> Any:
-    """Return the calibrator of a name; without one, the default with this alpha, which learns if other rows certify."""
+    """Return the calibrator with this name; without a name, the default with this alpha."""
     from qacal.partitions import EMBEDDING, as_partition
 
     if continuous:
@@ -255,7 +249,7 @@ def _chosen_calibrator(
 
 
 def _require_sense(partition: str | None, alpha: float, train_share: float | None) -> None:
-    """Refuse options that can mean nothing, before any row is read."""
+    """Refuse impossible options before any row is read."""
     from qacal.errors import InputError
     from qacal.partitions import as_partition
 
@@ -269,7 +263,7 @@ def _require_sense(partition: str | None, alpha: float, train_share: float | Non
 
 
 def make_calibrator(name: str, points_per_bin: int | None, alpha: float, ties: str) -> Any:
-    """Return the calibrator of a name, with those of the parameters that it has."""
+    """Return the calibrator with this name, with the parameters that it has."""
     import qacal
 
     if name not in CALIBRATORS:
@@ -278,11 +272,11 @@ def make_calibrator(name: str, points_per_bin: int | None, alpha: float, ties: s
     known = kind().get_params()
     if points_per_bin is not None and "points_per_bin" not in known:
         raise typer.BadParameter(
-            f"{name} does not count points per bin; leave --points-per-bin out, or take qa-binning."
+            f"{name} does not count points per bin; leave --points-per-bin out, or use qa-binning."
         )
     if ties == "jitter" and "ties" not in known:
         raise typer.BadParameter(
-            f"{name} does not divide equal confidences; leave --ties out, or take --calibrator qa-binning, "
+            f"{name} does not divide equal confidences; leave --ties out, or use --calibrator qa-binning, "
             "scaling-qa-binning, uniform-mass-binning or scaling-binning."
         )
     wanted = {"alpha": alpha, "ties": ties, "cross_fit": True} | (
@@ -292,7 +286,7 @@ def make_calibrator(name: str, points_per_bin: int | None, alpha: float, ties: s
 
 
 def model_path(path: str) -> str:
-    """Return a path to a model; a missing one is wrong use rather than bad input."""
+    """Return the path to a model; a missing one is a usage error (exit code 2)."""
     if not Path(path).exists():
         raise typer.BadParameter(f"{path} does not exist; make a model with: qacal fit FILE -o {path}")
     return path

@@ -1,4 +1,4 @@
-"""What `qacal fit` says of a model: what was fitted, what was tried, and how much of it is certified."""
+"""The lines that `qacal fit` prints: what was fitted, the candidates and their losses, and what is certified."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 _FEW = 200
 _ALPHA = 0.1
 MODELS_IN_FULL = 3
-"""Of a set with more models, each has a line of a table, and beyond these so many the others have one together."""
+"""A larger set of models is printed as a table with a line for each model."""
 _MODELS_IN_TABLE = 20
 
 
 def described(model: QACalibrator, *, is_certified_apart: bool = False) -> str:
     """Return what was fitted in a few lines.
 
-    is_certified_apart : the rows that certify came in a file of their own.
+    is_certified_apart : the certifying rows came in a separate file.
     """
     from qacal.calibrators.bin_maps import BinMaps
 
@@ -31,12 +31,12 @@ def described(model: QACalibrator, *, is_certified_apart: bool = False) -> str:
     if isinstance(maps, BinMaps):
         lines += [_certified(model, maps), *_certified_groups(model, maps, is_certified_apart)]
     elif model.rows_ < _FEW and model.score_ is None:
-        lines.append("So few rows carry little.")
+        lines.append("With so few rows the calibration is unreliable.")
     return "\n".join(lines)
 
 
 def show_set(models: dict[Any, QACalibrator], by: str) -> None:
-    """Show what was fitted for many LLMs: a line for each, and one for all beyond twenty."""
+    """Print a table with a line for each model; models beyond the largest twenty share one line."""
     lines = {value: _Line.of(model) for value, model in models.items()}
     shown, rest = list(lines), list[Any]()
     title = f"{len(lines):,} models, one for each value of the column {by}"
@@ -51,17 +51,19 @@ def show_set(models: dict[Any, QACalibrator], by: str) -> None:
     if rest:
         shared.show(_summary([lines[value] for value in rest]))
     if has_losses:
-        shared.show("log loss: on rows held out, of the stated confidence and of the score; lower is better.")
-    shared.show("certified within: half of the answers are this close to the truth; no: 0.5 or more certifies nothing.")
+        shared.show("log loss: of the stated confidence and of the learned score, on held-out rows; lower is better.")
+    shared.show(
+        "certified within: half of the answers are this close to the true accuracy; no: 0.5 or more says nothing."
+    )
 
 
 @dataclass(frozen=True)
 class _Line:
-    """What is said of one of many models.
+    """One of many models in the table.
 
-    rows : those that it was fitted on, to learn and to certify.
-    before, after : log loss held out, of the stated confidence and of the score; None if no score was chosen.
-    within : how far off half of the answers may be; None if nothing is certified, which 0.5 would be.
+    rows : number of rows of the fit, training and certifying.
+    before, after : held-out log loss of the stated confidence and of the learned score; None without a score.
+    within : bound on the error of half of the answers; None if it is 0.5 or more, which is uninformative.
     """
 
     rows: int
@@ -91,22 +93,22 @@ class _Line:
 
 
 def _summary(lines: list[_Line]) -> str:
-    """Return the models that have no line of their own, in one."""
+    """Return one line for all models that are not in the table."""
     from statistics import fmean
 
     fewest, most = min(line.rows for line in lines), max(line.rows for line in lines)
     sizes = f"{fewest:,}" if fewest == most else f"{fewest:,} to {most:,}"
-    text = f"{len(lines):,} more, of {sizes} labelled rows"
+    text = f"{len(lines):,} more models with {sizes} labelled rows"
     losses = [(line.before, line.after) for line in lines if line.before is not None and line.after is not None]
     if losses:
         before, after = (fmean(column) for column in zip(*losses, strict=True))
         text += f": mean log loss {before:.4f} before, {after:.4f} after"
     certified = sum(line.within is not None for line in lines)
-    return f"{text}; {certified:,} certified. --json has all."
+    return f"{text}; {certified:,} of them certified. --json has all models."
 
 
 def to_dict(model: QACalibrator) -> dict[str, Any]:
-    """Return the same as numbers, for JSON; `tried` are the scores that were compared on rows held out."""
+    """Return the same as numbers, for JSON; `tried` are the candidates that were compared on held-out rows."""
     from dataclasses import asdict
 
     from qacal.calibrators.bin_maps import BinMaps
@@ -139,7 +141,7 @@ def _fitted(model: QACalibrator) -> str:
 
 
 def _chosen(model: QACalibrator) -> str:
-    """Return what tuning has chosen, and what it is worth."""
+    """Return the settings that tuning chose, and their objective."""
     found = model.tuned_
     if found is None:
         return ""
@@ -154,20 +156,20 @@ def _chosen(model: QACalibrator) -> str:
     )
     without = found.best_pooled
     pooled = "" if without is None or best.cut == 0 else f", {abs(without.score):.4f} without groups"
-    tried = f"{what} {abs(best.score):.4f} on {found.rows:,} rows{pooled}; {len(found.trials)} settings were tried"
+    tried = f"{what} {abs(best.score):.4f} on {found.rows:,} rows{pooled}; {len(found.trials)} settings tried"
     return f" Chosen: {depth}{b} ({tried}; {found.note})."
 
 
 def _tried(model: QACalibrator) -> list[str]:
-    """Return what was tried for a score, line by line, and what was chosen."""
+    """Return the candidates for the score with their held-out losses, and the chosen one."""
     score = model.score_
     if score is None:
         return []
     others = "other rows" if model.output == "certified" else "rows"
-    lines = [f"The score: {score.chosen}, learned from {score.rows_:,} {others}."]
+    lines = [f"Score: {score.chosen}, trained on {score.rows_:,} {others}."]
     width = max([43, *(len(trial.name) for trial in score.tried_)])
     if score.tried_:
-        lines.append(f"{f'Tried on {score.tried_[0].rows:,} rows held out':<{width + 3}} log loss   Brier")
+        lines.append(f"{f'Compared on {score.tried_[0].rows:,} held-out rows':<{width + 3}} log loss   Brier")
     for trial in score.tried_:
         mark = "*" if trial.is_chosen else " "
         lines.append(f" {mark} {trial.name:<{width}} {trial.log_loss:8.4f}  {trial.brier:6.4f}")
@@ -175,12 +177,14 @@ def _tried(model: QACalibrator) -> list[str]:
 
 
 def _certified(model: QACalibrator, maps: BinMaps) -> str:
-    """Return how far off the answers may be, by their certificate."""
-    bound, sure = maps.median_error_bound(), f"with probability {1 - maps.certificate.alpha:g}"
-    rows, half = shared.counted(model.rows_, "row"), f"half of the answers are within {bound:.2f} of the truth"
-    if bound < 0.5:
-        return f"Certified by {rows}, {sure}: {half}."
-    return f"Certified by {rows}: next to nothing. With few rows {half}, {sure}; to say 0.5 always is within 0.50."
+    """Return the certified bound on the error of half of the answers."""
+    bound = maps.median_error_bound()
+    certified = (
+        f"Certified on {shared.counted(model.rows_, 'row')} ({100 * (1 - maps.certificate.alpha):.4g}% confidence)"
+    )
+    half = f"for half of the answers the true accuracy is within {bound:.2f} of the calibrated probability"
+    few = "" if bound < 0.5 else "\nThat says next to nothing, since 0.5 is always within 0.50: more rows are needed."
+    return f"{certified}: {half}.{few}"
 
 
 def _certified_groups(model: QACalibrator, maps: BinMaps, has_certify_records: bool) -> list[str]:
@@ -189,14 +193,14 @@ def _certified_groups(model: QACalibrator, maps: BinMaps, has_certify_records: b
     count = own + larger + all_rows
     if count < 2:
         return []
-    others = [f"{larger} read that of a larger group"] if larger else []
-    others += [f"{all_rows} read that of all rows"] if all_rows else []
-    whose = f" ({', '.join(others)}){_one_more(model, has_certify_records)}" if others else ""
-    return [f"Groups with a certificate of their own: {own} of {count}{whose}."]
+    others = [f"; {larger} use those of a larger group"] if larger else []
+    others += [f"; {all_rows} use those of all rows"] if all_rows else []
+    lines = [f"Groups with intervals of their own: {own} of {count}{''.join(others)}."]
+    return lines + (_one_more(model, has_certify_records) if others else [])
 
 
 def _readers(maps: BinMaps) -> tuple[int, int, int]:
-    """Return how many groups read intervals of their own, those of a larger group, and those of all rows."""
+    """Return how many groups use intervals of their own, of a larger group, and of all rows."""
     import numpy as np
 
     from qacal.calibrators.ancestry import known_groups
@@ -208,23 +212,23 @@ def _readers(maps: BinMaps) -> tuple[int, int, int]:
     return own, larger, all_rows
 
 
-def _one_more(model: QACalibrator, has_certify_records: bool) -> str:
-    """Return what it would take for another group to have intervals of its own."""
+def _one_more(model: QACalibrator, has_certify_records: bool) -> list[str]:
+    """Return how many rows another group needs for intervals of its own."""
     from qacal.checking.enough import labels_for_group
 
     parameters = model.calibrator_.get_params()
     needed = int(parameters.get("rows_per_map") or parameters.get("points_per_bin") or 1)
     most = max((group.rows for group in model.describe_groups() if group.rows < needed), default=0)
     if not most:
-        return ""
+        return []
     share = 0.0 if has_certify_records else _learning_share(model)
     rows = labels_for_group(needed, most / model.rows_, share)
-    kind = "labelled rows" if share else "rows to certify with"
-    return f"; another takes {needed} certifying rows and has {most}, so about {rows:,} {kind} like these"
+    kind = "labelled rows" if share else "certifying rows"
+    return [f"The largest other group has {most} of the {needed} certifying rows needed: about {rows:,} {kind} in all."]
 
 
 def _learning_share(model: QACalibrator) -> float:
-    """Return the share of the questions that groups and score were learned from."""
+    """Return the share of the questions that trained groups and score."""
     from qacal.model.defaults import SHARE, SHARE_WITH_SCORE
 
     if model.score_ is None and not model.pipeline_.needs_vectors:
@@ -234,7 +238,7 @@ def _learning_share(model: QACalibrator) -> float:
 
 
 def lost_threshold(path: str) -> str | None:
-    """Return how the threshold of the model at `path` was asked for; None if it has none, or cannot be read."""
+    """Return the options that chose the threshold of the model at `path`; None without a threshold or a model."""
     from qacal.errors import QacalError
     from qacal.model.model_set import load_any
 
@@ -248,7 +252,7 @@ def lost_threshold(path: str) -> str | None:
 
 
 def _asked(rule: DecisionRule) -> str:
-    """Return the options of `qacal threshold` that ask for such a rule, as far as it says how it came about.
+    """Return the options of `qacal threshold` that give such a rule, as far as it stores them.
 
     >>> from qacal.thresholds.decisions import DecisionRule
     >>> _asked(DecisionRule(0.7, None, {"kind": "certified", "accuracy": 0.9, "alpha": 0.05}))

@@ -1,4 +1,4 @@
-"""What a person should know of the rows of a fit: labels that are all the same, and confidences that nobody reads."""
+"""Warnings about the rows of a fit: labels that are all the same, and confidences that no score uses."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def on_labels(fit: QACalibrator | ModelSet, files: Sequence[str]) -> Iterator[str]:
-    """Yield a line for each set of rows that all have the same label: then there is nothing to learn.
+    """Yield a line for each set of rows that all have the same label: a model cannot learn from them.
 
     files : the rows that train and those that certify, if they are two.
     """
@@ -22,8 +22,8 @@ def on_labels(fit: QACalibrator | ModelSet, files: Sequence[str]) -> Iterator[st
     if len(alike) > MODELS_IN_FULL:
         some = ", ".join(map(str, alike[:MODELS_IN_FULL]))
         yield (
-            f"qacal: of {len(alike):,} LLMs ({fit.by} {some} and others) all rows have the same label; nothing can be "
-            "learned about when these err."
+            f"qacal: for {len(alike):,} LLMs ({fit.by} {some} and others) all rows have the same label; a model cannot "
+            "learn when these LLMs are wrong."
         )
         return
     for value, model in fit.models.items():
@@ -31,17 +31,17 @@ def on_labels(fit: QACalibrator | ModelSet, files: Sequence[str]) -> Iterator[st
         for overview, file in zip(model.overviews_, files, strict=False):
             label = overview.only_label
             if label is not None:
-                known = {1.0: ("right", "errs"), 0.0: ("wrong", "is right")}
-                what, when = known.get(label, (f"labelled {label:g}", "errs"))
+                known = {1.0: ("correct", "wrong"), 0.0: ("wrong", "correct")}
+                what, when = known.get(label, (f"labelled {label:g}", "wrong"))
                 where = "" if len(files) == 1 else f" of {file}"
                 yield (
-                    f"qacal: {whose}all {overview.rows:,} rows{where} are {what}; nothing can be learned about when "
-                    f"the LLM {when}."
+                    f"qacal: {whose}all {overview.rows:,} rows{where} are {what}; a model cannot learn when the LLM is "
+                    f"{when}."
                 )
 
 
 def on_confidences(fit: QACalibrator | ModelSet, how: Reading) -> Iterator[str]:
-    """Yield a line on further confidences that the rows have and no score reads."""
+    """Yield a line on further confidences in the rows that no score uses."""
     models = fit.models.values()
     if all(model.score_ is None for model in models):
         return
@@ -50,4 +50,4 @@ def on_confidences(fit: QACalibrator | ModelSet, how: Reading) -> Iterator[str]:
     unread = [name for name in offered if name not in known]
     if unread:
         options, it = " ".join(f"--extra-confidence {name}" for name in unread), "it" if len(unread) == 1 else "them"
-        yield f"The rows also have {' and '.join(unread)}; {options} lets the score read {it}."
+        yield f"The rows also have {' and '.join(unread)}; to use {it}, pass {options}."

@@ -35,8 +35,8 @@ SAVED = {name: fitted.state() for name, fitted in FITTED.items()}
 
 
 def test_these_are_different_scores():
-    assert FITTED["rich"].chosen.endswith("of 2 confidences, columns, text")
-    assert FITTED["curve"].chosen == "one curve for all of 2 confidences"
+    assert FITTED["rich"].chosen.endswith("of 2 confidences + columns + text")
+    assert FITTED["curve"].chosen == "pooled curve of 2 confidences"
 
 
 @pytest.mark.parametrize("name", SAVED)

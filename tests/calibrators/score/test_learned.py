@@ -137,7 +137,7 @@ def test_what_pooled_says_is_what_rows_of_a_confidence_are_worth():
 def test_rows_that_cannot_be_read_are_refused_in_fit_and_predict(message, change):
     rows, y = answers()
     fitted = score().fit(rows, y)
-    assert fitted.chosen.endswith("columns, text")
+    assert fitted.chosen.endswith("columns + text")
     broken = {name: change.get(name, values) for name, values in rows.items() if change.get(name) is not ...}
     with pytest.raises(InputError, match=message):
         score().fit(broken, y)

@@ -161,7 +161,7 @@ class LearnedScore(HasParameters):
     @property
     def chosen(self) -> str:
         """What was chosen, in a few words."""
-        return next((trial.name for trial in self.tried_ if trial.is_chosen), "the confidence as stated")
+        return next((trial.name for trial in self.tried_ if trial.is_chosen), "stated confidence")
 
     @property
     def reads_text(self) -> bool:

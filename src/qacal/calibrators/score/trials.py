@@ -45,12 +45,12 @@ class Candidate:
     @property
     def name(self) -> str:
         """What it is, in a few words."""
-        words = {"stated": "the confidence as stated", "line": "one line for all", "curve": "one curve for all"}
+        words = {"stated": "stated confidence", "line": "pooled line", "curve": "pooled curve"}
         parts = [words[self.kind]]
         if self.confidences > 1:
             parts.append(f"of {self.confidences} confidences")
         others = [word for word, has in (("columns", self.has_columns), ("text", self.has_text)) if has]
-        return " ".join(parts) + "".join(f", {word}" for word in others)
+        return " ".join(parts) + "".join(f" + {word}" for word in others)
 
 
 @dataclass(frozen=True)
