@@ -9,8 +9,7 @@ from qacal import Column, LearnedScore, QABinning, QACalibrator, QacalWarning, e
 from qacal.errors import InputError
 from qacal.model.model_set import fit_set
 from qacal.report import gather, read_contents
-from qacal.report.facts import Fact
-from qacal.report.sentences import in_short
+from qacal.report.sentences import Fact, in_short
 from qacal.report.tables import headline_table
 from tests.answers import answers
 from tests.report.rows import content, model

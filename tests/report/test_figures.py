@@ -23,7 +23,7 @@ from qacal.report import (
     threshold_plot,
     validity_plot,
 )
-from qacal.report.inputs import merged
+from qacal.report.data import merged
 from tests.report.rows import content, scored
 
 FIGURES = [

@@ -9,8 +9,7 @@ import pytest
 from qacal import Column, QABinning, QACalibrator, QacalWarning, StepBinning
 from qacal.calibrators.bin_maps import BinMaps
 from qacal.report import Block, read_contents, realised_errors, render
-from qacal.report.sentences import in_short
-from qacal.report.verdict import verdict_of
+from qacal.report.sentences import in_short, verdict_of
 from tests.answers import answers
 from tests.report.rows import content, model, uneven
 

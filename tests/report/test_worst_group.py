@@ -5,7 +5,7 @@ import pytest
 
 from qacal.guarantee import mean_intervals
 from qacal.report import read_contents
-from qacal.report.chance import GAMMA, judged
+from qacal.report.promise import GAMMA, judged
 from qacal.report.sentences import in_short
 from tests.answers import answers
 from tests.report.rows import content, model, uneven

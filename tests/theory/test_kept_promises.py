@@ -6,7 +6,7 @@ import pytest
 from qacal import Paths, QABinning, StepBinning, UniformMassBinning
 from qacal.guarantee import mean_intervals
 from qacal.report import realised_errors
-from qacal.report.chance import GAMMA
+from qacal.report.promise import GAMMA
 from qacal.tally.ids import id_hashes
 from tests.theory.lab import at_least, at_most, failure_rate
 

@@ -9,15 +9,14 @@ Every figure is a function that takes tallies or records and an optional `ax`, a
 """
 
 from qacal.report.content import Content, content_of, read_contents
+from qacal.report.data import Gathered, Pairs, Scored, gather
 from qacal.report.figures.planning import points_per_bin_plot
 from qacal.report.figures.reliability import reliability_diagram, small_reliability_diagram
 from qacal.report.figures.scatter import recalibration_scatter, sharpness_plot
 from qacal.report.figures.selective import risk_coverage_plot, threshold_plot
 from qacal.report.figures.validity import realised_error_plot, validity_plot
-from qacal.report.gathering import Gathered, gather
-from qacal.report.inputs import Pairs, Scored
 from qacal.report.page import Block, render
-from qacal.report.realised import Realised, realised_errors
+from qacal.report.promise import Realised, realised_errors
 from qacal.report.tables import Cell, Table
 
 __all__ = [

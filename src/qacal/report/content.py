@@ -21,12 +21,10 @@ from qacal.model.model import QACalibrator
 from qacal.partitions import Column
 from qacal.records.provenance import AllowOtherSource
 from qacal.records.reading import Reading, copies_among
-from qacal.report.facts import Fact, facts_of
-from qacal.report.gathering import Gathered, gather
+from qacal.report.data import Gathered, Pairs, Scored, gather
 from qacal.report.groups import Group, groups_of
-from qacal.report.inputs import Pairs, Scored
-from qacal.report.promise import Promise, promise_of, realised_of, why_not_judged
-from qacal.report.realised import Realised
+from qacal.report.promise import Promise, Realised, promise_of, realised_of, why_not_judged
+from qacal.report.sentences import Fact, facts_of
 from qacal.tally.tally import Tally
 
 

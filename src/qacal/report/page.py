@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -10,20 +10,27 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup
+from matplotlib.axes import Axes
 
 from qacal import __version__
 from qacal.report.content import Content
-from qacal.report.drawings import SMALL_MULTIPLES, draw_block, draw_groups, pictured
+from qacal.report.figures.planning import points_per_bin_plot
+from qacal.report.figures.reliability import reliability_diagram, small_reliability_diagram
+from qacal.report.figures.scatter import recalibration_scatter, sharpness_plot
+from qacal.report.figures.selective import risk_coverage_plot, threshold_plot
+from qacal.report.figures.validity import realised_error_plot, validity_plot
 from qacal.report.glossary import GLOSSARY
-from qacal.report.group_rows import group_name, group_rows
-from qacal.report.groups import FEW_ROWS
-from qacal.report.sentences import in_short
+from qacal.report.groups import FEW_ROWS, group_name, group_rows
+from qacal.report.sentences import in_short, verdict_of
 from qacal.report.style import look_of
+from qacal.report.svg import drawing, inline_svg
 from qacal.report.tables import Table, headline_table
-from qacal.report.verdict import verdict_of
 from qacal.report.words import error_seen, percent
 
 _FOLDER = Path(__file__).parent / "templates"
+
+SMALL_MULTIPLES = 12
+"""How many groups get a diagram of their own; the others are in the table."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,13 +60,9 @@ def render(title: str, blocks: Sequence[Block], *, intro: str = "", tables: Sequ
     """
     shown = [_shown(block, f"b{number}") for number, block in enumerate(blocks, start=1)]
     # Half of a surrogate pair is text in Python, and in no file.
-    page = _template().render(title=title, intro=intro, tables=tables, blocks=shown, **_always())
+    always = {"version": __version__, "css": _css(), "glossary": GLOSSARY}
+    page = _template().render(title=title, intro=intro, tables=tables, blocks=shown, **always)
     return page.encode("utf-8", "replace").decode("utf-8")
-
-
-def _always() -> dict[str, Any]:
-    """Return what stands in every page."""
-    return {"version": __version__, "css": _css(), "glossary": GLOSSARY}
 
 
 @cache
@@ -85,13 +88,15 @@ def _shown(block: Block, key: str) -> dict[str, Any]:
     content = block.content
     if content is None:
         return shown | {"content": None}
-    figures = draw_block(content, key)
+    with drawing():
+        figures = {name: _inline(ax, f"{key}-{name}") for name, ax in _figures(content)}
+        small = _small_multiples(content, key)
     return shown | {
         "content": content,
         "sentences": in_short(content),
         "headline": headline_table(content),
-        "figures": {name: _figure(drawn) for name, drawn in figures.items()},
-        "small": _small_multiples(content, key),
+        "figures": figures,
+        "small": small,
         "rows": group_rows(content),
         "scores": [(name, look_of(name).label) for name in content.tallies],
         "most": SMALL_MULTIPLES,
@@ -101,22 +106,24 @@ def _shown(block: Block, key: str) -> dict[str, Any]:
     }
 
 
-def _figure(drawn: Any) -> dict[str, Any]:
+def _inline(ax: Axes, key: str) -> dict[str, Any]:
+    title, _, svg = inline_svg(ax, key)
     # The only markup that is not escaped: matplotlib's, in which text has been escaped by the XML writer.
-    return {"title": drawn.title, "svg": Markup(drawn.svg)}
+    return {"title": title, "svg": Markup(svg)}
 
 
 def _small_multiples(content: Content, key: str) -> list[dict[str, Any]]:
-    groups = pictured(content) if content.groups else []
+    """Return a small reliability diagram for the groups that gain most, of those with rows enough to see it."""
+    enough = [group for group in content.groups if group.rows >= FEW_ROWS and group.label is not None]
     return [
         {
             "name": group_name(group.label),
             "words": ", ".join(group.words[:3]),
             "rows": f"{group.rows:,}",
             "errors": [(name, error_seen(error, 2).removesuffix(" seen")) for name, error in group.errors.items()],
-            "svg": Markup(drawn.svg),
+            **_inline(small_reliability_diagram(group.tallies), f"{key}-group{number}"),
         }
-        for group, drawn in zip(groups, draw_groups(groups, key), strict=True)
+        for number, group in enumerate((enough or content.groups)[:SMALL_MULTIPLES], start=1)
     ]
 
 
@@ -137,3 +144,20 @@ def _promise(content: Content) -> dict[str, str]:
     if realised is not None:
         out |= {"bins": f"{len(realised.rows):,}", "realised": f"{realised.typical:.2f}"}
     return out
+
+
+def _figures(content: Content) -> Iterator[tuple[str, Axes]]:
+    tallies, threshold = content.tallies, content.threshold
+    yield "reliability", reliability_diagram(tallies)
+    yield "scatter", recalibration_scatter(content.pairs)
+    yield "sharpness", sharpness_plot(tallies)
+    yield "threshold", threshold_plot(tallies, threshold=threshold)
+    yield "coverage", risk_coverage_plot(tallies, threshold=threshold)
+    if content.promise is not None:
+        fit = (content.promise.points_per_bin, content.promise.rows)
+        seen = None if content.realised is None else content.realised.typical
+        alpha, levels = content.promise.alpha, content.promise.levels
+        yield "points", points_per_bin_plot(fit=fit, alpha=alpha, levels=levels, realised=seen)
+    if content.realised is not None:
+        yield "realised", realised_error_plot(content.realised)
+    yield "validity", validity_plot(tallies)

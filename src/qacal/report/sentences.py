@@ -1,23 +1,266 @@
-"""The report in a few sentences, computed from the rows and no stronger than they are."""
+"""The report in words: what was fitted, whether the guarantee held, and the summary in a few sentences."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from qacal.calibrators.bin_maps import BinMaps
+from qacal.calibrators.score import LearnedScore
+from qacal.metrics.evaluation import FITTED_ON
 from qacal.metrics.reliability import reliability_table
-from qacal.report.content import Content
+from qacal.model.model import QACalibrator
+from qacal.report.data import Gathered
 from qacal.report.figures.selective import answered
-from qacal.report.group_rows import group_name
-from qacal.report.groups import FEW_ROWS
-from qacal.report.verdict import verdict_of
+from qacal.report.groups import FEW_ROWS, group_name
+from qacal.report.promise import Realised
 from qacal.report.words import counted, interval, off_by, percent, points
 from qacal.tally.tally import Tally
 
+if TYPE_CHECKING:
+    from qacal.report.content import Content
+
+_ORIGINS = {"model": "LLM", "prompt": "Prompt", "confidence_source": "Confidence from", "judge": "Judged by"}
+_SOURCES = {
+    "group": "the correction of their group",
+    "ancestor": "the correction of a larger group",
+    "root": "the correction of all questions",
+}
+_METHODS = {
+    "Identity": "nothing: the confidence as it is",
+    "PlattScaling": "one logistic curve",
+    "UniformMassBinning": "one table of bins with equal counts",
+    "ScalingBinning": "a curve, then bins",
+    "QABinning": "bins within each group",
+    "ScalingQABinning": "curves, then bins within each group",
+    "HierarchicalScaling": "a curve for each group, drawn together",
+    "TreeScaling": "curves that follow a tree of groups",
+    "TreeBinning": "curves that follow a tree of groups, in steps",
+    "StepBinning": "steps of what was predicted, each checked on other rows",
+    "IsotonicCalibration": "the best rising curve",
+}
+_KINDS = {
+    "BisectingTree": "texts that are alike",
+    "KMeans": "texts that are alike",
+    "KDTree": "texts that are alike",
+    "LearnedTree": "texts that are alike and that the LLM misjudges alike",
+    "Column": "the value of a column",
+    "Product": "several of these together",
+    "Function": "a function of yours",
+}
+_LONG = 120
 _ENOUGH = 200
 # A difference that is 0 in whole percents.
 _SMALL = 0.005
+
+
+@dataclass(frozen=True)
+class Fact:
+    """One line: what it is about, plain words, and the technical name or numbers behind them."""
+
+    name: str
+    text: str
+    detail: str = ""
+
+
+def facts_of(gathered: Gathered) -> tuple[Fact, ...]:
+    """Return what a reader should know before believing any number."""
+    return tuple(fact for fact in _facts(gathered) if fact.text)
+
+
+def _facts(gathered: Gathered) -> Iterator[Fact]:
+    model = gathered.model
+    for name, said in _ORIGINS.items():
+        yield Fact(said, _listed([str(value) for value in model.origins_.get(name, [])]))
+    if model.score_ is not None:
+        yield Fact("Predicts from", _read(model.score_), _tried(model.score_))
+    calibrator = repr(model.calibrator_)
+    yield Fact("Corrected by", _METHODS.get(type(model.calibrator_).__name__, calibrator), calibrator)
+    yield Fact("Fitted on", _fitted_on(model))
+    yield _groups(gathered)
+    yield _maps(gathered)
+    yield Fact("Measured on", _measured_on(gathered))
+    yield Fact("Answered by", _sources(gathered))
+    yield Fact("Beware", _familiar(gathered))
+
+
+def _read(score: LearnedScore) -> str:
+    """Return what a score reads of a row."""
+    further = score.confidences if score.maps_.pooled.n_confidences > 1 else ()
+    parts = ["the text"] * score.reads_text + ["the stated confidence", *further]
+    parts += list(score.columns) if score.maps_.levels is not None else []
+    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
+
+
+def _tried(score: LearnedScore) -> str:
+    """Return how the score did beside what else was tried."""
+    if not score.tried_:
+        return score.chosen
+    losses = {trial.name: f"{trial.log_loss:.3f}" for trial in score.tried_}
+    others = ", ".join(f"{name} {loss}" for name, loss in losses.items() if name != score.chosen)
+    held_out = counted(score.tried_[0].rows, "row")
+    return (
+        f"the best of {len(losses)} scores that were tried, by log loss (lower is better) on {held_out} held out: "
+        f"{score.chosen} {losses[score.chosen]}; {others}"
+    )
+
+
+def _fitted_on(model: QACalibrator) -> str:
+    rows = counted(model.rows_, "labelled row")
+    if model.score_ is None or not model.calibrator_.properties.is_certified:
+        return rows
+    return f"{counted(model.score_.rows_, 'row')} to learn how to predict, {rows} to check and certify it"
+
+
+def _groups(gathered: Gathered) -> Fact:
+    groups = gathered.model.describe_groups()
+    if not groups:
+        return Fact("Groups", "none: one correction for all questions" if gathered.model.score_ is None else "none")
+    sizes = [group.rows for group in groups]
+    made = f"{gathered.model.partition_!r}"
+    if gathered.model.pipeline_.needs_text:
+        made += f" on the embedding {getattr(gathered.model.embedder, 'name', gathered.model.embedder)}"
+    size = f"{min(sizes):,} to {max(sizes):,}" if len(groups) > 1 else f"{sizes[0]:,}"
+    kind = _KINDS.get(type(gathered.model.partition_).__name__)
+    rows = "certifying rows" if gathered.model.calibrator_.properties.is_certified else "rows"
+    return Fact("Groups", f"{counted(len(groups), 'group')} of {size} {rows}{f', by {kind}' if kind else ''}", made)
+
+
+def _maps(gathered: Gathered) -> Fact:
+    maps = gathered.model.calibrator_.fitted_maps()
+    if not isinstance(maps, BinMaps):
+        return Fact("Corrections", "curves, without intervals")
+    count = len(maps.offset) - 1
+    many = "one, for all questions" if count == 1 else f"{count:,}: for all questions, and for groups with rows enough"
+    sure = percent(1 - maps.certificate.alpha)
+    promise = f"certified: all their intervals hold at once with probability {sure}"
+    return Fact(
+        "Corrections", many, f"{counted(count, 'map')} with {counted(len(maps.value), 'bin')} in all, {promise}"
+    )
+
+
+def _measured_on(gathered: Gathered) -> str:
+    rows, ids = len(gathered.column("correct")), gathered.column("ids")
+    questions = rows if ids is None else len(np.unique(ids))
+    of = f" of {counted(questions, 'question')}, taken as dependent within a question" if questions < rows else ""
+    return f"{counted(rows, 'row')}{of} of {_listed(list(gathered.origins))}"
+
+
+def _familiar(gathered: Gathered) -> str:
+    if gathered.is_familiar:
+        return FITTED_ON.rstrip(".")
+    return "" if gathered.has_ids else "whether the model was fitted on some of these rows cannot be told"
+
+
+def _sources(gathered: Gathered) -> str:
+    total = sum(gathered.sources.values())
+    if gathered.has_one_map:
+        return ""
+    said = [(name, gathered.sources[name] / total) for name in _SOURCES if name in gathered.sources]
+    return ", ".join(f"{_SOURCES[name]} ({percent(share)})" for name, share in said)
+
+
+def _listed(values: list[str]) -> str:
+    text = ", ".join(values[:5]) + (f" and {len(values) - 5} more" if len(values) > 5 else "")
+    return text if len(text) <= _LONG else f"{text[: _LONG - 1]}…"
+
+
+@dataclass(frozen=True)
+class PromiseVerdict:
+    """What to say of a promise: the answer, and what it rests on."""
+
+    answer: str
+    reasons: str
+
+
+def verdict_of(content: Content) -> PromiseVerdict | None:
+    """Return whether the promise was kept, as far as the test rows tell; None where nothing was promised."""
+    if content.promise is None:
+        return None
+    if content.realised is None:
+        return PromiseVerdict("Cannot be told from these rows.", _sentence(content.why_not_judged))
+    return PromiseVerdict(_answer(content.realised), " ".join(_reasons(content.realised)))
+
+
+def _answer(found: Realised) -> str:
+    can_tell, broken = int(found.can_be_judged.sum()), int(found.is_broken.sum())
+    if broken:
+        return f"Broken: {broken:,} of {counted(can_tell, 'interval')} that can be tested missed the truth."
+    if can_tell == 0:
+        return "Too few rows to tell."
+    if 2 * can_tell < found.intervals:
+        return "No breach is seen, but most of the intervals have too few rows to tell."
+    return "Kept, as far as these rows can tell."
+
+
+def _reasons(found: Realised) -> Iterator[str]:
+    can_tell = int(found.can_be_judged.sum())
+    yield _tested(found, can_tell)
+    if found.is_broken.any():
+        yield _worst(found)
+        yield (
+            f"One fit in {1 / found.alpha:.0f} may break its promise by bad luck; if it was not that, these questions "
+            "are unlike those of the fit, or were labelled otherwise."
+        )
+    elif can_tell:
+        yield _agreeing(found, can_tell)
+    if can_tell:
+        yield "(Of kept promises, chance calls at most one in 20 broken.)"
+    if not found.is_about_all:
+        yield "It is taken for granted that new confidences are spread as those of the fit were."
+    if found.left_out:
+        yield f"Of questions with several rows one was counted; {counted(found.left_out, 'row')} were left out."
+
+
+def _tested(found: Realised, can_tell: int) -> str:
+    total = found.intervals
+    if can_tell == 0:
+        largest = counted(int(found.rows.max()), "row")
+        return (
+            f"Were all of them right, or all wrong, no interval would be contradicted: no bin has more than {largest}."
+        )
+    if total == 1:
+        return "The only interval has enough rows here to be tested."
+    if can_tell == total:
+        return f"All {total:,} intervals have enough rows here to be tested."
+    how_many = "One" if can_tell == 1 else f"{can_tell:,}"
+    has = "has" if can_tell == 1 else "have"
+    return f"{how_many} of the {total:,} intervals {has} enough rows here to be tested, {_untested(found, can_tell)}."
+
+
+def _untested(found: Realised, can_tell: int) -> str:
+    few, none = len(found.rows) - can_tell, found.intervals - len(found.rows)
+    parts = [f"{few:,} {'has' if few == 1 else 'have'} too few"] * (few > 0) + [f"{none:,} none"] * (none > 0)
+    return " and ".join(parts)
+
+
+def _agreeing(found: Realised, can_tell: int) -> str:
+    inside = int((found.is_inside & found.can_be_judged).sum())
+    outside = can_tell - inside
+    if outside == 0:
+        return f"The share of right answers lies inside of {_these(can_tell)}."
+    where = f"inside of {inside:,} of these, and outside of {outside:,}" if inside else f"outside of {_these(outside)}"
+    return f"The share of right answers lies {where}, by no more than chance explains."
+
+
+def _these(count: int) -> str:
+    return "it" if count == 1 else "each of these"
+
+
+def _worst(found: Realised) -> str:
+    at = int(np.argmax(found.excess))
+    group = found.group[at]
+    where = f"in {group_name(group)}, where" if group is not None else "where"
+    promised = f"{found.low[at]:.2f} to {found.high[at]:.2f}"
+    seen = f"of {counted(int(found.rows[at]), 'answer')} {percent(found.accuracy[at])} are right"
+    return f"The worst is {where} it answers {found.answer[at]:.2f}: promised were {promised}, and {seen}."
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:]
 
 
 def in_short(content: Content) -> list[str]:

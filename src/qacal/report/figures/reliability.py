@@ -11,7 +11,7 @@ from qacal.guarantee import mean_intervals
 from qacal.metrics.calibration import CalibrationError, calibration_error
 from qacal.metrics.evaluation import BINS
 from qacal.report import style, words
-from qacal.report.inputs import as_tallies
+from qacal.report.data import as_tallies
 from qacal.tally.arrays import Floats
 from qacal.tally.bins import mass_bins
 from qacal.tally.tally import Tally

@@ -8,7 +8,7 @@ import numpy as np
 
 from qacal.metrics.selective import GRID, accuracy_confidence_curve, auac, aurc, risk_coverage_curve
 from qacal.report import style, words
-from qacal.report.inputs import as_tallies
+from qacal.report.data import as_tallies
 from qacal.tally.arrays import Floats
 from qacal.tally.tally import Tally
 

@@ -9,9 +9,9 @@ import numpy as np
 from qacal.metrics.evaluation import BINS
 from qacal.metrics.validity import validity_curve
 from qacal.report import style, words
-from qacal.report.figures.bubbles import draw_bubbles
-from qacal.report.inputs import as_tallies, merged
-from qacal.report.realised import Realised
+from qacal.report.data import as_tallies, merged
+from qacal.report.figures.scatter import draw_bubbles
+from qacal.report.promise import Realised
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
