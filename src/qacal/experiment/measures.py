@@ -1,4 +1,4 @@
-"""What is measured of a method on the test rows; one number a column."""
+"""The measures of a method on the test rows: one number per column of the results."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import numpy as np
 
 from qacal.experiment.sample import Sample
 from qacal.metrics.calibration import calibration_error, maximum_calibration_error
-from qacal.metrics.proper_scores import brier_score, log_loss, sharpness
-from qacal.metrics.selective import auac, aurc
+from qacal.metrics.evaluation import Scores
 from qacal.search import ROWS_A_BIN
 from qacal.tally.arrays import Bools, Floats, Hashes, Ints
-from qacal.tally.groups import NO_GROUP, as_grouping
+from qacal.tally.groups import NO_GROUP
+from qacal.tally.tally import BLOCKS, Tally
 
 # For the noise floor, which is a mean: a hundred redraws tell it to a few percent.
 _REDRAWS = 99
@@ -70,37 +70,39 @@ class TestRows:
 
     def measured(self, answers: Floats) -> dict[str, float]:
         """Return every measure of a method's answers."""
-        rows = (answers, self.correct)
-        within = calibration_error(*rows, groups=self.beta, ids=self.ids, redraws=_REDRAWS)
-        worst = maximum_calibration_error(*rows, groups=self.beta, ids=self.ids, redraws=0)
-        found = {
-            "ce_beta": within.plugin,
-            "ce_beta_floor": within.floor,
-            "ce_beta_debiased": self._debiased(answers, self.beta),
-            "ce": calibration_error(*rows, ids=self.ids, redraws=0).plugin,
-            "ce_debiased": self._debiased(answers, None),
-            "mce_beta": worst.plugin,
-            "auac": auac(*rows),
-            "aurc": aurc(*rows).aurc,
-            "brier": brier_score(*rows).score,
-            "log_loss": log_loss(*rows),
-            "sharpness": sharpness(*rows),
+        tally, within_beta = self._tally(answers), self._tally(answers, self.beta)
+        scores = Scores.of(tally, within_beta, bins=None, redraws=_REDRAWS)
+        assert scores.error_by_group is not None
+        measures = {
+            "ce_beta": scores.error_by_group.plugin,
+            "ce_beta_floor": scores.error_by_group.floor,
+            "ce_beta_debiased": _debiased(within_beta),
+            "ce": scores.error.plugin,
+            "ce_debiased": _debiased(tally),
+            "mce_beta": maximum_calibration_error(within_beta, redraws=0).plugin,
+            "auac": scores.auac,
+            "aurc": scores.aurc,
+            "brier": scores.brier,
+            "log_loss": scores.log_loss,
+            "sharpness": scores.sharpness,
             "outputs": len(np.unique(answers)),
         }
-        return found if self.label is None else found | self._by_label(answers)
-
-    def _by_label(self, answers: Floats) -> dict[str, float]:
-        within = calibration_error(answers, self.correct, groups=self.label, ids=self.ids, redraws=_REDRAWS)
-        return {
-            "ce_label": within.plugin,
-            "ce_label_floor": within.floor,
-            "ce_label_debiased": self._debiased(answers, self.label),
+        if self.label is None:
+            return measures
+        within_label = self._tally(answers, self.label)
+        error = calibration_error(within_label, redraws=_REDRAWS)
+        return measures | {
+            "ce_label": error.plugin,
+            "ce_label_floor": error.floor,
+            "ce_label_debiased": _debiased(within_label),
         }
 
-    def _debiased(self, answers: Floats, groups: Any) -> float:
-        """Return the debiased error, in as many bins for every method: else each has a ruler of its own."""
-        count = 1
-        if groups is not None:
-            count = max(1, len(np.setdiff1d(as_grouping(groups, len(answers)).leaves(), [NO_GROUP])))
-        bins = int(np.clip(len(answers) // (count * ROWS_A_BIN), 1, _MOST_BINS))
-        return calibration_error(answers, self.correct, groups=groups, ids=self.ids, bins=bins, redraws=0).debiased
+    def _tally(self, answers: Floats, groups: Any = None) -> Tally:
+        return Tally.of(answers, self.correct, groups=groups, ids=self.ids, n_blocks=BLOCKS)
+
+
+def _debiased(tally: Tally) -> float:
+    """Return the debiased error, in the same number of bins for every method, so that methods can be compared."""
+    groups = 1 if tally.grouping is None else max(1, len(np.setdiff1d(tally.grouping.leaves(), [NO_GROUP])))
+    bins = int(np.clip(tally.n // (groups * ROWS_A_BIN), 1, _MOST_BINS))
+    return calibration_error(tally, bins=bins, redraws=0).debiased

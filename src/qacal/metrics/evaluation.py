@@ -11,13 +11,15 @@ import numpy as np
 from scipy import special
 
 from qacal.errors import InputError, QacalWarning
+from qacal.metrics.binned import BinChoice
 from qacal.metrics.calibration import CalibrationError, calibration_error
-from qacal.metrics.proper_scores import brier_score, log_loss
+from qacal.metrics.proper_scores import brier_score, log_loss, sharpness
 from qacal.metrics.ranking import Doubt, doubt_of
-from qacal.metrics.selective import aurc
+from qacal.metrics.selective import auac, aurc
 from qacal.tally.arrays import ArrayLike, Floats, Hashes, column_of_any, require_length, unit_values
 from qacal.tally.groups import NO_GROUP, as_grouping
 from qacal.tally.ids import id_hashes
+from qacal.tally.tally import BLOCKS, Tally
 
 # The same number of bins for both scores, since a score with few values would otherwise be measured by another ruler.
 BINS = 15
@@ -34,13 +36,15 @@ FITTED_ON = "the model was fitted on some of these questions; on those it looks 
 
 @dataclass(frozen=True)
 class Scores:
-    """What one column of confidences is worth.
+    """The measures of one column of confidences: stated or calibrated, in an evaluation, a report or an experiment.
 
-    confidence : its mean, to be held against the accuracy.
+    confidence : its mean; compare it with the accuracy.
     error : the calibration error over all rows, CE(h).
-    error_by_group : that within groups, CE(h; beta); None without groups.
+    error_by_group : the calibration error within groups, CE(h; beta); None without groups.
     brier, log_loss : proper scores; lower is better.
     aurc : the error rate of the answers given, averaged over how many are given; it measures ranking alone.
+    auac : the accuracy above a threshold, averaged over thresholds; higher is better, but stretching improves it.
+    sharpness : the variance of the confidences.
     """
 
     confidence: float
@@ -49,6 +53,25 @@ class Scores:
     brier: float
     log_loss: float
     aurc: float
+    auac: float
+    sharpness: float
+
+    @staticmethod
+    def of(tally: Tally, grouped: Tally | None = None, *, bins: BinChoice = BINS, redraws: int = 199) -> Scores:
+        """Measure the confidences of a tally; `grouped` has the same rows with their groups.
+
+        bins, redraws : of the calibration errors; see :func:`~qacal.metrics.calibration.calibration_error`.
+        """
+        return Scores(
+            confidence=float(tally.w @ tally.confidence / tally.w.sum()),
+            error=calibration_error(tally, bins=bins, redraws=redraws),
+            error_by_group=None if grouped is None else calibration_error(grouped, bins=bins, redraws=redraws),
+            brier=brier_score(tally).score,
+            log_loss=log_loss(tally),
+            aurc=aurc(tally).aurc,
+            auac=auac(tally),
+            sharpness=sharpness(tally),
+        )
 
 
 @dataclass(frozen=True)
@@ -206,15 +229,8 @@ def evaluate(
 
 
 def _scores(h: Floats, t: Floats, groups: ArrayLike | None, ids: ArrayLike | None) -> Scores:
-    grouped = None if groups is None else calibration_error(h, t, groups=groups, ids=ids, bins=BINS)
-    return Scores(
-        confidence=float(h.mean()),
-        error=calibration_error(h, t, ids=ids, bins=BINS),
-        error_by_group=grouped,
-        brier=brier_score(h, t).score,
-        log_loss=log_loss(h, t),
-        aurc=aurc(h, t).aurc,
-    )
+    grouped = None if groups is None else Tally.of(h, t, groups=groups, ids=ids, n_blocks=BLOCKS)
+    return Scores.of(Tally.of(h, t, ids=ids, n_blocks=BLOCKS), grouped)
 
 
 def _per_group(

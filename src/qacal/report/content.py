@@ -11,11 +11,8 @@ import numpy as np
 
 from qacal.calibrators.bin_maps import BinMaps
 from qacal.errors import InputError, QacalWarning
-from qacal.metrics.calibration import CalibrationError, calibration_error
-from qacal.metrics.evaluation import BINS, FITTED_ON, Verdict, verdict_on, without_group, without_nan
-from qacal.metrics.proper_scores import brier_score, log_loss, sharpness
+from qacal.metrics.evaluation import FITTED_ON, Scores, Verdict, verdict_on, without_group, without_nan
 from qacal.metrics.ranking import doubt_of
-from qacal.metrics.selective import auac, aurc
 from qacal.model.answering import Answering, Progress
 from qacal.model.model import QACalibrator
 from qacal.partitions import Column
@@ -26,35 +23,6 @@ from qacal.report.groups import Group, groups_of
 from qacal.report.promise import Promise, Realised, promise_of, realised_of, why_not_judged
 from qacal.report.sentences import Fact, facts_of
 from qacal.tally.tally import Tally
-
-
-@dataclass(frozen=True)
-class Measured:
-    """What one score is worth; see :class:`qacal.metrics.evaluation.Scores`, and AUAC and sharpness (a variance)."""
-
-    confidence: float
-    error: CalibrationError
-    error_by_group: CalibrationError | None
-    brier: float
-    log_loss: float
-    aurc: float
-    auac: float
-    sharpness: float
-
-    @staticmethod
-    def of(tally: Tally) -> Measured:
-        """Measure a score on the rows of a tally; 15 bins for every score, since all need the same ruler."""
-        pooled = tally.pooled()
-        return Measured(
-            confidence=float(tally.w @ tally.confidence / tally.w.sum()),
-            error=calibration_error(pooled, bins=BINS),
-            error_by_group=calibration_error(tally, bins=BINS) if tally.partitions else None,
-            brier=brier_score(tally).score,
-            log_loss=log_loss(tally),
-            aurc=aurc(tally).aurc,
-            auac=auac(tally),
-            sharpness=sharpness(tally),
-        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,7 +45,7 @@ class Content:
     accuracy: float
     facts: tuple[Fact, ...]
     tallies: dict[str, Tally]
-    measured: dict[str, Measured]
+    measured: dict[str, Scores]
     pairs: dict[str, Pairs]
     verdict: Verdict
     grouped_by: str | None
@@ -156,7 +124,9 @@ def content_of(gathered: Gathered, *, threshold: float | None = None, examples: 
         accuracy=float(scored.correct.mean()),
         facts=facts_of(gathered),
         tallies=tallies,
-        measured={name: Measured.of(tally) for name, tally in tallies.items()},
+        measured={
+            name: Scores.of(tally.pooled(), tally if tally.partitions else None) for name, tally in tallies.items()
+        },
         pairs=scored.pairs(),
         verdict=verdict_on(scored.scores["stated"], scored.scores["calibrated"], scored.correct, scored.ids),
         grouped_by=_grouped_by(gathered),

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from math import isnan
 
 from qacal.metrics.calibration import CalibrationError
-from qacal.report.content import Content, Measured
+from qacal.metrics.evaluation import Scores
+from qacal.report.content import Content
 from qacal.report.style import look_of
 from qacal.report.words import decimal, error_seen, percent
 
@@ -67,7 +68,7 @@ _ERROR_WITHIN = Cell("how far off within each group", "calibration error within 
 _NOISY = Cell("the same, noise left in", "plain (plug-in) error, and what noise alone would measure")
 _AUAC = Cell("right answers above a threshold, over all thresholds", "AUAC; higher is better, if nothing was stretched")
 _SHARPNESS = Cell("how much the confidences differ", "sharpness: their standard deviation")
-_LOWER_IS_BETTER: tuple[tuple[Cell, Callable[[Measured], float]], ...] = (
+_LOWER_IS_BETTER: tuple[tuple[Cell, Callable[[Scores], float]], ...] = (
     (Cell("squared distance from right or wrong", "Brier score; lower is better"), lambda found: found.brier),
     (Cell("price of mistakes made with confidence", "log loss; lower is better"), lambda found: found.log_loss),
     (
