@@ -8,8 +8,7 @@ from polars.testing import assert_frame_equal
 from qacal import KDTree, auac, aurc, brier_score, calibration_error, log_loss, run_experiment, split
 from qacal.experiment import METHODS
 from qacal.experiment.groups import Beta, common_groups
-from qacal.experiment.methods import methods
-from qacal.experiment.protocol import BETA, SHARES, Protocol, deal
+from qacal.experiment.protocol import BETA, SHARES, Protocol, deal, methods
 from qacal.experiment.sample import read_samples
 from qacal.planning import search_ranges
 from qacal.records.reading import Reading

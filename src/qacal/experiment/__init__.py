@@ -1,6 +1,9 @@
-"""The paper's protocol: split, tune, test, over several seeds; tables as the paper has them."""
+"""The paper's protocol on one's own rows.
 
-from qacal.experiment.methods import METHODS
+In: labelled records. Out: a folder with a table of every method, over blocks and seeds. Open `protocol.py` first.
+"""
+
+from qacal.experiment.protocol import METHODS
 from qacal.experiment.runner import Experiment, run_experiment
 
 __all__ = ["METHODS", "Experiment", "run_experiment"]

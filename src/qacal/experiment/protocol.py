@@ -1,7 +1,7 @@
-r"""One run: deal the questions into four parts, make groups, fit, tune, test.
+"""One run of the protocol, and the methods that it compares: split the questions, make groups, fit, tune, test.
 
 The parts are the paper's: 20% make the groups (beta), 60% calibrate, 10% choose depth and points per bin, 10% test.
-All rows of a question are in the same part. Another seed is another deal.
+All rows of a question are in the same part. Each seed is another split.
 """
 
 from __future__ import annotations
@@ -14,13 +14,21 @@ import numpy as np
 
 from qacal.calibrators.base import Calibrator
 from qacal.calibrators.bin_maps import Ties
+from qacal.calibrators.binning import BinningCalibrator
+from qacal.calibrators.identity import Identity
+from qacal.calibrators.isotonic import IsotonicCalibration
+from qacal.calibrators.platt import PlattScaling
+from qacal.calibrators.qa_binning import QABinning
+from qacal.calibrators.scaling_binning import ScalingBinning
+from qacal.calibrators.scaling_qa_binning import ScalingQABinning
+from qacal.calibrators.uniform_mass import UniformMassBinning
 from qacal.errors import InputError, RepeatedQuestionsWarning
 from qacal.experiment.groups import Beta, Groups, at_cut, common_groups, only
 from qacal.experiment.measures import TestRows
 from qacal.experiment.sample import Sample
 from qacal.planning import Ranges, paper_ranges, search_ranges, wide_ranges
 from qacal.search import Search, Tuned
-from qacal.tally.arrays import Bools, Floats, Hashes, Ints
+from qacal.tally.arrays import Bools, Floats, Ints
 from qacal.tally.ids import id_hashes, split, tie_order
 from qacal.tally.tally import BLOCKS, Tally
 
@@ -31,6 +39,40 @@ _NONE = Ranges((), None, "")
 
 # With fewer rows in a part, what is measured on it is noise.
 SMALLEST_PART = 20
+
+METHODS: dict[str, Calibrator] = {
+    "QAB": QABinning(),
+    "HS-QAB": ScalingQABinning(pooling="partial"),
+    "S-QAB": ScalingQABinning(pooling="full"),
+    "S-B": ScalingBinning(),
+    "S": PlattScaling(),
+    "B": UniformMassBinning(),
+    "None": Identity(),
+    "Iso": IsotonicCalibration(),
+    "QA-Iso": IsotonicCalibration(pooling="none"),
+}
+"""Each method by its name in the tables: the seven of the paper, and isotonic curves."""
+
+MEANING = {
+    "QAB": "QA binning",
+    "HS-QAB": "hierarchical scaling, then QA binning",
+    "S-QAB": "Platt scaling, then QA binning",
+    "S-B": "scaling-binning",
+    "S": "Platt scaling",
+    "B": "uniform-mass binning",
+    "None": "the confidence as stated",
+    "Iso": "one isotonic curve",
+    "QA-Iso": "an isotonic curve per group",
+}
+
+
+def methods(ties: Ties) -> dict[str, Calibrator]:
+    """Return the methods; `ties` says what those with bins do with equal confidences."""
+    copies = {name: type(method)(**method.get_params()) for name, method in METHODS.items()}
+    for method in copies.values():
+        if isinstance(method, BinningCalibrator):
+            method.set_params(ties=ties)
+    return copies
 
 
 @dataclass(frozen=True)
@@ -137,11 +179,7 @@ def _tally(sample: Sample, groups: Groups, rows: Bools, ties: Ties) -> Tally:
         sample.correct[rows],
         groups=only(groups, rows),
         ids=ids,
-        n_blocks=_blocks(ids),
+        # Halves, or enough blocks for the errors of dependent rows.
+        n_blocks=BLOCKS if len(np.unique(ids)) < len(ids) else 2,
         ties=ties == "jitter",
     )
-
-
-def _blocks(ids: Hashes) -> int:
-    """Return into how many blocks to deal questions: halves, or enough for errors of rows that are dependent."""
-    return BLOCKS if len(np.unique(ids)) < len(ids) else 2

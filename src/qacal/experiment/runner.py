@@ -13,8 +13,7 @@ from qacal.calibrators.bin_maps import Ties
 from qacal.errors import InputError, NotEnoughRowsError
 from qacal.experiment.groups import Beta
 from qacal.experiment.measures import COLUMNS, LABEL_COLUMNS
-from qacal.experiment.methods import MEANING, methods
-from qacal.experiment.protocol import Protocol, deal, require_enough, run_method
+from qacal.experiment.protocol import MEANING, Protocol, deal, methods, require_enough, run_method
 from qacal.experiment.sample import Sample, lost_blocks, read_samples
 from qacal.experiment.tables import Table, escaped, overview, tables
 from qacal.model.answering import Progress
@@ -76,7 +75,7 @@ class Experiment:
             if len(self.samples) > 1
             else []
         )
-        parts = ["# Results", *_how_to_read(self), notes, *over_all, *(table.markdown() for table in self.tables())]
+        parts = ["# Results", _how_to_read(self), notes, *over_all, *(table.markdown() for table in self.tables())]
         return "\n\n".join(parts) + "\n"
 
     def write(self, folder: str | Path, pages: Mapping[str, str] | None = None) -> None:
@@ -126,6 +125,8 @@ def run_experiment(
     objective, search, epsilon, alpha : see :class:`~qacal.experiment.protocol.Protocol`.
     allow_mixed : go on if rows of several LLMs are in one block.
     """
+    import polars as pl
+
     reading = how or Reading()
     for name, given in {"by": by, "embedders": embedders, "partitions": partitions}.items():
         if not isinstance(given, list | tuple):
@@ -150,7 +151,8 @@ def run_experiment(
     usable = _usable(samples, by, protocol, seeds, needed, notes)
     ranges: dict[tuple[Any, ...], str] = {}
     lines = list(_lines(usable, by, betas, seeds, protocol, ranges, progress))
-    return Experiment(_frame(lines), tuple(by), protocol, seeds, tuple(notes), ranges, usable, tuple(betas))
+    results = pl.DataFrame(lines, infer_schema_length=None)
+    return Experiment(results, tuple(by), protocol, seeds, tuple(notes), ranges, usable, tuple(betas))
 
 
 def _require_sense(protocol: Protocol, seeds: int) -> None:
@@ -264,12 +266,6 @@ def _lines(
                     yield {**common, "seed": seed, "rows": len(sample), **line}
 
 
-def _frame(lines: list[dict[str, Any]]) -> pl.DataFrame:
-    import polars as pl
-
-    return pl.DataFrame(lines, infer_schema_length=None)
-
-
 def called(name: tuple[Any, ...], by: Sequence[str]) -> str:
     """Return a block's name for a person."""
     return ", ".join(f"{column} {value}" for column, value in zip(by, name, strict=True)) or "the rows"
@@ -299,10 +295,11 @@ _TIES = {
 _LABEL = "Errors by {label} are within a column that no method has seen. "
 
 
-def _how_to_read(run: Experiment) -> Iterator[str]:
-    objective = run.protocol.objective.replace("_", " ")
-    label = "" if run.protocol.label is None else _LABEL.format(label=run.protocol.label)
-    explained = "Calibrators: " + ", ".join(f"{name} ({meaning})" for name, meaning in MEANING.items()) + "."
-    yield _HOW.format(
-        seeds=run.seeds, objective=objective, label=label, ties=_TIES[run.protocol.ties], methods=explained
+def _how_to_read(run: Experiment) -> str:
+    return _HOW.format(
+        seeds=run.seeds,
+        objective=run.protocol.objective.replace("_", " "),
+        label="" if run.protocol.label is None else _LABEL.format(label=run.protocol.label),
+        ties=_TIES[run.protocol.ties],
+        methods="Calibrators: " + ", ".join(f"{name} ({meaning})" for name, meaning in MEANING.items()) + ".",
     )

@@ -12,8 +12,7 @@ import numpy as np
 from qacal.calibrators.base import Calibrator
 from qacal.errors import RepeatedQuestionsWarning
 from qacal.experiment.groups import Beta
-from qacal.experiment.methods import methods
-from qacal.experiment.protocol import BETA, CALIBRATION, SHARES, TEST
+from qacal.experiment.protocol import BETA, CALIBRATION, SHARES, TEST, methods
 from qacal.experiment.runner import Experiment
 from qacal.experiment.sample import Sample
 from qacal.model.model import QACalibrator

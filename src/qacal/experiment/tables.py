@@ -98,21 +98,28 @@ def overview(results: pl.DataFrame, betas: Sequence[str], label: str | None) -> 
 
     betas : the columns that tell betas apart, where there are several; each has a table, and a ruler, of its own.
     """
-    found = tables(results, betas, label)
-    return [replace(table, lines=[_without_spread(line) for line in table.lines]) for table in found]
-
-
-def _without_spread(line: Line) -> Line:
-    return replace(line, cells=tuple(replace(cell, half_width=float("nan")) for cell in line.cells))
+    return [
+        replace(
+            table,
+            lines=[
+                replace(line, cells=tuple(replace(cell, half_width=float("nan")) for cell in line.cells))
+                for line in table.lines
+            ],
+        )
+        for table in tables(results, betas, label)
+    ]
 
 
 def _lines(block: pl.DataFrame, names: Sequence[str], columns: Sequence[Column]) -> Iterator[Line]:
     methods = block.partition_by("method", maintain_order=True)
     cells = [[_cell(method[column.name].to_numpy(), column) for column in columns] for method in methods]
-    best = [_best([row[place] for row in cells], column) for place, column in enumerate(columns)]
+    best = [
+        min((_goodness(row[place], column) for row in cells if not np.isnan(row[place].mean)), default=None)
+        for place, column in enumerate(columns)
+    ]
     for method, row in zip(methods, cells, strict=True):
         marked = [
-            Cell(cell.mean, cell.half_width, top is not None and _goodness(cell, column) == top)
+            Cell(cell.mean, cell.half_width, column.is_better is not None and _goodness(cell, column) == top)
             for cell, top, column in zip(row, best, columns, strict=True)
         ]
         heading = (*(str(method[name][0]) for name in names), str(method["method"][0]))
@@ -134,11 +141,6 @@ def _cell(values: Floats, column: Column) -> Cell:
 
 def _root(square: float) -> float:
     return float(np.sign(square) * np.sqrt(abs(square)))
-
-
-def _best(cells: list[Cell], column: Column) -> float | None:
-    found = [_goodness(cell, column) for cell in cells if not np.isnan(cell.mean)]
-    return min(found) if found and column.is_better is not None else None
 
 
 def _goodness(cell: Cell, column: Column) -> float:

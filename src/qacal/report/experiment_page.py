@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from qacal.experiment import Experiment
-from qacal.experiment.methods import MEANING
+from qacal.experiment.protocol import MEANING
 from qacal.experiment.runner import called
 from qacal.experiment.showcase import showcase
 from qacal.experiment.tables import Table as Results
