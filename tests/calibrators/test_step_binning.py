@@ -198,7 +198,7 @@ def test_every_row_reads_one_bin():
     leaf, h = rng.integers(0, 8, 3000) ** 2 // 8, rng.random(3000)
     places = Paths(leaf, np.full(3000, 4), depth=3)
     model = StepBinning(rows_per_map=600).fit(h, rng.random(3000) < h, groups=places)
-    read = np.bincount(model.maps_.bins_of(model.asked(h, places, None)), minlength=len(model.maps_.value))
+    read = np.bincount(model.maps_.bins_of(model._checked_rows(h, places, None)), minlength=len(model.maps_.value))
     np.testing.assert_array_equal(model.maps_.rows_read(), read)
     assert 2 < len(model.maps_.lineage.depth) < 8
 
@@ -210,7 +210,7 @@ def test_a_row_is_in_a_bin_of_every_map_above_it(max_depth):
     paths = Paths(np.minimum(rng.geometric(0.4, 2000) - 1, 7), rng.choice([2, 4], 2000, p=[0.1, 0.9]), 3)
     score, right = rng.random(2000), rng.integers(0, 2, 2000)
     model = StepBinning(step=0.25, rows_per_map=150, max_depth=max_depth).fit(score, right, groups=paths)
-    maps, rows = model.maps_, model.asked(score, paths, None)
+    maps, rows = model.maps_, model._checked_rows(score, paths, None)
     bins = maps.bins_by_level(rows)
     assert bins.shape == (2000, len(np.unique(maps.lineage.depth)))
     deepest = np.array([row[row >= 0][-1] for row in bins])
@@ -218,7 +218,7 @@ def test_a_row_is_in_a_bin_of_every_map_above_it(max_depth):
     np.testing.assert_array_equal(deepest[stays], maps.bins_of(rows)[stays])
     counts = np.bincount(bins[bins >= 0], minlength=len(maps.rows))
     np.testing.assert_array_equal(counts, maps.rows)
-    np.testing.assert_array_equal(maps.bins_by_level(model.asked(score, None, None))[:, 1:], -1)
+    np.testing.assert_array_equal(maps.bins_by_level(model._checked_rows(score, None, None))[:, 1:], -1)
 
 
 @pytest.mark.parametrize("depth", [2, 5])

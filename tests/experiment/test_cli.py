@@ -66,8 +66,8 @@ def test_the_papers_own_choices(file, tmp_path):
     assert (model.partition_.axes, model.partition_.fitted_.axes) == ("coordinate", None)
     assert model.calibrator_.maps_.is_jittered
     for extra, said in (
-        ((), "steps does not divide equal confidences; leave --ties out"),
-        (("--calibrator", "isotonic-calibration"), "isotonic does not divide equal confidences"),
+        ((), "step-binning does not divide equal confidences; leave --ties out"),
+        (("--calibrator", "isotonic-calibration"), "isotonic-calibration does not divide equal confidences"),
         (("--continuous",), "leave --calibrator and --ties out"),
         (("--ties", "random"), "--ties is 'random'; expected one of merge, jitter"),
     ):

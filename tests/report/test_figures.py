@@ -164,7 +164,7 @@ def test_the_promise_is_drawn_with_what_chance_explains():
     """Two bins of which half is right, each certified with 2,000 rows, and 100 new rows in each."""
     score = np.repeat([0.25, 0.75], 2000)
     model = StepBinning(step=0.5).fit(score, np.tile([0.0, 1.0], 2000))
-    bins = model.maps_.bins_of(model.asked(score[::20], None, None))
+    bins = model.maps_.bins_of(model._checked_rows(score[::20], None, None))
 
     def title(right):
         found = realised_errors(

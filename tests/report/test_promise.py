@@ -111,7 +111,7 @@ def test_few_rows_are_said_to_be_few():
 def test_one_bin_is_said_in_the_singular(rows, right, said):
     """Half of 20,000 rows were right in the fit, so that the interval is narrow."""
     steps = StepBinning().fit(np.full(20_000, 0.8), np.tile([0.0, 1.0], 10_000))
-    bins = steps.maps_.bins_of(steps.asked(np.full(rows, 0.8), None, None))
+    bins = steps.maps_.bins_of(steps._checked_rows(np.full(rows, 0.8), None, None))
     found = realised_errors(steps.maps_, bins, bins[:, None], np.repeat([1.0, 0.0], [right, rows - right]))
     assert said in verdict_of(replace(content(), realised=found)).reasons
 

@@ -16,7 +16,7 @@ N_BINS = 20
 def held_against(model, score, right, groups=None, ids=None):
     """Return what test rows say of the intervals of a fit."""
     hashes = None if ids is None else id_hashes(ids, len(score))
-    maps, rows = model.maps_, model.asked(score, groups, ids)
+    maps, rows = model.maps_, model._checked_rows(score, groups, ids)
     return realised_errors(maps, maps.bins_of(rows), maps.bins_by_level(rows), right, hashes)
 
 
