@@ -32,13 +32,13 @@ def test_labels_come_back_as_they_were():
         [datetime.date(2025, 1, 31)],
         ["2", 2, "a"],
         [("a", 1), ("b", 2)],
-        ["", " "],
+        [" ", "-"],
     ):
         assert labels(values) == values
 
 
 def test_what_is_missing_has_no_group():
-    for missing in (None, float("nan"), np.nan, pd.NA, -1):
+    for missing in (None, "", float("nan"), np.nan, pd.NA, -1):
         assert labels(["law", missing, "art"]) == ["law", None, "art"]
     assert labels([None, None]) == [None, None]
 

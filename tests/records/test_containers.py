@@ -1,7 +1,6 @@
 """Every container crossed with every column, with and without missing values: each is read as the plain list is."""
 
 import re
-from decimal import Decimal
 
 import narwhals as nw
 import numpy as np
@@ -11,7 +10,6 @@ import pyarrow as pa
 import pytest
 
 from qacal import Column, InputError, PlattScaling, QABinning, QACalibrator, Tally, split, threshold_curve
-from qacal.tally.arrays import is_missing
 
 # Numbers that a float would merge.
 BIG = [2**60 + 1, 2**60 + 2, 2**60 + 1, 2**53 + 1, 2**53, 7]
@@ -174,12 +172,6 @@ def test_every_frame_of_records_is_read_as_the_objects_are(frame, missing):
         return faults, summary, model.rows_
 
     assert told(FRAMES[frame](columns)) == told(objects)
-
-
-def test_what_is_missing():
-    gone = [None, float("nan"), np.float32("nan"), pd.NA, pd.NaT, np.datetime64("NaT"), Decimal("NaN"), Decimal("sNaN")]
-    assert all(map(is_missing, [*gone, np.ma.masked]))
-    assert not any(map(is_missing, [0, 0.0, "", "nan", False, np.array([1, 2]), (None,), float("inf")]))
 
 
 LAZY = pl.DataFrame({"a": COLUMNS["confidence"]}).lazy()

@@ -4,7 +4,7 @@ import pytest
 
 from qacal import Column, QABinning, QACalibrator
 from qacal.errors import InputError
-from qacal.records.percents import Percents
+from qacal.records.columns import Percents
 
 
 def counted(*shares):

@@ -12,9 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from qacal.records.columns import is_blank
-from qacal.records.written_numbers import number_in
-from qacal.tally.arrays import Floats
+from qacal.records.columns import number_in
+from qacal.tally.arrays import Floats, is_missing
 
 _COMMA = re.compile(r"\s*[-+]?\d*,\d+\s*%?\s*")
 # Up to this share of the numbers, what is off the scale is a slip; more of them are a scale of their own.
@@ -99,7 +98,7 @@ def _kind(numbers: Floats, words: Counter[str], fractions: int, above: int) -> t
 
 def scale_of_values(values: Sequence[Any]) -> Scale:
     """Return the scale of confidences as they were written."""
-    given = [value for value in values if not is_blank(value)]
+    given = [value for value in values if not is_missing(value)]
     numbers = [number_of(value) for value in given]
     words = Counter(
         value for value, number in zip(given, numbers, strict=True) if number is None and isinstance(value, str)

@@ -17,10 +17,10 @@ from qacal.checking.confidences import has_comma, number_of
 from qacal.checking.names import Columns
 from qacal.checking.others import OtherColumn
 from qacal.records.bad_rows import BadRows
-from qacal.records.columns import Checks, is_blank, listed
+from qacal.records.columns import Checks, listed
 from qacal.records.reading import PROVENANCE
 from qacal.records.table import Table
-from qacal.tally.arrays import Bools, Floats, Hashes
+from qacal.tally.arrays import Bools, Floats, Hashes, is_missing
 from qacal.tally.ids import combined, id_hashes, mix
 
 # More columns than this are not looked at one by one, nor more LLMs or prompts than this counted.
@@ -95,7 +95,7 @@ class Gathering:
         unread = np.flatnonzero(np.isnan(numbers)).tolist()
         values = listed(table.column(here["confidence"])) if unread else []
         for row in unread:
-            number = None if is_blank(values[row]) else number_of(values[row])
+            number = None if is_missing(values[row]) else number_of(values[row])
             if number is not None:
                 numbers[row] = number
                 self.commas += has_comma(values[row])
@@ -154,7 +154,7 @@ class Gathering:
 
 
 def _plain(value: Any) -> Any:
-    return None if is_blank(value) else value if isinstance(value, str | int | float) else str(value)
+    return None if is_missing(value) else value if isinstance(value, str | int | float) else str(value)
 
 
 def _written(table: Table, here: Mapping[str, str]) -> Hashes:

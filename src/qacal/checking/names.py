@@ -10,9 +10,9 @@ from functools import cached_property
 from typing import Any
 
 from qacal.checking.confidences import number_of
-from qacal.records.columns import KNOWN, is_blank, listed
+from qacal.records.columns import KNOWN, LABELS, listed
 from qacal.records.table import Table
-from qacal.records.written_numbers import TRUTHS
+from qacal.tally.arrays import is_missing
 
 NEEDED = ("question", "answer", "confidence", "correct")
 """What `fit` cannot do without."""
@@ -142,7 +142,7 @@ class _Sample:
     def values(self, name: str) -> list[Any]:
         if name not in self._values:
             first = listed(self.table.column(name))[:_SAMPLE]
-            self._values[name] = [value for value in first if not is_blank(value)]
+            self._values[name] = [value for value in first if not is_missing(value)]
         return self._values[name]
 
 
@@ -239,7 +239,7 @@ def _are_confidences(values: list[Any]) -> bool:
     if sum(number is not None for number in numbers) > len(values) / 2:
         return not {*numbers} <= {None, 0.0, 1.0}
     words = {value.strip().lower() for value in values if isinstance(value, str)}
-    return 1 < len(words) <= _LEVELS and not words <= {*TRUTHS} and len(words) < len(values) / 2
+    return 1 < len(words) <= _LEVELS and not words <= {*LABELS} and len(words) < len(values) / 2
 
 
 def _are_probabilities(values: list[Any]) -> bool:
@@ -252,7 +252,7 @@ def _are_labels(values: list[Any]) -> bool:
 
 
 def _is_label(value: Any) -> bool:
-    if isinstance(value, str) and value.strip().lower() in TRUTHS:
+    if isinstance(value, str) and value.strip().lower() in LABELS:
         return True
     return isinstance(value, bool) or number_of(value) in (0.0, 1.0)
 

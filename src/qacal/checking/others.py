@@ -10,8 +10,7 @@ import numpy as np
 
 from qacal.checking.confidences import number_of
 from qacal.metrics.ranking import Auroc, auroc_of_counts
-from qacal.records.columns import is_blank
-from qacal.tally.arrays import Floats
+from qacal.tally.arrays import Floats, is_missing
 
 MOST_LEVELS = 50
 """A column with more values is no column of kinds."""
@@ -62,7 +61,7 @@ class OtherColumn:
 
     def add(self, values: Sequence[Any], labels: Floats) -> None:
         """Take more rows; labels are NaN where there are none."""
-        first = next((value for value in values if not is_blank(value)), None)
+        first = next((value for value in values if not is_missing(value)), None)
         if first is not None and not isinstance(first, str | int | float | np.generic):
             self._is_vector = _is_vector(first)
             self._levels = self._bins = None
@@ -75,7 +74,7 @@ class OtherColumn:
     def _add_levels(self, values: Sequence[Any], labels: Floats) -> None:
         levels = self._levels
         for value, label in zip(values, labels.tolist(), strict=True):
-            if is_blank(value) or levels is None or label != label:
+            if is_missing(value) or levels is None or label != label:
                 continue
             if value not in levels and len(levels) == MOST_LEVELS:
                 levels = self._levels = None
@@ -85,8 +84,8 @@ class OtherColumn:
             one[1] += label
 
     def _add_numbers(self, values: Sequence[Any], labels: Floats) -> None:
-        numbers = [None if is_blank(value) or isinstance(value, bool) else number_of(value) for value in values]
-        there = [at for at, value in enumerate(values) if not is_blank(value)]
+        numbers = [None if is_missing(value) or isinstance(value, bool) else number_of(value) for value in values]
+        there = [at for at, value in enumerate(values) if not is_missing(value)]
         column = np.array([numbers[at] for at in there], dtype=np.float64)
         if not ((column >= 0) & (column <= 1)).all():
             self._bins = None

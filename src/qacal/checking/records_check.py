@@ -21,11 +21,10 @@ from qacal.errors import EncodingError, InputError
 from qacal.metrics.ranking import Auroc, auroc_of_counts
 from qacal.model.answering import Progress, no_progress
 from qacal.records.bad_rows import MAX_BAD, BadRows
-from qacal.records.columns import listed
+from qacal.records.columns import expression_key, listed
 from qacal.records.files import File, given_encoding, text_encoding
 from qacal.records.reading import Reading, as_source
 from qacal.records.table import Table
-from qacal.records.written_numbers import expression_key
 from qacal.tally.arrays import Bools, Floats, Hashes
 
 # What text is read in that is not UTF-8: the encoding that spreadsheets write.

@@ -302,9 +302,11 @@ def _store(file: str, output: str, given: Path | None, is_needed: bool) -> Itera
 def _unlabelled(rows: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     """Yield the rows, and refuse labels that are not a judge's: they would be lost."""
     from qacal.sources.elicitation.judging import BY_PEOPLE
+    from qacal.tally.arrays import is_missing
 
     for row in rows:
-        if row.get("correct") not in (None, "") and row.get("judge") in (None, "", BY_PEOPLE):
+        judge = row.get("judge")
+        if not is_missing(row.get("correct")) and (is_missing(judge) or judge == BY_PEOPLE):
             raise InputError(
                 "the rows have labels already, in a column correct, which this command would overwrite. If they are by "
                 "people, rename the column, and compare: --human-labels NAME."

@@ -113,6 +113,7 @@ def _with_questions(rows: File, how: Reading) -> Iterator[tuple[Table, list[Any]
 
     from qacal.records.columns import listed
     from qacal.records.reading import tables_of
+    from qacal.tally.arrays import is_missing
 
     name = None
     for table, counting in tables_of(rows, how):
@@ -120,7 +121,7 @@ def _with_questions(rows: File, how: Reading) -> Iterator[tuple[Table, list[Any]
         questions = listed(table.column(name))
         are_good = np.array([_is_identity(one) for one in questions], dtype=bool)
         for row in np.flatnonzero(~are_good).tolist():
-            found = "missing" if questions[row] in (None, "") else repr(questions[row])
+            found = "missing" if is_missing(questions[row]) else repr(questions[row])
             problem = f"{name} is {found}; expected text or a whole number."
             kind = f"no {name}" if found == "missing" else f"{name} that is no id"
             counting.on_fault(table.fault(row, problem, kind))

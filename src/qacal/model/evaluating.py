@@ -12,7 +12,7 @@ from qacal.model.answering import Answering, Progress
 from qacal.model.model_set import rows_by
 from qacal.records.provenance import AllowOtherSource
 from qacal.records.reading import Batch, Gathered, Reading, read, warn_of_copies
-from qacal.tally.arrays import Floats, Hashes
+from qacal.tally.arrays import Floats, Hashes, is_missing
 
 _NAMES = ("confidence", "correct", "calibrated", "groups", "ids", "questions")
 
@@ -41,7 +41,7 @@ class EvaluationRows:
         if "confidence" in self._columns and (calibrated is None) != ("calibrated" not in self._columns):
             raise InputError(f"{batch.table.origin}: only some rows have a calibrated confidence.")
         values = None if self.by is None else batch.listed(self.by)
-        if values is not None and any(value is None for value in values):
+        if values is not None and any(map(is_missing, values)):
             raise InputError(
                 f"{batch.table.origin}: {self.by} is missing in some rows; it is the column that --by names."
             )

@@ -27,7 +27,7 @@ from qacal.records.reading import Batch, ReadAs, Reading, Source, as_source, rea
 from qacal.records.table import Table, joined
 from qacal.storage.folders import new_mark, read_whole, replaced_whole, require_replaceable, write_flushed
 from qacal.storage.plain import digest, read_document, write_document
-from qacal.tally.arrays import Bools
+from qacal.tally.arrays import Bools, is_missing
 
 if TYPE_CHECKING:
     import polars as pl
@@ -244,11 +244,13 @@ def _counts(source: Source, reading: Reading, by: str) -> list[tuple[Any, int]]:
     for table, counting in tables_of(source, reading):
         table.require(reading.name(by), "It is the column that --by names.")
         for row, value in enumerate(listed(table.column(reading.name(by)))):
-            if isinstance(value, str | int):
+            if isinstance(value, str | int) and value != "":
                 found[value] += 1
             else:
                 problem = f"{by} is {value!r}; expected text, to choose its model."
-                counting.on_fault(table.fault(row, problem, f"no {by}" if value is None else f"{by} that is no name"))
+                counting.on_fault(
+                    table.fault(row, problem, f"no {by}" if is_missing(value) else f"{by} that is no name")
+                )
     if not found:
         raise InputError("there is no row to work on: the records are empty.")
     return sorted(found.items(), key=lambda item: str(item[0]))

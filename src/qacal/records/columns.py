@@ -1,21 +1,24 @@
-"""Checking the columns of a table: what is a number, a text or an id, and what is said of a value that is none."""
+"""Validate the columns of a table: numbers, percents, labels, text and ids."""
 
 from __future__ import annotations
 
 import contextlib
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from qacal.errors import InputError
-from qacal.records.files import OnFault
-from qacal.records.table import Table
-from qacal.records.written_numbers import TRUTHS, expression_key, number_in
-from qacal.tally.arrays import Bools, Floats, as_written, column_of_any, is_missing
+from qacal.parameters import require_kind
+from qacal.tally.arrays import ArrayLike, Bools, Floats, as_written, column_of_any, is_missing
+
+if TYPE_CHECKING:
+    from qacal.records.files import OnFault
+    from qacal.records.table import Table
 
 KNOWN = (
     *("id", "question", "answer", "confidence", "correct", "calibrated"),
@@ -25,8 +28,113 @@ KNOWN = (
 
 _LABEL = "expected 1 (right) or 0 (wrong), yes or no, true or false, pass or fail, or a number between 0 and 1."
 _NO_LABEL = " Rows without a label can only shape the groups: give them as --group-rows (group_records=)."
-_LETTER = re.compile(r"[^\W\d_]")
 _QUOTED = " Numbers have no quotes."
+# So many percents that are all at most one are fractions.
+_ENOUGH = 20
+
+LABELS = {
+    **dict.fromkeys(("true", "yes", "y", "correct", "right", "pass", "passed"), 1.0),
+    **dict.fromkeys(("false", "no", "n", "incorrect", "wrong", "fail", "failed"), 0.0),
+}
+"""The words for right and wrong that labels may be."""
+
+_LETTER = re.compile(r"[^\W\d_]")
+
+
+def number_in(text: str, most: float = 1.0) -> float:
+    """Return the number that a text is, NaN if it is none; `most` is 1 where 1 is certain, 100 where that is.
+
+    A sign says what is a percent, whatever all others are. "0.9%" may be meant or not, so it is none. A comma is a
+    decimal point: thousands are no confidences.
+
+    >>> number_in(" .7"), number_in("70%"), number_in("70%", most=100.0), number_in("0.9%"), number_in("1_0")
+    (0.7, 0.7, 70.0, nan, nan)
+    >>> number_in("0,75"), number_in("85,5%", most=100.0), number_in("1,0,0")
+    (0.75, 85.5, nan)
+    """
+    stripped = text.strip()
+    if stripped.count(",") == 1:
+        stripped = stripped.replace(",", ".")
+    try:
+        # Digits with underscores are a number to Python, and to nobody else.
+        number = float(stripped.removesuffix("%")) if "_" not in stripped else math.nan
+    except ValueError:
+        return math.nan
+    if not stripped.endswith("%"):
+        return number
+    return number * most / 100 if number == 0 or number >= 1 else math.nan
+
+
+def require_expressions(expressions: Mapping[str, float]) -> None:
+    """Refuse a list of expressions that cannot be read.
+
+    >>> require_expressions({"Sure": 90})
+    Traceback (most recent call last):
+    ...
+    qacal.errors.InputError: the expression 'Sure' is worth 90; expected words and a number from 0 to 1.
+    """
+    require_kind(expressions, Mapping, "expressions", 'what words stand for, such as {"high": 0.85}')
+    worths: dict[str, float] = {}
+    for name, worth in expressions.items():
+        has_words = isinstance(name, str) and _LETTER.search(name)
+        if not has_words or not isinstance(worth, int | float) or not 0 <= worth <= 1:
+            raise InputError(f"the expression {name!r} is worth {worth!r}; expected words and a number from 0 to 1.")
+        known = worths.setdefault(expression_key(name), worth)
+        if known != worth:
+            raise InputError(f"the expression {name!r} is worth {known!r} and {worth!r}; expected one number.")
+
+
+def expression_key(name: str) -> str:
+    """Return what is the same for all spellings of an expression: capitals, and how its words are joined.
+
+    >>> expression_key(" Highly-Likely")
+    'highly likely'
+    """
+    return " ".join(part for part in re.split(r"[\s-]+", name.casefold()) if part)
+
+
+@dataclass
+class Percents:
+    """Counts confidences that were divided by a hundred.
+
+    >>> seen = Percents()
+    >>> seen.add([0.0075, 0.8, 0.006])
+    >>> seen.require()
+    Traceback (most recent call last):
+    qacal.errors.InputError: 2 of 3 confidences lie between 0 and 1, and others reach 80: fractions among percents. ...
+    """
+
+    rows: int = 0
+    small: int = 0
+    highest: float = 0.0
+
+    def add(self, shares: ArrayLike) -> None:
+        """Add some, as shares."""
+        given = np.asarray(shares, dtype=np.float64)
+        self.rows += given.size
+        self.small += int(np.count_nonzero((given > 0) & (given < 0.01)))
+        self.highest = max(self.highest, float(given.max(initial=0.0)))
+
+    def require(self, *, is_assumed: bool = False) -> None:
+        """Refuse fractions that were called percents, all of them or some.
+
+        is_assumed : nobody called them percents, so that a single 1 may be a certain answer, or one percent.
+        """
+        if is_assumed and 0 < self.highest <= 0.01:
+            raise InputError(
+                f"the model was fitted on percents, and no confidence here is above {100 * self.highest:g}. Are these "
+                "percents too? Pass --percent (percent=True). Are they from 0 to 1? Pass --no-percent (percent=False)."
+            )
+        if self.rows >= _ENOUGH and self.highest <= 0.01:
+            raise InputError(
+                f"no confidence is above {100 * self.highest:g}, so these are no percents; leave --percent "
+                "(percent=True) out."
+            )
+        if self.small and self.highest > 0.01:
+            raise InputError(
+                f"{self.small:,} of {self.rows:,} confidences lie between 0 and 1, and others reach "
+                f"{100 * self.highest:g}: fractions among percents. Bring them to one scale first."
+            )
 
 
 class Checks:
@@ -62,13 +170,13 @@ class Checks:
         array = _fast_numbers(values)
         if array is None:
             read_text = self._table.reads_text_as_numbers
-            words = TRUTHS if column == "correct" else self._expressions if column == "confidence" else {}
+            words = LABELS if column == "correct" else self._expressions if column == "confidence" else {}
             array = np.array([_number(value, read_text, words, most) for value in listed(values)], dtype=np.float64)
         good = (array >= 0) & (array <= most)
         if most == 100.0:  # 0.75 among percents may be a fraction
             good &= (array == 0) | (array >= 1)
         if may_miss:
-            good |= np.array([is_blank(value) for value in listed(values)]) if not good.all() else False
+            good |= np.array([is_missing(value) for value in listed(values)]) if not good.all() else False
         bad = np.flatnonzero(~good & self.is_good).tolist()
         given = listed(values) if bad else []
         scale = _Scale.of(array) if bad else None
@@ -89,7 +197,7 @@ class Checks:
         out = [value if isinstance(value, str) else _text(value) for value in values]
         for row, text in enumerate(out):
             if text is None and self.is_good[row]:
-                problem = "expected text." if not is_blank(values[row]) else "expected text; an empty one may be ''."
+                problem = "expected text." if not is_missing(values[row]) else "expected text; an empty one may be ''."
                 self._fault(row, column, values[row], problem, "that is no text")
         return [text or "" for text in out]
 
@@ -98,7 +206,7 @@ class Checks:
         values = listed(self._table.column(self._name("id")))
         if {*map(type, values)} <= {str, int} and "" not in values:
             return values
-        values = [_whole(value) for value in values]
+        values = [int(value) if isinstance(value, np.integer) else value for value in values]
         for row, value in enumerate(values):
             if (isinstance(value, bool) or value == "" or not isinstance(value, str | int)) and self.is_good[row]:
                 self._fault(row, "id", value, "expected text or a whole number.", "that is no id")
@@ -127,7 +235,7 @@ class Checks:
         expected = f"expected 0 to {most:g}."
         is_quoted = isinstance(value, str) and not self._table.reads_text_as_numbers
         if column == "correct":
-            return _LABEL + (_NO_LABEL if is_blank(value) else _QUOTED if is_quoted else "")
+            return _LABEL + (_NO_LABEL if is_missing(value) else _QUOTED if is_quoted else "")
         number = _number(value, True, {}, most)
         if isinstance(value, str) and np.isnan(number) and column == "confidence" and _LETTER.search(value):
             return f"{expected} Say what words stand for: --expression high=0.85 (expressions=...)."
@@ -146,7 +254,7 @@ class Checks:
 
     def _fault(self, row: int, column: str, value: Any, problem: str, kind: str) -> None:
         self.is_good[row] = False
-        name, is_gone = self._name(column), is_blank(value)
+        name, is_gone = self._name(column), is_missing(value)
         what = "missing" if is_gone else _shown(value)
         kind = f"no {name}" if is_gone else f"{name} {kind}"
         self._on_fault(self._table.fault(row, f"{name} is {what}; {problem}", kind))
@@ -186,7 +294,7 @@ def shares(table: Table, name: str, *, may_miss: bool) -> Floats:
     numbers = np.array([_number(value, is_text, {}) for value in values]) if fast is None else fast
     bad = ~((numbers >= 0) & (numbers <= 1))
     if may_miss:
-        bad &= ~np.array([is_blank(value) for value in values], dtype=bool)
+        bad &= ~np.array([is_missing(value) for value in values], dtype=bool)
     if bad.any():
         row = int(np.argmax(bad))
         place = f"{table.origin} {table.unit} {table.places[row]}"
@@ -199,18 +307,17 @@ def distinct_values(column: Any) -> list[Any]:
     values = listed(column)
     with contextlib.suppress(TypeError):  # lists and objects cannot be told apart so quickly
         values = list(dict.fromkeys(values))
-    present = (value for value in values if not is_blank(value))
+    present = (value for value in values if not is_missing(value))
     return list(dict.fromkeys(value if isinstance(value, str | int | float) else str(value) for value in present))
 
 
 def listed(values: Any) -> list[Any]:
-    """Return a column of any kind as a list, with None for what is missing; a list is returned as it is."""
-    return values if isinstance(values, list) else list(column_of_any(values, "a column").tolist())
-
-
-def is_blank(value: Any) -> bool:
-    """Return whether a row has nothing here: a missing value, or empty text."""
-    return value == "" if isinstance(value, str) else is_missing(value)
+    """Return a column of any kind as a list, with None for what is missing; empty text stays."""
+    if not isinstance(values, list):
+        return list(column_of_any(values, "a column").tolist())
+    if {*map(type, values)} <= {str, int, bool, type(None)}:
+        return values
+    return [value if isinstance(value, str) or not is_missing(value) else None for value in values]
 
 
 def _fast_numbers(values: Any) -> Floats | None:
@@ -235,10 +342,6 @@ def _number(value: Any, is_text_allowed: bool, words: Mapping[str, float], most:
         number = number_in(value, most) if is_text_allowed else np.nan
         return words.get(expression_key(value), np.nan) * most if words and np.isnan(number) else number
     return np.nan
-
-
-def _whole(value: Any) -> Any:
-    return int(value) if isinstance(value, np.integer) else value
 
 
 def _text(value: Any) -> str | None:

@@ -20,11 +20,18 @@ import numpy as np
 from qacal.errors import InputError, QacalWarning
 from qacal.parameters import is_number, require_kind, shown
 from qacal.records.bad_rows import MAX_BAD, BadRows
-from qacal.records.columns import KNOWN, Checks, distinct_values, listed, shares
+from qacal.records.columns import (
+    KNOWN,
+    Checks,
+    Percents,
+    distinct_values,
+    expression_key,
+    listed,
+    require_expressions,
+    shares,
+)
 from qacal.records.files import OnFault, open_file, refuse
-from qacal.records.percents import Percents
 from qacal.records.table import Table, as_table
-from qacal.records.written_numbers import expression_key, require_expressions
 from qacal.tally.arrays import Bools, Floats, Hashes, Ints
 from qacal.tally.ids import combined, id_hashes, surplus
 

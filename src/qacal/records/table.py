@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from qacal.errors import InputError
-from qacal.records.written_numbers import TRUTHS, number_in
+from qacal.records.columns import LABELS, number_in
 from qacal.tally.arrays import Bools, Ints, column_of_any
 
 if TYPE_CHECKING:
@@ -357,7 +357,7 @@ def _numbers(values: list[Any], most: float) -> list[Any]:
 
 
 def _number(text: str, most: float, given: str) -> float | str:
-    number = TRUTHS[text] if text in TRUTHS else number_in(text, most)
+    number = LABELS[text] if text in LABELS else number_in(text, most)
     return given if math.isnan(number) else number
 
 

@@ -18,7 +18,7 @@ from qacal.model.model_set import mask, rows_by
 from qacal.records.provenance import AllowOtherSource, require_known_origin
 from qacal.records.reading import Batch, Reading, read
 from qacal.records.reading import Gathered as Columns
-from qacal.tally.arrays import Floats, Hashes, Ints
+from qacal.tally.arrays import Floats, Hashes, Ints, is_missing
 from qacal.tally.ids import mix
 from qacal.tally.tally import BLOCKS, Tally
 
@@ -216,7 +216,7 @@ class Gathered:
 
     def _codes(self, names: list[Any]) -> Ints:
         plain = [str(name) if isinstance(name, list | dict) else name for name in names]
-        codes = (-1 if name is None else self.labels.setdefault(name, len(self.labels)) for name in plain)
+        codes = (-1 if is_missing(name) else self.labels.setdefault(name, len(self.labels)) for name in plain)
         return np.fromiter(codes, dtype=np.int64, count=len(names))
 
     def _count_sources(self, source: Any) -> None:
@@ -228,7 +228,7 @@ class Gathered:
             return
         self.has_texts = True
         ids = np.zeros(len(batch), dtype=np.uint64) if batch.ids is None else batch.ids
-        keys = [None if name is None else self.labels.get(name, str(name)) for name in names]
+        keys = [None if is_missing(name) else self.labels.get(name, str(name)) for name in names]
         texts = (batch.question, batch.answer)
         self.sampler.add(keys, mix(ids, 1), *texts, batch.confidence, correct, calibrated)
 
@@ -297,6 +297,6 @@ def gather(
 
 def _by_value(batch: Batch, by: str | None) -> Iterator[tuple[str, Batch]]:
     for value, rows in rows_by(batch.listed(str(by))).items():
-        if value is None:
+        if is_missing(value):
             raise InputError(f"{batch.table.origin}: {by} is missing in some rows; it is the column that --by names.")
         yield str(value), batch.only(mask(rows, len(batch)))

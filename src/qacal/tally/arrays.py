@@ -127,9 +127,18 @@ def _no_column(values: Any, name: str) -> InputError:
 
 
 def is_missing(value: Any) -> bool:
-    """Return whether a value stands for none: None, NaN of any type, pandas.NA, or one that numpy has masked."""
+    """Return whether a value is missing: None, empty text, NaN of any type, pandas.NA, or masked by numpy.
+
+    This is the one definition for labels, groups, confidences and ids, in arrays, frames and files. Only a column of
+    texts, such as the answers, may hold an empty text.
+
+    >>> [is_missing(value) for value in (None, "", float("nan"), 0, False, " ", "nan")]
+    [True, True, True, False, False, False, False]
+    """
     if value is None or value is np.ma.masked:
         return True
+    if isinstance(value, str):
+        return not value
     try:
         return bool(value != value)
     except ValueError:  # an array, which has many answers
@@ -143,8 +152,14 @@ def _objects(values: Sequence[Any]) -> NDArray[np.object_]:
     if {*map(type, values)} <= {str, int, bool}:
         array[:] = values
         return array
+    # Empty text stays: in a column of texts it is one.
     array[:] = [
-        None if is_missing(value) else value.item() if isinstance(value, np.generic) else value for value in values
+        None
+        if not isinstance(value, str) and is_missing(value)
+        else value.item()
+        if isinstance(value, np.generic)
+        else value
+        for value in values
     ]
     return array
 

@@ -29,7 +29,7 @@ _MOST = 1000.0
 class IsotonicCurve:
     """A curve given by knots, straight between them, flat outside: the score (a logit) of each confidence.
 
-    >>> Shape(np.array([0.5, 1.0]), np.array([-1.0, 3.0])).apply(np.array([0.0, 0.75, 1.0]))
+    >>> IsotonicCurve(np.array([0.5, 1.0]), np.array([-1.0, 3.0])).apply(np.array([0.0, 0.75, 1.0]))
     array([-1.,  1.,  3.])
     """
 

@@ -21,6 +21,7 @@ import numpy as np
 
 from qacal.errors import InputError
 from qacal.guarantee import binomial_interval
+from qacal.records.columns import LABELS, number_in
 from qacal.sources.elicitation import wording
 from qacal.sources.elicitation.matching import matches
 from qacal.sources.elicitation.outcomes import Outcome
@@ -29,6 +30,7 @@ from qacal.sources.elicitation.reading.characters import plain, without_thoughts
 from qacal.sources.elicitation.reply import Reply, Request
 from qacal.sources.elicitation.run import Answered, Asking, Conversation, require_fields
 from qacal.sources.elicitation.store import Store
+from qacal.tally.arrays import is_missing
 
 Record: TypeAlias = dict[str, Any]
 
@@ -191,7 +193,6 @@ def ground_truths(record: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 BY_PEOPLE = "people"
-_LABELS = {"1": 1.0, "0": 0.0, "true": 1.0, "false": 0.0, "yes": 1.0, "no": 0.0, "1.0": 1.0, "0.0": 0.0}
 
 
 @dataclass(frozen=True)
@@ -208,10 +209,11 @@ class HumanLabels:
     def label(self, row: Mapping[str, Any]) -> float | None:
         """Return what people say of a row; None if they have not looked at it."""
         value = row.get(self.column)
-        if value is None or str(value).strip() == "" or value != value:
+        text = "" if is_missing(value) else str(value).strip().lower()
+        if not text:
             return None
-        label = _LABELS.get(str(value).strip().lower())
-        if label is None:
+        label = LABELS.get(text, number_in(text))
+        if label not in (0.0, 1.0):
             raise InputError(f"{self.column} is {value!r}; expected 1 or 0, true or false, yes or no, or nothing.")
         return label
 
@@ -234,7 +236,7 @@ def without(rows: Iterable[dict[str, Any]], questions: set[str]) -> Iterator[dic
 
 def question_of(row: Mapping[str, Any]) -> str:
     """Return what the rows of one question share: its id, or its text where there is none."""
-    return str(row["question"] if row.get("id") in (None, "") else row["id"])
+    return str(row["question"] if is_missing(row.get("id")) else row["id"])
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from types import MappingProxyType
 from typing import TypeAlias
 
 from qacal.errors import InputError
-from qacal.records.written_numbers import expression_key, require_expressions
+from qacal.records.columns import expression_key, require_expressions
 from qacal.sources.elicitation import wording
 from qacal.sources.elicitation.outcomes import Malformed, Outcome, Refused, Stated, refused
 from qacal.sources.elicitation.question import Question

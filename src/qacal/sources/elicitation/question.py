@@ -10,6 +10,7 @@ from typing import Any
 from qacal.errors import InputError
 from qacal.records.reading import as_source
 from qacal.storage.plain import digest
+from qacal.tally.arrays import is_missing
 
 COLUMNS = ("id", "question", "choices", "ground_truth")
 
@@ -86,7 +87,7 @@ def _asked(row: dict[str, Any], names: Mapping[str, str]) -> Asked:
     given = {column: row.get(name) for column, name in names.items()}
     text, choices = _text(given["question"]), _texts(given["choices"], "choices") or None
     others = {name: value for name, value in row.items() if name not in names.values()}
-    identity = given["id"] if given["id"] not in (None, "") else digest({"question": text, "choices": choices})[:16]
+    identity = digest({"question": text, "choices": choices})[:16] if is_missing(given["id"]) else given["id"]
     if isinstance(identity, bool) or not isinstance(identity, str | int):
         raise InputError(f"id is {identity!r}; expected text or a whole number.")
     return Asked(Question(str(identity), text, choices, _texts(given["ground_truth"], "ground_truth")), others)
@@ -101,7 +102,7 @@ def _text(value: Any) -> str:
 
 def _texts(value: Any, name: str) -> tuple[str, ...]:
     """Return one text or several as a tuple; a list may be written as JSON, as it is in CSV."""
-    if value is None or value == "":
+    if is_missing(value):
         return ()
     listed = texts_in(value) if isinstance(value, str) else value if isinstance(value, Sequence) else [value]
     texts = tuple(str(one) for one in listed if isinstance(one, str | int | float) and not isinstance(one, bool))

@@ -136,10 +136,10 @@ class Selection:
 class OnlyName:
     """The one name to use of those that a log has: the one asked for, or the only one.
 
-    >>> filters = Chosen("filter", None)
+    >>> filters = OnlyName("filter", None)
     >>> [filters.takes(name) for name in ("strict", "strict", "none")]
     [True, True, False]
-    >>> filters.settle()
+    >>> filters.check()
     Traceback (most recent call last):
     qacal.errors.InputError: there are several filters: strict, none. Choose one with --filter.
     """

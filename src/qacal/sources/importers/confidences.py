@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from qacal.sources.importers.base import Confidence, OffScale, Scored, Unscored
 from qacal.sources.importers.scales import is_unit, unit
+from qacal.tally.arrays import is_missing
 
 if TYPE_CHECKING:
     from qacal.sources.elicitation.outcomes import Outcome
@@ -41,9 +42,9 @@ class ConfidenceChoice:
 def choose_confidence(offers: Mapping[str, Confidence], wanted: str | None = None) -> ConfidenceChoice:
     """Return the first confidence that there is, or that of the one source wanted.
 
-    >>> weighed({"metadata": written(None), "stated": Scored(0.9, "stated")})
-    Weighed(confidence=Scored(value=0.9, source='stated'), columns={})
-    >>> weighed({"metadata": written(0.8), "stated": Scored(0.9, "stated")}, wanted="stated").columns
+    >>> choose_confidence({"metadata": written(None), "stated": Scored(0.9, "stated")})
+    ConfidenceChoice(confidence=Scored(value=0.9, source='stated'), columns={})
+    >>> choose_confidence({"metadata": written(0.8), "stated": Scored(0.9, "stated")}, wanted="stated").columns
     {'confidence_metadata': 0.8, 'confidence_stated': 0.9}
     """
     found = {name: offer for name, offer in offers.items() if isinstance(offer, Scored)}
@@ -83,7 +84,7 @@ def written(
     (Unscored(why='outside 0 to 1'), Unscored(why='the metadata: the number can be read in several ways'))
     """
     where = place or f"the {source}"
-    if value is None or value == "":
+    if is_missing(value):
         return Unscored(f"none in {where}")
     number = _bare(value)
     scaled = number / 100 if percent else number

@@ -5,14 +5,12 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from qacal.records.columns import LABELS
 from qacal.sources.importers.base import Dropped, OffScale
 from qacal.sources.importers.scales import is_unit, unit
 
-_WORDS = {
-    **dict.fromkeys(("c", "correct", "yes", "true", "pass", "passed", "right"), 1.0),
-    **dict.fromkeys(("i", "incorrect", "no", "false", "fail", "failed", "wrong", "n", "noanswer"), 0.0),
-    **dict.fromkeys(("p", "partial"), 0.5),
-}
+# The letters are inspect's.
+_WORDS = LABELS | {"c": 1.0, "i": 0.0, "noanswer": 0.0, "p": 0.5, "partial": 0.5}
 
 _REMEDY = "Say from which score on an answer is right: --correct-at SCORE."
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from qacal.errors import InputError
 from qacal.records.bad_rows import MAX_BAD, BadRows
+from qacal.records.columns import Percents
 from qacal.records.files import OnFault, refuse
-from qacal.records.percents import Percents
 from qacal.sources.importers.base import Found, Outcome, Scored, Selection
 from qacal.sources.importers.row_buffer import Spool
 from qacal.sources.importers.scales import Scales

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from qacal.errors import InputError
-from qacal.records.columns import is_blank
 from qacal.records.files import OnFault
 from qacal.sources.importers.base import (
     Dropped,
@@ -30,6 +29,7 @@ from qacal.sources.importers.correctness import graded
 from qacal.sources.importers.finish_reasons import is_cut_off
 from qacal.sources.importers.items import Item, files_in, first_item, items_of, read_each
 from qacal.sources.importers.texts import Question, digest, prompt_of, question_of, truths_of
+from qacal.tally.arrays import is_missing
 
 _IDS = ("custom_id", "id")
 
@@ -99,7 +99,7 @@ class _Batch:
         label = self.labels.get(id_, {})
         named = text_of(label.get("question"))
         question = Question(named) if named else request.question
-        correct = None if is_blank(label.get("correct")) else self._graded(label["correct"])
+        correct = None if is_missing(label.get("correct")) else self._graded(label["correct"])
         if question is None:
             return Dropped("the question is not known: neither the requests nor the labels have its custom_id")
         if isinstance(correct, Dropped):

@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from qacal.errors import InputError
-from qacal.records.columns import is_blank
+from qacal.records.columns import expression_key, require_expressions
 from qacal.records.files import OnFault
-from qacal.records.written_numbers import expression_key, require_expressions
 from qacal.sources.importers.base import (
     Dropped,
     Found,
@@ -25,6 +24,7 @@ from qacal.sources.importers.confidences import choose_confidence, written
 from qacal.sources.importers.correctness import graded
 from qacal.sources.importers.items import TABLES, Item, files_in, first_item, items_of, read_each
 from qacal.sources.importers.texts import digest, truths_of
+from qacal.tally.arrays import is_missing
 
 _NEEDED = ("question", "answer")
 _KNOWN = (
@@ -56,7 +56,7 @@ class _Rows:
         for name, text in texts.items():
             if text is None:
                 raise UnusableRowError(f"{self._own(name)} is {row.get(name)!r}; expected text.")
-        correct = None if is_blank(row.get("correct")) else self._graded(row["correct"])
+        correct = None if is_missing(row.get("correct")) else self._graded(row["correct"])
         return correct if isinstance(correct, Dropped) else self._found(item, row, correct)
 
     def _graded(self, value: Any) -> float | Dropped:
@@ -74,7 +74,7 @@ class _Rows:
 
     def _found(self, item: Item, row: dict[str, Any], correct: float | None) -> Found:
         source = text_of(row.get("confidence_source")) or self._own("confidence")
-        value = None if is_blank(row.get("confidence")) else row["confidence"]
+        value = None if is_missing(row.get("confidence")) else row["confidence"]
         place = f"the column {self._own('confidence')!r}"
         worth = self._words.get(expression_key(value)) if isinstance(value, str) else None
         offer = written(value, percent=self.selection.percent, source=source, place=place)
@@ -93,7 +93,7 @@ class _Rows:
             prompt=text_of(row.get("prompt")),
             task=text_of(row.get("task")),
             judge=text_of(row.get("judge")),
-            columns={name: value for name, value in row.items() if name not in _KNOWN and not is_blank(value)},
+            columns={name: value for name, value in row.items() if name not in _KNOWN and not is_missing(value)},
             off_scale=confidence.off_scale,
         )
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from types import MappingProxyType
 
-from qacal.records.written_numbers import require_expressions
+from qacal.records.columns import require_expressions
 from qacal.sources.elicitation.outcomes import Malformed, Reason, malformed
 from qacal.sources.elicitation.reading.characters import plain
 from qacal.sources.elicitation.reading.numbers import read_probability
