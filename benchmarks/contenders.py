@@ -96,7 +96,7 @@ def _multicalibrated(fitting: pl.DataFrame, testing: pl.DataFrame) -> np.ndarray
 
     def loss(method: Multicalibration) -> float:
         found = answers(method, ~is_tuning, h[is_tuning], nodes[is_tuning])
-        return qacal.log_loss(found, correct[is_tuning], cut=0.001)
+        return qacal.log_loss(correct[is_tuning], found, cut=0.001)
 
     best = min((Multicalibration(alpha) for alpha in (0.02, 0.05, 0.1)), key=loss)
     return answers(best, np.ones(len(h), dtype=bool), asked, theirs)

@@ -141,9 +141,9 @@ def measured(deal: Split, answers: np.ndarray, further: Measures) -> Measures:
     """Return what the answers are worth, and what else is known of them."""
     correct = deal.tested["correct"].to_numpy()
     return {
-        "log_loss_cut": qacal.log_loss(answers, correct, cut=0.001),
-        "brier": qacal.brier_score(answers, correct).score,
-        "aurc": qacal.aurc(answers, correct).aurc,
+        "log_loss_cut": qacal.log_loss(correct, answers, cut=0.001),
+        "brier": qacal.brier_score(correct, answers),
+        "aurc": qacal.aurc(correct, answers),
     } | {name: further.get(name, np.nan) for name in MEASURES[3:]}
 
 

@@ -85,16 +85,16 @@ def answered(method: str, deals: Sequence[Split]) -> Iterator[tuple[Split, np.nd
 def measured(deal: Split, answers: np.ndarray) -> dict[str, float]:
     """Return what the answers are worth."""
     correct = deal.tested["correct"].to_numpy()
-    within = qacal.calibration_error(
-        answers, correct, groups=deal.tested["label"], ids=deal.tested["id"], bins=15, redraws=0
+    within = qacal.estimate_calibration_error(
+        correct, answers, groups=deal.tested["label"], ids=deal.tested["id"], bins=15, redraws=0
     )
     return {
-        "log_loss": qacal.log_loss(answers, correct),
-        "log_loss_cut": qacal.log_loss(answers, correct, cut=0.001),
-        "brier": qacal.brier_score(answers, correct).score,
+        "log_loss": qacal.log_loss(correct, answers),
+        "log_loss_cut": qacal.log_loss(correct, answers, cut=0.001),
+        "brier": qacal.brier_score(correct, answers),
         "ce_label": within.debiased,
-        "aurc": qacal.aurc(answers, correct).aurc,
-        "auac": qacal.auac(answers, correct),
+        "aurc": qacal.aurc(correct, answers),
+        "auac": qacal.auac(correct, answers),
     }
 
 

@@ -47,12 +47,12 @@ def measured(rows: pl.DataFrame, label: str, embedder: str) -> Iterator[dict[str
 
 
 def numbers(scores: Any, correct: Any, groups: Any) -> dict[str, float]:
-    error = qacal.calibration_error(scores, correct, groups=groups, bins=15, redraws=0)
+    error = qacal.estimate_calibration_error(correct, scores, groups=groups, bins=15, redraws=0)
     return {
         "error": error.debiased,
-        "brier": qacal.brier_score(scores, correct).score,
-        "loss": 1000 * qacal.log_loss(scores, correct),
-        "aurc": qacal.aurc(scores, correct).aurc,
+        "brier": qacal.brier_score(correct, scores),
+        "loss": 1000 * qacal.log_loss(correct, scores),
+        "aurc": qacal.aurc(correct, scores),
     }
 
 

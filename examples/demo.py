@@ -78,8 +78,8 @@ def _overall(applied: pl.DataFrame) -> str:
     """Return how good the confidences are as probabilities, before and after."""
     right, topics = applied["correct"].to_numpy().astype(float), applied["subject"]
     measures: dict[str, Callable[[np.ndarray], float]] = {
-        "Brier score (lower is better)": lambda p: qacal.brier_score(p, right).score,
-        "log loss, cut at 0.001": lambda p: qacal.log_loss(p, right, cut=0.001),
+        "Brier score (lower is better)": lambda p: qacal.brier_score(right, p),
+        "log loss, cut at 0.001": lambda p: qacal.log_loss(right, p, cut=0.001),
         "error within topics": lambda p: _error(p, right, topics),
         "right, of the surer half": lambda p: _surer_half(p, right),
     }
@@ -92,7 +92,7 @@ def _overall(applied: pl.DataFrame) -> str:
 
 def _error(p: np.ndarray, right: np.ndarray, topics: pl.Series) -> float:
     """Return the calibration error within topics, as qacal evaluate has it; 0 where none can be seen."""
-    found = qacal.evaluate(p, right, groups=topics).before.error_by_group
+    found = qacal.evaluate(right, p, groups=topics).before.error_by_group
     return 0.0 if found is None else max(0.0, found.debiased)
 
 

@@ -34,15 +34,16 @@ PLANNING = {
     qacal.n_bins: {"epsilon": 0.1, "n": 1000, "alpha": 0.1, "nu": 0.0},
     qacal.split: {"ids": IDS, "shares": (0.5, 0.5), "seed": 0},
     qacal.nu_bound: {"proxy": H, "truth": RIGHT, "confidence": H, "points_per_bin": 50, "alpha": 0.1},
-    qacal.certified_threshold: {"confidence": H, "correct": RIGHT, "accuracy": 0.5, "alpha": 0.1, "others": None},
-    qacal.cheapest_threshold: {"confidence": H, "correct": RIGHT, "wrong": 5, "abstain": 1},
+    qacal.certified_threshold: {"y_true": RIGHT, "y_prob": H, "accuracy": 0.5, "alpha": 0.1, "others": None},
+    qacal.cheapest_threshold: {"y_true": RIGHT, "y_prob": H, "wrong": 5, "abstain": 1},
 }
 MEASURES = [
+    *(qacal.estimate_calibration_error, qacal.estimate_maximum_calibration_error, qacal.brier_decomposition),
     *(qacal.calibration_error, qacal.maximum_calibration_error, qacal.confidence_bias, qacal.validity_curve),
     *(qacal.reliability_table, qacal.accuracy_confidence_curve, qacal.auac, qacal.risk_coverage_curve, qacal.aurc),
     *(qacal.brier_score, qacal.log_loss, qacal.sharpness, qacal.threshold_curve, qacal.Tally.of),
 ]
-COLUMNS = ("confidence", "correct", "groups", "weights", "ids", "proxy", "truth")
+COLUMNS = ("confidence", "correct", "y_true", "y_prob", "groups", "weights", "ids", "proxy", "truth")
 CALIBRATORS = [
     *(qacal.Identity, qacal.PlattScaling, qacal.IsotonicCalibration, qacal.UniformMassBinning, qacal.ScalingBinning),
     *(qacal.QABinning, qacal.ScalingQABinning, qacal.HierarchicalScaling, qacal.TreeScaling, qacal.TreeBinning),
@@ -71,7 +72,8 @@ def of_functions():
         yield from ((function, given, name) for name in given if name not in COLUMNS)
     for function in MEASURES:
         names = list(inspect.signature(function).parameters)
-        given = {"confidence": H, "correct": RIGHT}
+        columns = ("y_true", "y_prob", "confidence", "correct")
+        given = {name: RIGHT if name in ("y_true", "correct") else H for name in columns if name in names}
         yield from ((function, given, name) for name in names if name not in COLUMNS)
 
 
@@ -129,7 +131,7 @@ def model():
     return calibrator().fit(ANSWERS)
 
 
-COLUMNS_OF_ROWS = {"confidence": H, "correct": RIGHT}
+COLUMNS_OF_ROWS = {"y_true": RIGHT, "y_prob": H}
 CALLS = {
     "Search": lambda model, /, **given: searched(**given),
     "Search.tune": lambda model, calibrator: qacal.Search(TALLY, TALLY).tune(calibrator),
@@ -146,9 +148,9 @@ CALLS = {
     ),
     "check": lambda model, /, **given: qacal.check(**{"records": ANSWERS, **given}),
     "evaluate": lambda model, /, **given: qacal.evaluate(**{**COLUMNS_OF_ROWS, **given}),
-    "auroc": lambda model, /, **given: qacal.auroc(**{**COLUMNS_OF_ROWS, **given}),
-    "exports.to_sql": lambda model, /, **given: to_sql(**{"calibrator": model.calibrator_, **given}),
-    "exports.to_json": lambda model, calibrator: to_json(calibrator),
+    "auroc": lambda model, /, **given: qacal.estimate_auroc(**{**COLUMNS_OF_ROWS, **given}),
+    "model.export.to_sql": lambda model, /, **given: to_sql(**{"calibrator": model.calibrator_, **given}),
+    "model.export.to_json": lambda model, calibrator: to_json(calibrator),
     "load": lambda model, path: qacal.load(path),
     "embedder": lambda model, name: qacal.embedder(name),
 }

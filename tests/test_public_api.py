@@ -2,7 +2,9 @@
 
 import sys
 
+import numpy as np
 import pytest
+from sklearn import metrics as sklearn_metrics
 
 import qacal
 from qacal.sources.elicitation.client import Client
@@ -24,3 +26,82 @@ def test_a_silent_server_is_a_connection_error(tmp_path):
         elicit(rows, Client("http://127.0.0.1:9/v1", tries=1), Plan("tiny"), tmp_path / "run.db")
     assert isinstance(told.value, qacal.QacalError)
     assert not isinstance(told.value, ValueError)
+
+
+LABELS = np.tile([1, 1, 0, 1], 50)
+PROBABILITIES = np.tile([0.9, 0.8, 0.7, 0.6], 50)
+METRICS = [
+    qacal.accuracy_confidence_curve,
+    qacal.auac,
+    qacal.auroc,
+    qacal.aurc,
+    qacal.brier_decomposition,
+    qacal.brier_score,
+    qacal.calibration_error,
+    qacal.confidence_bias,
+    qacal.estimate_auroc,
+    qacal.estimate_calibration_error,
+    qacal.estimate_maximum_calibration_error,
+    qacal.evaluate,
+    qacal.log_loss,
+    qacal.maximum_calibration_error,
+    qacal.reliability_table,
+    qacal.risk_coverage_curve,
+    qacal.selective_risk,
+    qacal.threshold_curve,
+    qacal.validity_curve,
+]
+
+
+def test_metrics_take_scikit_learns_order():
+    for ours, theirs in [
+        (qacal.log_loss, sklearn_metrics.log_loss),
+        (qacal.brier_score, sklearn_metrics.brier_score_loss),
+        (qacal.auroc, sklearn_metrics.roc_auc_score),
+    ]:
+        assert ours(LABELS, PROBABILITIES) == pytest.approx(theirs(LABELS, PROBABILITIES))
+
+
+@pytest.mark.parametrize("metric", METRICS, ids=lambda metric: metric.__name__)
+def test_swapped_columns_are_refused(metric):
+    metric(LABELS, PROBABILITIES)
+    with pytest.raises(qacal.InputError, match=r"seem to be swapped; the order is \(y_true, y_prob\)"):
+        metric(PROBABILITIES, LABELS)
+    with pytest.raises((qacal.InputError, TypeError), match="y_prob"):
+        metric(LABELS)
+
+
+@pytest.mark.parametrize("choose", [qacal.certified_threshold, qacal.cheapest_threshold], ids=["certified", "cheapest"])
+def test_swapped_columns_choose_no_threshold(choose):
+    goal = {"accuracy": 0.5} if choose is qacal.certified_threshold else {"wrong": 5, "abstain": 1}
+    choose(LABELS, PROBABILITIES, **goal)
+    with pytest.raises(qacal.InputError, match="seem to be swapped"):
+        choose(PROBABILITIES, LABELS, **goal)
+
+
+@pytest.mark.parametrize("metric", [metric for metric in METRICS if metric is not qacal.evaluate])
+def test_a_tally_stands_in_place_of_both_columns(metric):
+    tally = qacal.Tally.of(PROBABILITIES, LABELS, ids=np.arange(200), n_blocks=256)
+    assert metric(tally) is not None
+    with pytest.raises(qacal.InputError, match="pass it alone"):
+        metric(tally, PROBABILITIES)
+
+
+def test_soft_targets_beside_certain_confidences_can_be_evaluated():
+    """They look like swapped columns; records name their columns, and a tally does too."""
+    soft = qacal.Tally.of(np.ones(100), np.full(100, 0.7))
+    assert qacal.brier_score(soft) == pytest.approx(0.09)
+
+
+def test_plain_metrics_are_floats():
+    for metric in (
+        "log_loss",
+        "brier_score",
+        "auac",
+        "aurc",
+        "auroc",
+        "calibration_error",
+        "maximum_calibration_error",
+    ):
+        assert type(getattr(qacal, metric)(LABELS, PROBABILITIES)) is float
+    assert type(qacal.sharpness(PROBABILITIES)) is float

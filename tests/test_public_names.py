@@ -51,7 +51,12 @@ NAMES = [
     "auac",
     "auroc",
     "aurc",
+    "brier_decomposition",
     "brier_score",
+    "estimate_auroc",
+    "estimate_calibration_error",
+    "estimate_maximum_calibration_error",
+    "selective_risk",
     "calibration_error",
     "certified_threshold",
     "cheapest_threshold",
@@ -101,7 +106,7 @@ def test_fitting_and_predicting_need_only_numpy_and_scipy():
         "for method in (qacal.QABinning, qacal.ScalingQABinning, *curves):\n"
         "    model = method().fit(np.linspace(0, 1, 200), np.arange(200) % 2, groups=np.arange(200) % 3)\n"
         "    model.explain([0.5], groups=[1])\n"
-        "print(qacal.calibration_error([0.5, 0.5], [0, 1]).plugin)\n"
+        "print(qacal.estimate_calibration_error([0, 1], [0.5, 0.5]).plugin)\n"
         "print({'sklearn', 'matplotlib', 'polars', 'pandas'} & set(sys.modules))"
     )
     assert run(code).split() == ["0.0", "set()"]

@@ -327,7 +327,7 @@ def _error_within(search: Search, answers: Floats) -> float:
     """Return the debiased calibration error within groups that do not depend on the setting."""
     scored = _flat(search.at(search.tuning.with_confidence(answers), search.common_cut), search.common_cut)
     bins = int(np.clip(scored.n // (dict(search.sizes)[search.common_cut] * ROWS_A_BIN), 1, 15))
-    return calibration_error(scored, bins=bins, redraws=0).debiased
+    return calibration_error(scored, bins=bins)
 
 
 def _log_loss(search: Search, answers: Floats) -> float:
@@ -343,7 +343,7 @@ Objective: TypeAlias = Callable[[Search, Floats], float]
 
 OBJECTIVES: dict[str, Objective] = {
     "log_loss": _log_loss,
-    "brier": _overall(lambda scored: brier_score(scored).score),
+    "brier": _overall(lambda scored: brier_score(scored)),
     "auac": _overall(lambda scored: -auac(scored)),
     "error": _error_within,
 }

@@ -229,7 +229,7 @@ def test_platt_never_ends_worse_than_a_constant():
         h = np.repeat(np.sort(rng.choice(21, 3, replace=False)) / 20, rows)
         right = np.concatenate([rng.random(n) < p for n, p in zip(rows, rng.beta(0.3, 0.3, 3), strict=True)])
         p = PlattScaling().fit(h, right).predict(h)
-        assert log_loss(p, right) <= log_loss(np.full(len(h), right.mean()), right) + 1e-9
+        assert log_loss(right, p) <= log_loss(right, np.full(len(h), right.mean())) + 1e-9
 
 
 def test_choosing_a_depth_of_the_tree():

@@ -48,7 +48,7 @@ def beta_and_rest(rows):
 
 def loss(model, rows):
     calibrated = model.calibrate(rows)
-    return log_loss([row["calibrated"] for row in calibrated], [row["correct"] for row in rows])
+    return log_loss([row["correct"] for row in rows], [row["calibrated"] for row in calibrated])
 
 
 def test_groups_learned_from_labels_are_better_where_likeness_says_nothing():

@@ -48,9 +48,7 @@ def column(rows, name):
 
 
 def debiased(rows, score="calibrated"):
-    return calibration_error(
-        column(rows, score), column(rows, "correct"), groups=column(rows, "topic"), bins=15
-    ).debiased
+    return calibration_error(column(rows, "correct"), column(rows, score), groups=column(rows, "topic"), bins=15)
 
 
 def test_groups_from_text_mend_what_is_wrong_with_each_topic(fitted):
@@ -393,7 +391,7 @@ def test_tuning_chooses_on_a_seventh_and_fits_on_all(partition):
     assert (without is None) == (partition == "column:topic")
     assert without is None or model.tuned_.best.score < without.score - 0.02
     new = answers(3000, seed=1)
-    scores = [log_loss(column(one.calibrate(new), "calibrated"), column(new, "correct")) for one in (model, plain)]
+    scores = [log_loss(column(new, "correct"), column(one.calibrate(new), "calibrated")) for one in (model, plain)]
     assert scores[0] < scores[1] + 0.01
 
 

@@ -199,7 +199,7 @@ CALLS = {
     "predict, groups": lambda x: MODEL.predict(COLUMNS["confidence"], groups=x),
     "explain, groups": lambda x: MODEL.calibrator_.explain(COLUMNS["confidence"], groups=x),
     "split": split,
-    "thresholds": lambda x: threshold_curve(COLUMNS["confidence"], COLUMNS["correct"], thresholds=x),
+    "thresholds": lambda x: threshold_curve(COLUMNS["correct"], COLUMNS["confidence"], thresholds=x),
     "records": lambda x: MODEL.calibrate({**RECORDS, "subject": x}),
     "a column's partition": lambda x: Column("subject").fit(x),
 }

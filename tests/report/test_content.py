@@ -19,7 +19,7 @@ def test_its_numbers_are_those_of_evaluate():
     rows = answers(1500, seed=1)
     calibrated = [row["calibrated"] for row in model().calibrate(rows)]
     columns = {name: [row[name] for row in rows] for name in ("confidence", "correct", "topic", "id")}
-    said = evaluate(columns["confidence"], columns["correct"], calibrated, groups=columns["topic"], ids=columns["id"])
+    said = evaluate(columns["correct"], columns["confidence"], calibrated, groups=columns["topic"], ids=columns["id"])
     for found, name in ((said.before, "stated"), (said.after, "calibrated")):
         measured = content().measured[name]
         for what in ("confidence", "brier", "log_loss", "aurc"):

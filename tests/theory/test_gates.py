@@ -5,7 +5,7 @@ import pytest
 
 from qacal.cli.evaluate import _is_above
 from qacal.metrics import debiased
-from qacal.metrics.calibration import calibration_error
+from qacal.metrics.calibration import estimate_calibration_error
 from tests.theory.lab import at_most, failure_rate
 
 LIMIT, TRIALS = 0.05, 400
@@ -14,7 +14,7 @@ LIMIT, TRIALS = 0.05, 400
 def measured(rng, n, confidence, off):
     """Return the error of one stated confidence that is too high by `off`."""
     h = np.full(n, confidence)
-    return calibration_error(h, rng.random(n) < h - off, ids=np.arange(n), bins=15, redraws=0)
+    return estimate_calibration_error(rng.random(n) < h - off, h, ids=np.arange(n), bins=15, redraws=0)
 
 
 def fails_though_calibrated(n, confidence):

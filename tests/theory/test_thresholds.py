@@ -37,7 +37,7 @@ def accuracy_of_accepted(make, threshold, seed=10):
 
 
 def certifies(make, **options):
-    return lambda rng: certified_threshold(*make(rng), accuracy=0.8, alpha=ALPHA, **options).threshold is not None
+    return lambda rng: certified_threshold(*make(rng)[::-1], accuracy=0.8, alpha=ALPHA, **options).threshold is not None
 
 
 def test_a_target_that_is_missed_is_seldom_certified():
@@ -56,7 +56,7 @@ def test_a_threshold_that_is_too_low_is_seldom_certified():
     true = {t: accuracy_of_accepted(require_sorted, t) for t in CANDIDATES}
 
     def too_low(rng):
-        found = certified_threshold(*require_sorted(rng), accuracy=0.8, alpha=ALPHA).threshold
+        found = certified_threshold(*require_sorted(rng)[::-1], accuracy=0.8, alpha=ALPHA).threshold
         return found is not None and true[found] < 0.8
 
     assert failure_rate(too_low, TRIALS) <= at_most(ALPHA, TRIALS)
@@ -64,7 +64,7 @@ def test_a_threshold_that_is_too_low_is_seldom_certified():
 
 def test_picking_the_lowest_that_passes_is_not_enough():
     def picks(rng):
-        curve = threshold_curve(*flat(rng))
+        curve = threshold_curve(*flat(rng)[::-1])
         return (curve.p_values(0.8) <= ALPHA).any()
 
     assert failure_rate(picks, TRIALS) > at_most(ALPHA, TRIALS)
@@ -101,7 +101,7 @@ def test_all_groups_hold_at_once_and_only_with_a_share_of_alpha_each():
 
     def some_group_fails(rng, alpha=ALPHA):
         h, y = flat(rng, 1200)
-        return certified_threshold(h, y, accuracy=0.8, alpha=alpha, groups=groups).is_certified
+        return certified_threshold(y, h, accuracy=0.8, alpha=alpha, groups=groups).is_certified
 
     assert failure_rate(some_group_fails, trials) <= at_most(ALPHA, trials)
     # A whole alpha each is what eight times alpha gives, divided by eight.
@@ -111,7 +111,7 @@ def test_all_groups_hold_at_once_and_only_with_a_share_of_alpha_each():
 def test_repeated_questions_count_once():
     def repeated(rng, **options):
         h, y = (np.repeat(column, 8) for column in flat(rng, 60))
-        return certified_threshold(h, y, accuracy=0.8, alpha=ALPHA, **options).is_certified
+        return certified_threshold(y, h, accuracy=0.8, alpha=ALPHA, **options).is_certified
 
     ids = np.repeat(np.arange(60), 8)
     assert failure_rate(lambda rng: repeated(rng, ids=ids), 300) <= at_most(ALPHA, 300)
@@ -121,7 +121,7 @@ def test_repeated_questions_count_once():
 def test_soft_targets():
     def soft(rng):
         y = rng.beta(0.4 * 0.7999, 0.4 * 0.2001, 400)
-        return certified_threshold(rng.choice(SCORES, 400), y, accuracy=0.8, alpha=ALPHA).is_certified
+        return certified_threshold(y, rng.choice(SCORES, 400), accuracy=0.8, alpha=ALPHA).is_certified
 
     assert failure_rate(soft, TRIALS) <= at_most(ALPHA, TRIALS)
 
@@ -130,10 +130,10 @@ def test_with_plenty_of_rows_a_threshold_near_the_true_one_is_found():
     """For calibrated uniform scores the accepted are right (1 + t) / 2 of the time: 0.9 from 0.8 on."""
     rng = np.random.default_rng(3)
     h = rng.random(40_000)
-    found = certified_threshold(h, rng.random(40_000) < h, accuracy=0.9)
+    found = certified_threshold(rng.random(40_000) < h, h, accuracy=0.9)
     assert 0.8 <= found.threshold <= 0.83
     groups = rng.integers(0, 4, 40_000)
-    each = certified_threshold(h, rng.random(40_000) < h, accuracy=0.9, groups=groups)
+    each = certified_threshold(rng.random(40_000) < h, h, accuracy=0.9, groups=groups)
     assert all(0.79 <= threshold <= 0.85 for threshold in each.thresholds.values())
 
 

@@ -1,7 +1,6 @@
 """The procedure retyped slowly, what must not matter, and the edges: all right, all wrong, ties, nothing accepted."""
 
 import json
-from functools import partial
 
 import numpy as np
 import pytest
@@ -56,7 +55,7 @@ def some_rows(draw):
 @given(some_rows(), some_rows(), st.sampled_from([0.3, 0.6, 0.8]), st.sampled_from([0.05, 0.1, 0.4]))
 def test_the_slow_twin(rows, others, target, alpha):
     expected = Forecasts.of(Tally.of(*others))
-    found = certified_threshold(*rows, accuracy=target, alpha=alpha, candidates=VALUES, others=Tally.of(*others))
+    found = certified_threshold(*rows[::-1], accuracy=target, alpha=alpha, candidates=VALUES, others=Tally.of(*others))
     assert found.threshold == slow_threshold(*rows, expected.everywhere, VALUES, target, alpha)
 
 
@@ -65,29 +64,29 @@ def test_the_order_of_rows_does_not_matter(rows, seed):
     h, y = rows
     order = np.random.default_rng(seed).permutation(len(h))
     ids, groups = np.arange(len(h)) // 2, np.arange(len(h)) % 3
-    whole = certified_threshold(h, y, accuracy=0.6, groups=groups, ids=ids)
-    mixed = certified_threshold(h[order], y[order], accuracy=0.6, groups=groups[order], ids=ids[order])
+    whole = certified_threshold(y, h, accuracy=0.6, groups=groups, ids=ids)
+    mixed = certified_threshold(y[order], h[order], accuracy=0.6, groups=groups[order], ids=ids[order])
     assert whole == mixed
-    assert certified_threshold(h, y, accuracy=0.6) == certified_threshold(h[order], y[order], accuracy=0.6)
+    assert certified_threshold(y, h, accuracy=0.6) == certified_threshold(y[order], h[order], accuracy=0.6)
 
 
 @given(some_rows())
 def test_one_group_is_no_group(rows):
     h, y = rows
     others = Tally.of([0.5, 0.9], [0, 1])
-    alone = certified_threshold(h, y, accuracy=0.6, others=others)
-    grouped = certified_threshold(h, y, accuracy=0.6, others=others, groups=["law"] * len(h))
+    alone = certified_threshold(y, h, accuracy=0.6, others=others)
+    grouped = certified_threshold(y, h, accuracy=0.6, others=others, groups=["law"] * len(h))
     assert grouped.thresholds == {"law": alone.threshold}
 
 
 def test_a_risk_is_one_minus_an_accuracy():
     h, y = np.repeat([0.5, 0.9], 200), np.repeat([0, 1, 1], [100, 100, 200])
-    assert certified_threshold(h, y, risk=0.1) == certified_threshold(h, y, accuracy=0.9)
+    assert certified_threshold(y, h, risk=0.1) == certified_threshold(y, h, accuracy=0.9)
 
 
 def test_what_is_reported():
     h, y = np.repeat([0.5, 0.9], 100), np.repeat([1, 0, 1, 0], [40, 60, 98, 2])
-    part = certified_threshold(h, y, accuracy=0.9, others=Tally.of(h, y)).parts[0]
+    part = certified_threshold(y, h, accuracy=0.9, others=Tally.of(h, y)).parts[0]
     assert (part.threshold, part.rows, part.accepted, part.coverage) == (0.51, 200, 100, 0.5)
     assert (part.accuracy, part.withheld, part.withheld_share) == (0.98, 40, 40 / 138)
     assert part.p_value == pytest.approx(stats.binom.sf(97, 100, 0.9))
@@ -108,7 +107,10 @@ def test_all_right_is_certified_from_the_fewest_rows_on(n):
 def test_rows_needed_are_more_than_there_are_and_rest_on_more_than_a_handful():
     start = Tally.of([0.5, 0.95], [1, 1])  # begins where nothing can be shown
     low = np.full(1000, 0.5), np.tile([1, 0], 500)
-    certify = partial(certified_threshold, accuracy=0.9, others=start)
+
+    def certify(h, y):
+        return certified_threshold(y, h, accuracy=0.9, others=start)
+
     handful = certify(np.append(low[0], np.full(6, 0.95)), np.append(low[1], np.ones(6)))
     assert (handful.parts[0].rows_needed, handful.parts[0].outlook) == (None, "unclear")
     some = certify(np.append(low[0], np.full(30, 0.95)), np.append(low[1], np.repeat([1, 0], [28, 2])))
@@ -117,14 +119,14 @@ def test_rows_needed_are_more_than_there_are_and_rest_on_more_than_a_handful():
 
 
 def test_all_wrong_can_never_be_certified():
-    found = certified_threshold(np.ones(500), np.zeros(500), accuracy=0.1)
+    found = certified_threshold(np.zeros(500), np.ones(500), accuracy=0.1)
     assert (found.threshold, found.is_certified, found.parts[0].rows_needed) == (None, False, None)
     assert found.parts[0].outlook == "never"
     assert found.parts[0].withheld_share == 0.0
 
 
 def test_one_row():
-    found = certified_threshold([0.7], [1], accuracy=0.9)
+    found = certified_threshold([1], [0.7], accuracy=0.9)
     assert found.threshold is None
     assert found.parts[0].rows + found.pilot_rows == 1
     json.dumps(found.to_dict(), allow_nan=False)
@@ -132,35 +134,35 @@ def test_one_row():
 
 def test_nothing_accepted_at_the_strict_end_is_no_obstacle():
     h, y = np.full(400, 0.6), np.ones(400)
-    found = certified_threshold(h, y, accuracy=0.9)
+    found = certified_threshold(y, h, accuracy=0.9)
     assert found.threshold == 0.0
     assert found.parts[0].start <= 0.6
 
 
 def test_ties_and_the_ends_of_the_scale():
     h, y = np.repeat([0.0, 1.0], 300), np.repeat([0, 1], 300)
-    found = certified_threshold(h, y, accuracy=0.9)
+    found = certified_threshold(y, h, accuracy=0.9)
     assert found.threshold == 0.01  # all candidates above 0 accept the same rows
-    assert certified_threshold(h, np.ones(600), accuracy=0.9).threshold == 0.0
+    assert certified_threshold(np.ones(600), h, accuracy=0.9).threshold == 0.0
 
 
 def test_a_threshold_accepts_what_is_equal_to_it():
     others = Tally.of(np.repeat([0.29, 0.7], 50), np.repeat([0, 1], 50))
     h, y = np.repeat([0.29, 0.7], 50), np.repeat([0, 1], 50)
-    found = certified_threshold(h, y, accuracy=0.9, candidates=[0.29, 0.7, 1.0], others=others)
+    found = certified_threshold(y, h, accuracy=0.9, candidates=[0.29, 0.7, 1.0], others=others)
     assert (found.threshold, found.parts[0].accepted) == (0.7, 50)
 
 
 def test_groups_share_alpha_and_those_that_cannot_abstain():
     h, y = np.full(240, 0.8), np.repeat([1, 1, 0], 80)
     groups = np.repeat(["law", "art", "chess"], 80)
-    found = certified_threshold(h, y, accuracy=0.9, groups=groups, others=Tally.of(h, y, groups=groups))
+    found = certified_threshold(y, h, accuracy=0.9, groups=groups, others=Tally.of(h, y, groups=groups))
     assert found.thresholds == {"art": 0.0, "chess": None, "law": 0.0}
     assert {part.alpha for part in found.parts} == {0.1 / 3}
     with pytest.raises(InputError, match="thresholds"):
         _ = found.threshold
     known = ["law", "art", "chess", "music", "physics"]
-    five = certified_threshold(h, y, accuracy=0.9, groups=groups, known_groups=known)
+    five = certified_threshold(y, h, accuracy=0.9, groups=groups, known_groups=known)
     assert list(five.thresholds) == known
     assert five.parts[3].rows == 0
     assert five.parts[0].alpha == 0.1 / 5
@@ -169,29 +171,29 @@ def test_groups_share_alpha_and_those_that_cannot_abstain():
 def test_rows_of_no_known_group_are_counted_and_not_used():
     h, y = np.full(90, 0.8), np.ones(90)
     groups = ["law"] * 60 + ["art"] * 20 + [None] * 10
-    found = certified_threshold(h, y, accuracy=0.8, groups=groups, known_groups=["law"], others=Tally.of(h, y))
+    found = certified_threshold(y, h, accuracy=0.8, groups=groups, known_groups=["law"], others=Tally.of(h, y))
     assert (found.rows, found.ungrouped, found.thresholds) == (60, 30, {"law": 0.0})
-    nobody = certified_threshold(h, y, accuracy=0.8, groups=[None] * 90)
+    nobody = certified_threshold(y, h, accuracy=0.8, groups=[None] * 90)
     assert (nobody.parts, nobody.is_certified) == ((), False)
 
 
 def test_groups_may_be_leaves_of_a_tree():
     paths = Paths(np.repeat([0, 1], 100), np.full(200, 2), 1)
-    found = certified_threshold(np.full(200, 0.8), np.repeat([1, 0], 100), accuracy=0.7, groups=paths)
+    found = certified_threshold(np.repeat([1, 0], 100), np.full(200, 0.8), accuracy=0.7, groups=paths)
     assert found.thresholds == {0: 0.0, 1: None}
 
 
 def test_of_each_question_one_row_counts():
     ids = np.repeat(np.arange(15), 10)
-    found = certified_threshold(np.full(150, 0.9), np.ones(150), accuracy=0.9, ids=ids, others=Tally.of([0.9], [1]))
+    found = certified_threshold(np.ones(150), np.full(150, 0.9), accuracy=0.9, ids=ids, others=Tally.of([0.9], [1]))
     assert (found.dropped, found.rows, found.threshold) == (135, 15, None)
-    assert certified_threshold(np.full(150, 0.9), np.ones(150), accuracy=0.9).threshold == 0.0
+    assert certified_threshold(np.ones(150), np.full(150, 0.9), accuracy=0.9).threshold == 0.0
 
 
 def test_which_row_of_a_question_counts_has_nothing_to_do_with_its_label():
     n = 4000
     ids, y = np.repeat(np.arange(n), 2), np.tile([0, 1], n)
-    found = certified_threshold(np.full(2 * n, 0.5), y, accuracy=0.4, ids=ids, others=Tally.of([0.5], [1]))
+    found = certified_threshold(y, np.full(2 * n, 0.5), accuracy=0.4, ids=ids, others=Tally.of([0.5], [1]))
     assert abs(found.parts[0].accuracy - 0.5) < 0.03
 
 
@@ -199,7 +201,7 @@ def test_tallies_are_taken_in_place_of_rows():
     rng = np.random.default_rng(0)
     h = rng.choice([0.6, 0.8, 0.95], 900)
     y, groups, ids = rng.random(900) < h, rng.choice(["law", "art"], 900), np.arange(900)
-    rows = certified_threshold(h, y, accuracy=0.9, groups=groups, ids=ids)
+    rows = certified_threshold(y, h, accuracy=0.9, groups=groups, ids=ids)
     tally = Tally.of(h, y, groups=groups, ids=id_hashes(ids, 900), n_blocks=256)
     assert certified_threshold(tally, accuracy=0.9) == rows
     with pytest.raises(InputError, match="folds of 8"):
@@ -211,15 +213,15 @@ def test_tallies_are_taken_in_place_of_rows():
         with pytest.raises(InputError, match=said):
             certified_threshold(tally, accuracy=0.9)
     with pytest.raises(InputError, match="pass it alone"):
-        certified_threshold(Tally.of(h, y), y, accuracy=0.9)
+        certified_threshold(Tally.of(h, y), h, accuracy=0.9)
 
 
 def test_soft_targets_need_more_rows_than_labels_do():
     h, others = np.full(60, 0.9), Tally.of([0.9], [1])
-    assert certified_threshold(h, np.full(60, 0.99), accuracy=0.9, others=others).threshold == 0.0
-    assert certified_threshold(h[:30], np.ones(30), accuracy=0.9, others=others).threshold == 0.0
-    assert certified_threshold(h[:30], np.full(30, 0.99), accuracy=0.9, others=others).threshold is None
-    assert certified_threshold(h, np.full(60, 0.85), accuracy=0.9, others=others).threshold is None
+    assert certified_threshold(np.full(60, 0.99), h, accuracy=0.9, others=others).threshold == 0.0
+    assert certified_threshold(np.ones(30), h[:30], accuracy=0.9, others=others).threshold == 0.0
+    assert certified_threshold(np.full(30, 0.99), h[:30], accuracy=0.9, others=others).threshold is None
+    assert certified_threshold(np.full(60, 0.85), h, accuracy=0.9, others=others).threshold is None
 
 
 @pytest.mark.parametrize(
@@ -240,19 +242,19 @@ def test_soft_targets_need_more_rows_than_labels_do():
 )
 def test_what_cannot_be_asked_is_refused(options, said):
     with pytest.raises(InputError, match=said):
-        certified_threshold([0.5, 0.9], [0, 1], **options)
+        certified_threshold([0, 1], [0.5, 0.9], **options)
 
 
 def test_what_is_no_row_is_refused():
     for h, y, said in (
-        ([0.5, np.nan], [0, 1], r"confidence\[1\] is nan"),
-        ([0.5, 0.9], [0, np.nan], r"correct\[1\] is nan"),
-        ([0.5, 0.9], None, "correct is missing"),
-        ([0.5, 0.9], [1], "correct has 1"),
-        ([], [], "confidence is empty"),
+        ([0.5, np.nan], [0, 1], r"y_prob\[1\] is nan"),
+        ([0.5, 0.9], [0, np.nan], r"y_true\[1\] is nan"),
+        (None, [0, 1], "y_prob is missing"),
+        ([0.5, 0.9], [1], "y_prob has 2"),
+        ([], [], "y_true is empty"),
     ):
         with pytest.raises(InputError, match=said):
-            certified_threshold(h, y, accuracy=0.9)
+            certified_threshold(y, h, accuracy=0.9)
 
 
 def test_the_sequence_ends_at_the_first_failure():
@@ -265,7 +267,7 @@ def test_the_sequence_ends_at_the_first_failure():
 def test_the_rows_that_are_needed_are_enough():
     """With as many rows as were said, and the accuracy that was seen, four in five tries pass."""
     h, y = np.full(60, 0.8), np.repeat([1, 0], [54, 6])
-    needed = certified_threshold(h, y, accuracy=0.85, others=Tally.of(h, y)).parts[0].rows_needed
+    needed = certified_threshold(y, h, accuracy=0.85, others=Tally.of(h, y)).parts[0].rows_needed
     rng = np.random.default_rng(0)
     accuracy = (54 + 0.85) / 61
     passed = stats.binom.sf(rng.binomial(needed, accuracy, 20_000) - 1, needed, 0.85) <= 0.1

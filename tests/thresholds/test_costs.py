@@ -20,7 +20,7 @@ def test_nothing_is_cheaper_by_brute_force(seed, costs, is_soft):
     n = int(rng.integers(1, 40))
     h = rng.choice([0.0, 0.3, 0.6, 0.9, 1.0], n)
     y = rng.random(n) if is_soft else (rng.random(n) < h).astype(float)
-    found = cheapest_threshold(h, y, wrong=costs[0], abstain=costs[1])
+    found = cheapest_threshold(y, h, wrong=costs[0], abstain=costs[1])
     every = {t: slow_cost(h, y, t, *costs) for t in (*np.unique(h), 2.0)}
     assert found.seen_policy.cost == pytest.approx(min(every.values()))
     assert found.rule_policy.threshold == max(0, 1 - costs[1] / costs[0])
@@ -34,9 +34,9 @@ def test_the_rule_is_taken_for_calibrated_confidences_and_not_for_others():
     rng = np.random.default_rng(0)
     p = rng.choice(np.linspace(0.05, 0.95, 19), 20_000)
     y = rng.random(20_000) < p
-    calibrated = cheapest_threshold(p, y, wrong=4, abstain=1)
+    calibrated = cheapest_threshold(y, p, wrong=4, abstain=1)
     assert (calibrated.is_rule_good, calibrated.threshold) == (True, 0.75)
-    too_sure = cheapest_threshold(np.sqrt(p), y, wrong=4, abstain=1)
+    too_sure = cheapest_threshold(y, np.sqrt(p), wrong=4, abstain=1)
     assert not too_sure.is_rule_good
     assert abs(too_sure.threshold - np.sqrt(0.75)) < 0.05
     assert too_sure.seen_policy.cost < too_sure.rule_policy.cost
@@ -48,24 +48,24 @@ def test_a_good_rule_is_seldom_called_bad():
     called = []
     for _ in range(200):
         p = rng.choice(np.linspace(0.05, 0.95, 19), 400)
-        called.append(not cheapest_threshold(p, rng.random(400) < p, wrong=4, abstain=1).is_rule_good)
+        called.append(not cheapest_threshold(rng.random(400) < p, p, wrong=4, abstain=1).is_rule_good)
     assert np.mean(called) <= 0.1
 
 
 def test_never_answering_may_be_cheapest():
-    found = cheapest_threshold(np.full(500, 0.95), np.repeat([1, 0], 250), wrong=10, abstain=1)
+    found = cheapest_threshold(np.repeat([1, 0], 250), np.full(500, 0.95), wrong=10, abstain=1)
     assert (found.threshold, found.seen_policy.cost, found.seen_policy.accuracy) == (None, 1, None)
     assert found.rule().threshold is None
 
 
 def test_one_row_and_several_rows_of_a_question():
-    one = cheapest_threshold([0.9], [1], wrong=2, abstain=1)
+    one = cheapest_threshold([1], [0.9], wrong=2, abstain=1)
     assert (one.threshold, one.difference, one.low, one.high) == (0.5, 0, -2, 2)
-    found = cheapest_threshold([0.9, 0.9, 0.2], [1, 1, 0], wrong=2, abstain=1, ids=[1, 1, 2])
+    found = cheapest_threshold([1, 1, 0], [0.9, 0.9, 0.2], wrong=2, abstain=1, ids=[1, 1, 2])
     assert (found.rows, found.dropped) == (2, 1)
 
 
 @pytest.mark.parametrize("costs", [(0, 1), (-1, 1), (1, -1), (float("inf"), 1), (1, float("nan")), (True, 1)])
 def test_costs_are_numbers(costs):
     with pytest.raises(InputError, match="expected what it costs"):
-        cheapest_threshold([0.5], [1], wrong=costs[0], abstain=costs[1])
+        cheapest_threshold([1], [0.5], wrong=costs[0], abstain=costs[1])

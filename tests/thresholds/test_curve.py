@@ -11,7 +11,7 @@ from qacal.thresholds.curve import ThresholdCurve, binomial_tail
 
 
 def test_counts_by_hand():
-    curve = threshold_curve([0.2, 0.5, 0.5, 1.0], [1, 0, 1, 1], thresholds=[0, 0.2, 0.5, 0.6, 1])
+    curve = threshold_curve([1, 0, 1, 1], [0.2, 0.5, 0.5, 1.0], thresholds=[0, 0.2, 0.5, 0.6, 1])
     assert curve.accepted.tolist() == [4, 4, 3, 1, 1]
     assert curve.right.tolist() == [3, 3, 2, 1, 1]
     assert curve.withheld.tolist() == [0, 0, 1, 2, 2]
@@ -21,13 +21,13 @@ def test_counts_by_hand():
 def test_it_agrees_with_the_metric_of_the_same_name():
     rng = np.random.default_rng(0)
     h, y = rng.choice(np.linspace(0, 0.9, 19), 300), rng.random(300) < 0.6
-    mine, theirs = threshold_curve(h, y), accuracy_confidence_curve(h, y)
+    mine, theirs = threshold_curve(y, h), accuracy_confidence_curve(y, h)
     np.testing.assert_array_equal(mine.coverage, theirs.coverage)
     np.testing.assert_array_equal(np.nan_to_num(mine.accuracy), theirs.accuracy)
 
 
 def test_nothing_accepted_is_unknown_and_shows_nothing():
-    curve = threshold_curve([0.5], [1], thresholds=[0.6])
+    curve = threshold_curve([1], [0.5], thresholds=[0.6])
     assert np.isnan(curve.accuracy[0])
     assert (curve.low[0], curve.high[0]) == (0, 1)
     assert curve.p_values(0.9)[0] == 1
@@ -56,7 +56,7 @@ def test_tails_are_exact(rows, share, accuracy):
 def test_an_interval_ends_above_the_target_exactly_if_the_p_value_is_below_alpha():
     rng = np.random.default_rng(1)
     h = rng.choice(np.linspace(0, 1, 21), 500)
-    curve = threshold_curve(h, rng.random(500) < h, alpha=0.07)
+    curve = threshold_curve(rng.random(500) < h, h, alpha=0.07)
     for target in (0.6, 0.8, 0.95):
         np.testing.assert_array_equal(curve.p_values(target) <= 0.07, curve.low >= target)
 
@@ -76,6 +76,6 @@ def test_tallies_and_faults():
     tally = Tally.of([0.5, 0.9], [0, 1], groups=["a", "b"], ids=[1, 2], n_blocks=4)
     assert threshold_curve(tally, thresholds=[0.9]).right.tolist() == [1]
     with pytest.raises(InputError, match="rising"):
-        threshold_curve([0.5], [1], thresholds=[0.9, 0.1])
+        threshold_curve([1], [0.5], thresholds=[0.9, 0.1])
     with pytest.raises(InputError, match="alpha is 0"):
-        threshold_curve([0.5], [1], alpha=0)
+        threshold_curve([1], [0.5], alpha=0)

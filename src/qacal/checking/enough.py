@@ -92,7 +92,7 @@ def _of_thresholds(labelled: int, confidence: Floats, correct: Floats) -> Iterat
     target = next((target for target in _TARGETS if correct.mean() < target), None)
     if target is None:
         return
-    needed = rows_needed(threshold_curve(confidence, correct, thresholds=CANDIDATES, alpha=_ALPHA), target)
+    needed = rows_needed(threshold_curve(correct, confidence, thresholds=CANDIDATES, alpha=_ALPHA), target)
     if isnan(needed):
         return
     labels = None if isinf(needed) else rounded_up(needed / _KEPT)

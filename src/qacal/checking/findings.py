@@ -344,7 +344,7 @@ def on_doubts(
     for one in [None] if llm is None else np.unique(llm).tolist():
         mine = np.ones(len(label), dtype=bool) if llm is None else llm == one
         questions = None if question is None else len(np.unique(question[mine]))
-        doubt = doubt_of(confidence[mine], label[mine], questions=questions) if mine.any() else None
+        doubt = doubt_of(label[mine], confidence[mine], questions=questions) if mine.any() else None
         if doubt is not None:
             whose = "" if one is None else f"{names[one]}: "
             problem, _, remedy = doubt.text.partition(". ")

@@ -8,7 +8,11 @@ from typing import Any
 import numpy as np
 
 from qacal.experiment.sample import Sample
-from qacal.metrics.calibration import calibration_error, maximum_calibration_error
+from qacal.metrics.calibration import (
+    calibration_error,
+    estimate_calibration_error,
+    estimate_maximum_calibration_error,
+)
 from qacal.metrics.evaluation import Scores
 from qacal.search import ROWS_A_BIN
 from qacal.tally.arrays import Bools, Floats, Hashes, Ints
@@ -79,7 +83,7 @@ class TestRows:
             "ce_beta_debiased": _debiased(within_beta),
             "ce": scores.error.plugin,
             "ce_debiased": _debiased(tally),
-            "mce_beta": maximum_calibration_error(within_beta, redraws=0).plugin,
+            "mce_beta": estimate_maximum_calibration_error(within_beta, redraws=0).plugin,
             "auac": scores.auac,
             "aurc": scores.aurc,
             "brier": scores.brier,
@@ -90,7 +94,7 @@ class TestRows:
         if self.label is None:
             return measures
         within_label = self._tally(answers, self.label)
-        error = calibration_error(within_label, redraws=_REDRAWS)
+        error = estimate_calibration_error(within_label, redraws=_REDRAWS)
         return measures | {
             "ce_label": error.plugin,
             "ce_label_floor": error.floor,
@@ -105,4 +109,4 @@ def _debiased(tally: Tally) -> float:
     """Return the debiased error, in the same number of bins for every method, so that methods can be compared."""
     groups = 1 if tally.grouping is None else max(1, len(np.setdiff1d(tally.grouping.leaves(), [NO_GROUP])))
     bins = int(np.clip(tally.n // (groups * ROWS_A_BIN), 1, _MOST_BINS))
-    return calibration_error(tally, bins=bins, redraws=0).debiased
+    return calibration_error(tally, bins=bins)

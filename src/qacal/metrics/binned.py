@@ -16,7 +16,7 @@ import numpy as np
 
 from qacal.errors import InputError
 from qacal.parameters import is_whole, shown
-from qacal.tally.arrays import ArrayLike, Floats, Ints
+from qacal.tally.arrays import ArrayLike, Floats, Ints, require_length, unit_values
 from qacal.tally.bins import Bins, equal_bins, group_runs
 from qacal.tally.groups import Paths
 from qacal.tally.lookup import search_within
@@ -28,23 +28,44 @@ EQUAL_MASS_BINS = 15
 
 
 def as_tally(
-    confidence: ArrayLike | Tally,
-    correct: ArrayLike | None,
+    y_true: ArrayLike | Tally,
+    y_prob: ArrayLike | None,
     groups: ArrayLike | Paths | Mapping[str, ArrayLike] | None = None,
     weights: ArrayLike | None = None,
     ids: ArrayLike | None = None,
     n_blocks: int = 1,
 ) -> Tally:
-    """Return the rows as a tally over flat groups; a tally that is given instead of rows is taken as it is."""
-    if isinstance(confidence, Tally):
-        if any(given is not None for given in (correct, groups, weights, ids)):
-            raise InputError("a tally already holds correct, groups, weights and ids; pass it alone.")
-        tally = confidence
-    elif correct is None:
-        raise InputError("correct is missing; give one 0/1 value (or soft target) per row.")
+    """Return the rows as a tally over flat groups; a tally in place of both columns stays as it is."""
+    if isinstance(y_true, Tally):
+        if any(given is not None for given in (y_prob, groups, weights, ids)):
+            raise InputError("a tally already holds y_prob, groups, weights and ids; pass it alone.")
+        tally = y_true
     else:
-        tally = Tally.of(confidence, correct, groups=groups, weights=weights, ids=ids, n_blocks=n_blocks)
+        y_true, y_prob = ordered(y_true, y_prob)
+        tally = Tally.of(y_prob, y_true, groups=groups, weights=weights, ids=ids, n_blocks=n_blocks)
     return tally if tally.grouping is None else tally.flat()
+
+
+def ordered(y_true: ArrayLike, y_prob: ArrayLike | None) -> tuple[Floats, Floats]:
+    """Return labels and probabilities, checked; refuse columns that are in the wrong order, where that can be seen.
+
+    >>> ordered([0.9, 0.6], [1, 0])
+    Traceback (most recent call last):
+    ...
+    qacal.errors.InputError: y_true holds 0.9 while y_prob holds only 0 and 1, so the two seem to be swapped; the order
+    is (y_true, y_prob). If y_true does hold soft targets, pass Tally.of(y_prob, y_true) instead of both.
+    """
+    if y_prob is None:
+        raise InputError("y_prob is missing; the order is (y_true, y_prob), with one value of each per row.")
+    labels, probabilities = unit_values(y_true, "y_true"), unit_values(y_prob, "y_prob")
+    require_length(probabilities, len(labels), "y_prob")
+    soft = labels[(labels != 0) & (labels != 1)]
+    if len(soft) and np.isin(probabilities, (0, 1)).all():
+        raise InputError(
+            f"y_true holds {soft[0]:g} while y_prob holds only 0 and 1, so the two seem to be swapped; the order is "
+            "(y_true, y_prob). If y_true does hold soft targets, pass Tally.of(y_prob, y_true) instead of both."
+        )
+    return labels, probabilities
 
 
 @dataclass(frozen=True)

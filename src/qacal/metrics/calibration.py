@@ -65,9 +65,9 @@ class CalibrationError:
         return "[no interval]" if np.isnan(self.low) else f"[{self.low:.4f}, {self.high:.4f}]"
 
 
-def calibration_error(
-    confidence: ArrayLike | Tally,
-    correct: ArrayLike | None = None,
+def estimate_calibration_error(
+    y_true: ArrayLike | Tally,
+    y_prob: ArrayLike | None = None,
     *,
     groups: ArrayLike | Paths | None = None,
     weights: ArrayLike | None = None,
@@ -77,11 +77,11 @@ def calibration_error(
     alpha: float = 0.05,
     seed: int = 0,
 ) -> CalibrationError:
-    r"""Estimate CE(h), or with groups CE(h; beta).
+    r"""Return every estimate of CE(h), or with groups CE(h; beta): debiased with its interval, plug-in, noise floor.
 
     Parameters
     ----------
-    confidence, correct, groups, weights : the rows; or a tally alone.
+    y_true, y_prob, groups, weights : the rows; or a tally in place of all.
     ids : the question's id. Where questions have several rows, these are taken as dependent.
     bins : None takes one bin per distinct confidence where there are few of them and 15 of equal mass in each group
         otherwise; "outputs" or a number decides. To compare methods, give all the same number, such as 15.
@@ -101,12 +101,12 @@ def calibration_error(
     >>> rng = np.random.default_rng(0)
     >>> said = rng.choice([0.5, 0.6, 0.7, 0.8, 0.9], size=1400)
     >>> right = rng.random(1400) < said
-    >>> error = calibration_error(said, right, groups=rng.integers(0, 64, 1400))
+    >>> error = estimate_calibration_error(right, said, groups=rng.integers(0, 64, 1400))
     >>> round(error.plugin, 2), round(error.floor, 2), error.low < 0 < error.high
     (0.15, 0.16, True)
     """
     check_alpha(alpha)
-    binned = Binned.of(as_tally(confidence, correct, groups, weights, ids, n_blocks=BLOCKS), bins)
+    binned = Binned.of(as_tally(y_true, y_prob, groups, weights, ids, n_blocks=BLOCKS), bins)
     total = binned.weight.sum()
 
     def statistic(residuals: Floats) -> Floats:
@@ -114,6 +114,27 @@ def calibration_error(
 
     square, low, high = debiased_square(binned, alpha)
     return _estimate(binned, statistic, redraws, seed, _signed_root(square), _signed_root(low), _signed_root(high))
+
+
+def calibration_error(
+    y_true: ArrayLike | Tally,
+    y_prob: ArrayLike | None = None,
+    *,
+    groups: ArrayLike | Paths | None = None,
+    weights: ArrayLike | None = None,
+    ids: ArrayLike | None = None,
+    bins: BinChoice = None,
+) -> float:
+    """Return the debiased calibration error: the root mean squared error of the bins without the noise of few rows.
+
+    Below 0 where the bins miss by less than noise would: no error can be seen. The parameters are those of
+    :func:`estimate_calibration_error`, which adds the interval, the paper's plug-in estimate and its noise floor.
+
+    >>> round(calibration_error(np.tile([1, 1, 0], 300), np.full(900, 0.9)), 2)
+    0.23
+    """
+    binned = Binned.of(as_tally(y_true, y_prob, groups, weights, ids, n_blocks=BLOCKS), bins)
+    return _bounded(_signed_root(debiased_square(binned, alpha=0.05)[0]))
 
 
 @dataclass(frozen=True, repr=False)
@@ -131,9 +152,9 @@ class MaximumCalibrationError(CalibrationError):
     bin_rows: int
 
 
-def maximum_calibration_error(
-    confidence: ArrayLike | Tally,
-    correct: ArrayLike | None = None,
+def estimate_maximum_calibration_error(
+    y_true: ArrayLike | Tally,
+    y_prob: ArrayLike | None = None,
     *,
     groups: ArrayLike | Paths | None = None,
     weights: ArrayLike | None = None,
@@ -146,8 +167,9 @@ def maximum_calibration_error(
 ) -> MaximumCalibrationError:
     """Estimate the error of the worst bin, MCE; with groups that of the worst bin of the worst group, beta-MCE.
 
-    The parameters are those of :func:`calibration_error`, and `min_rows`: look only at bins with as many rows. With
-    the paper's 1, the worst bin of real data is mostly one row that happened to be wrong; with 50 it is worth a look.
+    The parameters are those of :func:`estimate_calibration_error`, and `min_rows`: look only at bins with as many rows.
+    With the paper's 1, the worst bin of real data is mostly one row that happened to be wrong; with 50 it is worth a
+    look.
 
     The worst of many bins is mostly noise, so `debiased` looks for the worst bin in one half of the questions, measures
     its error in the other half, and averages both ways: what it finds is no larger, on average, than the true maximum.
@@ -158,12 +180,12 @@ def maximum_calibration_error(
     --------
     >>> said = np.repeat([0.5, 0.9], 500)
     >>> right = np.tile([1, 0], 500)
-    >>> worst = maximum_calibration_error(said, right)
+    >>> worst = estimate_maximum_calibration_error(right, said)
     >>> worst.plugin, worst.stated, worst.observed, worst.bin_rows
     (0.4, 0.9, 0.5, 500)
     """
     check_alpha(alpha)
-    binned = Binned.of(as_tally(confidence, correct, groups, weights, ids, n_blocks=BLOCKS), bins)
+    binned = Binned.of(as_tally(y_true, y_prob, groups, weights, ids, n_blocks=BLOCKS), bins)
     weight, rows = binned.weight, binned.bins.rows
     if not is_whole(min_rows, 0):
         raise InputError(f"min_rows is {shown(min_rows)}; expected a whole number of 0 or more.")
@@ -187,6 +209,25 @@ def maximum_calibration_error(
     )
 
 
+def maximum_calibration_error(
+    y_true: ArrayLike | Tally,
+    y_prob: ArrayLike | None = None,
+    *,
+    groups: ArrayLike | Paths | None = None,
+    weights: ArrayLike | None = None,
+    ids: ArrayLike | None = None,
+    bins: BinChoice = None,
+    min_rows: int = 1,
+) -> float:
+    """Return the debiased error of the worst bin; see :func:`estimate_maximum_calibration_error`.
+
+    >>> round(maximum_calibration_error(np.tile([1, 0], 500), np.repeat([0.5, 0.9], 500)), 1)
+    0.4
+    """
+    tally = as_tally(y_true, y_prob, groups, weights, ids, n_blocks=BLOCKS)
+    return estimate_maximum_calibration_error(tally, bins=bins, min_rows=min_rows, redraws=0).debiased
+
+
 @dataclass(frozen=True)
 class ConfidenceBias:
     """How much of the calibration error is claimed too high, and how much too low.
@@ -202,8 +243,8 @@ class ConfidenceBias:
 
 
 def confidence_bias(
-    confidence: ArrayLike | Tally,
-    correct: ArrayLike | None = None,
+    y_true: ArrayLike | Tally,
+    y_prob: ArrayLike | None = None,
     *,
     groups: ArrayLike | Paths | None = None,
     weights: ArrayLike | None = None,
@@ -211,10 +252,10 @@ def confidence_bias(
 ) -> ConfidenceBias:
     """Split the plug-in calibration error into over- and underconfidence.
 
-    >>> confidence_bias([0.5, 0.5, 0.9, 0.9], [1, 1, 1, 0])
+    >>> confidence_bias([1, 1, 1, 0], [0.5, 0.5, 0.9, 0.9])
     ConfidenceBias(over=0.2, under=0.25, mean=-0.05)
     """
-    binned = Binned.of(as_tally(confidence, correct, groups, weights), bins)
+    binned = Binned.of(as_tally(y_true, y_prob, groups, weights), bins)
     total = binned.weight.sum()
     over = float(-np.minimum(binned.residual, 0).sum() / total)
     under = float(np.maximum(binned.residual, 0).sum() / total)
@@ -237,14 +278,18 @@ def _estimate(
         plugin=plugin,
         floor=float(drawn.mean()) if len(drawn) else float("nan"),
         p_value=p_value(plugin, drawn) if len(drawn) else float("nan"),
-        # No error is larger than 1, however little few rows know.
-        debiased=float(np.clip(debiased, -1, 1)),
-        low=float(np.clip(low, -1, 1)),
-        high=float(np.clip(high, -1, 1)),
+        debiased=_bounded(debiased),
+        low=_bounded(low),
+        high=_bounded(high),
         bins=len(binned.bins),
         rows=binned.tally.n,
         is_clustered=binned.is_clustered,
     )
+
+
+def _bounded(error: float) -> float:
+    """Return an error within -1 to 1: none is larger, however little few rows know."""
+    return float(np.clip(error, -1, 1))
 
 
 def _signed_root(square: float) -> float:

@@ -11,8 +11,8 @@ import numpy as np
 from scipy import special
 
 from qacal.errors import InputError, QacalWarning
-from qacal.metrics.binned import BinChoice
-from qacal.metrics.calibration import CalibrationError, calibration_error
+from qacal.metrics.binned import BinChoice, ordered
+from qacal.metrics.calibration import CalibrationError, calibration_error, estimate_calibration_error
 from qacal.metrics.proper_scores import brier_score, log_loss, sharpness
 from qacal.metrics.ranking import Doubt, doubt_of
 from qacal.metrics.selective import auac, aurc
@@ -60,15 +60,15 @@ class Scores:
     def of(tally: Tally, grouped: Tally | None = None, *, bins: BinChoice = BINS, redraws: int = 199) -> Scores:
         """Measure the confidences of a tally; `grouped` has the same rows with their groups.
 
-        bins, redraws : of the calibration errors; see :func:`~qacal.metrics.calibration.calibration_error`.
+        bins, redraws : of the calibration errors; see :func:`~qacal.metrics.calibration.estimate_calibration_error`.
         """
         return Scores(
             confidence=float(tally.w @ tally.confidence / tally.w.sum()),
-            error=calibration_error(tally, bins=bins, redraws=redraws),
-            error_by_group=None if grouped is None else calibration_error(grouped, bins=bins, redraws=redraws),
-            brier=brier_score(tally).score,
+            error=estimate_calibration_error(tally, bins=bins, redraws=redraws),
+            error_by_group=None if grouped is None else estimate_calibration_error(grouped, bins=bins, redraws=redraws),
+            brier=brier_score(tally),
             log_loss=log_loss(tally),
-            aurc=aurc(tally).aurc,
+            aurc=aurc(tally),
             auac=auac(tally),
             sharpness=sharpness(tally),
         )
@@ -180,8 +180,8 @@ def verdict_on(
 
 
 def evaluate(
-    confidence: ArrayLike,
-    correct: ArrayLike,
+    y_true: ArrayLike,
+    y_prob: ArrayLike,
     calibrated: ArrayLike | None = None,
     *,
     groups: ArrayLike | None = None,
@@ -201,21 +201,36 @@ def evaluate(
     --------
     >>> subject, said = np.repeat(["law", "physics"], 200), np.tile(np.repeat([0.7, 0.8], 100), 2)
     >>> right = np.repeat([1, 0] * 4, [55, 45, 65, 35, 85, 15, 95, 5])
-    >>> found = evaluate(said, right, np.where(subject == "law", said - 0.15, said + 0.15), groups=subject)
+    >>> found = evaluate(right, said, np.where(subject == "law", said - 0.15, said + 0.15), groups=subject)
     >>> round(found.before.error.plugin, 2), round(found.before.error_by_group.plugin, 2)
     (0.0, 0.15)
     >>> found.after.brier < found.before.brier
     True
     """
-    h, t = unit_values(confidence, "confidence"), unit_values(correct, "correct")
-    require_length(t, len(h), "correct")
+    ordered(y_true, y_prob)
+    return evaluate_rows(y_true, y_prob, calibrated, groups=groups, grouped_by=grouped_by, ids=ids, whose=whose)
+
+
+def evaluate_rows(
+    y_true: ArrayLike,
+    y_prob: ArrayLike,
+    calibrated: ArrayLike | None = None,
+    *,
+    groups: ArrayLike | None = None,
+    grouped_by: str | None = None,
+    ids: ArrayLike | None = None,
+    whose: str = "",
+) -> Evaluation:
+    """Do what :func:`evaluate` does with columns that were read by name, so that nobody can have swapped them."""
+    h, t = unit_values(y_prob, "y_prob"), unit_values(y_true, "y_true")
+    require_length(t, len(h), "y_true")
     p = None if calibrated is None else unit_values(calibrated, "calibrated")
     if p is not None:
         require_length(p, len(h), "calibrated")
     hashes = None if ids is None else id_hashes(ids, len(h))
-    doubt = doubt_of(h, t, questions=None if hashes is None else len(np.unique(hashes)))
+    doubt = doubt_of(t, h, questions=None if hashes is None else len(np.unique(hashes)))
     if doubt is not None:
-        warnings.warn(f"{whose}{doubt.text}", QacalWarning, stacklevel=2)
+        warnings.warn(f"{whose}{doubt.text}", QacalWarning, stacklevel=3)
     return Evaluation(
         rows=len(h),
         accuracy=float(t.mean()),
@@ -267,7 +282,7 @@ def trouble_of(h: Floats, p: Floats, t: Floats, ids: Any, groups: int) -> str | 
 
 
 def _debiased(h: Floats, t: Floats, ids: Any) -> float:
-    return calibration_error(h, t, ids=ids, bins=BINS, redraws=0).debiased if len(h) > 1 else float("nan")
+    return calibration_error(Tally.of(h, t, ids=ids, n_blocks=BLOCKS), bins=BINS) if len(h) > 1 else float("nan")
 
 
 def without_group(column: str | None) -> str:

@@ -17,7 +17,7 @@ LOG_CUT = float(np.finfo(np.float64).eps)
 
 
 @dataclass(frozen=True)
-class Brier:
+class BrierDecomposition:
     """The Brier score and its parts: score = reliability - resolution + uncertainty + within.
 
     reliability : squared calibration error (plug-in); 0 is perfect.
@@ -34,61 +34,72 @@ class Brier:
 
 
 def brier_score(
-    confidence: ArrayLike | Tally,
-    correct: ArrayLike | None = None,
+    y_true: ArrayLike | Tally, y_prob: ArrayLike | None = None, *, weights: ArrayLike | None = None
+) -> float:
+    """Return the mean squared difference between probability and label.
+
+    >>> round(brier_score([1, 0, 0, 0], [0.9, 0.9, 0.1, 0.1]), 3)
+    0.21
+    """
+    cells = as_tally(y_true, y_prob, weights=weights)
+    p = cells.confidence
+    # Rounding may leave a little less than nothing, which would be shown as -0.
+    return max(float((cells.wtt - 2 * p * cells.wt + p * p * cells.w).sum() / cells.w.sum()), 0.0)
+
+
+def brier_decomposition(
+    y_true: ArrayLike | Tally,
+    y_prob: ArrayLike | None = None,
     *,
     weights: ArrayLike | None = None,
     bins: BinChoice = "outputs",
-) -> Brier:
-    """Return the mean squared difference between confidence and target, and what it is made of.
+) -> BrierDecomposition:
+    """Return the Brier score with its reliability, resolution and uncertainty.
 
-    >>> brier = brier_score([0.9, 0.9, 0.1, 0.1], [1, 0, 0, 0])
+    >>> brier = brier_decomposition([1, 0, 0, 0], [0.9, 0.9, 0.1, 0.1])
     >>> round(brier.score, 3), round(brier.reliability, 3), round(brier.resolution, 4), round(brier.uncertainty, 4)
     (0.21, 0.085, 0.0625, 0.1875)
     """
-    tally = as_tally(confidence, correct, weights=weights).pooled()
+    tally = as_tally(y_true, y_prob, weights=weights).pooled()
     binned = Binned.of(tally, bins)
     cells, total = binned.tally, binned.tally.w.sum()
-    p = cells.confidence
-    # Rounding may leave a little less than nothing, which would be shown as -0.
-    score = max(float((cells.wtt - 2 * p * cells.wt + p * p * cells.w).sum() / total), 0.0)
+    score = brier_score(cells)
     mean = binned.bins.sum(cells.wt) / binned.weight
     reliability = float(((binned.residual / binned.weight) ** 2 * binned.weight).sum() / total)
     resolution = float(((mean - cells.mean) ** 2 * binned.weight).sum() / total)
     uncertainty = float(cells.wtt.sum() / total - cells.mean**2)
     within = round(score - (reliability - resolution + uncertainty), 15)
-    return Brier(score, reliability, resolution, uncertainty, within)
+    return BrierDecomposition(score, reliability, resolution, uncertainty, within)
 
 
 def log_loss(
-    confidence: ArrayLike | Tally,
-    correct: ArrayLike | None = None,
+    y_true: ArrayLike | Tally,
+    y_prob: ArrayLike | None = None,
     *,
     weights: ArrayLike | None = None,
     cut: float = LOG_CUT,
 ) -> float:
-    """Return the mean negative log likelihood; confidences are cut off at `cut` and 1 - `cut`.
+    """Return the mean negative log likelihood; probabilities are cut off at `cut` and 1 - `cut`.
 
-    >>> round(log_loss([0.9, 0.9], [1, 0]), 4)
+    >>> round(log_loss([1, 0], [0.9, 0.9]), 4)
     1.204
     """
     if not is_number(cut, LOG_CUT, 0.5):
         raise InputError(f"cut is {shown(cut)}; expected a number from {LOG_CUT:.1e} to 0.5, such as 0.001.")
-    tally = as_tally(confidence, correct, weights=weights)
+    tally = as_tally(y_true, y_prob, weights=weights)
     p = np.clip(tally.confidence, cut, 1 - cut)
     return float(-(tally.wt * np.log(p) + (tally.w - tally.wt) * np.log1p(-p)).sum() / tally.w.sum())
 
 
-def sharpness(
-    confidence: ArrayLike | Tally, correct: ArrayLike | None = None, *, weights: ArrayLike | None = None
-) -> float:
-    """Return the variance of the confidences: how much they commit themselves, right or wrong.
+def sharpness(y_prob: ArrayLike | Tally, *, weights: ArrayLike | None = None) -> float:
+    """Return the variance of the probabilities; labels do not matter.
 
     >>> sharpness([0.5, 0.5, 1.0, 1.0])
     0.0625
     """
-    if not isinstance(confidence, Tally) and correct is None:
-        correct = np.zeros(len(confidence))
-    tally = as_tally(confidence, correct, weights=weights)
+    if isinstance(y_prob, Tally):
+        tally = as_tally(y_prob, None, weights=weights)
+    else:
+        tally = Tally.of(y_prob, np.zeros(len(y_prob)), weights=weights)
     mean = (tally.w * tally.confidence).sum() / tally.w.sum()
     return float((tally.w * (tally.confidence - mean) ** 2).sum() / tally.w.sum())

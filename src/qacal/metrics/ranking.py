@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import optimize, special
 
+from qacal.errors import InputError
 from qacal.guarantee import check_alpha
 from qacal.metrics.binned import as_tally
 from qacal.tally.arrays import ArrayLike, Floats
@@ -26,14 +27,25 @@ class Auroc:
     high: float
 
 
-def auroc(
-    confidence: ArrayLike | Tally,
-    correct: ArrayLike | None = None,
+def auroc(y_true: ArrayLike | Tally, y_prob: ArrayLike | None = None, *, weights: ArrayLike | None = None) -> float:
+    """Return the area under the ROC curve; among equal probabilities, one half counts as the higher.
+
+    NaN without right or without wrong answers.
+
+    >>> auroc([1, 1, 0, 0], [0.9, 0.8, 0.7, 0.6])
+    1.0
+    """
+    return estimate_auroc(y_true, y_prob, weights=weights).value
+
+
+def estimate_auroc(
+    y_true: ArrayLike | Tally,
+    y_prob: ArrayLike | None = None,
     *,
     weights: ArrayLike | None = None,
     alpha: float = 0.05,
 ) -> Auroc:
-    r"""Return the area under the ROC curve; of equal confidences, one half is taken as the higher.
+    r"""Return the area under the ROC curve with its (1 - alpha) interval.
 
     The interval inverts the score test, with the variance of Hanley and McNeil (1982) at the tested value (Newcombe's
     method 5, 2006), so a few rows in perfect order are not taken for certainty:
@@ -46,13 +58,13 @@ def auroc(
 
     Examples
     --------
-    >>> auroc([0.9, 0.8, 0.7, 0.6], [1, 1, 0, 0])
+    >>> estimate_auroc([1, 1, 0, 0], [0.9, 0.8, 0.7, 0.6])
     Auroc(value=1.0, low=0.385..., high=1.0)
-    >>> auroc([0.8, 0.8, 0.8], [1, 0, 1]).value
+    >>> estimate_auroc([1, 0, 1], [0.8, 0.8, 0.8]).value
     0.5
     """
     check_alpha(alpha)
-    tally = as_tally(confidence, correct, weights=weights).pooled().without_blocks().without_ties()
+    tally = as_tally(y_true, y_prob, weights=weights).pooled().without_blocks().without_ties()
     # Weights count for as many rows as make the same noise.
     scale = float(tally.w.sum() / tally.ww.sum())
     return auroc_of_counts(scale * tally.wt, scale * (tally.w - tally.wt), alpha=alpha)
@@ -104,7 +116,7 @@ class Doubt:
 
 
 def doubt_of(
-    confidence: ArrayLike | Tally, correct: ArrayLike | None = None, *, questions: int | None = None
+    y_true: ArrayLike | Tally, y_prob: ArrayLike | None = None, *, questions: int | None = None
 ) -> Doubt | None:
     """Return what is suspicious about confidences and labels; None if nothing is, or the rows are too few to tell.
 
@@ -120,13 +132,19 @@ def doubt_of(
 
     questions : how many there are, where some have several rows; such rows count for less.
 
-    >>> doubt_of([0.9] * 60, [1, 0, 1] * 20).text
+    >>> doubt_of([1, 0, 1] * 20, [0.9] * 60).text
     'all 60 confidences are 0.9, so they do not tell right answers from wrong ones.'
-    >>> doubt_of([0.9] * 20 + [0.6] * 20, [0] * 20 + [1] * 20).kind
+    >>> doubt_of([0] * 20 + [1] * 20, [0.9] * 20 + [0.6] * 20).kind
     'opposite'
-    >>> doubt_of([0.9, 0.6, 0.7], [0, 1, 1])
+    >>> doubt_of([0, 1, 1], [0.9, 0.6, 0.7])
     """
-    tally = as_tally(confidence, correct).pooled().without_blocks().without_ties()
+    if isinstance(y_true, Tally):
+        tally = y_true
+    elif y_prob is None:
+        raise InputError("y_prob is missing.")
+    else:  # Here an LLM that says 1 to everything and soft labels are no sign of a swap.
+        tally = Tally.of(y_prob, y_true)
+    tally = tally.pooled().without_blocks().without_ties()
     if len(tally) == 1:
         said = f"all {tally.n:,} confidences are {tally.confidence[0]:g}"
         text = f"{said}, so they do not tell right answers from wrong ones."

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 
 def reliability_table(
-    confidence: ArrayLike | Tally,
-    correct: ArrayLike | None = None,
+    y_true: ArrayLike | Tally,
+    y_prob: ArrayLike | None = None,
     *,
     groups: ArrayLike | Paths | None = None,
     weights: ArrayLike | None = None,
@@ -30,7 +30,7 @@ def reliability_table(
     Columns: `group`; `from` and `to`, the bin's lowest and highest confidence; `rows`; `confidence`, its mean;
     `accuracy`, with `low` and `high` its (1 - alpha) interval, each bin by itself; `gap`, confidence minus accuracy.
 
-    >>> reliability_table([0.8] * 4, [1, 0, 0, 0], groups=["law"] * 4).select("group", "rows", "accuracy", "gap")
+    >>> reliability_table([1, 0, 0, 0], [0.8] * 4, groups=["law"] * 4).select("group", "rows", "accuracy", "gap")
     shape: (1, 4)
     ┌───────┬──────┬──────────┬──────┐
     │ group ┆ rows ┆ accuracy ┆ gap  │
@@ -43,7 +43,7 @@ def reliability_table(
     import polars as pl
 
     check_alpha(alpha)
-    binned = Binned.of(as_tally(confidence, correct, groups, weights).without_blocks(), bins)
+    binned = Binned.of(as_tally(y_true, y_prob, groups, weights).without_blocks(), bins)
     cells, of = binned.tally, binned.bins
     rows, w, wt = of.sum(cells.rows), of.sum(cells.w), of.sum(cells.wt)
     low, high = mean_intervals(rows, w, wt, of.sum(cells.wtt), of.sum(cells.ww), alpha / 2)

@@ -32,18 +32,18 @@ class AccuracyConfidenceCurve:
 
 
 def accuracy_confidence_curve(
-    confidence: ArrayLike | Tally,
-    correct: ArrayLike | None = None,
+    y_true: ArrayLike | Tally,
+    y_prob: ArrayLike | None = None,
     *,
     weights: ArrayLike | None = None,
     thresholds: ArrayLike = GRID,
 ) -> AccuracyConfidenceCurve:
-    """Return coverage and accuracy of answering where ``confidence >= threshold``.
+    """Return coverage and accuracy of answering where ``y_prob >= threshold``.
 
-    >>> accuracy_confidence_curve([0.5, 0.9], [0, 1], thresholds=[0, 0.9, 1]).accuracy
+    >>> accuracy_confidence_curve([0, 1], [0.5, 0.9], thresholds=[0, 0.9, 1]).accuracy
     array([0.5, 1. , 0. ])
     """
-    tally = _by_confidence(confidence, correct, weights)
+    tally = _by_confidence(y_true, y_prob, weights)
     grid = require_sorted(thresholds, "thresholds")
     first = np.searchsorted(tally.confidence, grid)
     accepted = np.append(np.cumsum(tally.w[::-1])[::-1], 0.0)[first]
@@ -53,21 +53,21 @@ def accuracy_confidence_curve(
 
 
 def auac(
-    confidence: ArrayLike | Tally,
-    correct: ArrayLike | None = None,
+    y_true: ArrayLike | Tally,
+    y_prob: ArrayLike | None = None,
     *,
     weights: ArrayLike | None = None,
     thresholds: ArrayLike = GRID,
 ) -> float:
     """Return the area under the accuracy-confidence curve (the paper's AUAC).
 
-    Accuracy of the rows with ``confidence >= t``, 0 where there are none, by the trapezoid rule over thresholds.
+    Accuracy of the rows with ``y_prob >= t``, 0 where there are none, by the trapezoid rule over thresholds.
     Stretching confidences towards 1 raises it without ranking anything better; see :func:`aurc` for ranking.
 
-    >>> auac([0.5, 1.0], [0, 1])
+    >>> auac([0, 1], [0.5, 1.0])
     0.7475
     """
-    curve = accuracy_confidence_curve(confidence, correct, weights=weights, thresholds=thresholds)
+    curve = accuracy_confidence_curve(y_true, y_prob, weights=weights, thresholds=thresholds)
     return float(np.trapezoid(curve.accuracy, curve.threshold))
 
 
@@ -81,15 +81,15 @@ class RiskCoverageCurve:
 
 
 def risk_coverage_curve(
-    confidence: ArrayLike | Tally, correct: ArrayLike | None = None, *, weights: ArrayLike | None = None
+    y_true: ArrayLike | Tally, y_prob: ArrayLike | None = None, *, weights: ArrayLike | None = None
 ) -> RiskCoverageCurve:
     """Return the risk-coverage curve, from the strictest threshold to accepting all.
 
-    >>> curve = risk_coverage_curve([0.5, 0.9, 0.9], [0, 1, 0])
+    >>> curve = risk_coverage_curve([0, 1, 0], [0.5, 0.9, 0.9])
     >>> curve.coverage.round(2), curve.risk.round(2)
     (array([0.67, 1.  ]), array([0.5 , 0.67]))
     """
-    tally = _by_confidence(confidence, correct, weights)
+    tally = _by_confidence(y_true, y_prob, weights)
     accepted, wrong = np.cumsum(tally.w[::-1]), np.cumsum((tally.w - tally.wt)[::-1])
     return RiskCoverageCurve(accepted / accepted[-1], wrong / accepted, tally.confidence[::-1])
 
@@ -107,8 +107,17 @@ class SelectiveRisk:
     excess: float
 
 
-def aurc(
-    confidence: ArrayLike | Tally, correct: ArrayLike | None = None, *, weights: ArrayLike | None = None
+def aurc(y_true: ArrayLike | Tally, y_prob: ArrayLike | None = None, *, weights: ArrayLike | None = None) -> float:
+    """Return the area under the risk-coverage curve: the share of wrong answers, averaged over coverages.
+
+    >>> round(aurc([1, 0, 1], [0.9, 0.8, 0.7]), 3)
+    0.278
+    """
+    return selective_risk(y_true, y_prob, weights=weights).aurc
+
+
+def selective_risk(
+    y_true: ArrayLike | Tally, y_prob: ArrayLike | None = None, *, weights: ArrayLike | None = None
 ) -> SelectiveRisk:
     r"""Return AURC and E-AURC: the mean over k of the risk among the k most confident rows.
 
@@ -118,12 +127,12 @@ def aurc(
 
     Examples
     --------
-    >>> aurc([0.9, 0.8, 0.7], [1, 0, 1])
+    >>> selective_risk([1, 0, 1], [0.9, 0.8, 0.7])
     SelectiveRisk(aurc=0.277..., excess=0.166...)
-    >>> aurc([0.8, 0.8, 0.8], [1, 0, 1]).aurc  # no ranking: the overall risk
+    >>> selective_risk([1, 0, 1], [0.8, 0.8, 0.8]).aurc  # no ranking: the overall risk
     0.333...
     """
-    tally = _by_confidence(confidence, correct, weights)
+    tally = _by_confidence(y_true, y_prob, weights)
     # A mean weight of 1 makes weighted rows count like rows.
     scale = tally.n / tally.w.sum()
     rows, wrong = tally.w[::-1] * scale, (tally.w - tally.wt)[::-1] * scale
@@ -144,5 +153,5 @@ def _area(rows: Floats, wrong: Floats) -> float:
     return float(((wrong_before - before * rate) * harmonic + wrong).sum() / rows.sum())
 
 
-def _by_confidence(confidence: ArrayLike | Tally, correct: ArrayLike | None, weights: ArrayLike | None) -> Tally:
-    return as_tally(confidence, correct, weights=weights).pooled().without_blocks().without_ties()
+def _by_confidence(y_true: ArrayLike | Tally, y_prob: ArrayLike | None, weights: ArrayLike | None) -> Tally:
+    return as_tally(y_true, y_prob, weights=weights).pooled().without_blocks().without_ties()

@@ -34,8 +34,8 @@ class ValidityCurve:
 
 
 def validity_curve(
-    confidence: ArrayLike | Tally,
-    correct: ArrayLike | None = None,
+    y_true: ArrayLike | Tally,
+    y_prob: ArrayLike | None = None,
     *,
     groups: ArrayLike | Paths | None = None,
     weights: ArrayLike | None = None,
@@ -49,11 +49,11 @@ def validity_curve(
 
     epsilons : rising; 0, 0.01, ..., 1 by default.
 
-    >>> curve = validity_curve(np.repeat([0.5, 0.9], 500), np.tile([1, 0], 500))
+    >>> curve = validity_curve(np.tile([1, 0], 500), np.repeat([0.5, 0.9], 500))
     >>> curve.at(0.1), curve.at(0.4)
     (0.5, 1.0)
     """
-    binned = Binned.of(as_tally(confidence, correct, groups, weights, ids, n_blocks=BLOCKS), bins)
+    binned = Binned.of(as_tally(y_true, y_prob, groups, weights, ids, n_blocks=BLOCKS), bins)
     grid = np.arange(101) / 100 if epsilons is None else require_sorted(epsilons, "epsilons")
     check_redraws(redraws)
     weight = binned.weight

@@ -143,16 +143,16 @@ def _choice(model: QACalibrator, rows: dict[str, Any], goal: Goal, where: str) -
     if not len(correct):
         raise InputError(f"{where}there is no row to choose a threshold on.")
     _require_other_rows(model, question_names(rows), where)
-    doubt = doubt_of(rows["confidence"], correct, questions=None if ids is None else len({*ids}))
+    doubt = doubt_of(correct, rows["confidence"], questions=None if ids is None else len({*ids}))
     if doubt is not None and doubt.kind == "opposite":
         warnings.warn(f"{where}{doubt.text}", QacalWarning, stacklevel=2)
     if goal.wrong is not None and goal.abstain is not None:
         costs = {"wrong": goal.wrong, "abstain": goal.abstain}
-        return cheapest_threshold(calibrated, correct, ids=ids, alpha=goal.alpha, **costs)
+        return cheapest_threshold(correct, calibrated, ids=ids, alpha=goal.alpha, **costs)
     certify = partial(
         certified_threshold,
-        calibrated,
         correct,
+        calibrated,
         groups=rows["groups"] if goal.per_group else None,
         known_groups=[group.group for group in model.describe_groups()] if goal.per_group else None,
         ids=ids,

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from qacal.errors import InputError
-from qacal.metrics.evaluation import Evaluation, evaluate, require_labels
+from qacal.metrics.evaluation import Evaluation, evaluate_rows, require_labels
 from qacal.model.answering import Answering, Progress
 from qacal.model.model_set import rows_by
 from qacal.records.provenance import AllowOtherSource
@@ -79,9 +79,9 @@ class EvaluationRows:
 
     def _evaluate(self, value: Any, whose: str = "") -> Evaluation:
         mine = self.columns(value)
-        return evaluate(
-            mine["confidence"],
+        return evaluate_rows(
             mine["correct"],
+            mine["confidence"],
             mine["calibrated"],
             groups=mine["groups"],
             grouped_by=self.grouped_by,

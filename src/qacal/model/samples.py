@@ -77,7 +77,7 @@ class Overview:
         self._columns = Gathered()
         labels = np.unique(correct)
         self.only_label = float(labels[0]) if len(labels) == 1 else None
-        doubt = doubt_of(confidence, correct, questions=len(np.unique(ids)) if ids.any() else None)
+        doubt = doubt_of(correct, confidence, questions=len(np.unique(ids)) if ids.any() else None)
         if doubt is not None:
             warnings.warn(f"{whose}{doubt.text}", QacalWarning, stacklevel=2)
 

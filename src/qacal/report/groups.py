@@ -87,7 +87,7 @@ def _groups(gathered: Gathered, tallies: dict[str, Tally], examples: int) -> Ite
 
 
 def _debiased(tally: Tally) -> float:
-    return calibration_error(tally, bins=BINS, redraws=0).debiased if tally.n > 1 else float("nan")
+    return calibration_error(tally, bins=BINS) if tally.n > 1 else float("nan")
 
 
 def _codes_that_are_off(gathered: Gathered) -> set[int]:

@@ -11,8 +11,9 @@ import numpy as np
 
 from qacal.errors import InputError
 from qacal.guarantee import check_alpha
+from qacal.metrics.binned import ordered
 from qacal.parameters import is_number, shown
-from qacal.tally.arrays import ArrayLike, Floats, require_length, unit_values
+from qacal.tally.arrays import ArrayLike, Floats, unit_values
 from qacal.tally.groups import GroupColumn, as_grouping
 from qacal.tally.ids import id_hashes, one_of_each
 from qacal.tally.tally import Tally
@@ -136,8 +137,8 @@ class CertifiedThreshold:
 
 
 def certified_threshold(
-    confidence: ArrayLike | Tally,
-    correct: ArrayLike | None = None,
+    y_true: ArrayLike | Tally,
+    y_prob: ArrayLike | None = None,
     *,
     accuracy: float | None = None,
     risk: float | None = None,
@@ -157,7 +158,8 @@ def certified_threshold(
 
     Parameters
     ----------
-    confidence : a score per row in [0, 1], or a tally of rows of which no two are of one question.
+    y_true, y_prob : a label and a score per row, both in [0, 1]; or a tally of rows, at most one per question, in place
+        of both.
     accuracy, risk : the target, or one minus it; give one of them.
     groups : a label per row: then every group has its own threshold, at alpha divided by the number of groups.
     known_groups : the groups that alpha is divided by, those without rows included; by default those of the rows, which
@@ -174,16 +176,16 @@ def certified_threshold(
     >>> rng = np.random.default_rng(0)
     >>> said = rng.choice([0.6, 0.8, 0.9, 1.0], 4000)
     >>> right = rng.random(4000) < said - 0.02
-    >>> found = certified_threshold(said, right, accuracy=0.9)
+    >>> found = certified_threshold(right, said, accuracy=0.9)
     >>> found.threshold, found.parts[0].accepted, round(found.parts[0].accuracy, 3)
     (0.81, 1757, 0.932)
 
     Answers at 0.8 are right too seldom to be let in. A target that takes more rows says how many:
 
-    >>> few = certified_threshold(said[:100], right[:100], accuracy=0.95)
+    >>> few = certified_threshold(right[:100], said[:100], accuracy=0.95)
     >>> few.threshold, few.parts[0].rows_needed
     (None, 216)
-    >>> certified_threshold(said, right, accuracy=90)
+    >>> certified_threshold(right, said, accuracy=90)
     Traceback (most recent call last):
     ...
     qacal.errors.InputError: accuracy is 90; expected a number between 0 and 1, such as 0.9.
@@ -191,7 +193,7 @@ def certified_threshold(
     target = target_accuracy(accuracy, risk)
     check_alpha(alpha)
     grid = np.unique(unit_values(candidates, "candidates"))
-    tally, dropped = _counted(confidence, correct, groups, ids, grid, seed, is_dealt=others is None)
+    tally, dropped = _counted(y_true, y_prob, groups, ids, grid, seed, is_dealt=others is None)
     tested, expected, pilot_rows = _parted(tally, others)
     is_grouped, cells = tally.grouping is not None, cells_of(tested)
     known = cells_of(tally) if known_groups is None else known_groups
@@ -289,8 +291,8 @@ def _needed(curve: ThresholdCurve, target: float, scale: float) -> tuple[int | N
 
 
 def _counted(
-    confidence: ArrayLike | Tally,
-    correct: ArrayLike | None,
+    y_true: ArrayLike | Tally,
+    y_prob: ArrayLike | None,
     groups: Any,
     ids: Any,
     grid: Floats,
@@ -299,21 +301,18 @@ def _counted(
     is_dealt: bool,
 ) -> tuple[Tally, int]:
     """Return the tally of one row per question, and how many rows were left out."""
-    if isinstance(confidence, Tally):
-        return _sound(confidence, (correct, groups, ids)), 0
-    h, t, column, hashes, dropped = one_row_per_question(confidence, correct, groups, ids)
+    if isinstance(y_true, Tally):
+        return _sound(y_true, (y_prob, groups, ids)), 0
+    h, t, column, hashes, dropped = one_row_per_question(y_true, y_prob, groups, ids)
     n_blocks = SCOUTS if is_dealt else 1
     return Tally.of(at_candidates(h, grid), t, groups=column, ids=hashes, n_blocks=n_blocks, seed=seed), dropped
 
 
 def one_row_per_question(
-    confidence: ArrayLike, correct: ArrayLike | None, groups: Any = None, ids: Any = None
+    y_true: ArrayLike, y_prob: ArrayLike | None, groups: Any = None, ids: Any = None
 ) -> tuple[Floats, Floats, Any, Any, int]:
     """Return checked columns with one row of each question, and how many rows were left out."""
-    if correct is None:
-        raise InputError("correct is missing; give one 0/1 value (or soft target) per row.")
-    h, t = unit_values(confidence, "confidence"), unit_values(correct, "correct")
-    require_length(t, len(h), "correct")
+    t, h = ordered(y_true, y_prob)
     column = None if groups is None else _flat(as_grouping(groups, len(h)))
     if ids is None:
         return h, t, column, None, 0
@@ -329,7 +328,7 @@ def _flat(column: GroupColumn) -> GroupColumn:
 
 def _sound(tally: Tally, others: tuple[Any, ...]) -> Tally:
     if any(given is not None for given in others):
-        raise InputError("a tally already holds correct, groups and ids; pass it alone.")
+        raise InputError("a tally already holds y_prob, groups and ids; pass it alone.")
     if tally.is_clustered or tally.is_weighted:
         what = "several rows of one question" if tally.is_clustered else "weights"
         raise InputError(f"this tally has {what}; a threshold is certified on independent rows that count alike.")

@@ -91,8 +91,8 @@ class CheapestThreshold:
 
 
 def cheapest_threshold(
-    confidence: ArrayLike,
-    correct: ArrayLike,
+    y_true: ArrayLike,
+    y_prob: ArrayLike,
     *,
     wrong: float,
     abstain: float,
@@ -112,7 +112,7 @@ def cheapest_threshold(
     An LLM that claims 0.9 and is right half of the time. The rule believes it; the rows do not:
 
     >>> said, right = np.repeat([0.9, 0.99], 100), np.repeat([1, 0, 1, 0], [50, 50, 97, 3])
-    >>> found = cheapest_threshold(said, right, wrong=5, abstain=1)
+    >>> found = cheapest_threshold(right, said, wrong=5, abstain=1)
     >>> found.rule_policy.threshold, found.rule_policy.cost
     (0.8, 1.325)
     >>> found.threshold, found.seen_policy.cost, found.is_rule_good
@@ -120,7 +120,7 @@ def cheapest_threshold(
     """
     _check_costs(wrong, abstain)
     check_alpha(alpha)
-    h, t, _, hashes, dropped = one_row_per_question(confidence, correct, None, ids)
+    h, t, _, hashes, dropped = one_row_per_question(y_true, y_prob, None, ids)
     tally = Tally.of(h, t, ids=hashes, n_blocks=2)
     costs, *halves = (_Costs.of(part, float(wrong), float(abstain)) for part in (tally, *_halves(tally)))
     mine = costs.policy(max(0.0, 1 - abstain / wrong))

@@ -97,25 +97,25 @@ class ThresholdCurve:
 
 
 def threshold_curve(
-    confidence: ArrayLike | Tally,
-    correct: ArrayLike | None = None,
+    y_true: ArrayLike | Tally,
+    y_prob: ArrayLike | None = None,
     *,
     thresholds: ArrayLike = GRID,
     alpha: float = 0.1,
 ) -> ThresholdCurve:
-    """Return what answering where ``confidence >= threshold`` gives and loses, for every threshold.
+    """Return what answering where ``y_prob >= threshold`` gives and loses, for every threshold.
 
     The intervals are exact for a threshold that was fixed beforehand, and not for one that was picked by looking at the
     curve: :func:`qacal.certified_threshold` picks one that can be relied on.
 
     Examples
     --------
-    >>> curve = threshold_curve([0.5, 0.5, 0.9, 0.9], [1, 0, 1, 1], thresholds=[0, 0.9, 1])
+    >>> curve = threshold_curve([1, 0, 1, 1], [0.5, 0.5, 0.9, 0.9], thresholds=[0, 0.9, 1])
     >>> curve.coverage, curve.accuracy, curve.withheld
     (array([1. , 0.5, 0. ]), array([0.75, 1.  , nan]), array([0., 1., 3.]))
     """
     check_alpha(alpha)
-    tally = as_tally(confidence, correct).pooled().without_blocks().without_ties()
+    tally = as_tally(y_true, y_prob).pooled().without_blocks().without_ties()
     return curve_of(
         tally.confidence, tally.rows, tally.wt, require_sorted(thresholds, "thresholds"), alpha, is_soft=tally.is_soft
     )

@@ -40,7 +40,7 @@ class FitRecord:
         """Return how many of these questions are among the sample: none, if they are others than those of the fit.
 
         >>> ids = np.arange(1000, dtype=np.uint64)
-        >>> Memory(sample(ids), {}).known(ids), Memory(sample(ids), {}).known(ids + np.uint64(1000))
+        >>> FitRecord(sample(ids), {}).known(ids), FitRecord(sample(ids), {}).known(ids + np.uint64(1000))
         (256, 0)
         """
         return int(np.isin(self.questions, _marks(ids)).sum())

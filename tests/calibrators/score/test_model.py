@@ -41,7 +41,7 @@ def new():
 
 
 def loss(model, rows):
-    return log_loss(column(model.calibrate(rows), "calibrated"), column(rows, "correct"))
+    return log_loss(column(rows, "correct"), column(model.calibrate(rows), "calibrated"))
 
 
 def test_columns_and_confidences_are_read_from_records(fitted, new):

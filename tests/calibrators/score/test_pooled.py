@@ -126,7 +126,7 @@ def test_both_confidences_are_better_than_either():
         score = LearnedScore(text=False, confidences=confidences)
         inputs = dict(zip(("confidence", "tokens"), h.T[columns], strict=False))
         fresh = dict(zip(("confidence", "tokens"), new.T[columns], strict=False))
-        return log_loss(score.fit(inputs, y).predict(fresh), new_y)
+        return log_loss(new_y, score.fit(inputs, y).predict(fresh))
 
     both, first, second = loss([0, 1], ["tokens"]), loss([0], []), loss([1], [])
     assert both < min(first, second) - 0.02

@@ -178,5 +178,5 @@ def _tried(material: Material, candidate: Candidate) -> _Tried:
         scores.append(fitted.maps.apply(material.seen(candidate).only(held)))
         labels.append(material.correct[held])
     score, correct = np.concatenate(scores), np.concatenate(labels)
-    trial = ScoreTrial(candidate.name, len(score), log_loss(score, correct), brier_score(score, correct).score)
+    trial = ScoreTrial(candidate.name, len(score), log_loss(correct, score), brier_score(correct, score))
     return _Tried(candidate, trial, effects)

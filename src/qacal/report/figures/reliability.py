@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from qacal.guarantee import mean_intervals
-from qacal.metrics.calibration import CalibrationError, calibration_error
+from qacal.metrics.calibration import CalibrationError, estimate_calibration_error
 from qacal.metrics.evaluation import BINS
 from qacal.report import style, words
 from qacal.report.data import as_tallies
@@ -116,7 +116,7 @@ def _draw(ax: Axes, look: style.Look, points: _Points, label: str) -> None:
 
 
 def _error(tally: Tally) -> CalibrationError:
-    return calibration_error(tally, bins=BINS, redraws=0)
+    return estimate_calibration_error(tally, bins=BINS, redraws=0)
 
 
 def _short(error: CalibrationError) -> str:

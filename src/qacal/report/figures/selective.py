@@ -106,7 +106,7 @@ def risk_coverage_plot(
     for name, tally in tallies.items():
         look, (coverage, risk) = style.look_of(name), _curve(tally)
         highest = max(highest, 1.1 * float(risk.max()))
-        label = f"{look.label}: {aurc(tally).aurc:.3f}"
+        label = f"{look.label}: {aurc(tally):.3f}"
         ax.plot(coverage, risk, color=look.colour, linestyle=look.line, linewidth=1.6, label=label)
         share, right = (0.0, 0.0) if threshold is None else answered(tally, threshold)
         if share > 0:
@@ -135,7 +135,7 @@ def _curve(tally: Tally) -> tuple[Floats, Floats]:
 
 def _ranking(tallies: dict[str, Tally]) -> str:
     first, last = next(iter(tallies)), list(tallies)[-1]
-    before, after = aurc(tallies[first]).aurc, aurc(tallies[last]).aurc
+    before, after = aurc(tallies[first]), aurc(tallies[last])
     if first == last:
         return f"Averaged over how much is answered, {words.percent(before)} is wrong"
     if abs(before - after) > 0.002 and words.percent(before) != words.percent(after):
@@ -152,5 +152,5 @@ def _risk_text(tallies: dict[str, Tally], overall: float) -> str:
         curve = risk_coverage_curve(tally)
         at = min(int(np.searchsorted(curve.coverage, 0.5)), len(curve.coverage) - 1)
         half = f"answering {words.percent(curve.coverage[at])}, {words.percent(curve.risk[at])} are wrong"
-        parts.append(f"{style.look_of(name).label}: {half}; AURC {aurc(tally).aurc:.3f}.")
+        parts.append(f"{style.look_of(name).label}: {half}; AURC {aurc(tally):.3f}.")
     return " ".join(parts)
