@@ -85,7 +85,7 @@ def row_sets(draw):
     rows = {"confidence": draw(columns(UNIT, length)), "correct": draw(columns(correct, length))}
     labels = draw(st.sampled_from([LABELS, TEXTS, None]))
     rows |= {} if labels is None else {"groups": draw(columns(labels, length, LABELS))}
-    rows |= {"weights": draw(columns(WEIGHTS, length))} if draw(st.booleans()) else {}
+    rows |= {"sample_weight": draw(columns(WEIGHTS, length))} if draw(st.booleans()) else {}
     ids = draw(st.sampled_from([None, st.just(("list", range(length))), columns(TEXTS, length, LABELS)]))
     return rows if ids is None else rows | {"ids": draw(ids)}
 
@@ -131,7 +131,7 @@ KNOWN = {
     "nulls in a dictionary": twelve(groups=("dictionary", GAPS)),
     "nulls in dictionaries": {
         name: ("dictionary", values)
-        for name, (_, values) in twelve(ids=("", GAPS), weights=("", [1.0, None] * 6)).items()
+        for name, (_, values) in twelve(ids=("", GAPS), sample_weight=("", [1.0, None] * 6)).items()
     },
     "masked confidences": twelve(confidence=("masked", [7.0] + [0.5] * 11)),
     "masked": twelve(
@@ -139,15 +139,15 @@ KNOWN = {
     ),
     "large numbers with NA": twelve(groups=("nullable", LARGE), ids=("nullable", LARGE)),
     "weights that differ by 1e16": twelve(
-        weights=("list", [1e8, 1e8, 1e-8, 1e-8] * 3), groups=("list", ["a", "b"] * 6), ids=IDS
+        sample_weight=("list", [1e8, 1e8, 1e-8, 1e-8] * 3), groups=("list", ["a", "b"] * 6), ids=IDS
     ),
     "denormal": twelve(("list", [0.0, TINY, 2 * TINY, 3 * TINY] * 3), groups=("list", ["a", "b"] * 6), ids=IDS),
     "lines": twelve(groups=("list", ["a\nb", "a\n  b", "'\n'"] * 4)),
-    "one row that outweighs all": twelve(("list", [0.5] * 12), weights=("list", [1e100, *[1e8] * 11])),
+    "one row that outweighs all": twelve(("list", [0.5] * 12), sample_weight=("list", [1e100, *[1e8] * 11])),
     "one question that outweighs all": {
         "confidence": ("numpy", [1e-300, 0.0, TINY, 0.5, 0.5, 1.0, 0.5, 0.0]),
         "correct": ("tuple", [1] * 8),
-        "weights": ("numpy", [1e100, 1e8, 1e-100, 1.0, 0.0, 1e-8, 1e-8, 1.0]),
+        "sample_weight": ("numpy", [1e100, 1e8, 1e-100, 1.0, 0.0, 1e-8, 1e-8, 1.0]),
         "ids": ("dictionary", ["a\nb", 2**64, "a\nb", 1, "a", 1, 2**53 + 1, 2**64]),
     },
     "as often right as asked for": twelve(correct=("list", [0, 0.8, 1.0] * 4), groups=("list", list("aaabbbcccddd"))),
@@ -157,7 +157,7 @@ KNOWN = {
     "iterators": twelve(
         correct=("iterator", [1] * 12),
         groups=("iterator", GAPS),
-        weights=("generator", [1] * 12),
+        sample_weight=("generator", [1] * 12),
         ids=("iterator", GAPS),
     ),
 }
@@ -283,7 +283,7 @@ def test_planning(b, n, alpha, nu):
 
 
 @pytest.mark.parametrize("kind", ["lazy", "iterator", "generator"])
-@pytest.mark.parametrize("name", ["confidence", "correct", "groups", "weights", "ids"])
+@pytest.mark.parametrize("name", ["confidence", "correct", "groups", "sample_weight", "ids"])
 def test_what_is_no_column_is_refused(kind, name):
     rows = made(twelve(**{name: (kind, [1] * 12)}))
     for function in (qacal.Tally.of, qacal.calibration_error, *(it.fit for it in SMALL)):

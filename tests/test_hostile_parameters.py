@@ -43,7 +43,7 @@ MEASURES = [
     *(qacal.reliability_table, qacal.accuracy_confidence_curve, qacal.auac, qacal.risk_coverage_curve, qacal.aurc),
     *(qacal.brier_score, qacal.log_loss, qacal.sharpness, qacal.threshold_curve, qacal.Tally.of),
 ]
-COLUMNS = ("confidence", "correct", "y_true", "y_prob", "groups", "weights", "ids", "proxy", "truth")
+COLUMNS = ("confidence", "correct", "y_true", "y_prob", "groups", "sample_weight", "ids", "proxy", "truth")
 CALIBRATORS = [
     *(qacal.Identity, qacal.PlattScaling, qacal.IsotonicCalibration, qacal.UniformMassBinning, qacal.ScalingBinning),
     *(qacal.QABinning, qacal.ScalingQABinning, qacal.HierarchicalScaling, qacal.TreeScaling, qacal.TreeBinning),

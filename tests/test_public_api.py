@@ -105,3 +105,13 @@ def test_plain_metrics_are_floats():
     ):
         assert type(getattr(qacal, metric)(LABELS, PROBABILITIES)) is float
     assert type(qacal.sharpness(PROBABILITIES)) is float
+
+
+def test_weights_are_called_sample_weight():
+    half = np.tile([1.0, 1.0, 0.0, 1.0], 50)
+    weighted = qacal.QABinning().fit(PROBABILITIES, LABELS, sample_weight=half).predict([0.8])
+    assert weighted == qacal.QABinning().fit(PROBABILITIES[half > 0], LABELS[half > 0]).predict([0.8])
+    assert qacal.log_loss(LABELS, PROBABILITIES, sample_weight=half) == pytest.approx(
+        sklearn_metrics.log_loss(LABELS, PROBABILITIES, sample_weight=half)
+    )
+    assert qacal.Tally.of(PROBABILITIES, LABELS, sample_weight=half).is_weighted

@@ -67,7 +67,9 @@ def halves(n, seed, soft=False, weighted=False):
         weights = rng.choice([0.5, 1.0, 2.0], rows.sum()) if weighted else None
         groups = Paths(paths.path[rows], paths.exit[rows], paths.depth)
         ids = np.flatnonzero(rows)
-        parts.append(Tally.of(h[rows], right[rows], groups=groups, weights=weights, ids=ids, n_blocks=2, ties=True))
+        parts.append(
+            Tally.of(h[rows], right[rows], groups=groups, sample_weight=weights, ids=ids, n_blocks=2, ties=True)
+        )
     return parts
 
 

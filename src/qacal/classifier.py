@@ -97,7 +97,9 @@ class QACalibrationClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
             _require_no_steps(self.calibrator)
             self.partition_ = clone(self.partition).fit(X[:, 1:])
         calibrator: Calibrator = QABinning() if self.calibrator is None else clone(self.calibrator)
-        self.calibrator_ = calibrator.fit(_confidence(X), correct, groups=self._groups(X), weights=weights, ids=ids)
+        self.calibrator_ = calibrator.fit(
+            _confidence(X), correct, groups=self._groups(X), sample_weight=weights, ids=ids
+        )
         return self
 
     def predict_proba(self, X: ArrayLike, ids: ArrayLike | None = None) -> Floats:

@@ -34,7 +34,7 @@ def data(draw, min_rows=1, max_rows=80, soft=True, weighted=True):
     t = rng.random(n) if soft and draw(st.booleans()) else (rng.random(n) < 0.3 + 0.5 * h).astype(float)
     groups = rng.integers(-1, draw(st.integers(0, 4)), n)
     weights = rng.exponential(size=n) + 0.01 if weighted and draw(st.booleans()) else None
-    return {"confidence": h, "correct": t, "groups": groups, "weights": weights, "ids": np.arange(n) * 7 + 3}
+    return {"confidence": h, "correct": t, "groups": groups, "sample_weight": weights, "ids": np.arange(n) * 7 + 3}
 
 
 def asks(rows):
@@ -153,10 +153,10 @@ def test_names_of_groups_are_irrelevant(calibrator, rows):
 def test_weights_of_one_equal_no_weights_and_a_weight_of_zero_is_no_row(calibrator, rows):
     n = len(rows["confidence"])
     plain = fit(calibrator, rows).predict(**asks(rows))
-    ones = fit(calibrator, {**rows, "weights": np.ones(n)}).predict(**asks(rows))
+    ones = fit(calibrator, {**rows, "sample_weight": np.ones(n)}).predict(**asks(rows))
     np.testing.assert_allclose(ones, plain, atol=1e-9)
     doubled = {name: None if column is None else np.concatenate([column, column]) for name, column in rows.items()}
-    doubled |= {"weights": np.repeat([1.0, 0.0], n), "correct": np.append(rows["correct"], 1 - rows["correct"])}
+    doubled |= {"sample_weight": np.repeat([1.0, 0.0], n), "correct": np.append(rows["correct"], 1 - rows["correct"])}
     np.testing.assert_allclose(fit(calibrator, doubled).predict(**asks(rows)), plain, atol=1e-9)
 
 
@@ -164,8 +164,8 @@ def test_weights_of_one_equal_no_weights_and_a_weight_of_zero_is_no_row(calibrat
 @settings(max_examples=15)
 @given(rows=data(), factor=st.sampled_from([1e-50, 0.001, 3.0, 1000.0, 1e50]))
 def test_the_scale_of_weights_is_irrelevant(calibrator, rows, factor):
-    rows["weights"] = np.ones(len(rows["confidence"])) if rows["weights"] is None else rows["weights"]
-    scaled = {**rows, "weights": rows["weights"] * factor}
+    rows["sample_weight"] = np.ones(len(rows["confidence"])) if rows["sample_weight"] is None else rows["sample_weight"]
+    scaled = {**rows, "sample_weight": rows["sample_weight"] * factor}
     np.testing.assert_allclose(
         fit(calibrator, scaled).predict(**asks(rows)), fit(calibrator, rows).predict(**asks(rows)), atol=1e-6
     )
@@ -233,7 +233,7 @@ def test_keeps_the_mean_where_it_says_so(calibrator, rows):
         return
     model = fit(calibrator, rows)
     evidence = model.explain(**asks(rows))
-    w = np.ones(len(rows["correct"])) if rows["weights"] is None else rows["weights"]
+    w = np.ones(len(rows["correct"])) if rows["sample_weight"] is None else rows["sample_weight"]
     sets = (
         [(rows["groups"] == s) for s in set(evidence.group) - {None}]
         if calibrator.properties.uses_groups
@@ -414,10 +414,10 @@ def test_the_same_numbers_in_another_precision_get_the_same_answers(calibrator):
         ({"correct": [1, 2]}, r"correct\[1\] is 2"),
         ({"correct": [1, float("nan")]}, r"correct\[1\] is nan"),
         ({"correct": [1]}, "correct has 1 values and confidence has 2"),
-        ({"weights": [1, -1]}, r"weights\[1\] is -1"),
-        ({"weights": [1, float("nan")]}, r"weights\[1\] is nan"),
-        ({"weights": [0, 0]}, "weights are all 0"),
-        ({"weights": [1]}, "weights has 1 values"),
+        ({"sample_weight": [1, -1]}, r"sample_weight\[1\] is -1"),
+        ({"sample_weight": [1, float("nan")]}, r"sample_weight\[1\] is nan"),
+        ({"sample_weight": [0, 0]}, "sample_weight is 0 in every row"),
+        ({"sample_weight": [1]}, "sample_weight has 1 values"),
         ({"groups": [1]}, "groups has 1 values"),
         ({"ids": [1]}, "ids has 1 values"),
         ({"ids": [1, 2.5]}, r"ids\[0\] is 1.0; expected text or a whole number"),
@@ -425,7 +425,14 @@ def test_the_same_numbers_in_another_precision_get_the_same_answers(calibrator):
     ],
 )
 def test_refuses_by_name_and_place(calibrator, change, message):
-    rows = {"confidence": [0.5, 0.9], "correct": [0, 1], "groups": [1, 1], "weights": [1, 1], "ids": [1, 2], **change}
+    rows = {
+        "confidence": [0.5, 0.9],
+        "correct": [0, 1],
+        "groups": [1, 1],
+        "sample_weight": [1, 1],
+        "ids": [1, 2],
+        **change,
+    }
     with pytest.raises(InputError, match=message):
         clone(calibrator).fit(**rows)
 

@@ -71,7 +71,7 @@ def test_the_slow_twin_agrees(seed, n, kind, n_bins, rows_per_map, is_weighted, 
     groups = {"tree": Paths(label, leaves_tree_at, DEPTH), "flat": label, "none": None}[kind]
     nodes = [nodes_of(kind, *where) for where in zip(label.tolist(), leaves_tree_at.tolist(), strict=True)]
     model = StepBinning(step=1 / n_bins, rows_per_map=rows_per_map, alpha=0.3)
-    found = model.fit(h, t, groups=groups, weights=w if is_weighted else None).explain(h, groups=groups)
+    found = model.fit(h, t, groups=groups, sample_weight=w if is_weighted else None).explain(h, groups=groups)
     levels = {"tree": DEPTH + 1, "flat": 2, "none": 1}[kind]
     expected = slow_steps(list(zip(h, t, w, nodes, strict=True)), levels, n_bins, rows_per_map, 0.3)
     np.testing.assert_allclose(

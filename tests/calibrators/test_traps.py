@@ -274,7 +274,7 @@ def test_small_weights_do_not_switch_the_groups_off():
     groups = np.arange(2000) % 4
     right = rng.random(2000) < np.array([0.3, 0.5, 0.7, 0.9])[groups]
     h = rng.choice([0.7, 0.9], 2000)
-    model = HierarchicalScaling().fit(h, right, groups=groups, weights=np.full(2000, 1 / 2000))
+    model = HierarchicalScaling().fit(h, right, groups=groups, sample_weight=np.full(2000, 1 / 2000))
     np.testing.assert_allclose(model.predict(np.full(4, 0.8), groups=range(4)), [0.3, 0.5, 0.7, 0.9], atol=0.06)
 
 
@@ -303,7 +303,7 @@ def test_numbers_at_the_ends_of_float64_give_no_nan(calibrator, extremes):
     groups, right, stated = rng.integers(0, 3, n), rng.integers(0, 2, n), rng.random(n).round(1)
     for weights in ([1e-8, 1e8], [1e-100, 1e100]):
         weight = rng.choice(weights, n) if extremes != "confidences" else None
-        tally = Tally.of(stated, right, groups=groups, weights=weight, ids=np.arange(n), **options)
+        tally = Tally.of(stated, right, groups=groups, sample_weight=weight, ids=np.arange(n), **options)
         if extremes != "weights":
             if options.get("ties") or options.get("resolution"):
                 pytest.skip("ties are kept, or confidences are snapped to a grid")
@@ -321,7 +321,7 @@ def test_small_weights_are_not_lost_behind_large_ones():
     h, n = np.arange(1, 61) / 100, 60
     right = np.arange(n) % 2
     weights = np.where(h <= 0.3, 1e8, 1e-8)
-    heavy = UniformMassBinning(points_per_bin=20, ties="jitter").fit(h, right, weights=weights)
+    heavy = UniformMassBinning(points_per_bin=20, ties="jitter").fit(h, right, sample_weight=weights)
     plain = UniformMassBinning(points_per_bin=20, ties="jitter").fit(h, right)
     assert heavy.predict([0.6])[0] == pytest.approx(plain.predict([0.6])[0])
 

@@ -268,6 +268,6 @@ def test_isotonic_curves_are_scikit_learns():
     for h in (rng.choice([0.2, 0.5, 0.7, 0.9, 1.0], 300), rng.random(300).round(7)):
         right, weights = rng.random(300) < h**2, rng.choice([0.5, 1.0, 3.0], 300)
         theirs = IsotonicRegression(out_of_bounds="clip").fit(h, right, sample_weight=weights)
-        ours = IsotonicCalibration().fit(h, right, weights=weights)
+        ours = IsotonicCalibration().fit(h, right, sample_weight=weights)
         ask = np.linspace(0, 1, 101)
         np.testing.assert_allclose(ours.predict(ask), theirs.predict(ask), atol=1e-12)

@@ -37,7 +37,7 @@ def slow_bins(h, t, w, groups):
 @given(rows(soft=False))
 def test_auroc_is_that_of_scikit_learn_and_lies_in_its_interval(data):
     h, t, w, _ = data
-    found = qacal.estimate_auroc(t, h, weights=w)
+    found = qacal.estimate_auroc(t, h, sample_weight=w)
     if 0 < t.sum() < len(t):
         assert found.value == pytest.approx(sk.roc_auc_score(t, h, sample_weight=w), abs=1e-9)
     else:
@@ -104,14 +104,14 @@ def test_plug_in_errors(data):
     h, t, w, groups = data
     for by in (groups, np.zeros(len(h), dtype=int)):
         bins = list(slow_bins(h, t, w, by))
-        error = qacal.estimate_calibration_error(t, h, groups=by, weights=w, bins="outputs", redraws=0)
+        error = qacal.estimate_calibration_error(t, h, groups=by, sample_weight=w, bins="outputs", redraws=0)
         assert error.plugin == pytest.approx(sum(weight * abs(gap) for weight, gap, _ in bins) / w.sum())
-        worst = qacal.estimate_maximum_calibration_error(t, h, groups=by, weights=w, bins="outputs", redraws=0)
+        worst = qacal.estimate_maximum_calibration_error(t, h, groups=by, sample_weight=w, bins="outputs", redraws=0)
         assert worst.plugin == pytest.approx(max(abs(gap) for _, gap, _ in bins))
-        bias = qacal.confidence_bias(t, h, groups=by, weights=w, bins="outputs")
+        bias = qacal.confidence_bias(t, h, groups=by, sample_weight=w, bins="outputs")
         assert bias.over + bias.under == pytest.approx(error.plugin)
         assert bias.mean == pytest.approx((w * (h - t)).sum() / w.sum())
-        curve = qacal.validity_curve(t, h, groups=by, weights=w, bins="outputs", redraws=2)
+        curve = qacal.validity_curve(t, h, groups=by, sample_weight=w, bins="outputs", redraws=2)
         for epsilon in (0.1, 0.5, 1.0):
             share = sum(weight for weight, gap, _ in bins if abs(gap) <= epsilon + 1e-12) / w.sum()
             assert curve.at(epsilon) == pytest.approx(share)
@@ -127,7 +127,7 @@ def test_debiased_error_is_the_sum_over_pairs(data):
         if pairs:
             numerator += weight * sum(s[i] * s[j] for i, j in pairs) / sum(v[i] * v[j] for i, j in pairs)
             denominator += weight
-    error = qacal.estimate_calibration_error(t, h, groups=groups, weights=w, bins="outputs", redraws=0)
+    error = qacal.estimate_calibration_error(t, h, groups=groups, sample_weight=w, bins="outputs", redraws=0)
     if denominator == 0:
         assert np.isnan(error.debiased)
     else:
@@ -221,11 +221,11 @@ def test_metrics_do_not_depend_on_row_order(data, seed):
 
     def everything(i):
         return (
-            qacal.estimate_calibration_error(t[i], h[i], groups=groups[i], weights=w[i], redraws=5),
-            qacal.estimate_maximum_calibration_error(t[i], h[i], groups=groups[i], weights=w[i], redraws=5),
-            qacal.auac(t[i], h[i], weights=w[i]),
-            qacal.selective_risk(t[i], h[i], weights=w[i]),
-            qacal.brier_decomposition(t[i], h[i], weights=w[i]),
+            qacal.estimate_calibration_error(t[i], h[i], groups=groups[i], sample_weight=w[i], redraws=5),
+            qacal.estimate_maximum_calibration_error(t[i], h[i], groups=groups[i], sample_weight=w[i], redraws=5),
+            qacal.auac(t[i], h[i], sample_weight=w[i]),
+            qacal.selective_risk(t[i], h[i], sample_weight=w[i]),
+            qacal.brier_decomposition(t[i], h[i], sample_weight=w[i]),
         )
 
     assert repr(everything(order)) == repr(everything(np.arange(len(h))))
@@ -250,8 +250,8 @@ def test_auac_row_by_row(data):
     h, t, w, _ = data
     grid = np.linspace(0, 1, 101)
     accuracy = [np.average(t[h >= g], weights=w[h >= g]) if (h >= g).any() else 0.0 for g in grid]
-    assert qacal.auac(t, h, weights=w) == pytest.approx(np.trapezoid(accuracy, grid))
-    curve = qacal.accuracy_confidence_curve(t, h, weights=w, thresholds=[0.0, 0.5, 1.0])
+    assert qacal.auac(t, h, sample_weight=w) == pytest.approx(np.trapezoid(accuracy, grid))
+    curve = qacal.accuracy_confidence_curve(t, h, sample_weight=w, thresholds=[0.0, 0.5, 1.0])
     np.testing.assert_allclose(curve.coverage, [w[h >= g].sum() / w.sum() for g in (0.0, 0.5, 1.0)])
 
 
@@ -265,10 +265,10 @@ def test_risk_coverage_curve_by_hand():
 @given(rows())
 def test_brier_and_its_parts_add_up(data):
     h, t, w, _ = data
-    brier = qacal.brier_decomposition(t, h, weights=w)
+    brier = qacal.brier_decomposition(t, h, sample_weight=w)
     assert brier.score == pytest.approx((w * (h - t) ** 2).sum() / w.sum())
     assert brier.within == pytest.approx(0, abs=1e-12)
-    binned = qacal.brier_decomposition(t, h, weights=w, bins=2)
+    binned = qacal.brier_decomposition(t, h, sample_weight=w, bins=2)
     parts = binned.reliability - binned.resolution + binned.uncertainty + binned.within
     assert parts == pytest.approx(brier.score)
 
@@ -276,9 +276,13 @@ def test_brier_and_its_parts_add_up(data):
 @given(rows(soft=False))
 def test_proper_scores_are_scikit_learns(data):
     h, t, w, _ = data
-    assert qacal.log_loss(t, h, weights=w) == pytest.approx(sk.log_loss(t, h, sample_weight=w, labels=[0, 1]))
-    assert qacal.brier_score(t, h, weights=w) == pytest.approx(sk.brier_score_loss(t, h, sample_weight=w, pos_label=1))
-    assert qacal.sharpness(h, weights=w) == pytest.approx(np.average((h - np.average(h, weights=w)) ** 2, weights=w))
+    assert qacal.log_loss(t, h, sample_weight=w) == pytest.approx(sk.log_loss(t, h, sample_weight=w, labels=[0, 1]))
+    assert qacal.brier_score(t, h, sample_weight=w) == pytest.approx(
+        sk.brier_score_loss(t, h, sample_weight=w, pos_label=1)
+    )
+    assert qacal.sharpness(h, sample_weight=w) == pytest.approx(
+        np.average((h - np.average(h, weights=w)) ** 2, weights=w)
+    )
 
 
 def test_the_reliability_table():

@@ -16,7 +16,7 @@ BIG = [2**60 + 1, 2**60 + 2, 2**60 + 1, 2**53 + 1, 2**53, 7]
 COLUMNS = {
     "confidence": [0.7, 0.8, 0.9, 0.8, 0.7, 1.0],
     "correct": [True, False, True, True, False, True],
-    "weights": [1.0, 2.5, 1.0, 0.5, 3.0, 1.0],
+    "sample_weight": [1.0, 2.5, 1.0, 0.5, 3.0, 1.0],
     "groups": ["law", "art", "law", "art", "law", "physics"],
     "ids": ["q1", "q2", "q3", "q4", "q5", "q6"],
 }

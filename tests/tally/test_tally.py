@@ -17,7 +17,7 @@ def rows(draw, min_rows=1, max_rows=50):
         "confidence": rng.choice([0.0, 0.5, 0.8, 0.9, 1.0], n) if draw(st.booleans()) else rng.random(n),
         "correct": rng.random(n) if draw(st.booleans()) else rng.integers(0, 2, n),
         "groups": rng.integers(-1, 4, n),
-        "weights": rng.exponential(size=n) if draw(st.booleans()) else None,
+        "sample_weight": rng.exponential(size=n) if draw(st.booleans()) else None,
         "ids": rng.integers(0, 30, n),
     }
 
@@ -25,7 +25,7 @@ def rows(draw, min_rows=1, max_rows=50):
 def slow(r, keys):
     """The printed twin: a dictionary of cells, row by row."""
     n = len(r["confidence"])
-    w = np.ones(n) if r["weights"] is None else r["weights"]
+    w = np.ones(n) if r["sample_weight"] is None else r["sample_weight"]
     cells = {}
     for i in range(n):
         key = (*(int(k[i]) for k in keys), float(r["confidence"][i]))
@@ -138,7 +138,7 @@ def test_rolling_up_is_tallying_at_that_depth(data, d):
     d = min(d, paths.depth)
     rolled = Tally.of(h, t, groups=paths).roll_up(d)
     there = Tally.of(h, t, groups=paths.groups(d))
-    assert_same(rolled.flat(), slow({"confidence": h, "correct": t, "weights": None}, [paths.groups(d)]))
+    assert_same(rolled.flat(), slow({"confidence": h, "correct": t, "sample_weight": None}, [paths.groups(d)]))
     np.testing.assert_array_equal(rolled.flat().grouping.code, there.grouping.code)
     # Rolled up in two steps or in one: ancestors' rows include those that exit below.
     for e in range(d + 1):
@@ -160,7 +160,7 @@ def test_several_partitions_in_one_tally():
 def test_groups_with_very_many_codes():
     rng = np.random.default_rng(0)
     groups = rng.integers(0, 2**62, 1000)
-    r = {"confidence": rng.choice([0.5, 0.9], 1000), "correct": rng.integers(0, 2, 1000), "weights": None}
+    r = {"confidence": rng.choice([0.5, 0.9], 1000), "correct": rng.integers(0, 2, 1000), "sample_weight": None}
     assert_same(Tally.of(r["confidence"], r["correct"], groups=groups), slow(r, [groups]))
     four = {str(k): rng.integers(0, 2**62, 1000) for k in range(4)}
     assert Tally.of(r["confidence"], r["correct"], groups=four).n == 1000
@@ -180,7 +180,7 @@ def test_there_and_back_through_tables(groups, n_blocks):
         "tree": Paths(rng.integers(0, 8, n), rng.integers(0, 5, n), 3),
         "several": {"a": rng.integers(-1, 3, n), "b": rng.choice(["x", "y"], n)},
     }[groups]
-    tally = Tally.of(rng.random(n), rng.random(n), groups=column, weights=rng.random(n), n_blocks=n_blocks)
+    tally = Tally.of(rng.random(n), rng.random(n), groups=column, sample_weight=rng.random(n), n_blocks=n_blocks)
     assert_equal(Tally.from_polars(tally.to_polars()), tally)
     assert_equal(Tally.from_arrow(tally.to_arrow()), tally)
     assert isinstance(tally.to_arrow(), pa.Table)
@@ -220,7 +220,7 @@ def test_tables_that_are_no_tallies_are_refused():
     with pytest.raises(InputError, match="of several types"):
         Tally.of([0.5, 0.6], [1, 0], groups=["a", 1]).to_polars()
     # Flags are read off the sums: weights cannot be hidden.
-    heavy = Tally.of([0.5, 0.9], [1, 0], weights=[3, 4]).to_polars()
+    heavy = Tally.of([0.5, 0.9], [1, 0], sample_weight=[3, 4]).to_polars()
     assert Tally.from_polars(heavy).is_weighted
     with pytest.raises(InputError, match="mixes n_blocks"):
         Tally.from_polars(pl.concat([table, table.with_columns(n_blocks=pl.lit(4))]))

@@ -65,7 +65,7 @@ def test_numbers_beyond_floats_and_rows_of_rows():
 
 @pytest.mark.parametrize("weight", [1e-200, 1e200, -1, float("inf")])
 def test_weights_whose_squares_would_not_fit(weight):
-    with pytest.raises(InputError, match=r"weights\[1\] is"):
+    with pytest.raises(InputError, match=r"sample_weight\[1\] is"):
         weight_values([1.0, weight], 2)
 
 

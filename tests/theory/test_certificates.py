@@ -181,7 +181,7 @@ def test_weighted_rows_through_the_calibrator():
         h, s = rng.choice([0.7, 0.9], n), rng.integers(0, 3, n)
         maps = (
             QABinning(points_per_bin=50, certificate="conditional", alpha=ALPHA)
-            .fit(h, rng.random(n) < 0.5, groups=s, weights=w)
+            .fit(h, rng.random(n) < 0.5, groups=s, sample_weight=w)
             .maps_
         )
         return ((maps.low > 0.5) | (maps.high < 0.5)).any()

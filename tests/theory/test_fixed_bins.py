@@ -47,7 +47,7 @@ def drawn(rng, kind, n=1500):
     p = right_share(h, leaf)
     t = rng.beta(0.3 * p, 0.3 * (1 - p)) if kind == "soft" else (rng.random(n) < p) * 1.0
     w = rng.exponential(size=n) + 0.05 if kind == "weighted" else None
-    return Tally.of(h, t, groups=Paths(leaf, np.full(n, DEPTH + 1), DEPTH), weights=w)
+    return Tally.of(h, t, groups=Paths(leaf, np.full(n, DEPTH + 1), DEPTH), sample_weight=w)
 
 
 def is_broken(rng, kind, is_shared=True):

@@ -151,7 +151,7 @@ def rejects_calibrated(rng, kind):
         parts = [slice(k, None, 4) for k in range(4)]
         tally = sum(Tally.of(h[k], t[k], groups=s[k], ids=ids[k], n_blocks=256) for k in parts)
         return qacal.estimate_calibration_error(tally, redraws=99).p_value <= 0.05
-    return qacal.estimate_calibration_error(t, h, groups=s, ids=ids, weights=weights, redraws=99).p_value <= 0.05
+    return qacal.estimate_calibration_error(t, h, groups=s, ids=ids, sample_weight=weights, redraws=99).p_value <= 0.05
 
 
 @pytest.mark.parametrize("kind", ["weighted", "one repeated", "soft", "added"])

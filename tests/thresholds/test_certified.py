@@ -208,7 +208,7 @@ def test_tallies_are_taken_in_place_of_rows():
         certified_threshold(Tally.of(h, y), accuracy=0.9)
     for tally, said in (
         (Tally.of(h, y, ids=ids // 2), "several rows of one question"),
-        (Tally.of(h, y, weights=h), "weights"),
+        (Tally.of(h, y, sample_weight=h), "weights"),
     ):
         with pytest.raises(InputError, match=said):
             certified_threshold(tally, accuracy=0.9)

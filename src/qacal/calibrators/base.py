@@ -114,7 +114,7 @@ class Calibrator(HasParameters, ABC):
         correct: ArrayLike,
         *,
         groups: ArrayLike | Paths | None = None,
-        weights: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
         ids: ArrayLike | None = None,
     ) -> Self:
         """Learn the maps from rows.
@@ -124,7 +124,7 @@ class Calibrator(HasParameters, ABC):
         confidence : what the LLM stated, in [0, 1]; it is read to seven decimals, here and in `predict`.
         correct : 0/1, or a soft target in [0, 1].
         groups : one label per row, of any type, or :class:`qacal.Paths` of a tree.
-        weights : importance of each row; 0 leaves a row out.
+        sample_weight : importance of each row; 0 leaves a row out.
         ids : the question's id, for whatever must treat the rows of one question alike (halves, order of ties).
         """
         self._require_parameters()
@@ -133,7 +133,7 @@ class Calibrator(HasParameters, ABC):
             require_length(groups, len(confidence), "groups")
             groups = None
         options = self.tally_options()
-        tally = Tally.of(confidence, correct, groups=groups, weights=weights, ids=ids, **options)
+        tally = Tally.of(confidence, correct, groups=groups, sample_weight=sample_weight, ids=ids, **options)
         return self._fit(tally)
 
     def fit_tally(self, tally: Tally) -> Self:

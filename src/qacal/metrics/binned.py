@@ -31,18 +31,18 @@ def as_tally(
     y_true: ArrayLike | Tally,
     y_prob: ArrayLike | None,
     groups: ArrayLike | Paths | Mapping[str, ArrayLike] | None = None,
-    weights: ArrayLike | None = None,
+    sample_weight: ArrayLike | None = None,
     ids: ArrayLike | None = None,
     n_blocks: int = 1,
 ) -> Tally:
     """Return the rows as a tally over flat groups; a tally in place of both columns stays as it is."""
     if isinstance(y_true, Tally):
-        if any(given is not None for given in (y_prob, groups, weights, ids)):
-            raise InputError("a tally already holds y_prob, groups, weights and ids; pass it alone.")
+        if any(given is not None for given in (y_prob, groups, sample_weight, ids)):
+            raise InputError("a tally already holds y_prob, groups, sample_weight and ids; pass it alone.")
         tally = y_true
     else:
         y_true, y_prob = ordered(y_true, y_prob)
-        tally = Tally.of(y_prob, y_true, groups=groups, weights=weights, ids=ids, n_blocks=n_blocks)
+        tally = Tally.of(y_prob, y_true, groups=groups, sample_weight=sample_weight, ids=ids, n_blocks=n_blocks)
     return tally if tally.grouping is None else tally.flat()
 
 

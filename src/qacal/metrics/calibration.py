@@ -70,7 +70,7 @@ def estimate_calibration_error(
     y_prob: ArrayLike | None = None,
     *,
     groups: ArrayLike | Paths | None = None,
-    weights: ArrayLike | None = None,
+    sample_weight: ArrayLike | None = None,
     ids: ArrayLike | None = None,
     bins: BinChoice = None,
     redraws: int = 199,
@@ -81,7 +81,7 @@ def estimate_calibration_error(
 
     Parameters
     ----------
-    y_true, y_prob, groups, weights : the rows; or a tally in place of all.
+    y_true, y_prob, groups, sample_weight : the rows; or a tally in place of all.
     ids : the question's id. Where questions have several rows, these are taken as dependent.
     bins : None takes one bin per distinct confidence where there are few of them and 15 of equal mass in each group
         otherwise; "outputs" or a number decides. To compare methods, give all the same number, such as 15.
@@ -106,7 +106,7 @@ def estimate_calibration_error(
     (0.15, 0.16, True)
     """
     check_alpha(alpha)
-    binned = Binned.of(as_tally(y_true, y_prob, groups, weights, ids, n_blocks=BLOCKS), bins)
+    binned = Binned.of(as_tally(y_true, y_prob, groups, sample_weight, ids, n_blocks=BLOCKS), bins)
     total = binned.weight.sum()
 
     def statistic(residuals: Floats) -> Floats:
@@ -121,7 +121,7 @@ def calibration_error(
     y_prob: ArrayLike | None = None,
     *,
     groups: ArrayLike | Paths | None = None,
-    weights: ArrayLike | None = None,
+    sample_weight: ArrayLike | None = None,
     ids: ArrayLike | None = None,
     bins: BinChoice = None,
 ) -> float:
@@ -133,7 +133,7 @@ def calibration_error(
     >>> round(calibration_error(np.tile([1, 1, 0], 300), np.full(900, 0.9)), 2)
     0.23
     """
-    binned = Binned.of(as_tally(y_true, y_prob, groups, weights, ids, n_blocks=BLOCKS), bins)
+    binned = Binned.of(as_tally(y_true, y_prob, groups, sample_weight, ids, n_blocks=BLOCKS), bins)
     return _bounded(_signed_root(debiased_square(binned, alpha=0.05)[0]))
 
 
@@ -157,7 +157,7 @@ def estimate_maximum_calibration_error(
     y_prob: ArrayLike | None = None,
     *,
     groups: ArrayLike | Paths | None = None,
-    weights: ArrayLike | None = None,
+    sample_weight: ArrayLike | None = None,
     ids: ArrayLike | None = None,
     bins: BinChoice = None,
     min_rows: int = 1,
@@ -185,7 +185,7 @@ def estimate_maximum_calibration_error(
     (0.4, 0.9, 0.5, 500)
     """
     check_alpha(alpha)
-    binned = Binned.of(as_tally(y_true, y_prob, groups, weights, ids, n_blocks=BLOCKS), bins)
+    binned = Binned.of(as_tally(y_true, y_prob, groups, sample_weight, ids, n_blocks=BLOCKS), bins)
     weight, rows = binned.weight, binned.bins.rows
     if not is_whole(min_rows, 0):
         raise InputError(f"min_rows is {shown(min_rows)}; expected a whole number of 0 or more.")
@@ -214,7 +214,7 @@ def maximum_calibration_error(
     y_prob: ArrayLike | None = None,
     *,
     groups: ArrayLike | Paths | None = None,
-    weights: ArrayLike | None = None,
+    sample_weight: ArrayLike | None = None,
     ids: ArrayLike | None = None,
     bins: BinChoice = None,
     min_rows: int = 1,
@@ -224,7 +224,7 @@ def maximum_calibration_error(
     >>> round(maximum_calibration_error(np.tile([1, 0], 500), np.repeat([0.5, 0.9], 500)), 1)
     0.4
     """
-    tally = as_tally(y_true, y_prob, groups, weights, ids, n_blocks=BLOCKS)
+    tally = as_tally(y_true, y_prob, groups, sample_weight, ids, n_blocks=BLOCKS)
     return estimate_maximum_calibration_error(tally, bins=bins, min_rows=min_rows, redraws=0).debiased
 
 
@@ -247,7 +247,7 @@ def confidence_bias(
     y_prob: ArrayLike | None = None,
     *,
     groups: ArrayLike | Paths | None = None,
-    weights: ArrayLike | None = None,
+    sample_weight: ArrayLike | None = None,
     bins: BinChoice = None,
 ) -> ConfidenceBias:
     """Split the plug-in calibration error into over- and underconfidence.
@@ -255,7 +255,7 @@ def confidence_bias(
     >>> confidence_bias([1, 1, 1, 0], [0.5, 0.5, 0.9, 0.9])
     ConfidenceBias(over=0.2, under=0.25, mean=-0.05)
     """
-    binned = Binned.of(as_tally(y_true, y_prob, groups, weights), bins)
+    binned = Binned.of(as_tally(y_true, y_prob, groups, sample_weight), bins)
     total = binned.weight.sum()
     over = float(-np.minimum(binned.residual, 0).sum() / total)
     under = float(np.maximum(binned.residual, 0).sum() / total)

@@ -34,14 +34,14 @@ class BrierDecomposition:
 
 
 def brier_score(
-    y_true: ArrayLike | Tally, y_prob: ArrayLike | None = None, *, weights: ArrayLike | None = None
+    y_true: ArrayLike | Tally, y_prob: ArrayLike | None = None, *, sample_weight: ArrayLike | None = None
 ) -> float:
     """Return the mean squared difference between probability and label.
 
     >>> round(brier_score([1, 0, 0, 0], [0.9, 0.9, 0.1, 0.1]), 3)
     0.21
     """
-    cells = as_tally(y_true, y_prob, weights=weights)
+    cells = as_tally(y_true, y_prob, sample_weight=sample_weight)
     p = cells.confidence
     # Rounding may leave a little less than nothing, which would be shown as -0.
     return max(float((cells.wtt - 2 * p * cells.wt + p * p * cells.w).sum() / cells.w.sum()), 0.0)
@@ -51,7 +51,7 @@ def brier_decomposition(
     y_true: ArrayLike | Tally,
     y_prob: ArrayLike | None = None,
     *,
-    weights: ArrayLike | None = None,
+    sample_weight: ArrayLike | None = None,
     bins: BinChoice = "outputs",
 ) -> BrierDecomposition:
     """Return the Brier score with its reliability, resolution and uncertainty.
@@ -60,7 +60,7 @@ def brier_decomposition(
     >>> round(brier.score, 3), round(brier.reliability, 3), round(brier.resolution, 4), round(brier.uncertainty, 4)
     (0.21, 0.085, 0.0625, 0.1875)
     """
-    tally = as_tally(y_true, y_prob, weights=weights).pooled()
+    tally = as_tally(y_true, y_prob, sample_weight=sample_weight).pooled()
     binned = Binned.of(tally, bins)
     cells, total = binned.tally, binned.tally.w.sum()
     score = brier_score(cells)
@@ -76,7 +76,7 @@ def log_loss(
     y_true: ArrayLike | Tally,
     y_prob: ArrayLike | None = None,
     *,
-    weights: ArrayLike | None = None,
+    sample_weight: ArrayLike | None = None,
     cut: float = LOG_CUT,
 ) -> float:
     """Return the mean negative log likelihood; probabilities are cut off at `cut` and 1 - `cut`.
@@ -86,20 +86,20 @@ def log_loss(
     """
     if not is_number(cut, LOG_CUT, 0.5):
         raise InputError(f"cut is {shown(cut)}; expected a number from {LOG_CUT:.1e} to 0.5, such as 0.001.")
-    tally = as_tally(y_true, y_prob, weights=weights)
+    tally = as_tally(y_true, y_prob, sample_weight=sample_weight)
     p = np.clip(tally.confidence, cut, 1 - cut)
     return float(-(tally.wt * np.log(p) + (tally.w - tally.wt) * np.log1p(-p)).sum() / tally.w.sum())
 
 
-def sharpness(y_prob: ArrayLike | Tally, *, weights: ArrayLike | None = None) -> float:
+def sharpness(y_prob: ArrayLike | Tally, *, sample_weight: ArrayLike | None = None) -> float:
     """Return the variance of the probabilities; labels do not matter.
 
     >>> sharpness([0.5, 0.5, 1.0, 1.0])
     0.0625
     """
     if isinstance(y_prob, Tally):
-        tally = as_tally(y_prob, None, weights=weights)
+        tally = as_tally(y_prob, None, sample_weight=sample_weight)
     else:
-        tally = Tally.of(y_prob, np.zeros(len(y_prob)), weights=weights)
+        tally = Tally.of(y_prob, np.zeros(len(y_prob)), sample_weight=sample_weight)
     mean = (tally.w * tally.confidence).sum() / tally.w.sum()
     return float((tally.w * (tally.confidence - mean) ** 2).sum() / tally.w.sum())

@@ -27,7 +27,9 @@ class Auroc:
     high: float
 
 
-def auroc(y_true: ArrayLike | Tally, y_prob: ArrayLike | None = None, *, weights: ArrayLike | None = None) -> float:
+def auroc(
+    y_true: ArrayLike | Tally, y_prob: ArrayLike | None = None, *, sample_weight: ArrayLike | None = None
+) -> float:
     """Return the area under the ROC curve; among equal probabilities, one half counts as the higher.
 
     NaN without right or without wrong answers.
@@ -35,14 +37,14 @@ def auroc(y_true: ArrayLike | Tally, y_prob: ArrayLike | None = None, *, weights
     >>> auroc([1, 1, 0, 0], [0.9, 0.8, 0.7, 0.6])
     1.0
     """
-    return estimate_auroc(y_true, y_prob, weights=weights).value
+    return estimate_auroc(y_true, y_prob, sample_weight=sample_weight).value
 
 
 def estimate_auroc(
     y_true: ArrayLike | Tally,
     y_prob: ArrayLike | None = None,
     *,
-    weights: ArrayLike | None = None,
+    sample_weight: ArrayLike | None = None,
     alpha: float = 0.05,
 ) -> Auroc:
     r"""Return the area under the ROC curve with its (1 - alpha) interval.
@@ -64,7 +66,7 @@ def estimate_auroc(
     0.5
     """
     check_alpha(alpha)
-    tally = as_tally(y_true, y_prob, weights=weights).pooled().without_blocks().without_ties()
+    tally = as_tally(y_true, y_prob, sample_weight=sample_weight).pooled().without_blocks().without_ties()
     # Weights count for as many rows as make the same noise.
     scale = float(tally.w.sum() / tally.ww.sum())
     return auroc_of_counts(scale * tally.wt, scale * (tally.w - tally.wt), alpha=alpha)

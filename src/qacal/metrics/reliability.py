@@ -21,7 +21,7 @@ def reliability_table(
     y_prob: ArrayLike | None = None,
     *,
     groups: ArrayLike | Paths | None = None,
-    weights: ArrayLike | None = None,
+    sample_weight: ArrayLike | None = None,
     bins: BinChoice = None,
     alpha: float = 0.05,
 ) -> pl.DataFrame:
@@ -43,7 +43,7 @@ def reliability_table(
     import polars as pl
 
     check_alpha(alpha)
-    binned = Binned.of(as_tally(y_true, y_prob, groups, weights).without_blocks(), bins)
+    binned = Binned.of(as_tally(y_true, y_prob, groups, sample_weight).without_blocks(), bins)
     cells, of = binned.tally, binned.bins
     rows, w, wt = of.sum(cells.rows), of.sum(cells.w), of.sum(cells.wt)
     low, high = mean_intervals(rows, w, wt, of.sum(cells.wtt), of.sum(cells.ww), alpha / 2)

@@ -35,7 +35,7 @@ def accuracy_confidence_curve(
     y_true: ArrayLike | Tally,
     y_prob: ArrayLike | None = None,
     *,
-    weights: ArrayLike | None = None,
+    sample_weight: ArrayLike | None = None,
     thresholds: ArrayLike = GRID,
 ) -> AccuracyConfidenceCurve:
     """Return coverage and accuracy of answering where ``y_prob >= threshold``.
@@ -43,7 +43,7 @@ def accuracy_confidence_curve(
     >>> accuracy_confidence_curve([0, 1], [0.5, 0.9], thresholds=[0, 0.9, 1]).accuracy
     array([0.5, 1. , 0. ])
     """
-    tally = _by_confidence(y_true, y_prob, weights)
+    tally = _by_confidence(y_true, y_prob, sample_weight)
     grid = require_sorted(thresholds, "thresholds")
     first = np.searchsorted(tally.confidence, grid)
     accepted = np.append(np.cumsum(tally.w[::-1])[::-1], 0.0)[first]
@@ -56,7 +56,7 @@ def auac(
     y_true: ArrayLike | Tally,
     y_prob: ArrayLike | None = None,
     *,
-    weights: ArrayLike | None = None,
+    sample_weight: ArrayLike | None = None,
     thresholds: ArrayLike = GRID,
 ) -> float:
     """Return the area under the accuracy-confidence curve (the paper's AUAC).
@@ -67,7 +67,7 @@ def auac(
     >>> auac([0, 1], [0.5, 1.0])
     0.7475
     """
-    curve = accuracy_confidence_curve(y_true, y_prob, weights=weights, thresholds=thresholds)
+    curve = accuracy_confidence_curve(y_true, y_prob, sample_weight=sample_weight, thresholds=thresholds)
     return float(np.trapezoid(curve.accuracy, curve.threshold))
 
 
@@ -81,7 +81,7 @@ class RiskCoverageCurve:
 
 
 def risk_coverage_curve(
-    y_true: ArrayLike | Tally, y_prob: ArrayLike | None = None, *, weights: ArrayLike | None = None
+    y_true: ArrayLike | Tally, y_prob: ArrayLike | None = None, *, sample_weight: ArrayLike | None = None
 ) -> RiskCoverageCurve:
     """Return the risk-coverage curve, from the strictest threshold to accepting all.
 
@@ -89,7 +89,7 @@ def risk_coverage_curve(
     >>> curve.coverage.round(2), curve.risk.round(2)
     (array([0.67, 1.  ]), array([0.5 , 0.67]))
     """
-    tally = _by_confidence(y_true, y_prob, weights)
+    tally = _by_confidence(y_true, y_prob, sample_weight)
     accepted, wrong = np.cumsum(tally.w[::-1]), np.cumsum((tally.w - tally.wt)[::-1])
     return RiskCoverageCurve(accepted / accepted[-1], wrong / accepted, tally.confidence[::-1])
 
@@ -107,17 +107,19 @@ class SelectiveRisk:
     excess: float
 
 
-def aurc(y_true: ArrayLike | Tally, y_prob: ArrayLike | None = None, *, weights: ArrayLike | None = None) -> float:
+def aurc(
+    y_true: ArrayLike | Tally, y_prob: ArrayLike | None = None, *, sample_weight: ArrayLike | None = None
+) -> float:
     """Return the area under the risk-coverage curve: the share of wrong answers, averaged over coverages.
 
     >>> round(aurc([1, 0, 1], [0.9, 0.8, 0.7]), 3)
     0.278
     """
-    return selective_risk(y_true, y_prob, weights=weights).aurc
+    return selective_risk(y_true, y_prob, sample_weight=sample_weight).aurc
 
 
 def selective_risk(
-    y_true: ArrayLike | Tally, y_prob: ArrayLike | None = None, *, weights: ArrayLike | None = None
+    y_true: ArrayLike | Tally, y_prob: ArrayLike | None = None, *, sample_weight: ArrayLike | None = None
 ) -> SelectiveRisk:
     r"""Return AURC and E-AURC: the mean over k of the risk among the k most confident rows.
 
@@ -132,7 +134,7 @@ def selective_risk(
     >>> selective_risk([1, 0, 1], [0.8, 0.8, 0.8]).aurc  # no ranking: the overall risk
     0.333...
     """
-    tally = _by_confidence(y_true, y_prob, weights)
+    tally = _by_confidence(y_true, y_prob, sample_weight)
     # A mean weight of 1 makes weighted rows count like rows.
     scale = tally.n / tally.w.sum()
     rows, wrong = tally.w[::-1] * scale, (tally.w - tally.wt)[::-1] * scale
@@ -153,5 +155,5 @@ def _area(rows: Floats, wrong: Floats) -> float:
     return float(((wrong_before - before * rate) * harmonic + wrong).sum() / rows.sum())
 
 
-def _by_confidence(y_true: ArrayLike | Tally, y_prob: ArrayLike | None, weights: ArrayLike | None) -> Tally:
-    return as_tally(y_true, y_prob, weights=weights).pooled().without_blocks().without_ties()
+def _by_confidence(y_true: ArrayLike | Tally, y_prob: ArrayLike | None, sample_weight: ArrayLike | None) -> Tally:
+    return as_tally(y_true, y_prob, sample_weight=sample_weight).pooled().without_blocks().without_ties()

@@ -38,7 +38,7 @@ def validity_curve(
     y_prob: ArrayLike | None = None,
     *,
     groups: ArrayLike | Paths | None = None,
-    weights: ArrayLike | None = None,
+    sample_weight: ArrayLike | None = None,
     ids: ArrayLike | None = None,
     bins: BinChoice = None,
     epsilons: ArrayLike | None = None,
@@ -53,7 +53,7 @@ def validity_curve(
     >>> curve.at(0.1), curve.at(0.4)
     (0.5, 1.0)
     """
-    binned = Binned.of(as_tally(y_true, y_prob, groups, weights, ids, n_blocks=BLOCKS), bins)
+    binned = Binned.of(as_tally(y_true, y_prob, groups, sample_weight, ids, n_blocks=BLOCKS), bins)
     grid = np.arange(101) / 100 if epsilons is None else require_sorted(epsilons, "epsilons")
     check_redraws(redraws)
     weight = binned.weight

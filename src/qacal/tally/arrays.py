@@ -64,15 +64,15 @@ def weight_values(values: ArrayLike | None, length: int) -> Floats | None:
     """Return row weights as float64, finite and not negative; None stays None and means one each."""
     if values is None:
         return None
-    array = _numbers(values, "weights")
-    require_length(array, length, "weights")
+    array = _numbers(values, "sample_weight")
+    require_length(array, length, "sample_weight")
     # Squares of weights are summed, and must neither overflow nor vanish.
     bad = ~((array == 0) | ((array >= 1e-100) & (array <= 1e100)))
     if bad.any():
         at = int(np.argmax(bad))
-        raise InputError(f"weights[{at}] is {array[at]}; expected 0, or a number from 1e-100 to 1e100.")
+        raise InputError(f"sample_weight[{at}] is {array[at]}; expected 0, or a number from 1e-100 to 1e100.")
     if not array.any():
-        raise InputError("weights are all 0: no row is left to learn from.")
+        raise InputError("sample_weight is 0 in every row: no row is left to learn from.")
     return array
 
 

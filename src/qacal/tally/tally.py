@@ -115,7 +115,7 @@ class Tally:
         correct: ArrayLike,
         *,
         groups: ArrayLike | Paths | Mapping[str, ArrayLike | Paths] | None = None,
-        weights: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
         ids: ArrayLike | None = None,
         n_blocks: int = 1,
         seed: int = 0,
@@ -129,7 +129,7 @@ class Tally:
         confidence : what the LLM stated, in [0, 1].
         correct : 0/1, or a soft target in [0, 1].
         groups : a label per row of any type, :class:`~qacal.Paths` of a tree, or a dict of several such columns.
-        weights : importance of each row; 0 leaves a row out. A weight is not a count of rows.
+        sample_weight : importance of each row; 0 leaves a row out. A weight is not a count of rows.
         ids : the question's id. Rows with one id share a block. Without ids a row is known by its values.
         n_blocks : into how many blocks to deal the questions; `seed` makes another deal.
         ties : keep rows of equal confidence apart, in the order of their ids' hashes. What is equal to seven decimals
@@ -143,7 +143,7 @@ class Tally:
         h = unit_values(confidence, "confidence")
         t = unit_values(correct, "correct")
         require_length(t, len(h), "correct")
-        weight = weight_values(weights, len(h))
+        weight = weight_values(sample_weight, len(h))
         columns = _partitions(groups, len(h))
         hashes = None if ids is None else identity.id_hashes(ids, len(h))
         if resolution is not None:
