@@ -13,7 +13,7 @@ from qacal.records.columns import distinct_values, listed
 from qacal.records.reading import Reading, read
 from qacal.sources.elicitation.judging import HumanLabels, question_of
 from qacal.sources.importers.base import Unscored
-from qacal.sources.importers.confidences import written
+from qacal.sources.importers.confidences import parse_confidence
 from qacal.tally.arrays import column_of_any, is_missing
 from qacal.tally.groups import NO_GROUP, as_grouping
 
@@ -83,4 +83,4 @@ def test_people_have_not_labelled_it(gone):
 
 
 def test_an_imported_confidence_is_none(gone):
-    assert isinstance(written(gone), Unscored)
+    assert isinstance(parse_confidence(gone), Unscored)

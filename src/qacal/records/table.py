@@ -207,7 +207,9 @@ class ObjectTable(Table):
         values = self.column(name)
         if name in self.kinds:
             return pl.Series(name, values, self.kinds[name])
-        return pl.Series(name, _one_type(_numbers(values, as_text[name]) if name in as_text else values))
+        values = _numbers(values, as_text[name]) if name in as_text else values
+        _, convert = column_type({value_kind(value) for value in values if value is not None})
+        return pl.Series(name, [None if value is None else convert(value) for value in values])
 
     @property
     def native(self) -> list[dict[str, Any]]:
@@ -361,41 +363,52 @@ def _number(text: str, most: float, given: str) -> float | str:
     return given if math.isnan(number) else number
 
 
-def _one_type(values: list[Any]) -> list[Any]:
-    kinds = {type(value) for value in values} - {type(None)}
-    if kinds <= {str}:
-        return [value if value is None else _encodable(value) for value in values]
-    are_vectors = kinds == {list} and all(_is_vector(value) for value in values)
-    # Whole numbers beyond 64 bits are kept as text.
-    are_small = kinds <= {int, bool} and all(value is None or -(2**63) <= value < 2**63 for value in values)
-    if kinds in ({float}, {bool}):
-        return values
-    if are_small:
-        return [None if value is None else int(value) for value in values]
-    if are_vectors:
-        number = float if any(type(x) is float for value in values if value for x in value) else int
-        return [None if value is None else [number(x) for x in value] for value in values]
-    if float in kinds and kinds <= {bool, int, float}:
-        return [None if value is None else float(value) for value in values]
-    if kinds == {list} and all(type(text) is str for value in values if value for text in value):
-        return [None if value is None else [_encodable(text) for text in value] for value in values]
-    return [None if value is None else value if type(value) is str else _as_json(value) for value in values]
+def value_kind(value: Any) -> str:
+    """Return the kind of a value, of which :func:`column_type` makes the type of its column.
+
+    >>> [value_kind(value) for value in ("a", 1, 2**64, True, [1, 0.5], ["a"], [], {"a": 1})]
+    ['str', 'int', 'large', 'bool', 'floats', 'texts', 'empty', 'object']
+    """
+    if isinstance(value, bool):
+        return "bool"
+    if isinstance(value, int):
+        is_float = -(2**1023) < value < 2**1023
+        return "int" if -(2**63) <= value < 2**63 else "large" if is_float else "object"
+    if isinstance(value, list | tuple):
+        inner = {"object" if isinstance(part, list | tuple) else value_kind(part) for part in value}
+        if not inner:
+            return "empty"
+        lists = {"texts": {"str"}, "ints": {"int"}, "floats": {"int", "float"}}
+        return next((kind for kind, parts in lists.items() if inner <= parts), "object")
+    return "str" if isinstance(value, str) else "float" if isinstance(value, float) else "object"
 
 
-def _is_vector(value: Any) -> bool:
-    return value is None or all(isinstance(number, float | int) and not isinstance(number, bool) for number in value)
+def column_type(kinds: set[str]) -> tuple[Any, Callable[[Any], Any]]:
+    """Return the polars type that holds values of these kinds, and the function that converts a value to it.
+
+    Among numbers true is 1 and false 0. Text holds everything: other values become JSON.
+    """
+    import polars as pl
+
+    if kinds == {"bool"}:
+        return pl.Boolean, bool
+    if kinds and kinds <= {"int", "bool"}:
+        return pl.Int64, int
+    if "float" in kinds and kinds <= {"float", "int", "bool", "large"}:
+        return pl.Float64, float
+    if "ints" in kinds and kinds <= {"ints", "empty"}:
+        return pl.List(pl.Int64), list
+    if "floats" in kinds and kinds <= {"floats", "ints", "empty"}:
+        return pl.List(pl.Float64), lambda value: [float(number) for number in value]
+    if kinds and kinds <= {"texts", "empty"}:
+        return pl.List(pl.String), lambda value: [json_or_text(text) for text in value]
+    return pl.String, json_or_text
 
 
-def _as_json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, default=str)
-
-
-def _encodable(text: str) -> str:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
-    return text
+def json_or_text(value: Any) -> str:
+    """Return text as it is and other values as JSON; half a surrogate pair, which no frame can hold, is replaced."""
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    return text if text.isascii() else text.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
 
 
 def _plain_column(column: Any, name: str) -> Any:

@@ -201,7 +201,7 @@ def test_a_chat_of_several_turns_is_the_question_and_it_is_said(format_, tmp_pat
 
 
 def test_an_option_that_a_format_does_not_heed_is_refused(tmp_path):
-    with pytest.raises(InputError, match=r"deepeval has no filter to choose \(--filter\); it heeds confidence-from"):
+    with pytest.raises(InputError, match=r"deepeval has no filter to choose \(--filter\); it takes confidence-from"):
         import_log("deepeval", logs.deepeval(tmp_path), Selection(filter="strict"))
     with pytest.raises(InputError, match="helm has no confidence from 'tokens'; it has max_prob, stated"):
         import_log("helm", logs.helm(tmp_path), Selection(confidence_from="tokens"))

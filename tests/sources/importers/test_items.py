@@ -13,7 +13,7 @@ from qacal.records import json_stream as json_documents
 from qacal.records.json_stream import JsonDocument, rows_up_to
 from qacal.records.writers import writing
 from qacal.sources.importers.items import document
-from qacal.sources.importers.row_buffer import Spool
+from qacal.sources.importers.row_buffer import RowBuffer
 
 SCALARS = st.none() | st.booleans() | st.integers(-(10**20), 10**20) | st.floats(allow_nan=False) | st.text()
 VALUES = st.recursive(
@@ -103,13 +103,13 @@ ROWS = st.lists(
 def test_rows_of_any_types_fit_one_schema_whatever_the_batches(rows, size):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("qacal.sources.importers.row_buffer._BATCH_ROWS", size)
-        with Spool(("a",)) as spool:
+        with RowBuffer(("a",)) as buffer:
             for row in rows:
-                spool.add(row)
-            tables = [table.given for table in spool.tables()]
+                buffer.add(row)
+            tables = [table.given for table in buffer.tables()]
             assert len({tuple(table.schema.items()) for table in tables}) == 1
             assert sum(map(len, tables)) == len(rows)
-            assert spool.frame().equals(pl.concat(tables))
+            assert buffer.frame().equals(pl.concat(tables))
 
 
 def test_types_hold_what_was_put_in():
@@ -134,10 +134,10 @@ def test_types_hold_what_was_put_in():
             "tree": {"x": [1]},
         },
     ]
-    with Spool(()) as spool:
+    with RowBuffer(()) as buffer:
         for row in rows:
-            spool.add(row)
-        frame = spool.frame()
+            buffer.add(row)
+        frame = buffer.frame()
     assert frame.to_dict(as_series=False) == {
         "whole": [1, None],
         "real": [1.0, 0.5],
@@ -154,12 +154,12 @@ def test_types_hold_what_was_put_in():
 def test_columns_that_come_late_are_in_every_file(tmp_path, monkeypatch):
     """CSV has its columns in the first line, and a log may have new ones in its last task."""
     monkeypatch.setattr("qacal.sources.importers.row_buffer._BATCH_ROWS", 1)
-    with Spool(("id",)) as spool:
-        spool.add({"id": "1", "level": 3})
-        spool.add({"id": "2", "level": "hard", "late": True})
+    with RowBuffer(("id",)) as buffer:
+        buffer.add({"id": "1", "level": 3})
+        buffer.add({"id": "2", "level": "hard", "late": True})
         for name in ("out.csv", "out.jsonl", "out.parquet"):
             with writing(tmp_path / name, "csv") as writer:
-                for table in spool.tables():
+                for table in buffer.tables():
                     writer.write(table)
     assert (tmp_path / "out.csv").read_text() == "id,level,late\n1,3,\n2,hard,True\n"
     assert pl.read_parquet(tmp_path / "out.parquet").to_dicts() == pl.read_ndjson(tmp_path / "out.jsonl").to_dicts()
@@ -167,11 +167,11 @@ def test_columns_that_come_late_are_in_every_file(tmp_path, monkeypatch):
 
 def test_a_name_for_each_row_is_no_table(monkeypatch):
     monkeypatch.setattr("qacal.sources.importers.row_buffer._MOST_COLUMNS", 3)
-    with Spool(("id",)) as spool:
+    with RowBuffer(("id",)) as buffer:
         for number in range(10):
-            spool.add({"id": str(number), f"user_{number}": 1})
-        assert spool.frame().columns == ["id", "user_0", "user_1"]
-        assert len(spool.left_out) == 8
+            buffer.add({"id": str(number), f"user_{number}": 1})
+        assert buffer.frame().columns == ["id", "user_0", "user_1"]
+        assert len(buffer.left_out) == 8
 
 
 def test_a_document_that_is_too_large_is_said_once(tmp_path):

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from qacal.errors import InputError
 from qacal.sources.importers import Selection, import_log
-from qacal.sources.importers.likelihoods import Choice, best_choice
-from qacal.sources.importers.lm_eval_filters import filtered_replies
+from qacal.sources.importers.lm_eval import Choice, best_choice, filtered_replies
 from tests.sources.importers.logs import choice_row, lm_eval_repeats, reply_row, write_json, write_lines
 
 NAME = "samples_quiz_2026-11-15T19-20-00.263815.jsonl"

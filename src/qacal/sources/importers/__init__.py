@@ -1,4 +1,7 @@
-"""Records from the logs of others: evaluation harnesses, batches, traces of production, and tables of one's own.
+"""Records from logs of other tools: evaluation harnesses, batches, traces of production, and tables of your own.
+
+In: files of a format. Out: records, and an account of dropped rows. Open `formats.py` and `base.py` first, then one
+format, such as `deepeval.py`.
 
 >>> from qacal.sources.importers import import_log
 >>> imported = import_log("lm-eval", ["run/samples_mmlu_law_2026-11-15T19-20-00.jsonl"])  # doctest: +SKIP
@@ -28,14 +31,14 @@ def import_log(
     on_fault: OnFault = refuse,
     max_bad: float = MAX_BAD,
 ) -> Imported:
-    """Return the records of a log in memory, with the account of what was kept and what was dropped.
+    """Return the records of a log in memory, with the account of kept and dropped rows.
 
     format_name : one of :data:`FORMATS`, or "auto".
-    paths : files or folders; which, the format's module says.
-    selection : what to take where a log holds several scores, filters or sources of confidence.
+    paths : files or folders; the format's module says which.
+    selection : what to take from a log with several scores, filters or sources of confidence.
     keep_unscored : keep rows without a confidence.
-    on_fault : called with each row that is not as its format says; by default the first is an error.
-    max_bad : the largest share of such rows; if there are more, it is an error that counts them by reason.
+    on_fault : called with each row that does not follow its format; by default the first is an error.
+    max_bad : the largest share of such rows; if there are more, an error counts them by reason.
     """
     files = [Path(path) for path in paths]
     chosen = format_named(format_name, files)
@@ -44,4 +47,4 @@ def import_log(
     with gathered(
         chosen.importer, files, wishes, on_fault=on_fault, max_bad=max_bad, keep_unscored=keep_unscored
     ) as found:
-        return Imported(found.spool.frame(), found.account)
+        return Imported(found.buffer.frame(), found.account)

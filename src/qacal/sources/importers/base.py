@@ -1,4 +1,4 @@
-"""What every importer gives: a row that it found in a log, or why it left one out."""
+"""What every importer yields: a row of a log, or the reason why a row was dropped; and what users select."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 from qacal.errors import InputError
 from qacal.records.columns import KNOWN
 
-# What `qacal apply` adds; a column of that name would stand in its way.
+# Columns that `qacal apply` adds; a log's column of that name would collide with them.
 _ADDED = ("low", "high", "group", "source", "rows", "alpha", "decision", "threshold")
 _CONFIDENCES = tuple(f"confidence_{source}" for source in ("metadata", "stated", "tokens", "agreement", "max_prob"))
 RESERVED = frozenset((*KNOWN, *_ADDED, *_CONFIDENCES, "ground_truth", "task", "filter", "epoch"))
@@ -20,7 +20,7 @@ RESERVED = frozenset((*KNOWN, *_ADDED, *_CONFIDENCES, "ground_truth", "task", "f
 class Scored:
     """A confidence in [0, 1], and where it came from.
 
-    is_percent : whether it was divided by a hundred, because somebody said so.
+    is_percent : whether it was divided by a hundred, because the user said so.
     """
 
     value: float
@@ -30,11 +30,11 @@ class Scored:
 
 @dataclass(frozen=True, slots=True)
 class OffScale:
-    """A number outside 0 to 1: its source is on another scale, on which a 1 is neither certain nor right.
+    """A number outside 0 to 1: its source is on another scale, on which a 1 means neither certain nor correct.
 
-    source : what has the number, in words.
+    source : where the number is, in words.
     remedy : what to type.
-    column : where other numbers of this source stand, if it is none that was asked for.
+    column : the column with other numbers of this source, if the source was not asked for.
     """
 
     source: str
@@ -55,16 +55,16 @@ Confidence: TypeAlias = Scored | Unscored
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """A question and its answer, as a log has them.
+class LogRow:
+    """A question and its answer in a log.
 
-    id : the question's; its rows share it.
-    correct : from 0 to 1, None where nobody has judged.
-    ground_truth : what would be right, in any of these spellings.
-    columns : whatever else may tell kinds of questions apart.
-    key : no two rows may have the same.
-    off_scale : a number of the row that shows a source of confidence to be on another scale.
-    turns : how many messages of a user the question is made of.
+    id : of the question; all its rows have it.
+    correct : from 0 to 1, None if nobody has judged.
+    ground_truth : the spellings of the correct answer.
+    columns : what else may distinguish kinds of questions.
+    key : unique for each row.
+    off_scale : a number of the row that shows that a source of confidence is on another scale.
+    turns : how many messages of the user the question has.
     """
 
     id: str
@@ -85,35 +85,35 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
-    """A sound row that is not wanted, or not usable. Reasons are few, for they are counted."""
+    """A valid row that is not wanted, or not usable. There are few reasons, because they are counted."""
 
     why: str
     off_scale: OffScale | None = field(default=None, repr=False)
 
 
-Outcome: TypeAlias = Found | Dropped
+Outcome: TypeAlias = LogRow | Dropped
 
 
 class UnusableRowError(Exception):
-    """A row is not what the format says; it is a fault of the file, and names what was expected."""
+    """A row that does not follow its format; the message says what was expected."""
 
 
 @dataclass(frozen=True)
 class Selection:
-    """What to take from a log that holds several things of a kind.
+    """What to take from a log that has several filters, scores or sources of confidence.
 
     filter, metric : of lm-eval; `metric` also of HELM, promptfoo and DeepEval.
-    scorer : of inspect; ``NAME:PART`` where its value is an object.
+    scorer : of inspect; ``NAME:PART`` if its value is an object.
     score, observation : of Langfuse. assessment : of MLflow.
     confidence_from : the only source of confidence to look at; by default the first that a row has.
-    correct_at : scores from this on are right, those below wrong; by default a score from 0 to 1 stays as it is.
+    correct_at : scores from this on are correct, those below wrong; by default a score from 0 to 1 stays as it is.
     percent : confidences in metadata and tables are percents.
-    expressions : what words in the column of confidences stand for, in tables: ``{"high": 0.85}``.
+    expressions : the numbers of words in the column of confidences, in tables: ``{"high": 0.85}``.
     labels : a table with an id, and correct, ground_truth or further columns, for batches.
-    columns : what a column is called in a table, as in ``{"confidence": "score"}``.
+    columns : the names of columns in a table, such as ``{"confidence": "score"}``.
     question_after : the question is what follows this text in a prompt.
     last_turn : of a chat of several turns, the question is the user's last message; otherwise it is the chat.
-    model : the LLM's name, where the log does not say it.
+    model : the LLM's name; by default the one in the log.
     """
 
     filter: str | None = None
@@ -151,12 +151,12 @@ class OnlyName:
         self._seen: dict[str, None] = {}
 
     def takes(self, name: str) -> bool:
-        """Return whether to use what has this name; without a wish, the first name is used until the end tells."""
+        """Return whether to use this name; if none was asked for, the first one is used, and `check` refuses others."""
         self._seen.setdefault(name)
         return name == (self._wanted if self._wanted is not None else next(iter(self._seen)))
 
     def check(self) -> None:
-        """Refuse a log in which the choice was not clear, now that all of it was seen."""
+        """Refuse a log with several names if none was asked for, after all rows were read."""
         names = ", ".join(self._seen) or "none"
         if self._wanted is not None and self._wanted not in self._seen:
             raise InputError(f"{self._where}there is no {self._what} {self._wanted!r}; there is {names}.")
@@ -165,7 +165,7 @@ class OnlyName:
 
 
 def inside(value: Any, *path: str | int) -> Any:
-    """Return what lies at a path into nested objects and lists, None where there is nothing.
+    """Return the value at a path into nested objects and lists, None if there is none.
 
     >>> inside({"choices": [{"text": "Paris"}]}, "choices", 0, "text")
     'Paris'
@@ -183,20 +183,20 @@ def inside(value: Any, *path: str | int) -> Any:
 
 
 def listed(value: Any) -> list[Any]:
-    """Return a list, or nothing where there is something else."""
+    """Return a list as it is, and an empty one for anything else."""
     return value if isinstance(value, list) else []
 
 
 def members(value: Any) -> dict[str, Any]:
-    """Return an object, or nothing where there is something else."""
+    """Return an object as it is, and an empty one for anything else."""
     return value if isinstance(value, dict) else {}
 
 
 def plain_columns(*parts: tuple[str, Any], used: Iterable[str] = ()) -> dict[str, Any]:
     """Return the plain values of objects as columns: text, numbers, and yes or no.
 
-    A name that records give a meaning, or that an earlier object has with another value, is put behind the name of its
-    object. What was `used` already is left out.
+    A name with a meaning in records, or with another value in an earlier object, gets the name of its object as a
+    prefix. Names that were `used` are left out.
 
     >>> plain_columns(("doc", {"subject": "law", "answer": 2, "choices": ["a", "b"], "question": "?"}),
     ...               used=["question"])
@@ -213,14 +213,14 @@ def plain_columns(*parts: tuple[str, Any], used: Iterable[str] = ()) -> dict[str
 
 
 def text_of(value: Any) -> str | None:
-    """Return text, or a number as text; None for anything else, and for nothing."""
+    """Return text, or a number as text; None for anything else."""
     if isinstance(value, str):
         return value
     return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
 def texts_of(value: Any) -> tuple[str, ...]:
-    """Return one text or a list of them as several; empty and other values are left out.
+    """Return a text or a list of texts as a tuple; empty and other values are left out.
 
     >>> texts_of(["Paris", None, 4]), texts_of("")
     (('Paris', '4'), ())

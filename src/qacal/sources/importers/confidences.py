@@ -1,19 +1,26 @@
-"""Where the confidence of a row may come from, in the order in which a log is asked for it."""
+"""The confidence of a row: in the log's metadata, stated in a reply, of its tokens, or by agreement of repeats.
+
+A source must be on a scale from 0 to 1. On another scale a 1 is one percent, or the worst of five grades. One number
+outside 0 to 1 shows that; dropping its row would keep exactly those that are misread. So :class:`Scales` refuses the
+whole source, once all rows are read.
+
+A reply may be cut off. The number at its end may then lack digits: its "0" was to be "0.9".
+"""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from qacal.sources.importers.base import Confidence, OffScale, Scored, Unscored
-from qacal.sources.importers.scales import is_unit, unit
+from qacal.errors import InputError
+from qacal.sources.importers.base import Confidence, OffScale, Scored, Unscored, inside
+from qacal.sources.importers.texts import unpacked
 from qacal.tally.arrays import is_missing
 
 if TYPE_CHECKING:
-    from qacal.sources.elicitation.outcomes import Outcome
     from qacal.sources.elicitation.reply import Reply
 
 METADATA, STATED, TOKENS = "metadata", "stated", "tokens"
@@ -32,7 +39,7 @@ _UNKNOWN = -9999.0
 
 @dataclass(frozen=True, slots=True)
 class ConfidenceChoice:
-    """A confidence; if a row has several, all of them as columns, for a score may read them together."""
+    """A confidence; if a row has several, all of them are columns, because a learned score can use them together."""
 
     confidence: Confidence
     columns: dict[str, float]
@@ -40,17 +47,22 @@ class ConfidenceChoice:
 
 
 def choose_confidence(offers: Mapping[str, Confidence], wanted: str | None = None) -> ConfidenceChoice:
-    """Return the first confidence that there is, or that of the one source wanted.
+    """Return the first confidence that exists, or that of the `wanted` source.
 
-    >>> choose_confidence({"metadata": written(None), "stated": Scored(0.9, "stated")})
+    >>> choose_confidence({"metadata": parse_confidence(None), "stated": Scored(0.9, "stated")})
     ConfidenceChoice(confidence=Scored(value=0.9, source='stated'), columns={})
-    >>> choose_confidence({"metadata": written(0.8), "stated": Scored(0.9, "stated")}, wanted="stated").columns
+    >>> choose_confidence({"metadata": Scored(0.8, "metadata"), "stated": Scored(0.9, "stated")}, "stated").columns
     {'confidence_metadata': 0.8, 'confidence_stated': 0.9}
     """
     found = {name: offer for name, offer in offers.items() if isinstance(offer, Scored)}
     columns = {_COLUMNS[name]: offer.value for name, offer in found.items()} if len(found) > 1 else {}
     asked = [name for name in offers if wanted in (None, name)]
-    off_scale = _off_scale(offers, asked)
+    off_scales = (
+        offer.off_scale if name in asked else replace(offer.off_scale, column=_COLUMNS[name])
+        for name, offer in offers.items()
+        if isinstance(offer, Unscored) and offer.off_scale is not None
+    )
+    off_scale = next(off_scales, None)
     for name in asked:
         if name in found:
             return ConfidenceChoice(found[name], columns, off_scale)
@@ -59,47 +71,47 @@ def choose_confidence(offers: Mapping[str, Confidence], wanted: str | None = Non
     return ConfidenceChoice(Unscored(why), columns, off_scale)
 
 
-def _off_scale(offers: Mapping[str, Confidence], asked: Sequence[str]) -> OffScale | None:
-    for name, offer in offers.items():
-        if isinstance(offer, Unscored) and offer.off_scale is not None:
-            return offer.off_scale if name in asked else replace(offer.off_scale, column=_COLUMNS[name])
-    return None
-
-
-def written(
+def parse_confidence(
     value: Any, *, percent: bool = False, source: str = METADATA, place: str | None = None, can_be_percent: bool = True
 ) -> Confidence:
-    """Return a confidence that stands in a log as a number, or as text with one.
+    """Return a confidence that a log has as a number, or as text with one.
 
-    Text is read as that of an LLM would be, so "0.95%" is not read; but a bare number is one in any dress, and "95"
-    without a sign is outside 0 to 1.
+    Text is read as that of an LLM, so "0.95%" is not read. A number without a percent sign is read as it is, so "95" is
+    outside 0 to 1.
 
-    percent : bare numbers are percents.
-    place : where it stands, in words.
+    percent : numbers without a sign are percents.
+    place : where the number is, in words.
     can_be_percent : whether ``--percent`` can help.
 
-    >>> written("0.95"), written("95%"), written(95, percent=True).value
+    >>> parse_confidence("0.95"), parse_confidence("95%"), parse_confidence(95, percent=True).value
     (Scored(value=0.95, source='metadata'), Scored(value=0.95, source='metadata'), 0.95)
-    >>> written(95), written("0.95%")
+    >>> parse_confidence(95), parse_confidence("0.95%")
     (Unscored(why='outside 0 to 1'), Unscored(why='the metadata: the number can be read in several ways'))
     """
     where = place or f"the {source}"
     if is_missing(value):
         return Unscored(f"none in {where}")
-    number = _bare(value)
+    number = bare_number(value)
     scaled = number / 100 if percent else number
     if isinstance(value, str) and (math.isnan(number) or (is_unit(number) and not percent)):
-        return _read(value, source, where)
+        from qacal.sources.elicitation.reading.numbers import read_probability
+
+        reading = read_probability(value)
+        return Scored(reading, source) if isinstance(reading, float) else Unscored(f"{where}: {reading.why}")
     if not math.isfinite(scaled):
         return Unscored(f"what is in {where} is not a number")
     if not is_unit(scaled):
-        off_scale = OffScale(f"the confidence in {where}", number, _remedy(percent, place, can_be_percent))
+        of_scale = "They are no percents either." if percent else "If these are percents, say --percent."
+        # If a place is given, it is the only source of its format.
+        of_source = "Another source is chosen with --confidence-from." if place is None else ""
+        remedy = " ".join(filter(None, (of_scale if can_be_percent else "", of_source)))
+        off_scale = OffScale(f"the confidence in {where}", number, remedy)
         return Unscored(f"outside 0 to {100 if percent else 1}", off_scale)
     return Scored(unit(scaled), source, percent)
 
 
-def _bare(value: Any) -> float:
-    """Return a number, or text that is one without any sign or word; NaN for anything else."""
+def bare_number(value: Any) -> float:
+    """Return a number, or text that is one without a percent sign or a word; NaN for anything else."""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         return math.nan
     try:
@@ -108,45 +120,36 @@ def _bare(value: Any) -> float:
         return math.nan
 
 
-def _remedy(percent: bool, place: str | None, can_be_percent: bool) -> str:
-    of_scale = "They are no percents either." if percent else "If these are percents, say --percent."
-    # What has a place of its own is the only source of its format.
-    of_source = "Another source is chosen with --confidence-from." if place is None else ""
-    return " ".join(filter(None, (of_scale if can_be_percent else "", of_source)))
+@dataclass(frozen=True, slots=True)
+class ParsedReply:
+    """The text of a reply.
 
+    answer : what the parser read in it, or all of it.
+    stated : the confidence that it states.
+    """
 
-def _read(text: str, source: str, where: str) -> Confidence:
-    from qacal.sources.elicitation.reading.numbers import read_probability
+    answer: str
+    stated: Confidence
 
-    found = read_probability(text)
-    return Scored(found, source) if isinstance(found, float) else Unscored(f"{where}: {found.why}")
+    @staticmethod
+    def of(text: str, *, is_cut: bool = False) -> ParsedReply:
+        r"""Read a reply.
 
+        >>> ParsedReply.of("Guess: Paris\nProbability: 0.9")
+        ParsedReply(answer='Paris', stated=Scored(value=0.9, source='stated'))
+        """
+        from qacal.sources.elicitation.outcomes import Refused, Stated
+        from qacal.sources.elicitation.reading.parsing import parse_stated
 
-def parsed(text: str, *, is_cut: bool = False) -> Outcome:
-    """Return a reply's answer with the confidence that it states, or why there is none."""
-    from qacal.sources.elicitation.reading.parsing import parse_stated
-
-    return parse_stated(text, is_cut=is_cut)
-
-
-def answer_in(outcome: Outcome, text: str) -> str:
-    """Return the answer of a reply: what the parser read, or all of it."""
-    from qacal.sources.elicitation.outcomes import Stated
-
-    return outcome.answer if isinstance(outcome, Stated) else text.strip()
-
-
-def stated(outcome: Outcome) -> Confidence:
-    """Return the confidence that a reply states."""
-    from qacal.sources.elicitation.outcomes import Refused, Stated
-
-    if isinstance(outcome, Stated):
-        return Scored(outcome.confidence, STATED)
-    return Unscored("the LLM refused" if isinstance(outcome, Refused) else str(outcome.why))
+        outcome = parse_stated(text, is_cut=is_cut)
+        if isinstance(outcome, Stated):
+            return ParsedReply(outcome.answer, Scored(outcome.confidence, STATED))
+        why = "the LLM refused" if isinstance(outcome, Refused) else str(outcome.why)
+        return ParsedReply(text.strip(), Unscored(why))
 
 
 def by_tokens(reply: Reply, answer: str) -> Confidence:
-    """Return the probability of the tokens that spell the answer, where the log has them."""
+    """Return the probability of the tokens that spell the answer, if the log has them."""
     from qacal.sources.elicitation.tokens import answer_probability
 
     if not reply.tokens:
@@ -160,9 +163,9 @@ def by_tokens(reply: Reply, answer: str) -> Confidence:
 
 
 def by_logprobs(logprobs: Any, *, is_answer: bool) -> Confidence:
-    """Return the probability of a reply from its tokens' log-probabilities, where a log has these without the tokens.
+    """Return the probability of a reply from the log-probabilities of its tokens, for logs without the tokens.
 
-    is_answer : whether the reply is nothing but the answer. Of others it cannot be told which tokens spell the answer.
+    is_answer : whether the reply is only the answer; otherwise it is not known which tokens spell the answer.
 
     >>> by_logprobs([-0.5, -0.25], is_answer=True).value == math.exp(-0.75)
     True
@@ -171,7 +174,7 @@ def by_logprobs(logprobs: Any, *, is_answer: bool) -> Confidence:
     """
     if not isinstance(logprobs, list) or not logprobs:
         return Unscored("there are no token probabilities")
-    numbers = [_bare(logprob) for logprob in logprobs]
+    numbers = [bare_number(logprob) for logprob in logprobs]
     if not is_answer or not all(math.isfinite(number) and number > _UNKNOWN for number in numbers):
         return Unscored("the tokens of the answer cannot be told")
     return Scored(math.exp(math.fsum(min(number, 0.0) for number in numbers)), TOKENS)
@@ -180,10 +183,9 @@ def by_logprobs(logprobs: Any, *, is_answer: bool) -> Confidence:
 def agreement(answers: Sequence[str], answer: str | None = None) -> tuple[str, Confidence]:
     r"""Return an answer, and the share of repeats that give it, capitals, articles and punctuation aside.
 
-    answer : the one whose share is asked for, because it was the one that was judged. Without it the most frequent
-        answer is taken; of several, the one that was given first.
+    answer : the answer that was judged; by default the most frequent one, and among several of these the first.
 
-    With :math:`k` repeats there are :math:`k` different values at most, however many rows there are.
+    With :math:`k` repeats there are at most :math:`k` different values.
 
     >>> agreement(["Paris", "Lyon", "paris."])
     ('Paris', Scored(value=0.6666666666666666, source='agreement'))
@@ -202,3 +204,112 @@ def agreement(answers: Sequence[str], answer: str | None = None) -> tuple[str, C
         return answer or "", Unscored("no confidence: the answer that was judged is none of the repeats")
     given = answers[alike.index(most)] if answer is None else answer
     return given, Scored(counts[most] / len(answers), AGREEMENT)
+
+
+# Words of OpenAI (two APIs), Anthropic, Gemini, inspect_ai and Hugging Face.
+_CUT = frozenset(
+    (
+        *("length", "max_tokens", "max_output_tokens", "max_new_tokens", "model_length"),
+        "model_context_window_exceeded",
+    )
+)
+_NAMES = ("finish_reason", "stop_reason", "finishReason", "stopReason", "done_reason")
+
+
+def is_cut_reason(reason: Any) -> bool:
+    """Return whether a finish reason says that the reply reached its limit; HELM has the reason in an object.
+
+    >>> [is_cut_reason(reason) for reason in ("length", "MAX_TOKENS", {"reason": "length"}, "stop", None)]
+    [True, True, True, False, False]
+    """
+    said = reason.get("reason") if isinstance(reason, dict) else reason
+    return isinstance(said, str) and said.lower() in _CUT
+
+
+def is_cut_off(replied: Any) -> bool:
+    """Return whether the body of a completion, or a message, says that it is cut off; it may be JSON as text.
+
+    >>> is_cut_off('{"choices": [{"message": {"content": "Guess: Par"}, "finish_reason": "length"}]}')
+    True
+    >>> is_cut_off({"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}})
+    True
+    >>> is_cut_off("Guess: Paris")
+    False
+    """
+    body = unpacked(replied)
+    last = inside(body, -1)
+    holders = (body, inside(body, "choices", 0), last, inside(last, "response_metadata"))
+    reasons = [inside(holder, name) for holder in holders for name in _NAMES]
+    return any(is_cut_reason(reason) for reason in (*reasons, inside(body, "incomplete_details")))
+
+
+# A softmax in single precision may give 1.0000001; no other scale ends there.
+_ROUNDING = 1e-6
+
+
+def is_unit(number: float) -> bool:
+    """Return whether a number lies in 0 to 1, but for rounding."""
+    return -_ROUNDING <= number <= 1 + _ROUNDING
+
+
+def unit(number: float) -> float:
+    """Return the number in 0 to 1 that is nearest."""
+    return min(max(number + 0.0, 0.0), 1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    count: int
+    lowest: float
+    highest: float
+
+    def __str__(self) -> str:
+        if self.count == 1:
+            return f"1 number lies outside ({self.lowest:g})"
+        return f"{self.count:,} numbers lie outside (from {self.lowest:g} to {self.highest:g})"
+
+
+@dataclass(frozen=True)
+class Scales:
+    """Collects the sources that are on another scale.
+
+    >>> scales = Scales()
+    >>> for number in (95, 80):
+    ...     scales.note(OffScale("the confidence in the metadata", number, "If these are percents, say --percent."))
+    >>> scales.require()
+    Traceback (most recent call last):
+    qacal.errors.InputError: the confidence in the metadata is not on a scale from 0 to 1: 2 numbers lie outside ...
+    """
+
+    _seen: dict[OffScale, _Seen] = field(default_factory=dict)
+
+    def note(self, off_scale: OffScale) -> None:
+        """Add a number that lies outside of 0 to 1."""
+        source, number = replace(off_scale, number=0.0), off_scale.number
+        before = self._seen.get(source, _Seen(0, number, number))
+        seen = _Seen(before.count + 1, min(before.lowest, number), max(before.highest, number))
+        self._seen[source] = seen
+
+    def require(self) -> None:
+        """Refuse a log in which a source that is used is on another scale."""
+        faults = [_fault(source, seen) for source, seen in self._seen.items() if source.column is None]
+        if faults:
+            raise InputError("\n".join(faults))
+
+    @property
+    def unused_columns(self) -> Iterator[str]:
+        """Columns of sources that were not asked for and are on another scale."""
+        return (source.column for source in self._seen if source.column is not None)
+
+
+def _fault(source: OffScale, seen: _Seen) -> str:
+    is_small = 1 < seen.highest <= 10 and "percents" in source.remedy
+    of_grades = (
+        "None is above 10, as on a scale from 0 to 10 or 1 to 5, which are no percents: bring them to 0 to 1 first."
+    )
+    said = (
+        f"{source.source} is not on a scale from 0 to 1: {seen}. A 1 may mean anything then, so nothing is imported.",
+        of_grades if is_small else source.remedy,
+        "What stands for no value, such as -1, has to be empty." if seen.lowest < 0 else "",
+    )
+    return " ".join(filter(None, said))

@@ -1,4 +1,4 @@
-"""From the scores of evaluations to `correct`: 0, 1, or a share in between."""
+"""From the scores of an evaluation to `correct`: 0, 1, or a share in between."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from qacal.records.columns import LABELS
 from qacal.sources.importers.base import Dropped, OffScale
-from qacal.sources.importers.scales import is_unit, unit
+from qacal.sources.importers.confidences import bare_number, is_unit, unit
 
 # The letters are inspect's.
 _WORDS = LABELS | {"c": 1.0, "i": 0.0, "noanswer": 0.0, "p": 0.5, "partial": 0.5}
@@ -16,11 +16,11 @@ _REMEDY = "Say from which score on an answer is right: --correct-at SCORE."
 
 
 def graded(value: Any, correct_at: float | None = None, source: str = "the score") -> float | Dropped:
-    """Return what a score says about correctness.
+    """Return the correctness that a score means.
 
-    correct_at : scores from this on are right and those below wrong. Without it a number must lie in [0, 1], and one
-        that does not makes all of its source useless: the worst grade of 1 to 5 would be right.
-    source : what gives the scores, in words.
+    correct_at : scores from this on are correct, those below wrong. By default a number must lie in [0, 1], and one
+        that does not makes the whole source useless: the worst grade of 1 to 5 would be correct.
+    source : where the scores come from, in words.
 
     >>> graded("C"), graded(True), graded(0.4), graded(7, correct_at=5)
     (1.0, 1.0, 0.4, 1.0)
@@ -33,20 +33,13 @@ def graded(value: Any, correct_at: float | None = None, source: str = "the score
         return float(value)
     if isinstance(value, str):
         word = value.strip().lower()
-        return _WORDS[word] if word in _WORDS else _number(_parsed(word), correct_at, source)
-    if isinstance(value, int | float):
-        return _number(_parsed(value), correct_at, source)
-    return Dropped(f"the score is {'an object' if isinstance(value, dict) else 'a list'}, not one value")
+        if word in _WORDS:
+            return _WORDS[word]
+        value = word
+    elif not isinstance(value, int | float):
+        return Dropped(f"the score is {'an object' if isinstance(value, dict) else 'a list'}, not one value")
+    number = bare_number(value)
 
-
-def _parsed(given: str | float) -> float:
-    try:
-        return float(given) if "_" not in str(given) else math.nan
-    except (ValueError, OverflowError):
-        return math.nan
-
-
-def _number(number: float, correct_at: float | None, source: str) -> float | Dropped:
     if not math.isfinite(number):
         return Dropped("the score is neither a number nor a word for right or wrong")
     if correct_at is not None:

@@ -1,6 +1,6 @@
 """DeepEval: test runs as one ``.json``, a test case for each row.
 
-Of a conversation the last reply is the answer, and what was said before it is the question; its metrics judge it all.
+In a conversation, the last reply is the answer and all before it is the question; the metrics judge the whole.
 """
 
 from __future__ import annotations
@@ -14,21 +14,20 @@ from qacal.errors import InputError
 from qacal.records.files import OnFault
 from qacal.sources.importers.base import (
     Dropped,
-    Found,
     Outcome,
     Selection,
     UnusableRowError,
     inside,
     listed,
     members,
-    plain_columns,
     text_of,
     texts_of,
 )
-from qacal.sources.importers.confidences import METADATA, STATED, answer_in, choose_confidence, parsed, stated, written
+from qacal.sources.importers.confidences import METADATA, STATED, ParsedReply, parse_confidence
 from qacal.sources.importers.correctness import graded
 from qacal.sources.importers.items import Item, files_in, first_item, items_of, read_each
-from qacal.sources.importers.texts import Question, digest, question_of
+from qacal.sources.importers.rows import log_row
+from qacal.sources.importers.texts import question_of
 
 _LISTS = [(*outer, name) for outer in ((), ("testRunData",)) for name in ("testCases", "conversationalTestCases")]
 
@@ -67,7 +66,24 @@ class _Cases:
         if asked is None or output is None:
             return Dropped("there is no reply")
         correct = self._correct(case)
-        return correct if isinstance(correct, Dropped) else self._found(item, case, asked, output, correct)
+        if isinstance(correct, Dropped):
+            return correct
+        metadata = members(case.get("metadata")) or members(case.get("additionalMetadata"))
+        # The expected outcome of a conversation is a description, not a spelling of the answer.
+        planned = {"scenario": case.get("scenario"), "expected_outcome": case.get("expectedOutcome")}
+        reply = ParsedReply.of(output)
+        number = parse_confidence(inside(metadata, "confidence"), percent=self.selection.percent)
+        return log_row(
+            self.selection,
+            asked,
+            reply.answer,
+            correct,
+            {METADATA: number, STATED: reply.stated},
+            key=(f"{item.origin} {'conversation' if 'turns' in case else 'case'}, {item.place}",),
+            ground_truth=texts_of(case.get("expectedOutput")),
+            objects=[("metadata", metadata), ("case", planned)],
+            used=("confidence",),
+        )
 
     def _correct(self, case: dict[str, Any]) -> float | Dropped | None:
         metrics = [members(metric) for metric in listed(case.get("metricsData"))]
@@ -82,32 +98,3 @@ class _Cases:
         if value is None:
             return Dropped("the metric gave nothing")
         return graded(value, self.selection.correct_at, f"the metric {wanted}")
-
-    def _found(self, item: Item, case: dict[str, Any], asked: Question, output: str, correct: float | None) -> Found:
-        metadata = members(case.get("metadata")) or members(case.get("additionalMetadata"))
-        # What should come of a conversation is a description, not a spelling of the answer.
-        planned = {"scenario": case.get("scenario"), "expected_outcome": case.get("expectedOutcome")}
-        outcome = parsed(output)
-        confidence = choose_confidence(
-            {
-                METADATA: written(inside(metadata, "confidence"), percent=self.selection.percent),
-                STATED: stated(outcome),
-            },
-            self.selection.confidence_from,
-        )
-        return Found(
-            id=digest(asked.text),
-            question=asked.text,
-            answer=answer_in(outcome, output),
-            confidence=confidence.confidence,
-            correct=correct,
-            key=(f"{item.origin} {'conversation' if 'turns' in case else 'case'}, {item.place}",),
-            ground_truth=texts_of(case.get("expectedOutput")),
-            model=self.selection.model,
-            columns={
-                **confidence.columns,
-                **plain_columns(("metadata", metadata), ("case", planned), used=("confidence",)),
-            },
-            off_scale=confidence.off_scale,
-            turns=asked.turns,
-        )

@@ -1,4 +1,4 @@
-"""The formats that can be imported, what each of them can be asked, and which one a file is of."""
+"""The formats that can be imported, the options of each, and how to recognise the format of a file."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ _SEEN_COLUMNS = 12
 class Format:
     """A format.
 
-    module : the one that reads it; loaded when it is used.
-    options : the fields of :class:`Selection` that it heeds.
+    module : the module that reads it; loaded when it is used.
+    options : the fields of :class:`Selection` that it uses.
     sources : where it looks for a confidence, first to last.
     """
 
@@ -34,22 +34,22 @@ class Format:
 
     @property
     def importer(self) -> Importer:
-        """What reads it."""
+        """The function that reads it."""
         read: Importer = importlib.import_module(f"qacal.sources.importers.{self.module}").read
         return read
 
     def require(self, selection: Selection) -> None:
-        """Refuse a selection with options that would go unheeded.
+        """Refuse a selection with options that the format does not use.
 
         >>> FORMATS["helm"].require(Selection(filter="strict"))
         Traceback (most recent call last):
-        qacal.errors.InputError: helm has no filter to choose (--filter); it heeds confidence-from, ..., metric, model.
+        qacal.errors.InputError: helm has no filter to choose (--filter); it takes confidence-from, ..., metric, model.
         """
         for name, default in vars(Selection()).items():
             if getattr(selection, name) != default and name not in self.options:
-                heeded = ", ".join(sorted(option.replace("_", "-") for option in self.options))
+                taken = ", ".join(sorted(option.replace("_", "-") for option in self.options))
                 said = name.replace("_", "-")
-                raise InputError(f"{self.name} has no {said} to choose (--{said}); it heeds {heeded}.")
+                raise InputError(f"{self.name} has no {said} to choose (--{said}); it takes {taken}.")
         if selection.confidence_from not in (None, *self.sources):
             raise InputError(
                 f"{self.name} has no confidence from {selection.confidence_from!r}; it has {', '.join(self.sources)}."
@@ -108,7 +108,7 @@ def format_named(name: str, paths: Sequence[Path]) -> Format:
 
 
 def detected(paths: Sequence[Path]) -> str:
-    """Return the one format that all files look like."""
+    """Return the one format that all files seem to have."""
     found = {path: _looks_like(path) for path in paths}
     names = set(found.values())
     if len(names) > 1:
@@ -150,7 +150,7 @@ _DOCUMENTS = (
     (("testRunData", "testCases"), "deepeval"),
     (("testRunData", "conversationalTestCases"), "deepeval"),
 )
-# What a row of each format has, alternatives together; the first that fits is taken.
+# The columns of a row of each format, alternatives together; the first format that fits is taken.
 _SHAPES: tuple[tuple[Sequence[Sequence[str]], str], ...] = (
     ((("doc_id",), ("resps", "filtered_resps")), "lm-eval"),
     ((("custom_id",),), "openai-batch"),

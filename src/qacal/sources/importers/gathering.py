@@ -1,4 +1,4 @@
-"""From what an importer finds to records: counted, without doubles, and with the same columns whatever the log is."""
+"""From the rows of an importer to records: counted, without duplicates, and with the same columns for every format."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from qacal.errors import InputError
 from qacal.records.bad_rows import MAX_BAD, BadRows
 from qacal.records.columns import Percents
 from qacal.records.files import OnFault, refuse
-from qacal.sources.importers.base import Found, Outcome, Scored, Selection
-from qacal.sources.importers.row_buffer import Spool
-from qacal.sources.importers.scales import Scales
+from qacal.sources.importers.base import LogRow, Outcome, Scored, Selection
+from qacal.sources.importers.confidences import Scales
+from qacal.sources.importers.row_buffer import RowBuffer
 
 if TYPE_CHECKING:
     import polars as pl
@@ -32,13 +32,13 @@ Progress: TypeAlias = Callable[[str, int], None]
 class Account:
     """What became of the rows of a log.
 
-    read : how many there were; `kept` and those `dropped` add up to it.
-    dropped : how many were left out, by reason.
-    sources : how many of the kept ones have a confidence, by where it came from.
-    labelled : how many of the kept ones have `correct`.
-    columns_left_out : how many columns there were beyond those that a file can sensibly have.
-    chats : how many of the kept ones have a question that is a chat of several turns.
-    off_scale : columns that were left out since they are not on a scale from 0 to 1; none that was asked for.
+    read : the number of rows; `kept` and those `dropped` add up to it.
+    dropped : the number of dropped rows by reason.
+    sources : the number of kept rows with a confidence, by its source.
+    labelled : how many of the kept rows have `correct`.
+    columns_left_out : how many columns were left out because there were more than 500.
+    chats : how many of the kept rows have a question that is a chat of several turns.
+    off_scale : further columns that were left out because they are not on a scale from 0 to 1.
     """
 
     read: int
@@ -52,7 +52,7 @@ class Account:
 
     @property
     def reasons(self) -> list[str]:
-        """What was dropped, a line for each reason, the most frequent first."""
+        """One line for each reason why rows were dropped, the most frequent first."""
         return [f"  {count:,}: {why}" for why, count in _by_count(self.dropped)]
 
     def __str__(self) -> str:
@@ -98,14 +98,14 @@ class Imported:
 
 @dataclass(frozen=True, eq=False)
 class Gathered:
-    """The records of a log on their way to a file, and the account of them."""
+    """The records of a log in a temporary file, and the account of them."""
 
     account: Account
-    spool: Spool
+    buffer: RowBuffer
 
     def tables(self) -> Iterator[FrameTable]:
         """Yield the records, batch after batch, as often as asked."""
-        return self.spool.tables()
+        return self.buffer.tables()
 
 
 @contextmanager
@@ -119,14 +119,14 @@ def gathered(
     keep_unscored: bool = False,
     progress: Progress | None = None,
 ) -> Iterator[Gathered]:
-    """Yield the records of a log; they lie in a temporary file that goes away afterwards.
+    """Yield the records of a log, in a temporary file that is removed afterwards.
 
-    on_fault : what to do with a row that is not as its format says; it is an error by default.
+    on_fault : called with each row that does not follow its format; by default the first is an error.
     max_bad : the largest share of such rows.
-    keep_unscored : keep rows without a confidence, which cannot be calibrated, but judged, counted and asked again.
+    keep_unscored : keep rows without a confidence; they cannot be calibrated, but judged, counted and asked again.
     """
-    with Spool(ALWAYS) as spool:
-        count = _Count(spool, keep_unscored)
+    with RowBuffer(ALWAYS) as buffer:
+        count = _Count(buffer, keep_unscored)
 
         bad = BadRows(on_fault)
 
@@ -142,12 +142,18 @@ def gathered(
         if isinstance(on_fault, BadRows):
             on_fault.take_rows(bad)
         bad.require(max_bad)
-        yield Gathered(_require_rows(count.account(), keep_unscored), spool)
+        account = count.account()
+        if not account.read:
+            raise InputError("the files hold no rows.")
+        if not account.kept:
+            remedy = [] if keep_unscored else ["Rows that only lack a confidence are kept with --keep-unscored."]
+            raise InputError("\n".join([f"no row is left of {account.read:,}:", *account.reasons, *remedy]))
+        yield Gathered(account, buffer)
 
 
 class _Count:
-    def __init__(self, spool: Spool, keep_unscored: bool) -> None:
-        self._spool = spool
+    def __init__(self, buffer: RowBuffer, keep_unscored: bool) -> None:
+        self._buffer = buffer
         self._keep_unscored = keep_unscored
         self._dropped: Counter[str] = Counter()
         self._sources: Counter[str] = Counter()
@@ -159,12 +165,12 @@ class _Count:
 
     @property
     def read(self) -> int:
-        return self._spool.count + self._dropped.total()
+        return self._buffer.count + self._dropped.total()
 
     def take(self, outcome: Outcome) -> None:
         if outcome.off_scale is not None:
             self._scales.note(outcome.off_scale)
-        if not isinstance(outcome, Found):
+        if not isinstance(outcome, LogRow):
             return self.drop(outcome.why)
         self._require_new(outcome)
         if not outcome.question.strip():
@@ -177,22 +183,30 @@ class _Count:
             return self.drop(outcome.confidence.why)
         self._labelled += outcome.correct is not None
         self._chats += outcome.turns > 1
-        return self._spool.add(_record(outcome))
+        return self._buffer.add(_record(outcome))
 
     def drop(self, why: str) -> None:
         self._dropped[why] += 1
 
     def account(self) -> Account:
-        """Return the account of all rows, now that there are no more; only now sources can be told by their scale."""
+        """Return the account, after all rows were read: only then is the scale of each source known."""
         self._scales.require()
         self._percents.require()
-        spool, off_scale = self._spool, tuple(self._scales.unused_columns)
+        buffer, off_scale = self._buffer, tuple(self._scales.unused_columns)
         for column in off_scale:
-            spool.leave_out(column)
-        counts = dict(self._dropped), dict(self._sources), self._labelled
-        return Account(self.read, spool.count, *counts, len(spool.left_out), off_scale, self._chats)
+            buffer.leave_out(column)
+        return Account(
+            self.read,
+            buffer.count,
+            dict(self._dropped),
+            dict(self._sources),
+            self._labelled,
+            columns_left_out=len(buffer.left_out),
+            off_scale=off_scale,
+            chats=self._chats,
+        )
 
-    def _require_new(self, found: Found) -> None:
+    def _require_new(self, found: LogRow) -> None:
         if found.key in self._keys:
             said = ", ".join(str(part) for part in found.key if part is not None)
             raise InputError(
@@ -202,7 +216,7 @@ class _Count:
         self._keys.add(found.key)
 
 
-def _record(found: Found) -> dict[str, Any]:
+def _record(found: LogRow) -> dict[str, Any]:
     scored = found.confidence if isinstance(found.confidence, Scored) else None
     record: dict[str, Any] = {
         "id": found.id,
@@ -222,15 +236,6 @@ def _record(found: Found) -> dict[str, Any]:
     }
     record |= {name: value for name, value in further.items() if value is not None}
     return record | dict(found.columns)
-
-
-def _require_rows(account: Account, keep_unscored: bool) -> Account:
-    if not account.read:
-        raise InputError("the files hold no rows.")
-    if not account.kept:
-        remedy = [] if keep_unscored else ["Rows that only lack a confidence are kept with --keep-unscored."]
-        raise InputError("\n".join([f"no row is left of {account.read:,}:", *account.reasons, *remedy]))
-    return account
 
 
 def _by_count(counts: dict[str, int]) -> list[tuple[str, int]]:

@@ -1,7 +1,4 @@
-"""HELM: folders of runs, each with what was asked and replied, and how it was judged.
-
-They are in ``scenario_state.json`` and ``per_instance_stats.json``.
-"""
+"""HELM: folders of runs; requests and replies in ``scenario_state.json``, scores in ``per_instance_stats.json``."""
 
 from __future__ import annotations
 
@@ -14,22 +11,21 @@ from typing import Any, TypeAlias
 from qacal.errors import InputError
 from qacal.records.files import OnFault
 from qacal.sources.importers.base import (
-    Confidence,
     Dropped,
-    Found,
     Outcome,
     Selection,
     Unscored,
     UnusableRowError,
     inside,
     listed,
-    plain_columns,
+    members,
     text_of,
 )
-from qacal.sources.importers.confidences import MAX_PROB, STATED, answer_in, choose_confidence, parsed, stated, written
+from qacal.sources.importers.confidences import MAX_PROB, STATED, ParsedReply, is_cut_reason, parse_confidence
 from qacal.sources.importers.correctness import graded
-from qacal.sources.importers.finish_reasons import is_cut_reason
 from qacal.sources.importers.items import Item, document, items_of, read_each
+from qacal.sources.importers.rows import log_row
+from qacal.sources.importers.texts import Question
 
 _METRICS = ("exact_match", "quasi_exact_match")
 _Key: TypeAlias = tuple[str | None, str | None, str]
@@ -50,10 +46,7 @@ def read(paths: Sequence[Path], selection: Selection, on_fault: OnFault) -> Iter
 
 @dataclass(frozen=True)
 class _Run:
-    """A run; of its statistics only those that are used are held.
-
-    has_logprobs : HELM writes a log-probability of 0 where a model gives none, and then a max_prob of 1.
-    """
+    """A run, with the statistics that are used."""
 
     task: str
     arguments: Any
@@ -76,7 +69,7 @@ class _Run:
 
     def outcome(self, item: Item) -> Outcome:
         state = item.value
-        instance = state.get("instance")
+        instance = members(state.get("instance"))
         question = text_of(inside(instance, "input", "text"))
         if question is None or text_of(inside(instance, "id")) is None:
             raise UnusableRowError("there is no instance with an id and an input; expected a request state of HELM.")
@@ -90,42 +83,41 @@ class _Run:
         if self.selection.metric is not None and metric not in means:
             return Dropped(f"it has no metric {metric}")
         correct = None if metric is None else graded(means[metric], self.selection.correct_at, f"the metric {metric}")
-        return correct if isinstance(correct, Dropped) else self._found(state, question, output, means, correct)
-
-    def _found(
-        self, state: dict[str, Any], question: str, output: str, means: dict[str, float], correct: float | None
-    ) -> Found:
-        instance, outcome = state["instance"], parsed(output, is_cut=_is_cut(state))
+        if isinstance(correct, Dropped):
+            return correct
+        reply = ParsedReply.of(output, is_cut=_is_cut(state))
+        # HELM writes a log-probability of 0 where a model gives none, and then a max_prob of 1.
+        max_prob = (
+            parse_confidence(means.get(MAX_PROB), source=MAX_PROB, can_be_percent=False)
+            if self.has_logprobs
+            else Unscored("the model gave no log-probabilities (all of them are 0 in HELM's statistics)")
+        )
         id_ = f"{self.task}:{instance['id']}"
+        model = text_of(inside(state, "request", "model"))
         perturbation = text_of(inside(instance, "perturbation", "name"))
-        model = self.selection.model or text_of(inside(state, "request", "model"))
-        mapped = inside(state, "output_mapping", output.strip())
-        offers = {MAX_PROB: self._max_prob(means), STATED: stated(outcome)}
-        confidence = choose_confidence(offers, self.selection.confidence_from)
-        columns = {"split": instance.get("split"), "perturbation": perturbation}
-        return Found(
-            id=id_,
-            question=question,
-            answer=text_of(mapped) or answer_in(outcome, output),
-            confidence=confidence.confidence,
-            correct=correct,
-            key=(model, *_key(id_, state, instance.get("perturbation"))),
-            ground_truth=_truths(instance.get("references")),
+        right = [part for part in listed(instance.get("references")) if "correct" in listed(inside(part, "tags"))]
+        truths = (text_of(inside(part, "output", "text")) for part in right)
+        return log_row(
+            self.selection,
+            Question(question),
+            text_of(inside(state, "output_mapping", output.strip())) or reply.answer,
+            correct,
+            {MAX_PROB: max_prob, STATED: reply.stated},
+            identity=id_,
             model=model,
+            key=(self.selection.model or model, *_key(id_, state, instance.get("perturbation"))),
+            ground_truth=tuple(text for text in truths if text),
             prompt=text_of(inside(state, "request", "prompt")),
             task=self.task,
-            columns={**confidence.columns, **plain_columns(("instance", columns), ("scenario", self.arguments))},
-            off_scale=confidence.off_scale,
+            objects=[
+                ("instance", {"split": instance.get("split"), "perturbation": perturbation}),
+                ("scenario", self.arguments),
+            ],
         )
-
-    def _max_prob(self, means: dict[str, float]) -> Confidence:
-        if not self.has_logprobs:
-            return Unscored("the model gave no log-probabilities (all of them are 0 in HELM's statistics)")
-        return written(means.get(MAX_PROB), source=MAX_PROB, can_be_percent=False)
 
 
 def _task(run: str) -> str:
-    """Return what a run is of, without who answered.
+    """Return the name of a run without the model.
 
     >>> _task("mmlu:subject=law,model=openai_gpt2"), _task("simple_mcqa:model=simple_model1")
     ('mmlu:subject=law', 'simple_mcqa')
@@ -140,7 +132,7 @@ def _key(id_: Any, row: dict[str, Any], perturbation: Any) -> _Key:
 
 
 def _is_cut(state: dict[str, Any]) -> bool:
-    """Return whether a reply was cut off. Most clients of HELM give no reason; then it has as many tokens as it may."""
+    """Return whether a reply was cut off. Most clients of HELM give no reason; then the number of tokens shows it."""
     reply, most = inside(state, "result", "completions", 0), inside(state, "request", "max_tokens")
     is_full = isinstance(most, int) and len(listed(inside(reply, "tokens"))) >= most > 0
     return is_cut_reason(inside(reply, "finish_reason")) or (is_full and inside(reply, "finish_reason") is None)
@@ -153,9 +145,3 @@ def _means(row: dict[str, Any], wanted: set[str]) -> dict[str, float]:
         if name in wanted and isinstance(mean, float | int):
             means.setdefault(str(name), mean)
     return means
-
-
-def _truths(references: Any) -> tuple[str, ...]:
-    right = [part for part in listed(references) if "correct" in listed(inside(part, "tags"))]
-    texts = [text_of(inside(part, "output", "text")) for part in right]
-    return tuple(text for text in texts if text)

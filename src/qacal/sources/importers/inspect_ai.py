@@ -1,41 +1,51 @@
 """inspect_ai: logs as ``.eval`` (a ZIP with a JSON file for each sample) and as one ``.json``.
 
-Nothing of a ZIP is written to disk, and of its samples only the one at hand is in memory.
+Nothing of a ZIP is written to disk, and only one sample at a time is in memory. Members of a ZIP are packed with zstd,
+which `zipfile` reads from Python 3.14 on. Before, they are found by the index that `zipfile` reads and unpacked with
+`zstandard`, without changing the standard library for others.
 
-A confidence in metadata is that of the LLM only if it stands as ``confidence`` in the metadata of the chosen scorer's
-score, or in those of the sample; the first counts before the second. That of another scorer is not looked at: a judge
-may say how sure it is of its own verdict. If the chosen scorer is such a judge, choose ``--confidence-from stated``.
+A confidence in metadata is that of the LLM only if it is the ``confidence`` in the metadata of the chosen scorer's
+score or, if there is none, of the sample. The confidence of another scorer is ignored: a judge may say how sure it is
+of its own verdict. If the chosen scorer is such a judge, use ``--confidence-from stated``.
 
-Epochs are samples of one LLM on one question. The share of them that give a row's answer is a confidence in it; to
+Epochs are samples of one LLM on one question. The share of epochs that give a row's answer is a confidence in it; to
 count them, a log with epochs is read twice. Epochs that ended with an error, or have no reply, do not count.
 """
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
+import json
+import re
+import struct
+import sys
+import zipfile
+import zlib
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
+from os import SEEK_CUR
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from qacal.errors import InputError
-from qacal.records.files import OnFault
+from qacal.errors import InputError, MissingPackageError
+from qacal.records.files import OnFault, opened_bytes
+from qacal.records.json_stream import JsonDocument, largest_row, too_large
 from qacal.records.table import Fault
 from qacal.sources.importers.base import (
-    Confidence,
     Dropped,
-    Found,
+    LogRow,
     OnlyName,
     Outcome,
     Scored,
     Selection,
-    Unscored,
     UnusableRowError,
     inside,
     listed,
     members,
-    plain_columns,
     text_of,
     texts_of,
 )
@@ -44,17 +54,14 @@ from qacal.sources.importers.confidences import (
     METADATA,
     STATED,
     TOKENS,
-    answer_in,
+    ParsedReply,
     by_tokens,
-    choose_confidence,
-    parsed,
-    stated,
-    written,
+    is_cut_reason,
+    parse_confidence,
 )
 from qacal.sources.importers.correctness import graded
-from qacal.sources.importers.eval_files import open_log
-from qacal.sources.importers.finish_reasons import is_cut_reason
-from qacal.sources.importers.items import Item, files_in, read_each
+from qacal.sources.importers.items import Item, checked_items, files_in, read_each
+from qacal.sources.importers.rows import log_row
 from qacal.sources.importers.texts import Question, content_of, digest, question_of
 
 if TYPE_CHECKING:
@@ -78,7 +85,7 @@ def read(paths: Sequence[Path], selection: Selection, on_fault: OnFault) -> Iter
 
 
 def _agreeing(path: Path, selection: Selection, scorers: OnlyName, part: str) -> dict[str, Counter[str]]:
-    """Return how often each answer was given to each question, if a log has several epochs; nothing for other logs."""
+    """Return how often each answer was given to each question, if a log has several epochs; empty for other logs."""
     answers: dict[str, Counter[str]] = defaultdict(Counter)
     with open_log(path, _ignore) as log:
         items = log.items()
@@ -88,13 +95,13 @@ def _agreeing(path: Path, selection: Selection, scorers: OnlyName, part: str) ->
             return answers
         reader = _Samples(log.header, selection, scorers, part, answers)
         for outcome in read_each(chain([first], items), reader.outcome, _ignore):
-            if isinstance(outcome, Found):
+            if isinstance(outcome, LogRow):
                 answers[outcome.id][_alike(outcome.answer)] += 1
     return answers
 
 
 def _alike(answer: str) -> str:
-    """Return what is the same for answers that are spelled alike; short, since there is one for each of a log."""
+    """Return a short digest that is equal for answers that match."""
     from qacal.sources.elicitation.matching import normalise_answer
 
     return digest(normalise_answer(answer))
@@ -124,79 +131,65 @@ class _Samples:
         if sample.get("error") is not None:
             return Dropped("the sample ended with an error")
         name, score = self._score(sample)
-        value = self._value(score)
+        value = inside(score, "value")
+        if isinstance(value, dict) and self.part in value:
+            value = value[self.part]
         correct = None if value is None else graded(value, self.selection.correct_at, f"the scorer {name}")
         if isinstance(correct, Dropped):
             return correct
         completion = text_of(inside(sample, "output", "completion"))
         if completion is None:
             completion = content_of(inside(sample, "output", "choices", 0, "message", "content"))
-        return Dropped("there is no reply") if completion is None else self._found(sample, score, correct, completion)
+        return Dropped("there is no reply") if completion is None else self._row(sample, score, correct, completion)
 
     def _score(self, sample: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         # All names are shown to the choice, so that it can say which there are.
         taken = [(name, score) for name, score in members(sample.get("scores")).items() if self.scorers.takes(name)]
         return (taken[0][0], members(taken[0][1])) if taken else ("", {})
 
-    def _value(self, score: dict[str, Any]) -> Any:
-        value = inside(score, "value")
-        return value.get(self.part) if isinstance(value, dict) and self.part in value else value
-
-    def _found(self, sample: dict[str, Any], score: Any, correct: float | None, completion: str) -> Found:
-        outcome = parsed(completion, is_cut=is_cut_reason(inside(sample, "output", "choices", 0, "stop_reason")))
+    def _row(self, sample: dict[str, Any], score: Any, correct: float | None, completion: str) -> LogRow:
+        stop = inside(sample, "output", "choices", 0, "stop_reason")
+        reply = ParsedReply.of(completion, is_cut=is_cut_reason(stop))
         choices = texts_of(sample.get("choices"))
-        given = text_of(inside(score, "answer"))
-        is_whole = not given or given.strip().lower() == completion.strip().lower()
-        answer = given if given and not is_whole else answer_in(outcome, completion)
+        scored = text_of(inside(score, "answer"))
+        is_whole = not scored or scored.strip().lower() == completion.strip().lower()
+        written_answer = scored if scored and not is_whole else reply.answer
+        answer = _meant(written_answer, choices)
         task = text_of(inside(self.header, "eval", "task")) or "inspect"
+        model = text_of(inside(self.header, "eval", "model"))
         id_, epoch = f"{task}:{sample['id']}", sample.get("epoch")
-        confidence = choose_confidence(
-            {
-                METADATA: self._written(sample, score),
-                STATED: stated(outcome),
-                TOKENS: by_tokens(_reply(sample, completion), answer),
-                **self._agreement(id_, _meant(answer, choices)),
-            },
-            self.selection.confidence_from,
-        )
-        model = self.selection.model or text_of(inside(self.header, "eval", "model"))
-        question = question_of(_attached(sample), self.selection) or Question("")
-        return Found(
-            id=id_,
-            question=question.text,
-            answer=_meant(answer, choices),
-            confidence=confidence.confidence,
-            correct=correct,
-            key=(model, id_, text_of(epoch)),
-            ground_truth=tuple(_meant(target, choices) for target in texts_of(sample.get("target"))),
+        numbers = (inside(holder, "metadata", "confidence") for holder in (score, sample))
+        number = next((one for one in numbers if one is not None), None)
+        offers = {
+            METADATA: parse_confidence(number, percent=self.selection.percent),
+            STATED: reply.stated,
+            TOKENS: by_tokens(_reply(sample, completion), written_answer),
+        }
+        steps = listed(inside(dict(self.header), "plan", "steps"))
+        templates = (text_of(inside(step, "params", "template")) for step in steps)
+        epochs = self.answers.get(id_, Counter())
+        if epochs.total() > 1:
+            offers[AGREEMENT] = Scored(epochs[_alike(answer)] / epochs.total(), AGREEMENT)
+        return log_row(
+            self.selection,
+            question_of(_attached(sample), self.selection) or Question(""),
+            answer,
+            correct,
+            offers,
+            identity=id_,
             model=model,
-            prompt=_template(self.header),
+            key=(self.selection.model or model, id_, text_of(epoch)),
+            ground_truth=tuple(_meant(target, choices) for target in texts_of(sample.get("target"))),
+            prompt=next(filter(None, templates), None),
             task=task,
-            columns={
-                "epoch": epoch if isinstance(epoch, int) else 1,
-                **confidence.columns,
-                **plain_columns(("metadata", sample.get("metadata")), used=("confidence",)),
-            },
-            off_scale=confidence.off_scale,
-            turns=question.turns,
+            columns={"epoch": epoch if isinstance(epoch, int) else 1},
+            objects=[("metadata", sample.get("metadata"))],
+            used=("confidence",),
         )
-
-    def _agreement(self, id_: str, answer: str) -> dict[str, Confidence]:
-        """Return the share of epochs that give an answer; nothing if there is only one."""
-        answers = self.answers.get(id_, Counter())
-        return {AGREEMENT: Scored(answers[_alike(answer)] / answers.total(), AGREEMENT)} if answers.total() > 1 else {}
-
-    def _written(self, sample: dict[str, Any], score: Any) -> Confidence:
-        """Return the confidence in the metadata of the chosen score, or of the sample."""
-        for holder in (score, sample):
-            value = inside(holder, "metadata", "confidence")
-            if value is not None:
-                return written(value, percent=self.selection.percent)
-        return Unscored("none in the metadata")
 
 
 def _attached(sample: dict[str, Any]) -> Any:
-    """Return what was asked; long texts lie elsewhere in a sample, under a name."""
+    """Return what was asked; a sample has long texts as attachments."""
     attachments = sample.get("attachments")
 
     def resolved(value: Any) -> Any:
@@ -228,8 +221,111 @@ def _reply(sample: dict[str, Any], completion: str) -> Reply:
         return Reply(completion)
 
 
-def _template(header: Mapping[str, Any]) -> str | None:
-    """Return the template of the prompt, if the log's plan has one."""
-    steps = listed(inside(dict(header), "plan", "steps"))
-    templates = [text_of(inside(step, "params", "template")) for step in steps]
-    return next((template for template in templates if template), None)
+_ZSTANDARD = 93
+_CHUNK = 4_096
+# Bytes before the name in the header of a member; the last four are the lengths of what follows.
+_LOCAL_HEADER = 30
+_SAMPLE = re.compile(r"samples/.+_epoch_\d+\.json")
+
+
+@dataclass(frozen=True, eq=False)
+class Log:
+    """A log.
+
+    header : what it says about the run; that of a JSON document is complete once its first sample was read.
+    items : goes through the samples.
+    """
+
+    header: dict[str, Any]
+    items: Callable[[], Iterator[Item]]
+
+
+@contextmanager
+def open_log(path: Path, on_fault: OnFault) -> Iterator[Log]:
+    """Yield the log at a path."""
+    if not zipfile.is_zipfile(path):
+        with opened_bytes(path) as stream:
+            document = JsonDocument(stream, str(path))
+            yield Log(document.header, lambda: checked_items(path, document.items("samples"), on_fault))
+        return
+    try:
+        with zipfile.ZipFile(path) as archive:
+            _require_readable(archive, path)
+            yield Log(_header(archive, path), lambda: _samples(archive, path, on_fault))
+    except (zipfile.BadZipFile, EOFError) as error:
+        raise InputError(f"{path} cannot be read: {error}. Is the file whole?") from None
+
+
+def _header(archive: zipfile.ZipFile, path: Path) -> dict[str, Any]:
+    """Return the header; a run that crashed has only what it wrote at its start."""
+    names = set(archive.namelist())
+    name = next((name for name in ("header.json", "_journal/start.json") if name in names), None)
+    if name is None:
+        raise InputError(f"{path} has neither header.json nor _journal/start.json; it is no log of inspect_ai.")
+    header, problem = _loaded(archive, archive.getinfo(name), path)
+    if not isinstance(header, dict):
+        raise InputError(f"{path} {name}: {problem or 'it is not an object.'}")
+    return header
+
+
+def _samples(archive: zipfile.ZipFile, path: Path, on_fault: OnFault) -> Iterator[Item]:
+    # A sample that was run again stands in the ZIP twice; the later one counts, as it does for unzip.
+    latest = {member.filename: member for member in archive.infolist() if _SAMPLE.fullmatch(member.filename)}
+    for member in latest.values():
+        value, problem = _loaded(archive, member, path)
+        if isinstance(value, dict):
+            yield Item(str(path), member.filename, value)
+        else:
+            on_fault(Fault(str(path), member.filename, problem or "it is not an object."))
+
+
+def _loaded(archive: zipfile.ZipFile, member: zipfile.ZipInfo, path: Path) -> tuple[Any, str]:
+    if member.file_size > largest_row():
+        return None, too_large("what is packed in it") + "."
+    try:
+        is_ours = member.compress_type == _ZSTANDARD and sys.version_info < (3, 14)
+        parts = _unpacked_zstd(path, member) if is_ours else _unpacked(archive, member)
+        return json.loads(b"".join(parts)), ""
+    except (ValueError, RecursionError) as error:
+        return None, f"it is not JSON ({error})."
+    except Exception as error:
+        # Each way of packing has errors of its own for damaged data; zlib's and zstandard's share no parent.
+        if type(error).__module__.partition(".")[0] not in ("zlib", "zstandard", "zipfile", "lzma", "compression"):
+            raise
+        return None, f"it cannot be unpacked ({error})."
+
+
+def _unpacked(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Iterator[bytes]:
+    """Yield the content of a member in small parts, because a reader of zstd unpacks all that it is given at once."""
+    with archive.open(member) as file:
+        while part := file.read(_CHUNK):
+            yield part
+
+
+def _unpacked_zstd(path: Path, member: zipfile.ZipInfo) -> Iterator[bytes]:
+    """Yield the content of a member packed with zstd: no more than the index says, and checked against its sum."""
+    with path.open("rb") as file:
+        file.seek(member.header_offset)
+        header = file.read(_LOCAL_HEADER)
+        if len(header) < _LOCAL_HEADER or not header.startswith(b"PK\x03\x04"):
+            raise zipfile.BadZipFile("it is not where the index says")
+        file.seek(sum(struct.unpack_from("<HH", header, _LOCAL_HEADER - 4)), SEEK_CUR)
+        packed = file.read(member.compress_size)
+    size, check = 0, 0
+    with importlib.import_module("zstandard").ZstdDecompressor().stream_reader(packed) as reader:
+        while size <= member.file_size and (part := reader.read(_CHUNK)):
+            size, check = size + len(part), zlib.crc32(part, check)
+            yield part
+    if (size, check) != (member.file_size, member.CRC):
+        raise zipfile.BadZipFile("it is not what the index says")
+
+
+def _require_readable(archive: zipfile.ZipFile, path: Path) -> None:
+    """Refuse a log that this Python needs `zstandard` for, if that is not installed."""
+    if sys.version_info >= (3, 14) or all(member.compress_type != _ZSTANDARD for member in archive.infolist()):
+        return
+    if importlib.util.find_spec("zstandard") is None:
+        raise MissingPackageError(
+            f"{path} is packed with zstd, which Python reads from 3.14 on. Install what reads it in this version: "
+            "pip install 'qacal[import]'."
+        )

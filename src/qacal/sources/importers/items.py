@@ -1,6 +1,6 @@
-"""The rows of a log, one after the other: of JSON lines, a JSON document, CSV or Parquet, however long it is.
+"""The rows of a log, one after the other, from JSON lines, a JSON document, CSV or Parquet of any length.
 
-Nothing is held but the row at hand. A JSON document is not loaded either: the list in it is walked item by item.
+Only one row at a time is in memory. A JSON document is not loaded either: its list is read item by item.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from qacal.records.table import Fault
 from qacal.sources.importers.base import Outcome, UnusableRowError
 
 TABLES = ("*.parquet", "*.csv", "*.csv.gz", "*.json", "*.json.gz", "*.jsonl", "*.jsonl.gz")
-# Raw rows are large, and are let go at once.
+# Raw rows are large, and not kept.
 _BATCH_ROWS = 256
 
 
@@ -63,12 +63,12 @@ def items_of(path: Path, on_fault: OnFault, *inside: str) -> Iterator[Item]:
 
 
 def first_item(path: Path, *inside: str) -> dict[str, Any]:
-    """Return the first row of a file, or nothing, to tell what kind of file it is."""
+    """Return the first row of a file, to recognise its format; empty if there is none."""
     return next((item.value for item in items_of(path, lambda fault: None, *inside)), {})
 
 
 def document(path: Path) -> Any:
-    """Return a JSON document that is small enough to be held."""
+    """Return a JSON document that is small enough for memory."""
     with opened_bytes(path) as stream:
         try:
             text = stream.read(largest_row() + 1)
@@ -97,7 +97,7 @@ def files_in(paths: Sequence[Path], *patterns: str) -> list[Path]:
 def _is_document(path: Path) -> bool:
     if path.suffixes[-1:] == [".json"] or path.suffixes[-2:] == [".json", ".gz"]:
         return True
-    # Old harnesses wrote one list into files that are called JSON lines.
+    # Old harnesses wrote one list into files named .jsonl.
     with opened_bytes(path) as stream:
         return stream.read(64).removeprefix(codecs.BOM_UTF8).lstrip()[:1] == b"["
 

@@ -3,9 +3,9 @@
 Exports have names like ``trace_id``; the API and the SDK have ``traceId``, rows under ``data``, and for each score a
 ``subject``, which the API gives if it is asked for it (``fields=subject``).
 
-A score belongs to an observation, or to a whole trace. That of a trace is taken for its only generation; where a trace
-has several, the export does not say which of them was judged. The id of a record is its question's, for people ask the
-same again; those of the observation and the trace are columns.
+A score belongs to an observation, or to a whole trace. The score of a trace is that of its only generation; if a trace
+has several, the export does not say which of them was judged. The id of a record is that of its question, because
+people ask the same again; the ids of the observation and the trace are columns.
 """
 
 from __future__ import annotations
@@ -21,38 +21,29 @@ from qacal.errors import InputError
 from qacal.records.files import OnFault
 from qacal.sources.importers.base import (
     Dropped,
-    Found,
     OnlyName,
     Outcome,
     Selection,
     UnusableRowError,
     inside,
-    plain_columns,
     text_of,
     texts_of,
 )
-from qacal.sources.importers.confidences import METADATA, STATED, answer_in, choose_confidence, parsed, stated, written
+from qacal.sources.importers.confidences import METADATA, STATED, ParsedReply, is_cut_off, parse_confidence
 from qacal.sources.importers.correctness import graded
-from qacal.sources.importers.finish_reasons import is_cut_off
 from qacal.sources.importers.items import TABLES, Item, files_in, first_item, items_of, read_each
-from qacal.sources.importers.texts import (
-    Question,
-    digest,
-    named_truth,
-    prompt_of,
-    question_of,
-    reply_of,
-    unpacked,
-)
+from qacal.sources.importers.rows import log_row
+from qacal.sources.importers.texts import named_truth, prompt_of, question_of, reply_of, unpacked
 
 _CONFIDENCE = "confidence"
 _HUMP = re.compile(r"(?<=[a-z0-9])([A-Z])")
-# Of what else a score may be: of a session, or of a whole run over a data set.
+# What else a score may belong to: a session, or a whole run over a data set.
 _OTHERS = {"subject", "session_id", "dataset_run_id"}
-# Scores that say something in words, and grade nothing.
+# Scores that are texts and grade nothing.
 _TEXTS = ("TEXT", "CORRECTION")
 # People before programs, programs before judges.
 _SOURCES = ("ANNOTATION", "API", "EVAL")
+_JUDGES = {"ANNOTATION": "human"}
 
 
 def read(paths: Sequence[Path], selection: Selection, on_fault: OnFault) -> Iterator[Outcome]:
@@ -78,7 +69,7 @@ def read(paths: Sequence[Path], selection: Selection, on_fault: OnFault) -> Iter
 
 
 def _rows(file: Path, on_fault: OnFault) -> Iterator[Item]:
-    """Yield the rows of a file by the names of exports, whoever wrote it."""
+    """Yield the rows of a file by the names of exports."""
     for item in items_of(file, on_fault, "data"):
         yield replace(item, value=_by_export(item.value))
 
@@ -164,61 +155,34 @@ class _Observations:
             if self.generations[trace] > 1:
                 return Dropped("the score is of a trace with several generations (--observation chooses one)")
             score = self.scores.of_traces[trace]
-        correct = None if score is None or score.value is None else self._graded(score)
+        correct = None
+        if score is not None and score.value is not None:
+            correct = graded(score.value, self.selection.correct_at, f"the score {score.name}")
         if isinstance(correct, Dropped):
             return correct
-        return self._found(row, id_, question, output, correct, None if correct is None else score)
-
-    def _graded(self, score: _Score) -> float | Dropped:
-        return graded(score.value, self.selection.correct_at, f"the score {score.name}")
-
-    def _found(
-        self,
-        row: dict[str, Any],
-        id_: str,
-        question: Question,
-        output: str,
-        correct: float | None,
-        score: _Score | None,
-    ) -> Found:
-        metadata, outcome = unpacked(row.get("metadata")), parsed(output, is_cut=is_cut_off(row.get("output")))
-        scored = self.scores.confidences.get(id_, self.scores.confidences.get(text_of(row.get("trace_id")) or ""))
-        number = inside(metadata, _CONFIDENCE)
-        offers = {
-            METADATA: written(scored if number is None else number, percent=self.selection.percent),
-            STATED: stated(outcome),
-        }
-        confidence = choose_confidence(offers, self.selection.confidence_from)
-        truth = named_truth(metadata)
-        ids = {"observation_id": id_, "trace_id": text_of(row.get("trace_id"))}
-        kept = {name: row.get(name) for name in ("name", "environment", "trace_name")}
-        return Found(
-            id=digest(question.text),
-            question=question.text,
-            answer=answer_in(outcome, output),
-            confidence=confidence.confidence,
-            correct=correct,
+        metadata = unpacked(row.get("metadata"))
+        number, truth = inside(metadata, _CONFIDENCE), named_truth(metadata)
+        if number is None:
+            number = self.scores.confidences.get(id_, self.scores.confidences.get(trace or ""))
+        reply = ParsedReply.of(output, is_cut=is_cut_off(row.get("output")))
+        return log_row(
+            self.selection,
+            question,
+            reply.answer,
+            correct,
+            {METADATA: parse_confidence(number, percent=self.selection.percent), STATED: reply.stated},
+            model=text_of(row.get("provided_model_name")) or text_of(row.get("model")),
             key=(id_,),
             ground_truth=texts_of(truth[1]) if truth else (),
-            model=self.selection.model or text_of(row.get("provided_model_name")) or text_of(row.get("model")),
             prompt=prompt_of(row.get("input")),
-            judge=None if score is None else _judge(score),
-            columns={
-                **confidence.columns,
-                **plain_columns(
-                    ("langfuse", ids),
-                    ("metadata", metadata),
-                    ("observation", kept),
-                    used=(_CONFIDENCE, *(truth or ())[:1]),
-                ),
-            },
-            off_scale=confidence.off_scale,
-            turns=question.turns,
+            judge=None if score is None or correct is None else _JUDGES.get(score.source, score.source.lower()),
+            objects=[
+                ("langfuse", {"observation_id": id_, "trace_id": trace}),
+                ("metadata", metadata),
+                ("observation", {name: row.get(name) for name in ("name", "environment", "trace_name")}),
+            ],
+            used=(_CONFIDENCE, *(truth or ())[:1]),
         )
-
-
-def _judge(score: _Score) -> str:
-    return {"ANNOTATION": "human"}.get(score.source, score.source.lower())
 
 
 def _is_wanted(row: dict[str, Any], selection: Selection) -> bool:

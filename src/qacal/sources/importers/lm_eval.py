@@ -1,36 +1,77 @@
-"""lm-evaluation-harness: the files ``samples_<task>_<time>.jsonl`` that ``--log_samples`` writes, one row per question.
+r"""lm-evaluation-harness: the files ``samples_<task>_<time>.jsonl`` of ``--log_samples``, one row per question.
 
 A task with several filters has a row for each of them, with another answer and another score. One filter is imported.
+
+**Choices.** Each choice :math:`c` has a log-likelihood :math:`\ell_c`. A metric is a rule for the best choice:
+
+* ``acc``: the largest :math:`\ell_c`;
+* ``acc_norm``: the largest :math:`\ell_c` for each character of the choice;
+* ``acc_bytes``: the largest :math:`\ell_c` for each byte of the choice in UTF-8;
+* ``acc_mutual_info``: the largest :math:`\ell_c - \ell_c^0`, where :math:`\ell_c^0` is that without the question.
+
+The confidence is the softmax of the same numbers at the best choice, so answer, confidence and `correct` follow one
+rule. After division by a length the numbers are close together, and these confidences stay near one over the number of
+choices. They rank answers and have to be calibrated.
+
+**Replies.** The confidence is stated in the text, or is the share of repeats that agree. The answer of a repeat is what
+the task's filter extracts. A row has that of the judged repeat only; the steps of the filter are in
+``results_*.json`` and are applied to the others here. The log does not say why a reply ended. A reply that was cut off
+within its number looks like any other, so a task needs a limit (``max_gen_toks``) that is large enough.
 """
 
 from __future__ import annotations
 
+import ast
+import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
+from qacal.errors import InputError
 from qacal.records.files import OnFault
-from qacal.sources.importers import lm_eval_choices, lm_eval_replies
+from qacal.sources.elicitation.patterns import PatternError, found
 from qacal.sources.importers.base import (
+    Confidence,
     Dropped,
-    Found,
+    LogRow,
     OnlyName,
     Outcome,
+    Scored,
     Selection,
+    Unscored,
     UnusableRowError,
     inside,
     listed,
     plain_columns,
     text_of,
+    texts_of,
 )
+from qacal.sources.importers.confidences import AGREEMENT, LIKELIHOOD, STATED, ParsedReply, agreement, choose_confidence
+from qacal.sources.importers.correctness import graded
 from qacal.sources.importers.items import Item, document, files_in, items_of, read_each
-from qacal.sources.importers.lm_eval_rows import Judged, Sample
 from qacal.sources.importers.texts import Question, named_question, prompt_of, question_of
 
 _NAME = re.compile(r"samples_(?P<task>.+?)(?:_(?P<time>\d{4}-\d\d-\d\dT[\d.:-]+))?\.jsonl(?:\.gz)?")
 _QUESTIONS = ("question", "question_stem", "query", "problem", "goal", "input", "inputs")
+_FIELDS = frozenset(
+    (
+        *("doc_id", "doc", "target", "arguments", "resps", "filtered_resps", "filter", "metrics"),
+        *("doc_hash", "prompt_hash", "target_hash"),
+    )
+)
+# Longer texts are answers, not lists of answers.
+_LONGEST_LIST = 10_000
+_NO_RESULTS = "no results_*.json beside the samples says what the filter takes out of a reply"
+_NO_STEP = "a step of its filter cannot be done here: a function of its own"
+# What lm-eval's filters write if they find no answer.
+NOTHING_FOUND = "[invalid]"
+_PATTERN = r"#### (\-?[0-9\.\,]+)"
+# Steps that choose among replies and leave each as it is.
+_SELECTIONS = ("take_first", "majority_vote")
 
 
 def read(paths: Sequence[Path], selection: Selection, on_fault: OnFault) -> Iterator[Outcome]:
@@ -72,16 +113,13 @@ class _Log:
             self.metrics.takes(name)
         if self.selection.metric not in (None, *sample.metrics):
             return Dropped(f"it has no metric {self.selection.metric}")
-        judge = lm_eval_choices.judged if sample.has_likelihoods else lm_eval_replies.judged
-        judged = judge(sample, self.selection)
-        return judged if isinstance(judged, Dropped) else self._found(sample, judged, filter_)
-
-    def _found(self, sample: Sample, judged: Judged, filter_: str) -> Found:
+        judged = (_judged_choice if sample.has_likelihoods else _judged_reply)(sample, self.selection)
+        if isinstance(judged, Dropped):
+            return judged
         id_ = f"{self.task}:{sample.row['doc_id']}"
-        prompt = prompt_of(sample.prompt)
         named = named_question(sample.doc, _QUESTIONS)
         question = Question(named[1]) if named else question_of(sample.prompt, self.selection) or Question("")
-        return Found(
+        return LogRow(
             id=id_,
             question=question.text,
             answer=judged.answer,
@@ -90,7 +128,7 @@ class _Log:
             key=(self.model, id_, filter_),
             ground_truth=judged.ground_truth,
             model=self.model,
-            prompt=prompt,
+            prompt=prompt_of(sample.prompt),
             task=self.task,
             columns={
                 **({"filter": filter_} if "filter" in sample.row else {}),
@@ -111,7 +149,7 @@ def task_of(path: Path) -> str:
 
 
 def results_of(path: Path) -> Any:
-    """Return what the run of a file of samples has in ``results_*.json`` beside it, None if there is no such file."""
+    """Return the ``results_*.json`` of the run beside a file of samples, None if there is no such file."""
     name = _NAME.fullmatch(path.name)
     results = sorted(path.absolute().parent.glob("results_*.json"))
     of_run = [file for file in results if name and name["time"] and name["time"] in file.name] or results[-1:]
@@ -133,3 +171,316 @@ def _steps(results: Any, task: str) -> dict[str, list[dict[str, Any]]]:
         for name, parts in steps.items()
         if name and isinstance(parts, list) and all(isinstance(part, dict) for part in parts)
     }
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """The answer of a row with its confidence and its label."""
+
+    answer: str
+    confidence: Confidence
+    correct: float | None
+    ground_truth: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """A row.
+
+    arguments : what the LLM was asked, request by request: a context, and what should follow it or how to generate.
+    metrics : the names of those that have a number.
+    steps : what the row's filter does to a reply, if the results say it.
+    """
+
+    row: dict[str, Any]
+    doc: dict[str, Any]
+    arguments: list[list[Any]]
+    metrics: tuple[str, ...]
+    steps: Sequence[Mapping[str, Any]] | None = None
+
+    @staticmethod
+    def of(row: dict[str, Any], steps: Sequence[Mapping[str, Any]] | None = None) -> Sample:
+        """Return a row in parts."""
+        doc, names = row.get("doc"), row.get("metrics")
+        candidates = names if isinstance(names, list) else [name for name in row if name not in _FIELDS]
+        values = {name: row.get(name) for name in candidates if isinstance(name, str)}
+        numeric = (
+            name for name, value in values.items() if isinstance(value, int | float) and math.isfinite(as_number(value))
+        )
+        arguments = row.get("arguments")
+        if isinstance(arguments, dict):
+            arguments = [list(one.values()) if isinstance(one, dict) else one for one in arguments.values()]
+        requests = [request for request in listed(arguments) if isinstance(request, list) and request]
+        return Sample(row, doc if isinstance(doc, dict) else {}, requests, tuple(numeric), steps)
+
+    @property
+    def has_likelihoods(self) -> bool:
+        """True where choices were compared, false where text was generated."""
+        response = inside(self.row, "resps", 0, 0)
+        if response is None:
+            response = inside(self.row, "filtered_resps", 0)
+        return isinstance(response, list) and len(response) == 2 and str(response[1]) in ("True", "False")
+
+    @property
+    def prompt(self) -> Any:
+        """What the LLM was asked first: text, or the messages of a chat."""
+        context = self.arguments[0][0] if self.arguments else None
+        return context[0] if isinstance(context, list) and len(context) == 1 else context
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """The correct answers; the log has a list as text. Numbers in it are places of choices, or part of the text."""
+        target = self.row.get("target")
+        if isinstance(target, str) and target[:1] == "[" and len(target) <= _LONGEST_LIST:
+            try:
+                parts = ast.literal_eval(target)
+            except (ValueError, SyntaxError, MemoryError, RecursionError):
+                return (target,)
+            are_texts = isinstance(parts, list) and all(isinstance(part, str) for part in parts)
+            return texts_of(parts if self.has_likelihoods or are_texts else target)
+        return texts_of(target)
+
+
+def as_number(value: Any) -> float:
+    """Return a number, or text that is one; NaN for anything else.
+
+    >>> as_number("-0.109"), as_number(-0.5), as_number("inf?")
+    (-0.109, -0.5, nan)
+    """
+    try:
+        return float(value) if isinstance(value, str | int | float) else math.nan
+    except (ValueError, OverflowError):
+        return math.nan
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A choice with its log-likelihood; `alone` is the one without the question, if the log has it."""
+
+    text: str
+    loglikelihood: float
+    alone: float = math.nan
+
+
+def _by_length(length: Callable[[str], int]) -> Callable[[Choice], float]:
+    # An empty choice has no length to divide by, and cannot be compared with others.
+    return lambda choice: choice.loglikelihood / length(choice.text) if choice.text else math.nan
+
+
+RULES: Mapping[str, Callable[[Choice], float]] = MappingProxyType(
+    {
+        "acc": lambda choice: choice.loglikelihood,
+        "acc_norm": _by_length(len),
+        "acc_bytes": _by_length(lambda text: len(text.encode(errors="surrogatepass"))),
+        "acc_mutual_info": lambda choice: choice.loglikelihood - choice.alone,
+    }
+)
+
+
+def best_choice(choices: Sequence[Choice], metric: str = "acc") -> tuple[int, Confidence]:
+    """Return which choice is best by a metric's rule (the first of equals), and the confidence in it.
+
+    >>> best, confidence = best_choice([Choice("Rome", math.log(0.2)), Choice("Paris", math.log(0.6))])
+    >>> best, round(confidence.value, 6), confidence.source
+    (1, 0.75, 'choice likelihood')
+    """
+    values = [RULES[metric](choice) for choice in choices]
+    if any(math.isnan(value) for value in values) or not math.isfinite(max(values)):
+        return 0, Unscored("no confidence: a choice has no likelihood")
+    best = max(range(len(values)), key=values.__getitem__)
+    total = math.fsum(math.exp(value - values[best]) for value in values)
+    return best, Scored(1 / total, LIKELIHOOD if metric == "acc" else f"{LIKELIHOOD} ({metric})")
+
+
+def _judged_choice(sample: Sample, selection: Selection) -> Judged | Dropped:
+    """Return the best choice by the rule of the metric, which is `acc` by default."""
+    choices = _choices(sample)
+    if len(choices) < 2:
+        return Dropped("there is one choice only: its likelihood is that of the target, not of an answer")
+    metric = selection.metric or next((name for name in RULES if name in sample.metrics), "acc")
+    if metric not in RULES:
+        return Dropped(f"{metric} does not judge one choice")
+    if metric in ("acc_norm", "acc_bytes") and len({str(request[1]) for request in sample.arguments}) == 1:
+        return Dropped(f"its choices are contexts: lm-eval does not log the lengths that {metric} divides by")
+    best, confidence = best_choice(choices, metric)
+    if selection.confidence_from not in (None, LIKELIHOOD):
+        confidence = Unscored(f"no confidence: it is a choice by likelihood, not {selection.confidence_from}")
+    correct = sample.row.get(metric)
+    if correct is not None and correct not in (0, 1):
+        return Dropped(f"{metric} is a share, and does not judge one choice")
+    texts = _shown(sample, [choice.text for choice in choices])
+    right = _right(sample, texts, [choice.text for choice in choices])
+    if right and correct is not None and (best in right) != bool(correct):
+        raise UnusableRowError(
+            f"{metric} is {correct}, though by its rule the best choice is {'' if best in right else 'not '}the "
+            "target; the log judges by another rule. Try another --metric."
+        )
+    truths = tuple(texts[place] for place in sorted(right)) if right else (texts[best],) if correct else ()
+    return Judged(texts[best], confidence, None if correct is None else float(correct), truths)
+
+
+def _choices(sample: Sample) -> list[Choice]:
+    """Return the choices. With acc_mutual_info each stands there twice, the second time without a context."""
+    numbers = [as_number(inside(response, 0)) for response in sample.row["filtered_resps"]]
+    pairs = [(request[0], request[1]) for request in sample.arguments if len(request) > 1]
+    if len(pairs) != len(numbers):
+        raise UnusableRowError(f"there are {len(numbers)} likelihoods and {len(pairs)} arguments; expected as many.")
+    with_context = [place for place, (context, _) in enumerate(pairs) if context != ""]
+    without = [place for place, (context, _) in enumerate(pairs) if context == ""]
+    if len(with_context) != len(without):
+        with_context, without = list(range(len(pairs))), []
+    texts = _choice_texts([pairs[place] for place in with_context])
+    alone = [numbers[place] for place in without] or [math.nan] * len(with_context)
+    return [Choice(texts[i], numbers[place], alone[i]) for i, place in enumerate(with_context)]
+
+
+def _choice_texts(pairs: list[tuple[Any, Any]]) -> list[str]:
+    """Return the texts of the choices: what follows the context or, if that is the same for all, the contexts."""
+    endings = [str(ending) for _, ending in pairs]
+    if len(set(endings)) > 1 or len(pairs) == 1:
+        # lm-eval measures the choice without the space that it puts before it.
+        return [ending.lstrip() for ending in endings]
+    contexts = [str(context) for context, _ in pairs]
+    words = [re.split(r"(?<=\s)", context) for context in contexts]
+    alike = sum(1 for _ in takewhile(lambda column: len(set(column)) == 1, zip(*words, strict=False)))
+    return ["".join(parts[alike:]) for parts in words]
+
+
+def _shown(sample: Sample, texts: list[str]) -> list[str]:
+    """Return the choices as the question lists them, instead of the letters A, B, ..."""
+    if texts != [chr(ord("A") + place) for place in range(len(texts))]:
+        return texts
+    listed = sample.doc.get("choices")
+    named = texts_of(inside(listed, "text") if isinstance(listed, dict) else listed)
+    return list(named) if len(named) == len(texts) else texts
+
+
+def _right(sample: Sample, shown: list[str], texts: list[str]) -> set[int]:
+    """Return the correct choices, as far as they are clear: a target is a place, or the text of a choice."""
+    right = set()
+    for target in sample.targets:
+        by_text = {place for place in range(len(texts)) if target in (texts[place], shown[place])}
+        by_place = {place for place in range(len(texts)) if target == str(place)}
+        if by_text and by_place and by_text != by_place:
+            return set()
+        right |= by_text or by_place
+    return right
+
+
+def _judged_reply(sample: Sample, selection: Selection) -> Judged | Dropped:
+    """Return the answer that was judged: what the filter took out of the reply, or what the parser reads in it."""
+    repeats = _reply_texts(inside(sample.row, "resps", 0)) or _reply_texts(sample.row["filtered_resps"])
+    filtered = sample.row["filtered_resps"][0]
+    if not repeats:
+        return Dropped("there is no reply")
+    metric = _metric(sample, selection)
+    correct = None if metric is None else graded(sample.row[metric], selection.correct_at, f"the metric {metric}")
+    if isinstance(correct, Dropped):
+        return correct
+    wanted = selection.confidence_from
+    if wanted == AGREEMENT or (wanted is None and len(repeats) > 1):
+        if isinstance(filtered, list) and correct not in (None, 0.0, 1.0):
+            return Dropped("the score is shared by repeats that differ")
+        answer, confidence = _agreed(repeats, filtered, sample)
+    else:
+        answer, confidence = _stated_reply(repeats, filtered, wanted)
+    if correct == 0 and filtered == repeats[0] != answer and answer in sample.targets:
+        raise InputError(
+            f"{metric} is 0 though the answer {answer!r} is the target: it judges the whole reply, not the answer in "
+            "it. Choose a filter that takes out the answer (--filter)."
+        )
+    return Judged(answer, confidence, correct, sample.targets)
+
+
+def _stated_reply(repeats: Sequence[str], filtered: object, wanted: str | None = None) -> tuple[str, Confidence]:
+    """Return the answer and the stated confidence; of several replies, those of the first that gives the answer."""
+    from qacal.sources.elicitation.matching import normalise_answer
+
+    replies, picked = [ParsedReply.of(text) for text in repeats], 0
+    if isinstance(filtered, str) and len(repeats) > 1:
+        alike = (normalise_answer(reply.answer) == normalise_answer(filtered) for reply in replies)
+        picked = next((place for place, is_alike in enumerate(alike) if is_alike), 0)
+    is_extract = isinstance(filtered, str) and filtered.strip() not in (repeats[picked].strip(), NOTHING_FOUND)
+    answer = str(filtered) if is_extract else replies[picked].answer
+    return answer, choose_confidence({STATED: replies[picked].stated}, wanted).confidence
+
+
+def _agreed(repeats: Sequence[str], filtered: object, sample: Sample) -> tuple[str, Confidence]:
+    """Return the answer that was judged and the share of repeats that give it; of a list, the most frequent one."""
+    if len(repeats) == 1:
+        return _stated_reply(repeats, filtered)[0], Unscored("no confidence: there are no repeats")
+    unknown = ""
+    if isinstance(filtered, list):
+        answer, confidence = agreement(_reply_texts(filtered) or repeats)
+    else:
+        answers = filtered_replies(repeats, sample.steps)
+        if answers is None:
+            unknown = f" ({_NO_STEP if sample.steps else _NO_RESULTS})"
+            answers = [ParsedReply.of(reply).answer for reply in repeats]
+            filtered = answers[repeats.index(filtered)] if filtered in repeats else filtered
+        answer, confidence = agreement(answers, str(filtered))
+    if answer.strip() in ("", NOTHING_FOUND):
+        confidence = Unscored("no confidence: the filter found no answer in what was judged")
+    elif isinstance(confidence, Unscored):
+        confidence = Unscored(confidence.why + unknown)
+    return answer, confidence
+
+
+def _metric(sample: Sample, selection: Selection) -> str | None:
+    """Return the metric that decides correctness: the one asked for, exact_match, acc, or the only one."""
+    if selection.metric is not None:
+        return selection.metric
+    known: list[str | None] = [name for name in ("exact_match", "acc") if name in sample.metrics]
+    if not known and len(sample.metrics) > 1:
+        raise InputError(f"there are several metrics: {', '.join(sample.metrics)}. Choose one with --metric.")
+    return (known or [*sample.metrics, None])[0]
+
+
+def _reply_texts(replies: object) -> list[str]:
+    if isinstance(replies, str):
+        return [replies]
+    return [reply for reply in replies if isinstance(reply, str)] if isinstance(replies, list) else []
+
+
+def filtered_replies(replies: Sequence[str], steps: Sequence[Mapping[str, Any]] | None) -> list[str] | None:
+    r"""Return what a filter takes out of each of the replies that it looks at; None if a step cannot be done here.
+
+    >>> steps = [{"function": "regex", "regex_pattern": r"The answer is (\d+)"}, {"function": "majority_vote"}]
+    >>> filtered_replies(["So 7. The answer is 7.", "The answer is 8.", "Hard to say."], steps)
+    ['7', '8', '[invalid]']
+    """
+    texts: list[str] | None = list(replies) if steps else None
+    for step in steps or ():
+        name, number = step.get("function"), step.get("k")
+        if texts is None or name in _SELECTIONS:
+            continue
+        if name == "take_first_k" and isinstance(number, int) and number > 0:
+            texts = texts[:number]
+        elif name == "remove_whitespace":
+            texts = [text.strip() for text in texts]
+        elif name in ("lowercase", "uppercase"):
+            texts = [text.lower() if name == "lowercase" else text.upper() for text in texts]
+        else:
+            texts = _matches(texts, step) if name == "regex" else None
+    return texts
+
+
+def _matches(texts: Sequence[str], step: Mapping[str, Any]) -> list[str] | None:
+    """Return the chosen match of a pattern in each text."""
+    pattern, place, fallback = (
+        step.get(name, default)
+        for name, default in (("regex_pattern", _PATTERN), ("group_select", 0), ("fallback", NOTHING_FOUND))
+    )
+    if not (isinstance(pattern, str) and isinstance(place, int) and isinstance(fallback, str)):
+        return None
+    try:
+        matches = [found(pattern, text) for text in texts]
+    except PatternError:
+        return None
+    chosen = [all_[place] if -len(all_) <= place < len(all_) else None for all_ in matches]
+    extracts = []
+    for match in chosen:
+        # As re.findall: the whole match, its only group, or the first group with text.
+        parts = (fallback,) if match is None else match.groups or (match.whole,)
+        extracts.append((parts[0] or "" if len(parts) == 1 else next(filter(None, parts), fallback)).strip())
+    return extracts

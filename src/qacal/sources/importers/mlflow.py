@@ -1,10 +1,10 @@
 """MLflow: traces as ``search_traces`` gives them, in Parquet, CSV, JSON or JSON lines; nested values may be text.
 
-``search_traces().to_json("traces.jsonl", orient="records", lines=True)`` writes all there is. A frame as CSV has its
-nested values in Python's notation; what is in the column `trace`, which is JSON everywhere, counts before them.
+``search_traces().to_json("traces.jsonl", orient="records", lines=True)`` writes everything. A frame as CSV has its
+nested values in Python's notation; the column `trace`, which is always JSON, is preferred to them.
 
-A person's assessment counts before a program's, and that before a judge's. The id of a record is its question's, for
-people ask the same again; that of the trace is a column.
+A person's assessment is preferred to a program's, and that to a judge's. The id of a record is that of its question,
+because people ask the same again; the id of the trace is a column.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from typing import Any
 from qacal.records.files import OnFault
 from qacal.sources.importers.base import (
     Dropped,
-    Found,
     OnlyName,
     Outcome,
     Selection,
@@ -25,22 +24,13 @@ from qacal.sources.importers.base import (
     inside,
     listed,
     members,
-    plain_columns,
     text_of,
 )
-from qacal.sources.importers.confidences import METADATA, STATED, answer_in, choose_confidence, parsed, stated, written
+from qacal.sources.importers.confidences import METADATA, STATED, ParsedReply, is_cut_off, parse_confidence
 from qacal.sources.importers.correctness import graded
-from qacal.sources.importers.finish_reasons import is_cut_off
 from qacal.sources.importers.items import TABLES, Item, files_in, items_of, read_each
-from qacal.sources.importers.texts import (
-    Question,
-    digest,
-    prompt_of,
-    question_of,
-    reply_of,
-    truths_of,
-    unpacked,
-)
+from qacal.sources.importers.rows import log_row
+from qacal.sources.importers.texts import prompt_of, question_of, reply_of, truths_of, unpacked
 
 _CONFIDENCE = "confidence"
 _SOURCES = ("HUMAN", "CODE", "LLM_JUDGE")
@@ -57,7 +47,7 @@ def read(paths: Sequence[Path], selection: Selection, on_fault: OnFault) -> Iter
 
 @dataclass(frozen=True)
 class _Trace:
-    """A trace, whatever it was written as: columns of a frame, or an object with `info` and `data`."""
+    """A trace, from columns of a frame or from an object with `info` and `data`."""
 
     id: str
     state: str
@@ -80,11 +70,12 @@ class _Trace:
             return None
         root = _root(inside(whole, "data", "spans") or row.get("spans"))
         inputs, outputs = root.get("mlflow.spanInputs"), root.get("mlflow.spanOutputs")
-        # Previews are cut, and therefore the last resort.
+        # Previews are cut off, so they are used last.
         columns = (None, None) if trace and root else (row.get("request"), row.get("response"))
         request = _first(columns[0], inputs, info.get("request_preview"))
         response = _first(columns[1], outputs, info.get("response_preview"))
-        is_cut = is_cut_off(response) or _is_shortened(response, info.get("response_preview"))
+        is_preview = isinstance(response, str) and response is info.get("response_preview")
+        is_cut = is_cut_off(response) or (is_preview and response.endswith(("...", "…")))
         assessments = _objects(info.get("assessments"))
         metadata = _object(info.get("trace_metadata") or info.get("request_metadata"))
         state = str(info.get("state") or info.get("status"))
@@ -111,58 +102,35 @@ class _Traces:
         correct = None if value is None else graded(value, self.selection.correct_at, source)
         if isinstance(correct, Dropped):
             return correct
-        return self._found(trace, question, output, correct, None if correct is None else judgement)
+        reply = ParsedReply.of(output, is_cut=trace.is_cut)
+        assessed = [inside(part, "feedback", "value") for part in trace.assessments if _name(part) == _CONFIDENCE]
+        number = _first(*assessed, trace.tags.get(_CONFIDENCE), trace.metadata.get(_CONFIDENCE))
+        own = {
+            name: value for name, value in {**trace.metadata, **trace.tags}.items() if not name.startswith("mlflow.")
+        }
+        expected = {_name(part): inside(part, "expectation", "value") for part in trace.assessments}
+        truths = next((truths_of(expected[name]) for name in _TRUTHS if expected.get(name)), ())
+        return log_row(
+            self.selection,
+            question,
+            reply.answer,
+            correct,
+            {METADATA: parse_confidence(number, percent=self.selection.percent), STATED: reply.stated},
+            model=text_of(own.get("model")) or text_of(inside(unpacked(trace.request), "model")),
+            key=(trace.id,),
+            ground_truth=truths,
+            prompt=prompt_of(trace.request),
+            judge=None if judgement is None or correct is None else _judge(judgement),
+            objects=[("mlflow", {"trace_id": trace.id}), ("tag", own)],
+            used=(_CONFIDENCE, "model"),
+        )
 
     def _judgement(self, trace: _Trace) -> dict[str, Any] | None:
-        """Return the assessment that counts: by who made it, then the latest."""
+        """Return the preferred assessment: by its source, then the latest."""
         feedback = [part for part in trace.assessments if part.get("feedback") and part.get("valid") is not False]
         named = [part for part in feedback if _name(part) != _CONFIDENCE]
         taken = [part for part in named if self.names.takes(_name(part))]
         return max(taken, key=_rank, default=None)
-
-    def _found(
-        self, trace: _Trace, question: Question, output: str, correct: float | None, judgement: dict[str, Any] | None
-    ) -> Found:
-        outcome = parsed(output, is_cut=trace.is_cut)
-        offers = {METADATA: written(_confidence(trace), percent=self.selection.percent), STATED: stated(outcome)}
-        confidence = choose_confidence(offers, self.selection.confidence_from)
-        given = {**trace.metadata, **trace.tags}
-        own = {name: value for name, value in given.items() if not name.startswith("mlflow.")}
-        return Found(
-            id=digest(question.text),
-            question=question.text,
-            answer=answer_in(outcome, output),
-            confidence=confidence.confidence,
-            correct=correct,
-            key=(trace.id,),
-            ground_truth=_truths(trace),
-            model=self.selection.model
-            or text_of(own.get("model"))
-            or text_of(inside(unpacked(trace.request), "model")),
-            prompt=prompt_of(trace.request),
-            judge=None if judgement is None else _judge(judgement),
-            columns={
-                **confidence.columns,
-                **plain_columns(("mlflow", {"trace_id": trace.id}), ("tag", own), used=(_CONFIDENCE, "model")),
-            },
-            off_scale=confidence.off_scale,
-            turns=question.turns,
-        )
-
-
-def _confidence(trace: _Trace) -> Any:
-    """Return the confidence that an assessment, a tag or the metadata of a trace has."""
-    assessed = [inside(part, "feedback", "value") for part in trace.assessments if _name(part) == _CONFIDENCE]
-    return _first(*assessed, trace.tags.get(_CONFIDENCE), trace.metadata.get(_CONFIDENCE))
-
-
-def _truths(trace: _Trace) -> tuple[str, ...]:
-    expected = {_name(part): inside(part, "expectation", "value") for part in trace.assessments}
-    return next((truths_of(expected[name]) for name in _TRUTHS if expected.get(name)), ())
-
-
-def _is_shortened(response: Any, preview: Any) -> bool:
-    return isinstance(response, str) and response is preview and response.endswith(("...", "…"))
 
 
 def _judge(judgement: dict[str, Any]) -> str:

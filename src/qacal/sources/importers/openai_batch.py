@@ -1,7 +1,7 @@
-"""Batches of the OpenAI API: the file of requests, the file of responses, that of errors, and labels of one's own.
+"""Batches of the OpenAI API: the files of requests, responses and errors, and labels of your own.
 
-Responses come in any order and without their questions; all files are joined on `custom_id`. It is the request's, for a
-batch has no two of a kind; the id of a record is its question's, so that a question that was asked twice has one id.
+Responses are in any order and without their questions; all files are joined on `custom_id`, which is unique for a
+request. The id of a record is that of its question, so that a question that was asked twice has one id.
 """
 
 from __future__ import annotations
@@ -13,29 +13,19 @@ from typing import Any
 
 from qacal.errors import InputError
 from qacal.records.files import OnFault
-from qacal.sources.importers.base import (
-    Dropped,
-    Found,
-    Outcome,
-    Selection,
-    UnusableRowError,
-    inside,
-    listed,
-    plain_columns,
-    text_of,
-)
-from qacal.sources.importers.confidences import STATED, TOKENS, answer_in, by_tokens, choose_confidence, parsed, stated
+from qacal.sources.importers.base import Dropped, Outcome, Selection, UnusableRowError, inside, listed, text_of
+from qacal.sources.importers.confidences import STATED, TOKENS, ParsedReply, by_tokens, is_cut_off
 from qacal.sources.importers.correctness import graded
-from qacal.sources.importers.finish_reasons import is_cut_off
 from qacal.sources.importers.items import Item, files_in, first_item, items_of, read_each
-from qacal.sources.importers.texts import Question, digest, prompt_of, question_of, truths_of
+from qacal.sources.importers.rows import log_row
+from qacal.sources.importers.texts import Question, prompt_of, question_of, truths_of
 from qacal.tally.arrays import is_missing
 
 _IDS = ("custom_id", "id")
 
 
 def read(paths: Sequence[Path], selection: Selection, on_fault: OnFault) -> Iterator[Outcome]:
-    """Yield the responses, and a word about each request that has none."""
+    """Yield the responses, and a dropped row for each request without one."""
     files = files_in(paths, "*.jsonl")
     are_requests = {file: "body" in first_item(file) for file in files}
     responses = [file for file in files if not are_requests[file]]
@@ -89,9 +79,6 @@ class _Batch:
             return Dropped(f"the request failed ({inside(row, 'error', 'code') or f'status {status}'})")
         return self._found(id_, inside(row, "response", "body"))
 
-    def _graded(self, value: Any) -> float | Dropped:
-        return graded(value, self.selection.correct_at, "the column 'correct' of the labels")
-
     def _found(self, id_: str, body: Any) -> Outcome:
         from qacal.sources.elicitation.reply import Reply
 
@@ -99,9 +86,11 @@ class _Batch:
         label = self.labels.get(id_, {})
         named = text_of(label.get("question"))
         question = Question(named) if named else request.question
-        correct = None if is_missing(label.get("correct")) else self._graded(label["correct"])
         if question is None:
             return Dropped("the question is not known: neither the requests nor the labels have its custom_id")
+        correct = None
+        if not is_missing(label.get("correct")):
+            correct = graded(label["correct"], self.selection.correct_at, "the column 'correct' of the labels")
         if isinstance(correct, Dropped):
             return correct
         try:
@@ -110,33 +99,27 @@ class _Batch:
             raise UnusableRowError(str(error)) from None
         if reply.refusal or not reply.text.strip():
             return Dropped("the LLM refused" if reply.refusal else "there is no reply")
-        outcome = parsed(reply.text, is_cut=reply.is_cut)
-        answer = answer_in(outcome, reply.text)
-        offers = {STATED: stated(outcome), TOKENS: by_tokens(reply, answer)}
-        confidence = choose_confidence(offers, self.selection.confidence_from)
-        model = self.selection.model or text_of(inside(body, "model")) or request.model
-        return Found(
-            id=digest(question.text),
-            question=question.text,
-            answer=answer,
-            confidence=confidence.confidence,
-            correct=correct,
-            key=(model, id_),
-            ground_truth=truths_of(label.get("ground_truth")),
+        parsed = ParsedReply.of(reply.text, is_cut=reply.is_cut)
+        model = text_of(inside(body, "model")) or request.model
+        return log_row(
+            self.selection,
+            question,
+            parsed.answer,
+            correct,
+            {STATED: parsed.stated, TOKENS: by_tokens(reply, parsed.answer)},
             model=model,
+            key=(self.selection.model or model, id_),
+            ground_truth=truths_of(label.get("ground_truth")),
             prompt=request.prompt,
             judge=text_of(label.get("judge")),
-            columns={
-                **confidence.columns,
-                "custom_id": id_,
-                **plain_columns(("label", label), used=(*_IDS, "question", "correct", "ground_truth", "judge")),
-            },
-            turns=question.turns,
+            columns={"custom_id": id_},
+            objects=[("label", label)],
+            used=(*_IDS, "question", "correct", "ground_truth", "judge"),
         )
 
 
 def _completion(body: Any) -> Any:
-    """Return a chat completion; the texts of the Responses API are put where a chat completion has them."""
+    """Return a body of the Responses API as a chat completion; others as they are."""
     if not isinstance(body, dict) or "output" not in body or "choices" in body:
         return body
     parts = [part for message in listed(body["output"]) for part in listed(inside(message, "content"))]

@@ -8,31 +8,19 @@ from pathlib import Path
 from typing import Any
 
 from qacal.records.files import OnFault
-from qacal.sources.importers.base import (
-    Dropped,
-    Found,
-    Outcome,
-    Selection,
-    UnusableRowError,
-    inside,
-    members,
-    plain_columns,
-    text_of,
-)
+from qacal.sources.importers.base import Dropped, Outcome, Selection, UnusableRowError, inside, members, text_of
 from qacal.sources.importers.confidences import (
     METADATA,
     STATED,
     TOKENS,
-    answer_in,
+    ParsedReply,
     by_logprobs,
-    choose_confidence,
-    parsed,
-    stated,
-    written,
+    is_cut_off,
+    parse_confidence,
 )
 from qacal.sources.importers.correctness import graded
-from qacal.sources.importers.finish_reasons import is_cut_off
 from qacal.sources.importers.items import Item, files_in, items_of, read_each
+from qacal.sources.importers.rows import log_row
 from qacal.sources.importers.texts import Question, as_text, digest, named_question, named_truth, question_of
 
 _FAILED = 2
@@ -41,13 +29,12 @@ _FAILED = 2
 def read(paths: Sequence[Path], selection: Selection, on_fault: OnFault) -> Iterator[Outcome]:
     """Yield the results of evaluations; errors of providers are dropped, failed assertions are wrong answers."""
     for path in files_in(paths, "*.json", "*.jsonl"):
-        results = _Results(str(path), selection)
+        results = _Results(selection)
         yield from read_each(items_of(path, on_fault, "results", "results"), results.outcome, on_fault)
 
 
 @dataclass(frozen=True)
 class _Results:
-    origin: str
     selection: Selection
 
     def outcome(self, item: Item) -> Outcome:
@@ -58,7 +45,32 @@ class _Results:
         if row.get("failureReason") == _FAILED or output is None:
             return Dropped("the provider failed")
         correct = self._correct(row)
-        return correct if isinstance(correct, Dropped) else self._found(item, row, as_text(output), correct)
+        if isinstance(correct, Dropped):
+            return correct
+        variables = members(row.get("vars")) or members(inside(row, "testCase", "vars"))
+        metadata, text = members(row.get("metadata")), as_text(output)
+        reply = ParsedReply.of(text, is_cut=is_cut_off(row["response"]))
+        tokens = by_logprobs(inside(row, "response", "logProbs"), is_answer=reply.answer == text.strip())
+        number = parse_confidence(inside(metadata, "confidence"), percent=self.selection.percent)
+        asked, truth = named_question(variables), named_truth(variables)
+        raw = inside(row, "prompt", "raw")
+        question = Question(asked[1]) if asked else question_of(raw, self.selection) or Question("")
+        names = (text_of(inside(row, "provider", name)) for name in ("label", "id"))
+        return log_row(
+            self.selection,
+            question,
+            reply.answer,
+            correct,
+            {METADATA: number, STATED: reply.stated, TOKENS: tokens},
+            # Variables stay the same under every prompt; without them, the prompt is the question.
+            identity=digest(variables if variables and not asked else question.text or raw),
+            model=next(filter(None, names), None),
+            key=("result", text_of(row.get("id")) or f"{item.origin} {item.place}"),
+            ground_truth=(truth[1],) if truth else (),
+            prompt=text_of(inside(row, "prompt", "label")),
+            objects=[("vars", variables), ("metadata", metadata)],
+            used=("confidence", *(asked or ())[:1], *(truth or ())[:1]),
+        )
 
     def _correct(self, row: dict[str, Any]) -> float | Dropped | None:
         metric, threshold = self.selection.metric, self.selection.correct_at
@@ -71,43 +83,3 @@ class _Results:
             # Without assertions every output is a success; nothing was judged.
             return None
         return graded(row["success"] if threshold is None else row.get("score", row["success"]), threshold)
-
-    def _found(self, item: Item, row: dict[str, Any], output: str, correct: float | None) -> Found:
-        given = members(row.get("vars")) or members(inside(row, "testCase", "vars"))
-        metadata = members(row.get("metadata"))
-        outcome = parsed(output, is_cut=is_cut_off(row["response"]))
-        answer = answer_in(outcome, output)
-        confidence = choose_confidence(
-            {
-                METADATA: written(inside(metadata, "confidence"), percent=self.selection.percent),
-                STATED: stated(outcome),
-                TOKENS: by_logprobs(inside(row, "response", "logProbs"), is_answer=answer == output.strip()),
-            },
-            self.selection.confidence_from,
-        )
-        asked, truth = named_question(given), named_truth(given)
-        raw = inside(row, "prompt", "raw")
-        question = Question(asked[1]) if asked else question_of(raw, self.selection) or Question("")
-        names = (text_of(inside(row, "provider", name)) for name in ("label", "id"))
-        return Found(
-            # Variables stay the same under every prompt; without them, the prompt is the question.
-            id=digest(given if given and not asked else question.text or raw),
-            question=question.text,
-            answer=answer,
-            confidence=confidence.confidence,
-            correct=correct,
-            key=("result", text_of(row.get("id")) or f"{item.origin} {item.place}"),
-            ground_truth=(truth[1],) if truth else (),
-            model=self.selection.model or next(filter(None, names), None),
-            prompt=text_of(inside(row, "prompt", "label")),
-            columns={
-                **confidence.columns,
-                **plain_columns(
-                    ("vars", given),
-                    ("metadata", metadata),
-                    used=("confidence", *(asked or ())[:1], *(truth or ())[:1]),
-                ),
-            },
-            off_scale=confidence.off_scale,
-            turns=question.turns,
-        )

@@ -1,6 +1,6 @@
-"""Rows in a temporary file until all of them are known: only then is it clear which columns there are, of which types.
+"""Rows in a temporary file until all of them are read: only then are the columns and their types known.
 
-Logs have other columns in every task, and a column that holds numbers for 50,000 rows may hold text in the next. A file
+Logs have other columns in every task, and a column that has numbers in 50,000 rows may have text in the next. A file
 has one type for a column, and CSV one set of columns; so the rows wait on disk, and memory holds one batch of them.
 """
 
@@ -8,33 +8,32 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
-from qacal.records.table import FrameTable
+from qacal.records.table import FrameTable, column_type, json_or_text, value_kind
 
 if TYPE_CHECKING:
     import polars as pl
 
 _BATCH_ROWS = 8_192
-_MAXIMUM = 2**63
 _MOST_COLUMNS = 500
 
 
 @dataclass
-class Spool:
-    """Takes rows one by one and gives them back as tables of one schema.
+class RowBuffer:
+    """Takes rows one by one and returns them as tables of one schema.
 
-    first : columns that come first and are there in any case.
-    left_out : names of columns beyond the first 500; metadata with a name for each row is no table.
+    first : columns that come first and always exist.
+    left_out : names of columns beyond the first 500: some logs have metadata with a name for each row.
 
-    >>> with Spool(("id",)) as spool:
-    ...     spool.add({"id": "1", "year": 1999})
-    ...     spool.add({"id": "2", "year": "unknown", "aliases": ["two", "II"]})
-    ...     spool.frame().to_dict(as_series=False)
+    >>> with RowBuffer(("id",)) as rows:
+    ...     rows.add({"id": "1", "year": 1999})
+    ...     rows.add({"id": "2", "year": "unknown", "aliases": ["two", "II"]})
+    ...     rows.frame().to_dict(as_series=False)
     {'id': ['1', '2'], 'year': ['1999', 'unknown'], 'aliases': [None, ['two', 'II']]}
     """
 
@@ -48,7 +47,7 @@ class Spool:
     def __post_init__(self) -> None:
         self._kinds |= {name: set() for name in self.first}
 
-    def __enter__(self) -> Spool:
+    def __enter__(self) -> RowBuffer:
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -60,7 +59,7 @@ class Spool:
             if value is None:
                 continue
             if name in self._kinds or len(self._kinds) < _MOST_COLUMNS:
-                self._kinds.setdefault(name, set()).add(_kind(value))
+                self._kinds.setdefault(name, set()).add(value_kind(value))
             else:
                 self.left_out.add(name)
         self._waiting.append(row)
@@ -69,7 +68,7 @@ class Spool:
             self._flush()
 
     def leave_out(self, name: str) -> None:
-        """Leave a column out of all rows, those that are here already too."""
+        """Leave a column out of all rows, earlier ones too."""
         self._kinds.pop(name, None)
 
     def tables(self, origin: str = "records") -> Iterator[FrameTable]:
@@ -99,47 +98,12 @@ class Spool:
 
         columns: dict[str, pl.Series] = {}
         for name, kinds in self._kinds.items():
-            dtype, shown = _type(kinds)
-            values = [None if (value := row.get(name)) is None else shown(value) for row in rows]
-            columns[_text(name)] = pl.Series(_text(name), values, dtype)
+            # One answer is a text, several are a list.
+            is_mixed = "str" in kinds and "texts" in kinds and kinds <= {"str", "texts", "empty"}
+            dtype, convert = column_type(kinds - {"str"} if is_mixed else kinds)
+            values = [row.get(name) for row in rows]
+            if is_mixed:
+                values = [[value] if isinstance(value, str) else value for value in values]
+            column = json_or_text(name)
+            columns[column] = pl.Series(column, [None if one is None else convert(one) for one in values], dtype)
         return pl.DataFrame(list(columns.values()))
-
-
-def _kind(value: Any) -> str:
-    if type(value) is str or type(value) is float:
-        return type(value).__name__
-    if isinstance(value, int) and not isinstance(value, bool):
-        return "int" if -_MAXIMUM <= value < _MAXIMUM else "big"
-    if isinstance(value, list | tuple):
-        inner = {_kind(part) for part in value}
-        return "texts" if inner <= {"str"} else "numbers" if inner <= {"int", "float"} else "object"
-    return type(value).__name__ if isinstance(value, str | float | bool) else "object"
-
-
-def _type(kinds: set[str]) -> tuple[Any, Callable[[Any], Any]]:
-    """Return the one type that holds values of these kinds, and how to write them in it; text holds them all."""
-    import polars as pl
-
-    if kinds == {"bool"}:
-        return pl.Boolean, bool
-    if kinds == {"int"}:
-        return pl.Int64, int
-    if kinds and kinds <= {"int", "float"}:
-        return pl.Float64, float
-    if kinds == {"numbers"}:
-        return pl.List(pl.Float64), lambda value: [float(number) for number in value]
-    if "texts" in kinds and kinds <= {"texts", "str"}:
-        return pl.List(pl.String), lambda value: [_text(part) for part in _listed(value)]
-    return pl.String, _text
-
-
-def _listed(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else [value]
-
-
-def _text(value: Any) -> str:
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    if text.isascii():
-        return text
-    # Half a surrogate pair, which JSON can spell and no frame can hold.
-    return text.encode("utf-8", "surrogatepass").decode("utf-8", "replace")

@@ -1,4 +1,4 @@
-"""A table of one's own: Parquet, CSV or JSON lines, with columns of any names. It covers RAGAS and LangSmith too."""
+"""A table of your own: Parquet, CSV or JSON lines, with columns of any names; also for RAGAS and LangSmith."""
 
 from __future__ import annotations
 
@@ -11,19 +11,12 @@ from typing import Any
 from qacal.errors import InputError
 from qacal.records.columns import expression_key, require_expressions
 from qacal.records.files import OnFault
-from qacal.sources.importers.base import (
-    Dropped,
-    Found,
-    Outcome,
-    Scored,
-    Selection,
-    UnusableRowError,
-    text_of,
-)
-from qacal.sources.importers.confidences import choose_confidence, written
+from qacal.sources.importers.base import Dropped, Outcome, Scored, Selection, UnusableRowError, text_of
+from qacal.sources.importers.confidences import parse_confidence
 from qacal.sources.importers.correctness import graded
 from qacal.sources.importers.items import TABLES, Item, files_in, first_item, items_of, read_each
-from qacal.sources.importers.texts import digest, truths_of
+from qacal.sources.importers.rows import log_row
+from qacal.sources.importers.texts import Question, truths_of
 from qacal.tally.arrays import is_missing
 
 _NEEDED = ("question", "answer")
@@ -34,7 +27,7 @@ _KNOWN = (
 
 
 def read(paths: Sequence[Path], selection: Selection, on_fault: OnFault) -> Iterator[Outcome]:
-    """Yield the rows of tables. Their other columns are kept as they are."""
+    """Yield the rows of tables, with their other columns."""
     rows = _Rows(selection)
     for path in files_in(paths, *TABLES):
         _require_columns(path, selection)
@@ -56,46 +49,42 @@ class _Rows:
         for name, text in texts.items():
             if text is None:
                 raise UnusableRowError(f"{self._own(name)} is {row.get(name)!r}; expected text.")
-        correct = None if is_missing(row.get("correct")) else self._graded(row["correct"])
-        return correct if isinstance(correct, Dropped) else self._found(item, row, correct)
-
-    def _graded(self, value: Any) -> float | Dropped:
-        return graded(value, self.selection.correct_at, f"the column {self._own('correct')!r}")
+        correct = None
+        if not is_missing(row.get("correct")):
+            correct = graded(row["correct"], self.selection.correct_at, f"the column {self._own('correct')!r}")
+        if isinstance(correct, Dropped):
+            return correct
+        source = text_of(row.get("confidence_source")) or self._own("confidence")
+        value = None if is_missing(row.get("confidence")) else row["confidence"]
+        number = self._words.get(expression_key(value)) if isinstance(value, str) else None
+        offer = parse_confidence(
+            value, percent=self.selection.percent, source=source, place=f"the column {self._own('confidence')!r}"
+        )
+        return log_row(
+            self.selection,
+            Question(str(row["question"])),
+            str(row["answer"]),
+            correct,
+            {source: offer if number is None else Scored(number, source)},
+            identity=text_of(row.get("id")),
+            model=text_of(row.get("model")),
+            key=(item.origin, item.place),
+            ground_truth=truths_of(row.get("ground_truth")),
+            prompt=text_of(row.get("prompt")),
+            task=text_of(row.get("task")),
+            judge=text_of(row.get("judge")),
+            columns={name: value for name, value in row.items() if name not in _KNOWN and not is_missing(value)},
+        )
 
     def _own(self, name: str) -> str:
         return self.selection.columns.get(name, name)
 
     def _named(self, values: dict[str, Any]) -> dict[str, Any]:
-        """Return a row by the names of records; a column whose name is taken by another goes by ``table_NAME``."""
+        """Return a row by the names of records; a column whose name another one has becomes ``table_NAME``."""
         mapped = self.selection.columns
         others = {name: value for name, value in values.items() if name not in mapped.values()}
         renamed = {f"table_{name}" if name in mapped else name: value for name, value in others.items()}
         return renamed | {name: values.get(own) for name, own in mapped.items()}
-
-    def _found(self, item: Item, row: dict[str, Any], correct: float | None) -> Found:
-        source = text_of(row.get("confidence_source")) or self._own("confidence")
-        value = None if is_missing(row.get("confidence")) else row["confidence"]
-        place = f"the column {self._own('confidence')!r}"
-        worth = self._words.get(expression_key(value)) if isinstance(value, str) else None
-        offer = written(value, percent=self.selection.percent, source=source, place=place)
-        offer = offer if worth is None else Scored(worth, source)
-        confidence = choose_confidence({source: offer})
-        question = str(row["question"])
-        return Found(
-            id=text_of(row.get("id")) or digest(question),
-            question=question,
-            answer=str(row["answer"]),
-            confidence=confidence.confidence,
-            correct=correct,
-            key=(item.origin, item.place),
-            ground_truth=truths_of(row.get("ground_truth")),
-            model=self.selection.model or text_of(row.get("model")),
-            prompt=text_of(row.get("prompt")),
-            task=text_of(row.get("task")),
-            judge=text_of(row.get("judge")),
-            columns={name: value for name, value in row.items() if name not in _KNOWN and not is_missing(value)},
-            off_scale=confidence.off_scale,
-        )
 
 
 def _require_columns(path: Path, selection: Selection) -> None:

@@ -1,4 +1,4 @@
-"""Questions and replies in the shapes that logs have them: text, JSON as text, chats, and objects around them."""
+"""Questions and replies in the forms that logs have: text, JSON as text, chats, and objects with any of these."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _TRUTHS = ("ground_truth", "expected_answer", "expected_response", "expected", "
 
 
 def unpacked(value: Any) -> Any:
-    """Return what JSON as text stands for; other text and values as they are.
+    """Return the value of JSON text; other text and values as they are.
 
-    Maps come out of Parquet files as lists of keys and values, and become objects again.
+    Parquet files have maps as lists of keys and values; these become objects again.
 
     >>> unpacked('{"topic": "geo"}'), unpacked("Paris"), unpacked([{"key": "topic", "value": "geo"}])
     ({'topic': 'geo'}, 'Paris', {'topic': 'geo'})
@@ -38,7 +38,7 @@ def unpacked(value: Any) -> Any:
 
 
 def truths_of(value: Any) -> tuple[str, ...]:
-    """Return what would be right, in any of its spellings; a list as text is one of spellings if all of it is text.
+    """Return the spellings of the correct answer; a list as text is a list of spellings if all its items are text.
 
     >>> truths_of('["Paris", "Paname"]'), truths_of("[1, 2, 3]"), truths_of(4)
     (('Paris', 'Paname'), ('[1, 2, 3]',), ('4',))
@@ -50,20 +50,17 @@ def truths_of(value: Any) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What was asked.
-
-    turns : how many messages of the user it is made of.
-    """
+    """A question; `turns` is the number of the user's messages in it."""
 
     text: str
     turns: int = 1
 
 
 def question_of(asked: Any, selection: Selection = _NO_WISHES) -> Question | None:
-    """Return the question in what an LLM was asked: text, a chat, or an object with either.
+    """Return the question in the input of an LLM: text, a chat, or an object with either.
 
-    Of a chat it is the user's message, without what a system says. If there are several, it is all that user and LLM
-    said, since the last message is seldom a question without the others; ``selection.last_turn`` takes that one alone.
+    The question in a chat is the user's message, without the system message. If the user has several messages, it is
+    the whole chat, because the last message is seldom a question by itself; ``selection.last_turn`` takes it alone.
 
     >>> chat = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "The question is: 2+2?"}]
     >>> question_of(chat, Selection(question_after="The question is:")).text
@@ -106,7 +103,7 @@ def _replied(value: Any) -> str | None:
         message = inside(value, "choices", 0, "message") or inside(value, "message")
         if message is not None:
             return reply_of(message)
-        # The parser reads objects that state a confidence; of others one member is the answer.
+        # The parser reads objects that state a confidence; in others, one member is the answer.
         if _CONFIDENCES & {str(name).lower() for name in value}:
             return as_text(value)
         return next((text for text in (content_of(value.get(name)) for name in _REPLIES) if text is not None), None)
@@ -116,7 +113,7 @@ def _replied(value: Any) -> str | None:
 
 
 def content_of(content: Any) -> str | None:
-    """Return the text of a message's content, which may come in parts."""
+    """Return the text of a message's content, which may be a list of parts."""
     if isinstance(content, list):
         parts = [part if isinstance(part, str) else text_of(inside(part, "text")) for part in content]
         texts = [part for part in parts if part is not None]
@@ -125,7 +122,7 @@ def content_of(content: Any) -> str | None:
 
 
 def prompt_of(asked: Any) -> str | None:
-    """Return all that an LLM was asked, as one text.
+    """Return the whole input of an LLM as one text.
 
     >>> print(prompt_of([{"role": "system", "content": "Be brief."}, {"role": "user", "content": "2+2?"}]))
     system: Be brief.
@@ -139,7 +136,7 @@ def prompt_of(asked: Any) -> str | None:
 
 
 def named_truth(values: Any) -> tuple[str, str] | None:
-    """Return the name and the text of what would be right, if an object has it under one of its usual names."""
+    """Return the name and the text of the correct answer, if an object has it under one of its usual names."""
     for name in _TRUTHS:
         text = text_of(inside(values, name))
         if text:
@@ -162,7 +159,7 @@ def as_text(value: Any) -> str:
 
 
 def digest(value: Any) -> str:
-    """Return 16 hexadecimal digits that are the same for the same question in every file, and differ between questions.
+    """Return 16 hexadecimal digits, equal for equal values: the id of a question in every file.
 
     >>> digest({"question": "2+2?"}) == digest({"question": "2+2?"}) != digest({"question": "2+3?"})
     True
@@ -172,7 +169,7 @@ def digest(value: Any) -> str:
 
 
 def _chat(value: Any) -> list[tuple[str, str | None]]:
-    """Return the messages of a chat as roles and texts; none if it is no chat."""
+    """Return the messages of a chat as roles and texts; empty for anything else."""
     messages = value.get("messages") if isinstance(value, dict) else value
     turns = messages if isinstance(messages, list) and _is_chat(messages) else []
     return [(str(message["role"]), content_of(message.get("content"))) for message in turns]
@@ -192,7 +189,7 @@ def _asked(value: Any) -> str | None:
         named = named_question(value)
         if named is not None:
             return named[1]
-        # The arguments of a traced function: what it was called with, if that was one text.
+        # The arguments of a traced function, if one of them is text.
         texts = [text for text in value.values() if isinstance(text, str)]
         return texts[0] if len(texts) == 1 else None
     return content_of(value)
