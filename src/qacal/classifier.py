@@ -10,7 +10,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from qacal.calibrators.base import Calibrator
-from qacal.calibrators.qa_binning import QABinning
+from qacal.calibrators.binning import QABinning
 from qacal.calibrators.step_binning import StepBinning
 from qacal.errors import InputError
 from qacal.parameters import require_kind

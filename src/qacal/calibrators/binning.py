@@ -1,36 +1,57 @@
-"""What calibrators with bins share: the rows that are binned, what a bin answers the mean of, and the certificate."""
+"""The paper's binning calibrators: bins of equal count, pooled or within groups, of labels or of a fitted curve.
+
+======================  =======  ==========================================  ===============
+class                   paper    what a bin answers                          bins
+======================  =======  ==========================================  ===============
+UniformMassBinning      B        its accuracy                                of all rows
+QABinning               QAB      its accuracy                                in every group
+ScalingBinning          S-B      the mean of one curve                       of all rows
+ScalingQABinning        S-QAB,   the mean of one curve, or of curves per     in every group
+                        HS-QAB   group
+======================  =======  ==========================================  ===============
+
+A curve is fitted on one half of the rows; the bins of the other half answer the mean of its values there. Halves are
+blocks of the tally, so all rows of a question are in the same one. The labels of the binned rows are used for the
+intervals only: a bin's interval covers its accuracy, whatever the curve says.
+"""
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any
+from typing import Any, Literal
 
-from qacal.calibrators.base import Calibrator
+import numpy as np
+
+from qacal.calibrators.base import Calibrator, Maps, Properties, Rows
 from qacal.calibrators.bin_maps import BinMaps, CertificateKind, Ties, fit_bins
+from qacal.calibrators.hierarchical import fit_curves
+from qacal.calibrators.logistic import Feature
+from qacal.calibrators.platt import fit_platt
+from qacal.errors import InputError
 from qacal.tally.tally import Tally
 
 
 class BinningCalibrator(Calibrator):
-    """Base of the calibrators whose maps are bins.
-
-    They differ in what a bin answers the mean of: true labels, or the values of a model that was fitted on other rows.
-    """
+    """Base of the calibrators with bins: their common parameters, and the fit."""
 
     maps_: BinMaps
 
-    points_per_bin: int
-    ties: Ties
-    certificate: CertificateKind
-    alpha: float
-    resolution: float | None
+    def __init__(
+        self, points_per_bin: int, ties: Ties, certificate: CertificateKind, alpha: float, resolution: float | None
+    ) -> None:
+        self.points_per_bin = points_per_bin
+        self.ties = ties
+        self.certificate = certificate
+        self.alpha = alpha
+        self.resolution = resolution
 
-    @abstractmethod
     def targets(self, tally: Tally) -> tuple[Tally, Tally]:
         """Return the rows that are binned with their labels, and with what a bin should answer the mean of."""
+        return tally, tally
 
     @property
     def bins_half(self) -> bool:
-        """True if a model is fitted on one half of the rows, and only the other half is binned."""
+        """True if a curve is fitted on one half of the rows, and only the other half is binned."""
         return False
 
     def tally_options(self) -> dict[str, Any]:
@@ -52,3 +73,273 @@ class BinningCalibrator(Calibrator):
             certificate=self.certificate,
             alpha=self.alpha,
         )
+
+
+class ScaledBinning(BinningCalibrator):
+    """Base of the calibrators that bin the values of a curve."""
+
+    def __init__(
+        self,
+        points_per_bin: int,
+        ties: Ties,
+        certificate: CertificateKind,
+        alpha: float,
+        resolution: float | None,
+        cross_fit: bool,
+        feature: Feature,
+        seed: int,
+    ) -> None:
+        super().__init__(points_per_bin, ties, certificate, alpha, resolution)
+        self.cross_fit = cross_fit
+        self.feature = feature
+        self.seed = seed
+
+    @abstractmethod
+    def _scaler(self, tally: Tally) -> Maps:
+        """Return the curve, or the curves per group, of some rows."""
+
+    def tally_options(self) -> dict[str, Any]:
+        """Return the split into halves, whether ties are kept apart, and the grid."""
+        return {"n_blocks": 2, "seed": self.seed, **super().tally_options()}
+
+    @property
+    def bins_half(self) -> bool:
+        """Cross-fitting bins all rows."""
+        return not self.cross_fit
+
+    def targets(self, tally: Tally) -> tuple[Tally, Tally]:
+        """Return the rows to bin with their labels, and with the values of a curve that was fitted on other rows.
+
+        Without cross-fitting: the curve is fitted on half 0, and half 1 is binned. With it: each half gets its targets
+        from the curve of the other, and both are binned together in one map. If all rows are in one half, it serves for
+        both.
+        """
+        if tally.block is None or len(np.unique(tally.block % 2)) < 2:
+            everything = tally.without_blocks()
+            return everything, _with_fitted(everything, self._scaler(everything))
+        halves = [tally.fold(k, of=2) for k in (0, 1)]
+        second = _with_fitted(halves[1], self._scaler(halves[0]))
+        if not self.cross_fit:
+            return halves[1], second
+        first = _with_fitted(halves[0], self._scaler(halves[1]))
+        return halves[0] + halves[1], first + second
+
+
+def _with_fitted(tally: Tally, maps: Maps) -> Tally:
+    return tally.with_targets(maps.apply(Rows(tally.confidence, tally.grouping, None)))
+
+
+class UniformMassBinning(BinningCalibrator):
+    r"""Cut confidences into bins of equal count; answer with each bin's share of correct rows.
+
+    Going up, a bin closes at the first confidence where it holds :math:`b` rows or more; equal confidences share a bin,
+    and a short rest joins the last. With ``ties="jitter"`` it is Algorithm UMD to the letter: :math:`B = \lfloor n/b
+    \rfloor` bins between the ranks :math:`\lceil k(n+1)/B \rceil`, edge rows left out of the means, equal confidences
+    ordered by the hash of their id.
+
+    Parameters
+    ----------
+    points_per_bin : :math:`b`. Use :func:`qacal.points_per_bin` to pick it from the error you can accept.
+    n_bins : :math:`B`, instead: so many bins of equal count. Ties may leave fewer.
+    ties : "merge" or "jitter" (the paper's; needs `ids` where confidences are equal).
+    certificate : "uniform", intervals that stay valid whatever else is chosen on the same rows; "conditional", tighter,
+        for a `points_per_bin` that was fixed before. With "jitter" it is always the theorem's.
+    alpha : how often the certificate may fail.
+    resolution : snap confidences to the grid 0, resolution, ..., 1.
+
+    Examples
+    --------
+    A model that is right less often than it claims:
+
+    >>> said  = [0.5, 0.6, 0.7, 0.8, 0.9, 1.0]
+    >>> right = [0, 0, 1, 0, 1, 1]
+    >>> UniformMassBinning(points_per_bin=3).fit(said, right).predict([0.55, 1.0])
+    array([0.33333333, 0.66666667])
+
+    Percents are refused, not guessed at:
+
+    >>> UniformMassBinning().fit([50, 90], [0, 1])
+    Traceback (most recent call last):
+    ...
+    qacal.errors.InputError: confidence[0] is 50.0 (and 1 more); expected 0 to 1. If these are percents, divide by 100.
+    """
+
+    def __init__(
+        self,
+        *,
+        points_per_bin: int = 50,
+        n_bins: int | None = None,
+        ties: Ties = "merge",
+        certificate: CertificateKind = "uniform",
+        alpha: float = 0.1,
+        resolution: float | None = None,
+    ) -> None:
+        super().__init__(points_per_bin, ties, certificate, alpha, resolution)
+        self.n_bins = n_bins
+
+    @property
+    def properties(self) -> Properties:
+        """Means of bins; Algorithm UMD leaves the edge rows out of them."""
+        return Properties(keeps_mean=self.ties == "merge", is_discrete=True, is_certified=True)
+
+
+class QABinning(BinningCalibrator):
+    r"""Answer with the share of correct rows among those of the same group and a similar confidence.
+
+    Each group :math:`s` with :math:`n_s \ge b` rows gets :math:`\lfloor n_s / b \rfloor` uniform-mass bins of its own,
+    or fewer where ties do not divide (:class:`UniformMassBinning` says how a bin closes). A smaller group reads the map
+    of its nearest ancestor with :math:`b` rows or more; unknown groups read the root's, which is made of all rows.
+
+    How to choose: with about 1,000 labelled rows a group it needs no assumption at all and its intervals are useful.
+    With less, :class:`ScalingQABinning` or :class:`HierarchicalScaling` are closer to the truth.
+
+    Parameters
+    ----------
+    points_per_bin : :math:`b`. Use :func:`qacal.points_per_bin` to pick it from the error you can accept.
+    max_depth : of the groups of a tree, use those at this depth. The uniform certificate covers every depth of the
+        tree, so this may be chosen on the same rows; a tree cut off before fitting may not.
+    ties : "merge" or "jitter" (the paper's; needs `ids` where confidences are equal).
+    certificate : "uniform", intervals that stay valid whatever else is chosen on the same rows; "conditional", tighter,
+        for a `points_per_bin` that was fixed before. With "jitter" it is always the theorem's.
+    alpha : how often the certificate may fail, over all groups and bins at once.
+    resolution : snap confidences to the grid 0, resolution, ..., 1.
+
+    Examples
+    --------
+    An LLM says 0.8 to everything. On average it is right to; in each subject it is wrong:
+
+    >>> import numpy as np
+    >>> right = np.repeat([1, 0, 1, 0], [65, 35, 95, 5])
+    >>> subject = np.repeat(["law", "physics"], 100)
+    >>> model = QABinning(points_per_bin=50).fit(np.full(200, 0.8), right, groups=subject)
+    >>> model.predict([0.8, 0.8, 0.8], groups=["law", "physics", "chess"])
+    array([0.65, 0.95, 0.8 ])
+    >>> model.explain([0.8, 0.8], groups=["law", "chess"]).source
+    array(['group', 'root'], dtype='<U8')
+    """
+
+    def __init__(
+        self,
+        *,
+        points_per_bin: int = 50,
+        max_depth: int | None = None,
+        ties: Ties = "merge",
+        certificate: CertificateKind = "uniform",
+        alpha: float = 0.1,
+        resolution: float | None = None,
+    ) -> None:
+        super().__init__(points_per_bin, ties, certificate, alpha, resolution)
+        self.max_depth = max_depth
+
+    @property
+    def properties(self) -> Properties:
+        """Means of bins; Algorithm UMD leaves the edge rows out of them."""
+        return Properties(keeps_mean=self.ties == "merge", is_discrete=True, is_certified=True, uses_groups=True)
+
+
+class ScalingBinning(ScaledBinning):
+    """Fit a Platt curve on half of the rows, and answer with its mean over uniform-mass bins of the other half.
+
+    The answers vary less than those of :class:`UniformMassBinning`, at the price of the curve's bias.
+
+    Parameters
+    ----------
+    points_per_bin, n_bins, ties, certificate, alpha, resolution : as in :class:`UniformMassBinning`; they count the
+        rows that are binned.
+    cross_fit : let each half be scaled by the other's curve and bin all rows, instead of half of them.
+    feature : what the curve sees, as in :class:`PlattScaling`.
+    seed : another seed deals other halves.
+
+    Examples
+    --------
+    >>> said  = [0.5, 0.9] * 200
+    >>> right = [0, 1, 0, 1, 0, 1, 1, 0] * 50
+    >>> ScalingBinning(points_per_bin=20).fit(said, right, ids=range(400)).predict([0.5, 0.9]).round(2)
+    array([0.24, 0.77])
+    """
+
+    def __init__(
+        self,
+        *,
+        points_per_bin: int = 50,
+        n_bins: int | None = None,
+        cross_fit: bool = False,
+        feature: Feature = "confidence",
+        ties: Ties = "merge",
+        certificate: CertificateKind = "uniform",
+        alpha: float = 0.1,
+        resolution: float | None = None,
+        seed: int = 0,
+    ) -> None:
+        super().__init__(points_per_bin, ties, certificate, alpha, resolution, cross_fit, feature, seed)
+        self.n_bins = n_bins
+
+    @property
+    def properties(self) -> Properties:
+        """Means of one curve over rising bins; two curves mixed need not rise."""
+        return Properties(is_monotone=not self.cross_fit, is_discrete=True, is_certified=True)
+
+    def _scaler(self, tally: Tally) -> Maps:
+        return fit_platt(tally, self.feature)
+
+
+class ScalingQABinning(ScaledBinning):
+    r"""Fit a scaler on half of the rows, and answer with its mean over the bins of each group on the other half.
+
+    With ``pooling="partial"`` the scaler is the hierarchical model (HS-QAB), with ``"full"`` one Platt curve for all
+    groups (S-QAB). The bins, their ancestors and the root are those of :class:`QABinning`.
+
+    How to choose: for groups with tens of rows, where the bins of QA binning are noise. The intervals come from true
+    labels, so they need no bound :math:`\nu` on what the curves get wrong; an answer may lie outside of its interval,
+    and its error is at most the distance to the far end.
+
+    Parameters
+    ----------
+    pooling : "partial" (curves per group, shrunk towards each other) or "full" (one curve).
+    points_per_bin, max_depth, ties, certificate, alpha, resolution : as in :class:`QABinning`; they count the rows
+        that are binned.
+    cross_fit : let each half be scaled by the other's model and bin all rows, instead of half of them.
+    feature : what the curves see, as in :class:`PlattScaling`.
+    seed : another seed deals other halves.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> right = np.repeat([1, 0, 1, 0], [650, 350, 950, 50])
+    >>> subject = np.repeat(["law", "physics"], 1000)
+    >>> model = ScalingQABinning(pooling="partial", cross_fit=True)
+    >>> model = model.fit(np.full(2000, 0.8), right, groups=subject, ids=range(2000))
+    >>> model.predict([0.8, 0.8, 0.8], groups=["law", "physics", "chess"]).round(2)
+    array([0.65, 0.95, 0.8 ])
+    """
+
+    def __init__(
+        self,
+        *,
+        pooling: Literal["full", "partial"] = "partial",
+        points_per_bin: int = 50,
+        max_depth: int | None = None,
+        cross_fit: bool = False,
+        feature: Feature = "confidence",
+        ties: Ties = "merge",
+        certificate: CertificateKind = "uniform",
+        alpha: float = 0.1,
+        resolution: float | None = None,
+        seed: int = 0,
+    ) -> None:
+        super().__init__(points_per_bin, ties, certificate, alpha, resolution, cross_fit, feature, seed)
+        self.pooling = pooling
+        self.max_depth = max_depth
+
+    @property
+    def properties(self) -> Properties:
+        """One curve rises in every group; an ancestor's bins mix the curves of its groups and need not."""
+        is_monotone = self.pooling == "full" and not self.cross_fit
+        return Properties(is_monotone=is_monotone, is_discrete=True, is_certified=True, uses_groups=True)
+
+    def _scaler(self, tally: Tally) -> Maps:
+        if self.pooling == "partial":
+            return fit_curves(tally, self.feature, self.max_depth)
+        if self.pooling == "full":
+            return fit_platt(tally, self.feature)
+        raise InputError(f'pooling is {self.pooling!r}; expected "full" or "partial".')

@@ -8,17 +8,14 @@ import numpy as np
 
 from qacal.calibrators.base import Calibrator
 from qacal.calibrators.bin_maps import BinMaps
+from qacal.calibrators.binning import QABinning, ScalingBinning, ScalingQABinning, UniformMassBinning
 from qacal.calibrators.hierarchical import HierarchicalScaling, LogisticMaps
 from qacal.calibrators.identity import Identity
 from qacal.calibrators.isotonic import IsotonicCalibration, IsotonicMaps
 from qacal.calibrators.platt import LogisticMap, PlattScaling
-from qacal.calibrators.qa_binning import QABinning
-from qacal.calibrators.scaling_binning import ScalingBinning
-from qacal.calibrators.scaling_qa_binning import ScalingQABinning
 from qacal.calibrators.step_binning import StepBinning
 from qacal.calibrators.tree_binning import TreeBinning
 from qacal.calibrators.tree_scaling import TreeMaps, TreeScaling
-from qacal.calibrators.uniform_mass import UniformMassBinning
 from qacal.errors import InputError
 from qacal.storage.frozen import Arrays, Plain, checked_fields, flatten, unflatten
 

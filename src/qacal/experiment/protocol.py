@@ -14,14 +14,10 @@ import numpy as np
 
 from qacal.calibrators.base import Calibrator
 from qacal.calibrators.bin_maps import Ties
-from qacal.calibrators.binning import BinningCalibrator
+from qacal.calibrators.binning import BinningCalibrator, QABinning, ScalingBinning, ScalingQABinning, UniformMassBinning
 from qacal.calibrators.identity import Identity
 from qacal.calibrators.isotonic import IsotonicCalibration
 from qacal.calibrators.platt import PlattScaling
-from qacal.calibrators.qa_binning import QABinning
-from qacal.calibrators.scaling_binning import ScalingBinning
-from qacal.calibrators.scaling_qa_binning import ScalingQABinning
-from qacal.calibrators.uniform_mass import UniformMassBinning
 from qacal.errors import InputError, RepeatedQuestionsWarning
 from qacal.experiment.groups import Beta, Groups, at_cut, common_groups, only
 from qacal.experiment.measures import TestRows
