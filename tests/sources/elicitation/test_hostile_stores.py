@@ -101,11 +101,17 @@ def test_a_reply_that_is_damaged_is_none(path, reply):
     assert "1 not answered yet" in err
 
 
-# The first tries 2 to the power of 50 ways; the second compiles for an hour.
-@pytest.mark.parametrize("harm", ["((a+)+b)?", "(?i:" + "[\\x00-\\U0010ffff\\U0001e900]" * 10_000 + ")?"])
-def test_a_pattern_that_takes_for_ever(tmp_path, monkeypatch, harm):
+# The first tries 2 to the power of 50 ways; the second would compile for an hour.
+@pytest.mark.parametrize(
+    ("harm", "said"),
+    [
+        ("((a|a)+b)?", "takes more than 0.1 s"),
+        ("(?i:" + "[\\x00-\\U0010ffff\\U0001e900]" * 10_000 + ")?", "characters; expected 2,000 at most"),
+    ],
+)
+def test_a_pattern_that_takes_for_ever(tmp_path, monkeypatch, harm, said):
     """The pattern is stored in the run, and read with its replies."""
-    monkeypatch.setattr(patterns, "_SECONDS", 0.5)
+    monkeypatch.setattr(patterns, "_SECONDS", 0.1)
 
     def kept(name, parser):
         text = f"name = 'mine'\nversion = 1\ntemplate = '$question'\nparser = '{parser}'\n"
@@ -124,7 +130,7 @@ def test_a_pattern_that_takes_for_ever(tmp_path, monkeypatch, harm):
     assert (code, [json.loads(line)["answer"] for line in out.splitlines()]) == (0, ["Paris"] * 2)
     code, _, err = run("answers", kept("hostile.db", harm + honest))
     assert code == 1
-    assert "takes more than 0.5 s" in err
+    assert said in err
     assert len(err) < 800
 
 

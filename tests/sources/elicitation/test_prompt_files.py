@@ -124,7 +124,7 @@ WRONG = {
     BASE + 'parser = "guess"\ntemplate = "$question"\nmax_tokens = true': "max_tokens is True; expected int",
     BASE + 'parser = "guess"\ntemplate = "$question"\ncolour = "red"': "colour is not known",
     BASE + 'parser = "gues"\ntemplate = "$question"': "'gues' is neither guess, expression nor probability",
-    BASE + 'parser = "("\ntemplate = "$question"': "is no regular expression",
+    BASE + 'parser = "("\ntemplate = "$question"': "is not a regular expression",
     BASE + 'parser = "(?P<answer>.)"\ntemplate = "$question"': r"\(\?P<confidence>",
     BASE + 'parser = "probability"\ntemplate = "$question"': "followup",
     BASE + 'parser = "guess"\ntemplate = "$question"\nfollowup = "?"': "followup",

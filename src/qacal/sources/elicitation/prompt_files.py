@@ -22,7 +22,7 @@ said after the answer, that asks for the probability. An ``[expressions]`` table
 Further keys are ``system`` and ``grammar``.
 
 A regular expression has the groups ``answer`` and ``confidence``; the confidence is read as a number. It is searched
-for in the whole reply; one that takes seconds for that is an error (:mod:`qacal.sources.elicitation.patterns`).
+for in the whole reply; one that takes seconds for that is an error (`patterns.py`).
 """
 
 from __future__ import annotations
