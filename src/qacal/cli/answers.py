@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from qacal.cli import options as shared
+from qacal.cli import options
 from qacal.cli.elicit import summary, write_answers
 
 Run = Annotated[
@@ -28,7 +28,7 @@ def run(
             help="Also write what became no row, and why, with the replies: .parquet, .jsonl or .csv.",
         ),
     ] = None,
-    expression: shared.Expressions = None,
+    expression: options.Expressions = None,
     run: Run = None,
 ) -> None:
     """Write the answers of a run as records.
@@ -42,13 +42,13 @@ def run(
         qacal answers run.db -o answers.parquet
         qacal answers run.db -o answers.parquet --unread unread.jsonl
     """
-    shared.require_apart(file, output, unread)
+    options.require_apart(file, output, unread)
     if unread == "-":
         raise typer.BadParameter("--unread needs a file of its own; standard output is for the answers.")
     for path in (output, unread):
         if path is not None:
-            shared.require_writable(path)
-    outcomes = write_answers(file, output, run, shared.expressions(expression), unread)
-    shared.note(summary(outcomes))
+            options.require_writable(path)
+    outcomes = write_answers(file, output, run, options.expressions(expression), unread)
+    options.note(summary(outcomes))
     if outcomes.lost and unread is None:
-        shared.note("--unread FILE writes the replies that became no row.")
+        options.note("--unread FILE writes the replies that became no row.")

@@ -7,15 +7,14 @@ from typing import Annotated, Any
 
 import typer
 
-from qacal.cli import options as shared
-from qacal.cli.fit import model_path
+from qacal.cli import options
 
 _KEPT = "kept without a calibrated confidence (lines that are no rows left out)"
 
 
 def run(
     model: Annotated[str, typer.Argument(metavar="MODEL", help="A model that qacal fit has made.")],
-    file: shared.Rows,
+    file: options.Rows,
     output: Annotated[
         str,
         typer.Option(
@@ -29,14 +28,14 @@ def run(
             min=0.0, max=1.0, help="Answer from this probability on, in this run; else as qacal threshold has saved."
         ),
     ] = None,
-    allow_other_source: shared.AllowOtherSource = None,
-    json: shared.Json = False,
-    embedder: shared.Embedder = None,
-    column: shared.Columns = None,
-    percent: shared.PercentAsFitted = None,
-    expression: shared.Expressions = None,
-    skip_bad_rows: shared.SkipBadRows = None,
-    max_bad: shared.MaxBad = 0.2,
+    allow_other_source: options.AllowOtherSource = None,
+    json: options.Json = False,
+    embedder: options.Embedder = None,
+    column: options.Columns = None,
+    percent: options.PercentAsFitted = None,
+    expression: options.Expressions = None,
+    skip_bad_rows: options.SkipBadRows = None,
+    max_bad: options.MaxBad = 0.2,
 ) -> None:
     """Add calibrated confidences to rows, with the evidence.
 
@@ -55,18 +54,18 @@ def run(
     from qacal.records.columns import listed
     from qacal.records.writers import writing
 
-    shared.require_apart(file, output, skip_bad_rows)
-    shared.require_writable(output)
-    shared.require_free_output(json, output)
-    loaded = load_any(model_path(model), embedder=embedder)
+    options.require_apart(file, output, skip_bad_rows)
+    options.require_writable(output)
+    options.require_free_output(json, output)
+    loaded = load_any(options.model_path(model), embedder=embedder)
     if threshold is not None:
         loaded.set_threshold(threshold)
     done, columns, decisions = 0, list[str](), Counter[Any]()
     with (
-        shared.opened(file) as rows,
-        shared.reading_like(loaded, rows, column, percent, skip_bad_rows, max_bad, expression, _KEPT) as how,
-        writing(output, shared.output_format(output, rows), rows.separator()) as writer,
-        shared.progress() as progress,
+        options.opened(file) as rows,
+        options.reading_like(loaded, rows, column, percent, skip_bad_rows, max_bad, expression, _KEPT) as how,
+        writing(output, options.output_format(output, rows), rows.separator()) as writer,
+        options.progress() as progress,
     ):
         for table in loaded.calibrated(
             rows, how, allow_other_source=allow_other_source or (), prefix=prefix, progress=progress
@@ -78,6 +77,6 @@ def run(
                 decisions.update(listed(table.column(f"{prefix}decision")))
     if json:
         answered = decisions["answer"] if decisions.keys() - {None} else None
-        print(shared.json_text({"file": output, "rows": done, "columns": columns, "answered": answered}))
+        print(options.json_text({"file": output, "rows": done, "columns": columns, "answered": answered}))
     elif output != "-":
-        shared.note(f"{done:,} rows written to {output}.")
+        options.note(f"{done:,} rows written to {output}.")

@@ -6,15 +6,15 @@ from typing import Annotated
 
 import typer
 
-from qacal.cli import options as shared
+from qacal.cli import options
 from qacal.errors import printable
 
 
 def run(
-    file: shared.Rows,
-    column: shared.Columns = None,
-    percent: shared.Percent = False,
-    expression: shared.Expressions = None,
+    file: options.Rows,
+    column: options.Columns = None,
+    percent: options.Percent = False,
+    expression: options.Expressions = None,
     json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
 ) -> None:
     """Look at a file before any fit.
@@ -32,10 +32,10 @@ def run(
     """
     from qacal.checking import check
 
-    with shared.opened(file) as rows, shared.progress() as progress:
-        worth = shared.expressions(expression)
-        found = check(rows, columns=shared.mapping(column), percent=percent, expressions=worth, progress=progress)
-    with shared.printing():
-        print(shared.json_text(found.to_dict()) if json else printable(shared.for_shell(str(found))))
+    with options.opened(file) as rows, options.progress() as progress:
+        worth = options.expressions(expression)
+        found = check(rows, columns=options.mapping(column), percent=percent, expressions=worth, progress=progress)
+    with options.printing():
+        print(options.json_text(found.to_dict()) if json else printable(options.for_shell(str(found))))
     if not found.is_fine:
         raise typer.Exit(2)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from qacal.cli import options as shared
+from qacal.cli import options
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -96,7 +96,7 @@ Preset = Annotated[
 
 
 def run(
-    file: shared.Rows,
+    file: options.Rows,
     base_url: BaseUrl,
     model: Annotated[str, typer.Option("--model", metavar="NAME", help="The name that the server knows the LLM by.")],
     output: Annotated[
@@ -131,8 +131,8 @@ def run(
     field: Fields = None,
     key_env: KeyEnv = None,
     header: Headers = None,
-    column: shared.Columns = None,
-    expression: shared.Expressions = None,
+    column: options.Columns = None,
+    expression: options.Expressions = None,
 ) -> None:
     """Ask an LLM questions, and how sure it is of its answers.
 
@@ -149,13 +149,13 @@ def run(
     from qacal.sources.elicitation.question import COLUMNS
     from qacal.sources.elicitation.run import Plan, elicit
 
-    shared.require_apart(file, output, answers)
+    options.require_apart(file, output, answers)
     if answers is not None:
-        shared.require_writable(answers)
+        options.require_writable(answers)
     given, logprobs = fields(field, preset), not no_logprobs and preset is None
-    columns = shared.mapping(column, only=COLUMNS)
-    plan = Plan(model, prompt, logprobs, given, columns, limit, shared.expressions(expression))
-    with shared.opened(file) as rows:
+    columns = options.mapping(column, only=COLUMNS)
+    plan = Plan(model, prompt, logprobs, given, columns, limit, options.expressions(expression))
+    with options.opened(file) as rows:
         if dry_run:
             _show_foreseen(plan, rows)
             return
@@ -164,24 +164,24 @@ def run(
         with telling() as tell:
             ran = elicit(rows, asked, plan, output, workers=workers, progress=tell)
     done = ran.progress
-    shared.note(f"{requests_made(done)}, {done.known:,} had a reply before, {done.failed:,} failed.")
+    options.note(f"{requests_made(done)}, {done.known:,} had a reply before, {done.failed:,} failed.")
     note_failures(done)
     if ran.no_logprobs is not None:
-        shared.note(_NO_LOGPROBS.format(said=ran.no_logprobs))
-    shared.note(summary(ran.outcomes))
+        options.note(_NO_LOGPROBS.format(said=ran.no_logprobs))
+    options.note(summary(ran.outcomes))
     if ran.begun_at is not None and done.known:
-        shared.note(f"Replies from before are from {ran.begun_at}; make sure that it is the same LLM.")
+        options.note(f"Replies from before are from {ran.begun_at}; make sure that it is the same LLM.")
     if answers is not None:
         write_answers(output, answers, ran.run)
-        shared.note(f"{answers} is written.")
+        options.note(f"{answers} is written.")
     if done.failed:
-        shared.note("The same command makes the failed requests again.")
+        options.note("The same command makes the failed requests again.")
         raise typer.Exit(1)
     if not ran.outcomes.stated:
-        shared.note(_NOTHING_READ.format(output=output))
+        options.note(_NOTHING_READ.format(output=output))
         raise typer.Exit(1)
     which = f" --run {ran.run}" if ran.runs > 1 else ""
-    shared.note(f"Next: qacal {'judge' if ran.outcomes.truths else 'answers'} {output} -o answers.parquet{which}")
+    options.note(f"Next: qacal {'judge' if ran.outcomes.truths else 'answers'} {output} -o answers.parquet{which}")
 
 
 def note_unlisted(asked: Client, model: str) -> None:
@@ -189,7 +189,7 @@ def note_unlisted(asked: Client, model: str) -> None:
     listed = asked.listed_models()
     if listed is not None and model not in listed:
         shown = ", ".join(listed[:5]) + (f" and {len(listed) - 5:,} more" if len(listed) > 5 else "")
-        shared.note(f"The server lists {shown}, and not {model}. What it replies is kept under the name {model}.")
+        options.note(f"The server lists {shown}, and not {model}. What it replies is kept under the name {model}.")
 
 
 def requests_made(done: Progress) -> str:
@@ -210,7 +210,7 @@ def _again(done: Progress) -> str:
 def note_failures(done: Progress) -> None:
     """Say why requests have failed, the most frequent reasons first."""
     for why, count in done.failures.most_common(3):
-        shared.note(f"  {count:,} failed: {why}")
+        options.note(f"  {count:,} failed: {why}")
 
 
 def client(base_url: str, key_env: str | None, header: list[str] | None, max_reply_mb: float, **limits: Any) -> Client:
@@ -245,7 +245,7 @@ def fields(given: list[str] | None, preset: str | None = None) -> dict[str, Any]
     """
     from qacal.sources.elicitation.run import PRESETS
 
-    found: dict[str, Any] = {} if preset is None else dict(PRESETS[shared.chosen("--preset", preset, [*PRESETS])])
+    found: dict[str, Any] = {} if preset is None else dict(PRESETS[options.chosen("--preset", preset, [*PRESETS])])
     for text in given or []:
         name, equals, value = text.partition("=")
         if not (name and equals):
@@ -310,7 +310,7 @@ def telling() -> Iterator[Callable[[int], Callable[[Progress], None]]]:
         with _shown() as shown:
             yield shown
     except (KeyboardInterrupt, SystemExit):  # the latter is how main takes SIGTERM
-        shared.note("Stopped. All replies so far are kept; the same command goes on from there.")
+        options.note("Stopped. All replies so far are kept; the same command goes on from there.")
         raise
 
 
@@ -352,7 +352,7 @@ def _now_and_then(line: _Line) -> Callable[[Progress], None]:
         nonlocal last
         if monotonic() - last >= _SECONDS_BETWEEN_LINES:
             last = monotonic()
-            shared.note(line.text(progress))
+            options.note(line.text(progress))
 
     return tell
 
@@ -365,8 +365,8 @@ def _duration(seconds: float) -> str:
 
 def _show_foreseen(plan: Plan, rows: Any) -> None:
     foreseen = plan.estimate(rows)
-    shared.show(foreseen.prompt)
-    shared.note(
+    options.show(foreseen.prompt)
+    options.note(
         f"\n{foreseen.questions:,} questions, {foreseen.requests:,} requests: about {foreseen.tokens_sent:,} tokens to "
         f"send (four characters a token), at most {foreseen.tokens_received_at_most:,} to receive. Nothing was asked."
     )

@@ -6,19 +6,19 @@ from typing import Annotated, Any
 
 import typer
 
-from qacal.cli import options as shared
+from qacal.cli import options
 
 
 def run(
-    file: shared.Rows,
+    file: options.Rows,
     output: Annotated[
         str, typer.Option("--output", "-o", metavar="FILE", help="Where to write; Parquet is best.")
     ] = "-",
     embedder: Annotated[str, typer.Option(help="static, minilm, onnx:DIR or hf:ID.")] = "static",
     into: Annotated[str, typer.Option(metavar="COLUMN", help="The name of the new column.")] = "embedding",
-    column: shared.Columns = None,
-    skip_bad_rows: shared.SkipBadRows = None,
-    max_bad: shared.MaxBad = 0.2,
+    column: options.Columns = None,
+    skip_bad_rows: options.SkipBadRows = None,
+    max_bad: options.MaxBad = 0.2,
 ) -> None:
     """Add the vector of every question-answer pair as a column.
 
@@ -33,15 +33,15 @@ def run(
     from qacal.records.reading import texts_of
     from qacal.records.writers import writing
 
-    shared.require_apart(file, output, skip_bad_rows)
-    shared.require_writable(output)
+    options.require_apart(file, output, skip_bad_rows)
+    options.require_writable(output)
     maker = embedder_of(embedder)
     done = 0
     with (
-        shared.opened(file) as rows,
-        shared.reading(column, False, skip_bad_rows, max_bad) as how,
-        writing(output, shared.output_format(output, rows), rows.separator()) as writer,
-        shared.progress() as progress,
+        options.opened(file) as rows,
+        options.reading(column, False, skip_bad_rows, max_bad) as how,
+        writing(output, options.output_format(output, rows), rows.separator()) as writer,
+        options.progress() as progress,
     ):
         for table, questions, answers in texts_of(rows, how):
             if into in table.names:
@@ -51,7 +51,7 @@ def run(
             if progress is not None:
                 progress("embedding", done)
     if output != "-":
-        shared.note(f"{done:,} rows with vectors of {maker.dim} numbers written to {output}.")
+        options.note(f"{done:,} rows with vectors of {maker.dim} numbers written to {output}.")
 
 
 def _column(name: str, vectors: Any) -> Any:

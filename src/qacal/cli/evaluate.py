@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from qacal.cli import options as shared
-from qacal.cli.fit import model_path
+from qacal.cli import options
 
 if TYPE_CHECKING:
     from qacal.metrics.calibration import CalibrationError
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def run(
-    file: shared.Rows,
+    file: options.Rows,
     model: Annotated[
         str | None,
         typer.Option(
@@ -30,7 +29,7 @@ def run(
     groups: Annotated[
         str | None, typer.Option(metavar="COLUMN", help="Measure within the values of this column, such as subject.")
     ] = None,
-    by: shared.By = None,
+    by: options.By = None,
     json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
     fail_above: Annotated[
         float | None,
@@ -44,13 +43,13 @@ def run(
         bool,
         typer.Option("--strict", help="With --fail-above: exit with 1 unless all of the interval is below."),
     ] = False,
-    allow_other_source: shared.AllowOtherSource = None,
-    embedder: shared.Embedder = None,
-    column: shared.Columns = None,
-    percent: shared.PercentAsFitted = None,
-    expression: shared.Expressions = None,
-    skip_bad_rows: shared.SkipBadRows = None,
-    max_bad: shared.MaxBad = 0.2,
+    allow_other_source: options.AllowOtherSource = None,
+    embedder: options.Embedder = None,
+    column: options.Columns = None,
+    percent: options.PercentAsFitted = None,
+    expression: options.Expressions = None,
+    skip_bad_rows: options.SkipBadRows = None,
+    max_bad: options.MaxBad = 0.2,
 ) -> None:
     """Measure confidences before and after calibration.
 
@@ -73,10 +72,10 @@ def run(
         raise typer.BadParameter("--strict goes with --fail-above, which says what the limit is.")
     if fail_above is not None and not 0 <= fail_above <= 1:
         raise typer.BadParameter(f"--fail-above is {fail_above:g}; expected 0 to 1, such as 0.05.")
-    shared.require_apart(file, skip_bad_rows)
+    options.require_apart(file, skip_bad_rows)
     read = (column, percent, skip_bad_rows, max_bad, expression)
     parts, by = _measured(file, model, embedder, groups, by, allow_other_source, *read)
-    with shared.printing():
+    with options.printing():
         _tell(parts, by, groups, json)
     if fail_above is not None and _fails(parts, by, fail_above, strict):
         raise typer.Exit(1)
@@ -85,7 +84,7 @@ def run(
 def _tell(parts: dict[Any, Evaluation], by: str | None, groups: str | None, json: bool) -> None:
     if json:
         content = {str(value): found.to_dict() for value, found in parts.items()}
-        print(shared.json_text(content if by else content["all"]))
+        print(options.json_text(content if by else content["all"]))
         return
     for value, found in parts.items():
         _print(found, f"{by} {value}: " if by else "", groups)
@@ -104,10 +103,10 @@ def _measured(
     from qacal.model.evaluating import collect
     from qacal.model.model_set import ModelSet, load_any
 
-    loaded = None if model is None else load_any(model_path(model), embedder=embedder)
+    loaded = None if model is None else load_any(options.model_path(model), embedder=embedder)
     if by is None and isinstance(loaded, ModelSet):
         by = loaded.by
-    with shared.opened(file) as rows, shared.reading_like(loaded, rows, *read) as how, shared.progress() as progress:
+    with options.opened(file) as rows, options.reading_like(loaded, rows, *read) as how, options.progress() as progress:
         columns = collect(rows, how, loaded, groups, by, allow_other_source=allow_other_source or (), progress=progress)
     if loaded is not None:
         _warn_of_fitted(columns, loaded)
@@ -118,9 +117,9 @@ def _warn_of_fitted(columns: EvaluationRows, model: QACalibrator | ModelSet) -> 
     from qacal.metrics.evaluation import FITTED_ON
 
     if columns.count_fit_questions(model):
-        shared.note(f"qacal: {FITTED_ON}")
+        options.note(f"qacal: {FITTED_ON}")
     elif not columns.has_ids(model):
-        shared.note(
+        options.note(
             "qacal: whether the model was fitted on these rows, and looks better than it is, cannot be told: that "
             "takes an id or a question here and in the rows of the fit."
         )
@@ -130,16 +129,16 @@ def _print(found: Evaluation, title: str, groups: str | None) -> None:
     width = len(_HEADER) if found.before.error_by_group is not None else len(_HEADER) - 2
     header = _HEADER if found.before.error_by_group is not None else (*_HEADER[:4], *_HEADER[6:])
     rows = [row[:4] + row[-(width - 4) :] for row in _overall(found)]
-    shared.show(shared.table(f"{title}{found.rows:,} rows, {found.accuracy:.3f} right", *header, rows=rows))
+    options.show(options.table(f"{title}{found.rows:,} rows, {found.accuracy:.3f} right", *header, rows=rows))
     if found.groups:
         within = f"{title}within {found.grouped_by}"
-        shared.show(shared.table(within, "group", *_GROUP_HEADER, rows=[_group(group) for group in found.groups]))
+        options.show(options.table(within, "group", *_GROUP_HEADER, rows=[_group(group) for group in found.groups]))
     if found.verdict is not None:
-        shared.show(f"{title}{found.verdict.text}")
+        options.show(f"{title}{found.verdict.text}")
     for line in _troubles(found.groups):
-        shared.show(f"{title}{line}")
+        options.show(f"{title}{line}")
     for line in _notes(found, groups):
-        shared.show(line)
+        options.show(line)
 
 
 def _troubles(groups: list[GroupScores]) -> Iterator[str]:
@@ -233,7 +232,7 @@ def _fails(parts: dict[Any, Evaluation], by: str | None, limit: float, is_strict
     is_shut = [_is_above(error, limit, is_strict) for _, error in found]
     for (what, error), is_above in zip(found, is_shut, strict=True):
         if is_above or not error.high <= limit:
-            shared.note(f"qacal: {_said(what, error, limit, is_above)}")
+            options.note(f"qacal: {_said(what, error, limit, is_above)}")
     return any(is_shut)
 
 

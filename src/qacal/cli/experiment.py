@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from qacal.cli import options as shared
+from qacal.cli import options
 
 if TYPE_CHECKING:
     from qacal.experiment import Experiment
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def run(
-    file: shared.Rows,
+    file: options.Rows,
     out: Annotated[
         str, typer.Option("--output", "-o", "--out", metavar="DIR", help="The folder to write the results to.")
     ],
@@ -37,7 +37,7 @@ def run(
             "kdtree:10:coordinate splits raw coordinates, as the paper does."
         ),
     ] = None,
-    ties: shared.TiesOption = "merge",
+    ties: options.TiesOption = "merge",
     varying_beta: Annotated[
         bool, typer.Option("--varying-beta", help="Two embedders (static and minilm) with kdtree and kmeans each.")
     ] = False,
@@ -49,11 +49,11 @@ def run(
     epsilon: Annotated[float, typer.Option(help="The error that points per bin must promise.")] = 0.1,
     alpha: Annotated[float, typer.Option(help="How often that promise may be broken.")] = 0.1,
     allow_mixed: Annotated[bool, typer.Option("--allow-mixed", help="Take all LLMs of the file as one.")] = False,
-    column: shared.Columns = None,
-    percent: shared.Percent = False,
-    expression: shared.Expressions = None,
-    skip_bad_rows: shared.SkipBadRows = None,
-    max_bad: shared.MaxBad = 0.2,
+    column: options.Columns = None,
+    percent: options.Percent = False,
+    expression: options.Expressions = None,
+    skip_bad_rows: options.SkipBadRows = None,
+    max_bad: options.MaxBad = 0.2,
 ) -> None:
     """Compare calibration methods by the paper's protocol.
 
@@ -74,16 +74,16 @@ def run(
     from qacal.report.experiment_page import experiment_page
     from qacal.search import OBJECTIVES
 
-    objective = shared.chosen("--objective", objective, list(OBJECTIVES))
-    search = shared.chosen("--search", search, ["auto", "paper", "wide"])
-    ties = shared.chosen("--ties", ties, ["merge", "jitter"])
-    shared.require_apart(file, out, skip_bad_rows)
+    objective = options.chosen("--objective", objective, list(OBJECTIVES))
+    search = options.chosen("--search", search, ["auto", "paper", "wide"])
+    ties = options.chosen("--ties", ties, ["merge", "jitter"])
+    options.require_apart(file, out, skip_bad_rows)
     require_own_folder(out)
     embedders, partitions = _betas(embedder, partition, varying_beta)
     with (
-        shared.opened(file) as rows,
-        shared.reading(column, percent, skip_bad_rows, max_bad, expression) as how,
-        shared.progress() as progress,
+        options.opened(file) as rows,
+        options.reading(column, percent, skip_bad_rows, max_bad, expression) as how,
+        options.progress() as progress,
     ):
         found = run_experiment(
             rows,
@@ -104,7 +104,7 @@ def run(
         page = experiment_page(found, f"Calibration methods on {_name(file)}", progress)
     found.write(out, {"report.html": page})
     _show(found)
-    shared.note(f"Written to {out}: results.md, results.parquet and report.html, which a browser opens.")
+    options.note(f"Written to {out}: results.md, results.parquet and report.html, which a browser opens.")
 
 
 def _name(file: str) -> str:
@@ -140,15 +140,15 @@ def _show(found: Experiment) -> None:
     from qacal.experiment.runner import called
 
     for note in (*found.notes, *(f"{called(name, found.by)}: {text}" for name, text in found.ranges.items())):
-        shared.note(note)
+        options.note(note)
     for table in [*found.tables(), *(found.overview() if len(found.samples) > 1 else [])]:
         shown = [place for place, column in enumerate(table.columns) if column.name not in _LEFT_OUT]
         titles = [table.titles[len(table.lines[0].names) + place] for place in shown]
         rows = [_row(line, shown) for line in table.lines]
         over_all = len(found.samples) > 1 and len(table.lines[0].names) <= len(found.names) - len(found.by) + 1
         name = ", ".join([*(["all blocks"] if over_all else []), *table.lines[0].names[:-1]])
-        shared.show(shared.table(name, "", *titles, "groups", "b", rows=rows))
-    shared.show(
+        options.show(options.table(name, "", *titles, "groups", "b", rows=rows))
+    options.show(
         "Means over seeds; lower is better, but for AUAC; the best has a *. Rank by debiased errors, Brier score and "
         "log loss: the plug-in CE(h;β) is mostly noise, as its floor shows."
     )

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from qacal.cli import options as shared
-from qacal.cli.fit import model_path
+from qacal.cli import options
 from qacal.errors import printable
 
 if TYPE_CHECKING:
@@ -34,7 +33,7 @@ def run(
             help="Another column that the model reads: subject=law, confidence_tokens=0.4. May be repeated.",
         ),
     ] = None,
-    embedder: shared.Embedder = None,
+    embedder: options.Embedder = None,
     json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
 ) -> None:
     """Show what a model makes of one answer, and why.
@@ -52,7 +51,7 @@ def run(
     if not 0 <= confidence <= 1:
         raise typer.BadParameter(f"--confidence is {confidence:g}; expected 0 to 1, such as 0.9 for 90 percent.")
     others = _pairs(column_value)
-    one = _model_for(load_any(model_path(model), embedder=embedder), model, others)
+    one = _model_for(load_any(options.model_path(model), embedder=embedder), model, others)
     if one.needs["needs_text"] and (question is None or answer is None):
         raise typer.BadParameter("this model reads the text; pass both, --question and --answer.")
     for name in one.pipeline_.columns:
@@ -60,10 +59,10 @@ def run(
             raise typer.BadParameter(f"this model also reads {name}; pass --column-value {name}=VALUE.")
     found = _explained(one, {"question": question or "", "answer": answer or "", "confidence": confidence}, others)
     if json:
-        print(shared.json_text(found))
+        print(options.json_text(found))
         return
     for name, text in _lines(one, found):
-        shared.show(f"{name:<12}{text}")
+        options.show(f"{name:<12}{text}")
 
 
 def _pairs(given: list[str] | None) -> dict[str, Any]:
@@ -148,7 +147,7 @@ def _interval(model: QACalibrator, found: dict[str, Any]) -> str:
         return f"{found['low']:.2f} to {found['high']:.2f}: no such row was seen in the fit, so nothing is certified"
     whose = {"group": "in this group", "ancestor": "in a larger group around it", "root": "of all kinds"}
     like = "probability" if model.score_ is not None else "stated confidence"
-    rows = shared.counted(found["rows"], "row")
+    rows = options.counted(found["rows"], "row")
     return (
         f"{found['low']:.2f} to {found['high']:.2f} is the share that is right among answers {whose[found['source']]} "
         f"with a like {like} ({rows}, alpha {found['alpha']:g})"
@@ -161,7 +160,7 @@ def _group(model: QACalibrator, name: Any) -> str:
         return "none that the model knows" if known else "none; this model has no groups"
     group = known[name]
     words = f" ({', '.join(group.words[:_WORDS])})" if group.words else ""
-    rows = shared.counted(group.rows, "row")
+    rows = options.counted(group.rows, "row")
     return f"{name}{words}: {rows}, {group.accuracy:.2f} right, {group.confidence:.2f} stated"
 
 

@@ -6,8 +6,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from qacal.cli import options as shared
-from qacal.cli.fit import model_path
+from qacal.cli import options
 
 
 def run(
@@ -31,18 +30,18 @@ def run(
     from qacal.model.model_set import load_one
     from qacal.partitions.kdtree import KDTree
 
-    loaded = load_one(model_path(model))
+    loaded = load_one(options.model_path(model))
     if loaded.score_ is not None:
         raise InputError(
             f"{model} answers with a score that is learned from text, which no table of confidences can hold. Fit one "
             "with --calibrator tree-binning to export it."
         )
     if isinstance(loaded.calibrator_, TreeScaling) and isinstance(loaded.partition_, KDTree):
-        shared.note(
+        options.note(
             "Rows without a group: qacal apply reads the curve of the smallest box that they lie in, this export the "
             "curve of all rows. --partition bisecting:DEPTH gives every row a group."
         )
     if form == "sql":
         print(to_sql(loaded.calibrator_, confidence=confidence, group=group))
     else:
-        print(shared.json_text(to_json(loaded.calibrator_)))
+        print(options.json_text(to_json(loaded.calibrator_)))

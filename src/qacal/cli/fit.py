@@ -8,27 +8,11 @@ from typing import Annotated, Any
 
 import typer
 
-from qacal.cli import fit_summary as fitted
-from qacal.cli import options as shared
-from qacal.cli import remarks
-
-CALIBRATORS = {
-    "tree-binning": "TreeBinning",
-    "scaling-qa-binning": "ScalingQABinning",
-    "qa-binning": "QABinning",
-    "hierarchical-scaling": "HierarchicalScaling",
-    "tree-scaling": "TreeScaling",
-    "step-binning": "StepBinning",
-    "uniform-mass-binning": "UniformMassBinning",
-    "scaling-binning": "ScalingBinning",
-    "platt-scaling": "PlattScaling",
-    "isotonic-calibration": "IsotonicCalibration",
-    "identity": "Identity",
-}
+from qacal.cli import fit_summary, options
 
 
 def run(
-    file: shared.Rows,
+    file: options.Rows,
     output: Annotated[str, typer.Option("--output", "-o", metavar="MODEL", help="Folder for the model.")],
     embedder: Annotated[
         str, typer.Option(help="static (fast), minilm (better, slower), onnx:DIR, hf:ID, or column:NAME.")
@@ -45,7 +29,7 @@ def run(
         str | None,
         typer.Option(
             help="Calibration method. Default: a score trained on confidence and text, certified in steps; for "
-            f"--partition column:NAME, tree-binning. All methods: {', '.join(CALIBRATORS)}."
+            f"--partition column:NAME, tree-binning. All methods: {', '.join(options.CALIBRATORS)}."
         ),
     ] = None,
     feature: Annotated[
@@ -63,7 +47,7 @@ def run(
     points_per_bin: Annotated[
         int | None, typer.Option(help="Rows in a bin, for calibrators that count them (default 50); see qacal plan.")
     ] = None,
-    ties: shared.TiesOption = "merge",
+    ties: options.TiesOption = "merge",
     alpha: Annotated[float, typer.Option(help="Probability that any interval is wrong.")] = 0.1,
     tune: Annotated[
         str | None,
@@ -88,16 +72,16 @@ def run(
         float | None,
         typer.Option(help="Share of the questions that train groups and score: 0.8, or 0.25 without a score."),
     ] = None,
-    by: shared.By = None,
+    by: options.By = None,
     allow_mixed: Annotated[bool, typer.Option("--allow-mixed", help="One model for all LLMs in the file.")] = False,
     examples: Annotated[int, typer.Option(help="Number of example rows to store for each group.")] = 3,
     seed: Annotated[int, typer.Option(help="Random seed of the split.")] = 0,
-    json: shared.Json = False,
-    column: shared.Columns = None,
-    percent: shared.Percent = False,
-    expression: shared.Expressions = None,
-    skip_bad_rows: shared.SkipBadRows = None,
-    max_bad: shared.MaxBad = 0.2,
+    json: options.Json = False,
+    column: options.Columns = None,
+    percent: options.Percent = False,
+    expression: options.Expressions = None,
+    skip_bad_rows: options.SkipBadRows = None,
+    max_bad: options.MaxBad = 0.2,
 ) -> None:
     """Train a model on labelled answers.
 
@@ -113,13 +97,14 @@ def run(
         qacal fit answers_of_many_llms.jsonl -o models --by model
         qacal fit judged.parquet -o model --certify labelled_by_people.parquet
     """
+    from qacal.model.defaults import Defaults
     from qacal.model.fitting import FitInputs
     from qacal.model.model import QACalibrator
     from qacal.model.model_set import ModelSet, fit_set
     from qacal.search import OBJECTIVES
 
-    shared.require_apart(file, output, skip_bad_rows, certify, group_rows)
-    shared.require_folder(output)
+    options.require_apart(file, output, skip_bad_rows, certify, group_rows)
+    options.require_folder(output)
     _require_sense(partition, alpha, train_share)
     if certify is not None and (by is not None or train_share is not None):
         raise typer.BadParameter("--certify trains one model on all other rows; leave --by and --train-share out.")
@@ -127,20 +112,14 @@ def run(
         raise typer.BadParameter(
             "--continuous makes no groups and no intervals; leave --group-rows and --train-share out."
         )
-    objective = None if tune is None else shared.chosen("--tune", tune, list(OBJECTIVES))
+    objective = None if tune is None else options.chosen("--tune", tune, list(OBJECTIVES))
+    ties = options.chosen("--ties", ties, ["merge", "jitter"])
+    if continuous and (calibrator is not None or ties != "merge"):
+        raise typer.BadParameter("--continuous answers with the score itself; leave --calibrator and --ties out.")
     model = QACalibrator(
         embedder,
         partition,
-        _chosen_calibrator(
-            calibrator,
-            points_per_bin,
-            alpha,
-            shared.chosen("--ties", ties, ["merge", "jitter"]),
-            partition,
-            continuous,
-            bool(feature or extra_confidence),
-            recalibrate=certify is not None,
-        ),
+        None if calibrator is None else options.calibrator_class(calibrator)(),
         score=_score(partition, feature, extra_confidence, objective),
         output="continuous" if continuous else "certified",
         train_share=train_share,
@@ -148,10 +127,13 @@ def run(
         examples=examples,
         seed=seed,
     )
+    if not continuous:
+        parts = Defaults(**model.get_params(deep=False)).pipeline(has_certify_records=certify is not None)
+        model.set_params(calibrator=options.with_settings(parts.calibrator, points_per_bin, alpha, ties))
     with (
-        shared.opened(file) as rows,
-        shared.reading(column, percent, skip_bad_rows, max_bad, expression) as how,
-        shared.progress() as progress,
+        options.opened(file) as rows,
+        options.reading(column, percent, skip_bad_rows, max_bad, expression) as how,
+        options.progress() as progress,
     ):
         if by is None:
             fit: QACalibrator | ModelSet = model._fit_inputs(
@@ -159,21 +141,21 @@ def run(
             )
         else:
             fit = fit_set(model, rows, by, how, group_records=group_rows, allow_mixed=allow_mixed, progress=progress)
-        lost = fitted.lost_threshold(output)
+        lost = fit_summary.lost_threshold(output)
         fit.save(output)
-    said = [] if calibrator is not None else [*remarks.on_confidences(fit, how)]
-    said += remarks.on_labels(fit, [file] if certify is None else [file, certify])
+    said = [] if calibrator is not None else [*fit_summary.unused_confidences(fit, how)]
+    said += fit_summary.equal_labels(fit, [file] if certify is None else [file, certify])
     if json:
-        content = {str(value): fitted.to_dict(one) for value, one in fit.models.items()}
-        print(shared.json_text({"model": output, **(content["None"] if by is None else {"models": content})}))
-    elif len(fit.models) > fitted.MODELS_IN_FULL:
-        fitted.show_set(fit.models, str(by))
+        content = {str(value): fit_summary.to_dict(one) for value, one in fit.models.items()}
+        print(options.json_text({"model": output, **(content["None"] if by is None else {"models": content})}))
+    elif len(fit.models) > fit_summary.MODELS_IN_FULL:
+        fit_summary.show_set(fit.models, str(by))
     else:
         for value, one in fit.models.items():
             title = "" if by is None else f"{by} {value}: "
-            shared.show(title + fitted.described(one, is_certified_apart=certify is not None))
+            options.show(title + fit_summary.described(one, is_certified_apart=certify is not None))
     for line in said:
-        shared.note(line)
+        options.note(line)
     _say_what_next(file, output, by, lost, column, skips=skip_bad_rows is not None)
 
 
@@ -185,23 +167,23 @@ def _say_what_next(
     fit, kept, new, calibrated = (f"{name}{ending_of(file)}" for name in ("train", "test", "new", "calibrated"))
     beside = Path(file).with_name(kept)
     kept, has_kept = (str(beside), True) if file != "-" and beside.exists() else (kept, Path(kept).exists())
-    shared.note(f"Saved to {output}{'' if by is None else f', one model for each value of the column {by}'}.")
+    options.note(f"Saved to {output}{'' if by is None else f', one model for each value of the column {by}'}.")
     if lost is not None:
         command = f"qacal threshold {output} {kept} {lost} --save"
-        shared.note(f"The replaced model had a threshold; this one has none. Choose it again: {command}")
+        options.note(f"The replaced model had a threshold; this one has none. Choose it again: {command}")
     apply = f"    qacal apply {output} {new} -o {calibrated}"
     if has_kept:
-        options = "" if by is None else f" --by {by}"
-        options += " --skip-bad-rows bad_test.jsonl" if skips else ""
-        shared.note("Next: evaluate it on held-out rows, and apply it to new ones:")
-        shared.note(f"    qacal evaluate {quote(kept)} --model {output}{options}\n{apply}")
+        extra = "" if by is None else f" --by {by}"
+        extra += " --skip-bad-rows bad_test.jsonl" if skips else ""
+        options.note("Next: evaluate it on held-out rows, and apply it to new ones:")
+        options.note(f"    qacal evaluate {quote(kept)} --model {output}{extra}\n{apply}")
         return
-    shared.note(f"Next: apply it to new answers:\n{apply}")
-    shared.note("To evaluate it, use labelled rows of other questions (qacal evaluate).")
+    options.note(f"Next: apply it to new answers:\n{apply}")
+    options.note("To evaluate it, use labelled rows of other questions (qacal evaluate).")
     if file != "-" and Path(file).name != fit:
         keys = "".join(f" --column {quote(one)}" for one in column or () if one.startswith(("id=", "question=")))
-        shared.note(f"If you have none, split these rows and fit again on {fit}:")
-        shared.note(f"    qacal split {quote(file)} -o {fit} --rest {kept}{keys}")
+        options.note(f"If you have none, split these rows and fit again on {fit}:")
+        options.note(f"    qacal split {quote(file)} -o {fit} --rest {kept}{keys}")
 
 
 def _score(
@@ -223,31 +205,6 @@ def _score(
     )
 
 
-def _chosen_calibrator(
-    name: str | None,
-    points_per_bin: int | None,
-    alpha: float,
-    ties: str,
-    partition: str | None,
-    continuous: bool,
-    has_score: bool,
-    recalibrate: bool,
-) -> Any:
-    """Return the calibrator with this name; without a name, the default with this alpha."""
-    from qacal.partitions import EMBEDDING, as_partition
-
-    if continuous:
-        if name is not None or ties != "merge":
-            raise typer.BadParameter("--continuous answers with the score itself; leave --calibrator and --ties out.")
-        return None
-    if name is None:
-        reads_text = partition is None or EMBEDDING in as_partition(partition).needs
-        name = "step-binning" if reads_text or has_score else "tree-binning"
-        if name == "step-binning":
-            return make_calibrator(name, points_per_bin, alpha, ties).set_params(recalibrate=recalibrate)
-    return make_calibrator(name, points_per_bin, alpha, ties)
-
-
 def _require_sense(partition: str | None, alpha: float, train_share: float | None) -> None:
     """Refuse impossible options before any row is read."""
     from qacal.errors import InputError
@@ -260,33 +217,3 @@ def _require_sense(partition: str | None, alpha: float, train_share: float | Non
         as_partition(partition or "bisecting:6")
     except InputError as error:
         raise typer.BadParameter(str(error)) from None
-
-
-def make_calibrator(name: str, points_per_bin: int | None, alpha: float, ties: str) -> Any:
-    """Return the calibrator with this name, with the parameters that it has."""
-    import qacal
-
-    if name not in CALIBRATORS:
-        raise typer.BadParameter(f"there is no calibrator {name!r}; there are {', '.join(CALIBRATORS)}.")
-    kind = getattr(qacal, CALIBRATORS[name])
-    known = kind().get_params()
-    if points_per_bin is not None and "points_per_bin" not in known:
-        raise typer.BadParameter(
-            f"{name} does not count points per bin; leave --points-per-bin out, or use qa-binning."
-        )
-    if ties == "jitter" and "ties" not in known:
-        raise typer.BadParameter(
-            f"{name} does not divide equal confidences; leave --ties out, or use --calibrator qa-binning, "
-            "scaling-qa-binning, uniform-mass-binning or scaling-binning."
-        )
-    wanted = {"alpha": alpha, "ties": ties, "cross_fit": True} | (
-        {} if points_per_bin is None else {"points_per_bin": points_per_bin}
-    )
-    return kind(**{key: value for key, value in wanted.items() if key in known})
-
-
-def model_path(path: str) -> str:
-    """Return the path to a model; a missing one is a usage error (exit code 2)."""
-    if not Path(path).exists():
-        raise typer.BadParameter(f"{path} does not exist; make a model with: qacal fit FILE -o {path}")
-    return path

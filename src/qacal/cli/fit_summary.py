@@ -1,15 +1,18 @@
-"""The lines that `qacal fit` prints: what was fitted, the candidates and their losses, and what is certified."""
+"""The lines that `qacal fit` prints: what was fitted and certified, the candidates, and warnings about the rows."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from qacal.cli import options as shared
+from qacal.cli import options
 
 if TYPE_CHECKING:
     from qacal.calibrators.bin_maps import BinMaps
     from qacal.model.model import QACalibrator
+    from qacal.model.model_set import ModelSet
+    from qacal.records.reading import Reading
     from qacal.thresholds.decisions import DecisionRule
 
 _FEW = 200
@@ -47,12 +50,12 @@ def show_set(models: dict[Any, QACalibrator], by: str) -> None:
     has_losses = any(line.before is not None for line in lines.values())
     losses = ("log loss before", "log loss after") if has_losses else ()
     rows = [(str(value), *lines[value].cells(has_losses)) for value in shown]
-    shared.show(shared.table(title, by, "labelled rows", *losses, "certified within", rows=rows))
+    options.show(options.table(title, by, "labelled rows", *losses, "certified within", rows=rows))
     if rest:
-        shared.show(_summary([lines[value] for value in rest]))
+        options.show(_summary([lines[value] for value in rest]))
     if has_losses:
-        shared.show("log loss: of the stated confidence and of the learned score, on held-out rows; lower is better.")
-    shared.show(
+        options.show("log loss: of the stated confidence and of the learned score, on held-out rows; lower is better.")
+    options.show(
         "certified within: half of the answers are this close to the true accuracy; no: 0.5 or more says nothing."
     )
 
@@ -133,7 +136,7 @@ def to_dict(model: QACalibrator) -> dict[str, Any]:
 
 def _fitted(model: QACalibrator) -> str:
     groups = model.describe_groups()
-    text = f"{type(model.calibrator_).__name__} on {shared.counted(model.rows_, 'row')}"
+    text = f"{type(model.calibrator_).__name__} on {options.counted(model.rows_, 'row')}"
     if groups:
         sizes = [group.rows for group in groups]
         text += f" in {len(groups)} groups of {min(sizes):,} to {max(sizes):,}" if len(groups) > 1 else " in one group"
@@ -180,7 +183,7 @@ def _certified(model: QACalibrator, maps: BinMaps) -> str:
     """Return the certified bound on the error of half of the answers."""
     bound = maps.median_error_bound()
     certified = (
-        f"Certified on {shared.counted(model.rows_, 'row')} ({100 * (1 - maps.certificate.alpha):.4g}% confidence)"
+        f"Certified on {options.counted(model.rows_, 'row')} ({100 * (1 - maps.certificate.alpha):.4g}% confidence)"
     )
     half = f"for half of the answers the true accuracy is within {bound:.2f} of the calibrated probability"
     few = "" if bound < 0.5 else "\nThat says next to nothing, since 0.5 is always within 0.50: more rows are needed."
@@ -237,6 +240,46 @@ def _learning_share(model: QACalibrator) -> float:
     return usual if model.train_share is None else model.train_share
 
 
+def equal_labels(fit: QACalibrator | ModelSet, files: Sequence[str]) -> Iterator[str]:
+    """Yield a line for each set of rows that all have the same label: a model cannot learn from them.
+
+    files : the rows that train and those that certify, if they are two.
+    """
+    alike = [value for value, model in fit.models.items() if model.overviews_[0].only_label is not None]
+    if len(alike) > MODELS_IN_FULL:
+        some = ", ".join(map(str, alike[:MODELS_IN_FULL]))
+        yield (
+            f"qacal: for {len(alike):,} LLMs ({fit.by} {some} and others) all rows have the same label; a model cannot "
+            "learn when these LLMs are wrong."
+        )
+        return
+    for value, model in fit.models.items():
+        whose = "" if fit.by is None else f"{fit.by} {value}: "
+        for overview, file in zip(model.overviews_, files, strict=False):
+            label = overview.only_label
+            if label is not None:
+                known = {1.0: ("correct", "wrong"), 0.0: ("wrong", "correct")}
+                what, when = known.get(label, (f"labelled {label:g}", "wrong"))
+                where = "" if len(files) == 1 else f" of {file}"
+                yield (
+                    f"qacal: {whose}all {overview.rows:,} rows{where} are {what}; a model cannot learn when the LLM is "
+                    f"{when}."
+                )
+
+
+def unused_confidences(fit: QACalibrator | ModelSet, how: Reading) -> Iterator[str]:
+    """Yield a line on further confidences in the rows that no score uses."""
+    models = fit.models.values()
+    if all(model.score_ is None for model in models):
+        return
+    known = {*how.columns.values(), *(name for model in models for name in model.pipeline_.columns)}
+    offered = dict.fromkeys(name for model in models for name in model.overviews_[0].further_confidences)
+    unread = [name for name in offered if name not in known]
+    if unread:
+        flags, it = " ".join(f"--extra-confidence {name}" for name in unread), "it" if len(unread) == 1 else "them"
+        yield f"The rows also have {' and '.join(unread)}; to use {it}, pass {flags}."
+
+
 def lost_threshold(path: str) -> str | None:
     """Return the options that chose the threshold of the model at `path`; None without a threshold or a model."""
     from qacal.errors import QacalError
@@ -261,7 +304,7 @@ def _asked(rule: DecisionRule) -> str:
     ('--wrong 5 --abstain 1', '--accuracy 0.9')
     """
     about = {name: value for name, value in rule.about.items() if isinstance(value, int | float)}
-    options = [f"--{name} {about[name]:g}" for name in ("accuracy", "wrong", "abstain") if name in about]
-    options += [f"--alpha {about['alpha']:g}"] if about.get("alpha", _ALPHA) != _ALPHA else []
-    options += ["--per-group"] if rule.groups is not None else []
-    return " ".join(options) or "--accuracy 0.9"
+    words = [f"--{name} {about[name]:g}" for name in ("accuracy", "wrong", "abstain") if name in about]
+    words += [f"--alpha {about['alpha']:g}"] if about.get("alpha", _ALPHA) != _ALPHA else []
+    words += ["--per-group"] if rule.groups is not None else []
+    return " ".join(words) or "--accuracy 0.9"

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from qacal.cli import options as shared
-from qacal.cli.fit import model_path
+from qacal.cli import options
 
 if TYPE_CHECKING:
     from qacal.model.groups import GroupSummary
@@ -32,10 +31,10 @@ def run(
     """
     from qacal.model.model_set import load_any
 
-    models = load_any(model_path(model)).models
+    models = load_any(options.model_path(model)).models
     if json:
         content = {str(value): [group.to_dict() for group in one.describe_groups()] for value, one in models.items()}
-        print(shared.json_text(content["None"] if None in models else content))
+        print(options.json_text(content["None"] if None in models else content))
         return
     for value, one in models.items():
         _print("" if value is None else f"{value}: ", one, examples)
@@ -44,27 +43,27 @@ def run(
 def _print(title: str, model: QACalibrator, examples: int) -> None:
     groups = model.describe_groups()
     if not groups:
-        shared.show(f"{title}this model has no groups.")
+        options.show(f"{title}this model has no groups.")
         return
     rows = [
         (str(group.group), f"{group.rows:,}", f"{group.accuracy:.2f}", f"{group.confidence:.2f}", " ".join(group.words))
         for group in groups
     ]
-    shared.show(shared.table(f"{title}{_counted(model, groups)}", *_HEADER, rows=rows))
+    options.show(options.table(f"{title}{_counted(model, groups)}", *_HEADER, rows=rows))
     for group in groups if examples else []:
-        shared.show(f"group {group.group}")
+        options.show(f"group {group.group}")
         for example in group.examples[:examples]:
             right = {1.0: "right", 0.0: "wrong"}.get(example["correct"], f"correct {example['correct']:g}")
-            shared.show(f"  {_short(example['question'])} -> {_short(example['answer'])}")
-            shared.show(f"    stated {example['confidence']:g}, {right}")
+            options.show(f"  {_short(example['question'])} -> {_short(example['answer'])}")
+            options.show(f"    stated {example['confidence']:g}, {right}")
 
 
 def _counted(model: QACalibrator, groups: list[GroupSummary]) -> str:
     """Return how many groups there are, and which rows are counted in them."""
     is_certified = model.calibrator_.properties.is_certified
-    rows = shared.counted(model.rows_, "certifying row" if is_certified else "row")
+    rows = options.counted(model.rows_, "certifying row" if is_certified else "row")
     others = f" (the score was learned from {model.score_.rows_:,} other rows)" if model.score_ is not None else ""
-    return f"{shared.counted(len(groups), 'group')} with {rows} in all{others}"
+    return f"{options.counted(len(groups), 'group')} with {rows} in all{others}"
 
 
 def _short(text: str) -> str:

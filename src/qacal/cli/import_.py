@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from qacal.cli import options as shared
+from qacal.cli import options
 
 
 def run(
@@ -78,11 +78,11 @@ def run(
         ),
     ] = False,
     model: Annotated[str | None, typer.Option(metavar="NAME", help="The LLM's name, where the log lacks it.")] = None,
-    column: shared.Columns = None,
-    percent: shared.Percent = False,
-    expression: shared.Expressions = None,
-    skip_bad_rows: shared.SkipBadRows = None,
-    max_bad: shared.MaxBad = 0.2,
+    column: options.Columns = None,
+    percent: options.Percent = False,
+    expression: options.Expressions = None,
+    skip_bad_rows: options.SkipBadRows = None,
+    max_bad: options.MaxBad = 0.2,
 ) -> None:
     """Make a file of records from the log of an evaluation.
 
@@ -107,8 +107,8 @@ def run(
     from qacal.sources.importers.formats import format_named
     from qacal.sources.importers.gathering import gathered
 
-    shared.require_apart(*paths, output, skip_bad_rows, labels)
-    shared.require_writable(output)
+    options.require_apart(*paths, output, skip_bad_rows, labels)
+    options.require_writable(output)
     source = format_named(format_, paths)
     selection = Selection(
         filter=filter_,
@@ -120,17 +120,17 @@ def run(
         confidence_from=None if confidence_from is None else confidence_from.replace("choice-", "choice "),
         correct_at=correct_at,
         percent=percent,
-        expressions=shared.expressions(expression),
+        expressions=options.expressions(expression),
         labels=labels,
-        columns=shared.mapping(column, "ground_truth", "task"),
+        columns=options.mapping(column, "ground_truth", "task"),
         question_after=question_after,
         last_turn=last_turn,
         model=model,
     )
     source.require(selection)
     with (
-        shared.reading(None, False, skip_bad_rows, max_bad) as how,
-        shared.progress() as progress,
+        options.reading(None, False, skip_bad_rows, max_bad) as how,
+        options.progress() as progress,
         gathered(
             source.importer,
             paths,
@@ -144,8 +144,8 @@ def run(
     ):
         for table in found.tables():
             writer.write(table)
-    shared.note(str(found.account))
+    options.note(str(found.account))
     if len(found.account.sources) > 1:
-        shared.note("A model is fitted on confidences of one kind; choose with --confidence-from, or fit with --by.")
+        options.note("A model is fitted on confidences of one kind; choose with --confidence-from, or fit with --by.")
     if output != "-":
-        shared.note(f"{found.account.kept:,} rows written to {output}.")
+        options.note(f"{found.account.kept:,} rows written to {output}.")

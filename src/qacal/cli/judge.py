@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from qacal.cli import elicit
-from qacal.cli import options as shared
+from qacal.cli import elicit, options
 from qacal.cli.answers import Run
 from qacal.errors import InputError
 
@@ -85,8 +84,8 @@ def run(
     field: elicit.Fields = None,
     key_env: elicit.KeyEnv = None,
     header: elicit.Headers = None,
-    expression: shared.Expressions = None,
-    column: shared.Columns = None,
+    expression: options.Expressions = None,
+    column: options.Columns = None,
     run: Run = None,
 ) -> None:
     """Label answers as right or wrong.
@@ -110,7 +109,7 @@ def run(
     from qacal.sources.elicitation.judging import UNSURE, Judge, Verdicts, ground_truths, judged
 
     if unsure is not None:
-        unsure = shared.chosen("--unsure", unsure, UNSURE)
+        unsure = options.chosen("--unsure", unsure, UNSURE)
     if human in ("correct", "judge"):
         raise typer.BadParameter(
             f"--human-labels {human} is what this command writes; give people's labels another name."
@@ -121,16 +120,16 @@ def run(
         raise typer.BadParameter("--human-output needs --human-labels COLUMN, the column that holds people's labels.")
     if people is not None and "-" in (people, output):
         raise typer.BadParameter("two files do not fit onto standard output; name both of them.")
-    shared.require_apart(file, output, store, people)
+    options.require_apart(file, output, store, people)
     for path in filter(None, (output, people)):
-        shared.require_writable(path)
+        options.require_writable(path)
     judge, count = Judge(model, elicit.fields(field, preset)), Verdicts()
     limits = {"timeout": timeout, "tries": tries, "rpm": rpm}
     client = None if base_url is None else elicit.client(base_url, key_env, header, max_reply_mb, **limits)
     hand = None if human is None else _Hand(human, people)
     failed = 0
     with (
-        _rows(file, run, shared.expressions(expression), shared.mapping(column, only=_NAMES)) as rows,
+        _rows(file, run, options.expressions(expression), options.mapping(column, only=_NAMES)) as rows,
         _store(file, output, store, client is not None) as kept,
     ):
         if not any(ground_truths(row) for row in rows()):
@@ -141,17 +140,17 @@ def run(
             failed = _ask(rows, judge, kept, client, workers, unsure == "ask_again")
         labelled = _settled(judged(_unlabelled(rows()), judge, kept, count, unsure), count, unsure)
         _write(labelled, rows, hand, output, file)
-    shared.note(_summary(count))
+    options.note(_summary(count))
     if hand is not None:
         hand.show_agreement()
     if count.needs_judge:
-        shared.note(_bias(count) if unsure == "drop" else _STRICT)
+        options.note(_bias(count) if unsure == "drop" else _STRICT)
     if count.unlabelled:
-        shared.note("qacal fit needs labels: leave rows without one out with its --skip-bad-rows FILE.")
+        options.note("qacal fit needs labels: leave rows without one out with its --skip-bad-rows FILE.")
     if not failed and output != "-":
-        shared.note(f"Next: qacal fit {output} -o model{f' --certify {people}' if people else ''}")
+        options.note(f"Next: qacal fit {output} -o model{f' --certify {people}' if people else ''}")
     if failed:
-        shared.note("The same command makes the failed requests again.")
+        options.note("The same command makes the failed requests again.")
         raise typer.Exit(1)
 
 
@@ -166,7 +165,7 @@ def _ask(rows: _Records, judge: Judge, kept: Store, client: Client, workers: int
     with elicit.telling() as tell:
         asking = Asking(kept, client, workers, tell(total))
         ask_judge(rows(), judge, asking, again=again)
-    shared.note(f"{elicit.requests_made(asking.progress)}, {asking.progress.failed:,} failed.")
+    options.note(f"{elicit.requests_made(asking.progress)}, {asking.progress.failed:,} failed.")
     elicit.note_failures(asking.progress)
     return asking.progress.failed
 
@@ -217,7 +216,7 @@ def _write(labelled: Iterator[_Record], rows: _Records, hand: _Hand | None, outp
                 "people have labelled an answer to every question, so no row is left for the judge to teach with. Fit "
                 "on people's labels alone, or take some of them out."
             )
-    shared.note(f"{left:,} rows to learn from are in {output}, {taken:,} to certify with in {hand.file}.")
+    options.note(f"{left:,} rows to learn from are in {output}, {taken:,} to certify with in {hand.file}.")
 
 
 class _Hand:
@@ -252,7 +251,7 @@ class _Hand:
         found = agreement(judged, human, questions)
         for name in ("agreement", "sensitivity", "specificity"):
             share = getattr(found, name)
-            shared.show(f"{name}: {'no rows' if share is None else share}")
+            options.show(f"{name}: {'no rows' if share is None else share}")
 
 
 @contextmanager
@@ -267,7 +266,7 @@ def _rows(file: str, run: int | None, further: dict[str, float], columns: dict[s
         with open_store(file, to_write=False) as opened:
             yield stored_run(opened, run, further).answers
         return
-    with shared.opened(file) as rows:
+    with options.opened(file) as rows:
         numbers = {columns.get("confidence", "confidence"): 1.0}
 
         def read() -> Iterator[dict[str, Any]]:

@@ -25,14 +25,12 @@ from qacal.cli import (
     groups,
     import_,
     judge,
+    options,
     plan,
     questions,
     report,
     split,
     threshold,
-)
-from qacal.cli import (
-    options as shared,
 )
 from qacal.errors import QacalError, QacalWarning
 from qacal.records.json_stream import MAX_ROW_MB, rows_up_to
@@ -128,7 +126,7 @@ def main() -> None:
         _stop(str(error))
     except BrokenPipeError:
         # Whoever read our output has had enough, which is no error.
-        shared.close_output()
+        options.close_output()
         sys.exit(0)
     except OSError as error:
         _stop(f"{error.filename or 'the file system'}: {error.strerror or error}.")
@@ -153,7 +151,7 @@ def _warnings_as_notes() -> Iterator[None]:
 
     def show(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
         if issubclass(category, QacalWarning):
-            shared.note(f"Note: {message}")
+            options.note(f"Note: {message}")
         else:
             usual(message, category, *where, **more)
 
@@ -163,5 +161,5 @@ def _warnings_as_notes() -> Iterator[None]:
 
 
 def _stop(message: str) -> None:
-    shared.note(f"qacal: {message}")
+    options.note(f"qacal: {message}")
     sys.exit(1)

@@ -19,6 +19,7 @@ from qacal.cli.text_table import TextTable
 from qacal.errors import BadRowsError, InputError, printable
 
 if TYPE_CHECKING:
+    from qacal.calibrators.base import Calibrator
     from qacal.model.answering import Answering, Progress
     from qacal.records.files import File
     from qacal.records.reading import Reading
@@ -33,6 +34,21 @@ _FOR_PYTHON = re.compile(
 )
 # The width of what is printed into a pipe, unless COLUMNS is set: no line is broken there.
 _PIPE = 10_000
+
+CALIBRATORS = {
+    "tree-binning": "TreeBinning",
+    "scaling-qa-binning": "ScalingQABinning",
+    "qa-binning": "QABinning",
+    "hierarchical-scaling": "HierarchicalScaling",
+    "tree-scaling": "TreeScaling",
+    "step-binning": "StepBinning",
+    "uniform-mass-binning": "UniformMassBinning",
+    "scaling-binning": "ScalingBinning",
+    "platt-scaling": "PlattScaling",
+    "isotonic-calibration": "IsotonicCalibration",
+    "identity": "Identity",
+}
+"""The calibrators by their names on the command line."""
 
 Rows = Annotated[
     str,
@@ -388,3 +404,43 @@ def counted(count: int, thing: str) -> str:
     ('1 row', '2,000 rows')
     """
     return f"{count:,} {thing}{'' if count == 1 else 's'}"
+
+
+def calibrator_class(name: str) -> type[Calibrator]:
+    """Return the class of the calibrator with this name.
+
+    >>> calibrator_class("platt-scaling").__name__
+    'PlattScaling'
+    """
+    import qacal
+
+    if name not in CALIBRATORS:
+        raise typer.BadParameter(f"there is no calibrator {name!r}; there are {', '.join(CALIBRATORS)}.")
+    kind: type[Calibrator] = getattr(qacal, CALIBRATORS[name])
+    return kind
+
+
+def with_settings(calibrator: Calibrator, points_per_bin: int | None, alpha: float, ties: str) -> Calibrator:
+    """Set the options of the command that a calibrator has; the others must be left at their defaults."""
+    known = calibrator.get_params()
+    name = next(name for name, kind in CALIBRATORS.items() if kind == type(calibrator).__name__)
+    if points_per_bin is not None and "points_per_bin" not in known:
+        raise typer.BadParameter(
+            f"{name} does not count points per bin; leave --points-per-bin out, or use qa-binning."
+        )
+    if ties == "jitter" and "ties" not in known:
+        raise typer.BadParameter(
+            f"{name} does not divide equal confidences; leave --ties out, or use --calibrator qa-binning, "
+            "scaling-qa-binning, uniform-mass-binning or scaling-binning."
+        )
+    wanted = {"alpha": alpha, "ties": ties, "cross_fit": True} | (
+        {} if points_per_bin is None else {"points_per_bin": points_per_bin}
+    )
+    return calibrator.set_params(**{key: value for key, value in wanted.items() if key in known})
+
+
+def model_path(path: str) -> str:
+    """Return the path to a model; a missing one is a usage error (exit code 2)."""
+    if not Path(path).exists():
+        raise typer.BadParameter(f"{path} does not exist; make a model with: qacal fit FILE -o {path}")
+    return path

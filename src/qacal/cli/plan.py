@@ -6,8 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from qacal.cli import options as shared
-from qacal.cli.fit import model_path
+from qacal.cli import options
 
 _ROWS = (500, 1_000, 2_000, 5_000, 10_000, 20_000, 50_000)
 _EPSILONS = (0.05, 0.075, 0.1, 0.15, 0.2)
@@ -67,10 +66,10 @@ def run(
 
 def _tell(facts: dict[str, Any], json: bool) -> None:
     if json:
-        print(shared.json_text(facts))
+        print(options.json_text(facts))
         return
     for name, value in facts.items():
-        shared.show(
+        options.show(
             f"{name.replace('_', ' '):<34}{value:,}"
             if isinstance(value, int)
             else f"{name.replace('_', ' '):<34}{value:.4g}"
@@ -94,9 +93,9 @@ def _table(
         rows = [(f"{int(n):,}", *(_shown(value) for value in line.values())) for n, line in found.items()]
         title = f"points per bin for an error of epsilon, alpha {alpha:g}"
     if json:
-        print(shared.json_text(found))
+        print(options.json_text(found))
     else:
-        shared.show(shared.table(title, *header, rows=rows))
+        options.show(options.table(title, *header, rows=rows))
 
 
 def _points(error: float, n: int, alpha: float, nu: float, levels: int) -> int | None:
@@ -119,7 +118,7 @@ def _achieved(path: str) -> dict[str, Any]:
     from qacal.errors import InputError
     from qacal.model.model_set import load_one
 
-    maps = load_one(model_path(path)).calibrator_.maps_
+    maps = load_one(options.model_path(path)).calibrator_.maps_
     if not isinstance(maps, BinMaps):
         raise InputError(
             f"{path} has no bins, and certifies nothing; fit without --continuous, or with --calibrator tree-binning."

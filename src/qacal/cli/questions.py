@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from qacal.cli import options as shared
+from qacal.cli import options
 
 if TYPE_CHECKING:
     from qacal.sources.questions import Gathered
@@ -64,8 +64,8 @@ def run(
     from qacal.records.writers import write_frame
     from qacal.sources.questions import BENCHMARKS, load
 
-    shared.chosen("NAME", name, [_QUIZ, *BENCHMARKS])
-    shared.require_writable(output)
+    options.chosen("NAME", name, [_QUIZ, *BENCHMARKS])
+    options.require_writable(output)
     if name == _QUIZ:
         _require_unused(split=split, task=task, choices=choices, source=source, revision=revision)
         gathered = _quiz()
@@ -73,7 +73,7 @@ def run(
         gathered = load(name, split=split, tasks=task or (), choices=choices, source=source, revision=revision)
     written = gathered if limit is None else gathered.sample(limit)
     write_frame(written.frame(), output, "jsonl")
-    shared.note(_summary(name, len(written.questions), gathered))
+    options.note(_summary(name, len(written.questions), gathered))
 
 
 def _quiz() -> Gathered:

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from qacal.cli import options as shared
-from qacal.cli.fit import model_path
+from qacal.cli import options
 
 if TYPE_CHECKING:
     from qacal.report import Content
@@ -16,7 +15,7 @@ if TYPE_CHECKING:
 
 def run(
     model: Annotated[str, typer.Argument(metavar="MODEL", help="A model that qacal fit has made.")],
-    file: shared.Rows,
+    file: options.Rows,
     output: Annotated[
         str, typer.Option("--output", "-o", metavar="FILE", help="The HTML file to write, or - for standard output.")
     ],
@@ -30,18 +29,18 @@ def run(
         float | None, typer.Option(help="Mark this threshold, instead of the one that qacal threshold --save has left.")
     ] = None,
     title: Annotated[str | None, typer.Option(help="The heading of the page.")] = None,
-    by: shared.By = None,
+    by: options.By = None,
     examples: Annotated[
         int, typer.Option(help="Question-answer pairs to show of each group; 0 keeps all text of the rows out.")
     ] = 4,
-    json: shared.Json = False,
-    allow_other_source: shared.AllowOtherSource = None,
-    embedder: shared.Embedder = None,
-    column: shared.Columns = None,
-    percent: shared.PercentAsFitted = None,
-    expression: shared.Expressions = None,
-    skip_bad_rows: shared.SkipBadRows = None,
-    max_bad: shared.MaxBad = 0.2,
+    json: options.Json = False,
+    allow_other_source: options.AllowOtherSource = None,
+    embedder: options.Embedder = None,
+    column: options.Columns = None,
+    percent: options.PercentAsFitted = None,
+    expression: options.Expressions = None,
+    skip_bad_rows: options.SkipBadRows = None,
+    max_bad: options.MaxBad = 0.2,
 ) -> None:
     """Write a report on a model, as one HTML file.
 
@@ -57,10 +56,10 @@ def run(
     from qacal.records.writers import atomic_file
 
     _require_sense(threshold, examples)
-    shared.require_apart(file, output, skip_bad_rows)
-    shared.require_free_output(json, output)
+    options.require_apart(file, output, skip_bad_rows)
+    options.require_free_output(json, output)
     if output != "-":
-        shared.require_folder(output)
+        options.require_folder(output)
     read = (column, percent, skip_bad_rows, max_bad, expression)
     contents = _contents(model, file, read, groups, by, threshold, examples, allow_other_source, embedder)
     page = _page(title or f"How far to trust it: {Path(model).name} on {_name(file)}", contents)
@@ -68,9 +67,9 @@ def run(
         temporary.write_text(page, encoding="utf-8")
     if json:
         found = {name: content.to_dict() for name, content in contents.items()}
-        print(shared.json_text({"file": output, **found.get("", {"parts": found})}))
+        print(options.json_text({"file": output, **found.get("", {"parts": found})}))
     elif output != "-":
-        shared.note(f"Written to {output}; open it in a browser.")
+        options.note(f"Written to {output}; open it in a browser.")
 
 
 def _require_sense(threshold: float | None, examples: int) -> None:
@@ -85,8 +84,8 @@ def _contents(model: str, file: str, read: Any, groups: str | None, by: str | No
     from qacal.report import read_contents
 
     threshold, examples, allow_other_source, embedder = chosen
-    loaded = load_any(model_path(model), embedder=embedder)
-    with shared.opened(file) as rows, shared.reading_like(loaded, rows, *read) as how, shared.progress() as progress:
+    loaded = load_any(options.model_path(model), embedder=embedder)
+    with options.opened(file) as rows, options.reading_like(loaded, rows, *read) as how, options.progress() as progress:
         return read_contents(
             loaded,
             rows,

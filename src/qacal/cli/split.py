@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from qacal.cli import options as shared
+from qacal.cli import options
 from qacal.errors import InputError
 
 if TYPE_CHECKING:
@@ -20,19 +20,19 @@ if TYPE_CHECKING:
 
 
 def run(
-    file: shared.Rows,
+    file: options.Rows,
     output: Annotated[
         str, typer.Option("--output", "-o", metavar="FILE", help="The rows to fit on: .parquet, .jsonl or .csv.")
     ],
     rest: Annotated[str, typer.Option("--rest", metavar="FILE", help="The other rows, kept aside to measure with.")],
     share: Annotated[float, typer.Option(help="The share of the questions to fit on.")] = 0.7,
     seed: Annotated[int, typer.Option(help="Another seed deals anew.")] = 0,
-    json: shared.Json = False,
-    column: shared.Columns = None,
-    percent: shared.Percent = False,
-    expression: shared.Expressions = None,
-    skip_bad_rows: shared.SkipBadRows = None,
-    max_bad: shared.MaxBad = 0.2,
+    json: options.Json = False,
+    column: options.Columns = None,
+    percent: options.Percent = False,
+    expression: options.Expressions = None,
+    skip_bad_rows: options.SkipBadRows = None,
+    max_bad: options.MaxBad = 0.2,
 ) -> None:
     """Deal rows into two files that share no question.
 
@@ -50,18 +50,18 @@ def run(
         raise typer.BadParameter(f"--share is {share:g}; expected a number between 0 and 1.")
     if "-" in (output, rest):
         raise typer.BadParameter("two files are written, and - is none.")
-    shared.require_apart(file, output, rest, skip_bad_rows)
+    options.require_apart(file, output, rest, skip_bad_rows)
     for path in (output, rest):
-        shared.require_writable(path)
+        options.require_writable(path)
     parts = _Part(output), _Part(rest)
-    with shared.opened(file) as rows, shared.reading(column, percent, skip_bad_rows, max_bad, expression) as how:
+    with options.opened(file) as rows, options.reading(column, percent, skip_bad_rows, max_bad, expression) as how:
         _require_no_change_of_types(rows, output, rest)
         _write(rows, how, (share, 1 - share), seed, parts)
     if json:
-        print(shared.json_text({"output": parts[0].to_dict(), "rest": parts[1].to_dict()}))
+        print(options.json_text({"output": parts[0].to_dict(), "rest": parts[1].to_dict()}))
     else:
         for part in parts:
-            shared.note(str(part))
+            options.note(str(part))
 
 
 @dataclass
@@ -81,7 +81,7 @@ class _Part:
 
     def __str__(self) -> str:
         found = self.to_dict()
-        return f"{self.path}: {shared.counted(self.rows, 'row')} of {shared.counted(found['questions'], 'question')}."
+        return f"{self.path}: {options.counted(self.rows, 'row')} of {options.counted(found['questions'], 'question')}."
 
     def to_dict(self) -> dict[str, Any]:
         """Return what JSON can hold."""

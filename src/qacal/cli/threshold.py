@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from qacal.cli import options as shared
-from qacal.cli.fit import model_path
+from qacal.cli import options
 
 if TYPE_CHECKING:
     from qacal.model.choosing import Choice, Goal
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
 
 def run(
     model: Annotated[str, typer.Argument(metavar="MODEL", help="A model that qacal fit has made.")],
-    file: shared.Rows,
+    file: options.Rows,
     accuracy: Annotated[
         float | None, typer.Option(help="The share of the given answers that must be right, such as 0.9.")
     ] = None,
@@ -37,13 +36,13 @@ def run(
         bool, typer.Option("--save", help="Keep it in the model, so that qacal apply decides by it.")
     ] = False,
     json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
-    allow_other_source: shared.AllowOtherSource = None,
-    embedder: shared.Embedder = None,
-    column: shared.Columns = None,
-    percent: shared.PercentAsFitted = None,
-    expression: shared.Expressions = None,
-    skip_bad_rows: shared.SkipBadRows = None,
-    max_bad: shared.MaxBad = 0.2,
+    allow_other_source: options.AllowOtherSource = None,
+    embedder: options.Embedder = None,
+    column: options.Columns = None,
+    percent: options.PercentAsFitted = None,
+    expression: options.Expressions = None,
+    skip_bad_rows: options.SkipBadRows = None,
+    max_bad: options.MaxBad = 0.2,
 ) -> None:
     """Choose from which calibrated confidence on to answer.
 
@@ -73,18 +72,18 @@ def run(
     from qacal.model.model_set import load_any
 
     goal = _goal(accuracy, risk, alpha, per_group, wrong, abstain)
-    shared.require_apart(file, skip_bad_rows)
-    loaded = load_any(model_path(model), embedder=embedder)
+    options.require_apart(file, skip_bad_rows)
+    loaded = load_any(options.model_path(model), embedder=embedder)
     with (
-        shared.opened(file) as rows,
-        shared.reading_like(loaded, rows, column, percent, skip_bad_rows, max_bad, expression) as how,
-        shared.progress() as progress,
+        options.opened(file) as rows,
+        options.reading_like(loaded, rows, column, percent, skip_bad_rows, max_bad, expression) as how,
+        options.progress() as progress,
     ):
         found = choices(loaded, rows, how, goal, allow_other_source=allow_other_source or (), progress=progress)
-    with shared.printing():
+    with options.printing():
         _tell(found, json)
     if not any(map(_is_done, found.values())):
-        shared.note("qacal: no threshold could be certified" + (", and nothing was saved." if save else "."))
+        options.note("qacal: no threshold could be certified" + (", and nothing was saved." if save else "."))
         raise typer.Exit(1)
     if save:
         _save(loaded, found, model)
@@ -113,7 +112,7 @@ def _save(loaded: QACalibrator | ModelSet, found: dict[Any, Choice], path: str) 
     loaded.save(path)
     done = sum(map(_is_done, found.values()))
     which = "" if done == len(found) else f" {done} of {len(found)} have a threshold; the others always abstain."
-    shared.note(f"Saved in {path}: qacal apply now says answer or abstain.{which}")
+    options.note(f"Saved in {path}: qacal apply now says answer or abstain.{which}")
 
 
 # What is printed
@@ -124,7 +123,7 @@ def _tell(found: dict[Any, Choice], json: bool) -> None:
 
     if json:
         content = {str(value): choice.to_dict() for value, choice in found.items()}
-        print(shared.json_text(content["None"] if None in found else content))
+        print(options.json_text(content["None"] if None in found else content))
         return
     for value, choice in found.items():
         title = "" if value is None else f"{value}: "
@@ -135,9 +134,9 @@ def _tell(found: dict[Any, Choice], json: bool) -> None:
 
 
 def _print_certified(found: CertifiedThreshold, title: str) -> None:
-    shared.show(shared.table(f"{title}{_claim(found)}", *_HEADER, rows=[_line(part) for part in found.parts]))
+    options.show(options.table(f"{title}{_claim(found)}", *_HEADER, rows=[_line(part) for part in found.parts]))
     for text in _remarks(found):
-        shared.show(text)
+        options.show(text)
     if found.reachable:
         _print_reachable(found)
 
@@ -153,14 +152,14 @@ def _print_reachable(found: CertifiedThreshold) -> None:
         )
         for one in found.reachable
     ]
-    shared.show(shared.table("lower accuracies on these rows", "accuracy", *_MENU, rows=rows))
+    options.show(options.table("lower accuracies on these rows", "accuracy", *_MENU, rows=rows))
     best = next((one for one in found.reachable if one.certified), None)
     if best is None:
-        shared.show("None of these can be certified either: more rows are needed, or a better model.")
+        options.show("None of these can be certified either: more rows are needed, or a better model.")
         return
     target = f"--accuracy {best.accuracy:g} --alpha {best.alpha:.4g}" + (" --per-group" if found.is_grouped else "")
-    shared.show(f"All that are certified hold at once with probability {1 - found.alpha:g}: pick any of them.")
-    shared.show(f"For the highest: {target}")
+    options.show(f"All that are certified hold at once with probability {1 - found.alpha:g}: pick any of them.")
+    options.show(f"For the highest: {target}")
 
 
 def _certified(one: Reachable) -> str:
@@ -232,19 +231,19 @@ def _print_cheapest(found: CheapestThreshold, title: str) -> None:
         ("never", "", f"{found.never:.4f}", "0.000", "", ""),
     ]
     head = f"{title}costs on {found.rows:,} rows: wrong {found.wrong:g}, abstain {found.abstain:g}"
-    shared.show(shared.table(head, "", "threshold", "cost of a row", "share", "right", "right withheld", rows=rows))
+    options.show(options.table(head, "", "threshold", "cost of a row", "share", "right", "right withheld", rows=rows))
     if found.always in (0.0, found.wrong):
-        shared.show(_ONE_CLASS)
+        options.show(_ONE_CLASS)
     interval = f"{found.low:.4f} to {found.high:.4f}"
-    shared.show(
+    options.show(
         f"Each half of the rows judged by the cheapest of the other half, the first costs {found.difference:.4f} a row "
         f"more than that ({1 - found.alpha:.0%} interval {interval})."
     )
     if found.is_rule_good:
-        shared.show(f"Take {found.threshold:g}. No certificate: it relies on calibrated confidences.")
+        options.show(f"Take {found.threshold:g}. No certificate: it relies on calibrated confidences.")
     else:
         chosen = "never answer" if found.threshold is None else f"take {found.threshold:g}"
-        shared.show(
+        options.show(
             f"These confidences are not calibrated here: {chosen}. No certificate: the rows that picked it judge it."
         )
 
