@@ -4,6 +4,7 @@ Messages say what was got, where, and what to do next.
 """
 
 import re
+from collections.abc import Sequence
 
 # Everything that moves a terminal's cursor, changes its state or the direction of text, and what no encoding can hold.
 _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -16,6 +17,25 @@ def printable(text: str) -> str:
     law\x1b[2J
     """
     return _CONTROLS.sub(lambda found: repr(found[0])[1:-1], text)
+
+
+def counted(count: int, thing: str, things: str = "") -> str:
+    """Return a number of things in words.
+
+    >>> counted(1, "row"), counted(1200, "row"), counted(2, "query", "queries")
+    ('1 row', '1,200 rows', '2 queries')
+    """
+    return f"{count:,} {thing if count == 1 else things or thing + 's'}"
+
+
+def some_of(values: Sequence[object], most: int = 5) -> str:
+    """Return the first values of a list in words, and how many more there are.
+
+    >>> some_of(["law", "art"]), some_of([1, 2, 3], 2)
+    ('law, art', '1, 2 and 1 more')
+    """
+    text = ", ".join(map(str, values[:most]))
+    return text if len(values) <= most else f"{text} and {len(values) - most:,} more"
 
 
 class QacalError(Exception):

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any
 
 import numpy as np
 
 from qacal.calibrators.evidence import Evidence
 from qacal.checking.confidences import Scale
 from qacal.checking.gathering import Gathering
+from qacal.errors import counted, some_of
 from qacal.metrics.ranking import doubt_of
 from qacal.records.bad_rows import MAX_BAD, Reason
 from qacal.records.json_stream import NOT_UTF8 as NOT_UTF8_REMEDY
@@ -64,7 +64,7 @@ def on_columns(seen: Gathering, given: Mapping[str, str], *, is_file: bool) -> I
         return
     for column, own in given.items():
         if own not in names:
-            remedy = f"Leave --column {column}={own} out, or name one of: {_listed(names)}."
+            remedy = f"Leave --column {column}={own} out, or name one of: {some_of(names, 12)}."
             yield Finding("missing_columns", True, f"There is no column {own!r} to be the {column}.", remedy)
     if columns.guessed:
         mapping = {name: columns.names[name] for name in columns.guessed}
@@ -75,7 +75,7 @@ def on_columns(seen: Gathering, given: Mapping[str, str], *, is_file: bool) -> I
     if missing:
         what = ", ".join(f"{column!r}{_MEANS.get(column, '')}" for column in missing)
         option = f"--column {missing[0]}=NAME (columns=)"
-        remedy = f"If it has another name, pass {option}. The columns are {_listed(names)}."
+        remedy = f"If it has another name, pass {option}. The columns are {some_of(names, 12)}."
         if columns.candidates:
             may_be = "; ".join(f"{column} may be {_either(names)}" for column, names in columns.candidates.items())
             remedy = f"{f'Put names in place of each {GAP} below' if is_file else f'Pass {option}'}: {may_be}."
@@ -104,11 +104,6 @@ def column_options(mapping: Mapping[str, str]) -> list[str]:
     return [f"--column {quote(f'{column}={own}')}" for column, own in mapping.items()]
 
 
-def _listed(names: list[Any], most: int = 12) -> str:
-    shown = ", ".join(str(name) for name in names[:most])
-    return f"{shown} and {len(names) - most} more" if len(names) > most else shown
-
-
 def _either(names: Sequence[str]) -> str:
     """Return up to three names to choose from.
 
@@ -125,7 +120,7 @@ def on_outputs(seen: Gathering) -> Iterator[Finding]:
     taken = [name for name in seen.names if name in new]
     if taken:
         what = "a column" if len(taken) == 1 else "columns"
-        problem = f"There is {what} {_listed([*map(repr, taken)])}, and qacal apply adds {what} of that name."
+        problem = f"There is {what} {some_of([*map(repr, taken)], 12)}, and qacal apply adds {what} of that name."
         remedy = 'Pass apply a prefix for the new columns: --prefix qacal_ (prefix="qacal_").'
         yield Finding("output_columns", False, problem, remedy)
 
@@ -140,7 +135,7 @@ def on_rows(seen: Gathering, scale: Scale) -> Iterator[Finding]:
         count = sum(reason.count for reason in reasons)
         kinds = [f"{reason.count:,} {reason.kind}: {_short(reason.example)}" for reason in reasons]
         problem = "\n".join(
-            [f"{_counted(count, 'row')} of {seen.bad.rows:,} cannot be used; the first of each kind:", *kinds]
+            [f"{counted(count, 'row')} of {seen.bad.rows:,} cannot be used; the first of each kind:", *kinds]
         )
         is_few = count <= MAX_BAD * seen.bad.rows
         so_many = f"Mend them: more than {MAX_BAD:.0%} are not left out unless told (--max-bad)."
@@ -149,7 +144,7 @@ def on_rows(seen: Gathering, scale: Scale) -> Iterator[Finding]:
     labels, unlabelled = seen.column("label"), seen.unlabelled(in_words=scale.kind == "words")
     if labels is not None and unlabelled and not np.isnan(labels).all():
         remedy = "Label them (qacal judge), or go on without them: --skip-bad-rows unlabelled.jsonl"
-        yield Finding("unlabelled", True, f"{_counted(unlabelled, 'row')} without a label.", remedy, unlabelled)
+        yield Finding("unlabelled", True, f"{counted(unlabelled, 'row')} without a label.", remedy, unlabelled)
     if seen.rows:
         yield from _repeats(seen)
 
@@ -168,7 +163,7 @@ def on_encoding(seen: Gathering, read_as: str) -> Finding | None:
     first = next((reason for reason in seen.bad.reasons if reason.kind == NOT_UTF8), None)
     parts = ["the header"] if any("\udc80" <= letter <= "\udcff" for name in seen.names for letter in name) else []
     if first is not None:
-        parts.append(f"{_counted(first.count, 'row')} of {seen.bad.rows:,} (the first: {first.example.place})")
+        parts.append(f"{counted(first.count, 'row')} of {seen.bad.rows:,} (the first: {first.example.place})")
     if not parts:
         return None
     problem = f"Not in UTF-8: {' and '.join(parts)}. All that follows is read as {read_as}."
@@ -193,10 +188,6 @@ def _short(example: Fault) -> str:
     return f"{example.place}, {example.problem.partition('; ')[0].rstrip('.')}"
 
 
-def _counted(count: int, thing: str, things: str | None = None) -> str:
-    return f"{count:,} {thing if count == 1 else things or thing + 's'}"
-
-
 def _repeats(seen: Gathering) -> Iterator[Finding]:
     question, identity, llm, pair = (seen.column(name) for name in ("question", "id", "llm", "pair"))
     again = 0
@@ -207,7 +198,7 @@ def _repeats(seen: Gathering) -> Iterator[Finding]:
     if again > 0:
         one, two = _first_pair(row)
         where = f"{place[one]:,} and {place[two]:,}, say"
-        problem = f"{_counted(again, 'exact copy', 'exact copies')} of earlier rows ({where}): {COPIED}."
+        problem = f"{counted(again, 'exact copy', 'exact copies')} of earlier rows ({where}): {COPIED}."
         yield Finding("duplicate_rows", False, problem, REMOVE_COPIES, again)
     if question is not None and identity is not None:
         both = seen.column("asked") & seen.column("named")
@@ -217,7 +208,7 @@ def _repeats(seen: Gathering) -> Iterator[Finding]:
         who = key if llm is None else mix(key) ^ mix(llm, 1)
         if (more := surplus(who[seen.column("asked" if identity is None else "named")]) - again) > 0:
             kept = "with one id" if identity is not None else "with one text (there is no column id)"
-            problem = f"{_counted(more, 'row')} ask a question again. Rows {kept} are one question to a fit."
+            problem = f"{counted(more, 'row')} ask a question again. Rows {kept} are one question to a fit."
             remedy = "Keep one row a question if you need the intervals: they take rows for independent."
             yield Finding("repeated_questions", False, problem, remedy, more)
     yield from _contradictions(seen)
@@ -235,11 +226,11 @@ def _on_ids(identity: Hashes, question: Hashes) -> Iterator[Finding]:
     """Yield what is to be said of ids that do not go with the questions' texts."""
     _, first = np.unique(mix(identity) ^ mix(question, 1), return_index=True)
     if (shared := _repeated(identity[first])) > 0:
-        problem = f"{_counted(shared, 'id')} with questions of different texts."
+        problem = f"{counted(shared, 'id')} with questions of different texts."
         remedy = "If these are different questions, give each an id of its own: an id is one question to a fit."
         yield Finding("shared_ids", False, problem, remedy, shared)
     if (scattered := _repeated(question[first])) > 0:
-        problem = f"{_counted(scattered, 'question')} under several ids: a fit may certify on what it has learned from."
+        problem = f"{counted(scattered, 'question')} under several ids: a fit may certify on what it has learned from."
         remedy = "Give a question one id; or rename the column id, and the text tells questions apart."
         yield Finding("scattered_questions", False, problem, remedy, scattered)
 
@@ -269,7 +260,7 @@ def on_origins(seen: Gathering) -> Iterator[Finding]:
     for name, plural in APART:
         counts = seen.origins.get(name)
         if counts is not None and len(counts) > 1 and is_provenance(name, list(counts)):
-            who = _listed([f"{value} ({count:,})" for value, count in counts.most_common()])
+            who = some_of([f"{value} ({count:,})" for value, count in counts.most_common()], 12)
             remedy = f"--by {name} fits one model for each; --allow-mixed one for all."
             yield Finding(f"several_{name}s", True, f"The rows are of {len(counts):,} {plural}: {who}.", remedy)
 
@@ -307,7 +298,7 @@ def on_scale(scale: Scale, own: str, percent: bool) -> Iterator[Finding]:
         yield Finding(
             "decimal_commas",
             True,
-            f"{_counted(scale.commas, 'row')} with a decimal comma in {own}.",
+            f"{counted(scale.commas, 'row')} with a decimal comma in {own}.",
             remedy,
             scale.commas,
         )
@@ -327,7 +318,7 @@ def on_scale(scale: Scale, own: str, percent: bool) -> Iterator[Finding]:
     elif scale.kind == "unknown":
         yield Finding("unknown_scale", True, f"{span}, on no scale that qacal knows.", "Bring them to 0 to 1 first.")
     elif scale.kind == "words":
-        words = _listed([f"{word} ({count:,})" for word, count in scale.words.items()], 5)
+        words = some_of([f"{word} ({count:,})" for word, count in scale.words.items()], 5)
         remedy = f"Say what each is worth, from 0 to 1: --expression '{next(iter(scale.words))}=0.85' (expressions=)."
         yield Finding("words", True, f"{own} holds words: {words}.", remedy, sum(scale.words.values()))
 

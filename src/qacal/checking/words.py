@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from qacal.checking.findings import GAP, column_options
 from qacal.checking.names import NEEDED
+from qacal.errors import counted, some_of
 from qacal.records.files import ending_of
 
 if TYPE_CHECKING:
@@ -27,14 +28,14 @@ def described(found: RecordsCheck) -> str:
 
 def _head(found: RecordsCheck) -> Iterator[str]:
     labelled = "" if not found.labelled else f", {found.labelled:,} of them labelled, {found.accuracy:.0%} right"
-    yield from _wrapped(f"{found.origin}: {_counted(found.rows, 'row')}{labelled}.")
+    yield from _wrapped(f"{found.origin}: {counted(found.rows, 'row')}{labelled}.")
     stops = sum(finding.stops for finding in found.findings)
     others = len(found.findings) - stops
     if found.is_fine:
         yield "Nothing is in the way of a fit."
         return
-    said = [f"{_counted(stops, 'thing')} would stop a fit"] if stops else []
-    said += [f"{_counted(others, 'other thing' if stops else 'thing')} to look at"] if others else []
+    said = [f"{counted(stops, 'thing')} would stop a fit"] if stops else []
+    said += [f"{counted(others, 'other thing' if stops else 'thing')} to look at"] if others else []
     yield f"{'. '.join(said)}."
 
 
@@ -106,7 +107,7 @@ def _facts(found: RecordsCheck) -> Iterator[str]:
     yield from _wrapped(", ".join(own) or "none that qacal knows", "    columns     ")
     others = [name for name in found.names if name not in found.columns.values()]
     if others:
-        shown = ", ".join(others[:15]) + (f" and {len(others) - 15} more" if len(others) > 15 else "")
+        shown = some_of(others, 15)
         yield from _wrapped(shown, "    others      ")
     if found.questions is not None:
         yield f"    questions   {found.questions:,} different ones"
@@ -151,7 +152,7 @@ def _enough(found: RecordsCheck) -> Iterator[str]:
     if not found.goals:
         return
     whose = "" if found.fewest is None else f", of which {found.fewest[0]} has the fewest: {found.fewest[1]:,}"
-    yield from _wrapped(f"{_counted(found.labelled, 'label')}{whose}. What they are enough for:")
+    yield from _wrapped(f"{counted(found.labelled, 'label')}{whose}. What they are enough for:")
     for goal in found.goals:
         if goal.is_met:
             yield from _wrapped(f"{goal.what} ({goal.labels:,})", "    yes  ")
@@ -165,7 +166,3 @@ def _wrapped(text: str, opening: str = "") -> list[str]:
     """Return a text in lines, the others set in as far as the first one's opening."""
     inset = " " * min(len(opening), 16)
     return wrap(text, _WIDTH, initial_indent=opening, subsequent_indent=inset, break_on_hyphens=False)
-
-
-def _counted(count: int, thing: str) -> str:
-    return f"{count:,} {thing}{'' if count == 1 else 's'}"

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from qacal.cli import options
+from qacal.errors import some_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -188,8 +189,9 @@ def note_unlisted(asked: Client, model: str) -> None:
     """Say so if the server does not list an LLM of this name: some take any name, and answer with what they have."""
     listed = asked.listed_models()
     if listed is not None and model not in listed:
-        shown = ", ".join(listed[:5]) + (f" and {len(listed) - 5:,} more" if len(listed) > 5 else "")
-        options.note(f"The server lists {shown}, and not {model}. What it replies is kept under the name {model}.")
+        options.note(
+            f"The server lists {some_of(listed)}, and not {model}. What it replies is kept under the name {model}."
+        )
 
 
 def requests_made(done: Progress) -> str:

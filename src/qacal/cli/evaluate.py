@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from qacal.cli import options
+from qacal.errors import some_of
 
 if TYPE_CHECKING:
     from qacal.metrics.calibration import CalibrationError
@@ -145,14 +146,13 @@ def _troubles(groups: list[GroupScores]) -> Iterator[str]:
     """Yield the groups that calibration made worse or left off, the largest three of each."""
     for trouble, said in (("worse", "Worse than before"), ("off", "Still off after calibration")):
         those = [group for group in groups if group.trouble == trouble]
-        names = [_NO_GROUP if group.group is None else str(group.group) for group in those]
         shown = [
-            f"{name} ({group.after:.2f} claimed, {group.accuracy:.2f} right)"
-            for name, group in zip(names[:3], those, strict=False)
+            f"{group.group if group.group is not None else _NO_GROUP} "
+            f"({group.after:.2f} claimed, {group.accuracy:.2f} right)"
+            for group in those
         ]
         if shown:
-            more = f" and {len(those) - 3} more" if len(those) > 3 else ""
-            yield f"{said}: {', '.join(shown)}{more}."
+            yield f"{said}: {some_of(shown, 3)}."
 
 
 def _notes(found: Evaluation, groups: str | None) -> Iterator[str]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from qacal.cli import options
-from qacal.errors import printable
+from qacal.errors import counted, printable
 
 if TYPE_CHECKING:
     from qacal.model.model import QACalibrator
@@ -147,7 +147,7 @@ def _interval(model: QACalibrator, found: dict[str, Any]) -> str:
         return f"{found['low']:.2f} to {found['high']:.2f}: no such row was seen in the fit, so nothing is certified"
     whose = {"group": "in this group", "ancestor": "in a larger group around it", "root": "of all kinds"}
     like = "probability" if model.score_ is not None else "stated confidence"
-    rows = options.counted(found["rows"], "row")
+    rows = counted(found["rows"], "row")
     return (
         f"{found['low']:.2f} to {found['high']:.2f} is the share that is right among answers {whose[found['source']]} "
         f"with a like {like} ({rows}, alpha {found['alpha']:g})"
@@ -160,7 +160,7 @@ def _group(model: QACalibrator, name: Any) -> str:
         return "none that the model knows" if known else "none; this model has no groups"
     group = known[name]
     words = f" ({', '.join(group.words[:_WORDS])})" if group.words else ""
-    rows = options.counted(group.rows, "row")
+    rows = counted(group.rows, "row")
     return f"{name}{words}: {rows}, {group.accuracy:.2f} right, {group.confidence:.2f} stated"
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from qacal.cli import options
+from qacal.errors import counted
 
 if TYPE_CHECKING:
     from qacal.calibrators.bin_maps import BinMaps
@@ -136,7 +137,7 @@ def to_dict(model: QACalibrator) -> dict[str, Any]:
 
 def _fitted(model: QACalibrator) -> str:
     groups = model.describe_groups()
-    text = f"{type(model.calibrator_).__name__} on {options.counted(model.rows_, 'row')}"
+    text = f"{type(model.calibrator_).__name__} on {counted(model.rows_, 'row')}"
     if groups:
         sizes = [group.rows for group in groups]
         text += f" in {len(groups)} groups of {min(sizes):,} to {max(sizes):,}" if len(groups) > 1 else " in one group"
@@ -182,9 +183,7 @@ def _tried(model: QACalibrator) -> list[str]:
 def _certified(model: QACalibrator, maps: BinMaps) -> str:
     """Return the certified bound on the error of half of the answers."""
     bound = maps.median_error_bound()
-    certified = (
-        f"Certified on {options.counted(model.rows_, 'row')} ({100 * (1 - maps.certificate.alpha):.4g}% confidence)"
-    )
+    certified = f"Certified on {counted(model.rows_, 'row')} ({100 * (1 - maps.certificate.alpha):.4g}% confidence)"
     half = f"for half of the answers the true accuracy is within {bound:.2f} of the calibrated probability"
     few = "" if bound < 0.5 else "\nThat says next to nothing, since 0.5 is always within 0.50: more rows are needed."
     return f"{certified}: {half}.{few}"

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from qacal.cli import options
+from qacal.errors import counted
 
 if TYPE_CHECKING:
     from qacal.model.groups import GroupSummary
@@ -61,9 +62,9 @@ def _print(title: str, model: QACalibrator, examples: int) -> None:
 def _counted(model: QACalibrator, groups: list[GroupSummary]) -> str:
     """Return how many groups there are, and which rows are counted in them."""
     is_certified = model.calibrator_.properties.is_certified
-    rows = options.counted(model.rows_, "certifying row" if is_certified else "row")
+    rows = counted(model.rows_, "certifying row" if is_certified else "row")
     others = f" (the score was learned from {model.score_.rows_:,} other rows)" if model.score_ is not None else ""
-    return f"{options.counted(len(groups), 'group')} with {rows} in all{others}"
+    return f"{counted(len(groups), 'group')} with {rows} in all{others}"
 
 
 def _short(text: str) -> str:

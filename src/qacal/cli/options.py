@@ -397,15 +397,6 @@ def require_writable(path: str) -> None:
         require_folder(path)
 
 
-def counted(count: int, thing: str) -> str:
-    """Return a number of things in words.
-
-    >>> counted(1, "row"), counted(2000, "row")
-    ('1 row', '2,000 rows')
-    """
-    return f"{count:,} {thing}{'' if count == 1 else 's'}"
-
-
 def calibrator_class(name: str) -> type[Calibrator]:
     """Return the class of the calibrator with this name.
 

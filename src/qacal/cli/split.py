@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from qacal.cli import options
-from qacal.errors import InputError
+from qacal.errors import InputError, counted
 
 if TYPE_CHECKING:
     from qacal.records.files import File
@@ -81,7 +81,7 @@ class _Part:
 
     def __str__(self) -> str:
         found = self.to_dict()
-        return f"{self.path}: {options.counted(self.rows, 'row')} of {options.counted(found['questions'], 'question')}."
+        return f"{self.path}: {counted(self.rows, 'row')} of {counted(found['questions'], 'question')}."
 
     def to_dict(self) -> dict[str, Any]:
         """Return what JSON can hold."""

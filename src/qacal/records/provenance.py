@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from qacal.errors import InputError
+from qacal.errors import InputError, some_of
 from qacal.parameters import require_kind
 
 AllowOtherSource: TypeAlias = bool | str | Collection[str]
@@ -45,7 +45,7 @@ class Sources:
             values = self.known().get(name, ())
             if len(values) > 1:
                 raise InputError(
-                    f"the records hold answers of several {plural}: {_said(values)}. Fit one model for each (--by "
+                    f"the records hold answers of several {plural}: {some_of(values)}. Fit one model for each (--by "
                     f"{name}, or only its rows); pass --allow-mixed (allow_mixed=True) for one model for all of them."
                 )
 
@@ -64,7 +64,7 @@ def require_same_source(train: Sources, certify: Sources) -> None:
     for name in ("model", "prompt", "confidence_source"):
         if name in one and name in two and {*one[name]} != {*two[name]}:
             raise InputError(
-                f"{name} is {_said(one[name])} in the rows to learn from, and {_said(two[name])} in those that "
+                f"{name} is {some_of(one[name])} in the rows to learn from, and {some_of(two[name])} in those that "
                 "certify; expected the same. Pass --allow-mixed (allow_mixed=True) if they are to go together."
             )
 
@@ -99,12 +99,7 @@ def require_known_origin(
         others = [value for value in batch.values_of(name) if value not in known]
         if others:
             raise InputError(
-                f"{batch.table.origin}: {name} is {others[0]!r}; this model was fitted on {_said(known)}. Fit a "
+                f"{batch.table.origin}: {name} is {others[0]!r}; this model was fitted on {some_of(known)}. Fit a "
                 f"model for it; or pass --allow-other-source {name} (allow_other_source={name!r}) to go on, though its "
                 "confidences or labels may mean something else."
             )
-
-
-def _said(values: Sequence[Any]) -> str:
-    shown = ", ".join(str(value) for value in values[:5])
-    return shown if len(values) <= 5 else f"{shown} and {len(values) - 5} more"

@@ -10,6 +10,7 @@ import numpy as np
 
 from qacal.calibrators.bin_maps import BinMaps
 from qacal.calibrators.score import LearnedScore
+from qacal.errors import counted, some_of
 from qacal.metrics.evaluation import FITTED_ON
 from qacal.metrics.reliability import reliability_table
 from qacal.model.model import QACalibrator
@@ -17,7 +18,7 @@ from qacal.report.data import Gathered
 from qacal.report.figures.selective import answered
 from qacal.report.groups import FEW_ROWS, group_name
 from qacal.report.promise import Realised
-from qacal.report.words import counted, interval, off_by, percent, points
+from qacal.report.words import interval, off_by, percent, points
 from qacal.tally.tally import Tally
 
 if TYPE_CHECKING:
@@ -164,7 +165,7 @@ def _sources(gathered: Gathered) -> str:
 
 
 def _listed(values: list[str]) -> str:
-    text = ", ".join(values[:5]) + (f" and {len(values) - 5} more" if len(values) > 5 else "")
+    text = some_of(values)
     return text if len(text) <= _LONG else f"{text[: _LONG - 1]}…"
 
 

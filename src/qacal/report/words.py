@@ -84,12 +84,3 @@ def interval(low: float, high: float, digits: int = 3) -> str:
     '0.10 to 0.25'
     """
     return "" if math.isnan(low) or math.isnan(high) else f"{decimal(low, digits)} to {decimal(high, digits)}"
-
-
-def counted(count: int, thing: str, things: str = "") -> str:
-    """Return a number of things.
-
-    >>> counted(1, "row"), counted(1200, "row")
-    ('1 row', '1,200 rows')
-    """
-    return f"{count:,} {thing if count == 1 else things or thing + 's'}"

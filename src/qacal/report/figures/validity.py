@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from qacal.errors import counted
 from qacal.metrics.evaluation import BINS
 from qacal.metrics.validity import validity_curve
 from qacal.report import style, words
@@ -43,16 +44,16 @@ def realised_error_plot(realised: Realised, *, ax: Axes | None = None, title: st
 def _title(realised: Realised) -> str:
     bins, within, broken = len(realised.rows), int(realised.is_within.sum()), int(realised.is_broken.sum())
     if broken:
-        return f"{broken} of {words.counted(bins, 'bin')} missed by more than chance explains"
+        return f"{broken} of {counted(bins, 'bin')} missed by more than chance explains"
     if within < bins:
-        return f"{within} of {words.counted(bins, 'bin')} are within their bound; chance explains the others"
-    return f"All {words.counted(bins, 'bin')} are off by less than certified" if bins > 1 else "The bin keeps its bound"
+        return f"{within} of {counted(bins, 'bin')} are within their bound; chance explains the others"
+    return f"All {counted(bins, 'bin')} are off by less than certified" if bins > 1 else "The bin keeps its bound"
 
 
 def _text(realised: Realised) -> str:
     median = float(np.median(realised.error))
     return (
-        f"Error on test rows over the certified bound, for {words.counted(len(realised.rows), 'bin')}. Bounds lie "
+        f"Error on test rows over the certified bound, for {counted(len(realised.rows), 'bin')}. Bounds lie "
         f"between {realised.bound.min():.2f} and {realised.bound.max():.2f}; the median error is {median:.2f}, "
         f"the largest {realised.error.max():.2f}; {int(realised.is_within.sum())} are within their bound."
     )
