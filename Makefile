@@ -86,9 +86,9 @@ local-llm-qwen: $(QWEN)  ## start a better one (1.1 GB)
 local-llm-stop:  ## stop the local LLMs
 	@$(BIN)/python -m tools.local_llm stop
 
-test-all: $(HEAVY) $(LOCAL_LLM) $(BROWSER) $(POSTGRES)  ## run the tests, heavy ones included
-	@HF_HUB_OFFLINE=1 DO_NOT_TRACK=true $(TESTS) -m "not heavy"
-	@HF_HUB_OFFLINE=1 DO_NOT_TRACK=true $(BIN)/python -m pytest -m heavy
+test-all: $(HEAVY) $(LOCAL_LLM) $(BROWSER) $(POSTGRES)  ## run all tests in full: more worlds and examples, and heavy ones
+	@FULL_TESTS=1 HF_HUB_OFFLINE=1 DO_NOT_TRACK=true $(TESTS) -m "not heavy"
+	@FULL_TESTS=1 HF_HUB_OFFLINE=1 DO_NOT_TRACK=true $(BIN)/python -m pytest -m heavy
 
 check: $(DEV)  ## style, types, and the direction of imports
 	@$(BIN)/ruff check .

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 
 TOPICS = {
@@ -33,6 +35,11 @@ STATED = np.array([0.6, 0.7, 0.8, 0.9, 0.95, 1.0])
 
 def answers(n: int = 2000, seed: int = 0, llm: str = "parrot-1") -> list[dict[str, object]]:
     """Return rows whose accuracy depends on the topic, and a little on the confidence; all LLMs claim much."""
+    return [dict(row) for row in _drawn(n, seed, llm)]
+
+
+@cache
+def _drawn(n: int, seed: int, llm: str) -> list[dict[str, object]]:
     rng = np.random.default_rng(seed)
     topics = list(TOPICS)
     rows = []

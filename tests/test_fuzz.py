@@ -10,16 +10,18 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
-from hypothesis import Phase, example, given, settings
+from hypothesis import Phase, example, given
 from hypothesis import strategies as st
 
 import qacal
 from qacal.model.export import to_sql
 from tests.calibrators.contract import CALIBRATORS
 from tests.model.test_exports import run
+from tests.sizes import examples
 
 # Without shrinking: examples are small.
-FUZZ = settings(max_examples=100, phases=[Phase.explicit, Phase.generate])
+PHASES = [Phase.explicit, Phase.generate]
+FUZZ = examples(100, phases=PHASES)
 
 TINY = 5e-324
 UNIT = st.sampled_from([0.0, -0.0, TINY, 1e-300, 1e-7, 0.3, 0.5, 0.8, 1 - 2**-53, 1.0])
@@ -175,7 +177,7 @@ SMALL = [
 ]
 
 
-@settings(FUZZ, max_examples=250)
+@examples(250, phases=PHASES)
 @given(st.sampled_from(SMALL), row_sets())
 @known(*((calibrator, rows) for calibrator in SMALL for rows in KNOWN.values()))
 def test_calibrators(calibrator, rows):

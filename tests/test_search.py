@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from qacal import (
@@ -26,6 +26,7 @@ from qacal import (
 from qacal.planning import Ranges
 from qacal.search import Trial, best_of
 from tests.calibrators.contract import name_of
+from tests.sizes import examples
 
 METHODS = [
     Identity(),
@@ -98,7 +99,7 @@ def test_every_trial_is_what_the_calibrator_answers(method, kind):
     assert answered == pytest.approx(found.best.score, rel=1e-9)
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(st.integers(8, 150), st.integers(0, 10**6), st.lists(st.integers(1, 80), min_size=1, max_size=3, unique=True))
 def test_quick_answers_are_the_calibrators_for_any_rows(n, seed, points):
     calibration, tuning = halves(n, seed)

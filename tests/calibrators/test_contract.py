@@ -10,7 +10,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.base import clone
 
@@ -19,8 +19,16 @@ from qacal import InputError, NotFittedError, Paths, StepBinning, Tally
 from qacal.tally import ids as identity
 from qacal.tally.arrays import seven_decimals
 from tests.calibrators.contract import CALIBRATORS, name_of
+from tests.sizes import examples
 
 every_calibrator = pytest.mark.parametrize("calibrator", CALIBRATORS, ids=name_of)
+
+
+def all_that(declared):
+    """Return a mark for a test of the calibrators that declare a property."""
+    found = [calibrator for calibrator in CALIBRATORS if getattr(calibrator.properties, declared)]
+    return pytest.mark.parametrize("calibrator", found, ids=name_of)
+
 
 VALUES = [0.0, 0.1, 0.25, 0.5, 0.7, 0.8, 0.9, 0.95, 1.0]
 
@@ -50,7 +58,7 @@ def reordered(rows, order):
 
 
 @every_calibrator
-@settings(max_examples=25)
+@examples(25)
 @given(rows=data())
 def test_answers_are_probabilities_and_fit_predict_explain_agree(calibrator, rows):
     model = fit(calibrator, rows)
@@ -66,7 +74,7 @@ def test_answers_are_probabilities_and_fit_predict_explain_agree(calibrator, row
 
 
 @every_calibrator
-@settings(max_examples=25)
+@examples(25)
 @given(rows=data(), seed=st.integers(0, 1000))
 def test_row_order_is_irrelevant(calibrator, rows, seed):
     order = np.random.default_rng(seed).permutation(len(rows["confidence"]))
@@ -76,7 +84,7 @@ def test_row_order_is_irrelevant(calibrator, rows, seed):
 
 
 @every_calibrator
-@settings(max_examples=10)
+@examples(10)
 @given(rows=data(min_rows=20), seed=st.integers(0, 1000))
 def test_row_order_is_irrelevant_without_ids(calibrator, rows, seed):
     if getattr(calibrator, "ties", None) == "jitter":
@@ -89,7 +97,7 @@ def test_row_order_is_irrelevant_without_ids(calibrator, rows, seed):
 
 
 @every_calibrator
-@settings(max_examples=15)
+@examples(15)
 @given(rows=data())
 def test_predicting_changes_nothing(calibrator, rows):
     model = fit(calibrator, rows)
@@ -102,7 +110,7 @@ def test_predicting_changes_nothing(calibrator, rows):
 
 
 @every_calibrator
-@settings(max_examples=15)
+@examples(15)
 @given(rows=data())
 def test_one_row_at_a_time_is_the_same_as_all_together(calibrator, rows):
     model = fit(calibrator, rows)
@@ -112,7 +120,7 @@ def test_one_row_at_a_time_is_the_same_as_all_together(calibrator, rows):
 
 
 @every_calibrator
-@settings(max_examples=15)
+@examples(15)
 @given(rows=data())
 def test_one_group_equals_no_group(calibrator, rows):
     one = {**rows, "groups": np.full(len(rows["confidence"]), 5)}
@@ -126,7 +134,7 @@ def test_one_group_equals_no_group(calibrator, rows):
 
 
 @every_calibrator
-@settings(max_examples=15)
+@examples(15)
 @given(rows=data())
 def test_a_tree_of_depth_0_equals_no_group(calibrator, rows):
     n = len(rows["confidence"])
@@ -138,7 +146,7 @@ def test_a_tree_of_depth_0_equals_no_group(calibrator, rows):
 
 
 @every_calibrator
-@settings(max_examples=15)
+@examples(15)
 @given(rows=data())
 def test_names_of_groups_are_irrelevant(calibrator, rows):
     names = np.array([None, "zoology", "art", "law", "bible"], dtype=object)
@@ -148,7 +156,7 @@ def test_names_of_groups_are_irrelevant(calibrator, rows):
 
 
 @every_calibrator
-@settings(max_examples=15)
+@examples(15)
 @given(rows=data(weighted=False))
 def test_weights_of_one_equal_no_weights_and_a_weight_of_zero_is_no_row(calibrator, rows):
     n = len(rows["confidence"])
@@ -161,7 +169,7 @@ def test_weights_of_one_equal_no_weights_and_a_weight_of_zero_is_no_row(calibrat
 
 
 @every_calibrator
-@settings(max_examples=15)
+@examples(15)
 @given(rows=data(), factor=st.sampled_from([1e-50, 0.001, 3.0, 1000.0, 1e50]))
 def test_the_scale_of_weights_is_irrelevant(calibrator, rows, factor):
     rows["sample_weight"] = np.ones(len(rows["confidence"])) if rows["sample_weight"] is None else rows["sample_weight"]
@@ -172,7 +180,7 @@ def test_the_scale_of_weights_is_irrelevant(calibrator, rows, factor):
 
 
 @every_calibrator
-@settings(max_examples=15)
+@examples(15)
 @given(rows=data(), cut=st.integers(0, 80))
 def test_tallies_add(calibrator, rows, cut):
     n = len(rows["confidence"])
@@ -186,7 +194,7 @@ def test_tallies_add(calibrator, rows, cut):
 
 
 @every_calibrator
-@settings(max_examples=15)
+@examples(15)
 @given(rows=data())
 def test_predicting_cells_is_predicting_rows(calibrator, rows):
     model = fit(calibrator, rows)
@@ -206,7 +214,7 @@ def _keys(tally):
 
 
 @every_calibrator
-@settings(max_examples=15)
+@examples(15)
 @given(rows=data())
 def test_any_tally_of_the_same_rows_gives_the_same_maps(calibrator, rows):
     """Blocks, ties and groups that a calibrator did not ask for make no difference."""
@@ -225,12 +233,10 @@ def test_any_tally_of_the_same_rows_gives_the_same_maps(calibrator, rows):
 # What each declares
 
 
-@every_calibrator
-@settings(max_examples=25)
+@all_that("keeps_mean")
+@examples(25)
 @given(rows=data())
 def test_keeps_the_mean_where_it_says_so(calibrator, rows):
-    if not calibrator.properties.keeps_mean:
-        return
     model = fit(calibrator, rows)
     evidence = model.explain(**asks(rows))
     w = np.ones(len(rows["correct"])) if rows["sample_weight"] is None else rows["sample_weight"]
@@ -247,12 +253,10 @@ def test_keeps_the_mean_where_it_says_so(calibrator, rows):
         assert p == pytest.approx((rows["correct"][mine] * w[mine]).sum() / w[mine].sum(), abs=1e-8)
 
 
-@every_calibrator
-@settings(max_examples=25)
+@all_that("is_monotone")
+@examples(25)
 @given(rows=data())
 def test_is_monotone_where_it_says_so(calibrator, rows):
-    if not calibrator.properties.is_monotone:
-        return
     model = fit(calibrator, rows)
     grid = np.linspace(0, 1, 101)
     for s in (-1, 0, 1, 2):
@@ -260,12 +264,10 @@ def test_is_monotone_where_it_says_so(calibrator, rows):
         assert (steps >= -1e-12).all() or (steps <= 1e-12).all()
 
 
-@every_calibrator
-@settings(max_examples=25)
+@all_that("is_discrete")
+@examples(25)
 @given(rows=data())
 def test_is_discrete_where_it_says_so(calibrator, rows):
-    if not calibrator.properties.is_discrete:
-        return
     model = fit(calibrator, rows)
     grid, ids = np.linspace(0, 1, 501), np.arange(501)
     outputs = {p for s in (-1, 0, 1, 2) for p in model.predict(grid, groups=np.full(501, s), ids=ids)}
@@ -273,7 +275,7 @@ def test_is_discrete_where_it_says_so(calibrator, rows):
 
 
 @every_calibrator
-@settings(max_examples=25)
+@examples(25)
 @given(rows=data())
 def test_certifies_where_it_says_so(calibrator, rows):
     evidence = fit(calibrator, rows).explain(**asks(rows))
@@ -366,16 +368,15 @@ FORMS = {
 
 
 @every_calibrator
-@pytest.mark.parametrize("form", FORMS)
-def test_takes_any_column(calibrator, form):
+def test_takes_any_column(calibrator):
     rng = np.random.default_rng(0)
     h, t, s = rng.choice(VALUES, 200), rng.integers(0, 2, 200), rng.integers(0, 3, 200)
     expected = clone(calibrator).fit(h, t, groups=s, ids=range(200)).predict(h, groups=s, ids=range(200))
-    as_form = FORMS[form]
-    groups = s if form == "float32" else as_form(s.tolist())
-    right = as_form(t.tolist())
-    model = clone(calibrator).fit(as_form(h.tolist()), right, groups=groups, ids=range(200))
-    np.testing.assert_array_equal(model.predict(as_form(h.tolist()), groups=groups, ids=range(200)), expected)
+    for form, made in FORMS.items():
+        groups = s if form == "float32" else made(s.tolist())
+        model = clone(calibrator).fit(made(h.tolist()), made(t.tolist()), groups=groups, ids=range(200))
+        found = model.predict(made(h.tolist()), groups=groups, ids=range(200))
+        np.testing.assert_array_equal(found, expected, err_msg=form)
     boolean = clone(calibrator).fit(h, t.astype(bool), groups=s, ids=range(200))
     np.testing.assert_array_equal(boolean.predict(h, groups=s, ids=range(200)), expected)
 
@@ -400,41 +401,34 @@ def test_the_same_numbers_in_another_precision_get_the_same_answers(calibrator):
         np.testing.assert_array_equal(again.predict(h, groups=s, ids=range(300)), expected)
 
 
+REFUSED = [
+    ({"confidence": [0.5, float("nan")]}, r"confidence\[1\] is nan"),
+    ({"confidence": [0.5, float("inf")]}, r"confidence\[1\] is inf"),
+    ({"confidence": [85, 90]}, r"confidence\[0\] is 85.0 \(and 1 more\); expected 0 to 1. If these are percents"),
+    ({"confidence": [-0.1, 0.5]}, r"confidence\[0\] is -0.1"),
+    ({"confidence": ["0.5", "high"]}, r"confidence\[0\] is '0.5'"),
+    ({"confidence": [0.5, None]}, r"confidence\[1\] is None"),
+    ({"confidence": [[0.5], [0.6]]}, r"shape \(2, 1\)"),
+    ({"correct": [1, 2]}, r"correct\[1\] is 2"),
+    ({"correct": [1, float("nan")]}, r"correct\[1\] is nan"),
+    ({"correct": [1]}, "correct has 1 values and confidence has 2"),
+    ({"sample_weight": [1, -1]}, r"sample_weight\[1\] is -1"),
+    ({"sample_weight": [1, float("nan")]}, r"sample_weight\[1\] is nan"),
+    ({"sample_weight": [0, 0]}, "sample_weight is 0 in every row"),
+    ({"sample_weight": [1]}, "sample_weight has 1 values"),
+    ({"groups": [1]}, "groups has 1 values"),
+    ({"ids": [1]}, "ids has 1 values"),
+    ({"ids": [1, 2.5]}, r"ids\[0\] is 1.0; expected text or a whole number"),
+    ({"confidence": [], "correct": []}, "confidence is empty"),
+]
+
+
 @every_calibrator
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"confidence": [0.5, float("nan")]}, r"confidence\[1\] is nan"),
-        ({"confidence": [0.5, float("inf")]}, r"confidence\[1\] is inf"),
-        ({"confidence": [85, 90]}, r"confidence\[0\] is 85.0 \(and 1 more\); expected 0 to 1. If these are percents"),
-        ({"confidence": [-0.1, 0.5]}, r"confidence\[0\] is -0.1"),
-        ({"confidence": ["0.5", "high"]}, r"confidence\[0\] is '0.5'"),
-        ({"confidence": [0.5, None]}, r"confidence\[1\] is None"),
-        ({"confidence": [[0.5], [0.6]]}, r"shape \(2, 1\)"),
-        ({"correct": [1, 2]}, r"correct\[1\] is 2"),
-        ({"correct": [1, float("nan")]}, r"correct\[1\] is nan"),
-        ({"correct": [1]}, "correct has 1 values and confidence has 2"),
-        ({"sample_weight": [1, -1]}, r"sample_weight\[1\] is -1"),
-        ({"sample_weight": [1, float("nan")]}, r"sample_weight\[1\] is nan"),
-        ({"sample_weight": [0, 0]}, "sample_weight is 0 in every row"),
-        ({"sample_weight": [1]}, "sample_weight has 1 values"),
-        ({"groups": [1]}, "groups has 1 values"),
-        ({"ids": [1]}, "ids has 1 values"),
-        ({"ids": [1, 2.5]}, r"ids\[0\] is 1.0; expected text or a whole number"),
-        ({"confidence": [], "correct": []}, "confidence is empty"),
-    ],
-)
-def test_refuses_by_name_and_place(calibrator, change, message):
-    rows = {
-        "confidence": [0.5, 0.9],
-        "correct": [0, 1],
-        "groups": [1, 1],
-        "sample_weight": [1, 1],
-        "ids": [1, 2],
-        **change,
-    }
-    with pytest.raises(InputError, match=message):
-        clone(calibrator).fit(**rows)
+def test_refuses_by_name_and_place(calibrator):
+    good = {"confidence": [0.5, 0.9], "correct": [0, 1], "groups": [1, 1], "sample_weight": [1, 1], "ids": [1, 2]}
+    for change, message in REFUSED:
+        with pytest.raises(InputError, match=message):
+            clone(calibrator).fit(**good | change)
 
 
 @every_calibrator

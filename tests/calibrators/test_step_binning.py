@@ -4,13 +4,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from qacal import NO_GROUP, InputError, KDTree, Paths, QACalibrationClassifier, StepBinning, Tally
 from qacal.calibrators.state import calibrator_from_state, calibrator_state
 from qacal.calibrators.step_binning import step_tops
 from qacal.guarantee import mean_intervals
+from tests.sizes import examples
 
 DEPTH = 3
 
@@ -49,7 +50,7 @@ def slow_steps(rows, levels, n_bins, rows_per_map, alpha):
     return np.array(answers)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(
     seed=st.integers(0, 2**32 - 1),
     n=st.integers(1, 150),

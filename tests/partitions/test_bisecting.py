@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.cluster import KMeans
 
@@ -11,6 +11,7 @@ from qacal.partitions import BisectingTree
 from qacal.partitions.bisecting import ENOUGH_ROWS, Bisections
 from qacal.partitions.tree import ROUNDING
 from tests.partitions.rows import clouds, grid, seeds
+from tests.sizes import examples
 
 
 def printed_assign(tree, z):
@@ -50,7 +51,7 @@ def exact_assign(tree, Z):
 
 
 @given(seeds, st.sampled_from([4, 7]), st.sampled_from([3, 64, 300]), st.sampled_from([1.0, 1e-40, 1e40]))
-@settings(max_examples=40)
+@examples(40)
 def test_rows_near_a_plane_have_the_group_that_exact_products_give(seed, depth, width, scale):
     """Rows at all distances from the planes, down to the last digits."""
     rng = np.random.default_rng(seed)
@@ -102,7 +103,7 @@ def test_is_the_tree_of_best_cuts(seed, depth):
 
 
 @given(seeds, st.integers(0, 5))
-@settings(max_examples=15)
+@examples(15)
 def test_one_walk_gives_the_groups_of_every_depth(seed, depth):
     Z, new = clouds(seed, n=60, width=3), clouds(seed + 1, n=40, width=3)
     paths = BisectingTree(max_depth=5).fit(Z).paths(new)
@@ -110,7 +111,7 @@ def test_one_walk_gives_the_groups_of_every_depth(seed, depth):
 
 
 @given(seeds)
-@settings(max_examples=15)
+@examples(15)
 def test_row_order_is_irrelevant(seed):
     for Z in (clouds(seed, n=80), grid(seed), clouds(seed, n=3 * ENOUGH_ROWS)):
         tree = BisectingTree(max_depth=4).fit(Z).fitted_

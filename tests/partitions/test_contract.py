@@ -25,6 +25,7 @@ from qacal.partitions import (
     partition_state,
 )
 from tests.partitions.rows import AWKWARD, clouds, labels, learned_from, seeds
+from tests.sizes import sized
 
 OF_VECTORS = [
     KDTree(max_depth=3),
@@ -238,13 +239,14 @@ def test_whole_numbers_lists_and_other_layouts(partition):
 
 @every_vector_partition
 def test_a_row_alone_has_the_group_it_has_in_a_batch(partition):
-    Z = clouds(0, n=10_000, width=40, count=30)
+    n = sized(10_000)
+    Z = clouds(0, n=n, width=40, count=30)
     fitted = learned_from(partition, Z[:2_000])
     together = fitted.assign(Z)
     np.testing.assert_array_equal(together, [fitted.assign(z[None])[0] for z in Z])
     for size in (2, 3, 7, 100, 1_111):
         np.testing.assert_array_equal(
-            together, np.concatenate([fitted.assign(Z[a : a + size]) for a in range(0, 10_000, size)])
+            together, np.concatenate([fitted.assign(Z[a : a + size]) for a in range(0, n, size)])
         )
 
 

@@ -9,7 +9,7 @@ from qacal.report.promise import GAMMA, judged
 from qacal.report.sentences import in_short
 from tests.answers import answers
 from tests.report.rows import content, model, uneven
-from tests.theory.lab import at_most, failure_rate
+from tests.theory.lab import assert_breaks, assert_holds, failure_rate
 
 
 def test_the_worst_group_is_named():
@@ -65,8 +65,8 @@ def named(rng, is_corrected=True, gap=0.0):
 
 def test_a_group_is_seldom_named_by_chance():
     trials = 400
-    assert failure_rate(lambda rng: named(rng).any(), trials) <= at_most(GAMMA, trials)
-    assert failure_rate(lambda rng: named(rng, is_corrected=False).any(), trials) > at_most(GAMMA, trials)
+    assert_holds(lambda rng: named(rng).any(), GAMMA, trials)
+    assert_breaks(lambda rng: named(rng, is_corrected=False).any(), GAMMA, trials)
 
 
 def test_a_group_that_is_far_off_is_named():

@@ -1,11 +1,14 @@
 """How theory is tested: simulate a known truth many times, count how often a promise is broken.
 
 A promise that may fail with probability alpha must not be broken more often than chance allows (`at_most`). For each
-there is a weakened formula that is broken clearly more often in the same scenario: the test can fail.
+there is a weakened formula that is broken clearly more often in the same scenario: the test can fail. `make test` runs
+a quarter of the trials of a promise that holds; one that breaks is run until it has.
 """
 
 import numpy as np
 from scipy import stats
+
+from tests.sizes import sized
 
 # One test in 10,000 would fail by chance; seeds are fixed, so none does by surprise.
 LEVEL = 1e-4
@@ -15,6 +18,24 @@ def failure_rate(trial, trials, seed=0):
     """Return the share of trials in which `trial(rng)` says that the promise was broken."""
     rng = np.random.default_rng(seed)
     return np.mean([bool(trial(rng)) for _ in range(trials)])
+
+
+def assert_holds(trial, alpha, trials, seed=0):
+    """Assert that a promise is broken no more often than a failure probability of alpha explains."""
+    trials = sized(trials)
+    assert failure_rate(trial, trials, seed) <= at_most(alpha, trials)
+
+
+def assert_breaks(trial, alpha, trials, seed=0):
+    """Assert that a promise is broken more often than that; stop as soon as no further trial can change it."""
+    rng = np.random.default_rng(seed)
+    allowed = round(at_most(alpha, trials) * trials)
+    failures = 0
+    for _ in range(trials):
+        failures += bool(trial(rng))
+        if failures > allowed:
+            return
+    raise AssertionError(f"broken in {failures} of {trials} trials; a probability of {alpha} explains {allowed}")
 
 
 def at_most(alpha, trials):

@@ -5,7 +5,8 @@ import pytest
 
 from qacal import Paths, QABinning, ScalingBinning, ScalingQABinning, Tally, UniformMassBinning
 from qacal.guarantee import bounded_interval, mean_intervals, uniform_certificate, weighted_interval
-from tests.theory.lab import at_least, at_most, failure_rate
+from tests.sizes import sized
+from tests.theory.lab import assert_breaks, assert_holds, at_least, at_most, failure_rate
 
 ALPHA = 0.1
 
@@ -35,15 +36,15 @@ def test_the_uniform_certificate_holds_for_every_interval_in_every_node():
         return trial
 
     promise = uniform_certificate(ALPHA, [np.full(nodes, m)], None)
-    assert failure_rate(broken(promise.tail), trials) <= at_most(ALPHA, trials)
+    assert_holds(broken(promise.tail), ALPHA, trials)
     # Without the intervals in the union bound, or without the nodes and intervals both, it is broken.
-    assert failure_rate(broken(ALPHA / (2 * nodes)), trials) > at_most(ALPHA, trials)
-    assert failure_rate(broken(ALPHA / 2), trials) > at_most(ALPHA, trials)
+    assert_breaks(broken(ALPHA / (2 * nodes)), ALPHA, trials)
+    assert_breaks(broken(ALPHA / 2), ALPHA, trials)
 
 
 def test_the_uniform_certificate_is_not_wasteful_where_there_is_little_to_choose():
     """One node, one value: one statement, and its interval fails about as often as it may."""
-    trials = 3000
+    trials = sized(3000)
 
     def broken(rng):
         maps = UniformMassBinning(points_per_bin=1000, alpha=0.2).fit(np.full(1000, 0.8), rng.random(1000) < 0.5).maps_
@@ -75,19 +76,19 @@ def worst_choice(rng, certificate, cut_before=False):
 
 def test_the_uniform_certificate_survives_choices_made_on_the_same_rows():
     trials = 150
-    assert failure_rate(lambda rng: worst_choice(rng, "uniform"), trials) <= at_most(ALPHA, trials)
+    assert_holds(lambda rng: worst_choice(rng, "uniform"), ALPHA, trials)
 
 
 def test_a_tree_that_is_cut_before_fitting_hides_its_nodes_from_the_certificate():
     """Depth must be chosen by max_depth, on the whole tree: a tally rolled up first does not know what was searched."""
-    trials = 150
+    trials = sized(150)
     whole = failure_rate(lambda rng: worst_choice(rng, "uniform"), trials)
     assert failure_rate(lambda rng: worst_choice(rng, "uniform", cut_before=True), trials) > whole
 
 
 def test_the_conditional_certificate_does_not_survive_them():
     trials = 150
-    assert failure_rate(lambda rng: worst_choice(rng, "conditional"), trials) > at_most(ALPHA, trials)
+    assert_breaks(lambda rng: worst_choice(rng, "conditional"), ALPHA, trials)
 
 
 def rising_truth(h, s):
@@ -114,16 +115,14 @@ def conditional_failure(rng, tied, certificate="conditional", calibrator=QABinni
 @pytest.mark.parametrize("certificate", ["conditional", "uniform"])
 def test_bins_over_which_the_truth_varies(tied, certificate):
     trials = 300
-    rate = failure_rate(lambda rng: conditional_failure(rng, tied, certificate), trials)
-    assert rate <= at_most(ALPHA, trials)
+    assert_holds(lambda rng: conditional_failure(rng, tied, certificate), ALPHA, trials)
 
 
 @pytest.mark.parametrize("tied", [True, False])
 def test_scaled_answers_are_certified_by_true_labels(tied):
     """HS-QAB with cross-fitting, on the same rows: its intervals come from labels and hold, without any nu."""
     trials = 120
-    rate = failure_rate(lambda rng: conditional_failure(rng, tied, calibrator=ScalingQABinning, cross_fit=True), trials)
-    assert rate <= at_most(ALPHA, trials)
+    assert_holds(lambda rng: conditional_failure(rng, tied, calibrator=ScalingQABinning, cross_fit=True), ALPHA, trials)
 
 
 def test_halves_dealt_without_ids_know_nothing_of_labels():
@@ -134,7 +133,7 @@ def test_halves_dealt_without_ids_know_nothing_of_labels():
         maps = ScalingBinning(points_per_bin=50, alpha=ALPHA).fit(np.full(400, 0.9), rng.random(400) < 0.5).maps_
         return maps.low[0] > 0.5 or maps.high[0] < 0.5
 
-    assert failure_rate(broken, trials) <= at_most(ALPHA, trials)
+    assert_holds(broken, ALPHA, trials)
 
 
 def test_the_conditional_certificate_needs_both_tails_and_every_bin():
@@ -150,9 +149,9 @@ def test_the_conditional_certificate_needs_both_tails_and_every_bin():
 
         return trial
 
-    assert failure_rate(broken(ALPHA / (2 * values)), trials) <= at_most(ALPHA, trials)
-    assert failure_rate(broken(ALPHA / values), trials) > at_most(ALPHA, trials)
-    assert failure_rate(broken(ALPHA / 2), trials) > at_most(ALPHA, trials)
+    assert_holds(broken(ALPHA / (2 * values)), ALPHA, trials)
+    assert_breaks(broken(ALPHA / values), ALPHA, trials)
+    assert_breaks(broken(ALPHA / 2), ALPHA, trials)
 
 
 def test_weights_need_the_effective_number_of_rows():
@@ -169,8 +168,8 @@ def test_weights_need_the_effective_number_of_rows():
 
         return trial
 
-    assert failure_rate(broken(effective=True), trials) <= at_most(ALPHA, trials)
-    assert failure_rate(broken(effective=False), trials) > at_most(ALPHA, trials)
+    assert_holds(broken(effective=True), ALPHA, trials)
+    assert_breaks(broken(effective=False), ALPHA, trials)
 
 
 def test_weighted_rows_through_the_calibrator():
@@ -186,7 +185,7 @@ def test_weighted_rows_through_the_calibrator():
         )
         return ((maps.low > 0.5) | (maps.high < 0.5)).any()
 
-    assert failure_rate(broken, trials) <= at_most(ALPHA, trials)
+    assert_holds(broken, ALPHA, trials)
 
 
 def test_kl_does_not_hold_with_an_effective_number_of_rows():
@@ -197,16 +196,13 @@ def test_kl_does_not_hold_with_an_effective_number_of_rows():
     w = np.append(np.ones(200), 20.0)
     effective = w.sum() ** 2 / (w**2).sum()
     tail, truth, trials = 0.01, 0.02, 4000
+    means = np.average(np.random.default_rng(0).random((trials, 201)) < truth, axis=1, weights=w)
 
-    def broken(interval):
-        def trial(rng):
-            mean = np.average(rng.random(201) < truth, weights=w)
-            return interval(np.array([mean]), np.array([effective]), tail)[0][0] > truth
+    def rate(interval):
+        return np.mean(interval(means, np.full(trials, effective), tail)[0] > truth)
 
-        return trial
-
-    assert failure_rate(broken(bounded_interval), trials) > at_most(tail, trials)
-    assert failure_rate(broken(weighted_interval), trials) <= at_most(tail, trials)
+    assert rate(bounded_interval) > at_most(tail, trials)
+    assert rate(weighted_interval) <= at_most(tail, trials)
 
 
 def test_soft_targets_hold_and_need_the_union_bound():
@@ -232,8 +228,8 @@ def test_soft_targets_hold_and_need_the_union_bound():
         low, high = bounded_interval(maps.value, maps.rows.astype(float), ALPHA / 2)
         return ((low > 0.5) | (high < 0.5)).any()
 
-    assert failure_rate(broken, trials) <= at_most(ALPHA, trials)
-    assert failure_rate(broken_without_union, trials) > at_most(ALPHA, trials)
+    assert_holds(broken, ALPHA, trials)
+    assert_breaks(broken_without_union, ALPHA, trials)
 
 
 def test_a_declared_grid_speaks_of_every_answer_to_come():
@@ -253,4 +249,4 @@ def test_a_declared_grid_speaks_of_every_answer_to_come():
         # The truth of a bin is itself simulated: half a percent of slack.
         return ((evidence.low > truth[which] + 0.005) | (evidence.high < truth[which] - 0.005)).any()
 
-    assert failure_rate(broken, trials) <= at_most(ALPHA, trials)
+    assert_holds(broken, ALPHA, trials)

@@ -6,9 +6,10 @@ import pytest
 from qacal.cli.evaluate import _is_above
 from qacal.metrics import debiased
 from qacal.metrics.calibration import estimate_calibration_error
+from tests.sizes import sized
 from tests.theory.lab import at_most, failure_rate
 
-LIMIT, TRIALS = 0.05, 400
+LIMIT, TRIALS = 0.05, sized(400)
 
 
 def measured(rng, n, confidence, off):

@@ -5,7 +5,7 @@ import polars as pl
 import pytest
 
 from qacal import QACalibrator, StepBinning
-from tests.theory.lab import at_most, failure_rate
+from tests.theory.lab import assert_holds, failure_rate
 from tests.theory.test_learned_score import ALPHA, STEP, World, true_shares
 
 
@@ -41,7 +41,7 @@ def is_broken(rng, by_people):
 
 def test_people_certify_what_a_judge_has_taught():
     trials = 60
-    assert failure_rate(lambda rng: is_broken(rng, by_people=True), trials) <= at_most(ALPHA, trials)
+    assert_holds(lambda rng: is_broken(rng, by_people=True), ALPHA, trials)
 
 
 def test_a_judge_alone_does_not():

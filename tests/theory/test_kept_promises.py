@@ -8,7 +8,8 @@ from qacal.guarantee import mean_intervals
 from qacal.report import realised_errors
 from qacal.report.promise import GAMMA
 from qacal.tally.ids import id_hashes
-from tests.theory.lab import at_least, at_most, failure_rate
+from tests.sizes import sized
+from tests.theory.lab import assert_breaks, assert_holds, at_least, at_most, failure_rate
 
 N_BINS = 20
 
@@ -48,10 +49,10 @@ def at_the_ends(rng, model, is_corrected):
 
 def test_truths_at_the_ends_of_their_intervals_are_seldom_called_a_breach():
     """The worst case of a kept promise; an interval for each bin by itself would not do."""
-    model, trials = one_map(np.random.default_rng(1)), 1500
+    model, trials = one_map(np.random.default_rng(1)), sized(1500)
     rate = failure_rate(lambda rng: at_the_ends(rng, model, True), trials)
     assert at_least(GAMMA / 4, trials) <= rate <= at_most(GAMMA / 2, trials)
-    assert failure_rate(lambda rng: at_the_ends(rng, model, False), 200) > at_most(GAMMA, 200)
+    assert_breaks(lambda rng: at_the_ends(rng, model, False), GAMMA, 200)
 
 
 def groups_of(rng, n):
@@ -88,7 +89,7 @@ def breach_is_seen(rng, make, n=1500, shift=0.0):
 @pytest.mark.parametrize("kind", FITS)
 def test_fits_as_they_come_are_seldom_said_to_have_broken_their_promise(kind):
     trials = 300
-    assert failure_rate(lambda rng: breach_is_seen(rng, FITS[kind]), trials) <= at_most(0.002, trials)
+    assert_holds(lambda rng: breach_is_seen(rng, FITS[kind]), 0.002, trials)
 
 
 @pytest.mark.parametrize("kind", FITS)
@@ -127,7 +128,7 @@ def borrowers(rng, is_whole):
 
 
 def test_a_map_is_held_against_all_rows_it_speaks_of_and_not_those_that_read_it_alone():
-    assert failure_rate(lambda rng: borrowers(rng, True), 100) <= at_most(GAMMA, 100)
+    assert_holds(lambda rng: borrowers(rng, True), GAMMA, 100)
     assert failure_rate(lambda rng: borrowers(rng, False), 100) > 0.9
 
 
@@ -139,8 +140,8 @@ def repeated(rng, knows_ids):
 
 
 def test_rows_of_one_question_count_once():
-    assert failure_rate(lambda rng: repeated(rng, True), 200) <= at_most(0.002, 200)
-    assert failure_rate(lambda rng: repeated(rng, False), 100) > at_most(GAMMA, 100)
+    assert_holds(lambda rng: repeated(rng, True), 0.002, 200)
+    assert_breaks(lambda rng: repeated(rng, False), GAMMA, 100)
 
 
 def test_the_order_of_rows_is_irrelevant_to_which_of_a_question_counts():

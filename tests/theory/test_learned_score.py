@@ -8,7 +8,7 @@ from qacal import BisectingTree, StepBinning
 from qacal.calibrators.score import LearnedScore
 from qacal.calibrators.step_binning import step_tops
 from qacal.partitions.base import one_thread
-from tests.theory.lab import at_most, failure_rate
+from tests.theory.lab import assert_holds, failure_rate
 
 ALPHA, STEP = 0.1, 0.1
 TOPS = step_tops(STEP)
@@ -88,7 +88,7 @@ def _alone():
 
 def test_a_score_that_was_learned_and_chosen_on_other_rows_keeps_the_promise():
     trials = 100
-    assert failure_rate(is_broken, trials) <= at_most(ALPHA, trials)
+    assert_holds(is_broken, ALPHA, trials)
 
 
 def test_a_score_that_was_learned_on_the_certifying_rows_breaks_it():

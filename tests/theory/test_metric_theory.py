@@ -9,11 +9,12 @@ import qacal
 from qacal import Tally
 from qacal.metrics.binned import Binned
 from qacal.metrics.noise import p_value, redraw
-from tests.theory.lab import at_least, at_most, failure_rate
+from tests.sizes import sized
+from tests.theory.lab import assert_breaks, assert_holds, at_least, at_most, failure_rate
 
 
 def test_p_values_are_exact_for_calibrated_scores_in_groups():
-    trials = 1000
+    trials = sized(1000)
 
     def rejects(rng, pooled=False):
         h = rng.choice([0.3, 0.6, 0.9], 150)
@@ -31,7 +32,7 @@ def test_p_values_are_exact_for_calibrated_scores_in_groups():
 
     rate = failure_rate(rejects, trials)
     assert at_least(0.08, trials) <= rate <= at_most(0.1, trials)
-    assert failure_rate(lambda rng: rejects(rng, pooled=True), 200) > at_most(0.1, 200)
+    assert_breaks(lambda rng: rejects(rng, pooled=True), 0.1, 200)
 
 
 def test_maximum_errors_have_exact_p_values_too():
@@ -44,7 +45,7 @@ def test_maximum_errors_have_exact_p_values_too():
         )
         return error.p_value <= 0.1
 
-    assert failure_rate(rejects, trials) <= at_most(0.1, trials)
+    assert_holds(rejects, 0.1, trials)
 
 
 def repeated(rng, questions=150, each=4):
@@ -62,8 +63,8 @@ def test_several_rows_of_a_question_are_not_independent():
         return qacal.estimate_calibration_error(t, h, ids=ids if knows_ids else None, redraws=99).p_value <= 0.1
 
     # Sign flips are approximate; a tenth may become a seventh, not a half.
-    assert failure_rate(lambda rng: rejects(rng, True), trials) <= at_most(0.14, trials)
-    assert failure_rate(lambda rng: rejects(rng, False), trials) > at_most(0.14, trials)
+    assert_holds(lambda rng: rejects(rng, True), 0.14, trials)
+    assert_breaks(lambda rng: rejects(rng, False), 0.14, trials)
 
 
 def test_intervals_of_clustered_rows_are_wide_enough():
@@ -75,8 +76,8 @@ def test_intervals_of_clustered_rows_are_wide_enough():
         error = qacal.estimate_calibration_error(t, stated, ids=ids if knows_ids else None, redraws=0)
         return not error.low <= truth <= error.high
 
-    assert failure_rate(lambda rng: misses(rng, True), trials) <= at_most(0.08, trials)
-    assert failure_rate(lambda rng: misses(rng, False), trials) > at_most(0.08, trials)
+    assert_holds(lambda rng: misses(rng, True), 0.08, trials)
+    assert_breaks(lambda rng: misses(rng, False), 0.08, trials)
 
 
 def off_by(rng, n, gap, groups):
@@ -108,7 +109,7 @@ def test_intervals_of_the_debiased_error_cover():
         error = qacal.estimate_calibration_error(t, h, groups=s, redraws=0)
         return not error.low <= 0.1 <= error.high
 
-    assert failure_rate(misses, trials) <= at_most(0.07, trials)
+    assert_holds(misses, 0.07, trials)
 
 
 def test_the_noise_floor_is_what_perfect_calibration_measures():
@@ -157,7 +158,7 @@ def rejects_calibrated(rng, kind):
 @pytest.mark.parametrize("kind", ["weighted", "one repeated", "soft", "added"])
 def test_calibrated_scores_are_rarely_rejected_whatever_the_rows_are(kind):
     trials = 200
-    assert failure_rate(lambda rng: rejects_calibrated(rng, kind), trials) <= at_most(0.08, trials)
+    assert_holds(lambda rng: rejects_calibrated(rng, kind), 0.08, trials)
 
 
 def test_days_that_ask_the_same_questions_are_not_independent():
@@ -172,5 +173,5 @@ def test_days_that_ask_the_same_questions_are_not_independent():
             tally = replace(tally, is_sum=False)
         return qacal.estimate_calibration_error(tally, redraws=99).p_value <= 0.05
 
-    assert failure_rate(lambda rng: rejects(rng, True), trials) <= at_most(0.1, trials)
-    assert failure_rate(lambda rng: rejects(rng, False), trials) > at_most(0.1, trials)
+    assert_holds(lambda rng: rejects(rng, True), 0.1, trials)
+    assert_breaks(lambda rng: rejects(rng, False), 0.1, trials)

@@ -6,7 +6,8 @@ import pytest
 import qacal
 from qacal import QABinning, ScalingQABinning, UniformMassBinning
 from qacal.guarantee import binomial_interval
-from tests.theory.lab import at_least, at_most, failure_rate
+from tests.sizes import sized
+from tests.theory.lab import assert_breaks, assert_holds, at_least, at_most, failure_rate
 
 ALPHA = 0.1
 
@@ -31,15 +32,14 @@ def test_the_theorem_holds_and_needs_its_union_bound():
     def misses(eps):
         return lambda rng: np.abs((m := fitted(rng, n, groups, b).maps_).value[own_bins(m)] - 0.5).max() > eps
 
-    assert failure_rate(misses(eps), trials) <= at_most(ALPHA, trials)
-    assert failure_rate(misses(no_union), trials) > at_most(ALPHA, trials)
+    assert_holds(misses(eps), ALPHA, trials)
+    assert_breaks(misses(no_union), ALPHA, trials)
 
 
 def test_the_theorem_with_the_root_counts_two_levels():
     n, groups, b, trials = 4000, 8, 20, 300
     eps = qacal.epsilon(b, n, ALPHA, levels=2)
-    rate = failure_rate(lambda rng: np.abs(fitted(rng, n, groups, b).maps_.value - 0.5).max() > eps, trials)
-    assert rate <= at_most(ALPHA, trials)
+    assert_holds(lambda rng: np.abs(fitted(rng, n, groups, b).maps_.value - 0.5).max() > eps, ALPHA, trials)
 
 
 def test_plain_umd_holds_and_needs_its_union_bound():
@@ -54,8 +54,8 @@ def test_plain_umd_holds_and_needs_its_union_bound():
 
         return trial
 
-    assert failure_rate(misses(eps), trials) <= at_most(ALPHA, trials)
-    assert failure_rate(misses(no_union), trials) > at_most(ALPHA, trials)
+    assert_holds(misses(eps), ALPHA, trials)
+    assert_breaks(misses(no_union), ALPHA, trials)
 
 
 @pytest.mark.parametrize("tied", [False, True])
@@ -67,7 +67,7 @@ def test_exact_intervals_hold_for_all_bins_at_once(truth, tied):
         maps = fitted(rng, n, groups, b, truth, tied).maps_
         return ((maps.low > truth) | (maps.high < truth)).any()
 
-    assert failure_rate(broken, trials) <= at_most(ALPHA, trials)
+    assert_holds(broken, ALPHA, trials)
 
 
 def test_exact_intervals_need_both_tails_and_every_bin():
@@ -84,14 +84,14 @@ def test_exact_intervals_need_both_tails_and_every_bin():
         return trial
 
     bins = n // b
-    assert failure_rate(broken(ALPHA / (2 * bins)), trials) <= at_most(ALPHA, trials)
-    assert failure_rate(broken(ALPHA / bins), trials) > at_most(ALPHA, trials)
-    assert failure_rate(broken(ALPHA / 2), trials) > at_most(ALPHA, trials)
+    assert_holds(broken(ALPHA / (2 * bins)), ALPHA, trials)
+    assert_breaks(broken(ALPHA / bins), ALPHA, trials)
+    assert_breaks(broken(ALPHA / 2), ALPHA, trials)
 
 
 def test_one_bin_fails_about_as_often_as_it_may():
     """One bin of 1,000 rows: the interval is as short as it can be. Alpha is 0.2; whole numbers cost a little of it."""
-    n, trials = 1000, 2000
+    n, trials = 1000, sized(2000)
 
     def broken(rng):
         model = UniformMassBinning(points_per_bin=n, ties="jitter", alpha=0.2)
@@ -129,8 +129,8 @@ def test_a_marginal_nu_is_not_enough():
 
         return trial
 
-    assert failure_rate(misses(by_group), trials) <= at_most(ALPHA, trials)
-    assert failure_rate(misses(marginal), trials) > at_most(ALPHA, trials)
+    assert_holds(misses(by_group), ALPHA, trials)
+    assert_breaks(misses(marginal), ALPHA, trials)
 
 
 def test_nu_measured_by_group_is_a_bound():
@@ -144,5 +144,5 @@ def test_nu_measured_by_group_is_a_bound():
         bound = qacal.nu_bound(judged, truth, rng.choice([0.7, 0.9], 4000), groups=s, alpha=ALPHA)
         return getattr(bound, which) < 0.05
 
-    assert failure_rate(lambda rng: trial(rng, "bound"), trials) <= at_most(ALPHA, trials)
-    assert failure_rate(lambda rng: trial(rng, "marginal"), trials) > at_most(ALPHA, trials)
+    assert_holds(lambda rng: trial(rng, "bound"), ALPHA, trials)
+    assert_breaks(lambda rng: trial(rng, "marginal"), ALPHA, trials)

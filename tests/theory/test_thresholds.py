@@ -7,7 +7,7 @@ from qacal import Tally, certified_threshold, threshold_curve
 from qacal.thresholds.certified import lowest_rejected
 from qacal.thresholds.curve import CANDIDATES, ThresholdCurve, curve_of
 from qacal.thresholds.outlook import Forecast, Forecasts, cells_of
-from tests.theory.lab import at_least, at_most, failure_rate
+from tests.theory.lab import assert_breaks, assert_holds, at_least, failure_rate
 
 TRIALS = 400
 ALPHA = 0.1
@@ -43,8 +43,8 @@ def certifies(make, **options):
 def test_a_target_that_is_missed_is_seldom_certified():
     for make in (flat, falling):
         others = Forecasts.of(Tally.of(*make(np.random.default_rng(99), 5000)))
-        assert failure_rate(certifies(make), TRIALS) <= at_most(ALPHA, TRIALS)
-        assert failure_rate(certifies(make, others=others), TRIALS) <= at_most(ALPHA, TRIALS)
+        assert_holds(certifies(make), ALPHA, TRIALS)
+        assert_holds(certifies(make, others=others), ALPHA, TRIALS)
 
 
 def test_hardly_anything_of_alpha_is_wasted():
@@ -59,7 +59,7 @@ def test_a_threshold_that_is_too_low_is_seldom_certified():
         found = certified_threshold(*require_sorted(rng)[::-1], accuracy=0.8, alpha=ALPHA).threshold
         return found is not None and true[found] < 0.8
 
-    assert failure_rate(too_low, TRIALS) <= at_most(ALPHA, TRIALS)
+    assert_holds(too_low, ALPHA, TRIALS)
 
 
 def test_picking_the_lowest_that_passes_is_not_enough():
@@ -67,7 +67,7 @@ def test_picking_the_lowest_that_passes_is_not_enough():
         curve = threshold_curve(*flat(rng)[::-1])
         return (curve.p_values(0.8) <= ALPHA).any()
 
-    assert failure_rate(picks, TRIALS) > at_most(ALPHA, TRIALS)
+    assert_breaks(picks, ALPHA, TRIALS)
 
 
 def test_a_start_that_has_seen_the_labels_of_the_tested_rows_is_not_allowed():
@@ -77,7 +77,7 @@ def test_a_start_that_has_seen_the_labels_of_the_tested_rows_is_not_allowed():
         start = Forecast(score, rows.astype(float), right).start(SCORES, curve.rows, 0.8, ALPHA)
         return lowest_rejected(curve.p_values(0.8), start, ALPHA) is not None
 
-    assert failure_rate(starts_where_it_looks_best, TRIALS) > at_most(ALPHA, TRIALS)
+    assert_breaks(starts_where_it_looks_best, ALPHA, TRIALS)
 
 
 def test_the_normal_approximation_is_not_exact():
@@ -103,9 +103,9 @@ def test_all_groups_hold_at_once_and_only_with_a_share_of_alpha_each():
         h, y = flat(rng, 1200)
         return certified_threshold(y, h, accuracy=0.8, alpha=alpha, groups=groups).is_certified
 
-    assert failure_rate(some_group_fails, trials) <= at_most(ALPHA, trials)
+    assert_holds(some_group_fails, ALPHA, trials)
     # A whole alpha each is what eight times alpha gives, divided by eight.
-    assert failure_rate(lambda rng: some_group_fails(rng, 0.8), trials) > at_most(ALPHA, trials)
+    assert_breaks(lambda rng: some_group_fails(rng, 0.8), ALPHA, trials)
 
 
 def test_repeated_questions_count_once():
@@ -114,8 +114,8 @@ def test_repeated_questions_count_once():
         return certified_threshold(y, h, accuracy=0.8, alpha=ALPHA, **options).is_certified
 
     ids = np.repeat(np.arange(60), 8)
-    assert failure_rate(lambda rng: repeated(rng, ids=ids), 300) <= at_most(ALPHA, 300)
-    assert failure_rate(repeated, 300) > at_most(ALPHA, 300)
+    assert_holds(lambda rng: repeated(rng, ids=ids), ALPHA, 300)
+    assert_breaks(repeated, ALPHA, 300)
 
 
 def test_soft_targets():
@@ -123,7 +123,7 @@ def test_soft_targets():
         y = rng.beta(0.4 * 0.7999, 0.4 * 0.2001, 400)
         return certified_threshold(y, rng.choice(SCORES, 400), accuracy=0.8, alpha=ALPHA).is_certified
 
-    assert failure_rate(soft, TRIALS) <= at_most(ALPHA, TRIALS)
+    assert_holds(soft, ALPHA, TRIALS)
 
 
 def test_with_plenty_of_rows_a_threshold_near_the_true_one_is_found():
@@ -141,4 +141,4 @@ def test_other_rows_that_mislead_cost_power_and_nothing_else():
     """Rows of a fit on which the score looked the wrong way round."""
     h, y = require_sorted(np.random.default_rng(5), 5000)
     wrong = Forecasts.of(Tally.of(1 - h, y))
-    assert failure_rate(certifies(flat, others=wrong), TRIALS) <= at_most(ALPHA, TRIALS)
+    assert_holds(certifies(flat, others=wrong), ALPHA, TRIALS)

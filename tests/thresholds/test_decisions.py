@@ -4,13 +4,14 @@ import copy
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from qacal import Evidence, InputError, Tally
 from qacal.thresholds.decisions import DecisionRule
 from qacal.thresholds.memory import NO_RECORD, FitRecord, remembered, sample
 from qacal.thresholds.outlook import Forecasts
+from tests.sizes import examples
 
 
 def evidence(calibrated, groups=None):
@@ -51,7 +52,7 @@ thresholds = st.none() | st.floats(0, 1)
 names = st.text(max_size=5) | st.integers(-5, 5) | st.floats(0.5, 0.7)
 
 
-@settings(max_examples=20)
+@examples(20)
 @given(thresholds, st.none() | st.dictionaries(names, thresholds, max_size=3))
 def test_a_rule_comes_back(threshold, groups):
     rule = DecisionRule(threshold, groups, {"kind": "certified", "accuracy": 0.9})

@@ -6,6 +6,7 @@ from scipy.special import expit, logit
 
 from qacal import PlattScaling
 from qacal.calibrators.score import LearnedScore
+from tests.sizes import FULL, sized
 
 STATED = np.array([0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 1.0])
 
@@ -51,7 +52,7 @@ def test_a_confidence_that_is_right_already_is_left_alone():
 
 @pytest.mark.parametrize(("n", "most"), [(300, 0.003), (1000, 0.002)])
 def test_text_that_is_noise_costs_next_to_nothing(n, most):
-    gaps, _ = excess("line", n, 20, "platt")
+    gaps, _ = excess("line", n, sized(20), "platt")
     assert gaps.mean() < most
     assert gaps.max() < 10 * most
 
@@ -62,8 +63,9 @@ def test_few_rows_do_no_harm_beside_platt(kind, n, most):
 
     Were a stated 1.0 passed on as it is, the first average would be .03.
     """
-    gaps, _ = excess(kind, n, 50, "platt")
-    assert gaps.mean() < most
+    gaps, _ = excess(kind, n, sized(50), "platt")
+    # A quarter of the sets is allowed two of its standard errors.
+    assert gaps.mean() < most + (0 if FULL else 2 * gaps.std() / np.sqrt(len(gaps)))
 
 
 def test_text_that_tells_something_is_read():
@@ -90,7 +92,7 @@ def repeated(seed, times=3, n=250):
 def test_trials_are_judged_on_questions_that_they_were_not_fitted_on():
     """A text that was in the fit tells its label. Without ids that wins every trial, and costs much."""
     gaps = {"ids": [], "rows": []}
-    for seed in range(6):
+    for seed in range(sized(6)):
         rows, _, y, question = repeated(seed)
         new, truth, _ = drawn(np.random.default_rng(1000 + seed), 2000, "line", width=4)
         plain = PlattScaling(feature="logit").fit(rows["confidence"], y).predict(new["confidence"])

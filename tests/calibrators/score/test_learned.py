@@ -8,13 +8,14 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import expit
 
 from qacal import InputError, NotFittedError
 from qacal.calibrators.score import LearnedScore
 from qacal.calibrators.score.kernel import fit_kernel
+from tests.sizes import examples
 
 
 def answers(seed=0, n=400, width=5):
@@ -40,7 +41,7 @@ def at(rows, index):
 
 
 @given(st.integers(0, 10**6), st.sampled_from(["none", "each", "four rows each", "equal confidence"]))
-@settings(max_examples=8)
+@examples(8)
 def test_the_order_of_rows_does_not_matter(seed, how):
     rows, y = answers(seed % 3)
     n = len(y)

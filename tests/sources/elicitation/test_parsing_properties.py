@@ -3,7 +3,7 @@
 import sys
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from qacal.sources.elicitation import Malformed, Refused, Stated, parse_guess, parse_stated, read_probability
@@ -19,6 +19,7 @@ from qacal.sources.elicitation.reading.parsing import (
 )
 from qacal.sources.elicitation.reply import Reply, Token
 from qacal.sources.elicitation.tokens import answer_probability
+from tests.sizes import examples, sized
 
 WORDS = r"""
     Guess: Probability: Confidence: Answer: G1: P1: G2: P2: Guess Probability ** * ` ``` <think> </think> <guess> { }
@@ -43,7 +44,7 @@ hundredths = st.integers(0, 100).map(lambda percent: percent / 100)
 
 
 @given(replies, st.booleans())
-@settings(max_examples=400)
+@examples(400)
 def test_no_reply_is_an_error(text, is_cut):
     outcomes = [
         parse_guess(text, is_cut=is_cut),
@@ -64,7 +65,7 @@ def test_no_reply_is_an_error(text, is_cut):
 
 
 @given(replies)
-@settings(max_examples=200)
+@examples(200)
 def test_a_place_holds_the_answer(text):
     outcome = parse_stated(text)
     if isinstance(outcome, Stated) and (place := answer_place(text, outcome.answer)):
@@ -72,7 +73,7 @@ def test_a_place_holds_the_answer(text):
 
 
 @given(answers, hundredths, st.sampled_from(["{}", "{:.2f}", "{:.0%}"]))
-@settings(max_examples=300)
+@examples(300)
 def test_what_is_written_as_asked_is_read_back(answer, confidence, form):
     if "probability" in answer.lower() or isinstance(parse_guess(answer), Refused):
         return
@@ -93,7 +94,7 @@ def test_expressions_are_read_back(answer, expression):
     assert found == Stated(answer, EXPRESSIONS[expression])
 
 
-LONG = 100_000
+LONG = sized(100_000)
 HOSTILE = {
     "letters": "a" * LONG,
     "digits": "9" * LONG,
@@ -150,7 +151,7 @@ def read_all(text):
 
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
 def test_long_replies_end(text):
-    """Were any of it quadratic, a hundred thousand characters would take minutes."""
+    """Were any of it quadratic, a hundred thousand characters (with FULL_TESTS=1) would take minutes."""
     read_all(text)
 
 

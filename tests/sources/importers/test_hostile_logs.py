@@ -7,12 +7,13 @@ from copy import deepcopy
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from qacal.errors import InputError
 from qacal.sources.elicitation import patterns
 from qacal.sources.importers import Selection, import_log
+from tests.sizes import examples
 from tests.sources.importers import logs
 
 WRITERS = {
@@ -62,7 +63,7 @@ def written(path, value):
 
 
 @pytest.mark.parametrize("kind", WRITERS)
-@settings(max_examples=150)
+@examples(150)
 @given(data=st.data())
 def test_nothing_but_an_input_error_is_raised(kind, data):
     format_, write = WRITERS[kind]

@@ -1,0 +1,21 @@
+"""How large the tests are: all worlds, rows and examples with FULL_TESTS=1, as in `make test-all`, else a part of them.
+
+What is smaller is drawn from the same seeds. Every statement is tested at both sizes.
+"""
+
+import os
+from typing import Any
+
+from hypothesis import settings
+
+FULL = os.environ.get("FULL_TESTS", "0") not in ("", "0")
+
+
+def sized(full: int) -> int:
+    """Return how many worlds or rows to draw: `full`, or a quarter."""
+    return full if FULL else -(-full // 4)
+
+
+def examples(full: int, **others: Any) -> settings:
+    """Return Hypothesis' settings for so many examples, or a third."""
+    return settings(max_examples=full if FULL else -(-full // 3), **others)
