@@ -530,7 +530,7 @@ def test_a_run_that_is_a_folder_or_another_file(rows, server, tmp_path, command)
     (tmp_path / "folder.db").mkdir()
     (tmp_path / "mine.csv").write_text("a,b\n1,2\n")
     before = sorted(found.name for found in tmp_path.iterdir())
-    for name, problem in (("folder.db", "is a folder"), ("mine.csv", "is no run that qacal elicit has made")):
+    for name, problem in (("folder.db", "is a folder"), ("mine.csv", "is not a run of qacal elicit")):
         path = tmp_path / name
         asked = [rows, "--base-url", server.base_url, "--model", "tiny", "-o", path]
         code, _, err = run(command, *(asked if command == "elicit" else [path, "-o", tmp_path / "out.jsonl"]))
@@ -658,7 +658,7 @@ def test_a_file_with_nothing_in_it_is_no_run_to_read(tmp_path):
     (tmp_path / "run.db").touch()
     code, _, err = run("answers", tmp_path / "run.db")
     assert code == 1
-    assert "is no run that qacal elicit has made" in err
+    assert "is not a run of qacal elicit" in err
     assert (tmp_path / "run.db").stat().st_size == 0
 
 

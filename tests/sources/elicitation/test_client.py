@@ -160,8 +160,8 @@ def test_credentials_are_masked_however_json_spells_them():
 @pytest.mark.parametrize(
     ("headers", "problem"),
     [
-        ({"a b": "x"}, "'a b' is no header"),
-        ({"Content-Length": "3"}, "no header that can be set"),
+        ({"a b": "x"}, "'a b' is not a header"),
+        ({"Content-Length": "3"}, "not a header that can be set"),
         ({"x": "secret\nHost: y"}, "the header x has letters that cannot be sent"),
     ],
 )

@@ -77,7 +77,7 @@ ENDLESS = f"{RECURSIVE} 1 AS run, x AS place, 'q' || x AS id, '{{}}' AS content 
         ("UPDATE question SET content = json_set(content, '$.others', 'x');", "expected a question"),
         ("UPDATE question SET place = 'zz' WHERE place = 3;", "is at the place 'zz'"),
         ("UPDATE question SET id = x'ff' WHERE place = 3;", "question b'\\xff' is at the place 3"),
-        ("PRAGMA application_id = 5;", "is a database, but no run"),
+        ("PRAGMA application_id = 5;", "is a database, but not a run"),
         ("PRAGMA user_version = 5;", "was written by a later qacal"),
     ],
 )
@@ -166,7 +166,10 @@ def test_an_error_of_the_file_within_a_run_is_told(path):
 def test_what_is_no_file_is_not_waited_for(tmp_path):
     os.mkfifo(tmp_path / "run.db")
     for to_write in (True, False):
-        with pytest.raises(InputError, match="is no regular file"), open_store(tmp_path / "run.db", to_write=to_write):
+        with (
+            pytest.raises(InputError, match="is not a regular file"),
+            open_store(tmp_path / "run.db", to_write=to_write),
+        ):
             pass
 
 

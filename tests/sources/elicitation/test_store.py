@@ -110,7 +110,7 @@ def test_files_that_are_no_runs(tmp_path):
     connection = sqlite3.connect(other)
     connection.execute("CREATE TABLE t (x)")
     connection.close()
-    with pytest.raises(InputError, match="no run that qacal elicit has made"), open_store(other, to_write=True):
+    with pytest.raises(InputError, match="not a run of qacal elicit"), open_store(other, to_write=True):
         pass
     text = tmp_path / "text.db"
     text.write_text("hello " * 200)

@@ -252,7 +252,7 @@ def test_repeats_that_a_filter_kept_apart(tmp_path):
     found = imported(tmp_path, reply_row(0, repeats, ["B"] * 4), mixed, apart)
     assert found.dropped == {
         "the score is shared by repeats that differ": 1,
-        "no confidence: the answer that was judged is none of the repeats (no results_*.json beside the samples says "
+        "no confidence: the judged answer is not among the repeats (no results_*.json beside the samples says "
         "what the filter takes out of a reply)": 1,
     }
 

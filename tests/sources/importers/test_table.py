@@ -91,7 +91,7 @@ def test_confidences_on_another_scale_are_refused_as_a_whole(tmp_path, as_text):
         "95). A 1 may mean anything then, so nothing is imported. If these are percents, say --percent."
     )
     assert imported(tmp_path, *rows, percent=True).frame["confidence"].to_list() == [n / 100 for n in numbers]
-    with pytest.raises(InputError, match=r"1 number lies outside \(150\).*They are no percents either\."):
+    with pytest.raises(InputError, match=r"1 number lies outside \(150\).*They are not percents either\."):
         imported(tmp_path, *rows, {**ROW, "confidence": 150}, percent=True)
     with pytest.raises(InputError, match=r"outside \(-1\).*What stands for no value, such as -1, has to be empty\."):
         imported(tmp_path, ROW, {**ROW, "confidence": -1})

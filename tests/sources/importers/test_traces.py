@@ -31,7 +31,7 @@ def test_a_score_of_the_trace_is_of_its_only_generation(tmp_path):
     span = observation(5, PARIS, type="SPAN", trace_id="trace-0")
     found = langfuse(tmp_path, [observation(0, PARIS), span], [of_trace])
     assert found.frame["correct"].to_list() == [0.0]
-    assert found.dropped == {"it is no generation, or of another name": 1}
+    assert found.dropped == {"it is not a generation, or has another name": 1}
 
 
 def test_a_score_of_a_trace_with_several_generations_is_of_none(tmp_path):

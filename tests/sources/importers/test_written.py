@@ -69,7 +69,7 @@ def test_promptfoo_log_probabilities():
         ("Paris", 0.8, "stated", 0.0),
     ]
     by_tokens = imported("promptfoo", "promptfoo/out.jsonl", confidence_from="tokens")
-    assert by_tokens.dropped == {"no confidence: the tokens of the answer cannot be told": 1}
+    assert by_tokens.dropped == {"no confidence: it is unclear which tokens spell the answer": 1}
 
 
 def test_langfuse_as_its_sdk_gives_it():

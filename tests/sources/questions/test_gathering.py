@@ -99,7 +99,7 @@ def test_what_a_benchmark_does_not_have_is_refused_before_anything_is_loaded():
         ("sciq", {"tasks": ["pets"]}, "sciq is not made of tasks; leave --task pets out"),
         ("triviaqa", {"choices": True}, "triviaqa has no choices; leave --choices out"),
         ("mmlu", {"choices": False}, "could be asked without their choices; leave --no-choices out"),
-        ("squad", {}, "'squad' is no benchmark; there are triviaqa, sciq, bigbench, openbookqa, mmlu"),
+        ("squad", {}, "'squad' is not a benchmark; there are triviaqa, sciq, bigbench, openbookqa, mmlu"),
     ):
         with pytest.raises(InputError) as caught:
             load(name, **options)

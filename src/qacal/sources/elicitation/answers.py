@@ -1,4 +1,4 @@
-"""The answers of a run as records: every question is asked again, of the store instead of a server."""
+"""The answers of a run as records: every question is asked again, but replies come from the store."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _NOT_YET = "not answered yet"
 
 @dataclass
 class Outcomes:
-    """What came of the questions of a run: how many guesses were stated, and the others by reason.
+    """The outcomes of a run: the number of stated guesses, and of others by reason.
 
-    examples : how the first reply of each reason begins.
-    truths : how many of the questions have a known right answer.
-    models : what the server called the LLMs that replied, and how often.
+    examples : the beginning of the first reply for each reason.
+    truths : how many of the questions have a known correct answer.
+    models : the server's names of the LLMs that replied, and how often.
     """
 
     questions: int = 0
@@ -48,7 +48,7 @@ def answers(store: Store, run: int, setup: Setup, outcomes: Outcomes | None = No
     """Yield a record for every stated guess; `outcomes` counts these and all others.
 
     Records have the question's columns, and answer, confidence, confidence_tokens (the probability of the answer's
-    tokens, if the server gave it), model, prompt and confidence_source; of several guesses, guess tells the place.
+    tokens, if the server gave it), model, prompt and confidence_source; `guess` numbers several guesses.
     """
     outcomes = Outcomes() if outcomes is None else outcomes
     for asked in store.questions(run):
@@ -66,7 +66,7 @@ def answers(store: Store, run: int, setup: Setup, outcomes: Outcomes | None = No
 
 
 def unread(store: Store, run: int, setup: Setup) -> Iterator[dict[str, Any]]:
-    """Yield what became no record: id and question, why, and the replies as they came, for a person to look at."""
+    """Yield replies that became no record: id and question, why, and the texts, for a person to look at."""
     for asked in store.questions(run):
         row = {"id": asked.question.id, "question": asked.question.text}
         answered = answered_before(store, setup, asked)
@@ -80,7 +80,7 @@ def unread(store: Store, run: int, setup: Setup) -> Iterator[dict[str, Any]]:
 
 
 def answered_before(store: Store, setup: Setup, asked: Asked) -> Answered | None:
-    """Return what the store has in reply to a question; None if it does not have all."""
+    """Return the replies of the store to a question; None if not all are there."""
     conversation = setup.conversation(asked.question)
     request = next(conversation)
     while (reply := store.reply(request)) is not None:
@@ -108,7 +108,7 @@ def _record(setup: Setup, asked: Asked, answered: Answered, stated: Stated, plac
     }
     if setup.prompt.guesses > 1:
         record["guess"] = place
-    # What qacal says of an answer is not overwritten by what came with the question.
+    # The columns of qacal win over those of the question.
     return dict(asked.others) | record
 
 

@@ -1,6 +1,6 @@
-"""The client: one request to an OpenAI-compatible server, made again when the server is busy or away.
+"""The client: one request to an OpenAI-compatible server, repeated when the server is busy or away.
 
-When one request is told to wait, all wait: a server that is busy for one is busy for the others too.
+When one request has to wait, all wait: a server that is busy for one is busy for the others too.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from qacal.errors import InputError, MissingPackageError, printable
 from qacal.sources.elicitation.masking import Masking, basic_credentials
 from qacal.sources.elicitation.reply import Reply, Request
 
-# The server is busy, or away for a moment; asking again is what these ask for.
+# The server is busy, or away for a moment: these requests are made again.
 _AGAIN = {408, 409, 425, 429}
 _FIRST_WAIT, _LONGEST_WAIT = 0.5, 60.0
-# A server may ask for hours; a person should rather come back.
+# A server may ask for hours; then the user should come back later.
 _LONGEST_ASKED = 600.0
-# The longest replies, with 20 alternatives for each of 16,000 tokens, have half of it.
+# The longest replies, with 20 alternatives for each of 16,000 tokens, have half of that.
 LARGEST_REPLY = 2**26
 _LARGEST_LISTING = 2**22
 _LONGEST_ERROR = 10_000
-# Two replies that are no chat completions, before any that is one: it is another kind of server.
+# After two replies that are not chat completions, and none that is, it is another kind of server.
 _STRANGE_REPLIES = 2
 _NO_QUOTA = re.compile(r"insufficient_quota|insufficient_balance|billing_hard_limit|exceeded your current quota", re.I)
-# Names of headers and of fields of a query whose values are credentials; an author's name is none.
+# Names of headers and of query fields with credentials; `author` is not one.
 _CREDENTIAL = re.compile(r"auth(?!or(?!i[sz]))|key|token|secret|password", re.I)
 _SCHEME = re.compile(r"(?:bearer|basic|token|api-?key|key) +(\S+)", re.I)
 _HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
@@ -82,8 +82,8 @@ class Got:
 class Failed:
     """No reply.
 
-    why : in a sentence.
-    status : of the last response; None if there was none, since the server could not be reached or took too long.
+    why : the reason in a sentence.
+    status : of the last response; None if there was none, because the server was not reached or took too long.
     seconds : of the last request.
     """
 
@@ -118,7 +118,7 @@ class Failed:
 
 @dataclass
 class Traffic:
-    """Requests that were made, and how many of them again, by what the one before came to."""
+    """The number of requests, and of repeated ones by the trouble before."""
 
     requests: int = 0
     again: Counter[Trouble] = field(default_factory=Counter)
@@ -127,14 +127,14 @@ class Traffic:
 class Client:
     """Asks a server.
 
-    base_url : where its API begins, such as ``http://127.0.0.1:8080/v1``; a query (``?api-version=...``) goes along.
-    key : sent with every request, and never stored; where the server repeats it, it is masked.
-    headers : sent with every request, and never stored. Where the server repeats one in an error, it is masked; in a
-        reply, only if its name says that it is a credential (api-key, X-Token): others may be words of an answer.
+    base_url : where its API begins, such as ``http://127.0.0.1:8080/v1``; a query (``?api-version=...``) is kept.
+    key : sent with every request, and never stored; if the server repeats it, it is masked.
+    headers : sent with every request, and never stored. If the server repeats one in an error, it is masked; in a
+        reply, only if its name is that of a credential (api-key, X-Token): others may be words of an answer.
     timeout : seconds until a request is given up.
-    tries : how often it is made before it counts as failed.
-    rpm : how many requests are made a minute, at most.
-    largest_reply : in bytes; a longer one, decompressed, is not read.
+    tries : how often a request is made before it counts as failed.
+    rpm : the largest number of requests a minute.
+    largest_reply : in bytes, decompressed; a longer one is not read.
     """
 
     def __init__(
@@ -180,7 +180,7 @@ class Client:
         return not self._has_worked and self._strange >= _STRANGE_REPLIES
 
     def listed_models(self) -> list[str] | None:
-        """Return the names of the LLMs that the server lists; None if it lists none, or does not say."""
+        """Return the names of the LLMs that the server lists; None if it lists none."""
         httpx2, seconds = _httpx2(), min(self._timeout, 10.0)
         asked = httpx2.stream("GET", self._address("/models"), headers=self._headers, timeout=seconds)
         try:
@@ -195,7 +195,7 @@ class Client:
     async def ask(
         self, request: Request, traffic: Traffic | None = None, tell: Callable[[], None] = lambda: None
     ) -> Got | Failed:
-        """Return the reply to a request, or why there is none; `tell` is called whenever it is to be made again."""
+        """Return the reply to a request, or why there is none; `tell` is called before each repetition."""
         traffic = Traffic() if traffic is None else traffic
         for trial in range(self._tries):
             await self._turn()
@@ -210,15 +210,17 @@ class Client:
             if trial + 1 < self._tries:
                 traffic.again[result.trouble] += 1
                 tell()
-                self._hold(asked_for if asked_for is not None else _waiting(trial))
+                seconds = asked_for if asked_for is not None else min(_LONGEST_WAIT, _FIRST_WAIT * 2.0**trial)
+                self._not_before = max(self._not_before, monotonic() + seconds)
         return result
 
     async def _once(self, request: Request) -> tuple[Got | Failed, float | None]:
         httpx2, start = _httpx2(), monotonic()
 
         def failed(trouble: Trouble, why: str, status: int | None = None) -> Failed:
-            said = _shortened(self._masking.error(why[:_LONGEST_ERROR]))
-            return Failed(said, status, monotonic() - start, trouble)
+            text = printable(" ".join(self._masking.error(why[:_LONGEST_ERROR]).split()))
+            short = text if len(text) <= 300 else text[:299] + "…"
+            return Failed(short, status, monotonic() - start, trouble)
 
         try:
             # The limit of httpx2 is for silence; a server that sends a byte a minute is within it.
@@ -255,19 +257,16 @@ class Client:
             return Got(text, Reply.from_text(text), monotonic() - start), None
         except InputError as error:
             said = _strange(text, response.headers.get("content-type", "")) or str(error)
-            return failed(Trouble.STRANGE, f"the reply is no chat completion: {said}", response.status_code), None
+            return failed(Trouble.STRANGE, f"the reply is not a chat completion: {said}", response.status_code), None
 
     def _address(self, path: str) -> str:
         parts = urlsplit(self._base)
         return urlunsplit((parts.scheme, parts.netloc, parts.path + path, parts.query, ""))
 
-    def _hold(self, seconds: float) -> None:
-        self._not_before = max(self._not_before, monotonic() + seconds)
-
     async def _turn(self) -> None:
-        """Wait for as long as the server has asked for, and for what the rate allows."""
+        """Wait until the server wants requests again, and the rate allows one."""
         while (left := self._not_before - monotonic()) > 0:
-            # Not all at the same instant: that is what the server could not take.
+            # Not all at the same instant: the server was too busy for that.
             await asyncio.sleep(left + random.uniform(0.0, 0.1 * left))
         if self._between:
             turn = max(self._next_turn, monotonic())
@@ -289,7 +288,7 @@ def _decoded(raw: bytearray) -> str:
 
 
 def _trouble(status: int, text: str, request: Request) -> Trouble:
-    """Return what an error of a server is about."""
+    """Return the kind of a server's error."""
     if request.get("logprobs") and "logprob" in text.lower():
         return Trouble.NO_LOGPROBS
     if status == 402 or (status == 429 and _NO_QUOTA.search(text)):
@@ -300,7 +299,7 @@ def _trouble(status: int, text: str, request: Request) -> Trouble:
 
 
 def _strange(text: str, kind: str) -> str | None:
-    """Return what a reply is that is no JSON, if that can be told."""
+    """Describe a reply that is not JSON; None if its kind is not known."""
     begins = text.lstrip()[:80]
     if not begins:
         return "it is empty"
@@ -309,12 +308,8 @@ def _strange(text: str, kind: str) -> str | None:
     return f"it is a web page: {begins!r}" if begins.startswith("<") else None
 
 
-def _waiting(trial: int) -> float:
-    return float(min(_LONGEST_WAIT, _FIRST_WAIT * 2**trial))
-
-
 def _retry_after(value: str | None) -> float | None:
-    """Return the seconds that a Retry-After header asks for, given as such or as a date.
+    """Return the seconds that a Retry-After header asks for, as a number or as a date.
 
     >>> _retry_after("3"), _retry_after("soon")
     (3.0, None)
@@ -333,7 +328,7 @@ def _retry_after(value: str | None) -> float | None:
 
 
 def _said(text: str) -> str:
-    """Return what the body of a response says went wrong."""
+    """Return the error message in the body of a response."""
     try:
         body = json.loads(text)
         error = body.get("error", body) if isinstance(body, dict) else body
@@ -342,13 +337,8 @@ def _said(text: str) -> str:
         return text
 
 
-def _shortened(text: str) -> str:
-    text = printable(" ".join(text.split()))
-    return text if len(text) <= 300 else text[:299] + "…"
-
-
 def _checked_url(url: str) -> str:
-    """Return the base URL without the path of the chat API, should it have been given, and without a fragment."""
+    """Return the base URL without the path of the chat API and without a fragment."""
     try:
         parts = urlsplit(url)
         is_sound = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
@@ -364,7 +354,7 @@ def _checked_url(url: str) -> str:
 def _checked_headers(given: Mapping[str, str], key: str | None) -> dict[str, str]:
     for name, value in given.items():
         if not _HEADER.fullmatch(name) or name.lower() in _OUR_HEADERS:
-            raise InputError(f"{name!r} is no header that can be set; expected one such as api-key.")
+            raise InputError(f"{name!r} is not a header that can be set; expected one such as api-key.")
         if not (value.isascii() and value.isprintable()):
             raise InputError(f"the header {name} has letters that cannot be sent; expected plain ASCII in one line.")
     named = {name.lower() for name in given}
@@ -372,7 +362,7 @@ def _checked_headers(given: Mapping[str, str], key: str | None) -> dict[str, str
 
 
 def _without_secrets(url: str) -> str:
-    """Return a URL without what may be a secret: names and passwords before the host, and what follows the path.
+    """Return a URL without possible secrets: names and passwords before the host, and all after the path.
 
     >>> _without_secrets("https://me:secret@example.org/v1?key=secret")
     'https://example.org/v1'
@@ -382,7 +372,7 @@ def _without_secrets(url: str) -> str:
 
 
 def brings_credentials(base_url: str, headers: Mapping[str, str]) -> bool:
-    """Return whether a base URL or headers have a key or a password, so that no other is needed.
+    """Return whether a base URL or headers have a key or a password already.
 
     >>> [brings_credentials("https://a.org/v1", {name: "mine"}) for name in ("Ocp-Apim-Subscription-Key", "X-Token")]
     [True, True]
@@ -393,7 +383,7 @@ def brings_credentials(base_url: str, headers: Mapping[str, str]) -> bool:
 
 
 def _credentials(url: str, headers: Mapping[str, str]) -> list[str]:
-    """Return the password in a URL, as it stands and as it is sent, and the values that are named as credentials.
+    """Return the password in a URL, as written and as sent, and the values whose names are those of credentials.
 
     >>> _credentials("https://me:hidden@example.org/v1?api-version=1&key=secret", {"Authorization": "Bearer mine"})
     ['hidden', 'bWU6aGlkZGVu', 'mine', 'secret']
@@ -407,7 +397,7 @@ def _credentials(url: str, headers: Mapping[str, str]) -> list[str]:
 
 
 def _possible_secrets(url: str, headers: Mapping[str, str]) -> list[str]:
-    """Return what may be a secret, whatever its name: values of headers, whole and their last words, and of the query.
+    """Return possible secrets of any name: values of headers, whole and their last words, and values of the query.
 
     >>> _possible_secrets("https://example.org/v1?api-version=1&sig=a", {"X-Title": "my test"})
     ['my test', 'test', 'a']

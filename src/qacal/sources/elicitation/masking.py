@@ -13,13 +13,13 @@ from collections.abc import Iterable
 from urllib.parse import quote, unquote
 
 MASK = "***"
-# Shorter values are no secrets ("none", "EMPTY"), and an answer may be the same word.
+# Shorter values are not secrets ("none", "EMPTY"), and an answer may be the same word.
 _SHORTEST_IN_REPLIES = 8
 # Servers show a key by its first and last characters, four at least.
 _SHORTEST_PART, _SURELY_A_PART = 4, 12
-# What a server has masked by itself goes with it.
+# A mask of the server is joined with ours.
 _RUN = re.compile(r"\*{3}(?:[*.•…]*\*{3})?\**")
-# A text in JSON. One that does not end goes to the end, so that the time is in proportion to the length.
+# A text in JSON. One without an end goes to the end, so that the time is linear in the length.
 _JSON_TEXT = re.compile(r'"(?:[^"\\]++|\\.?)*+(?:"|\Z)', re.DOTALL)
 
 
@@ -27,7 +27,7 @@ class Masking:
     """Masks secrets.
 
     credentials : masked in replies and in errors.
-    others : masked in errors only; they may be secrets, or words that an answer has too.
+    others : masked in errors only; they may be secrets, or words of an answer.
 
     >>> Masking(["sk-abcd1234wxyz"]).error("Incorrect API key provided: sk-abcd1234wxyz.")
     'Incorrect API key provided: ***.'
@@ -84,14 +84,12 @@ def _without_start(text: str, secret: str) -> str:
 
 
 def _spelled(values: Iterable[str]) -> list[str]:
-    """Return all forms of secrets, the longest first: a part of it may be a secret of its own."""
-    return sorted({form for value in values if value for form in _forms(value)}, key=len, reverse=True)
-
-
-def _forms(value: str) -> set[str]:
-    """Return the ways in which a secret is written: as it is, in JSON, in a URL, and for basic authentication."""
-    in_json = json.dumps(value)[1:-1]
-    return {value, in_json, in_json.replace("/", "\\/"), quote(value, safe=""), unquote(value)}
+    """Return secrets as they are, in JSON and in a URL, the longest first: a part may be a secret itself."""
+    forms: set[str] = set()
+    for value in filter(None, values):
+        in_json = json.dumps(value)[1:-1]
+        forms |= {value, in_json, in_json.replace("/", "\\/"), quote(value, safe=""), unquote(value)}
+    return sorted(forms, key=len, reverse=True)
 
 
 def basic_credentials(name: str, password: str) -> str:

@@ -1,7 +1,7 @@
-"""Answers spelled alike: what exact match against known answers compares.
+"""Exact match against known answers, after normalising the spelling.
 
-The rules lean to keeping apart: two spellings that stay different cost one question to a judge, two answers that fall
-together are a wrong label.
+In doubt two spellings stay different: that costs one question to a judge, while two answers that are wrongly taken for
+the same give a wrong label.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from qacal.sources.elicitation.reading.characters import plain
 
 _RAISED = re.compile(r"[⁺⁻]?[⁰¹²³⁴⁵⁶⁷⁸⁹]+")
 _FRACTION = re.compile(r"[¼-¾⅐-⅞↉]")
-# Compatibility forms and plain letters would take these for something near to them.
+# Compatibility forms and plain letters would replace these by something similar.
 _APART = str.maketrans(
     {"—": " - ", "―": " - ", "′": "'", "″": '"', "≤": "<=", "≦": "<=", "⩽": "<=", "≥": ">=", "≧": ">=", "⩾": ">="}
 )
@@ -36,18 +36,18 @@ _INITIALS = re.compile(r"(?<![^\W\d_])([^\W\d_]\.)\s+(?=[^\W\d_]\.)")
 _ASKS = re.compile(r"(?:what|which|who|where)\s+(is|are|was|were)\s+(\S.*)", re.IGNORECASE)
 _FACTORIAL = re.compile(r"(?<![\w'])[^\W\d_]!(?![\w=!])|(?<!\w)!(?=\w)|(?<=\))!(?!\w)")
 _SPACED = re.compile(r"(?<=\w)[ ]{1,3}([*/])[ ]{1,3}(?=\w)")
-# For signs that were told from a dash, quotes, an exclamation, Markdown and brackets around an answer.
+# For signs that are not a dash, quotes, an exclamation, Markdown or brackets around an answer.
 _STAND_INS = {"\ue000": "-", "\ue001": "'", "\ue002": '"', "\ue003": "!", "\ue004": "*", "\ue005": "[", "\ue006": "]"}
 _TOLD = str.maketrans({sign: stand_in for stand_in, sign in _STAND_INS.items()})
 
 
 def normalise_answer(text: str) -> str:
-    """Return an answer without what does not tell it from others: capitals, articles, punctuation, white space.
+    """Return an answer without what does not matter: capitals, articles, punctuation, white space.
 
-    Signs that carry meaning stay: a minus, a decimal point, a percent sign, a prime, "C++" and "C#", "A-" and "!=". An
-    "a" is dropped where an answer begins with it and a word follows, "the" anywhere; an answer that is nothing but an
-    article or punctuation is left as it is. Digits in groups of three are one number, so "100,200" is 100200: as an
-    answer it is far more often that than a list of two.
+    Signs with a meaning stay: a minus, a decimal point, a percent sign, a prime, "C++" and "C#", "A-" and "!=". An "a"
+    is dropped at the beginning if a word follows, "the" anywhere; an answer that is only an article or punctuation is
+    left as it is. Digits in groups of three are one number, so "100,200" is 100200: as an answer it is far more often
+    that than a list of two.
 
     >>> normalise_answer(" The  Beatles! "), normalise_answer("12,345") == normalise_answer("12345")
     ('beatles', True)
@@ -55,14 +55,16 @@ def normalise_answer(text: str) -> str:
     ('-5', '3.14', 'a', '...')
     """
     spelled = _spelled_out(text)
-    bare = _ARTICLES.sub(" ", _unwrapped(_signed(spelled)))
+    signed = _signed(spelled)
+    wrapped = _WRAPPED.fullmatch(signed)
+    bare = _ARTICLES.sub(" ", _AROUND.sub(" ", wrapped[1] if wrapped else signed))
     return _squeezed("".join(_kept(bare))) or _squeezed("".join(_kept(spelled))) or _squeezed(spelled)
 
 
 def matches(answer: str, ground_truth: Sequence[str], question: str | None = None) -> bool:
-    """Return whether an answer is one of the known ones, spelled alike.
+    """Return whether an answer is one of the known ones, after normalising.
 
-    It may have two of them, one in brackets after the other; and it may repeat the question, if that is given.
+    It may consist of two of them, the second in brackets; and it may repeat the question, if that is given.
 
     >>> matches("the Beatles", ["Beatles", "The Fab Four"]), matches("", [""])
     (True, False)
@@ -74,28 +76,27 @@ def matches(answer: str, ground_truth: Sequence[str], question: str | None = Non
     listed = [ground_truth] if isinstance(ground_truth, str) else ground_truth
     known = {normalise_answer(other) for other in listed} - {""}
     forms = [answer] if question is None else [answer, *_without_question(answer, question)]
-    return any(_is_known(form, known) for form in forms)
-
-
-def _is_known(answer: str, known: set[str]) -> bool:
-    return normalise_answer(answer) in known or all(normalise_answer(part) in known for part in _parts(answer))
+    return any(
+        normalise_answer(form) in known or all(normalise_answer(part) in known for part in _parts(form))
+        for form in forms
+    )
 
 
 def _parts(answer: str) -> list[str]:
-    """Return an answer and what stands in brackets at its end, apart; by hand, since a pattern tries all blanks anew.
+    """Split an answer from the brackets at its end. Not by a pattern: on many blanks that takes quadratic time.
 
     >>> _parts("Polish zloty (PLN)."), _parts("f(x)"), _parts("(a) b")
     (['Polish zloty', 'PLN'], ['f(x)'], ['(a) b'])
     """
     before, opening, rest = answer.partition("(")
     within, closing, after = rest.partition(")")
-    has_certify_records = bool(before.strip()) and before[-1:].isspace() and ")" not in before
+    is_separate = bool(before.strip()) and before[-1:].isspace() and ")" not in before
     is_end = bool(closing) and bool(within) and "(" not in within and re.search(r"\w", after) is None
-    return [before.strip(), within] if opening and has_certify_records and is_end else [answer]
+    return [before.strip(), within] if opening and is_separate and is_end else [answer]
 
 
 def _without_question(answer: str, question: str) -> Iterator[str]:
-    """Yield what is left of an answer that begins as the question does, turned round: "The capital of Peru is ..."."""
+    """Yield the rest of an answer that begins by repeating the question: "The capital of Peru is ..."."""
     asked = _ASKS.match(" ".join(question.split()).rstrip("?. "))
     if asked is not None:
         said = " ".join(answer.split())
@@ -108,7 +109,7 @@ def _without_question(answer: str, question: str) -> Iterator[str]:
 
 
 def _spelled_out(text: str) -> str:
-    """Return the text in one case and one script of digits; what one character says of several is written out."""
+    """Return the text in one case and with ASCII digits; fractions and powers are written out."""
     seen = "".join(letter for letter in text if unicodedata.category(letter) != "Cf")
     seen = _INITIALS.sub(r"\1", seen)  # D. H. Lawrence is D.H. Lawrence
     # Compatibility forms alone would turn 10² into 102, and 3½ into 31/2.
@@ -120,7 +121,7 @@ def _spelled_out(text: str) -> str:
 
 
 def _signed(text: str) -> str:
-    """Return the text with stand-ins for signs that carry meaning, and without quotes around its parts."""
+    """Return the text with stand-ins for signs that have a meaning, and without quotes around its parts."""
     if _INTERVAL.fullmatch(text):
         text = text.replace("[", "\ue005").replace("]", "\ue006")
     if _STARRED.fullmatch(text):
@@ -131,13 +132,8 @@ def _signed(text: str) -> str:
     return seen
 
 
-def _unwrapped(text: str) -> str:
-    wrapped = _WRAPPED.fullmatch(text)
-    return _AROUND.sub(" ", wrapped[1] if wrapped else text)
-
-
 def _kept(text: str) -> Iterator[str]:
-    """Yield what each character becomes; the ones beside it tell whether it is punctuation or part of a name."""
+    """Yield the replacement of each character; its neighbours decide whether it is punctuation or part of a name."""
     padded = f" {re.sub(r'(?<=[0-9])[ ]+%', '%', text)} "
     for before, letter, after in zip(padded, padded[1:], padded[2:], strict=False):
         kind = unicodedata.category(letter)[0]

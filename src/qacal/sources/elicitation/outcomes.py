@@ -1,7 +1,7 @@
-"""What a reply can turn out to be: an answer with a confidence, a refusal, or something that cannot be read.
+"""The outcome of a reply: an answer with a confidence, a refusal, or a reply that cannot be read.
 
-A reply that cannot be read is never guessed at. It carries a reason out of a short list, so that a run can say how many
-replies were lost, and to what.
+A reply that cannot be read is never guessed at. It has a reason from a short list, so that a run can count lost replies
+by reason.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _SHOWN = 200
 
 
 class Reason(StrEnum):
-    """Why a reply could not be read; each is text, and the same text every time."""
+    """Why a reply could not be read."""
 
     EMPTY = "the reply is empty"
     NO_GUESS = "there is no guess"
@@ -33,7 +33,7 @@ class Reason(StrEnum):
 
 @dataclass(frozen=True)
 class Stated:
-    """An answer and the confidence that was stated with it, in [0, 1]."""
+    """An answer and its stated confidence, in [0, 1]."""
 
     answer: str
     confidence: float
@@ -41,14 +41,14 @@ class Stated:
 
 @dataclass(frozen=True)
 class Refused:
-    """The LLM declined to answer; `said` is how it begins."""
+    """The LLM declined to answer; `said` is the beginning of the reply."""
 
     said: str
 
 
 @dataclass(frozen=True)
 class Malformed:
-    """A reply that cannot be read: `why` is one of :class:`Reason`, `said` is how the reply begins.
+    """A reply that cannot be read: `why` is one of :class:`Reason`, `said` is the beginning of the reply.
 
     >>> print(Malformed(Reason.EMPTY, "").why)
     the reply is empty
@@ -62,12 +62,12 @@ Outcome: TypeAlias = Stated | Refused | Malformed
 
 
 def refused(text: str) -> Refused:
-    """Return a refusal that shows how the text begins."""
+    """Return a refusal with the beginning of the text."""
     return Refused(shown(text))
 
 
 def malformed(why: Reason, text: str) -> Malformed:
-    """Return an outcome that says why a text could not be read, and shows how it begins."""
+    """Return why a text could not be read, with its beginning."""
     return Malformed(why, shown(text))
 
 

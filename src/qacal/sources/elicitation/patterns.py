@@ -1,4 +1,4 @@
-r"""Regular expressions out of files, which may come from anybody: bounded in length and in the time they take.
+r"""Regular expressions from files, which may come from anybody: bounded in length and in the time they take.
 
 The package `regex` can stop a match; the standard library cannot.
 
@@ -15,7 +15,7 @@ import regex
 
 from qacal.errors import InputError
 
-# Of the processor, for one text. Honest patterns take microseconds.
+# Of the processor, for one text. Ordinary patterns take microseconds.
 _SECONDS = 2.0
 # Patterns of prompts and filters have tens of characters; compiling this many takes a tenth of a second at worst.
 _LONGEST = 2_000

@@ -35,7 +35,7 @@ from typing import Any
 
 from qacal.errors import InputError
 from qacal.sources.elicitation.outcomes import Malformed, Outcome, Reason, Stated, malformed, refused
-from qacal.sources.elicitation.patterns import Match, PatternError, found, group_names
+from qacal.sources.elicitation.patterns import PatternError, found, group_names
 from qacal.sources.elicitation.prompts import (
     ExpressionReader,
     Prompt,
@@ -64,7 +64,7 @@ _NEEDED = ("name", "version", "template", "parser")
 class PatternParser:
     r"""Reads replies with a regular expression that has the groups ``answer`` and ``confidence``.
 
-    Places that say different things are not read.
+    Several matches must agree.
 
     >>> PatternParser(r"(?P<answer>.+), (?P<confidence>\S+)$")("Paris, 90%")
     Stated(answer='Paris', confidence=0.9)
@@ -84,9 +84,14 @@ class PatternParser:
             )
 
     def __call__(self, text: str) -> Outcome:
-        """Return what a reply comes to."""
+        """Return the outcome of a reply."""
         spoken = without_thoughts(text)
-        stated = {_stated(match) for match in found(self.pattern, spoken) if (match.named["answer"] or "").strip()}
+        stated: set[Stated | Malformed] = set()
+        for match in found(self.pattern, spoken):
+            answer = (match.named["answer"] or "").strip()
+            if answer:
+                confidence = read_probability(match.named["confidence"] or "")
+                stated.add(confidence if isinstance(confidence, Malformed) else Stated(answer, confidence))
         if not stated:
             return refused(spoken) if declines(spoken) else malformed(Reason.NO_GUESS, spoken)
         return stated.pop() if len(stated) == 1 else malformed(Reason.SEVERAL_GUESSES, spoken)
@@ -169,10 +174,3 @@ def _example(given: Any) -> tuple[str, str]:
     if not isinstance(question, str) or not isinstance(reply, str):
         raise InputError(f"an example is {given!r}; expected texts.")
     return question.strip(), reply.strip()
-
-
-def _stated(match: Match) -> Stated | Malformed:
-    confidence = read_probability(match.named["confidence"] or "")
-    if isinstance(confidence, Malformed):
-        return confidence
-    return Stated((match.named["answer"] or "").strip(), confidence)

@@ -106,17 +106,17 @@ class ExpressionReader:
         """Return a reader that knows further expressions, or other numbers for the same ones in any spelling."""
         require_expressions(further)
         renamed = {expression_key(name) for name in further}
-        kept = {name: worth for name, worth in self.expressions.items() if expression_key(name) not in renamed}
+        kept = {name: number for name, number in self.expressions.items() if expression_key(name) not in renamed}
         return ExpressionReader({**kept, **further})
 
     @property
     def mark(self) -> str:
         """A digest of the numbers, for the identity of the prompt; empty for the paper's numbers."""
-        worths, usual = (
-            {expression_key(name): float(worth) for name, worth in given.items()}
+        numbers, usual = (
+            {expression_key(name): float(number) for name, number in given.items()}
             for given in (self.expressions, EXPRESSIONS)
         )
-        return "" if worths == usual else f"~{digest(worths)[:8]}"
+        return "" if numbers == usual else f"~{digest(numbers)[:8]}"
 
 
 def answer_then_probability(replies: Sequence[Reply]) -> Outcomes:
@@ -158,10 +158,10 @@ class Stage:
     def filled(self, question: Question) -> str:
         """Return the text for a question."""
         choices = json.dumps(question.choices, ensure_ascii=False) if question.choices else ""
-        said = Template(self.template).safe_substitute(question=question.text, choices=choices)
+        text = Template(self.template).safe_substitute(question=question.text, choices=choices)
         if not question.choices or "question" not in _names(self.template) or "choices" in _names(self.template):
-            return said
-        return f"{said}\n{wording.CHOICES.format(size=len(question.choices), choices=choices)}"
+            return text
+        return f"{text}\n{wording.CHOICES.format(size=len(question.choices), choices=choices)}"
 
 
 @dataclass(frozen=True)

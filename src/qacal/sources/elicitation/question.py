@@ -19,10 +19,10 @@ COLUMNS = ("id", "question", "choices", "ground_truth")
 class Question:
     """A question.
 
-    id : tells it from others; the rows of its answers carry it.
-    text : what is asked.
+    id : the rows of its answers carry it.
+    text : the question itself.
     choices : the answers to choose from; None for an open question.
-    ground_truth : the right answer and its other spellings, any of which is right; none if it is not known.
+    ground_truth : the spellings of the correct answer; empty if it is not known.
 
     >>> Question("q1", "Capital of France?", ground_truth=("Paris",)).choices is None
     True
@@ -60,11 +60,10 @@ class Asked:
 def read_questions(rows: Any, columns: Mapping[str, str] | None = None) -> Iterator[Asked]:
     """Yield the questions of a file or table.
 
-    It has the column `question`, and may have `id`, `choices` and `ground_truth` (a text, or a list: any of them is
-    right; in CSV, a JSON list). Other columns go along. Without ids, a question is known by a digest of its text and
-    choices.
+    It has the column `question`, and may have `id`, `choices` and `ground_truth` (a text, or a list of which any is
+    correct; in CSV, a JSON list). Other columns are kept. Without ids, the id is a digest of text and choices.
 
-    columns : ``{"question": "prompt"}`` where the rows use other names.
+    columns : ``{"question": "prompt"}`` if the rows use other names.
 
     >>> [one.question.ground_truth for one in read_questions([{"question": "2 + 2?", "ground_truth": ["4", "four"]}])]
     [('4', 'four')]
@@ -85,7 +84,10 @@ def read_questions(rows: Any, columns: Mapping[str, str] | None = None) -> Itera
 
 def _asked(row: dict[str, Any], names: Mapping[str, str]) -> Asked:
     given = {column: row.get(name) for column, name in names.items()}
-    text, choices = _text(given["question"]), _texts(given["choices"], "choices") or None
+    text, choices = given["question"], _texts(given["choices"], "choices") or None
+    if not isinstance(text, str) or not text.strip():
+        raise InputError(f"question is {text!r}; expected text.")
+    _require_whole(text)
     others = {name: value for name, value in row.items() if name not in names.values()}
     identity = digest({"question": text, "choices": choices})[:16] if is_missing(given["id"]) else given["id"]
     if isinstance(identity, bool) or not isinstance(identity, str | int):
@@ -93,15 +95,8 @@ def _asked(row: dict[str, Any], names: Mapping[str, str]) -> Asked:
     return Asked(Question(str(identity), text, choices, _texts(given["ground_truth"], "ground_truth")), others)
 
 
-def _text(value: Any) -> str:
-    if not isinstance(value, str) or not value.strip():
-        raise InputError(f"question is {value!r}; expected text.")
-    _require_whole(value)
-    return value
-
-
 def _texts(value: Any, name: str) -> tuple[str, ...]:
-    """Return one text or several as a tuple; a list may be written as JSON, as it is in CSV."""
+    """Return a text or a list of texts as a tuple; CSV has a list as JSON."""
     if is_missing(value):
         return ()
     listed = texts_in(value) if isinstance(value, str) else value if isinstance(value, Sequence) else [value]
@@ -114,7 +109,7 @@ def _texts(value: Any, name: str) -> tuple[str, ...]:
 
 
 def texts_in(value: str) -> list[str]:
-    """Return the texts of a JSON list of texts; anything else is one text, such as ``[1, 2, 3]``, the answer.
+    """Return the texts of a JSON list of texts; anything else is one text, such as the answer ``[1, 2, 3]``.
 
     >>> texts_in('["a", "b"]'), texts_in("[1, 2]"), texts_in("[sic]")
     (['a', 'b'], ['[1, 2]'], ['[sic]'])

@@ -21,8 +21,8 @@ class Token:
     """A token of a reply.
 
     logprob : the natural logarithm of its probability; NaN if the server gave none.
-    alternatives : the likeliest tokens at this place, with their log-probabilities; itself is usually one of them.
-    raw : its bytes, if the server gave them. A character may be spread over several tokens; only bytes join to it.
+    alternatives : the likeliest tokens at this place, with their log-probabilities; usually with this one.
+    raw : its bytes, if the server gave them. A character may be spread over several tokens, which only bytes can join.
     """
 
     text: str
@@ -42,8 +42,8 @@ class Reply:
 
     tokens : None if the server gave no log-probabilities.
     finish : why it ended, in the server's word: "stop", "length", "content_filter".
-    refusal : what the server put in the place for refusals.
-    model : what the server calls the LLM that replied; it may be more exact than the name that was asked for.
+    refusal : the server's field for refusals.
+    model : the server's name of the LLM, which may be more exact than the requested one.
     """
 
     text: str
@@ -54,7 +54,7 @@ class Reply:
 
     @property
     def is_cut(self) -> bool:
-        """Whether it ended because it may not be longer."""
+        """Whether it ended because it reached its limit."""
         return self.finish is not None and self.finish.lower() in ("length", "max_tokens")
 
     @staticmethod
@@ -81,8 +81,8 @@ class Reply:
     def from_body(body: Any) -> Reply:
         """Return the first reply in the body of a chat completion.
 
-        Fields that are missing, empty or unknown do no harm. Log-probabilities are taken all or not at all: a sum over
-        some tokens of an answer would be too high.
+        Missing, empty or unknown fields are ignored. Log-probabilities are read all or not at all: a sum over some
+        tokens of an answer would be too high.
 
         >>> Reply.from_body({"choices": [{"message": {"content": "Guess: 4"}, "finish_reason": "stop"}]}).text
         'Guess: 4'
@@ -129,13 +129,13 @@ def _text(content: Any) -> str:
 
 
 def _thoughts(message: Mapping[str, Any]) -> str:
-    """Return the thoughts of an LLM that has not come to its answer, in the tag of those that mark them in the text."""
+    """Return the thoughts of an LLM that has not reached its answer, in the usual tag."""
     thoughts = (message.get(name) for name in ("reasoning_content", "reasoning"))
     return next((f"<think>{text}" for text in thoughts if isinstance(text, str) and text.strip()), "")
 
 
 def _whole(text: str) -> str:
-    # Half a character, which JSON can hold, could be neither kept nor sent.
+    # JSON can have half a character, which can be neither stored nor sent.
     return text.encode("utf-8", "replace").decode()
 
 
@@ -166,7 +166,9 @@ def _token(entry: Any) -> Token | None:
         for other in (listed if isinstance(listed, list) else [])
         if isinstance(other, Mapping) and isinstance(other.get("token"), str)
     )
-    return Token(entry["token"], _number(entry.get("logprob")), alternatives, _bytes(entry.get("bytes")))
+    given = entry.get("bytes")
+    is_bytes = isinstance(given, list) and all(type(byte) is int and 0 <= byte < 256 for byte in given)
+    return Token(entry["token"], _number(entry.get("logprob")), alternatives, bytes(given or ()) if is_bytes else None)
 
 
 def _number(value: Any) -> float:
@@ -174,11 +176,6 @@ def _number(value: Any) -> float:
         return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else math.nan
     except OverflowError:  # an integer of hundreds of digits
         return math.nan
-
-
-def _bytes(value: Any) -> bytes | None:
-    is_bytes = isinstance(value, list) and all(type(byte) is int and 0 <= byte < 256 for byte in value)
-    return bytes(value) if is_bytes else None
 
 
 def _shown(value: Any) -> str:

@@ -1,8 +1,8 @@
 """The store of a run: an SQLite file with the questions, and every request with its raw reply.
 
-A reply is in the file before the next request is made, so a run that is killed loses what was on its way and nothing
-else. The file can be read while the run goes on. Requests are known by a digest of what was asked, so nothing that has
-a reply is asked again, whatever else has changed around it.
+A reply is in the file before the next request is made, so a run that is killed loses only the requests on their way.
+The file can be read while the run goes on. The key of a request is its digest, so a request that has a reply is never
+made again.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ CREATE TABLE request (
     key TEXT PRIMARY KEY, asked TEXT NOT NULL, reply TEXT, failure TEXT, seconds REAL, at TEXT DEFAULT CURRENT_TIMESTAMP
 ) WITHOUT ROWID;
 """
-# The latter where SQLite would name, in its message, what is no text.
+# The latter is raised if SQLite names, in its message, what is not text.
 StoreError = (sqlite3.Error, UnicodeDecodeError)
 _NAMES = ("run", "question", "request")
 _BROKEN = "The file is damaged, or was changed by something else; write to a new one."
 _AT_ONCE = 500
-# Of anything this large the file is broken, or made to fill the memory: replies are shorter (--max-reply-mb).
+# A file with larger values is broken, or made to fill the memory: replies are shorter (--max-reply-mb).
 _LARGEST_VALUE = 2**28
 # Another program may hold the file for a moment.
 _SECONDS_TO_WAIT = 10.0
@@ -85,7 +85,7 @@ class Store:
         return [(number, self._object(setup, f"run {number}")) for number, setup in rows]
 
     def add_questions(self, run: int, asked: Iterable[Asked]) -> int:
-        """Add questions to a run, all or none; return how many were given. Those that are there stay in their place."""
+        """Add questions to a run, all or none; return their number. Known questions keep their place."""
         count, given = 0, set()
         with self._db:
             (last,) = self._db.execute("SELECT coalesce(max(place), 0) FROM question WHERE run = ?", (run,)).fetchone()
@@ -101,7 +101,7 @@ class Store:
         return count
 
     def _add_question(self, run: int, place: int, asked: Asked) -> int:
-        """Add a question, or renew what goes with it; return how many places it has taken, 1 or 0."""
+        """Add a question, or update its other columns; return the number of new questions, 1 or 0."""
         question, row = asked.question, (run, asked.question.id)
         content = {"question": question.text, "choices": question.choices, "ground_truth": question.ground_truth}
         text = json.dumps(content | {"others": dict(asked.others)}, ensure_ascii=False, default=str)
@@ -118,7 +118,7 @@ class Store:
         return int(known is None)
 
     def questions(self, run: int) -> Iterator[Asked]:
-        """Yield the questions of a run in their order, few at a time from the file."""
+        """Yield the questions of a run in their order, reading a few at a time."""
         query = "SELECT place, id, content FROM question WHERE run = ? AND place > ? ORDER BY place LIMIT ?"
         last = 0
         while rows := self._db.execute(query, (run, last, _AT_ONCE)).fetchall():
@@ -141,9 +141,9 @@ class Store:
     # Requests and their replies
 
     def reply(self, request: Request) -> Reply | None:
-        """Return the reply to a request, None if it has none.
+        """Return the reply to a request, None if there is none.
 
-        What is there and no reply, since the file is damaged, counts as none: it is asked again.
+        A reply that cannot be read, because the file is damaged, counts as none: the request is made again.
         """
         query = "SELECT reply FROM request WHERE key = ? AND reply IS NOT NULL"
         found = self._db.execute(query, (request_key(request),)).fetchone()
@@ -153,7 +153,7 @@ class Store:
             return None
 
     def failure(self, request: Request) -> str | None:
-        """Return why a request failed when it was last made, None if it did not."""
+        """Return why a request failed the last time, None if it did not."""
         query = "SELECT failure FROM request WHERE key = ?"
         found = self._db.execute(query, (request_key(request),)).fetchone()
         return None if found is None or found[0] is None else str(found[0])
@@ -166,7 +166,7 @@ class Store:
         return found
 
     def keep(self, request: Request, reply: str | None, failure: str | None, seconds: float) -> None:
-        """Keep a reply as it came, or why there is none; on the disk when this returns."""
+        """Write a reply, or why there is none, to the file."""
         asked = json.dumps(request, ensure_ascii=False)
         with self._db:
             self._db.execute(
@@ -177,17 +177,17 @@ class Store:
     def _object(self, text: Any, name: str) -> dict[str, Any]:
         """Return the JSON object that a text of the file holds."""
         try:
-            found = json.loads(text)
+            value = json.loads(text)
         except (ValueError, TypeError, RecursionError):
-            found = None
-        if not isinstance(found, dict):
+            value = None
+        if not isinstance(value, dict):
             raise InputError(f"{self.path}: {name} is {text!r:.200}; expected a JSON object. {_BROKEN}")
-        return found
+        return value
 
 
 @contextmanager
 def open_store(path: str | Path, *, to_write: bool) -> Iterator[Store]:
-    """Open a store, or make one to write to. Only one process writes at a time."""
+    """Open a store, or create one to write to. Only one process writes at a time."""
     path = Path(path)
     _require_place(path, to_write)
     with _only_writer(path, to_write), closing(_connected(path)) as connection:
@@ -195,31 +195,28 @@ def open_store(path: str | Path, *, to_write: bool) -> Iterator[Store]:
             _prepare(connection, path, to_write)
             yield Store(connection, path)
         except StoreError as error:
-            raise InputError(f"{path} cannot be used as a run: {error}. {_remedy(error)}".strip()) from error
-
-
-def _remedy(error: Exception) -> str:
-    said = str(error)
-    if "locked" in said:
-        return "Another program holds it; close that, and try again."
-    return "" if any(word in said for word in ("full", "readonly", "I/O", "unable to open")) else _BROKEN
+            is_intact = any(word in str(error) for word in ("full", "readonly", "I/O", "unable to open"))
+            remedy = "" if is_intact else _BROKEN
+            if "locked" in str(error):
+                remedy = "Another program holds it; close that, and try again."
+            raise InputError(f"{path} cannot be used as a run: {error}. {remedy}".strip()) from error
 
 
 def _require_place(path: Path, to_write: bool) -> None:
-    """Refuse what cannot be a run, before anything is made beside it."""
+    """Refuse a path that cannot be a run, before any file is created."""
     if path.is_dir():
         raise InputError(f"{path} is a folder; expected the file of a run, such as run.db.")
     if path.exists() and not path.is_file():
-        raise InputError(f"{path} is no regular file; expected the file of a run, such as run.db.")
+        raise InputError(f"{path} is not a regular file; expected the file of a run, such as run.db.")
     if not to_write and not path.is_file():
-        raise InputError(f"{path} does not exist; expected a run that qacal elicit has made.")
+        raise InputError(f"{path} does not exist; expected a run of qacal elicit.")
     if not path.absolute().parent.is_dir():
         raise InputError(f"{path}: the folder {path.parent} does not exist.")
     if path.is_file():
         with path.open("rb") as file:
             begins = file.read(len(_SQLITE))
         if begins != _SQLITE and (begins or not to_write):
-            raise InputError(f"{path} is no run that qacal elicit has made; expected an SQLite file.")
+            raise InputError(f"{path} is not a run of qacal elicit; expected an SQLite file.")
 
 
 def _connected(path: Path) -> sqlite3.Connection:
@@ -232,18 +229,18 @@ def _connected(path: Path) -> sqlite3.Connection:
 
 
 def _prepare(connection: sqlite3.Connection, path: Path, to_write: bool) -> None:
-    # What a file defines, and we did not, is not run.
+    # Functions that the file itself defines are not run.
     connection.execute("PRAGMA trusted_schema = OFF")
     (application,), (version,) = (
         connection.execute(f"PRAGMA {name}").fetchone() for name in ("application_id", "user_version")
     )
     is_new = not connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
     if (not is_new or not to_write) and application != _APPLICATION:
-        raise InputError(f"{path} is a database, but no run that qacal elicit has made.")
+        raise InputError(f"{path} is a database, but not a run of qacal elicit.")
     if version > _VERSION:
         raise InputError(f"{path} was written by a later qacal (layout {version}; this one reads {_VERSION}). Upgrade.")
     if is_new and not to_write:
-        raise InputError(f"{path} is empty; expected a run that qacal elicit has made.")
+        raise InputError(f"{path} is empty; expected a run of qacal elicit.")
     if not is_new:
         _require_layout(connection, path)
     # A commit is in the file, past this process, at once; only a crash of the whole machine could lose the last ones.
@@ -257,23 +254,23 @@ def _prepare(connection: sqlite3.Connection, path: Path, to_write: bool) -> None
 
 
 def _require_layout(connection: sqlite3.Connection, path: Path) -> None:
-    """Refuse a file whose tables are not ours, or do more than ours when they are read or written."""
+    """Refuse a file whose tables are not ours, or have triggers."""
     ours = {" ".join(text.split()) for text in _TABLES.split(";") if text.strip()}
     rows = connection.execute("SELECT type, name, tbl_name, sql FROM sqlite_master").fetchall()
-    found = set()
+    tables = set()
     for kind, name, table, text in rows:
         is_own = kind == "table" and name in _NAMES
         if is_own:
-            found.add(" ".join(str(text).split()))
+            tables.add(" ".join(str(text).split()))
         elif kind == "trigger" or name in _NAMES or (table in _NAMES and text is not None):
             raise InputError(f"{path} has the {kind!s:.20} {name!r:.80}, which qacal elicit has not made. {_BROKEN}")
-    if found != ours:
-        raise InputError(f"{path} has other tables than a run that qacal elicit has made: {sorted(found)!r:.200}.")
+    if tables != ours:
+        raise InputError(f"{path} has other tables than a run of qacal elicit: {sorted(tables)!r:.200}.")
 
 
 @contextmanager
 def _only_writer(path: Path, to_write: bool) -> Iterator[None]:
-    """Hold a lock that ends with the process, however it ends: two runs would ask everything twice."""
+    """Hold a lock that ends with the process: two runs would ask everything twice."""
     if not to_write or os.name != "posix":
         yield
         return
@@ -308,7 +305,7 @@ def _locked(lock: Path, path: Path) -> IO[str]:
 
 
 def _asked(identity: str, content: dict[str, Any]) -> Asked | None:
-    """Return a question as it was stored; None if it is none."""
+    """Return a question from its stored content; None if the content is not a question."""
     text, choices = content.get("question"), content.get("choices")
     truths, others = content.get("ground_truth"), content.get("others")
     if not isinstance(text, str) or not isinstance(others, dict):

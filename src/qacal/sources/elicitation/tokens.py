@@ -13,7 +13,6 @@ number that depends on the server).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 
 from qacal.sources.elicitation.outcomes import Malformed, Reason, malformed
 from qacal.sources.elicitation.reading.parsing import answer_place
@@ -49,8 +48,8 @@ def length_normalised(reply: Reply, answer: str) -> float | None:
 def true_probability(reply: Reply) -> float | Malformed:
     r"""Return :math:`p(\text{True}) / (p(\text{True}) + p(\text{False}))` at the first token that is more than space.
 
-    Capitals and spaces do not matter: " true" and "True" are added up. One of the two that is not listed counts as 0;
-    it is less likely than all that are.
+    Capitals and spaces do not matter: " true" and "True" are added up. If one of the two is not listed, it counts as 0:
+    it is less likely than all that are listed.
 
     >>> listed = (("True", math.log(0.6)), (" true", math.log(0.1)), ("False", math.log(0.1)), ("Yes", math.log(0.2)))
     >>> round(true_probability(Reply("True", (Token("True", math.log(0.6), listed),))), 6)
@@ -62,15 +61,14 @@ def true_probability(reply: Reply) -> float | Malformed:
     listed = [*first.alternatives]
     if first.text not in [text for text, _ in listed]:
         listed.append((first.text, first.logprob))
-    true, false = (_mass(listed, word) for word in ("true", "false"))
+    mass = {"true": 0.0, "false": 0.0}
+    for text, logprob in listed:
+        if text.strip().lower() in mass and _is_known(logprob):
+            mass[text.strip().lower()] += math.exp(min(logprob, 0.0))
+    true, false = mass["true"], mass["false"]
     if not true + false > 0:
         return malformed(Reason.NEITHER_TRUE_NOR_FALSE, reply.text)
     return true / (true + false)
-
-
-def _mass(listed: Iterable[tuple[str, float]], word: str) -> float:
-    logprobs = (logprob for text, logprob in listed if text.strip().lower() == word and _is_known(logprob))
-    return math.fsum(math.exp(min(logprob, 0.0)) for logprob in logprobs)
 
 
 def _is_known(logprob: float) -> bool:

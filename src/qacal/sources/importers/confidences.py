@@ -54,8 +54,8 @@ def choose_confidence(offers: Mapping[str, Confidence], wanted: str | None = Non
     >>> choose_confidence({"metadata": Scored(0.8, "metadata"), "stated": Scored(0.9, "stated")}, "stated").columns
     {'confidence_metadata': 0.8, 'confidence_stated': 0.9}
     """
-    found = {name: offer for name, offer in offers.items() if isinstance(offer, Scored)}
-    columns = {_COLUMNS[name]: offer.value for name, offer in found.items()} if len(found) > 1 else {}
+    scored = {name: offer for name, offer in offers.items() if isinstance(offer, Scored)}
+    columns = {_COLUMNS[name]: offer.value for name, offer in scored.items()} if len(scored) > 1 else {}
     asked = [name for name in offers if wanted in (None, name)]
     off_scales = (
         offer.off_scale if name in asked else replace(offer.off_scale, column=_COLUMNS[name])
@@ -64,8 +64,8 @@ def choose_confidence(offers: Mapping[str, Confidence], wanted: str | None = Non
     )
     off_scale = next(off_scales, None)
     for name in asked:
-        if name in found:
-            return ConfidenceChoice(found[name], columns, off_scale)
+        if name in scored:
+            return ConfidenceChoice(scored[name], columns, off_scale)
     reasons = dict.fromkeys(offer.why for offer in map(offers.get, asked) if isinstance(offer, Unscored))
     why = "no confidence: " + ("; ".join(reasons) or "the log has no such source")
     return ConfidenceChoice(Unscored(why), columns, off_scale)
@@ -101,7 +101,7 @@ def parse_confidence(
     if not math.isfinite(scaled):
         return Unscored(f"what is in {where} is not a number")
     if not is_unit(scaled):
-        of_scale = "They are no percents either." if percent else "If these are percents, say --percent."
+        of_scale = "They are not percents either." if percent else "If these are percents, say --percent."
         # If a place is given, it is the only source of its format.
         of_source = "Another source is chosen with --confidence-from." if place is None else ""
         remedy = " ".join(filter(None, (of_scale if can_be_percent else "", of_source)))
@@ -154,12 +154,14 @@ def by_tokens(reply: Reply, answer: str) -> Confidence:
 
     if not reply.tokens:
         return Unscored("there are no token probabilities")
-    found = answer_probability(reply, answer)
-    if found is None:
+    probability = answer_probability(reply, answer)
+    if probability is None:
         # Logs may hold tokens of the answer alone. A letter among choices is one token, and clear if it occurs once.
         alone = [token.logprob for token in reply.tokens if token.text.strip() == answer and token.logprob > _UNKNOWN]
-        found = math.exp(min(alone[0], 0.0)) if len(alone) == 1 else None
-    return Unscored("the tokens of the answer cannot be told") if found is None else Scored(found, TOKENS)
+        probability = math.exp(min(alone[0], 0.0)) if len(alone) == 1 else None
+    return (
+        Unscored("it is unclear which tokens spell the answer") if probability is None else Scored(probability, TOKENS)
+    )
 
 
 def by_logprobs(logprobs: Any, *, is_answer: bool) -> Confidence:
@@ -170,13 +172,13 @@ def by_logprobs(logprobs: Any, *, is_answer: bool) -> Confidence:
     >>> by_logprobs([-0.5, -0.25], is_answer=True).value == math.exp(-0.75)
     True
     >>> by_logprobs([-0.5, -9999.0], is_answer=True)
-    Unscored(why='the tokens of the answer cannot be told')
+    Unscored(why='it is unclear which tokens spell the answer')
     """
     if not isinstance(logprobs, list) or not logprobs:
         return Unscored("there are no token probabilities")
     numbers = [bare_number(logprob) for logprob in logprobs]
     if not is_answer or not all(math.isfinite(number) and number > _UNKNOWN for number in numbers):
-        return Unscored("the tokens of the answer cannot be told")
+        return Unscored("it is unclear which tokens spell the answer")
     return Scored(math.exp(math.fsum(min(number, 0.0) for number in numbers)), TOKENS)
 
 
@@ -201,7 +203,7 @@ def agreement(answers: Sequence[str], answer: str | None = None) -> tuple[str, C
     # A counter keeps the order of first use, and the first of equals is the most common.
     most = counts.most_common(1)[0][0] if answer is None else normalise_answer(answer)
     if most not in counts:
-        return answer or "", Unscored("no confidence: the answer that was judged is none of the repeats")
+        return answer or "", Unscored("no confidence: the judged answer is not among the repeats")
     given = answers[alike.index(most)] if answer is None else answer
     return given, Scored(counts[most] / len(answers), AGREEMENT)
 
@@ -222,8 +224,8 @@ def is_cut_reason(reason: Any) -> bool:
     >>> [is_cut_reason(reason) for reason in ("length", "MAX_TOKENS", {"reason": "length"}, "stop", None)]
     [True, True, True, False, False]
     """
-    said = reason.get("reason") if isinstance(reason, dict) else reason
-    return isinstance(said, str) and said.lower() in _CUT
+    word = reason.get("reason") if isinstance(reason, dict) else reason
+    return isinstance(word, str) and word.lower() in _CUT
 
 
 def is_cut_off(replied: Any) -> bool:
@@ -305,11 +307,11 @@ class Scales:
 def _fault(source: OffScale, seen: _Seen) -> str:
     is_small = 1 < seen.highest <= 10 and "percents" in source.remedy
     of_grades = (
-        "None is above 10, as on a scale from 0 to 10 or 1 to 5, which are no percents: bring them to 0 to 1 first."
+        "None is above 10, as on a scale from 0 to 10 or 1 to 5, which are not percents: bring them to 0 to 1 first."
     )
-    said = (
+    sentences = (
         f"{source.source} is not on a scale from 0 to 1: {seen}. A 1 may mean anything then, so nothing is imported.",
         of_grades if is_small else source.remedy,
         "What stands for no value, such as -1, has to be empty." if seen.lowest < 0 else "",
     )
-    return " ".join(filter(None, said))
+    return " ".join(filter(None, sentences))

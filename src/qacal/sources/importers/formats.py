@@ -112,8 +112,8 @@ def detected(paths: Sequence[Path]) -> str:
     found = {path: _looks_like(path) for path in paths}
     names = set(found.values())
     if len(names) > 1:
-        said = "; ".join(f"{path} looks like {name}" for path, name in found.items())
-        raise InputError(f"the files are of several formats: {said}. Import them one by one.")
+        listed = "; ".join(f"{path} looks like {name}" for path, name in found.items())
+        raise InputError(f"the files are of several formats: {listed}. Import them one by one.")
     return names.pop()
 
 

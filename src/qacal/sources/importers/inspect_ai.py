@@ -261,7 +261,7 @@ def _header(archive: zipfile.ZipFile, path: Path) -> dict[str, Any]:
     names = set(archive.namelist())
     name = next((name for name in ("header.json", "_journal/start.json") if name in names), None)
     if name is None:
-        raise InputError(f"{path} has neither header.json nor _journal/start.json; it is no log of inspect_ai.")
+        raise InputError(f"{path} has neither header.json nor _journal/start.json; it is not a log of inspect_ai.")
     header, problem = _loaded(archive, archive.getinfo(name), path)
     if not isinstance(header, dict):
         raise InputError(f"{path} {name}: {problem or 'it is not an object.'}")

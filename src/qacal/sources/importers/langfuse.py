@@ -145,7 +145,7 @@ class _Observations:
         if id_ is None or "type" not in row:
             raise UnusableRowError("there are no id and type; expected an observation of Langfuse.")
         if not _is_wanted(row, self.selection):
-            return Dropped("it is no generation, or of another name")
+            return Dropped("it is not a generation, or has another name")
         output, question = reply_of(row.get("output")), question_of(row.get("input"), self.selection)
         if not output or question is None:
             return Dropped("there is no input" if output else "there is no output")

@@ -158,8 +158,8 @@ def results_of(path: Path) -> Any:
 
 def model_of(path: Path, results: Any) -> str:
     """Return the LLM's name: from the results of the same run, else from the folder, which lm-eval names after it."""
-    said = inside(results, "model_name")
-    return said if isinstance(said, str) and said else path.absolute().parent.name.replace("__", "/")
+    name = inside(results, "model_name")
+    return name if isinstance(name, str) and name else path.absolute().parent.name.replace("__", "/")
 
 
 def _steps(results: Any, task: str) -> dict[str, list[dict[str, Any]]]:

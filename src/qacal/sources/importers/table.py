@@ -41,7 +41,7 @@ class _Rows:
     @cached_property
     def _words(self) -> dict[str, float]:
         require_expressions(self.selection.expressions)
-        return {expression_key(words): worth for words, worth in self.selection.expressions.items()}
+        return {expression_key(words): number for words, number in self.selection.expressions.items()}
 
     def outcome(self, item: Item) -> Outcome:
         row = self._named(item.value)

@@ -75,11 +75,11 @@ def question_of(asked: Any, selection: Selection = _NO_WISHES) -> Question | Non
     text = _asked(value)
     if text is None and isinstance(asked, str):
         text = asked
-    said = _chat(value)
-    turns = sum(role in _USER for role, _ in said)
+    chat = _chat(value)
+    turns = sum(role in _USER for role, _ in chat)
     is_whole = turns > 1 and not selection.last_turn
     if is_whole:
-        text = _shown([(role, part) for role, part in said if role in _SPEAKERS])
+        text = _shown([(role, part) for role, part in chat if role in _SPEAKERS])
     after = selection.question_after
     if text is not None and after is not None and after in text:
         text = text.rpartition(after)[2].strip()

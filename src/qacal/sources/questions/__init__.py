@@ -1,6 +1,7 @@
-"""The paper's benchmarks as questions to ask: TriviaQA, SciQ, BigBench, OpenBookQA and MMLU.
+"""Questions to ask: the paper's benchmarks (TriviaQA, SciQ, BigBench, OpenBookQA and MMLU) and a quiz.
 
-`load(name)` fetches one from the Hugging Face hub; `gather(rows, reader)` makes questions of rows.
+In: the name of a benchmark on the Hugging Face hub, or rows of one. Out: questions with their answers. Open `hub.py`
+first; `quiz.py` has the quiz that ships with qacal.
 """
 
 from qacal.sources.questions.gathering import COLUMNS, BenchmarkQuestion, Gathered, LeftOut, gather

@@ -1,4 +1,4 @@
-"""Questions from the rows of a benchmark: each asked once, and what cannot be asked or judged left out and counted."""
+"""Questions from the rows of a benchmark: each once; rows that cannot be asked or judged are left out and counted."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ Row = Mapping[str, Any]
 class BenchmarkQuestion:
     """A question of a benchmark.
 
-    id : tells it from others; the same in every split, slice and form in which the question is met.
-    choices : what to choose from; None for an open question.
-    ground_truth : the right answer and its other spellings, the canonical one first.
-    subject : what the benchmark sorts it under; None if it does not.
+    id : the same in every split, slice and form of the question.
+    choices : the answers to choose from; None for an open question.
+    ground_truth : the spellings of the correct answer, the canonical one first.
+    subject : the benchmark's category; None if it has none.
     """
 
     id: str
@@ -39,7 +39,7 @@ Reader = Callable[[Row], BenchmarkQuestion]
 
 
 class UnusableError(Exception):
-    """A row cannot be asked or judged: why, in words that can be counted, and what it holds."""
+    """A row that cannot be asked or judged: the reason, and the value that shows it."""
 
     def __init__(self, reason: str, got: str) -> None:
         super().__init__(reason, got)
@@ -48,7 +48,7 @@ class UnusableError(Exception):
 
 @dataclass(frozen=True)
 class LeftOut:
-    """Rows that were left out for one reason: how many, and the first of them."""
+    """Rows that were left out for one reason: their number, and the first of them."""
 
     count: int
     first: str
@@ -56,7 +56,7 @@ class LeftOut:
 
 @dataclass(frozen=True)
 class Gathered:
-    """The questions of a benchmark, and why its other rows are none.
+    """The questions of a benchmark, and why other rows were left out.
 
     left_out : reasons, the number of rows for each, and the first such row.
     """
@@ -65,10 +65,10 @@ class Gathered:
     left_out: Mapping[str, LeftOut] = field(default_factory=dict)
 
     def sample(self, limit: int) -> Gathered:
-        """Return so many questions from all over the set: those whose ids have the lowest hashes, in their old order.
+        """Return a sample of the questions: those whose ids have the lowest hashes, in their order.
 
-        Benchmarks are sorted by subject, so the first few questions would be of one. The same ids are chosen each time,
-        and a larger sample holds the smaller ones.
+        Benchmarks are sorted by subject, so the first few questions would have one subject. The same ids are chosen
+        each time, and a larger sample contains the smaller ones.
         """
         lowest = sorted(self.questions, key=lambda one: sha256(one.id.encode()).digest())[:limit]
         chosen = {one.id for one in lowest}
@@ -84,11 +84,10 @@ class Gathered:
 
 
 def gather(rows: Iterable[Row], reader: Reader) -> Gathered:
-    """Make questions of rows, and count those that cannot be used.
+    """Return the questions of rows, and count the rows that cannot be used.
 
-    A row is left out if it cannot be asked or judged (no answer, a key that names no choice), or if an earlier row has
-    asked the same: an LLM would answer it in the same way, so its answers would be counted twice, and be among the rows
-    that fit a model and those that measure it.
+    A row is left out if it cannot be asked or judged (no answer, a key that names no choice), or if an earlier row asks
+    the same: an LLM would give the same answer, which would count twice, and be both in training and in test rows.
 
     >>> from qacal.sources.questions import mmlu
     >>> capital = {"question": "Capital of Peru?", "subject": "geography", "choices": ["Quito", "Lima"], "answer": 1}
@@ -98,46 +97,39 @@ def gather(rows: Iterable[Row], reader: Reader) -> Gathered:
     >>> for reason, rows in gathered.left_out.items():
     ...     print(f"{rows.count}: {reason} (first: {rows.first})")
     1: an earlier row asks the same (first: row 2: Capital of Peru?)
-    1: the answer is none of the choices (first: row 3: answer is 7; expected 0 to 1)
+    1: the answer is not among the choices (first: row 3: answer is 7; expected 0 to 1)
     """
-    found: dict[str, BenchmarkQuestion] = {}
+    questions: dict[str, BenchmarkQuestion] = {}
     left_out: dict[str, LeftOut] = {}
     place = 0
     for place, row in enumerate(rows, 1):
         try:
-            question = _read(row, reader, place)
-            _require_new(question, found.get(question.id), place)
-            found[question.id] = question
+            question = reader(row)
+            _require_new(question, questions.get(question.id))
+            questions[question.id] = question
+        except InputError as error:
+            raise InputError(f"row {place}: {error}") from None
         except UnusableError as unusable:
             before = left_out.get(unusable.reason, LeftOut(0, f"row {place}: {unusable.got}"))
             left_out[unusable.reason] = replace(before, count=before.count + 1)
-    if not found:
-        raise InputError(_nothing(place, left_out))
-    return Gathered(tuple(found.values()), left_out)
+    if not place:
+        raise InputError("there is no row; ask for another --split.")
+    if not questions:
+        reasons = "; ".join(f"{reason} ({one.count:,} rows; {one.first:.100})" for reason, one in left_out.items())
+        raise InputError(
+            f"no row can be used: {reasons}. Test splits often hide their answers; ask for another --split."
+        )
+    return Gathered(tuple(questions.values()), left_out)
 
 
-def _read(row: Row, reader: Reader, place: int) -> BenchmarkQuestion:
-    try:
-        return reader(row)
-    except InputError as error:
-        raise InputError(f"row {place}: {error}") from None
-
-
-def _require_new(question: BenchmarkQuestion, earlier: BenchmarkQuestion | None, place: int) -> None:
+def _require_new(question: BenchmarkQuestion, earlier: BenchmarkQuestion | None) -> None:
     if earlier is None:
         return
     if question.question != earlier.question:
         raise InputError(
-            f"row {place}: id {question.id} belongs to {earlier.question!r:.60} already, and here to "
+            f"id {question.id} belongs to {earlier.question!r:.60} already, and here to "
             f"{question.question!r:.60}. Ids must tell questions apart; mend them."
         )
     if (question.choices, question.ground_truth) == (earlier.choices, earlier.ground_truth):
         raise UnusableError("an earlier row asks the same", question.question)
     raise UnusableError("an earlier row asks the same, with another answer or other choices", question.question)
-
-
-def _nothing(rows: int, left_out: Mapping[str, LeftOut]) -> str:
-    if not rows:
-        return "there is no row; ask for another --split."
-    reasons = "; ".join(f"{reason} ({one.count:,} rows; {one.first:.100})" for reason, one in left_out.items())
-    return f"no row can be used: {reasons}. Test splits often hide their answers; ask for another --split."

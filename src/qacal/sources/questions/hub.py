@@ -39,8 +39,8 @@ class Benchmark:
     def reader(self, choices: bool | None) -> Callable[[Row], BenchmarkQuestion]:
         """Return what makes questions of rows, with choices or without; None is the usual way."""
         if choices is not None and choices not in self.forms:
-            told = "no choices" if choices else "no questions that could be asked without their choices"
-            raise InputError(f"{self.name} has {told}; leave --{'' if choices else 'no-'}choices out.")
+            what = "no choices" if choices else "no questions that could be asked without their choices"
+            raise InputError(f"{self.name} has {what}; leave --{'' if choices else 'no-'}choices out.")
         return self.read if len(self.forms) == 1 or choices is None else partial(self.read, with_choices=choices)
 
     def configs(self, tasks: Sequence[str]) -> dict[str, dict[str, str]]:
@@ -123,7 +123,7 @@ def load(
     --task NAME, which may be repeated.
     """
     if name not in BENCHMARKS:
-        raise InputError(f"{name!r} is no benchmark; there are {', '.join(BENCHMARKS)}.")
+        raise InputError(f"{name!r} is not a benchmark; there are {', '.join(BENCHMARKS)}.")
     benchmark = BENCHMARKS[name]
     reader, configs = benchmark.reader(choices), benchmark.configs(tasks)
     place = _Place(source or benchmark.source, split or benchmark.split, revision)
@@ -163,9 +163,9 @@ def _table(place: _Place, config: str) -> Any:
         return datasets.load_dataset(place.source, config, split=place.split, revision=place.revision)
     except (datasets.exceptions.DatasetsError, OSError, ValueError, RuntimeError) as error:
         reason = str(error).strip().partition("\n")[0].rstrip(".")
-        told = reason if len(reason) <= _LONGEST_REASON else f"{reason[:_LONGEST_REASON]} ..."
+        short = reason if len(reason) <= _LONGEST_REASON else f"{reason[:_LONGEST_REASON]} ..."
         kind = ServerError if isinstance(error, ConnectionError) else InputError
-        raise kind(f"{place}, {config}, split {place.split}, cannot be loaded. {told}. {_remedy(error)}") from None
+        raise kind(f"{place}, {config}, split {place.split}, cannot be loaded. {short}. {_remedy(error)}") from None
 
 
 def _remedy(error: Exception) -> str:

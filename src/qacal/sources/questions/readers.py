@@ -1,4 +1,4 @@
-"""One reader a benchmark: from a row as the hub has it to a question."""
+"""One reader for each benchmark: from a row of the hub to a question."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from qacal.sources.questions.draws import Draws
 from qacal.sources.questions.gathering import BenchmarkQuestion, Row, UnusableError
 from qacal.storage.plain import digest
 
-# How TriviaQA writes an answer that it keeps to itself.
+# What TriviaQA writes for a hidden answer.
 _HIDDEN = "<unk>"
 # How BIG-bench puts choices into the text of a question, where a task does that.
 _LISTED = "  choice: "
@@ -37,7 +37,7 @@ def triviaqa(row: Row) -> BenchmarkQuestion:
 def sciq(row: Row, with_choices: bool = False) -> BenchmarkQuestion:
     """Read a row of SciQ: an open question, as in the paper, or one with four choices.
 
-    The data keep the right answer apart from the three distractors; the question decides the order of the choices.
+    The data have the correct answer apart from the three distractors; the question decides the order of the choices.
     """
     question, answer = _text(row, "question"), _text(row, "correct_answer")
     choices = None
@@ -81,14 +81,14 @@ def openbookqa(row: Row) -> BenchmarkQuestion:
         raise _changed("choices.label", labels, f"{len(choices)} labels, one for each choice")
     if key not in labels:
         raise UnusableError(
-            "the answer is none of the choices", f"answerKey is {key!r}; expected one of {', '.join(labels)}"
+            "the answer is not among the choices", f"answerKey is {key!r}; expected one of {', '.join(labels)}"
         )
     truth = choices[labels.index(key)]
     return BenchmarkQuestion(_text(row, "id"), _text(row, "question_stem"), choices, (truth,), None, "openbookqa")
 
 
 def mmlu(row: Row) -> BenchmarkQuestion:
-    """Read a row of MMLU: a question with four choices, the right one told by its place.
+    """Read a row of MMLU: a question with four choices, and the place of the correct one.
 
     The text and the choices make the id, not the subject: some questions are in two subjects.
     """
@@ -98,7 +98,7 @@ def mmlu(row: Row) -> BenchmarkQuestion:
     # A hidden answer is -1, which Python would take for the last choice.
     if not 0 <= answer < len(choices):
         raise UnusableError(
-            "the answer is none of the choices", f"answer is {answer}; expected 0 to {len(choices) - 1}"
+            "the answer is not among the choices", f"answer is {answer}; expected 0 to {len(choices) - 1}"
         )
     identity = _id("mmlu", question, *choices)
     return BenchmarkQuestion(identity, question, choices, (choices[answer],), _subject(row, "subject"), "mmlu")
@@ -114,7 +114,7 @@ def _bigbench_truth(row: Row, offered: Sequence[str]) -> tuple[str, ...]:
             [text for text, score in zip(offered, scores, strict=False) if score and score == max(scores)]
         )
     if not truth:
-        reason = "the answer is none of the choices" if offered else "there is no answer"
+        reason = "the answer is not among the choices" if offered else "there is no answer"
         raise UnusableError(reason, f"targets is {list(targets)}")
     return truth
 
@@ -128,7 +128,7 @@ def _moved_out(asked: str, offered: Sequence[str]) -> tuple[str, tuple[str, ...]
 
 
 def _dealt(question: str, choices: Sequence[str]) -> tuple[str, ...]:
-    """Return choices in an order that tells nothing: data may have the right one at the same place always."""
+    """Return choices in an order that does not depend on the data, which may always have the correct one first."""
     return tuple(Draws(question).some(sorted(choices), len(choices)))
 
 

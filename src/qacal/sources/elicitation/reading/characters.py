@@ -1,6 +1,6 @@
-"""Characters as ASCII, one for one, so that a place in the plain text is the same place in the text as it came.
+"""Characters as ASCII, one for one, so that places in the plain text are places in the original.
 
-Full-width letters, digits of other scripts, typographic dashes, quotes and separators all become what they stand for.
+Full-width letters, digits of other scripts, typographic dashes, quotes and separators become their ASCII equivalents.
 """
 
 from __future__ import annotations
@@ -20,22 +20,27 @@ _MEANT = {
     **dict.fromkeys("≈∼～≃≅", "~"),
     **dict.fromkeys("≤≦⩽＜≪", "<"),
     **dict.fromkeys("≥≧⩾＞≫", ">"),
-    # They have no width; between digits they must not glue what is apart, nor part what is one: a space shows them.
+    # Characters without width: a space makes them visible, so that no number reads across them.
     **dict.fromkeys("\u200b\u200c\u200d\u200e\u200f\u2060\ufeff\u00ad\u202a\u202b\u202c\u202d\u202e", " "),
     **dict.fromkeys("\u2028\u2029\u0085\x0b\x0c\r", "\n"),
     **dict.fromkeys("\u00a0\u202f\u2007\u2009\u3000\t", " "),
 }
 _TAG = re.compile(r"<(/?)(?:think|thinking|thought|reasoning)>", re.IGNORECASE)
-# Fences of code, and what ends a turn in the chat templates of LLMs.
+# Fences of code, and the ends of turns in the chat templates of LLMs.
 _MARKS = re.compile(r"^[ ]{0,3}```[^\n`]{0,40}$|<\|\w{1,30}\|>|</s>|<eos>|<end_of_turn>", re.MULTILINE)
 
 
 class _Table(dict[int, str]):
-    """What each character becomes, worked out the first time that it is met."""
+    """The replacement of each character, computed at its first use."""
 
     def __missing__(self, code: int) -> str:
         letter = chr(code)
-        self[code] = meant = _MEANT.get(letter) or _ascii(letter)
+        meant = _MEANT.get(letter, letter)
+        if letter.isdecimal():
+            meant = str(unicodedata.decimal(letter))
+        elif letter not in _MEANT and "！" <= letter <= "～":
+            meant = chr(ord(letter) - ord("！") + ord("!"))
+        self[code] = meant
         return meant
 
 
@@ -43,18 +48,19 @@ _TABLE = _Table()
 
 
 def plain(text: str) -> str:
-    """Return the text with ASCII for what looks like it or means it; every character keeps its place.
+    """Return the text with ASCII for characters that look like it or mean it; every character keeps its place.
 
     >>> plain("Ｇｕｅｓｓ：　٠٫٨")
     'Guess: 0.8'
     """
-    return text if text.isascii() and not _has_controls(text) else text.translate(_TABLE)
+    has_controls = any(letter in text for letter in "\t\r\x0b\x0c")
+    return text if text.isascii() and not has_controls else text.translate(_TABLE)
 
 
 def without_thoughts(text: str) -> str:
-    r"""Return the text with line breaks in place of what stands in thinking tags, of fences of code, and of end marks.
+    r"""Return the text with line breaks in place of text in thinking tags, fences of code, and end marks.
 
-    A closing tag alone ends what the prompt began; an opening tag alone leaves nothing after it.
+    A closing tag alone ends thoughts that began in the prompt; after an opening tag alone all is thoughts.
 
     >>> without_thoughts("<think>0.2?</think>0.9").strip()
     '0.9'
@@ -79,24 +85,12 @@ def ends_in_thoughts(text: str) -> bool:
 
 
 def has_other_numerals(text: str) -> bool:
-    """Return whether there is a numeral that is no digit: a fraction in one character, a superscript, a Roman one.
+    """Return whether there is a numeral that is not a digit: a one-character fraction, a superscript, a Roman one.
 
     >>> has_other_numerals("½"), has_other_numerals("0.5")
     (True, False)
     """
     return not text.isascii() and any(letter.isnumeric() and not letter.isdecimal() for letter in text)
-
-
-def _ascii(letter: str) -> str:
-    if letter.isdecimal():
-        return str(unicodedata.decimal(letter))
-    if "！" <= letter <= "～":
-        return chr(ord(letter) - ord("！") + ord("!"))
-    return letter
-
-
-def _has_controls(text: str) -> bool:
-    return any(letter in text for letter in "\t\r\x0b\x0c")
 
 
 def _thoughts(text: str) -> list[tuple[int, int]]:

@@ -1,4 +1,4 @@
-"""Confidence in words: the expressions of Fagen-Ulmschneider (2015) that the prompt lists, and what each is worth."""
+"""Confidence in words: the expressions of Fagen-Ulmschneider (2015) that the prompt lists, with their numbers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ EXPRESSIONS: Mapping[str, float] = MappingProxyType(
     }
 )
 
-# "Very likely" and "not likely" are other expressions, so only words that change nothing may stand before one.
+# "Very likely" and "not likely" are other expressions, so only words that change nothing may precede one.
 _HARMLESS_WORDS = """
     a am an answer as be believe chance chances confidence consider correct description estimate feel final guess have i
     i'd i'm is it it's level likelihood my of overall probability rate say seems so that that's the there there's think
@@ -41,7 +41,7 @@ _WORD = re.compile(r"[^\W\d_]+(?:'[^\W\d_]+)?")
 # "Almost certain to fail": of what follows in one breath, every word must be one of these too.
 _FOLLOWING = _HARMLESS | {"accurate", "being", "indeed", "in", "opinion", "right", "true", "very", "well", "was"}
 _BREATH = re.compile(r"[^,.;:!()\n]*?(?=[,.;:!()\n]|[ ]-|\b(?:because|since|as|given|due)\b|$)")
-# What turns an expression round, or makes a bound of it, wherever it follows.
+# Words that reverse an expression or make it a bound, anywhere after it.
 _TURNED_WORDS = """
     against alternative alternatives another anything bad barely confused contrary differ different doubt doubtful
     doubts either else err erred erroneous error errors errs except fail failed failing fails failure false flawed
@@ -60,13 +60,13 @@ _TURNED = re.compile(
 def read_expression(
     text: str, expressions: Mapping[str, float] = EXPRESSIONS, *, is_cut: bool = False
 ) -> float | Malformed:
-    """Return what the expression in a text is worth, if there is just one of the list and nothing changes its meaning.
+    """Return the number of the expression in a text, if there is just one and nothing changes its meaning.
 
-    Capitals, quotes and a sentence around it do not matter. Of expressions that begin alike the longest counts, so that
-    "Probably Not" is not "Probably". A number beside it must be the same one.
+    Capitals, quotes and a sentence around it do not matter. Among expressions with the same beginning the longest
+    counts, so that "Probably Not" is not "Probably". A number beside it must be the same.
 
-    expressions : the list, with the confidence in [0, 1] that each stands for.
-    is_cut : the text ends where the reply was not allowed to go on: "Probably" may have become "Probably Not".
+    expressions : the list, with the confidence in [0, 1] of each.
+    is_cut : the reply reached its limit at the end of the text: "Probably" may have become "Probably Not".
 
     >>> read_expression("I'd say it is highly unlikely.")
     0.05
@@ -75,21 +75,21 @@ def read_expression(
     >>> isinstance(read_expression("Little chance of error"), Malformed)
     True
     """
-    worths, pattern = _compiled(tuple(expressions.items()))
+    numbers, pattern = _compiled(tuple(expressions.items()))
     spelled = plain(text)
-    found = list(pattern.finditer(spelled))
-    if not found:
+    matches = list(pattern.finditer(spelled))
+    if not matches:
         return malformed(Reason.UNKNOWN_EXPRESSION if spelled.strip() else Reason.NO_CONFIDENCE, text)
-    if len({match.lastindex for match in found}) > 1:
+    if len({match.lastindex for match in matches}) > 1:
         return malformed(Reason.SEVERAL_CONFIDENCES, text)
-    if is_cut and found[-1].end() == len(spelled.rstrip(" ")):
+    if is_cut and matches[-1].end() == len(spelled.rstrip(" ")):
         return malformed(Reason.CUT, text)
-    if not _is_plain_spoken(spelled, found):
+    if not _is_plain_spoken(spelled, matches):
         return malformed(Reason.UNKNOWN_EXPRESSION, text)
-    worth = worths[(found[0].lastindex or 1) - 1]
-    if any(letter.isdigit() for letter in spelled) and read_probability(pattern.sub(" ", spelled)) != worth:
+    number = numbers[(matches[0].lastindex or 1) - 1]
+    if any(letter.isdigit() for letter in spelled) and read_probability(pattern.sub(" ", spelled)) != number:
         return malformed(Reason.SEVERAL_CONFIDENCES, text)
-    return worth
+    return number
 
 
 def _is_plain_spoken(text: str, found: list[re.Match[str]]) -> bool:
@@ -108,7 +108,7 @@ def _has_only(words: frozenset[str], text: str) -> bool:
 
 @lru_cache(maxsize=16)
 def _compiled(items: tuple[tuple[str, float], ...]) -> tuple[list[float], re.Pattern[str]]:
-    """Return what expressions are worth, and a pattern with a group for each; the longest come first."""
+    """Return the numbers of expressions, and a pattern with a group for each; the longest come first."""
     require_expressions(dict(items))
     longest_first = sorted(items, key=lambda item: len(item[0]), reverse=True)
     groups = (r"[\s-]{1,3}".join(map(re.escape, re.split(r"[\s-]+", name.strip()))) for name, _ in longest_first)

@@ -14,6 +14,9 @@ from typing import Any, TypeAlias
 
 from qacal.sources.elicitation.reading.characters import plain
 
+NamedText: TypeAlias = tuple[str, int | None, str]
+Place: TypeAlias = tuple[int, int]
+
 GUESS = ("guess", "answer")
 CONFIDENCE = ("probability", "confidence", "likelihood")
 
@@ -22,7 +25,7 @@ _LABEL = re.compile(
     r"(?<![^\W_])(?P<name>guess(?:es)?|answer|prob(?:ability)?|confidence(?![ ]interval)|likelihood|[gp](?=[ ]?\d)"
     r"|confidence[ ]interval|explanation|reason(?:ing)?|rationale|question|note|justification)"
     r"(?:[ ]?\#?(?P<number>\d{1,2})(?=[*_`\"')\]]{0,4}[ ]{0,3}[:=]))?"
-    # Of other probabilities, that of being wrong say, it is not the label.
+    # Other probabilities, such as that of being wrong, are not labels.
     r"(?:[ ](?:score|level)|[ ]\(0(?:\.0)?[ ]?(?:-|to)[ ]?1(?:\.0)?\)|[ ]of[ ](?:being[ ])?(?:correct|right)(?:ness)?"
     r"|[ ]that[ ](?:it|this|(?:my|your|the|this)[ ](?:guess|answer)|g\d{1,2})[ ]is[ ](?:correct|right|true))?"
     r"[*_`\"')\]]{0,4}[ ]{0,3}"
@@ -39,11 +42,24 @@ _LONGEST_OPENING = 60
 # What leads over to a label within a line, and belongs to it.
 _LEADING = re.compile(r"(?:\b(?:with|and|at|has)(?:[ ](?:an?|the|my))?[ ])?[\"'*_`]{0,4}$", re.IGNORECASE)
 _LONGEST_LEADING = 16
+_KEY = re.compile(r"(?:best |my |final )?(guess|answer|g|probability|prob|confidence|likelihood|p)[ _#]?(\d{0,2})")
+# Not the underscores of bold type: __init__ is an answer.
+_PAIRS = (("**", "**"), ("*", "*"), ("`", "`"), ('"', '"'), ("'", "'"), ("<", ">"))
+_TAG = re.compile(r"</?[a-z][a-z0-9]*/?>")
+_BLANK_LINE = re.compile(r"\n[ ]*\n")
+# A line that puts the number above it on another scale; a bare 0 or 1 may be put there from anywhere in the line.
+_SCALE = r"%|per ?cents?\b|percentages?\b|pct\b|out of\b|on a scale\b|scale\b"
+_RESCALES = re.compile(
+    rf"\W{{0,9}}(?:{_SCALE}|/[ ]?\d|(?:in|of)[ ](?:a[ ])?(?:\d|ten\b|hundred\b)|points?\b)", re.IGNORECASE
+)
+_SPEAKS_OF_SCALE = re.compile(rf"%|\b(?:{_SCALE})", re.IGNORECASE)
+_WHOLE = re.compile(r"\W*[01]\W*")
+_SEPARATORS = " \n,;|/([-"
 
 
 @dataclass(frozen=True)
 class Label:
-    """A label: its name and what that means, its number if it has one, its place, and whether it opens its line."""
+    """A label: its name, its number if it has one, its place, and whether it opens its line."""
 
     name: str
     number: int | None
@@ -53,7 +69,7 @@ class Label:
 
     @property
     def kind(self) -> str:
-        """What it names, whichever way that is written."""
+        """The kind of what it names: guess, answer, probability, ..."""
         return KINDS.get(self.name, self.name)
 
     @property
@@ -88,7 +104,7 @@ def fields(text: str) -> list[Field]:
 
 
 def _label(text: str, match: re.Match[str]) -> Label | None:
-    """Return the label that was found, None if the word is but a word where it stands."""
+    """Return the label at a match, None if it is an ordinary word there."""
     name, start = match["name"].lower(), _line_start(text, match.start())
     number = int(match["number"]) if match["number"] else None
     label = Label(name, number, _begin(text, match.start()) if start is None else start, match.end(), start is not None)
@@ -101,14 +117,14 @@ def _label(text: str, match: re.Match[str]) -> Label | None:
 
 
 def _begin(text: str, at: int) -> int:
-    """Return where a label within a line begins with the quotes, Markdown and words right before it."""
+    """Return where a label within a line begins, including quotes, Markdown and words right before it."""
     earliest = max(0, at - _LONGEST_LEADING)
     leading = _LEADING.search(text, earliest, at)
     return at if leading is None else leading.start()
 
 
 def _line_start(text: str, at: int) -> int | None:
-    """Return where the line of a label begins if nothing but its opening precedes the label, else None."""
+    """Return where the line of a label begins, None if more than an opening precedes the label."""
     earliest = max(0, at - _LONGEST_OPENING)
     start = text.rfind("\n", earliest, at) + 1
     if start == 0 and earliest > 0:
@@ -117,7 +133,7 @@ def _line_start(text: str, at: int) -> int | None:
 
 
 def _name_of_guesses(labels: Sequence[Label]) -> str:
-    """Return what guesses are called: guesses, unless only answers open lines, or there are only answers."""
+    """Return "guess", or "answer" if only answers open lines or there are only answers."""
     named = {(label.opens_line, label.kind) for label in labels if label.family == "guess"}
     ranked = [(True, "guess"), (True, "answer"), (False, "guess"), (False, "answer")]
     return next((kind for opens_line, kind in ranked if (opens_line, kind) in named), "guess")
@@ -126,7 +142,7 @@ def _name_of_guesses(labels: Sequence[Label]) -> str:
 def _counting(labels: Sequence[Label], wanted: set[str]) -> list[Label]:
     """Return the labels that count: those that open lines, and wanted ones that come after all of their family that do.
 
-    G1 and P1 within lines count if one of their like opens a line; else G20 may be a summit.
+    G1 and P1 within lines count if one of them opens a line; otherwise G20 may be a summit.
     """
     last = {(label.family, label.number): label.start for label in labels if label.opens_line}
     has_letters = any(label.opens_line and len(label.name) == 1 for label in labels)
@@ -138,16 +154,10 @@ def _counting(labels: Sequence[Label], wanted: set[str]) -> list[Label]:
     return [label for label in labels if counts(label)]
 
 
-NamedText: TypeAlias = tuple[str, int | None, str]
-Place: TypeAlias = tuple[int, int]
-
-_KEY = re.compile(r"(?:best |my |final )?(guess|answer|g|probability|prob|confidence|likelihood|p)[ _#]?(\d{0,2})")
-
-
 def json_texts(text: str) -> list[NamedText] | None:
-    r"""Return kind, number and text of what JSON in a reply names; None if there is none to read.
+    r"""Return kind, number and text of the guesses and confidences in JSON; None if the reply has no such JSON.
 
-    Objects in a list are numbered. JSON with words around it counts if it has guess and confidence, and the words none.
+    Objects in a list are numbered. JSON with words around it counts if only the JSON has guess and confidence.
 
     >>> json_texts('Here it is: {"guess": "S\\u00e3o Paulo", "probability": 0.9}')
     [('guess', None, 'São Paulo'), ('probability', None, '0.9')]
@@ -155,19 +165,22 @@ def json_texts(text: str) -> list[NamedText] | None:
     body = text.strip()
     if body[:1] in ("{", "[") and body[-1:] in ("}", "]"):
         return _named(body)
-    begin, end = min((at for at in (text.find("{"), text.find("[")) if at >= 0), default=-1), _end(text)
+    begin = min((at for at in (text.find("{"), text.find("[")) if at >= 0), default=-1)
+    end = max(text.rfind("}"), text.rfind("]")) + 1
     if begin < 0 or end <= begin:
         return None
-    found = _named(text[begin:end]) or []
-    kinds = {kind for kind, _, _ in found}
+    parts = _named(text[begin:end]) or []
+    kinds = {kind for kind, _, _ in parts}
     is_whole = bool(kinds & set(GUESS)) and bool(kinds & set(CONFIDENCE))
-    return found if is_whole and not _says_more(text[:begin] + "\n" + text[end:]) else None
+    around = plain(text[:begin] + "\n" + text[end:])
+    says_more = any(around[field.start : field.end].partition("\n")[0].strip() for field in fields(around))
+    return parts if is_whole and not says_more else None
 
 
 def json_place(text: str, guess: str) -> Place | None:
-    r"""Return where in a reply a guess stands that was read from its JSON; None if it is escaped there, or twice.
+    r"""Return the place of a guess that was read from the JSON of a reply; None if it is escaped there, or twice.
 
-    It stands after the key of a guess, not anywhere: "prob" may be a guess, and is a key.
+    The place is after the key of a guess, not anywhere: "prob" may be a guess, and is a key.
 
     >>> json_place('{"guess": "prob", "prob": 0.9}', "prob"), json_place(r'{"guess": "\u0070rob", "prob": 0.9}', "prob")
     ((11, 15), None)
@@ -176,22 +189,12 @@ def json_place(text: str, guess: str) -> Place | None:
         return None
     spelled = re.escape(guess)
     value = re.compile(rf'"([^"\\]*)"\s*:\s*(?:"\s*({spelled})\s*"|({spelled})(?=[\s,}}]))')
-    found = [match.span(match.lastindex or 0) for match in value.finditer(text) if _is_guess(match[1])]
-    return found[0] if len(found) == 1 else None
-
-
-def _is_guess(key: str) -> bool:
-    match = _KEY.fullmatch(plain(key).strip().lower())
-    return match is not None and KINDS.get(match[1], match[1]) in GUESS
-
-
-def _end(text: str) -> int:
-    return max(text.rfind("}"), text.rfind("]")) + 1
-
-
-def _says_more(text: str) -> bool:
-    spelled = plain(text)
-    return any(spelled[field.start : field.end].partition("\n")[0].strip() for field in fields(spelled))
+    places = []
+    for match in value.finditer(text):
+        key = _KEY.fullmatch(plain(match[1]).strip().lower())
+        if key is not None and KINDS.get(key[1], key[1]) in GUESS:
+            places.append(match.span(match.lastindex or 0))
+    return places[0] if len(places) == 1 else None
 
 
 def _named(body: str) -> list[NamedText] | None:
@@ -207,38 +210,21 @@ def _named(body: str) -> list[NamedText] | None:
 
 
 class _Pairs(list[tuple[str, Any]]):
-    """The pairs of an object, a key twice among them."""
+    """The pairs of an object; a key may be there twice."""
 
 
 def _of_pairs(pairs: _Pairs, number: int | None) -> list[NamedText]:
-    found: list[NamedText] = []
+    parts: list[NamedText] = []
     for key, value in pairs:
         match = _KEY.fullmatch(plain(key).strip().lower())
         if match and isinstance(value, str):
-            found.append((KINDS.get(match[1], match[1]), int(match[2]) if match[2] else number, value.strip()))
-    return found
-
-
-# Not the underscores of bold type: __init__ is an answer.
-_PAIRS = (("**", "**"), ("*", "*"), ("`", "`"), ('"', '"'), ("'", "'"), ("<", ">"))
-_TAG = re.compile(r"</?[a-z][a-z0-9]*/?>")
-_BLANK_LINE = re.compile(r"\n[ ]*\n")
-# A line that puts the number above it on another scale; a bare 0 or 1 may be put there from anywhere in the line.
-_SCALE = r"%|per ?cents?\b|percentages?\b|pct\b|out of\b|on a scale\b|scale\b"
-_RESCALES = re.compile(
-    rf"\W{{0,9}}(?:{_SCALE}|/[ ]?\d|(?:in|of)[ ](?:a[ ])?(?:\d|ten\b|hundred\b)|points?\b)", re.IGNORECASE
-)
-_SPEAKS_OF_SCALE = re.compile(rf"%|\b(?:{_SCALE})", re.IGNORECASE)
-_WHOLE = re.compile(r"\W*[01]\W*")
-_SEPARATORS = " \n,;|/([-"
+            parts.append((KINDS.get(match[1], match[1]), int(match[2]) if match[2] else number, value.strip()))
+    return parts
 
 
 @dataclass(frozen=True)
 class Named:
-    """A part of a reply: what it is, its number, its text, where it is, and whether nothing follows it.
-
-    The place is None for what had to be taken out of JSON.
-    """
+    """A part of a reply: kind, number, text, place, and whether it ends the reply. The place is None for JSON."""
 
     kind: str
     number: int | None
@@ -253,9 +239,9 @@ def named_texts(text: str) -> list[Named]:
     >>> [(part.kind, part.text) for part in named_texts("Guess: **Oslo**, Probability: 0.9")]
     [('guess', 'Oslo'), ('probability', '0.9')]
     """
-    found = json_texts(text)
-    if found is not None:
-        return [Named(*part, place=None, is_last=False) for part in found]
+    named = json_texts(text)
+    if named is not None:
+        return [Named(*part, place=None, is_last=False) for part in named]
     spelled = plain(text)
     parts = []
     for field in fields(spelled):
@@ -266,7 +252,7 @@ def named_texts(text: str) -> list[Named]:
 
 
 def trimmed(text: str, start: int, end: int) -> tuple[int, int]:
-    """Return the place in a plain text without white space, quotes, Markdown and brackets around it; a tag has its own.
+    """Return the place in a plain text without white space, quotes, Markdown and brackets around it; tags stay.
 
     >>> text = ' "**Oslo**"'
     >>> text[slice(*trimmed(text, 0, len(text)))]
@@ -283,7 +269,7 @@ def trimmed(text: str, start: int, end: int) -> tuple[int, int]:
 
 
 def _guess(text: str, start: int, end: int) -> tuple[int, int]:
-    """Return the place of a guess; what leads over to a label within a line is not of it."""
+    """Return the place of a guess, without the words that lead to the next label in its line."""
     if end < len(text) and text[end - 1] != "\n":
         line = text.rfind("\n", start, end)
         end = line if line > start and text[start:line].strip() else end
@@ -300,24 +286,21 @@ def _guess(text: str, start: int, end: int) -> tuple[int, int]:
 
 
 def _lines(text: str, start: int, end: int) -> tuple[int, int]:
-    """Return the place of the first line that is not empty, and of what is said below it of the same number."""
+    """Return the place of the first line that is not empty, with the lines below it about the same number."""
     start += len(text[start:end]) - len(text[start:end].lstrip())
     until = text.find("\n", start, end)
     if until < 0:
         return start, end
     is_whole = _WHOLE.fullmatch(text, start, until) is not None
-    for line in re.finditer(r"[^\n]+", text[until:end]):
-        if _goes_on(line[0], is_whole):
-            return start, until + line.end()
-        if line[0].strip():
+    for match in re.finditer(r"[^\n]+", text[until:end]):
+        line = match[0]
+        # A line is about the number above it if it has only numbers, or names a scale.
+        is_number = any(letter.isdigit() for letter in line) and not any(letter.isalpha() for letter in line)
+        if is_number or (_SPEAKS_OF_SCALE.search(line) if is_whole else _RESCALES.match(line)):
+            return start, until + match.end()
+        if line.strip():
             break
     return start, until
-
-
-def _goes_on(line: str, is_whole: bool) -> bool:
-    """Return whether a line is about the number above it: numbers alone, or another scale."""
-    is_number = any(letter.isdigit() for letter in line) and not any(letter.isalpha() for letter in line)
-    return is_number or bool(_SPEAKS_OF_SCALE.search(line) if is_whole else _RESCALES.match(line))
 
 
 def _stripped(text: str, start: int, end: int) -> tuple[int, int]:

@@ -114,7 +114,7 @@ def _scale(clump: str) -> Scale | None:
 
 
 def _clumps(text: str) -> tuple[str, list[re.Match[str]]]:
-    """Return the text with signs for percents and shares in words, and where its numbers are in that."""
+    """Return the text with signs instead of words for percents and shares, and the matches of its numbers."""
     spelled = _RATIO.sub("/", _PERCENT.sub("%", _WRAPPED.sub(r"(\1)", text)))
     return spelled, [clump for clump in _CLUMP.finditer(spelled) if any(letter.isdigit() for letter in clump[0])]
 
@@ -133,7 +133,7 @@ def _value(text: str, is_cut: bool, answer: str) -> Decimal | Reason:
 
 
 def _is_lowest(text: str, clump: str, answer: str) -> bool:
-    """Return whether a 0 or 1 may be a mark, since the words beside it do not say the same."""
+    """Return whether a 0 or 1 may be a mark, because the words beside it do not agree with it."""
     written = clump.rstrip(".,:!?")
     if written in ("0", "1") and not agrees_with_whole(text, int(written), answer):
         return True
@@ -148,34 +148,22 @@ def _meaning(clump: str, following: re.Match[str] | None) -> Decimal | Reason:
     if written.startswith("-"):
         return Reason.OUT_OF_RANGE
     if match := _PERCENTS.fullmatch(written):
-        return _percent(match[1])
+        number = Decimal(match[1].replace(",", "."))
+        is_slip = 0 < number < 1 or (number == 1 and match[1] != "1")
+        return Reason.UNCLEAR_NUMBER if is_slip else _in_range(number / 100)
     if match := _FRACTION.fullmatch(written):
         return _fraction(match[1], match[2])
-    if following is not None and clump == written and following[1].lower() not in _may_follow(clump):
+    may_follow = _FOLLOWING if clump.isdecimal() else _FOLLOWING_DECIMAL
+    if following is not None and clump == written and following[1].lower() not in may_follow:
         return Reason.UNCLEAR_NUMBER
     if match := _SCIENTIFIC.fullmatch(written):
         return _in_range(Decimal(match[1]))
     if match := _COMMA.fullmatch(written):
         return Decimal(match[1].replace(",", "."))
     if match := _BARE.fullmatch(written):
-        return _bare(Decimal(match[1]))
+        number = Decimal(match[1])
+        return number if number <= 1 else Reason.UNCLEAR_NUMBER if number <= 10 else _in_range(number / 100)
     return Reason.UNCLEAR_NUMBER
-
-
-def _may_follow(clump: str) -> frozenset[str]:
-    return _FOLLOWING if clump.isdecimal() else _FOLLOWING_DECIMAL
-
-
-def _bare(number: Decimal) -> Decimal | Reason:
-    if number <= 1:
-        return number
-    return Reason.UNCLEAR_NUMBER if number <= 10 else _in_range(number / 100)
-
-
-def _percent(written: str) -> Decimal | Reason:
-    number = Decimal(written.replace(",", "."))
-    is_slip = 0 < number < 1 or (number == 1 and written != "1")
-    return Reason.UNCLEAR_NUMBER if is_slip else _in_range(number / 100)
 
 
 def _fraction(part: str, whole: str) -> Decimal | Reason:
@@ -193,7 +181,7 @@ def _in_range(number: Decimal) -> Decimal | Reason:
 
 
 def _agreed(values: Iterator[Decimal | Reason]) -> Decimal | Reason:
-    """Return the first number if all others are the same, but for rounding."""
+    """Return the first number if all others are equal to it, except for rounding."""
     first = next(values)
     for value in values:
         if isinstance(first, Reason):
@@ -312,17 +300,14 @@ def _words(text: str) -> set[str]:
 
 
 def _is_of_another(text: str, answer: str) -> bool:
-    """Return whether what follows a number names something else than the answer, or the answer to deny it."""
+    """Return whether the words after a number name something else than the answer, or deny the answer."""
     own = _words(answer)
     reason = _REASON.search(text)
     said = text[: reason.start()] if reason else text
     claims = (_words(match[1]) for match in _CLAIM.finditer(said))
     is_denied = bool(own) and re.search(rf"\bnot[ ]{re.escape(answer[:80])}", said, re.IGNORECASE) is not None
-    return is_denied or _is_name(said, own) or any(not words <= _CLAIMED | own for words in claims)
-
-
-def _is_name(text: str, own: set[str]) -> bool:
-    """Return whether nothing but a short name follows, and not that of the answer: "0.3 (Lyon)"."""
-    words = _WORD.findall(text)
-    is_short = 0 < len(words) <= _LONGEST_NAME and all(word[0].isupper() for word in words)
-    return is_short and not any(word.lower() in _KNOWN | own for word in words)
+    # Only a short name follows, and not that of the answer: "0.3 (Lyon)".
+    words = _WORD.findall(said)
+    is_name = 0 < len(words) <= _LONGEST_NAME and all(word[0].isupper() for word in words)
+    is_other = is_name and not any(word.lower() in _KNOWN | own for word in words)
+    return is_denied or is_other or any(not claim <= _CLAIMED | own for claim in claims)

@@ -1,17 +1,16 @@
-r"""Replies read as typed outcomes: an answer with a confidence, a refusal, or why it cannot be read.
+r"""From the text of a reply to its outcome: an answer with a confidence, a refusal, or why it cannot be read.
 
-What is asked for is ``Guess: Paris``, line break, ``Probability: 0.9``. What comes is that in bold, in JSON, in one
-line, after a page of thoughts, twice, half, or not at all. These rules decide:
+The prompt asks for ``Guess: Paris``, line break, ``Probability: 0.9``. LLMs write that in bold, in JSON, in one line,
+after a page of thoughts, twice, half, or not at all. These rules decide:
 
-* Thoughts in tags (``<think>``) are not read. Text before the labels and after the confidence is passed over.
-* A guess needs its label. Two guesses, or two confidences, must say the same.
-* ``Guess: Paris (0.9)`` has a confidence if no other is given. A percent would not do: ``ethanol (40%)`` is an answer,
-  and so is ``sin(0.5)``.
+* Thoughts in tags (``<think>``) are not read. Text before the labels and after the confidence is ignored.
+* A guess needs its label. Two guesses, or two confidences, must agree.
+* ``Guess: Paris (0.9)`` has a confidence if no other is given. A percent is not read there: ``ethanol (40%)`` is an
+  answer, and so is ``sin(0.5)``.
 * A reply has one scale: beside ``P1: 98`` a bare ``P2: 1`` is not read.
-* A guess that declines to answer is a refusal, whatever number comes with it. "I don't know" with a number is an
-  answer: an LLM that says so at 0.0 is right about itself, and leaving it out would make it look worse. Without a
-  number it is a refusal.
-* An answer is as it was written, to the end of its paragraph, without quotes, Markdown and brackets around it.
+* A guess that declines to answer is a refusal, with any number. "I don't know" with a number is an answer: an LLM that
+  says so at 0.0 is right about itself, and leaving it out would make it look worse. Without a number it is a refusal.
+* An answer goes to the end of its paragraph, without quotes, Markdown and brackets around it.
 """
 
 from __future__ import annotations
@@ -37,10 +36,10 @@ from qacal.sources.elicitation.reading.labels import CONFIDENCE, GUESS, Named, j
 from qacal.sources.elicitation.reading.numbers import Scale, read_probability, scale_of
 from qacal.sources.elicitation.reading.refusals import declines, does_not_know
 
-# From what is said of it, whether the reply was cut there, and the answer.
+# Takes the text of the confidence, whether the reply was cut there, and the answer.
 ReadConfidence: TypeAlias = Callable[[str, bool, str], float | Malformed]
 
-# The words of the prompts that no answer has; and how a place-holder reads when it is copied.
+# Words of the prompts that no answer has, and copied placeholders.
 _ECHO = re.compile(
     r"not a complete sentence, just the guess|without any extra commentary|<description of confidence"
     r"|<[^<>\n]{0,40}\b(?:guess|probability)\b[^<>\n]{0,60}>",
@@ -61,7 +60,7 @@ _LONGEST_LINE = 300
 def parse_guess(text: str, *, is_cut: bool = False) -> Outcome:
     r"""Read ``Guess: ...`` and ``Probability: ...``.
 
-    is_cut : the reply ended because it might not be longer; a number at its end may lack digits.
+    is_cut : the reply reached its limit; a number at its end may lack digits.
 
     >>> parse_guess("**Guess:** Paris\n**Probability:** 90%")
     Stated(answer='Paris', confidence=0.9)
@@ -91,8 +90,8 @@ def parse_expression_guess(
 def parse_guesses(text: str, count: int, *, is_cut: bool = False) -> tuple[Outcome, ...]:
     r"""Read ``G1: ...``, ``P1: ...`` to ``Gk: ...``, ``Pk: ...``: one outcome for each.
 
-    Pairs without numbers are numbered as they come, if there are as many as were asked for. A reply has one scale:
-    where other numbers are percents or shares, a bare 1 is not read, since it is one percent as often as certainty.
+    Pairs without numbers are numbered in their order, if there are `count` of them. A reply has one scale: beside
+    percents or shares a bare 1 is not read, because it is one percent as often as certainty.
 
     >>> parse_guesses("G1: Paris\nP1: 0.8\nG2: Lyon\nP2: 0.15", 2)
     (Stated(answer='Paris', confidence=0.8), Stated(answer='Lyon', confidence=0.15))
@@ -112,24 +111,24 @@ def parse_guesses(text: str, count: int, *, is_cut: bool = False) -> tuple[Outco
 
 
 def parse_stated(text: str, *, is_cut: bool = False) -> Outcome:
-    r"""Read a reply of any of these forms, as logs have them: a confidence in numbers or, if it has none, in words.
+    r"""Read a reply of any of these forms: a confidence as a number or, without one, in words.
 
-    Several guesses are not read; :func:`parse_guesses` needs to know how many were asked for.
+    Several guesses are not read; :func:`parse_guesses` needs to know their number.
 
     >>> parse_stated("Answer: 42\nConfidence: Almost certain")
     Stated(answer='42', confidence=0.95)
     """
-    found = parse_guess(text, is_cut=is_cut)
-    if isinstance(found, Malformed) and found.why == Reason.NO_CONFIDENCE:
+    outcome = parse_guess(text, is_cut=is_cut)
+    if isinstance(outcome, Malformed) and outcome.why == Reason.NO_CONFIDENCE:
         worded = parse_expression_guess(text, is_cut=is_cut)
-        return found if isinstance(worded, Malformed) and worded.why == Reason.UNKNOWN_EXPRESSION else worded
-    return found
+        return outcome if isinstance(worded, Malformed) and worded.why == Reason.UNKNOWN_EXPRESSION else worded
+    return outcome
 
 
 def parse_answer(text: str, *, is_cut: bool = False) -> str | Refused | Malformed:
     r"""Read ``Guess: ...`` alone: the first stage of prompts that ask for the confidence later.
 
-    A single short line without a label is an answer too; it is all that was asked for.
+    A single short line without a label is an answer too.
 
     >>> parse_answer("Guess: Paris"), parse_answer("Paris")
     ('Paris', 'Paris')
@@ -165,8 +164,8 @@ def parse_confidence(text: str, *, is_cut: bool = False) -> float | Refused | Ma
     fault = _fault(spoken, text, is_cut)
     if fault is not None:
         return fault
-    said = [part for part in named_texts(spoken) if part.kind in CONFIDENCE and part.text.strip()]
-    values = [_number(part.text, is_cut and part.is_last, "") for part in said] or [_number(spoken, is_cut, "")]
+    confidences = [part for part in named_texts(spoken) if part.kind in CONFIDENCE and part.text.strip()]
+    values = [_number(part.text, is_cut and part.is_last, "") for part in confidences] or [_number(spoken, is_cut, "")]
     confidence = _agreed(values)
     if isinstance(confidence, float):
         return confidence
@@ -178,7 +177,7 @@ def parse_confidence(text: str, *, is_cut: bool = False) -> float | Refused | Ma
 
 
 def answer_place(text: str, answer: str) -> tuple[int, int] | None:
-    r"""Return where in a reply an answer that was read from it stands; None if that is not clear.
+    r"""Return the place of an answer in the reply that it was read from; None if that is not clear.
 
     It is the place after the label, or the only one where the answer occurs.
 
@@ -203,12 +202,12 @@ def _single(text: str, read: ReadConfidence, is_cut: bool) -> Outcome:
     return fault or _named_ending(_outcome(spoken, named_texts(spoken), read, is_cut), text, is_cut)
 
 
-def _number(said: str, is_last: bool, answer: str) -> float | Malformed:
-    return read_probability(said, is_cut=is_last, answer=answer)
+def _number(text: str, is_last: bool, answer: str) -> float | Malformed:
+    return read_probability(text, is_cut=is_last, answer=answer)
 
 
 def _number_on_one_scale(parts: Sequence[Named]) -> ReadConfidence:
-    """Return what reads the confidences of a reply, none up to one if some of the others go up to more."""
+    """Return the reader of the confidences of a reply; it refuses numbers up to 1 beside percents or shares."""
     if not any(part.kind in CONFIDENCE and scale_of(part.text) is Scale.MORE for part in parts):
         return _number
 
@@ -227,31 +226,31 @@ def _fault(spoken: str, text: str, is_cut: bool) -> Malformed | None:
 
 
 def _ending(text: str, is_cut: bool) -> Reason | None:
-    """Return why a reply may lack what was asked for: it ends too early."""
+    """Return the reason if a reply ends too early."""
     return Reason.THINKING if ends_in_thoughts(text) else Reason.CUT if is_cut else None
 
 
-def _named_ending(found: Outcome, text: str, is_cut: bool) -> Outcome:
-    """Return what was found; where something is missing since the reply ends too early, that is the reason."""
-    is_missing = isinstance(found, Malformed) and found.why in (Reason.NO_GUESS, Reason.NO_CONFIDENCE)
+def _named_ending(outcome: Outcome, text: str, is_cut: bool) -> Outcome:
+    """Return the outcome; if something is missing because the reply ends too early, that is the reason."""
+    is_missing = isinstance(outcome, Malformed) and outcome.why in (Reason.NO_GUESS, Reason.NO_CONFIDENCE)
     ending = _ending(text, is_cut) if is_missing else None
-    return found if ending is None else malformed(ending, text)
+    return outcome if ending is None else malformed(ending, text)
 
 
 def _outcome(spoken: str, parts: list[Named], read: ReadConfidence, is_cut: bool) -> Outcome:
-    """Return what the parts of one guess come to."""
-    said = " ".join(part.text for part in _guesses(parts))
-    found = _stated(spoken, parts, read, is_cut)
-    if isinstance(found, Stated):
-        return refused(spoken) if declines(said, is_guess=True) else found
-    is_silent = found.why in (Reason.NO_GUESS, Reason.NO_CONFIDENCE, Reason.UNKNOWN_EXPRESSION)
-    is_refusal = declines(said or spoken, is_guess=bool(said)) or does_not_know(said or spoken)
-    return refused(spoken) if is_silent and is_refusal else found
+    """Return the outcome of the parts of one guess."""
+    guess = " ".join(part.text for part in _guesses(parts))
+    outcome = _stated(spoken, parts, read, is_cut)
+    if isinstance(outcome, Stated):
+        return refused(spoken) if declines(guess, is_guess=True) else outcome
+    is_silent = outcome.why in (Reason.NO_GUESS, Reason.NO_CONFIDENCE, Reason.UNKNOWN_EXPRESSION)
+    is_refusal = declines(guess or spoken, is_guess=bool(guess)) or does_not_know(guess or spoken)
+    return refused(spoken) if is_silent and is_refusal else outcome
 
 
 def _stated(spoken: str, parts: list[Named], read: ReadConfidence, is_cut: bool) -> Stated | Malformed:
     guesses = _guesses(parts)
-    said = [part for part in parts if part.kind in CONFIDENCE and part.text.strip()]
+    confidences = [part for part in parts if part.kind in CONFIDENCE and part.text.strip()]
     if not guesses:
         return malformed(Reason.NO_GUESS, spoken)
     if not _are_same(guesses):
@@ -259,16 +258,16 @@ def _stated(spoken: str, parts: list[Named], read: ReadConfidence, is_cut: bool)
     answer = guesses[0].text
     if not any(part.kind in CONFIDENCE for part in parts):
         return _with_brackets(spoken, answer)
-    if not said:
+    if not confidences:
         return malformed(Reason.NO_CONFIDENCE, spoken)
     if _DIGIT_AFTER_LABEL.search(plain(answer)):
         return malformed(Reason.SEVERAL_CONFIDENCES, spoken)
-    confidence = _agreed([read(part.text, is_cut and part.is_last, answer) for part in said])
+    confidence = _agreed([read(part.text, is_cut and part.is_last, answer) for part in confidences])
     return Stated(answer, confidence) if isinstance(confidence, float) else malformed(Reason(confidence), spoken)
 
 
 def _agreed(values: Sequence[float | Malformed]) -> float | str:
-    """Return the one confidence, or why there is none; "Confidence: high" beside a number takes nothing from it."""
+    """Return the one confidence, or why there is none; "Confidence: high" beside a number is ignored."""
     reasons = [value.why for value in values if isinstance(value, Malformed)]
     spoken = [why for why in reasons if why != Reason.NO_CONFIDENCE]
     numbers = {value for value in values if isinstance(value, float)}
@@ -288,7 +287,7 @@ def _with_brackets(spoken: str, guess: str) -> Stated | Malformed:
 
 
 def _before_brackets(guess: str) -> str:
-    """Return the guess up to the brackets that end it; nothing if none do, or if they belong to what is before."""
+    """Return the guess before the brackets at its end; empty without such brackets, or if they belong to the guess."""
     match = _IN_BRACKETS.search(plain(guess[-_BRACKETS:]))
     if match is None:
         return ""
@@ -309,7 +308,7 @@ def _are_same(guesses: Sequence[Named]) -> bool:
 
 
 def _numbered(parts: list[Named], count: int) -> list[Named]:
-    """Return parts with their numbers; pairs that have none are numbered as they come."""
+    """Return parts with their numbers; pairs without numbers are numbered in their order."""
     if any(part.number is not None for part in parts):
         return _completed(parts)
     is_paired = len(parts) == 2 * count and all((part.kind in GUESS) == (at % 2 == 0) for at, part in enumerate(parts))
@@ -317,7 +316,7 @@ def _numbered(parts: list[Named], count: int) -> list[Named]:
 
 
 def _completed(parts: list[Named]) -> list[Named]:
-    """Return parts in which confidences without numbers have that of the guess before them, if all have one there."""
+    """Return parts in which confidences without numbers have that of the guess before them, if all have one."""
     before = [None, *(part.number if part.kind in GUESS else None for part in parts)]
     numbers = [part.number or number for part, number in zip(parts, before, strict=False)]
     is_clear = all(number is not None for number in numbers)

@@ -6,7 +6,7 @@ import re
 
 from qacal.sources.elicitation.reading.characters import plain
 
-# Long replies are told by how they begin.
+# Long replies are recognised by their beginning.
 _BEGINNING = 600
 
 _DOES_NOT = (
@@ -17,7 +17,7 @@ _REFUSES = (
     r"(?:answer|assist|help (?:you with|with)|provide|determine|guess|comply|discuss|fulfil|engage|respond|predict"
     r"|speculate|identify|verify|make (?:a guess|guesses))"
 )
-# Titles begin like this too ("I Can't Tell You Why"), so as a guess it is none.
+# Titles begin like this too ("I Can't Tell You Why"), so a guess of this form is not a refusal.
 _MAY_REFUSE = r"(?:give|say|share|tell|offer|access|have (?:enough|access|any|the|that))"
 _REFUSAL = (
     r"\bi(?:'m| am) (?:so |very |really |truly )?sorry(?:,|\.|! | but | i\b)",
@@ -38,7 +38,7 @@ _NOT_KNOWING = re.compile(
 
 
 def declines(text: str, *, is_guess: bool = False) -> bool:
-    """Return whether a reply declines to answer, or a guess is no guess but a refusal.
+    """Return whether a reply declines to answer, or a guess is a refusal.
 
     >>> declines("I'm sorry, but I can't help with that."), declines("The capital is Paris.")
     (True, False)
@@ -50,7 +50,7 @@ def declines(text: str, *, is_guess: bool = False) -> bool:
 
 
 def does_not_know(text: str) -> bool:
-    """Return whether a text is that the LLM does not know.
+    """Return whether a text says that the LLM does not know.
 
     >>> does_not_know("I don't know."), does_not_know("Unknown Mortal Orchestra")
     (True, False)
