@@ -115,7 +115,7 @@ def test_a_pattern_that_takes_for_ever(tmp_path, monkeypatch, harm, said):
 
     def kept(name, parser):
         text = f"name = 'mine'\nversion = 1\ntemplate = '$question'\nparser = '{parser}'\n"
-        prompt = Prompt("mine", 1, (Stage("$question"),), parser=lambda text: Refused(text))
+        prompt = Prompt("mine", 1, (Stage("$question"),), lambda replies: (Refused(replies[0].text),))
         setup = Setup("m", prompt, origin=text)
         with open_store(tmp_path / name, to_write=True) as store:
             number = store.run(setup.to_dict(), "http://x")

@@ -6,7 +6,7 @@ import pytest
 
 from qacal import InputError
 from qacal.sources.elicitation import Question, Reason, Refused, Reply, Stated
-from qacal.sources.elicitation.prompt_files import PatternParser, load_prompt
+from qacal.sources.elicitation.prompt_files import PatternReader, load_prompt
 
 QUESTION = Question("q", "Capital of France?")
 BASE = 'name = "mine"\nversion = 1\n'
@@ -108,9 +108,9 @@ def test_a_regular_expression(load):
 
 
 def test_groups_that_match_nothing():
-    parser = PatternParser(r"(?P<answer>a)?b(?P<confidence>c)?")
-    assert parser("b").why == Reason.NO_GUESS
-    assert parser("ab").why == Reason.NO_CONFIDENCE
+    reader = PatternReader(r"(?P<answer>a)?b(?P<confidence>c)?")
+    assert reader([Reply("b")])[0].why == Reason.NO_GUESS
+    assert reader([Reply("ab")])[0].why == Reason.NO_CONFIDENCE
 
 
 WRONG = {

@@ -202,26 +202,24 @@ def test_p_true_is_the_share_of_true():
     assert prompt.stages[1].alternatives == 20
 
 
-def test_a_parser_of_ones_own():
-    prompt = Prompt("mine", "a", (Stage("$question"),), parser=lambda text: Stated(text, 0.5))
+def test_a_reader_of_ones_own():
+    prompt = Prompt("mine", "a", (Stage("$question"),), lambda replies: (Stated(replies[0].text, 0.5),))
     assert prompt.read(FRANCE, [Reply("Paris")]) == (Stated("Paris", 0.5),)
     assert re.fullmatch(r"mine/a\+[0-9a-f]{8}", prompt.identity)
 
 
 @pytest.mark.parametrize(
-    ("stages", "how", "problem"),
+    ("stages", "problem"),
     [
-        ((), {"parser": str}, "has no stages"),
-        ((Stage("Guess!"),), {"parser": str}, r"put \$question into its template"),
-        ((Stage("$question $answer"),), {"parser": str}, r"\$answer"),
-        ((Stage("$Question"),), {"parser": str}, r"\$Question"),
-        ((Stage("$question"),), {}, "a reader or a parser"),
-        ((Stage("$question"),), {"parser": str, "reader": list}, "a reader or a parser"),
+        ((), "has no stages"),
+        ((Stage("Guess!"),), r"put \$question into its template"),
+        ((Stage("$question $answer"),), r"\$answer"),
+        ((Stage("$Question"),), r"\$Question"),
     ],
 )
-def test_prompts_that_are_none(stages, how, problem):
+def test_prompts_that_are_none(stages, problem):
     with pytest.raises(InputError, match=problem):
-        Prompt("mine", 1, stages, **how)
+        Prompt("mine", 1, stages, tuple)
 
 
 def test_dollars_that_name_nothing_stay():

@@ -34,10 +34,11 @@ from pathlib import Path
 from typing import Any
 
 from qacal.errors import InputError
-from qacal.sources.elicitation.outcomes import Malformed, Outcome, Reason, Stated, malformed, refused
+from qacal.sources.elicitation.outcomes import Malformed, Reason, Stated, malformed, refused
 from qacal.sources.elicitation.patterns import PatternError, found, group_names
 from qacal.sources.elicitation.prompts import (
     ExpressionReader,
+    Outcomes,
     Prompt,
     Reader,
     Stage,
@@ -61,13 +62,13 @@ _NEEDED = ("name", "version", "template", "parser")
 
 
 @dataclass(frozen=True)
-class PatternParser:
-    r"""Reads replies with a regular expression that has the groups ``answer`` and ``confidence``.
+class PatternReader:
+    r"""Reads a reply with a regular expression that has the groups ``answer`` and ``confidence``.
 
-    Several matches must agree.
+    Several matches must agree. A reply that was cut off is not read: the pattern may have matched more.
 
-    >>> PatternParser(r"(?P<answer>.+), (?P<confidence>\S+)$")("Paris, 90%")
-    Stated(answer='Paris', confidence=0.9)
+    >>> PatternReader(r"(?P<answer>.+), (?P<confidence>\S+)$")([Reply("Paris, 90%")])
+    (Stated(answer='Paris', confidence=0.9),)
     """
 
     pattern: str
@@ -83,9 +84,12 @@ class PatternParser:
                 "with the groups (?P<answer>...) and (?P<confidence>...)."
             )
 
-    def __call__(self, text: str) -> Outcome:
-        """Return the outcome of a reply."""
-        spoken = without_thoughts(text)
+    def __call__(self, replies: Sequence[Reply]) -> Outcomes:
+        """Return the outcome of the only reply."""
+        (reply,) = replies
+        if reply.is_cut:
+            return (malformed(Reason.CUT, reply.text),)
+        spoken = without_thoughts(reply.text)
         stated: set[Stated | Malformed] = set()
         for match in found(self.pattern, spoken):
             answer = (match.named["answer"] or "").strip()
@@ -93,12 +97,12 @@ class PatternParser:
                 confidence = read_probability(match.named["confidence"] or "")
                 stated.add(confidence if isinstance(confidence, Malformed) else Stated(answer, confidence))
         if not stated:
-            return refused(spoken) if declines(spoken) else malformed(Reason.NO_GUESS, spoken)
-        return stated.pop() if len(stated) == 1 else malformed(Reason.SEVERAL_GUESSES, spoken)
+            return (refused(spoken) if declines(spoken) else malformed(Reason.NO_GUESS, spoken),)
+        return (stated.pop() if len(stated) == 1 else malformed(Reason.SEVERAL_GUESSES, spoken),)
 
 
 def load_prompt(path: str | Path) -> Prompt:
-    """Return the prompt of a TOML file; the module says what may stand there."""
+    """Return the prompt of a TOML file; the module describes the file."""
     try:
         text = Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -155,16 +159,7 @@ def _reader(given: Mapping[str, Any]) -> Reader:
         return one_guess
     if name == "expression":
         return ExpressionReader(expressions)
-    return _pattern_reader(PatternParser(name))
-
-
-def _pattern_reader(parser: PatternParser) -> Reader:
-    def read(replies: Sequence[Reply]) -> tuple[Outcome, ...]:
-        text = replies[0].text
-        # What a pattern makes of the end cannot be known, so nothing that was cut is read.
-        return (malformed(Reason.CUT, text) if replies[0].is_cut else parser(text),)
-
-    return read
+    return PatternReader(name)
 
 
 def _example(given: Any) -> tuple[str, str]:

@@ -45,7 +45,6 @@ from qacal.storage.plain import digest
 Message: TypeAlias = dict[str, str]
 Outcomes: TypeAlias = tuple[Outcome, ...]
 Reader: TypeAlias = Callable[[Sequence[Reply]], Outcomes]
-Parser: TypeAlias = Callable[[str], Outcome]
 
 # Two lines, because small LLMs do not keep to them otherwise; for servers that take a grammar (llama.cpp).
 VERB1S_GRAMMAR = r"""root ::= "Guess: " guess "\nProbability: " probability
@@ -166,12 +165,11 @@ class Stage:
 
 @dataclass(frozen=True)
 class Prompt:
-    r"""A prompt: its stages, and a reader or a parser for the replies.
+    r"""A prompt: its stages, and the reader of its replies.
 
     name, version : records carry both.
     stages : the turns.
     reader : turns the replies, one a stage, into outcomes.
-    parser : turns the text of the last reply into an outcome; instead of a reader.
     system : a system message, if any.
     examples : questions and replies that are shown first, as separate turns; small LLMs need a few.
     grammar : a GBNF grammar for the first reply, for servers that take one.
@@ -191,8 +189,7 @@ class Prompt:
     name: str
     version: int | str
     stages: tuple[Stage, ...]
-    reader: Reader | None = None
-    parser: Parser | None = None
+    reader: Reader
     system: str | None = None
     examples: tuple[tuple[str, str], ...] = ()
     grammar: str | None = None
@@ -202,8 +199,6 @@ class Prompt:
     def __post_init__(self) -> None:
         if not self.stages:
             raise InputError(f"prompt {self.name} has no stages; give at least one.")
-        if (self.reader is None) == (self.parser is None):
-            raise InputError(f"prompt {self.name} needs a reader or a parser, and not both.")
         for stage in self.stages:
             _require_template(stage.template, self.name, is_first=stage is self.stages[0])
 
@@ -262,9 +257,7 @@ class Prompt:
         for reply in replies:
             if reply.refusal or (reply.finish == "content_filter" and not reply.text.strip()):
                 return (refused(reply.refusal or "content filter"),) * self.guesses
-        if self.parser is not None:
-            return (self.parser(replies[-1].text),)
-        return () if self.reader is None else self.reader(replies)
+        return self.reader(replies)
 
 
 def _names(template: str) -> set[str]:

@@ -1,11 +1,10 @@
-"""Where the benchmarks are on the Hugging Face hub, and loading them from there."""
+"""The benchmarks on the Hugging Face hub, and how to load them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 from qacal.embedders.packages import optional_package
 from qacal.errors import InputError, QacalError, ServerError
@@ -20,11 +19,11 @@ _OF_TASK = "_zero_shot"
 class Benchmark:
     """A benchmark on the hub.
 
-    source, config, split : what to load; the split is the one that the paper's number of questions points to.
-    columns : those that are read.
-    read : makes a question of a row.
-    forms : whether it can be asked with choices, the usual way first.
-    has_tasks : whether it is made of tasks, each a config of its own; `config` then ends the name of each.
+    source, config, split : what to load; the split is the one with the paper's number of questions.
+    columns : the columns to read.
+    read : turns a row into a question.
+    forms : whether it can be asked with choices, the usual form first.
+    has_tasks : whether it consists of tasks, each a config; `config` is then the end of their names.
     """
 
     name: str
@@ -37,14 +36,14 @@ class Benchmark:
     has_tasks: bool = False
 
     def reader(self, choices: bool | None) -> Callable[[Row], BenchmarkQuestion]:
-        """Return what makes questions of rows, with choices or without; None is the usual way."""
+        """Return the reader of rows, with choices or without; None is the usual form."""
         if choices is not None and choices not in self.forms:
             what = "no choices" if choices else "no questions that could be asked without their choices"
             raise InputError(f"{self.name} has {what}; leave --{'' if choices else 'no-'}choices out.")
         return self.read if len(self.forms) == 1 or choices is None else partial(self.read, with_choices=choices)
 
     def configs(self, tasks: Sequence[str]) -> dict[str, dict[str, str]]:
-        """Return the configs to load, each with the columns that its rows get besides their own."""
+        """Return the configs to load, each with further columns for its rows."""
         if not self.has_tasks and tasks:
             raise InputError(f"{self.name} is not made of tasks; leave --task {tasks[0]} out.")
         if not self.has_tasks:
@@ -126,51 +125,37 @@ def load(
         raise InputError(f"{name!r} is not a benchmark; there are {', '.join(BENCHMARKS)}.")
     benchmark = BENCHMARKS[name]
     reader, configs = benchmark.reader(choices), benchmark.configs(tasks)
-    place = _Place(source or benchmark.source, split or benchmark.split, revision)
+    rows = _rows(configs, benchmark.columns, source or benchmark.source, split or benchmark.split, revision)
     try:
-        return gather(_rows(place, configs, benchmark.columns), reader)
+        return gather(rows, reader)
     except QacalError as error:
         raise type(error)(f"{name}: {error}") from None
 
 
-@dataclass(frozen=True)
-class _Place:
-    source: str
-    split: str
-    revision: str | None
-
-    def __str__(self) -> str:
-        return f"{self.source}{f' at {self.revision}' if self.revision else ''}"
-
-
-def _rows(place: _Place, configs: dict[str, dict[str, str]], columns: Sequence[str]) -> Iterator[Row]:
+def _rows(
+    configs: dict[str, dict[str, str]], columns: Sequence[str], source: str, split: str, revision: str | None
+) -> Iterator[Row]:
+    datasets = optional_package("datasets", "hub")
     for config, further in configs.items():
-        table = _table(place, config)
+        place = f"{source}{f' at {revision}' if revision else ''}, {config}"
+        try:
+            table = datasets.load_dataset(source, config, split=split, revision=revision)
+        except (datasets.exceptions.DatasetsError, OSError, ValueError, RuntimeError) as error:
+            remedy = "Look at its page on the hub for what there is to load."
+            if isinstance(error, OSError):
+                remedy = "Can the hub be reached from here? A folder with a copy of the data will do: --from FOLDER."
+            elif isinstance(error, RuntimeError):
+                remedy = "Data that a script loads may also be there as files: --revision refs/convert/parquet."
+            reason = str(error).strip().partition("\n")[0].rstrip(".")
+            short = reason if len(reason) <= _LONGEST_REASON else f"{reason[:_LONGEST_REASON]} ..."
+            kind = ServerError if isinstance(error, ConnectionError) else InputError
+            raise kind(f"{place}, split {split}, cannot be loaded. {short}. {remedy}") from None
         missing = [column for column in columns if column not in table.column_names]
         if missing:
             raise InputError(
-                f"{place}, {config}, has no column {missing[0]!r}; it has {', '.join(table.column_names)}. It may have "
-                "changed since; ask for an earlier --revision."
+                f"{place}, has no column {missing[0]!r}; it has {', '.join(table.column_names)}. It may have changed "
+                "since; ask for an earlier --revision."
             )
-        # The others hold search results and whole articles.
+        # Other columns have search results and whole articles.
         for row in table.select_columns(list(columns)):
             yield row | further
-
-
-def _table(place: _Place, config: str) -> Any:
-    datasets = optional_package("datasets", "hub")
-    try:
-        return datasets.load_dataset(place.source, config, split=place.split, revision=place.revision)
-    except (datasets.exceptions.DatasetsError, OSError, ValueError, RuntimeError) as error:
-        reason = str(error).strip().partition("\n")[0].rstrip(".")
-        short = reason if len(reason) <= _LONGEST_REASON else f"{reason[:_LONGEST_REASON]} ..."
-        kind = ServerError if isinstance(error, ConnectionError) else InputError
-        raise kind(f"{place}, {config}, split {place.split}, cannot be loaded. {short}. {_remedy(error)}") from None
-
-
-def _remedy(error: Exception) -> str:
-    if isinstance(error, OSError):
-        return "Look whether the hub can be reached from here, or give a folder with a copy of the data: --from FOLDER."
-    if isinstance(error, RuntimeError):
-        return "Data that are loaded by a script may still be there as files: --revision refs/convert/parquet."
-    return "Look at its page on the hub for what there is to load."
