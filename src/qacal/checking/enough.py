@@ -51,14 +51,11 @@ def goals(labelled: int, confidence: Floats, correct: Floats) -> tuple[Goal, ...
     confidence, correct : of all labelled rows, with confidences from 0 to 1; empty if they are on no such scale.
     """
     kinds = (_of_text(labelled), _of_groups(labelled), _of_thresholds(labelled, confidence, correct))
-    found = [goal for kind in kinds for goal in _next(list(kind))]
+    found: list[Goal] = []
+    for steps in map(list, kinds):
+        # The last step that there are labels for, and the first that there are not.
+        found += [goal for goal in steps if goal.is_met][-1:] + [goal for goal in steps if not goal.is_met][:1]
     return tuple(sorted(found, key=lambda goal: (goal.labels is None, goal.labels or 0)))
-
-
-def _next(steps: list[Goal]) -> list[Goal]:
-    """Return the last step that there are labels for, and the first that there are not."""
-    met = [goal for goal in steps if goal.is_met]
-    return met[-1:] + [goal for goal in steps if not goal.is_met][:1]
 
 
 def _of_text(labelled: int) -> Iterator[Goal]:

@@ -103,21 +103,15 @@ def _facts(found: RecordsCheck) -> Iterator[str]:
     if not found.names:
         return
     yield "What is in it:"
-    own = [_said(column, found) for column in found.columns]
+    own = [column if own == column else f"{column} ({own})" for column, own in found.columns.items()]
     yield from _wrapped(", ".join(own) or "none that qacal knows", "    columns     ")
     others = [name for name in found.names if name not in found.columns.values()]
     if others:
-        shown = some_of(others, 15)
-        yield from _wrapped(shown, "    others      ")
+        yield from _wrapped(some_of(others, 15), "    others      ")
     if found.questions is not None:
         yield f"    questions   {found.questions:,} different ones"
     if found.scale.kind is not None:
         yield from _wrapped(_confidence(found), "    confidence  ")
-
-
-def _said(column: str, found: RecordsCheck) -> str:
-    own = found.columns[column]
-    return column if own == column else f"{column} ({own})"
 
 
 def _confidence(found: RecordsCheck) -> str:

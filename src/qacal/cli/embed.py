@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -28,6 +28,8 @@ def run(
         qacal embed answers.parquet -o embedded.parquet --embedder minilm
         qacal fit embedded.parquet -o model --embedder column:embedding
     """
+    import polars as pl
+
     from qacal.embedders import embedder as embedder_of
     from qacal.errors import InputError
     from qacal.records.reading import texts_of
@@ -46,15 +48,11 @@ def run(
         for table, questions, answers in texts_of(rows, how):
             if into in table.names:
                 raise InputError(f"{table.origin} already has a column {into!r}; pass another name with --into.")
-            writer.write(table.extended(_column(into, maker.embed(questions, answers))))
+            vectors = maker.embed(questions, answers)
+            column_type = pl.Array(pl.Float32, vectors.shape[1])
+            writer.write(table.extended(pl.DataFrame([pl.Series(into, vectors, dtype=column_type).arr.to_list()])))
             done += len(table)
             if progress is not None:
                 progress("embedding", done)
     if output != "-":
         options.note(f"{done:,} rows with vectors of {maker.dim} numbers written to {output}.")
-
-
-def _column(name: str, vectors: Any) -> Any:
-    import polars as pl
-
-    return pl.DataFrame([pl.Series(name, vectors, dtype=pl.Array(pl.Float32, vectors.shape[1])).arr.to_list()])

@@ -11,7 +11,6 @@ from qacal.cli import options
 
 if TYPE_CHECKING:
     from qacal.experiment import Experiment
-    from qacal.experiment.tables import Line
 
 
 def run(
@@ -101,14 +100,11 @@ def run(
             how=how,
             progress=progress,
         )
-        page = experiment_page(found, f"Calibration methods on {_name(file)}", progress)
+        title = "standard input" if file == "-" else Path(file).name
+        page = experiment_page(found, f"Calibration methods on {title}", progress)
     found.write(out, {"report.html": page})
     _show(found)
     options.note(f"Written to {out}: results.md, results.parquet and report.html, which a browser opens.")
-
-
-def _name(file: str) -> str:
-    return "standard input" if file == "-" else Path(file).name
 
 
 def _listed(text: str | None) -> list[str]:
@@ -144,7 +140,14 @@ def _show(found: Experiment) -> None:
     for table in [*found.tables(), *(found.overview() if len(found.samples) > 1 else [])]:
         shown = [place for place, column in enumerate(table.columns) if column.name not in _LEFT_OUT]
         titles = [table.titles[len(table.lines[0].names) + place] for place in shown]
-        rows = [_row(line, shown) for line in table.lines]
+        rows = [
+            (
+                line.names[-1],
+                *(f"{line.cells[place].mean:.3f}{'*' if line.cells[place].is_best else ' '}" for place in shown),
+                *line.chosen,
+            )
+            for line in table.lines
+        ]
         over_all = len(found.samples) > 1 and len(table.lines[0].names) <= len(found.names) - len(found.by) + 1
         name = ", ".join([*(["all blocks"] if over_all else []), *table.lines[0].names[:-1]])
         options.show(options.table(name, "", *titles, "groups", "b", rows=rows))
@@ -152,9 +155,3 @@ def _show(found: Experiment) -> None:
         "Means over seeds; lower is better, but for AUAC; the best has a *. Rank by debiased errors, Brier score and "
         "log loss: the plug-in CE(h;β) is mostly noise, as its floor shows."
     )
-
-
-def _row(line: Line, shown: list[int]) -> tuple[str, ...]:
-    cells = [line.cells[place] for place in shown]
-    numbers = [f"{cell.mean:.3f}{'*' if cell.is_best else ' '}" for cell in cells]
-    return (line.names[-1], *numbers, *line.chosen)

@@ -62,24 +62,18 @@ def run(
         qacal elicit questions.parquet --base-url http://127.0.0.1:8080/v1 --model NAME -o run.db
     """
     from qacal.records.writers import write_frame
-    from qacal.sources.questions import BENCHMARKS, load
+    from qacal.sources.questions import BENCHMARKS, BenchmarkQuestion, Gathered, load, quiz
 
     options.chosen("NAME", name, [_QUIZ, *BENCHMARKS])
     options.require_writable(output)
     if name == _QUIZ:
         _require_unused(split=split, task=task, choices=choices, source=source, revision=revision)
-        gathered = _quiz()
+        gathered = Gathered(tuple(BenchmarkQuestion(**row) for row in quiz.questions().iter_rows(named=True)))
     else:
         gathered = load(name, split=split, tasks=task or (), choices=choices, source=source, revision=revision)
     written = gathered if limit is None else gathered.sample(limit)
     write_frame(written.frame(), output, "jsonl")
     options.note(_summary(name, len(written.questions), gathered))
-
-
-def _quiz() -> Gathered:
-    from qacal.sources.questions import BenchmarkQuestion, Gathered, quiz
-
-    return Gathered(tuple(BenchmarkQuestion(**row) for row in quiz.questions().iter_rows(named=True)))
 
 
 def _require_unused(**options: object) -> None:

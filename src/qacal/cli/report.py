@@ -54,6 +54,7 @@ def run(
         qacal report model kept_aside.parquet -o report.html --groups subject --threshold 0.8
     """
     from qacal.records.writers import atomic_file
+    from qacal.report import Block, render
 
     _require_sense(threshold, examples)
     options.require_apart(file, output, skip_bad_rows)
@@ -62,7 +63,9 @@ def run(
         options.require_folder(output)
     read = (column, percent, skip_bad_rows, max_bad, expression)
     contents = _contents(model, file, read, groups, by, threshold, examples, allow_other_source, embedder)
-    page = _page(title or f"How far to trust it: {Path(model).name} on {_name(file)}", contents)
+    rows = "standard input" if file == "-" else Path(file).name.partition(".")[0]
+    title = title or f"How far to trust it: {Path(model).name} on {rows}"
+    page = render(title, [Block(name or title, content) for name, content in contents.items()])
     with atomic_file(output) as temporary:
         temporary.write_text(page, encoding="utf-8")
     if json:
@@ -97,13 +100,3 @@ def _contents(model: str, file: str, read: Any, groups: str | None, by: str | No
             allow_other_source=allow_other_source or (),
             progress=progress,
         )
-
-
-def _name(file: str) -> str:
-    return "standard input" if file == "-" else Path(file).name.partition(".")[0]
-
-
-def _page(title: str, contents: dict[str, Content]) -> str:
-    from qacal.report import Block, render
-
-    return render(title, [Block(name or title, content) for name, content in contents.items()])

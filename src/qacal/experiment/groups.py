@@ -78,25 +78,16 @@ class Beta:
         if isinstance(asked, Column):
             return asked
         if isinstance(asked, KDTree | BisectingTree | LearnedTree):
-            return _deep(asked, asked.max_depth if is_limited else _DEPTH, rows)
+            depth = asked.max_depth if is_limited else _DEPTH
+            allowed = max(1, int(np.log2(max(rows, 2) / _ROWS_A_LEAF)))
+            return type(asked)(**{**asked.parameters(), "max_depth": min(depth, allowed)})
         if isinstance(asked, KMeans):
-            counts = _counts(asked.n_groups if is_limited else _GROUPS, rows)
+            most = max(2, min(asked.n_groups if is_limited else _GROUPS, rows // _ROWS_A_CENTRE))
+            counts = [2**power for power in range(1, most.bit_length())]
             return {str(count): KMeans(n_groups=count, seed=seed) for count in counts}
         raise InputError(
             f"{self.name} cannot be searched; there are kdtree, bisecting, learned, kmeans and column:NAME."
         )
-
-
-def _deep(tree: SearchedTree, depth: int, rows: int) -> SearchedTree:
-    """Return the tree as deep as asked, but no deeper than the beta rows allow."""
-    allowed = max(1, int(np.log2(max(rows, 2) / _ROWS_A_LEAF)))
-    return type(tree)(**{**tree.parameters(), "max_depth": min(depth, allowed)})
-
-
-def _counts(most: int, rows: int) -> list[int]:
-    """Return the numbers of groups to try: 2, 4, 8, ..."""
-    allowed = max(2, min(most, rows // _ROWS_A_CENTRE))
-    return [2**power for power in range(1, allowed.bit_length())]
 
 
 def only(groups: Groups, rows: Bools) -> Groups:

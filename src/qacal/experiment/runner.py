@@ -133,15 +133,18 @@ def run_experiment(
             raise InputError(f"{name} is {given!r:.60}; expected a list, also of one.")
     if label is not None and not isinstance(label, str):
         raise InputError(f"label is {label!r:.60}; expected the name of a column.")
-    _require_free_names(by)
+    taken = [name for name in by if name in _TAKEN]
+    if taken:
+        raise InputError(f"results have a column {taken[0]!r} of their own; rename yours to make blocks by it.")
     embedders = list(dict.fromkeys(embedders))
     partitions = list({str(partition): partition for partition in partitions}.values())
     protocol = Protocol(search, objective, epsilon, alpha, label, ties)
     _require_sense(protocol, seeds)
-    _require_unseen(label, partitions)
+    grouped_by = [one.name for one in map(as_partition, partitions) if isinstance(one, Column)]
+    _require_unseen(label, grouped_by)
     betas = [Beta(embedder, partition) for embedder in embedders for partition in partitions]
-    needed = _columns(partitions, label)
-    makers = [] if all(isinstance(as_partition(one), Column) for one in partitions) else list(embedders)
+    needed = list(dict.fromkeys([*grouped_by, *([] if label is None else [label])]))
+    makers = [] if len(grouped_by) == len(partitions) else list(embedders)
     is_mixed = allow_mixed or "model" in by
     samples = read_samples(
         records, reading, by=by, embedders=makers, columns=needed, allow_mixed=is_mixed, progress=progress
@@ -169,16 +172,8 @@ def _require_sense(protocol: Protocol, seeds: int) -> None:
     check_alpha(protocol.alpha)
 
 
-def _require_free_names(by: Sequence[str]) -> None:
-    """Refuse blocks by a column that results have one of the same name as."""
-    taken = [name for name in by if name in _TAKEN]
-    if taken:
-        raise InputError(f"results have a column {taken[0]!r} of their own; rename yours to make blocks by it.")
-
-
-def _require_unseen(label: str | None, partitions: Sequence[str | Partition]) -> None:
-    used = {one.name for one in map(as_partition, partitions) if isinstance(one, Column)}
-    if label in used:
+def _require_unseen(label: str | None, grouped_by: Sequence[str]) -> None:
+    if label in grouped_by:
         raise InputError(
             f"the groups are made of {label}; errors are measured within a column that no method has seen."
         )
@@ -186,12 +181,6 @@ def _require_unseen(label: str | None, partitions: Sequence[str | Partition]) ->
         raise InputError(
             f"{label} is no column to measure errors within; choose one that tells kinds of questions apart."
         )
-
-
-def _columns(partitions: Sequence[str | Partition], label: str | None) -> list[str]:
-    asked = [as_partition(one) for one in partitions]
-    named = [one.name for one in asked if isinstance(one, Column)]
-    return list(dict.fromkeys([*named, *([label] if label is not None else [])]))
 
 
 def _usable(

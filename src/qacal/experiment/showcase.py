@@ -40,7 +40,12 @@ def showcase(run: Experiment, name: tuple[Any, ...]) -> Showcase:
     """Return the model of a block to look at: of the methods with groups and bins, the one that tuning likes best."""
     sample, beta, line = run.samples[name], run.betas[0], _best_line(run, name)
     part = split(sample.ids, SHARES, 0)
-    partition = _partition(beta, int((part == BETA).sum()), line["cut"])
+    partitions = beta.partitions(int((part == BETA).sum()))
+    if isinstance(partitions, dict):
+        # Where no groups at all did best, the smallest number of them shows as much.
+        partition: Partition = partitions.get(line["cut"], next(iter(partitions.values())))
+    else:
+        partition = partitions
     model = QACalibrator(f"column:{_VECTORS}", partition, _calibrator(line, partition, run), examples=4)
     beta_rows = None if isinstance(partition, Column) else _frame(sample, beta, part == BETA)
     with warnings.catch_warnings():
@@ -61,12 +66,6 @@ def _best_line(run: Experiment, name: tuple[Any, ...]) -> dict[str, Any]:
         mine = mine.filter(pl.col(column) == str(value))
     best = mine.group_by("method").agg(pl.col("tuning").mean()).sort("tuning", "method")["method"][0]
     return mine.filter(pl.col("method") == best, pl.col("seed") == 0).row(0, named=True)
-
-
-def _partition(beta: Beta, rows: int, cut: str) -> Partition:
-    found = beta.partitions(rows)
-    # Where no groups at all did best, the smallest number of them shows as much.
-    return found.get(cut, next(iter(found.values()))) if isinstance(found, dict) else found
 
 
 def _calibrator(line: Mapping[str, Any], partition: Partition, run: Experiment) -> Calibrator:

@@ -466,7 +466,8 @@ class _Unpacked(io.RawIOBase):
                 f"{self._name} cannot be read beyond byte {self._count:,}, unpacked: {error}. Is the file whole?"
             ) from None
         self._count += len(data)
-        if self._count > _most_unpacked(self._size):
+        allowed = _max_unpacked_gb.get()
+        if self._count > (max(_UNPACKED, _RATIO * self._size) if allowed is None else allowed * 2**30):
             raise InputError(
                 f"{self._name} has {self._size:,} bytes and unpacks to more than {self._count - len(data):,}, as do "
                 "files made to fill the memory. If you trust the file, unpack it first, or allow more: "
@@ -479,8 +480,3 @@ class _Unpacked(io.RawIOBase):
         self._file.close()
         self._packed.close()
         super().close()
-
-
-def _most_unpacked(size: int) -> float:
-    allowed = _max_unpacked_gb.get()
-    return max(_UNPACKED, _RATIO * size) if allowed is None else allowed * 2**30

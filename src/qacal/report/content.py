@@ -117,7 +117,7 @@ def content_of(gathered: Gathered, *, threshold: float | None = None, examples: 
     scored = gathered.scored()
     _require_both_kinds(scored)
     tallies = scored.tallies()
-    maps = gathered.model.calibrator_.fitted_maps()
+    maps, rule = gathered.model.calibrator_.fitted_maps(), gathered.model.decision_rule_
     groups = groups_of(gathered, tallies, examples)
     return Content(
         rows=len(scored.correct),
@@ -138,7 +138,7 @@ def content_of(gathered: Gathered, *, threshold: float | None = None, examples: 
         why_no_promise=_why_no_promise(gathered.model, maps),
         why_not_judged=why_not_judged(gathered),
         has_texts=gathered.has_texts and examples > 0,
-        threshold=_overall(gathered.model) if threshold is None else threshold,
+        threshold=rule.threshold if threshold is None and rule is not None else threshold,
         doubts=tuple(_doubts(gathered, tallies["stated"])),
     )
 
@@ -153,11 +153,6 @@ def _doubts(gathered: Gathered, stated: Tally) -> Iterator[str]:
     copies = copies_among(gathered.hashes)
     if copies:
         yield copies
-
-
-def _overall(model: QACalibrator) -> float | None:
-    """Return the threshold for all rows that the model was given, if it has one."""
-    return None if model.decision_rule_ is None else model.decision_rule_.threshold
 
 
 def _why_no_promise(model: QACalibrator, maps: Any) -> str:

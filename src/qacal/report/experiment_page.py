@@ -39,7 +39,8 @@ def experiment_page(run: Experiment, title: str, progress: Progress | None = Non
         if progress is not None:
             progress(f"{called(name, run.by)}: drawing", len(sample))
         blocks.append(_block(run, name, tables))
-    over_all = [_over_all(table, run) for table in run.overview()] if len(blocks) > 1 else []
+    betas = len(run.names) - len(run.by)
+    over_all = [_table(table, "All blocks", range(betas)) for table in run.overview()] if len(blocks) > 1 else []
     return render(title, blocks, intro=" ".join([_ABOUT.format(seeds=run.seeds), *run.notes]), tables=over_all)
 
 
@@ -47,42 +48,23 @@ def _block(run: Experiment, name: tuple[Any, ...], results: list[Results]) -> Bl
     shown = showcase(run, name)
     content = read_contents(shown.model, shown.test, groups=run.protocol.label)[""]
     intro = _INTRO.format(method=shown.method, meaning=MEANING[shown.method])
-    mine = [table for table in results if table.lines[0].names[: len(name)] == _texts(name)]
-    intros = [_TABLE, *[""] * len(mine)]
-    named = zip(mine, intros, strict=False)
-    tables = [_table(table, _beta(table, run), names=len(run.names), intro=text) for table, text in named]
+    mine = [table for table in results if table.lines[0].names[: len(name)] == tuple(map(str, name))]
+    betas = range(len(run.by), len(run.names))
+    tables = [_table(table, "All methods", betas, "" if at else _TABLE) for at, table in enumerate(mine)]
     return Block(called(name, run.by), content, f"{run.ranges[name]} {intro}", tables)
 
 
-def _texts(name: tuple[Any, ...]) -> tuple[str, ...]:
-    return tuple(str(value) for value in name)
+def _table(results: Results, title: str, betas: range, intro: str = _TABLE) -> Table:
+    """Return results as a table of the page, without the names of the block.
 
-
-def _over_all(table: Results, run: Experiment) -> Table:
-    betas = len(run.names) - len(run.by)
-    beta = ", ".join(table.lines[0].names[:betas])
-    return _table(table, f"All blocks: {beta}" if beta else "All blocks", names=betas)
-
-
-def _beta(found: Results, run: Experiment) -> str:
-    beta = ", ".join(found.lines[0].names[len(run.by) : -1])
-    return f"All methods: {beta}" if beta else "All methods"
-
-
-def _table(found: Results, title: str, names: int, intro: str = _TABLE) -> Table:
-    """Return results as a table of the page, without the names of the block."""
-    rows: list[list[str | Cell]] = [
-        [_unbroken(line.names[-1]), *(_cell(cell) for cell in line.cells), *(Cell(text) for text in line.chosen)]
-        for line in found.lines
-    ]
-    return Table(title, ["", *found.titles[names + 1 :]], rows, intro)
-
-
-def _unbroken(name: str) -> str:
-    """Return a name that is not broken at its hyphen in a narrow column."""
-    return name.replace("-", "\N{NON-BREAKING HYPHEN}")
-
-
-def _cell(cell: Any) -> Cell:
-    mean, _, spread = cell.text.partition(" ± ")
-    return Cell(mean, f"±{spread}" if spread else "", cell.is_best)
+    betas : which of a line's names say how rows were grouped; they stand in the title.
+    """
+    rows: list[list[str | Cell]] = []
+    for line in results.lines:
+        parts = [(*cell.text.partition(" ± "), cell.is_best) for cell in line.cells]
+        cells = [Cell(mean, f"±{spread}" if spread else "", is_best) for mean, _, spread, is_best in parts]
+        # The name of a method is not to be broken at its hyphen.
+        name = line.names[-1].replace("-", "\N{NON-BREAKING HYPHEN}")
+        rows.append([name, *cells, *(Cell(text) for text in line.chosen)])
+    beta = ", ".join(results.lines[0].names[betas.start : betas.stop])
+    return Table(f"{title}: {beta}" if beta else title, ["", *results.titles[betas.stop + 1 :]], rows, intro)

@@ -78,16 +78,15 @@ def _groups(gathered: Gathered, tallies: dict[str, Tally], examples: int) -> Ite
             rows=first.n,
             accuracy=first.mean,
             confidence={name: float(tally.w @ tally.confidence / tally.w.sum()) for name, tally in mine.items()},
-            errors={name: _debiased(tally) for name, tally in mine.items()},
+            errors={
+                name: calibration_error(tally, bins=BINS) if tally.n > 1 else float("nan")
+                for name, tally in mine.items()
+            },
             tallies={name: tally.without_blocks() for name, tally in mine.items()},
             is_off=(-1 if code is None else code) in off,
             words=words.get(code, ()) if examples else (),
             examples=pairs.get(code, ()),
         )
-
-
-def _debiased(tally: Tally) -> float:
-    return calibration_error(tally, bins=BINS) if tally.n > 1 else float("nan")
 
 
 def _codes_that_are_off(gathered: Gathered) -> set[int]:

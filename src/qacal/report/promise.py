@@ -265,7 +265,9 @@ class Promise:
 def promise_of(gathered: Gathered, maps: BinMaps) -> Promise:
     """Return what the bins that answered these rows promise."""
     chosen = gathered.model.calibrator_.get_params()
-    rows = max(_binned_rows(maps), 2)
+    # The rows of the root's bins, and the edge rows between them that Algorithm UMD keeps out of them.
+    root = int(maps.offset[1])
+    rows = max(int(maps.rows[:root].sum()) + (root - 1 if maps.is_jittered else 0), 2)
     levels, alpha = len(np.unique(maps.lineage.depth)), float(maps.certificate.alpha)
     # The bins of groups, where there are groups: the root's hold the same rows once more.
     first = int(maps.offset[1]) if len(maps.offset) > 2 else 0
@@ -292,12 +294,6 @@ def _middle(values: Any, rows: Any) -> float:
     order = np.argsort(values)
     through = np.cumsum(rows[order])
     return float(values[order][np.searchsorted(through, through[-1] / 2)])
-
-
-def _binned_rows(maps: BinMaps) -> int:
-    """Return N: the rows of the root's bins, and the edge rows between them that Algorithm UMD keeps out of them."""
-    root = int(maps.offset[1])
-    return int(maps.rows[:root].sum()) + (root - 1 if maps.is_jittered else 0)
 
 
 def realised_of(gathered: Gathered, maps: BinMaps) -> Realised | None:

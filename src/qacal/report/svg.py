@@ -99,12 +99,12 @@ def _restyle(element: ElementTree.Element) -> None:
     for name, value in element.items():
         if name == "style":
             value = _COLOUR.sub(lambda found: _VARIABLES.get(found.group(), "var(--ink)"), value)
-            value = re.sub(r"font-family:[^;]+;?|font:\s*([\d.]+px)[^;]*;?", _font, value).strip()
+            value = re.sub(
+                r"font-family:[^;]+;?|font:\s*([\d.]+px)[^;]*;?",
+                lambda found: f"font-size:{found.group(1)};" if found.group(1) else "",
+                value,
+            ).strip()
         element.set(name, _NUMBER.sub(lambda found: f"{float(found.group()):.2f}".rstrip("0").rstrip("."), value))
-
-
-def _font(found: re.Match[str]) -> str:
-    return f"font-size:{found.group(1)};" if found.group(1) else ""
 
 
 def _announce(root: ElementTree.Element, key: str, title: str, text: str) -> None:
