@@ -49,7 +49,7 @@ def _whole_model(make: Callable[[], qacal.QACalibrator]) -> Method:
     def answers(fitting: pl.DataFrame, testing: pl.DataFrame) -> tuple[np.ndarray, Measures]:
         model = make().fit(fitting)
         found = model.calibrate(testing)
-        further = {} if model.score_ is None else {"reads_text": float(model.score_.reads_text)}
+        further = {} if model.learned_score_ is None else {"reads_text": float(model.learned_score_.reads_text)}
         if model.calibrator_.properties.is_certified:
             further |= _certificate(found)
         return found["calibrated"].to_numpy(), further

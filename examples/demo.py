@@ -42,7 +42,7 @@ def main() -> None:
     part = qacal.split(rows["id"], (2 / 3, 1 / 3), seed=1)
     fitting, kept = rows.filter(part == 0), rows.filter(part == 1)
     model = qacal.QACalibrator().fit(fitting.drop("subject"))
-    better = qacal.QACalibrator(score=qacal.LearnedScore(confidences=["confidence_tokens"]))
+    better = qacal.QACalibrator(learned_score=qacal.LearnedScore(confidences=["confidence_tokens"]))
     better.fit(fitting.drop("subject"))
     applied = model.calibrate(kept).with_columns(with_tokens=better.calibrate(kept)["calibrated"])
 

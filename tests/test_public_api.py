@@ -115,3 +115,23 @@ def test_weights_are_called_sample_weight():
         sklearn_metrics.log_loss(LABELS, PROBABILITIES, sample_weight=half)
     )
     assert qacal.Tally.of(PROBABILITIES, LABELS, sample_weight=half).is_weighted
+
+
+def test_score_is_free_for_the_method():
+    assert qacal.QACalibrator().get_params()["learned_score"] == "auto"
+    with pytest.raises(TypeError, match="score"):
+        qacal.QACalibrator(score=None)
+
+
+def test_parameters_of_parts_are_set_by_nested_names():
+    model = qacal.QACalibrator(partition=qacal.BisectingTree(max_depth=2), calibrator=qacal.QABinning())
+    assert model.get_params()["calibrator__points_per_bin"] == 50
+    assert "calibrator__points_per_bin" not in model.get_params(deep=False)
+    model.set_params(calibrator__points_per_bin=20, partition__max_depth=3)
+    assert (model.calibrator.points_per_bin, model.partition.max_depth) == (20, 3)
+    model.set_params(calibrator__alpha=0.2, calibrator=qacal.UniformMassBinning())
+    assert repr(model.calibrator) == "UniformMassBinning(alpha=0.2)"
+    with pytest.raises(qacal.InputError, match="QABinning has no parameter 'bins'"):
+        qacal.QACalibrator(calibrator=qacal.QABinning()).set_params(calibrator__bins=3)
+    with pytest.raises(qacal.InputError, match="calibrator is None, which has no parameters"):
+        qacal.QACalibrator().set_params(calibrator__alpha=0.2)

@@ -64,16 +64,31 @@ class HasParameters:
     """
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Return the hyperparameters by name."""
-        return {name: getattr(self, name) for name in self._defaults()}
+        """Return the hyperparameters by name.
+
+        deep : also those of hyperparameters that have some of their own, such as `calibrator__points_per_bin`.
+        """
+        own = {name: getattr(self, name) for name in self._defaults()}
+        inner = {name: value for name, value in own.items() if deep and isinstance(value, HasParameters)}
+        return own | {f"{name}__{key}": each for name, one in inner.items() for key, each in one.get_params().items()}
 
     def set_params(self, **params: Any) -> Self:
-        """Set hyperparameters by name."""
+        """Set hyperparameters by name; `calibrator__points_per_bin=20` sets that of the calibrator.
+
+        Parts are set before their own parameters, so both can be given at once.
+        """
         known = list(self._defaults())
-        for name, value in params.items():
-            if name not in known:
-                raise InputError(f"{type(self).__name__} has no parameter {name!r}; it has {known}.")
-            setattr(self, name, value)
+        for name, value in sorted(params.items(), key=lambda item: "__" in item[0]):
+            own, separator, inner = name.partition("__")
+            if own not in known:
+                raise InputError(f"{type(self).__name__} has no parameter {own!r}; it has {known}.")
+            if not separator:
+                setattr(self, own, value)
+                continue
+            part = getattr(self, own)
+            if not isinstance(part, HasParameters):
+                raise InputError(f"{name} cannot be set: {own} is {shown(part)}, which has no parameters.")
+            part.set_params(**{inner: value})
         return self
 
     def __repr__(self) -> str:

@@ -55,7 +55,9 @@ def test_whose_the_interval_is(folder, tmp_path):
     ok("fit", tmp_path / "many.parquet", "-o", tmp_path / "many")
     assert "in a larger group around it" in shown(tmp_path / "many", *ASKED)["interval"]
     rows = [{"id": at, "confidence": 0.5, "correct": at % 2, "topic": "coins"} for at in range(49)]
-    QACalibrator(partition="column:topic", calibrator=StepBinning(), score=None).fit(rows).save(tmp_path / "coins")
+    QACalibrator(partition="column:topic", calibrator=StepBinning(), learned_score=None).fit(rows).save(
+        tmp_path / "coins"
+    )
     lines = shown(tmp_path / "coins", "--confidence", "0.9", "--column-value", "topic=coins")
     assert lines["interval"] == "0.00 to 1.00: no such row was seen in the fit, so nothing is certified"
 

@@ -63,7 +63,7 @@ def test_how_many_rows_another_certificate_takes(tmp_path):
         f"about {needed:,} labelled rows in all." in out
     )
     assert needed == pytest.approx(5 * model.rows_ * 250 / largest, rel=0.1)
-    assert model.rows_ + model.score_.rows_ == pytest.approx(5 * model.rows_, rel=0.1)
+    assert model.rows_ + model.learned_score_.rows_ == pytest.approx(5 * model.rows_, rel=0.1)
     out, _ = fit(tmp_path, answers(int(1.1 * needed)), "--partition", "bisecting:2")
     assert int(certificates(out).split()[0]) >= 1
 

@@ -105,7 +105,7 @@ def test_a_model_fitted_on_one_part_still_has_rows_to_certify_with(tmp_path, row
     one, two, _ = split(tmp_path, "a.parquet")
     ok("fit", one, "-o", tmp_path / "model")
     model = load(tmp_path / "model")
-    assert 0.15 < model.rows_ / (model.rows_ + model.score_.rows_) < 0.25
+    assert 0.15 < model.rows_ / (model.rows_ + model.learned_score_.rows_) < 0.25
     code, _, err = run("evaluate", two, "--model", tmp_path / "model")
     assert (code, err) == (0, "")
     assert "fitted on some of these questions" in run("evaluate", one, "--model", tmp_path / "model")[2]

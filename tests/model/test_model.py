@@ -136,10 +136,10 @@ def test_groups_can_be_made_from_rows_without_labels():
         {name: row[name] for name in ("id", "question", "answer", "confidence")} for row in answers(800, seed=9)
     ]
     tree = BisectingTree(max_depth=2)
-    model = QACalibrator(partition=tree, score=None).fit(answers(1000), group_records=unlabelled)
+    model = QACalibrator(partition=tree, learned_score=None).fit(answers(1000), group_records=unlabelled)
     assert model.rows_ == 1000
     scored = QACalibrator(partition=tree).fit(answers(1000), group_records=unlabelled)
-    assert scored.score_.rows_ + scored.rows_ == 1000
+    assert scored.learned_score_.rows_ + scored.rows_ == 1000
     np.testing.assert_array_equal(scored.partition_.fitted_.directions, model.partition_.fitted_.directions)
 
 
@@ -415,7 +415,7 @@ def test_tuning_needs_an_objective_and_a_certificate_that_survives_it():
     with pytest.raises(InputError, match="need them fixed before"):
         QACalibrator(calibrator=QABinning(ties="jitter"), tune="brier").fit(answers(100))
     with pytest.raises(InputError, match="StepBinning needs it fixed before"):
-        QACalibrator(calibrator=StepBinning(), score=None, tune="brier").fit(answers(100))
+        QACalibrator(calibrator=StepBinning(), learned_score=None, tune="brier").fit(answers(100))
     with pytest.raises(InputError, match="too few to tune on"):
         QACalibrator(partition="column:topic", tune="brier").fit(answers(1))
 

@@ -196,7 +196,11 @@ def test_any_saved_model_can_be_warmed_and_answers_as_before(tmp_path):
     ]
     score = LearnedScore(text=False, columns=("tenant",), confidences=("tokens",))
     of_columns = QACalibrator("column:v", "column:tenant*kdtree:1", QABinning(points_per_bin=20))
-    for model in (of_columns, QACalibrator(partition="column:tenant", score=score), QACalibrator(output="continuous")):
+    for model in (
+        of_columns,
+        QACalibrator(partition="column:tenant", learned_score=score),
+        QACalibrator(output="continuous"),
+    ):
         model.fit(rows).save(tmp_path / "model")
         assert load(tmp_path / "model", warm=True).calibrate(rows[:9]) == model.calibrate(rows[:9])
 

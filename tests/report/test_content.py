@@ -171,13 +171,13 @@ def test_plain_words_stand_before_technical_names():
 
 def test_a_score_says_what_it_reads_before_how_it_did():
     rows = [row | {"tokens": row["confidence"] / 2} for row in answers(400)]
-    learned = QACalibrator(score=LearnedScore(confidences=["tokens"])).fit(rows)
+    learned = QACalibrator(learned_score=LearnedScore(confidences=["tokens"])).fit(rows)
     new = [row | {"tokens": row["confidence"] / 2} for row in answers(200, seed=1)]
     fact = next(fact for fact in read_contents(learned, new)[""].facts if fact.name == "Predicts from")
     assert fact.text.startswith("the ")
     assert "confidence" in fact.text
     assert "log loss" not in fact.text
-    assert f"{learned.score_.chosen} " in fact.detail
+    assert f"{learned.learned_score_.chosen} " in fact.detail
 
 
 def test_an_error_that_is_not_seen_is_no_zero():

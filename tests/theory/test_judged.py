@@ -34,7 +34,7 @@ def is_broken(rng, by_people):
     else:
         model.fit(judged)
     new, truth, _ = world.answers(4_000)
-    maps, score = model.calibrator_.maps_, model.score_.predict(new)
+    maps, score = model.calibrator_.maps_, model.learned_score_.predict(new)
     means, errors = true_shares(maps, score, model.partition_.paths(new["embedding"]), truth)
     return ((maps.low > means + 3 * errors) | (maps.high < means - 3 * errors)).any()
 

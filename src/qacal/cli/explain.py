@@ -146,7 +146,7 @@ def _interval(model: QACalibrator, found: dict[str, Any]) -> str:
     if not found["rows"]:
         return f"{found['low']:.2f} to {found['high']:.2f}: no such row was seen in the fit, so nothing is certified"
     whose = {"group": "in this group", "ancestor": "in a larger group around it", "root": "of all kinds"}
-    like = "probability" if model.score_ is not None else "stated confidence"
+    like = "probability" if model.learned_score_ is not None else "stated confidence"
     rows = counted(found["rows"], "row")
     return (
         f"{found['low']:.2f} to {found['high']:.2f} is the share that is right among answers {whose[found['source']]} "

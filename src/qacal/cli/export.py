@@ -31,7 +31,7 @@ def run(
     from qacal.partitions.kdtree import KDTree
 
     loaded = load_one(options.model_path(model))
-    if loaded.score_ is not None:
+    if loaded.learned_score_ is not None:
         raise InputError(
             f"{model} answers with a score that is learned from text, which no table of confidences can hold. Fit one "
             "with --calibrator tree-binning to export it."

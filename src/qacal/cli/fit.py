@@ -120,7 +120,7 @@ def run(
         embedder,
         partition,
         None if calibrator is None else options.calibrator_class(calibrator)(),
-        score=_score(partition, feature, extra_confidence, objective),
+        learned_score=_score(partition, feature, extra_confidence, objective),
         output="continuous" if continuous else "certified",
         train_share=train_share,
         tune=objective,

@@ -34,7 +34,7 @@ def described(model: QACalibrator, *, is_certified_apart: bool = False) -> str:
     lines = [_fitted(model), *_tried(model)]
     if isinstance(maps, BinMaps):
         lines += [_certified(model, maps), *_certified_groups(model, maps, is_certified_apart)]
-    elif model.rows_ < _FEW and model.score_ is None:
+    elif model.rows_ < _FEW and model.learned_score_ is None:
         lines.append("With so few rows the calibration is unreliable.")
     return "\n".join(lines)
 
@@ -79,7 +79,7 @@ class _Line:
     def of(model: QACalibrator) -> _Line:
         from qacal.calibrators.bin_maps import BinMaps
 
-        score, maps = model.score_, model.calibrator_.maps_
+        score, maps = model.learned_score_, model.calibrator_.maps_
         learned = score.rows_ if score is not None and model.output == "certified" else 0
         tried = () if score is None else score.tried_
         bound = maps.median_error_bound() if isinstance(maps, BinMaps) else 0.5
@@ -118,7 +118,7 @@ def to_dict(model: QACalibrator) -> dict[str, Any]:
     from qacal.calibrators.bin_maps import BinMaps
     from qacal.metrics.evaluation import without_nan
 
-    maps, score = model.calibrator_.maps_, model.score_
+    maps, score = model.calibrator_.maps_, model.learned_score_
     out: dict[str, Any] = {
         "calibrator": type(model.calibrator_).__name__,
         "rows": model.rows_,
@@ -166,7 +166,7 @@ def _chosen(model: QACalibrator) -> str:
 
 def _tried(model: QACalibrator) -> list[str]:
     """Return the candidates for the score with their held-out losses, and the chosen one."""
-    score = model.score_
+    score = model.learned_score_
     if score is None:
         return []
     others = "other rows" if model.output == "certified" else "rows"
@@ -233,9 +233,9 @@ def _learning_share(model: QACalibrator) -> float:
     """Return the share of the questions that trained groups and score."""
     from qacal.model.defaults import SHARE, SHARE_WITH_SCORE
 
-    if model.score_ is None and not model.pipeline_.needs_vectors:
+    if model.learned_score_ is None and not model.pipeline_.needs_vectors:
         return 0.0
-    usual = SHARE if model.score_ is None else SHARE_WITH_SCORE
+    usual = SHARE if model.learned_score_ is None else SHARE_WITH_SCORE
     return usual if model.train_share is None else model.train_share
 
 
@@ -269,7 +269,7 @@ def equal_labels(fit: QACalibrator | ModelSet, files: Sequence[str]) -> Iterator
 def unused_confidences(fit: QACalibrator | ModelSet, how: Reading) -> Iterator[str]:
     """Yield a line on further confidences in the rows that no score uses."""
     models = fit.models.values()
-    if all(model.score_ is None for model in models):
+    if all(model.learned_score_ is None for model in models):
         return
     known = {*how.columns.values(), *(name for model in models for name in model.pipeline_.columns)}
     offered = dict.fromkeys(name for model in models for name in model.overviews_[0].further_confidences)

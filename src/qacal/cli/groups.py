@@ -63,7 +63,11 @@ def _counted(model: QACalibrator, groups: list[GroupSummary]) -> str:
     """Return how many groups there are, and which rows are counted in them."""
     is_certified = model.calibrator_.properties.is_certified
     rows = counted(model.rows_, "certifying row" if is_certified else "row")
-    others = f" (the score was learned from {model.score_.rows_:,} other rows)" if model.score_ is not None else ""
+    others = (
+        f" (the score was learned from {model.learned_score_.rows_:,} other rows)"
+        if model.learned_score_ is not None
+        else ""
+    )
     return f"{counted(len(groups), 'group')} with {rows} in all{others}"
 
 

@@ -45,7 +45,8 @@ class Defaults:
 
     Examples
     --------
-    >>> auto = {"score": "auto", "output": "certified", "train_share": None, "tune": None, "examples": 3, "seed": 0}
+    >>> auto = {"learned_score": "auto", "output": "certified", "train_share": None, "tune": None}
+    >>> auto |= {"examples": 3, "seed": 0}
     >>> pipeline = Defaults("static", None, None, **auto).pipeline()
     >>> pipeline.partition, pipeline.score, pipeline.calibrator
     (BisectingTree(max_depth=4), LearnedScore(), StepBinning())
@@ -61,7 +62,7 @@ class Defaults:
     embedder: str | Embedder
     partition: Partition | str | Callable[..., Any] | None
     calibrator: Calibrator | None
-    score: LearnedScore | Literal["auto"] | None
+    learned_score: LearnedScore | Literal["auto"] | None
     output: Output
     train_share: float | None
     tune: str | None
@@ -80,10 +81,10 @@ class Defaults:
             raise InputError(f'output is {self.output!r}; expected "certified" or "continuous".')
         if self.output == "continuous" and self.calibrator is not None:
             raise InputError('output="continuous" goes with no calibrator; for curves per group take TreeScaling().')
-        if isinstance(self.score, LearnedScore):
-            self.score.require_parameters()
-        elif not (self.score is None or (isinstance(self.score, str) and self.score == "auto")):
-            raise InputError(f'score is {self.score!r}; expected LearnedScore(...), "auto" or None.')
+        if isinstance(self.learned_score, LearnedScore):
+            self.learned_score.require_parameters()
+        elif not (self.learned_score is None or (isinstance(self.learned_score, str) and self.learned_score == "auto")):
+            raise InputError(f'learned_score is {self.learned_score!r}; expected LearnedScore(...), "auto" or None.')
         if not isinstance(self.examples, int) or self.examples < 0:
             raise InputError(f"examples is {self.examples}; expected 0 or more rows of each group to keep.")
         if self.tune is not None:
@@ -112,7 +113,7 @@ class Defaults:
         """
         given = None if self.partition is None else _partition(self.partition)
         reads_text = given is None or EMBEDDING in given.needs
-        score = self._score(given) if reads_text or self.score != "auto" else None
+        score = self._score(given) if reads_text or self.learned_score != "auto" else None
         depth = _DEPTH if score is None else DEPTH_WITH_SCORE
         partition = BisectingTree(max_depth=depth) if given is None else given
         calibrator = self._calibrator(has_score=score is not None, has_certify_records=has_certify_records)
@@ -120,11 +121,11 @@ class Defaults:
         return Pipeline(partition, score, calibrator, RowVectors(self.embedder))
 
     def _score(self, partition: Partition | None) -> LearnedScore | None:
-        if isinstance(self.score, LearnedScore):
+        if isinstance(self.learned_score, LearnedScore):
             told = {} if self.tune is None else {"objective": self.tune}
-            return LearnedScore(**self.score.get_params() | told)
+            return LearnedScore(**self.learned_score.get_params(deep=False) | told)
         is_left_to_choose = self.calibrator is None or isinstance(self.calibrator, StepBinning)
-        if self.score is None or not is_left_to_choose:
+        if self.learned_score is None or not is_left_to_choose:
             return None
         columns = () if partition is None else tuple(name for name in partition.needs if name != EMBEDDING)
         return LearnedScore(columns=columns, objective="brier" if self.tune == "brier" else "log_loss")

@@ -58,7 +58,7 @@ class QACalibrator(HasParameters, Answering):
     calibrator : the correction per group. By default :class:`~qacal.StepBinning` of a learned score;
         :class:`~qacal.TreeBinning` where groups are columns and no text is read. Another calibrator corrects the
         confidence itself, as the paper has it.
-    score : what the calibrator is given in place of the confidence: :class:`~qacal.LearnedScore`, which also takes
+    learned_score : the calibrator's input in place of the confidence: a :class:`~qacal.LearnedScore`, which also takes
         columns to read and further confidences. By default ("auto") one that reads the text and the columns of the
         partition, if the calibrator is left to choose and groups are made from the text; None for none.
     output : "certified" answers in steps, each with an interval from rows of its own. "continuous" learns from all
@@ -108,7 +108,7 @@ class QACalibrator(HasParameters, Answering):
         partition: Partition | str | Callable[..., Any] | None = None,
         calibrator: Calibrator | None = None,
         *,
-        score: LearnedScore | Literal["auto"] | None = "auto",
+        learned_score: LearnedScore | Literal["auto"] | None = "auto",
         output: Output = "certified",
         train_share: float | None = None,
         tune: str | None = None,
@@ -118,7 +118,7 @@ class QACalibrator(HasParameters, Answering):
         self.embedder = embedder
         self.partition = partition
         self.calibrator = calibrator
-        self.score = score
+        self.learned_score = learned_score
         self.output = output
         self.train_share = train_share
         self.tune = tune
@@ -166,7 +166,7 @@ class QACalibrator(HasParameters, Answering):
 
     def _fit_inputs(self, given: FitInputs, progress: Progress | None = None) -> Self:
         """Do what :meth:`fit` does, with one object that says what to read, and how."""
-        self._set_fitted(fit_model(Defaults(**self.get_params()), given, progress or no_progress))
+        self._set_fitted(fit_model(Defaults(**self.get_params(deep=False)), given, progress or no_progress))
         self.read_as_ = ReadAs(dict(given.how.columns), given.how.percent, dict(given.how.expressions))
         return self
 
@@ -190,7 +190,7 @@ class QACalibrator(HasParameters, Answering):
         return self.pipeline_.partition
 
     @property
-    def score_(self) -> LearnedScore | None:
+    def learned_score_(self) -> LearnedScore | None:
         """The fitted score; None if the calibrator reads the confidence itself."""
         return self.pipeline_.score
 

@@ -182,7 +182,7 @@ def fit_set(
             if progress is not None:
                 progress(f"fitted {len(models):,} of {len(counts):,}; {value}: {what}", rows)
 
-        one = QACalibrator(**model.get_params())
+        one = QACalibrator(**model.get_params(deep=False))
         try:
             models[value] = one._fit_inputs(
                 FitInputs(mine, reading, group_records, allow_mixed=allow_mixed, whose=f"{by} {value}: "), told

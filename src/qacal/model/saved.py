@@ -39,7 +39,7 @@ def load(path: str | Path, *, embedder: str | Embedder | None = None, warm: bool
         saved.partition,
         # It follows from the output there, and is refused beside it in a new fit.
         None if parameters.get("output") == "continuous" else saved.calibrator,
-        score=saved.score,
+        learned_score=saved.score,
         **{name: parameters[name] for name in ("output", "train_share", "examples", "seed") if name in parameters},
     )
     partition = BisectingTree() if saved.partition is None else saved.partition

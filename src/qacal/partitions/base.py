@@ -91,7 +91,7 @@ class Partition(HasParameters, ABC):
 
     def parameters(self) -> Plain:
         """Return the hyperparameters in a form that JSON can hold; :meth:`from_state` takes them back."""
-        return {name: plain_value(value) for name, value in self.get_params().items()}
+        return {name: plain_value(value) for name, value in self.get_params(deep=False).items()}
 
     @abstractmethod
     def state(self) -> tuple[Plain, Arrays]:
@@ -107,7 +107,7 @@ class Partition(HasParameters, ABC):
 
     def clone(self) -> Self:
         """Return an unfitted partition with the same parameters."""
-        return type(self)(**self.get_params())
+        return type(self)(**self.get_params(deep=False))
 
     def _require_fitted(self) -> None:
         if not hasattr(self, "fitted_"):

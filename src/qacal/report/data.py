@@ -238,7 +238,7 @@ class Gathered:
 
     def scored(self) -> Scored:
         """Return the rows with their scores: the pooled one where it is another than the calibrated one."""
-        has_groups = self.model.calibrator_.properties.uses_groups or self.model.score_ is not None
+        has_groups = self.model.calibrator_.properties.uses_groups or self.model.learned_score_ is not None
         names = SCORES if has_groups else ("stated", "calibrated")
         codes: Ints = self.column("groups")
         ids: Hashes | None = self.column("ids")

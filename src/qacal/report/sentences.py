@@ -76,8 +76,8 @@ def _facts(gathered: Gathered) -> Iterator[Fact]:
     model = gathered.model
     for name, said in _ORIGINS.items():
         yield Fact(said, _listed([str(value) for value in model.origins_.get(name, [])]))
-    if model.score_ is not None:
-        yield Fact("Predicts from", _read(model.score_), _tried(model.score_))
+    if model.learned_score_ is not None:
+        yield Fact("Predicts from", _read(model.learned_score_), _tried(model.learned_score_))
     calibrator = repr(model.calibrator_)
     yield Fact("Corrected by", _METHODS.get(type(model.calibrator_).__name__, calibrator), calibrator)
     yield Fact("Fitted on", _fitted_on(model))
@@ -111,15 +111,17 @@ def _tried(score: LearnedScore) -> str:
 
 def _fitted_on(model: QACalibrator) -> str:
     rows = counted(model.rows_, "labelled row")
-    if model.score_ is None or not model.calibrator_.properties.is_certified:
+    if model.learned_score_ is None or not model.calibrator_.properties.is_certified:
         return rows
-    return f"{counted(model.score_.rows_, 'row')} to learn how to predict, {rows} to check and certify it"
+    return f"{counted(model.learned_score_.rows_, 'row')} to learn how to predict, {rows} to check and certify it"
 
 
 def _groups(gathered: Gathered) -> Fact:
     groups = gathered.model.describe_groups()
     if not groups:
-        return Fact("Groups", "none: one correction for all questions" if gathered.model.score_ is None else "none")
+        return Fact(
+            "Groups", "none: one correction for all questions" if gathered.model.learned_score_ is None else "none"
+        )
     sizes = [group.rows for group in groups]
     made = f"{gathered.model.partition_!r}"
     if gathered.model.pipeline_.needs_text:

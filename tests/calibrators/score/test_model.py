@@ -32,7 +32,7 @@ SCORE = LearnedScore(columns=["tenant"], confidences=["tokens"])
 
 @pytest.fixture(scope="module")
 def fitted():
-    return QACalibrator(partition="bisecting:2", score=SCORE).fit(records(2500))
+    return QACalibrator(partition="bisecting:2", learned_score=SCORE).fit(records(2500))
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +45,7 @@ def loss(model, rows):
 
 
 def test_columns_and_confidences_are_read_from_records(fitted, new):
-    assert fitted.score_.chosen.endswith("of 2 confidences + columns + text")
+    assert fitted.learned_score_.chosen.endswith("of 2 confidences + columns + text")
     assert isinstance(fitted.calibrator_, StepBinning)
     plain = QACalibrator(partition="bisecting:2").fit(records(2500))
     assert loss(fitted, new) < loss(plain, new) - 0.05
@@ -67,35 +67,35 @@ def test_a_saved_model_answers_alike(fitted, new, tmp_path):
     fitted.save(tmp_path / "model")
     again = qacal.load(tmp_path / "model")
     assert again.calibrate(new[:500]) == fitted.calibrate(new[:500])
-    assert again.score_.tried_ == fitted.score_.tried_
+    assert again.learned_score_.tried_ == fitted.learned_score_.tried_
 
 
 def test_a_table_of_text_numbers_is_read_like_a_list(fitted, new, tmp_path):
     texts = [{**row, "tenant": str(row["tenant"])} for row in records(2500)]
     pl.DataFrame(texts).write_csv(tmp_path / "rows.csv")
-    from_csv = QACalibrator(partition="bisecting:2", score=SCORE).fit(tmp_path / "rows.csv")
-    from_list = QACalibrator(partition="bisecting:2", score=SCORE).fit(texts)
+    from_csv = QACalibrator(partition="bisecting:2", learned_score=SCORE).fit(tmp_path / "rows.csv")
+    from_list = QACalibrator(partition="bisecting:2", learned_score=SCORE).fit(texts)
     fresh = [{**row, "tenant": str(row["tenant"])} for row in new[:300]]
     assert from_csv.calibrate(fresh) == from_list.calibrate(fresh)
 
 
 def test_continuous_learns_from_all_rows_and_promises_nothing(new):
-    model = QACalibrator(partition="bisecting:2", score=SCORE, output="continuous").fit(records(2500))
-    assert model.score_.rows_ == 2500
+    model = QACalibrator(partition="bisecting:2", learned_score=SCORE, output="continuous").fit(records(2500))
+    assert model.learned_score_.rows_ == 2500
     rows = model.calibrate(new)
     assert {row["low"] for row in rows} == {row["high"] for row in rows} == {None}
     assert len(set(column(rows, "calibrated"))) > 1000
-    certified = QACalibrator(partition="bisecting:2", score=SCORE).fit(records(2500))
-    assert certified.score_.rows_ < 2500 * 0.85
+    certified = QACalibrator(partition="bisecting:2", learned_score=SCORE).fit(records(2500))
+    assert certified.learned_score_.rows_ < 2500 * 0.85
     assert loss(model, new) < loss(certified, new) + 0.01
 
 
 def test_no_score_is_the_papers_road(new):
-    model = QACalibrator(partition="bisecting:2", score=None).fit(records(1500))
-    assert model.score_ is None
+    model = QACalibrator(partition="bisecting:2", learned_score=None).fit(records(1500))
+    assert model.learned_score_ is None
     assert isinstance(model.calibrator_, TreeBinning)
     named = QACalibrator(partition="bisecting:2", calibrator=QABinning()).fit(records(1500))
-    assert named.score_ is None
+    assert named.learned_score_ is None
 
 
 def test_groups_from_other_records_leave_the_score_its_part():
@@ -103,9 +103,9 @@ def test_groups_from_other_records_leave_the_score_its_part():
     unlabelled = [
         {name: row[name] for name in ("id", "question", "answer", "confidence")} for row in records(600, seed=5)
     ]
-    model = QACalibrator(partition="bisecting:2", score=SCORE).fit(records(1500), group_records=unlabelled)
-    assert model.score_.rows_ + model.rows_ == 1500
-    assert 0.7 < model.score_.rows_ / 1500 < 0.9
+    model = QACalibrator(partition="bisecting:2", learned_score=SCORE).fit(records(1500), group_records=unlabelled)
+    assert model.learned_score_.rows_ + model.rows_ == 1500
+    assert 0.7 < model.learned_score_.rows_ / 1500 < 0.9
 
 
 def test_a_missing_column_and_a_bad_confidence_are_told(fitted):
@@ -122,21 +122,21 @@ def test_rows_without_ids_are_questions_of_their_own():
     """Once all of them were one question, from which nothing is learned."""
     rows = [{name: row[name] for name in ("confidence", "correct", "tenant")} for row in records(1500)]
     score = LearnedScore(text=False, columns=["tenant"])
-    model = QACalibrator(partition="column:tenant", score=score, output="continuous").fit(rows)
-    assert model.score_.chosen.endswith("columns")
+    model = QACalibrator(partition="column:tenant", learned_score=score, output="continuous").fit(rows)
+    assert model.learned_score_.chosen.endswith("columns")
 
 
 @pytest.mark.parametrize("value", [["a"], {"a": 1}])
 def test_values_that_are_no_labels_are_told(value):
     rows = [{**row, "tenant": value} for row in records(60)]
     with pytest.raises(InputError, match="label"):
-        QACalibrator(partition="column:topic", score=LearnedScore(text=False, columns=["tenant"])).fit(rows)
+        QACalibrator(partition="column:topic", learned_score=LearnedScore(text=False, columns=["tenant"])).fit(rows)
 
 
 def test_a_short_float_is_the_number_that_was_meant():
     score = LearnedScore(text=False, confidences=["tokens"])
     rows = pl.DataFrame(records(800), strict=False, infer_schema_length=None).drop("tenant")
-    model = QACalibrator(score=score, output="continuous").fit(rows)
+    model = QACalibrator(learned_score=score, output="continuous").fit(rows)
     short = rows.with_columns(pl.col("tokens").cast(pl.Float32))
     assert model.calibrate(short)["calibrated"].equals(model.calibrate(rows)["calibrated"])
 
@@ -152,5 +152,5 @@ def test_a_loaded_continuous_model_can_be_fitted_again(tmp_path, partition):
 
 
 def test_tune_says_how_a_given_score_is_chosen():
-    model = QACalibrator(score=LearnedScore(text=False), tune="brier").fit(records(300))
-    assert model.score_.objective == "brier"
+    model = QACalibrator(learned_score=LearnedScore(text=False), tune="brier").fit(records(300))
+    assert model.learned_score_.objective == "brier"
