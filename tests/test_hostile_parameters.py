@@ -141,10 +141,10 @@ CALLS = {
     "QACalibrator": lambda model, /, **given: calibrator(**given).fit(ANSWERS),
     "QACalibrator.fit": lambda model, /, **given: calibrator().fit(**{"records": ANSWERS, **given}),
     "QACalibrator.calibrate": lambda model, /, **given: model.calibrate(**{"records": ANSWERS, **given}),
-    "QACalibrator.predict": lambda model, /, **given: model.predict(**{"confidence": H, **given}),
+    "QACalibrator.predict": lambda model, /, **given: model.predict(**{"records": H, **given}),
     "QACalibrationClassifier": lambda model, /, **given: qacal.QACalibrationClassifier(**given).fit(VECTORS, RIGHT),
-    "choose_threshold": lambda model, /, **given: qacal.choose_threshold(
-        **{"model": model, "records": ANSWERS, "accuracy": 0.5, **given}
+    "QACalibrator.choose_threshold": lambda model, /, **given: model.choose_threshold(
+        **{"records": ANSWERS, "accuracy": 0.5, **given}
     ),
     "check": lambda model, /, **given: qacal.check(**{"records": ANSWERS, **given}),
     "evaluate": lambda model, /, **given: qacal.evaluate(**{**COLUMNS_OF_ROWS, **given}),

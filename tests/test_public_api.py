@@ -3,8 +3,11 @@
 import sys
 
 import numpy as np
+import pandas as pd
+import polars as pl
 import pytest
 from sklearn import metrics as sklearn_metrics
+from sklearn.model_selection import GridSearchCV, GroupKFold, cross_val_score
 
 import qacal
 from qacal.sources.elicitation.client import Client
@@ -135,3 +138,73 @@ def test_parameters_of_parts_are_set_by_nested_names():
         qacal.QACalibrator(calibrator=qacal.QABinning()).set_params(calibrator__bins=3)
     with pytest.raises(qacal.InputError, match="calibrator is None, which has no parameters"):
         qacal.QACalibrator().set_params(calibrator__alpha=0.2)
+
+
+def subjects(n=400):
+    """Return records without text: 0.8 is too low for physics, and too high for law."""
+    rng = np.random.default_rng(0)
+    said, subject = rng.choice([0.7, 0.8], n), rng.choice(["law", "physics"], n)
+    right = rng.random(n) < said + np.where(subject == "law", -0.3, 0.15)
+    return pd.DataFrame({"id": np.arange(n), "subject": subject, "confidence": said, "correct": right})
+
+
+@pytest.fixture(scope="module")
+def model():
+    return by_subject().fit(subjects())
+
+
+def by_subject():
+    return qacal.QACalibrator(partition=qacal.Column("subject"), calibrator=qacal.QABinning(points_per_bin=20))
+
+
+def test_predict_takes_records_and_arrays(model, tmp_path):
+    frame = subjects(50)
+    expected = model.calibrate(frame)["calibrated"].to_numpy()
+    frame.to_csv(tmp_path / "rows.csv")
+    for records in (
+        frame,
+        pl.from_pandas(frame),
+        frame.to_dict("records"),
+        frame.to_dict("list"),
+        tmp_path / "rows.csv",
+    ):
+        np.testing.assert_array_equal(model.predict(records), expected)
+    for confidence in (frame["confidence"], frame["confidence"].tolist(), pl.Series(frame["confidence"])):
+        np.testing.assert_array_equal(model.predict(confidence, groups=frame["subject"]), expected)
+    with pytest.raises(qacal.InputError, match="records have their own columns"):
+        model.predict(frame, groups=frame["subject"])
+
+
+def test_the_verbs_of_a_model(model):
+    """What is not a verb, a hyperparameter or fitted (with an underscore at its end) is private."""
+    verbs = {"fit", "calibrate", "predict", "explain", "describe_groups", "choose_threshold", "set_threshold"}
+    verbs |= {"save", "load", "score", "get_params", "set_params"}
+    public = {name for name in dir(model) if not name.startswith("_") and not name.endswith("_")}
+    assert public - set(model.get_params(deep=False)) == verbs
+
+
+def test_a_model_loads_itself_and_chooses_its_threshold(model, tmp_path):
+    model.save(tmp_path / "model")
+    back = qacal.QACalibrator.load(tmp_path / "model")
+    new = subjects(2000).assign(id=np.arange(2000) + 1000)
+    found = back.choose_threshold(new, accuracy=0.8)
+    assert back.set_threshold(found).calibrate(new)["decision"].isin(["answer", "abstain"]).all()
+
+
+def test_cross_validation_of_records():
+    frame = subjects()
+    scores = cross_val_score(by_subject(), frame, groups=frame["id"], cv=GroupKFold(3))
+    raw = cross_val_score(
+        qacal.QACalibrator(learned_score=None, calibrator=qacal.Identity()), frame, groups=frame["id"], cv=GroupKFold(3)
+    )
+    assert (scores > raw).all()
+    with pytest.raises(qacal.InputError, match="labels are the column correct"):
+        by_subject().fit(frame, frame["correct"])
+
+
+@pytest.mark.parametrize("kind", [pd.DataFrame, pl.DataFrame], ids=["pandas", "polars"])
+def test_grid_search_over_records(kind):
+    frame = kind(subjects().to_dict("list"))
+    search = GridSearchCV(by_subject(), {"calibrator__points_per_bin": [20, 200]}, cv=2).fit(frame)
+    assert search.best_params_ == {"calibrator__points_per_bin": 20}
+    np.testing.assert_array_equal(search.predict(frame), search.best_estimator_.predict(frame))

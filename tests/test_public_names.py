@@ -61,7 +61,6 @@ NAMES = [
     "certified_threshold",
     "cheapest_threshold",
     "check",
-    "choose_threshold",
     "confidence_bias",
     "embedder",
     "epsilon",

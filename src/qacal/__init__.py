@@ -41,7 +41,6 @@ _HOME = {
     "embedder": "embedders",
     "evaluate": "metrics.evaluation",
     "check": "checking",
-    "choose_threshold": "model.choosing",
     "certified_threshold": "thresholds.certified",
     "cheapest_threshold": "thresholds.costs",
     "threshold_curve": "thresholds.curve",

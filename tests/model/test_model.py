@@ -347,7 +347,7 @@ def test_groups_by_name_vectors_and_sql_give_what_calibrate_gives(calibrator, de
     new = model.calibrate(answers(500, seed=5))
     h, groups, expected = (column(new, name) for name in ("confidence", "group", "calibrated"))
     np.testing.assert_array_equal(model.predict(h, groups=groups), expected)
-    assert model.evidence(h, groups=groups).group == groups.tolist()
+    assert model._evidence_of_arrays(h, groups=groups).group == groups.tolist()
     base = sqlite3.connect(":memory:")
     base.execute("CREATE TABLE answers (confidence REAL, g INTEGER)")
     base.executemany("INSERT INTO answers VALUES (?, ?)", zip(h.tolist(), groups.tolist(), strict=True))
@@ -457,12 +457,12 @@ def test_who_judged_matters_to_evaluation_only_and_each_origin_is_accepted_by_it
     judged = [{**row, "judge": "gpt"} for row in rows[:20]]
     assert len(fitted.calibrate(judged)) == 20
     with pytest.raises(InputError, match=r"judge is 'gpt'.*--allow-other-source judge"):
-        list(fitted.answers(judged, needs_labels=True))
+        list(fitted._answers(judged, needs_labels=True))
     other = [{**row, "prompt": "two"} for row in judged]
     for accepted in ("judge", ["judge", "model"]):
         with pytest.raises(InputError, match=r"prompt is 'two'.*--allow-other-source prompt"):
-            list(fitted.answers(other, needs_labels=True, allow_other_source=accepted))
-    assert len(list(fitted.answers(other, needs_labels=True, allow_other_source=["judge", "prompt"]))) == 1
+            list(fitted._answers(other, needs_labels=True, allow_other_source=accepted))
+    assert len(list(fitted._answers(other, needs_labels=True, allow_other_source=["judge", "prompt"]))) == 1
     assert len(fitted.calibrate(other, allow_other_source=True)) == 20
     with pytest.raises(InputError, match="allow_other_source is 'llm'; expected model, prompt"):
         fitted.calibrate(other, allow_other_source="llm")

@@ -58,9 +58,9 @@ def without_names(models):
 
 def test_a_set_comes_back(models):
     back = load_any(models)
-    assert list(back.models) == ["parrot-1", "parrot-2", "parrot-3"]
+    assert list(back._models) == ["parrot-1", "parrot-2", "parrot-3"]
     back.save(models)
-    assert list(load_any(models).models) == ["parrot-1", "parrot-2", "parrot-3"]
+    assert list(load_any(models)._models) == ["parrot-1", "parrot-2", "parrot-3"]
 
 
 @pytest.mark.parametrize("seal", [False, True])
@@ -95,7 +95,7 @@ def test_folders_that_were_exchanged_are_refused(models):
 
 def test_a_set_of_an_earlier_qacal_loads_and_its_llms_are_told_by_their_rows(models):
     without_names(models)
-    assert list(load_any(models).models) == ["parrot-1", "parrot-2", "parrot-3"]
+    assert list(load_any(models)._models) == ["parrot-1", "parrot-2", "parrot-3"]
     exchange(models, "0", "1")
     with pytest.raises(ArtifactError, match="holds the model of model parrot-2"):
         load_any(models)
@@ -105,11 +105,11 @@ def test_one_of_the_models_may_be_changed_and_saved_by_itself(models):
     with pytest.raises(InputError, match="name one of them"):
         load_one(models)
     load_one(models / "1").set_threshold(0.7).save(models / "1")
-    assert load_any(models).models["parrot-2"].decision_rule_ is not None
+    assert load_any(models)._models["parrot-2"].decision_rule_ is not None
 
 
 def test_a_set_that_replaces_another_is_there_whole_or_not_at_all(models, monkeypatch):
-    two = ModelSet("model", dict(list(load_any(models).models.items())[:2]))
+    two = ModelSet("model", dict(list(load_any(models)._models.items())[:2]))
 
     def stopped(*_):
         raise SystemExit(143)
@@ -118,9 +118,9 @@ def test_a_set_that_replaces_another_is_there_whole_or_not_at_all(models, monkey
         patch.setattr(os, "replace", stopped)
         with pytest.raises(SystemExit):
             two.save(models)
-    assert list(load_any(models).models) == ["parrot-1", "parrot-2", "parrot-3"]
+    assert list(load_any(models)._models) == ["parrot-1", "parrot-2", "parrot-3"]
     two.save(models)
-    assert list(load_any(models).models) == ["parrot-1", "parrot-2"]
+    assert list(load_any(models)._models) == ["parrot-1", "parrot-2"]
     assert len(list(models.iterdir())) == 3
     assert len(list(models.parent.iterdir())) == 1
 
@@ -151,13 +151,13 @@ def test_the_rows_are_read_once_for_all_llms_and_again_only_for_more_than_the_me
     monkeypatch.setattr(model_set, "_MOST_ROWS", 10)
     three = fit_set(LIKE, source, "model")
     asked = answers(20, seed=9)
-    for value, model in one.models.items():
-        assert model.rows_ == two.models[value].rows_ == three.models[value].rows_ == 60
+    for value, model in one._models.items():
+        assert model.rows_ == two._models[value].rows_ == three._models[value].rows_ == 60
         assert model.origins_ == {"model": [value]}
         expected = [row["calibrated"] for row in model.calibrate(asked, allow_other_source=True)]
         for other in (two, three):
             assert [
-                row["calibrated"] for row in other.models[value].calibrate(asked, allow_other_source=True)
+                row["calibrated"] for row in other._models[value].calibrate(asked, allow_other_source=True)
             ] == expected
 
 
@@ -172,7 +172,7 @@ del StaticEmbedder.__init__  # what is loaded now has no weights
 loaded = set(sys.modules)
 row = {"question": "Where?", "answer": "There", "confidence": 0.8, "topic": "cooking", "model": "parrot-1"}
 for records in ([row], pl.DataFrame([row])):
-    (table,) = model.calibrated(records)
+    (table,) = model._calibrated(records)
     assert table.frame()["calibrated"].is_between(0, 1).all()
 print(sorted(set(sys.modules) - loaded))
 """

@@ -19,7 +19,6 @@ from qacal import (
     PlattScaling,
     QABinning,
     QACalibrator,
-    choose_threshold,
 )
 from qacal.storage.plain import digest
 from tests.answers import TOPICS, answers
@@ -60,7 +59,7 @@ def test_before_a_threshold_nothing_is_decided(model):
 
 
 def test_a_chosen_threshold_keeps_its_promise_on_further_rows(own):
-    found = choose_threshold(own, NEW, accuracy=0.9)
+    found = own.choose_threshold(NEW, accuracy=0.9)
     assert found.pilot_rows == 0  # the model remembers enough
     accuracy, given = right(own.set_threshold(found).calibrate(rows(4000, 2)))
     assert accuracy > 0.89
@@ -68,12 +67,12 @@ def test_a_chosen_threshold_keeps_its_promise_on_further_rows(own):
     said = own.explain("Which city?", "Arden", 1.0, topic="geography")
     assert (said["decision"], said["threshold"]) == ("answer", found.threshold)
     assert own.explain("2 + 2?", "5", 1.0, topic="arithmetic")["decision"] == "abstain"
-    arrays = own.evidence([1.0, 1.0], groups=["geography", "arithmetic"])
+    arrays = own._evidence_of_arrays([1.0, 1.0], groups=["geography", "arithmetic"])
     assert arrays.decision == ["answer", "abstain"]
 
 
 def test_a_threshold_for_each_group(own):
-    found = choose_threshold(own, NEW, accuracy=0.9, per_group=True)
+    found = own.choose_threshold(NEW, accuracy=0.9, per_group=True)
     assert set(found.thresholds) == set(TOPICS)
     assert found.thresholds["arithmetic"] is None
     assert found.thresholds["geography"] is not None
@@ -86,11 +85,11 @@ def test_a_threshold_for_each_group(own):
 def test_labels_that_are_the_wrong_way_round_are_told(own):
     turned = [row | {"correct": row["confidence"] < 0.85} for row in NEW]
     with pytest.warns(qacal.QacalWarning, match="answers with higher confidence are more often wrong"):
-        choose_threshold(own, turned, accuracy=0.5)
+        own.choose_threshold(turned, accuracy=0.5)
 
 
 def test_costs(own):
-    found = choose_threshold(own, NEW, wrong=5, abstain=1)
+    found = own.choose_threshold(NEW, wrong=5, abstain=1)
     assert found.threshold == 0.8
     assert own.set_threshold(found).calibrate(NEW[:1])[0]["threshold"] == 0.8
 
@@ -98,10 +97,10 @@ def test_costs(own):
 @pytest.mark.parametrize("calibrator", [PlattScaling(), HierarchicalScaling(), Identity()], ids=repr)
 def test_every_kind_of_calibrator(calibrator):
     model = fitted(calibrator)
-    found = choose_threshold(model, NEW, accuracy=0.75)
+    found = model.choose_threshold(NEW, accuracy=0.75)
     assert found.pilot_rows == 0
     assert (found.threshold is not None) == (not isinstance(calibrator, PlattScaling | Identity))
-    again = choose_threshold(model, NEW, accuracy=0.6)
+    again = model.choose_threshold(NEW, accuracy=0.6)
     assert again.threshold is not None
 
 
@@ -114,7 +113,7 @@ def test_groups_of_a_tree_are_named_as_calibrated_rows_name_them():
 
     model = QACalibrator("column:at", partition=KDTree(max_depth=3), calibrator=QABinning(max_depth=2))
     model.fit(placed(2500, 0))
-    found = choose_threshold(model, placed(1200, 1), accuracy=0.85, per_group=True)
+    found = model.choose_threshold(placed(1200, 1), accuracy=0.85, per_group=True)
     assert set(found.thresholds) == {group.group for group in model.describe_groups()}
     assert set(model.fit_record_.cells) == {None, *found.thresholds}
     assert found.is_certified
@@ -125,26 +124,26 @@ def test_groups_of_a_tree_are_named_as_calibrated_rows_name_them():
 
 def test_rows_of_the_fit_are_refused(model):
     with pytest.raises(InputError, match="fitted on some of these questions: of the 256 that it remembers 256 are"):
-        choose_threshold(model, rows(3000, 0), accuracy=0.9)
+        model.choose_threshold(rows(3000, 0), accuracy=0.9)
     with pytest.raises(InputError, match="fitted on some of these questions"):
-        choose_threshold(model, NEW + rows(3000, 0)[:300], accuracy=0.9)
+        model.choose_threshold(NEW + rows(3000, 0)[:300], accuracy=0.9)
     unlabelled = [{**row, "correct": None} for row in answers(500, seed=7)]
     tree = QACalibrator(partition=BisectingTree(max_depth=1)).fit(answers(600), group_records=unlabelled)
     with pytest.raises(InputError, match="fitted on some of these questions"):
-        choose_threshold(tree, answers(500, seed=7), accuracy=0.5)
+        tree.choose_threshold(answers(500, seed=7), accuracy=0.5)
     unnamed = [{name: value for name, value in row.items() if name != "id"} for row in answers(600)]
     tree = QACalibrator(partition=BisectingTree(max_depth=1)).fit(unnamed)
     with pytest.raises(InputError, match="fitted on some of these questions"):
-        choose_threshold(tree, answers(600), accuracy=0.5)
+        tree.choose_threshold(answers(600), accuracy=0.5)
 
 
 def test_rows_without_id_and_question_cannot_be_told(model):
     nameless = [{name: row[name] for name in ("confidence", "correct", "topic")} for row in rows(3000, 0)]
-    assert choose_threshold(model, nameless, accuracy=0.9).is_certified
+    assert model.choose_threshold(nameless, accuracy=0.9).is_certified
 
 
 def test_several_rows_of_a_question_count_once(model):
-    found = choose_threshold(model, NEW + [{**row, "confidence": 0.6} for row in NEW], accuracy=0.9)
+    found = model.choose_threshold(NEW + [{**row, "confidence": 0.6} for row in NEW], accuracy=0.9)
     assert (found.dropped, found.rows) == (2000, 2000)
 
 
@@ -177,12 +176,12 @@ def test_what_is_wanted_must_make_sense(model):
         ({"wrong": 5, "abstain": 1, "per_group": True}, "one threshold for all groups"),
     ):
         with pytest.raises(InputError, match=said):
-            choose_threshold(model, NEW, **options)
+            model.choose_threshold(NEW, **options)
     with pytest.raises(InputError, match="correct"):
-        choose_threshold(model, [{"id": 1, "confidence": 0.5, "topic": "law"}], accuracy=0.9)
+        model.choose_threshold([{"id": 1, "confidence": 0.5, "topic": "law"}], accuracy=0.9)
     one_map = QACalibrator(calibrator=PlattScaling()).fit(rows(300, 0))
     with pytest.raises(InputError, match="one map for all questions"):
-        choose_threshold(one_map, NEW, accuracy=0.9, per_group=True)
+        one_map.choose_threshold(NEW, accuracy=0.9, per_group=True)
 
 
 # Keeping it
@@ -190,11 +189,11 @@ def test_what_is_wanted_must_make_sense(model):
 
 @pytest.mark.parametrize("per_group", [False, True])
 def test_a_saved_threshold_comes_back(own, tmp_path, per_group):
-    own.set_threshold(choose_threshold(own, NEW, accuracy=0.9, per_group=per_group)).save(tmp_path / "model")
+    own.set_threshold(own.choose_threshold(NEW, accuracy=0.9, per_group=per_group)).save(tmp_path / "model")
     back = qacal.load(tmp_path / "model")
     assert back.calibrate(NEW) == own.calibrate(NEW)
     assert back.decision_rule_ == own.decision_rule_
-    assert choose_threshold(back, NEW, accuracy=0.9) == choose_threshold(own, NEW, accuracy=0.9)
+    assert back.choose_threshold(NEW, accuracy=0.9) == own.choose_threshold(NEW, accuracy=0.9)
     back.save(tmp_path / "again")
     for name in ("model", "again"):
         assert json.loads((tmp_path / name / "model.json").read_text())["header"]["thresholds"]["about"] == {
@@ -224,10 +223,10 @@ def test_models_of_before_load_and_choose_with_rows_set_aside(model, tmp_path):
     rewritten(tmp_path / "model", age)
     old = qacal.load(tmp_path / "model")
     assert old.calibrate(NEW[:3]) == model.calibrate(NEW[:3])
-    found = choose_threshold(old, NEW, accuracy=0.9)
+    found = old.choose_threshold(NEW, accuracy=0.9)
     assert 150 < found.pilot_rows < 350
     assert found.is_certified
-    assert choose_threshold(old, rows(3000, 0), accuracy=0.9).is_certified  # it cannot tell
+    assert old.choose_threshold(rows(3000, 0), accuracy=0.9).is_certified  # it cannot tell
     old.set_threshold(found).save(tmp_path / "model")
     assert qacal.load(tmp_path / "model").decision_rule_.threshold == found.threshold
 
@@ -243,6 +242,6 @@ def test_damaged_thresholds_are_refused(model, tmp_path, part, content):
 
 def test_a_file_of_several_batches(own, tmp_path):
     pl.DataFrame(NEW).write_parquet(tmp_path / "new.parquet")
-    assert choose_threshold(own, tmp_path / "new.parquet", accuracy=0.9) == choose_threshold(own, NEW, accuracy=0.9)
+    assert own.choose_threshold(tmp_path / "new.parquet", accuracy=0.9) == own.choose_threshold(NEW, accuracy=0.9)
     percents = [{**row, "confidence": 100 * row["confidence"]} for row in NEW]
-    assert choose_threshold(own, percents, accuracy=0.9, percent=True) == choose_threshold(own, NEW, accuracy=0.9)
+    assert own.choose_threshold(percents, accuracy=0.9, percent=True) == own.choose_threshold(NEW, accuracy=0.9)

@@ -17,7 +17,7 @@ from tests.report.rows import content, model, uneven
 def test_a_groups_bins_are_held_against_its_rows():
     assert isinstance(model().calibrator_.maps_, BinMaps)
     rows = answers(1500, seed=1)
-    evidence = model().evidence([row["confidence"] for row in rows], groups=[row["topic"] for row in rows])
+    evidence = model()._evidence_of_arrays([row["confidence"] for row in rows], groups=[row["topic"] for row in rows])
     realised, right = content().realised, np.array([row["correct"] for row in rows])
     own = [at for at, group in enumerate(realised.group) if group is not None]
     for at in own:

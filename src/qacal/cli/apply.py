@@ -67,7 +67,7 @@ def run(
         writing(output, options.output_format(output, rows), rows.separator()) as writer,
         options.progress() as progress,
     ):
-        for table in loaded.calibrated(
+        for table in loaded._calibrated(
             rows, how, allow_other_source=allow_other_source or (), prefix=prefix, progress=progress
         ):
             writer.write(table)

@@ -106,7 +106,7 @@ def _measured(
 
     loaded = None if model is None else load_any(options.model_path(model), embedder=embedder)
     if by is None and isinstance(loaded, ModelSet):
-        by = loaded.by
+        by = loaded._by
     with options.opened(file) as rows, options.reading_like(loaded, rows, *read) as how, options.progress() as progress:
         columns = collect(rows, how, loaded, groups, by, allow_other_source=allow_other_source or (), progress=progress)
     if loaded is not None:

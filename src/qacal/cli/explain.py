@@ -52,7 +52,7 @@ def run(
         raise typer.BadParameter(f"--confidence is {confidence:g}; expected 0 to 1, such as 0.9 for 90 percent.")
     others = _pairs(column_value)
     one = _model_for(load_any(options.model_path(model), embedder=embedder), model, others)
-    if one.needs["needs_text"] and (question is None or answer is None):
+    if one._needs["needs_text"] and (question is None or answer is None):
         raise typer.BadParameter("this model reads the text; pass both, --question and --answer.")
     for name in one.pipeline_.columns:
         if name not in others:
@@ -82,18 +82,18 @@ def _pairs(given: list[str] | None) -> dict[str, Any]:
 
 def _model_for(loaded: QACalibrator | ModelSet, path: str, others: dict[str, Any]) -> QACalibrator:
     """Return the model that answers; of a set, the one that is named, by a value of the type that it has there."""
-    if loaded.by is None:
-        return loaded.models[None]
-    names = {str(value): value for value in loaded.models}
-    if others.get(loaded.by) not in names:
+    if loaded._by is None:
+        return loaded._models[None]
+    names = {str(value): value for value in loaded._models}
+    if others.get(loaded._by) not in names:
         raise typer.BadParameter(
             printable(
-                f"{path} holds one model for each {loaded.by}: {', '.join(names)}. "
-                f"Name one: --column-value {loaded.by}=..."
+                f"{path} holds one model for each {loaded._by}: {', '.join(names)}. "
+                f"Name one: --column-value {loaded._by}=..."
             )
         )
-    others[loaded.by] = names[others[loaded.by]]
-    return loaded.models[others[loaded.by]]
+    others[loaded._by] = names[others[loaded._by]]
+    return loaded._models[others[loaded._by]]
 
 
 def _explained(model: QACalibrator, row: dict[str, Any], others: dict[str, Any]) -> dict[str, Any]:

@@ -146,12 +146,12 @@ def run(
     said = [] if calibrator is not None else [*fit_summary.unused_confidences(fit, how)]
     said += fit_summary.equal_labels(fit, [file] if certify is None else [file, certify])
     if json:
-        content = {str(value): fit_summary.to_dict(one) for value, one in fit.models.items()}
+        content = {str(value): fit_summary.to_dict(one) for value, one in fit._models.items()}
         print(options.json_text({"model": output, **(content["None"] if by is None else {"models": content})}))
-    elif len(fit.models) > fit_summary.MODELS_IN_FULL:
-        fit_summary.show_set(fit.models, str(by))
+    elif len(fit._models) > fit_summary.MODELS_IN_FULL:
+        fit_summary.show_set(fit._models, str(by))
     else:
-        for value, one in fit.models.items():
+        for value, one in fit._models.items():
             title = "" if by is None else f"{by} {value}: "
             options.show(title + fit_summary.described(one, is_certified_apart=certify is not None))
     for line in said:

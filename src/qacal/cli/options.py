@@ -265,7 +265,7 @@ def reading_like(
     told = mapping(columns)
     found, is_percent, words = told, bool(percent), expression
     if model is not None:
-        like = model.reading(rows, told, percent)
+        like = model._reading(rows, told, percent)
         found, is_percent = dict(like.columns), like.percent
         words = expression or [f"{word}={number}" for word, number in like.expressions.items()]
     parts = [f"{name} is {own}" for name, own in found.items() if name not in told]

@@ -18,16 +18,16 @@ def on_labels(fit: QACalibrator | ModelSet, files: Sequence[str]) -> Iterator[st
 
     files : the rows that train and those that certify, if they are two.
     """
-    alike = [value for value, model in fit.models.items() if model.overviews_[0].only_label is not None]
+    alike = [value for value, model in fit._models.items() if model.overviews_[0].only_label is not None]
     if len(alike) > MODELS_IN_FULL:
         some = ", ".join(map(str, alike[:MODELS_IN_FULL]))
         yield (
-            f"qacal: for {len(alike):,} LLMs ({fit.by} {some} and others) all rows have the same label; a model cannot "
-            "learn when these LLMs are wrong."
+            f"qacal: for {len(alike):,} LLMs ({fit._by} {some} and others) all rows have the same label; a model "
+            "cannot learn when these LLMs are wrong."
         )
         return
-    for value, model in fit.models.items():
-        whose = "" if fit.by is None else f"{fit.by} {value}: "
+    for value, model in fit._models.items():
+        whose = "" if fit._by is None else f"{fit._by} {value}: "
         for overview, file in zip(model.overviews_, files, strict=False):
             label = overview.only_label
             if label is not None:
@@ -42,7 +42,7 @@ def on_labels(fit: QACalibrator | ModelSet, files: Sequence[str]) -> Iterator[st
 
 def on_confidences(fit: QACalibrator | ModelSet, how: Reading) -> Iterator[str]:
     """Yield a line on further confidences in the rows that no score uses."""
-    models = fit.models.values()
+    models = fit._models.values()
     if all(model.learned_score_ is None for model in models):
         return
     known = {*how.columns.values(), *(name for model in models for name in model.pipeline_.columns)}

@@ -108,7 +108,7 @@ def _is_done(choice: Choice) -> bool:
 
 def _save(loaded: QACalibrator | ModelSet, found: dict[Any, Choice], path: str) -> None:
     for value, choice in found.items():
-        loaded.models[value].set_threshold(choice)
+        loaded._models[value].set_threshold(choice)
     loaded.save(path)
     done = sum(map(_is_done, found.values()))
     which = "" if done == len(found) else f" {done} of {len(found)} have a threshold; the others always abstain."

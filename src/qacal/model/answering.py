@@ -26,29 +26,29 @@ def no_progress(what: str, rows: int) -> None:
 class Answering(ABC):
     """Whatever can answer records."""
 
-    by: str | None = None
+    _by: str | None = None
     """The column that says which model answers a row; None for a single model."""
 
     @property
     @abstractmethod
-    def models(self) -> Mapping[Any, QACalibrator]:
+    def _models(self) -> Mapping[Any, QACalibrator]:
         """The models by their value of the column `by`; a single one by None."""
 
     @property
     @abstractmethod
-    def needs(self) -> dict[str, Any]:
+    def _needs(self) -> dict[str, Any]:
         """What rows must have beside a confidence, as :func:`qacal.records.reading.read` takes it."""
 
     @abstractmethod
-    def parts(self, batch: Batch) -> Iterator[tuple[Any, QACalibrator, Batch]]:
+    def _parts(self, batch: Batch) -> Iterator[tuple[Any, QACalibrator, Batch]]:
         """Yield each value of the column `by` with its model and its rows; rows without a model are faults."""
 
     @property
     @abstractmethod
-    def read_as(self) -> ReadAs:
+    def _read_as(self) -> ReadAs:
         """How the rows of the fit were read."""
 
-    def reading(
+    def _reading(
         self,
         records: Any,
         columns: Mapping[str, str] | None = None,
@@ -63,17 +63,17 @@ class Answering(ABC):
         from qacal.records.reading import Reading, as_source
 
         names: list[str] = []
-        if self.read_as.columns:
+        if self._read_as.columns:
             # What is wrong with the rows is said when they are read.
             first = next(iter(as_source(records).batches(lambda fault: None)), None)
-            names = [] if first is None else [name for name in self.read_as.columns.values() if first.has(name)]
-        words = expressions or self.read_as.expressions
-        found, is_percent = self.read_as.for_rows(names, columns, percent)
+            names = [] if first is None else [name for name in self._read_as.columns.values() if first.has(name)]
+        words = expressions or self._read_as.expressions
+        found, is_percent = self._read_as.for_rows(names, columns, percent)
         is_assumed = is_percent and percent is None
         return Reading(found, is_percent, expressions=words, assumes_percent=is_assumed, **others)
 
     @abstractmethod
-    def answers(
+    def _answers(
         self,
         records: Any,
         how: Reading | None = None,
@@ -89,23 +89,23 @@ class Answering(ABC):
         """
 
     @abstractmethod
-    def rows_to_warm_with(self) -> list[dict[str, Any]]:
+    def _rows_to_warm_with(self) -> list[dict[str, Any]]:
         """Return made-up rows that have all that is read of a row."""
 
-    def warm(self) -> None:
+    def _warm(self) -> None:
         """Load all that answers need (packages, embedder), by answering made-up rows as objects and as frames."""
         import polars as pl
 
         from qacal.records.reading import Reading
 
-        rows = self.rows_to_warm_with()
+        rows = self._rows_to_warm_with()
         forms = [rows, pl.DataFrame(rows)]
         if "pandas" in sys.modules:
             forms.append(sys.modules["pandas"].DataFrame(rows))
         for records in forms:
-            list(self.calibrated(records, Reading(), allow_other_source=True, prefix="warm_"))
+            list(self._calibrated(records, Reading(), allow_other_source=True, prefix="warm_"))
 
-    def calibrated(
+    def _calibrated(
         self,
         records: Any,
         how: Reading | None = None,
@@ -115,7 +115,7 @@ class Answering(ABC):
         progress: Progress | None = None,
     ) -> Iterator[Table]:
         """Yield all records, batch after batch, with their evidence; see :meth:`QACalibrator.calibrate`."""
-        for batch, found in self.answers(
+        for batch, found in self._answers(
             records, how, keeps_bad=True, allow_other_source=allow_other_source, progress=progress
         ):
             yield batch.with_evidence(found, prefix)

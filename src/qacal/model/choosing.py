@@ -13,9 +13,6 @@ from qacal.metrics.ranking import doubt_of
 from qacal.model.answering import Answering, Progress
 from qacal.model.evaluating import collect, question_names
 from qacal.model.model import QACalibrator
-from qacal.parameters import shown
-from qacal.records.bad_rows import MAX_BAD
-from qacal.records.files import refuse
 from qacal.records.provenance import AllowOtherSource
 from qacal.records.reading import Reading
 from qacal.tally.arrays import Hashes
@@ -29,7 +26,7 @@ from qacal.thresholds.certified import (
 from qacal.thresholds.costs import CheapestThreshold, cheapest_threshold
 
 if TYPE_CHECKING:
-    from qacal.records.files import OnFault
+    pass
 
 Choice: TypeAlias = CertifiedThreshold | CheapestThreshold
 
@@ -68,57 +65,6 @@ class Goal:
         return self.wrong is not None
 
 
-def choose_threshold(
-    model: QACalibrator,
-    records: Any,
-    *,
-    accuracy: float | None = None,
-    risk: float | None = None,
-    alpha: float = 0.1,
-    per_group: bool = False,
-    wrong: float | None = None,
-    abstain: float | None = None,
-    columns: Mapping[str, str] | None = None,
-    percent: bool | None = None,
-    expressions: Mapping[str, float] | None = None,
-    allow_other_source: AllowOtherSource = False,
-    on_fault: OnFault | None = None,
-    max_bad: float = MAX_BAD,
-    progress: Progress | None = None,
-) -> Choice:
-    """Return when the model should answer, by labelled records that it was not fitted on.
-
-    accuracy, risk, alpha : the lowest threshold whose accepted answers are right that often, with probability
-        1 - alpha; see :func:`qacal.certified_threshold`.
-    per_group : one for each group of the model.
-    wrong, abstain : instead, the threshold that costs least; see :func:`qacal.cheapest_threshold`.
-    columns, percent, expressions, allow_other_source, on_fault, max_bad, progress : as in
-        :meth:`QACalibrator.calibrate`.
-
-    Records of the fit are refused where the model can tell: it remembers some of its questions. Whoever tuned the model
-    on records must not use those either, and that no model can tell.
-
-    Examples
-    --------
-    >>> from qacal import PlattScaling
-    >>> rng = np.random.default_rng(0)
-    >>> def answers(first, n):
-    ...     return [{"id": first + i, "confidence": h, "correct": rng.random() < h ** 2}
-    ...             for i, h in enumerate(rng.choice([0.5, 0.7, 0.9, 0.99], n).tolist())]
-    >>> model = QACalibrator(calibrator=PlattScaling()).fit(answers(0, 2000))
-    >>> found = choose_threshold(model, answers(2000, 1000), accuracy=0.9)
-    >>> found.threshold, round(found.parts[0].coverage, 2)
-    (0.86, 0.24)
-    >>> model.set_threshold(found).explain("2 + 2?", "4", 0.99)["decision"]
-    'answer'
-    """
-    if not isinstance(model, Answering):
-        raise InputError(f"model is {shown(model)}; expected a fitted QACalibrator, or what qacal.load gives.")
-    goal = Goal(accuracy, risk, alpha, per_group, wrong, abstain)
-    how = model.reading(records, columns, percent, expressions, on_fault=on_fault or refuse, max_bad=max_bad)
-    return choices(model, records, how, goal, allow_other_source=allow_other_source, progress=progress)[None]
-
-
 def choices(
     model: Answering,
     records: Any,
@@ -130,11 +76,11 @@ def choices(
 ) -> dict[Any, Choice]:
     """Return the choice for a model (under None), or for each model of a set."""
     if goal.per_group:
-        _require_groups(model.models)
-    rows = collect(records, how, model, None, model.by, allow_other_source=allow_other_source, progress=progress)
+        _require_groups(model._models)
+    rows = collect(records, how, model, None, model._by, allow_other_source=allow_other_source, progress=progress)
     return {
-        value: _choice(one, rows.columns(value), goal, "" if value is None else f"{model.by} {value}: ")
-        for value, one in model.models.items()
+        value: _choice(one, rows.columns(value), goal, "" if value is None else f"{model._by} {value}: ")
+        for value, one in model._models.items()
     }
 
 

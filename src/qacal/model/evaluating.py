@@ -91,12 +91,12 @@ class EvaluationRows:
 
     def count_fit_questions(self, model: Answering) -> int:
         """Return how many of the questions that a model remembers from its fit are among these rows."""
-        named = {value: question_names(self.columns(value, "owners")) for value in model.models}
-        return sum(one.fit_record_.known(named[value]) for value, one in model.models.items())
+        named = {value: question_names(self.columns(value, "owners")) for value in model._models}
+        return sum(one.fit_record_.known(named[value]) for value, one in model._models.items())
 
     def has_ids(self, model: Answering) -> bool:
         """Whether rows and model have ids, so that questions of the fit can be recognised."""
-        return "ids" in self._columns and all(len(one.fit_record_.questions) for one in model.models.values())
+        return "ids" in self._columns and all(len(one.fit_record_.questions) for one in model._models.values())
 
     def warn_of_copies(self) -> None:
         """Warn of rows that are exact copies of earlier ones."""
@@ -133,12 +133,12 @@ def collect(
         for batch in read(records, how, needs_labels=True, needs_text=False):
             out.add(batch, batch.calibrated(), batch.listed(groups) if groups else None, has_model=False)
     else:
-        for batch, found in model.answers(
+        for batch, found in model._answers(
             records, how, needs_labels=True, allow_other_source=allow_other_source, progress=progress
         ):
             names = batch.listed(groups) if groups else found["group"].to_list()
-            owners = None if model.by is None else batch.listed(model.by)
-            if owners is not None and not groups and by != model.by:  # group 3 of one model is not group 3 of another
+            owners = None if model._by is None else batch.listed(model._by)
+            if owners is not None and not groups and by != model._by:  # group 3 of one model is not group 3 of another
                 pairs = zip(owners, names, strict=True)
                 names = [None if group is None else f"{value}: {group}" for value, group in pairs]
             out.add(batch, found["calibrated"].to_numpy(), names, owners, has_model=True)

@@ -18,6 +18,8 @@ from qacal.calibrators.evidence import Evidence
 from qacal.calibrators.score import LearnedScore
 from qacal.embedders import Embedder
 from qacal.errors import InputError, NotFittedError
+from qacal.metrics.evaluation import require_labels
+from qacal.metrics.proper_scores import log_loss
 from qacal.model import artifacts
 from qacal.model.answering import Answering, Progress, no_progress
 from qacal.model.defaults import Defaults, Output
@@ -31,8 +33,9 @@ from qacal.records.bad_rows import MAX_BAD
 from qacal.records.files import OnFault, refuse
 from qacal.records.forks import require_polars
 from qacal.records.provenance import AllowOtherSource, require_known_origin
-from qacal.records.reading import Batch, ReadAs, Reading, read
+from qacal.records.reading import Batch, ReadAs, Reading, is_records, read
 from qacal.tally.arrays import ArrayLike, Floats, unit_values
+from qacal.tally.tally import Tally
 from qacal.thresholds.decisions import DecisionRule
 from qacal.thresholds.memory import FitRecord
 
@@ -42,6 +45,12 @@ if TYPE_CHECKING:
     from qacal.search import Tuned
     from qacal.thresholds.certified import CertifiedThreshold
     from qacal.thresholds.costs import CheapestThreshold
+
+
+def require_no_target(y: Any) -> None:
+    """Refuse labels beside the records; scikit-learn passes y=None."""
+    if y is not None:
+        raise InputError("y is given; labels are the column correct of the records. Leave y out.")
 
 
 class QACalibrator(HasParameters, Answering):
@@ -130,6 +139,7 @@ class QACalibrator(HasParameters, Answering):
     def fit(
         self,
         records: Any,
+        y: None = None,
         *,
         group_records: Any = None,
         certify_records: Any = None,
@@ -147,6 +157,7 @@ class QACalibrator(HasParameters, Answering):
         ----------
         records : a path (Parquet, JSONL, CSV), a frame of pandas, polars or Arrow, a list of objects. They need
             `correct`; `id` keeps the rows of one question together (the question's text does where there is none).
+        y : always None; scikit-learn passes it. Labels are the column `correct` of the records.
         group_records : make the groups from these rows instead; all of `records` calibrate, or, with a score, those
             that it was not learned from. These need no `correct`, unless groups are learned from it
             (:class:`~qacal.LearnedTree`).
@@ -161,6 +172,7 @@ class QACalibrator(HasParameters, Answering):
         max_bad : the largest share of such rows; if there are more, it is an error that counts them by reason.
         progress : called with what is being done and the number of rows.
         """
+        require_no_target(y)
         how = Reading(columns or {}, percent, on_fault or refuse, max_bad, expressions or {})
         return self._fit_inputs(FitInputs(records, how, group_records, certify_records, allow_mixed), progress)
 
@@ -200,21 +212,21 @@ class QACalibrator(HasParameters, Answering):
         return self.pipeline_.calibrator
 
     @property
-    def models(self) -> dict[Any, QACalibrator]:
+    def _models(self) -> dict[Any, QACalibrator]:
         """The model itself, by None; see :class:`~qacal.model.model_set.ModelSet`."""
         return {None: self}
 
-    def parts(self, batch: Batch) -> Iterator[tuple[Any, QACalibrator, Batch]]:
+    def _parts(self, batch: Batch) -> Iterator[tuple[Any, QACalibrator, Batch]]:
         """Yield the model itself with all rows."""
         yield None, self, batch
 
     @property
-    def needs(self) -> dict[str, Any]:
+    def _needs(self) -> dict[str, Any]:
         """What rows must have beside a confidence, as :func:`qacal.records.reading.read` takes it."""
         return self.pipeline_.needs
 
     @property
-    def read_as(self) -> ReadAs:
+    def _read_as(self) -> ReadAs:
         """How the rows of the fit were read."""
         self._require_fitted()
         return self.read_as_
@@ -246,9 +258,9 @@ class QACalibrator(HasParameters, Answering):
             those columns.
         on_fault, max_bad, progress : as in :meth:`fit`.
         """
-        how = self.reading(records, columns, percent, expressions, on_fault=on_fault or refuse, max_bad=max_bad)
+        how = self._reading(records, columns, percent, expressions, on_fault=on_fault or refuse, max_bad=max_bad)
         tables = list(
-            self.calibrated(records, how, allow_other_source=allow_other_source, prefix=prefix, progress=progress)
+            self._calibrated(records, how, allow_other_source=allow_other_source, prefix=prefix, progress=progress)
         )
         if len(tables) == 1 and not isinstance(records, str | Path):
             return tables[0].native
@@ -257,7 +269,7 @@ class QACalibrator(HasParameters, Answering):
         require_polars()
         return pl.concat([table.frame() for table in tables], how="diagonal_relaxed")
 
-    def answers(
+    def _answers(
         self,
         records: Any,
         how: Reading | None = None,
@@ -270,14 +282,14 @@ class QACalibrator(HasParameters, Answering):
         """Yield the records batch after batch, and beside each batch its evidence."""
         self._require_fitted()
         done = 0
-        for batch in read(records, how, needs_labels=needs_labels, keeps_bad=keeps_bad, **self.needs):
+        for batch in read(records, how, needs_labels=needs_labels, keeps_bad=keeps_bad, **self._needs):
             with self.pipeline_.vectors.telling(progress):
-                found = self.answer(batch, allow_other_source=allow_other_source, uses_labels=needs_labels)
+                found = self._answer(batch, allow_other_source=allow_other_source, uses_labels=needs_labels)
             yield batch, found
             done += len(batch)
             (progress or no_progress)("calibrating", done)
 
-    def answer(
+    def _answer(
         self, batch: Batch, *, allow_other_source: AllowOtherSource = False, uses_labels: bool = False
     ) -> pl.DataFrame:
         """Return the evidence for checked rows."""
@@ -296,19 +308,13 @@ class QACalibrator(HasParameters, Answering):
         """
         row = {"question": question, "answer": answer, "confidence": confidence, **others}
         prefix = "qacal_"
-        found = next(self.calibrated([row], Reading(), prefix=prefix)).row(0)
+        found = next(self._calibrated([row], Reading(), prefix=prefix)).row(0)
         evidence = {name.removeprefix(prefix): value for name, value in found.items() if name.startswith(prefix)}
         return {"confidence": float(confidence), **evidence}
 
-    def evidence(
+    def _evidence_of_arrays(
         self, confidence: ArrayLike, *, groups: Any = None, vectors: Any = None, ids: ArrayLike | None = None
     ) -> Evidence:
-        """Return the evidence for arrays: of confidences with their groups, or with the vectors that tell them.
-
-        groups : as :meth:`describe_groups` and calibrated rows name them.
-
-        This needs numpy alone: no text is read and nothing is embedded. A score reads vectors, so they are needed then.
-        """
         self._require_fitted()
         stated = unit_values(confidence, "confidence")
         return self._evidence(self.pipeline_.rows_from_arrays(stated, groups, vectors, ids), stated)
@@ -317,29 +323,99 @@ class QACalibrator(HasParameters, Answering):
         found = replace(self.calibrator_.fitted_maps().explain(rows), confidence=stated)
         return found if self.decision_rule_ is None else self.decision_rule_.decide(found)
 
-    def predict(
-        self, confidence: ArrayLike, *, groups: Any = None, vectors: Any = None, ids: ArrayLike | None = None
-    ) -> Floats:
-        """Return the calibrated confidences for arrays; see :meth:`evidence`."""
-        return self.evidence(confidence, groups=groups, vectors=vectors, ids=ids).calibrated
+    def predict(self, records: Any, *, groups: Any = None, vectors: Any = None, ids: ArrayLike | None = None) -> Floats:
+        """Return the calibrated confidence of each row as an array.
+
+        records : as in :meth:`calibrate`, read as those of the fit. Or an array of confidences: no text is read then
+            and nothing is embedded, so it needs `groups`, as :meth:`describe_groups` and calibrated rows name them, or
+            `vectors`; a learned score needs vectors.
+        ids : of the questions, for arrays and calibrators that order equal confidences by them.
+        """
+        if not is_records(records):
+            return self._evidence_of_arrays(records, groups=groups, vectors=vectors, ids=ids).calibrated
+        if any(column is not None for column in (groups, vectors, ids)):
+            raise InputError("groups, vectors and ids go with an array of confidences; records have their own columns.")
+        return np.concatenate([found["calibrated"].to_numpy() for _, found in self._answers(records)])
+
+    def score(self, records: Any, y: None = None) -> float:
+        """Return minus the log loss on labelled records, so that higher is better, as scikit-learn expects.
+
+        y : always None; labels are the column `correct` of the records.
+        """
+        require_no_target(y)
+        answers = list(self._answers(records, needs_labels=True))
+        correct = np.concatenate([require_labels(batch.correct, "records") for batch, _ in answers])
+        calibrated = np.concatenate([found["calibrated"].to_numpy() for _, found in answers])
+        return -log_loss(Tally.of(calibrated, correct))
 
     def describe_groups(self) -> list[GroupSummary]:
         """Return what is in each group, the largest first."""
         self._require_fitted()
         return list(self.groups_)
 
-    def rows_to_warm_with(self) -> list[dict[str, Any]]:
+    def _rows_to_warm_with(self) -> list[dict[str, Any]]:
         """Return one made-up row."""
         return [{**self.pipeline_.values_seen(), "question": "Is it warm?", "answer": "Yes", "confidence": 0.5}]
 
     # When to answer
+
+    def choose_threshold(
+        self,
+        records: Any,
+        *,
+        accuracy: float | None = None,
+        risk: float | None = None,
+        alpha: float = 0.1,
+        per_group: bool = False,
+        wrong: float | None = None,
+        abstain: float | None = None,
+        columns: Mapping[str, str] | None = None,
+        percent: bool | None = None,
+        expressions: Mapping[str, float] | None = None,
+        allow_other_source: AllowOtherSource = False,
+        on_fault: OnFault | None = None,
+        max_bad: float = MAX_BAD,
+        progress: Progress | None = None,
+    ) -> CertifiedThreshold | CheapestThreshold:
+        """Return when the model should answer, by labelled records that it was not fitted on.
+
+        accuracy, risk, alpha : the lowest threshold whose accepted answers are right that often, with probability
+            1 - alpha; see :func:`qacal.certified_threshold`.
+        per_group : one for each group of the model.
+        wrong, abstain : instead, the threshold that costs least; see :func:`qacal.cheapest_threshold`.
+        columns, percent, expressions, allow_other_source, on_fault, max_bad, progress : as in
+            :meth:`calibrate`.
+
+        Records of the fit are refused where the model can tell: it remembers some of its questions. Records that the
+        model was tuned on must not be used either, and no model can tell those.
+
+        Examples
+        --------
+        >>> from qacal import PlattScaling
+        >>> rng = np.random.default_rng(0)
+        >>> def answers(first, n):
+        ...     return [{"id": first + i, "confidence": h, "correct": rng.random() < h ** 2}
+        ...             for i, h in enumerate(rng.choice([0.5, 0.7, 0.9, 0.99], n).tolist())]
+        >>> model = QACalibrator(calibrator=PlattScaling()).fit(answers(0, 2000))
+        >>> found = model.choose_threshold(answers(2000, 1000), accuracy=0.9)
+        >>> found.threshold, round(found.parts[0].coverage, 2)
+        (0.86, 0.24)
+        >>> model.set_threshold(found).explain("2 + 2?", "4", 0.99)["decision"]
+        'answer'
+        """
+        from qacal.model.choosing import Goal, choices
+
+        self._require_fitted()
+        goal = Goal(accuracy, risk, alpha, per_group, wrong, abstain)
+        how = self._reading(records, columns, percent, expressions, on_fault=on_fault or refuse, max_bad=max_bad)
+        return choices(self, records, how, goal, allow_other_source=allow_other_source, progress=progress)[None]
 
     def set_threshold(
         self, threshold: float | Mapping[Any, float | None] | CertifiedThreshold | CheapestThreshold | None
     ) -> Self:
         """Answer where the calibrated confidence reaches a threshold, from now on; `decision` says so of every row.
 
-        threshold : what :func:`qacal.choose_threshold` found; or a number, by hand; or one for each group, where None
+        threshold : what :meth:`choose_threshold` found; or a number, by hand; or one for each group, where None
             abstains, as do rows of all other groups; None takes the threshold away. It is saved with the model.
         """
         self._require_fitted()
@@ -378,6 +454,18 @@ class QACalibrator(HasParameters, Answering):
         }
         partition = pipeline.partition if pipeline.uses_groups else None
         artifacts.save(path, header=header, calibrator=pipeline.calibrator, partition=partition, score=pipeline.score)
+
+    @classmethod
+    def load(cls, path: str | Path, *, embedder: str | Embedder | None = None, warm: bool = False) -> QACalibrator:
+        """Return a saved model; see :func:`qacal.load`."""
+        from qacal.model.saved import load
+
+        return load(path, embedder=embedder, warm=warm)
+
+    def __sklearn_tags__(self) -> Any:
+        from sklearn.utils import Tags, TargetTags
+
+        return Tags(estimator_type=None, target_tags=TargetTags(required=False))
 
     def _require_fitted(self) -> None:
         if not hasattr(self, "pipeline_"):

@@ -42,35 +42,35 @@ class ModelSet(Answering):
     """Models by the value of a column; each row is answered by the model of its value."""
 
     def __init__(self, by: str, models: dict[Any, QACalibrator]) -> None:
-        self.by: str = by
-        self._models = models
+        self._by: str = by
+        self._by_value = models
         for value, model in models.items():
             model.fitted_for_ = {"column": by, "value": value}
 
     @property
-    def models(self) -> dict[Any, QACalibrator]:
-        """The models by their value of the column `by`."""
-        return self._models
+    def _models(self) -> dict[Any, QACalibrator]:
+        """The models by their value of the column that tells them apart."""
+        return self._by_value
 
-    def parts(self, batch: Batch) -> Iterator[tuple[Any, QACalibrator, Batch]]:
+    def _parts(self, batch: Batch) -> Iterator[tuple[Any, QACalibrator, Batch]]:
         """Yield each value of the column `by` with its model and its rows; rows without a model are faults."""
-        known = self.known(batch)
-        for value, rows in rows_by(known.listed(self.by)).items():
+        known = self._known(batch)
+        for value, rows in rows_by(known.listed(self._by)).items():
             yield value, self._models[value], known.only(mask(rows, len(known)))
 
     @property
-    def read_as(self) -> ReadAs:
+    def _read_as(self) -> ReadAs:
         """How the rows of the fit were read."""
-        return next(iter(self.models.values())).read_as
+        return next(iter(self._models.values()))._read_as
 
     @property
-    def needs(self) -> dict[str, Any]:
+    def _needs(self) -> dict[str, Any]:
         """What rows must have beside a confidence: what one of the models needs."""
-        all_needs = [model.needs for model in self.models.values()]
+        all_needs = [model._needs for model in self._models.values()]
         names = dict.fromkeys(name for needs in all_needs for name in needs["confidences"])
         return {"needs_text": any(needs["needs_text"] for needs in all_needs), "confidences": tuple(names)}
 
-    def answers(
+    def _answers(
         self,
         records: Any,
         how: Reading | None = None,
@@ -82,46 +82,46 @@ class ModelSet(Answering):
     ) -> Iterator[tuple[Batch, pl.DataFrame]]:
         """Yield the records batch after batch, and beside each batch its evidence."""
         done = 0
-        for batch in read(records, how, needs_labels=needs_labels, keeps_bad=keeps_bad, **self.needs):
-            known = self.known(batch)
+        for batch in read(records, how, needs_labels=needs_labels, keeps_bad=keeps_bad, **self._needs):
+            known = self._known(batch)
             if len(known) or keeps_bad:
-                yield known, self._answer(known, allow_other_source, needs_labels)
+                yield known, self._answered(known, allow_other_source, needs_labels)
             done += len(batch)
             if progress is not None:
                 progress("calibrating", done)
 
-    def _answer(self, batch: Batch, allow_other_source: AllowOtherSource, uses_labels: bool) -> pl.DataFrame:
+    def _answered(self, batch: Batch, allow_other_source: AllowOtherSource, uses_labels: bool) -> pl.DataFrame:
         import polars as pl
 
         require_polars()
         if not len(batch):
-            return next(iter(self.models.values())).answer(batch, allow_other_source=True)
+            return next(iter(self._models.values()))._answer(batch, allow_other_source=True)
         parts = []
-        for value, rows in rows_by(batch.listed(self.by)).items():
-            found = self.models[value].answer(
+        for value, rows in rows_by(batch.listed(self._by)).items():
+            found = self._models[value]._answer(
                 batch.only(mask(rows, len(batch))), allow_other_source=allow_other_source, uses_labels=uses_labels
             )
             parts.append(found.with_columns(place=pl.Series(rows)))
         return pl.concat(parts, how="vertical_relaxed").sort("place").drop("place")
 
-    def rows_to_warm_with(self) -> list[dict[str, Any]]:
+    def _rows_to_warm_with(self) -> list[dict[str, Any]]:
         """Return a row for each model."""
-        each = self.models.items()
-        return [row | {self.by: value} for value, model in each for row in model.rows_to_warm_with()]
+        each = self._models.items()
+        return [row | {self._by: value} for value, model in each for row in model._rows_to_warm_with()]
 
     def set_threshold(self, threshold: float | None) -> None:
         """Set one threshold for all models, by hand; see :meth:`QACalibrator.set_threshold`."""
-        for model in self.models.values():
+        for model in self._models.values():
             model.set_threshold(threshold)
 
-    def known(self, batch: Batch) -> Batch:
+    def _known(self, batch: Batch) -> Batch:
         """Return the rows that have a model; the others are faults."""
-        values = batch.listed(self.by)
-        good = np.array([isinstance(value, str | int) and value in self.models for value in values], dtype=bool)
-        known = ", ".join(map(str, self.models))
+        values = batch.listed(self._by)
+        good = np.array([isinstance(value, str | int) and value in self._models for value in values], dtype=bool)
+        known = ", ".join(map(str, self._models))
         for row in np.flatnonzero(~good).tolist():
-            problem = f"{self.by} is {values[row]!r}, and there are models for {known}. Fit one for it."
-            batch.reading.on_fault(batch.table.fault(row, problem, f"{self.by} without a model"))
+            problem = f"{self._by} is {values[row]!r}, and there are models for {known}. Fit one for it."
+            batch.reading.on_fault(batch.table.fault(row, problem, f"{self._by} without a model"))
         return batch.only(good)
 
     def save(self, path: str | Path) -> None:
@@ -134,10 +134,10 @@ class ModelSet(Answering):
         )
         target = Path(os.path.realpath(path))
         mark = new_mark(target)
-        folders = [f"{number}{mark}" for number in range(len(self.models))]
-        index: dict[str, Any] = {"schema": 2, "by": self.by, "values": list(self.models), "folders": folders}
+        folders = [f"{number}{mark}" for number in range(len(self._models))]
+        index: dict[str, Any] = {"schema": 2, "by": self._by, "values": list(self._models), "folders": folders}
         with replaced_whole(target, INDEX, _folders) as fresh:
-            for folder, model in zip(folders, self.models.values(), strict=True):
+            for folder, model in zip(folders, self._models.values(), strict=True):
                 model.save(fresh / folder)
             write_flushed(fresh / INDEX, write_document(index | {"digest": digest(index)}))
 
@@ -265,7 +265,7 @@ def load_any(
         return load(path, embedder=embedder, warm=warm)
     found = read_whole(index, read_file, lambda data: _loaded(index, data, embedder))
     if warm:
-        found.warm()
+        found._warm()
     return found
 
 
@@ -329,5 +329,5 @@ def load_one(path: str | Path) -> QACalibrator:
     if isinstance(found, ModelSet):
         folders = _index(Path(path) / INDEX, read_file(Path(path) / INDEX))[1]
         each = ", ".join(f"{Path(path) / folder} ({value})" for value, folder in folders.items())
-        raise InputError(f"{path} holds one model for each {found.by}; name one of them: {each}.")
+        raise InputError(f"{path} holds one model for each {found._by}; name one of them: {each}.")
     return found

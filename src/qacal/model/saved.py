@@ -55,7 +55,7 @@ def load(path: str | Path, *, embedder: str | Embedder | None = None, warm: bool
     model.read_as_ = header.optional("read_as", ReadAs.from_plain) or ReadAs()
     model.fitted_for_ = header.optional("fitted_for", _column_and_value)
     if warm:
-        model.warm()
+        model._warm()
     return model
 
 

@@ -74,6 +74,19 @@ def as_source(records: Any) -> Source:
     return _Memory(as_table(records))
 
 
+def is_records(records: Any) -> bool:
+    """Return whether these are records: a path, a frame, a list of objects or columns; and no array of numbers.
+
+    >>> is_records([{"confidence": 0.9}]), is_records("rows.csv"), is_records([0.9, 0.8]), is_records(0.9)
+    (True, True, False, False)
+    """
+    if isinstance(records, list | tuple):
+        return bool(records) and isinstance(records[0], Mapping)
+    return isinstance(records, str | Path | Mapping | Table) or any(
+        hasattr(records, name) for name in ("columns", "column_names", "batches")
+    )
+
+
 def require_names(columns: Any) -> None:
     """Refuse what is no mapping of columns to their names."""
     require_kind(columns, Mapping, "columns", 'what columns are called, such as {"confidence": "score"}')

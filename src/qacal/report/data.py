@@ -279,12 +279,12 @@ def gather(
     progress: Progress | None = None,
 ) -> dict[str, Gathered]:
     """Read labelled records through a model, apart for each model of a set, or for each value of a column `by`."""
-    if model.by is not None and by not in (None, model.by):
-        raise InputError(f"there is one model for each {model.by}, so that is what the report is by, not {by}.")
+    if model._by is not None and by not in (None, model._by):
+        raise InputError(f"there is one model for each {model._by}, so that is what the report is by, not {by}.")
     out: dict[str, Gathered] = {}
-    done, is_part = 0, by is not None and model.by is None
-    for batch in read(records, how or model.reading(records), needs_labels=True, **model.needs):
-        for value, one, rows in model.parts(batch):
+    done, is_part = 0, by is not None and model._by is None
+    for batch in read(records, how or model._reading(records), needs_labels=True, **model._needs):
+        for value, one, rows in model._parts(batch):
             for name, mine in _by_value(rows, by) if is_part else [("" if value is None else str(value), rows)]:
                 require_known_origin(mine, one.origins_, allow_other_source, uses_labels=True)
                 with one.pipeline_.vectors.telling(progress):

@@ -90,7 +90,7 @@ class CertifiedThreshold:
     scouts : rows that only said where to begin.
     dropped : rows left out because their question has another row.
     ungrouped : rows in none of the groups, for which nothing can be said.
-    reachable : lower targets, where :func:`qacal.choose_threshold` could certify nothing.
+    reachable : lower targets, where :meth:`qacal.QACalibrator.choose_threshold` could certify nothing.
     """
 
     accuracy: float

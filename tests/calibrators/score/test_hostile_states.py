@@ -46,7 +46,7 @@ def test_what_was_saved_loads_and_answers_alike(name):
     np.testing.assert_array_equal(again.predict(ROWS), FITTED[name].predict(ROWS))
     assert again.tried_ == FITTED[name].tried_
     assert again.chosen == FITTED[name].chosen
-    assert (again.rows_, again.needs) == (FITTED[name].rows_, FITTED[name].needs)
+    assert (again.rows_, again._needs) == (FITTED[name].rows_, FITTED[name]._needs)
     assert json.dumps(again.state()[0]) == json.dumps(plain)
 
 
