@@ -1,3 +1,4 @@
+import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.sizes import FULL
@@ -11,3 +12,10 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("qacal")
+
+
+@pytest.fixture
+def undrawn(monkeypatch):
+    """Leave the figures of pages empty but for titles and text alternatives: drawing takes most of a report's time."""
+    empty = b'<svg xmlns="http://www.w3.org/2000/svg" width="1pt" height="1pt" viewBox="0 0 1 1"/>'
+    monkeypatch.setattr("qacal.report.svg._saved", lambda ax: empty)

@@ -279,6 +279,7 @@ def test_labels_the_wrong_way_round_are_told(tmp_path):
     assert "more often wrong" not in fit(tmp_path, answers(200))[1]
 
 
+@pytest.mark.usefixtures("undrawn")
 @pytest.mark.filterwarnings("always::qacal.QacalWarning")
 def test_exact_copies_are_counted(tmp_path):
     rows = answers(200)
@@ -315,6 +316,7 @@ def renamed(rows):
     return [{names.get(name, name): value for name, value in row.items()} for row in rows]
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_what_fit_prints_next_works_as_printed_with_other_names_and_percents(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     pl.DataFrame(renamed(answers(400))).write_csv("a.csv")

@@ -55,6 +55,7 @@ def test_apply(folder, tmp_path):
     assert "name a file with -o" in " ".join(err.split())
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_report(folder, tmp_path):
     rows = (folder / "model", folder / "kept.parquet")
     found = json.loads(ok("report", *rows, "-o", tmp_path / "r.html", "--json"))

@@ -211,6 +211,7 @@ def test_a_set_of_models(tmp_path):
     assert "model parrot-2: there is no row" in err
 
 
+@pytest.mark.usefixtures("undrawn")
 @pytest.mark.filterwarnings("always::qacal.QacalWarning")
 def test_rows_of_the_fit_are_noticed_wherever_numbers_would_be_too_good(folder, tmp_path):
     code, _, said = run("evaluate", folder / "fit.parquet", "--model", folder / "model")

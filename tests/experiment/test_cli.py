@@ -8,6 +8,9 @@ from tests.answers import answers
 from tests.cli.test_cli import ok, run
 from tests.experiment.rows import vectors_and_labels
 
+# What figures look like is tested with the report.
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 QUICK = ("--embedder", "column:embedding", "--partition", "kdtree:2", "--seeds", "2")
 
 

@@ -42,6 +42,7 @@ def test_it_writes_one_file_and_says_where(folder, tmp_path):
     assert list(tmp_path.iterdir()) == [out]
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_standard_input_and_output(folder):
     lines = "".join(json.dumps(row) + "\n" for row in answers(200, seed=1)).encode()
     page = ok("report", folder / "model", "-", "-o", "-", "--groups", "topic", stdin=lines)
@@ -49,6 +50,7 @@ def test_standard_input_and_output(folder):
     assert "model on standard input" in page
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_block_for_each_value(folder):
     page = ok("report", folder / "model", folder / "test.parquet", "-o", "-", "--by", "topic", "--examples", "0")
     assert page.count("<article") == 4
@@ -76,6 +78,7 @@ def test_refusals_leave_no_file(folder, tmp_path):
     assert "does not exist" in err
 
 
+@pytest.mark.usefixtures("undrawn")
 @pytest.mark.filterwarnings("always::qacal.QacalWarning")
 def test_rows_of_the_fit_are_told(folder, tmp_path):
     pl.DataFrame(answers(300)).write_parquet(tmp_path / "fitted.parquet")
