@@ -1,12 +1,17 @@
 """Traps of the public API, one test each: what users of scikit-learn try first, and what they must get."""
 
+import inspect
 import sys
 
+import matplotlib as mpl
 import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+from scipy import stats
 from sklearn import metrics as sklearn_metrics
+from sklearn.calibration import CalibrationDisplay, calibration_curve
+from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, GroupKFold, cross_val_score
 
 import qacal
@@ -208,3 +213,55 @@ def test_grid_search_over_records(kind):
     search = GridSearchCV(by_subject(), {"calibrator__points_per_bin": [20, 200]}, cv=2).fit(frame)
     assert search.best_params_ == {"calibrator__points_per_bin": 20}
     np.testing.assert_array_equal(search.predict(frame), search.best_estimator_.predict(frame))
+
+
+@pytest.fixture
+def no_window():
+    """Draw to memory, and close what was drawn."""
+    from matplotlib import pyplot as plt
+
+    with mpl.rc_context({"backend": "agg"}):
+        yield
+    plt.close("all")
+
+
+def parameters_of(method):
+    return [name for name in inspect.signature(method).parameters if name not in ("alpha", "depth")]
+
+
+@pytest.mark.parametrize("strategy", ["uniform", "quantile"])
+def test_a_reliability_display_is_used_as_scikit_learns(no_window, strategy):
+    for method in ("from_predictions", "from_estimator", "plot"):
+        theirs = parameters_of(getattr(CalibrationDisplay, method))
+        assert parameters_of(getattr(qacal.ReliabilityDisplay, method)) == theirs
+    rng = np.random.default_rng(0)
+    p = rng.random(500)
+    y = (rng.random(500) < p).astype(int)
+    shown = qacal.ReliabilityDisplay.from_predictions(y, p, n_bins=8, strategy=strategy, name="LLM")
+    prob_true, prob_pred = calibration_curve(y, p, n_bins=8, strategy=strategy)
+    np.testing.assert_allclose(shown.prob_true, prob_true)
+    np.testing.assert_allclose(shown.prob_pred, prob_pred)
+    np.testing.assert_array_equal(shown.line_.get_ydata(), shown.prob_true)
+    assert (shown.ax_.figure, shown.estimator_name) == (shown.figure_, "LLM")
+    again = qacal.ReliabilityDisplay.from_predictions(1 - y, 1 - p, ax=shown.ax_)
+    assert again.figure_ is shown.figure_
+    with pytest.raises(qacal.InputError, match="seem to be swapped"):
+        qacal.ReliabilityDisplay.from_predictions(p, y)
+
+
+def test_the_bands_of_a_reliability_display_are_exact(no_window):
+    shown = qacal.ReliabilityDisplay.from_predictions([1] * 8 + [0] * 2, [0.9] * 10)
+    exact = stats.binomtest(8, 10).proportion_ci(0.95, method="exact")
+    assert (shown.low[0], shown.high[0]) == pytest.approx((exact.low, exact.high))
+    assert shown.band_ is not None
+
+
+def test_a_reliability_display_of_an_estimator(no_window, model):
+    frame = subjects(200)
+    shown = qacal.ReliabilityDisplay.from_estimator(model, frame, frame["correct"])
+    np.testing.assert_array_equal(shown.y_prob, model.predict(frame))
+    X, words = frame[["confidence"]], np.where(frame["correct"], "yes", "no")
+    theirs = LogisticRegression().fit(X, words)
+    shown = qacal.ReliabilityDisplay.from_estimator(theirs, X, words)
+    np.testing.assert_array_equal(shown.y_prob, theirs.predict_proba(X)[:, 1])
+    assert shown.estimator_name == "LogisticRegression"

@@ -35,6 +35,7 @@ NAMES = [
     "QACalibrationClassifier",
     "QACalibrator",
     "QacalError",
+    "ReliabilityDisplay",
     "QacalWarning",
     "RepeatedQuestionsWarning",
     "ScalingBinning",

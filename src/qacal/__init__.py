@@ -56,6 +56,7 @@ _HOME = {
     "confidence_bias": "metrics.calibration",
     "validity_curve": "metrics.validity",
     "reliability_table": "metrics.reliability",
+    "ReliabilityDisplay": "metrics.display",
     "accuracy_confidence_curve": "metrics.selective",
     "auac": "metrics.selective",
     "risk_coverage_curve": "metrics.selective",
