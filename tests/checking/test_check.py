@@ -21,7 +21,7 @@ def test_nothing_is_found_in_good_rows():
     assert found.is_fine
     assert (found.rows, found.labelled, found.questions, found.options) == (600, 600, 600, ())
     assert found.auroc.low > 0.5
-    assert "Nothing is in the way of a fit." in str(found)
+    assert "No problems found." in str(found)
 
 
 def test_rows_of_every_kind_give_the_same_check(tmp_path):

@@ -76,7 +76,7 @@ def test_fit_apply_evaluate_groups(folder, tmp_path):
     same = json.loads(ok("evaluate", tmp_path / "out.parquet", "--groups", "topic", "--json"))
     assert same["after"] == found["after"]
 
-    said = "8 groups with 400 certifying rows in all (the score was learned from 1,600 other rows)\n"
+    said = "8 groups with 400 certifying rows in all (the score was trained on 1,600 other rows)\n"
     assert said in ok("groups", folder / "model", "--examples", "1")
     assert len(json.loads(ok("groups", folder / "model", "--json"))) == 8
 
@@ -229,7 +229,7 @@ def test_export(folder, tmp_path):
     )
     code, out, err = run("export", tmp_path / "kd")
     assert "a kd-tree lost halfway" in json.loads(out)["rules"][2]
-    assert "Rows without a group: qacal apply reads the curve of the smallest box" in err
+    assert "For rows without a group, qacal apply uses the curve of the smallest box" in err
     code, out, err = run("export", folder / "model")
     assert (code, out) == (1, "")
     assert "learned from text" in err
@@ -303,7 +303,7 @@ def test_help_is_quick_because_it_loads_nothing_heavy():
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stderr.strip() == "[]"
-    assert "qacal fit fit.parquet -o model" in done.stdout
+    assert "qacal fit train.parquet -o model" in done.stdout
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -36,7 +36,7 @@ def elicit(rows, server, tmp_path, *more):
 def test_from_questions_to_labelled_answers(rows, server, tmp_path):
     code, out, err = elicit(rows, server, tmp_path)
     assert (code, out) == (0, "")
-    assert "8 requests made, 0 had a reply before, 0 failed." in err
+    assert "8 requests made, 0 already had a reply, 0 failed." in err
     assert "8 questions: 8 of 8 guesses have a confidence." in err
     assert f"Next: qacal judge {tmp_path / 'run.db'}" in err
     ok("answers", tmp_path / "run.db", "-o", tmp_path / "answers.parquet")
@@ -45,7 +45,7 @@ def test_from_questions_to_labelled_answers(rows, server, tmp_path):
     assert found.schema["ground_truth"] == pl.List(pl.String)
     code, _, err = run("judge", tmp_path / "run.db", "-o", tmp_path / "labelled.csv")
     assert code == 0
-    assert "8 answers: 8 labelled, 8 of them right." in err
+    assert "8 answers: 8 labelled, 8 of them correct." in err
     labelled = pl.read_csv(tmp_path / "labelled.csv")
     assert labelled["correct"].to_list() == [1.0] * 8
     assert labelled["judge"].to_list() == ["alias"] * 8
@@ -128,8 +128,8 @@ def test_requests_made_again_are_told_with_what_helps(server, tmp_path):
     code, _, err = elicit(path, server, tmp_path, "--timeout", 1)
     assert code == 0
     assert "4 requests made (" in err
-    assert "1 again, told to wait; --rpm, or fewer --workers helps" in err
-    assert "1 again, no reply in time; --timeout SECONDS, or fewer --workers helps" in err
+    assert "1 repeated, told to wait; --rpm, or fewer --workers helps" in err
+    assert "1 repeated, no reply in time; --timeout SECONDS, or fewer --workers helps" in err
 
 
 def test_a_header_takes_the_place_of_the_key(rows, server, tmp_path, monkeypatch):
@@ -169,9 +169,9 @@ def test_a_server_without_token_probabilities_is_told_of_once(rows, server, tmp_
     url = f"{server.root}/no-logprobs/v1"
     code, _, err = run("elicit", rows, "--base-url", url, "--model", "tiny", "-o", tmp_path / "run.db")
     assert code == 0
-    assert err.count("The server gives no token probabilities, so it was asked without them") == 1
+    assert err.count("The server does not support token probabilities") == 1
     assert err.count("--no-logprobs") == 1
-    assert "It said: " in err
+    assert "Its message: " in err
     assert "'logprobs' is not supported with this model." in " ".join(err.split())
 
 
@@ -180,9 +180,9 @@ def test_failed_requests_are_told_and_exit_with_1(server, tmp_path):
     path.write_text('{"question": "Fine?"}\n{"question": "[bad] Why?"}\n')
     code, _, err = elicit(path, server, tmp_path)
     assert code == 1
-    assert "2 requests made, 0 had a reply before, 1 failed." in err
+    assert "2 requests made, 0 already had a reply, 1 failed." in err
     assert "1 not answered yet" in err
-    assert "The same command makes the failed requests again." in err
+    assert "Run the same command again to repeat the failed requests." in err
 
 
 @pytest.mark.parametrize(
@@ -196,7 +196,7 @@ def test_failed_requests_are_told_and_exit_with_1(server, tmp_path):
         (["--field", "messages=[]"], "the field messages is []: the prompt says it"),
         (["--field", "logprobs=false"], "the field logprobs is False: token probabilities are"),
         (["--no-logprobs", "--field", "top_logprobs=5"], "the field top_logprobs is 5: token probabilities are"),
-        (["--column", "answer=x"], "answer is no column of this command; expected one of id, question, choices"),
+        (["--column", "answer=x"], "this command has no column answer; expected one of id, question, choices"),
         (["--column", "text=question"], "'text=question' is the wrong way round; write question=text"),
         (["--prompt", "verb9"], "there is no prompt 'verb9'"),
         (["--prompt", "none.toml"], "cannot be read as a prompt"),
@@ -249,7 +249,7 @@ def test_a_judge_labels_what_comparing_does_not_settle(server, tmp_path):
         code, out, err = run("judge", path, "-o", tmp_path / "labelled.jsonl", *common, "--unsure", "drop")
         assert code == 0
         assert len(server.asked) == asked
-    assert "4 answers: 3 labelled, 2 of them right." in err
+    assert "4 answers: 3 labelled, 2 of them correct." in err
     assert "1 left out: the judge says neither Yes nor No" in err
     assert "agreement: 1.000 [0.292, 1.000] of 3 rows" in out
     labelled = [json.loads(line) for line in (tmp_path / "labelled.jsonl").read_text().splitlines()]
@@ -269,9 +269,9 @@ def test_a_judge_that_cannot_be_read_biases_no_labels_silently(server, tmp_path)
 
     code, _, err = run(*command)
     assert code == 1
-    assert "5 answers: 3 labelled, 2 of them right." in err
+    assert "5 answers: 3 labelled, 2 of them correct." in err
     assert "2 of 5 answers have no verdict." in err
-    assert "the LLM looks better than it is" in err
+    assert "look better than it is" in err
     assert "--unsure" in err
     assert "Next:" not in err
     assert not out.exists()
@@ -283,7 +283,7 @@ def test_a_judge_that_cannot_be_read_biases_no_labels_silently(server, tmp_path)
 
     code, _, err = run(*command, "--unsure", "drop")
     assert (code, labels()) == (0, [1.0, 1.0, 0.0])
-    assert "the LLM looks better than it is" in err
+    assert "look better than it is" in err
     assert len(server.asked) == 3
 
     out.unlink()
@@ -337,7 +337,7 @@ def test_a_run_that_is_stopped_says_how_to_go_on(number, code, server, tmp_path)
     process.send_signal(number)
     _, err = process.communicate(timeout=30)
     assert process.returncode == code
-    assert err.strip() == "Stopped. All replies so far are kept; the same command goes on from there."
+    assert err.strip() == "Stopped. All replies so far are stored; run the same command again to continue."
     kept = len(ok("answers", tmp_path / "run.db").splitlines())
     assert 3 <= kept < 200
 
@@ -347,7 +347,7 @@ def test_labels_by_people_are_not_overwritten(tmp_path):
     path.write_text('{"question": "q", "answer": "a", "ground_truth": "a", "correct": 0}\n')
     code, _, err = run("judge", path, "-o", tmp_path / "x.jsonl")
     assert code == 1
-    assert "the rows have labels already" in err
+    assert "the rows already have labels" in err
     code, _, err = run("judge", path, "-o", tmp_path / "x.jsonl", "--human-labels", "correct")
     assert code == 2
     assert not (tmp_path / "x.jsonl").exists()
@@ -363,7 +363,7 @@ def test_no_answer_is_not_the_answer_none(tmp_path):
     code, _, err = run("judge", path, "-o", tmp_path / "x.jsonl")
     assert code == 0
     assert "1 without a label: no answer" in err
-    assert "leave rows without one out with its --skip-bad-rows FILE" in err
+    assert "skip rows without one with its --skip-bad-rows FILE" in err
 
 
 @pytest.mark.parametrize("content", [None, "", "text\nhello\n", "question\n"])
@@ -391,7 +391,7 @@ def test_words_that_the_prompt_does_not_list_are_shown_and_can_be_given_a_number
     assert json.loads(plain)["prompt"] == "ling1s-top1/1"
     assert found[0]["prompt"].startswith("ling1s-top1/1~")
     code, _, err = elicit(rows, server, tmp_path, "--prompt", "ling1s-top1", *told)
-    assert "0 requests made, 8 had a reply before" in err
+    assert "0 requests made, 8 already had a reply" in err
     assert "8 of 8 guesses have a confidence." in err
     again = [json.loads(line) for line in ok("answers", tmp_path / "run.db", "--run", 2).splitlines()]
     assert again == found
@@ -462,7 +462,7 @@ def test_rows_that_people_have_labelled_are_kept_apart_to_certify(tmp_path):
     # q0 has a row of each kind only if the other answer of a labelled question went along: it must not.
     assert not set(people["id"]) & set(judged["id"])
     assert set(people["id"]) | set(judged["id"]) == {f"q{n}" for n in range(10)}
-    assert f"{len(judged)} rows to learn from are in {tmp_path / 'judged.parquet'}, 8 to certify with in" in err
+    assert f"{len(judged)} training rows written to {tmp_path / 'judged.parquet'}, 8 certifying rows to" in err
     assert f"--certify {tmp_path / 'people.parquet'}" in err
     assert "of 8 rows" in out
 
@@ -522,7 +522,7 @@ def test_a_name_that_the_server_does_not_list_is_told(server, rows, tmp_path):
     assert "lists" not in err
     path = [rows, "--base-url", server.base_url, "-o", tmp_path / "run.db"]
     _, _, err = run("elicit", *path, "--model", "gpt-nosuch")
-    assert "The server lists tiny, other-7b, and not gpt-nosuch." in err
+    assert "The server lists tiny, other-7b, but not gpt-nosuch." in err
 
 
 @pytest.mark.parametrize("command", ["elicit", "answers"])
@@ -590,7 +590,7 @@ def test_people_who_have_labelled_all_questions_leave_nothing_to_learn_from(tmp_
     files = ["-o", tmp_path / "judged.parquet", "--human-output", tmp_path / "people.parquet"]
     code, _, err = run("judge", path, *files, "--human-labels", "by_hand")
     assert code == 1
-    assert "no row is left for the judge to teach with" in err
+    assert "no row is left to train on" in err
     assert {found.name for found in tmp_path.iterdir()} == {"rows.jsonl"}
 
 
@@ -608,7 +608,7 @@ def test_labels_that_are_no_judges_are_not_overwritten(tmp_path, by):
     path.write_text(f"question,answer,ground_truth,correct,judge\nQ?,a,b,1,{by}\n")
     code, _, err = run("judge", path, "-o", tmp_path / "out.jsonl")
     assert code == 1
-    assert "the rows have labels already" in err
+    assert "the rows already have labels" in err
 
 
 def test_no_column_is_lost_to_another_of_its_name(tmp_path):

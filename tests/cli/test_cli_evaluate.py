@@ -47,7 +47,7 @@ def test_noise_does_not_fail_and_is_said(measured):
     code, _, err = measured(few, "--fail-above", "0.05")
     assert code == 0
     assert f"is {error['debiased']:.4f} (95% interval" in err
-    assert "not shown to be above 0.05, nor below; passed. More rows would tell; --strict fails." in err
+    assert "these rows cannot tell whether it is above 0.05. Passed; --strict fails. Use more rows." in err
     code, _, err = measured(few, "--fail-above", "0.05", "--strict")
     assert code == 1
     assert "not shown to be below 0.05." in err
@@ -74,10 +74,10 @@ def test_errors_within_groups_are_a_gate_too(measured):
 def test_a_gate_that_has_seen_nothing(measured):
     code, _, err = measured(rows(1, 0.0), "--fail-above", "0.05")
     assert code == 0
-    assert "cannot be measured on so few rows; passed; --strict fails. More rows would tell." in err
+    assert "cannot be measured on so few rows; passed; --strict fails. Use more rows." in err
     code, _, err = measured(rows(1, 0.0), "--fail-above", "0.05", "--strict")
     assert code == 1
-    assert "cannot be measured on so few rows; a strict gate stays shut." in err
+    assert "cannot be measured on so few rows; a strict gate fails." in err
 
 
 def test_a_few_rows_that_are_all_right_show_nothing(measured):
@@ -139,7 +139,7 @@ def test_the_verdict_in_text_and_json(measured):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (("--strict",), "--strict goes with --fail-above"),
+        (("--strict",), "--strict needs --fail-above"),
         (("--fail-above", "nan"), "--fail-above is nan; expected 0 to 1"),
         (("--fail-above", "-0.1"), "--fail-above is -0.1; expected 0 to 1"),
         (("--fail-above", "5"), "--fail-above is 5; expected 0 to 1"),
@@ -175,13 +175,13 @@ def test_groups_that_stay_off_or_get_worse_are_named(measured):
         for seed, (name, shift) in enumerate(shifts.items())
     ]
     code, out, _ = measured(pl.concat(parts), "--groups", "topic")
-    worse, off = (next(line for line in out.splitlines() if line.startswith(said)) for said in ("Worse", "Still off"))
-    assert (code, re.sub(r"0\.\d+", "P", worse)) == (0, "Worse than before: worse (P claimed, P right).")
+    worse, off = (next(line for line in out.splitlines() if line.startswith(said)) for said in ("Worse", "Still wrong"))
+    assert (code, re.sub(r"0\.\d+", "P", worse)) == (0, "Worse than before: worse (calibrated P, accuracy P).")
     assert [group in off for group in ("fine", "off (", "far 0", "far 1", "far 2")] == [False, True, True, True, False]
-    assert off.endswith("right) and 2 more.")
+    assert re.search(r"accuracy 0\.\d+\) and 2 more\.$", off)
     again = measured(pl.concat(parts[:1]), "--groups", "topic")[1]
     assert "Worse than" not in again
-    assert "Still off" not in again
+    assert "Still wrong" not in again
 
 
 def test_few_rows_put_no_group_in_doubt():
@@ -237,8 +237,8 @@ def test_no_error_is_negative(measured):
     ("fitted_on", "measured_on", "said"),
     [
         (["question"], ["id", "question"], "the model was fitted on some of these questions"),
-        (["id", "question"], [], "whether the model was fitted on these rows"),
-        ([], ["id", "question"], "whether the model was fitted on these rows"),
+        (["id", "question"], [], "the model may have been fitted on these rows"),
+        ([], ["id", "question"], "the model may have been fitted on these rows"),
     ],
 )
 def test_rows_of_the_fit_are_not_taken_for_new_ones(tmp_path, fitted_on, measured_on, said):

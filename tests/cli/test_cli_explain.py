@@ -36,36 +36,36 @@ def test_it_is_what_the_model_explains(folder):
     lines = shown(folder / "model", *ASKED)
     assert lines["stated"] == "0.90"
     assert lines["calibrated"].startswith(f"{found['calibrated']:.2f}, ")
-    assert lines["interval"].startswith(f"{found['low']:.2f} to {found['high']:.2f} is the share that is right")
-    assert f"with a like probability ({found['rows']} rows, alpha 0.1)" in lines["interval"]
+    assert lines["interval"].startswith(f"{found['low']:.2f} to {found['high']:.2f}: accuracy of ")
+    assert f"with a similar probability ({found['rows']} rows, 90% confidence)" in lines["interval"]
     assert lines["group"].startswith(f"{found['group']} (")
     assert "plus" in lines["group"]
-    assert "no threshold was chosen yet" in lines["decision"]
+    assert "no threshold chosen yet" in lines["decision"]
 
 
 def test_whose_the_interval_is(folder, tmp_path):
     """A group by itself, which reads no text; a larger group; and a place where there was no row."""
     ok("fit", folder / "a.parquet", "-o", tmp_path / "by_topic", "--partition", "column:topic")
     lines = shown(tmp_path / "by_topic", "--confidence", "0.9", "--column-value", "topic=cooking")
-    assert "among answers in this group with a like stated confidence" in lines["interval"]
+    assert "accuracy of answers in this group with a similar stated confidence" in lines["interval"]
     lines = shown(tmp_path / "by_topic", "--confidence", "0.9", "--column-value", "topic=chess")
-    assert "among answers of all kinds" in lines["interval"]
-    assert lines["group"] == "none that the model knows"
+    assert "accuracy of all answers" in lines["interval"]
+    assert lines["group"] == "unknown to the model"
     pl.DataFrame(answers(4000)).write_parquet(tmp_path / "many.parquet")
     ok("fit", tmp_path / "many.parquet", "-o", tmp_path / "many")
-    assert "in a larger group around it" in shown(tmp_path / "many", *ASKED)["interval"]
+    assert "answers in a larger group" in shown(tmp_path / "many", *ASKED)["interval"]
     rows = [{"id": at, "confidence": 0.5, "correct": at % 2, "topic": "coins"} for at in range(49)]
     QACalibrator(partition="column:topic", calibrator=StepBinning(), learned_score=None).fit(rows).save(
         tmp_path / "coins"
     )
     lines = shown(tmp_path / "coins", "--confidence", "0.9", "--column-value", "topic=coins")
-    assert lines["interval"] == "0.00 to 1.00: no such row was seen in the fit, so nothing is certified"
+    assert lines["interval"] == "0.00 to 1.00: the fit had no such rows, so nothing is certified"
 
 
 def test_curves_certify_nothing(folder, tmp_path):
     ok("fit", folder / "a.parquet", "-o", tmp_path / "model", "--continuous")
     lines = shown(tmp_path / "model", *ASKED)
-    assert lines["interval"] == "none; this model certifies nothing"
+    assert lines["interval"] == "none; this model has no intervals"
     assert lines["group"] == "none; this model has no groups"
 
 
@@ -107,7 +107,7 @@ def test_a_second_confidence(folder, tmp_path):
     ok("fit", folder / "a.parquet", "-o", tmp_path / "model", "--extra-confidence", "confidence_tokens")
     code, _, err = run("explain", tmp_path / "model", *ASKED)
     assert code == 2
-    assert "also reads confidence_tokens; pass --column-value confidence_tokens=VALUE" in err
+    assert "also uses confidence_tokens; pass --column-value confidence_tokens=VALUE" in err
     given = ok("explain", tmp_path / "model", *ASKED, "--column-value", "confidence_tokens=0.45", "--json")
     assert json.loads(given) == load(tmp_path / "model").explain(*TEXTS, confidence_tokens=0.45)
     code, _, err = run("explain", tmp_path / "model", *ASKED, "--column-value", "confidence_tokens=45")

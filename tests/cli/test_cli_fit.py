@@ -59,8 +59,7 @@ def test_how_many_rows_another_certificate_takes(tmp_path):
     model = load(tmp_path / "model")
     largest = max(group.rows for group in model.describe_groups())
     assert (
-        f"The largest other group has {largest} of the 250 certifying rows needed: "
-        f"about {needed:,} labelled rows in all." in out
+        f"The next group has {largest} of the 250 certifying rows needed: about {needed:,} labelled rows in all." in out
     )
     assert needed == pytest.approx(5 * model.rows_ * 250 / largest, rel=0.1)
     assert model.rows_ + model.learned_score_.rows_ == pytest.approx(5 * model.rows_, rel=0.1)
@@ -290,7 +289,7 @@ def test_exact_copies_are_counted(tmp_path):
     page = tmp_path / "report.html"
     report = run("report", tmp_path / "model", tmp_path / "a.parquet", "-o", page)[2]
     assert f"Note: 20 of 220 {said}" in report
-    assert f"Beware: 20 of 220 {said}" in page.read_text()
+    assert f"Warning: 20 of 220 {said}" in page.read_text()
     by = fit(tmp_path, rows + rows[:20], *options, "--by", "model", model="models")[1]
     assert f"Note: model parrot-1: 20 of 220 {said}" in by
     others = [row | {"confidence": 0.123} for row in rows[:5]] + [row | {"answer": "?"} for row in rows[5:9]]
@@ -333,7 +332,7 @@ def test_what_fit_prints_next_works_as_printed_with_other_names_and_percents(tmp
         code, _, err = run(*command)
         assert code == 0, err
         assert "As in the fit: confidence is score, " in err
-        assert "confidences are percents (--column, --no-percent and --expression say otherwise)." in err
+        assert "confidences are percents (--column, --no-percent, --expression change it)." in err
     # Rows with the usual names need nothing, and confidences of another column are no percents unless told.
     model, usual = load("model"), answers(30, seed=2)
     assert pl.read_csv("calibrated.csv")["calibrated"].to_list() == [

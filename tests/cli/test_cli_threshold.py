@@ -36,7 +36,7 @@ def bytes_of(model):
 def test_choose_save_apply(folder, model, tmp_path):
     before = bytes_of(model)
     printed = ok("threshold", model, folder / "labelled.parquet", "--accuracy", "0.9")
-    assert "at least 0.9 of the answers given are right, with probability 0.9" in printed
+    assert "accuracy of accepted answers at least 0.9, with probability 0.9" in printed
     assert bytes_of(model) == before
     found = json.loads(ok("threshold", model, folder / "labelled.parquet", "--risk", "0.1", "--json", "--save"))
     threshold = found["parts"][0]["threshold"]
@@ -71,7 +71,7 @@ def test_per_group(folder, model, tmp_path):
 
 def test_costs(folder):
     printed = ok("threshold", folder / "model", folder / "labelled.parquet", "--wrong", "5", "--abstain", "1")
-    assert "Take 0.8. No certificate" in printed
+    assert "Use 0.8. No guarantee" in printed
     found = json.loads(
         ok("threshold", folder / "model", folder / "labelled.parquet", "--wrong", "5", "--abstain", "1", "--json")
     )
@@ -84,8 +84,8 @@ def test_nothing_certified_says_so_saves_nothing_and_exits_with_1(folder, model)
     code, out, err = run("threshold", model, folder / "few.parquet", "--accuracy", "0.95", "--save")
     assert code == 1
     assert "no threshold certified for an accuracy of 0.95" in out
-    assert "It takes 45 accepted rows at the very least" in out
-    assert "unclear: these rows are too few to tell how many it takes." in out
+    assert "At least 45 accepted rows are needed" in out
+    assert "unclear: these rows are too few to estimate how many are needed." in out
     assert "no threshold could be certified, and nothing was saved" in err
     assert bytes_of(model) == before
     code, out, err = run("threshold", model, folder / "few.parquet", "--accuracy", "0.95", "--json")

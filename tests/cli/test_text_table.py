@@ -9,7 +9,7 @@ from qacal.cli.options import show, table
 
 GROUPS = table(
     "3 groups",
-    *("group", "threshold", "rows", "answered", "share", "right", "interval", "right withheld", "rows needed"),
+    *("group", "threshold", "rows", "answered", "share", "accuracy", "interval", "correct withheld", "rows needed"),
     rows=[
         (name, "abstain", "1,492", "1,000", "0.497", "0.723", "0.701 to 0.745", "264 (33%)", "12,345")
         for name in ("law", "the history of international organisations", "health_insurance")

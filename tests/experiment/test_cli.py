@@ -35,7 +35,7 @@ def test_tables_on_the_screen_and_in_files(file, tmp_path):
     page = (out / "report.html").read_text()
     assert page.count("<h3>All methods</h3>") == 2
     assert "All blocks" in page
-    assert "Figures are of" in page
+    assert "The figures show" in page
     assert pl.read_parquet(out / "results.parquet")["seed"].n_unique() == 2
 
 

@@ -94,7 +94,7 @@ def test_one_content_for_each_llm():
 
 def test_what_cannot_be_reported_is_refused():
     right = [row | {"correct": 1} for row in answers(50, seed=1)]
-    with pytest.raises(InputError, match="all 50 rows are right"):
+    with pytest.raises(InputError, match="all 50 rows are correct"):
         read_contents(model(), right)
     with pytest.raises(InputError, match="correct is missing"):
         read_contents(model(), [{**right[0], "correct": None}])
@@ -110,10 +110,10 @@ def test_few_rows_make_no_verdict():
     assert len({row["topic"] for row in rows}) > 1
     found = read_contents(model(), rows)[""]
     said = in_short(found)
-    first = "Only 5 rows were measured, too few to judge this model by: every number here is rough."
+    first = "Only 5 rows were measured, too few to judge this model: every number here is rough."
     assert (found.verdict.kind, said[0]) == ("unclear", first)
     assert "too few answers to tell whether that is too high or too low (95% interval" in said[1]
-    assert not any(word in " ".join(said) for word in ("points too", "right on average", "got better", "worse"))
+    assert not any(word in " ".join(said) for word in ("points too", "right on average", "improved", "worse"))
     apart = [row | {"topic": str(at)} for at, row in enumerate(rows)]
     within = "Within each topic, no error can be measured on so few rows."
     assert within in in_short(read_contents(model(), apart, groups="topic")[""])
@@ -130,14 +130,14 @@ def test_no_text_leaves_the_rows_if_none_is_asked_for():
 
 def test_the_sentences_are_those_of_the_rows():
     said = " ".join(in_short(content()))
-    assert "Over 1,500 answers the LLM claimed 82% on average" in said
-    assert "Within each topic, the stated confidence is off by" in said
-    assert "got better as a whole" in said
-    assert "Answering only where the calibrated confidence is 0.6 or more answers" in said
+    assert "Over 1,500 answers the LLM stated 82% on average" in said
+    assert "Within each topic, typically and without noise: the stated confidence is off by" in said
+    assert "Calibration improved the probabilities" in said
+    assert "A threshold of 0.6 on the calibrated confidence answers" in said
     with pytest.warns(QacalWarning, match="answers with higher confidence are more often wrong"):
         worse = read_contents(model(), [row | {"correct": 1 - row["correct"]} for row in answers(1000, seed=1)])[""]
-    assert in_short(worse)[0].startswith("Beware: answers with higher confidence are more often wrong")
-    assert "got better" not in " ".join(in_short(worse))
+    assert in_short(worse)[0].startswith("Warning: answers with higher confidence are more often wrong")
+    assert "improved" not in " ".join(in_short(worse))
     assert re.search(r"calibrated one is off by [\d.]+ points \([\d.]+ to [\d.]+ at 95%\)", said)
     few_rows = read_contents(model(), answers(40, seed=1))[""]
     assert in_short(few_rows)[0].startswith("Only 40 rows were measured")
@@ -182,7 +182,7 @@ def test_a_score_says_what_it_reads_before_how_it_did():
 
 def test_an_error_that_is_not_seen_is_no_zero():
     calm = read_contents(model(), answers(200, seed=1))[""]
-    errors = row_of(headline_table(calm), "calibration error, noise taken out")
+    errors = row_of(headline_table(calm), "calibration error without noise")
     assert calm.measured["calibrated"].error.debiased < 0
     assert (errors[3].text, errors[3].note) == ("none seen", f"at most {calm.measured['calibrated'].error.high:.3f}")
 

@@ -71,23 +71,23 @@ def test_groups_that_share_one_map_get_an_answer_too():
     found = read_contents(shared_map(), answers(800, seed=1))[""]
     verdict = verdict_of(found)
     assert set(found.realised.group) == {None}
-    assert verdict.answer == "Kept, as far as these rows can tell."
+    assert verdict.answer == "Yes, as far as these rows can tell."
     page = render("One map", [Block("parrot-1", found)])
     assert f'<p class="verdict"><b>{verdict.answer}</b> {verdict.reasons}</p>' in page
-    assert any(sentence.endswith(": kept, as far as these rows can tell.") for sentence in in_short(found))
+    assert any(sentence.endswith("hold? Yes, as far as these rows can tell.") for sentence in in_short(found))
 
 
 def test_harder_questions_break_it_and_the_worst_is_named():
     rows = [row | {"correct": row["correct"] and number % 2} for number, row in enumerate(answers(1500, seed=1))]
-    with pytest.warns(QacalWarning, match="do not tell right answers"):
+    with pytest.warns(QacalWarning, match="do not separate correct from wrong"):
         found = read_contents(model(), rows)[""]
     verdict, realised = verdict_of(found), found.realised
     broken = int(realised.is_broken.sum())
     assert broken > 1
-    assert verdict.answer.startswith(f"Broken: {broken} of {realised.can_be_judged.sum()} intervals ")
+    assert verdict.answer.startswith(f"No: {broken} of {realised.can_be_judged.sum()} testable intervals ")
     worst = int(np.argmax(realised.excess))
-    assert f"it answers {realised.answer[worst]:.2f}: promised were {realised.low[worst]:.2f} to" in verdict.reasons
-    assert "One fit in 10 may break its promise" in verdict.reasons
+    assert f"it answers {realised.answer[worst]:.2f}: the interval is {realised.low[worst]:.2f} to" in verdict.reasons
+    assert "One fit in 10 may fail by chance" in verdict.reasons
 
 
 def test_few_rows_are_said_to_be_few():
@@ -97,14 +97,14 @@ def test_few_rows_are_said_to_be_few():
     assert re.search(r"no bin has more than \d+ rows\.", verdict_of(found).reasons)
     some = read_contents(model(), answers(150, seed=1))[""]
     assert 0 < some.realised.can_be_judged.sum() < len(some.realised.rows) / 2
-    assert verdict_of(some).answer == "No breach is seen, but most of the intervals have too few rows to tell."
+    assert verdict_of(some).answer == "No failure found, but most intervals have too few rows to tell."
 
 
 @pytest.mark.parametrize(
     ("rows", "right", "said"),
     [
-        (200, 100, "The only interval has enough rows here to be tested. The share of right answers lies inside of it"),
-        (200, 110, "lies outside of it, by no more than chance explains."),
+        (200, 100, "The only interval has enough rows here to be tested. The accuracy lies inside it"),
+        (200, 110, "The accuracy lies outside it, within chance."),
         (4, 4, "no bin has more than 4 rows."),
     ],
 )
@@ -120,7 +120,7 @@ def test_intervals_without_rows_are_counted_as_not_tested():
     found = read_contents(model("pooled"), [row for row in answers(1500, seed=1) if row["confidence"] < 0.75])[""]
     tested, total = int(found.realised.can_be_judged.sum()), len(model("pooled").calibrator_.maps_.value)
     assert 1 < tested == len(found.realised.rows) < total / 2
-    assert verdict_of(found).answer == "No breach is seen, but most of the intervals have too few rows to tell."
+    assert verdict_of(found).answer == "No failure found, but most intervals have too few rows to tell."
     said = f"{tested} of the {total} intervals have enough rows here to be tested, {total - tested} none."
     assert verdict_of(found).reasons.startswith(said)
 
@@ -142,20 +142,20 @@ def test_questions_with_more_rows_than_others_cannot_tell():
         fitted.fit(uneven(800, seed=0))
     with pytest.warns(QacalWarning, match="exact copies of earlier rows"):
         found = read_contents(fitted, uneven(800, seed=1))[""]
-    assert verdict_of(found).answer == "Cannot be told from these rows."
+    assert verdict_of(found).answer == "These rows cannot tell."
     assert verdict_of(found).reasons.startswith("Some questions have more rows here than others.")
 
 
 def test_rows_that_cannot_tell_are_not_asked():
     part = read_contents(model(), answers(400, seed=1), by="topic")["cooking"]
     assert part.realised is None
-    assert verdict_of(part).answer == "Cannot be told from these rows."
-    assert verdict_of(part).reasons.startswith("These are a part of the rows")
+    assert verdict_of(part).answer == "These rows cannot tell."
+    assert verdict_of(part).reasons.startswith("These are only part of the rows")
     with pytest.warns(QacalWarning, match="the model was fitted on some of these questions"):
         same = read_contents(model(), answers(2000))[""]
-    assert in_short(same)[0].startswith("Beware: the model was fitted on some of these questions")
+    assert in_short(same)[0].startswith("Warning: the model was fitted on some of these questions")
     assert verdict_of(same).reasons.startswith("The model was fitted on some of these questions")
-    assert "Cannot be told from these rows." in render("Same", [Block("One", same)])
+    assert "These rows cannot tell." in render("Same", [Block("One", same)])
 
 
 def without(rows, *names):
@@ -171,7 +171,7 @@ def test_questions_of_the_fit_are_told_by_their_text_too():
     other = answers(1000, seed=1)
     for row in other:
         row["question"] = f"Anew: {row['question']}"
-    assert verdict_of(read_contents(fitted, other)[""]).answer == "Kept, as far as these rows can tell."
+    assert verdict_of(read_contents(fitted, other)[""]).answer == "Yes, as far as these rows can tell."
 
 
 @pytest.mark.parametrize(("fitted_on", "shown"), [((), ("id", "question")), (("id", "question"), ())])
@@ -179,10 +179,10 @@ def test_rows_without_a_name_may_be_those_of_the_fit(fitted_on, shown):
     fitted = QACalibrator(partition=Column("topic"), calibrator=QABinning(points_per_bin=60))
     fitted.fit(without(answers(1000), *fitted_on))
     found = read_contents(fitted, without(answers(1000), *shown))[""]
-    assert verdict_of(found).answer == "Cannot be told from these rows."
-    assert "whether these are others is not known" in verdict_of(found).reasons
+    assert verdict_of(found).answer == "These rows cannot tell."
+    assert "these may be the same" in verdict_of(found).reasons
     facts = {fact.name: fact.text for fact in found.facts}
-    assert facts["Beware"] == "whether the model was fitted on some of these rows cannot be told"
+    assert facts["Warning"].startswith("the model may have been fitted on some of these rows")
 
 
 def test_nothing_promised_has_no_verdict():

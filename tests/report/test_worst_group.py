@@ -16,26 +16,29 @@ def test_the_worst_group_is_named():
     rows = [row | {"correct": 0 if row["topic"] == "cooking" else row["correct"]} for row in answers(400, seed=1)]
     found = read_contents(model(), rows)[""]
     assert [group.label for group in found.groups if group.is_off] == ["cooking"]
-    said = next(sentence for sentence in in_short(found) if sentence.startswith("Worst is"))
+    said = next(sentence for sentence in in_short(found) if sentence.startswith("Largest gap"))
     cooking = next(group for group in found.groups if group.label == "cooking")
     assert said.startswith(
-        f"Worst is cooking: 0% of {cooking.rows} answers are right, and the calibrated confidence says"
+        f"Largest gap beyond chance: cooking, where 0% of {cooking.rows} answers are correct and the calibrated"
     )
-    assert said.endswith("which chance does not explain.")
+    assert "other group" not in said
 
 
 def test_rows_without_a_group_can_be_the_worst():
     rows = [row | {"topic": None, "correct": 0} if row["topic"] == "cooking" else row for row in answers(400, seed=1)]
     found = read_contents(model(), rows)[""]
     assert [group.label for group in found.groups if group.is_off] == [None]
-    assert any(sentence.startswith("Worst are the rows without a group: 0% of") for sentence in in_short(found))
+    assert any(
+        sentence.startswith("Largest gap beyond chance: the rows without a group, where 0% of")
+        for sentence in in_short(found)
+    )
 
 
 def test_none_is_named_where_chance_explains_all():
     assert not any(group.is_off for group in content().groups)
-    assert "Of 4 groups none has a gap that chance does not explain." in in_short(content())
+    assert "No gap beyond chance in any of 4 groups." in in_short(content())
     few = read_contents(model(), answers(100, seed=1))[""]
-    assert any("only large ones would show" in sentence for sentence in in_short(few))
+    assert any("only large gaps would show" in sentence for sentence in in_short(few))
 
 
 @pytest.mark.filterwarnings("ignore:.*exact copies of earlier rows:qacal.QacalWarning")
@@ -48,7 +51,7 @@ def test_copies_of_a_row_make_no_gap():
 def test_no_group_is_judged_where_some_questions_have_more_rows():
     found = read_contents(model(), uneven(500, seed=1))[""]
     assert not any(group.is_off for group in found.groups)
-    assert any(sentence.endswith("cannot be told: some questions have more rows.") for sentence in in_short(found))
+    assert any(sentence.startswith("Groups cannot be tested for gaps") for sentence in in_short(found))
 
 
 def named(rng, is_corrected=True, gap=0.0):

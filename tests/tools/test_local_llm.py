@@ -63,12 +63,12 @@ def test_ask_judge_fit_and_apply(cache):
     common = ("--base-url", url, "--model", "SmolLM2-135M-Instruct", "--prompt", "verb1s-guided", "--workers", 4)
     qacal("elicit", cache / "questions.parquet", *common, "-o", cache / "run.db")
     _, said = qacal("elicit", cache / "questions.parquet", *common, "-o", cache / "run.db")
-    assert "0 requests made, 120 had a reply before, 0 failed." in said
+    assert "0 requests made, 120 already had a reply, 0 failed." in said
     assert "The server lists" not in said
     _, said = qacal(
         "elicit", cache / "questions.parquet", *common, "--model", "gpt-9", "--limit", 1, "-o", cache / "2.db"
     )
-    assert "The server lists SmolLM2-135M-Instruct, and not gpt-9." in said
+    assert "The server lists SmolLM2-135M-Instruct, but not gpt-9." in said
     assert "SmolLM2-135M-Instruct" in local("stop")[1]
     assert local_llm.running() == []
 

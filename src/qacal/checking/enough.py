@@ -1,4 +1,4 @@
-"""What labelled rows are enough for, and how many the next thing takes."""
+"""What labelled rows are enough for, and how many more the next goal needs."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from qacal.tally.arrays import Floats
 from qacal.thresholds.curve import CANDIDATES, threshold_curve
 from qacal.thresholds.outlook import rows_needed
 
-# Measured on five LLMs: a fit of so many labelled rows reads the text in half of the cases, and in nearly all.
+# Measured on five LLMs: with this many labelled rows, half of the fits use the text, and nearly all.
 _TEXT_HELPS_HALF, _TEXT_HELPS = 300, 1_000
 
-# `qacal split` keeps this share of the questions aside, to choose a threshold on.
+# `qacal split` holds out this share of the questions, to choose a threshold on.
 _KEPT = 0.3
 _TARGETS = (0.9, 0.95, 0.99)
 _ALPHA = 0.1
@@ -60,22 +60,22 @@ def goals(labelled: int, confidence: Floats, correct: Floats) -> tuple[Goal, ...
 
 def _of_text(labelled: int) -> Iterator[Goal]:
     for labels, often in ((_TEXT_HELPS_HALF, "half of the fits"), (_TEXT_HELPS, "nearly all fits")):
-        yield _goal("text", f"probabilities that read the text, in {often}", labels, labelled)
+        yield _goal("text", f"probabilities that use the text, in {often}", labels, labelled)
 
 
 def _of_groups(labelled: int) -> Iterator[Goal]:
     certifying, groups = int(StepBinning().get_params()["rows_per_map"]), 2**DEPTH_WITH_SCORE
     labels = labels_for_group(certifying, 1 / groups, SHARE_WITH_SCORE)
-    what = f"certificates of their own for the {groups} groups of texts, if equally large"
+    what = f"separate intervals for each of {groups} groups of texts, if equally large"
     yield _goal("groups", what, labels, labelled)
 
 
 def labels_for_group(certifying: int, share: float, learning: float) -> int:
     """Return how many labelled rows give a group intervals of its own.
 
-    certifying : how many of the rows that certify must be in it.
-    share : the share of the rows that are in it.
-    learning : the share of the questions that are learned from, and certify nothing.
+    certifying : number of certifying rows that the group needs.
+    share : the group's share of the rows.
+    learning : the share of the questions that train, and do not certify.
 
     >>> labels_for_group(250, 1 / 16, 0.8)
     20000
@@ -93,7 +93,7 @@ def _of_thresholds(labelled: int, confidence: Floats, correct: Floats) -> Iterat
     if isnan(needed):
         return
     labels = None if isinf(needed) else rounded_up(needed / _KEPT)
-    what = f"a certified threshold on the stated confidence with {target:.0%} right above it"
+    what = f"a certified threshold on the stated confidence with {target:.0%} accuracy above it"
     yield _goal("threshold", what, labels, labelled)
 
 

@@ -1,4 +1,4 @@
-"""From what was counted to what a person should know, and do about it."""
+"""From counts to findings: the problem, and what to do about it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from qacal.records.table import Fault
 from qacal.tally.arrays import Floats, Hashes
 from qacal.tally.ids import combined, mix, surplus
 
-# Of fewer right or wrong answers than this, little can be learned.
+# A model learns little from fewer correct or wrong answers than this.
 _FEW_OF_A_KIND = 20
 
 NOT_UTF8 = "not UTF-8"
@@ -28,7 +28,7 @@ NOT_UTF8 = "not UTF-8"
 GAP = "?"
 """Stands in an option for what only a person knows."""
 
-_MEANS = {"confidence": " (stated by the LLM)", "correct": " (the label: 1 for right, 0 for wrong)"}
+_MEANS = {"confidence": " (stated by the LLM)", "correct": " (the label: 1 for correct, 0 for wrong)"}
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ def on_columns(seen: Gathering, given: Mapping[str, str], *, is_file: bool) -> I
         if columns.reverse is not None:
             remedy = (
                 f"{columns.reverse!r} seems to be the reverse of correct: 1 means wrong. Write a column correct that "
-                "is 1 where the answer is right."
+                "is 1 where the answer is correct."
             )
         elif "correct" in missing:
             remedy += " qacal judge labels answers."
@@ -138,12 +138,12 @@ def on_rows(seen: Gathering, scale: Scale) -> Iterator[Finding]:
             [f"{counted(count, 'row')} of {seen.bad.rows:,} cannot be used; the first of each kind:", *kinds]
         )
         is_few = count <= MAX_BAD * seen.bad.rows
-        so_many = f"Mend them: more than {MAX_BAD:.0%} are not left out unless told (--max-bad)."
-        remedy = "Mend them, or go on without them: --skip-bad-rows bad.jsonl" if is_few else so_many
+        so_many = f"Fix them: more than {MAX_BAD:.0%} are skipped only with --max-bad."
+        remedy = "Fix them, or skip them: --skip-bad-rows bad.jsonl" if is_few else so_many
         yield Finding("bad_rows", True, problem, remedy, count)
     labels, unlabelled = seen.column("label"), seen.unlabelled(in_words=scale.kind == "words")
     if labels is not None and unlabelled and not np.isnan(labels).all():
-        remedy = "Label them (qacal judge), or go on without them: --skip-bad-rows unlabelled.jsonl"
+        remedy = "Label them (qacal judge), or skip them: --skip-bad-rows unlabelled.jsonl"
         yield Finding("unlabelled", True, f"{counted(unlabelled, 'row')} without a label.", remedy, unlabelled)
     if seen.rows:
         yield from _repeats(seen)
@@ -197,7 +197,7 @@ def _repeats(seen: Gathering) -> Iterator[Finding]:
         again = surplus(row)
     if again > 0:
         one, two = _first_pair(row)
-        where = f"{place[one]:,} and {place[two]:,}, say"
+        where = f"for example {place[one]:,} and {place[two]:,}"
         problem = f"{counted(again, 'exact copy', 'exact copies')} of earlier rows ({where}): {COPIED}."
         yield Finding("duplicate_rows", False, problem, REMOVE_COPIES, again)
     if question is not None and identity is not None:
@@ -208,8 +208,8 @@ def _repeats(seen: Gathering) -> Iterator[Finding]:
         who = key if llm is None else mix(key) ^ mix(llm, 1)
         if (more := surplus(who[seen.column("asked" if identity is None else "named")]) - again) > 0:
             kept = "with one id" if identity is not None else "with one text (there is no column id)"
-            problem = f"{counted(more, 'row')} ask a question again. Rows {kept} are one question to a fit."
-            remedy = "Keep one row a question if you need the intervals: they take rows for independent."
+            problem = f"{counted(more, 'row')} repeat a question. For a fit, rows {kept} are one question."
+            remedy = "If you need the intervals, keep one row per question: they assume independent rows."
             yield Finding("repeated_questions", False, problem, remedy, more)
     yield from _contradictions(seen)
 
@@ -227,11 +227,11 @@ def _on_ids(identity: Hashes, question: Hashes) -> Iterator[Finding]:
     _, first = np.unique(mix(identity) ^ mix(question, 1), return_index=True)
     if (shared := _repeated(identity[first])) > 0:
         problem = f"{counted(shared, 'id')} with questions of different texts."
-        remedy = "If these are different questions, give each an id of its own: an id is one question to a fit."
+        remedy = "If these are different questions, give each its own id: for a fit, an id is one question."
         yield Finding("shared_ids", False, problem, remedy, shared)
     if (scattered := _repeated(question[first])) > 0:
-        problem = f"{counted(scattered, 'question')} under several ids: a fit may certify on what it has learned from."
-        remedy = "Give a question one id; or rename the column id, and the text tells questions apart."
+        problem = f"{counted(scattered, 'question')} under several ids: a fit may certify on rows that it trained on."
+        remedy = "Give each question one id; or rename the column id, and the text identifies questions."
         yield Finding("scattered_questions", False, problem, remedy, scattered)
 
 
@@ -247,8 +247,8 @@ def _contradictions(seen: Gathering) -> Iterator[Finding]:
     right, wrong = (np.unique(pair[label == value]) for value in (1.0, 0.0))
     both = len(np.intersect1d(right, wrong, assume_unique=True))
     if both:
-        problem = f"{both:,} answers are labelled right in one row and wrong in another, with the same question."
-        remedy = "Look at how they were labelled: labels that contradict each other are noise to a fit."
+        problem = f"{both:,} answers are labelled correct in one row and wrong in another, with the same question."
+        remedy = "Check how they were labelled: contradictory labels are noise for a fit."
         yield Finding("contradicting_labels", False, problem, remedy, both)
 
 
@@ -262,7 +262,7 @@ def on_origins(seen: Gathering) -> Iterator[Finding]:
         if counts is not None and len(counts) > 1 and is_provenance(name, list(counts)):
             who = some_of([f"{value} ({count:,})" for value, count in counts.most_common()], 12)
             remedy = f"--by {name} fits one model for each; --allow-mixed one for all."
-            yield Finding(f"several_{name}s", True, f"The rows are of {len(counts):,} {plural}: {who}.", remedy)
+            yield Finding(f"several_{name}s", True, f"The rows come from {len(counts):,} {plural}: {who}.", remedy)
 
 
 # Labels and confidences
@@ -277,12 +277,12 @@ def on_labels(label: Floats) -> Iterator[Finding]:
         return
     right, wrong = (int(np.count_nonzero(known == value)) for value in (1.0, 0.0))
     if (known == known[0]).all():
-        what = {1.0: "right", 0.0: "wrong"}.get(float(known[0]), f"labelled {known[0]:g}")
-        remedy = "Check the labels; a fit needs right and wrong answers."
+        what = {1.0: "correct", 0.0: "wrong"}.get(float(known[0]), f"labelled {known[0]:g}")
+        remedy = "Check the labels; a fit needs correct and wrong answers."
         yield Finding("one_label", False, f"All {len(known):,} labelled answers are {what}.", remedy)
     elif right + wrong == len(known) and min(right, wrong) < _FEW_OF_A_KIND:
-        few, what = (right, "right") if right < wrong else (wrong, "wrong")
-        remedy = f"Label more answers: when the LLM is {what} is learned from these few."
+        few, what = (right, "correct") if right < wrong else (wrong, "wrong")
+        remedy = f"Label more answers: a fit learns from these few when the LLM is {what}."
         yield Finding("few_of_a_kind", False, f"Only {few:,} of {len(known):,} answers are {what}.", remedy, few)
 
 
@@ -305,22 +305,22 @@ def on_scale(scale: Scale, own: str, percent: bool) -> Iterator[Finding]:
     if scale.kind == "percent" and not percent:
         yield Finding("percents", True, f"{span}: these are percents.", "Pass --percent (percent=True).")
     elif scale.kind == "0-1" and percent and scale.above == 0 and scale.fractions:
-        yield Finding("no_percents", True, f"{span}: these are no percents.", "Leave --percent (percent=True) out.")
+        yield Finding("no_percents", True, f"{span}: these are not percents.", "Leave --percent (percent=True) out.")
     elif scale.kind == "grades":
         remedy = f"Divide by {scale.most:g} first; --percent would read {scale.high:g} as {scale.high / 100:g}."
-        yield Finding("grades", True, f"{span}: these are grades up to {scale.most:g}, or look so.", remedy)
+        yield Finding("grades", True, f"{span}: these look like grades up to {scale.most:g}.", remedy)
     elif scale.kind == "mixed":
         problem = f"{own} mixes scales: {scale.fractions:,} numbers lie between 0 and 1, and {scale.above:,} above 1."
-        yield Finding("mixed_scales", True, problem, "Bring them to one scale first; a 1 may mean 1% or certain.")
+        yield Finding("mixed_scales", True, problem, "Convert them to one scale first; a 1 may mean 1% or certain.")
     elif scale.kind == "logarithms":
         remedy = "Take exp() of them first: exp(-0.1) is 0.90."
         yield Finding("logarithms", True, f"{span}: these look like log-probabilities.", remedy)
     elif scale.kind == "unknown":
-        yield Finding("unknown_scale", True, f"{span}, on no scale that qacal knows.", "Bring them to 0 to 1 first.")
+        yield Finding("unknown_scale", True, f"{span}, on an unknown scale.", "Convert them to 0 to 1 first.")
     elif scale.kind == "words":
         words = some_of([f"{word} ({count:,})" for word, count in scale.words.items()], 5)
-        remedy = f"Say what each is worth, from 0 to 1: --expression '{next(iter(scale.words))}=0.85' (expressions=)."
-        yield Finding("words", True, f"{own} holds words: {words}.", remedy, sum(scale.words.values()))
+        remedy = f"Give each a number from 0 to 1: --expression '{next(iter(scale.words))}=0.85' (expressions=)."
+        yield Finding("words", True, f"{own} contains words: {words}.", remedy, sum(scale.words.values()))
 
 
 def on_doubts(
@@ -340,5 +340,5 @@ def on_doubts(
             whose = "" if one is None else f"{names[one]}: "
             problem, _, remedy = doubt.text.partition(". ")
             problem = f"{whose}{problem.rstrip('.')}."
-            remedy = remedy or "A fit can only go by the text then; another confidence (--extra-confidence) would help."
+            remedy = remedy or "A fit can then use only the text; another confidence (--extra-confidence) would help."
             yield Finding(f"{doubt.kind}_confidences", False, problem[0].upper() + problem[1:], remedy)

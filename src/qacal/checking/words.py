@@ -1,4 +1,4 @@
-"""A check in words, for a terminal of 80 columns: what matters most first, each thing with what to do about it."""
+"""A check as text for a terminal of 80 columns: the most important findings first, each with what to do."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ _SCALES = {"0-1": "0 to 1", "percent": "percents", "mixed": "mixed scales", "log
 
 
 def described(found: RecordsCheck) -> str:
-    """Return a check in words."""
+    """Return a check as text."""
     parts = (_head(found), _findings(found), _command(found), _facts(found), _useful(found), _enough(found))
     return "\n\n".join("\n".join(lines) for part in parts if (lines := list(part)))
 
 
 def _head(found: RecordsCheck) -> Iterator[str]:
-    labelled = "" if not found.labelled else f", {found.labelled:,} of them labelled, {found.accuracy:.0%} right"
+    labelled = "" if not found.labelled else f", {found.labelled:,} of them labelled, {found.accuracy:.0%} correct"
     yield from _wrapped(f"{found.origin}: {counted(found.rows, 'row')}{labelled}.")
     stops = sum(finding.stops for finding in found.findings)
     others = len(found.findings) - stops
     if found.is_fine:
-        yield "Nothing is in the way of a fit."
+        yield "No problems found."
         return
-    said = [f"{counted(stops, 'thing')} would stop a fit"] if stops else []
-    said += [f"{counted(others, 'other thing' if stops else 'thing')} to look at"] if others else []
+    said = [f"{counted(stops, 'problem')} would stop a fit"] if stops else []
+    said += [f"{counted(others, 'other finding' if stops else 'finding')} to look at"] if others else []
     yield f"{'. '.join(said)}."
 
 
@@ -51,7 +51,7 @@ def _findings(found: RecordsCheck) -> Iterator[str]:
 def _command(found: RecordsCheck) -> Iterator[str]:
     if not found.is_file or "correct" not in {*found.columns, *found.candidates}:
         return
-    first = ["once the rest is mended"] if _is_stuck(found) else []
+    first = ["once the rest is fixed"] if _is_stuck(found) else []
     first += [f"with each {GAP} filled in"] if found.candidates or "words" in _kinds(found) else []
     yield f"{', '.join(['To paste', *first])}:"
     qacal = "qacal" if found.encoding is None else f"qacal --encoding {_quoted(found.encoding)}"
@@ -59,7 +59,7 @@ def _command(found: RecordsCheck) -> Iterator[str]:
     if found.origin == "standard input" or any(Path(path).exists() for path in (fit, kept)):
         yield from _command_line(f"{qacal} fit {_quoted(found.origin)} -o model", found.options)
         return
-    # A fit of the whole file would leave nothing to measure with. The parts are UTF-8, whatever the file is.
+    # A fit on the whole file would leave no held-out rows. The parts are UTF-8 in any case.
     names = {**found.columns, **dict.fromkeys(found.candidates, GAP)}
     options = column_options({name: names[name] for name in ("id", "question") if names.get(name, name) != name})
     options += ["--skip-bad-rows bad_split.jsonl"] if _skips(found) and "bad_rows" in _kinds(found) else []
@@ -102,9 +102,9 @@ def _quoted(name: str) -> str:
 def _facts(found: RecordsCheck) -> Iterator[str]:
     if not found.names:
         return
-    yield "What is in it:"
+    yield "Contents:"
     own = [column if own == column else f"{column} ({own})" for column, own in found.columns.items()]
-    yield from _wrapped(", ".join(own) or "none that qacal knows", "    columns     ")
+    yield from _wrapped(", ".join(own) or "none of the standard ones", "    columns     ")
     others = [name for name in found.names if name not in found.columns.values()]
     if others:
         yield from _wrapped(some_of(others, 15), "    others      ")
@@ -120,7 +120,7 @@ def _confidence(found: RecordsCheck) -> str:
     text = kind if scale.kind == "words" else f"{kind}, {scale.low:g} to {scale.high:g} seen"
     if ranking is None:
         return text
-    how = f"a right answer has the higher one in {ranking.value:.0%} of pairs"
+    how = f"a correct answer has a higher one than a wrong answer in {ranking.value:.0%} of pairs"
     return f"{text}; {how} (AUROC {ranking.value:.2f}, {ranking.low:.2f} to {ranking.high:.2f})"
 
 
@@ -137,26 +137,26 @@ def _use(column: UsefulColumn) -> str:
         return f"{column.name}, another confidence ({span}): {column.options[0]}"
     if column.use == "vectors":
         return f"{column.name}, vectors of the texts: {column.options[0]}"
-    shares = f"{column.values} values, {column.low:.0%} to {column.high:.0%} right"
+    shares = f"{column.values} values, {column.low:.0%} to {column.high:.0%} correct"
     effect, partition = column.options
-    return f"{column.name} ({shares}): {effect} lets the score read it, {partition} makes groups of it"
+    return f"{column.name} ({shares}): {effect} adds it to the score, {partition} makes groups of it"
 
 
 def _enough(found: RecordsCheck) -> Iterator[str]:
     if not found.goals:
         return
-    whose = "" if found.fewest is None else f", of which {found.fewest[0]} has the fewest: {found.fewest[1]:,}"
+    whose = "" if found.fewest is None else f" ({found.fewest[0]} has the fewest: {found.fewest[1]:,})"
     yield from _wrapped(f"{counted(found.labelled, 'label')}{whose}. What they are enough for:")
     for goal in found.goals:
         if goal.is_met:
             yield from _wrapped(f"{goal.what} ({goal.labels:,})", "    yes  ")
         elif goal.labels is None:
-            yield from _wrapped(f"{goal.what}: not by the stated confidence", "    no   ")
+            yield from _wrapped(f"{goal.what}: impossible with the stated confidence alone", "    no   ")
         else:
-            yield from _wrapped(f"{goal.what}: takes about {goal.labels:,}, {goal.more:,} more", "    no   ")
+            yield from _wrapped(f"{goal.what}: needs about {goal.labels:,}, {goal.more:,} more", "    no   ")
 
 
 def _wrapped(text: str, opening: str = "") -> list[str]:
-    """Return a text in lines, the others set in as far as the first one's opening."""
+    """Return a text in lines, indented as far as the opening of the first line."""
     inset = " " * min(len(opening), 16)
     return wrap(text, _WIDTH, initial_indent=opening, subsequent_indent=inset, break_on_hyphens=False)

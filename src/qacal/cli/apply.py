@@ -9,24 +9,22 @@ import typer
 
 from qacal.cli import options
 
-_KEPT = "kept without a calibrated confidence (lines that are no rows left out)"
+_KEPT = "kept without a calibrated confidence (unparsable lines left out)"
 
 
 def run(
-    model: Annotated[str, typer.Argument(metavar="MODEL", help="A model that qacal fit has made.")],
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="A model from qacal fit.")],
     file: options.Rows,
     output: Annotated[
         str,
         typer.Option(
-            "--output", "-o", metavar="FILE", help="Where to write, in any of the formats; - for standard output."
+            "--output", "-o", metavar="FILE", help="Output file, in any of the formats; - for standard output."
         ),
     ] = "-",
-    prefix: Annotated[str, typer.Option(help="Put this before the names of the new columns.")] = "",
+    prefix: Annotated[str, typer.Option(help="Prefix for the names of the new columns.")] = "",
     threshold: Annotated[
         float | None,
-        typer.Option(
-            min=0.0, max=1.0, help="Answer from this probability on, in this run; else as qacal threshold has saved."
-        ),
+        typer.Option(min=0.0, max=1.0, help="Threshold for this run. Default: the one saved by qacal threshold."),
     ] = None,
     allow_other_source: options.AllowOtherSource = None,
     json: options.Json = False,
@@ -39,11 +37,11 @@ def run(
 ) -> None:
     """Add calibrated confidences to rows, with the evidence.
 
-    New columns: calibrated (the probability that the answer is right), low and high (its interval, if the model
-    certifies one, broken with probability alpha), group, source (whose rows answered: the group's, an ancestor's, the
-    root's), rows (how many they were), decision ("answer" or "abstain", once a threshold was chosen with qacal
-    threshold) and threshold (none where no answer is ever given). All other columns stay as they are. With
-    --skip-bad-rows, bad rows stay too, and their new columns are empty.
+    New columns: calibrated (the probability that the answer is correct), low and high (its interval, if the model
+    certifies one; any interval is wrong with probability alpha), group, source (which calibration rows gave the answer:
+    group, ancestor for a larger group, root for all rows), rows (their number), decision ("answer" or "abstain", after
+    qacal threshold) and threshold (empty if such rows always abstain). All other columns pass through unchanged. With
+    --skip-bad-rows, bad rows stay in place with empty new columns.
 
     \b
         qacal apply model new.parquet -o out.parquet

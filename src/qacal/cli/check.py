@@ -15,16 +15,15 @@ def run(
     column: options.Columns = None,
     percent: options.Percent = False,
     expression: options.Expressions = None,
-    json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Look at a file before any fit.
+    """Check a file before any fit.
 
-    It says which columns were found, with lines to paste for all of them; how many rows are bad, and why;
-    what is there twice; on which scale confidences are, and whether they go the same way as the labels; which other
-    columns could be used; what the labels are enough for, and how many the next thing takes. It reads the file once,
-    and also files that fit refuses.
+    It prints the columns it found, with commands to paste; unusable rows by reason; duplicates; the scale of the
+    confidences, and whether they agree with the labels; other columns that a fit could use; and what the labels are
+    enough for. It reads the file once, and also reads files that fit refuses.
 
-    It exits with 0 if nothing was found, with 2 if something was, and with 1 if the file could not be looked at.
+    The exit code is 0 if there are no findings, 2 if there are, and 1 if the file could not be read.
 
     \b
         qacal check answers.csv

@@ -25,34 +25,34 @@ if TYPE_CHECKING:
 
 _SECONDS_BETWEEN_LINES = 30.0
 _NOTHING_READ = (
-    "No reply could be read. Look at them: qacal answers {output} -o answers.jsonl --unread unread.jsonl. Very small "
-    "LLMs keep to the form only with examples and a grammar (--prompt verb1s-guided, for llama.cpp); others may need a "
-    "prompt of your own (.toml)."
+    "No reply could be read. To see them: qacal answers {output} -o answers.jsonl --unread unread.jsonl. Very small "
+    "LLMs need examples and a grammar (--prompt verb1s-guided, for llama.cpp); others may need a prompt of your own "
+    "(.toml)."
 )
 
 _NO_LOGPROBS = (
-    "The server gives no token probabilities, so it was asked without them, and rows have no confidence_tokens "
-    "(--no-logprobs asks so from the start). It said: {said}"
+    "The server does not support token probabilities, so rows have no confidence_tokens (--no-logprobs never asks for "
+    "them). Its message: {said}"
 )
-# What helps where requests are made again.
+# Options that help if requests are repeated.
 _HELPS = {
     "TIMEOUT": "--timeout SECONDS, or fewer --workers",
     "BUSY": "--rpm, or fewer --workers",
 }
 
 BaseUrl = Annotated[
-    str, typer.Option("--base-url", metavar="URL", help="Where the server's API begins: http://127.0.0.1:8080/v1.")
+    str, typer.Option("--base-url", metavar="URL", help="Address of the API: http://127.0.0.1:8080/v1.")
 ]
-Workers = Annotated[int, typer.Option("--workers", min=1, max=1000, help="How many requests to make at a time.")]
-Timeout = Annotated[float, typer.Option("--timeout", min=1.0, help="Seconds until a request is given up.")]
-Tries = Annotated[int, typer.Option("--tries", min=1, help="How often a request is made until it counts as failed.")]
+Workers = Annotated[int, typer.Option("--workers", min=1, max=1000, help="Number of parallel requests.")]
+Timeout = Annotated[float, typer.Option("--timeout", min=1.0, help="Timeout of a request in seconds.")]
+Tries = Annotated[int, typer.Option("--tries", min=1, help="Attempts before a request has failed.")]
 KeyEnv = Annotated[
     str | None,
     typer.Option(
         "--key-env",
         metavar="NAME",
-        help="The environment variable that holds the server's key; without, OPENAI_API_KEY if it is set and neither "
-        "--header nor --base-url has a key.",
+        help="Environment variable with the server's key. Default: OPENAI_API_KEY, unless --header or --base-url has a "
+        "key.",
     ),
 ]
 Fields = Annotated[
@@ -60,7 +60,7 @@ Fields = Annotated[
     typer.Option(
         "--field",
         metavar="NAME=JSON",
-        help="A field of every request, such as seed=1; null leaves one out: temperature=null. May be repeated.",
+        help="A field of every request, such as seed=1; null removes a field: temperature=null. May be repeated.",
     ),
 ]
 Headers = Annotated[
@@ -68,13 +68,11 @@ Headers = Annotated[
     typer.Option(
         "--header",
         metavar="NAME=VALUE",
-        help="A header of every request, such as api-key=...; it is kept nowhere. With one that is named for a key "
+        help="A header of every request, such as api-key=...; never stored. With a header named for a key "
         "(Authorization, x-api-key, X-Token), OPENAI_API_KEY is not sent. May be repeated.",
     ),
 ]
-Rpm = Annotated[
-    float | None, typer.Option("--rpm", metavar="NUMBER", min=0.01, help="How many requests to make a minute, at most.")
-]
+Rpm = Annotated[float | None, typer.Option("--rpm", metavar="NUMBER", min=0.01, help="Limit of requests per minute.")]
 MaxReply = Annotated[
     float,
     typer.Option(
@@ -82,7 +80,7 @@ MaxReply = Annotated[
         metavar="MB",
         min=1.0,
         max=200.0,
-        help="Read no reply of the server that is larger, decompressed: it counts as failed.",
+        help="Largest reply of the server, decompressed; a larger one has failed.",
     ),
 ]
 Preset = Annotated[
@@ -91,7 +89,7 @@ Preset = Annotated[
         "--preset",
         metavar="NAME",
         help="reasoning: for LLMs that think first, and servers that refuse temperature, max_tokens and token "
-        "probabilities; sends max_completion_tokens=8192. --field changes it.",
+        "probabilities; sends max_completion_tokens=8192 (--field changes it).",
     ),
 ]
 
@@ -99,9 +97,10 @@ Preset = Annotated[
 def run(
     file: options.Rows,
     base_url: BaseUrl,
-    model: Annotated[str, typer.Option("--model", metavar="NAME", help="The name that the server knows the LLM by.")],
+    model: Annotated[str, typer.Option("--model", metavar="NAME", help="The LLM's name on the server.")],
     output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="RUN.db", help="The run: an SQLite file. One that exists goes on.")
+        Path,
+        typer.Option("--output", "-o", metavar="RUN.db", help="SQLite file of the run. An existing run continues."),
     ],
     prompt: Annotated[
         str,
@@ -116,9 +115,11 @@ def run(
         str | None,
         typer.Option("--answers", metavar="FILE", help="Also write the answers: .parquet, .jsonl or .csv."),
     ] = None,
-    limit: Annotated[int | None, typer.Option("--limit", min=1, help="Ask the first so many questions only.")] = None,
+    limit: Annotated[
+        int | None, typer.Option("--limit", min=1, help="Ask only the first questions, this many.")
+    ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Ask nothing; print the first prompt and what all would cost in tokens.")
+        bool, typer.Option("--dry-run", help="Ask nothing; print the first prompt and the cost of the run in tokens.")
     ] = False,
     no_logprobs: Annotated[
         bool, typer.Option("--no-logprobs", help="Do not ask for token probabilities, a second kind of confidence.")
@@ -135,12 +136,12 @@ def run(
     column: options.Columns = None,
     expression: options.Expressions = None,
 ) -> None:
-    """Ask an LLM questions, and how sure it is of its answers.
+    """Ask an LLM questions, and how confident it is in its answers.
 
-    The file has the column question, and may have id, choices and ground_truth (a text, or a list: any is right); other
-    columns go along. Every reply is kept as it came, in RUN.db, before the next request is made: a run that was
-    stopped, or killed, goes on with the same command and asks nothing again that has a reply. A busy server (429, 5xx)
-    is given the time that it asks for.
+    The file has the column question, and may have id, choices and ground_truth (a text, or a list of accepted answers);
+    other columns pass through. Each raw reply is stored in RUN.db before the next request is made. A run that was
+    stopped or killed continues with the same command, and repeats no request that has a reply. If the server is busy
+    (429, 5xx), the run waits as long as the server asks.
 
     \b
         qacal elicit questions.parquet --base-url http://127.0.0.1:8080/v1 --model NAME -o run.db --dry-run
@@ -165,18 +166,18 @@ def run(
         with telling() as tell:
             ran = elicit(rows, asked, plan, output, workers=workers, progress=tell)
     done = ran.progress
-    options.note(f"{requests_made(done)}, {done.known:,} had a reply before, {done.failed:,} failed.")
+    options.note(f"{requests_made(done)}, {done.known:,} already had a reply, {done.failed:,} failed.")
     note_failures(done)
     if ran.no_logprobs is not None:
         options.note(_NO_LOGPROBS.format(said=ran.no_logprobs))
     options.note(summary(ran.outcomes))
     if ran.begun_at is not None and done.known:
-        options.note(f"Replies from before are from {ran.begun_at}; make sure that it is the same LLM.")
+        options.note(f"Earlier replies are from {ran.begun_at}; make sure that it is the same LLM.")
     if answers is not None:
         write_answers(output, answers, ran.run)
-        options.note(f"{answers} is written.")
+        options.note(f"Answers written to {answers}.")
     if done.failed:
-        options.note("The same command makes the failed requests again.")
+        options.note("Run the same command again to repeat the failed requests.")
         raise typer.Exit(1)
     if not ran.outcomes.stated:
         options.note(_NOTHING_READ.format(output=output))
@@ -186,16 +187,16 @@ def run(
 
 
 def note_unlisted(asked: Client, model: str) -> None:
-    """Say so if the server does not list an LLM of this name: some take any name, and answer with what they have."""
+    """Warn if the server does not list an LLM of this name: some servers accept any name."""
     listed = asked.listed_models()
     if listed is not None and model not in listed:
         options.note(
-            f"The server lists {some_of(listed)}, and not {model}. What it replies is kept under the name {model}."
+            f"The server lists {some_of(listed)}, but not {model}. Its replies are stored under the name {model}."
         )
 
 
 def requests_made(done: Progress) -> str:
-    """Return how many requests were made, and how many of them again, with the option that helps."""
+    """Return how many requests were made, and how many of them repeated, with the option that helps."""
     made = f"{done.traffic.requests:,} requests made"
     again = _again(done)
     return f"{made} ({again})" if again else made
@@ -205,22 +206,22 @@ def _again(done: Progress) -> str:
     told = []
     for trouble, count in done.traffic.again.most_common():
         helps = f"; {_HELPS[trouble.name]} helps" if trouble.name in _HELPS else ""
-        told.append(f"{count:,} again, {trouble}{helps}")
+        told.append(f"{count:,} repeated, {trouble}{helps}")
     return ", ".join(told)
 
 
 def note_failures(done: Progress) -> None:
-    """Say why requests have failed, the most frequent reasons first."""
+    """Print why requests failed, the most frequent reasons first."""
     for why, count in done.failures.most_common(3):
         options.note(f"  {count:,} failed: {why}")
 
 
 def client(base_url: str, key_env: str | None, header: list[str] | None, max_reply_mb: float, **limits: Any) -> Client:
-    """Return who asks the server."""
+    """Return the client of the server."""
     from qacal.sources.elicitation.client import Client, brings_credentials
 
     headers = _headers(header)
-    # A key of one's own for this server is not joined by one that happens to be in the environment.
+    # If the user gives a key for this server, do not also send the one in the environment.
     has_own = key_env is None and brings_credentials(base_url, headers)
     key = None if has_own else os.environ.get(key_env or "OPENAI_API_KEY") or None
     if key_env is not None and key is None:
@@ -233,7 +234,7 @@ def _headers(given: list[str] | None) -> dict[str, str]:
     for text in given or []:
         name, equals, value = text.partition("=")
         if not (name.strip() and equals and value.strip()):
-            # The value is a secret, and may stand where the name should.
+            # Do not print it: the secret may be in place of the name.
             raise typer.BadParameter("a --header is not of the form NAME=VALUE, such as api-key=...")
         found[name.strip()] = value.strip()
     return found
@@ -266,7 +267,7 @@ def write_answers(
     further: dict[str, float] | None = None,
     unread: str | None = None,
 ) -> Outcomes:
-    """Write the answers of a run as records, and what became none to `unread`; return what came of its questions."""
+    """Write the answers of a run as records, and unreadable replies to `unread`; return the outcomes."""
     from qacal.records.writers import write_objects
     from qacal.sources.elicitation.answers import Outcomes
     from qacal.sources.elicitation.run import stored_run
@@ -282,21 +283,21 @@ def write_answers(
 
 
 def summary(outcomes: Outcomes) -> str:
-    """Return what came of a run's questions, in a line or a few."""
+    """Return the outcomes of a run in a few lines."""
     from qacal.sources.elicitation.outcomes import Reason
 
     guesses = outcomes.stated + sum(outcomes.lost.values())
     lines = [f"{outcomes.questions:,} questions: {outcomes.stated:,} of {guesses:,} guesses have a confidence."]
     lines += [f"  {count:,} {reason}{_example(outcomes, reason)}" for reason, count in outcomes.lost.most_common()]
     if f"malformed: {Reason.UNKNOWN_EXPRESSION}" in outcomes.lost:
-        lines.append("Say what other words stand for with qacal answers --expression WORDS=NUMBER, such as High=0.85.")
+        lines.append("Give other words a number with qacal answers --expression WORDS=NUMBER, such as High=0.85.")
     if f"malformed: {Reason.THINKING}" in outcomes.lost:
         lines.append("LLMs that think first need more tokens: --preset reasoning, or --field max_tokens=8000.")
     if f"malformed: {Reason.CUT}" in outcomes.lost:
         lines.append("Replies that are cut off need more tokens: --field max_tokens=1000.")
     if len(outcomes.models) > 1:
         counted = ", ".join(f"{name} ({count:,})" for name, count in outcomes.models.most_common())
-        lines.append(f"The replies are not all of one LLM: {counted}. A confidence may mean something else in each.")
+        lines.append(f"The replies come from several LLMs: {counted}. A confidence may mean something else for each.")
     return "\n".join(lines)
 
 
@@ -307,12 +308,12 @@ def _example(outcomes: Outcomes, reason: str) -> str:
 
 @contextmanager
 def telling() -> Iterator[Callable[[int], Callable[[Progress], None]]]:
-    """Yield what shows how far a run of so many questions is: a line on a terminal, elsewhere one now and then."""
+    """Yield a function that shows progress: one live line on a terminal, elsewhere a line every 30 seconds."""
     try:
         with _shown() as shown:
             yield shown
     except (KeyboardInterrupt, SystemExit):  # the latter is how main takes SIGTERM
-        options.note("Stopped. All replies so far are kept; the same command goes on from there.")
+        options.note("Stopped. All replies so far are stored; run the same command again to continue.")
         raise
 
 
@@ -333,7 +334,7 @@ def _shown() -> Iterator[Callable[[int], Callable[[Progress], None]]]:
 
 
 class _Line:
-    """How far a run is, in a line; the rate is that of the requests of this run."""
+    """The progress of a run in a line; the rate counts the requests of this run only."""
 
     def __init__(self, total: int) -> None:
         self.total, self.start = total, monotonic()

@@ -1,4 +1,4 @@
-"""`qacal embed`: write the vectors of rows beside them, so that they are made once."""
+"""`qacal embed`: add the vectors of rows as a column, so that they are computed once."""
 
 from __future__ import annotations
 
@@ -11,9 +11,7 @@ from qacal.cli import options
 
 def run(
     file: options.Rows,
-    output: Annotated[
-        str, typer.Option("--output", "-o", metavar="FILE", help="Where to write; Parquet is best.")
-    ] = "-",
+    output: Annotated[str, typer.Option("--output", "-o", metavar="FILE", help="Output file; Parquet is best.")] = "-",
     embedder: Annotated[str, typer.Option(help="static, minilm, onnx:DIR or hf:ID.")] = "static",
     into: Annotated[str, typer.Option(metavar="COLUMN", help="The name of the new column.")] = "embedding",
     column: options.Columns = None,
@@ -22,7 +20,7 @@ def run(
 ) -> None:
     """Add the vector of every question-answer pair as a column.
 
-    The vectors are then made once, and not by every command:
+    The vectors are then computed once, not by every command:
 
     \b
         qacal embed answers.parquet -o embedded.parquet --embedder minilm

@@ -24,25 +24,25 @@ def run(
     model: Annotated[
         str | None,
         typer.Option(
-            metavar="MODEL", help="Calibrate with this model; without it a column `calibrated` is read, if any."
+            metavar="MODEL", help="Calibrate with this model. Default: use a column `calibrated`, if there is one."
         ),
     ] = None,
     groups: Annotated[
-        str | None, typer.Option(metavar="COLUMN", help="Measure within the values of this column, such as subject.")
+        str | None,
+        typer.Option(metavar="COLUMN", help="Also measure within each value of this column, such as subject."),
     ] = None,
     by: options.By = None,
-    json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     fail_above: Annotated[
         float | None,
         typer.Option(
             metavar="ERROR",
-            help="A gate for CI: exit with 1 if a calibration error is shown to be above this, that is, if all of its "
-            "95% interval is.",
+            help="A gate for CI: exit with 1 if the 95% interval of a calibration error is entirely above this.",
         ),
     ] = None,
     strict: Annotated[
         bool,
-        typer.Option("--strict", help="With --fail-above: exit with 1 unless all of the interval is below."),
+        typer.Option("--strict", help="With --fail-above: exit with 1 unless the interval is entirely below."),
     ] = False,
     allow_other_source: options.AllowOtherSource = None,
     embedder: options.Embedder = None,
@@ -54,23 +54,24 @@ def run(
 ) -> None:
     """Measure confidences before and after calibration.
 
-    Use rows that the model was not fitted on. `error` is the debiased calibration error: 0.08 means that stated and
-    true probability typically differ by 0.08, noise taken out. Where noise alone would measure as much it says that
-    none is seen, and the interval how large one may still be; --json has the numbers, below 0 then. It is measured
-    over all rows, and within groups, where a confidence that is right on average may still be wrong. AURC is the error
-    rate of the answers given, averaged over how many are given: it measures ranking. Groups that calibration made worse
-    or left off are named. A set of models (qacal fit --by) is measured model by model.
+    Use rows that the model was not fitted on. `error` is the debiased calibration error: 0.08 means that confidence and
+    accuracy typically differ by 0.08, without noise. "none seen" means that noise alone would measure as much; the
+    interval then says how large an error may still be (--json has the estimate, which is below 0). The error is
+    measured over all rows and within groups, because a confidence can be right on average and wrong in every group.
+    AURC is the error rate of the answers given, averaged over the share answered: it measures ranking. The output names
+    groups that calibration made worse or that still have an error. A set of models (qacal fit --by) is measured model
+    by model.
 
-    A gate fails by default only on an error that the rows show to be above the limit. Few rows show little; it then
-    passes, and says so, also if no error can be measured at all. With --strict the rows must show that the error is
-    below: of a limit of 0.05 some 1,000 do, if there is none. Errors over all rows and within groups are looked at.
+    The gate checks the error over all rows and the error within groups. By default it fails only if the rows show that
+    an error is above the limit. With few rows it passes, and says that they show nothing. With --strict the rows must
+    show that the error is below the limit; for 0.05 that takes about 1,000 rows, if there is no error.
 
     \b
         qacal evaluate labelled.parquet --model model --groups subject
         qacal evaluate labelled.parquet --model model --fail-above 0.05 && deploy
     """
     if strict and fail_above is None:
-        raise typer.BadParameter("--strict goes with --fail-above, which says what the limit is.")
+        raise typer.BadParameter("--strict needs --fail-above, which sets the limit.")
     if fail_above is not None and not 0 <= fail_above <= 1:
         raise typer.BadParameter(f"--fail-above is {fail_above:g}; expected 0 to 1, such as 0.05.")
     options.require_apart(file, skip_bad_rows)
@@ -100,7 +101,7 @@ def _measured(
     allow_other_source: list[str] | None,
     *read: Any,
 ) -> tuple[dict[Any, Evaluation], str | None]:
-    """Return the evaluations, and the column that they are by: of a set of models its own, unless told otherwise."""
+    """Return the evaluations and the column that separates them; for a set of models, by default that of the set."""
     from qacal.model.evaluating import collect
     from qacal.model.model_set import ModelSet, load_any
 
@@ -121,8 +122,8 @@ def _warn_of_fitted(columns: EvaluationRows, model: QACalibrator | ModelSet) -> 
         options.note(f"qacal: {FITTED_ON}")
     elif not columns.has_ids(model):
         options.note(
-            "qacal: whether the model was fitted on these rows, and looks better than it is, cannot be told: that "
-            "takes an id or a question here and in the rows of the fit."
+            "qacal: the model may have been fitted on these rows, and then it looks better than it is. To detect this, "
+            "these rows and those of the fit need an id or a question."
         )
 
 
@@ -130,7 +131,7 @@ def _print(found: Evaluation, title: str, groups: str | None) -> None:
     width = len(_HEADER) if found.before.error_by_group is not None else len(_HEADER) - 2
     header = _HEADER if found.before.error_by_group is not None else (*_HEADER[:4], *_HEADER[6:])
     rows = [row[:4] + row[-(width - 4) :] for row in _overall(found)]
-    options.show(options.table(f"{title}{found.rows:,} rows, {found.accuracy:.3f} right", *header, rows=rows))
+    options.show(options.table(f"{title}{found.rows:,} rows, accuracy {found.accuracy:.3f}", *header, rows=rows))
     if found.groups:
         within = f"{title}within {found.grouped_by}"
         options.show(options.table(within, "group", *_GROUP_HEADER, rows=[_group(group) for group in found.groups]))
@@ -143,12 +144,12 @@ def _print(found: Evaluation, title: str, groups: str | None) -> None:
 
 
 def _troubles(groups: list[GroupScores]) -> Iterator[str]:
-    """Yield the groups that calibration made worse or left off, the largest three of each."""
-    for trouble, said in (("worse", "Worse than before"), ("off", "Still off after calibration")):
+    """Yield the groups that calibration made worse or that still have an error, the largest three of each."""
+    for trouble, said in (("worse", "Worse than before"), ("off", "Still wrong after calibration")):
         those = [group for group in groups if group.trouble == trouble]
         shown = [
             f"{group.group if group.group is not None else _NO_GROUP} "
-            f"({group.after:.2f} claimed, {group.accuracy:.2f} right)"
+            f"(calibrated {group.after:.2f}, accuracy {group.accuracy:.2f})"
             for group in those
         ]
         if shown:
@@ -156,13 +157,13 @@ def _troubles(groups: list[GroupScores]) -> Iterator[str]:
 
 
 def _notes(found: Evaluation, groups: str | None) -> Iterator[str]:
-    """Yield what the columns mean, and only what these tables need."""
+    """Yield explanations of the columns in these tables."""
     from qacal.metrics.evaluation import without_group
 
     means = "mean, before, after" if found.groups else "mean"
-    yield f"{means}: of the confidence, to be held against the share that is right."
-    yield "error: how far off it typically is, noise taken out (debiased calibration error), with its 95% interval."
-    yield f"{_NONE_SEEN}: noise alone would measure as much; the interval's upper end says how large it may still be."
+    yield f"{means}: mean confidence; compare it with the accuracy."
+    yield "error: debiased calibration error, the typical distance to the accuracy without noise; 95% interval."
+    yield f"{_NONE_SEEN}: noise alone would measure as much; the upper end says how large an error may still be."
     if any(group.rows < 2 for group in found.groups):
         yield f"{_UNKNOWN}: too few rows to measure."
     if any(group.group is None for group in found.groups):
@@ -172,7 +173,7 @@ def _notes(found: Evaluation, groups: str | None) -> Iterator[str]:
 
 _NO_GROUP, _NONE_SEEN, _UNKNOWN = "(no group)", "none seen", "\N{EN DASH}"
 _HEADER = ("", "mean", "error", "95% interval", "error within", "95% interval", "Brier", "log loss", "AURC")
-_GROUP_HEADER = ("rows", "right", "before", "after", "error before", "error after")
+_GROUP_HEADER = ("rows", "accuracy", "before", "after", "error before", "error after")
 
 
 def _overall(found: Evaluation) -> list[tuple[str, ...]]:
@@ -197,7 +198,7 @@ def _error(error: CalibrationError) -> tuple[str, str]:
 
 
 def _interval(error: CalibrationError) -> str:
-    """Return the interval of an error; an error is never below 0, so neither are the ends."""
+    """Return the interval of an error, cut at 0."""
     if isnan(error.high):
         return _UNKNOWN
     low, high = (f"{max(end, 0.0):.3f}" for end in (error.low, error.high))
@@ -223,7 +224,7 @@ def _group(group: GroupScores) -> tuple[str, ...]:
 
 
 def _fails(parts: dict[Any, Evaluation], by: str | None, limit: float, is_strict: bool) -> bool:
-    """Say of every error what the gate makes of it, and return whether it is shut."""
+    """Print the errors that matter to the gate, and return whether it fails."""
     found = [
         (f"{by} {value}: {what}" if by else what, error)
         for value, part in parts.items()
@@ -243,17 +244,17 @@ def _errors(found: Evaluation) -> list[tuple[str, CalibrationError]]:
 
 
 def _is_above(error: CalibrationError, limit: float, is_strict: bool) -> bool:
-    """Return whether an error shuts the gate; one that cannot be measured shows nothing, above or below."""
+    """Return whether an error fails the gate; an unmeasurable one fails the strict gate only."""
     return not error.high <= limit if is_strict else error.low > limit
 
 
 def _said(what: str, error: CalibrationError, limit: float, is_above: bool) -> str:
     if isnan(error.low):
-        ruling = "a strict gate stays shut" if is_above else "passed; --strict fails"
-        return f"{what} cannot be measured on so few rows; {ruling}. More rows would tell."
+        ruling = "a strict gate fails" if is_above else "passed; --strict fails"
+        return f"{what} cannot be measured on so few rows; {ruling}. Use more rows."
     measured = f"{what} is {_seen(error.debiased, 4)} (95% interval {_interval(error)})"
     if error.low > limit:
         return f"{measured}, above {limit:g}."
     if is_above:
         return f"{measured}, not shown to be below {limit:g}."
-    return f"{measured}, not shown to be above {limit:g}, nor below; passed. More rows would tell; --strict fails."
+    return f"{measured}; these rows cannot tell whether it is above {limit:g}. Passed; --strict fails. Use more rows."

@@ -15,39 +15,35 @@ if TYPE_CHECKING:
 
 def run(
     file: options.Rows,
-    out: Annotated[
-        str, typer.Option("--output", "-o", "--out", metavar="DIR", help="The folder to write the results to.")
-    ],
+    out: Annotated[str, typer.Option("--output", "-o", "--out", metavar="DIR", help="Folder for the results.")],
     by: Annotated[
         str | None,
-        typer.Option(metavar="COLUMNS", help="A block of results for every value, such as model or model,dataset."),
+        typer.Option(metavar="COLUMNS", help="Separate results for every value, such as model or model,dataset."),
     ] = None,
     group_column: Annotated[
         str | None,
-        typer.Option(metavar="COLUMN", help="Measure errors within this column too, which no method sees."),
+        typer.Option(metavar="COLUMN", help="Also measure errors within this column; no method sees it."),
     ] = None,
-    embedder: Annotated[
-        str | None, typer.Option(help="As in qacal fit; column:NAME for vectors that are there already.")
-    ] = None,
+    embedder: Annotated[str | None, typer.Option(help="As in qacal fit; column:NAME for precomputed vectors.")] = None,
     partition: Annotated[
         str | None,
         typer.Option(
-            help="The groups to search: kdtree, bisecting, learned or kmeans, with :MOST for how deep or how many; "
-            "kdtree:10:coordinate splits raw coordinates, as the paper does."
+            help="Groups to search: kdtree, bisecting, learned or kmeans, with :MAX for the largest depth or number; "
+            "kdtree:10:coordinate splits raw coordinates, as in the paper."
         ),
     ] = None,
     ties: options.TiesOption = "merge",
     varying_beta: Annotated[
         bool, typer.Option("--varying-beta", help="Two embedders (static and minilm) with kdtree and kmeans each.")
     ] = False,
-    seeds: Annotated[int, typer.Option(min=1, help="How often the questions are dealt anew.")] = 8,
-    objective: Annotated[str, typer.Option(help="What tuning goes by: log-loss, brier, auac or error.")] = "log-loss",
+    seeds: Annotated[int, typer.Option(min=1, help="Number of random splits.")] = 8,
+    objective: Annotated[str, typer.Option(help="Tune by log-loss, brier, auac or error.")] = "log-loss",
     search: Annotated[
-        str, typer.Option(help="Points per bin to try: paper (they promise --epsilon), wide (from 10 up), or auto.")
+        str, typer.Option(help="Points per bin to try: paper (they guarantee --epsilon), wide (from 10 up), or auto.")
     ] = "auto",
-    epsilon: Annotated[float, typer.Option(help="The error that points per bin must promise.")] = 0.1,
-    alpha: Annotated[float, typer.Option(help="How often that promise may be broken.")] = 0.1,
-    allow_mixed: Annotated[bool, typer.Option("--allow-mixed", help="Take all LLMs of the file as one.")] = False,
+    epsilon: Annotated[float, typer.Option(help="The error that points per bin must guarantee.")] = 0.1,
+    alpha: Annotated[float, typer.Option(help="Probability that the guarantee fails.")] = 0.1,
+    allow_mixed: Annotated[bool, typer.Option("--allow-mixed", help="Treat all LLMs of the file as one.")] = False,
     column: options.Columns = None,
     percent: options.Percent = False,
     expression: options.Expressions = None,
@@ -56,10 +52,9 @@ def run(
 ) -> None:
     """Compare calibration methods by the paper's protocol.
 
-    On your own answers, as the QA-calibration paper does. The questions are dealt into four parts: groups are made from
-    20%, the methods fitted on 60%, groups and points per bin chosen on 10%, and everything measured on the last 10%;
-    eight times. Writes results.md with tables as the paper has them, results.parquet with every number, and report.html
-    to look at.
+    It runs the protocol of the QA-calibration paper on your answers. The questions are split into four parts: 20% make
+    the groups, 60% fit the methods, 10% choose groups and points per bin, and the last 10% measure the result; eight
+    times. It writes results.md (tables in the paper's layout), results.parquet (every number) and report.html.
 
     \b
         qacal experiment answers.parquet -o results
@@ -104,7 +99,7 @@ def run(
         page = experiment_page(found, f"Calibration methods on {title}", progress)
     found.write(out, {"report.html": page})
     _show(found)
-    options.note(f"Written to {out}: results.md, results.parquet and report.html, which a browser opens.")
+    options.note(f"Written to {out}: results.md, results.parquet and report.html.")
 
 
 def _listed(text: str | None) -> list[str]:
@@ -152,6 +147,6 @@ def _show(found: Experiment) -> None:
         name = ", ".join([*(["all blocks"] if over_all else []), *table.lines[0].names[:-1]])
         options.show(options.table(name, "", *titles, "groups", "b", rows=rows))
     options.show(
-        "Means over seeds; lower is better, but for AUAC; the best has a *. Rank by debiased errors, Brier score and "
-        "log loss: the plug-in CE(h;β) is mostly noise, as its floor shows."
+        "Means over seeds; lower is better, except for AUAC; * marks the best. Rank by debiased errors, Brier score "
+        "and log loss: the plug-in CE(h;β) is mostly noise, as its noise floor shows."
     )

@@ -1,4 +1,4 @@
-"""`qacal explain`: what a model makes of one answer, and on what evidence."""
+"""`qacal explain`: the calibrated probability of one answer, with its evidence."""
 
 from __future__ import annotations
 
@@ -22,25 +22,25 @@ _WORDED: Mapping[str, bool | None] = MappingProxyType({"true": True, "false": Fa
 
 
 def run(
-    model: Annotated[str, typer.Argument(metavar="MODEL", help="A model that qacal fit has made.")],
-    confidence: Annotated[float, typer.Option(help="What the LLM stated, 0 to 1.")],
-    question: Annotated[str | None, typer.Option(metavar="TEXT", help="What was asked.")] = None,
-    answer: Annotated[str | None, typer.Option(metavar="TEXT", help="What the LLM answered.")] = None,
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="A model from qacal fit.")],
+    confidence: Annotated[float, typer.Option(help="The stated confidence, 0 to 1.")],
+    question: Annotated[str | None, typer.Option(metavar="TEXT", help="The question.")] = None,
+    answer: Annotated[str | None, typer.Option(metavar="TEXT", help="The answer of the LLM.")] = None,
     column_value: Annotated[
         list[str] | None,
         typer.Option(
             metavar="NAME=VALUE",
-            help="Another column that the model reads: subject=law, confidence_tokens=0.4. May be repeated.",
+            help="Another column that the model uses: subject=law, confidence_tokens=0.4. May be repeated.",
         ),
     ] = None,
     embedder: options.Embedder = None,
-    json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Show what a model makes of one answer, and why.
+    """Explain the calibrated probability of one answer.
 
-    Stated is what the LLM said, calibrated the probability that the answer is right. The interval is certified; it
-    speaks of all such answers in the group, in a larger one, or of all kinds, whichever has the rows for it. Of a set
-    of models (qacal fit --by model) the LLM must be named: --column-value model=NAME.
+    stated is the LLM's confidence, calibrated the probability that the answer is correct. The interval is certified. It
+    covers similar answers in the group, in a larger group, or of all kinds, whichever has enough rows. For a set of
+    models (qacal fit --by model), name the LLM: --column-value model=NAME.
 
     \b
         qacal explain model --question "What is 17 * 23?" --answer 391 --confidence 0.9
@@ -53,10 +53,10 @@ def run(
     others = _pairs(column_value)
     one = _model_for(load_any(options.model_path(model), embedder=embedder), model, others)
     if one._needs["needs_text"] and (question is None or answer is None):
-        raise typer.BadParameter("this model reads the text; pass both, --question and --answer.")
+        raise typer.BadParameter("this model uses the text; pass both, --question and --answer.")
     for name in one.pipeline_.columns:
         if name not in others:
-            raise typer.BadParameter(f"this model also reads {name}; pass --column-value {name}=VALUE.")
+            raise typer.BadParameter(f"this model also uses {name}; pass --column-value {name}=VALUE.")
     found = _explained(one, {"question": question or "", "answer": answer or "", "confidence": confidence}, others)
     if json:
         print(options.json_text(found))
@@ -81,7 +81,7 @@ def _pairs(given: list[str] | None) -> dict[str, Any]:
 
 
 def _model_for(loaded: QACalibrator | ModelSet, path: str, others: dict[str, Any]) -> QACalibrator:
-    """Return the model that answers; of a set, the one that is named, by a value of the type that it has there."""
+    """Return the model; for a set, the one that `others` names, with the value in the type of the set."""
     if loaded._by is None:
         return loaded._models[None]
     names = {str(value): value for value in loaded._models}
@@ -97,7 +97,7 @@ def _model_for(loaded: QACalibrator | ModelSet, path: str, others: dict[str, Any
 
 
 def _explained(model: QACalibrator, row: dict[str, Any], others: dict[str, Any]) -> dict[str, Any]:
-    """Return the evidence; values are of the type of the fit: text if it can be, else a number, a truth, nothing."""
+    """Return the evidence; try each value as text, then as a number, true, false or missing, like in the fit."""
     from qacal.errors import InputError
 
     *tries, last = product(*map(_readings, others.values()))
@@ -110,7 +110,7 @@ def _explained(model: QACalibrator, row: dict[str, Any], others: dict[str, Any])
 
 
 def _readings(value: Any) -> list[Any]:
-    """Return what a value may be: models refuse labels of another type than those of their fit, "2" and 2 alike.
+    """Return the possible types of a value: models refuse labels of another type than in their fit, "2" for 2.
 
     >>> _readings("law"), _readings("2"), _readings("0.4")
     (['law'], ['2', 2], ['0.4', 0.4])
@@ -134,7 +134,7 @@ def _readings(value: Any) -> list[Any]:
 
 def _lines(model: QACalibrator, found: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield "stated", f"{found['confidence']:.2f}"
-    yield "calibrated", f"{found['calibrated']:.2f}, the probability that the answer is right"
+    yield "calibrated", f"{found['calibrated']:.2f}, the probability that the answer is correct"
     yield "interval", _interval(model, found)
     yield "group", _group(model, found["group"])
     yield "decision", _decision(found)
@@ -142,31 +142,31 @@ def _lines(model: QACalibrator, found: dict[str, Any]) -> Iterator[tuple[str, st
 
 def _interval(model: QACalibrator, found: dict[str, Any]) -> str:
     if found["low"] is None:
-        return "none; this model certifies nothing"
+        return "none; this model has no intervals"
     if not found["rows"]:
-        return f"{found['low']:.2f} to {found['high']:.2f}: no such row was seen in the fit, so nothing is certified"
-    whose = {"group": "in this group", "ancestor": "in a larger group around it", "root": "of all kinds"}
+        return f"{found['low']:.2f} to {found['high']:.2f}: the fit had no such rows, so nothing is certified"
+    whose = {"group": "answers in this group", "ancestor": "answers in a larger group", "root": "all answers"}
     like = "probability" if model.learned_score_ is not None else "stated confidence"
     rows = counted(found["rows"], "row")
     return (
-        f"{found['low']:.2f} to {found['high']:.2f} is the share that is right among answers {whose[found['source']]} "
-        f"with a like {like} ({rows}, alpha {found['alpha']:g})"
+        f"{found['low']:.2f} to {found['high']:.2f}: accuracy of {whose[found['source']]} with a similar {like} "
+        f"({rows}, {100 * (1 - found['alpha']):.4g}% confidence)"
     )
 
 
 def _group(model: QACalibrator, name: Any) -> str:
     known = {group.group: group for group in model.describe_groups()}
     if name not in known:
-        return "none that the model knows" if known else "none; this model has no groups"
+        return "unknown to the model" if known else "none; this model has no groups"
     group = known[name]
     words = f" ({', '.join(group.words[:_WORDS])})" if group.words else ""
     rows = counted(group.rows, "row")
-    return f"{name}{words}: {rows}, {group.accuracy:.2f} right, {group.confidence:.2f} stated"
+    return f"{name}{words}: {rows}, accuracy {group.accuracy:.2f}, stated {group.confidence:.2f}"
 
 
 def _decision(found: dict[str, Any]) -> str:
     if found["decision"] is None:
-        return "none; no threshold was chosen yet (qacal threshold)"
+        return "none; no threshold chosen yet (qacal threshold)"
     if found["threshold"] is None:
         return f"{found['decision']}; no threshold could be certified for such answers"
     return f"{found['decision']}; the threshold is {found['threshold']:g}"

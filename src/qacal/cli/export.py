@@ -1,4 +1,4 @@
-"""`qacal export`: the maps of a model as JSON or SQL, for those who calibrate elsewhere."""
+"""`qacal export`: the maps of a model as JSON or SQL, to calibrate outside of Python."""
 
 from __future__ import annotations
 
@@ -10,16 +10,15 @@ from qacal.cli import options
 
 
 def run(
-    model: Annotated[str, typer.Argument(metavar="MODEL", help="A model that qacal fit has made.")],
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="A model from qacal fit.")],
     form: Annotated[Literal["json", "sql"], typer.Option("--to", help="json, or sql: one CASE expression.")] = "json",
-    confidence: Annotated[str, typer.Option(help="The column of confidences, for SQL.")] = "confidence",
-    group: Annotated[str, typer.Option(help="The column of groups, for SQL.")] = "group",
+    confidence: Annotated[str, typer.Option(help="SQL: name of the confidence column.")] = "confidence",
+    group: Annotated[str, typer.Option(help="SQL: name of the group column.")] = "group",
 ) -> None:
-    """Print the maps of a model, as SQL or JSON.
+    """Print the maps of a model as SQL or JSON.
 
-    With them, confidences are calibrated in a warehouse or in another language.
-
-    The groups themselves come from `qacal apply`, or from your own column for a model with --partition column:NAME.
+    They calibrate confidences in a data warehouse or in another language. The groups come from `qacal apply`, or from
+    your own column for a model with --partition column:NAME. A model with a learned score cannot be exported.
 
     \b
         qacal export model --to sql --group subject > calibrate.sql
@@ -33,12 +32,12 @@ def run(
     loaded = load_one(options.model_path(model))
     if loaded.learned_score_ is not None:
         raise InputError(
-            f"{model} answers with a score that is learned from text, which no table of confidences can hold. Fit one "
-            "with --calibrator tree-binning to export it."
+            f"{model} answers with a score that is learned from text, and a table cannot do that. Fit a model with "
+            "--calibrator tree-binning to export it."
         )
     if isinstance(loaded.calibrator_, TreeScaling) and isinstance(loaded.partition_, KDTree):
         options.note(
-            "Rows without a group: qacal apply reads the curve of the smallest box that they lie in, this export the "
+            "For rows without a group, qacal apply uses the curve of the smallest box around them, and this export the "
             "curve of all rows. --partition bisecting:DEPTH gives every row a group."
         )
     if form == "sql":

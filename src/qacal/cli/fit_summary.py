@@ -226,7 +226,7 @@ def _one_more(model: QACalibrator, has_certify_records: bool) -> list[str]:
     share = 0.0 if has_certify_records else _learning_share(model)
     rows = labels_for_group(needed, most / model.rows_, share)
     kind = "labelled rows" if share else "certifying rows"
-    return [f"The largest other group has {most} of the {needed} certifying rows needed: about {rows:,} {kind} in all."]
+    return [f"The next group has {most} of the {needed} certifying rows needed: about {rows:,} {kind} in all."]
 
 
 def _learning_share(model: QACalibrator) -> float:

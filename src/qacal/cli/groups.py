@@ -1,4 +1,4 @@
-"""`qacal groups`: what is in the groups of a model."""
+"""`qacal groups`: the groups of a model, with words and examples."""
 
 from __future__ import annotations
 
@@ -13,18 +13,17 @@ if TYPE_CHECKING:
     from qacal.model.groups import GroupSummary
     from qacal.model.model import QACalibrator
 
-_HEADER = ("group", "rows", "right", "stated", "words")
+_HEADER = ("group", "rows", "accuracy", "stated", "words")
 
 
 def run(
-    model: Annotated[str, typer.Argument(metavar="MODEL", help="A model that qacal fit has made.")],
-    examples: Annotated[int, typer.Option(help="Also show this many rows of each group.")] = 0,
-    json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="A model from qacal fit.")],
+    examples: Annotated[int, typer.Option(help="Number of example rows to show for each group.")] = 0,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Show which kinds of questions a model knows.
+    """List the kinds of questions that a model found.
 
-    Of each group: how many of the rows that certify are in it, how often these were right, what was stated on average,
-    and the words that set it apart from the others.
+    For each group: the number of certifying rows, their accuracy, the mean stated confidence, and characteristic words.
 
     \b
         qacal groups model
@@ -54,17 +53,17 @@ def _print(title: str, model: QACalibrator, examples: int) -> None:
     for group in groups if examples else []:
         options.show(f"group {group.group}")
         for example in group.examples[:examples]:
-            right = {1.0: "right", 0.0: "wrong"}.get(example["correct"], f"correct {example['correct']:g}")
+            right = {1.0: "correct", 0.0: "wrong"}.get(example["correct"], f"correct {example['correct']:g}")
             options.show(f"  {_short(example['question'])} -> {_short(example['answer'])}")
             options.show(f"    stated {example['confidence']:g}, {right}")
 
 
 def _counted(model: QACalibrator, groups: list[GroupSummary]) -> str:
-    """Return how many groups there are, and which rows are counted in them."""
+    """Return how many groups there are, and which rows they count."""
     is_certified = model.calibrator_.properties.is_certified
     rows = counted(model.rows_, "certifying row" if is_certified else "row")
     others = (
-        f" (the score was learned from {model.learned_score_.rows_:,} other rows)"
+        f" (the score was trained on {model.learned_score_.rows_:,} other rows)"
         if model.learned_score_ is not None
         else ""
     )

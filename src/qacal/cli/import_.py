@@ -22,43 +22,41 @@ def run(
     output: Annotated[
         str,
         typer.Option(
-            "--output", "-o", metavar="FILE", help="Where to write: .parquet, .jsonl, .csv; - for standard output."
+            "--output", "-o", metavar="FILE", help="Output file: .parquet, .jsonl, .csv; - for standard output."
         ),
     ],
     confidence_from: Annotated[
         str | None,
         typer.Option(
             metavar="SOURCE",
-            help="The only source of confidence to use: metadata, stated, tokens, agreement, choice-likelihood, "
-            "max_prob. By default the first that a row has.",
+            help="Use only this kind of confidence: metadata, stated, tokens, agreement, choice-likelihood, max_prob. "
+            "Default: the first that a row has.",
         ),
     ] = None,
     keep_unscored: Annotated[
-        bool, typer.Option("--keep-unscored", help="Keep rows without a confidence; they are dropped otherwise.")
+        bool, typer.Option("--keep-unscored", help="Keep rows without a confidence. Default: drop them.")
     ] = False,
     correct_at: Annotated[
-        float | None, typer.Option(metavar="SCORE", help="Scores from this on are right, those below are wrong.")
+        float | None, typer.Option(metavar="SCORE", help="Scores of at least this are correct, lower ones wrong.")
     ] = None,
     filter_: Annotated[str | None, typer.Option("--filter", metavar="NAME", help="lm-eval: the filter.")] = None,
     metric: Annotated[
         str | None,
         typer.Option(
             metavar="NAME",
-            help="The metric that says what is right, for lm-eval (acc or exact_match by default; acc_norm also "
-            "changes answer and confidence), helm, promptfoo and deepeval.",
+            help="The metric for correctness, for lm-eval (default acc or exact_match; acc_norm also changes answer "
+            "and confidence), helm, promptfoo and deepeval.",
         ),
     ] = None,
     scorer: Annotated[
         str | None, typer.Option(metavar="NAME", help="inspect: the scorer; NAME:PART if its value is an object.")
     ] = None,
-    score: Annotated[
-        str | None, typer.Option(metavar="NAME", help="langfuse: the score that says what is right.")
-    ] = None,
+    score: Annotated[str | None, typer.Option(metavar="NAME", help="langfuse: the score for correctness.")] = None,
     observation: Annotated[
-        str | None, typer.Option(metavar="NAME", help="langfuse: only generations of this name.")
+        str | None, typer.Option(metavar="NAME", help="langfuse: only generations with this name.")
     ] = None,
     assessment: Annotated[
-        str | None, typer.Option(metavar="NAME", help="mlflow: the assessment that says what is right.")
+        str | None, typer.Option(metavar="NAME", help="mlflow: the assessment for correctness.")
     ] = None,
     labels: Annotated[
         Path | None,
@@ -68,28 +66,28 @@ def run(
     ] = None,
     question_after: Annotated[
         str | None,
-        typer.Option(metavar="TEXT", help="The question is what follows this text in a prompt: 'The question is:'."),
+        typer.Option(metavar="TEXT", help="The question starts after this text in a prompt: 'The question is:'."),
     ] = None,
     last_turn: Annotated[
         bool,
         typer.Option(
             "--last-turn",
-            help="Of a chat of several turns, the question is the user's last message; by default it is the chat.",
+            help="In a chat of several turns, the question is the user's last message. Default: the whole chat.",
         ),
     ] = False,
-    model: Annotated[str | None, typer.Option(metavar="NAME", help="The LLM's name, where the log lacks it.")] = None,
+    model: Annotated[str | None, typer.Option(metavar="NAME", help="The LLM's name, if the log lacks it.")] = None,
     column: options.Columns = None,
     percent: options.Percent = False,
     expression: options.Expressions = None,
     skip_bad_rows: options.SkipBadRows = None,
     max_bad: options.MaxBad = 0.2,
 ) -> None:
-    """Make a file of records from the log of an evaluation.
+    """Import the log of an evaluation as a file of records.
 
-    Or from a batch, from traces, or from any table. Records have id (of the question), question, answer, confidence and
-    confidence_source; correct, ground_truth, model, prompt, task and judge where the log has them; and a column for
-    every plain value in a log's metadata, such as the subject. What was dropped is counted by reason. A missing
-    confidence is never a number.
+    Batches, traces and tables can be imported too. Records have id (of the question), question, answer, confidence and
+    confidence_source; correct, ground_truth, model, prompt, task and judge if the log has them; and a column for every
+    plain value in a log's metadata, such as the subject. Dropped rows are counted by reason. A missing confidence is
+    never replaced by a number.
 
     \b
         qacal import table answers.csv -o records.parquet --column question=user_input --column correct=score
@@ -146,6 +144,6 @@ def run(
             writer.write(table)
     options.note(str(found.account))
     if len(found.account.sources) > 1:
-        options.note("A model is fitted on confidences of one kind; choose with --confidence-from, or fit with --by.")
+        options.note("A model needs one kind of confidence; choose with --confidence-from, or fit with --by.")
     if output != "-":
         options.note(f"{found.account.kept:,} rows written to {output}.")

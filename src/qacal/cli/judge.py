@@ -1,4 +1,4 @@
-"""`qacal judge`: labels for answers, by comparing with the ground truth and by an LLM where that does not settle it."""
+"""`qacal judge`: labels for answers, by comparison with the ground truth, and by an LLM for the others."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 _NAMES = ("id", "question", "answer", "confidence", "ground_truth", "model", "prompt")
 _Record = dict[str, Any]
 _CHOOSE = (
-    "Nothing was written; the judge's replies are kept. Choose with --unsure: ask-again (once more, for one word), "
+    "Nothing was written; the judge's replies are stored. Choose with --unsure: ask-again (once more, for one word), "
     "wrong (label them as wrong, which is too strict where the judge would have agreed), or drop (leave the rows out). "
-    "For a reply that is cut off, give the judge more tokens: --field max_tokens=500, or --preset reasoning."
+    "If replies are cut off, give the judge more tokens: --field max_tokens=500, or --preset reasoning."
 )
 _STILL_UNSURE = (
-    "Nothing was written; the judge's replies are kept. Choose --unsure wrong or --unsure drop, or another judge."
+    "Nothing was written; the judge's replies are stored. Choose --unsure wrong or --unsure drop, or another judge."
 )
 _STRICT = "Answers without a verdict are labelled as wrong, so the LLM may look worse than it is."
 _Records = Callable[[], Iterator[_Record]]
@@ -37,24 +37,24 @@ def run(
         str, typer.Argument(metavar="FILE", help="A run of qacal elicit (.db), or rows: .parquet, .jsonl or .csv.")
     ],
     output: Annotated[
-        str, typer.Option("--output", "-o", metavar="FILE", help="The rows with labels: .parquet, .jsonl or .csv.")
+        str, typer.Option("--output", "-o", metavar="FILE", help="Labelled rows: .parquet, .jsonl or .csv.")
     ],
     base_url: Annotated[
-        str | None, typer.Option("--base-url", metavar="URL", help="The judge's server; without, answers are compared.")
+        str | None, typer.Option("--base-url", metavar="URL", help="The judge's server. Default: compare only.")
     ] = None,
     model: Annotated[
-        str | None, typer.Option("--model", metavar="NAME", help="The name that the server knows the judge by.")
+        str | None, typer.Option("--model", metavar="NAME", help="The judge's name on the server.")
     ] = None,
     store: Annotated[
         Path | None,
         typer.Option(
-            "--store", metavar="RUN.db", help="Where the judge's replies are kept; by default in the run, or by OUTPUT."
+            "--store", metavar="RUN.db", help="File for the judge's replies. Default: the run, or beside OUTPUT."
         ),
     ] = None,
     human: Annotated[
         str | None,
         typer.Option(
-            "--human-labels", metavar="COLUMN", help="Labels by people, where there are some: how the judge agrees."
+            "--human-labels", metavar="COLUMN", help="Labels by people in some rows: print how the judge agrees."
         ),
     ] = None,
     people: Annotated[
@@ -62,8 +62,8 @@ def run(
         typer.Option(
             "--human-output",
             metavar="FILE",
-            help="Write the rows that people have labelled here, with their labels, and leave those questions out of "
-            "the output: for qacal fit --certify.",
+            help="Write the rows with human labels here, and leave their questions out of the output: for qacal fit "
+            "--certify.",
         ),
     ] = None,
     unsure: Annotated[
@@ -71,8 +71,8 @@ def run(
         typer.Option(
             "--unsure",
             metavar="WHAT",
-            help="What becomes of answers that the judge gives no verdict on: wrong labels them as wrong, ask-again "
-            "asks it once more for one word, drop leaves the rows out. Without, nothing is written if there are any.",
+            help="Answers without a verdict of the judge: wrong labels them as wrong, ask-again asks once more for one "
+            "word, drop leaves the rows out. Default: write nothing if there are any.",
         ),
     ] = None,
     workers: elicit.Workers = 8,
@@ -88,16 +88,16 @@ def run(
     column: options.Columns = None,
     run: Run = None,
 ) -> None:
-    """Label answers as right or wrong.
+    """Label answers as correct or wrong.
 
-    It adds correct (1, 0, or nothing where it cannot be told) and judge. An answer that equals ground_truth, or any of
-    its spellings (a list; in CSV a JSON list: ["4", "four"]), but for case, articles and punctuation is right. All
-    others are put to the judge, if there is one; its first word must be Yes or No. Answers that it gives no verdict on
-    cannot just be left out: those that match have a label without it, so the LLM would look better than it is; choose
-    with --unsure. Without a judge, an answer that does not match is wrong, even if it says the same in other words.
+    It adds correct (1, 0, or empty if unknown) and judge. An answer is correct if it equals ground_truth, or one of its
+    spellings (a list; in CSV a JSON list: ["4", "four"]), up to case, articles and punctuation. The judge, if there is
+    one, decides about all others; its first word must be Yes or No. Answers without a verdict cannot simply be left
+    out, because matching answers have a label without the judge: the LLM would look better than it is. Choose with
+    --unsure. Without a judge, all other answers are wrong, even if they say the same in other words.
 
-    Judges err. Label some rows by hand, in a column of its own: --human-labels says how often the judge agrees, and
-    --human-output keeps these rows apart, so that they certify what was learned from the judge's.
+    Judges make errors. Label some rows by hand, in another column: --human-labels prints how often the judge agrees,
+    and --human-output writes these rows to a file of their own, which can certify a model trained on the judge's.
 
     \b
         qacal judge run.db -o answers.parquet
@@ -112,14 +112,14 @@ def run(
         unsure = options.chosen("--unsure", unsure, UNSURE)
     if human in ("correct", "judge"):
         raise typer.BadParameter(
-            f"--human-labels {human} is what this command writes; give people's labels another name."
+            f"--human-labels {human} is what this command writes; give the human labels another name."
         )
     if (base_url is None) != (model is None):
         raise typer.BadParameter("a judge needs both, --base-url and --model.")
     if people is not None and human is None:
-        raise typer.BadParameter("--human-output needs --human-labels COLUMN, the column that holds people's labels.")
+        raise typer.BadParameter("--human-output needs --human-labels COLUMN, the column with human labels.")
     if people is not None and "-" in (people, output):
-        raise typer.BadParameter("two files do not fit onto standard output; name both of them.")
+        raise typer.BadParameter("two files are written; name both instead of -.")
     options.require_apart(file, output, store, people)
     for path in filter(None, (output, people)):
         options.require_writable(path)
@@ -133,9 +133,7 @@ def run(
         _store(file, output, store, client is not None) as kept,
     ):
         if not any(ground_truths(row) for row in rows()):
-            raise InputError(
-                "no row has a ground_truth, so there is nothing to compare an answer with. Add the right answers."
-            )
+            raise InputError("no row has a ground_truth, so answers cannot be compared. Add the correct answers.")
         if client is not None and kept is not None:
             failed = _ask(rows, judge, kept, client, workers, unsure == "ask_again")
         labelled = _settled(judged(_unlabelled(rows()), judge, kept, count, unsure), count, unsure)
@@ -146,7 +144,7 @@ def run(
     if count.needs_judge:
         options.note(_bias(count) if unsure == "drop" else _STRICT)
     if count.unlabelled:
-        options.note("qacal fit needs labels: leave rows without one out with its --skip-bad-rows FILE.")
+        options.note("qacal fit needs labels: skip rows without one with its --skip-bad-rows FILE.")
     if not failed and output != "-":
         options.note(f"Next: qacal fit {output} -o model{f' --certify {people}' if people else ''}")
     if failed:
@@ -155,7 +153,7 @@ def run(
 
 
 def _ask(rows: _Records, judge: Judge, kept: Store, client: Client, workers: int, again: bool) -> int:
-    """Ask the judge what has no verdict yet; return how many requests failed."""
+    """Ask the judge about answers without a verdict; return how many requests failed."""
     from qacal.sources.elicitation.judging import ask_judge, needs_judge
     from qacal.sources.elicitation.run import Asking
 
@@ -171,7 +169,7 @@ def _ask(rows: _Records, judge: Judge, kept: Store, client: Client, workers: int
 
 
 def _settled(labelled: Iterator[_Record], count: Verdicts, unsure: str | None) -> Iterator[_Record]:
-    """Yield the rows, and refuse to write them if the judge has left some open and nobody said what becomes of them."""
+    """Yield the rows; raise if some have no verdict and --unsure does not say what to do with them."""
     from qacal.sources.elicitation.judging import SILENT
 
     yield from labelled
@@ -183,21 +181,20 @@ def _settled(labelled: Iterator[_Record], count: Verdicts, unsure: str | None) -
 
 
 def _bias(count: Verdicts) -> str:
-    """Say what leaving out the answers without a verdict does to the labels."""
+    """Return what leaving out the answers without a verdict does to the labels."""
     from qacal.sources.elicitation.judging import COMPARED
 
     left, matched = sum(count.needs_judge.values()), count.by[COMPARED]
     return (
-        f"{left:,} of {count.rows:,} answers have no verdict. None of them matches the ground truth, while the "
-        f"{matched:,} that match are labelled right without the judge: without those {left:,} the LLM looks better "
-        "than it is."
+        f"{left:,} of {count.rows:,} answers have no verdict. They do not match the ground truth, while {matched:,} "
+        "matching answers are labelled correct without the judge: leaving these out makes it look better than it is."
     )
 
 
 def _write(labelled: Iterator[_Record], rows: _Records, hand: _Hand | None, output: str, file: str) -> None:
-    """Write the labelled rows; those of questions that people have labelled go to a file of their own, if there is one.
+    """Write the labelled rows; questions with human labels go to the second file, if there is one.
 
-    Both are finished before either takes its place.
+    Both files are complete before either replaces an old one.
     """
     from qacal.records.writers import write_objects, write_pair
     from qacal.sources.elicitation.judging import without
@@ -210,17 +207,17 @@ def _write(labelled: Iterator[_Record], rows: _Records, hand: _Hand | None, outp
         left = learning.write_objects(without(hand.noting(labelled), asked), file)
         taken = certifying.write_objects(hand.people.theirs(rows()), file)
         if not taken:
-            raise InputError(f"no row has a label in {hand.people.column}, so there is nothing to certify with.")
+            raise InputError(f"no row has a label in {hand.people.column}, so there are no rows to certify with.")
         if not left:
             raise InputError(
-                "people have labelled an answer to every question, so no row is left for the judge to teach with. Fit "
-                "on people's labels alone, or take some of them out."
+                "every question has a human label, so no row is left to train on the judge's labels. Fit on the human "
+                "labels alone, or remove some of them."
             )
-    options.note(f"{left:,} rows to learn from are in {output}, {taken:,} to certify with in {hand.file}.")
+    options.note(f"{left:,} training rows written to {output}, {taken:,} certifying rows to {hand.file}.")
 
 
 class _Hand:
-    """Labels by people, and what the judge says of the same rows."""
+    """Human labels, and the judge's labels of the same rows."""
 
     def __init__(self, column: str, file: str | None) -> None:
         from qacal.sources.elicitation.judging import HumanLabels
@@ -229,7 +226,7 @@ class _Hand:
         self._seen: list[tuple[float | None, float, str]] = []
 
     def noting(self, rows: Iterator[_Record]) -> Iterator[_Record]:
-        """Yield the rows, and note both labels of those that people have labelled."""
+        """Yield the rows, and record both labels of rows with a human label."""
         from qacal.sources.elicitation.judging import question_of
 
         names: dict[str, None] = {}
@@ -241,10 +238,10 @@ class _Hand:
             yield row
         if self.people.column not in names:
             known = ", ".join(names)
-            raise InputError(f"there is no column {self.people.column!r} with labels by people; there are {known}.")
+            raise InputError(f"there is no column {self.people.column!r} with human labels; there are {known}.")
 
     def show_agreement(self) -> None:
-        """Print how the judge agrees with people."""
+        """Print the agreement of judge and people."""
         from qacal.sources.elicitation.judging import agreement
 
         judged, human, questions = zip(*self._seen, strict=True) if self._seen else ((), (), ())
@@ -256,10 +253,10 @@ class _Hand:
 
 @contextmanager
 def _rows(file: str, run: int | None, further: dict[str, float], columns: dict[str, str]) -> Iterator[_Records]:
-    """Yield what gives the rows to label, as often as asked: those of a run, or those of a file."""
+    """Yield a function that gives the rows to label, those of a run or of a file, as often as called."""
     if file.endswith(".db"):
         if columns:
-            raise typer.BadParameter("--column is for files of rows; a run has the names that it should have.")
+            raise typer.BadParameter("--column is for files of rows; a run has the standard names.")
         from qacal.sources.elicitation.run import stored_run
         from qacal.sources.elicitation.store import open_store
 
@@ -279,8 +276,8 @@ def _rows(file: str, run: int | None, further: dict[str, float], columns: dict[s
 
 
 def _renamed(row: _Record, columns: dict[str, str]) -> _Record:
-    """Return a row by the names of records; a column whose name is taken by another goes by ``table_NAME``."""
-    # A column that stands for another may be needed for itself too: an id that is the question.
+    """Return a row with the standard names; a column whose name is taken becomes ``table_NAME``."""
+    # A mapped column may also be used under its own name: an id that is the question.
     moved = {own for own in columns.values() if own not in _NAMES or own in columns}
     others = {f"table_{name}" if name in columns else name: row[name] for name in row if name not in moved}
     return others | {name: row[own] for name, own in columns.items() if own in row}
@@ -299,7 +296,7 @@ def _store(file: str, output: str, given: Path | None, is_needed: bool) -> Itera
 
 
 def _unlabelled(rows: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Yield the rows, and refuse labels that are not a judge's: they would be lost."""
+    """Yield the rows; raise if they have labels that are not from a judge: these would be lost."""
     from qacal.sources.elicitation.judging import BY_PEOPLE
     from qacal.tally.arrays import is_missing
 
@@ -307,14 +304,14 @@ def _unlabelled(rows: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
         judge = row.get("judge")
         if not is_missing(row.get("correct")) and (is_missing(judge) or judge == BY_PEOPLE):
             raise InputError(
-                "the rows have labels already, in a column correct, which this command would overwrite. If they are by "
-                "people, rename the column, and compare: --human-labels NAME."
+                "the rows already have labels in a column correct, which this command would overwrite. If people made "
+                "them, rename the column and compare: --human-labels NAME."
             )
         yield row
 
 
 def _summary(count: Verdicts) -> str:
-    lines = [f"{count.rows:,} answers: {sum(count.by.values()):,} labelled, {count.right:,} of them right."]
+    lines = [f"{count.rows:,} answers: {sum(count.by.values()):,} labelled, {count.right:,} of them correct."]
     lines += [f"  {number:,} by {by}" for by, number in count.by.most_common()]
     lines += [f"  {number:,} without a label: {why}" for why, number in count.unlabelled.most_common()]
     lines += [f"  {number:,} left out: {why}" for why, number in count.dropped.most_common()]

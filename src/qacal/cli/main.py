@@ -35,37 +35,37 @@ from qacal.cli import (
 from qacal.errors import QacalError, QacalWarning
 from qacal.records.json_stream import MAX_ROW_MB, rows_up_to
 
-_HELP = """Turn the confidence that an LLM states into the probability that its answer is right.
+_HELP = """Turn the confidence that an LLM states into the probability that its answer is correct.
 
 You need a file of answers: question, answer, confidence (0 to 1), and for fitting correct (0 or 1).
 
 \b
-Make one: ask an LLM some questions, and let its answers be judged,
+No such file? Ask an LLM and have its answers judged:
     qacal elicit questions.parquet --base-url http://127.0.0.1:8080/v1 --model NAME -o run.db
     qacal judge run.db -o answers.parquet
-or take the log of an evaluation:
+Or import the log of an evaluation:
     qacal import lm-eval output/my-llm -o answers.parquet
-See what is in it, what is wrong with it, and what it is enough for:
+Check the file, and what its labels are enough for:
     qacal check answers.parquet
-Keep some of the questions aside, to measure with:
-    qacal split answers.parquet -o fit.parquet --rest kept.parquet
-Learn how far to trust a confidence, by what was asked and answered:
-    qacal fit fit.parquet -o model
-Measure before and after, on the rows that were kept aside:
-    qacal evaluate kept.parquet --model model
-The same as one page with figures, to read and to share:
-    qacal report model kept.parquet -o report.html
-Add calibrated confidences to new answers, with the evidence behind them:
+Hold out three questions in ten:
+    qacal split answers.parquet -o train.parquet --rest test.parquet
+Train a model:
+    qacal fit train.parquet -o model
+Compare confidences before and after, on held-out rows:
+    qacal evaluate test.parquet --model model
+The same as a page with figures:
+    qacal report model test.parquet -o report.html
+Add calibrated confidences and their evidence to new answers:
     qacal apply model new.jsonl -o calibrated.jsonl
-Look at one answer, and at the kinds of questions that the model knows:
+Explain one answer, and list the kinds of questions that the model found:
     qacal explain model --question "2 + 2?" --answer 5 --confidence 0.9
     qacal groups model
-Choose when to answer and when to abstain, so that 9 answers in 10 are right:
-    qacal threshold model kept.parquet --accuracy 0.9 --save
-Ask how many rows a promise takes:
+Choose when to answer and when to abstain, so that 90% of the answers are correct:
+    qacal threshold model test.parquet --accuracy 0.9 --save
+Plan how many rows a guarantee needs:
     qacal plan --epsilon 0.1 --rows 5000
 
-Every command explains itself with --help."""
+Every command has --help."""
 
 app = typer.Typer(help=_HELP, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False)
 _BEFORE = (questions, elicit, answers, judge, import_)
@@ -83,18 +83,18 @@ def _main(
         MAX_ROW_MB,
         metavar="MB",
         min=0.001,
-        help="How large a row of text may be, unpacked (in memory: up to 30 times as much). Stands before COMMAND.",
+        help="Largest row of text, unpacked (in memory: up to 30 times as much). Goes before COMMAND.",
     ),
     max_unpacked_gb: float | None = typer.Option(
         None,
         metavar="GB",
         min=0.001,
-        help="What a gzip file may unpack to; 100 times its size by default, or 256 MB. Stands before COMMAND.",
+        help="Largest unpacked gzip file; default: 100 times its size, or 256 MB. Goes before COMMAND.",
     ),
     encoding: str = typer.Option(
         "",
         metavar="NAME",
-        help="The encoding of text files, if not UTF-8: cp1252, utf-16. Stands before COMMAND.",
+        help="Encoding of text files, if not UTF-8: cp1252, utf-16. Goes before COMMAND.",
     ),
 ) -> None:
     context.with_resource(rows_up_to(max_row_mb))
@@ -115,17 +115,17 @@ def _main(
 
 def main() -> None:
     """Run the command line. Exit codes: 0 done, 1 bad input (or a gate not passed), 2 wrong use, 128 + n signal n."""
-    # Whoever ends the work from outside must not leave half an output behind: unwind, as Ctrl-C does.
+    # A signal must not leave partial output behind: unwind, as Ctrl-C does.
     for name in ("SIGTERM", "SIGHUP"):
         number = getattr(signal, name, None)
         if number is not None and signal.getsignal(number) is not signal.SIG_IGN:  # nohup ignores SIGHUP
             signal.signal(number, lambda number, frame: sys.exit(128 + number))
     try:
         _run()
-    except (QacalError, QacalWarning) as error:  # the latter where warnings are to be errors
+    except (QacalError, QacalWarning) as error:  # warnings may be turned into errors
         _stop(str(error))
     except BrokenPipeError:
-        # Whoever read our output has had enough, which is no error.
+        # The reader closed the pipe, which is not an error.
         options.close_output()
         sys.exit(0)
     except OSError as error:
@@ -137,7 +137,7 @@ def _run() -> None:
         with _warnings_as_notes():
             app(prog_name="qacal")
     except SystemExit as stop:
-        # typer and rich make an exit with code 1 of a pipe that is closed.
+        # typer and rich turn a closed pipe into exit code 1.
         if isinstance(stop.__context__, BrokenPipeError):
             raise stop.__context__ from None
         sys.stdout.flush()
@@ -146,7 +146,7 @@ def _run() -> None:
 
 @contextmanager
 def _warnings_as_notes() -> Iterator[None]:
-    """Print our own warnings as a sentence: where they stand in the code is for programmers."""
+    """Print our own warnings as a sentence, without the place in the code."""
     usual = warnings.showwarning
 
     def show(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:

@@ -1,4 +1,4 @@
-"""What the commands share: their options, where rows come from, what happens to bad ones, and progress."""
+"""What the commands share: options, opening and reading rows, bad rows, progress and printing."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from qacal.records.reading import Reading
     from qacal.records.table import Fault
 
-# How a file of bad rows begins; an empty one is of a run that found none.
+# How a file of bad rows begins; it is empty if a run found none.
 _BAD_ROW = b'{"place": "'
 # An argument in Python beside the option of the same meaning: --percent (percent=True), (--group-rows, group_records=).
 _FOR_PYTHON = re.compile(
@@ -62,7 +62,7 @@ Columns = Annotated[
     typer.Option(
         "--column",
         metavar="NAME=ITS_NAME",
-        help="What a column is called in the file, such as confidence=score. May be given several times.",
+        help="The name of a column in the file, such as confidence=score. May be repeated.",
     ),
 ]
 Percent = Annotated[bool, typer.Option("--percent", help="Confidences are percents, 0 to 100.")]
@@ -70,7 +70,7 @@ PercentAsFitted = Annotated[
     bool | None,
     typer.Option(
         "--percent/--no-percent",
-        help="Confidences are percents, 0 to 100, or are none. As in the rows of the fit unless told.",
+        help="Confidences are percents, 0 to 100, or not. Default: as in the rows of the fit.",
         show_default=False,
     ),
 ]
@@ -79,16 +79,15 @@ AllowOtherSource = Annotated[
     typer.Option(
         "--allow-other-source",
         metavar="COLUMN",
-        help="Go on with rows of another model (the LLM), prompt, confidence_source or judge than those of the fit. "
-        "May be repeated. apply never asks who judged.",
+        help="Accept rows whose model (the LLM), prompt, confidence_source or judge differs from the fit. May be "
+        "repeated. apply ignores the judge.",
     ),
 ]
 Embedder = Annotated[
     str | None,
     typer.Option(
         metavar="NAME",
-        help="The embedder that the model was fitted with, if it is onnx:DIR or hf:ID: these load only if you name "
-        "them.",
+        help="The embedder of the fit, if it is onnx:DIR or hf:ID: these load only if you name them.",
     ),
 ]
 Expressions = Annotated[
@@ -96,15 +95,15 @@ Expressions = Annotated[
     typer.Option(
         "--expression",
         metavar="WORDS=NUMBER",
-        help="What a confidence in words stands for: High=0.85. May be repeated.",
+        help="The number for a confidence in words: High=0.85. May be repeated.",
     ),
 ]
 SkipBadRows = Annotated[
     Path | None,
     typer.Option(
         metavar="FILE",
-        help="Go on without rows that cannot be used, and write them into FILE (JSON lines) with the reason. FILE may "
-        "exist if an earlier run wrote it.",
+        help="Skip unusable rows and write them to FILE (JSON lines) with the reason. FILE may exist only if an "
+        "earlier run wrote it.",
     ),
 ]
 MaxBad = Annotated[
@@ -114,26 +113,26 @@ MaxBad = Annotated[
         metavar="SHARE",
         min=0.0,
         max=1.0,
-        help="With --skip-bad-rows: stop if more than this share of the rows is bad.",
+        help="With --skip-bad-rows: stop if a larger share of the rows is bad.",
     ),
 ]
 TiesOption = Annotated[
     str,
     typer.Option(
         "--ties",
-        help="What bins do with equal confidences: merge keeps them together; jitter orders them by the hash of the "
-        "id, as the paper's randomised ties do.",
+        help="Equal confidences: merge keeps them in one bin; jitter orders them by the hash of the id, like the "
+        "paper's randomised ties.",
     ),
 ]
-Json = Annotated[bool, typer.Option("--json", help="For machines: one JSON document on standard output.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 By = Annotated[
     str | None,
-    typer.Option(metavar="COLUMN", help="A model for each value of this column, usually: model, the LLM's name."),
+    typer.Option(metavar="COLUMN", help="One model for each value of this column, usually model: the LLM's name."),
 ]
 
 
 def chosen(option: str, value: str, choices: Sequence[str]) -> str:
-    """Return one of some choices as the library spells it, or refuse it as wrong use.
+    """Return a choice as the library spells it, or raise a usage error.
 
     >>> chosen("--tune", "log-loss", ["log_loss", "brier"])
     'log_loss'
@@ -148,8 +147,8 @@ def chosen(option: str, value: str, choices: Sequence[str]) -> str:
 def mapping(columns: list[str] | None, *further: str, only: Sequence[str] | None = None) -> dict[str, str]:
     """Return ``--column`` options as a mapping.
 
-    further : names that a command knows beside those of records.
-    only : the names that it knows, if these are others; no other can be given.
+    further : names that the command accepts in addition to those of records.
+    only : the names that it accepts instead.
 
     >>> mapping(["confidence=score"])
     {'confidence': 'score'}
@@ -164,7 +163,7 @@ def mapping(columns: list[str] | None, *further: str, only: Sequence[str] | None
         if name not in (*known, *further) and own in known:
             raise typer.BadParameter(f"{text!r} is the wrong way round; write {own}={name}.")
         if only is not None and name not in only:
-            raise typer.BadParameter(f"{name} is no column of this command; expected one of {', '.join(only)}.")
+            raise typer.BadParameter(f"this command has no column {name}; expected one of {', '.join(only)}.")
     return {name: own for name, _, own in pairs}
 
 
@@ -207,9 +206,9 @@ def reading(
     expression: list[str] | None = None,
     became: str = "left out",
 ) -> Iterator[Reading]:
-    """Yield how to read rows; with `skip_bad_rows`, the bad ones are in that file when all is done, or too many are.
+    """Yield how to read rows; with `skip_bad_rows`, bad rows are written to that file, even if there are too many.
 
-    became : what became of the bad rows.
+    became : what happened to the bad rows, for the note.
     """
     from qacal.records.bad_rows import BadRows
     from qacal.records.reading import Reading
@@ -236,7 +235,7 @@ def reading(
 
 
 def _require_no_other_file(skip_bad_rows: Path) -> None:
-    """Refuse to replace what is no file of bad rows: FILE is easily taken for the file of rows to read."""
+    """Refuse to replace a file other than one of bad rows: users may pass the file of rows to read."""
     from qacal.records.writers import is_stream
 
     if is_stream(skip_bad_rows) or not skip_bad_rows.is_file():
@@ -245,8 +244,8 @@ def _require_no_other_file(skip_bad_rows: Path) -> None:
         start = file.read(len(_BAD_ROW))
     if start not in (b"", _BAD_ROW):
         raise InputError(
-            f"{skip_bad_rows} exists and holds no bad rows of an earlier run; it is not overwritten. "
-            "--skip-bad-rows names the file to write bad rows to: choose another name."
+            f"{skip_bad_rows} exists and has no bad rows of an earlier run; it is not overwritten. --skip-bad-rows "
+            "names the file to write bad rows to: choose another name."
         )
 
 
@@ -261,7 +260,7 @@ def reading_like(
     expression: list[str] | None,
     became: str = "left out",
 ) -> Iterator[Reading]:
-    """Yield how to read rows: as those that the model was fitted on, unless told otherwise; say what is assumed."""
+    """Yield how to read rows: like those of the fit unless options differ; print what is assumed."""
     told = mapping(columns)
     found, is_percent, words = told, bool(percent), expression
     if model is not None:
@@ -272,7 +271,7 @@ def reading_like(
     parts += ["confidences are percents"] if is_percent and percent is None else []
     parts += words if words and not expression else []
     if parts:
-        note(f"As in the fit: {', '.join(parts)} (--column, --no-percent and --expression say otherwise).")
+        note(f"As in the fit: {', '.join(parts)} (--column, --no-percent, --expression change it).")
     mapped = [f"{name}={own}" for name, own in found.items()]
     with reading(mapped, is_percent, skip_bad_rows, max_bad, words, became) as how:
         yield replace(how, assumes_percent=is_percent and percent is None)
@@ -280,7 +279,7 @@ def reading_like(
 
 @contextmanager
 def progress() -> Iterator[Progress | None]:
-    """Yield a callback that shows progress on a terminal, and None where nobody is looking."""
+    """Yield a callback that shows progress on a terminal; None without a terminal."""
     if not sys.stderr.isatty():
         yield None
         return
@@ -308,12 +307,12 @@ def printing() -> Iterator[None]:
 
 
 def close_output() -> None:
-    """Throw away what is still to be printed: nobody reads it, and Python must not complain at exit."""
+    """Discard the remaining output, so that Python does not complain about the closed pipe at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.__stdout__.fileno() if sys.__stdout__ else 1)
 
 
 def for_shell(text: str) -> str:
-    """Return a message of the library without what it says to Python callers beside an option.
+    """Return a message of the library without its hints for Python callers.
 
     >>> for_shell("Pass --percent (percent=True), or leave rows out (--skip-bad-rows FILE, on_fault=).")
     'Pass --percent, or leave rows out (--skip-bad-rows FILE).'
@@ -322,9 +321,9 @@ def for_shell(text: str) -> str:
 
 
 def note(text: str) -> None:
-    """Say something to the person, where it does not get into the way of the output.
+    """Print a message to standard error.
 
-    On a terminal lines end between words, except those to be pasted, which are indented.
+    On a terminal lines wrap between words, except indented lines, which are commands to paste.
     """
     lines = printable(for_shell(text)).split("\n")
     if sys.stderr.isatty():
@@ -335,7 +334,7 @@ def note(text: str) -> None:
 
 
 def show(text: Any) -> None:
-    """Print a table or text, as wide as the terminal; in a pipe as wide as it needs to be, a table as COLUMNS says."""
+    """Print a table or text, as wide as the terminal; in a pipe as wide as needed, or COLUMNS for a table."""
     from rich.console import Console
 
     is_text = isinstance(text, str)
@@ -360,14 +359,14 @@ def json_text(value: Any) -> str:
 
 
 def output_format(output: str, rows: File) -> str:
-    """Return the format for standard output: that of the input, but no Parquet onto a terminal."""
+    """Return the format for standard output: that of the input, but never Parquet on a terminal."""
     from qacal.records.writers import is_standard_output
 
     return "jsonl" if rows.format == "parquet" and is_standard_output(output) and sys.stdout.isatty() else rows.format
 
 
 def require_free_output(json: bool, output: str) -> None:
-    """Refuse two things on standard output."""
+    """Refuse JSON and rows on the same standard output."""
     from qacal.records.writers import is_standard_output
 
     if json and is_standard_output(output):
@@ -375,21 +374,21 @@ def require_free_output(json: bool, output: str) -> None:
 
 
 def require_apart(*paths: str | Path | None) -> None:
-    """Refuse to write two things, or what is being read, to one place."""
+    """Refuse to use one path twice."""
     given = [Path(path).resolve() for path in paths if path is not None and str(path) != "-"]
     for path in given:
         if given.count(path) > 1:
-            raise typer.BadParameter(f"{path} is named twice; what is read, written and left out needs a file each.")
+            raise typer.BadParameter(f"{path} is named twice; input, output and bad rows need a file each.")
 
 
 def require_folder(path: str) -> None:
-    """Refuse an output whose folder does not exist, before the work and not after it."""
+    """Raise early if the folder of an output does not exist."""
     if not Path(path).absolute().parent.is_dir():
         raise InputError(f"{path}: the folder {Path(path).parent} does not exist.")
 
 
 def require_writable(path: str) -> None:
-    """Refuse an output that could not be written, before the work and not after it."""
+    """Raise early if an output cannot be written."""
     from qacal.records.writers import is_stream, output_format
 
     output_format(path, "jsonl")

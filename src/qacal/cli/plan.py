@@ -1,4 +1,4 @@
-"""`qacal plan`: points per bin for a promise, the promise of points per bin, and what a fit has achieved."""
+"""`qacal plan`: points per bin for an error, the error for points per bin, and the bounds of a fit."""
 
 from __future__ import annotations
 
@@ -14,34 +14,36 @@ _EPSILONS = (0.05, 0.075, 0.1, 0.15, 0.2)
 
 def run(
     epsilon: Annotated[float | None, typer.Option(help="The error you can accept, such as 0.1.")] = None,
-    points_per_bin: Annotated[int | None, typer.Option(help="Rows in a bin: prints what they promise.")] = None,
+    points_per_bin: Annotated[int | None, typer.Option(help="Rows in a bin: prints the error they guarantee.")] = None,
     rows: Annotated[
-        int | None, typer.Option(help="How many labelled rows calibrate (not those that make groups).")
+        int | None, typer.Option(help="Number of calibration rows (without those that make groups).")
     ] = None,
-    alpha: Annotated[float, typer.Option(help="How often the promise may be broken, over all bins together.")] = 0.1,
+    alpha: Annotated[float, typer.Option(help="Probability that any bin exceeds the error.")] = 0.1,
     nu: Annotated[
-        float, typer.Option(help="What labels may be off by in every group and bin, if a judge made them.")
+        float, typer.Option(help="Largest error of the labels in any group and bin, if they come from a judge.")
     ] = 0.0,
-    levels: Annotated[int, typer.Option(help="Maps that may answer: 1, 2 with the root's, depth + 1 for a tree.")] = 1,
-    model: Annotated[str | None, typer.Option(metavar="MODEL", help="What the bins of this fit have achieved.")] = None,
-    json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
+    levels: Annotated[int, typer.Option(help="Levels of maps: 1, 2 with the root's map, depth + 1 for a tree.")] = 1,
+    model: Annotated[
+        str | None, typer.Option(metavar="MODEL", help="Print the certified bounds of this model.")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Choose points per bin, and see what they promise.
+    """Plan the number of points per bin.
 
-    Fewer follow the confidence more closely, more promise a smaller error: with probability 1 - alpha, every bin of
-    every group is off by at most epsilon.
+    With probability 1 - alpha, every bin of every group has an error of at most epsilon. More points per bin guarantee
+    a smaller error; fewer follow the confidence more closely.
 
     \b
         qacal plan                                     a table to choose from
         qacal plan --epsilon 0.1 --rows 5000           points per bin for an error
         qacal plan --points-per-bin 300 --rows 5000    the error of points per bin
-        qacal plan --model model                       what a fit has achieved
+        qacal plan --model model                       the certified bounds of a model
     """
     from qacal.planning import epsilon as epsilon_of
     from qacal.planning import points_per_bin as points_for
 
     if epsilon is not None and points_per_bin is not None:
-        raise typer.BadParameter("give --epsilon or --points-per-bin, and the other one is computed.")
+        raise typer.BadParameter("pass --epsilon or --points-per-bin, not both; the other one is computed.")
     if model is not None:
         _tell(_achieved(model), json)
     elif epsilon is not None and rows is not None:
@@ -113,7 +115,7 @@ def _shown(value: int | None) -> str:
 
 
 def _achieved(path: str) -> dict[str, Any]:
-    """Return how far off the answers of a fit can be, by its own certificate."""
+    """Return the certified error bounds of a fit."""
     from qacal.calibrators.bin_maps import BinMaps
     from qacal.errors import InputError
     from qacal.model.model_set import load_one
@@ -121,7 +123,7 @@ def _achieved(path: str) -> dict[str, Any]:
     maps = load_one(options.model_path(path)).calibrator_.maps_
     if not isinstance(maps, BinMaps):
         raise InputError(
-            f"{path} has no bins, and certifies nothing; fit without --continuous, or with --calibrator tree-binning."
+            f"{path} has no bins and no intervals; fit without --continuous, or with --calibrator tree-binning."
         )
     bound, read = maps.error_bounds(), maps.rows_read()
     share = [float((read[bound <= limit]).sum() / read.sum()) for limit in (0.05, 0.1, 0.2)]

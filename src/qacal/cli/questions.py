@@ -25,19 +25,19 @@ def run(
     ] = "-",
     limit: Annotated[
         int | None,
-        typer.Option("--limit", min=1, help="So many questions only, from all over the set, and always the same ones."),
+        typer.Option("--limit", min=1, help="A sample of this many questions, always the same."),
     ] = None,
     split: Annotated[
         str | None,
-        typer.Option("--split", help="Another split than the paper's, or a slice of one: validation, train[:1000]."),
+        typer.Option("--split", help="Another split than the paper's, or a slice: validation, train[:1000]."),
     ] = None,
     task: Annotated[
-        list[str] | None, typer.Option("--task", metavar="NAME", help="A task of bigbench. May be given several times.")
+        list[str] | None, typer.Option("--task", metavar="NAME", help="A task of bigbench. May be repeated.")
     ] = None,
     choices: Annotated[
         bool | None,
         typer.Option(
-            "--choices/--no-choices", help="Ask sciq with choices, or bigbench without; by default it is the reverse."
+            "--choices/--no-choices", help="Ask sciq with choices, or bigbench without. Default: the reverse."
         ),
     ] = None,
     source: Annotated[
@@ -50,10 +50,10 @@ def run(
 ) -> None:
     """Write questions with known answers, to ask an LLM.
 
-    quiz is the project's own, and there at once. The others are the benchmarks of the paper: they come from the Hugging
-    Face hub and need pip install 'qacal[hub]'. Columns: id, question, choices, ground_truth (the answer and its other
-    spellings: a list, in CSV a JSON list such as ["4", "four"]), subject and dataset. Rows without an answer and
-    questions that come twice are left out and counted.
+    quiz is the project's own and needs no network. The others are the paper's benchmarks: they come from the Hugging
+    Face hub and need pip install 'qacal[hub]'. Columns: id, question, choices, ground_truth (a list of accepted
+    spellings; in CSV a JSON list such as ["4", "four"]), subject and dataset. Rows without an answer and repeated
+    questions are left out and counted.
 
     \b
         qacal questions quiz -o questions.parquet
@@ -80,7 +80,7 @@ def _require_unused(**options: object) -> None:
     given = [name for name, value in options.items() if value is not None]
     if given:
         option = {"source": "--from", "choices": "--choices and --no-choices"}.get(given[0], f"--{given[0]}")
-        raise typer.BadParameter(f"the quiz comes with qacal, whole and in one form; leave {option} out.")
+        raise typer.BadParameter(f"the quiz has no such option; leave {option} out.")
 
 
 def _summary(name: str, written: int, gathered: Gathered) -> str:

@@ -1,4 +1,4 @@
-"""`qacal report`: one HTML file that says what was fitted and how good it is."""
+"""`qacal report`: one HTML file that shows what was fitted and how good it is."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ if TYPE_CHECKING:
 
 
 def run(
-    model: Annotated[str, typer.Argument(metavar="MODEL", help="A model that qacal fit has made.")],
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="A model from qacal fit.")],
     file: options.Rows,
     output: Annotated[
-        str, typer.Option("--output", "-o", metavar="FILE", help="The HTML file to write, or - for standard output.")
+        str, typer.Option("--output", "-o", metavar="FILE", help="HTML file to write, or - for standard output.")
     ],
     groups: Annotated[
         str | None,
         typer.Option(
-            metavar="COLUMN", help="Show the values of this column, such as subject; else the model's groups."
+            metavar="COLUMN", help="Show the values of this column, such as subject. Default: the model's groups."
         ),
     ] = None,
     threshold: Annotated[
-        float | None, typer.Option(help="Mark this threshold, instead of the one that qacal threshold --save has left.")
+        float | None, typer.Option(help="Mark this threshold instead of the one saved by qacal threshold.")
     ] = None,
-    title: Annotated[str | None, typer.Option(help="The heading of the page.")] = None,
+    title: Annotated[str | None, typer.Option(help="Title of the page.")] = None,
     by: options.By = None,
     examples: Annotated[
-        int, typer.Option(help="Question-answer pairs to show of each group; 0 keeps all text of the rows out.")
+        int, typer.Option(help="Number of question-answer pairs to show for each group; 0 shows no text.")
     ] = 4,
     json: options.Json = False,
     allow_other_source: options.AllowOtherSource = None,
@@ -44,14 +44,14 @@ def run(
 ) -> None:
     """Write a report on a model, as one HTML file.
 
-    It needs no network, and is for a screen, a phone or paper. The rows need correct, and must not be those the
-    model was fitted on: on these, any model looks good. It shows the confidence as stated, what one map for all
-    groups makes of it, and the calibrated one: reliability overall and by group, what calibration does to a
-    confidence, when to answer, what is promised and whether it was kept, and what the groups hold.
+    It needs no network, and is for a screen, a phone or paper. The rows need correct, and must not be those of the fit:
+    any model looks good on its own rows. It compares the stated confidence, one pooled correction for all groups, and
+    the calibrated confidence: reliability overall and by group, what calibration changes, when to answer, what is
+    guaranteed and whether it held, and what is in the groups.
 
     \b
-        qacal report model kept_aside.parquet -o report.html
-        qacal report model kept_aside.parquet -o report.html --groups subject --threshold 0.8
+        qacal report model test.parquet -o report.html
+        qacal report model test.parquet -o report.html --groups subject --threshold 0.8
     """
     from qacal.records.writers import atomic_file
     from qacal.report import Block, render

@@ -1,4 +1,4 @@
-"""`qacal split`: two files that share no question, one to fit on and one to measure with."""
+"""`qacal split`: two files that share no question, one for training and one for evaluation."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 def run(
     file: options.Rows,
     output: Annotated[
-        str, typer.Option("--output", "-o", metavar="FILE", help="The rows to fit on: .parquet, .jsonl or .csv.")
+        str, typer.Option("--output", "-o", metavar="FILE", help="Training rows: .parquet, .jsonl or .csv.")
     ],
-    rest: Annotated[str, typer.Option("--rest", metavar="FILE", help="The other rows, kept aside to measure with.")],
-    share: Annotated[float, typer.Option(help="The share of the questions to fit on.")] = 0.7,
-    seed: Annotated[int, typer.Option(help="Another seed deals anew.")] = 0,
+    rest: Annotated[str, typer.Option("--rest", metavar="FILE", help="Held-out rows.")],
+    share: Annotated[float, typer.Option(help="Share of the questions for training.")] = 0.7,
+    seed: Annotated[int, typer.Option(help="Random seed of the split.")] = 0,
     json: options.Json = False,
     column: options.Columns = None,
     percent: options.Percent = False,
@@ -34,22 +34,22 @@ def run(
     skip_bad_rows: options.SkipBadRows = None,
     max_bad: options.MaxBad = 0.2,
 ) -> None:
-    """Deal rows into two files that share no question.
+    """Split rows into two files that share no question.
 
-    All rows of a question go to the same file: those with its id, or with its text if there is no column id. A hash
-    decides which, so the same questions are dealt the same way in any order and any file. Rows and columns stay as they
-    are, and CSV keeps its separator; --percent and --expression are for what fit reads, and change nothing here. Both
-    files are written, or none.
+    All rows of a question go to the same file: those with the same id, or with the same text if there is no column id.
+    A hash decides, so a question goes to the same side in any order and any file. Rows and columns do not change, and
+    CSV keeps its separator. --percent and --expression have no effect on the output. If one file cannot be written,
+    neither is.
 
     \b
-        qacal split answers.parquet -o fit.parquet --rest kept.parquet
-        qacal fit fit.parquet -o model
-        qacal evaluate kept.parquet --model model
+        qacal split answers.parquet -o train.parquet --rest test.parquet
+        qacal fit train.parquet -o model
+        qacal evaluate test.parquet --model model
     """
     if not 0 < share < 1:
         raise typer.BadParameter(f"--share is {share:g}; expected a number between 0 and 1.")
     if "-" in (output, rest):
-        raise typer.BadParameter("two files are written, and - is none.")
+        raise typer.BadParameter("two files are written; name both instead of -.")
     options.require_apart(file, output, rest, skip_bad_rows)
     for path in (output, rest):
         options.require_writable(path)
@@ -102,13 +102,13 @@ def _write(rows: File, how: Reading, shares: tuple[float, float], seed: int, par
         for part in parts:
             if not part.rows:
                 raise InputError(
-                    f"{rows.name}: no question is left for {part.path}, so nothing was written. Give more rows, or "
+                    f"{rows.name}: no question is left for {part.path}, so nothing was written. Use more rows, or "
                     "another --share or --seed."
                 )
 
 
 def _with_questions(rows: File, how: Reading) -> Iterator[tuple[Table, list[Any]]]:
-    """Yield the rows batch after batch, and beside each batch who its questions are: by id, or else by their text."""
+    """Yield the rows in batches, each with the ids of its questions (or their texts)."""
     import numpy as np
 
     from qacal.records.columns import listed
@@ -123,19 +123,19 @@ def _with_questions(rows: File, how: Reading) -> Iterator[tuple[Table, list[Any]
         for row in np.flatnonzero(~are_good).tolist():
             found = "missing" if is_missing(questions[row]) else repr(questions[row])
             problem = f"{name} is {found}; expected text or a whole number."
-            kind = f"no {name}" if found == "missing" else f"{name} that is no id"
+            kind = f"no {name}" if found == "missing" else f"invalid {name}"
             counting.on_fault(table.fault(row, problem, kind))
         if are_good.any():
             yield table.only(are_good), [questions[row] for row in np.flatnonzero(are_good).tolist()]
 
 
 def _is_identity(value: Any) -> bool:
-    """Return whether a value says which question this is; nothing, which is an empty text in CSV, does not."""
+    """Return whether a value can identify a question; missing values and empty text cannot."""
     return isinstance(value, str | int) and not isinstance(value, bool) and value != ""
 
 
 def _name(table: Table, how: Reading, before: str | None) -> str:
-    """Return the column that tells which rows belong together; the first rows decide."""
+    """Return the column that identifies questions; the first batch decides."""
     identity, question = how.name("id"), how.name("question")
     if before is not None:
         if before != identity and identity in table.names:
@@ -146,17 +146,17 @@ def _name(table: Table, how: Reading, before: str | None) -> str:
         return identity
     if identity in table.names:
         return identity
-    table.require(question, "Rows are kept together by id or question; --column question=NAME if it is called so.")
+    table.require(question, "Rows are kept together by id or question; for another name, --column question=NAME.")
     return question
 
 
 def _require_no_change_of_types(rows: File, *outputs: str) -> None:
-    """Refuse to make typed files of CSV: whether 7 is a number there, nobody says."""
+    """Refuse to write CSV rows to a typed format: CSV does not say whether 7 is a number."""
     from qacal.records.files import format_of
 
     for path in outputs:
         if rows.format == "csv" and format_of(path) != "csv":
             raise typer.BadParameter(
-                f"CSV does not say what is a number and what is text, so {path} would not hold the same rows; name a "
-                "file that ends in .csv."
+                f"CSV does not distinguish numbers from text, so {path} would not have the same rows; name a file that "
+                "ends in .csv."
             )

@@ -17,25 +17,23 @@ if TYPE_CHECKING:
 
 
 def run(
-    model: Annotated[str, typer.Argument(metavar="MODEL", help="A model that qacal fit has made.")],
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="A model from qacal fit.")],
     file: options.Rows,
     accuracy: Annotated[
-        float | None, typer.Option(help="The share of the given answers that must be right, such as 0.9.")
+        float | None, typer.Option(help="Target accuracy of the accepted answers, such as 0.9.")
     ] = None,
-    risk: Annotated[float | None, typer.Option(help="The same as one minus the accuracy, such as 0.1.")] = None,
-    alpha: Annotated[float, typer.Option(help="How often the target may be missed after all.")] = 0.1,
+    risk: Annotated[float | None, typer.Option(help="The same as an error rate, such as 0.1.")] = None,
+    alpha: Annotated[float, typer.Option(help="Probability that the target is missed.")] = 0.1,
     per_group: Annotated[
         bool,
-        typer.Option("--per-group", help="A threshold for each group of the model, all of them right at once."),
+        typer.Option("--per-group", help="A threshold for each group of the model; all hold at once."),
     ] = False,
     wrong: Annotated[
-        float | None, typer.Option(help="What a wrong answer costs: find the cheapest threshold instead.")
+        float | None, typer.Option(help="Cost of a wrong answer: find the cheapest threshold instead.")
     ] = None,
-    abstain: Annotated[float | None, typer.Option(help="What an abstention costs.")] = None,
-    save: Annotated[
-        bool, typer.Option("--save", help="Keep it in the model, so that qacal apply decides by it.")
-    ] = False,
-    json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
+    abstain: Annotated[float | None, typer.Option(help="Cost of an abstention.")] = None,
+    save: Annotated[bool, typer.Option("--save", help="Store it in the model for qacal apply.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     allow_other_source: options.AllowOtherSource = None,
     embedder: options.Embedder = None,
     column: options.Columns = None,
@@ -44,29 +42,28 @@ def run(
     skip_bad_rows: options.SkipBadRows = None,
     max_bad: options.MaxBad = 0.2,
 ) -> None:
-    """Choose from which calibrated confidence on to answer.
+    """Choose the confidence threshold above which to answer.
 
-    With --accuracy 0.9: the lowest threshold of which these rows show, with probability 1 - alpha, that at least 9 in
-    10 of the answers given are right. It prints what is answered, and how many right answers are withheld.
+    With --accuracy 0.9: the lowest threshold at which, with probability 1 - alpha, at least 90% of accepted answers are
+    correct. It prints the share of answers accepted, and how many correct answers are withheld.
 
-    The rows need `correct`, and must be other questions than those the model was fitted or tuned on. Questions of the
-    fit are refused where they can be told: by their id, or by their text if the rows of the fit had no id; models of
-    earlier versions remember none. Of each question one row is used.
+    The rows need `correct`, and questions other than those used for fitting or tuning. Rows used for fitting are
+    detected by id, or by question if the rows of the fit had no id, and refused. One row of each question is used.
 
-    With --per-group every group gets a threshold of its own, at alpha divided by the number of groups. Groups for which
-    nothing can be shown abstain, as do rows of groups that the model does not know. A set of models (qacal fit --by)
-    gets thresholds for each model, at alpha each.
+    With --per-group every group gets its own threshold, at alpha divided by the number of groups. Groups without a
+    certified threshold abstain, and so do rows of unknown groups. In a set of models (qacal fit --by) each model gets
+    its thresholds, at alpha each.
 
-    With --wrong 5 --abstain 1: the threshold that costs least if a wrong answer does five times the harm of none. For
-    calibrated confidences that is 1 - 1/5; it is compared with the cheapest on these rows. No guarantee.
+    With --wrong 5 --abstain 1: the cheapest threshold if a wrong answer costs five times as much as an abstention. For
+    calibrated confidences that is 1 - 1/5; it is compared with the cheapest on these rows. There is no guarantee.
 
     \b
         qacal threshold model labelled.parquet --accuracy 0.9
         qacal threshold model labelled.parquet --accuracy 0.9 --per-group --save
         qacal apply model new.parquet -o out.parquet      now with `decision`: answer or abstain
 
-    If nothing can be certified (for any group, or any model of a set), it says how many rows might do and which lower
-    accuracies can be certified on these rows, saves nothing, and exits with 1.
+    If no threshold can be certified (for any group, or any model of a set), it prints how many rows might be enough and
+    which lower accuracies these rows can certify, saves nothing, and exits with 1.
     """
     from qacal.model.choosing import choices
     from qacal.model.model_set import load_any
@@ -112,7 +109,7 @@ def _save(loaded: QACalibrator | ModelSet, found: dict[Any, Choice], path: str) 
     loaded.save(path)
     done = sum(map(_is_done, found.values()))
     which = "" if done == len(found) else f" {done} of {len(found)} have a threshold; the others always abstain."
-    options.note(f"Saved in {path}: qacal apply now says answer or abstain.{which}")
+    options.note(f"Saved in {path}: qacal apply now writes answer or abstain.{which}")
 
 
 # What is printed
@@ -142,7 +139,7 @@ def _print_certified(found: CertifiedThreshold, title: str) -> None:
 
 
 def _print_reachable(found: CertifiedThreshold) -> None:
-    """Print which lower targets can be certified on these rows."""
+    """Print the lower targets that these rows can certify."""
     rows = [
         (
             f"{one.accuracy:g}",
@@ -155,11 +152,11 @@ def _print_reachable(found: CertifiedThreshold) -> None:
     options.show(options.table("lower accuracies on these rows", "accuracy", *_MENU, rows=rows))
     best = next((one for one in found.reachable if one.certified), None)
     if best is None:
-        options.show("None of these can be certified either: more rows are needed, or a better model.")
+        options.show("These cannot be certified either: use more rows, or a better model.")
         return
     target = f"--accuracy {best.accuracy:g} --alpha {best.alpha:.4g}" + (" --per-group" if found.is_grouped else "")
-    options.show(f"All that are certified hold at once with probability {1 - found.alpha:g}: pick any of them.")
-    options.show(f"For the highest: {target}")
+    options.show(f"All certified accuracies hold at once with probability {1 - found.alpha:g}: choose any of them.")
+    options.show(f"For the highest, pass {target}")
 
 
 def _certified(one: Reachable) -> str:
@@ -169,19 +166,19 @@ def _certified(one: Reachable) -> str:
 
 
 _OUTLOOKS = {
-    "never": "no threshold was seen to reach the target, so more rows like these would not help.",
-    "unclear": "these rows are too few to tell how many it takes.",
+    "never": "no threshold reached the target, so more rows like these would not help.",
+    "unclear": "these rows are too few to estimate how many are needed.",
 }
 _MENU = ("certified", "threshold", "share answered")
-_ONE_CLASS = "All labels are the same; make sure that `correct` is what it should be."
-_HEADER = ("group", "threshold", "rows", "answered", "share", "right", "interval", "right withheld", "rows needed")
+_ONE_CLASS = "All labels are the same; check the column `correct`."
+_HEADER = ("group", "threshold", "rows", "answered", "share", "accuracy", "interval", "correct withheld", "rows needed")
 
 
 def _claim(found: CertifiedThreshold) -> str:
     every = " in every group that has a threshold" if found.is_grouped else ""
     if not found.is_certified:
         return f"no threshold certified for an accuracy of {found.accuracy:g}, with probability {1 - found.alpha:g}"
-    return f"at least {found.accuracy:g} of the answers given are right{every}, with probability {1 - found.alpha:g}"
+    return f"accuracy of accepted answers at least {found.accuracy:g}{every}, with probability {1 - found.alpha:g}"
 
 
 def _line(part: Certification) -> tuple[str, ...]:
@@ -205,16 +202,16 @@ def _remarks(found: CertifiedThreshold) -> list[str]:
     out = []
     if any(part.threshold is None for part in found.parts):
         least = fewest_rows(found.accuracy, found.parts[0].alpha)
-        out.append(f"It takes {least:,} accepted rows at the very least, if all of them are right.")
+        out.append(f"At least {least:,} accepted rows are needed, even if all of them are correct.")
         outlooks = {part.outlook for part in found.parts if part.threshold is None}
         if None in outlooks:
-            out.append("rows needed: would do four times out of five if they were like these.")
+            out.append("rows needed: enough in four of five cases, if they are like these rows.")
         out += [f"{outlook}: {means}" for outlook, means in _OUTLOOKS.items() if outlook in outlooks]
     if found.dropped:
-        out.append(f"{found.dropped:,} rows left out: their questions have others, and rows must be independent.")
+        out.append(f"{found.dropped:,} rows left out: their questions have other rows, and rows must be independent.")
     if found.pilot_rows:
         out.append(
-            f"{found.pilot_rows:,} further rows only decided where to begin: this model remembers too little to tell."
+            f"{found.pilot_rows:,} further rows only chose where to start, since this model stores too little for that."
         )
     if found.ungrouped:
         out.append(f"{found.ungrouped:,} rows are in no group of the model; such rows abstain.")
@@ -231,20 +228,22 @@ def _print_cheapest(found: CheapestThreshold, title: str) -> None:
         ("never", "", f"{found.never:.4f}", "0.000", "", ""),
     ]
     head = f"{title}costs on {found.rows:,} rows: wrong {found.wrong:g}, abstain {found.abstain:g}"
-    options.show(options.table(head, "", "threshold", "cost of a row", "share", "right", "right withheld", rows=rows))
+    options.show(
+        options.table(head, "", "threshold", "cost of a row", "share", "accuracy", "correct withheld", rows=rows)
+    )
     if found.always in (0.0, found.wrong):
         options.show(_ONE_CLASS)
     interval = f"{found.low:.4f} to {found.high:.4f}"
     options.show(
-        f"Each half of the rows judged by the cheapest of the other half, the first costs {found.difference:.4f} a row "
-        f"more than that ({1 - found.alpha:.0%} interval {interval})."
+        f"Compared with the cheapest threshold, chosen on one half of the rows and measured on the other, the first "
+        f"costs {found.difference:.4f} a row more ({1 - found.alpha:.0%} interval {interval})."
     )
     if found.is_rule_good:
-        options.show(f"Take {found.threshold:g}. No certificate: it relies on calibrated confidences.")
+        options.show(f"Use {found.threshold:g}. No guarantee: it relies on calibrated confidences.")
     else:
-        chosen = "never answer" if found.threshold is None else f"take {found.threshold:g}"
+        chosen = "never answer" if found.threshold is None else f"use {found.threshold:g}"
         options.show(
-            f"These confidences are not calibrated here: {chosen}. No certificate: the rows that picked it judge it."
+            f"These confidences are not calibrated here: {chosen}. No guarantee: the same rows chose and measured it."
         )
 
 

@@ -31,7 +31,7 @@ _OFF = 0.05
 _FEW = 20
 
 FITTED_ON = "the model was fitted on some of these questions; on those it looks better than it is."
-"""What is said of rows that are not the ones to measure with."""
+"""The warning about rows of the fit."""
 
 
 @dataclass(frozen=True)
@@ -170,10 +170,10 @@ def verdict_on(
     scores += f"; 95% interval of the change {low:+.3f} to {high:+.3f}"
     if low > 0 and change > _LITTLE:
         return Verdict(
-            "worse", f"Calibration made the probabilities worse here ({scores}): do not use it for rows like these."
+            "worse", f"Calibration made the probabilities worse ({scores}): do not use it for rows like these."
         )
     if high < 0 and change < -_LITTLE:
-        return Verdict("better", f"The probabilities got better as a whole ({scores}; lower is better).")
+        return Verdict("better", f"Calibration improved the probabilities ({scores}; lower is better).")
     if max(-low, high) <= _NOT_MUCH:
         return Verdict("same", f"Calibration changed little ({scores}).")
     return Verdict("unclear", f"These rows are too few to tell whether calibration helped ({scores}).")

@@ -135,7 +135,7 @@ def doubt_of(
     questions : how many there are, where some have several rows; such rows count for less.
 
     >>> doubt_of([1, 0, 1] * 20, [0.9] * 60).text
-    'all 60 confidences are 0.9, so they do not tell right answers from wrong ones.'
+    'all 60 confidences are 0.9, so they do not separate correct from wrong answers.'
     >>> doubt_of([0] * 20 + [1] * 20, [0.9] * 20 + [0.6] * 20).kind
     'opposite'
     >>> doubt_of([0, 1, 1], [0.9, 0.6, 0.7])
@@ -149,7 +149,7 @@ def doubt_of(
     tally = tally.pooled().without_blocks().without_ties()
     if len(tally) == 1:
         said = f"all {tally.n:,} confidences are {tally.confidence[0]:g}"
-        text = f"{said}, so they do not tell right answers from wrong ones."
+        text = f"{said}, so they do not separate correct from wrong answers."
         return Doubt("constant", text) if tally.n >= _MANY else None
     share = 1.0 if questions is None else min(questions / tally.n, 1.0)
     found = auroc_of_counts(share * tally.wt, share * (tally.w - tally.wt))
@@ -157,13 +157,13 @@ def doubt_of(
     if found.value <= 0.5 - _HARDLY and found.high < 0.5:
         return Doubt(
             "opposite",
-            f"answers with higher confidence are more often wrong ({seen}). Are labels or confidences the wrong way "
-            "round? correct is 1 for a right answer, confidence 1 for a certain one.",
+            f"answers with higher confidence are more often wrong ({seen}). Are labels or confidences "
+            "inverted? correct is 1 for a correct answer, confidence 1 for a certain one.",
         )
     if 0.5 - _HARDLY < found.low <= 0.5 and found.high < 0.5 + _HARDLY:
         return Doubt(
             "unrelated",
-            f"confidences do not tell right answers from wrong ones ({seen}). Check that confidence and correct belong "
-            "to the same answers.",
+            f"confidences do not separate correct from wrong answers ({seen}). Check that confidence and correct "
+            "belong to the same answers.",
         )
     return None

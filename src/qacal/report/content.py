@@ -159,17 +159,17 @@ def _why_no_promise(model: QACalibrator, maps: Any) -> str:
     if isinstance(maps, BinMaps):
         return ""
     return (
-        f"{type(model.calibrator_).__name__} answers without bins, and so certifies nothing that could be held against "
-        "these rows. A model as it comes, or one with QABinning or TreeBinning, does."
+        f"{type(model.calibrator_).__name__} answers without bins, so it has no intervals to test. The default model, "
+        "QABinning and TreeBinning have intervals."
     )
 
 
 def _require_both_kinds(scored: Scored) -> None:
     mean = float(scored.correct.mean())
     if mean in (0.0, 1.0):
-        kind = "wrong" if mean == 0 else "right"
+        kind = "wrong" if mean == 0 else "correct"
         raise InputError(
-            f"all {len(scored.correct):,} rows are {kind}; a report needs right and wrong answers. Take more rows, or "
+            f"all {len(scored.correct):,} rows are {kind}; a report needs correct and wrong answers. Use more rows, or "
             "check the column `correct`."
         )
 

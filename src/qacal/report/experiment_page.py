@@ -15,17 +15,17 @@ from qacal.report.page import Block, render
 from qacal.report.tables import Cell, Table
 
 _ABOUT = (
-    "The questions were dealt {seeds} times into four parts: 20% made the groups, 60% fitted the methods, 10% chose "
+    "The questions were split {seeds} times into four parts: 20% made the groups, 60% fitted the methods, 10% chose "
     "groups and points per bin, 10% tested."
 )
 _INTRO = (
-    "Figures are of {method} ({meaning}), the method with groups and bins that did best on the tuning rows, on the "
-    "test part of the first deal."
+    "The figures show {method} ({meaning}), the best method with groups and bins on the tuning rows, on the test rows "
+    "of the first split."
 )
 _TABLE = (
-    "Means over deals, with 1.96 standard deviations / sqrt(deals). The best of a column is in bold. Plug-in errors "
-    "are mostly noise, which the noise floor shows, and reward methods with few outputs: rank by debiased errors, "
-    "Brier score and log loss."
+    "Means over splits, with 1.96 standard deviations / sqrt(splits). The best of a column is in bold. Plug-in errors "
+    "are mostly noise, as the noise floor shows, and favour methods with few outputs: rank by debiased errors, Brier "
+    "score and log loss."
 )
 
 

@@ -178,7 +178,7 @@ def _numbers(group: Group) -> Iterator[tuple[str, str]]:
 
 
 def _pair(example: dict[str, Any], longest: int) -> Pair:
-    right = {1.0: "right", 0.0: "wrong"}.get(example["correct"], f"{example['correct']:.2g} right")
+    right = {1.0: "correct", 0.0: "wrong"}.get(example["correct"], f"{example['correct']:.2g} correct")
     return Pair(
         question=Cut.of(str(example["question"]), longest),
         answer=Cut.of(str(example["answer"]), longest),

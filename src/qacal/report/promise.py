@@ -306,18 +306,20 @@ def realised_of(gathered: Gathered, maps: BinMaps) -> Realised | None:
 def why_not_judged(gathered: Gathered) -> str:
     """Return why a promise cannot be held against these rows; nothing if it can."""
     if gathered.is_familiar:
-        return "the model was fitted on some of these questions, and its promise is about others. Use rows kept aside."
+        return "the model was fitted on some of these questions, and the guarantee is about others. Use held-out rows."
     if not gathered.has_ids:
         return (
-            "the promise is about other rows than those of the fit, and whether these are others is not known: that "
-            "takes an id or a question here and in the rows of the fit."
+            "the guarantee is about rows other than those of the fit, and these may be the same. To tell, both need an "
+            "id or a question."
         )
     if gathered.is_part:
-        return "these are a part of the rows, and the promise is about all kinds of them together. Report them in one."
+        return (
+            "these are only part of the rows, and the guarantee is about all of them together. Use one report for all."
+        )
     if gathered.is_uneven:
         return (
-            "some questions have more rows here than others. The promise is about the average over rows, and only "
-            "questions can be tested, since rows of one question are no independent evidence; the two averages differ. "
-            "Use rows of which every question has as many."
+            "some questions have more rows here than others. The guarantee is about the average over rows, but only "
+            "questions can be tested, since rows of one question are dependent; the two averages differ. Use the same "
+            "number of rows for every question."
         )
     return ""

@@ -31,26 +31,26 @@ _SOURCES = {
     "root": "the correction of all questions",
 }
 _METHODS = {
-    "Identity": "nothing: the confidence as it is",
+    "Identity": "nothing: the stated confidence",
     "PlattScaling": "one logistic curve",
     "UniformMassBinning": "one table of bins with equal counts",
     "ScalingBinning": "a curve, then bins",
     "QABinning": "bins within each group",
     "ScalingQABinning": "curves, then bins within each group",
-    "HierarchicalScaling": "a curve for each group, drawn together",
+    "HierarchicalScaling": "a partially pooled curve for each group",
     "TreeScaling": "curves that follow a tree of groups",
     "TreeBinning": "curves that follow a tree of groups, in steps",
-    "StepBinning": "steps of what was predicted, each checked on other rows",
-    "IsotonicCalibration": "the best rising curve",
+    "StepBinning": "steps of the learned score, each certified on other rows",
+    "IsotonicCalibration": "the best increasing curve",
 }
 _KINDS = {
-    "BisectingTree": "texts that are alike",
-    "KMeans": "texts that are alike",
-    "KDTree": "texts that are alike",
-    "LearnedTree": "texts that are alike and that the LLM misjudges alike",
+    "BisectingTree": "similar texts",
+    "KMeans": "similar texts",
+    "KDTree": "similar texts",
+    "LearnedTree": "similar texts that the LLM misjudges in a similar way",
     "Column": "the value of a column",
     "Product": "several of these together",
-    "Function": "a function of yours",
+    "Function": "your own function",
 }
 _LONG = 120
 _ENOUGH = 200
@@ -60,7 +60,7 @@ _SMALL = 0.005
 
 @dataclass(frozen=True)
 class Fact:
-    """One line: what it is about, plain words, and the technical name or numbers behind them."""
+    """One line: its name, plain words, and technical details."""
 
     name: str
     text: str
@@ -85,11 +85,11 @@ def _facts(gathered: Gathered) -> Iterator[Fact]:
     yield _maps(gathered)
     yield Fact("Measured on", _measured_on(gathered))
     yield Fact("Answered by", _sources(gathered))
-    yield Fact("Beware", _familiar(gathered))
+    yield Fact("Warning", _familiar(gathered))
 
 
 def _read(score: LearnedScore) -> str:
-    """Return what a score reads of a row."""
+    """Return the inputs of a score."""
     further = score.confidences if score.maps_.pooled.n_confidences > 1 else ()
     parts = ["the text"] * score.reads_text + ["the stated confidence", *further]
     parts += list(score.columns) if score.maps_.levels is not None else []
@@ -97,14 +97,14 @@ def _read(score: LearnedScore) -> str:
 
 
 def _tried(score: LearnedScore) -> str:
-    """Return how the score did beside what else was tried."""
+    """Return the losses of all candidates for the score."""
     if not score.tried_:
         return score.chosen
     losses = {trial.name: f"{trial.log_loss:.3f}" for trial in score.tried_}
     others = ", ".join(f"{name} {loss}" for name, loss in losses.items() if name != score.chosen)
     held_out = counted(score.tried_[0].rows, "row")
     return (
-        f"the best of {len(losses)} scores that were tried, by log loss (lower is better) on {held_out} held out: "
+        f"the best of {len(losses)} candidates by log loss (lower is better) on {held_out} held out: "
         f"{score.chosen} {losses[score.chosen]}; {others}"
     )
 
@@ -113,7 +113,7 @@ def _fitted_on(model: QACalibrator) -> str:
     rows = counted(model.rows_, "labelled row")
     if model.learned_score_ is None or not model.calibrator_.properties.is_certified:
         return rows
-    return f"{counted(model.learned_score_.rows_, 'row')} to learn how to predict, {rows} to check and certify it"
+    return f"{counted(model.learned_score_.rows_, 'row')} for training, {rows} for certification"
 
 
 def _groups(gathered: Gathered) -> Fact:
@@ -137,7 +137,7 @@ def _maps(gathered: Gathered) -> Fact:
     if not isinstance(maps, BinMaps):
         return Fact("Corrections", "curves, without intervals")
     count = len(maps.offset) - 1
-    many = "one, for all questions" if count == 1 else f"{count:,}: for all questions, and for groups with rows enough"
+    many = "one, for all questions" if count == 1 else f"{count:,}: for all questions, and for groups with enough rows"
     sure = percent(1 - maps.certificate.alpha)
     promise = f"certified: all their intervals hold at once with probability {sure}"
     return Fact(
@@ -148,14 +148,18 @@ def _maps(gathered: Gathered) -> Fact:
 def _measured_on(gathered: Gathered) -> str:
     rows, ids = len(gathered.column("correct")), gathered.column("ids")
     questions = rows if ids is None else len(np.unique(ids))
-    of = f" of {counted(questions, 'question')}, taken as dependent within a question" if questions < rows else ""
+    of = f" of {counted(questions, 'question')}, treated as dependent within a question" if questions < rows else ""
     return f"{counted(rows, 'row')}{of} of {_listed(list(gathered.origins))}"
 
 
 def _familiar(gathered: Gathered) -> str:
     if gathered.is_familiar:
         return FITTED_ON.rstrip(".")
-    return "" if gathered.has_ids else "whether the model was fitted on some of these rows cannot be told"
+    return (
+        ""
+        if gathered.has_ids
+        else "the model may have been fitted on some of these rows; they have no id or question to check"
+    )
 
 
 def _sources(gathered: Gathered) -> str:
@@ -184,19 +188,19 @@ def verdict_of(content: Content) -> PromiseVerdict | None:
     if content.promise is None:
         return None
     if content.realised is None:
-        return PromiseVerdict("Cannot be told from these rows.", _sentence(content.why_not_judged))
+        return PromiseVerdict("These rows cannot tell.", _sentence(content.why_not_judged))
     return PromiseVerdict(_answer(content.realised), " ".join(_reasons(content.realised)))
 
 
 def _answer(found: Realised) -> str:
     can_tell, broken = int(found.can_be_judged.sum()), int(found.is_broken.sum())
     if broken:
-        return f"Broken: {broken:,} of {counted(can_tell, 'interval')} that can be tested missed the truth."
+        return f"No: {broken:,} of {counted(can_tell, 'testable interval')} missed the true accuracy."
     if can_tell == 0:
         return "Too few rows to tell."
     if 2 * can_tell < found.intervals:
-        return "No breach is seen, but most of the intervals have too few rows to tell."
-    return "Kept, as far as these rows can tell."
+        return "No failure found, but most intervals have too few rows to tell."
+    return "Yes, as far as these rows can tell."
 
 
 def _reasons(found: Realised) -> Iterator[str]:
@@ -205,17 +209,17 @@ def _reasons(found: Realised) -> Iterator[str]:
     if found.is_broken.any():
         yield _worst(found)
         yield (
-            f"One fit in {1 / found.alpha:.0f} may break its promise by bad luck; if it was not that, these questions "
-            "are unlike those of the fit, or were labelled otherwise."
+            f"One fit in {1 / found.alpha:.0f} may fail by chance. Otherwise these questions differ from those of the "
+            "fit, or were labelled differently."
         )
     elif can_tell:
         yield _agreeing(found, can_tell)
     if can_tell:
-        yield "(Of kept promises, chance calls at most one in 20 broken.)"
+        yield "(This test rejects a valid guarantee in at most one report in 20.)"
     if not found.is_about_all:
-        yield "It is taken for granted that new confidences are spread as those of the fit were."
+        yield "This assumes that new confidences are distributed like those of the fit."
     if found.left_out:
-        yield f"Of questions with several rows one was counted; {counted(found.left_out, 'row')} were left out."
+        yield f"One row per question was counted; {counted(found.left_out, 'row')} were left out."
 
 
 def _tested(found: Realised, can_tell: int) -> str:
@@ -223,7 +227,8 @@ def _tested(found: Realised, can_tell: int) -> str:
     if can_tell == 0:
         largest = counted(int(found.rows.max()), "row")
         return (
-            f"Were all of them right, or all wrong, no interval would be contradicted: no bin has more than {largest}."
+            "Even if all answers were correct, or all wrong, they would contradict no interval: no bin has more than "
+            f"{largest}."
         )
     if total == 1:
         return "The only interval has enough rows here to be tested."
@@ -244,9 +249,9 @@ def _agreeing(found: Realised, can_tell: int) -> str:
     inside = int((found.is_inside & found.can_be_judged).sum())
     outside = can_tell - inside
     if outside == 0:
-        return f"The share of right answers lies inside of {_these(can_tell)}."
-    where = f"inside of {inside:,} of these, and outside of {outside:,}" if inside else f"outside of {_these(outside)}"
-    return f"The share of right answers lies {where}, by no more than chance explains."
+        return f"The accuracy lies inside {_these(can_tell)}."
+    where = f"inside {inside:,} of these and outside {outside:,}" if inside else f"outside {_these(outside)}"
+    return f"The accuracy lies {where}, within chance."
 
 
 def _these(count: int) -> str:
@@ -258,8 +263,8 @@ def _worst(found: Realised) -> str:
     group = found.group[at]
     where = f"in {group_name(group)}, where" if group is not None else "where"
     promised = f"{found.low[at]:.2f} to {found.high[at]:.2f}"
-    seen = f"of {counted(int(found.rows[at]), 'answer')} {percent(found.accuracy[at])} are right"
-    return f"The worst is {where} it answers {found.answer[at]:.2f}: promised were {promised}, and {seen}."
+    seen = f"{percent(found.accuracy[at])} of {counted(int(found.rows[at]), 'answer')} are correct"
+    return f"The worst is {where} it answers {found.answer[at]:.2f}: the interval is {promised}, but {seen}."
 
 
 def _sentence(text: str) -> str:
@@ -273,32 +278,33 @@ def in_short(content: Content) -> list[str]:
 
 def _sentences(content: Content) -> Iterator[str]:
     for doubt in content.doubts:
-        yield f"Beware: {doubt}"
+        yield f"Warning: {doubt}"
     if content.rows < _ENOUGH:
-        few = "too few to judge this model by" if content.verdict.kind == "unclear" else "few"
+        few = "too few to judge this model" if content.verdict.kind == "unclear" else "few"
         yield f"Only {counted(content.rows, 'row')} were measured, {few}: every number here is rough."
     before, after = content.measured["stated"], content.measured["calibrated"]
     yield (
-        f"Over {counted(content.rows, 'answer')} the LLM claimed {percent(before.confidence)} on average and was right "
-        f"{percent(content.accuracy)} of the time: {_gap(content)}. Calibrated, it claims {percent(after.confidence)}."
+        f"Over {counted(content.rows, 'answer')} the LLM stated {percent(before.confidence)} on average and was "
+        f"correct {percent(content.accuracy)} of the time: {_gap(content)}. "
+        f"The calibrated mean is {percent(after.confidence)}."
     )
     yield _frequent_claim(content.tallies["stated"], "When it said {}, it")
-    yield _frequent_claim(content.tallies["calibrated"], "Where the calibrated confidence says {}, it")
+    yield _frequent_claim(content.tallies["calibrated"], "When the calibrated confidence is {}, it")
     if after.error_by_group is not None:
         yield _within(content)
         yield _worst_group(content)
     yield content.verdict.text
     verdict = verdict_of(content)
     if verdict is not None and content.promise is not None:
-        yield f"An interval for every answer, promised with probability {percent(1 - content.promise.alpha)}: " + (
-            f"{verdict.answer[0].lower()}{verdict.answer[1:]}"
+        yield f"Did the intervals, guaranteed with probability {percent(1 - content.promise.alpha)}, hold? " + (
+            verdict.answer
         )
     if content.threshold is not None:
         yield _answering(content, content.threshold)
 
 
 def _gap(content: Content) -> str:
-    """Return whether the LLM claims too much, if chance does not explain that it seems so."""
+    """Return whether the stated confidence is too high or too low beyond chance."""
     gap = content.measured["stated"].confidence - content.accuracy
     row = reliability_table(content.tallies["stated"].pooled().without_ties(), bins=1).row(0, named=True)
     if not row["low"] <= row["confidence"] <= row["high"] and abs(gap) >= _SMALL:
@@ -306,11 +312,11 @@ def _gap(content: Content) -> str:
     bounds = f"95% interval {interval(100 * row['low'], 100 * row['high'], 0)}%"
     if content.rows < _ENOUGH:
         return f"too few answers to tell whether that is too high or too low ({bounds})"
-    return "right on average" if abs(gap) < _SMALL else f"a difference that chance explains ({bounds})"
+    return "right on average" if abs(gap) < _SMALL else f"a difference within chance ({bounds})"
 
 
 def _frequent_claim(tally: Tally, said: str) -> str:
-    """Return how often the most frequent claim was right, or the highest tenth where no claim is frequent."""
+    """Return the accuracy at the most frequent confidence, or in the highest tenth if no value is frequent."""
     cells = tally.pooled().without_blocks().without_ties()
     tied = cells.rows.max() >= max(FEW_ROWS // 2, cells.n // 50)
     table = reliability_table(cells, bins="outputs" if tied else 10)
@@ -318,7 +324,7 @@ def _frequent_claim(tally: Tally, said: str) -> str:
     claim = percent(row["confidence"]) if tied else f"about {percent(row['confidence'])}"
     bounds = interval(100 * row["low"], 100 * row["high"], 0)
     return (
-        f"{said.format(claim)} was right {percent(row['accuracy'])} of the time "
+        f"{said.format(claim)} was correct {percent(row['accuracy'])} of the time "
         f"({counted(row['rows'], 'answer')}; 95% interval {bounds}%)."
     )
 
@@ -330,7 +336,7 @@ def _within(content: Content) -> str:
     if np.isnan([error.debiased for _, error in known]).all():
         return f"Within {_each(content)}, no error can be measured on so few rows."
     said = ", ".join(f"{who[name]} {off_by(error, has_interval=True)}" for name, error in known)
-    return f"Within {_each(content)}, {said}: typically, with the noise taken out."
+    return f"Within {_each(content)}, typically and without noise: {said}."
 
 
 def _each(content: Content) -> str:
@@ -339,31 +345,35 @@ def _each(content: Content) -> str:
 
 
 def _worst_group(content: Content) -> str:
-    """Return the group that the calibrated confidence is worst about, of those that it is off in beyond chance."""
+    """Return the group with the largest error of the calibrated confidence, among those beyond chance."""
     if content.is_uneven:
-        return "Whether a group has a gap that chance does not explain cannot be told: some questions have more rows."
+        return "Groups cannot be tested for gaps beyond chance, because some questions have more rows than others."
     off = [group for group in content.groups if group.is_off]
     if not off:
         few = sum(group.rows < FEW_ROWS for group in content.groups) * 2 > len(content.groups)
-        hint = f"; with fewer than {FEW_ROWS} rows in most, only large ones would show" if few else ""
-        return f"Of {counted(len(content.groups), 'group')} none has a gap that chance does not explain{hint}."
+        hint = f"; with fewer than {FEW_ROWS} rows in most, only large gaps would show" if few else ""
+        return f"No gap beyond chance in any of {counted(len(content.groups), 'group')}{hint}."
     worst = max(off, key=lambda group: group.gap)
-    more = "" if len(off) == 1 else f", as in {counted(len(off) - 1, 'other group')}"
-    who = "are the rows without a group" if worst.label is None else f"is {group_name(worst.label)}"
+    more = (
+        ""
+        if len(off) == 1
+        else f"; {counted(len(off) - 1, 'other group')} also {'has' if len(off) == 2 else 'have'} one"
+    )
+    who = "the rows without a group" if worst.label is None else group_name(worst.label)
     right, claimed = percent(worst.accuracy), percent(worst.confidence["calibrated"])
     return (
-        f"Worst {who}: {right} of {counted(worst.rows, 'answer')} are right, and the calibrated "
-        f"confidence says {claimed}, which chance does not explain{more}."
+        f"Largest gap beyond chance: {who}, where {right} of {counted(worst.rows, 'answer')} are correct and the "
+        f"calibrated confidence is {claimed}{more}."
     )
 
 
 def _answering(content: Content, threshold: float) -> str:
     share, right = answered(content.tallies["calibrated"], threshold)
-    start = f"Answering only where the calibrated confidence is {threshold:g} or more"
+    start = f"A threshold of {threshold:g} on the calibrated confidence"
     if share == 0:
         return f"{start} answers none of these questions."
     old_share, old_right = answered(content.tallies["stated"], threshold)
     return (
-        f"{start} answers {percent(share)} of the questions, {percent(right)} of them right; the same rule on the "
-        f"stated confidence answers {percent(old_share)}, {percent(old_right)} of them right."
+        f"{start} answers {percent(share)} of the questions with an accuracy of {percent(right)}; on the stated "
+        f"confidence it answers {percent(old_share)} with {percent(old_right)}."
     )

@@ -62,17 +62,19 @@ def headline_table(content: Content) -> Table:
 
 
 # Plain words, and under them what the literature calls it.
-_MEAN = Cell("what it claims on average", "mean confidence")
-_ERROR = Cell("how far off it typically is", "calibration error, noise taken out (debiased), and its 95% interval")
+_MEAN = Cell("mean confidence", "compare it with the accuracy")
+_ERROR = Cell("how far off it typically is", "calibration error without noise (debiased), and its 95% interval")
 _ERROR_WITHIN = Cell("how far off within each group", "calibration error within groups, debiased")
-_NOISY = Cell("the same, noise left in", "plain (plug-in) error, and what noise alone would measure")
-_AUAC = Cell("right answers above a threshold, over all thresholds", "AUAC; higher is better, if nothing was stretched")
+_NOISY = Cell("the same, with noise", "plain (plug-in) error, and its noise floor")
+_AUAC = Cell(
+    "accuracy above a threshold, over all thresholds", "AUAC; higher is better, unless confidences are stretched"
+)
 _SHARPNESS = Cell("how much the confidences differ", "sharpness: their standard deviation")
 _LOWER_IS_BETTER: tuple[tuple[Cell, Callable[[Scores], float]], ...] = (
-    (Cell("squared distance from right or wrong", "Brier score; lower is better"), lambda found: found.brier),
-    (Cell("price of mistakes made with confidence", "log loss; lower is better"), lambda found: found.log_loss),
+    (Cell("squared distance from the outcome", "Brier score; lower is better"), lambda found: found.brier),
+    (Cell("penalty for confident errors", "log loss; lower is better"), lambda found: found.log_loss),
     (
-        Cell("wrong answers if the unsure are left out", "AURC, ranking alone; lower is better"),
+        Cell("error rate of the most confident answers", "AURC, ranking only; lower is better"),
         lambda found: found.aurc,
     ),
 )
