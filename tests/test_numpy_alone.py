@@ -9,7 +9,8 @@ import pytest
 from sklearn.base import clone
 
 from qacal import KDTree
-from qacal.model.artifacts import save
+from qacal.model.saved import CLASSES
+from qacal.storage import save
 from tests.calibrators.contract import CALIBRATORS, name_of
 
 # Everything but numpy that qacal itself depends on, and what comes with it.
@@ -26,18 +27,21 @@ class Absent:
 
 sys.meta_path.insert(0, Absent())
 import numpy as np
-from qacal.model.artifacts import load
+from qacal.model.saved import CLASSES
+from qacal.partitions import Partition
+from qacal.calibrators.base import Calibrator
+from qacal.storage import load
 
 ask = json.loads(sys.stdin.read())
 answers = {}
 for path in sorted(Path(sys.argv[1]).iterdir()):
-    model = load(path)
+    model = load(path / "calibrator", Calibrator, CLASSES)
     groups = ask["groups"]
-    if model.partition is not None:
-        groups = model.partition.paths(np.array(ask["vectors"]))
+    if (path / "partition").exists():
+        groups = load(path / "partition", Partition, CLASSES).paths(np.array(ask["vectors"]))
     rows = {"confidence": ask["confidence"], "groups": groups, "ids": ask["ids"]}
-    evidence = model.calibrator.explain(**rows)
-    np.testing.assert_array_equal(model.calibrator.predict(**rows), evidence.calibrated)
+    evidence = model.explain(**rows)
+    np.testing.assert_array_equal(model.predict(**rows), evidence.calibrated)
     answers[path.name] = [evidence.calibrated.tolist(), evidence.source.tolist(), evidence.rows.tolist()]
 print(json.dumps(answers))
 """
@@ -62,7 +66,10 @@ def test_every_saved_calibrator_applies_with_numpy_alone(rows, tmp_path):
             place = rows["groups"] if partition is None else tree.paths(Z)
             model = clone(calibrator).fit(**(rows | {"groups": place}))
             name = f"{at:02d}-{'labels' if partition is None else 'tree'}"
-            save(tmp_path / name, header={}, calibrator=model, partition=partition)
+            (tmp_path / name).mkdir()
+            save(tmp_path / name / "calibrator", model, CLASSES)
+            if partition is not None:
+                save(tmp_path / name / "partition", partition, CLASSES)
             evidence = model.explain(**(asked | {"groups": place}))
             expected[name] = [evidence.calibrated.tolist(), evidence.source.tolist(), evidence.rows.tolist()]
     answers = answer(tmp_path, asked, Z)

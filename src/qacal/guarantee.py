@@ -15,7 +15,7 @@ import numpy as np
 
 from qacal.errors import InputError
 from qacal.parameters import is_number, shown
-from qacal.storage.soundness import require
+from qacal.storage import require
 from qacal.tally.arrays import ArrayLike, Floats
 
 # What is less is taken for 0: shared by many statements, and inverted, it would be.

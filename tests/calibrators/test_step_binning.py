@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qacal import NO_GROUP, InputError, KDTree, Paths, QACalibrationClassifier, StepBinning, Tally
-from qacal.calibrators.state import calibrator_from_state, calibrator_state
 from qacal.calibrators.step_binning import step_tops
 from qacal.guarantee import mean_intervals
+from qacal.storage import flatten, unflatten
 from tests.sizes import examples
 
 DEPTH = 3
@@ -143,7 +143,7 @@ def test_the_certificate_counts_the_bins_of_the_fullest_level_once_for_each_leve
 def test_saved_and_loaded_it_answers_the_same():
     h, right, paths = many()
     model = StepBinning(step=0.1).fit(h, right, groups=paths)
-    back = calibrator_from_state(*calibrator_state(model))
+    back = unflatten(StepBinning, *flatten(model, [StepBinning]), [StepBinning])
     before, after = model.explain(h, groups=paths), back.explain(h, groups=paths)
     for name in ("calibrated", "low", "high", "rows", "source"):
         np.testing.assert_array_equal(getattr(before, name), getattr(after, name))
@@ -161,10 +161,10 @@ def test_a_file_whose_maps_differ_in_their_bins_is_refused():
 
 
 def test_a_file_with_the_certificate_of_another_calibrator_is_refused():
-    plain, arrays = calibrator_state(StepBinning().fit([0.5, 0.9], [0, 1]))
-    plain["maps"]["certificate"]["kind"] = "conditional"
-    with pytest.raises(InputError, match='the certificate "fixed" goes with StepBinning alone'):
-        calibrator_from_state(plain, arrays)
+    model = StepBinning().fit([0.5, 0.9], [0, 1])
+    model.maps_ = replace(model.maps_, certificate=replace(model.maps_.certificate, kind="conditional"))
+    with pytest.raises(InputError, match="the bins of StepBinning are fixed; these are not"):
+        model.validate()
 
 
 def test_a_tally_that_was_snapped_is_looked_up_on_its_grid():

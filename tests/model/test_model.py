@@ -250,15 +250,15 @@ def test_several_llms_are_pooled_only_if_asked():
 
 
 def test_a_model_with_another_embedder_is_refused(fitted, tmp_path):
-    import json
+    from dataclasses import replace
 
-    from qacal.model import artifacts
+    from qacal import storage
+    from qacal.model.saved import CLASSES, SavedModel
 
     fitted.save(tmp_path / "model")
-    saved = artifacts.load(tmp_path / "model")
-    header = json.loads(json.dumps(saved.header))
-    header["embedder"]["digest"] = "0" * 64
-    artifacts.save(tmp_path / "other", header=header, calibrator=saved.calibrator, partition=saved.partition)
+    saved = storage.load(tmp_path / "model", SavedModel, CLASSES)
+    other = replace(saved, embedder={**saved.embedder, "digest": "0" * 64})
+    storage.save(tmp_path / "other", other, CLASSES)
     with pytest.raises(InputError, match="the embedder 'static' is not the one that the model was fitted with"):
         qacal.load(tmp_path / "other").calibrate(answers(5))
 

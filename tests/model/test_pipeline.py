@@ -23,7 +23,7 @@ from qacal.embedders import OnnxEmbedder
 from qacal.errors import ArtifactError
 from qacal.model.pipeline import Pipeline, RowVectors
 from qacal.records.reading import read
-from qacal.storage import plain
+from qacal.storage import digest
 from tests.answers import answers
 from tests.cli.test_cli import run
 from tests.embedders.tiny_onnx import folder
@@ -151,11 +151,11 @@ def test_every_command_that_embeds_takes_the_name_of_the_embedder(with_onnx, tmp
 def test_an_embedder_that_is_no_name_is_refused(with_onnx, tmp_path):
     shutil.copytree(with_onnx[0], tmp_path / "model")
     document = json.loads((tmp_path / "model" / "model.json").read_text(encoding="utf-8"))
-    document["header"]["embedder"]["name"] = ["hf:nobody/nothing"]
+    document["value"]["embedder"]["name"] = ["hf:nobody/nothing"]
     del document["digest"]
-    document["digest"] = plain.digest(document)
+    document["digest"] = digest(document)
     (tmp_path / "model" / "model.json").write_text(json.dumps(document), encoding="utf-8")
-    with pytest.raises(ArtifactError, match="the name of its embedder is"):
+    with pytest.raises(ArtifactError, match=r"embedder is .* expected its name, dim and digest"):
         load(tmp_path / "model")
 
 

@@ -20,7 +20,7 @@ from qacal import (
     QABinning,
     QACalibrator,
 )
-from qacal.storage.plain import digest
+from qacal.storage import digest
 from tests.answers import TOPICS, answers
 
 COLUMNS = ("id", "confidence", "correct", "topic")
@@ -115,7 +115,7 @@ def test_groups_of_a_tree_are_named_as_calibrated_rows_name_them():
     model.fit(placed(2500, 0))
     found = model.choose_threshold(placed(1200, 1), accuracy=0.85, per_group=True)
     assert set(found.thresholds) == {group.group for group in model.describe_groups()}
-    assert set(model.fit_record_.cells) == {None, *found.thresholds}
+    assert {*model.fit_record_.groups} == {*found.thresholds}
     assert found.is_certified
     accuracy, given = right(model.set_threshold(found).calibrate(placed(1500, 2)))
     assert accuracy > 0.84
@@ -196,7 +196,7 @@ def test_a_saved_threshold_comes_back(own, tmp_path, per_group):
     assert back.choose_threshold(NEW, accuracy=0.9) == own.choose_threshold(NEW, accuracy=0.9)
     back.save(tmp_path / "again")
     for name in ("model", "again"):
-        assert json.loads((tmp_path / name / "model.json").read_text())["header"]["thresholds"]["about"] == {
+        assert json.loads((tmp_path / name / "model.json").read_text())["value"]["decision_rule"]["about"] == {
             "kind": "certified",
             "accuracy": 0.9,
             "alpha": 0.1,
@@ -205,37 +205,15 @@ def test_a_saved_threshold_comes_back(own, tmp_path, per_group):
     assert (tmp_path / "model" / "model.json").read_bytes() == (tmp_path / "again" / "model.json").read_bytes()
 
 
-def rewritten(path, change):
-    """Change a model's header, and make its digest right again."""
-    document = json.loads((path / "model.json").read_text())
-    del document["digest"]
-    change(document["header"])
-    document["digest"] = digest(document)
-    (path / "model.json").write_text(json.dumps(document))
-
-
-def test_models_of_before_load_and_choose_with_rows_set_aside(model, tmp_path):
-    model.save(tmp_path / "model")
-
-    def age(header):
-        del header["thresholds"], header["memory"]
-
-    rewritten(tmp_path / "model", age)
-    old = qacal.load(tmp_path / "model")
-    assert old.calibrate(NEW[:3]) == model.calibrate(NEW[:3])
-    found = old.choose_threshold(NEW, accuracy=0.9)
-    assert 150 < found.pilot_rows < 350
-    assert found.is_certified
-    assert old.choose_threshold(rows(3000, 0), accuracy=0.9).is_certified  # it cannot tell
-    old.set_threshold(found).save(tmp_path / "model")
-    assert qacal.load(tmp_path / "model").decision_rule_.threshold == found.threshold
-
-
-@pytest.mark.parametrize("part", ["thresholds", "memory"])
+@pytest.mark.parametrize("part", ["decision_rule", "fit_record"])
 @pytest.mark.parametrize("content", [7, "0.8", [], {"threshold": 0.8}, {"threshold": 2, "groups": None, "about": {}}])
 def test_damaged_thresholds_are_refused(model, tmp_path, part, content):
     model.save(tmp_path / "model")
-    rewritten(tmp_path / "model", lambda header: header.update({part: content}))
+    document = json.loads((tmp_path / "model" / "model.json").read_text())
+    del document["digest"]
+    document["value"][part] = content
+    document["digest"] = digest(document)
+    (tmp_path / "model" / "model.json").write_text(json.dumps(document))
     with pytest.raises(ArtifactError, match="holds no sound model"):
         qacal.load(tmp_path / "model")
 

@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 import tracemalloc
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,19 +12,19 @@ from hypothesis import given
 from sklearn.base import clone
 
 from qacal import InputError, NotFittedError, Paths
+from qacal.model.saved import CLASSES
 from qacal.partitions import (
     EMBEDDING,
-    PARTITIONS,
     BisectingTree,
     Column,
     Function,
     KDTree,
     KMeans,
     LearnedTree,
+    Partition,
     Product,
-    partition_from_state,
-    partition_state,
 )
+from qacal.storage import flatten, save, unflatten
 from tests.partitions.rows import AWKWARD, clouds, labels, learned_from, seeds
 from tests.sizes import sized
 
@@ -67,17 +68,18 @@ def leaves(groups):
 
 
 def written(partition):
-    """Return a partition's state as bytes."""
-    plain, arrays = partition_state(partition)
+    """Return what is saved of a partition as bytes."""
+    plain, arrays = flatten(partition, CLASSES)
     return json.dumps(plain, allow_nan=False), {name: (a.dtype.str, a.shape, a.tobytes()) for name, a in arrays.items()}
 
 
 def loaded(partition):
     """Return the partition after a way through JSON and bytes."""
-    plain, arrays = partition_state(partition)
-    return partition_from_state(
-        json.loads(json.dumps(plain, allow_nan=False)), {k: a.copy() for k, a in arrays.items()}
-    )
+    plain, arrays = flatten(partition, CLASSES)
+    plain = json.loads(json.dumps(plain, allow_nan=False))
+    again = unflatten(Partition, plain, {name: array.copy() for name, array in arrays.items()}, CLASSES)
+    again.validate()
+    return again
 
 
 @every_saved_partition
@@ -121,7 +123,7 @@ def test_descriptions_are_plain(partition):
 
 @every_saved_partition
 def test_manners(partition):
-    assert PARTITIONS[partition.kind] is type(partition)
+    assert type(partition) in CLASSES
     for twin in (clone(partition), partition.clone()):
         assert twin is not partition
         assert repr(twin) == repr(partition)
@@ -130,7 +132,7 @@ def test_manners(partition):
     with pytest.raises(NotFittedError, match="call fit first"):
         partition.clone().describe()
     with pytest.raises(NotFittedError, match="call fit first"):
-        partition.clone().state()
+        partition.clone().validate()
 
 
 @every_saved_partition
@@ -263,22 +265,21 @@ def test_vectors_are_never_copied_whole(partition, dtype):
 
 
 WITHOUT_OTHERS = """
-import json, pathlib, sys
+import pathlib, sys
 sys.modules["sklearn"] = sys.modules["scipy"] = sys.modules["threadpoolctl"] = None
-import numpy as np
-from qacal.partitions import partition_from_state
-for file in sorted(pathlib.Path(sys.argv[1]).glob("*.json")):
-    partition = partition_from_state(json.loads(file.read_text()), dict(np.load(file.with_suffix(".npz"))))
+from qacal.model.saved import CLASSES
+from qacal.partitions import Partition
+from qacal.storage import load
+for folder in sorted(pathlib.Path(sys.argv[1]).iterdir()):
+    partition = load(folder, Partition, CLASSES)
     partition.groups_of({"embedding": [[0.0] * 6], "subject": ["law"]})
-    print(file.stem)
+    print(folder.name)
 """
 
 
 def test_applying_needs_numpy_alone(tmp_path):
     for at, partition in enumerate(SAVED):
-        plain, arrays = partition_state(partition.clone().fit_rows(inputs(0)))
-        (tmp_path / f"{at:02}.json").write_text(json.dumps(plain))
-        np.savez(tmp_path / f"{at:02}.npz", **arrays)
+        save(tmp_path / f"{at:02}", partition.clone().fit_rows(inputs(0)), CLASSES)
     run = subprocess.run([sys.executable, "-c", WITHOUT_OTHERS, str(tmp_path)], capture_output=True, text=True)
     assert run.stderr == ""
     assert run.stdout.split() == [f"{at:02}" for at in range(len(SAVED))]
@@ -286,4 +287,45 @@ def test_applying_needs_numpy_alone(tmp_path):
 
 def test_functions_are_refused_by_the_saved_form():
     with pytest.raises(InputError, match="cannot be saved"):
-        partition_state(Function(len))
+        Function(len).validate()
+
+
+@pytest.mark.parametrize(
+    ("partition", "changes", "match"),
+    [
+        (KDTree(max_depth=2), {"pivots": np.array([0.0, np.nan, 0.0])}, r"pivots\[1\] is nan"),
+        (KDTree(max_depth=2), {"pivots": np.zeros(4)}, r"pivots has shape \(4,\); expected 3"),
+        (KDTree(max_depth=2), {"low": np.array([0.0, np.inf])}, r"low\[1\] is inf"),
+        (KDTree(max_depth=2), {"axes": np.zeros((0, 6))}, "axes has shape"),
+        (KDTree(max_depth=2), {"axes": np.full((2, 6), 1e200)}, r"axes\[0\] is 1e\+200"),
+        (KDTree(max_depth=2), {"width": 9}, "axes has shape"),
+        (KDTree(max_depth=2), {"sizes": np.array([1, 1, 1, -1])}, r"sizes\[3\] is -1"),
+        (BisectingTree(max_depth=2), {"directions": np.full((3, 6), np.inf)}, r"directions\[0\] is inf"),
+        (BisectingTree(max_depth=2), {"directions": np.zeros((7, 6))}, r"directions has shape \(7,\)"),
+        (BisectingTree(max_depth=2), {"sizes": np.zeros(3, dtype=np.int64)}, "sizes has shape"),
+        (BisectingTree(max_depth=2), {"offsets": np.full(3, np.nan)}, r"offsets\[0\] is nan"),
+        (LearnedTree(max_depth=2), {"spread": -0.1}, "spread is -0.1"),
+        (KMeans(n_groups=3), {"centres": np.full((3, 6), 1e200)}, r"centres\[0\] is 1e\+200"),
+        (KMeans(n_groups=3), {"centres": np.zeros((3, 0))}, "centres has shape"),
+        (Column("subject"), {"labels": ("law", "law", 7)}, "a label twice"),
+        (Column("subject"), {"counts": (1, 2)}, "one count above 0 for each label"),
+    ],
+)
+def test_what_no_fit_makes_is_refused(partition, changes, match):
+    fitted = partition.clone().fit_rows(inputs(0))
+    fitted.validate()
+    fitted.fitted_ = replace(fitted.fitted_, **changes)
+    with pytest.raises(InputError, match=match):
+        fitted.validate()
+
+
+def test_parameters_that_are_not_those_of_the_fit_are_refused():
+    for partition, changes, match in (
+        (KDTree(max_depth=2), {"max_depth": 3}, "max_depth is 3, and the tree has 2 levels"),
+        (KDTree(max_depth=2), {"max_depth": 3000}, "max_depth is 3000"),
+        (LearnedTree(max_depth=2), {"pull": -1}, "pull is -1"),
+        (KMeans(n_groups=3), {"n_groups": 2}, "n_groups is 2, and there are 3 centres"),
+        (Column("subject"), {"name": ""}, "the name of a Column is ''"),
+    ):
+        with pytest.raises(InputError, match=match):
+            partition.clone().fit_rows(inputs(0)).set_params(**changes).validate()

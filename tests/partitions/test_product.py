@@ -63,7 +63,7 @@ def test_with_a_function():
     assert product.fit_rows(rows).groups_of(rows).tolist() == ["a / 4", "b / 8"]
     assert product.fit_rows(rows).describe()["n_groups"] is None
     with pytest.raises(InputError, match=r"Function\(length\) is code and cannot be saved"):
-        product.state()
+        product.fit_rows(rows).validate()
 
 
 def test_refusals():

@@ -15,8 +15,8 @@ import pytest
 from qacal.errors import InputError
 from qacal.records.files import open_file, unpacked_up_to
 from qacal.records.json_stream import rows_up_to
+from qacal.records.temporary import temporary_folder
 from qacal.records.writers import atomic_file, write_frame, write_objects
-from qacal.storage.folders import temporary_folder
 from tests.cli.test_cli import run
 
 ROWS = [{"question": "2+2?", "answer": "4", "confidence": 0.9, "correct": 1}]
@@ -224,7 +224,7 @@ def test_what_a_killed_run_left_is_swept_and_what_is_in_use_is_not(tmp_path, mon
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     code = (
         "import os, signal, sys, tempfile\nfrom qacal.records.writers import writing\n"
-        "from qacal.storage.folders import temporary_folder\n"
+        "from qacal.records.temporary import temporary_folder\n"
         "from qacal.records.table import as_table\ntempfile.tempdir = sys.argv[1]\n"
         "with temporary_folder(), writing(sys.argv[1] + '/a.parquet', '') as writer:\n"
         "    writer.write(as_table([{'x': 1}]))\n    os.kill(os.getpid(), signal.SIGKILL)\n"
@@ -292,7 +292,7 @@ def test_windows_is_given_no_open_file_to_rename_and_is_tried_again(tmp_path, mo
             raise PermissionError(13, "The process cannot access the file")
         replace(source, target)
 
-    monkeypatch.setattr("qacal.storage.folders.os", Windows())
+    monkeypatch.setattr("qacal.records.temporary.os", Windows())
     monkeypatch.setattr(os, "replace", replace_closed)
     write_objects(ROWS, tmp_path / "a.jsonl", "rows")
     assert len(tried) == 2

@@ -9,7 +9,7 @@ import numpy as np
 
 from qacal.calibrators.evidence import FROM_ANCESTOR, FROM_GROUP, FROM_ROOT
 from qacal.errors import InputError
-from qacal.storage.soundness import require, require_between, require_columns, rises_within
+from qacal.storage import require, require_between, require_columns, rises_within
 from qacal.tally.arrays import Floats, Ints
 from qacal.tally.bins import group_runs
 from qacal.tally.groups import NO_GROUP, GroupColumn

@@ -12,6 +12,7 @@ import numpy as np
 from qacal.calibrators.evidence import Evidence
 from qacal.errors import InputError, NotFittedError, RepeatedQuestionsWarning
 from qacal.parameters import MOST, HasParameters, shown
+from qacal.storage import require
 from qacal.tally import ids as identity
 from qacal.tally.arrays import ArrayLike, Floats, Hashes, Ints, require_length, seven_decimals, unit_values
 from qacal.tally.groups import NO_GROUP, GroupColumn, Paths
@@ -68,6 +69,10 @@ class Maps(Protocol):
 
     def validate(self) -> None:
         """Raise `InputError` if no fit can have given this content. Maps from a file are asked; fits need not be."""
+        ...
+
+    def parameters(self) -> dict[str, Any]:
+        """Return those parameters of the fit that can be read off the maps."""
         ...
 
 
@@ -206,6 +211,18 @@ class Calibrator(HasParameters, ABC):
         if not hasattr(self, "maps_"):
             raise NotFittedError(f"this {type(self).__name__} is not fitted yet; call fit first.")
         return self.maps_
+
+    def validate(self) -> None:
+        """Raise `InputError` if no fit with these parameters can have given `maps_`, which may come from a file."""
+        self._require_parameters()
+        maps, given = self.fitted_maps(), self.get_params(deep=False)
+        maps.validate()
+        for name, fitted in maps.parameters().items():
+            # Tallies may bring a grid with them that the calibrator did not ask for.
+            is_so = name not in given or given[name] == fitted or (name == "resolution" and given[name] is None)
+            require(is_so, f"{name} is {given.get(name)!r}, and the maps were fitted with {fitted!r}; fit again.")
+        has_groups = getattr(maps, "grouping", None) is not None
+        require(self.properties.uses_groups or not has_groups, "the maps have groups, which this calibrator ignores.")
 
     def _checked_rows(self, confidence: ArrayLike, groups: ArrayLike | Paths | None, ids: ArrayLike | None) -> Rows:
         """Return rows as the maps take them, checked."""

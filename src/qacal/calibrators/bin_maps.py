@@ -20,14 +20,7 @@ from qacal.calibrators.base import Rows
 from qacal.calibrators.evidence import FROM_ROOT, Evidence
 from qacal.errors import InputError
 from qacal.guarantee import Certificate, check_alpha, jittered_certificate, uniform_certificate
-from qacal.storage.soundness import (
-    is_last,
-    require,
-    require_between,
-    require_columns,
-    require_offsets,
-    rises_within,
-)
+from qacal.storage import require, require_between, require_columns, require_offsets, rises_within
 from qacal.tally.arrays import Bools, Floats, Hashes, Ints, seven_decimals
 from qacal.tally.bins import Bins, check_points_per_bin, equal_bins, group_runs, mass_bins, rank_bins
 from qacal.tally.cells import snap
@@ -112,7 +105,8 @@ class BinMaps:
         self._validate_certificate()
 
     def _validate_tops(self) -> None:
-        last = is_last(self.offset)
+        last = np.zeros(len(self.top), dtype=bool)
+        last[self.offset[1:] - 1] = True
         require_between(0, 1, top=np.where(last, 0.0, self.top))
         require(bool((self.top[last] == np.inf).all()), "the last bin of a map must have no top.")
         keys = (self.top, self.tie) if self.is_jittered else (self.top,)
@@ -135,6 +129,13 @@ class BinMaps:
             snap(np.zeros(1), self.resolution)
             grid = round(1 / self.resolution) + 1 if self.certificate.kind == "uniform" else None
         require(self.certificate.grid == grid, f"the certificate has a grid of {self.certificate.grid}, not {grid}.")
+
+    def parameters(self) -> dict[str, Any]:
+        """Return the parameters of the fit."""
+        found = {"max_depth": self.max_depth, "alpha": self.certificate.alpha, "resolution": self.resolution}
+        if self.is_jittered:
+            return found | {"ties": "jitter"}
+        return found | {"ties": "merge", "certificate": self.certificate.kind}
 
     def error_bounds(self) -> Floats:
         """Return how far each bin's answer can be from the truth, by its certificate: the distance to the far end."""

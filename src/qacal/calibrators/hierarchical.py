@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -11,7 +12,7 @@ from qacal.calibrators.base import Calibrator, Properties, Rows
 from qacal.calibrators.evidence import FROM_GROUP, FROM_ROOT, Evidence
 from qacal.calibrators.logistic import Feature, expit, feature_values
 from qacal.calibrators.mixed.flat import HierarchicalFit, fit_hierarchical
-from qacal.storage.soundness import require, require_between, require_columns
+from qacal.storage import require, require_between, require_columns
 from qacal.tally.arrays import Floats, Ints
 from qacal.tally.bins import group_runs
 from qacal.tally.groups import NO_GROUP, GroupColumn
@@ -64,6 +65,10 @@ class LogisticMaps:
         intercept, slope = _curves(self.fit)
         is_same = np.array_equal(intercept, self.intercept) and np.array_equal(slope, self.slope)
         require(is_same, "the curves are not those of the fitted effects.")
+
+    def parameters(self) -> dict[str, Any]:
+        """Return the parameters of the fit."""
+        return {"feature": self.feature, "max_depth": self.max_depth}
 
 
 def _curves(fit: HierarchicalFit) -> tuple[Floats, Floats]:

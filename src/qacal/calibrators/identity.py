@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from qacal.calibrators.base import Calibrator, Properties, Rows
 from qacal.calibrators.evidence import Evidence
@@ -24,6 +25,10 @@ class IdentityMap:
 
     def validate(self) -> None:
         """Do nothing: there is nothing that could be wrong."""
+
+    def parameters(self) -> dict[str, Any]:
+        """Return nothing: there are no parameters."""
+        return {}
 
 
 class Identity(Calibrator):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -11,7 +11,7 @@ from qacal.calibrators.ancestry import Lineage, flat_levels, lineage
 from qacal.calibrators.base import Calibrator, Properties, Rows
 from qacal.calibrators.evidence import Evidence
 from qacal.errors import InputError
-from qacal.storage.soundness import require, require_between, require_columns, require_offsets, rises_within
+from qacal.storage import require, require_between, require_columns, require_offsets, rises_within
 from qacal.tally.arrays import Floats, Ints
 from qacal.tally.bins import group_runs
 from qacal.tally.groups import GroupColumn
@@ -62,6 +62,10 @@ class IsotonicMaps:
         require_between(0, 1, x=self.x, y=self.y)
         require(rises_within(self.offset, self.x), "the knots of a curve must rise.")
         require(rises_within(self.offset, self.y, self.x), "a curve falls.")
+
+    def parameters(self) -> dict[str, Any]:
+        """Return the parameters of the fit."""
+        return {} if self.grouping is None else {"max_depth": self.max_depth}
 
     def _heights(self, h: Floats, curve: Ints) -> Floats:
         first, last = self.offset[curve], self.offset[curve + 1] - 1

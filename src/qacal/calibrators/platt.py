@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from qacal.calibrators.base import Calibrator, Properties, Rows
 from qacal.calibrators.evidence import Evidence
 from qacal.calibrators.logistic import Feature, expit, feature_values, fit_logistic
-from qacal.storage.soundness import require, require_moderate
+from qacal.storage import require, require_moderate
 from qacal.tally.arrays import Floats
 from qacal.tally.tally import Tally
 
@@ -34,6 +35,10 @@ class LogisticMap:
         """Refuse a curve that no rows can have given."""
         require_moderate(intercept=self.intercept, slope=self.slope)
         require(self.rows >= 1, f"the curve rests on {self.rows} rows; expected 1 or more.")
+
+    def parameters(self) -> dict[str, Any]:
+        """Return the parameters of the fit."""
+        return {"feature": self.feature}
 
 
 def fit_platt(tally: Tally, feature: Feature = "confidence") -> LogisticMap:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from qacal.calibrators.logistic import expit, feature_values
 from qacal.calibrators.mixed.nodes import Addresses, Nodes, nodes_of
 from qacal.calibrators.mixed.tree import TreeFit, fit_tree
 from qacal.errors import InputError
-from qacal.storage.soundness import require, require_between, require_columns
+from qacal.storage import require, require_between, require_columns
 from qacal.tally.arrays import Floats, Ints
 from qacal.tally.groups import GroupColumn
 from qacal.tally.isotonic import IsotonicCurve, isotonic_shape
@@ -80,6 +80,10 @@ class TreeMaps:
         intercept, slope = _curves(self.fit)
         is_same = np.array_equal(intercept, self.intercept) and np.array_equal(slope, self.slope)
         require(is_same, "the curves are not those of the fitted effects.")
+
+    def parameters(self) -> dict[str, Any]:
+        """Return the parameters of the fit."""
+        return {"feature": self.feature, "max_depth": self.max_depth}
 
     def _nodes(self, rows: Rows) -> Ints:
         if self.grouping is None or rows.groups is None:

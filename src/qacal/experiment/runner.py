@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,7 +22,6 @@ from qacal.experiment.tables import Table, escaped, overview, tables
 from qacal.model.answering import Progress
 from qacal.partitions import Column, Partition, as_partition
 from qacal.records.reading import Reading
-from qacal.storage.folders import atomic_folder, require_replaceable
 from qacal.tally.groups import as_grouping
 
 if TYPE_CHECKING:
@@ -81,7 +83,7 @@ class Experiment:
     def write(self, folder: str | Path, pages: Mapping[str, str] | None = None) -> None:
         """Write results.parquet and results.md, and other pages by their names, into a folder; whole or not at all."""
         require_own_folder(folder)
-        with atomic_folder(folder) as new:
+        with _replaced(Path(os.path.realpath(folder))) as new:
             self.results.write_parquet(new / RESULTS)
             for name, text in {"results.md": self.markdown(), **(pages or {})}.items():
                 (new / name).write_text(text, encoding="utf-8")
@@ -89,7 +91,35 @@ class Experiment:
 
 def require_own_folder(folder: str | Path) -> None:
     """Refuse to overwrite anything but the results of an experiment."""
-    require_replaceable(folder, FILES.__contains__, "the results of an experiment")
+    target = Path(os.path.realpath(folder))
+    if not target.parent.is_dir():
+        raise InputError(f"{folder}: the folder {target.parent} does not exist.")
+    if target.exists() and not target.is_dir():
+        raise InputError(f"{folder} is a file; the results of an experiment are a folder. Choose another name.")
+    foreign = sorted({member.name for member in target.iterdir()} - {*FILES}) if target.exists() else []
+    if foreign:
+        raise InputError(
+            f"{folder} holds what is no part of the results of an experiment ({', '.join(foreign[:5])}), and is not "
+            "replaced. Choose another name."
+        )
+
+
+@contextmanager
+def _replaced(target: Path) -> Iterator[Path]:
+    """Yield a new folder to fill; it takes the place of `target` once all is written, and vanishes if that fails."""
+    # Beside the target: a name can only be given within one file system.
+    with TemporaryDirectory(prefix=f".{target.name}.", dir=target.parent) as home:
+        new, old = Path(home, "new"), Path(home, "old")
+        new.mkdir()
+        yield new
+        if target.exists():
+            os.rename(target, old)
+        try:
+            os.rename(new, target)
+        except BaseException:
+            if old.exists():
+                os.rename(old, target)
+            raise
 
 
 def run_experiment(

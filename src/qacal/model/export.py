@@ -21,7 +21,7 @@ from qacal.calibrators.tree_scaling import TreeMaps
 from qacal.errors import InputError
 from qacal.model import sql
 from qacal.parameters import shown
-from qacal.storage.plain import require_plain
+from qacal.storage import require_plain
 from qacal.tally.arrays import Floats, Ints, seven_decimals
 from qacal.tally.cells import snap
 from qacal.tally.groups import NO_GROUP, GroupColumn

@@ -9,15 +9,15 @@ texts of the group and :math:`y'_w` of :math:`n'` others using word :math:`w`, a
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from qacal.errors import InputError
 from qacal.records.forks import require_polars
+from qacal.storage import require, require_between
 from qacal.tally.arrays import Floats, Hashes
 from qacal.tally.tally import Tally
 
@@ -56,19 +56,11 @@ class GroupSummary:
         """Return what JSON can hold."""
         return asdict(self)
 
-    @staticmethod
-    def from_dict(plain: Mapping[str, Any]) -> GroupSummary:
-        """Return the summary that :meth:`to_dict` was called on."""
-        try:
-            summary = GroupSummary(**{**plain, "words": tuple(plain["words"]), "examples": tuple(plain["examples"])})
-            numbers = (float(summary.rows), float(summary.accuracy), float(summary.confidence))
-            are_texts = all(isinstance(word, str) for word in summary.words)
-            are_rows = all(isinstance(example, dict) for example in summary.examples)
-        except (TypeError, ValueError, KeyError, AttributeError):
-            raise InputError("a group's description lacks something or has something of the wrong type.") from None
-        if not (np.isfinite(numbers).all() and are_texts and are_rows):
-            raise InputError(f"the description of group {summary.group!r} is not one.")
-        return summary
+    def validate(self) -> None:
+        """Refuse what :func:`summaries` cannot have made; it may come from a file."""
+        shares = np.array([self.accuracy, self.confidence])
+        require(self.rows >= 0, f"a group has {self.rows} rows; expected 0 or more.")
+        require_between(0, 1, shares=shares)
 
 
 class Sampler:

@@ -20,7 +20,6 @@ from qacal.embedders import Embedder
 from qacal.errors import InputError, NotFittedError
 from qacal.metrics.evaluation import require_labels
 from qacal.metrics.proper_scores import log_loss
-from qacal.model import artifacts
 from qacal.model.answering import Answering, Progress, no_progress
 from qacal.model.defaults import Defaults, Output
 from qacal.model.fitting import FitInputs, Fitted, fit_model
@@ -434,26 +433,10 @@ class QACalibrator(HasParameters, Answering):
 
     def save(self, path: str | Path) -> None:
         """Write the model as a directory: plain JSON and arrays, no code; whole or not at all."""
+        from qacal.model.saved import save
+
         self._require_fitted()
-        pipeline = self.pipeline_
-        header = {
-            "embedder": pipeline.vectors.described() if pipeline.needs_vectors else {},
-            "parameters": {
-                "output": self.output,
-                "train_share": self.train_share,
-                "examples": self.examples,
-                "seed": self.seed,
-            },
-            "origins": self.origins_,
-            "rows": self.rows_,
-            "groups": [group.to_dict() for group in self.groups_],
-            "memory": self.fit_record_.to_plain(),
-            "fitted_for": self.fitted_for_,
-            "read_as": self.read_as_.to_plain(),
-            "thresholds": None if self.decision_rule_ is None else self.decision_rule_.to_plain(),
-        }
-        partition = pipeline.partition if pipeline.uses_groups else None
-        artifacts.save(path, header=header, calibrator=pipeline.calibrator, partition=partition, score=pipeline.score)
+        save(self, path)
 
     @classmethod
     def load(cls, path: str | Path, *, embedder: str | Embedder | None = None, warm: bool = False) -> QACalibrator:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -12,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from qacal import storage
 from qacal.embedders import Embedder
 from qacal.errors import ArtifactError, InputError
 from qacal.model.answering import Answering, Progress
-from qacal.model.artifacts import read_file
 from qacal.model.fitting import FitInputs
 from qacal.model.model import QACalibrator
 from qacal.model.saved import load
@@ -25,8 +23,7 @@ from qacal.records.forks import require_polars
 from qacal.records.provenance import AllowOtherSource
 from qacal.records.reading import Batch, ReadAs, Reading, Source, as_source, read, tables_of
 from qacal.records.table import Table, joined
-from qacal.storage.folders import new_mark, read_whole, replaced_whole, require_replaceable, write_flushed
-from qacal.storage.plain import digest, read_document, write_document
+from qacal.storage import require
 from qacal.tally.arrays import Bools, is_missing
 
 if TYPE_CHECKING:
@@ -35,7 +32,6 @@ if TYPE_CHECKING:
 INDEX = "models.json"
 # The rows of so many are held at once while models are fitted: of 2,000 characters each, about half a gigabyte.
 _MOST_ROWS = 200_000
-_FOLDER = re.compile(r"[0-9]+(-[0-9a-f]{8})?")
 
 
 class ModelSet(Answering):
@@ -126,20 +122,23 @@ class ModelSet(Answering):
 
     def save(self, path: str | Path) -> None:
         """Write the models as folders within one folder; whole or not at all."""
-        target = Path(path)
-        if target.is_dir() and any(target.iterdir()) and not (target / INDEX).is_file():
-            raise InputError(f"{target} exists and is no set of models; it is not overwritten. Choose another name.")
-        require_replaceable(
-            target, lambda name: name == INDEX or _FOLDER.fullmatch(name) is not None, "a set of models"
-        )
-        target = Path(os.path.realpath(path))
-        mark = new_mark(target)
-        folders = [f"{number}{mark}" for number in range(len(self._models))]
-        index: dict[str, Any] = {"schema": 2, "by": self._by, "values": list(self._models), "folders": folders}
-        with replaced_whole(target, INDEX, _folders) as fresh:
-            for folder, model in zip(folders, self._models.values(), strict=True):
-                model.save(fresh / folder)
-            write_flushed(fresh / INDEX, write_document(index | {"digest": digest(index)}))
+        parts = [model.save for model in self._models.values()]
+        storage.save(path, _Index(self._by, tuple(self._models)), document=INDEX, parts=parts)
+
+
+@dataclass(frozen=True)
+class _Index:
+    """What is saved of a set, beside its models.
+
+    values : those of the column `by`, in the order of the models.
+    """
+
+    by: str
+    values: tuple[Any, ...]
+
+    def validate(self) -> None:
+        are_sound = all(isinstance(value, str | int) for value in self.values)
+        require(are_sound and len({*self.values}) == len(self.values), "the values of a set of models must differ.")
 
 
 def rows_by(values: Iterable[Any]) -> dict[Any, list[int]]:
@@ -260,66 +259,36 @@ def load_any(
     path: str | Path, *, embedder: str | Embedder | None = None, warm: bool = False
 ) -> QACalibrator | ModelSet:
     """Return the model, or the set of models, that was saved at `path`; the options are as in :func:`qacal.load`."""
-    index = Path(path) / INDEX
-    if not index.is_file():
+    if not (Path(path) / INDEX).is_file():
         return load(path, embedder=embedder, warm=warm)
-    found = read_whole(index, read_file, lambda data: _loaded(index, data, embedder))
+
+    def made(index: _Index, folders: list[Path]) -> ModelSet:
+        models = {}
+        for value, folder in _named(index, folders).items():
+            models[value] = load(folder, embedder=embedder)
+            _require_fitted_for(models[value], index.by, value, folder)
+        return ModelSet(index.by, models)
+
+    found: ModelSet = storage.load(path, _Index, document=INDEX, made=made)
     if warm:
         found._warm()
     return found
 
 
-def _loaded(index: Path, data: bytes, embedder: str | Embedder | None) -> ModelSet:
-    by, folders = _index(index, data)
-    models = {}
-    for value, folder in folders.items():
-        models[value] = load(index.parent / folder, embedder=embedder)
-        _require_fitted_for(models[value], by, value, index.parent / folder)
-    return ModelSet(by, models)
-
-
-def _index(path: Path, data: bytes) -> tuple[str, dict[Any, str]]:
-    """Return the column of a set of models, and the folders of the models by their values."""
-    try:
-        content = read_document(data)
-        by, values = content["by"], content["values"]
-        if content["schema"] == 1:  # by an earlier qacal: no digest; whose model is whose, the models say themselves
-            content["folders"] = [str(number) for number in range(len(values))]
-        elif content["schema"] != 2 or content.pop("digest") != digest(content):
-            raise InputError("it does not match its digest.")
-        folders = dict(zip(values, content["folders"], strict=True))
-        are_sound = all(isinstance(value, str | int) and _FOLDER.fullmatch(name) for value, name in folders.items())
-        if not isinstance(by, str) or not are_sound or len(folders) != len(values):
-            raise InputError("its content makes no sense.")
-    except (InputError, KeyError, TypeError, ValueError):
-        raise ArtifactError(
-            f"{path} was changed or damaged, or written by a newer qacal. Copy the models again, or refit."
-        ) from None
-    return by, folders
-
-
-def _folders(path: Path) -> Iterable[str]:
-    """Return the folders that an index names; none if it cannot be read."""
-    try:
-        return _index(path, read_file(path))[1].values()
-    except ArtifactError:
-        return ()
+def _named(index: _Index, folders: list[Path]) -> dict[Any, Path]:
+    """Return the folder of each value's model."""
+    if not len(index.values) == len(folders) > 0:
+        raise ArtifactError(f"{INDEX} names {len(index.values)} models in {len(folders)} folders; copy them again.")
+    return dict(zip(index.values, folders, strict=True))
 
 
 def _require_fitted_for(model: QACalibrator, by: str, value: Any, folder: Path) -> None:
     """Refuse a model of other rows than those that the index names: its numbers would be another LLM's."""
-    known = model.fitted_for_
-    if known is None:  # saved by an earlier qacal
-        of_rows = model.origins_.get(by, [value])
-        is_its_own = of_rows == [value]
-        whose = f"{by} {', '.join(map(str, of_rows))}"
-    else:
-        is_its_own = known == {"column": by, "value": value}
-        whose = f"{known['column']} {known['value']}"
-    if not is_its_own:
+    known = model.fitted_for_ or {"column": "no column", "value": ""}
+    if known != {"column": by, "value": value}:
         raise ArtifactError(
-            f"{folder} holds the model of {whose}, and {INDEX} names it as that of {by} {value}: names or folders were "
-            "exchanged. Copy the models again, or refit."
+            f"{folder} holds the model of {known['column']} {known['value']}, and {INDEX} names it as that of {by} "
+            f"{value}: names or folders were exchanged. Copy the models again, or refit."
         )
 
 
@@ -327,7 +296,7 @@ def load_one(path: str | Path) -> QACalibrator:
     """Return the model that was saved at `path`; of a set, say how to name one."""
     found = load_any(path)
     if isinstance(found, ModelSet):
-        folders = _index(Path(path) / INDEX, read_file(Path(path) / INDEX))[1]
-        each = ", ".join(f"{Path(path) / folder} ({value})" for value, folder in folders.items())
+        folders = storage.load(path, _Index, document=INDEX, made=_named)
+        each = ", ".join(f"{folder} ({value})" for value, folder in folders.items())
         raise InputError(f"{path} holds one model for each {found._by}; name one of them: {each}.")
     return found

@@ -1,23 +1,105 @@
-"""Loading a saved model: what its directory says is checked before it is believed."""
+"""What is saved of a model, and the model that is made of it again."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from qacal import storage
+from qacal.calibrators.base import Calibrator
+from qacal.calibrators.binning import QABinning, ScalingBinning, ScalingQABinning, UniformMassBinning
+from qacal.calibrators.hierarchical import HierarchicalScaling
+from qacal.calibrators.identity import Identity
+from qacal.calibrators.isotonic import IsotonicCalibration
+from qacal.calibrators.platt import PlattScaling
+from qacal.calibrators.score import LearnedScore
+from qacal.calibrators.step_binning import StepBinning
+from qacal.calibrators.tree_binning import TreeBinning
+from qacal.calibrators.tree_scaling import TreeScaling
 from qacal.embedders import ColumnEmbedder, Embedder
-from qacal.errors import ArtifactError, InputError
-from qacal.model import artifacts
+from qacal.model.defaults import Output
 from qacal.model.fitting import Fitted
 from qacal.model.groups import GroupSummary
 from qacal.model.model import QACalibrator
 from qacal.model.pipeline import ForeignName, Pipeline, RowVectors
-from qacal.partitions import BisectingTree
+from qacal.partitions import BisectingTree, Column, KDTree, KMeans, LearnedTree, Partition, Product
 from qacal.records.reading import ReadAs
+from qacal.storage import require
 from qacal.thresholds.decisions import DecisionRule
-from qacal.thresholds.memory import NO_RECORD, FitRecord
+from qacal.thresholds.memory import FitRecord
+
+CLASSES: tuple[type, ...] = (
+    *(Identity, PlattScaling, IsotonicCalibration, UniformMassBinning, ScalingBinning, QABinning, ScalingQABinning),
+    *(HierarchicalScaling, TreeScaling, TreeBinning, StepBinning, LearnedScore),
+    *(KDTree, BisectingTree, LearnedTree, KMeans, Column, Product),
+)
+"""Every class that can be saved. A file chooses among these and nothing else."""
+
+
+@dataclass(frozen=True, eq=False)
+class SavedModel:
+    """What is saved of a :class:`~qacal.QACalibrator`.
+
+    embedder : what tells the embedder from others: its name, dimension and digest; empty if the model reads no vectors.
+    output, train_share, examples, seed : the parameters.
+    partition, score : None if the model has none.
+    rows, origins, groups, fit_record, decision_rule, read_as, fitted_for : the attributes of the fitted model.
+    """
+
+    embedder: Mapping[str, Any]
+    output: Output
+    train_share: float | None
+    examples: int
+    seed: int
+    calibrator: Calibrator
+    partition: Partition | None
+    score: LearnedScore | None
+    rows: int
+    origins: Mapping[str, tuple[Any, ...]]
+    groups: tuple[GroupSummary, ...]
+    fit_record: FitRecord
+    decision_rule: DecisionRule | None
+    read_as: ReadAs
+    fitted_for: Mapping[str, Any] | None
+
+    def validate(self) -> None:
+        """Raise `InputError` if this is no fitted model."""
+        kinds = {"name": str, "dim": int, "digest": str}
+        is_known = {name: type(value) for name, value in self.embedder.items()} in ({}, kinds)
+        require(is_known, f"embedder is {dict(self.embedder)!r:.80}; expected its name, dim and digest.")
+        require(self.rows >= 0, f"rows is {self.rows}; expected 0 or more.")
+        column = self.fitted_for
+        is_one = column is None or ({*column} == {"column", "value"} and isinstance(column["value"], str | int))
+        require(is_one, f"fitted_for is {column!r:.80}; expected a column and its value.")
+        parts = (self.calibrator, self.partition, self.score, self.fit_record, self.decision_rule, self.read_as)
+        for part in (*parts, *self.groups):
+            if part is not None:
+                part.validate()
+
+
+def save(model: QACalibrator, path: str | Path) -> None:
+    """Write a fitted model as a folder; see :func:`qacal.storage.save`."""
+    pipeline = model.pipeline_
+    value = SavedModel(
+        embedder=pipeline.vectors.described() if pipeline.needs_vectors else {},
+        output=model.output,
+        train_share=model.train_share,
+        examples=model.examples,
+        seed=model.seed,
+        calibrator=pipeline.calibrator,
+        partition=pipeline.partition if pipeline.uses_groups else None,
+        score=pipeline.score,
+        rows=model.rows_,
+        origins={name: tuple(values) for name, values in model.origins_.items()},
+        groups=tuple(model.groups_),
+        fit_record=model.fit_record_,
+        decision_rule=model.decision_rule_,
+        read_as=model.read_as_,
+        fitted_for=model.fitted_for_,
+    )
+    storage.save(path, value, CLASSES)
 
 
 def load(path: str | Path, *, embedder: str | Embedder | None = None, warm: bool = False) -> QACalibrator:
@@ -27,43 +109,34 @@ def load(path: str | Path, *, embedder: str | Embedder | None = None, warm: bool
         "onnx:DIR", your own) are loaded only if they are named here, and never because the model names them.
     warm : load the embedder and all packages now, not at the first answer, which then takes milliseconds.
     """
-    saved = artifacts.load(path)
-    header = _Header(saved.header, str(path))
-    known = header.dictionary("embedder")
-    parameters = header.dictionary("parameters")
-    name = known.get("name", "static")
-    if not isinstance(name, str):
-        raise ArtifactError(f"{path} holds no sound model: the name of its embedder is {name!r:.80}.")
+    saved: SavedModel = storage.load(path, SavedModel, CLASSES)
+    name = saved.embedder.get("name", "static")
     model = QACalibrator(
         ForeignName.unless_known(name) if embedder is None else embedder,
         saved.partition,
         # It follows from the output there, and is refused beside it in a new fit.
-        None if parameters.get("output") == "continuous" else saved.calibrator,
+        None if saved.output == "continuous" else saved.calibrator,
         learned_score=saved.score,
-        **{name: parameters[name] for name in ("output", "train_share", "examples", "seed") if name in parameters},
+        output=saved.output,
+        train_share=saved.train_share,
+        examples=saved.examples,
+        seed=saved.seed,
     )
     partition = BisectingTree() if saved.partition is None else saved.partition
     found = Fitted(
-        pipeline=Pipeline(partition, saved.score, saved.calibrator, _vectors(model.embedder, known)),
+        pipeline=Pipeline(partition, saved.score, saved.calibrator, _vectors(model.embedder, saved.embedder)),
         tuned=None,
-        rows=header.whole("rows"),
-        origins=header.dictionary("origins"),
-        groups=[GroupSummary.from_dict(group) for group in header.listed("groups")],
-        memory=header.optional("memory", FitRecord.from_plain) or NO_RECORD,
+        rows=saved.rows,
+        origins={name: list(values) for name, values in saved.origins.items()},
+        groups=saved.groups,
+        memory=saved.fit_record,
     )
-    model._set_fitted(found, header.optional("thresholds", DecisionRule.from_plain))
-    model.read_as_ = header.optional("read_as", ReadAs.from_plain) or ReadAs()
-    model.fitted_for_ = header.optional("fitted_for", _column_and_value)
+    model._set_fitted(found, saved.decision_rule)
+    model.read_as_ = saved.read_as
+    model.fitted_for_ = None if saved.fitted_for is None else dict(saved.fitted_for)
     if warm:
         model._warm()
     return model
-
-
-def _column_and_value(plain: Any) -> dict[str, Any]:
-    """Return the column and the value that all rows of a model have in it, if the model is one of a set."""
-    if not (isinstance(plain, dict) and set(plain) == {"column", "value"} and isinstance(plain["value"], str | int)):
-        raise InputError(f"fitted_for is {plain!r:.80}; expected a column and its value.")
-    return plain
 
 
 def _vectors(embedder: str | Embedder, known: Mapping[str, Any]) -> RowVectors:
@@ -71,35 +144,3 @@ def _vectors(embedder: str | Embedder, known: Mapping[str, Any]) -> RowVectors:
     if isinstance(embedder, str) and embedder == known.get("name") and embedder.startswith("column:"):
         return RowVectors(ColumnEmbedder(embedder[7:], known.get("dim")))
     return RowVectors(embedder, known)
-
-
-@dataclass(frozen=True)
-class _Header:
-    """Reads what `QACalibrator.save` wrote, and says what is wrong with anything else."""
-
-    content: Mapping[str, Any]
-    path: str
-
-    def _get(self, name: str, kind: type) -> Any:
-        value = self.content.get(name)
-        if not isinstance(value, kind) or isinstance(value, bool):
-            raise InputError(f"{self.path}: {name} is {type(value).__name__} in model.json; expected {kind.__name__}.")
-        return value
-
-    def dictionary(self, name: str) -> dict[str, Any]:
-        return dict(self._get(name, dict))
-
-    def listed(self, name: str) -> list[Any]:
-        return list(self._get(name, list))
-
-    def whole(self, name: str) -> int:
-        return int(self._get(name, int))
-
-    def optional(self, name: str, read: Callable[[Any], Any]) -> Any:
-        """Return what models of an earlier qacal do not have; None for them."""
-        if self.content.get(name) is None:
-            return None
-        try:
-            return read(self.content[name])
-        except InputError as error:
-            raise ArtifactError(f"{self.path} holds no sound model: {error}") from error

@@ -1,6 +1,6 @@
 """beta: from a row to its group, by its vector or by what is known of it."""
 
-from qacal.partitions.base import EMBEDDING, PARTITIONS, Partition, partition_from_state, partition_state
+from qacal.partitions.base import EMBEDDING, Partition
 from qacal.partitions.bisecting import BisectingTree
 from qacal.partitions.column import Column
 from qacal.partitions.function import Function
@@ -12,7 +12,6 @@ from qacal.partitions.product import Product
 
 __all__ = [
     "EMBEDDING",
-    "PARTITIONS",
     "BisectingTree",
     "Column",
     "Function",
@@ -22,6 +21,4 @@ __all__ = [
     "Partition",
     "Product",
     "as_partition",
-    "partition_from_state",
-    "partition_state",
 ]

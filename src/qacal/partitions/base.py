@@ -22,12 +22,6 @@ EMBEDDING = "embedding"
 Plain: TypeAlias = dict[str, Any]
 """What JSON can hold: text, numbers, booleans, None, lists and dictionaries of these."""
 
-Arrays: TypeAlias = dict[str, NDArray[Any]]
-
-PARTITIONS: dict[str, type[Partition]] = {}
-"""Every partition by its `kind`, the name under which it is saved."""
-
-
 MOST_ROWS = 20_000
 """The most vectors that groups are learned from."""
 
@@ -41,11 +35,6 @@ class Partition(HasParameters, ABC):
 
     kind: ClassVar[str]
     fitted_: Any
-
-    def __init_subclass__(cls, **options: Any) -> None:
-        super().__init_subclass__(**options)
-        if "kind" in vars(cls):
-            PARTITIONS[cls.kind] = cls
 
     @property
     def needs(self) -> tuple[str, ...]:
@@ -90,17 +79,15 @@ class Partition(HasParameters, ABC):
         """Return the facts of the fitted partition: its kind, parameters, number of groups, and how it splits."""
 
     def parameters(self) -> Plain:
-        """Return the hyperparameters in a form that JSON can hold; :meth:`from_state` takes them back."""
-        return {name: plain_value(value) for name, value in self.get_params(deep=False).items()}
+        """Return the hyperparameters in a form that JSON can hold."""
+        given = self.get_params(deep=False).items()
+        return {name: value.item() if isinstance(value, np.generic) else value for name, value in given}
 
-    @abstractmethod
-    def state(self) -> tuple[Plain, Arrays]:
-        """Return all that was learned, as plain values and arrays, to be saved without pickle."""
-
-    @classmethod
-    @abstractmethod
-    def from_state(cls, parameters: Plain, plain: Plain, arrays: Arrays) -> Self:
-        """Return the fitted partition of a state; raise `InputError` if the state cannot be one."""
+    def validate(self) -> None:
+        """Raise `InputError` if no fit with these parameters can have given `fitted_`, which may come from a file."""
+        self._require_fitted()
+        self.require_parameters()
+        self.fitted_.validate()
 
     def require_parameters(self) -> None:
         """Refuse parameters that can mean nothing."""
@@ -112,16 +99,6 @@ class Partition(HasParameters, ABC):
     def _require_fitted(self) -> None:
         if not hasattr(self, "fitted_"):
             raise NotFittedError(f"this {type(self).__name__} is not fitted yet; call fit first.")
-
-    @classmethod
-    def _with(cls, parameters: Plain, fitted: Any) -> Self:
-        """Return a fitted partition without fitting; names of parameters that it does not have are refused."""
-        known = set(cls._defaults())
-        if set(parameters) != known:
-            raise InputError(f"a saved {cls.kind} has parameters {sorted(parameters)}; expected {sorted(known)}.")
-        partition = cls(**parameters)
-        partition.fitted_ = fitted
-        return partition
 
 
 def column_of(inputs: Mapping[str, ArrayLike], name: str, reader: object) -> ArrayLike:
@@ -143,35 +120,6 @@ def column_of(inputs: Mapping[str, ArrayLike], name: str, reader: object) -> Arr
             f"{reader!r} needs {name!r}, and the rows have {there}. Add it, or rename the column that is it."
         )
     return inputs[name]
-
-
-def partition_state(partition: Partition) -> tuple[Plain, Arrays]:
-    """Return a fitted partition of any kind as plain values and arrays: what a model file holds.
-
-    >>> from qacal.partitions import Column
-    >>> plain, arrays = partition_state(Column("subject").fit(["law", "art", "law"]))
-    >>> plain["kind"], partition_from_state(plain, arrays).assign(["art", "chess"])
-    ('column', array(['art', None], dtype=object))
-    """
-    plain, arrays = partition.state()
-    return {"kind": partition.kind, "parameters": partition.parameters(), "state": plain}, arrays
-
-
-def partition_from_state(plain: Plain, arrays: Arrays) -> Partition:
-    """Return the partition that :func:`partition_state` was given; anything else is refused."""
-    if not isinstance(plain, dict) or set(plain) != {"kind", "parameters", "state"}:
-        raise InputError("a saved partition has a kind, parameters and a state, and nothing else; this one does not.")
-    kind, parameters, state = plain["kind"], plain["parameters"], plain["state"]
-    if not isinstance(kind, str) or kind not in PARTITIONS:
-        raise InputError(f"the saved partition is of kind {kind!r}; this qacal knows {', '.join(sorted(PARTITIONS))}.")
-    if not (isinstance(parameters, dict) and isinstance(state, dict) and isinstance(arrays, dict)):
-        raise InputError(f"the parameters, state and arrays of a saved {kind} must be dictionaries.")
-    return PARTITIONS[kind].from_state(parameters, state, arrays)
-
-
-def plain_value(value: Any) -> Any:
-    """Return numbers of numpy as those of Python, which JSON can write."""
-    return value.item() if isinstance(value, np.generic) else value
 
 
 def start_of(seed: int, number: int) -> int:

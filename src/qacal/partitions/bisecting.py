@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qacal.errors import InputError
-from qacal.partitions.base import Arrays, Plain, check_seed, one_thread, start_of
-from qacal.partitions.stored import require_names, stored_floats, stored_sizes, stored_whole
-from qacal.partitions.tree import ROUNDING, Tree
+from qacal.partitions.base import Plain, check_seed, one_thread, start_of
+from qacal.partitions.tree import ROUNDING, Tree, require_leaves
+from qacal.storage import require, require_between, require_columns, require_moderate
 from qacal.tally.arrays import ArrayLike, Floats, Ints
 from qacal.tally.groups import Paths
 from qacal.tally.vectors import fitting_vectors, portions, require_finite
@@ -80,6 +80,15 @@ class Bisections:
             path[rows] = node - (2**self.depth - 1)
         return Paths(path, np.full(len(Z), self.depth + 1), self.depth)
 
+    def validate(self) -> None:
+        """Refuse what :func:`bisect` cannot have made."""
+        require_leaves(self.sizes, self.depth)
+        is_so = self.directions.ndim == 2 and self.directions.shape[1] >= 1
+        require(is_so, f"directions has shape {self.directions.shape}; expected one of some coordinates for each node.")
+        require_columns(2**self.depth - 1, directions=self.directions[:, 0], offsets=self.offsets)
+        require_between(-1.01, 1.01, directions=self.directions)
+        require_moderate(offsets=self.offsets)
+
     def _walk(self, Z: Floats, offsets: Floats) -> Ints:
         node = np.zeros(len(Z), dtype=np.int64)
         for _ in range(self.depth):
@@ -135,19 +144,6 @@ class BisectingTree(Tree):
         with one_thread():
             self.fitted_ = bisect(Z, int(self.max_depth), int(self.seed))
         return self
-
-    def state(self) -> tuple[Plain, Arrays]:
-        """Return the directions, offsets and sizes."""
-        self._require_fitted()
-        return bisections_state(self.fitted_)
-
-    @classmethod
-    def from_state(cls, parameters: Plain, plain: Plain, arrays: Arrays) -> Self:
-        """Return the fitted tree of a state."""
-        tree = cls._with(parameters, None)
-        tree.require_parameters()
-        tree.fitted_ = stored_bisections(tree.max_depth, plain, arrays, cls.kind)
-        return tree
 
     def _levels(self) -> list[Plain]:
         return split_counts(self.fitted_)
@@ -256,33 +252,6 @@ def split_counts(tree: Bisections) -> list[Plain]:
     """Return how many nodes of each level split."""
     splits = (tree.directions != 0).any(axis=1)
     return [{"depth": d + 1, "splits": int(splits[2**d - 1 : 2 ** (d + 1) - 1].sum())} for d in range(tree.depth)]
-
-
-def bisections_state(tree: Bisections) -> tuple[Plain, Arrays]:
-    """Return a tree of hyperplanes as plain values and arrays."""
-    return {"width": tree.width}, {"directions": tree.directions, "offsets": tree.offsets, "sizes": tree.sizes}
-
-
-def stored_bisections(max_depth: int, plain: Plain, arrays: Arrays, kind: str) -> Bisections:
-    """Return the tree of hyperplanes that :func:`bisections_state` was given; anything else is refused."""
-    require_names(plain, ["width"], kind)
-    require_names(arrays, ["directions", "offsets", "sizes"], kind)
-    n_nodes, width = 2**max_depth - 1, stored_whole(plain, "width", 1, 2**31, kind)
-    return Bisections(
-        _stored_directions(arrays, (n_nodes, width), kind),
-        stored_floats(arrays, "offsets", (n_nodes,), kind),
-        stored_sizes(arrays, n_nodes + 1, kind),
-    )
-
-
-def _stored_directions(arrays: Arrays, shape: tuple[int, int], kind: str) -> Floats:
-    directions = stored_floats(arrays, "directions", shape, kind)
-    with np.errstate(over="ignore"):
-        length = np.sqrt((directions * directions).sum(axis=1))
-    wrong = (length != 0) & ~(np.abs(length - 1) < 1e-6)
-    if wrong.any():
-        raise InputError(f"a direction of a saved {kind} tree has length {length[wrong][0]}; expected 1, or 0.")
-    return directions
 
 
 def require_room(max_depth: int, width: int, kind: str) -> None:

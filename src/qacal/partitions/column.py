@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qacal.errors import InputError
-from qacal.partitions.base import Arrays, Partition, Plain
-from qacal.partitions.stored import require_names
+from qacal.partitions.base import Partition, Plain
+from qacal.storage import require
 from qacal.tally.arrays import ArrayLike
 from qacal.tally.labels import as_labels, object_array, require_common_type, type_of
 
@@ -40,6 +40,12 @@ class Labels:
     def types(self) -> frozenset[str]:
         """The kinds of labels there are."""
         return frozenset(map(type_of, self.labels))
+
+    def validate(self) -> None:
+        """Refuse what :meth:`Column.fit` cannot have made."""
+        require(len(self.known) == len(self.labels), "a column has a label twice.")
+        is_so = len(self.counts) == len(self.labels) and all(count > 0 for count in self.counts)
+        require(is_so, "a column has one count above 0 for each label; this one does not.")
 
 
 class Column(Partition):
@@ -123,28 +129,6 @@ class Column(Partition):
             "more": max(0, len(labels) - SHOWN),
         }
 
-    def state(self) -> tuple[Plain, Arrays]:
-        """Return the labels and counts; labels that JSON cannot hold are refused."""
-        self._require_fitted()
-        for label in self.fitted_.labels:
-            if not _is_plain(label):
-                raise InputError(
-                    f"{self.name} has the label {label!r} of type {type(label).__name__}; only text, numbers and "
-                    "booleans can be saved. Convert the column to text and fit again."
-                )
-        return {"labels": list(self.fitted_.labels), "counts": list(self.fitted_.counts)}, {}
-
-    @classmethod
-    def from_state(cls, parameters: Plain, plain: Plain, arrays: Arrays) -> Self:
-        """Return the fitted column of a state."""
-        require_names(plain, ["labels", "counts"], cls.kind)
-        require_names(arrays, [], cls.kind)
-        column = cls._with(parameters, Labels(_stored_labels(plain["labels"]), _stored_counts(plain["counts"])))
-        column.require_parameters()
-        if len(column.fitted_.labels) != len(column.fitted_.counts):
-            raise InputError("a saved column has not as many counts as labels. Save it anew.")
-        return column
-
     def require_parameters(self) -> None:
         """Refuse parameters that can mean nothing."""
         if not isinstance(self.name, str) or not self.name:
@@ -154,15 +138,3 @@ class Column(Partition):
 def _is_plain(label: Any) -> bool:
     """Return whether JSON holds a label and gives back an equal one."""
     return isinstance(label, str | int) or (isinstance(label, float) and isfinite(label))
-
-
-def _stored_labels(labels: Any) -> tuple[Any, ...]:
-    if not isinstance(labels, list) or not all(map(_is_plain, labels)) or len(set(labels)) != len(labels):
-        raise InputError("the labels of a saved column must be a list of texts and numbers, each of them once.")
-    return tuple(labels)
-
-
-def _stored_counts(counts: Any) -> tuple[int, ...]:
-    if not isinstance(counts, list) or not all(type(count) is int and count > 0 for count in counts):
-        raise InputError("the counts of a saved column must be a list of whole numbers above 0.")
-    return tuple(counts)

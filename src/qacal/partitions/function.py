@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from qacal.errors import InputError
 from qacal.parameters import require_kind
-from qacal.partitions.base import Arrays, Partition, Plain, column_of
+from qacal.partitions.base import Partition, Plain, column_of
 from qacal.tally.arrays import ArrayLike
 from qacal.tally.groups import Paths
 from qacal.tally.labels import as_labels
@@ -95,17 +95,12 @@ class Function(Partition):
         """Return the function's name and columns, which do not suffice to make it again."""
         return {"name": self._name(), "columns": list(self.needs)}
 
-    def state(self) -> NoReturn:
+    def validate(self) -> NoReturn:
         """Refuse: a function cannot be saved."""
         raise InputError(
             f"{self!r} is code and cannot be saved. Write its labels into a column of the rows, say 'kind', "
             "and use Column('kind') in its place."
         )
-
-    @classmethod
-    def from_state(cls, parameters: Plain, plain: Plain, arrays: Arrays) -> NoReturn:
-        """Refuse: no function was ever saved."""
-        raise InputError("a saved partition claims to be a function; functions are never saved, so the file is broken.")
 
     def _name(self) -> str:
         return self.name or str(getattr(self.function, "__name__", type(self.function).__name__))

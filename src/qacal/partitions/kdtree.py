@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from qacal.errors import InputError
 from qacal.parameters import shown
-from qacal.partitions.base import Arrays, Plain
-from qacal.partitions.stored import require_names, stored_floats, stored_sizes, stored_whole
-from qacal.partitions.tree import ROUNDING, Tree
+from qacal.partitions.base import Plain
+from qacal.partitions.tree import ROUNDING, Tree, require_leaves
+from qacal.storage import require, require_between, require_columns, require_moderate
 from qacal.tally.arrays import ArrayLike, Floats, Ints
 from qacal.tally.groups import Paths
 from qacal.tally.vectors import fitting_vectors, portions, require_finite
@@ -58,6 +58,20 @@ class TreeMap:
                 if (exits[rows] <= self.depth).any():
                     require_finite(block, range(rows.start, rows.start + len(block)))
         return Paths(path, exits, self.depth)
+
+    def validate(self) -> None:
+        """Refuse what :func:`grow` cannot have made."""
+        require_leaves(self.sizes, self.depth)
+        require_columns(self.depth, low=self.low, high=self.high)
+        require_columns(2**self.depth - 1, pivots=self.pivots)
+        # The pivot of an empty node is infinite.
+        require_moderate(low=self.low, high=self.high, pivots=np.where(self.pivots == np.inf, 0.0, self.pivots))
+        require(self.width >= 1, f"width is {self.width}; expected 1 or more.")
+        if self.axes is not None:
+            # With fewer rows or coordinates than levels there are fewer axes, and they are used again.
+            is_so = self.axes.ndim == 2 and len(self.axes) >= 1 and self.axes.shape[1] == self.width
+            require(is_so, f"axes has shape {self.axes.shape}; expected one or more of {self.width} coordinates.")
+            require_between(-1.01, 1.01, axes=self.axes)
 
     def _walk(self, Z: Floats) -> tuple[Ints, Ints]:
         with np.errstate(over="ignore", invalid="ignore"):
@@ -154,35 +168,6 @@ class KDTree(Tree):
         self.fitted_ = grow(Z, int(self.max_depth), axes)
         return self
 
-    def state(self) -> tuple[Plain, Arrays]:
-        """Return the pivots, bounds, axes and sizes."""
-        self._require_fitted()
-        tree = self.fitted_
-        arrays: Arrays = {"pivots": tree.pivots, "low": tree.low, "high": tree.high, "sizes": tree.sizes}
-        return {"width": tree.width}, arrays if tree.axes is None else {**arrays, "axes": tree.axes}
-
-    @classmethod
-    def from_state(cls, parameters: Plain, plain: Plain, arrays: Arrays) -> Self:
-        """Return the fitted tree of a state."""
-        tree = cls._with(parameters, None)
-        tree.require_parameters()
-        require_names(plain, ["width"], cls.kind)
-        names = ["pivots", "low", "high", "sizes"]
-        require_names(arrays, [*names, "axes"] if tree._has_axes(arrays) else names, cls.kind)
-        depth, width = tree.max_depth, stored_whole(plain, "width", 1, 2**31, cls.kind)
-        tree.fitted_ = TreeMap(
-            stored_floats(arrays, "pivots", (2**depth - 1,), cls.kind, infinite=True),
-            stored_floats(arrays, "low", (depth,), cls.kind),
-            stored_floats(arrays, "high", (depth,), cls.kind),
-            width,
-            _stored_axes(arrays, depth, width),
-            stored_sizes(arrays, 2**depth, cls.kind),
-        )
-        return tree
-
-    def _has_axes(self, arrays: Arrays) -> bool:
-        return self.axes == "principal" and "axes" in arrays
-
     def _levels(self) -> list[Plain]:
         tree = self.fitted_
         name = "coordinate" if tree.axes is None else "axis"
@@ -197,16 +182,6 @@ class KDTree(Tree):
         super().require_parameters()
         if not isinstance(self.axes, str) or self.axes not in ("principal", "coordinate"):
             raise InputError(f'axes is {shown(self.axes)}; expected "principal" or "coordinate".')
-
-
-def _stored_axes(arrays: Arrays, depth: int, width: int) -> Floats | None:
-    if "axes" not in arrays:
-        return None
-    # With fewer rows or coordinates than levels there are fewer axes, and they are used again.
-    count = len(arrays["axes"]) if np.ndim(arrays["axes"]) else 0
-    if not 1 <= count <= min(depth, width):
-        raise InputError(f"a saved kdtree has {count} axes; expected 1 to {min(depth, width)}.")
-    return stored_floats(arrays, "axes", (count, width), "kdtree")
 
 
 def _principal_axes(Z: Floats, count: int) -> Floats:

@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qacal.errors import InputError
-from qacal.parameters import shown
-from qacal.partitions.base import Arrays, Partition, Plain, check_seed, one_thread, start_of
-from qacal.partitions.stored import require_names, stored_floats, stored_sizes, stored_whole
+from qacal.parameters import MOST, shown
+from qacal.partitions.base import Partition, Plain, check_seed, one_thread, start_of
 from qacal.partitions.tree import ROUNDING
+from qacal.storage import require, require_between, require_columns
 from qacal.tally.arrays import ArrayLike, Floats, Ints
 from qacal.tally.vectors import (
     LARGEST,
@@ -50,6 +50,14 @@ class Centres:
                 require_finite(block, range(rows.start, rows.stop))
             group[rows] = (closeness >= best - hair).argmax(axis=1)
         return group
+
+    def validate(self) -> None:
+        """Refuse what :func:`centres_of` cannot have made."""
+        is_so = self.centres.ndim == 2 and min(self.centres.shape) >= 1
+        require(is_so, f"centres has shape {self.centres.shape}; expected one or more vectors.")
+        require_columns(len(self.centres), sizes=self.sizes)
+        require_between(0, MOST, sizes=self.sizes)
+        require_between(-LARGEST, LARGEST, centres=self.centres)
 
     @cached_property
     def _planes(self) -> tuple[Floats, Floats, float]:
@@ -125,27 +133,11 @@ class KMeans(Partition):
             "sizes": sizes,
         }
 
-    def state(self) -> tuple[Plain, Arrays]:
-        """Return the centres and sizes."""
-        self._require_fitted()
-        centres = self.fitted_.centres
-        plain = {"groups": len(centres), "width": centres.shape[1]}
-        return plain, {"centres": centres, "sizes": self.fitted_.sizes}
-
-    @classmethod
-    def from_state(cls, parameters: Plain, plain: Plain, arrays: Arrays) -> Self:
-        """Return the fitted partition of a state."""
-        partition = cls._with(parameters, None)
-        partition.require_parameters()
-        require_names(plain, ["groups", "width"], cls.kind)
-        require_names(arrays, ["centres", "sizes"], cls.kind)
-        groups = stored_whole(plain, "groups", 1, partition.n_groups, cls.kind)
-        width = stored_whole(plain, "width", 1, 2**31, cls.kind)
-        centres = stored_floats(arrays, "centres", (groups, width), cls.kind)
-        if np.abs(centres).max() > LARGEST:
-            raise InputError(f"the centres of a saved {cls.kind} hold numbers beyond {LARGEST:g}, as no vectors do.")
-        partition.fitted_ = Centres(centres, stored_sizes(arrays, groups, cls.kind))
-        return partition
+    def validate(self) -> None:
+        """Raise `InputError` if no fit with these parameters can have given `fitted_`, which may come from a file."""
+        super().validate()
+        groups = len(self.fitted_.sizes)
+        require(groups <= self.n_groups, f"n_groups is {self.n_groups}, and there are {groups} centres; fit again.")
 
     def require_parameters(self) -> None:
         """Refuse parameters that can mean nothing."""

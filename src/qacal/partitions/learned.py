@@ -11,17 +11,10 @@ from numpy.typing import NDArray
 
 from qacal.errors import InputError
 from qacal.parameters import shown
-from qacal.partitions.base import EMBEDDING, Arrays, Plain, check_seed, column_of, one_thread
-from qacal.partitions.bisecting import (
-    Bisections,
-    bisect,
-    bisections_state,
-    require_room,
-    split_counts,
-    stored_bisections,
-)
-from qacal.partitions.stored import require_names
+from qacal.partitions.base import EMBEDDING, Plain, check_seed, column_of, one_thread
+from qacal.partitions.bisecting import Bisections, bisect, require_room, split_counts
 from qacal.partitions.tree import ROUNDING, Tree
+from qacal.storage import require
 from qacal.tally.arrays import ArrayLike, Floats, Ints, require_length, seven_decimals, unit_values
 from qacal.tally.groups import Paths
 from qacal.tally.isotonic import isotonic_shape
@@ -67,6 +60,11 @@ class LearnedCuts:
     def paths(self, Z: NDArray[np.floating]) -> Paths:
         """Return where each vector stands; none is ever outside."""
         return self.cuts.paths(Z)
+
+    def validate(self) -> None:
+        """Refuse what :func:`learn` cannot have made."""
+        self.cuts.validate()
+        require(self.spread >= 0, f"spread is {self.spread}; expected 0 or more.")
 
 
 class LearnedTree(Tree):
@@ -151,25 +149,6 @@ class LearnedTree(Tree):
     def describe(self) -> Plain:
         """Return what every tree tells, and the spread of the score over the fitting rows, in logits."""
         return {**super().describe(), "spread": self.fitted_.spread}
-
-    def state(self) -> tuple[Plain, Arrays]:
-        """Return the directions, offsets and sizes, and the spread."""
-        self._require_fitted()
-        plain, arrays = bisections_state(self.fitted_.cuts)
-        return {**plain, "spread": self.fitted_.spread}, arrays
-
-    @classmethod
-    def from_state(cls, parameters: Plain, plain: Plain, arrays: Arrays) -> Self:
-        """Return the fitted tree of a state."""
-        tree = cls._with(parameters, None)
-        tree.require_parameters()
-        require_names(plain, ["width", "spread"], cls.kind)
-        spread = plain["spread"]
-        if isinstance(spread, bool) or not isinstance(spread, int | float) or not 0 <= spread < np.inf:
-            raise InputError(f"the spread of a saved {cls.kind} is {spread!r}; expected a number from 0 on.")
-        cuts = stored_bisections(tree.max_depth, {"width": plain["width"]}, arrays, cls.kind)
-        tree.fitted_ = LearnedCuts(cuts, float(spread))
-        return tree
 
     def _levels(self) -> list[Plain]:
         return split_counts(self.fitted_.cuts)

@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qacal.errors import InputError
-from qacal.partitions.base import Arrays, Partition, Plain, partition_from_state, partition_state
-from qacal.partitions.stored import require_names
+from qacal.partitions.base import Partition, Plain
 from qacal.tally.arrays import ArrayLike
 from qacal.tally.groups import Paths, as_grouping
 from qacal.tally.labels import as_labels, object_array
@@ -95,29 +94,19 @@ class Product(Partition):
         """Return the kinds and parameters of the parts."""
         return {"parts": [{"kind": part.kind, "parameters": part.parameters()} for part in self.parts]}
 
-    def state(self) -> tuple[Plain, Arrays]:
-        """Return the states of the parts; the arrays of part 0 are named "0.pivots" and so on."""
+    def validate(self) -> None:
+        """Raise `InputError` if a part is no partition that a fit can have given."""
         self._require_fitted()
-        states = [partition_state(part) for part in self.fitted_]
-        arrays = {f"{at}.{name}": array for at, (_, own) in enumerate(states) for name, array in own.items()}
-        return {"parts": [plain for plain, _ in states]}, arrays
+        self.require_parameters()
+        for part in self.fitted_:
+            part.validate()
 
     @classmethod
-    def from_state(cls, parameters: Plain, plain: Plain, arrays: Arrays) -> Self:
-        """Return the fitted product of a state."""
-        require_names(plain, ["parts"], cls.kind)
-        stored = plain["parts"]
-        if not isinstance(stored, list) or not 1 <= len(stored) <= MOST_PARTS:
-            raise InputError(f"the parts of a saved product must be a list of 1 to {MOST_PARTS}.")
-        if any(isinstance(part, dict) and part.get("kind") == cls.kind for part in stored):
-            raise InputError("a saved product has a product among its parts; name the parts of both in one.")
-        _require_owners(arrays, len(stored))
-        fitted = tuple(partition_from_state(part, _arrays_of(arrays, at)) for at, part in enumerate(stored))
-        product = cls(*(part.clone() for part in fitted))
-        if product.parameters() != parameters:
-            raise InputError("the parameters of a saved product are not those of its parts. Save it anew.")
-        product.fitted_ = fitted
-        return product
+    def restored(cls, values: dict[str, Any]) -> Self:
+        """Return a product of fitted parts, whose parameters are its own."""
+        found = cls(*(part.clone() for part in values["fitted_"]))
+        found.fitted_ = values["fitted_"]
+        return found
 
     def clone(self) -> Self:
         """Return an unfitted product of the same parts."""
@@ -156,15 +145,3 @@ def _combined(parts: list[NDArray[np.object_]]) -> NDArray[np.object_]:
 
 def _escaped(label: Any) -> str:
     return str(label).replace("/", "//")
-
-
-def _require_owners(arrays: Arrays, n_parts: int) -> None:
-    owners = {str(at) for at in range(n_parts)}
-    for name in arrays:
-        if not isinstance(name, str) or name.partition(".")[0] not in owners:
-            raise InputError(f"a saved product has an array {name!r}, which belongs to none of its {n_parts} parts.")
-
-
-def _arrays_of(arrays: Arrays, at: int) -> Arrays:
-    prefix = f"{at}."
-    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}

@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qacal.errors import InputError
-from qacal.parameters import shown
+from qacal.parameters import MOST, shown
 from qacal.partitions.base import MOST_ROWS, Partition, Plain
+from qacal.storage import require, require_between, require_columns
 from qacal.tally.arrays import ArrayLike, Ints
 from qacal.tally.groups import MAX_DEPTH, Paths, as_grouping
 from qacal.tally.vectors import as_vectors
@@ -41,8 +42,18 @@ class FittedTree(Protocol):
     def width(self) -> int:
         """The number of coordinates of a vector."""
 
+    def validate(self) -> None:
+        """Refuse content that no fit can have given."""
+
     def paths(self, Z: NDArray[np.floating]) -> Paths:
         """Return where each vector stands."""
+
+
+def require_leaves(sizes: Ints, depth: int) -> None:
+    """Refuse sizes that are not those of the leaves of a tree of this depth."""
+    require(0 <= depth <= MAX_DEPTH, f"the tree has {depth} levels; expected 0 to {MAX_DEPTH}.")
+    require_columns(2**depth, sizes=sizes)
+    require_between(0, MOST, sizes=sizes)
 
 
 class Tree(Partition):
@@ -89,6 +100,12 @@ class Tree(Partition):
     @abstractmethod
     def _levels(self) -> list[Plain]:
         """Return how each level splits, the root's first."""
+
+    def validate(self) -> None:
+        """Raise `InputError` if no fit with these parameters can have given `fitted_`, which may come from a file."""
+        super().validate()
+        depth = self.fitted_.depth
+        require(depth == self.max_depth, f"max_depth is {self.max_depth}, and the tree has {depth} levels; fit again.")
 
     def require_parameters(self) -> None:
         """Refuse parameters that can mean nothing."""

@@ -26,7 +26,7 @@ from qacal.errors import EncodingError, InputError
 from qacal.records.forks import require_polars
 from qacal.records.json_stream import NOT_UTF8, OTHER_ENCODING, JsonDocument, largest_row, too_large
 from qacal.records.table import Fault, FrameTable, ObjectTable, Table
-from qacal.storage.folders import temporary_folder
+from qacal.records.temporary import temporary_folder
 
 _SUFFIXES = {
     ".parquet": "parquet",

@@ -163,20 +163,9 @@ class ReadAs:
         is_same = found.get("confidence", "confidence") == self.columns.get("confidence", "confidence")
         return found, (self.percent and is_same) if percent is None else percent
 
-    def to_plain(self) -> dict[str, Any]:
-        """Return what JSON can hold."""
-        return {"columns": dict(self.columns), "percent": self.percent, "expressions": dict(self.expressions)}
-
-    @staticmethod
-    def from_plain(plain: Any) -> ReadAs:
-        """Return what :meth:`to_plain` was called on."""
-        kinds = {"columns": dict, "percent": bool, "expressions": dict}
-        is_sound = isinstance(plain, dict) and {name: type(value) for name, value in plain.items()} == kinds
-        is_sound = is_sound and all(isinstance(name, str) for name in plain["columns"].values())
-        if not (is_sound and all(isinstance(number, int | float) for number in plain["expressions"].values())):
-            raise InputError(f"read_as is {plain!r:.80}; expected columns, percent and expressions.")
-        Reading(**plain)
-        return ReadAs(**plain)
+    def validate(self) -> None:
+        """Refuse what rows cannot be read by; it may come from a file."""
+        Reading(self.columns, self.percent, expressions=self.expressions)
 
 
 @dataclass(frozen=True, eq=False)

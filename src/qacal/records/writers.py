@@ -24,7 +24,8 @@ import numpy as np
 from qacal.errors import InputError
 from qacal.records.files import format_of
 from qacal.records.table import FrameTable, ObjectTable, Table
-from qacal.storage.folders import PARTS, held, patiently, sweep_files, temporary_folder
+from qacal.records.temporary import PARTS, held, sweep_files, temporary_folder
+from qacal.storage import patiently
 
 if TYPE_CHECKING:
     import polars as pl

@@ -15,7 +15,7 @@ import numpy as np
 
 from qacal.errors import InputError
 from qacal.parameters import is_whole, shown
-from qacal.storage.soundness import require, require_between, require_columns, rises
+from qacal.storage import require, require_between, require_columns, rises
 from qacal.tally.arrays import ArrayLike, Bools, Ints, column_of_any, is_missing, require_length
 
 NO_GROUP = -1

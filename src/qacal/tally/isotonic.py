@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from qacal.storage.soundness import require, require_between, require_columns, rises
+from qacal.storage import require, require_between, require_columns, rises
 from qacal.tally.arrays import Floats
 from qacal.tally.tally import Tally
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from qacal.storage.soundness import require, require_between, require_columns, rises
+from qacal.storage import require, require_between, require_columns, rises
 from qacal.tally.arrays import Ints
 
 # A table of a million entries is still small; codes beyond it are searched.

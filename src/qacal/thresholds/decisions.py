@@ -10,9 +10,7 @@ import numpy as np
 
 from qacal.calibrators.evidence import Evidence
 from qacal.errors import InputError
-from qacal.storage.frozen import checked
-from qacal.storage.plain import require_plain
-from qacal.storage.soundness import require
+from qacal.storage import require
 
 KINDS = ("certified", "cheapest", "given")
 """How a threshold was chosen: with a guarantee, by cost, or by hand."""
@@ -59,35 +57,11 @@ class DecisionRule:
         # No group is None, which is no name.
         return np.array([others if name is None else known.get(name, others) for name in evidence.group], dtype=float)
 
-    def to_plain(self) -> dict[str, Any]:
-        """Return what JSON can hold. Groups are pairs: JSON would make text of the names that are numbers."""
-        groups = None if self.groups is None else [[name, value] for name, value in self.groups.items()]
-        return {"threshold": self.threshold, "groups": groups, "about": dict(self.about)}
-
-    @staticmethod
-    def from_plain(plain: Any) -> DecisionRule:
-        """Return the rule that :meth:`to_plain` gave; refuse any other content."""
-        is_rule = isinstance(plain, dict) and set(plain) == {"threshold", "groups", "about"}
-        require(is_rule, f"the thresholds are {plain!r:.80}; expected threshold, groups and about.")
-        about = plain["about"]
-        is_known = isinstance(about, dict) and about.get("kind") in KINDS
-        require(is_known, f"the thresholds are about {about!r:.80}; expected a kind, one of {KINDS}.")
-        require_plain(about, "thresholds.about")
-        threshold = checked(plain["threshold"], float | None, "thresholds.threshold")
-        return DecisionRule(threshold, _groups(plain["groups"]), about)
-
-
-def _groups(plain: Any) -> dict[Any, float | None] | None:
-    if plain is None:
-        return None
-    are_pairs = isinstance(plain, list) and all(isinstance(pair, list) and len(pair) == 2 for pair in plain)
-    require(are_pairs, f"the thresholds of groups are {plain!r:.80}; expected pairs of a group and its threshold.")
-    names = checked([name for name, _ in plain], tuple[Any, ...], "thresholds.groups")
-    require(len(set(names)) == len(names), "a group has two thresholds.")
-    return {
-        name: checked(value, float | None, f"the threshold of {name!r:.80}")
-        for name, (_, value) in zip(names, plain, strict=True)
-    }
+    def validate(self) -> None:
+        """Refuse a rule that was chosen in no known way; it may come from a file."""
+        require(
+            self.about.get("kind") in KINDS, f"the threshold is about {self.about!r:.80}; expected a kind of {KINDS}."
+        )
 
 
 def _is_number(value: Any) -> bool:

@@ -6,12 +6,12 @@ Needs numpy alone, so that a saved model loads without anything else.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from qacal.errors import InputError
-from qacal.storage.soundness import require, require_between, require_columns, rises
+from qacal.storage import require, require_between, require_columns, rises
 from qacal.tally.arrays import Floats, Hashes, Ints
 from qacal.tally.ids import mix
 
@@ -30,51 +30,53 @@ class FitRecord:
     """The questions of a fit, a sample of their hashes, and the calibrated confidences that its rows got.
 
     questions : sorted.
-    cells : for all rows (None) and each group: scores, rows, right answers.
+    groups : of the rows.
+    offset : the cells of all rows, and then those of each group, start and end here.
+    score, rows, right : of each cell, the score, the rows that have it, and how many of these are right.
     """
 
     questions: Ints
-    cells: dict[Any, tuple[Floats, Floats, Floats]]
+    groups: tuple[Any, ...]
+    offset: Ints
+    score: Floats
+    rows: Floats
+    right: Floats
 
     def known(self, ids: Hashes) -> int:
         """Return how many of these questions are among the sample: none, if they are others than those of the fit.
 
         >>> ids = np.arange(1000, dtype=np.uint64)
-        >>> FitRecord(sample(ids), {}).known(ids), FitRecord(sample(ids), {}).known(ids + np.uint64(1000))
+        >>> record = FitRecord(sample(ids), (), np.zeros(2, dtype=np.int64), *[np.empty(0)] * 3)
+        >>> record.known(ids), record.known(ids + np.uint64(1000))
         (256, 0)
         """
         return int(np.isin(self.questions, _marks(ids)).sum())
 
-    def outlooks(self) -> Forecasts | None:
-        """Return what to expect of thresholds; None if nothing is remembered."""
+    def outlooks(self) -> Forecasts:
+        """Return what to expect of thresholds."""
         from qacal.thresholds.outlook import Forecast, Forecasts
 
-        if None not in self.cells:
-            return None
-        groups = {name: Forecast(*columns) for name, columns in self.cells.items() if name is not None}
-        return Forecasts(Forecast(*self.cells[None]), groups)
+        pieces = [slice(start, stop) for start, stop in pairwise(self.offset.tolist())]
+        every = [Forecast(self.score[piece], self.rows[piece], self.right[piece]) for piece in pieces]
+        return Forecasts(every[0], dict(zip(self.groups, every[1:], strict=True)))
 
-    def to_plain(self) -> dict[str, Any]:
-        """Return what JSON can hold."""
-        cells = [[name, *(column.tolist() for column in columns)] for name, columns in self.cells.items()]
-        return {"questions": self.questions.tolist(), "cells": cells}
-
-    @staticmethod
-    def from_plain(plain: Any) -> FitRecord:
-        """Return the memory that :meth:`to_plain` gave; refuse any other content."""
-        is_memory = isinstance(plain, dict) and set(plain) == {"questions", "cells"}
-        require(is_memory, f"what is remembered of the rows is {plain!r:.80}; expected questions and cells.")
-        questions = _numbers(plain["questions"], int, "questions")
-        require(len(questions) <= _MOST and rises(questions), "the questions of the fit must be few and rise.")
-        are_cells = isinstance(plain["cells"], list) and all(map(_is_entry, plain["cells"]))
-        require(are_cells, "the cells of the fit must be lists of a group, scores, rows and right answers.")
-        names = [entry[0] for entry in plain["cells"]]
-        require(len(set(names)) == len(names), "the cells of a group are given twice.")
-        return FitRecord(questions, {entry[0]: _columns(entry[1:]) for entry in plain["cells"]})
-
-
-NO_RECORD = FitRecord(np.empty(0, dtype=np.int64), {})
-"""That of a model which was saved before models remembered."""
+    def validate(self) -> None:
+        """Refuse what :func:`remembered` cannot have made."""
+        require_columns(len(self.questions.ravel()), questions=self.questions)
+        require(
+            len(self.questions) <= _MOST and rises(self.questions), "the questions of the fit must be few and rise."
+        )
+        require(len({*self.groups}) == len(self.groups), "the cells of a group are given twice.")
+        cells = len(self.score.ravel())
+        require_columns(cells, score=self.score, rows=self.rows, right=self.right)
+        require_columns(len(self.groups) + 2, offset=self.offset)
+        is_cut = self.offset[0] == 0 and self.offset[-1] == cells and bool((np.diff(self.offset) >= 0).all())
+        require(is_cut, f"offset must rise from 0 to {cells}, and does not.")
+        require_between(0, 1, score=self.score)
+        require_between(0, 2**53, rows=self.rows, right=self.right)
+        require(bool((self.right <= self.rows).all()), "more rows are right than there are.")
+        for start, stop in pairwise(self.offset.tolist()):
+            require(rises(self.score[start:stop]), "the scores of a group must rise.")
 
 
 def sample(ids: Hashes) -> Ints:
@@ -84,35 +86,12 @@ def sample(ids: Hashes) -> Ints:
 
 def remembered(ids: Hashes, outlooks: Forecasts) -> FitRecord:
     """Return the memory of rows with these questions, of which this is to be expected."""
-    every = {None: outlooks.everywhere, **outlooks.groups}
-    return FitRecord(sample(ids), {name: (own.score, own.rows, own.right) for name, own in every.items()})
+    every = [outlooks.everywhere, *outlooks.groups.values()]
+    score, rows, right = (np.concatenate([getattr(own, name) for own in every]) for name in ("score", "rows", "right"))
+    offset = np.cumsum([0, *(len(own.score) for own in every)])
+    return FitRecord(sample(ids), tuple(outlooks.groups), offset, score, rows, np.minimum(right, rows))
 
 
 def _marks(ids: Hashes) -> Ints:
     """Return hashes of hashes, which have nothing to do with splits, in 53 bits; 0 is no question."""
     return (mix(ids[ids != 0], 2**42) >> _BITS).astype(np.int64)
-
-
-def _is_entry(entry: Any) -> bool:
-    is_named = (
-        isinstance(entry, list) and len(entry) == 4 and (entry[0] is None or type(entry[0]) in (str, int, bool, float))
-    )
-    return is_named and all(isinstance(column, list) for column in entry[1:])
-
-
-def _columns(columns: list[Any]) -> tuple[Floats, Floats, Floats]:
-    score, rows, right = (_numbers(column, float, "cells") for column in columns)
-    require_columns(len(score), score=score, rows=rows, right=right)
-    require_between(0, 1, score=score)
-    require(rises(score), "the scores of a group must rise.")
-    require_between(0, 2**53, rows=rows, right=right)
-    return score, rows, np.minimum(right, rows)
-
-
-def _numbers(values: Any, kind: type, name: str) -> Any:
-    are_numbers = isinstance(values, list) and all(type(value) in (int, kind) for value in values)
-    require(are_numbers, f"{name} holds {values!r:.80}; expected numbers.")
-    try:
-        return np.array(values, dtype=np.int64 if kind is int else np.float64)
-    except OverflowError:
-        raise InputError(f"{name} holds a number that is too large.") from None

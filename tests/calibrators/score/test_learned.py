@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -15,6 +16,7 @@ from scipy.special import expit
 from qacal import InputError, NotFittedError
 from qacal.calibrators.score import LearnedScore
 from qacal.calibrators.score.kernel import fit_kernel
+from qacal.storage import flatten, save, unflatten
 from tests.sizes import examples
 
 
@@ -196,26 +198,72 @@ class Absent:
 sys.meta_path.insert(0, Absent())
 import numpy as np
 from qacal.calibrators.score import LearnedScore
+from qacal.storage import load
 
-given = json.loads(sys.stdin.read())
-arrays = {name: np.array(flat, dtype).reshape(shape) for name, (flat, dtype, shape) in given["arrays"].items()}
-print(json.dumps(LearnedScore.from_state(given["plain"], arrays).predict(given["rows"]).tolist()))
+rows = json.loads(sys.stdin.read())
+print(json.dumps(load(sys.argv[1], LearnedScore, [LearnedScore]).predict(rows).tolist()))
 """
 
 
-def test_a_saved_score_answers_with_numpy_alone():
+def test_a_saved_score_answers_with_numpy_alone(tmp_path):
     rows, y = answers()
     fitted = score().fit(rows, y)
-    plain, arrays = fitted.state()
+    save(tmp_path / "score", fitted, [LearnedScore])
     few = {name: list(values)[:9] for name, values in rows.items()}
     few["embedding"] = np.array(few["embedding"]).tolist()
     few["tokens"] = [None if value != value else float(value) for value in few["tokens"]]
-    asked = {
-        "plain": plain,
-        "arrays": {name: (array.ravel().tolist(), str(array.dtype), array.shape) for name, array in arrays.items()},
-        "rows": few,
-    }
-    done = subprocess.run(
-        [sys.executable, "-c", ALONE], input=json.dumps(asked), capture_output=True, text=True, check=True
-    )
+    command = [sys.executable, "-c", ALONE, tmp_path / "score"]
+    done = subprocess.run(command, input=json.dumps(few), capture_output=True, text=True, check=True)
     np.testing.assert_allclose(json.loads(done.stdout), fitted.predict(few), atol=1e-12)
+
+
+def curved():
+    """Confidence and correctness bent so that curves win."""
+    rng = np.random.default_rng(0)
+    h = rng.choice(np.linspace(0, 1, 11), 2000)
+    tokens = rng.choice(np.linspace(0, 1, 11), 2000)
+    y = rng.random(2000) < np.where(h > 0.75, 0.85, 0.35) * np.where(tokens > 0.35, 1, 0.3)
+    return LearnedScore(text=False, confidences=["tokens"]).fit({"confidence": h, "tokens": tokens}, y)
+
+
+def test_saved_scores_come_back_as_they_were():
+    rows, y = answers()
+    kinds = [1, "1", 2.5, True, "x"]
+    mixed = rows | {"topic": [kinds[k] for k in np.random.default_rng(0).integers(0, 5, 400)]}
+    for fitted, asked in (
+        (score().fit(rows, y), rows),
+        (LearnedScore().fit(rows, y), rows),
+        (LearnedScore(text=False, columns=["topic"]).fit(mixed, y), mixed),
+        (curved(), rows),
+        (LearnedScore().fit(rows, y, ids=np.zeros(400, dtype=int)), rows),
+    ):
+        plain, arrays = flatten(fitted, [LearnedScore])
+        again = unflatten(LearnedScore, json.loads(json.dumps(plain, allow_nan=False)), arrays, [LearnedScore])
+        again.validate()
+        np.testing.assert_array_equal(again.predict(asked), fitted.predict(asked))
+        assert (again.tried_, again.chosen, again.rows_) == (fitted.tried_, fitted.chosen, fitted.rows_)
+        assert again.needs == fitted.needs
+
+
+def test_scores_that_no_fit_makes_are_refused():
+    rows, y = answers()
+
+    def changed(**changes):
+        found = score().fit(rows, y)
+        vars(found).update(changes)
+        return found
+
+    one, found = score().fit(rows, y), [*score().fit(rows, y).tried_]
+    for bad, match in (
+        (changed(columns=()), "read what its parameters do not name"),
+        (changed(confidences=()), "read what its parameters do not name"),
+        (changed(text=False), "read what its parameters do not name"),
+        (changed(columns=("embedding",)), "columns is"),
+        (changed(rows_=0), "rests on 0 rows"),
+        (changed(tried_=tuple(replace(trial, is_chosen=True) for trial in found)), "one is chosen"),
+        (changed(maps_=replace(one.maps_, text=np.full_like(one.maps_.text, 1e60))), r"effects\[0\] is 1e\+60"),
+        (changed(maps_=replace(one.maps_, shifts=np.zeros((3, 1)))), "shifts has shape"),
+        (changed(maps_=replace(one.maps_, kernel=replace(one.maps_.kernel, mean=np.zeros(4)))), "mean has shape"),
+    ):
+        with pytest.raises(InputError, match=match):
+            bad.validate()

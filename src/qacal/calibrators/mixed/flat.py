@@ -25,7 +25,7 @@ from qacal.calibrators.mixed.flat_likelihood import (
     pack,
     unpack,
 )
-from qacal.storage.soundness import require, require_moderate
+from qacal.storage import require, require_moderate
 from qacal.tally.arrays import Floats, Ints
 
 # Above this many cells a first fit on this many values of x per group comes close, and the full cells only polish.

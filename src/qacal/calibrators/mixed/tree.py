@@ -24,7 +24,7 @@ from qacal.calibrators.mixed.tree_likelihood import (
     gaussian_curvature,
     own_curvature,
 )
-from qacal.storage.soundness import require, require_moderate
+from qacal.storage import require, require_moderate
 from qacal.tally.arrays import Floats, Ints
 
 # Above this many cells a first fit on this many values of x per node comes close, and the full cells only polish.

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from qacal.storage.soundness import require, require_between, require_columns
+from qacal.storage import require, require_between, require_columns
 from qacal.tally.arrays import Floats
 from qacal.tally.vectors import LARGEST, as_vectors, portions, require_finite, row_hashes
 

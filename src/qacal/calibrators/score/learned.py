@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Self, get_args
+from typing import Self, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,8 +16,7 @@ from qacal.errors import InputError, NotFittedError
 from qacal.parameters import HasParameters
 from qacal.partitions import EMBEDDING
 from qacal.partitions.base import column_of, one_thread
-from qacal.storage.frozen import Arrays, Plain, checked, checked_fields, flatten, unflatten
-from qacal.storage.soundness import require
+from qacal.storage import require
 from qacal.tally.arrays import (
     ArrayLike,
     Floats,
@@ -145,8 +144,7 @@ class LearnedScore(HasParameters):
 
     def predict(self, inputs: Mapping[str, ArrayLike]) -> Floats:
         """Return the score of each row, a probability."""
-        if not hasattr(self, "maps_"):
-            raise NotFittedError("this LearnedScore is not fitted yet; call fit first.")
+        self._require_fitted()
         confidences = self._confidences(inputs)
         vectors = column_of(inputs, EMBEDDING, self) if self.maps_.kernel is not None else None
         columns = {} if self.maps_.levels is None else {name: column_of(inputs, name, self) for name in self.columns}
@@ -173,38 +171,22 @@ class LearnedScore(HasParameters):
         others = [_partial(column_of(inputs, name, self), len(first), name) for name in self.confidences]
         return seven_decimals(np.column_stack([first, *others]))
 
-    def state(self) -> tuple[Plain, Arrays]:
-        """Return all that was learned, as plain values and arrays."""
-        maps, arrays = flatten(self.maps_)
-        parameters = self.get_params() | {"columns": list(self.columns), "confidences": list(self.confidences)}
-        tried = [trial.to_plain() for trial in self.tried_]
-        return {"parameters": parameters, "maps": maps, "tried": tried, "rows": self.rows_}, arrays
-
-    @classmethod
-    def from_state(cls, plain: Any, arrays: Arrays) -> Self:
-        """Return the score that :meth:`state` was called on; refuse content that no fit can have made."""
-        if not isinstance(plain, dict) or set(plain) != {"parameters", "maps", "tried", "rows"}:
-            raise InputError("a score has parameters, maps, rows and what was tried; this one does not, or has more.")
-        kinds = {"text": bool, "columns": tuple[str, ...], "confidences": tuple[str, ...], "objective": Objective}
-        score = cls(**checked_fields(kinds, plain["parameters"], "parameters"))
-        score.require_parameters()
-        score.maps_ = unflatten(ScoreMaps, plain["maps"], arrays)
-        score.maps_.validate()
-        require(isinstance(plain["tried"], list), "what was tried for a score is a list.")
-        score.tried_ = tuple(map(ScoreTrial.from_plain, plain["tried"]))
-        is_one = sum(trial.is_chosen for trial in score.tried_) == min(len(score.tried_), 1)
+    def validate(self) -> None:
+        """Raise `InputError` if no fit with these parameters can have given this score, which may come from a file."""
+        self._require_fitted()
+        self.require_parameters()
+        self.maps_.validate()
+        is_one = sum(trial.is_chosen for trial in self.tried_) == min(len(self.tried_), 1)
         require(is_one, "of what was tried for a score, one is chosen.")
-        score.rows_ = checked(plain["rows"], int, "rows")
-        require(score.rows_ >= 1, f"a score rests on {score.rows_} rows; expected 1 or more.")
-        score._require_agreement()
-        return score
-
-    def _require_agreement(self) -> None:
-        maps = self.maps_
-        is_so = maps.kernel is None or self.text
-        is_so &= maps.levels is None or maps.levels.names == tuple(self.columns)
-        is_so &= maps.pooled.n_confidences <= 1 + len(self.confidences)
+        require(self.rows_ >= 1, f"a score rests on {self.rows_} rows; expected 1 or more.")
+        is_so = self.maps_.kernel is None or self.text
+        is_so &= self.maps_.levels is None or self.maps_.levels.names == tuple(self.columns)
+        is_so &= self.maps_.pooled.n_confidences <= 1 + len(self.confidences)
         require(is_so, "the maps of a score read what its parameters do not name; fit again.")
+
+    def _require_fitted(self) -> None:
+        if not hasattr(self, "maps_"):
+            raise NotFittedError("this LearnedScore is not fitted yet; call fit first.")
 
 
 def _vectors(given: ArrayLike, length: int) -> NDArray[np.floating]:

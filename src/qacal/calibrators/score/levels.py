@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from qacal.storage.soundness import require, require_between, require_columns
+from qacal.storage import require, require_between, require_columns
 from qacal.tally.arrays import Ints
 from qacal.tally.labels import as_labels, require_common_type, type_of
 

@@ -20,7 +20,7 @@ from qacal.calibrators.score.kernel import Kernel
 from qacal.calibrators.score.levels import Levels
 from qacal.calibrators.score.pooled import PooledMap
 from qacal.partitions import EMBEDDING
-from qacal.storage.soundness import require_between, require_columns
+from qacal.storage import require_between, require_columns
 from qacal.tally.arrays import Floats, Ints, require_length
 
 # How a confidence counts changes more slowly over texts than how often answers are right.

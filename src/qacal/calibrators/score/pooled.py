@@ -18,7 +18,7 @@ import numpy as np
 
 from qacal.calibrators.logistic import feature_values, fit_logistic
 from qacal.calibrators.score.effects import FIXED, fit_effects
-from qacal.storage.soundness import require, require_between, require_columns, require_offsets
+from qacal.storage import require, require_between, require_columns, require_offsets
 from qacal.tally.arrays import Floats, Ints
 from qacal.tally.isotonic import IsotonicCurve, isotonic_shape
 from qacal.tally.tally import Tally

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
-from typing import Any, Literal, TypeAlias
+from dataclasses import dataclass, replace
+from typing import Literal, TypeAlias
 
 import numpy as np
 
@@ -14,7 +14,6 @@ from qacal.calibrators.score.levels import Levels
 from qacal.calibrators.score.maps import Rows, ScoreMaps, fit_maps, pooled_maps
 from qacal.calibrators.score.pooled import Kind, fit_pooled
 from qacal.metrics.proper_scores import brier_score, log_loss
-from qacal.storage.frozen import checked_fields
 from qacal.tally.arrays import Bools, Floats, Hashes
 from qacal.tally.ids import mix
 
@@ -62,16 +61,6 @@ class ScoreTrial:
     log_loss: float
     brier: float
     is_chosen: bool = False
-
-    def to_plain(self) -> dict[str, Any]:
-        """Return what JSON can hold."""
-        return asdict(self)
-
-    @staticmethod
-    def from_plain(plain: Any) -> ScoreTrial:
-        """Return the trial that :meth:`to_plain` was called on."""
-        kinds = {"name": str, "rows": int, "log_loss": float, "brier": float, "is_chosen": bool}
-        return ScoreTrial(**checked_fields(kinds, plain, "tried"))
 
 
 @dataclass(frozen=True, eq=False)

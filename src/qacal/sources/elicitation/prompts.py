@@ -40,7 +40,7 @@ from qacal.sources.elicitation.reading.parsing import (
 )
 from qacal.sources.elicitation.reply import Reply
 from qacal.sources.elicitation.tokens import true_probability
-from qacal.storage.plain import digest
+from qacal.storage import digest
 
 Message: TypeAlias = dict[str, str]
 Outcomes: TypeAlias = tuple[Outcome, ...]

@@ -9,7 +9,7 @@ from typing import Any
 
 from qacal.errors import InputError
 from qacal.records.reading import as_source
-from qacal.storage.plain import digest
+from qacal.storage import digest
 from qacal.tally.arrays import is_missing
 
 COLUMNS = ("id", "question", "choices", "ground_truth")

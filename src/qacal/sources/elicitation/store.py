@@ -18,7 +18,7 @@ from typing import IO, Any
 from qacal.errors import InputError
 from qacal.sources.elicitation.question import Asked, Question
 from qacal.sources.elicitation.reply import Reply, Request
-from qacal.storage.plain import digest
+from qacal.storage import digest
 
 _APPLICATION = 0x71616361  # "qaca", which tells our files from other databases
 _VERSION = 1

@@ -8,7 +8,7 @@ from typing import Any
 from qacal.errors import InputError
 from qacal.sources.questions.draws import Draws
 from qacal.sources.questions.gathering import BenchmarkQuestion, Row, UnusableError
-from qacal.storage.plain import digest
+from qacal.storage import digest
 
 # What TriviaQA writes for a hidden answer.
 _HIDDEN = "<unk>"

@@ -1,1 +1,0 @@
-"""Fitted values to files and back."""
