@@ -103,10 +103,10 @@ def _measured(
 ) -> tuple[dict[Any, Evaluation], str | None]:
     """Return the evaluations and the column that separates them; for a set of models, by default that of the set."""
     from qacal.model.evaluating import collect
-    from qacal.model.model_set import ModelSet, load_any
+    from qacal.model.model_set import load_any
 
     loaded = None if model is None else load_any(options.model_path(model), embedder=embedder)
-    if by is None and isinstance(loaded, ModelSet):
+    if by is None and loaded is not None:
         by = loaded._by
     with options.opened(file) as rows, options.reading_like(loaded, rows, *read) as how, options.progress() as progress:
         columns = collect(rows, how, loaded, groups, by, allow_other_source=allow_other_source or (), progress=progress)

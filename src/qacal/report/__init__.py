@@ -1,4 +1,7 @@
-"""The report: one HTML file of what was fitted and how good it is, and its figures for notebooks and papers.
+"""The report: one HTML file that shows what was fitted and how good it is, and its figures for notebooks and papers.
+
+In: a model and labelled records that it was not fitted on. Out: a page, or figures. Open `content.py` first: it holds
+every value that the page shows.
 
 Every figure is a function that takes tallies or records and an optional `ax`, and returns the axes:
 

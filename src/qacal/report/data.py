@@ -125,20 +125,19 @@ def as_scored(records: Any) -> Scored:
     """Return records as scored rows: `confidence` as stated, and `calibrated` where they carry it."""
     if isinstance(records, Scored):
         return records
-    stated: list[Floats] = []
-    calibrated: list[Floats | None] = []
-    correct, ids = [], []
+    columns = Columns()
     for batch in read(records, needs_labels=True, needs_text=False):
-        stated.append(batch.confidence)
-        calibrated.append(batch.calibrated())
-        correct.append(require_labels(batch.correct, batch.table.origin))
-        ids.append(batch.ids)
-    scores = {"stated": np.concatenate(stated)}
-    known = [part for part in calibrated if part is not None]
-    if len(known) == len(stated):
-        scores["calibrated"] = np.concatenate(known)
-    hashes = [part for part in ids if part is not None]
-    return Scored(np.concatenate(correct), scores, ids=np.concatenate(hashes) if len(hashes) == len(stated) else None)
+        columns.add(
+            stated=batch.confidence,
+            calibrated=batch.calibrated(),
+            correct=require_labels(batch.correct, batch.table.origin),
+            ids=batch.ids,
+        )
+    correct: Floats = columns["correct"]
+    # A column that only some batches have is left out.
+    found = {name: columns.get(name) for name in ("stated", "calibrated", "ids")}
+    whole = {name: values for name, values in found.items() if values is not None and len(values) == len(correct)}
+    return Scored(correct, {name: whole[name] for name in SCORES if name in whole}, ids=whole.get("ids"))
 
 
 def as_tallies(scores: Any) -> dict[str, Tally]:
