@@ -53,7 +53,7 @@ def test_what_is_not(value):
 def test_a_missing_label_is_no_group(gone):
     assert as_grouping(["law", gone, "art"], 3).code.tolist() == [1, NO_GROUP, 0]
     assert Column("subject").fit(["law", gone, "art"]).assign(["art", gone]).tolist() == ["art", None]
-    assert {group.group for group in evaluate([0.9, 0.8], [1, 0], groups=["law", gone]).groups} == {"law", None}
+    assert {group.group for group in evaluate([1, 0], [0.9, 0.8], groups=["law", gone]).groups} == {"law", None}
 
 
 def test_columns_have_none_for_it_and_texts_may_be_empty(gone):

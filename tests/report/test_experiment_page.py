@@ -46,12 +46,14 @@ def test_the_page_has_tables_and_figures_of_every_block():
     assert page == experiment_page(found, "Two LLMs")
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_one_block_needs_no_table_over_all():
     page = experiment_page(run(), "One")
     assert "All blocks" not in page
     assert "All methods" in page
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_every_beta_has_its_table():
     page = experiment_page(run(partitions=["kdtree:2", "kmeans:4"]), "Two betas")
     assert "All methods: column:embedding, kdtree:2" in page
