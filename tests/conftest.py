@@ -1,3 +1,5 @@
+import os
+
 import pytest
 from hypothesis import HealthCheck, settings
 
@@ -19,3 +21,7 @@ def undrawn(monkeypatch):
     """Leave the figures of pages empty but for titles and text alternatives: drawing takes most of a report's time."""
     empty = b'<svg xmlns="http://www.w3.org/2000/svg" width="1pt" height="1pt" viewBox="0 0 1 1"/>'
     monkeypatch.setattr("qacal.report.svg._saved", lambda ax: empty)
+
+
+# Tables are as wide as their content unless a test says otherwise; workers of pytest-xdist set a width.
+os.environ.pop("COLUMNS", None)

@@ -14,6 +14,7 @@ from hypothesis import Phase, example, given
 from hypothesis import strategies as st
 
 import qacal
+from qacal.metrics.calibration import estimate_calibration_error, estimate_maximum_calibration_error
 from qacal.model.export import to_sql
 from tests.calibrators.contract import CALIBRATORS
 from tests.model.test_exports import run
@@ -242,12 +243,14 @@ def curve_parts(found):
     return np.concatenate([found.coverage, found.low, found.high, accuracy])
 
 
+_NAMES = {"confidence": "y_prob", "correct": "y_true"}
+
 SHARES = {
     "auac": (qacal.auac, float),
-    "aurc": (qacal.aurc, lambda found: found.aurc),
-    "brier": (qacal.brier_score, lambda found: found.score),
-    "error": (partial(qacal.calibration_error, redraws=9), error_parts),
-    "maximum": (partial(qacal.maximum_calibration_error, redraws=9), error_parts),
+    "aurc": (qacal.aurc, float),
+    "brier": (qacal.brier_score, float),
+    "error": (partial(estimate_calibration_error, redraws=9), error_parts),
+    "maximum": (partial(estimate_maximum_calibration_error, redraws=9), error_parts),
     "sharpness": (qacal.sharpness, float),
     "coverage": (qacal.risk_coverage_curve, lambda found: found.coverage),
     "certified": (partial(qacal.certified_threshold, accuracy=0.6), certified_parts),
@@ -264,7 +267,8 @@ SHARES = {
 def test_measures(rows):
     for name, (function, measured) in SHARES.items():
         taken = inspect.signature(function).parameters
-        columns = {column: values for column, values in made(rows).items() if column in taken}
+        rows_of = {_NAMES.get(column, column) if "y_prob" in taken else column: it for column, it in made(rows).items()}
+        columns = {column: values for column, values in rows_of.items() if column in taken}
         found = called(lambda function=function, measured=measured, **given: measured(function(**given)), **columns)
         assert found is None or inside(found), (name, found)
 
@@ -288,6 +292,8 @@ def test_planning(b, n, alpha, nu):
 @pytest.mark.parametrize("name", ["confidence", "correct", "groups", "sample_weight", "ids"])
 def test_what_is_no_column_is_refused(kind, name):
     rows = made(twelve(**{name: (kind, [1] * 12)}))
-    for function in (qacal.Tally.of, qacal.calibration_error, *(it.fit for it in SMALL)):
+    for function in (qacal.Tally.of, *(it.fit for it in SMALL)):
         with pytest.raises(qacal.InputError, match=f"{name} is one"):
             function(**rows)
+    with pytest.raises(qacal.InputError, match=f"{_NAMES.get(name, name)} is one"):
+        qacal.calibration_error(**{_NAMES.get(column, column): values for column, values in rows.items()})

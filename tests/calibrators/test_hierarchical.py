@@ -80,7 +80,7 @@ def test_a_table_of_shared_values_gives_the_same_likelihood_as_runs():
     table = as_table(runs)
     assert table is not None
     assert table.w.sum() == 900
-    one, other = (evaluate([0.3, 1.0, 0.5, -0.2, 0.4], data) for data in (runs, table))
+    one, other = (evaluate(data, [0.3, 1.0, 0.5, -0.2, 0.4]) for data in (runs, table))
     assert one.loss == pytest.approx(other.loss, abs=1e-9)
     np.testing.assert_allclose(gradient(runs, one), gradient(table, other), rtol=1e-9)
     np.testing.assert_allclose(one.v, other.v, atol=1e-12)
@@ -109,8 +109,8 @@ def as_data(h, t, group, is_free=None):
 @pytest.mark.parametrize("theta", [[0.3, 1.0, 0.5, -0.2, 0.4], [0.0, 0.0, 1.5, 1.0, 0.0], [-1.0, 2.0, 0.0, 0.0, 0.7]])
 def test_gradient_is_the_slope_of_the_likelihood(theta):
     data = as_data(*simulated(n=300, groups=5), is_free=np.array([0.0, 1, 1, 1, 1]))
-    slope = approx_fprime(np.array(theta), lambda at: evaluate(at, data).loss, 1e-6)
-    np.testing.assert_allclose(gradient(data, evaluate(theta, data)), slope, rtol=1e-4, atol=2e-3)
+    slope = approx_fprime(np.array(theta), lambda at: evaluate(data, at).loss, 1e-6)
+    np.testing.assert_allclose(gradient(data, evaluate(data, theta)), slope, rtol=1e-4, atol=2e-3)
 
 
 def test_curvature_is_close_to_the_likelihoods_own():
@@ -118,8 +118,8 @@ def test_curvature_is_close_to_the_likelihoods_own():
     data = as_data(*simulated(n=6000, groups=30))
     best = laplace._climb(data, np.array([0.0, 1.0, 0.5, 0.0, 0.5]), np.zeros((2, 30)))
     curvature = group_likelihood.derivatives(data, best)[1]
-    at_best = gradient(data, evaluate(best.theta, data))
-    own = np.stack([gradient(data, evaluate(best.theta + step, data)) - at_best for step in 1e-5 * np.eye(5)]) / 1e-5
+    at_best = gradient(data, evaluate(data, best.theta))
+    own = np.stack([gradient(data, evaluate(data, best.theta + step)) - at_best for step in 1e-5 * np.eye(5)]) / 1e-5
     size = np.sqrt(np.diag(own))
     np.testing.assert_allclose(curvature / np.outer(size, size), own / np.outer(size, size), atol=0.2)
 
@@ -127,7 +127,7 @@ def test_curvature_is_close_to_the_likelihoods_own():
 def test_the_last_step_to_the_modes_needs_no_pass(monkeypatch):
     """Where it promises less than 1e-3, expansion gives the likelihood to a hundredth of that, and the gradient."""
     data, theta = as_data(*simulated()), np.array([0.3, 1.0, 0.5, -0.2, 0.4])
-    exact = evaluate(theta, data)
+    exact = evaluate(data, theta)
     passes, point = [], group_likelihood._point
     monkeypatch.setattr(group_likelihood, "_point", lambda *given: passes.append(given) or point(*given))
     near = group_likelihood.evaluate(data, theta, exact.v + 0.004 * np.sin(np.arange(24)).reshape(2, 12), near=1e-3)
@@ -157,7 +157,7 @@ def test_likelihood_is_laplace_of_the_integral_over_effects():
         p = expit(x @ (beta + L @ v))
         M = L.T @ (x.T * (p * (1 - p))) @ x @ L + np.eye(2)
         total += joint(v) + 0.5 * np.linalg.slogdet(M)[1]
-    assert evaluate([0.2, 1.1, 0.8, -0.3, 0.6], data).loss == pytest.approx(total, abs=1e-5)
+    assert evaluate(data, [0.2, 1.1, 0.8, -0.3, 0.6]).loss == pytest.approx(total, abs=1e-5)
 
 
 def test_no_other_start_finds_a_better_likelihood():

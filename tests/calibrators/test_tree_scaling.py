@@ -102,7 +102,7 @@ def test_likelihood_modes_and_covariances_are_those_of_dense_matrices(theta, sof
         rng = np.random.default_rng(1)
         t, w = 0.8 * t + 0.2 * rng.random(len(t)), rng.exponential(size=len(t))
     cells = as_cells(x, t, paths, w)
-    twin, here = Dense(cells, theta), evaluate(theta, as_data(*cells))
+    twin, here = Dense(cells, theta), evaluate(as_data(*cells), theta)
     assert here.loss == pytest.approx(twin.loss, abs=1e-9)
     np.testing.assert_allclose(here.c, twin.c, atol=1e-9)
     S = posterior_covariances(cells[-1], gather_knowledge(cells[-1], here.at.A, covariance_of(here.theta)))
@@ -113,9 +113,9 @@ def test_likelihood_modes_and_covariances_are_those_of_dense_matrices(theta, sof
 def test_gradient_is_the_slope_of_the_likelihood(theta):
     data = as_data(*as_cells(*tree_rows()))
     # From both sides: where an effect is zero the likelihood bends and does not slope.
-    ends = [[evaluate(theta + side * step, data).loss for step in 1e-4 * np.eye(5)] for side in (1, -1)]
+    ends = [[evaluate(data, theta + side * step).loss for step in 1e-4 * np.eye(5)] for side in (1, -1)]
     slope = np.subtract(*ends) / 2e-4
-    np.testing.assert_allclose(evaluate(theta, data).gradient, slope, rtol=1e-6, atol=1e-5)
+    np.testing.assert_allclose(evaluate(data, theta).gradient, slope, rtol=1e-6, atol=1e-5)
 
 
 def test_curvature_is_close_to_the_likelihoods_own():

@@ -87,7 +87,7 @@ def test_the_command_does_what_the_library_does(tmp_path):
         *("--train-share", 0.5),
     )
     assert code == 2
-    assert "--certify makes one model" in err or "--certify goes with one model" in err
+    assert "--certify trains one model" in err or "--certify goes with one model" in err
 
 
 @pytest.mark.filterwarnings("ignore::qacal.RepeatedQuestionsWarning")

@@ -281,7 +281,7 @@ def test_refusals(tmp_path):
         QACalibrator(calibrator="platt").fit(answers(50))
     with pytest.raises(InputError, match="there is no embedder 'word2vec'"):
         QACalibrator("word2vec").fit(answers(50))
-    rows = [{"confidence": 0.5, "correct": 1, "topic": "a"}] * 50
+    rows = [{"confidence": (i % 2 + 1) / 3, "correct": i % 2, "topic": "a"} for i in range(50)]
     with pytest.raises(InputError, match="need a column id or question"):
         QACalibrator(partition=Column("topic"), calibrator=ScalingQABinning()).fit(rows)
 

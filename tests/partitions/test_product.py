@@ -9,7 +9,7 @@ from sklearn.base import clone
 from qacal import InputError, KDTree
 from qacal.partitions import BisectingTree, Column, Function, KMeans, Product
 
-texts = st.text(alphabet="a/ ", max_size=4)
+texts = st.text(alphabet="a/ ", min_size=1, max_size=4)
 
 
 def fitted(rows, *names):

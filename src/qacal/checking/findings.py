@@ -119,8 +119,10 @@ def on_outputs(seen: Gathering) -> Iterator[Finding]:
     new = {field.name for field in fields(Evidence)} - {"confidence"}
     taken = [name for name in seen.names if name in new]
     if taken:
-        what = "a column" if len(taken) == 1 else "columns"
-        problem = f"There is {what} {some_of([*map(repr, taken)], 12)}, and qacal apply adds {what} of that name."
+        names = some_of([*map(repr, taken)], 12)
+        one = f"There is a column {names}, and qacal apply adds a column of that name."
+        several = f"There are columns {names}, and qacal apply adds columns of those names."
+        problem = one if len(taken) == 1 else several
         remedy = 'Pass apply a prefix for the new columns: --prefix qacal_ (prefix="qacal_").'
         yield Finding("output_columns", False, problem, remedy)
 
@@ -155,19 +157,19 @@ def unexplained(seen: Gathering, scale: Scale) -> list[Reason]:
     return [reason for reason in seen.bad.reasons if reason.kind not in explained]
 
 
-def on_encoding(seen: Gathering, read_as: str) -> Finding | None:
-    """Return what is to be said of text that is not UTF-8, in the header or in rows; None if all is.
-
-    read_as : the encoding that the file is then read in.
-    """
+def on_encoding(seen: Gathering) -> Finding | None:
+    """Return what is to be said of text that is not UTF-8, in the header or in rows; None if all is."""
     first = next((reason for reason in seen.bad.reasons if reason.kind == NOT_UTF8), None)
     parts = ["the header"] if any("\udc80" <= letter <= "\udcff" for name in seen.names for letter in name) else []
     if first is not None:
         parts.append(f"{counted(first.count, 'row')} of {seen.bad.rows:,} (the first: {first.example.place})")
     if not parts:
         return None
-    problem = f"Not in UTF-8: {' and '.join(parts)}. All that follows is read as {read_as}."
+    problem = f"Not in UTF-8: {' and '.join(parts)}."
     remedy = NOT_UTF8_REMEDY[0].upper() + NOT_UTF8_REMEDY[1:]
+    if seen.has_utf8:
+        problem += " Other rows are, so these are damaged."
+        remedy = "Mend them, or leave them out: --skip-bad-rows FILE (on_fault=BadRows())."
     return Finding("encoding", True, problem, remedy, None if first is None else first.count)
 
 

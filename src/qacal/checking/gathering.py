@@ -41,6 +41,7 @@ class Gathering:
         self.columns = columns
         self.bad = bad
         self.rows = self.commas = 0
+        self.has_utf8 = False
         self.names: dict[str, None] = {}
         self.words: Counter[str] = Counter()
         self.origins: dict[str, Counter[Any]] = {}
@@ -114,6 +115,8 @@ class Gathering:
         nobody: Hashes = np.zeros(rows, dtype=np.uint64)
         questions = checks.texts("question", may_be_empty=False) if "question" in here else [""] * rows
         answers = checks.texts("answer") if "answer" in here else None
+        # Of text that is not UTF-8, each byte is a surrogate.
+        self.has_utf8 = self.has_utf8 or any(not text.isascii() and text.isprintable() for text in questions)
         if "question" in self.columns.names:
             hashes = id_hashes(questions, rows)
             self._keep(question=hashes, asked=np.array([bool(text) for text in questions], dtype=bool))

@@ -143,18 +143,20 @@ def check(
     """
     given = Reading(columns or {}, percent, expressions=expressions or {})
     source = as_source(records)
-    found, encoding = _checked(source, given, progress)
+    found, encoding, has_utf8 = _checked(source, given, progress)
     if encoding is None or given_encoding.get() is not None:
         return found
-    with text_encoding(_ENCODING):
-        readable, _ = _checked(source, given, progress)
-    if any(finding.kind == "encoding" for finding in readable.findings):  # it is not in this encoding either
-        readable = found
-    return replace(readable, findings=findings.in_order([encoding, *readable.findings]))
+    if not has_utf8:
+        with text_encoding(_ENCODING):
+            readable, _, _ = _checked(source, given, progress)
+        if not any(finding.kind == "encoding" for finding in readable.findings):  # else it is not in this one either
+            found = readable
+            encoding = replace(encoding, problem=f"{encoding.problem} All that follows is read as {_ENCODING}.")
+    return replace(found, findings=findings.in_order([encoding, *found.findings]))
 
 
-def _checked(source: Any, given: Reading, progress: Progress | None) -> tuple[RecordsCheck, Finding | None]:
-    """Return what is to be known of records, and apart from it, whether they are in another encoding."""
+def _checked(source: Any, given: Reading, progress: Progress | None) -> tuple[RecordsCheck, Finding | None, bool]:
+    """Return what is to be known of records; whether rows are in another encoding; whether some are UTF-8."""
     bad = BadRows()
     tables = _Tables(source.batches(bad.add_unread))
     first = next(tables, None)
@@ -162,7 +164,7 @@ def _checked(source: Any, given: Reading, progress: Progress | None) -> tuple[Re
     for table in tables:
         seen.add(table)
         (progress or no_progress)("checking", seen.rows)
-    return _judged(seen, given, source, tables.fault), findings.on_encoding(seen, _ENCODING)
+    return _judged(seen, given, source, tables.fault), findings.on_encoding(seen), seen.has_utf8
 
 
 def _begun(first: Table, given: Reading, bad: BadRows) -> Gathering:

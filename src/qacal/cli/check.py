@@ -21,7 +21,7 @@ def run(
 
     It prints the columns it found, with commands to paste; unusable rows by reason; duplicates; the scale of the
     confidences, and whether they agree with the labels; other columns that a fit could use; and what the labels are
-    enough for. It reads the file once, and also reads files that fit refuses.
+    enough for. It reads the file once (twice if it is not UTF-8), and also reads files that fit refuses.
 
     The exit code is 0 if there are no findings, 2 if there are, and 1 if the file could not be read.
 

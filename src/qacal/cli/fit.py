@@ -162,12 +162,15 @@ def run(
 def _say_what_next(
     file: str, output: str, by: str | None, lost: str | None, column: list[str] | None, *, skips: bool
 ) -> None:
-    from qacal.records.files import ending_of
+    from qacal.records.files import ending_of, given_encoding
 
     fit, kept, new, calibrated = (f"{name}{ending_of(file)}" for name in ("train", "test", "new", "calibrated"))
-    beside = Path(file).with_name(kept)
-    kept, has_kept = (str(beside), True) if file != "-" and beside.exists() else (kept, Path(kept).exists())
     options.note(f"Saved to {output}{'' if by is None else f', one model for each value of the column {by}'}.")
+    # Held-out rows are those that `qacal split` put beside the rows of this fit.
+    beside = Path(file).with_name(kept)
+    has_kept = Path(file).name == fit and beside.exists()
+    kept = str(beside) if has_kept else kept
+    output = quote(output)
     if lost is not None:
         command = f"qacal threshold {output} {kept} {lost} --save"
         options.note(f"The replaced model had a threshold; this one has none. Choose it again: {command}")
@@ -183,7 +186,10 @@ def _say_what_next(
     if file != "-" and Path(file).name != fit:
         keys = "".join(f" --column {quote(one)}" for one in column or () if one.startswith(("id=", "question=")))
         options.note(f"If you have none, split these rows and fit again on {fit}:")
-        options.note(f"    qacal split {quote(file)} -o {fit} --rest {kept}{keys}")
+        keys += " --skip-bad-rows bad_rows.jsonl" if skips else ""
+        encoding = given_encoding.get()
+        qacal = "qacal" if encoding is None else f"qacal --encoding {encoding}"
+        options.note(f"    {qacal} split {quote(file)} -o {fit} --rest {kept}{keys}")
 
 
 def _score(

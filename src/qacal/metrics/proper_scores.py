@@ -9,7 +9,7 @@ import numpy as np
 from qacal.errors import InputError
 from qacal.metrics.binned import BinChoice, Binned, as_tally
 from qacal.parameters import is_number, shown
-from qacal.tally.arrays import ArrayLike
+from qacal.tally.arrays import ArrayLike, unit_values
 from qacal.tally.tally import Tally
 
 # How near to 0 and 1 log loss can see, as in scikit-learn: a wrong answer at 1.0 costs 36, not infinity.
@@ -100,6 +100,7 @@ def sharpness(y_prob: ArrayLike | Tally, *, sample_weight: ArrayLike | None = No
     if isinstance(y_prob, Tally):
         tally = as_tally(y_prob, None, sample_weight=sample_weight)
     else:
-        tally = Tally.of(y_prob, np.zeros(len(y_prob)), sample_weight=sample_weight)
+        stated = unit_values(y_prob, "y_prob")
+        tally = Tally.of(stated, np.zeros(len(stated)), sample_weight=sample_weight)
     mean = (tally.w * tally.confidence).sum() / tally.w.sum()
     return float((tally.w * (tally.confidence - mean) ** 2).sum() / tally.w.sum())

@@ -163,11 +163,11 @@ class Pipeline:
     >>> from qacal import Column, QABinning
     >>> from qacal.records.reading import read
     >>> rows = [{"subject": "law", "confidence": 0.9}, {"subject": "art", "confidence": 0.5}]
-    >>> road = Road(Column("subject").fit(["art", "law"]), None, QABinning(), RowVectors("static"))
-    >>> road.needs_text
+    >>> pipeline = Pipeline(Column("subject").fit(["art", "law"]), None, QABinning(), RowVectors("static"))
+    >>> pipeline.needs_text
     False
-    >>> (batch,) = read(rows, needs_labels=False, **road.needs)
-    >>> road.inputs(batch)
+    >>> (batch,) = read(rows, needs_labels=False, **pipeline.needs)
+    >>> pipeline.inputs(batch)
     (array([0.9, 0.5]), array(['law', 'art'], dtype=object))
     """
 

@@ -14,8 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
-from functools import cache
+from dataclasses import dataclass, field
 from itertools import chain, pairwise
 from pathlib import Path
 from typing import IO, Any, AnyStr, Generic
@@ -80,7 +79,7 @@ def ending_of(file: str) -> str:
     >>> ending_of("answers.csv.gz"), ending_of("-")
     ('.csv.gz', '.parquet')
     """
-    return "".join(Path(file).suffixes[-2 if file.endswith(".gz") else -1 :]) or ".parquet"
+    return "".join(Path(file).suffixes[-2 if file.lower().endswith(".gz") else -1 :]) or ".parquet"
 
 
 def _endings() -> str:
@@ -97,6 +96,7 @@ class File:
     path: Path
     format: str
     name: str
+    _known_columns: dict[str, bool] = field(default_factory=dict, repr=False, compare=False)
 
     def batches(self, on_fault: OnFault = refuse, batch_rows: int = BATCH_ROWS) -> Iterator[Table]:
         """Yield the rows, batch after batch; lines that are no rows go to `on_fault`."""
@@ -108,14 +108,17 @@ class File:
 
     def separator(self) -> str:
         """Return what separates the values of CSV; a comma for all other files, and for what its name says (.tsv)."""
-        if self.format != "csv" or _is_tsv(self.name) or not self.path.is_file():
+        if self.format != "csv" or is_tsv(self.name) or not self.path.is_file():
             return ","
         with io.TextIOWrapper(opened_bytes(self.path, self.name), "utf-8-sig", "surrogateescape") as text:
             return _separator(_Lines(text, self.name), self)[0]
 
     def has_column(self, name: str) -> bool:
         """Return whether a row has a column; the file is read until one has."""
-        return any(name in table.names for table in self.batches(lambda fault: None))
+        known = self._known_columns
+        if name not in known:
+            known[name] = any(name in table.names for table in self.batches(lambda fault: None))
+        return known[name]
 
 
 def open_file(path: str | Path) -> File:
@@ -284,7 +287,7 @@ def _separator(text: Iterable[str], file: File) -> tuple[str, list[str]]:
 
     Of comma, semicolon and tab it is the one that parts the header most.
     """
-    if _is_tsv(file.name):
+    if is_tsv(file.name):
         return "\t", []
     start = []
     for line in text:
@@ -295,7 +298,8 @@ def _separator(text: Iterable[str], file: File) -> tuple[str, list[str]]:
     return max(_SEPARATORS, key=lambda letter: _parts(header, letter)), start
 
 
-def _is_tsv(name: str) -> bool:
+def is_tsv(name: str) -> bool:
+    """Return whether a name says that values are separated by tabs."""
     return ".tsv" in Path(name.lower()).suffixes
 
 
@@ -338,7 +342,7 @@ def _tables(
     objects: list[dict[str, Any]] = []
     total = 0
     # The rows of CSV all have the columns of its header; objects of JSON have their own.
-    is_elsewhere = None if is_text else cache(file.has_column)
+    is_elsewhere = None if is_text else file.has_column
 
     def table() -> ObjectTable:
         return ObjectTable(file.name, unit, np.array(places), objects, is_text, is_elsewhere=is_elsewhere)
@@ -435,7 +439,7 @@ class _Recoded(io.RawIOBase):
             try:
                 self._ready = self._decode(raw, final=not raw).encode()
             except UnicodeError as error:
-                raise InputError(f"{self._name} cannot be read as {self._encoding}: {error}.") from None
+                raise EncodingError(f"{self._name} cannot be read as {self._encoding}: {error}.") from None
         part, self._ready = self._ready[: len(buffer)], self._ready[len(buffer) :]
         buffer[: len(part)] = part
         return len(part)

@@ -455,7 +455,7 @@ def _checked(table: Table, reading: Reading, needs: _Needs) -> Batch:
         table.require(name, f"It is what --column {column}={name} asks for.")
     words = {expression_key(words): worth for words, worth in reading.expressions.items()}
     checked = Checks(table, reading.columns, reading.on_fault, words)
-    has = {column: reading.name(column) in table.names for column in ("confidence", "correct", "question", "answer")}
+    has = {column: table.has(reading.name(column)) for column in ("confidence", "correct", "question", "answer")}
     confidence = np.zeros(len(table))
     if needs.confidence or has["confidence"]:
         confidence = checked.numbers("confidence", 100.0 if reading.percent else 1.0, may_miss=not needs.confidence)

@@ -22,7 +22,7 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy as np
 
 from qacal.errors import InputError
-from qacal.records.files import format_of
+from qacal.records.files import format_of, is_tsv
 from qacal.records.table import FrameTable, ObjectTable, Table
 from qacal.records.temporary import PARTS, held, sweep_files, temporary_folder
 from qacal.storage import patiently
@@ -194,7 +194,7 @@ def _writer(temporary: Path, path: str | Path, like: str, separator: str) -> Ite
         "parquet": lambda: _ParquetWriter(temporary),
         "jsonl": lambda: _JsonWriter(temporary, is_packed),
         "json": lambda: _JsonListWriter(temporary, is_packed),
-        "csv": lambda: _CsvWriter(temporary, is_packed, "\t" if ".tsv" in Path(path).suffixes else separator),
+        "csv": lambda: _CsvWriter(temporary, is_packed, "\t" if is_tsv(str(path)) else separator),
     }
     writer = kinds[format_]()
     try:
