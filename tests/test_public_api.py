@@ -2,6 +2,7 @@
 
 import inspect
 import sys
+from html import unescape
 
 import matplotlib as mpl
 import numpy as np
@@ -17,6 +18,7 @@ from sklearn.model_selection import GridSearchCV, GroupKFold, cross_val_score
 import qacal
 from qacal.sources.elicitation.client import Client
 from qacal.sources.elicitation.run import Plan, elicit
+from tests.cli.test_cli import run as run_cli
 
 
 def test_a_missing_package_is_an_import_error(monkeypatch):
@@ -265,3 +267,15 @@ def test_a_reliability_display_of_an_estimator(no_window, model):
     shown = qacal.ReliabilityDisplay.from_estimator(theirs, X, words)
     np.testing.assert_array_equal(shown.y_prob, theirs.predict_proba(X)[:, 1])
     assert shown.estimator_name == "LogisticRegression"
+
+
+def test_a_fitted_model_shows_in_notebooks_what_fit_prints(model, tmp_path):
+    subjects().to_csv(tmp_path / "rows.csv", index=False)
+    how = ("--partition", "column:subject", "--calibrator", "qa-binning", "--points-per-bin", "20")
+    code, printed, _ = run_cli("fit", tmp_path / "rows.csv", "-o", tmp_path / "model", *how)
+    assert code == 0
+    shown = unescape(model._repr_html_())
+    assert "QABinning on 400 rows in 2 groups" in shown
+    assert shown.removeprefix("<pre>").removesuffix("</pre>").partition("\n\n")[2] in printed
+    assert by_subject()._repr_html_().startswith("<pre>QACalibrator(")
+    assert "QABinning on 400 rows" in qacal.load(tmp_path / "model")._repr_html_()

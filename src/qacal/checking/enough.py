@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from math import ceil, floor, isinf, isnan, log10
+from math import isinf, isnan
 
 from qacal.calibrators.step_binning import StepBinning
 from qacal.model.defaults import DEPTH_WITH_SCORE, SHARE_WITH_SCORE
+from qacal.planning import labels_for_group, rounded_up
 from qacal.tally.arrays import Floats
 from qacal.thresholds.curve import CANDIDATES, threshold_curve
 from qacal.thresholds.outlook import rows_needed
@@ -70,19 +71,6 @@ def _of_groups(labelled: int) -> Iterator[Goal]:
     yield _goal("groups", what, labels, labelled)
 
 
-def labels_for_group(certifying: int, share: float, learning: float) -> int:
-    """Return how many labelled rows give a group intervals of its own.
-
-    certifying : number of certifying rows that the group needs.
-    share : the group's share of the rows.
-    learning : the share of the questions that train, and do not certify.
-
-    >>> labels_for_group(250, 1 / 16, 0.8)
-    20000
-    """
-    return rounded_up(certifying / share / (1 - learning) - 1e-6)
-
-
 def _of_thresholds(labelled: int, confidence: Floats, correct: Floats) -> Iterator[Goal]:
     if not len(correct) or not 0 < correct.mean() < 1:
         return
@@ -95,13 +83,3 @@ def _of_thresholds(labelled: int, confidence: Floats, correct: Floats) -> Iterat
     labels = None if isinf(needed) else rounded_up(needed / _KEPT)
     what = f"a certified threshold on the stated confidence with {target:.0%} accuracy above it"
     yield _goal("threshold", what, labels, labelled)
-
-
-def rounded_up(number: float) -> int:
-    """Return a number with two digits, since it is an estimate.
-
-    >>> rounded_up(8203.6), rounded_up(57.2)
-    (8300, 58)
-    """
-    unit = int(10 ** max(0, floor(log10(number)) - 1))
-    return ceil(number / unit) * unit

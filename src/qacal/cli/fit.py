@@ -101,6 +101,7 @@ def run(
     from qacal.model.fitting import FitInputs
     from qacal.model.model import QACalibrator
     from qacal.model.model_set import ModelSet, fit_set
+    from qacal.model.summary import described
     from qacal.search import OBJECTIVES
 
     options.require_apart(file, output, skip_bad_rows, certify, group_rows)
@@ -153,7 +154,7 @@ def run(
     else:
         for value, one in fit._models.items():
             title = "" if by is None else f"{by} {value}: "
-            options.show(title + fit_summary.described(one, is_certified_apart=certify is not None))
+            options.show(title + described(one, is_certified_apart=certify is not None))
     for line in said:
         options.note(line)
     _say_what_next(file, output, by, lost, column, skips=skip_bad_rows is not None)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -444,6 +445,13 @@ class QACalibrator(HasParameters, Answering):
         from qacal.model.saved import load
 
         return load(path, embedder=embedder, warm=warm)
+
+    def _repr_html_(self) -> str:
+        """Return what `qacal fit` prints, for notebooks."""
+        from qacal.model.summary import described
+
+        text = repr(self) if not hasattr(self, "pipeline_") else f"{self!r}\n\n{described(self)}"
+        return f"<pre>{escape(text)}</pre>"
 
     def __sklearn_tags__(self) -> Any:
         from sklearn.utils import Tags, TargetTags

@@ -1,0 +1,128 @@
+"""A fitted model in a few lines of text: what `qacal fit` prints, and notebooks show."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from qacal.calibrators.ancestry import known_groups
+from qacal.calibrators.bin_maps import BinMaps
+from qacal.calibrators.evidence import FROM_ANCESTOR, FROM_GROUP, FROM_ROOT
+from qacal.errors import counted
+from qacal.model.defaults import SHARE, SHARE_WITH_SCORE
+from qacal.planning import labels_for_group
+
+if TYPE_CHECKING:
+    from qacal.model.model import QACalibrator
+
+_FEW = 200
+
+
+def described(model: QACalibrator, *, is_certified_apart: bool = False) -> str:
+    """Return what was fitted in a few lines.
+
+    is_certified_apart : the certifying rows came in a separate file.
+    """
+    maps = model.calibrator_.maps_
+    lines = [_fitted(model), *_tried(model)]
+    if isinstance(maps, BinMaps):
+        lines += [_certified(model, maps), *_certified_groups(model, maps, is_certified_apart)]
+    elif model.rows_ < _FEW and model.learned_score_ is None:
+        lines.append("With so few rows the calibration is unreliable.")
+    return "\n".join(lines)
+
+
+def _fitted(model: QACalibrator) -> str:
+    groups = model.describe_groups()
+    text = f"{type(model.calibrator_).__name__} on {counted(model.rows_, 'row')}"
+    if groups:
+        sizes = [group.rows for group in groups]
+        text += f" in {len(groups)} groups of {min(sizes):,} to {max(sizes):,}" if len(groups) > 1 else " in one group"
+    return f"{text}.{_chosen(model)}"
+
+
+def _chosen(model: QACalibrator) -> str:
+    """Return the settings that tuning chose, and their objective."""
+    found = model.tuned_
+    if found is None:
+        return ""
+    best, what = found.best, str(model.tune).replace("_", " ")
+    b = "" if best.points_per_bin is None else f", {best.points_per_bin} points per bin"
+    depth = (
+        f"depth {best.cut}"
+        if isinstance(best.cut, int) and best.cut
+        else "one map for all"
+        if not best.cut
+        else "groups"
+    )
+    without = found.best_pooled
+    pooled = "" if without is None or best.cut == 0 else f", {abs(without.score):.4f} without groups"
+    tried = f"{what} {abs(best.score):.4f} on {found.rows:,} rows{pooled}; {len(found.trials)} settings tried"
+    return f" Chosen: {depth}{b} ({tried}; {found.note})."
+
+
+def _tried(model: QACalibrator) -> list[str]:
+    """Return the candidates for the score with their held-out losses, and the chosen one."""
+    score = model.learned_score_
+    if score is None:
+        return []
+    others = "other rows" if model.output == "certified" else "rows"
+    lines = [f"Score: {score.chosen}, trained on {score.rows_:,} {others}."]
+    width = max([43, *(len(trial.name) for trial in score.tried_)])
+    if score.tried_:
+        lines.append(f"{f'Compared on {score.tried_[0].rows:,} held-out rows':<{width + 3}} log loss   Brier")
+    for trial in score.tried_:
+        mark = "*" if trial.is_chosen else " "
+        lines.append(f" {mark} {trial.name:<{width}} {trial.log_loss:8.4f}  {trial.brier:6.4f}")
+    return lines
+
+
+def _certified(model: QACalibrator, maps: BinMaps) -> str:
+    """Return the certified bound on the error of half of the answers."""
+    bound = maps.median_error_bound()
+    certified = f"Certified on {counted(model.rows_, 'row')} ({100 * (1 - maps.certificate.alpha):.4g}% confidence)"
+    half = f"for half of the answers the true accuracy is within {bound:.2f} of the calibrated probability"
+    few = "" if bound < 0.5 else "\nThat says next to nothing, since 0.5 is always within 0.50: more rows are needed."
+    return f"{certified}: {half}.{few}"
+
+
+def _certified_groups(model: QACalibrator, maps: BinMaps, has_certify_records: bool) -> list[str]:
+    """Return how many groups have intervals of their own, and how many rows one more would take."""
+    own, larger, all_rows = interval_readers(maps)
+    count = own + larger + all_rows
+    if count < 2:
+        return []
+    others = [f"; {larger} use those of a larger group"] if larger else []
+    others += [f"; {all_rows} use those of all rows"] if all_rows else []
+    lines = [f"Groups with intervals of their own: {own} of {count}{''.join(others)}."]
+    return lines + (_one_more(model, has_certify_records) if others else [])
+
+
+def interval_readers(maps: BinMaps) -> tuple[int, int, int]:
+    """Return how many groups use intervals of their own, of a larger group, and of all rows."""
+    groups = known_groups(maps.grouping, maps.max_depth)
+    source = maps.lineage.source[maps.lineage.directory.find(np.unique(groups[groups >= 0]))]
+    own, larger, all_rows = (int((source == whose).sum()) for whose in (FROM_GROUP, FROM_ANCESTOR, FROM_ROOT))
+    return own, larger, all_rows
+
+
+def _one_more(model: QACalibrator, has_certify_records: bool) -> list[str]:
+    """Return how many rows another group needs for intervals of its own."""
+    parameters = model.calibrator_.get_params()
+    needed = int(parameters.get("rows_per_map") or parameters.get("points_per_bin") or 1)
+    most = max((group.rows for group in model.describe_groups() if group.rows < needed), default=0)
+    if not most:
+        return []
+    share = 0.0 if has_certify_records else _learning_share(model)
+    rows = labels_for_group(needed, most / model.rows_, share)
+    kind = "labelled rows" if share else "certifying rows"
+    return [f"The next group has {most} of the {needed} certifying rows needed: about {rows:,} {kind} in all."]
+
+
+def _learning_share(model: QACalibrator) -> float:
+    """Return the share of the questions that trained groups and score."""
+    if model.learned_score_ is None and not model.pipeline_.needs_vectors:
+        return 0.0
+    usual = SHARE if model.learned_score_ is None else SHARE_WITH_SCORE
+    return usual if model.train_share is None else model.train_share
