@@ -53,7 +53,7 @@ def _paper_method(method: Calibrator, fitting: pl.DataFrame, testing: pl.DataFra
     if method.properties.uses_groups:
         used = part != BETA
         tree = Beta("embedding", "kdtree").partitions(int((~used).sum()))
-        assert isinstance(tree, qacal.KDTree)
+        assert isinstance(tree, qacal.partitions.KDTree)
         tree.fit(vectors(fitting)[~used])
         theirs, asked = (tree.groups(vectors(rows)) for rows in (fitting, testing))
     is_tuning = part == TUNING
@@ -90,13 +90,13 @@ def _multicalibrated(fitting: pl.DataFrame, testing: pl.DataFrame) -> np.ndarray
     is_tuning = fitting["part"].to_numpy() == TUNING
 
     def answers(method: Multicalibration, rows: np.ndarray, asked: np.ndarray, theirs: np.ndarray) -> np.ndarray:
-        start = qacal.IsotonicCalibration().fit(h[rows], correct[rows])
+        start = qacal.calibrators.IsotonicCalibration().fit(h[rows], correct[rows])
         patches = list(method.patches(start.predict(h[rows]), correct[rows], nodes[rows]))
         return method.play(patches, start.predict(asked), theirs)
 
     def loss(method: Multicalibration) -> float:
         found = answers(method, ~is_tuning, h[is_tuning], nodes[is_tuning])
-        return qacal.log_loss(correct[is_tuning], found, cut=0.001)
+        return qacal.metrics.log_loss(correct[is_tuning], found, cut=0.001)
 
     best = min((Multicalibration(alpha) for alpha in (0.02, 0.05, 0.1)), key=loss)
     return answers(best, np.ones(len(h), dtype=bool), asked, theirs)
@@ -104,7 +104,9 @@ def _multicalibrated(fitting: pl.DataFrame, testing: pl.DataFrame) -> np.ndarray
 
 CONTENDERS: dict[str, Contender] = {
     "default": partial(_whole_model, lambda: qacal.QACalibrator("column:embedding")),
-    "tree": partial(_whole_model, lambda: qacal.QACalibrator("column:embedding", "bisecting:8", qacal.TreeScaling())),
+    "tree": partial(
+        _whole_model, lambda: qacal.QACalibrator("column:embedding", "bisecting:8", qacal.calibrators.TreeScaling())
+    ),
     **{name: partial(_paper_method, method) for name, method in METHODS.items()},
     "hkrr": _multicalibrated,
     "boosted": partial(_boosted_trees, {}),

@@ -80,10 +80,10 @@ BESIDE = "Platt"
 METHODS: dict[str, Method] = {
     "default": _whole_model(lambda: qacal.QACalibrator("column:embedding")),
     "continuous": _whole_model(lambda: qacal.QACalibrator("column:embedding", output="continuous")),
-    BESIDE: _pooled(lambda: qacal.PlattScaling(feature="logit")),
-    "isotonic": _pooled(qacal.IsotonicCalibration),
+    BESIDE: _pooled(lambda: qacal.calibrators.PlattScaling(feature="logit")),
+    "isotonic": _pooled(qacal.calibrators.IsotonicCalibration),
     "tree-binning": _whole_model(lambda: qacal.QACalibrator("column:embedding", calibrator=qacal.TreeBinning())),
-    "raw": _pooled(qacal.Identity),
+    "raw": _pooled(qacal.calibrators.Identity),
 }
 
 
@@ -141,9 +141,9 @@ def measured(deal: Split, answers: np.ndarray, further: Measures) -> Measures:
     """Return what the answers are worth, and what else is known of them."""
     correct = deal.tested["correct"].to_numpy()
     return {
-        "log_loss_cut": qacal.log_loss(correct, answers, cut=0.001),
-        "brier": qacal.brier_score(correct, answers),
-        "aurc": qacal.aurc(correct, answers),
+        "log_loss_cut": qacal.metrics.log_loss(correct, answers, cut=0.001),
+        "brier": qacal.metrics.brier_score(correct, answers),
+        "aurc": qacal.metrics.aurc(correct, answers),
     } | {name: further.get(name, np.nan) for name in MEASURES[3:]}
 
 

@@ -63,7 +63,7 @@ def from_rows(dealt: Split) -> Iterator[Any]:
             h, correct, groups, ids = parts[CALIBRATION]
             fitted = type(method)(**chosen).fit(h, correct, groups=groups, ids=ids)
             h, correct, groups, ids = parts[TUNING]
-            yield qacal.log_loss(correct, fitted.predict(h, groups=groups, ids=ids))
+            yield qacal.metrics.log_loss(correct, fitted.predict(h, groups=groups, ids=ids))
 
 
 def settings(dealt: Split, method: Calibrator) -> Iterator[dict[str, Any]]:

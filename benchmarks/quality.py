@@ -6,8 +6,8 @@
 DATA holds `openqa_verb1s.parquet` and `mmlu_pro_stated.parquet`: thirteen combinations of an LLM and a file. Questions
 are dealt 80:20 by id, several times; `contenders` says what each method does with its 80%. What is measured:
 
-- Log loss as :func:`qacal.log_loss` has it (cut at 2e-16: a wrong answer at 1.0 costs 36), and cut at 0.001 for all,
-  which is kinder to those who say 0 or 1; places are taken by this one.
+- Log loss as :func:`qacal.metrics.log_loss` has it (cut at 2e-16: a wrong answer at 1.0 costs 36), and cut at 0.001 for
+  all, which is kinder to those who say 0 or 1; places are taken by this one.
 - The debiased calibration error, in 15 bins within each value of a column (subject, dataset) that no method was given.
 - Brier score, AURC and AUAC.
 - Seconds of one thread's work, whatever else the machine does: from vectors to probabilities, fitting and answering. Of
@@ -85,16 +85,16 @@ def answered(method: str, deals: Sequence[Split]) -> Iterator[tuple[Split, np.nd
 def measured(deal: Split, answers: np.ndarray) -> dict[str, float]:
     """Return what the answers are worth."""
     correct = deal.tested["correct"].to_numpy()
-    within = qacal.estimate_calibration_error(
+    within = qacal.metrics.estimate_calibration_error(
         correct, answers, groups=deal.tested["label"], ids=deal.tested["id"], bins=15, redraws=0
     )
     return {
-        "log_loss": qacal.log_loss(correct, answers),
-        "log_loss_cut": qacal.log_loss(correct, answers, cut=0.001),
-        "brier": qacal.brier_score(correct, answers),
+        "log_loss": qacal.metrics.log_loss(correct, answers),
+        "log_loss_cut": qacal.metrics.log_loss(correct, answers, cut=0.001),
+        "brier": qacal.metrics.brier_score(correct, answers),
         "ce_label": within.debiased,
-        "aurc": qacal.aurc(correct, answers),
-        "auac": qacal.auac(correct, answers),
+        "aurc": qacal.metrics.aurc(correct, answers),
+        "auac": qacal.metrics.auac(correct, answers),
     }
 
 

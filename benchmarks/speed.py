@@ -76,7 +76,7 @@ def uniform_mass_fits() -> Iterator[Line]:
     for n, repeats in ((10**5, 20), (10**6, 7)):
         rows = pooled_answers(n)
         for options, n_bins in (({"n_bins": 50}, 50), ({"points_per_bin": 50}, n // 50)):
-            model = qacal.UniformMassBinning(**options)
+            model = qacal.calibrators.UniformMassBinning(**options)
             fit, argsort = race(
                 repeats,
                 partial(model.fit, rows.confidence, rows.correct),
@@ -92,7 +92,7 @@ def predictions() -> Iterator[Line]:
     n = 10**6
     rows = pooled_answers(n)
     for options, n_bins in (({"n_bins": 50}, 50), ({"points_per_bin": 50}, n // 50)):
-        model = qacal.UniformMassBinning(**options).fit(rows.confidence, rows.correct)
+        model = qacal.calibrators.UniformMassBinning(**options).fit(rows.confidence, rows.correct)
         what = f"uniform-mass predict, {n:,} rows, {_written(options)}"
         yield (line := _beside_search(what, model, rows))
         yield _beside(what, line.seconds, "uncertainty-calibration", _histogram(n, n_bins), "predict")
@@ -118,8 +118,8 @@ def hierarchical_fits() -> Iterator[Line]:
     """Fit a curve per group, drawn together."""
     for n, n_groups, n_values, goal in ((10**4, 64, 21, 100), (10**5, 256, 21, 100), (10**5, 256, None, 20)):
         rows = grouped_answers(n, n_groups, n_values)
-        fit = best_of(10, partial(_fitted, qacal.HierarchicalScaling(), rows))
-        found = _fitted(qacal.HierarchicalScaling(), rows).maps_.fit
+        fit = best_of(10, partial(_fitted, qacal.calibrators.HierarchicalScaling(), rows))
+        found = _fitted(qacal.calibrators.HierarchicalScaling(), rows).maps_.fit
         loss = laplace_loss(rows, found.fixed, found.covariance)
         what = f"hierarchical fit, {n:,} rows, {n_groups} groups, {_kind(n_values)}"
         for name, given, method, wanted in _gpboost_settings(rows, goal, is_tied=n_values is not None):

@@ -24,9 +24,9 @@ SETS = {"openqa_verb1s.parquet": "dataset", "mmlu_pro_stated.parquet": "subject"
 
 
 def methods(embedder: str, label: str) -> Iterator[tuple[str, qacal.QACalibrator]]:
-    curves = qacal.HierarchicalScaling()
-    yield "one pooled map: isotonic", qacal.QACalibrator(calibrator=qacal.IsotonicCalibration())
-    yield "one pooled map: bins", qacal.QACalibrator(calibrator=qacal.UniformMassBinning())
+    curves = qacal.calibrators.HierarchicalScaling()
+    yield "one pooled map: isotonic", qacal.QACalibrator(calibrator=qacal.calibrators.IsotonicCalibration())
+    yield "one pooled map: bins", qacal.QACalibrator(calibrator=qacal.calibrators.UniformMassBinning())
     yield "embedding: as it comes", qacal.QACalibrator(embedder)
     yield "embedding: QA binning", qacal.QACalibrator(embedder, calibrator=qacal.QABinning())
     yield "embedding: hierarchical", qacal.QACalibrator(embedder, calibrator=curves)
@@ -47,12 +47,12 @@ def measured(rows: pl.DataFrame, label: str, embedder: str) -> Iterator[dict[str
 
 
 def numbers(scores: Any, correct: Any, groups: Any) -> dict[str, float]:
-    error = qacal.estimate_calibration_error(correct, scores, groups=groups, bins=15, redraws=0)
+    error = qacal.metrics.estimate_calibration_error(correct, scores, groups=groups, bins=15, redraws=0)
     return {
         "error": error.debiased,
-        "brier": qacal.brier_score(correct, scores),
-        "loss": 1000 * qacal.log_loss(correct, scores),
-        "aurc": qacal.aurc(correct, scores),
+        "brier": qacal.metrics.brier_score(correct, scores),
+        "loss": 1000 * qacal.metrics.log_loss(correct, scores),
+        "aurc": qacal.metrics.aurc(correct, scores),
     }
 
 

@@ -78,8 +78,8 @@ def _overall(applied: pl.DataFrame) -> str:
     """Return how good the confidences are as probabilities, before and after."""
     right, topics = applied["correct"].to_numpy().astype(float), applied["subject"]
     measures: dict[str, Callable[[np.ndarray], float]] = {
-        "Brier score (lower is better)": lambda p: qacal.brier_score(right, p),
-        "log loss, cut at 0.001": lambda p: qacal.log_loss(right, p, cut=0.001),
+        "Brier score (lower is better)": lambda p: qacal.metrics.brier_score(right, p),
+        "log loss, cut at 0.001": lambda p: qacal.metrics.log_loss(right, p, cut=0.001),
         "error within topics": lambda p: _error(p, right, topics),
         "right, of the surer half": lambda p: _surer_half(p, right),
     }

@@ -4,7 +4,9 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from qacal import HierarchicalScaling, KDTree, QABinning, QACalibrationClassifier
+from qacal import QABinning, QACalibrationClassifier
+from qacal.calibrators import HierarchicalScaling
+from qacal.partitions import KDTree
 
 
 # Its weights are importances and not counts of rows, so with small bins in groups check_sample_weight_equivalence (a

@@ -246,18 +246,18 @@ def curve_parts(found):
 _NAMES = {"confidence": "y_prob", "correct": "y_true"}
 
 SHARES = {
-    "auac": (qacal.auac, float),
-    "aurc": (qacal.aurc, float),
-    "brier": (qacal.brier_score, float),
+    "auac": (qacal.metrics.auac, float),
+    "aurc": (qacal.metrics.aurc, float),
+    "brier": (qacal.metrics.brier_score, float),
     "error": (partial(estimate_calibration_error, redraws=9), error_parts),
     "maximum": (partial(estimate_maximum_calibration_error, redraws=9), error_parts),
-    "sharpness": (qacal.sharpness, float),
-    "coverage": (qacal.risk_coverage_curve, lambda found: found.coverage),
+    "sharpness": (qacal.metrics.sharpness, float),
+    "coverage": (qacal.metrics.risk_coverage_curve, lambda found: found.coverage),
     "certified": (partial(qacal.certified_threshold, accuracy=0.6), certified_parts),
     "cheapest": (partial(qacal.cheapest_threshold, wrong=3, abstain=1), cost_parts),
     "curve": (qacal.threshold_curve, curve_parts),
     "tally": (qacal.Tally.of, lambda found: found.mean),
-    "loss": (qacal.log_loss, lambda found: found / 40),
+    "loss": (qacal.metrics.log_loss, lambda found: found / 40),
 }
 
 
@@ -283,7 +283,12 @@ def test_splits(ids):
 @FUZZ
 @given(*[st.one_of(UNIT, ODD, st.integers(-2, 10**7))] * 4)
 def test_planning(b, n, alpha, nu):
-    for function in (qacal.epsilon, qacal.points_per_bin, qacal.epsilon_of_bins, qacal.n_bins):
+    for function in (
+        qacal.planning.epsilon,
+        qacal.planning.points_per_bin,
+        qacal.planning.epsilon_of_bins,
+        qacal.planning.n_bins,
+    ):
         found = called(lambda function=function: function(b, n, alpha, nu))
         assert found is None or (np.isfinite(found) and found > 0)
 
@@ -296,4 +301,4 @@ def test_what_is_no_column_is_refused(kind, name):
         with pytest.raises(qacal.InputError, match=f"{name} is one"):
             function(**rows)
     with pytest.raises(qacal.InputError, match=f"{_NAMES.get(name, name)} is one"):
-        qacal.calibration_error(**{_NAMES.get(column, column): values for column, values in rows.items()})
+        qacal.metrics.calibration_error(**{_NAMES.get(column, column): values for column, values in rows.items()})

@@ -19,8 +19,8 @@ from qacal.planning import nu_bound
 @pytest.mark.parametrize(("n", "b"), [(1000, 226), (5000, 293), (20000, 353)])
 def test_points_per_bin_of_the_theorem(n, b):
     """The advice printed under the paper's figure (300, 400, 500) is for a logarithm of base 2."""
-    assert qacal.points_per_bin(0.1, n, 0.1) == b
-    assert qacal.epsilon(b, n, 0.1) <= 0.1 < qacal.epsilon(b - 1, n, 0.1)
+    assert qacal.planning.points_per_bin(0.1, n, 0.1) == b
+    assert qacal.planning.epsilon(b, n, 0.1) <= 0.1 < qacal.planning.epsilon(b - 1, n, 0.1)
 
 
 @pytest.mark.parametrize("nu", [0.0, 0.03])
@@ -29,67 +29,70 @@ def test_points_per_bin_is_the_smallest_that_suffices(nu, levels):
     for n in (300, 4000):
         for target in (0.12, 0.2, 0.4):
             try:
-                b = qacal.points_per_bin(target, n, 0.05, nu, levels=levels)
+                b = qacal.planning.points_per_bin(target, n, 0.05, nu, levels=levels)
             except NotEnoughRowsError:
-                assert qacal.epsilon(n, n, 0.05, nu, levels=levels) > target
+                assert qacal.planning.epsilon(n, n, 0.05, nu, levels=levels) > target
                 continue
-            assert qacal.epsilon(b, n, 0.05, nu, levels=levels) <= target
-            assert b == 2 or qacal.epsilon(b - 1, n, 0.05, nu, levels=levels) > target
+            assert qacal.planning.epsilon(b, n, 0.05, nu, levels=levels) <= target
+            assert b == 2 or qacal.planning.epsilon(b - 1, n, 0.05, nu, levels=levels) > target
 
 
 def test_bins_of_plain_umd():
     for n in (50, 1000, 20000):
         for target in (0.1, 0.2, 0.5):
             try:
-                bins = qacal.n_bins(target, n, 0.1)
+                bins = qacal.planning.n_bins(target, n, 0.1)
             except NotEnoughRowsError:
-                assert qacal.epsilon_of_bins(1, n, 0.1) > target
+                assert qacal.planning.epsilon_of_bins(1, n, 0.1) > target
                 continue
-            assert qacal.epsilon_of_bins(bins, n, 0.1) <= target
-            assert bins == n // 2 or qacal.epsilon_of_bins(bins + 1, n, 0.1) > target
+            assert qacal.planning.epsilon_of_bins(bins, n, 0.1) <= target
+            assert bins == n // 2 or qacal.planning.epsilon_of_bins(bins + 1, n, 0.1) > target
 
 
 def test_what_cannot_be_reached_is_said():
     with pytest.raises(NotEnoughRowsError, match=r"nu is 0\.1: labels that may be off by nu"):
-        qacal.points_per_bin(0.1, 1000, 0.1, nu=0.1)
+        qacal.planning.points_per_bin(0.1, 1000, 0.1, nu=0.1)
     with pytest.raises(
         NotEnoughRowsError, match=r"100 rows cannot guarantee epsilon=0\.05: one bin of all of them gives 0\.12"
     ):
-        qacal.points_per_bin(0.05, 100, 0.1)
+        qacal.planning.points_per_bin(0.05, 100, 0.1)
     with pytest.raises(NotEnoughRowsError, match="not even in one bin"):
-        qacal.n_bins(0.05, 100, 0.1)
+        qacal.planning.n_bins(0.05, 100, 0.1)
 
 
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: qacal.epsilon(1, 100, 0.1), "points_per_bin is 1; expected a whole number from 2 to n=100"),
-        (lambda: qacal.epsilon(101, 100, 0.1), "points_per_bin is 101"),
-        (lambda: qacal.epsilon(10, 100, 0), "alpha is 0"),
-        (lambda: qacal.epsilon(10, 100, 1.0), r"alpha is 1\.0"),
-        (lambda: qacal.epsilon(10, 100, 0.1, nu=-1), "nu is -1"),
-        (lambda: qacal.epsilon(10, 1, 0.1), "n is 1"),
-        (lambda: qacal.points_per_bin(0, 100, 0.1), "epsilon is 0"),
-        (lambda: qacal.epsilon_of_bins(51, 100, 0.1), "n_bins is 51; expected a whole number from 1 to n/2=50"),
+        (lambda: qacal.planning.epsilon(1, 100, 0.1), "points_per_bin is 1; expected a whole number from 2 to n=100"),
+        (lambda: qacal.planning.epsilon(101, 100, 0.1), "points_per_bin is 101"),
+        (lambda: qacal.planning.epsilon(10, 100, 0), "alpha is 0"),
+        (lambda: qacal.planning.epsilon(10, 100, 1.0), r"alpha is 1\.0"),
+        (lambda: qacal.planning.epsilon(10, 100, 0.1, nu=-1), "nu is -1"),
+        (lambda: qacal.planning.epsilon(10, 1, 0.1), "n is 1"),
+        (lambda: qacal.planning.points_per_bin(0, 100, 0.1), "epsilon is 0"),
+        (
+            lambda: qacal.planning.epsilon_of_bins(51, 100, 0.1),
+            "n_bins is 51; expected a whole number from 1 to n/2=50",
+        ),
         (lambda: qacal.QABinning(points_per_bin=0).fit([0.5], [1]), "points_per_bin is 0"),
         (lambda: qacal.QABinning(points_per_bin=2.5).fit([0.5], [1]), r"points_per_bin is 2\.5"),
         (lambda: qacal.QABinning(points_per_bin=1, ties="jitter").fit([0.5], [1]), "needs 2 or more"),
         (lambda: qacal.QABinning(ties="random").fit([0.5], [1]), "ties is 'random'; expected one of 'merge', 'jitter'"),
         (lambda: qacal.QABinning(certificate="none").fit([0.5], [1]), "certificate is 'none'"),
         (lambda: qacal.QABinning(alpha=2).fit([0.5], [1]), "alpha is 2"),
-        (lambda: qacal.UniformMassBinning(n_bins=0).fit([0.5], [1]), "n_bins is 0"),
-        (lambda: qacal.UniformMassBinning(n_bins=2.5).fit([0.5], [1]), r"n_bins is 2\.5"),
-        (lambda: qacal.UniformMassBinning(alpha="x").fit([0.5], [1]), "alpha is 'x'"),
-        (lambda: qacal.UniformMassBinning(resolution="a").fit([0.5], [1]), "resolution is 'a'"),
-        (lambda: qacal.UniformMassBinning(points_per_bin=10**30).fit([0.5], [1]), "points_per_bin is 1000"),
-        (lambda: qacal.ScalingBinning(seed=None).fit([0.5], [1]), "seed is None"),
+        (lambda: qacal.calibrators.UniformMassBinning(n_bins=0).fit([0.5], [1]), "n_bins is 0"),
+        (lambda: qacal.calibrators.UniformMassBinning(n_bins=2.5).fit([0.5], [1]), r"n_bins is 2\.5"),
+        (lambda: qacal.calibrators.UniformMassBinning(alpha="x").fit([0.5], [1]), "alpha is 'x'"),
+        (lambda: qacal.calibrators.UniformMassBinning(resolution="a").fit([0.5], [1]), "resolution is 'a'"),
+        (lambda: qacal.calibrators.UniformMassBinning(points_per_bin=10**30).fit([0.5], [1]), "points_per_bin is 1000"),
+        (lambda: qacal.calibrators.ScalingBinning(seed=None).fit([0.5], [1]), "seed is None"),
         (lambda: qacal.QABinning(max_depth=1).fit([0.5], [1], groups=["a"]), "the groups are no tree"),
-        (lambda: qacal.KDTree(max_depth=2.5).fit([[0.5]]), r"max_depth is 2\.5"),
-        (lambda: qacal.epsilon(10, 100, 0.1, levels=0), "levels is 0"),
-        (lambda: qacal.points_per_bin(0.1, 1000.0, 0.1), r"n is 1000\.0"),
-        (lambda: qacal.PlattScaling(feature="rank").fit([0.5], [1]), "feature is 'rank'"),
-        (lambda: qacal.ScalingQABinning(pooling="some").fit([0.5], [1]), "pooling is 'some'"),
-        (lambda: qacal.IsotonicCalibration(pooling="some").fit([0.5], [1]), "pooling is 'some'"),
+        (lambda: qacal.partitions.KDTree(max_depth=2.5).fit([[0.5]]), r"max_depth is 2\.5"),
+        (lambda: qacal.planning.epsilon(10, 100, 0.1, levels=0), "levels is 0"),
+        (lambda: qacal.planning.points_per_bin(0.1, 1000.0, 0.1), r"n is 1000\.0"),
+        (lambda: qacal.calibrators.PlattScaling(feature="rank").fit([0.5], [1]), "feature is 'rank'"),
+        (lambda: qacal.calibrators.ScalingQABinning(pooling="some").fit([0.5], [1]), "pooling is 'some'"),
+        (lambda: qacal.calibrators.IsotonicCalibration(pooling="some").fit([0.5], [1]), "pooling is 'some'"),
     ],
 )
 def test_parameters_out_of_range(call, message):

@@ -28,28 +28,61 @@ HOSTILE = [
 ]
 
 PLANNING = {
-    qacal.epsilon: {"points_per_bin": 10, "n": 1000, "alpha": 0.1, "nu": 0.0, "levels": 1},
-    qacal.points_per_bin: {"epsilon": 0.1, "n": 1000, "alpha": 0.1, "nu": 0.0, "levels": 1},
-    qacal.epsilon_of_bins: {"n_bins": 4, "n": 1000, "alpha": 0.1, "nu": 0.0},
-    qacal.n_bins: {"epsilon": 0.1, "n": 1000, "alpha": 0.1, "nu": 0.0},
+    qacal.planning.epsilon: {"points_per_bin": 10, "n": 1000, "alpha": 0.1, "nu": 0.0, "levels": 1},
+    qacal.planning.points_per_bin: {"epsilon": 0.1, "n": 1000, "alpha": 0.1, "nu": 0.0, "levels": 1},
+    qacal.planning.epsilon_of_bins: {"n_bins": 4, "n": 1000, "alpha": 0.1, "nu": 0.0},
+    qacal.planning.n_bins: {"epsilon": 0.1, "n": 1000, "alpha": 0.1, "nu": 0.0},
     qacal.split: {"ids": IDS, "shares": (0.5, 0.5), "seed": 0},
-    qacal.nu_bound: {"proxy": H, "truth": RIGHT, "confidence": H, "points_per_bin": 50, "alpha": 0.1},
+    qacal.planning.nu_bound: {"proxy": H, "truth": RIGHT, "confidence": H, "points_per_bin": 50, "alpha": 0.1},
     qacal.certified_threshold: {"y_true": RIGHT, "y_prob": H, "accuracy": 0.5, "alpha": 0.1, "others": None},
     qacal.cheapest_threshold: {"y_true": RIGHT, "y_prob": H, "wrong": 5, "abstain": 1},
 }
 MEASURES = [
-    *(qacal.estimate_calibration_error, qacal.estimate_maximum_calibration_error, qacal.brier_decomposition),
-    *(qacal.calibration_error, qacal.maximum_calibration_error, qacal.confidence_bias, qacal.validity_curve),
-    *(qacal.reliability_table, qacal.accuracy_confidence_curve, qacal.auac, qacal.risk_coverage_curve, qacal.aurc),
-    *(qacal.brier_score, qacal.log_loss, qacal.sharpness, qacal.threshold_curve, qacal.Tally.of),
+    *(
+        qacal.metrics.estimate_calibration_error,
+        qacal.metrics.estimate_maximum_calibration_error,
+        qacal.metrics.brier_decomposition,
+    ),
+    *(
+        qacal.metrics.calibration_error,
+        qacal.metrics.maximum_calibration_error,
+        qacal.metrics.confidence_bias,
+        qacal.metrics.validity_curve,
+    ),
+    *(
+        qacal.metrics.reliability_table,
+        qacal.metrics.accuracy_confidence_curve,
+        qacal.metrics.auac,
+        qacal.metrics.risk_coverage_curve,
+        qacal.metrics.aurc,
+    ),
+    *(
+        qacal.metrics.brier_score,
+        qacal.metrics.log_loss,
+        qacal.metrics.sharpness,
+        qacal.threshold_curve,
+        qacal.Tally.of,
+    ),
 ]
 COLUMNS = ("confidence", "correct", "y_true", "y_prob", "groups", "sample_weight", "ids", "proxy", "truth")
 CALIBRATORS = [
-    *(qacal.Identity, qacal.PlattScaling, qacal.IsotonicCalibration, qacal.UniformMassBinning, qacal.ScalingBinning),
-    *(qacal.QABinning, qacal.ScalingQABinning, qacal.HierarchicalScaling, qacal.TreeScaling, qacal.TreeBinning),
+    *(
+        qacal.calibrators.Identity,
+        qacal.calibrators.PlattScaling,
+        qacal.calibrators.IsotonicCalibration,
+        qacal.calibrators.UniformMassBinning,
+        qacal.calibrators.ScalingBinning,
+    ),
+    *(
+        qacal.QABinning,
+        qacal.calibrators.ScalingQABinning,
+        qacal.calibrators.HierarchicalScaling,
+        qacal.calibrators.TreeScaling,
+        qacal.TreeBinning,
+    ),
     qacal.StepBinning,
 ]
-PARTITIONS = [qacal.KDTree, qacal.BisectingTree, qacal.LearnedTree, qacal.KMeans]
+PARTITIONS = [qacal.partitions.KDTree, qacal.BisectingTree, qacal.partitions.LearnedTree, qacal.partitions.KMeans]
 
 
 def survives(call, name):
@@ -119,7 +152,9 @@ def fitted_paths(**given):
 
 
 def function(**given):
-    return qacal.Function(**{"function": lambda rows: [0] * len(rows["question"]), "columns": ["question"], **given})
+    return qacal.partitions.Function(
+        **{"function": lambda rows: [0] * len(rows["question"]), "columns": ["question"], **given}
+    )
 
 
 def searched(**given):
@@ -148,7 +183,7 @@ CALLS = {
     ),
     "check": lambda model, /, **given: qacal.check(**{"records": ANSWERS, **given}),
     "evaluate": lambda model, /, **given: qacal.evaluate(**{**COLUMNS_OF_ROWS, **given}),
-    "auroc": lambda model, /, **given: qacal.estimate_auroc(**{**COLUMNS_OF_ROWS, **given}),
+    "auroc": lambda model, /, **given: qacal.metrics.estimate_auroc(**{**COLUMNS_OF_ROWS, **given}),
     "model.export.to_sql": lambda model, /, **given: to_sql(**{"calibrator": model.calibrator_, **given}),
     "model.export.to_json": lambda model, calibrator: to_json(calibrator),
     "load": lambda model, path: qacal.load(path),
@@ -178,8 +213,8 @@ def test_wrong_types_given_to_all_others(model, name):
 
 def test_what_was_got_is_said():
     with pytest.raises(qacal.InputError, match="points_per_bin is '50'; expected a whole number from 2 to n=1000"):
-        qacal.epsilon("50", 1000, 0.1)
+        qacal.planning.epsilon("50", 1000, 0.1)
     with pytest.raises(qacal.InputError, match="epsilon is None; expected a number between 0 and 1"):
-        qacal.points_per_bin(None, 1000, 0.1)
+        qacal.planning.points_per_bin(None, 1000, 0.1)
     with pytest.raises(qacal.InputError, match=r"feature is array.*a ndarray; expected a number or a word"):
-        qacal.PlattScaling(feature=np.array([1, 2])).fit(H, RIGHT)
+        qacal.calibrators.PlattScaling(feature=np.array([1, 2])).fit(H, RIGHT)

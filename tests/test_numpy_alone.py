@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 
-from qacal import KDTree
 from qacal.model.saved import CLASSES
+from qacal.partitions import KDTree
 from qacal.storage import save
 from tests.calibrators.contract import CALIBRATORS, name_of
 

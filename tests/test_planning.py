@@ -2,8 +2,8 @@
 
 import pytest
 
-from qacal import InputError, epsilon
-from qacal.planning import SMALLEST, paper_ranges, search_ranges, wide_ranges
+from qacal import InputError
+from qacal.planning import SMALLEST, epsilon, paper_ranges, search_ranges, wide_ranges
 
 TREE = [2**depth for depth in range(11)]
 

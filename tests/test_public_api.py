@@ -41,33 +41,33 @@ def test_a_silent_server_is_a_connection_error(tmp_path):
 LABELS = np.tile([1, 1, 0, 1], 50)
 PROBABILITIES = np.tile([0.9, 0.8, 0.7, 0.6], 50)
 METRICS = [
-    qacal.accuracy_confidence_curve,
-    qacal.auac,
-    qacal.auroc,
-    qacal.aurc,
-    qacal.brier_decomposition,
-    qacal.brier_score,
-    qacal.calibration_error,
-    qacal.confidence_bias,
-    qacal.estimate_auroc,
-    qacal.estimate_calibration_error,
-    qacal.estimate_maximum_calibration_error,
+    qacal.metrics.accuracy_confidence_curve,
+    qacal.metrics.auac,
+    qacal.metrics.auroc,
+    qacal.metrics.aurc,
+    qacal.metrics.brier_decomposition,
+    qacal.metrics.brier_score,
+    qacal.metrics.calibration_error,
+    qacal.metrics.confidence_bias,
+    qacal.metrics.estimate_auroc,
+    qacal.metrics.estimate_calibration_error,
+    qacal.metrics.estimate_maximum_calibration_error,
     qacal.evaluate,
-    qacal.log_loss,
-    qacal.maximum_calibration_error,
-    qacal.reliability_table,
-    qacal.risk_coverage_curve,
-    qacal.selective_risk,
+    qacal.metrics.log_loss,
+    qacal.metrics.maximum_calibration_error,
+    qacal.metrics.reliability_table,
+    qacal.metrics.risk_coverage_curve,
+    qacal.metrics.selective_risk,
     qacal.threshold_curve,
-    qacal.validity_curve,
+    qacal.metrics.validity_curve,
 ]
 
 
 def test_metrics_take_scikit_learns_order():
     for ours, theirs in [
-        (qacal.log_loss, sklearn_metrics.log_loss),
-        (qacal.brier_score, sklearn_metrics.brier_score_loss),
-        (qacal.auroc, sklearn_metrics.roc_auc_score),
+        (qacal.metrics.log_loss, sklearn_metrics.log_loss),
+        (qacal.metrics.brier_score, sklearn_metrics.brier_score_loss),
+        (qacal.metrics.auroc, sklearn_metrics.roc_auc_score),
     ]:
         assert ours(LABELS, PROBABILITIES) == pytest.approx(theirs(LABELS, PROBABILITIES))
 
@@ -100,7 +100,7 @@ def test_a_tally_stands_in_place_of_both_columns(metric):
 def test_soft_targets_beside_certain_confidences_can_be_evaluated():
     """They look like swapped columns; records name their columns, and a tally does too."""
     soft = qacal.Tally.of(np.ones(100), np.full(100, 0.7))
-    assert qacal.brier_score(soft) == pytest.approx(0.09)
+    assert qacal.metrics.brier_score(soft) == pytest.approx(0.09)
 
 
 def test_plain_metrics_are_floats():
@@ -113,15 +113,15 @@ def test_plain_metrics_are_floats():
         "calibration_error",
         "maximum_calibration_error",
     ):
-        assert type(getattr(qacal, metric)(LABELS, PROBABILITIES)) is float
-    assert type(qacal.sharpness(PROBABILITIES)) is float
+        assert type(getattr(qacal.metrics, metric)(LABELS, PROBABILITIES)) is float
+    assert type(qacal.metrics.sharpness(PROBABILITIES)) is float
 
 
 def test_weights_are_called_sample_weight():
     half = np.tile([1.0, 1.0, 0.0, 1.0], 50)
     weighted = qacal.QABinning().fit(PROBABILITIES, LABELS, sample_weight=half).predict([0.8])
     assert weighted == qacal.QABinning().fit(PROBABILITIES[half > 0], LABELS[half > 0]).predict([0.8])
-    assert qacal.log_loss(LABELS, PROBABILITIES, sample_weight=half) == pytest.approx(
+    assert qacal.metrics.log_loss(LABELS, PROBABILITIES, sample_weight=half) == pytest.approx(
         sklearn_metrics.log_loss(LABELS, PROBABILITIES, sample_weight=half)
     )
     assert qacal.Tally.of(PROBABILITIES, LABELS, sample_weight=half).is_weighted
@@ -139,7 +139,7 @@ def test_parameters_of_parts_are_set_by_nested_names():
     assert "calibrator__points_per_bin" not in model.get_params(deep=False)
     model.set_params(calibrator__points_per_bin=20, partition__max_depth=3)
     assert (model.calibrator.points_per_bin, model.partition.max_depth) == (20, 3)
-    model.set_params(calibrator__alpha=0.2, calibrator=qacal.UniformMassBinning())
+    model.set_params(calibrator__alpha=0.2, calibrator=qacal.calibrators.UniformMassBinning())
     assert repr(model.calibrator) == "UniformMassBinning(alpha=0.2)"
     with pytest.raises(qacal.InputError, match="QABinning has no parameter 'bins'"):
         qacal.QACalibrator(calibrator=qacal.QABinning()).set_params(calibrator__bins=3)
@@ -202,7 +202,10 @@ def test_cross_validation_of_records():
     frame = subjects()
     scores = cross_val_score(by_subject(), frame, groups=frame["id"], cv=GroupKFold(3))
     raw = cross_val_score(
-        qacal.QACalibrator(learned_score=None, calibrator=qacal.Identity()), frame, groups=frame["id"], cv=GroupKFold(3)
+        qacal.QACalibrator(learned_score=None, calibrator=qacal.calibrators.Identity()),
+        frame,
+        groups=frame["id"],
+        cv=GroupKFold(3),
     )
     assert (scores > raw).all()
     with pytest.raises(qacal.InputError, match="labels are the column correct"):

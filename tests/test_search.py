@@ -5,24 +5,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qacal import (
+from qacal import InputError, Paths, QABinning, Search, Tally
+from qacal.calibrators import (
     HierarchicalScaling,
     Identity,
-    InputError,
     IsotonicCalibration,
-    Paths,
     PlattScaling,
-    QABinning,
     ScalingBinning,
     ScalingQABinning,
-    Search,
-    Tally,
     TreeScaling,
     UniformMassBinning,
-    auac,
-    brier_score,
-    log_loss,
 )
+from qacal.metrics import auac, brier_score, log_loss
 from qacal.planning import Ranges
 from qacal.search import Trial, best_of
 from tests.calibrators.contract import name_of

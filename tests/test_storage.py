@@ -19,29 +19,29 @@ from sklearn.base import clone
 import qacal
 from qacal import (
     Column,
-    HierarchicalScaling,
-    Identity,
     InputError,
-    IsotonicCalibration,
-    KDTree,
     LearnedScore,
-    LearnedTree,
     NotFittedError,
     Paths,
-    PlattScaling,
-    Product,
     QABinning,
     QACalibrator,
-    ScalingBinning,
-    ScalingQABinning,
     StepBinning,
     TreeBinning,
+)
+from qacal.calibrators import (
+    HierarchicalScaling,
+    Identity,
+    IsotonicCalibration,
+    PlattScaling,
+    ScalingBinning,
+    ScalingQABinning,
     TreeScaling,
     UniformMassBinning,
 )
 from qacal.calibrators.base import Calibrator
 from qacal.errors import ArtifactError, QacalError
 from qacal.model.saved import CLASSES
+from qacal.partitions import KDTree, LearnedTree, Product
 from qacal.storage import MODEL, SCHEMA, digest, flatten, load, save, unflatten
 from qacal.tally.arrays import Floats, Ints
 from tests.calibrators.contract import CALIBRATORS, name_of
@@ -425,7 +425,8 @@ def test_what_a_killed_save_left_behind_is_removed_later(tmp_path):
 SAVING = """
 import itertools, os, sys
 from dataclasses import dataclass
-from qacal import UniformMassBinning, storage
+from qacal import storage
+from qacal.calibrators import UniformMassBinning
 
 @dataclass(frozen=True)
 class Turn:

@@ -32,7 +32,7 @@ class QACalibrationClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
     Parameters
     ----------
     calibrator : any calibrator of qacal; :class:`~qacal.QABinning` by default. Name it to search its parameters.
-    partition : what makes groups of the features, such as :class:`~qacal.KDTree`: an object with ``fit(Z)`` and
+    partition : groups the features, such as :class:`~qacal.partitions.KDTree`: an object with ``fit(Z)`` and
         ``paths(Z)`` or ``assign(Z)``. None makes one group. One that learns from labels is refused, since the same rows
         calibrate; fit it on others, and give its groups to a calibrator.
 
@@ -46,7 +46,7 @@ class QACalibrationClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
     Examples
     --------
     >>> from sklearn.model_selection import GridSearchCV
-    >>> from qacal import KDTree
+    >>> from qacal.partitions import KDTree
     >>> rng = np.random.default_rng(0)
     >>> topic = rng.normal(size=(4000, 2))
     >>> right = rng.random(4000) < np.where(topic[:, 0] > 0, 0.95, 0.65)

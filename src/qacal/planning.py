@@ -67,7 +67,7 @@ def epsilon(points_per_bin: int, n: int, alpha: float, nu: float = 0.0, *, level
 
 
 def points_per_bin(epsilon: float, n: int, alpha: float, nu: float = 0.0, *, levels: int = 1) -> int:
-    r"""Return the smallest number of points per bin that guarantees `epsilon`; see :func:`qacal.epsilon`.
+    r"""Return the smallest number of points per bin that guarantees `epsilon`; see :func:`qacal.planning.epsilon`.
 
     How to choose: say by how much a printed probability may be wrong (0.1, say), and how often the whole table
     of maps may break that promise (alpha 0.1, say). With fewer rows than that takes, the error says what the

@@ -319,7 +319,7 @@ def save(
     Examples
     --------
     >>> import tempfile
-    >>> from qacal import PlattScaling
+    >>> from qacal.calibrators import PlattScaling
     >>> with tempfile.TemporaryDirectory() as home:
     ...     save(f"{home}/model", PlattScaling().fit([0.5, 0.9, 0.9], [0, 1, 0]), [PlattScaling])
     ...     load(f"{home}/model", PlattScaling, [PlattScaling]).predict([0.9])

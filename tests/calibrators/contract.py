@@ -1,15 +1,13 @@
 """Every calibrator that ships, in every variant that behaves differently."""
 
-from qacal import (
+from qacal import QABinning, StepBinning, TreeBinning
+from qacal.calibrators import (
     HierarchicalScaling,
     Identity,
     IsotonicCalibration,
     PlattScaling,
-    QABinning,
     ScalingBinning,
     ScalingQABinning,
-    StepBinning,
-    TreeBinning,
     TreeScaling,
     UniformMassBinning,
 )

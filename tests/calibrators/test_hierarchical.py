@@ -8,7 +8,7 @@ import pytest
 from scipy.optimize import approx_fprime
 from scipy.special import expit
 
-from qacal import HierarchicalScaling, PlattScaling
+from qacal.calibrators import HierarchicalScaling, PlattScaling
 from qacal.calibrators.mixed import flat as laplace
 from qacal.calibrators.mixed import flat_likelihood as group_likelihood
 from qacal.calibrators.mixed.cells import Runs, as_table

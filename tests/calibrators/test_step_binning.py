@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qacal import NO_GROUP, InputError, KDTree, Paths, QACalibrationClassifier, StepBinning, Tally
+from qacal import NO_GROUP, InputError, Paths, QACalibrationClassifier, StepBinning, Tally
 from qacal.calibrators.step_binning import step_tops
 from qacal.guarantee import mean_intervals
+from qacal.partitions import KDTree
 from qacal.storage import flatten, unflatten
 from tests.sizes import examples
 

@@ -10,21 +10,17 @@ import pytest
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 
-from qacal import (
+from qacal import InputError, Paths, QABinning, RepeatedQuestionsWarning, Tally
+from qacal.calibrators import (
     HierarchicalScaling,
-    InputError,
     IsotonicCalibration,
-    Paths,
     PlattScaling,
-    QABinning,
-    RepeatedQuestionsWarning,
     ScalingQABinning,
-    Tally,
     TreeScaling,
     UniformMassBinning,
-    log_loss,
+    isotonic,
 )
-from qacal.calibrators import isotonic
+from qacal.metrics import log_loss
 from qacal.tally.isotonic import IsotonicCurve
 from tests.calibrators.contract import CALIBRATORS, name_of, recalibrate
 from tests.sizes import sized

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from qacal import InputError, Paths, TreeBinning, TreeScaling
+from qacal import InputError, Paths, TreeBinning
+from qacal.calibrators import TreeScaling
 from qacal.calibrators.tree_binning import Steps
 
 DEPTH = 4

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
-from qacal import HierarchicalScaling, InputError, Paths, Tally, TreeScaling
+from qacal import InputError, Paths, Tally
+from qacal.calibrators import HierarchicalScaling, TreeScaling
 from qacal.calibrators.mixed import tree as tree_laplace
 from qacal.calibrators.mixed.cells import Runs
 from qacal.calibrators.mixed.flat import fit_hierarchical

@@ -11,7 +11,8 @@ from scipy.optimize import minimize
 from scipy.special import expit
 from sklearn.isotonic import IsotonicRegression
 
-from qacal import IsotonicCalibration, Paths, QABinning, ScalingBinning, ScalingQABinning, UniformMassBinning
+from qacal import Paths, QABinning
+from qacal.calibrators import IsotonicCalibration, ScalingBinning, ScalingQABinning, UniformMassBinning
 from qacal.calibrators.mixed.flat import fit_hierarchical
 from qacal.tally import ids as identity
 

@@ -5,11 +5,13 @@ import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
 
-from qacal import KDTree, auac, aurc, brier_score, estimate_calibration_error, log_loss, run_experiment, split
+from qacal import run_experiment, split
 from qacal.experiment import METHODS
 from qacal.experiment.groups import Beta, common_groups
 from qacal.experiment.protocol import BETA, SHARES, Protocol, deal, methods
 from qacal.experiment.sample import read_samples
+from qacal.metrics import auac, aurc, brier_score, estimate_calibration_error, log_loss
+from qacal.partitions import KDTree
 from qacal.planning import search_ranges
 from qacal.records.reading import Reading
 from qacal.tally.groups import Paths

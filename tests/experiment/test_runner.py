@@ -4,9 +4,10 @@ import numpy as np
 import polars as pl
 import pytest
 
-from qacal import InputError, KDTree, run_experiment
+from qacal import InputError, run_experiment
 from qacal.experiment.measures import COLUMNS
 from qacal.experiment.tables import _cell
+from qacal.partitions import KDTree
 from qacal.records.reading import Reading
 from tests.experiment.rows import vectors_and_labels
 

@@ -37,7 +37,7 @@ def slow_bins(h, t, w, groups):
 @given(rows(soft=False))
 def test_auroc_is_that_of_scikit_learn_and_lies_in_its_interval(data):
     h, t, w, _ = data
-    found = qacal.estimate_auroc(t, h, sample_weight=w)
+    found = qacal.metrics.estimate_auroc(t, h, sample_weight=w)
     if 0 < t.sum() < len(t):
         assert found.value == pytest.approx(sk.roc_auc_score(t, h, sample_weight=w), abs=1e-9)
     else:
@@ -52,11 +52,11 @@ def test_auroc_intervals_cover_and_do_not_trust_a_few_rows_in_order():
     truth, hits = stats.norm.cdf(1 / np.sqrt(2)), 0
     for _ in range(300):
         t = rng.random(60) < 0.7
-        found = qacal.estimate_auroc(t, stats.norm.cdf(rng.normal(t, 1)))
+        found = qacal.metrics.estimate_auroc(t, stats.norm.cdf(rng.normal(t, 1)))
         hits += found.low <= truth <= found.high
     assert hits >= 0.92 * 300
-    assert qacal.estimate_auroc([0, 0, 1, 1], [0.6, 0.7, 0.8, 0.9]).low < 0.5
-    assert qacal.estimate_auroc([0, 0, 1, 1] * 20, [0.9, 0.8, 0.7, 0.6] * 20).high < 0.2
+    assert qacal.metrics.estimate_auroc([0, 0, 1, 1], [0.6, 0.7, 0.8, 0.9]).low < 0.5
+    assert qacal.metrics.estimate_auroc([0, 0, 1, 1] * 20, [0.9, 0.8, 0.7, 0.6] * 20).high < 0.2
 
 
 def stated(n, auroc, seed=0):
@@ -104,14 +104,16 @@ def test_plug_in_errors(data):
     h, t, w, groups = data
     for by in (groups, np.zeros(len(h), dtype=int)):
         bins = list(slow_bins(h, t, w, by))
-        error = qacal.estimate_calibration_error(t, h, groups=by, sample_weight=w, bins="outputs", redraws=0)
+        error = qacal.metrics.estimate_calibration_error(t, h, groups=by, sample_weight=w, bins="outputs", redraws=0)
         assert error.plugin == pytest.approx(sum(weight * abs(gap) for weight, gap, _ in bins) / w.sum())
-        worst = qacal.estimate_maximum_calibration_error(t, h, groups=by, sample_weight=w, bins="outputs", redraws=0)
+        worst = qacal.metrics.estimate_maximum_calibration_error(
+            t, h, groups=by, sample_weight=w, bins="outputs", redraws=0
+        )
         assert worst.plugin == pytest.approx(max(abs(gap) for _, gap, _ in bins))
-        bias = qacal.confidence_bias(t, h, groups=by, sample_weight=w, bins="outputs")
+        bias = qacal.metrics.confidence_bias(t, h, groups=by, sample_weight=w, bins="outputs")
         assert bias.over + bias.under == pytest.approx(error.plugin)
         assert bias.mean == pytest.approx((w * (h - t)).sum() / w.sum())
-        curve = qacal.validity_curve(t, h, groups=by, sample_weight=w, bins="outputs", redraws=2)
+        curve = qacal.metrics.validity_curve(t, h, groups=by, sample_weight=w, bins="outputs", redraws=2)
         for epsilon in (0.1, 0.5, 1.0):
             share = sum(weight for weight, gap, _ in bins if abs(gap) <= epsilon + 1e-12) / w.sum()
             assert curve.at(epsilon) == pytest.approx(share)
@@ -127,7 +129,7 @@ def test_debiased_error_is_the_sum_over_pairs(data):
         if pairs:
             numerator += weight * sum(s[i] * s[j] for i, j in pairs) / sum(v[i] * v[j] for i, j in pairs)
             denominator += weight
-    error = qacal.estimate_calibration_error(t, h, groups=groups, sample_weight=w, bins="outputs", redraws=0)
+    error = qacal.metrics.estimate_calibration_error(t, h, groups=groups, sample_weight=w, bins="outputs", redraws=0)
     if denominator == 0:
         assert np.isnan(error.debiased)
     else:
@@ -150,7 +152,7 @@ def test_debiased_error_with_several_rows_per_question_pairs_questions_of_differ
         pairs = [(a, b) for i, a in enumerate(sums) for j, b in enumerate(sums) if i != j]
         numerator += v.sum() * sum(a[0] * b[0] for a, b in pairs) / sum(a[1] * b[1] for a, b in pairs)
         denominator += v.sum()
-    error = qacal.estimate_calibration_error(tally)
+    error = qacal.metrics.estimate_calibration_error(tally)
     assert error.is_clustered
     square = numerator / denominator
     assert error.debiased == pytest.approx(np.sign(square) * np.sqrt(abs(square)))
@@ -163,12 +165,12 @@ def test_the_jackknife_leaves_out_one_block_at_a_time():
     block = qacal.tally.ids.blocks(qacal.tally.ids.id_hashes(ids, 100), 8)
 
     def square(keep):
-        value = qacal.calibration_error(t[keep], h[keep], bins="outputs")
+        value = qacal.metrics.calibration_error(t[keep], h[keep], bins="outputs")
         return np.sign(value) * value**2
 
     without = np.array([square(block != k) for k in range(8)])
     variance = 7 / 8 * ((without - without.mean()) ** 2).sum()
-    error = qacal.estimate_calibration_error(tally, bins="outputs", redraws=0)
+    error = qacal.metrics.estimate_calibration_error(tally, bins="outputs", redraws=0)
     value, z = square(block >= 0), stats.t.ppf(0.975, 7)
     low, high = value - z * np.sqrt(variance), value + z * np.sqrt(variance)
     # The rows' own noise, and one more row that is off by 1, allow for more.
@@ -179,39 +181,41 @@ def test_the_jackknife_leaves_out_one_block_at_a_time():
 
 def test_rows_that_are_all_alike_do_not_measure_exactly():
     """The jackknife sees no spread: of 0.9 and four right answers it would say that the error is 0.1, and surely so."""
-    error = qacal.estimate_calibration_error([1] * 4, [0.9] * 4, redraws=0, bins=15)
+    error = qacal.metrics.estimate_calibration_error([1] * 4, [0.9] * 4, redraws=0, bins=15)
     assert error.debiased == pytest.approx(0.1)
     assert (error.low, error.high) == (-1, 1)
-    many = qacal.estimate_calibration_error([1] * 10_000, [1.0] * 10_000, redraws=0, bins=15)
+    many = qacal.metrics.estimate_calibration_error([1] * 10_000, [1.0] * 10_000, redraws=0, bins=15)
     assert many.low < 0 < many.high < 0.0005
 
 
 def test_a_brier_score_is_never_below_nothing():
     """Summed over these rows, 1 - 2 p + p^2 is rounded to less than 0."""
-    assert f"{qacal.brier_score(np.ones(400), np.full(400, 1 - 3e-9)):.4f}" == "0.0000"
+    assert f"{qacal.metrics.brier_score(np.ones(400), np.full(400, 1 - 3e-9)):.4f}" == "0.0000"
 
 
 def test_equal_mass_bins_for_continuous_scores():
     rng = np.random.default_rng(0)
     h = rng.random(3000)
     t = (rng.random(3000) < h).astype(float)
-    error = qacal.estimate_calibration_error(t, h)
+    error = qacal.metrics.estimate_calibration_error(t, h)
     assert error.bins == 15
     order = np.argsort(h)
     expected = sum(abs((t - h)[part].sum()) for part in np.split(order, 15)) / 3000
     assert error.plugin == pytest.approx(expected)
-    assert qacal.estimate_calibration_error(t, h, bins=30).bins == 30
-    assert qacal.estimate_calibration_error(t, h, groups=np.arange(3000) % 4).bins == 60
-    assert qacal.estimate_calibration_error(t, np.round(h, 1)).bins == 11
+    assert qacal.metrics.estimate_calibration_error(t, h, bins=30).bins == 30
+    assert qacal.metrics.estimate_calibration_error(t, h, groups=np.arange(3000) % 4).bins == 60
+    assert qacal.metrics.estimate_calibration_error(t, np.round(h, 1)).bins == 11
 
 
 def test_one_group_is_no_group_and_depth_0_is_ce():
     rng = np.random.default_rng(0)
     h, t = rng.choice([0.5, 0.9], 100), rng.integers(0, 2, 100)
-    plain = qacal.estimate_calibration_error(t, h)
-    assert qacal.estimate_calibration_error(t, h, groups=np.zeros(100, dtype=int), ids=None).plugin == plain.plugin
+    plain = qacal.metrics.estimate_calibration_error(t, h)
+    assert (
+        qacal.metrics.estimate_calibration_error(t, h, groups=np.zeros(100, dtype=int), ids=None).plugin == plain.plugin
+    )
     root = Paths(np.zeros(100, dtype=int), np.ones(100, dtype=int), 0)
-    assert qacal.estimate_calibration_error(t, h, groups=root).plugin == plain.plugin
+    assert qacal.metrics.estimate_calibration_error(t, h, groups=root).plugin == plain.plugin
 
 
 @given(rows(), st.integers(0, 1000))
@@ -221,11 +225,13 @@ def test_metrics_do_not_depend_on_row_order(data, seed):
 
     def everything(i):
         return (
-            qacal.estimate_calibration_error(t[i], h[i], groups=groups[i], sample_weight=w[i], redraws=5),
-            qacal.estimate_maximum_calibration_error(t[i], h[i], groups=groups[i], sample_weight=w[i], redraws=5),
-            qacal.auac(t[i], h[i], sample_weight=w[i]),
-            qacal.selective_risk(t[i], h[i], sample_weight=w[i]),
-            qacal.brier_decomposition(t[i], h[i], sample_weight=w[i]),
+            qacal.metrics.estimate_calibration_error(t[i], h[i], groups=groups[i], sample_weight=w[i], redraws=5),
+            qacal.metrics.estimate_maximum_calibration_error(
+                t[i], h[i], groups=groups[i], sample_weight=w[i], redraws=5
+            ),
+            qacal.metrics.auac(t[i], h[i], sample_weight=w[i]),
+            qacal.metrics.selective_risk(t[i], h[i], sample_weight=w[i]),
+            qacal.metrics.brier_decomposition(t[i], h[i], sample_weight=w[i]),
         )
 
     assert repr(everything(order)) == repr(everything(np.arange(len(h))))
@@ -240,7 +246,7 @@ def test_aurc_is_the_mean_over_orders_of_ties(data):
         return np.mean(np.cumsum(wrong) / np.arange(1, len(h) + 1))
 
     consistent = [o for o in permutations(range(len(h))) if all(h[a] >= h[b] for a, b in pairwise(o))]
-    found = qacal.selective_risk(t, h)
+    found = qacal.metrics.selective_risk(t, h)
     assert found.aurc == pytest.approx(np.mean([area(o) for o in consistent]))
     assert found.excess == pytest.approx(found.aurc - min(area(o) for o in permutations(range(len(h)))))
 
@@ -250,13 +256,13 @@ def test_auac_row_by_row(data):
     h, t, w, _ = data
     grid = np.linspace(0, 1, 101)
     accuracy = [np.average(t[h >= g], weights=w[h >= g]) if (h >= g).any() else 0.0 for g in grid]
-    assert qacal.auac(t, h, sample_weight=w) == pytest.approx(np.trapezoid(accuracy, grid))
-    curve = qacal.accuracy_confidence_curve(t, h, sample_weight=w, thresholds=[0.0, 0.5, 1.0])
+    assert qacal.metrics.auac(t, h, sample_weight=w) == pytest.approx(np.trapezoid(accuracy, grid))
+    curve = qacal.metrics.accuracy_confidence_curve(t, h, sample_weight=w, thresholds=[0.0, 0.5, 1.0])
     np.testing.assert_allclose(curve.coverage, [w[h >= g].sum() / w.sum() for g in (0.0, 0.5, 1.0)])
 
 
 def test_risk_coverage_curve_by_hand():
-    curve = qacal.risk_coverage_curve([1, 1, 0, 0], [0.9, 0.8, 0.8, 0.1])
+    curve = qacal.metrics.risk_coverage_curve([1, 1, 0, 0], [0.9, 0.8, 0.8, 0.1])
     np.testing.assert_allclose(curve.coverage, [1 / 4, 3 / 4, 1])
     np.testing.assert_allclose(curve.risk, [0, 1 / 3, 1 / 2])
     np.testing.assert_allclose(curve.threshold, [0.9, 0.8, 0.1])
@@ -265,10 +271,10 @@ def test_risk_coverage_curve_by_hand():
 @given(rows())
 def test_brier_and_its_parts_add_up(data):
     h, t, w, _ = data
-    brier = qacal.brier_decomposition(t, h, sample_weight=w)
+    brier = qacal.metrics.brier_decomposition(t, h, sample_weight=w)
     assert brier.score == pytest.approx((w * (h - t) ** 2).sum() / w.sum())
     assert brier.within == pytest.approx(0, abs=1e-12)
-    binned = qacal.brier_decomposition(t, h, sample_weight=w, bins=2)
+    binned = qacal.metrics.brier_decomposition(t, h, sample_weight=w, bins=2)
     parts = binned.reliability - binned.resolution + binned.uncertainty + binned.within
     assert parts == pytest.approx(brier.score)
 
@@ -276,17 +282,19 @@ def test_brier_and_its_parts_add_up(data):
 @given(rows(soft=False))
 def test_proper_scores_are_scikit_learns(data):
     h, t, w, _ = data
-    assert qacal.log_loss(t, h, sample_weight=w) == pytest.approx(sk.log_loss(t, h, sample_weight=w, labels=[0, 1]))
-    assert qacal.brier_score(t, h, sample_weight=w) == pytest.approx(
+    assert qacal.metrics.log_loss(t, h, sample_weight=w) == pytest.approx(
+        sk.log_loss(t, h, sample_weight=w, labels=[0, 1])
+    )
+    assert qacal.metrics.brier_score(t, h, sample_weight=w) == pytest.approx(
         sk.brier_score_loss(t, h, sample_weight=w, pos_label=1)
     )
-    assert qacal.sharpness(h, sample_weight=w) == pytest.approx(
+    assert qacal.metrics.sharpness(h, sample_weight=w) == pytest.approx(
         np.average((h - np.average(h, weights=w)) ** 2, weights=w)
     )
 
 
 def test_the_reliability_table():
-    table = qacal.reliability_table(
+    table = qacal.metrics.reliability_table(
         [1, 0, 1, 1, 0], [0.5, 0.5, 0.9, 0.9, 0.9], groups=["law", "law", "law", "art", None], bins="outputs"
     )
     assert table.columns == ["group", "from", "to", "rows", "confidence", "accuracy", "low", "high", "gap"]
@@ -296,45 +304,45 @@ def test_the_reliability_table():
     assert law["accuracy"].to_list() == [0.5, 1.0]
     assert (table["low"] <= table["accuracy"]).all()
     assert (table["accuracy"] <= table["high"]).all()
-    assert qacal.reliability_table([1, 0], [0.5, 0.9]).columns[0] == "from"
+    assert qacal.metrics.reliability_table([1, 0], [0.5, 0.9]).columns[0] == "from"
 
 
 def test_a_tally_can_be_given_instead_of_rows():
     rng = np.random.default_rng(0)
     h, t, s = rng.choice([0.5, 0.8], 200), rng.integers(0, 2, 200), rng.integers(0, 3, 200)
     tally = Tally.of(h, t, groups=s, ids=range(200), n_blocks=256)
-    rows = qacal.estimate_calibration_error(t, h, groups=s, ids=range(200))
-    assert repr(qacal.estimate_calibration_error(tally)) == repr(rows)
-    assert qacal.auac(tally) == qacal.auac(t, h)
-    assert qacal.selective_risk(tally) == qacal.selective_risk(t, h)
-    assert qacal.log_loss(tally) == pytest.approx(qacal.log_loss(t, h))
-    assert qacal.brier_score(tally) == pytest.approx(qacal.brier_score(t, h))
-    assert np.isnan(qacal.estimate_calibration_error(tally.without_blocks()).low)  # no blocks, no interval
-    assert np.isnan(qacal.maximum_calibration_error(tally.without_blocks()))
+    rows = qacal.metrics.estimate_calibration_error(t, h, groups=s, ids=range(200))
+    assert repr(qacal.metrics.estimate_calibration_error(tally)) == repr(rows)
+    assert qacal.metrics.auac(tally) == qacal.metrics.auac(t, h)
+    assert qacal.metrics.selective_risk(tally) == qacal.metrics.selective_risk(t, h)
+    assert qacal.metrics.log_loss(tally) == pytest.approx(qacal.metrics.log_loss(t, h))
+    assert qacal.metrics.brier_score(tally) == pytest.approx(qacal.metrics.brier_score(t, h))
+    assert np.isnan(qacal.metrics.estimate_calibration_error(tally.without_blocks()).low)  # no blocks, no interval
+    assert np.isnan(qacal.metrics.maximum_calibration_error(tally.without_blocks()))
     with pytest.raises(InputError, match="pass it alone"):
-        qacal.auac(tally, h)
+        qacal.metrics.auac(tally, h)
     with pytest.raises(InputError, match="y_prob is missing"):
-        qacal.auac(h)
+        qacal.metrics.auac(h)
     with pytest.raises(InputError, match="bins is 0"):
-        qacal.estimate_calibration_error(t, h, bins=0)
+        qacal.metrics.estimate_calibration_error(t, h, bins=0)
     with pytest.raises(InputError, match="redraws is -1"):
-        qacal.estimate_calibration_error(t, h, redraws=-1)
+        qacal.metrics.estimate_calibration_error(t, h, redraws=-1)
 
 
 def test_one_row_measures_something_and_claims_nothing():
-    error = qacal.estimate_calibration_error([1], [0.8])
+    error = qacal.metrics.estimate_calibration_error([1], [0.8])
     assert error.plugin == pytest.approx(0.2)
     assert np.isnan(error.debiased)
-    assert qacal.aurc([1], [0.8]) == 0
-    assert qacal.auac([1], [0.8]) == pytest.approx(0.805)
-    assert np.isnan(qacal.maximum_calibration_error([1], [0.8]))
+    assert qacal.metrics.aurc([1], [0.8]) == 0
+    assert qacal.metrics.auac([1], [0.8]) == pytest.approx(0.805)
+    assert np.isnan(qacal.metrics.maximum_calibration_error([1], [0.8]))
 
 
 def test_what_extreme_confidences_cost():
-    assert qacal.log_loss([1, 0], [1.0, 0.0]) == pytest.approx(0, abs=1e-12)
-    assert qacal.log_loss([0], [1.0]) == pytest.approx(36.04, abs=0.01)
-    assert qacal.brier_score([0, 1], [1.0, 0.0]) == 1
-    assert qacal.estimate_calibration_error([1, 1], [1.0, 1.0]).plugin == 0
+    assert qacal.metrics.log_loss([1, 0], [1.0, 0.0]) == pytest.approx(0, abs=1e-12)
+    assert qacal.metrics.log_loss([0], [1.0]) == pytest.approx(36.04, abs=0.01)
+    assert qacal.metrics.brier_score([0, 1], [1.0, 0.0]) == 1
+    assert qacal.metrics.estimate_calibration_error([1, 1], [1.0, 1.0]).plugin == 0
 
 
 def test_perfect_noise_is_the_floor():
@@ -345,7 +353,7 @@ def test_perfect_noise_is_the_floor():
     for outputs in (2, 5, 20):
         h = rng.choice(np.linspace(0.3, 0.9, outputs), 1400)
         t = rng.random(1400) < h
-        error = qacal.estimate_calibration_error(t, h, groups=groups)
+        error = qacal.metrics.estimate_calibration_error(t, h, groups=groups)
         plugins.append(error.plugin)
         assert error.plugin == pytest.approx(error.floor, abs=0.02)
         assert error.low < 0 < error.high
@@ -356,67 +364,69 @@ def test_perfect_noise_is_the_floor():
 
 def test_a_stated_confidence_passes_a_threshold_of_the_same_number():
     for k in range(101):
-        curve = qacal.accuracy_confidence_curve([1] * 4, [k / 100] * 4)
+        curve = qacal.metrics.accuracy_confidence_curve([1] * 4, [k / 100] * 4)
         assert curve.accuracy[k] == 1, k
 
 
 def test_the_best_order_of_soft_targets_is_not_known():
-    assert np.isnan(qacal.selective_risk([0.9, 0.8, 0.7], [0.9, 0.8, 0.7]).excess)
+    assert np.isnan(qacal.metrics.selective_risk([0.9, 0.8, 0.7], [0.9, 0.8, 0.7]).excess)
 
 
 def test_curves_refuse_what_they_cannot_answer():
-    curve = qacal.validity_curve(np.tile([1, 0], 500), np.repeat([0.5, 0.9], 500), epsilons=[0.1, 0.5])
+    curve = qacal.metrics.validity_curve(np.tile([1, 0], 500), np.repeat([0.5, 0.9], 500), epsilons=[0.1, 0.5])
     assert curve.at(0.1) == 0.5
     with pytest.raises(InputError, match=r"the curve starts at 0\.1"):
         curve.at(0.05)
     for call in (
-        lambda: qacal.validity_curve([1], [0.5], epsilons=[0.5, 0.1]),
-        lambda: qacal.auac([1], [0.5], thresholds=[1, 0]),
+        lambda: qacal.metrics.validity_curve([1], [0.5], epsilons=[0.5, 0.1]),
+        lambda: qacal.metrics.auac([1], [0.5], thresholds=[1, 0]),
     ):
         with pytest.raises(InputError, match="expected rising numbers"):
             call()
     with pytest.raises(InputError, match="redraws is -1"):
-        qacal.validity_curve([1], [0.5], redraws=-1)
+        qacal.metrics.validity_curve([1], [0.5], redraws=-1)
     halves = [Tally.of([0.5], [1], ids=[1], n_blocks=2).fold(k, of=2) for k in (0, 1)]
     with pytest.raises(InputError, match="the tally is empty"):
-        qacal.estimate_calibration_error(min(halves, key=len))
+        qacal.metrics.estimate_calibration_error(min(halves, key=len))
 
 
 def test_ties_that_are_kept_make_no_difference_to_metrics():
     rng = np.random.default_rng(0)
     h, t = rng.choice([0.5, 0.8], 200), rng.integers(0, 2, 200)
     kept = Tally.of(h, t, ids=range(200), n_blocks=256, ties=True)
-    assert repr(qacal.estimate_calibration_error(kept)) == repr(qacal.estimate_calibration_error(t, h, ids=range(200)))
-    assert qacal.selective_risk(kept) == qacal.selective_risk(t, h)
+    assert repr(qacal.metrics.estimate_calibration_error(kept)) == repr(
+        qacal.metrics.estimate_calibration_error(t, h, ids=range(200))
+    )
+    assert qacal.metrics.selective_risk(kept) == qacal.metrics.selective_risk(t, h)
 
 
 def test_dependent_rows_without_blocks_have_no_floor():
     h, t = np.full(100, 0.8), np.tile([1, 0], 50)
-    error = qacal.estimate_calibration_error(Tally.of(h, t, ids=np.repeat(np.arange(50), 2)))
+    error = qacal.metrics.estimate_calibration_error(Tally.of(h, t, ids=np.repeat(np.arange(50), 2)))
     assert error.is_clustered
     assert np.isnan([error.floor, error.p_value, error.debiased]).all()
-    assert np.isnan(qacal.estimate_calibration_error(Tally.of(h, t * 0.5)).p_value)
+    assert np.isnan(qacal.metrics.estimate_calibration_error(Tally.of(h, t * 0.5)).p_value)
 
 
 def test_the_worst_bin_is_named():
     h = np.repeat([0.5, 0.9, 0.99], [100, 100, 1])
     t = np.concatenate([np.tile([1, 0], 50), np.arange(100) < 60, [0]])
     groups = ["law"] * 100 + ["art"] * 100 + ["zoo"]
-    alone = qacal.estimate_maximum_calibration_error(t, h, groups=groups)
+    alone = qacal.metrics.estimate_maximum_calibration_error(t, h, groups=groups)
     assert (alone.group, alone.bin_rows) == ("zoo", 1)
-    worst = qacal.estimate_maximum_calibration_error(t, h, groups=groups, min_rows=50)
+    worst = qacal.metrics.estimate_maximum_calibration_error(t, h, groups=groups, min_rows=50)
     assert (worst.group, worst.bin_rows) == ("art", 100)
     np.testing.assert_allclose([worst.stated, worst.observed, worst.plugin], [0.9, 0.6, 0.3])
     assert repr(worst).startswith("MaximumCalibrationError(debiased=")
     with pytest.raises(InputError, match="the largest bin has 100 rows"):
-        qacal.estimate_maximum_calibration_error(t, h, min_rows=200)
+        qacal.metrics.estimate_maximum_calibration_error(t, h, min_rows=200)
 
 
 def test_few_blocks_know_little_of_their_spread():
     h, t = np.full(1000, 0.8), np.arange(1000) % 2
     lengths = []
     for n_blocks in (2, 8, 256):
-        error = qacal.estimate_calibration_error(Tally.of(h, t, ids=range(1000), n_blocks=n_blocks), redraws=0)
+        error = qacal.metrics.estimate_calibration_error(Tally.of(h, t, ids=range(1000), n_blocks=n_blocks), redraws=0)
         lengths.append(error.high - error.low)
     assert lengths[0] > lengths[2]
-    assert "[no interval]" in repr(qacal.estimate_calibration_error(Tally.of(h, t)))
+    assert "[no interval]" in repr(qacal.metrics.estimate_calibration_error(Tally.of(h, t)))

@@ -7,15 +7,12 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 
-from qacal import (
+from qacal import InputError, NotFittedError, Paths, QABinning
+from qacal.calibrators import (
     HierarchicalScaling,
     Identity,
-    InputError,
     IsotonicCalibration,
-    NotFittedError,
-    Paths,
     PlattScaling,
-    QABinning,
     TreeScaling,
     UniformMassBinning,
 )

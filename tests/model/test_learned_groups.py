@@ -4,20 +4,11 @@ import numpy as np
 import pytest
 
 import qacal
-from qacal import (
-    Column,
-    InputError,
-    LearnedTree,
-    Product,
-    QABinning,
-    QACalibrationClassifier,
-    QACalibrator,
-    Tally,
-    log_loss,
-    split,
-)
+from qacal import Column, InputError, QABinning, QACalibrationClassifier, QACalibrator, Tally, split
 from qacal.experiment.groups import Beta
 from qacal.experiment.sample import Sample
+from qacal.metrics import log_loss
+from qacal.partitions import LearnedTree, Product
 from qacal.tally.ids import id_hashes
 from tests.answers import answers
 

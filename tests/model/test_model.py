@@ -14,25 +14,10 @@ import pytest
 import sklearn.base
 
 import qacal
-from qacal import (
-    BisectingTree,
-    Column,
-    HierarchicalScaling,
-    InputError,
-    IsotonicCalibration,
-    KDTree,
-    NotFittedError,
-    PlattScaling,
-    Product,
-    QABinning,
-    QACalibrator,
-    ScalingQABinning,
-    StepBinning,
-    TreeBinning,
-    TreeScaling,
-    calibration_error,
-    log_loss,
-)
+from qacal import BisectingTree, Column, InputError, NotFittedError, QABinning, QACalibrator, StepBinning, TreeBinning
+from qacal.calibrators import HierarchicalScaling, IsotonicCalibration, PlattScaling, ScalingQABinning, TreeScaling
+from qacal.metrics import calibration_error, log_loss
+from qacal.partitions import KDTree, Product
 from tests.answers import TOPICS, answers
 
 EVIDENCE = ["calibrated", "low", "high", "group", "source", "rows", "alpha", "decision", "threshold"]
@@ -327,7 +312,9 @@ def test_a_saved_model_applies_with_numpy_alone(fitted, tmp_path):
 
 def test_a_function_says_what_it_reads():
     rows = answers(600)
-    by_length = qacal.Function(lambda inputs: [len(text) % 3 for text in inputs["question"]], columns=["question"])
+    by_length = qacal.partitions.Function(
+        lambda inputs: [len(text) % 3 for text in inputs["question"]], columns=["question"]
+    )
     model = QACalibrator(partition=by_length, calibrator=QABinning()).fit(rows)
     assert {group.group for group in model.describe_groups()} == {0, 1, 2}
     with pytest.raises(InputError, match=r"does not say what it reads; name it: Function\(f, columns="):

@@ -8,17 +8,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from qacal import (
-    BisectingTree,
-    Column,
-    InputError,
-    LearnedScore,
-    PlattScaling,
-    QABinning,
-    QACalibrator,
-    embedder,
-    load,
-)
+from qacal import BisectingTree, Column, InputError, LearnedScore, QABinning, QACalibrator, embedder, load
+from qacal.calibrators import PlattScaling
 from qacal.embedders import OnnxEmbedder
 from qacal.errors import ArtifactError
 from qacal.model.pipeline import Pipeline, RowVectors

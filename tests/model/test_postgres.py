@@ -11,7 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from qacal import Identity, PlattScaling, QABinning
+from qacal import QABinning
+from qacal.calibrators import Identity, PlattScaling
 from qacal.model import sql
 from qacal.model.export import to_sql
 from qacal.tally.arrays import seven_decimals

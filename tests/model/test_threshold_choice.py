@@ -7,19 +7,9 @@ import polars as pl
 import pytest
 
 import qacal
-from qacal import (
-    ArtifactError,
-    BisectingTree,
-    Column,
-    HierarchicalScaling,
-    Identity,
-    InputError,
-    KDTree,
-    NotFittedError,
-    PlattScaling,
-    QABinning,
-    QACalibrator,
-)
+from qacal import ArtifactError, BisectingTree, Column, InputError, NotFittedError, QABinning, QACalibrator
+from qacal.calibrators import HierarchicalScaling, Identity, PlattScaling
+from qacal.partitions import KDTree
 from qacal.storage import digest
 from tests.answers import TOPICS, answers
 

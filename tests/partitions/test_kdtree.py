@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qacal import InputError, KDTree
+from qacal import InputError
+from qacal.partitions import KDTree
 from tests.partitions.rows import clouds, grid, seeds
 
 

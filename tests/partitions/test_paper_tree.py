@@ -4,7 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.base import clone
 
-from qacal import InputError, KDTree, NotFittedError
+from qacal import InputError, NotFittedError
+from qacal.partitions import KDTree
 
 
 def printed_tree(Z, depth):

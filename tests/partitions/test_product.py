@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.base import clone
 
-from qacal import InputError, KDTree
-from qacal.partitions import BisectingTree, Column, Function, KMeans, Product
+from qacal import InputError
+from qacal.partitions import BisectingTree, Column, Function, KDTree, KMeans, Product
 
 texts = st.text(alphabet="a/ ", min_size=1, max_size=4)
 

@@ -9,7 +9,8 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from qacal import Column, InputError, PlattScaling, QABinning, QACalibrator, Tally, split, threshold_curve
+from qacal import Column, InputError, QABinning, QACalibrator, Tally, split, threshold_curve
+from qacal.calibrators import PlattScaling
 
 # Numbers that a float would merge.
 BIG = [2**60 + 1, 2**60 + 2, 2**60 + 1, 2**53 + 1, 2**53, 7]

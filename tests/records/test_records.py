@@ -8,7 +8,8 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from qacal import Column, LearnedScore, PlattScaling, QABinning, QACalibrator
+from qacal import Column, LearnedScore, QABinning, QACalibrator
+from qacal.calibrators import PlattScaling
 from qacal.errors import BadRowsError, InputError
 from qacal.records.columns import listed
 from qacal.records.reading import Reading, read

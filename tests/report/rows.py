@@ -6,7 +6,8 @@ from functools import cache
 
 import numpy as np
 
-from qacal import Column, HierarchicalScaling, QABinning, QACalibrator, UniformMassBinning
+from qacal import Column, QABinning, QACalibrator
+from qacal.calibrators import HierarchicalScaling, UniformMassBinning
 from qacal.report import Scored, read_contents
 from tests.answers import answers
 

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from qacal import Paths, QABinning, ScalingBinning, ScalingQABinning, Tally, UniformMassBinning
+from qacal import Paths, QABinning, Tally
+from qacal.calibrators import ScalingBinning, ScalingQABinning, UniformMassBinning
 from qacal.guarantee import bounded_interval, mean_intervals, uniform_certificate, weighted_interval
 from tests.sizes import sized
 from tests.theory.lab import assert_breaks, assert_holds, at_least, at_most, failure_rate

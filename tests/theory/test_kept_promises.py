@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from qacal import Paths, QABinning, StepBinning, UniformMassBinning
+from qacal import Paths, QABinning, StepBinning
+from qacal.calibrators import UniformMassBinning
 from qacal.guarantee import mean_intervals
 from qacal.report import realised_errors
 from qacal.report.promise import GAMMA

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from qacal import LearnedTree, QABinning
+from qacal import QABinning
+from qacal.partitions import LearnedTree
 from tests.theory.lab import assert_holds, at_most, failure_rate
 
 ALPHA = 0.1

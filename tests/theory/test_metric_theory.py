@@ -22,13 +22,15 @@ def test_p_values_are_exact_for_calibrated_scores_in_groups():
         groups = rng.integers(0, 10, 150)
         if not pooled:
             return (
-                qacal.estimate_calibration_error(t, h, groups=groups, redraws=99, seed=int(rng.integers(2**31))).p_value
+                qacal.metrics.estimate_calibration_error(
+                    t, h, groups=groups, redraws=99, seed=int(rng.integers(2**31))
+                ).p_value
                 <= 0.1
             )
         # Weakened: the noise of the pooled score in place of that of its groups.
         binned = Binned.of(Tally.of(h, t), "outputs")
         drawn = redraw(binned, lambda S: np.abs(S).sum(axis=-1) / 150, 99, seed=0)
-        return p_value(qacal.estimate_calibration_error(t, h, groups=groups, redraws=0).plugin, drawn) <= 0.1
+        return p_value(qacal.metrics.estimate_calibration_error(t, h, groups=groups, redraws=0).plugin, drawn) <= 0.1
 
     rate = failure_rate(rejects, trials)
     assert at_least(0.08, trials) <= rate <= at_most(0.1, trials)
@@ -40,7 +42,7 @@ def test_maximum_errors_have_exact_p_values_too():
 
     def rejects(rng):
         h = rng.choice([0.3, 0.6, 0.9], 150)
-        error = qacal.estimate_maximum_calibration_error(
+        error = qacal.metrics.estimate_maximum_calibration_error(
             rng.random(150) < h, h, groups=rng.integers(0, 5, 150), redraws=99, seed=int(rng.integers(2**31))
         )
         return error.p_value <= 0.1
@@ -60,7 +62,7 @@ def test_several_rows_of_a_question_are_not_independent():
 
     def rejects(rng, knows_ids):
         h, t, ids = repeated(rng)
-        return qacal.estimate_calibration_error(t, h, ids=ids if knows_ids else None, redraws=99).p_value <= 0.1
+        return qacal.metrics.estimate_calibration_error(t, h, ids=ids if knows_ids else None, redraws=99).p_value <= 0.1
 
     # Sign flips are approximate; a tenth may become a seventh, not a half.
     assert_holds(lambda rng: rejects(rng, True), 0.14, trials)
@@ -73,7 +75,7 @@ def test_intervals_of_clustered_rows_are_wide_enough():
     def misses(rng, knows_ids):
         h, t, ids = repeated(rng)
         stated = h + truth  # every bin claims 0.15 too much
-        error = qacal.estimate_calibration_error(t, stated, ids=ids if knows_ids else None, redraws=0)
+        error = qacal.metrics.estimate_calibration_error(t, stated, ids=ids if knows_ids else None, redraws=0)
         return not error.low <= truth <= error.high
 
     assert_holds(lambda rng: misses(rng, True), 0.08, trials)
@@ -93,7 +95,7 @@ def test_the_debiased_error_is_unbiased_and_the_plug_in_is_not():
     squares, plugins = [], []
     for _ in range(trials):
         h, t, s = off_by(rng, n, gap, groups)
-        error = qacal.estimate_calibration_error(t, h, groups=s, redraws=0)
+        error = qacal.metrics.estimate_calibration_error(t, h, groups=s, redraws=0)
         squares.append(np.sign(error.debiased) * error.debiased**2)
         plugins.append(error.plugin)
     standard_error = np.std(squares) / np.sqrt(trials)
@@ -106,7 +108,7 @@ def test_intervals_of_the_debiased_error_cover():
 
     def misses(rng):
         h, t, s = off_by(rng, 800, 0.1, 10)
-        error = qacal.estimate_calibration_error(t, h, groups=s, redraws=0)
+        error = qacal.metrics.estimate_calibration_error(t, h, groups=s, redraws=0)
         return not error.low <= 0.1 <= error.high
 
     assert_holds(misses, 0.07, trials)
@@ -117,7 +119,7 @@ def test_the_noise_floor_is_what_perfect_calibration_measures():
     plugins, floors = [], []
     for seed in range(200):
         h, s = rng.choice([0.3, 0.6, 0.9], 400), rng.integers(0, 20, 400)
-        error = qacal.estimate_calibration_error(rng.random(400) < h, h, groups=s, seed=seed, redraws=50)
+        error = qacal.metrics.estimate_calibration_error(rng.random(400) < h, h, groups=s, seed=seed, redraws=50)
         plugins.append(error.plugin)
         floors.append(error.floor)
     assert abs(np.mean(plugins) - np.mean(floors)) < 4 * np.std(plugins) / np.sqrt(200)
@@ -131,7 +133,7 @@ def test_the_held_out_maximum_does_not_exceed_the_truth_on_average():
         s = rng.integers(0, 20, 600)
         h = np.full(600, 0.5)
         t = rng.random(600) < np.where(s == 0, 0.6, 0.5)
-        error = qacal.estimate_maximum_calibration_error(t, h, groups=s, redraws=0)
+        error = qacal.metrics.estimate_maximum_calibration_error(t, h, groups=s, redraws=0)
         held.append(error.debiased)
         plugins.append(error.plugin)
     assert np.mean(held) <= 0.1 + 3 * np.std(held) / np.sqrt(300)
@@ -151,8 +153,11 @@ def rejects_calibrated(rng, kind):
     if kind == "added":
         parts = [slice(k, None, 4) for k in range(4)]
         tally = sum(Tally.of(h[k], t[k], groups=s[k], ids=ids[k], n_blocks=256) for k in parts)
-        return qacal.estimate_calibration_error(tally, redraws=99).p_value <= 0.05
-    return qacal.estimate_calibration_error(t, h, groups=s, ids=ids, sample_weight=weights, redraws=99).p_value <= 0.05
+        return qacal.metrics.estimate_calibration_error(tally, redraws=99).p_value <= 0.05
+    return (
+        qacal.metrics.estimate_calibration_error(t, h, groups=s, ids=ids, sample_weight=weights, redraws=99).p_value
+        <= 0.05
+    )
 
 
 @pytest.mark.parametrize("kind", ["weighted", "one repeated", "soft", "added"])
@@ -171,7 +176,7 @@ def test_days_that_ask_the_same_questions_are_not_independent():
         tally = sum(Tally.of(h, t, groups=s, ids=range(200), n_blocks=256) for _ in range(4))
         if not knows:
             tally = replace(tally, is_sum=False)
-        return qacal.estimate_calibration_error(tally, redraws=99).p_value <= 0.05
+        return qacal.metrics.estimate_calibration_error(tally, redraws=99).p_value <= 0.05
 
     assert_holds(lambda rng: rejects(rng, True), 0.1, trials)
     assert_breaks(lambda rng: rejects(rng, False), 0.1, trials)

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 import qacal
-from qacal import QABinning, ScalingQABinning, UniformMassBinning
+from qacal import QABinning
+from qacal.calibrators import ScalingQABinning, UniformMassBinning
 from qacal.guarantee import binomial_interval
 from tests.sizes import sized
 from tests.theory.lab import assert_breaks, assert_holds, at_least, at_most, failure_rate
@@ -26,7 +27,7 @@ def own_bins(maps):
 
 def test_the_theorem_holds_and_needs_its_union_bound():
     n, groups, b, trials = 4000, 8, 20, 300
-    eps = qacal.epsilon(b, n, ALPHA)
+    eps = qacal.planning.epsilon(b, n, ALPHA)
     no_union = np.sqrt(np.log(2 / ALPHA) / (2 * (b - 1)))
 
     def misses(eps):
@@ -38,13 +39,13 @@ def test_the_theorem_holds_and_needs_its_union_bound():
 
 def test_the_theorem_with_the_root_counts_two_levels():
     n, groups, b, trials = 4000, 8, 20, 300
-    eps = qacal.epsilon(b, n, ALPHA, levels=2)
+    eps = qacal.planning.epsilon(b, n, ALPHA, levels=2)
     assert_holds(lambda rng: np.abs(fitted(rng, n, groups, b).maps_.value - 0.5).max() > eps, ALPHA, trials)
 
 
 def test_plain_umd_holds_and_needs_its_union_bound():
     n, B, trials = 4000, 100, 300
-    eps = qacal.epsilon_of_bins(B, n, ALPHA)
+    eps = qacal.planning.epsilon_of_bins(B, n, ALPHA)
     no_union = np.sqrt(np.log(2 / ALPHA) / (2 * (n // B - 1)))
 
     def misses(eps):
@@ -115,7 +116,7 @@ def test_a_marginal_nu_is_not_enough():
     """Two groups at 0.6 and 0.4, a pooled scaler that says 0.5, perfectly right on average: nu = 0 by the paper's
     definition, and every bin of every group misses by 0.1. With nu of the groups the bound holds."""
     n, b, trials = 40_000, 1500, 20
-    marginal, by_group = qacal.epsilon(b, n // 2, ALPHA), qacal.epsilon(b, n // 2, ALPHA, nu=0.1)
+    marginal, by_group = qacal.planning.epsilon(b, n // 2, ALPHA), qacal.planning.epsilon(b, n // 2, ALPHA, nu=0.1)
     assert marginal < 0.1 < by_group
 
     def misses(eps):
@@ -141,7 +142,7 @@ def test_nu_measured_by_group_is_a_bound():
         s = rng.integers(0, 2, 4000)
         truth = rng.random(4000) < 0.5
         judged = np.where(truth, rng.random(4000) < 1 - 0.05 * (s == 0), rng.random(4000) < 0.1 * (s == 1))
-        bound = qacal.nu_bound(judged, truth, rng.choice([0.7, 0.9], 4000), groups=s, alpha=ALPHA)
+        bound = qacal.planning.nu_bound(judged, truth, rng.choice([0.7, 0.9], 4000), groups=s, alpha=ALPHA)
         return getattr(bound, which) < 0.05
 
     assert_holds(lambda rng: trial(rng, "bound"), ALPHA, trials)

@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from qacal import InputError, Tally, accuracy_confidence_curve, threshold_curve
+from qacal import InputError, Tally, threshold_curve
+from qacal.metrics import accuracy_confidence_curve
 from qacal.thresholds.curve import ThresholdCurve, binomial_tail
 
 

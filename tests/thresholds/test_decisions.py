@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qacal import Evidence, InputError, Tally
+from qacal import InputError, Tally
+from qacal.calibrators import Evidence
 from qacal.storage import flatten, unflatten
 from qacal.thresholds.decisions import DecisionRule
 from qacal.thresholds.memory import FitRecord, remembered, sample

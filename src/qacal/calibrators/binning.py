@@ -139,7 +139,7 @@ class UniformMassBinning(BinningCalibrator):
 
     Parameters
     ----------
-    points_per_bin : :math:`b`. Use :func:`qacal.points_per_bin` to pick it from the error you can accept.
+    points_per_bin : :math:`b`. Use :func:`qacal.planning.points_per_bin` to pick it from the error you can accept.
     n_bins : :math:`B`, instead: so many bins of equal count. Ties may leave fewer.
     ties : "merge" or "jitter" (the paper's; needs `ids` where confidences are equal).
     certificate : "uniform", intervals that stay valid whatever else is chosen on the same rows; "conditional", tighter,
@@ -195,7 +195,7 @@ class QABinning(BinningCalibrator):
 
     Parameters
     ----------
-    points_per_bin : :math:`b`. Use :func:`qacal.points_per_bin` to pick it from the error you can accept.
+    points_per_bin : :math:`b`. Use :func:`qacal.planning.points_per_bin` to pick it from the error you can accept.
     max_depth : of the groups of a tree, use those at this depth. The uniform certificate covers every depth of the
         tree, so this may be chosen on the same rows; a tree cut off before fitting may not.
     ties : "merge" or "jitter" (the paper's; needs `ids` where confidences are equal).

@@ -187,7 +187,8 @@ class TreeScaling(Calibrator):
     Two subjects of four topics each. Of topic 3 there are three rows, all right. Flat groups know no more than that
     topics differ; the tree knows whose topic it is:
 
-    >>> from qacal import HierarchicalScaling, Paths
+    >>> from qacal import Paths
+    >>> from qacal.calibrators import HierarchicalScaling
     >>> rows, right = [40, 40, 40, 3, 40, 40, 40, 40], [12, 16, 14, 3, 30, 33, 28, 34]
     >>> topic, correct = np.repeat(range(8), rows), np.concatenate([np.arange(n) < k for n, k in zip(rows, right)])
     >>> said = np.full(283, 0.8)

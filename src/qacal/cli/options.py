@@ -406,7 +406,7 @@ def calibrator_class(name: str) -> type[Calibrator]:
 
     if name not in CALIBRATORS:
         raise typer.BadParameter(f"there is no calibrator {name!r}; there are {', '.join(CALIBRATORS)}.")
-    kind: type[Calibrator] = getattr(qacal, CALIBRATORS[name])
+    kind: type[Calibrator] = getattr(qacal.calibrators, CALIBRATORS[name])
     return kind
 
 

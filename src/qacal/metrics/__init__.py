@@ -1,1 +1,38 @@
 """How good are the confidences: calibration, selective answering, proper scores; all from tallies."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+# Names are imported when they are first used: few of them are needed at a time.
+_HOME = {
+    "ReliabilityDisplay": "display",
+    "accuracy_confidence_curve": "selective",
+    "auac": "selective",
+    "aurc": "selective",
+    "auroc": "ranking",
+    "brier_decomposition": "proper_scores",
+    "brier_score": "proper_scores",
+    "calibration_error": "calibration",
+    "confidence_bias": "calibration",
+    "estimate_auroc": "ranking",
+    "estimate_calibration_error": "calibration",
+    "estimate_maximum_calibration_error": "calibration",
+    "evaluate": "evaluation",
+    "log_loss": "proper_scores",
+    "maximum_calibration_error": "calibration",
+    "reliability_table": "reliability",
+    "risk_coverage_curve": "selective",
+    "selective_risk": "selective",
+    "sharpness": "proper_scores",
+    "validity_curve": "validity",
+}
+
+__all__ = sorted(_HOME)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)

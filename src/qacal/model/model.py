@@ -63,7 +63,7 @@ class QACalibrator(HasParameters, Answering):
     partition : from vectors or columns to groups. By default a :class:`~qacal.BisectingTree`, of depth 4 with a score
         and 6 without; calibrators that count points per bin use the deepest level at which groups have rows for four
         bins. Choose :class:`~qacal.Column` if the records say which kind of question each is;
-        :class:`~qacal.LearnedTree` to learn from labels where the LLM is miscalibrated.
+        :class:`~qacal.partitions.LearnedTree` to learn from labels where the LLM is miscalibrated.
     calibrator : the correction per group. By default :class:`~qacal.StepBinning` of a learned score;
         :class:`~qacal.TreeBinning` where groups are columns and no text is read. Another calibrator corrects the
         confidence itself, as the paper has it.
@@ -160,7 +160,7 @@ class QACalibrator(HasParameters, Answering):
         y : always None; scikit-learn passes it. Labels are the column `correct` of the records.
         group_records : make the groups from these rows instead; all of `records` calibrate, or, with a score, those
             that it was not learned from. These need no `correct`, unless groups are learned from it
-            (:class:`~qacal.LearnedTree`).
+            (:class:`~qacal.partitions.LearnedTree`).
         certify_records : certify on these rows, and learn groups and score from all of `records`: for labels by a judge
             in `records`, and by people here. What is answered, and its interval, then speak of people's labels alone.
         columns : ``{"confidence": "score"}`` where the records use other names.
@@ -391,7 +391,7 @@ class QACalibrator(HasParameters, Answering):
 
         Examples
         --------
-        >>> from qacal import PlattScaling
+        >>> from qacal.calibrators import PlattScaling
         >>> rng = np.random.default_rng(0)
         >>> def answers(first, n):
         ...     return [{"id": first + i, "confidence": h, "correct": rng.random() < h ** 2}

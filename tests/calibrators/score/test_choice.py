@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.special import expit, logit
 
-from qacal import PlattScaling
+from qacal.calibrators import PlattScaling
 from qacal.calibrators.score import LearnedScore
 from tests.sizes import FULL, sized
 

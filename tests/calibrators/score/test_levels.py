@@ -4,9 +4,11 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
-from qacal import Column, InputError, Product, QABinning, calibration_error, log_loss
+from qacal import Column, InputError, QABinning
 from qacal.calibrators.score import LearnedScore
 from qacal.calibrators.score.levels import NO_LEVEL, find_levels
+from qacal.metrics import calibration_error, log_loss
+from qacal.partitions import Product
 
 
 def test_values_have_places_and_others_none():

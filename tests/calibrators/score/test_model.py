@@ -5,8 +5,9 @@ import polars as pl
 import pytest
 
 import qacal
-from qacal import InputError, QABinning, QACalibrator, StepBinning, TreeBinning, log_loss
+from qacal import InputError, QABinning, QACalibrator, StepBinning, TreeBinning
 from qacal.calibrators.score import LearnedScore
+from qacal.metrics import log_loss
 from tests.answers import answers
 
 

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from scipy.special import expit, logit
 
-from qacal import PlattScaling, Tally
+from qacal import Tally
+from qacal.calibrators import PlattScaling
 from qacal.calibrators.score import LearnedScore
 from qacal.calibrators.score.pooled import fit_pooled
 from qacal.tally.isotonic import isotonic_shape
@@ -117,7 +118,7 @@ def test_knots_nearer_than_a_slope_can_tell():
 
 def test_both_confidences_are_better_than_either():
     """Stated and token confidence tell different things."""
-    from qacal import log_loss
+    from qacal.metrics import log_loss
 
     h, y = rows(n=3000)
     new, new_y = rows(seed=1, n=20_000)

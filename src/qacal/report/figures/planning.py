@@ -29,12 +29,12 @@ def points_per_bin_plot(
     ax: Axes | None = None,
     title: str | None = None,
 ) -> Axes:
-    """Draw epsilon over points per bin, as :func:`qacal.epsilon` has it, with one fit marked.
+    """Draw epsilon over points per bin, as :func:`qacal.planning.epsilon` has it, with one fit marked.
 
     Parameters
     ----------
     sizes, nus : a curve for each number of calibration rows N and each nu, what labels may be off by.
-    alpha, levels : as in :func:`qacal.epsilon`.
+    alpha, levels : as in :func:`qacal.planning.epsilon`.
     fit : (points per bin, calibration rows) of the fit to mark on a curve of its own.
     realised : the error of that fit's bins on test rows, to be marked below its promise.
 
