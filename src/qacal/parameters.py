@@ -92,7 +92,7 @@ class HasParameters:
         return self
 
     @classmethod
-    def restored(cls, values: dict[str, Any]) -> Self:
+    def _restored(cls, values: dict[str, Any]) -> Self:
         """Return an estimator as it was after its fit, by its parameters and its attributes that end in "_"."""
         found = cls(**{name: value for name, value in values.items() if not name.endswith("_")})
         vars(found).update({name: value for name, value in values.items() if name.endswith("_")})

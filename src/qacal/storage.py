@@ -164,7 +164,7 @@ def unflatten(kind: type, plain: Any, arrays: Arrays, classes: Collection[type] 
         odd = {*plain} ^ {at for at, inner in schema.items() if _array_type(inner) is None} ^ others
         require(not odd, f"{name or 'value'} lacks or adds {sorted(odd)[:5]}.")
         values = {at: built(inner, plain.get(at), _inside(name, at)) for at, inner in schema.items()}
-        return kind.restored(values) if others else kind(**values)
+        return kind._restored(values) if others else kind(**values)
 
     value = built(kind, plain, "")
     require(not left, f"there are arrays {sorted(left)[:5]}, which belong to nothing.")

@@ -102,7 +102,7 @@ class Product(Partition):
             part.validate()
 
     @classmethod
-    def restored(cls, values: dict[str, Any]) -> Self:
+    def _restored(cls, values: dict[str, Any]) -> Self:
         """Return a product of fitted parts, whose parameters are its own."""
         found = cls(*(part.clone() for part in values["fitted_"]))
         found.fitted_ = values["fitted_"]
