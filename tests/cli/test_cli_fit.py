@@ -317,11 +317,11 @@ def renamed(rows):
 @pytest.mark.usefixtures("undrawn")
 def test_what_fit_prints_next_works_as_printed_with_other_names_and_percents(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    pl.DataFrame(renamed(answers(400))).write_csv("a.csv")
+    pl.DataFrame(renamed(answers(400))).write_csv("train.csv")
     pl.DataFrame(renamed(answers(100, seed=1))).write_csv("test.csv")
     pl.DataFrame(renamed(answers(30, seed=2))).drop("is_right").write_csv("new.csv")
     mapped = [f"--column={name}" for name in ("confidence=score", "correct=is_right", "question=prompt")]
-    code, _, err = run("fit", "a.csv", "-o", "model", "--percent", *mapped, "--partition", "column:topic")
+    code, _, err = run("fit", "train.csv", "-o", "model", "--percent", *mapped, "--partition", "column:topic")
     assert code == 0
     commands = [line.split()[1:] for line in err.splitlines() if line.startswith("    qacal ")]
     assert [command[0] for command in commands] == ["evaluate", "apply"]

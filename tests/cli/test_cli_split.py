@@ -169,7 +169,7 @@ def test_one_question_cannot_be_split(tmp_path):
         (("-o", "b.csv", "--rest", "c.csv", "--share", "1"), "--share is 1"),
         (("-o", "b.csv", "--rest", "b.csv"), "named twice"),
         (("-o", "b.csv", "--rest", "-"), "two files are written"),
-        (("-o", "b.parquet", "--rest", "c.csv"), "b.parquet would not hold the same rows"),
+        (("-o", "b.parquet", "--rest", "c.csv"), "b.parquet would not have the same"),
     ],
 )
 def test_wrong_use(tmp_path, monkeypatch, options, said):

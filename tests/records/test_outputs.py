@@ -292,7 +292,8 @@ def test_windows_is_given_no_open_file_to_rename_and_is_tried_again(tmp_path, mo
             raise PermissionError(13, "The process cannot access the file")
         replace(source, target)
 
-    monkeypatch.setattr("qacal.records.temporary.os", Windows())
+    for module in ("records.temporary", "storage"):
+        monkeypatch.setattr(f"qacal.{module}.os", Windows())
     monkeypatch.setattr(os, "replace", replace_closed)
     write_objects(ROWS, tmp_path / "a.jsonl", "rows")
     assert len(tried) == 2

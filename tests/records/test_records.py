@@ -179,7 +179,7 @@ def test_files_of_any_precision_are_calibrated_alike(tmp_path):
 def test_rows_without_any_group_are_calibrated_in_every_frame(form, settings):
     columns = {"id": list(range(40)), "subject": ["law", "art"] * 20, "confidence": [0.7, 0.8, 0.9, 1.0] * 10}
     columns["correct"] = [1, 0, 1, 1, 0] * 8
-    score = {"score": LearnedScore(text=False)} if "output" in settings else {}
+    score = {"learned_score": LearnedScore(text=False)} if "output" in settings else {}
     model = QACalibrator(partition=Column("subject"), **settings, **score).fit(form(columns))
     columns["subject"] = ["chess"] * 40
     found = model.calibrate(form(columns))

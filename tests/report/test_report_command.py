@@ -68,7 +68,7 @@ def test_refusals_leave_no_file(folder, tmp_path):
     assert refused([{k: v for k, v in row.items() if k != "correct"} for row in rows])[0] == 1
     code, err = refused([row | {"correct": 0} for row in rows])
     assert code == 1
-    assert "all 60 rows are wrong; a report needs right and wrong answers" in err
+    assert "all 60 rows are wrong; a report needs correct and wrong answers" in err
     assert refused(rows, "--threshold", "80")[0] == 2
     assert refused(rows, "--examples", "-1")[0] == 2
     assert "subject" in refused(rows, "--groups", "subject")[1]

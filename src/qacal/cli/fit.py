@@ -169,8 +169,8 @@ def _say_what_next(
     options.note(f"Saved to {output}{'' if by is None else f', one model for each value of the column {by}'}.")
     # Held-out rows are those that `qacal split` put beside the rows of this fit.
     beside = Path(file).with_name(kept)
+    kept = str(beside) if file != "-" and beside.exists() else kept
     has_kept = Path(file).name == fit and beside.exists()
-    kept = str(beside) if has_kept else kept
     output = quote(output)
     if lost is not None:
         command = f"qacal threshold {output} {kept} {lost} --save"

@@ -270,7 +270,7 @@ def _per_group(
 
 
 def trouble_of(h: Floats, p: Floats, t: Floats, ids: Any, groups: int) -> str | None:
-    """Return what is wrong with one of so many groups after calibration."""
+    """Return what is wrong with one of `groups` groups after calibration."""
     hashes = None if ids is None else id_hashes(ids, len(t))
     if verdict_on(h, p, t, hashes, groups=groups).kind == "worse":
         return "worse"

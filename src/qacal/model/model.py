@@ -19,7 +19,6 @@ from qacal.calibrators.evidence import Evidence
 from qacal.calibrators.score import LearnedScore
 from qacal.embedders import Embedder
 from qacal.errors import InputError, NotFittedError
-from qacal.metrics.evaluation import require_labels
 from qacal.metrics.proper_scores import log_loss
 from qacal.model.answering import Answering, Progress, no_progress
 from qacal.model.defaults import Defaults, Output
@@ -342,6 +341,8 @@ class QACalibrator(HasParameters, Answering):
 
         y : always None; labels are the column `correct` of the records.
         """
+        from qacal.metrics.evaluation import require_labels  # needs scipy, and answering does not
+
         require_no_target(y)
         answers = list(self._answers(records, needs_labels=True))
         correct = np.concatenate([require_labels(batch.correct, "records") for batch, _ in answers])
