@@ -124,7 +124,7 @@ def test_options(hub, tmp_path):
 def test_what_cannot_be_loaded_is_said_in_a_line(hub, tmp_path):
     for arguments, said in (
         (("sciq",), "qacal: sciq: allenai/sciq, default, split train, cannot be loaded. Couldn't reach"),
-        (("sciq",), "give a folder with a copy of the data: --from FOLDER."),
+        (("sciq",), "A folder with a copy of the data will do: --from FOLDER."),
         (("sciq", "--from", tmp_path / "none"), "cannot be loaded. Couldn't"),
         (("sciq", "--from", hub["sciq"], "--split", "trai"), "Unknown split \"trai\". Should be one of ['train']."),
         (("sciq", "--from", hub["mmlu"]), "BuilderConfig 'default' not found"),
