@@ -114,7 +114,7 @@ def fixed_certificate(alpha: float, occupied: list[int]) -> Certificate:
     With :math:`D` levels of groups, the root's among them, and :math:`M_d` bins with rows in the maps of level
     :math:`d` (`occupied`), there are :math:`D \max_d M_d` statements.
 
-    Why it holds: be it known of every row in which bin and in which group of level :math:`d` it is, and nothing else.
+    Why it holds: condition on each row's bin and its group of level :math:`d`, and on nothing else.
     Then the labels of a bin are independent draws of one probability, :math:`\mathrm{E}[Y \mid \text{bin},
     \text{group}]`. Which groups of the level have rows for a map, and :math:`M_d`, are known as well, so intervals at
     :math:`\alpha / (D M_d)` fail with probability :math:`\alpha / D` at most, and those of a smaller tail contain them.

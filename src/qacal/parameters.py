@@ -1,4 +1,4 @@
-"""Hyperparameters with scikit-learn's manners, without importing scikit-learn."""
+"""get_params and set_params as in scikit-learn, without importing scikit-learn."""
 
 from __future__ import annotations
 

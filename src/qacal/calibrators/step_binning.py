@@ -154,7 +154,7 @@ class StepBinning(Calibrator):
     rows_per_map : how many rows a group needs to have a map of its own.
     max_depth : go no deeper into a tree of groups than this.
     alpha : how often the certificate may fail, over all groups and bins at once.
-    learns : correct the score by the labels too (:func:`corrected`), as far as they belie it. For a score that was
+    recalibrate : also correct the score where labels disagree with it (:func:`corrected`). For a score that was
         learned from other labels than these, a judge's say. Intervals stay what they are: the bins were fixed before.
 
     Notes

@@ -151,7 +151,7 @@ def run_experiment(
         search may go. "kdtree:10:coordinate" splits raw coordinates, as the paper does.
     ties : "merge" keeps equal confidences in one bin; "jitter" orders them by the hash of the id, as the paper's
         randomised ties do.
-    seeds : how many times the questions are dealt anew.
+    seeds : how many times the questions are split.
     objective, search, epsilon, alpha : see :class:`~qacal.experiment.protocol.Protocol`.
     allow_mixed : go on if rows of several LLMs are in one block.
     """
