@@ -224,7 +224,8 @@ def test_a_server_without_log_probabilities_is_asked_without_them(ran, server, t
     assert asked_without() == 12
     with open_store(tmp_path / "run.db", to_write=False) as store:
         assert len(list(stored_run(store).answers())) == 12
-    again = ran("/no-logprobs/v1", questions(14))
+    # The refusal is remembered for other questions too: whichever request met it.
+    again = ran("/no-logprobs/v1", questions(14)[::-1])
     assert (again.outcomes.stated, again.runs) == (14, 1)
     assert again.no_logprobs is not None
     assert again.progress.traffic.requests == 2

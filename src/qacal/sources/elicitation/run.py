@@ -413,16 +413,17 @@ def elicit(
         raise InputError("there is no question to ask: the file has no rows.")
     with open_store(store, to_write=True) as opened:
         asker = _Asker(opened, client, workers, progress, lambda: plan.questions(questions))
-        without = replace(plan, logprobs=False)
-        refusal = asker.earlier_refusal(setup, without)
+        needs_logprobs = any(stage.alternatives for stage in setup.prompt.stages)
+        if needs_logprobs or not plan.logprobs:
+            return asker.ask(setup)
+        without = replace(plan, logprobs=False).setup()
+        refusal = asker.earlier_refusal(without)
         if refusal is None:
             try:
                 return asker.ask(setup)
             except NoLogprobsError as error:
-                if any(stage.alternatives for stage in setup.prompt.stages):
-                    raise
                 refusal = error.reason
-        return replace(asker.ask(without.setup()), no_logprobs=refusal)
+        return replace(asker.ask(without), no_logprobs=refusal)
 
 
 @dataclass(frozen=True)
@@ -436,16 +437,14 @@ class _Asker:
     questions: Callable[[], Iterator[Asked]]
     traffic: Traffic = field(default_factory=Traffic)
 
-    def earlier_refusal(self, setup: Setup, without: Plan) -> str | None:
+    def earlier_refusal(self, without: Setup) -> str | None:
         """Return what the server said if it has refused log-probabilities before, and a run went on without them."""
-        first = next(setup.conversation(next(self.questions()).question))
-        failure = self.store.failure(first) if first.get("logprobs") else None
-        if failure is None or "logprob" not in failure.lower():
-            return None
-        stored = without.setup().to_dict()
+        # Of the first requests some are cancelled when another is refused: any of them may hold the refusal.
+        refusal = self.store.logprobs_refusal(without.model)
+        stored = without.to_dict()
         begun = [number for number, other in self.store.runs() if other == stored]
         is_here = any(self.store.base_url(number) == self.client.shown_url for number in begun)
-        return f"{self.client.shown_url}: {failure}" if is_here else None
+        return f"{self.client.shown_url}: {refusal}" if refusal and is_here else None
 
     def ask(self, setup: Setup) -> RunResult:
         """Ask, and return the result; a new run that cannot have log-probabilities is removed again."""

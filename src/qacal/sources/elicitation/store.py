@@ -152,11 +152,14 @@ class Store:
         except InputError:
             return None
 
-    def failure(self, request: Request) -> str | None:
-        """Return why a request failed the last time, None if it did not."""
-        query = "SELECT failure FROM request WHERE key = ?"
-        found = self._db.execute(query, (request_key(request),)).fetchone()
-        return None if found is None or found[0] is None else str(found[0])
+    def logprobs_refusal(self, model: str) -> str | None:
+        """Return what the server said if it has refused the token probabilities of an LLM."""
+        query = (
+            "SELECT failure FROM request WHERE failure LIKE '%logprob%'"
+            " AND json_extract(asked, '$.logprobs') AND json_extract(asked, '$.model') = ? LIMIT 1"
+        )
+        found = self._db.execute(query, (model,)).fetchone()
+        return None if found is None else str(found[0])
 
     def days(self) -> tuple[str, str]:
         """Return the days of the first and the last reply."""
