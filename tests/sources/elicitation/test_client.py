@@ -206,10 +206,10 @@ def test_timeouts_are_told_while_nothing_is_done(server, tmp_path):
 
 
 def test_a_rate_is_kept(ran, server):
-    ran("/v1", questions(5, "rate"), rpm=600)
+    ran("/v1", questions(9, "rate"), rpm=600)
     times = sorted(request["at"] for request in server.requests)
-    # Five requests, a tenth of a second apart.
-    assert times[-1] - times[0] > 0.3
+    # Nine requests, a tenth of a second apart; a busy machine may deliver the first ones late.
+    assert times[-1] - times[0] > 0.5
 
 
 def test_a_server_without_log_probabilities_is_asked_without_them(ran, server, tmp_path):
