@@ -127,23 +127,23 @@ def run(
     )
     source.require(selection)
     with (
-        options.reading(None, False, skip_bad_rows, max_bad) as how,
+        options.reading(None, False, skip_bad_rows, max_bad) as bad_rows,
         options.progress() as progress,
         gathered(
             source.importer,
             paths,
             selection,
-            on_fault=how.on_fault,
-            max_bad=how.max_bad,
+            on_fault=bad_rows.on_fault,
+            max_bad=bad_rows.max_bad,
             keep_unscored=keep_unscored,
             progress=progress,
-        ) as found,
+        ) as rows,
         writing(output, "jsonl") as writer,
     ):
-        for table in found.tables():
+        for table in rows.buffer.tables():
             writer.write(table)
-    options.note(str(found.account))
-    if len(found.account.sources) > 1:
+    options.note(str(rows.account))
+    if len(rows.account.sources) > 1:
         options.note("A model needs one kind of confidence; choose with --confidence-from, or fit with --by.")
     if output != "-":
-        options.note(f"{found.account.kept:,} rows written to {output}.")
+        options.note(f"{rows.account.kept:,} rows written to {output}.")

@@ -84,7 +84,7 @@ def test_columns_are_of_the_same_types_everywhere(kind, tmp_path):
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_account_adds_up(kind, tmp_path):
     found = imported(kind, tmp_path)
-    assert (found.read, found.kept, found.dropped) == (3, 3, {})
+    assert (found.account.read, found.account.kept, found.account.dropped) == (3, 3, {})
     assert found.account.sources == {LOGS[kind][2]: 3}
     assert found.account.labelled == 3
 
@@ -125,7 +125,7 @@ def test_files_packed_with_gzip_are_read(kind, tmp_path):
         packed.append(path.with_name(path.name + ".gz"))
         packed[-1].write_bytes(gzip.compress(path.read_bytes()))
         path.unlink()
-    assert import_log(format_, packed, selection_of(kind, tmp_path)).kept == 3
+    assert import_log(format_, packed, selection_of(kind, tmp_path)).account.kept == 3
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind.endswith((".jsonl", "batch")) or "lm-eval" in kind])
@@ -139,7 +139,7 @@ def test_a_broken_line_is_named_or_counted(kind, tmp_path):
     faults = []
     found = import_log(format_, paths, selection_of(kind, tmp_path), on_fault=faults.append, max_bad=0.5)
     assert [fault.place for fault in faults] == ["line 4", "line 5"]
-    assert (found.read, found.kept, found.dropped) == (5, 3, {"the row is faulty": 2})
+    assert (found.account.read, found.account.kept, found.account.dropped) == (5, 3, {"the row is faulty": 2})
 
 
 CHAT = [

@@ -38,7 +38,7 @@ def test_a_failed_provider_is_no_wrong_answer(tmp_path):
     failed = promptfoo_result(1, FIVE, failureReason=2, success=False, error="429")
     silent = promptfoo_result(2, GOETHE, response={"error": "timeout"})
     found = promptfoo(tmp_path, promptfoo_result(0, PARIS), failed, silent)
-    assert found.dropped == {"the provider failed": 2}
+    assert found.account.dropped == {"the provider failed": 2}
 
 
 def test_without_assertions_nothing_was_judged(tmp_path):
@@ -85,7 +85,7 @@ def test_a_cut_output_of_promptfoo_is_not_guessed_at(tmp_path):
     ]
     found = promptfoo(tmp_path, *results)
     why = "no confidence: none in the metadata; the reply is cut off; there are no token probabilities"
-    assert (found.kept, found.dropped) == (1, {why: 1})
+    assert (found.account.kept, found.account.dropped) == (1, {why: 1})
 
 
 def test_a_named_score_on_another_scale_is_refused(tmp_path):
@@ -144,13 +144,13 @@ def test_a_threshold_needs_a_metric(tmp_path):
 def test_cases_without_metrics_or_output(tmp_path):
     found = deepeval(tmp_path, deepeval_case(0, PARIS, metricsData=[]), deepeval_case(1, FIVE, actualOutput=None))
     assert found.frame["correct"].to_list() == [None]
-    assert found.dropped == {"there is no reply": 1}
+    assert found.account.dropped == {"there is no reply": 1}
 
 
 def test_the_latest_run_lies_deeper(tmp_path):
     path = write_json(tmp_path / ".latest_test_run.json", {"testRunData": {"testCases": [deepeval_case(0, PARIS)]}})
-    assert import_log("deepeval", [path]).kept == 1
-    assert import_log("auto", [path]).kept == 1
+    assert import_log("deepeval", [path]).account.kept == 1
+    assert import_log("auto", [path]).account.kept == 1
     with pytest.raises(InputError, match="has no testCases"):
         import_log("deepeval", [write_json(tmp_path / "test_run_2.json", {"testPassed": 0})])
 
@@ -219,7 +219,7 @@ def test_references_that_were_scored_apart_have_no_answer(tmp_path):
     failed = helm_state(2, GOETHE, result={"success": False, "completions": []})
     states = [helm_state(0, PARIS), apart, failed]
     found = helm(tmp_path, states, [helm_stats(0, PARIS), helm_stats(1, FIVE), helm_stats(2, GOETHE)])
-    assert found.dropped == {
+    assert found.account.dropped == {
         "each reference was scored apart, and the log does not say which was best": 1,
         "the request failed": 1,
     }

@@ -81,7 +81,7 @@ def test_nothing_but_an_input_error_is_raised(kind, data):
         written(file, content)
         with suppress(InputError):
             imported = import_log(format_, paths, keep_unscored=data.draw(st.booleans()), on_fault=lambda fault: None)
-            assert imported.read == imported.kept + sum(imported.dropped.values())
+            assert imported.account.read == imported.account.kept + sum(imported.account.dropped.values())
             for column in ("confidence", "correct"):
                 assert imported.frame[column].drop_nulls().is_between(0, 1).all()
 
@@ -97,7 +97,7 @@ def test_values_that_are_nested_too_deeply(kind, tmp_path):
         text.replace('"Capital of France?"', deep).replace("Capital of France?", "Capital?"), encoding="utf-8"
     )
     with suppress(InputError):
-        assert import_log(format_, paths, on_fault=lambda fault: None).read == (6 if "epochs" in kind else 3)
+        assert import_log(format_, paths, on_fault=lambda fault: None).account.read == (6 if "epochs" in kind else 3)
 
 
 # The first tries 2 to the power of 40 ways; the second looks to the end of the text from each place for each letter.
@@ -112,13 +112,13 @@ def test_a_pattern_that_takes_for_ever(tmp_path, monkeypatch, pattern, reply):
     path.write_text(path.read_text(encoding="utf-8").replace("So it is 100.", reply), encoding="utf-8")
     with pytest.raises(InputError, match=rf"takes more than 0.1 s for a text of {len(reply):,} characters"):
         import_log("lm-eval", [path])
-    assert honest.kept == 3
+    assert honest.account.kept == 3
 
 
 def test_metadata_with_a_name_for_each_row(tmp_path):
     cases = [logs.deepeval_case(n, logs.CASES[0], metadata={"confidence": 0.5, f"key {n}": n}) for n in range(600)]
     found = import_log("deepeval", [logs.write_json(tmp_path / "test_run_1.json", {"testCases": cases})], Selection())
-    assert found.kept == 600
+    assert found.account.kept == 600
     assert len(found.frame.columns) == 500
     assert found.account.columns_left_out == 600 + 7 - 500
     assert "107 columns left out" in str(found.account)

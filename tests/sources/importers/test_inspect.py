@@ -35,7 +35,7 @@ def imported(folder, *samples, keep_unscored=False, on_fault=None, **selection):
 
 def only(folder, one, **options):
     found = imported(folder, one, **options)
-    assert found.kept == 1
+    assert found.account.kept == 1
     return found.frame.to_dicts()[0]
 
 
@@ -68,7 +68,7 @@ def test_zstd_is_read(tmp_path):
 @before_3_14
 def test_reading_zstd_changes_zipfile_for_nobody(tmp_path):
     path = write_eval(tmp_path / "quiz.eval", [sample(7, PARIS)], method=ZSTANDARD)
-    assert import_log("inspect", [path]).kept == 1
+    assert import_log("inspect", [path]).account.kept == 1
     with zipfile.ZipFile(path) as archive, pytest.raises(NotImplementedError, match="compression method"):
         archive.read("header.json")
 
@@ -125,7 +125,7 @@ def test_epochs_that_failed_do_not_count_as_agreeing(tmp_path):
     of_first = found.frame.filter(pl.col("id") == "quiz:0").sort("epoch")
     assert of_first["answer"].to_list() == ["Paris", "Paris", "Lyon"]
     assert of_first["confidence"].to_list() == [2 / 3, 2 / 3, 1 / 3]
-    assert found.dropped == {"the sample ended with an error": 1}
+    assert found.account.dropped == {"the sample ended with an error": 1}
     # A confidence that a reply states comes first; agreement stands beside it.
     log["samples"] = [sample(at, PARIS, epoch=epoch) for at in (0, 1) for epoch in (1, 2)]
     stated = import_log("inspect", [write_json(path, log)]).frame
@@ -167,7 +167,7 @@ def test_scores_become_correct(tmp_path, value, correct):
 )
 def test_scores_that_say_nothing_are_counted(tmp_path, value, why):
     found = imported(tmp_path, sample(7, PARIS), sample(8, PARIS, scores=scored(value)))
-    assert found.dropped == {why: 1}
+    assert found.account.dropped == {why: 1}
 
 
 def test_one_scorer_says_what_is_right(tmp_path):
@@ -196,7 +196,7 @@ def test_errors_are_dropped(tmp_path):
     failed = sample(8, PARIS, error={"message": "timeout"})
     silent = sample(9, PARIS, output={"choices": []})
     found = imported(tmp_path, sample(7, PARIS), failed, silent)
-    assert found.dropped == {"the sample ended with an error": 1, "there is no reply": 1}
+    assert found.account.dropped == {"the sample ended with an error": 1, "there is no reply": 1}
 
 
 LOGPROBS = {
@@ -244,12 +244,12 @@ def test_a_reply_that_was_cut_is_not_guessed_at(tmp_path, reason):
     whole = sample(8, PARIS, output={"completion": said, "choices": [{**choice, "stop_reason": "stop"}]})
     found = imported(tmp_path, cut, whole)
     assert (found.frame["id"].to_list(), found.frame["confidence"].to_list()) == (["quiz:8"], [0.0])
-    assert found.dropped == {"no confidence: none in the metadata; the reply is cut off; " + NO_TOKENS: 1}
+    assert found.account.dropped == {"no confidence: none in the metadata; the reply is cut off; " + NO_TOKENS: 1}
 
 
 def test_a_source_that_is_not_there_is_not_replaced(tmp_path):
     found = imported(tmp_path, with_tokens(), sample(8, PARIS), confidence_from="tokens")
-    assert found.dropped == {"no confidence: there are no token probabilities": 1}
+    assert found.account.dropped == {"no confidence: there are no token probabilities": 1}
 
 
 def test_percents_are_read_when_told(tmp_path):
@@ -324,7 +324,9 @@ def test_a_damaged_sample_is_a_fault_of_its_own(tmp_path, packing):
     path.write_bytes(raw[:where] + b"XXXXXXX" + raw[where + 7 :])
     with pytest.raises(InputError, match=r"quiz\.eval samples/8_epoch_1\.json: it cannot be unpacked"):
         import_log("inspect", [path])
-    assert import_log("inspect", [path], on_fault=lambda fault: None, max_bad=0.5).dropped == {"the row is faulty": 1}
+    assert import_log("inspect", [path], on_fault=lambda fault: None, max_bad=0.5).account.dropped == {
+        "the row is faulty": 1
+    }
 
 
 def test_names_of_members_lead_nowhere(tmp_path):
@@ -333,7 +335,7 @@ def test_names_of_members_lead_nowhere(tmp_path):
     with zipfile.ZipFile(path, "a") as archive:
         archive.writestr("samples/../../../escaped_epoch_1.json", json.dumps(sample(9, PARIS)))
     before = sorted(tmp_path.rglob("*"))
-    assert import_log("inspect", [path]).kept == 2
+    assert import_log("inspect", [path]).account.kept == 2
     assert sorted(tmp_path.rglob("*")) == before
 
 
@@ -345,6 +347,6 @@ def test_a_member_that_unpacks_to_too_much_is_a_fault(tmp_path, method):
     faults = []
     with rows_up_to(0.1):
         found = import_log("inspect", [path], on_fault=faults.append, max_bad=0.5)
-    assert found.kept == 1
+    assert found.account.kept == 1
     assert "is larger than 0.1 MB; if you trust the file, allow more: qacal --max-row-mb" in str(faults[0])
-    assert import_log("inspect", [path]).kept == 2
+    assert import_log("inspect", [path]).account.kept == 2

@@ -12,8 +12,8 @@ from qacal.errors import InputError
 from qacal.records import json_stream as json_documents
 from qacal.records.json_stream import JsonDocument, rows_up_to
 from qacal.records.writers import writing
+from qacal.sources.importers.gathering import RowBuffer
 from qacal.sources.importers.items import document
-from qacal.sources.importers.row_buffer import RowBuffer
 
 SCALARS = st.none() | st.booleans() | st.integers(-(10**20), 10**20) | st.floats(allow_nan=False) | st.text()
 VALUES = st.recursive(
@@ -102,7 +102,7 @@ ROWS = st.lists(
 @given(ROWS, st.sampled_from([1, 2, 100]))
 def test_rows_of_any_types_fit_one_schema_whatever_the_batches(rows, size):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("qacal.sources.importers.row_buffer._BATCH_ROWS", size)
+        patch.setattr("qacal.sources.importers.gathering._BATCH_ROWS", size)
         with RowBuffer(("a",)) as buffer:
             for row in rows:
                 buffer.add(row)
@@ -153,7 +153,7 @@ def test_types_hold_what_was_put_in():
 
 def test_columns_that_come_late_are_in_every_file(tmp_path, monkeypatch):
     """CSV has its columns in the first line, and a log may have new ones in its last task."""
-    monkeypatch.setattr("qacal.sources.importers.row_buffer._BATCH_ROWS", 1)
+    monkeypatch.setattr("qacal.sources.importers.gathering._BATCH_ROWS", 1)
     with RowBuffer(("id",)) as buffer:
         buffer.add({"id": "1", "level": 3})
         buffer.add({"id": "2", "level": "hard", "late": True})
@@ -166,7 +166,7 @@ def test_columns_that_come_late_are_in_every_file(tmp_path, monkeypatch):
 
 
 def test_a_name_for_each_row_is_no_table(monkeypatch):
-    monkeypatch.setattr("qacal.sources.importers.row_buffer._MOST_COLUMNS", 3)
+    monkeypatch.setattr("qacal.sources.importers.gathering._MOST_COLUMNS", 3)
     with RowBuffer(("id",)) as buffer:
         for number in range(10):
             buffer.add({"id": str(number), f"user_{number}": 1})

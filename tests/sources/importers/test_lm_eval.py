@@ -24,7 +24,7 @@ def imported(folder, *rows, name=NAME, keep_unscored=False, **selection):
 
 def only(folder, *rows, **options):
     found = imported(folder, *rows, **options)
-    assert found.kept == 1
+    assert found.account.kept == 1
     return found.frame.to_dicts()[0]
 
 
@@ -98,8 +98,8 @@ def test_shares_and_single_choices_judge_no_answer(tmp_path):
     single = choice_row(2, ["a"], [-1.0], "a", acc=1.0)
     unknown = choice_row(3, ["a", "b"], ["nan", "-inf"], 0, acc=1.0)
     found = imported(tmp_path, good, share, single, unknown)
-    assert (found.read, found.kept) == (4, 1)
-    assert found.dropped == {
+    assert (found.account.read, found.account.kept) == (4, 1)
+    assert found.account.dropped == {
         "acc is a share, and does not judge one choice": 1,
         "there is one choice only: its likelihood is that of the target, not of an answer": 1,
         "no confidence: a choice has no likelihood": 1,
@@ -140,7 +140,7 @@ def test_choices_that_are_contexts(tmp_path):
     }
     assert only(tmp_path, row)["answer"] == "Bo"
     by_length = imported(tmp_path, row, choice_row(1, ["a", "b"], [-1.0, -2.0], 0, acc_norm=1.0), metric="acc_norm")
-    assert by_length.dropped == {
+    assert by_length.account.dropped == {
         "its choices are contexts: lm-eval does not log the lengths that acc_norm divides by": 1
     }
 
@@ -174,7 +174,7 @@ def test_one_filter_is_imported(tmp_path):
     with pytest.raises(InputError, match="there is no filter 'strict'; there is none, guess"):
         imported(tmp_path, *rows, filter="strict")
     found = imported(tmp_path, *rows, filter="guess")
-    assert (found.read, found.kept, found.dropped) == (2, 1, {"it is of another filter": 1})
+    assert (found.account.read, found.account.kept, found.account.dropped) == (2, 1, {"it is of another filter": 1})
     assert found.frame["filter"].to_list() == ["guess"]
 
 
@@ -204,7 +204,7 @@ def test_an_answer_that_the_filter_did_not_find_is_read_by_us(tmp_path):
 def test_replies_without_confidence_are_dropped_or_kept_empty(tmp_path):
     rows = [reply_row(0, ["Guess: Paris\nProbability: 0.7"], "Paris"), reply_row(1, ["Paris"], "Paris")]
     found = imported(tmp_path, *rows)
-    assert found.dropped == {"no confidence: there is no guess": 1}
+    assert found.account.dropped == {"no confidence: there is no guess": 1}
     kept = imported(tmp_path, *rows, keep_unscored=True)
     assert kept.frame["confidence"].to_list() == [0.7, None]
     assert kept.frame["confidence_source"].to_list() == ["stated", None]
@@ -250,7 +250,7 @@ def test_repeats_that_a_filter_kept_apart(tmp_path):
     mixed = reply_row(1, repeats, ["B", "A", "B", "A"], target="B", exact_match=0.5)
     apart = reply_row(2, repeats, "C")
     found = imported(tmp_path, reply_row(0, repeats, ["B"] * 4), mixed, apart)
-    assert found.dropped == {
+    assert found.account.dropped == {
         "the score is shared by repeats that differ": 1,
         "no confidence: the judged answer is not among the repeats (no results_*.json beside the samples says "
         "what the filter takes out of a reply)": 1,

@@ -71,8 +71,8 @@ def test_what_failed_is_counted_by_its_reason(tmp_path):
     refusal["response"]["body"]["choices"][0]["message"] = {"content": None, "refusal": "I cannot say."}
     requests = [batch_request(row["custom_id"], QUESTION) for row in (*responses[:4], refusal)]
     found = imported(tmp_path, [*responses, refusal], [*requests, batch_request("pending", QUESTION)])
-    assert (found.read, found.kept) == (7, 1)
-    assert found.dropped == {
+    assert (found.account.read, found.account.kept) == (7, 1)
+    assert found.account.dropped == {
         "the request failed (batch_expired)": 1,
         "the request failed (status 429)": 1,
         "there is no reply": 1,
@@ -84,7 +84,7 @@ def test_what_failed_is_counted_by_its_reason(tmp_path):
 
 def test_one_id_for_two_requests_is_refused(tmp_path):
     requests = [batch_request("q", QUESTION), batch_request("q", "Another?")]
-    with pytest.raises(InputError, match=r"a\.jsonl line 2: custom_id 'q' stands for two requests"):
+    with pytest.raises(InputError, match=r"a\.jsonl line 2: custom_id 'q' belongs to two requests"):
         imported(tmp_path, [batch_response("q", SAID)], requests)
 
 

@@ -76,7 +76,7 @@ def test_rows_without_confidence_or_label(tmp_path):
     ]
     found = imported(tmp_path, *rows)
     assert found.frame["correct"].to_list() == [1.0, None]
-    assert found.dropped == {"no confidence: none in the column 'confidence'": 2}
+    assert found.account.dropped == {"no confidence: none in the column 'confidence'": 2}
 
 
 @pytest.mark.parametrize("as_text", [False, True])
@@ -112,7 +112,7 @@ def test_grades_on_another_scale_are_refused_as_a_whole(tmp_path):
 def test_a_scale_may_show_itself_late(tmp_path):
     """Rows of many batches are on their way before the one that tells."""
     rows = [{**ROW, "confidence": 1} for _ in range(9_000)]
-    assert imported(tmp_path, *rows).kept == 9_000
+    assert imported(tmp_path, *rows).account.kept == 9_000
     with pytest.raises(InputError, match=r"1 number lies outside \(55\)"):
         imported(tmp_path, *rows, {**ROW, "confidence": 55})
 
@@ -133,8 +133,8 @@ def test_confidences_as_text_are_read_as_those_of_an_llm(tmp_path, text, read):
 @pytest.mark.parametrize("text", ["0.95%", "1.0%", "0.", "0.7-0.9", ">0.9", "high", "nan"])
 def test_text_that_can_be_read_in_several_ways_is_not_read(tmp_path, text):
     found = imported(tmp_path, ROW, {**ROW, "confidence": text})
-    assert found.kept == 1
-    assert next(iter(found.dropped)).startswith("no confidence: the column 'confidence': ")
+    assert found.account.kept == 1
+    assert next(iter(found.account.dropped)).startswith("no confidence: the column 'confidence': ")
 
 
 @pytest.mark.parametrize(

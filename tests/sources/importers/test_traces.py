@@ -31,7 +31,7 @@ def test_a_score_of_the_trace_is_of_its_only_generation(tmp_path):
     span = observation(5, PARIS, type="SPAN", trace_id="trace-0")
     found = langfuse(tmp_path, [observation(0, PARIS), span], [of_trace])
     assert found.frame["correct"].to_list() == [0.0]
-    assert found.dropped == {"it is not a generation, or has another name": 1}
+    assert found.account.dropped == {"it is not a generation, or has another name": 1}
 
 
 def test_a_score_of_a_trace_with_several_generations_is_of_none(tmp_path):
@@ -39,7 +39,7 @@ def test_a_score_of_a_trace_with_several_generations_is_of_none(tmp_path):
     search = observation(5, FIVE, trace_id="trace-0", name="search")
     good = observation(1, FIVE)
     found = langfuse(tmp_path, [observation(0, PARIS), search, good], [of_trace])
-    assert found.dropped == {"the score is of a trace with several generations (--observation chooses one)": 2}
+    assert found.account.dropped == {"the score is of a trace with several generations (--observation chooses one)": 2}
     chosen = langfuse(tmp_path, [observation(0, PARIS), search], [of_trace], observation="answer")
     assert (chosen.frame["answer"].to_list(), chosen.frame["correct"].to_list()) == (["Paris"], [0.0])
 
@@ -290,7 +290,7 @@ def test_traces_as_whole_objects(tmp_path):
     ):
         row = import_log("mlflow", [path]).frame.to_dicts()[0]
         assert tuple(row[name] for name in names) == expected
-        assert import_log("auto", [path]).kept == 1
+        assert import_log("auto", [path]).account.kept == 1
 
 
 def test_traces_that_say_nothing_are_counted(tmp_path):
@@ -301,7 +301,7 @@ def test_traces_that_say_nothing_are_counted(tmp_path):
         trace(2, PARIS, response=None),
         trace(3, PARIS, request=None),
     )
-    assert found.dropped == {
+    assert found.account.dropped == {
         "the trace ended with an error": 1,
         "there is no text in the response": 1,
         "there is no question in the request": 1,

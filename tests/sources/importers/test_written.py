@@ -37,7 +37,7 @@ def test_lm_eval_repeats_with_a_pattern(filter_, rows):
     assert rows_of(found, "answer", "confidence", "correct") == rows
     assert set(found.frame["confidence_source"]) == {"agreement"}
     assert set(found.frame["model"]) == {"toy"}
-    assert found.dropped == {
+    assert found.account.dropped == {
         "it is of another filter": 8,
         "no confidence: the filter found no answer in what was judged": 1,
     }
@@ -69,7 +69,7 @@ def test_promptfoo_log_probabilities():
         ("Paris", 0.8, "stated", 0.0),
     ]
     by_tokens = imported("promptfoo", "promptfoo/out.jsonl", confidence_from="tokens")
-    assert by_tokens.dropped == {"no confidence: it is unclear which tokens spell the answer": 1}
+    assert by_tokens.account.dropped == {"no confidence: it is unclear which tokens spell the answer": 1}
 
 
 def test_langfuse_as_its_sdk_gives_it():

@@ -5,7 +5,7 @@ format, such as `deepeval.py`.
 
 >>> from qacal.sources.importers import import_log
 >>> imported = import_log("lm-eval", ["run/samples_mmlu_law_2026-11-15T19-20-00.jsonl"])  # doctest: +SKIP
->>> imported.frame, imported.read, imported.kept, imported.dropped  # doctest: +SKIP
+>>> imported.frame, imported.account.kept, imported.account.dropped  # doctest: +SKIP
 """
 
 from __future__ import annotations
@@ -40,11 +40,10 @@ def import_log(
     on_fault : called with each row that does not follow its format; by default the first is an error.
     max_bad : the largest share of such rows; if there are more, an error counts them by reason.
     """
-    files = [Path(path) for path in paths]
-    chosen = format_named(format_name, files)
-    wishes = selection or Selection()
-    chosen.require(wishes)
+    files, selection = [Path(path) for path in paths], selection or Selection()
+    log_format = format_named(format_name, files)
+    log_format.require(selection)
     with gathered(
-        chosen.importer, files, wishes, on_fault=on_fault, max_bad=max_bad, keep_unscored=keep_unscored
-    ) as found:
-        return Imported(found.buffer.frame(), found.account)
+        log_format.importer, files, selection, on_fault=on_fault, max_bad=max_bad, keep_unscored=keep_unscored
+    ) as rows:
+        return Imported(rows.buffer.frame(), rows.account)

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from qacal.errors import InputError
-from qacal.records.columns import KNOWN
-
-# Columns that `qacal apply` adds; a log's column of that name would collide with them.
-_ADDED = ("low", "high", "group", "source", "rows", "alpha", "decision", "threshold")
-_CONFIDENCES = tuple(f"confidence_{source}" for source in ("metadata", "stated", "tokens", "agreement", "max_prob"))
-RESERVED = frozenset((*KNOWN, *_ADDED, *_CONFIDENCES, "ground_truth", "task", "filter", "epoch"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,26 +184,6 @@ def listed(value: Any) -> list[Any]:
 def members(value: Any) -> dict[str, Any]:
     """Return an object as it is, and an empty one for anything else."""
     return value if isinstance(value, dict) else {}
-
-
-def plain_columns(*parts: tuple[str, Any], used: Iterable[str] = ()) -> dict[str, Any]:
-    """Return the plain values of objects as columns: text, numbers, and yes or no.
-
-    A name with a meaning in records, or with another value in an earlier object, gets the name of its object as a
-    prefix. Names that were `used` are left out.
-
-    >>> plain_columns(("doc", {"subject": "law", "answer": 2, "choices": ["a", "b"], "question": "?"}),
-    ...               used=["question"])
-    {'subject': 'law', 'doc_answer': 2}
-    """
-    taken = frozenset(used)
-    columns: dict[str, Any] = {}
-    for prefix, values in parts:
-        for name, value in members(values).items():
-            if name not in taken and isinstance(value, str | int | float):
-                is_clash = name in RESERVED or columns.get(name, value) != value
-                columns[f"{prefix}_{name}" if is_clash else name] = value
-    return columns
 
 
 def text_of(value: Any) -> str | None:

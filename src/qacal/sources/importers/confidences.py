@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -26,49 +26,8 @@ if TYPE_CHECKING:
 METADATA, STATED, TOKENS = "metadata", "stated", "tokens"
 AGREEMENT, LIKELIHOOD, MAX_PROB = "agreement", "choice likelihood", "max_prob"
 
-_COLUMNS = {
-    METADATA: "confidence_metadata",
-    STATED: "confidence_stated",
-    TOKENS: "confidence_tokens",
-    AGREEMENT: "confidence_agreement",
-    MAX_PROB: "confidence_max_prob",
-}
 # What servers write for the log-probability of a token that they do not know.
 _UNKNOWN = -9999.0
-
-
-@dataclass(frozen=True, slots=True)
-class ConfidenceChoice:
-    """A confidence; if a row has several, all of them are columns, because a learned score can use them together."""
-
-    confidence: Confidence
-    columns: dict[str, float]
-    off_scale: OffScale | None = field(default=None, repr=False)
-
-
-def choose_confidence(offers: Mapping[str, Confidence], wanted: str | None = None) -> ConfidenceChoice:
-    """Return the first confidence that exists, or that of the `wanted` source.
-
-    >>> choose_confidence({"metadata": parse_confidence(None), "stated": Scored(0.9, "stated")})
-    ConfidenceChoice(confidence=Scored(value=0.9, source='stated'), columns={})
-    >>> choose_confidence({"metadata": Scored(0.8, "metadata"), "stated": Scored(0.9, "stated")}, "stated").columns
-    {'confidence_metadata': 0.8, 'confidence_stated': 0.9}
-    """
-    scored = {name: offer for name, offer in offers.items() if isinstance(offer, Scored)}
-    columns = {_COLUMNS[name]: offer.value for name, offer in scored.items()} if len(scored) > 1 else {}
-    asked = [name for name in offers if wanted in (None, name)]
-    off_scales = (
-        offer.off_scale if name in asked else replace(offer.off_scale, column=_COLUMNS[name])
-        for name, offer in offers.items()
-        if isinstance(offer, Unscored) and offer.off_scale is not None
-    )
-    off_scale = next(off_scales, None)
-    for name in asked:
-        if name in scored:
-            return ConfidenceChoice(scored[name], columns, off_scale)
-    reasons = dict.fromkeys(offer.why for offer in map(offers.get, asked) if isinstance(offer, Unscored))
-    why = "no confidence: " + ("; ".join(reasons) or "the log has no such source")
-    return ConfidenceChoice(Unscored(why), columns, off_scale)
 
 
 def parse_confidence(
@@ -122,11 +81,7 @@ def bare_number(value: Any) -> float:
 
 @dataclass(frozen=True, slots=True)
 class ParsedReply:
-    """The text of a reply.
-
-    answer : what the parser read in it, or all of it.
-    stated : the confidence that it states.
-    """
+    """The answer that the parser reads in a reply, or the whole text; and the confidence that the reply states."""
 
     answer: str
     stated: Confidence
@@ -159,9 +114,9 @@ def by_tokens(reply: Reply, answer: str) -> Confidence:
         # Logs may hold tokens of the answer alone. A letter among choices is one token, and clear if it occurs once.
         alone = [token.logprob for token in reply.tokens if token.text.strip() == answer and token.logprob > _UNKNOWN]
         probability = math.exp(min(alone[0], 0.0)) if len(alone) == 1 else None
-    return (
-        Unscored("it is unclear which tokens spell the answer") if probability is None else Scored(probability, TOKENS)
-    )
+    if probability is None:
+        return Unscored("it is unclear which tokens spell the answer")
+    return Scored(probability, TOKENS)
 
 
 def by_logprobs(logprobs: Any, *, is_answer: bool) -> Confidence:
@@ -187,34 +142,30 @@ def agreement(answers: Sequence[str], answer: str | None = None) -> tuple[str, C
 
     answer : the answer that was judged; by default the most frequent one, and among several of these the first.
 
-    With :math:`k` repeats there are at most :math:`k` different values.
-
     >>> agreement(["Paris", "Lyon", "paris."])
     ('Paris', Scored(value=0.6666666666666666, source='agreement'))
     >>> agreement(["Paris", "Lyon", "paris."], answer="lyon")[1].value
     0.3333333333333333
-    >>> agreement(["Paris", "Lyon"])
-    ('Paris', Scored(value=0.5, source='agreement'))
     """
     from qacal.sources.elicitation.matching import normalise_answer
 
     alike = [normalise_answer(text) for text in answers]
     counts = Counter(alike)
     # A counter keeps the order of first use, and the first of equals is the most common.
-    most = counts.most_common(1)[0][0] if answer is None else normalise_answer(answer)
-    if most not in counts:
+    wanted = counts.most_common(1)[0][0] if answer is None else normalise_answer(answer)
+    if wanted not in counts:
         return answer or "", Unscored("no confidence: the judged answer is not among the repeats")
-    given = answers[alike.index(most)] if answer is None else answer
-    return given, Scored(counts[most] / len(answers), AGREEMENT)
+    return (
+        answers[alike.index(wanted)] if answer is None else answer,
+        Scored(counts[wanted] / len(answers), AGREEMENT),
+    )
 
 
 # Words of OpenAI (two APIs), Anthropic, Gemini, inspect_ai and Hugging Face.
-_CUT = frozenset(
-    (
-        *("length", "max_tokens", "max_output_tokens", "max_new_tokens", "model_length"),
-        "model_context_window_exceeded",
-    )
-)
+_CUT = {
+    *("length", "max_tokens", "max_output_tokens", "max_new_tokens"),
+    *("model_length", "model_context_window_exceeded"),
+}
 _NAMES = ("finish_reason", "stop_reason", "finishReason", "stopReason", "done_reason")
 
 
@@ -245,30 +196,15 @@ def is_cut_off(replied: Any) -> bool:
     return any(is_cut_reason(reason) for reason in (*reasons, inside(body, "incomplete_details")))
 
 
-# A softmax in single precision may give 1.0000001; no other scale ends there.
-_ROUNDING = 1e-6
-
-
 def is_unit(number: float) -> bool:
     """Return whether a number lies in 0 to 1, but for rounding."""
-    return -_ROUNDING <= number <= 1 + _ROUNDING
+    # A softmax in single precision may give 1.0000001; no other scale ends there.
+    return -1e-6 <= number <= 1 + 1e-6
 
 
 def unit(number: float) -> float:
-    """Return the number in 0 to 1 that is nearest."""
+    """Return the nearest number in 0 to 1."""
     return min(max(number + 0.0, 0.0), 1.0)
-
-
-@dataclass(frozen=True, slots=True)
-class _Seen:
-    count: int
-    lowest: float
-    highest: float
-
-    def __str__(self) -> str:
-        if self.count == 1:
-            return f"1 number lies outside ({self.lowest:g})"
-        return f"{self.count:,} numbers lie outside (from {self.lowest:g} to {self.highest:g})"
 
 
 @dataclass(frozen=True)
@@ -283,35 +219,50 @@ class Scales:
     qacal.errors.InputError: the confidence in the metadata is not on a scale from 0 to 1: 2 numbers lie outside ...
     """
 
-    _seen: dict[OffScale, _Seen] = field(default_factory=dict)
+    _numbers: dict[OffScale, _Outside] = field(default_factory=dict)
 
     def note(self, off_scale: OffScale) -> None:
         """Add a number that lies outside of 0 to 1."""
         source, number = replace(off_scale, number=0.0), off_scale.number
-        before = self._seen.get(source, _Seen(0, number, number))
-        seen = _Seen(before.count + 1, min(before.lowest, number), max(before.highest, number))
-        self._seen[source] = seen
+        before = self._numbers.get(source, _Outside(0, number, number))
+        self._numbers[source] = _Outside(before.count + 1, min(before.lowest, number), max(before.highest, number))
 
     def require(self) -> None:
         """Refuse a log in which a source that is used is on another scale."""
-        faults = [_fault(source, seen) for source, seen in self._seen.items() if source.column is None]
+        faults = [outside.fault(source) for source, outside in self._numbers.items() if source.column is None]
         if faults:
             raise InputError("\n".join(faults))
 
     @property
     def unused_columns(self) -> Iterator[str]:
         """Columns of sources that were not asked for and are on another scale."""
-        return (source.column for source in self._seen if source.column is not None)
+        return (source.column for source in self._numbers if source.column is not None)
 
 
-def _fault(source: OffScale, seen: _Seen) -> str:
-    is_small = 1 < seen.highest <= 10 and "percents" in source.remedy
-    of_grades = (
-        "None is above 10, as on a scale from 0 to 10 or 1 to 5, which are not percents: bring them to 0 to 1 first."
-    )
-    sentences = (
-        f"{source.source} is not on a scale from 0 to 1: {seen}. A 1 may mean anything then, so nothing is imported.",
-        of_grades if is_small else source.remedy,
-        "What stands for no value, such as -1, has to be empty." if seen.lowest < 0 else "",
-    )
-    return " ".join(filter(None, sentences))
+@dataclass(frozen=True, slots=True)
+class _Outside:
+    """The numbers of a source that lie outside of 0 to 1."""
+
+    count: int
+    lowest: float
+    highest: float
+
+    def fault(self, source: OffScale) -> str:
+        numbers = (
+            f"1 number lies outside ({self.lowest:g})"
+            if self.count == 1
+            else f"{self.count:,} numbers lie outside (from {self.lowest:g} to {self.highest:g})"
+        )
+        remedy = source.remedy
+        if 1 < self.highest <= 10 and "percents" in remedy:
+            remedy = (
+                "None is above 10, as on a scale from 0 to 10 or 1 to 5, which are not percents: bring them to 0 to 1 "
+                "first."
+            )
+        sentences = (
+            f"{source.source} is not on a scale from 0 to 1: {numbers}. A 1 may mean anything then, so nothing is "
+            "imported.",
+            remedy,
+            "What stands for no value, such as -1, has to be empty." if self.lowest < 0 else "",
+        )
+        return " ".join(filter(None, sentences))

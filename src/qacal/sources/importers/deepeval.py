@@ -6,7 +6,7 @@ In a conversation, the last reply is the answer and all before it is the questio
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +24,8 @@ from qacal.sources.importers.base import (
     texts_of,
 )
 from qacal.sources.importers.confidences import METADATA, STATED, ParsedReply, parse_confidence
-from qacal.sources.importers.correctness import graded
 from qacal.sources.importers.items import Item, files_in, first_item, items_of, read_each
-from qacal.sources.importers.rows import log_row
+from qacal.sources.importers.rows import graded, log_row
 from qacal.sources.importers.texts import question_of
 
 _LISTS = [(*outer, name) for outer in ((), ("testRunData",)) for name in ("testCases", "conversationalTestCases")]
@@ -36,65 +35,57 @@ def read(paths: Sequence[Path], selection: Selection, on_fault: OnFault) -> Iter
     """Yield the test cases of runs; the latest run lies one level deeper in its file than others."""
     if selection.correct_at is not None and selection.metric is None:
         raise InputError("a case of DeepEval has a score for each metric; --correct-at needs --metric.")
-    cases = _Cases(selection)
     for path in files_in(paths, "test_run_*.json", ".latest_test_run.json"):
         count = 0
         for inner in [()] if first_item(path) else _LISTS:
             if count and len(inner) > 1:
                 break
-            for outcome in read_each(items_of(path, on_fault, *inner), cases.outcome, on_fault):
+            for outcome in read_each(items_of(path, on_fault, *inner), partial(_outcome, selection), on_fault):
                 count += 1
                 yield outcome
         if not count:
             raise InputError(f"{path} has no testCases; expected a test run of DeepEval.")
 
 
-@dataclass(frozen=True)
-class _Cases:
-    selection: Selection
+def _outcome(selection: Selection, item: Item) -> Outcome:
+    case = item.value
+    chat, output = case.get("input"), text_of(case.get("actualOutput"))
+    if "turns" in case:
+        turns = [members(turn) for turn in listed(case["turns"])]
+        is_answered = bool(turns) and turns[-1].get("role") == "assistant"
+        chat, output = turns[:-1], text_of(turns[-1].get("content")) if is_answered else None
+    asked = question_of(chat, selection)
+    if asked is None and output is not None:
+        raise UnusableRowError("there is no input and no turn of a user; expected a test case of DeepEval.")
+    if asked is None or output is None:
+        return Dropped("there is no reply")
+    metadata = members(case.get("metadata")) or members(case.get("additionalMetadata"))
+    # The expected outcome of a conversation is a description, not a spelling of the answer.
+    planned = {"scenario": case.get("scenario"), "expected_outcome": case.get("expectedOutcome")}
+    reply = ParsedReply.of(output)
+    number = parse_confidence(inside(metadata, "confidence"), percent=selection.percent)
+    return log_row(
+        selection,
+        asked,
+        reply.answer,
+        _correct(selection, case),
+        {METADATA: number, STATED: reply.stated},
+        key=(f"{item.origin} {'conversation' if 'turns' in case else 'case'}, {item.place}",),
+        ground_truth=texts_of(case.get("expectedOutput")),
+        objects=[("metadata", metadata), ("case", planned)],
+        used=("confidence",),
+    )
 
-    def outcome(self, item: Item) -> Outcome:
-        case = item.value
-        chat, output = case.get("input"), text_of(case.get("actualOutput"))
-        if "turns" in case:
-            turns = [members(turn) for turn in listed(case["turns"])]
-            is_answered = bool(turns) and turns[-1].get("role") == "assistant"
-            chat, output = turns[:-1], text_of(turns[-1].get("content")) if is_answered else None
-        asked = question_of(chat, self.selection)
-        if asked is None and output is not None:
-            raise UnusableRowError("there is no input and no turn of a user; expected a test case of DeepEval.")
-        if asked is None or output is None:
-            return Dropped("there is no reply")
-        correct = self._correct(case)
-        if isinstance(correct, Dropped):
-            return correct
-        metadata = members(case.get("metadata")) or members(case.get("additionalMetadata"))
-        # The expected outcome of a conversation is a description, not a spelling of the answer.
-        planned = {"scenario": case.get("scenario"), "expected_outcome": case.get("expectedOutcome")}
-        reply = ParsedReply.of(output)
-        number = parse_confidence(inside(metadata, "confidence"), percent=self.selection.percent)
-        return log_row(
-            self.selection,
-            asked,
-            reply.answer,
-            correct,
-            {METADATA: number, STATED: reply.stated},
-            key=(f"{item.origin} {'conversation' if 'turns' in case else 'case'}, {item.place}",),
-            ground_truth=texts_of(case.get("expectedOutput")),
-            objects=[("metadata", metadata), ("case", planned)],
-            used=("confidence",),
-        )
 
-    def _correct(self, case: dict[str, Any]) -> float | Dropped | None:
-        metrics = [members(metric) for metric in listed(case.get("metricsData"))]
-        wanted = self.selection.metric
-        if wanted is None:
-            success = case.get("success")
-            return graded(success) if metrics and success is not None else None
-        metric = next((metric for metric in metrics if metric.get("name") == wanted), None)
-        if metric is None:
-            return Dropped(f"it has no metric {wanted}")
-        value = metric.get("success") if self.selection.correct_at is None else metric.get("score")
-        if value is None:
-            return Dropped("the metric gave nothing")
-        return graded(value, self.selection.correct_at, f"the metric {wanted}")
+def _correct(selection: Selection, case: dict[str, Any]) -> float | Dropped | None:
+    metrics = [members(metric) for metric in listed(case.get("metricsData"))]
+    wanted = selection.metric
+    if wanted is None:
+        return graded(case.get("success")) if metrics else None
+    metric = next((metric for metric in metrics if metric.get("name") == wanted), None)
+    if metric is None:
+        return Dropped(f"it has no metric {wanted}")
+    value = metric.get("success") if selection.correct_at is None else metric.get("score")
+    if value is None:
+        return Dropped("the metric gave nothing")
+    return graded(value, selection.correct_at, f"the metric {wanted}")

@@ -15,22 +15,20 @@ from qacal.sources.importers.confidences import AGREEMENT, LIKELIHOOD, MAX_PROB,
 from qacal.sources.importers.gathering import Importer
 from qacal.sources.importers.items import TABLES, files_in, first_item
 
-_SEEN_COLUMNS = 12
-
 
 @dataclass(frozen=True)
 class Format:
     """A format.
 
     module : the module that reads it; loaded when it is used.
-    options : the fields of :class:`Selection` that it uses.
     sources : where it looks for a confidence, first to last.
+    own_options : the fields of :class:`Selection` that it uses, besides those that all formats use.
     """
 
     name: str
     module: str
-    options: frozenset[str]
     sources: tuple[str, ...]
+    own_options: tuple[str, ...]
 
     @property
     def importer(self) -> Importer:
@@ -45,100 +43,33 @@ class Format:
         Traceback (most recent call last):
         qacal.errors.InputError: helm has no filter to choose (--filter); it takes confidence-from, ..., metric, model.
         """
+        everywhere = ("correct_at", "model", "confidence_from") if self.sources else ("correct_at", "model")
+        options = sorted((*everywhere, *self.own_options))
         for name, default in vars(Selection()).items():
-            if getattr(selection, name) != default and name not in self.options:
-                taken = ", ".join(sorted(option.replace("_", "-") for option in self.options))
-                said = name.replace("_", "-")
-                raise InputError(f"{self.name} has no {said} to choose (--{said}); it takes {taken}.")
+            if getattr(selection, name) != default and name not in options:
+                option, taken = name.replace("_", "-"), ", ".join(options).replace("_", "-")
+                raise InputError(f"{self.name} has no {option} to choose (--{option}); it takes {taken}.")
         if selection.confidence_from not in (None, *self.sources):
             raise InputError(
                 f"{self.name} has no confidence from {selection.confidence_from!r}; it has {', '.join(self.sources)}."
             )
 
 
-def _format(name: str, module: str, sources: Sequence[str], *options: str) -> tuple[str, Format]:
-    everywhere = ("correct_at", "model", *(("confidence_from",) if sources else ()))
-    return name, Format(name, module, frozenset((*everywhere, *options)), tuple(sources))
-
-
+_CHATS = ("question_after", "last_turn")
+_NEEDS: dict[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {
+    "table": ("table", (), ("columns", "percent", "expressions")),
+    "lm-eval": ("lm_eval", (LIKELIHOOD, AGREEMENT, STATED), ("filter", "metric", *_CHATS)),
+    "inspect": ("inspect_ai", (METADATA, STATED, TOKENS, AGREEMENT), ("scorer", "percent", *_CHATS)),
+    "openai-batch": ("openai_batch", (STATED, TOKENS), ("labels", *_CHATS)),
+    "promptfoo": ("promptfoo", (METADATA, STATED, TOKENS), ("metric", "percent", *_CHATS)),
+    "langfuse": ("langfuse", (METADATA, STATED), ("score", "observation", "percent", *_CHATS)),
+    "mlflow": ("mlflow", (METADATA, STATED), ("assessment", "percent", *_CHATS)),
+    "helm": ("helm", (MAX_PROB, STATED), ("metric",)),
+    "deepeval": ("deepeval", (METADATA, STATED), ("metric", "percent", *_CHATS)),
+}
 FORMATS: Mapping[str, Format] = MappingProxyType(
-    dict(
-        [
-            _format("table", "table", [], "columns", "percent", "expressions"),
-            _format(
-                "lm-eval", "lm_eval", [LIKELIHOOD, AGREEMENT, STATED], "filter", "metric", "question_after", "last_turn"
-            ),
-            _format(
-                "inspect",
-                "inspect_ai",
-                [METADATA, STATED, TOKENS, AGREEMENT],
-                "scorer",
-                "percent",
-                "question_after",
-                "last_turn",
-            ),
-            _format("openai-batch", "openai_batch", [STATED, TOKENS], "labels", "question_after", "last_turn"),
-            _format(
-                "promptfoo", "promptfoo", [METADATA, STATED, TOKENS], "metric", "percent", "question_after", "last_turn"
-            ),
-            _format(
-                "langfuse",
-                "langfuse",
-                [METADATA, STATED],
-                "score",
-                "observation",
-                "percent",
-                "question_after",
-                "last_turn",
-            ),
-            _format("mlflow", "mlflow", [METADATA, STATED], "assessment", "percent", "question_after", "last_turn"),
-            _format("helm", "helm", [MAX_PROB, STATED], "metric"),
-            _format("deepeval", "deepeval", [METADATA, STATED], "metric", "percent", "question_after", "last_turn"),
-        ]
-    )
+    {name: Format(name, module, sources, options) for name, (module, sources, options) in _NEEDS.items()}
 )
-
-
-def format_named(name: str, paths: Sequence[Path]) -> Format:
-    """Return a format by its name; ``auto`` looks at the files."""
-    wanted = detected(paths) if name == "auto" else name
-    if wanted not in FORMATS:
-        raise InputError(f"there is no format {name!r}; there are {', '.join(FORMATS)}, and auto.")
-    return FORMATS[wanted]
-
-
-def detected(paths: Sequence[Path]) -> str:
-    """Return the one format that all files seem to have."""
-    found = {path: _looks_like(path) for path in paths}
-    names = set(found.values())
-    if len(names) > 1:
-        listed = "; ".join(f"{path} looks like {name}" for path, name in found.items())
-        raise InputError(f"the files are of several formats: {listed}. Import them one by one.")
-    return names.pop()
-
-
-def _looks_like(path: Path) -> str:
-    if path.is_dir():
-        for pattern, name in (("scenario_state.json", "helm"), ("samples_*.jsonl*", "lm-eval"), ("*.eval", "inspect")):
-            if next(path.rglob(pattern), None) is not None:
-                return name
-    file = files_in([path], *TABLES)[0]
-    if zipfile.is_zipfile(file):
-        return "inspect"
-    return _of_row(file)
-
-
-def _of_row(file: Path) -> str:
-    if ".json" in file.suffixes:
-        for inside, name in _DOCUMENTS:
-            if first_item(file, *inside) and not first_item(file):
-                return name
-    row = first_item(file) or first_item(file, "traces") or first_item(file, "data")
-    for needs, name in _SHAPES:
-        if all(any(part in row for part in either) for either in needs):
-            return name
-    seen = ", ".join(list(row)[:_SEEN_COLUMNS]) or "no list of rows"
-    raise InputError(f"{file}: cannot tell the format; it has {seen}. Name one of {', '.join(FORMATS)}.")
 
 
 # Where a document of each format has its rows.
@@ -160,3 +91,41 @@ _SHAPES: tuple[tuple[Sequence[Sequence[str]], str], ...] = (
     ((("trace_id", "request_id", "info"), ("assessments", "spans", "trace", "info")), "mlflow"),
     ((("question",), ("answer",)), "table"),
 )
+
+
+def format_named(name: str, paths: Sequence[Path]) -> Format:
+    """Return a format by its name; ``auto`` looks at the files."""
+    wanted = detected(paths) if name == "auto" else name
+    if wanted not in FORMATS:
+        raise InputError(f"there is no format {name!r}; there are {', '.join(FORMATS)}, and auto.")
+    return FORMATS[wanted]
+
+
+def detected(paths: Sequence[Path]) -> str:
+    """Return the one format that all files seem to have."""
+    formats = {path: _looks_like(path) for path in paths}
+    names = set(formats.values())
+    if len(names) > 1:
+        listed = "; ".join(f"{path} looks like {name}" for path, name in formats.items())
+        raise InputError(f"the files are of several formats: {listed}. Import them one by one.")
+    return names.pop()
+
+
+def _looks_like(path: Path) -> str:
+    if path.is_dir():
+        for pattern, name in (("scenario_state.json", "helm"), ("samples_*.jsonl*", "lm-eval"), ("*.eval", "inspect")):
+            if next(path.rglob(pattern), None) is not None:
+                return name
+    file = files_in([path], *TABLES)[0]
+    if zipfile.is_zipfile(file):
+        return "inspect"
+    if ".json" in file.suffixes:
+        for inside, name in _DOCUMENTS:
+            if first_item(file, *inside) and not first_item(file):
+                return name
+    row = first_item(file) or first_item(file, "traces") or first_item(file, "data")
+    for needs, name in _SHAPES:
+        if all(any(part in row for part in either) for either in needs):
+            return name
+    seen = ", ".join(list(row)[:12]) or "no list of rows"
+    raise InputError(f"{file}: cannot tell the format; it has {seen}. Name one of {', '.join(FORMATS)}.")

@@ -1,28 +1,39 @@
-"""From the rows of an importer to records: counted, without duplicates, and with the same columns for every format."""
+"""From the rows of an importer to records: counted, without duplicates, and with the same columns for every format.
+
+Rows wait in a temporary file until all of them are read: only then are the columns and their types known. Logs have
+other columns in every task, and a column that has numbers in 50,000 rows may have text in the next. Memory holds one
+batch of rows.
+"""
 
 from __future__ import annotations
 
+import json
+import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import IO, TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
 
 from qacal.errors import InputError
 from qacal.records.bad_rows import MAX_BAD, BadRows
 from qacal.records.columns import Percents
 from qacal.records.files import OnFault, refuse
+from qacal.records.table import FrameTable, column_type, json_or_text, value_kind
 from qacal.sources.importers.base import LogRow, Outcome, Scored, Selection
 from qacal.sources.importers.confidences import Scales
-from qacal.sources.importers.row_buffer import RowBuffer
 
 if TYPE_CHECKING:
     import polars as pl
 
-    from qacal.records.table import Fault, FrameTable
+    from qacal.records.table import Fault
 
-ALWAYS = ("id", "question", "answer", "confidence", "confidence_source", "correct")
+_ALWAYS = ("id", "question", "answer", "confidence", "confidence_source", "correct")
+_BATCH_ROWS = 8_192
+_MOST_COLUMNS = 500
 
 Importer: TypeAlias = Callable[[Sequence[Path], Selection, OnFault], Iterator[Outcome]]
 Progress: TypeAlias = Callable[[str, int], None]
@@ -80,21 +91,6 @@ class Imported:
     frame: pl.DataFrame
     account: Account
 
-    @property
-    def read(self) -> int:
-        """How many rows the log has."""
-        return self.account.read
-
-    @property
-    def kept(self) -> int:
-        """How many of them are in the frame."""
-        return self.account.kept
-
-    @property
-    def dropped(self) -> dict[str, int]:
-        """How many are not, by reason."""
-        return self.account.dropped
-
 
 @dataclass(frozen=True, eq=False)
 class Gathered:
@@ -102,10 +98,6 @@ class Gathered:
 
     account: Account
     buffer: RowBuffer
-
-    def tables(self) -> Iterator[FrameTable]:
-        """Yield the records, batch after batch, as often as asked."""
-        return self.buffer.tables()
 
 
 @contextmanager
@@ -125,24 +117,23 @@ def gathered(
     max_bad : the largest share of such rows.
     keep_unscored : keep rows without a confidence; they cannot be calibrated, but judged, counted and asked again.
     """
-    with RowBuffer(ALWAYS) as buffer:
-        count = _Count(buffer, keep_unscored)
-
+    with RowBuffer(_ALWAYS) as buffer:
+        counts = _Counts(buffer, keep_unscored)
         bad = BadRows(on_fault)
 
         def counting(fault: Fault) -> None:
             bad(fault)
-            count.drop("the row is faulty")
+            counts.dropped["the row is faulty"] += 1
 
         for outcome in importer(paths, selection, counting):
-            count.take(outcome)
-            if progress is not None and count.read % 1000 == 0:
-                progress("importing", count.read)
-        bad.add_rows("log", count.read)
+            counts.take(outcome)
+            if progress is not None and counts.read % 1000 == 0:
+                progress("importing", counts.read)
+        bad.add_rows("log", counts.read)
         if isinstance(on_fault, BadRows):
             on_fault.take_rows(bad)
         bad.require(max_bad)
-        account = count.account()
+        account = counts.account()
         if not account.read:
             raise InputError("the files hold no rows.")
         if not account.kept:
@@ -151,92 +142,176 @@ def gathered(
         yield Gathered(account, buffer)
 
 
-class _Count:
-    def __init__(self, buffer: RowBuffer, keep_unscored: bool) -> None:
-        self._buffer = buffer
-        self._keep_unscored = keep_unscored
-        self._dropped: Counter[str] = Counter()
-        self._sources: Counter[str] = Counter()
-        self._keys: set[Any] = set()
-        self._labelled = 0
-        self._chats = 0
-        self._scales = Scales()
-        self._percents = Percents()
+@dataclass
+class _Counts:
+    buffer: RowBuffer
+    keep_unscored: bool
+    dropped: Counter[str] = field(default_factory=Counter)
+    sources: Counter[str] = field(default_factory=Counter)
+    keys: set[Any] = field(default_factory=set)
+    labelled: int = 0
+    chats: int = 0
+    scales: Scales = field(default_factory=Scales)
+    percents: Percents = field(default_factory=Percents)
 
     @property
     def read(self) -> int:
-        return self._buffer.count + self._dropped.total()
+        return self.buffer.count + self.dropped.total()
 
     def take(self, outcome: Outcome) -> None:
+        """Add a row to the buffer, or count why it is dropped."""
         if outcome.off_scale is not None:
-            self._scales.note(outcome.off_scale)
-        if not isinstance(outcome, LogRow):
-            return self.drop(outcome.why)
-        self._require_new(outcome)
-        if not outcome.question.strip():
-            return self.drop("there is no question")
-        if isinstance(outcome.confidence, Scored):
-            self._sources[outcome.confidence.source] += 1
-            if outcome.confidence.is_percent:
-                self._percents.add(outcome.confidence.value)
-        elif not self._keep_unscored:
-            return self.drop(outcome.confidence.why)
-        self._labelled += outcome.correct is not None
-        self._chats += outcome.turns > 1
-        return self._buffer.add(_record(outcome))
+            self.scales.note(outcome.off_scale)
+        why = self._add(outcome) if isinstance(outcome, LogRow) else outcome.why
+        if why:
+            self.dropped[why] += 1
 
-    def drop(self, why: str) -> None:
-        self._dropped[why] += 1
+    def _add(self, row: LogRow) -> str:
+        if row.key in self.keys:
+            name = ", ".join(str(part) for part in row.key if part is not None)
+            raise InputError(
+                f"there are two rows of {name}. Are two runs of the same task among the files, or one file twice? "
+                "Import them one by one."
+            )
+        self.keys.add(row.key)
+        if not row.question.strip():
+            return "there is no question"
+        if isinstance(row.confidence, Scored):
+            self.sources[row.confidence.source] += 1
+            if row.confidence.is_percent:
+                self.percents.add(row.confidence.value)
+        elif not self.keep_unscored:
+            return row.confidence.why
+        self.labelled += row.correct is not None
+        self.chats += row.turns > 1
+        self.buffer.add(_record(row))
+        return ""
 
     def account(self) -> Account:
         """Return the account, after all rows were read: only then is the scale of each source known."""
-        self._scales.require()
-        self._percents.require()
-        buffer, off_scale = self._buffer, tuple(self._scales.unused_columns)
+        self.scales.require()
+        self.percents.require()
+        off_scale = tuple(self.scales.unused_columns)
         for column in off_scale:
-            buffer.leave_out(column)
+            self.buffer.leave_out(column)
         return Account(
             self.read,
-            buffer.count,
-            dict(self._dropped),
-            dict(self._sources),
-            self._labelled,
-            columns_left_out=len(buffer.left_out),
+            self.buffer.count,
+            dict(self.dropped),
+            dict(self.sources),
+            self.labelled,
+            columns_left_out=len(self.buffer.left_out),
             off_scale=off_scale,
-            chats=self._chats,
+            chats=self.chats,
         )
 
-    def _require_new(self, found: LogRow) -> None:
-        if found.key in self._keys:
-            said = ", ".join(str(part) for part in found.key if part is not None)
-            raise InputError(
-                f"there are two rows of {said}. Are two runs of the same task among the files, or one file twice? "
-                "Import them one by one."
-            )
-        self._keys.add(found.key)
 
-
-def _record(found: LogRow) -> dict[str, Any]:
-    scored = found.confidence if isinstance(found.confidence, Scored) else None
-    record: dict[str, Any] = {
-        "id": found.id,
-        "question": found.question,
-        "answer": found.answer,
+def _record(row: LogRow) -> dict[str, Any]:
+    scored = row.confidence if isinstance(row.confidence, Scored) else None
+    truths = row.ground_truth
+    always = {
+        "id": row.id,
+        "question": row.question,
+        "answer": row.answer,
         "confidence": None if scored is None else float(scored.value),
         "confidence_source": None if scored is None else scored.source,
-        "correct": None if found.correct is None else float(found.correct),
+        "correct": None if row.correct is None else float(row.correct),
     }
-    truths = found.ground_truth
     further = {
         "ground_truth": None if not truths else truths[0] if len(truths) == 1 else list(truths),
-        "model": found.model,
-        "prompt": None if found.prompt == found.question else found.prompt,
-        "task": found.task,
-        "judge": found.judge,
+        "model": row.model,
+        "prompt": None if row.prompt == row.question else row.prompt,
+        "task": row.task,
+        "judge": row.judge,
     }
-    record |= {name: value for name, value in further.items() if value is not None}
-    return record | dict(found.columns)
+    return {**always, **{name: value for name, value in further.items() if value is not None}, **row.columns}
 
 
 def _by_count(counts: dict[str, int]) -> list[tuple[str, int]]:
     return sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+
+
+@dataclass
+class RowBuffer:
+    """Takes rows one by one and returns them as tables of one schema.
+
+    first : columns that come first and always exist.
+    left_out : names of columns beyond the first 500: some logs have metadata with a name for each row.
+
+    >>> with RowBuffer(("id",)) as rows:
+    ...     rows.add({"id": "1", "year": 1999})
+    ...     rows.add({"id": "2", "year": "unknown", "aliases": ["two", "II"]})
+    ...     rows.frame().to_dict(as_series=False)
+    {'id': ['1', '2'], 'year': ['1999', 'unknown'], 'aliases': [None, ['two', 'II']]}
+    """
+
+    first: tuple[str, ...]
+    count: int = 0
+    left_out: set[str] = field(default_factory=set)
+    _kinds: dict[str, set[str]] = field(default_factory=dict)
+    _waiting: list[dict[str, Any]] = field(default_factory=list)
+    _file: IO[str] = field(default_factory=lambda: tempfile.TemporaryFile("w+", encoding="utf-8"))  # noqa: SIM115
+
+    def __post_init__(self) -> None:
+        self._kinds |= {name: set() for name in self.first}
+
+    def __enter__(self) -> RowBuffer:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._file.close()
+
+    def add(self, row: dict[str, Any]) -> None:
+        """Add a row; None is the same as no value."""
+        for name, value in row.items():
+            if value is None:
+                continue
+            if name in self._kinds or len(self._kinds) < _MOST_COLUMNS:
+                self._kinds.setdefault(name, set()).add(value_kind(value))
+            else:
+                self.left_out.add(name)
+        self._waiting.append(row)
+        self.count += 1
+        if len(self._waiting) == _BATCH_ROWS:
+            self._flush()
+
+    def leave_out(self, name: str) -> None:
+        """Leave a column out of all rows, earlier ones too."""
+        self._kinds.pop(name, None)
+
+    def tables(self) -> Iterator[FrameTable]:
+        """Yield the rows, batch after batch."""
+        self._flush()
+        self._file.seek(0)
+        count = 0
+        for line in self._file:
+            rows = json.loads(line)
+            yield FrameTable("records", "row", np.arange(count + 1, count + len(rows) + 1), self._frame(rows))
+            count += len(rows)
+
+    def frame(self) -> pl.DataFrame:
+        """Return all rows."""
+        import polars as pl
+
+        frames = [table.given for table in self.tables()]
+        return pl.concat(frames) if frames else self._frame([])
+
+    def _flush(self) -> None:
+        if self._waiting:
+            self._file.write(json.dumps(self._waiting, default=str) + "\n")
+            self._waiting = []
+
+    def _frame(self, rows: list[dict[str, Any]]) -> pl.DataFrame:
+        import polars as pl
+
+        columns: dict[str, pl.Series] = {}
+        for name, kinds in self._kinds.items():
+            # One answer is a text, several are a list.
+            is_mixed = "str" in kinds and "texts" in kinds and kinds <= {"str", "texts", "empty"}
+            dtype, convert = column_type(kinds - {"str"} if is_mixed else kinds)
+            values = [row.get(name) for row in rows]
+            if is_mixed:
+                values = [[value] if isinstance(value, str) else value for value in values]
+            column = json_or_text(name)
+            columns[column] = pl.Series(column, [None if value is None else convert(value) for value in values], dtype)
+        return pl.DataFrame(list(columns.values()))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -22,9 +23,8 @@ from qacal.sources.importers.base import (
     text_of,
 )
 from qacal.sources.importers.confidences import MAX_PROB, STATED, ParsedReply, is_cut_reason, parse_confidence
-from qacal.sources.importers.correctness import graded
 from qacal.sources.importers.items import Item, document, items_of, read_each
-from qacal.sources.importers.rows import log_row
+from qacal.sources.importers.rows import graded, log_row
 from qacal.sources.importers.texts import Question
 
 _METRICS = ("exact_match", "quasi_exact_match")
@@ -52,7 +52,11 @@ class _Run:
     arguments: Any
     selection: Selection
     stats: dict[_Key, dict[str, float]] = field(repr=False)
-    has_logprobs: bool
+
+    @cached_property
+    def has_logprobs(self) -> bool:
+        """False if the model gave none: HELM then writes a log-probability of 0, and a max_prob of 1."""
+        return any(means.get("logprob", 0.0) < 0 for means in self.stats.values())
 
     @staticmethod
     def of(folder: Path, selection: Selection, on_fault: OnFault) -> _Run:
@@ -64,8 +68,7 @@ class _Run:
             for item in items_of(folder / "per_instance_stats.json", on_fault)
         }
         task = _task(text_of(inside(content, "name")) or folder.name)
-        has_logprobs = any(means.get("logprob", 0.0) < 0 for means in stats.values())
-        return _Run(task, inside(content, "scenario_spec", "args"), selection, stats, has_logprobs)
+        return _Run(task, inside(content, "scenario_spec", "args"), selection, stats)
 
     def outcome(self, item: Item) -> Outcome:
         state = item.value
@@ -82,11 +85,7 @@ class _Run:
         metric = self.selection.metric or next((name for name in _METRICS if name in means), None)
         if self.selection.metric is not None and metric not in means:
             return Dropped(f"it has no metric {metric}")
-        correct = None if metric is None else graded(means[metric], self.selection.correct_at, f"the metric {metric}")
-        if isinstance(correct, Dropped):
-            return correct
         reply = ParsedReply.of(output, is_cut=_is_cut(state))
-        # HELM writes a log-probability of 0 where a model gives none, and then a max_prob of 1.
         max_prob = (
             parse_confidence(means.get(MAX_PROB), source=MAX_PROB, can_be_percent=False)
             if self.has_logprobs
@@ -101,7 +100,7 @@ class _Run:
             self.selection,
             Question(question),
             text_of(inside(state, "output_mapping", output.strip())) or reply.answer,
-            correct,
+            graded(means.get(metric or ""), self.selection.correct_at, f"the metric {metric}"),
             {MAX_PROB: max_prob, STATED: reply.stated},
             identity=id_,
             model=model,

@@ -1,8 +1,8 @@
 """inspect_ai: logs as ``.eval`` (a ZIP with a JSON file for each sample) and as one ``.json``.
 
 Nothing of a ZIP is written to disk, and only one sample at a time is in memory. Members of a ZIP are packed with zstd,
-which `zipfile` reads from Python 3.14 on. Before, they are found by the index that `zipfile` reads and unpacked with
-`zstandard`, without changing the standard library for others.
+which `zipfile` reads from Python 3.14 on. Before, `zipfile` reads the index and
+`zstandard` unpacks the members, without changing the standard library for others.
 
 A confidence in metadata is that of the LLM only if it is the ``confidence`` in the metadata of the chosen scorer's
 score or, if there is none, of the sample. The confidence of another scorer is ignored: a judge may say how sure it is
@@ -15,7 +15,6 @@ count them, a log with epochs is read twice. Epochs that ended with an error, or
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import json
 import re
 import struct
@@ -59,15 +58,19 @@ from qacal.sources.importers.confidences import (
     is_cut_reason,
     parse_confidence,
 )
-from qacal.sources.importers.correctness import graded
 from qacal.sources.importers.items import Item, checked_items, files_in, read_each
-from qacal.sources.importers.rows import log_row
+from qacal.sources.importers.rows import graded, log_row
 from qacal.sources.importers.texts import Question, content_of, digest, question_of
 
 if TYPE_CHECKING:
     from qacal.sources.elicitation.reply import Reply
 
 _ATTACHMENT = "attachment://"
+_ZSTANDARD = 93
+_CHUNK = 4_096
+# Bytes before the name in the header of a member; the last four are the lengths of what follows.
+_LOCAL_HEADER = 30
+_SAMPLE = re.compile(r"samples/.+_epoch_\d+\.json")
 
 
 def read(paths: Sequence[Path], selection: Selection, on_fault: OnFault) -> Iterator[Outcome]:
@@ -85,16 +88,20 @@ def read(paths: Sequence[Path], selection: Selection, on_fault: OnFault) -> Iter
 
 
 def _agreeing(path: Path, selection: Selection, scorers: OnlyName, part: str) -> dict[str, Counter[str]]:
-    """Return how often each answer was given to each question, if a log has several epochs; empty for other logs."""
+    """Return how often the LLM gave each answer to each question, if a log has several epochs; empty for other logs."""
     answers: dict[str, Counter[str]] = defaultdict(Counter)
-    with open_log(path, _ignore) as log:
+
+    def ignore(fault: Fault) -> None:
+        """Leave a fault to the second reading."""
+
+    with open_log(path, ignore) as log:
         items = log.items()
         first = next(items, None)
-        epochs = inside(dict(log.header), "eval", "config", "epochs")
+        epochs = inside(log.header, "eval", "config", "epochs")
         if first is None or not isinstance(epochs, int) or epochs < 2:
             return answers
         reader = _Samples(log.header, selection, scorers, part, answers)
-        for outcome in read_each(chain([first], items), reader.outcome, _ignore):
+        for outcome in read_each(chain([first], items), reader.outcome, ignore):
             if isinstance(outcome, LogRow):
                 answers[outcome.id][_alike(outcome.answer)] += 1
     return answers
@@ -107,15 +114,11 @@ def _alike(answer: str) -> str:
     return digest(normalise_answer(answer))
 
 
-def _ignore(fault: Fault) -> None:
-    """Leave a fault to the second reading."""
-
-
 @dataclass(frozen=True)
 class _Samples:
     """Reads the samples of one log; `header` may only be complete once the first sample is read.
 
-    answers : how often each was given in all epochs, by question.
+    answers : how often the LLM gave each answer in all epochs, by question.
     """
 
     header: Mapping[str, Any]
@@ -130,46 +133,42 @@ class _Samples:
             raise UnusableRowError("there are no id and input; expected a sample of an inspect_ai log.")
         if sample.get("error") is not None:
             return Dropped("the sample ended with an error")
-        name, score = self._score(sample)
-        value = inside(score, "value")
-        if isinstance(value, dict) and self.part in value:
-            value = value[self.part]
-        correct = None if value is None else graded(value, self.selection.correct_at, f"the scorer {name}")
-        if isinstance(correct, Dropped):
-            return correct
         completion = text_of(inside(sample, "output", "completion"))
         if completion is None:
             completion = content_of(inside(sample, "output", "choices", 0, "message", "content"))
-        return Dropped("there is no reply") if completion is None else self._row(sample, score, correct, completion)
-
-    def _score(self, sample: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         # All names are shown to the choice, so that it can say which there are.
         taken = [(name, score) for name, score in members(sample.get("scores")).items() if self.scorers.takes(name)]
-        return (taken[0][0], members(taken[0][1])) if taken else ("", {})
+        name, score = taken[0] if taken else ("", {})
+        value = inside(score, "value")
+        if isinstance(value, dict) and self.part in value:
+            value = value[self.part]
+        correct = graded(value, self.selection.correct_at, f"the scorer {name}")
+        if isinstance(correct, Dropped) or completion is None:
+            return correct if isinstance(correct, Dropped) else Dropped("there is no reply")
+        return self._row(sample, score, correct, completion)
 
-    def _row(self, sample: dict[str, Any], score: Any, correct: float | None, completion: str) -> LogRow:
-        stop = inside(sample, "output", "choices", 0, "stop_reason")
-        reply = ParsedReply.of(completion, is_cut=is_cut_reason(stop))
+    def _row(self, sample: dict[str, Any], score: Any, correct: float | None, completion: str) -> Outcome:
+        reply = ParsedReply.of(completion, is_cut=is_cut_reason(inside(sample, "output", "choices", 0, "stop_reason")))
         choices = texts_of(sample.get("choices"))
         scored = text_of(inside(score, "answer"))
-        is_whole = not scored or scored.strip().lower() == completion.strip().lower()
-        written_answer = scored if scored and not is_whole else reply.answer
-        answer = _meant(written_answer, choices)
+        is_part = bool(scored) and str(scored).strip().lower() != completion.strip().lower()
+        written = str(scored) if is_part else reply.answer
+        answer = _choice(written, choices)
         task = text_of(inside(self.header, "eval", "task")) or "inspect"
         model = text_of(inside(self.header, "eval", "model"))
         id_, epoch = f"{task}:{sample['id']}", sample.get("epoch")
         numbers = (inside(holder, "metadata", "confidence") for holder in (score, sample))
-        number = next((one for one in numbers if one is not None), None)
+        number = next((number for number in numbers if number is not None), None)
         offers = {
             METADATA: parse_confidence(number, percent=self.selection.percent),
             STATED: reply.stated,
-            TOKENS: by_tokens(_reply(sample, completion), written_answer),
+            TOKENS: by_tokens(_reply(sample, completion), written),
         }
-        steps = listed(inside(dict(self.header), "plan", "steps"))
-        templates = (text_of(inside(step, "params", "template")) for step in steps)
         epochs = self.answers.get(id_, Counter())
         if epochs.total() > 1:
             offers[AGREEMENT] = Scored(epochs[_alike(answer)] / epochs.total(), AGREEMENT)
+        steps = listed(inside(self.header, "plan", "steps"))
+        templates = (text_of(inside(step, "params", "template")) for step in steps)
         return log_row(
             self.selection,
             question_of(_attached(sample), self.selection) or Question(""),
@@ -179,7 +178,7 @@ class _Samples:
             identity=id_,
             model=model,
             key=(self.selection.model or model, id_, text_of(epoch)),
-            ground_truth=tuple(_meant(target, choices) for target in texts_of(sample.get("target"))),
+            ground_truth=tuple(_choice(target, choices) for target in texts_of(sample.get("target"))),
             prompt=next(filter(None, templates), None),
             task=task,
             columns={"epoch": epoch if isinstance(epoch, int) else 1},
@@ -202,10 +201,10 @@ def _attached(sample: dict[str, Any]) -> Any:
     return resolved(sample["input"])
 
 
-def _meant(answer: str, choices: Sequence[str]) -> str:
+def _choice(answer: str, choices: Sequence[str]) -> str:
     """Return the choice that a letter stands for.
 
-    >>> _meant("B", ["Rome", "Paris"]), _meant("Paris", ["Rome", "Paris"]), _meant("B", [])
+    >>> _choice("B", ["Rome", "Paris"]), _choice("Paris", ["Rome", "Paris"]), _choice("B", [])
     ('Paris', 'Paris', 'B')
     """
     place = ord(answer) - ord("A") if len(answer) == 1 else -1
@@ -219,13 +218,6 @@ def _reply(sample: dict[str, Any], completion: str) -> Reply:
         return Reply.from_body(sample.get("output"))
     except InputError:
         return Reply(completion)
-
-
-_ZSTANDARD = 93
-_CHUNK = 4_096
-# Bytes before the name in the header of a member; the last four are the lengths of what follows.
-_LOCAL_HEADER = 30
-_SAMPLE = re.compile(r"samples/.+_epoch_\d+\.json")
 
 
 @dataclass(frozen=True, eq=False)
@@ -250,7 +242,6 @@ def open_log(path: Path, on_fault: OnFault) -> Iterator[Log]:
         return
     try:
         with zipfile.ZipFile(path) as archive:
-            _require_readable(archive, path)
             yield Log(_header(archive, path), lambda: _samples(archive, path, on_fault))
     except (zipfile.BadZipFile, EOFError) as error:
         raise InputError(f"{path} cannot be read: {error}. Is the file whole?") from None
@@ -269,7 +260,7 @@ def _header(archive: zipfile.ZipFile, path: Path) -> dict[str, Any]:
 
 
 def _samples(archive: zipfile.ZipFile, path: Path, on_fault: OnFault) -> Iterator[Item]:
-    # A sample that was run again stands in the ZIP twice; the later one counts, as it does for unzip.
+    # A sample that was run again is in the ZIP twice; the later one counts, as it does for unzip.
     latest = {member.filename: member for member in archive.infolist() if _SAMPLE.fullmatch(member.filename)}
     for member in latest.values():
         value, problem = _loaded(archive, member, path)
@@ -304,6 +295,13 @@ def _unpacked(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Iterator[byt
 
 def _unpacked_zstd(path: Path, member: zipfile.ZipInfo) -> Iterator[bytes]:
     """Yield the content of a member packed with zstd: no more than the index says, and checked against its sum."""
+    try:
+        zstandard = importlib.import_module("zstandard")
+    except ImportError:
+        raise MissingPackageError(
+            f"{path} is packed with zstd, which Python reads from 3.14 on. Install what reads it in this version: "
+            "pip install 'qacal[import]'."
+        ) from None
     with path.open("rb") as file:
         file.seek(member.header_offset)
         header = file.read(_LOCAL_HEADER)
@@ -312,20 +310,9 @@ def _unpacked_zstd(path: Path, member: zipfile.ZipInfo) -> Iterator[bytes]:
         file.seek(sum(struct.unpack_from("<HH", header, _LOCAL_HEADER - 4)), SEEK_CUR)
         packed = file.read(member.compress_size)
     size, check = 0, 0
-    with importlib.import_module("zstandard").ZstdDecompressor().stream_reader(packed) as reader:
+    with zstandard.ZstdDecompressor().stream_reader(packed) as reader:
         while size <= member.file_size and (part := reader.read(_CHUNK)):
             size, check = size + len(part), zlib.crc32(part, check)
             yield part
     if (size, check) != (member.file_size, member.CRC):
         raise zipfile.BadZipFile("it is not what the index says")
-
-
-def _require_readable(archive: zipfile.ZipFile, path: Path) -> None:
-    """Refuse a log that this Python needs `zstandard` for, if that is not installed."""
-    if sys.version_info >= (3, 14) or all(member.compress_type != _ZSTANDARD for member in archive.infolist()):
-        return
-    if importlib.util.find_spec("zstandard") is None:
-        raise MissingPackageError(
-            f"{path} is packed with zstd, which Python reads from 3.14 on. Install what reads it in this version: "
-            "pip install 'qacal[import]'."
-        )

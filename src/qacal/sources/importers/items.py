@@ -51,7 +51,8 @@ def items_of(path: Path, on_fault: OnFault, *inside: str) -> Iterator[Item]:
     """Yield the rows of a file; those of a JSON document are the items of the list at `inside`, or of the top."""
     if not path.is_file():
         raise InputError(f"{path} {'is a folder' if path.is_dir() else 'does not exist'}; expected a file.")
-    if _is_document(path):
+    is_json = path.suffixes[-1:] == [".json"] or path.suffixes[-2:] == [".json", ".gz"]
+    if is_json or _is_list(path):
         with opened_bytes(path) as stream:
             yield from checked_items(path, JsonDocument(stream, str(path)).items(*inside), on_fault)
         return
@@ -82,21 +83,19 @@ def document(path: Path) -> Any:
 
 
 def files_in(paths: Sequence[Path], *patterns: str) -> list[Path]:
-    """Return files, and those in folders whose names match, in the order of their names."""
-    found: list[Path] = []
+    """Return files as they are; of folders, the files with names that match, in the order of their names."""
+    files: list[Path] = []
     for path in paths:
         if not path.exists():
             raise InputError(f"{path} does not exist.")
         inner = sorted({file for pattern in patterns for file in path.rglob(pattern)}) if path.is_dir() else [path]
         if not inner:
             raise InputError(f"{path} holds no file like {' or '.join(patterns)}.")
-        found.extend(inner)
-    return found
+        files.extend(inner)
+    return files
 
 
-def _is_document(path: Path) -> bool:
-    if path.suffixes[-1:] == [".json"] or path.suffixes[-2:] == [".json", ".gz"]:
-        return True
+def _is_list(path: Path) -> bool:
     # Old harnesses wrote one list into files named .jsonl.
     with opened_bytes(path) as stream:
         return stream.read(64).removeprefix(codecs.BOM_UTF8).lstrip()[:1] == b"["

@@ -30,9 +30,8 @@ from qacal.sources.importers.base import (
     texts_of,
 )
 from qacal.sources.importers.confidences import METADATA, STATED, ParsedReply, is_cut_off, parse_confidence
-from qacal.sources.importers.correctness import graded
 from qacal.sources.importers.items import TABLES, Item, files_in, first_item, items_of, read_each
-from qacal.sources.importers.rows import log_row
+from qacal.sources.importers.rows import graded, log_row
 from qacal.sources.importers.texts import named_truth, prompt_of, question_of, reply_of, unpacked
 
 _CONFIDENCE = "confidence"
@@ -60,9 +59,7 @@ def read(paths: Sequence[Path], selection: Selection, on_fault: OnFault) -> Iter
         if kinds[file] == "scores":
             scores.gather(file, on_fault)
     scores.names.check()
-    generations: Counter[str | None] = Counter()
-    if scores.of_traces:
-        generations.update(_traces(observations, selection))
+    generations = Counter(_traces(observations, selection) if scores.of_traces else ())
     reader = _Observations(selection, scores, generations)
     for file in observations:
         yield from read_each(_rows(file, on_fault), reader.outcome, on_fault)
@@ -86,6 +83,13 @@ def _by_export(row: dict[str, Any]) -> dict[str, Any]:
     if kind == "observation":
         return named | {"observation_id": id_, "trace_id": inside(subject, "traceId") or inside(subject, "trace_id")}
     return named | {"trace_id": id_} if kind == "trace" else named
+
+
+def _kind(file: Path) -> str:
+    row = _by_export(first_item(file, "data"))
+    if "data_type" in row or {"observation_id", "name", "value"} <= row.keys():
+        return "scores"
+    return "observations" if "type" in row else "neither"
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,17 +124,15 @@ class _Scores:
             elif name is not None and kind not in _TEXTS and self.names.takes(name):
                 category = row.get("string_value") if kind in ("CATEGORICAL", "BOOLEAN") else None
                 time = row.get("updated_at") or row.get("timestamp")
-                self._keep(_Score(name, category or value, str(row.get("source")), str(time)), observation, trace)
+                score = _Score(name, category or value, str(row.get("source")), str(time))
+                scores, id_ = (self.of_observations, observation) if observation else (self.of_traces, trace)
+                if id_ and (id_ not in scores or scores[id_].rank < score.rank):
+                    scores[id_] = score
         if not are_of_something:
             raise InputError(
                 f"{file} has scores that do not say which observation or trace they judge. Get them from the API with "
                 'fields="subject".'
             )
-
-    def _keep(self, score: _Score, observation: str | None, trace: str | None) -> None:
-        scores, id_ = (self.of_observations, observation) if observation else (self.of_traces, trace)
-        if id_ and (id_ not in scores or scores[id_].rank < score.rank):
-            scores[id_] = score
 
 
 @dataclass(frozen=True)
@@ -155,11 +157,7 @@ class _Observations:
             if self.generations[trace] > 1:
                 return Dropped("the score is of a trace with several generations (--observation chooses one)")
             score = self.scores.of_traces[trace]
-        correct = None
-        if score is not None and score.value is not None:
-            correct = graded(score.value, self.selection.correct_at, f"the score {score.name}")
-        if isinstance(correct, Dropped):
-            return correct
+        correct = None if score is None else graded(score.value, self.selection.correct_at, f"the score {score.name}")
         metadata = unpacked(row.get("metadata"))
         number, truth = inside(metadata, _CONFIDENCE), named_truth(metadata)
         if number is None:
@@ -195,10 +193,3 @@ def _traces(files: Sequence[Path], selection: Selection) -> Iterator[str | None]
         for item in _rows(file, lambda fault: None):
             if _is_wanted(item.value, selection):
                 yield text_of(item.value.get("trace_id"))
-
-
-def _kind(file: Path) -> str:
-    row = _by_export(first_item(file, "data"))
-    if "data_type" in row or {"observation_id", "name", "value"} <= row.keys():
-        return "scores"
-    return "observations" if "type" in row else "neither"

@@ -46,32 +46,27 @@ from qacal.sources.importers.base import (
     UnusableRowError,
     inside,
     listed,
-    plain_columns,
+    members,
     text_of,
     texts_of,
 )
-from qacal.sources.importers.confidences import AGREEMENT, LIKELIHOOD, STATED, ParsedReply, agreement, choose_confidence
-from qacal.sources.importers.correctness import graded
+from qacal.sources.importers.confidences import AGREEMENT, LIKELIHOOD, STATED, ParsedReply, agreement, bare_number
 from qacal.sources.importers.items import Item, document, files_in, items_of, read_each
+from qacal.sources.importers.rows import choose_confidence, graded, plain_columns
 from qacal.sources.importers.texts import Question, named_question, prompt_of, question_of
 
 _NAME = re.compile(r"samples_(?P<task>.+?)(?:_(?P<time>\d{4}-\d\d-\d\dT[\d.:-]+))?\.jsonl(?:\.gz)?")
 _QUESTIONS = ("question", "question_stem", "query", "problem", "goal", "input", "inputs")
-_FIELDS = frozenset(
-    (
-        *("doc_id", "doc", "target", "arguments", "resps", "filtered_resps", "filter", "metrics"),
-        *("doc_hash", "prompt_hash", "target_hash"),
-    )
-)
-# Longer texts are answers, not lists of answers.
-_LONGEST_LIST = 10_000
+_FIELDS = {
+    *("doc_id", "doc", "target", "arguments", "resps", "filtered_resps", "filter", "metrics"),
+    *("doc_hash", "prompt_hash", "target_hash"),
+}
 _NO_RESULTS = "no results_*.json beside the samples says what the filter takes out of a reply"
 _NO_STEP = "a step of its filter cannot be done here: a function of its own"
 # What lm-eval's filters write if they find no answer.
-NOTHING_FOUND = "[invalid]"
+_NOTHING_FOUND = "[invalid]"
+# lm-eval's own default.
 _PATTERN = r"#### (\-?[0-9\.\,]+)"
-# Steps that choose among replies and leave each as it is.
-_SELECTIONS = ("take_first", "majority_vote")
 
 
 def read(paths: Sequence[Path], selection: Selection, on_fault: OnFault) -> Iterator[Outcome]:
@@ -81,8 +76,14 @@ def read(paths: Sequence[Path], selection: Selection, on_fault: OnFault) -> Iter
     for path in files_in(paths, "samples_*.jsonl", "samples_*.jsonl.gz"):
         if selection.filter is None:
             filters = OnlyName("filter", None, f"{path}: ")
-        results, task = results_of(path), task_of(path)
-        model = selection.model or model_of(path, results)
+        name = _NAME.fullmatch(path.name)
+        task = name["task"] if name else path.name.removesuffix(".gz").removesuffix(".jsonl")
+        folder = path.absolute().parent
+        # The results of the same run are beside its samples, and lm-eval names the folder after the LLM.
+        files = sorted(folder.glob("results_*.json"))
+        of_run = [file for file in files if name and name["time"] and name["time"] in file.name] or files[-1:]
+        results = document(of_run[0]) if of_run else None
+        model = selection.model or text_of(inside(results, "model_name")) or folder.name.replace("__", "/")
         log = _Log(task, model, selection, filters, metrics, _steps(results, task))
         yield from read_each(items_of(path, on_fault), log.outcome, on_fault)
         if selection.filter is None:
@@ -138,38 +139,14 @@ class _Log:
         )
 
 
-def task_of(path: Path) -> str:
-    """Return the task that a file of samples is named after.
-
-    >>> task_of(Path("samples_mmlu_law_2026-11-15T19-20-00.263815.jsonl")), task_of(Path("old_run.jsonl"))
-    ('mmlu_law', 'old_run')
-    """
-    name = _NAME.fullmatch(path.name)
-    return name["task"] if name else path.name.removesuffix(".gz").removesuffix(".jsonl")
-
-
-def results_of(path: Path) -> Any:
-    """Return the ``results_*.json`` of the run beside a file of samples, None if there is no such file."""
-    name = _NAME.fullmatch(path.name)
-    results = sorted(path.absolute().parent.glob("results_*.json"))
-    of_run = [file for file in results if name and name["time"] and name["time"] in file.name] or results[-1:]
-    return document(of_run[0]) if of_run else None
-
-
-def model_of(path: Path, results: Any) -> str:
-    """Return the LLM's name: from the results of the same run, else from the folder, which lm-eval names after it."""
-    name = inside(results, "model_name")
-    return name if isinstance(name, str) and name else path.absolute().parent.name.replace("__", "/")
-
-
 def _steps(results: Any, task: str) -> dict[str, list[dict[str, Any]]]:
     """Return the steps of each filter of a task."""
     filters = listed(inside(results, "configs", task, "filter_list"))
-    steps = {text_of(inside(one, "name")): inside(one, "filter") for one in filters}
+    steps = {str(inside(filter_, "name")): inside(filter_, "filter") for filter_ in filters}
     return {
         name: parts
         for name, parts in steps.items()
-        if name and isinstance(parts, list) and all(isinstance(part, dict) for part in parts)
+        if isinstance(parts, list) and all(isinstance(part, dict) for part in parts)
     }
 
 
@@ -201,17 +178,19 @@ class Sample:
     @staticmethod
     def of(row: dict[str, Any], steps: Sequence[Mapping[str, Any]] | None = None) -> Sample:
         """Return a row in parts."""
-        doc, names = row.get("doc"), row.get("metrics")
+        names = row.get("metrics")
         candidates = names if isinstance(names, list) else [name for name in row if name not in _FIELDS]
         values = {name: row.get(name) for name in candidates if isinstance(name, str)}
         numeric = (
-            name for name, value in values.items() if isinstance(value, int | float) and math.isfinite(as_number(value))
+            name
+            for name, value in values.items()
+            if isinstance(value, bool) or (isinstance(value, int | float) and math.isfinite(bare_number(value)))
         )
         arguments = row.get("arguments")
         if isinstance(arguments, dict):
-            arguments = [list(one.values()) if isinstance(one, dict) else one for one in arguments.values()]
+            arguments = [list(part.values()) if isinstance(part, dict) else part for part in arguments.values()]
         requests = [request for request in listed(arguments) if isinstance(request, list) and request]
-        return Sample(row, doc if isinstance(doc, dict) else {}, requests, tuple(numeric), steps)
+        return Sample(row, members(row.get("doc")), requests, tuple(numeric), steps)
 
     @property
     def has_likelihoods(self) -> bool:
@@ -231,7 +210,8 @@ class Sample:
     def targets(self) -> tuple[str, ...]:
         """The correct answers; the log has a list as text. Numbers in it are places of choices, or part of the text."""
         target = self.row.get("target")
-        if isinstance(target, str) and target[:1] == "[" and len(target) <= _LONGEST_LIST:
+        # Longer texts are answers, not lists of answers.
+        if isinstance(target, str) and target[:1] == "[" and len(target) <= 10_000:
             try:
                 parts = ast.literal_eval(target)
             except (ValueError, SyntaxError, MemoryError, RecursionError):
@@ -239,18 +219,6 @@ class Sample:
             are_texts = isinstance(parts, list) and all(isinstance(part, str) for part in parts)
             return texts_of(parts if self.has_likelihoods or are_texts else target)
         return texts_of(target)
-
-
-def as_number(value: Any) -> float:
-    """Return a number, or text that is one; NaN for anything else.
-
-    >>> as_number("-0.109"), as_number(-0.5), as_number("inf?")
-    (-0.109, -0.5, nan)
-    """
-    try:
-        return float(value) if isinstance(value, str | int | float) else math.nan
-    except (ValueError, OverflowError):
-        return math.nan
 
 
 @dataclass(frozen=True)
@@ -320,18 +288,18 @@ def _judged_choice(sample: Sample, selection: Selection) -> Judged | Dropped:
 
 
 def _choices(sample: Sample) -> list[Choice]:
-    """Return the choices. With acc_mutual_info each stands there twice, the second time without a context."""
-    numbers = [as_number(inside(response, 0)) for response in sample.row["filtered_resps"]]
+    """Return the choices. With acc_mutual_info each is listed twice, the second time without a context."""
+    numbers = [bare_number(inside(response, 0)) for response in sample.row["filtered_resps"]]
     pairs = [(request[0], request[1]) for request in sample.arguments if len(request) > 1]
     if len(pairs) != len(numbers):
         raise UnusableRowError(f"there are {len(numbers)} likelihoods and {len(pairs)} arguments; expected as many.")
-    with_context = [place for place, (context, _) in enumerate(pairs) if context != ""]
-    without = [place for place, (context, _) in enumerate(pairs) if context == ""]
-    if len(with_context) != len(without):
-        with_context, without = list(range(len(pairs))), []
-    texts = _choice_texts([pairs[place] for place in with_context])
-    alone = [numbers[place] for place in without] or [math.nan] * len(with_context)
-    return [Choice(texts[i], numbers[place], alone[i]) for i, place in enumerate(with_context)]
+    alone = [number for number, (context, _) in zip(numbers, pairs, strict=True) if context == ""]
+    if 2 * len(alone) == len(pairs):
+        numbers = [number for number, (context, _) in zip(numbers, pairs, strict=True) if context != ""]
+        pairs = [pair for pair in pairs if pair[0] != ""]
+    else:
+        alone = [math.nan] * len(pairs)
+    return list(map(Choice, _choice_texts(pairs), numbers, alone))
 
 
 def _choice_texts(pairs: list[tuple[Any, Any]]) -> list[str]:
@@ -340,8 +308,7 @@ def _choice_texts(pairs: list[tuple[Any, Any]]) -> list[str]:
     if len(set(endings)) > 1 or len(pairs) == 1:
         # lm-eval measures the choice without the space that it puts before it.
         return [ending.lstrip() for ending in endings]
-    contexts = [str(context) for context, _ in pairs]
-    words = [re.split(r"(?<=\s)", context) for context in contexts]
+    words = [re.split(r"(?<=\s)", str(context)) for context, _ in pairs]
     alike = sum(1 for _ in takewhile(lambda column: len(set(column)) == 1, zip(*words, strict=False)))
     return ["".join(parts[alike:]) for parts in words]
 
@@ -350,8 +317,8 @@ def _shown(sample: Sample, texts: list[str]) -> list[str]:
     """Return the choices as the question lists them, instead of the letters A, B, ..."""
     if texts != [chr(ord("A") + place) for place in range(len(texts))]:
         return texts
-    listed = sample.doc.get("choices")
-    named = texts_of(inside(listed, "text") if isinstance(listed, dict) else listed)
+    choices = sample.doc.get("choices")
+    named = texts_of(inside(choices, "text") if isinstance(choices, dict) else choices)
     return list(named) if len(named) == len(texts) else texts
 
 
@@ -398,9 +365,9 @@ def _stated_reply(repeats: Sequence[str], filtered: object, wanted: str | None =
 
     replies, picked = [ParsedReply.of(text) for text in repeats], 0
     if isinstance(filtered, str) and len(repeats) > 1:
-        alike = (normalise_answer(reply.answer) == normalise_answer(filtered) for reply in replies)
-        picked = next((place for place, is_alike in enumerate(alike) if is_alike), 0)
-    is_extract = isinstance(filtered, str) and filtered.strip() not in (repeats[picked].strip(), NOTHING_FOUND)
+        matches = [normalise_answer(reply.answer) == normalise_answer(filtered) for reply in replies]
+        picked = matches.index(True) if any(matches) else 0
+    is_extract = isinstance(filtered, str) and filtered.strip() not in (repeats[picked].strip(), _NOTHING_FOUND)
     answer = str(filtered) if is_extract else replies[picked].answer
     return answer, choose_confidence({STATED: replies[picked].stated}, wanted).confidence
 
@@ -419,7 +386,7 @@ def _agreed(repeats: Sequence[str], filtered: object, sample: Sample) -> tuple[s
             answers = [ParsedReply.of(reply).answer for reply in repeats]
             filtered = answers[repeats.index(filtered)] if filtered in repeats else filtered
         answer, confidence = agreement(answers, str(filtered))
-    if answer.strip() in ("", NOTHING_FOUND):
+    if answer.strip() in ("", _NOTHING_FOUND):
         confidence = Unscored("no confidence: the filter found no answer in what was judged")
     elif isinstance(confidence, Unscored):
         confidence = Unscored(confidence.why + unknown)
@@ -437,9 +404,7 @@ def _metric(sample: Sample, selection: Selection) -> str | None:
 
 
 def _reply_texts(replies: object) -> list[str]:
-    if isinstance(replies, str):
-        return [replies]
-    return [reply for reply in replies if isinstance(reply, str)] if isinstance(replies, list) else []
+    return [reply for reply in ([replies] if isinstance(replies, str) else listed(replies)) if isinstance(reply, str)]
 
 
 def filtered_replies(replies: Sequence[str], steps: Sequence[Mapping[str, Any]] | None) -> list[str] | None:
@@ -452,7 +417,8 @@ def filtered_replies(replies: Sequence[str], steps: Sequence[Mapping[str, Any]] 
     texts: list[str] | None = list(replies) if steps else None
     for step in steps or ():
         name, number = step.get("function"), step.get("k")
-        if texts is None or name in _SELECTIONS:
+        if texts is None or name in ("take_first", "majority_vote"):
+            # These choose among replies and leave each as it is.
             continue
         if name == "take_first_k" and isinstance(number, int) and number > 0:
             texts = texts[:number]
@@ -467,20 +433,19 @@ def filtered_replies(replies: Sequence[str], steps: Sequence[Mapping[str, Any]] 
 
 def _matches(texts: Sequence[str], step: Mapping[str, Any]) -> list[str] | None:
     """Return the chosen match of a pattern in each text."""
-    pattern, place, fallback = (
-        step.get(name, default)
-        for name, default in (("regex_pattern", _PATTERN), ("group_select", 0), ("fallback", NOTHING_FOUND))
-    )
+    pattern, place = step.get("regex_pattern", _PATTERN), step.get("group_select", 0)
+    fallback = step.get("fallback", _NOTHING_FOUND)
     if not (isinstance(pattern, str) and isinstance(place, int) and isinstance(fallback, str)):
         return None
     try:
         matches = [found(pattern, text) for text in texts]
     except PatternError:
         return None
-    chosen = [all_[place] if -len(all_) <= place < len(all_) else None for all_ in matches]
     extracts = []
-    for match in chosen:
-        # As re.findall: the whole match, its only group, or the first group with text.
-        parts = (fallback,) if match is None else match.groups or (match.whole,)
+    for in_text in matches:
+        parts: Sequence[str | None] = (fallback,)
+        if -len(in_text) <= place < len(in_text):
+            # As re.findall: the whole match, its only group, or the first group with text.
+            parts = in_text[place].groups or (in_text[place].whole,)
         extracts.append((parts[0] or "" if len(parts) == 1 else next(filter(None, parts), fallback)).strip())
     return extracts

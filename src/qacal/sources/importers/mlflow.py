@@ -27,9 +27,8 @@ from qacal.sources.importers.base import (
     text_of,
 )
 from qacal.sources.importers.confidences import METADATA, STATED, ParsedReply, is_cut_off, parse_confidence
-from qacal.sources.importers.correctness import graded
 from qacal.sources.importers.items import TABLES, Item, files_in, items_of, read_each
-from qacal.sources.importers.rows import log_row
+from qacal.sources.importers.rows import graded, log_row
 from qacal.sources.importers.texts import prompt_of, question_of, reply_of, truths_of, unpacked
 
 _CONFIDENCE = "confidence"
@@ -62,18 +61,18 @@ class _Trace:
     def of(row: dict[str, Any]) -> _Trace | None:
         trace = _object(row.get("trace"))
         whole = trace or row
-        given = {name: value for name, value in row.items() if value is not None}
-        told = _object(inside(whole, "info"))
-        info = given | told if trace else told | given
+        columns = {name: value for name, value in row.items() if value is not None}
+        info = _object(inside(whole, "info"))
+        info = columns | info if trace else info | columns
         id_ = text_of(info.get("trace_id")) or text_of(info.get("request_id"))
         if id_ is None or not {"request", "response", "info", "trace", "spans"} & row.keys():
             return None
         root = _root(inside(whole, "data", "spans") or row.get("spans"))
         inputs, outputs = root.get("mlflow.spanInputs"), root.get("mlflow.spanOutputs")
         # Previews are cut off, so they are used last.
-        columns = (None, None) if trace and root else (row.get("request"), row.get("response"))
-        request = _first(columns[0], inputs, info.get("request_preview"))
-        response = _first(columns[1], outputs, info.get("response_preview"))
+        has_spans = bool(trace and root)
+        request = _first(None if has_spans else row.get("request"), inputs, info.get("request_preview"))
+        response = _first(None if has_spans else row.get("response"), outputs, info.get("response_preview"))
         is_preview = isinstance(response, str) and response is info.get("response_preview")
         is_cut = is_cut_off(response) or (is_preview and response.endswith(("...", "…")))
         assessments = _objects(info.get("assessments"))
@@ -97,11 +96,8 @@ class _Traces:
         if question is None or not output:
             return Dropped("there is no question in the request" if output else "there is no text in the response")
         judgement = self._judgement(trace)
-        value = inside(judgement, "feedback", "value")
-        source = "" if judgement is None else f"the assessment {_name(judgement)}"
-        correct = None if value is None else graded(value, self.selection.correct_at, source)
-        if isinstance(correct, Dropped):
-            return correct
+        source = f"the assessment {_name(judgement)}"
+        correct = graded(inside(judgement, "feedback", "value"), self.selection.correct_at, source)
         reply = ParsedReply.of(output, is_cut=trace.is_cut)
         assessed = [inside(part, "feedback", "value") for part in trace.assessments if _name(part) == _CONFIDENCE]
         number = _first(*assessed, trace.tags.get(_CONFIDENCE), trace.metadata.get(_CONFIDENCE))
@@ -120,17 +116,16 @@ class _Traces:
             key=(trace.id,),
             ground_truth=truths,
             prompt=prompt_of(trace.request),
-            judge=None if judgement is None or correct is None else _judge(judgement),
+            judge=None if correct is None else _judge(judgement),
             objects=[("mlflow", {"trace_id": trace.id}), ("tag", own)],
             used=(_CONFIDENCE, "model"),
         )
 
-    def _judgement(self, trace: _Trace) -> dict[str, Any] | None:
-        """Return the preferred assessment: by its source, then the latest."""
+    def _judgement(self, trace: _Trace) -> dict[str, Any]:
+        """Return the preferred assessment: by its source, then the latest; empty if there is none."""
         feedback = [part for part in trace.assessments if part.get("feedback") and part.get("valid") is not False]
         named = [part for part in feedback if _name(part) != _CONFIDENCE]
-        taken = [part for part in named if self.names.takes(_name(part))]
-        return max(taken, key=_rank, default=None)
+        return max((part for part in named if self.names.takes(_name(part))), key=_rank, default={})
 
 
 def _judge(judgement: dict[str, Any]) -> str:
@@ -157,14 +152,12 @@ def _name(part: dict[str, Any]) -> str:
 
 def _root(spans: Any) -> dict[str, Any]:
     """Return the attributes of the span that has no parent."""
-    is_child = ("parent_id", "parent_span_id")
-    root = next((span for span in _objects(spans) if not any(span.get(name) for name in is_child)), {})
-    return _object(root.get("attributes"))
+    roots = (span for span in _objects(spans) if not (span.get("parent_id") or span.get("parent_span_id")))
+    return _object(next(roots, {}).get("attributes"))
 
 
 def _objects(value: Any) -> list[dict[str, Any]]:
-    parts = [unpacked(part) for part in listed(unpacked(value))]
-    return [part for part in parts if isinstance(part, dict)]
+    return [part for part in map(unpacked, listed(unpacked(value))) if isinstance(part, dict)]
 
 
 def _object(value: Any) -> dict[str, Any]:

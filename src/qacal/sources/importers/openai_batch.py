@@ -15,9 +15,8 @@ from qacal.errors import InputError
 from qacal.records.files import OnFault
 from qacal.sources.importers.base import Dropped, Outcome, Selection, UnusableRowError, inside, listed, text_of
 from qacal.sources.importers.confidences import STATED, TOKENS, ParsedReply, by_tokens, is_cut_off
-from qacal.sources.importers.correctness import graded
 from qacal.sources.importers.items import Item, files_in, first_item, items_of, read_each
-from qacal.sources.importers.rows import log_row
+from qacal.sources.importers.rows import graded, log_row
 from qacal.sources.importers.texts import Question, prompt_of, question_of, truths_of
 from qacal.tally.arrays import is_missing
 
@@ -37,8 +36,8 @@ def read(paths: Sequence[Path], selection: Selection, on_fault: OnFault) -> Iter
             batch.gather_requests(file, on_fault)
     for file in responses:
         yield from read_each(items_of(file, on_fault), batch.outcome, on_fault)
-    unanswered = len(batch.requests.keys() - batch.answered)
-    yield from (Dropped("the request has no response") for _ in range(unanswered))
+    for _ in batch.requests.keys() - batch.answered:
+        yield Dropped("the request has no response")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +61,7 @@ class _Batch:
                 raise InputError(f"{item.origin} {item.place}: there are no custom_id and body; expected a request.")
             if id_ in self.requests:
                 raise InputError(
-                    f"{item.origin} {item.place}: custom_id {id_!r} stands for two requests. Import batches one by one."
+                    f"{item.origin} {item.place}: custom_id {id_!r} belongs to two requests. Import batches one by one."
                 )
             asked = body.get("messages") or body.get("input") or body.get("prompt")
             question = question_of(asked, self.selection)
@@ -77,22 +76,17 @@ class _Batch:
         status = inside(row, "response", "status_code")
         if row.get("error") or not row["response"] or status not in (None, 200):
             return Dropped(f"the request failed ({inside(row, 'error', 'code') or f'status {status}'})")
-        return self._found(id_, inside(row, "response", "body"))
+        return self._row(id_, inside(row, "response", "body"))
 
-    def _found(self, id_: str, body: Any) -> Outcome:
+    def _row(self, id_: str, body: Any) -> Outcome:
         from qacal.sources.elicitation.reply import Reply
 
         request = self.requests.get(id_, _Request(None, None, None))
-        label = self.labels.get(id_, {})
+        label = {name: value for name, value in self.labels.get(id_, {}).items() if not is_missing(value)}
         named = text_of(label.get("question"))
         question = Question(named) if named else request.question
         if question is None:
             return Dropped("the question is not known: neither the requests nor the labels have its custom_id")
-        correct = None
-        if not is_missing(label.get("correct")):
-            correct = graded(label["correct"], self.selection.correct_at, "the column 'correct' of the labels")
-        if isinstance(correct, Dropped):
-            return correct
         try:
             reply = Reply.from_body(_completion(body))
         except InputError as error:
@@ -105,7 +99,7 @@ class _Batch:
             self.selection,
             question,
             parsed.answer,
-            correct,
+            graded(label.get("correct"), self.selection.correct_at, "the column 'correct' of the labels"),
             {STATED: parsed.stated, TOKENS: by_tokens(reply, parsed.answer)},
             model=model,
             key=(self.selection.model or model, id_),
@@ -131,8 +125,7 @@ def _completion(body: Any) -> Any:
 def _labels(path: Path) -> dict[str, dict[str, Any]]:
     labels: dict[str, dict[str, Any]] = {}
     for item in items_of(path, _refuse):
-        name = next((name for name in _IDS if name in item.value), None)
-        id_ = None if name is None else text_of(item.value[name])
+        id_ = next((text_of(item.value[name]) for name in _IDS if name in item.value), None)
         if id_ is None:
             raise InputError(f"{path} {item.place}: labels need a column custom_id, or id.")
         if id_ in labels:
@@ -142,4 +135,5 @@ def _labels(path: Path) -> dict[str, dict[str, Any]]:
 
 
 def _refuse(fault: object) -> None:
+    # Rows of labels cannot be skipped, unlike those of the log.
     raise InputError(str(fault))

@@ -1,44 +1,65 @@
-"""One builder of rows for all formats: it chooses the confidence, and makes columns of what else a log has."""
+"""One builder of rows for all formats: it grades the score, chooses the confidence, and makes columns of the rest."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from qacal.sources.importers.base import Confidence, LogRow, Selection, plain_columns
-from qacal.sources.importers.confidences import choose_confidence
+from qacal.records.columns import KNOWN, LABELS
+from qacal.sources.importers.base import (
+    Confidence,
+    Dropped,
+    LogRow,
+    OffScale,
+    Outcome,
+    Scored,
+    Selection,
+    Unscored,
+    members,
+)
+from qacal.sources.importers.confidences import bare_number, is_unit, unit
 from qacal.sources.importers.texts import Question, digest
+
+# Columns that `qacal apply` adds; a log's column of that name would collide with them.
+_ADDED = ("low", "high", "group", "source", "rows", "alpha", "decision", "threshold")
+_CONFIDENCES = tuple(f"confidence_{source}" for source in ("metadata", "stated", "tokens", "agreement", "max_prob"))
+_RESERVED = frozenset((*KNOWN, *_ADDED, *_CONFIDENCES, "ground_truth", "task", "filter", "epoch"))
+# The letters are inspect's.
+_GRADES = LABELS | {"c": 1.0, "i": 0.0, "noanswer": 0.0, "p": 0.5, "partial": 0.5}
 
 
 def log_row(
     selection: Selection,
     question: Question,
     answer: str,
-    correct: float | None,
+    correct: float | Dropped | None,
     offers: Mapping[str, Confidence],
     *,
     identity: str | None = None,
     model: str | None = None,
     columns: Mapping[str, Any] | None = None,
     objects: Sequence[tuple[str, Any]] = (),
-    used: Iterable[str] = (),
+    used: Collection[str] = (),
     **others: Any,
-) -> LogRow:
-    """Return a row of a log.
+) -> Outcome:
+    """Return a row of a log, or why it is dropped, if its score cannot be graded.
 
+    correct : as :func:`graded` returns it.
     offers : the confidences by source, the preferred source first.
     identity : the id of the question; by default a digest of its text.
     model : the name in the log, used if the selection has none.
-    columns : further columns.
-    objects : names and objects whose plain values become columns too, without those that were `used`.
+    objects : names and objects; their plain values become columns too, except those that were `used`.
     others : further fields of :class:`LogRow`, such as `key`.
 
-    >>> from qacal.sources.importers.base import Scored
     >>> row = log_row(Selection(), Question("2 + 2?"), "4", 1.0, {"stated": Scored(0.9, "stated")}, key=(1,),
     ...               objects=[("metadata", {"topic": "sums"})])
     >>> row.confidence.value, row.columns
     (0.9, {'topic': 'sums'})
     """
+    if isinstance(correct, Dropped):
+        return correct
     choice = choose_confidence(offers, selection.confidence_from)
     return LogRow(
         id=identity or digest(question.text),
@@ -52,3 +73,88 @@ def log_row(
         turns=question.turns,
         **others,
     )
+
+
+def graded(value: Any, correct_at: float | None = None, source: str = "the score") -> float | Dropped | None:
+    """Return the correctness that a score means: 0, 1, or a share in between; None if there is no score.
+
+    correct_at : scores from this on are correct, those below wrong. By default a number must lie in [0, 1], and one
+        that does not makes the whole source useless: the worst grade of 1 to 5 would be correct.
+    source : where the scores come from, in words.
+
+    >>> graded("C"), graded(True), graded(0.4), graded(7, correct_at=5)
+    (1.0, 1.0, 0.4, 1.0)
+    >>> graded(7), graded({"accuracy": 1})
+    (Dropped(why='the score is outside 0 to 1'), Dropped(why='the score is an object, not one value'))
+    """
+    if value is None:
+        return None
+    if isinstance(value, bool):
+        return float(value)
+    if isinstance(value, str):
+        value = value.strip().lower()
+        if value in _GRADES:
+            return _GRADES[value]
+    elif not isinstance(value, int | float):
+        return Dropped(f"the score is {'an object' if isinstance(value, dict) else 'a list'}, not one value")
+    number = bare_number(value)
+    if not math.isfinite(number):
+        return Dropped("the score is neither a number nor a word for right or wrong")
+    if correct_at is not None:
+        return float(number >= correct_at)
+    if not is_unit(number):
+        remedy = "Say from which score on an answer is right: --correct-at SCORE."
+        return Dropped("the score is outside 0 to 1", OffScale(source, number, remedy))
+    return unit(number)
+
+
+@dataclass(frozen=True, slots=True)
+class ConfidenceChoice:
+    """A confidence; if a row has several, all of them are columns, because a learned score can use them together."""
+
+    confidence: Confidence
+    columns: dict[str, float]
+    off_scale: OffScale | None = field(default=None, repr=False)
+
+
+def choose_confidence(offers: Mapping[str, Confidence], wanted: str | None = None) -> ConfidenceChoice:
+    """Return the first confidence that exists, or that of the `wanted` source.
+
+    >>> choose_confidence({"metadata": Unscored("none in the metadata"), "stated": Scored(0.9, "stated")})
+    ConfidenceChoice(confidence=Scored(value=0.9, source='stated'), columns={})
+    >>> choose_confidence({"metadata": Scored(0.8, "metadata"), "stated": Scored(0.9, "stated")}, "stated").columns
+    {'confidence_metadata': 0.8, 'confidence_stated': 0.9}
+    """
+    scored = {source: offer for source, offer in offers.items() if isinstance(offer, Scored)}
+    unscored = {source: offer for source, offer in offers.items() if isinstance(offer, Unscored)}
+    columns = {f"confidence_{source}": offer.value for source, offer in scored.items()} if len(scored) > 1 else {}
+    asked = [source for source in offers if wanted in (None, source)]
+    off_scales = (
+        offer.off_scale if source in asked else replace(offer.off_scale, column=f"confidence_{source}")
+        for source, offer in unscored.items()
+        if offer.off_scale is not None
+    )
+    confidence: Confidence | None = next((scored[source] for source in asked if source in scored), None)
+    if confidence is None:
+        reasons = dict.fromkeys(unscored[source].why for source in asked)
+        confidence = Unscored("no confidence: " + ("; ".join(reasons) or "the log has no such source"))
+    return ConfidenceChoice(confidence, columns, next(off_scales, None))
+
+
+def plain_columns(*parts: tuple[str, Any], used: Collection[str] = ()) -> dict[str, Any]:
+    """Return the plain values of objects as columns: text, numbers, and yes or no.
+
+    A name with a meaning in records, or with another value in an earlier object, gets the name of its object as a
+    prefix. Names that were `used` are left out.
+
+    >>> plain_columns(("doc", {"subject": "law", "answer": 2, "choices": ["a", "b"], "question": "?"}),
+    ...               used=["question"])
+    {'subject': 'law', 'doc_answer': 2}
+    """
+    columns: dict[str, Any] = {}
+    for prefix, values in parts:
+        for name, value in members(values).items():
+            if name not in used and isinstance(value, str | int | float):
+                is_clash = name in _RESERVED or columns.get(name, value) != value
+                columns[f"{prefix}_{name}" if is_clash else name] = value
+    return columns

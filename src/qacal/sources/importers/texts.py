@@ -8,15 +8,14 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
 
-from qacal.sources.importers.base import Selection, inside, text_of, texts_of
+from qacal.sources.importers.base import Selection, inside, listed, text_of, texts_of
 
 _QUESTIONS = ("question", "query", "input", "prompt", "user_input", "text", "content")
 _REPLIES = ("content", "answer", "output", "response", "text", "completion", "result")
 _CONFIDENCES = {"confidence", "probability", "likelihood"}
-_MAP = {"key", "value"}
 _USER = ("user", "human")
 _SPEAKERS = (*_USER, "assistant", "ai", "model")
-_NO_WISHES = Selection()
+_DEFAULTS = Selection()
 _TRUTHS = ("ground_truth", "expected_answer", "expected_response", "expected", "reference", "target", "answer")
 
 
@@ -33,7 +32,7 @@ def unpacked(value: Any) -> Any:
             return json.loads(value)
         except (ValueError, RecursionError):
             return value
-    is_map = isinstance(value, list) and all(isinstance(part, dict) and set(part) == _MAP for part in value)
+    is_map = isinstance(value, list) and all(isinstance(part, dict) and set(part) == {"key", "value"} for part in value)
     return {str(part["key"]): part["value"] for part in value} if is_map and value else value
 
 
@@ -43,9 +42,9 @@ def truths_of(value: Any) -> tuple[str, ...]:
     >>> truths_of('["Paris", "Paname"]'), truths_of("[1, 2, 3]"), truths_of(4)
     (('Paris', 'Paname'), ('[1, 2, 3]',), ('4',))
     """
-    listed = unpacked(value) if isinstance(value, str) and value.startswith("[") else value
-    is_spellings = isinstance(listed, list) and all(isinstance(part, str) for part in listed)
-    return texts_of(listed if is_spellings else value)
+    parts = unpacked(value) if isinstance(value, str) and value.startswith("[") else value
+    are_texts = isinstance(parts, list) and all(isinstance(part, str) for part in parts)
+    return texts_of(parts if are_texts else value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +55,7 @@ class Question:
     turns: int = 1
 
 
-def question_of(asked: Any, selection: Selection = _NO_WISHES) -> Question | None:
+def question_of(asked: Any, selection: Selection = _DEFAULTS) -> Question | None:
     """Return the question in the input of an LLM: text, a chat, or an object with either.
 
     The question in a chat is the user's message, without the system message. If the user has several messages, it is
@@ -72,18 +71,19 @@ def question_of(asked: Any, selection: Selection = _NO_WISHES) -> Question | Non
     user: And 2+3?
     """
     value = unpacked(asked)
-    text = _asked(value)
-    if text is None and isinstance(asked, str):
-        text = asked
     chat = _chat(value)
     turns = sum(role in _USER for role, _ in chat)
-    is_whole = turns > 1 and not selection.last_turn
-    if is_whole:
-        text = _shown([(role, part) for role, part in chat if role in _SPEAKERS])
-    after = selection.question_after
-    if text is not None and after is not None and after in text:
-        text = text.rpartition(after)[2].strip()
-    return None if text is None else Question(text, turns if is_whole else 1)
+    if turns > 1 and not selection.last_turn:
+        text: str | None = _shown([(role, part) for role, part in chat if role in _SPEAKERS])
+    else:
+        turns, text = 1, _asked(value)
+    if text is None:
+        if not isinstance(asked, str):
+            return None
+        text = asked
+    if selection.question_after is not None and selection.question_after in text:
+        text = text.rpartition(selection.question_after)[2].strip()
+    return Question(text, turns)
 
 
 def reply_of(replied: Any) -> str | None:
@@ -106,7 +106,8 @@ def _replied(value: Any) -> str | None:
         # The parser reads objects that state a confidence; in others, one member is the answer.
         if _CONFIDENCES & {str(name).lower() for name in value}:
             return as_text(value)
-        return next((text for text in (content_of(value.get(name)) for name in _REPLIES) if text is not None), None)
+        texts = (content_of(value.get(name)) for name in _REPLIES)
+        return next((text for text in texts if text is not None), None)
     if isinstance(value, list) and value and isinstance(value[-1], dict) and "role" in value[-1]:
         return reply_of(value[-1])
     return content_of(value)
@@ -130,9 +131,7 @@ def prompt_of(asked: Any) -> str | None:
     """
     value = unpacked(asked)
     turns = _chat(value)
-    if not turns:
-        return _asked(value)
-    return turns[0][1] if len(turns) == 1 else _shown(turns)
+    return _shown(turns) if len(turns) > 1 else _asked(value)
 
 
 def named_truth(values: Any) -> tuple[str, str] | None:
@@ -164,15 +163,15 @@ def digest(value: Any) -> str:
     >>> digest({"question": "2+2?"}) == digest({"question": "2+2?"}) != digest({"question": "2+3?"})
     True
     """
-    written = json.dumps(value, sort_keys=True, default=str)
-    return blake2b(written.encode(), digest_size=8).hexdigest()
+    return blake2b(json.dumps(value, sort_keys=True, default=str).encode(), digest_size=8).hexdigest()
 
 
 def _chat(value: Any) -> list[tuple[str, str | None]]:
     """Return the messages of a chat as roles and texts; empty for anything else."""
-    messages = value.get("messages") if isinstance(value, dict) else value
-    turns = messages if isinstance(messages, list) and _is_chat(messages) else []
-    return [(str(message["role"]), content_of(message.get("content"))) for message in turns]
+    messages = listed(value.get("messages") if isinstance(value, dict) else value)
+    if not all(isinstance(message, dict) and "role" in message for message in messages):
+        return []
+    return [(str(message["role"]), content_of(message.get("content"))) for message in messages]
 
 
 def _shown(turns: Sequence[tuple[str, str | None]]) -> str:
@@ -180,20 +179,13 @@ def _shown(turns: Sequence[tuple[str, str | None]]) -> str:
 
 
 def _asked(value: Any) -> str | None:
-    if _is_chat(value):
-        asked = [message for message in value if message.get("role") in _USER]
-        return content_of((asked or value)[-1].get("content"))
-    if isinstance(value, dict):
-        if _is_chat(value.get("messages")):
-            return _asked(value["messages"])
-        named = named_question(value)
-        if named is not None:
-            return named[1]
-        # The arguments of a traced function, if one of them is text.
-        texts = [text for text in value.values() if isinstance(text, str)]
-        return texts[0] if len(texts) == 1 else None
-    return content_of(value)
-
-
-def _is_chat(value: Any) -> bool:
-    return isinstance(value, list) and bool(value) and all(isinstance(part, dict) and "role" in part for part in value)
+    """Return the user's last message in a chat, the question that an object names, or a text."""
+    if chat := _chat(value):
+        return ([text for role, text in chat if role in _USER] or [text for _, text in chat])[-1]
+    if not isinstance(value, dict):
+        return content_of(value)
+    if named := named_question(value):
+        return named[1]
+    # The arguments of a traced function, if one of them is text.
+    texts = [text for text in value.values() if isinstance(text, str)]
+    return texts[0] if len(texts) == 1 else None
