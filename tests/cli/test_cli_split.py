@@ -94,7 +94,7 @@ def test_a_question_without_an_id_is_a_bad_row(tmp_path):
     arguments = ("split", tmp_path / "a.csv", "-o", tmp_path / "b.csv", "--rest", tmp_path / "c.csv")
     code, _, err = run(*arguments)
     assert code == 1
-    assert "a.csv line 11: id is missing; expected text or a whole number. Mend the row" in err
+    assert "a.csv line 11: id is missing; expected text or a whole number. Fix the row" in err
     ok(*arguments, "--skip-bad-rows", tmp_path / "bad.jsonl")
     assert len(pl.concat([pl.read_csv(tmp_path / "b.csv"), pl.read_csv(tmp_path / "c.csv")])) == 36
 
@@ -128,7 +128,7 @@ def test_a_bad_row_at_the_end_leaves_everything_as_it_was(tmp_path):
     arguments = ("split", tmp_path / "a.jsonl", "-o", tmp_path / "fit.jsonl", "--rest", tmp_path / "kept.jsonl")
     code, _, err = run(*arguments)
     assert code == 1
-    assert "a.jsonl line 20001: id is missing; expected text or a whole number. Mend the row" in err
+    assert "a.jsonl line 20001: id is missing; expected text or a whole number. Fix the row" in err
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.jsonl", "kept.jsonl"]
     assert (tmp_path / "kept.jsonl").read_text() == "before\n"
     ok(*arguments, "--skip-bad-rows", tmp_path / "bad.jsonl")

@@ -53,7 +53,7 @@ def test_a_model_that_people_have_certified_is_saved_and_loaded(tmp_path):
 
 def test_what_does_not_go_together():
     rows, few = answers(600, seed=1), people(300, seed=2)
-    with pytest.raises(InputError, match="rows have questions that other rows were learned from"):
+    with pytest.raises(InputError, match="rows have questions that the model was trained on"):
         QACalibrator().fit(rows, certify_records=rows[:10])
     with pytest.raises(InputError, match="certifies nothing"):
         QACalibrator(output="continuous").fit(rows, certify_records=few)
@@ -65,7 +65,7 @@ def test_what_does_not_go_together():
 
 def test_the_two_sets_must_be_of_one_kind():
     rows, few = answers(600, seed=1), people(300, seed=2)
-    with pytest.raises(InputError, match="model is parrot-1 in the rows to learn from, and parrot-2 in those"):
+    with pytest.raises(InputError, match="model is parrot-1 in the training rows and parrot-2 in the"):
         QACalibrator().fit(rows, certify_records=[row | {"model": "parrot-2"} for row in few])
     without = [{name: value for name, value in row.items() if name != "id"} for row in few]
     with pytest.raises(InputError, match="only one of the two sets of rows has ids"):

@@ -51,7 +51,7 @@ def test_a_fit_that_fails_leaves_the_model_as_it_was():
     model = QACalibrator(partition="bisecting:2").fit(answers(600))
     new = answers(50, seed=1)
     before = model.calibrate(new)
-    with pytest.raises(InputError, match="rows have questions that other rows were learned from"):
+    with pytest.raises(InputError, match="rows have questions that the model was trained on"):
         model.fit(answers(600), certify_records=answers(10))
     with pytest.raises(InputError, match="there is no embedder"):
         model.set_params(embedder="word2vec").fit(answers(600))

@@ -85,7 +85,7 @@ def test_beta_rows_need_labels_and_confidences(missing):
 
 def test_questions_that_groups_are_learned_from_do_not_calibrate():
     rows = vectors(600)
-    with pytest.raises(InputError, match="600 rows have questions that other rows were learned from"):
+    with pytest.raises(InputError, match="600 rows have questions that the model was trained on"):
         fitted("learned:2", rows, group_records=rows)
 
 

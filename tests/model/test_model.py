@@ -344,7 +344,7 @@ def test_groups_by_name_vectors_and_sql_give_what_calibrate_gives(calibrator, de
 
 def test_groups_are_made_from_other_questions():
     rows = answers(600)
-    with pytest.raises(InputError, match="600 rows have questions that other rows were learned from"):
+    with pytest.raises(InputError, match="600 rows have questions that the model was trained on"):
         QACalibrator(partition=KDTree(max_depth=1)).fit(rows, group_records=rows)
 
 

@@ -170,7 +170,7 @@ def test_what_is_wanted_must_make_sense(model):
     with pytest.raises(InputError, match="correct"):
         model.choose_threshold([{"id": 1, "confidence": 0.5, "topic": "law"}], accuracy=0.9)
     one_map = QACalibrator(calibrator=PlattScaling()).fit(rows(300, 0))
-    with pytest.raises(InputError, match="one map for all questions"):
+    with pytest.raises(InputError, match="this model has no groups"):
         one_map.choose_threshold(NEW, accuracy=0.9, per_group=True)
 
 

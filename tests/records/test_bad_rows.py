@@ -118,7 +118,7 @@ def test_commands_take_words_for_what_they_stand_for(tmp_path):
     words = ("--expression", "high=0.85", "--expression", "low=0.3")
     code, _, err = run("fit", file, "-o", tmp_path / "model", *FIT)
     assert code == 1
-    assert "Say what words stand for: --expression high=0.85" in err
+    assert "Give words a number: --expression high=0.85" in err
     ok("fit", file, "-o", tmp_path / "model", *FIT, *words)
     out = ok("apply", tmp_path / "model", file, *words)
     assert [json.loads(line)["confidence"] for line in out.splitlines()] == [row["confidence"] for row in rows]
@@ -202,10 +202,10 @@ def test_a_file_that_holds_no_bad_rows_is_not_overwritten_by_them(tmp_path):
 
 def test_messages_speak_of_options_in_the_shell_and_of_both_in_python(tmp_path):
     file = lines(tmp_path / "a.jsonl", rows_with(*[{"confidence": 85}] * 60, *[{"confidence": 90}] * 40))
-    with pytest.raises(InputError, match=r"pass --percent \(percent=True\)\..*\(--skip-bad-rows FILE, on_fault=\)"):
+    with pytest.raises(InputError, match=r"--percent \(in Python: percent=True\)\..*FILE \(in Python: on_fault"):
         list(read(file, needs_labels=True))
     _, _, err = run("evaluate", file)
-    assert err.endswith("pass --percent. Mend the row, or leave such rows out (--skip-bad-rows FILE).\n")
+    assert err.endswith("pass --percent. Fix the row, or skip such rows: --skip-bad-rows FILE.\n")
     assert "Pass --percent." in run("check", file)[1]
     _, _, err = run("evaluate", lines(file, rows_with(*[{"confidence": 85}] * 60)), "--skip-bad-rows", tmp_path / "bad")
     assert "--max-bad 0.6. Up to 20%" in err

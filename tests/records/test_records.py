@@ -72,9 +72,9 @@ def test_columns_can_have_other_names_and_percents():
 
 def test_percents_that_are_none_are_refused():
     many = {"question": ["a"] * 30, "answer": ["b"] * 30, "confidence": [0.9] * 30, "correct": [1] * 30}
-    with pytest.raises(InputError, match=r"confidence is 0.9; percents are 0, or 1 to 100. If all .* leave --percent"):
+    with pytest.raises(InputError, match=r"confidence is 0.9; percents are 0, or 1 to 100. .* leave out --percent"):
         one(many, Reading(percent=True))
-    with pytest.raises(InputError, match=r"no confidence is above 1, so these are no percents"):
+    with pytest.raises(InputError, match=r"no confidence is above 1, so these are not percents"):
         one({**many, "confidence": [1] * 30}, Reading(percent=True))
 
 
@@ -95,7 +95,7 @@ def test_percents_that_are_none_are_refused():
         (
             "correct",
             None,
-            _LABEL.format("missing") + " Rows without a label can only shape the groups",
+            _LABEL.format("missing") + " Rows without a label can only make groups",
         ),
         ("question", None, "question is missing; expected text"),
         ("answer", ["x"], "answer is ['x']; expected text."),
@@ -327,7 +327,7 @@ def test_words_stand_for_what_they_are_told_to(tmp_path):
     words = {"high": 0.85, "Very High": 0.95}
     assert confidences(["High", "very-high", 0.5], expressions=words) == [0.85, 0.95, 0.5]
     assert confidences(["high", 50], expressions=words, percent=True) == [0.85, 0.5]
-    with pytest.raises(InputError, match=r"confidence is 'low'; expected 0 to 1. Say what words .*--expression high="):
+    with pytest.raises(InputError, match=r"confidence is 'low'; expected 0 to 1. Give words .*--expression high="):
         confidences(["low"], expressions=words)
     with pytest.raises(InputError, match="the expression 'high' is worth 85; expected words and a number from 0 to 1"):
         Reading(expressions={"high": 85})

@@ -74,7 +74,7 @@ def on_columns(seen: Gathering, given: Mapping[str, str], *, is_file: bool) -> I
     missing = [column for column in columns.missing if column not in given]
     if missing:
         what = ", ".join(f"{column!r}{_MEANS.get(column, '')}" for column in missing)
-        option = f"--column {missing[0]}=NAME (columns=)"
+        option = f"--column {missing[0]}=NAME (in Python: columns)"
         remedy = f"If it has another name, pass {option}. The columns are {some_of(names, 12)}."
         if columns.candidates:
             may_be = "; ".join(f"{column} may be {_either(names)}" for column, names in columns.candidates.items())
@@ -123,7 +123,7 @@ def on_outputs(seen: Gathering) -> Iterator[Finding]:
         one = f"There is a column {names}, and qacal apply adds a column of that name."
         several = f"There are columns {names}, and qacal apply adds columns of those names."
         problem = one if len(taken) == 1 else several
-        remedy = 'Pass apply a prefix for the new columns: --prefix qacal_ (prefix="qacal_").'
+        remedy = 'Pass apply a prefix for the new columns: --prefix qacal_ (in Python: prefix="qacal_").'
         yield Finding("output_columns", False, problem, remedy)
 
 
@@ -169,7 +169,7 @@ def on_encoding(seen: Gathering) -> Finding | None:
     remedy = NOT_UTF8_REMEDY[0].upper() + NOT_UTF8_REMEDY[1:]
     if seen.has_utf8:
         problem += " Other rows are, so these are damaged."
-        remedy = "Mend them, or leave them out: --skip-bad-rows FILE (on_fault=BadRows())."
+        remedy = "Fix them, or skip them: --skip-bad-rows FILE (in Python: on_fault=BadRows())."
     return Finding("encoding", True, problem, remedy, None if first is None else first.count)
 
 
@@ -305,9 +305,10 @@ def on_scale(scale: Scale, own: str, percent: bool) -> Iterator[Finding]:
             scale.commas,
         )
     if scale.kind == "percent" and not percent:
-        yield Finding("percents", True, f"{span}: these are percents.", "Pass --percent (percent=True).")
+        yield Finding("percents", True, f"{span}: these are percents.", "Pass --percent (in Python: percent=True).")
     elif scale.kind == "0-1" and percent and scale.above == 0 and scale.fractions:
-        yield Finding("no_percents", True, f"{span}: these are not percents.", "Leave --percent (percent=True) out.")
+        remedy = "Leave out --percent (in Python: percent=True)."
+        yield Finding("no_percents", True, f"{span}: these are not percents.", remedy)
     elif scale.kind == "grades":
         remedy = f"Divide by {scale.most:g} first; --percent would read {scale.high:g} as {scale.high / 100:g}."
         yield Finding("grades", True, f"{span}: these look like grades up to {scale.most:g}.", remedy)
@@ -321,7 +322,8 @@ def on_scale(scale: Scale, own: str, percent: bool) -> Iterator[Finding]:
         yield Finding("unknown_scale", True, f"{span}, on an unknown scale.", "Convert them to 0 to 1 first.")
     elif scale.kind == "words":
         words = some_of([f"{word} ({count:,})" for word, count in scale.words.items()], 5)
-        remedy = f"Give each a number from 0 to 1: --expression '{next(iter(scale.words))}=0.85' (expressions=)."
+        option = f"--expression '{next(iter(scale.words))}=0.85' (in Python: expressions)"
+        remedy = f"Give each a number from 0 to 1: {option}."
         yield Finding("words", True, f"{own} contains words: {words}.", remedy, sum(scale.words.values()))
 
 

@@ -27,11 +27,9 @@ if TYPE_CHECKING:
 
 # How a file of bad rows begins; it is empty if a run found none.
 _BAD_ROW = b'{"place": "'
-# An argument in Python beside the option of the same meaning: --percent (percent=True), (--group-rows, group_records=).
-_FOR_PYTHON = re.compile(
-    r"(?P<option>--[a-z][a-z-]*(?: '[^']*'| [^\s()]+)?) \([a-z_]+=[^()\s]*\)"
-    r"|(?P<options>\(--[^()]*?)[,;](?: or)? [a-z_]+=[^()]*(?=\))"
-)
+# A hint for Python callers beside an option of the command line. It ends at the first parenthesis that closes nothing
+# inside it, and is short: the bound keeps the search linear in any text.
+_IN_PYTHON = re.compile(r" \(in Python: [^\n]{0,300}?\)(?!\))")
 # The width of what is printed into a pipe, unless COLUMNS is set: no line is broken there.
 _PIPE = 10_000
 
@@ -314,10 +312,10 @@ def close_output() -> None:
 def for_shell(text: str) -> str:
     """Return a message of the library without its hints for Python callers.
 
-    >>> for_shell("Pass --percent (percent=True), or leave rows out (--skip-bad-rows FILE, on_fault=).")
-    'Pass --percent, or leave rows out (--skip-bad-rows FILE).'
+    >>> for_shell("Pass --percent (in Python: percent=True), or --skip-bad-rows FILE (in Python: on_fault=BadRows()).")
+    'Pass --percent, or --skip-bad-rows FILE.'
     """
-    return _FOR_PYTHON.sub(lambda found: found["option"] or found["options"], text)
+    return _IN_PYTHON.sub("", text)
 
 
 def note(text: str) -> None:

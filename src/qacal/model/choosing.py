@@ -55,8 +55,8 @@ class Goal:
             raise InputError("give a target (accuracy or risk), or both costs (wrong and abstain) and no target.")
         elif self.per_group:
             raise InputError(
-                "costs (wrong and abstain) give one threshold for all groups. Leave --per-group (per_group=True) out, "
-                "or give a target (accuracy or risk) in place of the costs."
+                "costs (wrong and abstain) give one threshold for all groups. Leave out --per-group (in Python: "
+                "per_group=True), or give a target (accuracy or risk) instead of the costs."
             )
 
     @property
@@ -114,7 +114,7 @@ def _choice(model: QACalibrator, rows: dict[str, Any], goal: Goal, where: str) -
 
 def _require_groups(models: Mapping[Any, QACalibrator]) -> None:
     if any(not model.describe_groups() for model in models.values()):
-        raise InputError("this model has one map for all questions; leave --per-group (per_group=True) out.")
+        raise InputError("this model has no groups; leave out --per-group (in Python: per_group=True).")
 
 
 def _require_other_rows(model: QACalibrator, names: Hashes, where: str) -> None:

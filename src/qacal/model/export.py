@@ -364,7 +364,7 @@ def _edges(maps: BinMaps) -> Floats:
     if maps.is_jittered and maps.tie.any():
         raise InputError(
             'bins with ties="jitter" divide equal confidences by the hash of an id, which is not known elsewhere. '
-            'Fit with ties="merge" to export.'
+            'To export, fit with --ties merge (in Python: ties="merge").'
         )
     # Of distinct scores that were fitted without ids, a bin ends just below the edge that follows it.
     top = np.nextafter(maps.top, -np.inf) if maps.is_jittered else maps.top

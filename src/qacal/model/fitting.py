@@ -279,9 +279,9 @@ def _require_apart(batch: Batch, trained_on: Hashes) -> None:
     shared = 0 if batch.ids is None else int(np.isin(batch.ids, trained_on).sum())
     if shared:
         raise InputError(
-            f"{batch.table.origin}: {shared} rows have questions that other rows were learned from (--group-rows, "
-            "--certify; group_records=, certify_records=). What is learned must be fixed without the calibration rows: "
-            "leave those questions out of one of the two."
+            f"{batch.table.origin}: {shared} rows have questions that the model was trained on. Calibration rows must "
+            "be others: remove those questions from one of the two files of --group-rows or --certify (in Python: "
+            "group_records, certify_records)."
         )
 
 

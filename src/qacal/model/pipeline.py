@@ -92,7 +92,7 @@ class RowVectors:
                 raise InputError(
                     f"the model was fitted with the embedder {name!r}, which is loaded only if you name it, since "
                     f"whoever wrote the model may have chosen anything. If you trust it, pass --embedder {name} "
-                    "(qacal.load(path, embedder=...))."
+                    "(in Python: qacal.load(path, embedder=...))."
                 )
             found = _shared(self._given)
             if self._known is not None and found.digest != self._known.get("digest"):

@@ -114,9 +114,9 @@ class PartitionSample:
         if self._partition.uses_labels:
             if batch.correct is None or not (batch.correct >= 0).all():
                 raise InputError(
-                    f"{batch.table.origin}: {self._partition!r} learns groups from labels, and rows that groups are "
-                    "made from (--group-rows, group_records=) have no `correct`. Label them, or make groups that need "
-                    "none: bisecting:6."
+                    f"{batch.table.origin}: {self._partition!r} learns groups from labels, and the rows of "
+                    "--group-rows (in Python: group_records) have no `correct`. Label them, or make groups that need "
+                    "no labels: bisecting:6."
                 )
             # The same ids in the same order: the two samples are of the same rows.
             self._labels.add(ids_of(batch), np.column_stack([batch.confidence, batch.correct]))

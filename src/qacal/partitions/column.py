@@ -98,9 +98,9 @@ class Column(Partition):
         counts = Counter(label for label in as_labels(Z, self.name).tolist() if label is not None)
         if len(counts) > MOST_LABELS:
             raise InputError(
-                f"{self.name} has {len(counts):,} different values, and a model has at most {MOST_LABELS:,} groups of "
-                "such. Is it an id? Group by a coarser column; or let a score read this one (--feature "
-                f"{self.name}, or learned_score=LearnedScore(columns=({self.name!r},)))."
+                f"{self.name} has {len(counts):,} different values, and a model has at most {MOST_LABELS:,} groups. "
+                f"Is it an id? Group by a coarser column, or use it as an input of the score: --feature {self.name} "
+                f"(in Python: learned_score=LearnedScore(columns=({self.name!r},)))."
             )
         ranked = sorted(counts.items(), key=lambda item: (-item[1], type_of(item[0]), str(item[0])))
         self.fitted_ = Labels(tuple(label for label, _ in ranked), tuple(count for _, count in ranked))

@@ -91,8 +91,8 @@ class BadRows:
         if self.count > max_bad * self.rows + 1e-6:
             enough = ceil(100 * self.count / self.rows) / 100
             raise BadRowsError(
-                f"Too many rows cannot be used: {self}\nMend them, or go on without them: --max-bad {enough:g} "
-                f"(max_bad={enough:g}). Up to {max_bad:.0%} may be bad now."
+                f"Too many rows cannot be used: {self}\nFix them, or go on without them: --max-bad {enough:g} "
+                f"(in Python: max_bad={enough:g}). Up to {max_bad:.0%} may be bad now."
             )
 
     def __str__(self) -> str:

@@ -27,7 +27,7 @@ KNOWN = (
 """The columns that have a meaning of their own."""
 
 _LABEL = "expected 1 (right) or 0 (wrong), yes or no, true or false, pass or fail, or a number between 0 and 1."
-_NO_LABEL = " Rows without a label can only shape the groups: give them as --group-rows (group_records=)."
+_NO_LABEL = " Rows without a label can only make groups: --group-rows FILE (in Python: group_records)."
 _QUOTED = " Numbers have no quotes."
 # So many percents that are all at most one are fractions.
 _ENOUGH = 20
@@ -122,13 +122,14 @@ class Percents:
         """
         if is_assumed and 0 < self.highest <= 0.01:
             raise InputError(
-                f"the model was fitted on percents, and no confidence here is above {100 * self.highest:g}. Are these "
-                "percents too? Pass --percent (percent=True). Are they from 0 to 1? Pass --no-percent (percent=False)."
+                f"the model was fitted on percents, and no confidence here is above {100 * self.highest:g}. If these "
+                "are percents too, pass --percent (in Python: percent=True). If they are from 0 to 1, pass "
+                "--no-percent (in Python: percent=False)."
             )
         if self.rows >= _ENOUGH and self.highest <= 0.01:
             raise InputError(
-                f"no confidence is above {100 * self.highest:g}, so these are no percents; leave --percent "
-                "(percent=True) out."
+                f"no confidence is above {100 * self.highest:g}, so these are not percents; leave out "
+                "--percent (in Python: percent=True)."
             )
         if self.small and self.highest > 0.01:
             raise InputError(
@@ -238,15 +239,15 @@ class Checks:
             return _LABEL + (_NO_LABEL if is_missing(value) else _QUOTED if is_quoted else "")
         number = _number(value, True, {}, most)
         if isinstance(value, str) and np.isnan(number) and column == "confidence" and _LETTER.search(value):
-            return f"{expected} Say what words stand for: --expression high=0.85 (expressions=...)."
+            return f"{expected} Give words a number: --expression high=0.85 (in Python: expressions)."
         if is_quoted:
             return f"expected a number from 0 to {most:g}, not text."
         if str(value).strip().endswith("%"):
             return f'{expected} A percent is written as "70%", from 1% to 100%; what is less is to be written as 0.007.'
         if most == 100.0 and 0 < number < 1:
             return (
-                "percents are 0, or 1 to 100. If all of these are fractions, leave --percent (percent=True) out; if "
-                "some are, bring them to one scale; percents below 1 are to be given as fractions."
+                "percents are 0, or 1 to 100. If all of these are fractions, leave out --percent (in Python: "
+                "percent=True). If some are, convert them to one scale first; write percents below 1 as fractions."
             )
         if most == 1.0 and scale is not None and 1 < number <= 100:
             return f"{expected} {scale.remedy(column in KNOWN)}"
@@ -281,7 +282,7 @@ class _Scale:
                 f"None here is above {self.highest:g}, as on a scale from 0 to 10 or 1 to 5, which are no percents: "
                 "bring them to 0 to 1 first."
             )
-        remedy = "pass --percent (percent=True)" if may_be_percent else "divide them by 100: --percent is for one"
+        remedy = "pass --percent (in Python: percent=True)" if may_be_percent else "divide them by 100"
         return f"If these are percents, {remedy}."
 
 

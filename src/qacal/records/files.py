@@ -57,7 +57,7 @@ OnFault = Callable[[Fault], None]
 
 def refuse(fault: Fault) -> None:
     """Stop at the first bad row."""
-    raise InputError(f"{fault} Mend the row, or leave such rows out (--skip-bad-rows FILE, on_fault=).")
+    raise InputError(f"{fault} Fix the row, or skip such rows: --skip-bad-rows FILE (in Python: on_fault=BadRows()).")
 
 
 def format_of(path: str | Path) -> str:

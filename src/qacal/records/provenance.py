@@ -46,7 +46,7 @@ class Sources:
             if len(values) > 1:
                 raise InputError(
                     f"the records hold answers of several {plural}: {some_of(values)}. Fit one model for each (--by "
-                    f"{name}, or only its rows); pass --allow-mixed (allow_mixed=True) for one model for all of them."
+                    f"{name}), or one for all of them: --allow-mixed (in Python: allow_mixed=True)."
                 )
 
 
@@ -64,8 +64,8 @@ def require_same_source(train: Sources, certify: Sources) -> None:
     for name in ("model", "prompt", "confidence_source"):
         if name in one and name in two and {*one[name]} != {*two[name]}:
             raise InputError(
-                f"{name} is {some_of(one[name])} in the rows to learn from, and {some_of(two[name])} in those that "
-                "certify; expected the same. Pass --allow-mixed (allow_mixed=True) if they are to go together."
+                f"{name} is {some_of(one[name])} in the training rows and {some_of(two[name])} in the certifying "
+                "rows; expected the same. To combine them, pass --allow-mixed (in Python: allow_mixed=True)."
             )
 
 
@@ -100,6 +100,6 @@ def require_known_origin(
         if others:
             raise InputError(
                 f"{batch.table.origin}: {name} is {others[0]!r}; this model was fitted on {some_of(known)}. Fit a "
-                f"model for it; or pass --allow-other-source {name} (allow_other_source={name!r}) to go on, though its "
-                "confidences or labels may mean something else."
+                f"model for it, since its confidences or labels may mean something else; or pass --allow-other-source "
+                f"{name} (in Python: allow_other_source={name!r})."
             )

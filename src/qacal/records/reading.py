@@ -234,8 +234,8 @@ class Batch:
         taken = sorted(set(columns.columns) & set(self.table.names))
         if taken:
             raise InputError(
-                f"{self.table.origin} already has a column {taken[0]!r}. Pass a prefix for the new columns "
-                '(--prefix qacal_, or prefix="qacal_").'
+                f"{self.table.origin} already has a column {taken[0]!r}. Pass a prefix for the new columns: "
+                '--prefix qacal_ (in Python: prefix="qacal_").'
             )
         most = {self.reading.name("confidence"): 100.0 if self.reading.percent else 1.0}
         return self.whole.with_numbers(most | {self.reading.name("correct"): 1.0}).extended(columns)

@@ -124,7 +124,7 @@ def test_fractions_are_not_taken_for_percents(tmp_path):
     path, out = write_lines(tmp_path / "rows.jsonl", rows), tmp_path / "records.jsonl"
     code, _, err = run("import", "table", path, "-o", out, "--percent")
     assert code == 1
-    assert "no confidence is above 1, so these are no percents; leave --percent" in err
+    assert "no confidence is above 1, so these are not percents; leave out --percent" in err
     assert list(tmp_path.iterdir()) == [path]
     ok("import", "table", path, "-o", out)
 

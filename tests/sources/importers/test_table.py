@@ -158,7 +158,7 @@ def test_missing_columns_are_named(tmp_path):
         imported(tmp_path, {"question": "?"})
     with pytest.raises(InputError, match="has no column 'score'; it has question, answer, confidence, correct"):
         imported(tmp_path, ROW, columns={"confidence": "score"})
-    with pytest.raises(InputError, match=r"rows\.jsonl line 2: answer is None; expected text\. Mend the row"):
+    with pytest.raises(InputError, match=r"rows\.jsonl line 2: answer is None; expected text\. Fix the row"):
         imported(tmp_path, ROW, {"question": "?"})
 
 

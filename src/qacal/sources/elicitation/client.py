@@ -234,8 +234,8 @@ class Client:
                     if len(raw) > self._largest:
                         said = (
                             f"the reply has more than {self._largest / 2**20:,.4g} MB. If it is a chat completion, ask "
-                            "for a shorter one (--field max_tokens=1000), or allow longer ones (--max-reply-mb "
-                            f"{2 * self._largest / 2**20:.4g}; in Python, Client(largest_reply={2 * self._largest}))"
+                            "for a shorter one (--field max_tokens=1000), or allow longer ones: --max-reply-mb "
+                            f"{2 * self._largest / 2**20:.4g} (in Python: largest_reply={2 * self._largest})"
                         )
                         return failed(Trouble.STRANGE, said, response.status_code), None
         except (TimeoutError, httpx2.TimeoutException):

@@ -227,13 +227,16 @@ def require_fields(fields: Mapping[str, Any], logprobs: bool | None = None) -> N
         elif name in ("stream", "stream_options") and value:
             why = "replies are read whole, not as a stream. Leave it out."
         elif name == "model":
-            why = "the LLM is named by --model (model=)."
+            why = "name the LLM with --model (in Python: model)."
         elif name == "messages":
             why = "the prompt says it. For another one, write a prompt of your own (.toml)."
         elif name == "logprobs" and logprobs and not value:
-            why = "token probabilities are asked for. To leave them out, pass --no-logprobs (logprobs=False)."
+            why = "token probabilities are asked for. To stop that, pass --no-logprobs (in Python: logprobs=False)."
         elif name in ("logprobs", "top_logprobs") and logprobs is False and value:
-            why = "token probabilities are not asked for. Leave it out, or leave --no-logprobs (logprobs=False) out."
+            why = (
+                "token probabilities are not asked for. Leave it out, or leave out --no-logprobs (in Python: "
+                "logprobs=False)."
+            )
         if why is not None:
             raise InputError(f"the field {name} is {value!r}: {why}")
 

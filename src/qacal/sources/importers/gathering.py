@@ -77,8 +77,8 @@ class Account:
             lines.append(f"{self.columns_left_out:,} columns left out: the log's metadata has too many names.")
         if self.chats:
             lines.append(
-                f"Questions that are a whole chat of several turns: {self.chats:,}. --last-turn (last_turn=True) takes "
-                "the user's last message alone."
+                f"Questions that are a whole chat of several turns: {self.chats:,}. --last-turn (in Python: "
+                "last_turn=True) takes only the user's last message."
             )
         lines += [f"{column} is left out: it is not on a scale from 0 to 1." for column in self.off_scale]
         return "\n".join(lines)
