@@ -17,9 +17,8 @@ import polars as pl
 from tools.local_llm import MODELS
 
 from qacal.records.writers import atomic_file
-from qacal.sources.elicitation.answers import Outcomes
 from qacal.sources.elicitation.judging import Judge, Verdicts, judged
-from qacal.sources.elicitation.run import stored_run
+from qacal.sources.elicitation.run import Outcomes, stored_run
 from qacal.sources.elicitation.store import open_store
 from qacal.sources.questions.quiz import questions
 

@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 
 from qacal.cli import elicit as cli_elicit
-from qacal.sources.elicitation.run import Progress
+from qacal.sources.elicitation.asking import Progress
 from tests.cli.test_cli import ok, run
 from tests.sources.elicitation.serving import questions, serving
 

@@ -19,9 +19,9 @@ from qacal.errors import some_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from qacal.sources.elicitation.answers import Outcomes
+    from qacal.sources.elicitation.asking import Progress
     from qacal.sources.elicitation.client import Client
-    from qacal.sources.elicitation.run import Plan, Progress
+    from qacal.sources.elicitation.run import Outcomes, Plan
 
 _SECONDS_BETWEEN_LINES = 30.0
 _NOTHING_READ = (
@@ -218,7 +218,8 @@ def note_failures(done: Progress) -> None:
 
 def client(base_url: str, key_env: str | None, header: list[str] | None, max_reply_mb: float, **limits: Any) -> Client:
     """Return the client of the server."""
-    from qacal.sources.elicitation.client import Client, brings_credentials
+    from qacal.sources.elicitation.client import Client
+    from qacal.sources.elicitation.masking import brings_credentials
 
     headers = _headers(header)
     # If the user gives a key for this server, do not also send the one in the environment.
@@ -269,8 +270,7 @@ def write_answers(
 ) -> Outcomes:
     """Write the answers of a run as records, and unreadable replies to `unread`; return the outcomes."""
     from qacal.records.writers import write_objects
-    from qacal.sources.elicitation.answers import Outcomes
-    from qacal.sources.elicitation.run import stored_run
+    from qacal.sources.elicitation.run import Outcomes, stored_run
     from qacal.sources.elicitation.store import open_store
 
     outcomes = Outcomes()
@@ -284,7 +284,7 @@ def write_answers(
 
 def summary(outcomes: Outcomes) -> str:
     """Return the outcomes of a run in a few lines."""
-    from qacal.sources.elicitation.outcomes import Reason
+    from qacal.sources.elicitation.reply import Reason
 
     guesses = outcomes.stated + sum(outcomes.lost.values())
     lines = [f"{outcomes.questions:,} questions: {outcomes.stated:,} of {guesses:,} guesses have a confidence."]

@@ -154,8 +154,8 @@ def run(
 
 def _ask(rows: _Records, judge: Judge, kept: Store, client: Client, workers: int, again: bool) -> int:
     """Ask the judge about answers without a verdict; return how many requests failed."""
+    from qacal.sources.elicitation.asking import Asking
     from qacal.sources.elicitation.judging import ask_judge, needs_judge
-    from qacal.sources.elicitation.run import Asking
 
     if judge.model is not None:
         elicit.note_unlisted(client, judge.model)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from qacal.errors import InputError
 from qacal.sources.elicitation import Question
+from qacal.sources.elicitation.asking import Asking
 from qacal.sources.elicitation.client import Client
 from qacal.sources.elicitation.judging import (
     HumanLabels,
@@ -25,7 +26,6 @@ from qacal.sources.elicitation.judging import (
     read_verdict,
     without,
 )
-from qacal.sources.elicitation.run import Asking
 from qacal.sources.elicitation.store import open_store
 from tests.sources.elicitation.serving import serving
 

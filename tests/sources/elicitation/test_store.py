@@ -154,7 +154,7 @@ def test_setups_come_back_from_the_store(tmp_path):
 
 def test_a_prompt_whose_text_has_changed_is_not_taken_for_the_one_of_the_run():
     plain = Setup("m", prompt_named("verb1s-top1")).to_dict()
-    with pytest.raises(InputError, match="whose text has changed since"):
+    with pytest.raises(InputError, match="the text of this prompt has changed since"):
         Setup.from_dict(plain | {"digest": "0" * 64})
 
 

@@ -5,13 +5,12 @@ has the prompts, `reading/` reads replies, `judging.py` labels answers.
 """
 
 from qacal.sources.elicitation.matching import matches
-from qacal.sources.elicitation.outcomes import Malformed, Reason, Refused, Stated
 from qacal.sources.elicitation.prompt_files import load_prompt
 from qacal.sources.elicitation.prompts import PROMPTS, Prompt, Stage, prompt_named
 from qacal.sources.elicitation.question import Question
 from qacal.sources.elicitation.reading.numbers import read_probability
 from qacal.sources.elicitation.reading.parsing import parse_guess, parse_stated
-from qacal.sources.elicitation.reply import Reply
+from qacal.sources.elicitation.reply import Malformed, Reason, Refused, Reply, Stated
 
 __all__ = [
     "PROMPTS",

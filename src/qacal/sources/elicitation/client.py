@@ -10,35 +10,25 @@ import json
 import random
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from enum import StrEnum
 from time import monotonic
-from types import TracebackType
-from typing import Any, Self
-from urllib.parse import parse_qsl, urlsplit, urlunsplit
+from typing import Self
 
-from qacal.errors import InputError, MissingPackageError, printable
-from qacal.sources.elicitation.masking import Masking, basic_credentials
+from qacal.embedders.packages import optional_package
+from qacal.errors import InputError, printable
+from qacal.sources.elicitation.masking import Masking, checked_url, credentials, possible_secrets, without_secrets
 from qacal.sources.elicitation.reply import Reply, Request
 
-# The server is busy, or away for a moment: these requests are made again.
-_AGAIN = {408, 409, 425, 429}
 _FIRST_WAIT, _LONGEST_WAIT = 0.5, 60.0
 # A server may ask for hours; then the user should come back later.
 _LONGEST_ASKED = 600.0
-# The longest replies, with 20 alternatives for each of 16,000 tokens, have half of that.
-LARGEST_REPLY = 2**26
 _LARGEST_LISTING = 2**22
 _LONGEST_ERROR = 10_000
-# After two replies that are not chat completions, and none that is, it is another kind of server.
-_STRANGE_REPLIES = 2
 _NO_QUOTA = re.compile(r"insufficient_quota|insufficient_balance|billing_hard_limit|exceeded your current quota", re.I)
-# Names of headers and of query fields with credentials; `author` is not one.
-_CREDENTIAL = re.compile(r"auth(?!or(?!i[sz]))|key|token|secret|password", re.I)
-_SCHEME = re.compile(r"(?:bearer|basic|token|api-?key|key) +(\S+)", re.I)
 _HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _OUR_HEADERS = ("content-length", "content-type", "content-encoding", "transfer-encoding", "accept-encoding", "host")
 
@@ -71,7 +61,7 @@ _REMEDIES = {
 
 @dataclass(frozen=True)
 class Got:
-    """A reply: the body as it came, and the seconds of the request that brought it."""
+    """A reply: the body of the response, and the seconds that the request took."""
 
     body: str
     reply: Reply
@@ -134,7 +124,8 @@ class Client:
     timeout : seconds until a request is given up.
     tries : how often a request is made before it counts as failed.
     rpm : the largest number of requests a minute.
-    largest_reply : in bytes, decompressed; a longer one is not read.
+    largest_reply : in bytes, decompressed; a longer one is not read. The longest replies, with 20 alternatives for each
+        of 16,000 tokens, have half of the default.
     """
 
     def __init__(
@@ -146,57 +137,55 @@ class Client:
         timeout: float = 120.0,
         tries: int = 6,
         rpm: float | None = None,
-        largest_reply: int = LARGEST_REPLY,
+        largest_reply: int = 2**26,
     ) -> None:
-        self._base = _checked_url(base_url)
-        self.shown_url = _without_secrets(self._base)
+        headers = headers or {}
+        self._base = checked_url(base_url)
+        self.shown_url = without_secrets(self._base)
         if key is not None and not (key.isascii() and key.isprintable()):
             raise InputError("the key has letters that cannot be sent; expected plain ASCII, without a line break.")
         if rpm is not None and not rpm > 0:
             raise InputError(f"rpm is {rpm}; expected more than 0 requests a minute.")
-        self._headers = _checked_headers(headers or {}, key)
-        credentials = [*([] if key is None else [key]), *_credentials(self._base, headers or {})]
-        self._masking = Masking(credentials, _possible_secrets(self._base, headers or {}))
+        self._headers = _checked_headers(headers, key)
+        secrets = [key or "", *credentials(self._base, headers)]
+        self._masking = Masking(secrets, possible_secrets(self._base, headers))
         self._timeout, self._tries, self._largest = timeout, tries, largest_reply
         self._between = 0.0 if rpm is None else 60.0 / rpm
         self._not_before = self._next_turn = 0.0
         self._has_worked, self._strange = False, 0
 
     async def __aenter__(self) -> Self:
-        httpx2 = _httpx2()
+        httpx2 = optional_package("httpx2", "elicit")
         # As many connections as there are workers: those decide how many requests there are at a time.
         limits = httpx2.Limits(max_connections=None, max_keepalive_connections=None)
         self._http = httpx2.AsyncClient(headers=self._headers, timeout=self._timeout, limits=limits)
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *exception: object) -> None:
         await self._http.aclose()
 
     @property
     def is_strange(self) -> bool:
-        """Whether the server has shown that it is no LLM server."""
-        return not self._has_worked and self._strange >= _STRANGE_REPLIES
+        """Whether this is another kind of server: two replies were no chat completions, and none was."""
+        return not self._has_worked and self._strange >= 2
 
     def listed_models(self) -> list[str] | None:
         """Return the names of the LLMs that the server lists; None if it lists none."""
-        httpx2, seconds = _httpx2(), min(self._timeout, 10.0)
-        asked = httpx2.stream("GET", self._address("/models"), headers=self._headers, timeout=seconds)
+        httpx2, seconds = optional_package("httpx2", "elicit"), min(self._timeout, 10.0)
+        end, raw = monotonic() + seconds, bytearray()
         try:
-            with asked as response:
-                parts = response.iter_bytes() if response.status_code == 200 else iter(())
-                text = _decoded(_bounded(parts, _LARGEST_LISTING, monotonic() + seconds))
-            names = [model["id"] for model in json.loads(self._masking.reply(text))["data"]]
+            with httpx2.stream("GET", self._address("/models"), headers=self._headers, timeout=seconds) as response:
+                for part in response.iter_bytes() if response.status_code == 200 else ():
+                    raw += part
+                    if len(raw) > _LARGEST_LISTING or monotonic() > end:
+                        return None
+            names = [model["id"] for model in json.loads(self._masking.reply(_decoded(raw)))["data"]]
         except (httpx2.HTTPError, httpx2.InvalidURL, ValueError, LookupError, TypeError, RecursionError):
             return None
         return [name for name in names if isinstance(name, str)] or None
 
-    async def ask(
-        self, request: Request, traffic: Traffic | None = None, tell: Callable[[], None] = lambda: None
-    ) -> Got | Failed:
+    async def ask(self, request: Request, traffic: Traffic, tell: Callable[[], None]) -> Got | Failed:
         """Return the reply to a request, or why there is none; `tell` is called before each repetition."""
-        traffic = Traffic() if traffic is None else traffic
         for trial in range(self._tries):
             await self._turn()
             traffic.requests += 1
@@ -215,7 +204,7 @@ class Client:
         return result
 
     async def _once(self, request: Request) -> tuple[Got | Failed, float | None]:
-        httpx2, start = _httpx2(), monotonic()
+        httpx2, start = optional_package("httpx2", "elicit"), monotonic()
 
         def failed(trouble: Trouble, why: str, status: int | None = None) -> Failed:
             text = printable(" ".join(self._masking.error(why[:_LONGEST_ERROR]).split()))
@@ -228,16 +217,16 @@ class Client:
                 asyncio.timeout(self._timeout),
                 self._http.stream("POST", self._address("/chat/completions"), json=request) as response,
             ):
-                raw = bytearray()
+                status, raw = response.status_code, bytearray()
                 async for part in response.aiter_bytes():
                     raw += part
                     if len(raw) > self._largest:
-                        said = (
+                        why = (
                             f"the reply has more than {self._largest / 2**20:,.4g} MB. If it is a chat completion, ask "
                             "for a shorter one (--field max_tokens=1000), or allow longer ones: --max-reply-mb "
                             f"{2 * self._largest / 2**20:.4g} (in Python: largest_reply={2 * self._largest})"
                         )
-                        return failed(Trouble.STRANGE, said, response.status_code), None
+                        return failed(Trouble.STRANGE, why, status), None
         except (TimeoutError, httpx2.TimeoutException):
             return failed(Trouble.TIMEOUT, f"there was no reply within {self._timeout:g} s"), None
         except httpx2.DecodingError as error:
@@ -245,23 +234,21 @@ class Client:
         except httpx2.InvalidURL as error:
             raise InputError(f"{self.shown_url}: no request can be sent there: {error}.") from None
         except httpx2.HTTPError as error:
-            said = str(error) or type(error).__name__
-            return failed(Trouble.UNREACHABLE, f"the server cannot be reached: {said}"), None
+            why = f"the server cannot be reached: {str(error) or type(error).__name__}"
+            return failed(Trouble.UNREACHABLE, why), None
         text = _decoded(raw)
-        if response.status_code != 200:
-            trouble = _trouble(response.status_code, text, request)
-            why = f"status {response.status_code}: {_said(text)}"
-            return failed(trouble, why, response.status_code), _retry_after(response.headers.get("retry-after"))
+        if status != 200:
+            result = failed(_trouble(status, text, request), f"status {status}: {_error_message(text)}", status)
+            return result, _retry_after(response.headers.get("retry-after"))
         text = self._masking.reply(text)
         try:
             return Got(text, Reply.from_text(text), monotonic() - start), None
         except InputError as error:
-            said = _strange(text, response.headers.get("content-type", "")) or str(error)
-            return failed(Trouble.STRANGE, f"the reply is not a chat completion: {said}", response.status_code), None
+            kind = _other_kind(text, response.headers.get("content-type", "")) or str(error)
+            return failed(Trouble.STRANGE, f"the reply is not a chat completion: {kind}", status), None
 
     def _address(self, path: str) -> str:
-        parts = urlsplit(self._base)
-        return urlunsplit((parts.scheme, parts.netloc, parts.path + path, parts.query, ""))
+        return self._base._replace(path=self._base.path + path).geturl()
 
     async def _turn(self) -> None:
         """Wait until the server wants requests again, and the rate allows one."""
@@ -274,13 +261,14 @@ class Client:
             await asyncio.sleep(turn - monotonic())
 
 
-def _bounded(parts: Iterator[bytes], largest: int, end: float) -> bytearray:
-    raw = bytearray()
-    for part in parts:
-        raw += part
-        if len(raw) > largest or monotonic() > end:
-            raise ValueError("more than a list of names")
-    return raw
+def _checked_headers(headers: Mapping[str, str], key: str | None) -> dict[str, str]:
+    for name, value in headers.items():
+        if not _HEADER.fullmatch(name) or name.lower() in _OUR_HEADERS:
+            raise InputError(f"{name!r} is not a header that can be set; expected one such as api-key.")
+        if not (value.isascii() and value.isprintable()):
+            raise InputError(f"the header {name} has letters that cannot be sent; expected plain ASCII in one line.")
+    has_own = key is None or "authorization" in map(str.lower, headers)
+    return dict(headers) if has_own else {"Authorization": f"Bearer {key}", **headers}
 
 
 def _decoded(raw: bytearray) -> str:
@@ -295,15 +283,26 @@ def _trouble(status: int, text: str, request: Request) -> Trouble:
         return Trouble.QUOTA
     if status == 429:
         return Trouble.BUSY
-    return Trouble.REFUSED if 400 <= status < 500 and status not in _AGAIN else Trouble.SERVER
+    # These say that the server is away for a moment; the request is made again.
+    return Trouble.REFUSED if 400 <= status < 500 and status not in (408, 409, 425) else Trouble.SERVER
 
 
-def _strange(text: str, kind: str) -> str | None:
+def _error_message(text: str) -> str:
+    """Return the error message in the body of a response."""
+    try:
+        body = json.loads(text)
+        error = body.get("error", body) if isinstance(body, dict) else body
+        return str(error.get("message", error) if isinstance(error, dict) else error)
+    except (ValueError, RecursionError):
+        return text
+
+
+def _other_kind(text: str, content_type: str) -> str | None:
     """Describe a reply that is not JSON; None if its kind is not known."""
     begins = text.lstrip()[:80]
     if not begins:
         return "it is empty"
-    if kind.startswith("text/event-stream") or begins.startswith(("data:", "event:")):
+    if content_type.startswith("text/event-stream") or begins.startswith(("data:", "event:")):
         return f"it is an event stream, which was not asked for: {begins!r}"
     return f"it is a web page: {begins!r}" if begins.startswith("<") else None
 
@@ -325,92 +324,3 @@ def _retry_after(value: str | None) -> float | None:
             return None
         seconds = (date.replace(tzinfo=date.tzinfo or UTC) - datetime.now(UTC)).total_seconds()
     return min(max(seconds, 0.0), _LONGEST_ASKED) if seconds == seconds else None
-
-
-def _said(text: str) -> str:
-    """Return the error message in the body of a response."""
-    try:
-        body = json.loads(text)
-        error = body.get("error", body) if isinstance(body, dict) else body
-        return str(error.get("message", error) if isinstance(error, dict) else error)
-    except (ValueError, RecursionError):
-        return text
-
-
-def _checked_url(url: str) -> str:
-    """Return the base URL without the path of the chat API and without a fragment."""
-    try:
-        parts = urlsplit(url)
-        is_sound = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:  # an open bracket, or a port beyond 65535
-        is_sound = False
-    if not is_sound or not url.isprintable() or " " in url:
-        shown = re.sub(r"(//|^)[^/@]*@", r"\1***@", url).partition("?")[0]
-        raise InputError(f"the base URL is {shown!r}; expected one such as http://127.0.0.1:8080/v1.")
-    path = parts.path.rstrip("/").removesuffix("/chat/completions").rstrip("/")
-    return urlunsplit((parts.scheme, parts.netloc, path, parts.query, ""))
-
-
-def _checked_headers(given: Mapping[str, str], key: str | None) -> dict[str, str]:
-    for name, value in given.items():
-        if not _HEADER.fullmatch(name) or name.lower() in _OUR_HEADERS:
-            raise InputError(f"{name!r} is not a header that can be set; expected one such as api-key.")
-        if not (value.isascii() and value.isprintable()):
-            raise InputError(f"the header {name} has letters that cannot be sent; expected plain ASCII in one line.")
-    named = {name.lower() for name in given}
-    return dict(given) if key is None or "authorization" in named else {"Authorization": f"Bearer {key}"} | dict(given)
-
-
-def _without_secrets(url: str) -> str:
-    """Return a URL without possible secrets: names and passwords before the host, and all after the path.
-
-    >>> _without_secrets("https://me:secret@example.org/v1?key=secret")
-    'https://example.org/v1'
-    """
-    parts = urlsplit(url)
-    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
-
-
-def brings_credentials(base_url: str, headers: Mapping[str, str]) -> bool:
-    """Return whether a base URL or headers have a key or a password already.
-
-    >>> [brings_credentials("https://a.org/v1", {name: "mine"}) for name in ("Ocp-Apim-Subscription-Key", "X-Token")]
-    [True, True]
-    >>> brings_credentials("https://example.org/v1?api-version=1", {"X-Title": "a test", "X-Author": "me"})
-    False
-    """
-    return bool(_credentials(_checked_url(base_url), headers))
-
-
-def _credentials(url: str, headers: Mapping[str, str]) -> list[str]:
-    """Return the password in a URL, as written and as sent, and the values whose names are those of credentials.
-
-    >>> _credentials("https://me:hidden@example.org/v1?api-version=1&key=secret", {"Authorization": "Bearer mine"})
-    ['hidden', 'bWU6aGlkZGVu', 'mine', 'secret']
-    """
-    parts = urlsplit(url)
-    name, password = parts.username or "", parts.password or ""
-    sent = [password or name, basic_credentials(name, password)] if name or password else []
-    given = [*headers.items(), *parse_qsl(parts.query)]
-    named = [value for field, value in given if _CREDENTIAL.search(field)]
-    return [*sent, *(found[1] if (found := _SCHEME.fullmatch(value)) else value for value in named)]
-
-
-def _possible_secrets(url: str, headers: Mapping[str, str]) -> list[str]:
-    """Return possible secrets of any name: values of headers, whole and their last words, and values of the query.
-
-    >>> _possible_secrets("https://example.org/v1?api-version=1&sig=a", {"X-Title": "my test"})
-    ['my test', 'test', 'a']
-    """
-    values = [*headers.values()]
-    query = [value for field, value in parse_qsl(urlsplit(url).query) if field != "api-version"]
-    return [*values, *(value.rpartition(" ")[2] for value in values), *query]
-
-
-def _httpx2() -> Any:
-    try:
-        import httpx2
-    except ImportError:
-        message = "the package httpx2 is not installed; run: pip install 'qacal[elicit]'"
-        raise MissingPackageError(message, name="httpx2") from None
-    return httpx2

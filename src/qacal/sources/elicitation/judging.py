@@ -28,11 +28,11 @@ from qacal.errors import InputError
 from qacal.guarantee import binomial_interval
 from qacal.records.columns import LABELS, number_in
 from qacal.sources.elicitation import wording
+from qacal.sources.elicitation.asking import Asking, Conversation, require_fields
 from qacal.sources.elicitation.matching import matches
 from qacal.sources.elicitation.question import Question, texts_in
 from qacal.sources.elicitation.reading.characters import plain, without_thoughts
 from qacal.sources.elicitation.reply import Reply, Request
-from qacal.sources.elicitation.run import Answered, Asking, Conversation, require_fields
 from qacal.sources.elicitation.store import Store
 from qacal.tally.arrays import is_missing
 
@@ -151,10 +151,9 @@ def ask_judge(records: Iterable[Record], judge: Judge, asking: Asking, *, again:
     """Ask the judge about answers without a label; `again` asks for one word after a reply without a verdict."""
 
     def conversation(request: Request) -> Conversation:
-        replies: list[Reply] = [(yield request)]
-        if again and read_verdict(replies[0].text) is None:
-            replies.append((yield judge.second_request(request, replies[0])))
-        return Answered(tuple(replies), ())
+        reply = yield request
+        if again and read_verdict(reply.text) is None:
+            yield judge.second_request(request, reply)
 
     asking.all(conversation(judge.request(*asked)) for asked in needs_judge(records, judge))
 

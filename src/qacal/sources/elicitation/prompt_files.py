@@ -34,7 +34,6 @@ from pathlib import Path
 from typing import Any
 
 from qacal.errors import InputError
-from qacal.sources.elicitation.outcomes import Malformed, Reason, Stated, malformed, refused
 from qacal.sources.elicitation.patterns import PatternError, found, group_names
 from qacal.sources.elicitation.prompts import (
     ExpressionReader,
@@ -49,7 +48,7 @@ from qacal.sources.elicitation.reading.characters import without_thoughts
 from qacal.sources.elicitation.reading.expressions import EXPRESSIONS
 from qacal.sources.elicitation.reading.numbers import read_probability
 from qacal.sources.elicitation.reading.refusals import declines
-from qacal.sources.elicitation.reply import Reply
+from qacal.sources.elicitation.reply import Malformed, Reason, Reply, Stated, malformed, refused
 
 _KINDS: dict[str, tuple[type, ...]] = {
     **dict.fromkeys(("name", "template", "parser", "followup", "system", "grammar"), (str,)),

@@ -27,7 +27,6 @@ from typing import TypeAlias
 from qacal.errors import InputError
 from qacal.records.columns import expression_key, require_expressions
 from qacal.sources.elicitation import wording
-from qacal.sources.elicitation.outcomes import Malformed, Outcome, Refused, Stated, refused
 from qacal.sources.elicitation.question import Question
 from qacal.sources.elicitation.reading.characters import without_thoughts
 from qacal.sources.elicitation.reading.expressions import EXPRESSIONS
@@ -38,7 +37,7 @@ from qacal.sources.elicitation.reading.parsing import (
     parse_guess,
     parse_guesses,
 )
-from qacal.sources.elicitation.reply import Reply
+from qacal.sources.elicitation.reply import Malformed, Outcome, Refused, Reply, Stated, refused
 from qacal.sources.elicitation.tokens import true_probability
 from qacal.storage import digest
 
@@ -201,6 +200,11 @@ class Prompt:
             raise InputError(f"prompt {self.name} has no stages; give at least one.")
         for stage in self.stages:
             _require_template(stage.template, self.name, is_first=stage is self.stages[0])
+
+    @property
+    def needs_logprobs(self) -> bool:
+        """Whether the confidence is read from token probabilities."""
+        return any(stage.alternatives for stage in self.stages)
 
     @property
     def digest(self) -> str:

@@ -1,4 +1,8 @@
-"""Requests and replies. A reply has a text, tokens with log-probabilities if the server gives them, and a finish."""
+"""A reply of an LLM, and its outcome: an answer with a confidence, a refusal, or why it cannot be read.
+
+A reply that cannot be read is never guessed at. It has a reason from a short list, so that a run can count lost replies
+by reason.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,7 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any, TypeAlias
 
 from qacal.errors import InputError
@@ -14,6 +19,7 @@ Request: TypeAlias = dict[str, Any]
 
 # A chat completion has less than ten levels. Some readers of JSON fail at a few hundred.
 _DEEPEST = 100
+_SHOWN = 200
 
 
 @dataclass(frozen=True)
@@ -59,13 +65,7 @@ class Reply:
 
     @staticmethod
     def from_text(text: str) -> Reply:
-        """Return the first reply in a chat completion, as the text that a server sends.
-
-        >>> Reply.from_text("[" * 100_000)
-        Traceback (most recent call last):
-        ...
-        qacal.errors.InputError: expected a chat completion; got JSON that is nested more than 100 levels deep.
-        """
+        """Return the first reply in a chat completion, as the text that a server sends."""
         try:
             body = json.loads(text)
             is_deep = _is_deeper(body, _DEEPEST)
@@ -86,57 +86,18 @@ class Reply:
 
         >>> Reply.from_body({"choices": [{"message": {"content": "Guess: 4"}, "finish_reason": "stop"}]}).text
         'Guess: 4'
-        >>> Reply.from_body({"error": {"message": "no such model"}})
-        Traceback (most recent call last):
-        ...
-        qacal.errors.InputError: expected a chat completion; got the error 'no such model'.
         """
         choice = _first_choice(body)
-        message = choice.get("message")
+        message, finish = choice.get("message"), choice.get("finish_reason")
         if not isinstance(message, Mapping):
-            raise InputError(f"expected a chat completion; its first choice has no message: {_shown(choice)}.")
-        refusal = message.get("refusal")
+            raise InputError(f"expected a chat completion; its first choice has no message: {_repr(choice)}.")
         return Reply(
-            _whole(_text(message.get("content")) or _thoughts(message)),
+            _encodable(_content(message)) or "",
             _tokens(choice.get("logprobs")),
-            finish if isinstance(finish := choice.get("finish_reason"), str) else None,
-            _whole(refusal) if isinstance(refusal, str) and refusal else None,
-            _whole(model) if isinstance(model := body.get("model"), str) and model else None,
+            finish if isinstance(finish, str) else None,
+            _encodable(message.get("refusal")),
+            _encodable(body.get("model")),
         )
-
-
-def _first_choice(body: Any) -> Mapping[str, Any]:
-    if not isinstance(body, Mapping):
-        raise InputError(f"expected a chat completion; got {_shown(body)}.")
-    choices = body.get("choices")
-    if isinstance(choices, list) and choices and isinstance(choices[0], Mapping):
-        return choices[0]
-    error = body.get("error")
-    if error:
-        message = error.get("message", error) if isinstance(error, Mapping) else error
-        raise InputError(f"expected a chat completion; got the error {_shown(message)}.")
-    raise InputError(f"expected a chat completion; it has no choices: {_shown(dict(body))}.")
-
-
-def _text(content: Any) -> str:
-    """Return the content of a message: text, or the texts among its parts."""
-    if isinstance(content, str):
-        return content
-    if not isinstance(content, list):
-        return ""
-    parts = [part.get("text") if isinstance(part, Mapping) else part for part in content]
-    return "".join(part for part in parts if isinstance(part, str))
-
-
-def _thoughts(message: Mapping[str, Any]) -> str:
-    """Return the thoughts of an LLM that has not reached its answer, in the usual tag."""
-    thoughts = (message.get(name) for name in ("reasoning_content", "reasoning"))
-    return next((f"<think>{text}" for text in thoughts if isinstance(text, str) and text.strip()), "")
-
-
-def _whole(text: str) -> str:
-    # JSON can have half a character, which can be neither stored nor sent.
-    return text.encode("utf-8", "replace").decode()
 
 
 def _is_deeper(value: Any, most: int) -> bool:
@@ -149,26 +110,59 @@ def _is_deeper(value: Any, most: int) -> bool:
     return True
 
 
+def _first_choice(body: Any) -> Mapping[str, Any]:
+    if not isinstance(body, Mapping):
+        raise InputError(f"expected a chat completion; got {_repr(body)}.")
+    choices, error = body.get("choices"), body.get("error")
+    if isinstance(choices, list) and choices and isinstance(choices[0], Mapping):
+        return choices[0]
+    if error:
+        message = error.get("message", error) if isinstance(error, Mapping) else error
+        raise InputError(f"expected a chat completion; got the error {_repr(message)}.")
+    raise InputError(f"expected a chat completion; it has no choices: {_repr(dict(body))}.")
+
+
+def _repr(value: Any) -> str:
+    try:
+        text = repr(value)
+    except RecursionError:
+        return "something that is nested too deeply"
+    return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
+
+
+def _content(message: Mapping[str, Any]) -> str:
+    """Return the text of a message, or of its parts; if it has none, the LLM's thoughts, in the usual tag."""
+    content = message.get("content")
+    parts = content if isinstance(content, list | str) else ()
+    texts = [part.get("text") if isinstance(part, Mapping) else part for part in parts]
+    text = "".join(text for text in texts if isinstance(text, str))
+    thoughts = (message.get(name) for name in ("reasoning_content", "reasoning"))
+    return text or next((f"<think>{one}" for one in thoughts if isinstance(one, str) and one.strip()), "")
+
+
+def _encodable(value: Any) -> str | None:
+    # JSON can have half a character, which can be neither stored nor sent.
+    return value.encode("utf-8", "replace").decode() if isinstance(value, str) and value else None
+
+
 def _tokens(logprobs: Any) -> tuple[Token, ...] | None:
     content = logprobs.get("content") if isinstance(logprobs, Mapping) else None
-    if not isinstance(content, list) or not content:
-        return None
-    tokens = [_token(entry) for entry in content]
-    return tuple(token for token in tokens if token is not None) if all(tokens) else None
+    tokens = [_token(entry) for entry in content] if isinstance(content, list) else []
+    known = tuple(token for token in tokens if token is not None)
+    return known if known and len(known) == len(tokens) else None
 
 
 def _token(entry: Any) -> Token | None:
     if not isinstance(entry, Mapping) or not isinstance(entry.get("token"), str):
         return None
-    listed = entry.get("top_logprobs")
+    listed, codes = entry.get("top_logprobs"), entry.get("bytes")
     alternatives = tuple(
         (other["token"], _number(other.get("logprob")))
         for other in (listed if isinstance(listed, list) else [])
         if isinstance(other, Mapping) and isinstance(other.get("token"), str)
     )
-    given = entry.get("bytes")
-    is_bytes = isinstance(given, list) and all(type(byte) is int and 0 <= byte < 256 for byte in given)
-    return Token(entry["token"], _number(entry.get("logprob")), alternatives, bytes(given or ()) if is_bytes else None)
+    is_bytes = isinstance(codes, list) and all(type(code) is int and 0 <= code < 256 for code in codes)
+    return Token(entry["token"], _number(entry.get("logprob")), alternatives, bytes(codes or ()) if is_bytes else None)
 
 
 def _number(value: Any) -> float:
@@ -178,9 +172,63 @@ def _number(value: Any) -> float:
         return math.nan
 
 
-def _shown(value: Any) -> str:
-    try:
-        text = repr(value)
-    except RecursionError:
-        return "something that is nested too deeply"
-    return text if len(text) <= 200 else text[:199] + "…"
+# Outcomes
+
+
+class Reason(StrEnum):
+    """Why a reply could not be read."""
+
+    EMPTY = "the reply is empty"
+    NO_GUESS = "there is no guess"
+    NO_CONFIDENCE = "there is no confidence"
+    SEVERAL_GUESSES = "there are several guesses"
+    SEVERAL_CONFIDENCES = "there are several confidences"
+    UNCLEAR_NUMBER = "the number can be read in several ways"
+    OUT_OF_RANGE = "the number is not between 0 and 1"
+    UNKNOWN_EXPRESSION = "the expression is not one of the list"
+    ECHO = "the prompt is repeated, not answered"
+    CUT = "the reply is cut off"
+    THINKING = "the reply ends within the LLM's thoughts"
+    NO_LOGPROBS = "there are no token probabilities"
+    NEITHER_TRUE_NOR_FALSE = "neither True nor False is among the likely tokens"
+
+
+@dataclass(frozen=True)
+class Stated:
+    """An answer and its stated confidence, in [0, 1]."""
+
+    answer: str
+    confidence: float
+
+
+@dataclass(frozen=True)
+class Refused:
+    """The LLM declined to answer; `said` is the beginning of the reply."""
+
+    said: str
+
+
+@dataclass(frozen=True)
+class Malformed:
+    """A reply that cannot be read: `why` is one of :class:`Reason`, `said` is the beginning of the reply."""
+
+    why: str
+    said: str
+
+
+Outcome: TypeAlias = Stated | Refused | Malformed
+
+
+def refused(text: str) -> Refused:
+    """Return a refusal with the beginning of the text."""
+    return Refused(_beginning(text))
+
+
+def malformed(why: Reason, text: str) -> Malformed:
+    """Return why a text could not be read, with its beginning."""
+    return Malformed(why, _beginning(text))
+
+
+def _beginning(text: str) -> str:
+    stripped = text[: 10 * _SHOWN].strip()
+    return stripped if len(stripped) <= _SHOWN else stripped[: _SHOWN - 1] + "…"

@@ -36,7 +36,7 @@ CREATE TABLE request (
 ) WITHOUT ROWID;
 """
 # The latter is raised if SQLite names, in its message, what is not text.
-StoreError = (sqlite3.Error, UnicodeDecodeError)
+STORE_ERRORS = (sqlite3.Error, UnicodeDecodeError)
 _NAMES = ("run", "question", "request")
 _BROKEN = "The file is damaged, or was changed by something else; write to a new one."
 _AT_ONCE = 500
@@ -197,7 +197,7 @@ def open_store(path: str | Path, *, to_write: bool) -> Iterator[Store]:
         try:
             _prepare(connection, path, to_write)
             yield Store(connection, path)
-        except StoreError as error:
+        except STORE_ERRORS as error:
             is_intact = any(word in str(error) for word in ("full", "readonly", "I/O", "unable to open"))
             remedy = "" if is_intact else _BROKEN
             if "locked" in str(error):

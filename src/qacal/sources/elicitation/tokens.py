@@ -14,9 +14,8 @@ from __future__ import annotations
 
 import math
 
-from qacal.sources.elicitation.outcomes import Malformed, Reason, malformed
 from qacal.sources.elicitation.reading.parsing import answer_place
-from qacal.sources.elicitation.reply import Reply, Token
+from qacal.sources.elicitation.reply import Malformed, Reason, Reply, Token, malformed
 
 _OUTSIDE_OF_LIST = -9999.0
 

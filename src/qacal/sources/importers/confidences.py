@@ -93,8 +93,8 @@ class ParsedReply:
         >>> ParsedReply.of("Guess: Paris\nProbability: 0.9")
         ParsedReply(answer='Paris', stated=Scored(value=0.9, source='stated'))
         """
-        from qacal.sources.elicitation.outcomes import Refused, Stated
         from qacal.sources.elicitation.reading.parsing import parse_stated
+        from qacal.sources.elicitation.reply import Refused, Stated
 
         outcome = parse_stated(text, is_cut=is_cut)
         if isinstance(outcome, Stated):

@@ -8,9 +8,9 @@ from functools import lru_cache
 from types import MappingProxyType
 
 from qacal.records.columns import require_expressions
-from qacal.sources.elicitation.outcomes import Malformed, Reason, malformed
 from qacal.sources.elicitation.reading.characters import plain
 from qacal.sources.elicitation.reading.numbers import read_probability
+from qacal.sources.elicitation.reply import Malformed, Reason, malformed
 
 EXPRESSIONS: Mapping[str, float] = MappingProxyType(
     {

@@ -36,8 +36,8 @@ from collections.abc import Iterator
 from decimal import Decimal
 from enum import Enum
 
-from qacal.sources.elicitation.outcomes import Malformed, Reason, malformed
 from qacal.sources.elicitation.reading.characters import has_other_numerals, plain
+from qacal.sources.elicitation.reply import Malformed, Reason, malformed
 
 # Nobody writes a probability with more digits.
 _LONGEST = 24

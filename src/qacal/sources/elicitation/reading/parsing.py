@@ -21,7 +21,12 @@ from dataclasses import replace
 from typing import TypeAlias
 
 from qacal.sources.elicitation.matching import normalise_answer
-from qacal.sources.elicitation.outcomes import (
+from qacal.sources.elicitation.reading.characters import ends_in_thoughts, plain, without_thoughts
+from qacal.sources.elicitation.reading.expressions import EXPRESSIONS, read_expression
+from qacal.sources.elicitation.reading.labels import CONFIDENCE, GUESS, Named, json_place, named_texts, trimmed
+from qacal.sources.elicitation.reading.numbers import Scale, read_probability, scale_of
+from qacal.sources.elicitation.reading.refusals import declines, does_not_know
+from qacal.sources.elicitation.reply import (
     Malformed,
     Outcome,
     Reason,
@@ -30,11 +35,6 @@ from qacal.sources.elicitation.outcomes import (
     malformed,
     refused,
 )
-from qacal.sources.elicitation.reading.characters import ends_in_thoughts, plain, without_thoughts
-from qacal.sources.elicitation.reading.expressions import EXPRESSIONS, read_expression
-from qacal.sources.elicitation.reading.labels import CONFIDENCE, GUESS, Named, json_place, named_texts, trimmed
-from qacal.sources.elicitation.reading.numbers import Scale, read_probability, scale_of
-from qacal.sources.elicitation.reading.refusals import declines, does_not_know
 
 # Takes the text of the confidence, whether the reply was cut there, and the answer.
 ReadConfidence: TypeAlias = Callable[[str, bool, str], float | Malformed]

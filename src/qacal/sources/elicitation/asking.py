@@ -1,0 +1,179 @@
+"""Ask a server many requests at a time, and store each reply before the next request is made.
+
+A conversation is a generator: it yields a request, is sent the reply, and so on until it ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from qacal.errors import InputError, QacalError, ServerError
+from qacal.sources.elicitation.client import Client, Failed, Got, Traffic, Trouble
+from qacal.sources.elicitation.reply import Reply, Request
+from qacal.sources.elicitation.store import STORE_ERRORS, Store, request_key
+
+Conversation: TypeAlias = Generator[Request, Reply, Any]
+
+# A run ends after this many failures if no request has succeeded, or if they come one after the other.
+_FAILURES = 10
+
+
+class NoLogprobsError(InputError):
+    """The server does not give log-probabilities; `reason` is the message without the remedy."""
+
+    def __init__(self, message: str, reason: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+@dataclass
+class Progress:
+    """How far a run is.
+
+    done : conversations that have ended, failed ones included.
+    fresh : those of them for which the server was asked.
+    sent, known : requests that the server replied to now, and those that had a reply before.
+    failed : requests without a reply; the next run makes them again.
+    failures : the number of failures by reason.
+    traffic : how many requests were made; some are made several times.
+    """
+
+    done: int = 0
+    fresh: int = 0
+    sent: int = 0
+    known: int = 0
+    failed: int = 0
+    failures: Counter[str] = field(default_factory=Counter)
+    traffic: Traffic = field(default_factory=Traffic)
+
+
+@dataclass
+class Asking:
+    """Drives conversations until each has ended, or one of its requests has failed.
+
+    store : where replies are looked up first, and stored.
+    client : asks for the others.
+    workers : the number of parallel requests.
+    tell : called when a conversation has ended, or a request is to be made again.
+    """
+
+    store: Store
+    client: Client
+    workers: int = 8
+    tell: Callable[[Progress], None] = lambda progress: None
+    progress: Progress = field(default_factory=Progress)
+    _in_flight: dict[str, asyncio.Event] = field(default_factory=dict)
+    _failures_in_a_row: int = 0
+
+    def all(self, conversations: Iterable[Conversation]) -> Progress:
+        """Ask all; workers take conversations one by one."""
+        try:
+            asyncio.run(self._all(iter(conversations)))
+        except* (QacalError, *STORE_ERRORS) as group:
+            error: BaseException = group
+            while isinstance(error, BaseExceptionGroup):
+                error = error.exceptions[0]
+            raise error from None
+        return self.progress
+
+    async def _all(self, conversations: Iterator[Conversation]) -> None:
+        asyncio.get_running_loop().set_exception_handler(_report_exception)
+        # Workers take from the iterator itself, so no more questions are in memory than there are workers.
+        async with self.client, asyncio.TaskGroup() as group:
+            for _ in range(self.workers):
+                group.create_task(self._work(conversations))
+
+    async def _work(self, conversations: Iterator[Conversation]) -> None:
+        for conversation in conversations:
+            before = self.progress.sent
+            try:
+                request = next(conversation)
+                while (reply := await self._reply(request)) is not None:
+                    request = conversation.send(reply)
+            except StopIteration:
+                pass
+            self.progress.done += 1
+            # Other workers may have asked meanwhile, which is the usual case if anything is asked.
+            self.progress.fresh += self.progress.sent > before
+            self.tell(self.progress)
+
+    async def _reply(self, request: Request) -> Reply | None:
+        key = request_key(request)
+        while key in self._in_flight:  # two questions with the same text are one request
+            await self._in_flight[key].wait()
+        known = self.store.reply(request)
+        if known is not None:
+            self.progress.known += 1
+            return known
+        self._in_flight[key] = asyncio.Event()
+        try:
+            result = await self.client.ask(request, self.progress.traffic, lambda: self.tell(self.progress))
+            if isinstance(result, Got):
+                self.store.keep(request, result.body, None, result.seconds)
+                self.progress.sent += 1
+                self._failures_in_a_row = 0
+                return result.reply
+            self.store.keep(request, None, result.why, result.seconds)
+            self.progress.failed += 1
+            self.progress.failures[result.why] += 1
+            # A refusal concerns one request; others may succeed.
+            self._failures_in_a_row = 0 if result.is_refusal else self._failures_in_a_row + 1
+            self._raise_if_hopeless(result)
+            return None
+        finally:
+            self._in_flight.pop(key).set()
+
+    def _raise_if_hopeless(self, failed: Failed) -> None:
+        """Raise if further requests would fail too: nothing has worked so far, or nothing works any more."""
+        has_worked = self.progress.sent + self.progress.known > 0
+        reason = f"{self.client.shown_url}: {failed.why.rstrip('.')}."
+        message = f"{reason} {failed.remedy}"
+        if failed.trouble is Trouble.NO_LOGPROBS and not has_worked:
+            raise NoLogprobsError(message, reason)
+        is_wrong = failed.status in (404, None) or failed.names_usual_field
+        is_lost = self._failures_in_a_row >= _FAILURES or failed.status in (401, 403)
+        is_lost = is_lost or failed.trouble is Trouble.QUOTA or self.client.is_strange
+        if is_lost or (not has_worked and (is_wrong or self.progress.failed >= _FAILURES)):
+            is_server = failed.trouble in (Trouble.UNREACHABLE, Trouble.TIMEOUT, Trouble.BUSY, Trouble.SERVER)
+            raise (ServerError if is_server else InputError)(message)
+
+
+def _report_exception(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    # SIGTERM ends the program by SystemExit. If it arrives within a task, asyncio would also report that task.
+    if not isinstance(context.get("exception"), SystemExit | KeyboardInterrupt):
+        loop.default_exception_handler(context)
+
+
+def require_fields(fields: Mapping[str, Any], logprobs: bool | None = None) -> None:
+    """Refuse fields of requests that contradict other options, or have an effect that nobody would read.
+
+    logprobs : whether token probabilities are asked for; None leaves that to the fields.
+
+    >>> require_fields({"n": 5})
+    Traceback (most recent call last):
+    ...
+    qacal.errors.InputError: the field n is 5: several replies to one request are paid for, ...
+    """
+    for name, value in fields.items():
+        why = None
+        if name in ("n", "best_of") and value not in (None, 1):
+            why = "several replies to one request are paid for, and one is read. Leave it out."
+        elif name in ("stream", "stream_options") and value:
+            why = "replies are read whole, not as a stream. Leave it out."
+        elif name == "model":
+            why = "name the LLM with --model (in Python: model)."
+        elif name == "messages":
+            why = "the prompt says it. For another one, write a prompt of your own (.toml)."
+        elif name == "logprobs" and logprobs and not value:
+            why = "token probabilities are asked for. To stop that, pass --no-logprobs (in Python: logprobs=False)."
+        elif name in ("logprobs", "top_logprobs") and logprobs is False and value:
+            why = (
+                "token probabilities are not asked for. Leave it out, or leave out --no-logprobs (in Python: "
+                "logprobs=False)."
+            )
+        if why is not None:
+            raise InputError(f"the field {name} is {value!r}: {why}")
