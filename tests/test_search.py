@@ -184,7 +184,7 @@ def test_refusals():
     calibration, tuning = halves(200, 2)
     with pytest.raises(InputError, match=r"objective is 'accuracy'; expected one of log_loss, brier, auac, error"):
         Search(calibration, tuning, objective="accuracy")
-    with pytest.raises(InputError, match="dealt for it"):
+    with pytest.raises(InputError, match="needs a tally with such blocks"):
         Search(calibration.without_blocks(), tuning, ranges=WIDE).tune(ScalingQABinning())
 
 

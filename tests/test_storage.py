@@ -621,7 +621,7 @@ def test_pipes_are_not_waited_for(model):
         ("rows", [1.0, 10.0], "is float64; expected an array of int64"),
         ("offset", [0, 3], "offset must rise from 0 to 2"),
         ("offset", [-5, 2], "offset must rise"),
-        ("lineage.depth", [1], "root must be the first"),
+        ("lineage.depth", [1], "first node must be the root"),
     ],
 )
 def test_content_that_no_fit_makes_is_refused(name, array, match, tmp_path):

@@ -11,7 +11,7 @@ from scipy.special import expit
 from qacal.calibrators import HierarchicalScaling, PlattScaling
 from qacal.calibrators.mixed import flat as laplace
 from qacal.calibrators.mixed import flat_likelihood as group_likelihood
-from qacal.calibrators.mixed.cells import Runs, as_table
+from qacal.calibrators.mixed.common import Runs, as_table
 from qacal.calibrators.mixed.flat import fit_hierarchical
 
 REFERENCE = Path(__file__).parents[1] / "reference" / "lme4"

@@ -237,4 +237,4 @@ def test_rows_beyond_the_maps_below_are_those_of_the_slow_twin(depth):
         is_ancestor = who.owner[above] == who.owner[child] >> (who.depth[child] - who.depth[above])
         left[above[is_ancestor][-1] if is_ancestor.any() else 0] -= own[child]
     assert len(own) > depth
-    np.testing.assert_array_equal(maps._without_those_below(own), np.maximum(left, 0.0))
+    np.testing.assert_array_equal(maps._without_descendants(own), np.maximum(left, 0.0))

@@ -7,12 +7,18 @@ from scipy.special import expit
 from qacal import InputError, Paths, Tally
 from qacal.calibrators import HierarchicalScaling, TreeScaling
 from qacal.calibrators.mixed import tree as tree_laplace
-from qacal.calibrators.mixed.cells import Runs
+from qacal.calibrators.mixed.common import Runs, matrix
 from qacal.calibrators.mixed.flat import fit_hierarchical
 from qacal.calibrators.mixed.nodes import Addresses, nodes_of
-from qacal.calibrators.mixed.passes import gather_knowledge, matrix, posterior_covariances
 from qacal.calibrators.mixed.tree import fit_tree
-from qacal.calibrators.mixed.tree_likelihood import Cells, covariance_of, gaussian_curvature, own_curvature
+from qacal.calibrators.mixed.tree_likelihood import (
+    Cells,
+    covariance_of,
+    gather_knowledge,
+    gaussian_curvature,
+    own_curvature,
+    posterior_covariances,
+)
 from qacal.calibrators.mixed.tree_likelihood import evaluate as evaluate_from
 from qacal.tally.groups import as_grouping
 from qacal.tally.isotonic import isotonic_shape
@@ -303,3 +309,8 @@ def test_maps_that_no_fit_made_are_refused():
     ):
         with pytest.raises(InputError):
             replace(maps, **change).validate()
+
+
+def test_unknown_features_are_refused():
+    with pytest.raises(InputError, match='feature is \'steps\'; expected "isotonic", "confidence" or "logit"'):
+        TreeScaling(feature="steps").fit([0.8], [1])

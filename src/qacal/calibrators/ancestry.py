@@ -1,4 +1,4 @@
-"""Who answers for a group: itself if it has enough rows, else its nearest ancestor that has, else the root."""
+"""Which node answers for a group: itself if it has enough rows, else its nearest ancestor that has, else the root."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from qacal.tally.tally import Tally
 
 
 def flat_levels(tally: Tally, max_depth: int | None = None) -> list[Tally]:
-    """Return the tally of the root, and of the groups of each depth below it; flat groups are all at depth 1.
-
-    max_depth : go no deeper into a tree than this.
-    """
-    return [_at_level(tally, depth) for depth in range(deepest_level(tally.grouping, max_depth) + 1)]
+    """Return the tally of the root, and of the groups of each depth below it; flat groups are all at depth 1."""
+    return [level_of(tally, depth) for depth in range(deepest_level(tally.grouping, max_depth) + 1)]
 
 
-def leaf_level(tally: Tally, max_depth: int | None = None) -> Tally:
-    """Return the last of these levels alone."""
-    return _at_level(tally, deepest_level(tally.grouping, max_depth))
+def level_of(tally: Tally, depth: int) -> Tally:
+    """Return the tally over the groups at one depth; without groups for the root."""
+    if depth == 0:
+        return tally.pooled()
+    column = tally.grouping
+    return tally.roll_up(depth).flat() if column is not None and column.is_tree else tally
 
 
 def deepest_level(column: GroupColumn | None, max_depth: int | None = None) -> int:
@@ -44,21 +44,13 @@ def deepest_level(column: GroupColumn | None, max_depth: int | None = None) -> i
     return deepest
 
 
-def _at_level(tally: Tally, depth: int) -> Tally:
-    if depth == 0:
-        return tally.pooled()
-    column = tally.grouping
-    is_tree = column is not None and column.depth is not None
-    return tally.roll_up(depth).flat() if is_tree else tally
-
-
 @dataclass(frozen=True, eq=False)
 class Lineage:
-    """The groups and ancestors that answer, in the order of (depth, code); the root is the first.
+    """The nodes that answer, in the order of (depth, code); the root is the first.
 
-    depth, owner : whose answer it is: a group's code, and the depth at which it is a group.
-    source : whether those who read it read their own (group), an ancestor's or the root's.
-    directory : which of them answers for a group.
+    depth, owner : of each node: its depth, and its code there.
+    source : what a node is to the groups that it answers for: the group itself, an ancestor or the root.
+    directory : from a group's code to the place of the node that answers for it.
     """
 
     depth: Ints
@@ -67,24 +59,22 @@ class Lineage:
     directory: GroupIndex
 
     def validate(self, column: GroupColumn | None, max_depth: int | None = None) -> None:
-        """Refuse what :func:`lineage` cannot have made for the groups of a column."""
-        deepest, answers = deepest_level(column, max_depth), len(self.depth.ravel())
-        require_columns(answers, depth=self.depth, owner=self.owner, source=self.source)
-        is_first = answers > 0 and self.depth[0] == 0 and self.owner[0] == NO_GROUP
-        require(is_first, "the root must be the first to answer, and is not.")
+        """Refuse groups that are not sound, and nodes that :func:`lineage` cannot have made for them."""
+        if column is not None:
+            column.validate()
+        deepest, n_nodes = deepest_level(column, max_depth), len(self.depth.ravel())
+        require_columns(n_nodes, depth=self.depth, owner=self.owner, source=self.source)
+        is_root = n_nodes > 0 and self.depth[0] == 0 and self.owner[0] == NO_GROUP
+        require(is_root, "the first node must be the root, and is not.")
         require_between(0, deepest, depth=self.depth)
-        is_sorted = rises_within(np.array([0, answers]), self.depth, self.owner)
-        require(is_sorted and bool((self.owner[1:] >= 0).all()), "those who answer must rise by depth and code.")
-        require(np.array_equal(self.source, _source(self.depth, deepest)), "source does not agree with depth.")
-        known = known_groups(column, max_depth)
+        is_sorted = rises_within(np.array([0, n_nodes]), self.depth, self.owner)
+        require(is_sorted and bool((self.owner[1:] >= 0).all()), "nodes must rise by depth and code.")
+        require(np.array_equal(self.source, sources(self.depth, deepest)), "source does not agree with depth.")
         own = self.owner[(self.depth == deepest) & (self.owner != NO_GROUP)]
-        require(bool(np.isin(own, known).all()), "a group answers that had no row in the fit.")
-        self._require_readers(column, deepest)
-
-    def _require_readers(self, column: GroupColumn | None, deepest: int) -> None:
-        """Refuse a group that reads the answer of another, instead of its own or an ancestor's."""
+        is_known = np.isin(own, known_groups(column, max_depth)).all()
+        require(bool(is_known), "a group answers that had no row in the fit.")
         codes, entries = self.directory.codes, self.directory.entries
-        require_between(0, len(self.depth) - 1, entries=entries)
+        require_between(0, n_nodes - 1, entries=entries)
         depth = self.depth[entries]
         owner = np.where(depth == 0, NO_GROUP, codes >> (deepest - depth))
         require(np.array_equal(owner, self.owner[entries]), "a group reads the answer of another group.")
@@ -95,7 +85,7 @@ class Lineage:
 
 
 def lineage(levels: list[Tally], column: GroupColumn | None, rows: int) -> Lineage:
-    """Return who answers for whom if a group needs `rows` rows to answer for itself."""
+    """Return which node answers for each group if a group needs `rows` rows to answer for itself."""
     deepest = len(levels) - 1
     if column is None or deepest == 0:
         leaves = np.array([], dtype=np.int64)
@@ -110,16 +100,12 @@ def lineage(levels: list[Tally], column: GroupColumn | None, rows: int) -> Linea
             reads[np.isin(leaves >> (deepest - depth), groups_with_rows(levels[depth], rows))] = depth
         owner = np.where(reads == 0, NO_GROUP, leaves >> (deepest - reads))
     root = np.array([[0], [NO_GROUP]])
-    answers, number = np.unique(np.concatenate([root, [reads, owner]], axis=1), axis=1, return_inverse=True)
-    depth = answers[0]
-    return Lineage(depth, answers[1], _source(depth, deepest), GroupIndex(leaves, number.ravel()[1:]))
+    nodes, number = np.unique(np.concatenate([root, [reads, owner]], axis=1), axis=1, return_inverse=True)
+    return Lineage(nodes[0], nodes[1], sources(nodes[0], deepest), GroupIndex(leaves, number.ravel()[1:]))
 
 
 def sums_between(cuts: Floats, levels: list[Tally], ancestry: Lineage, names: Iterable[str]) -> dict[str, Floats]:
-    """Return tables of (who answers, cut): the sums over rows whose confidence is above the cut before, up to it.
-
-    names : of the columns of a tally.
-    """
+    """Return tables of (node, cut): sums of tally columns over rows with a confidence up to the cut, above the last."""
     shape = (len(ancestry.depth), len(cuts))
     sums = {name: np.zeros(shape[0] * shape[1]) for name in names}
     for depth, level in enumerate(levels):
@@ -131,10 +117,11 @@ def sums_between(cuts: Floats, levels: list[Tally], ancestry: Lineage, names: It
 
 
 def _answered_by(level: Tally, mine: Ints, ancestry: Lineage) -> tuple[Ints, Ints]:
-    """Return the cells of a level whose groups answer for somebody, and at which place among those who answer."""
+    """Return the cells of a level that are in one of the nodes `mine`, and the place of that node."""
     column = level.grouping
     if column is None or len(mine) == 0 or ancestry.owner[mine[0]] == NO_GROUP:
-        return np.arange(len(level) if len(mine) else 0), np.zeros(len(level) if len(mine) else 0, dtype=np.int64)
+        n_cells = len(level) if len(mine) else 0
+        return np.arange(n_cells), np.zeros(n_cells, dtype=np.int64)
     at = np.minimum(np.searchsorted(ancestry.owner[mine], column.code), len(mine) - 1)
     cells = np.flatnonzero(ancestry.owner[mine[at]] == column.code)
     return cells, mine[at[cells]]
@@ -142,12 +129,11 @@ def _answered_by(level: Tally, mine: Ints, ancestry: Lineage) -> tuple[Ints, Int
 
 def known_groups(column: GroupColumn | None, max_depth: int | None = None) -> Ints:
     """Return the codes of the groups that had rows in the fit."""
-    if column is None:
-        return np.array([], dtype=np.int64)
-    return (column if max_depth is None else column.at_depth(max_depth)).leaves()
+    return np.array([], dtype=np.int64) if column is None else column.leaves(max_depth)
 
 
-def _source(depth: Ints, deepest: int) -> Ints:
+def sources(depth: Ints, deepest: int) -> Ints:
+    """Return what nodes of these depths are to the groups that they answer for."""
     return np.where(depth == 0, FROM_ROOT, np.where(depth == deepest, FROM_GROUP, FROM_ANCESTOR))
 
 

@@ -18,19 +18,10 @@ from qacal.tally.arrays import ArrayLike, Floats, Hashes, Ints, require_length, 
 from qacal.tally.groups import NO_GROUP, GroupColumn, Paths
 from qacal.tally.tally import Tally
 
-_REPEATED = (
-    "some ids have several rows (the answers of several LLMs, perhaps). Intervals take rows as independent, so theirs "
-    "come out too narrow; keep one row per question, or do not rely on low and high."
-)
-
 
 @dataclass(frozen=True)
 class Rows:
-    """Checked rows that ask for a calibrated confidence.
-
-    stated : the confidences as they came.
-    confidence : the same, read to seven decimals.
-    """
+    """Checked rows to calibrate; `confidence` is `stated`, read to seven decimals."""
 
     stated: Floats
     groups: ArrayLike | Paths | None
@@ -41,19 +32,17 @@ class Rows:
         object.__setattr__(self, "confidence", seven_decimals(self.stated))
 
     def leaves(self, fitted: GroupColumn | None, max_depth: int | None = None) -> Ints:
-        """Return each row's group in the codes of the fit, `NO_GROUP` for groups that it cannot know."""
+        """Return each row's group in the codes of the fit, `NO_GROUP` for unknown groups."""
         if fitted is None or self.groups is None:
             return np.full(len(self.confidence), NO_GROUP)
-        column = fitted.encode(self.groups, len(self.confidence))
-        return (column if max_depth is None else column.at_depth(max_depth)).leaves()
+        return fitted.encode(self.groups, len(self.confidence)).leaves(max_depth)
 
     def names(self, fitted: GroupColumn | None, max_depth: int | None = None) -> list[Any]:
-        """Return the name of each row's group, None for groups that had no row in the fit."""
+        """Return the name of each row's group, None for groups without rows in the fit."""
         if fitted is None:
             return [None] * len(self.confidence)
-        known = (fitted if max_depth is None else fitted.at_depth(max_depth)).leaves()
         codes = self.leaves(fitted, max_depth)
-        return fitted.decode(np.where(np.isin(codes, known), codes, NO_GROUP))
+        return fitted.decode(np.where(np.isin(codes, fitted.leaves(max_depth)), codes, NO_GROUP))
 
 
 class Maps(Protocol):
@@ -61,31 +50,25 @@ class Maps(Protocol):
 
     def apply(self, rows: Rows) -> Floats:
         """Return the calibrated confidences."""
-        ...
 
     def explain(self, rows: Rows) -> Evidence:
         """Return the calibrated confidences with their evidence."""
-        ...
 
     def validate(self) -> None:
-        """Raise `InputError` if no fit can have given this content. Maps from a file are asked; fits need not be."""
-        ...
+        """Raise `InputError` if no fit can have made these maps; called for maps that come from a file."""
 
     def parameters(self) -> dict[str, Any]:
-        """Return those parameters of the fit that can be read off the maps."""
-        ...
+        """Return the parameters of the fit that can be read off the maps."""
 
 
 @dataclass(frozen=True)
 class Properties:
-    """What a calibrator promises of its maps; the contract test holds it to them.
+    """What a calibrator guarantees about its maps; the contract test checks it.
 
     is_monotone : within a group, the output only rises (or only falls) with the confidence.
-    keeps_mean : in every group with a map of its own, the outputs on the fitting rows average to its share of right
-        answers.
+    keeps_mean : in every group with a map of its own, the mean output on the training rows is the group's accuracy.
     is_discrete : finitely many outputs, fixed by the fit.
     is_certified : `explain` gives intervals that hold all at once with probability 1 - alpha.
-    uses_groups : the output depends on the group.
     """
 
     is_monotone: bool = False
@@ -103,14 +86,14 @@ class Calibrator(HasParameters, ABC):
     @property
     @abstractmethod
     def properties(self) -> Properties:
-        """What this calibrator, with these parameters, promises."""
+        """What this calibrator guarantees with these parameters."""
 
     @abstractmethod
     def _fit_tally(self, tally: Tally) -> Maps:
         """Return the frozen maps for a tally."""
 
     def tally_options(self) -> dict[str, Any]:
-        """Return what the tally of the fitting rows must carry beyond groups and confidences."""
+        """Return the options of `Tally.of` that this calibrator needs."""
         return {}
 
     def fit(
@@ -130,7 +113,7 @@ class Calibrator(HasParameters, ABC):
         correct : 0/1, or a soft target in [0, 1].
         groups : one label per row, of any type, or :class:`qacal.Paths` of a tree.
         sample_weight : importance of each row; 0 leaves a row out.
-        ids : the question's id, for whatever must treat the rows of one question alike (halves, order of ties).
+        ids : the question's id; all rows of a question go to the same half, and ids order equal confidences.
         """
         self._require_parameters()
         confidence = seven_decimals(unit_values(confidence, "confidence"))
@@ -142,27 +125,31 @@ class Calibrator(HasParameters, ABC):
         return self._fit(tally)
 
     def fit_tally(self, tally: Tally) -> Self:
-        """Learn the maps from a tally; see :meth:`tally_options` for what it must carry."""
+        """Learn the maps from a tally, counted with :meth:`tally_options`."""
         self._require_parameters()
         return self._fit(tally)
 
     def _fit(self, tally: Tally) -> Self:
-        _relevant = self._relevant(tally)
+        relevant = self._relevant(tally)
         if self.properties.is_certified and tally.is_clustered:
+            message = (
+                "some ids have several rows (the answers of several LLMs, perhaps). Intervals assume independent rows, "
+                "so these come out too narrow; keep one row per question, or do not rely on low and high."
+            )
             # Shown at the line that called fit or fit_tally.
-            warnings.warn(_REPEATED, RepeatedQuestionsWarning, stacklevel=3)
-        self.maps_ = self._fit_tally(_relevant)
+            warnings.warn(message, RepeatedQuestionsWarning, stacklevel=3)
+        self.maps_ = self._fit_tally(relevant)
         return self
 
     def _require_parameters(self) -> None:
-        """Refuse parameters that are lists, arrays or objects: each is a number, a word, True, False or None."""
+        """Refuse lists, arrays and objects: a parameter is a number, a word, True, False or None."""
         for name, value in self.get_params().items():
-            is_vast = isinstance(value, int) and abs(value) > MOST
-            if is_vast or not (value is None or isinstance(value, str | int | float | np.generic)):
+            is_too_large = isinstance(value, int) and abs(value) > MOST
+            if is_too_large or not (value is None or isinstance(value, str | int | float | np.generic)):
                 raise InputError(f"{name} is {shown(value)}, a {type(value).__name__}; expected a number or a word.")
 
-    def _require(self, tally: Tally) -> None:
-        """Refuse a tally that lacks what this calibrator needs."""
+    def _relevant(self, tally: Tally) -> Tally:
+        """Refuse a tally that lacks what this calibrator needs; drop the rest, which must not change the result."""
         needed = self.tally_options()
         if not isinstance(tally, Tally):
             got = type(tally).__name__
@@ -173,13 +160,8 @@ class Calibrator(HasParameters, ABC):
         if needed.get("ties") and tally.tie is None:
             raise InputError('ties="jitter" needs a tally that keeps ties: Tally.of(..., ids=ids, ties=True).')
         if tally.n_blocks % needed.get("n_blocks", 1) or tally.seed != needed.get("seed", tally.seed):
-            how = f"Tally.of(..., ids=ids, n_blocks={needed['n_blocks']}, seed={needed['seed']})"
-            raise InputError(f"this calibrator splits rows, and needs a tally that was dealt for it: {how}.")
-
-    def _relevant(self, tally: Tally) -> Tally:
-        """Drop whatever else the tally carries: it is none of this calibrator's business, and must not show."""
-        self._require(tally)
-        needed = self.tally_options()
+            call = f"Tally.of(..., ids=ids, n_blocks={needed['n_blocks']}, seed={needed['seed']})"
+            raise InputError(f"this calibrator splits the rows, and needs a tally with such blocks: {call}.")
         if not self.properties.uses_groups:
             tally = tally.pooled()
         if not needed.get("ties"):
@@ -192,7 +174,7 @@ class Calibrator(HasParameters, ABC):
     def predict(
         self, confidence: ArrayLike, *, groups: ArrayLike | Paths | None = None, ids: ArrayLike | None = None
     ) -> Floats:
-        """Return the calibrated confidence of each row. Rows of unknown groups get the root's."""
+        """Return the calibrated confidence of each row; rows of unknown groups get the root's."""
         return self.fitted_maps().apply(self._checked_rows(confidence, groups, ids))
 
     def explain(
@@ -207,28 +189,28 @@ class Calibrator(HasParameters, ABC):
         return self.fitted_maps().apply(Rows(tally.confidence, groups, tally.tie))
 
     def fitted_maps(self) -> Maps:
-        """Return `maps_`, or say that there are none yet."""
+        """Return `maps_`; raise `NotFittedError` before `fit`."""
         if not hasattr(self, "maps_"):
             raise NotFittedError(f"this {type(self).__name__} is not fitted yet; call fit first.")
         return self.maps_
 
     def validate(self) -> None:
-        """Raise `InputError` if no fit with these parameters can have given `maps_`, which may come from a file."""
+        """Raise `InputError` if no fit with these parameters can have made `maps_`, which may come from a file."""
         self._require_parameters()
-        maps, given = self.fitted_maps(), self.get_params(deep=False)
+        maps, own = self.fitted_maps(), self.get_params(deep=False)
         maps.validate()
         for name, fitted in maps.parameters().items():
-            # Tallies may bring a grid with them that the calibrator did not ask for.
-            is_so = name not in given or given[name] == fitted or (name == "resolution" and given[name] is None)
-            require(is_so, f"{name} is {given.get(name)!r}, and the maps were fitted with {fitted!r}; fit again.")
+            # A tally may have a grid that the calibrator did not ask for.
+            is_same = name not in own or own[name] == fitted or (name == "resolution" and own[name] is None)
+            require(is_same, f"{name} is {own.get(name)!r}, and the maps were fitted with {fitted!r}; fit again.")
         has_groups = getattr(maps, "grouping", None) is not None
         require(self.properties.uses_groups or not has_groups, "the maps have groups, which this calibrator ignores.")
 
     def _checked_rows(self, confidence: ArrayLike, groups: ArrayLike | Paths | None, ids: ArrayLike | None) -> Rows:
-        """Return rows as the maps take them, checked."""
         h = unit_values(confidence, "confidence")
         if groups is not None:
             require_length(groups, len(h), "groups")
-        uses_ids = ids is not None and self.tally_options().get("ties")
-        tie = identity.as_tie(identity.id_hashes(ids, len(h))) if uses_ids else None
+        tie = None
+        if ids is not None and self.tally_options().get("ties"):
+            tie = identity.as_tie(identity.id_hashes(ids, len(h)))
         return Rows(h, groups if self.properties.uses_groups else None, tie)

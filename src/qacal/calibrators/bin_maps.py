@@ -11,7 +11,7 @@ or more; the root always has one.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 
@@ -37,10 +37,9 @@ class BinMaps:
     """The maps of all groups, their bins end to end; map 0 is the root's.
 
     top, tie : where each bin ends; infinite in the last bin of a map.
-    value, low, high, rows : each bin's answer, its certificate, and the rows behind it.
+    value, low, high, rows : each bin's answer, its interval, and the rows behind it.
     offset : map j has the bins ``offset[j]`` to ``offset[j + 1] - 1``.
-    lineage : whose maps they are, and which map a group reads.
-    grouping, max_depth : the groups of the fit, and how deep into their tree it went.
+    lineage : the node of each map, and which map a group reads.
     """
 
     top: Floats
@@ -77,22 +76,19 @@ class BinMaps:
         )
 
     def bins_of(self, rows: Rows) -> Ints:
-        """Return which bin answers each row: its place in `value`, `low`, `high` and `rows`."""
+        """Return the bin that answers each row: its place in `value`, `low`, `high` and `rows`."""
         return self._bins(rows, self._maps(rows))
 
     def bins_by_level(self, rows: Rows) -> Ints:
-        """Return in which bin of which map each row is, a column for every level of maps, the root's first.
+        """Return the bin of each row in the map of its group at every level of maps, the root's first; -1 for no map.
 
-        A row is in the map of its own group, and in those of all its ancestors, whichever of them answers it: what an
-        ancestor's interval promises is about all of them. -1 where the row is in no map of a level.
+        An ancestor's interval is about all rows of the ancestor, also about those that another map answers.
         """
         levels = np.unique(self.lineage.depth).tolist()
         return np.stack([self._bins_at(rows, depth) for depth in levels], axis=1)
 
     def validate(self) -> None:
-        """Refuse what :func:`fit_bins` cannot have made: then no lookup leaves its map, and answers are in [0, 1]."""
-        if self.grouping is not None:
-            self.grouping.validate()
+        """Refuse what no fit can have made: afterwards no lookup leaves its map, and answers are in [0, 1]."""
         self.lineage.validate(self.grouping, self.max_depth)
         n_bins = len(self.top.ravel())
         columns = {"value": self.value, "low": self.low, "high": self.high}
@@ -101,20 +97,17 @@ class BinMaps:
         require_between(0, 1, **columns)
         require(bool((self.low <= self.high).all()), "an interval has its low above its high.")
         require_between(0, 2**63 - 1, rows=self.rows)
-        self._validate_tops()
-        self._validate_certificate()
-
-    def _validate_tops(self) -> None:
         last = np.zeros(len(self.top), dtype=bool)
         last[self.offset[1:] - 1] = True
         require_between(0, 1, top=np.where(last, 0.0, self.top))
         require(bool((self.top[last] == np.inf).all()), "the last bin of a map must have no top.")
         keys = (self.top, self.tie) if self.is_jittered else (self.top,)
         require(rises_within(self.offset, *keys), "the tops of a map must rise.")
-        # Tops that were fixed beforehand, or are on a grid, may be anything: only seen confidences have seven decimals.
+        # Only tops that are confidences of the rows have seven decimals: not fixed ones, nor those on a grid.
         if self.certificate.kind != "fixed" and self.resolution is None:
             is_read = np.array_equal(seven_decimals(self.top[~last]), self.top[~last])
             require(is_read, "the tops of a map have seven decimals; this one is of an earlier qacal. Fit again.")
+        self._validate_certificate()
 
     def _validate_certificate(self) -> None:
         self.certificate.validate()
@@ -126,43 +119,42 @@ class BinMaps:
             require(is_repeated, 'the certificate "fixed" goes with the same bins in every map.')
         grid = None
         if self.resolution is not None:
-            snap(np.zeros(1), self.resolution)
+            snap(np.zeros(1), self.resolution)  # it checks the resolution
             grid = round(1 / self.resolution) + 1 if self.certificate.kind == "uniform" else None
         require(self.certificate.grid == grid, f"the certificate has a grid of {self.certificate.grid}, not {grid}.")
 
     def parameters(self) -> dict[str, Any]:
         """Return the parameters of the fit."""
-        found = {"max_depth": self.max_depth, "alpha": self.certificate.alpha, "resolution": self.resolution}
+        common = {"max_depth": self.max_depth, "alpha": self.certificate.alpha, "resolution": self.resolution}
         if self.is_jittered:
-            return found | {"ties": "jitter"}
-        return found | {"ties": "merge", "certificate": self.certificate.kind}
+            return common | {"ties": "jitter"}
+        return common | {"ties": "merge", "certificate": self.certificate.kind}
 
     def error_bounds(self) -> Floats:
-        """Return how far each bin's answer can be from the truth, by its certificate: the distance to the far end."""
+        """Return how far each bin's answer can be from the truth: the distance to the far end of its interval."""
         return np.maximum(np.abs(self.value - self.low), np.abs(self.high - self.value))
 
     def median_error_bound(self) -> float:
-        """Return what half of the calibration rows have for an error bound, or less."""
+        """Return the median of the error bound over the calibration rows."""
         bound, read = self.error_bounds(), self.rows_read()
         order = np.argsort(bound)
         through = np.cumsum(read[order])
         return float(bound[order][np.searchsorted(through, through[-1] / 2)])
 
     def rows_read(self) -> Floats:
-        """Return how many calibration rows each bin answers, which are those that no map below answers.
+        """Return how many calibration rows each bin answers: those that no map below answers.
 
-        Of bins that were fixed beforehand these can be counted, as they are the same in every map. Other bins differ
-        from map to map: a map's share of rows that no map below has is taken to be the same in each of its bins.
+        Fixed bins are the same in every map, so their rows can be counted. Other bins differ from map to map: the share
+        of a map's rows that no map below answers is assumed to be the same in each of its bins.
         """
-        left = self.rows.astype(np.float64)
+        rows = self.rows.astype(np.float64)
         if self.certificate.kind == "fixed":
-            own = left.reshape(len(self.lineage.depth), -1).copy()
-            return self._without_those_below(own).ravel()
-        own = np.add.reduceat(left, self.offset[:-1])
-        share = self._without_those_below(own.copy()) / np.maximum(own, 1.0)
-        return left * np.repeat(share, np.diff(self.offset))
+            return self._without_descendants(rows.reshape(len(self.lineage.depth), -1)).ravel()
+        own = np.add.reduceat(rows, self.offset[:-1])
+        share = self._without_descendants(own) / np.maximum(own, 1.0)
+        return rows * np.repeat(share, np.diff(self.offset))
 
-    def _without_those_below(self, own: Floats) -> Floats:
+    def _without_descendants(self, own: Floats) -> Floats:
         """Return what each map has beyond the maps right below it."""
         left = own.copy()
         nodes = zip(self.lineage.depth.tolist(), self.lineage.owner.tolist(), strict=True)
@@ -192,28 +184,28 @@ class BinMaps:
     def _bins(self, rows: Rows, maps: Ints | None) -> Ints:
         h = rows.confidence if self.resolution is None else snap(rows.confidence, self.resolution)
         if maps is None:
-            found = np.searchsorted(self.top[: self.offset[1] - 1], h)
+            bins = np.searchsorted(self.top[: self.offset[1] - 1], h)
         else:
-            found = search_within(self.top, h, self.offset[maps], self.offset[maps + 1] - 1)
+            bins = search_within(self.top, h, self.offset[maps], self.offset[maps + 1] - 1)
         if self.is_jittered:
             stop = self.offset[1:][0 if maps is None else maps] - 1
-            found = self._among_equal_tops(h, rows.tie, found, np.broadcast_to(stop, len(h)))
-        return found
+            bins = self._among_equal_tops(h, rows.tie, bins, np.broadcast_to(stop, len(h)))
+        return bins
 
-    def _among_equal_tops(self, h: Floats, tie: Hashes | None, found: Ints, stop: Ints) -> Ints:
-        """Move rows that stand on an edge past the edges that are not above them."""
-        on_edge = np.flatnonzero((found < stop) & (self.top[found] == h))
+    def _among_equal_tops(self, h: Floats, tie: Hashes | None, bins: Ints, stop: Ints) -> Ints:
+        """Move rows that are equal to the top of their bin past the tops that are not above them."""
+        on_edge = np.flatnonzero((bins < stop) & (self.top[bins] == h))
         if tie is None:
             if self.tie.any() and len(on_edge):
                 at = on_edge[0]
                 raise InputError(f"confidence[{at}] is {h[at]}, and bins divide that value by id. Pass ids= as in fit.")
             # Distinct scores were fitted, without ids: an edge is the first value of the bin above it.
             tie = np.zeros(len(h), dtype=np.uint64)
-        first, last = found[on_edge], stop[on_edge]
+        first, last = bins[on_edge], stop[on_edge]
         beyond = search_within(self.top, h[on_edge], first, last, side="right")
-        found = found.copy()
-        found[on_edge] = search_within(self.tie, tie[on_edge], first, beyond, side="right")
-        return found
+        bins = bins.copy()
+        bins[on_edge] = search_within(self.tie, tie[on_edge], first, beyond, side="right")
+        return bins
 
 
 def fit_bins(
@@ -230,14 +222,15 @@ def fit_bins(
     """Return the maps for a tally.
 
     labels : the rows with their true labels: they make the bins and the intervals.
-    targets : the same rows with what a bin should answer the mean of; the labels themselves by default.
+    targets : the same rows with other targets; a bin answers their mean. By default these are the labels.
     n_bins : instead of points per bin, for tallies without groups.
     max_depth : of a tree, use the groups at this depth. The uniform certificate covers all depths of the tree, so
         that any of them may be chosen.
     """
     check_alpha(alpha)
-    _check_choice("ties", ties, ("merge", "jitter"))
-    _check_choice("certificate", certificate, ("uniform", "conditional"))
+    for name, choice, kind in (("ties", ties, Ties), ("certificate", certificate, CertificateKind)):
+        if choice not in get_args(kind):
+            raise InputError(f"{name} is {choice!r}; expected one of {', '.join(map(repr, get_args(kind)))}.")
     check_points_per_bin(points_per_bin)
     if ties == "jitter" and points_per_bin < 2:
         raise InputError(f'points_per_bin is {points_per_bin}; ties="jitter" needs 2 or more, an edge row and another.')
@@ -250,18 +243,17 @@ def fit_bins(
     levels_of_targets = levels if targets is None or targets is labels else flat_levels(targets, max_depth)
     ancestry = lineage(levels, labels.grouping, points_per_bin)
     bins = [_bins(level, points_per_bin, n_bins, ties) for level in levels]
-    served = [np.isin(of.group, ancestry.owner[ancestry.depth == depth]) for depth, of in enumerate(bins)]
+    in_use = [np.isin(of.group, ancestry.owner[ancestry.depth == depth]) for depth, of in enumerate(bins)]
     if ties == "jitter":
-        promise = jittered_certificate(
-            alpha, [_bins_with_rows(*one, points_per_bin) for one in zip(bins, levels, strict=True)]
-        )
+        counts = [_bins_with_rows(of, level, points_per_bin) for of, level in zip(bins, levels, strict=True)]
+        promise = jittered_certificate(alpha, counts)
     elif certificate == "conditional":
-        promise = Certificate("conditional", alpha, sum(int(mine.sum()) for mine in served))
+        promise = Certificate("conditional", alpha, sum(int(mine.sum()) for mine in in_use))
     else:
         distinct = distinct_values(levels if max_depth is None else flat_levels(labels))
         promise = uniform_certificate(alpha, distinct, labels.resolution)
-    parts = [_columns(*level, ties, promise) for level in zip(bins, levels_of_targets, served, strict=True)]
-    sizes = [np.unique(of.group[mine], return_counts=True)[1] for of, mine in zip(bins, served, strict=True)]
+    parts = [_columns(*level, ties, promise) for level in zip(bins, levels_of_targets, in_use, strict=True)]
+    sizes = [np.unique(of.group[mine], return_counts=True)[1] for of, mine in zip(bins, in_use, strict=True)]
     return BinMaps(
         **{name: np.concatenate([part[name] for part in parts]) for name in parts[0]},
         offset=np.concatenate([[0], np.cumsum(np.concatenate(sizes))]),
@@ -281,14 +273,14 @@ def _bins(level: Tally, points_per_bin: int, n_bins: int | None, ties: Ties) -> 
 
 
 def _bins_with_rows(bins: Bins, level: Tally, least: int) -> int:
-    """Return how many bins a level has, of groups with so many rows; the root has all of its own."""
+    """Return how many bins a level has in groups with `least` rows or more; the root always counts."""
     if level.grouping is None:
         return len(bins.group)
     return int(np.isin(bins.group, groups_with_rows(level, least)).sum())
 
 
 def distinct_values(levels: list[Tally]) -> list[Ints]:
-    """Return how many distinct confidences each node has, level by level: the root, and the groups of every depth."""
+    """Return how many distinct confidences each node has, level by level from the root."""
     counts = [np.array([len(levels[0])])]
     for level in levels[1:]:
         codes, first, last = group_runs(level)
@@ -297,7 +289,7 @@ def distinct_values(levels: list[Tally]) -> list[Ints]:
 
 
 def _columns(bins: Bins, targets: Tally, mine: Bools, ties: Ties, promise: Certificate) -> dict[str, Any]:
-    """Return the bins of those of a level's groups that have a map in use."""
+    """Return the columns of a level's bins `mine`, those of maps in use."""
     labels = bins.tally
     # Without weights or soft targets several columns are one and the same array, and are added up once.
     columns: list[Any] = [labels.rows, labels.w, labels.wt, labels.wtt, labels.ww, targets.w, targets.wt]
@@ -316,8 +308,3 @@ def _columns(bins: Bins, targets: Tally, mine: Bools, ties: Ties, promise: Certi
         "high": high,
         "rows": rows.astype(np.int64),
     }
-
-
-def _check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
-    if value not in choices:
-        raise InputError(f"{name} is {value!r}; expected one of {', '.join(map(repr, choices))}.")

@@ -25,8 +25,7 @@ import numpy as np
 from qacal.calibrators.base import Calibrator, Maps, Properties, Rows
 from qacal.calibrators.bin_maps import BinMaps, CertificateKind, Ties, fit_bins
 from qacal.calibrators.hierarchical import fit_curves
-from qacal.calibrators.logistic import Feature
-from qacal.calibrators.platt import fit_platt
+from qacal.calibrators.platt import Feature, fit_platt
 from qacal.errors import InputError
 from qacal.tally.tally import Tally
 
@@ -46,7 +45,7 @@ class BinningCalibrator(Calibrator):
         self.resolution = resolution
 
     def targets(self, tally: Tally) -> tuple[Tally, Tally]:
-        """Return the rows that are binned with their labels, and with what a bin should answer the mean of."""
+        """Return the rows to bin with their labels, and with the targets that a bin answers the mean of."""
         return tally, tally
 
     @property
@@ -55,20 +54,17 @@ class BinningCalibrator(Calibrator):
         return False
 
     def tally_options(self) -> dict[str, Any]:
-        """Return whether ties are kept apart, and the grid."""
         return {"ties": self.ties == "jitter", "resolution": self.resolution}
 
     def _fit_tally(self, tally: Tally) -> BinMaps:
-        """Return the bins of every group."""
         labels, targets = self.targets(tally)
         # Pooled maps have no depth, and maps of groups no common number of bins.
-        n_bins, max_depth = getattr(self, "n_bins", None), getattr(self, "max_depth", None)
         return fit_bins(
             labels,
             targets,
             points_per_bin=self.points_per_bin,
-            n_bins=n_bins,
-            max_depth=max_depth,
+            n_bins=getattr(self, "n_bins", None),
+            max_depth=getattr(self, "max_depth", None),
             ties=self.ties,
             certificate=self.certificate,
             alpha=self.alpha,
@@ -99,20 +95,18 @@ class ScaledBinning(BinningCalibrator):
         """Return the curve, or the curves per group, of some rows."""
 
     def tally_options(self) -> dict[str, Any]:
-        """Return the split into halves, whether ties are kept apart, and the grid."""
         return {"n_blocks": 2, "seed": self.seed, **super().tally_options()}
 
     @property
     def bins_half(self) -> bool:
-        """Cross-fitting bins all rows."""
         return not self.cross_fit
 
     def targets(self, tally: Tally) -> tuple[Tally, Tally]:
         """Return the rows to bin with their labels, and with the values of a curve that was fitted on other rows.
 
-        Without cross-fitting: the curve is fitted on half 0, and half 1 is binned. With it: each half gets its targets
-        from the curve of the other, and both are binned together in one map. If all rows are in one half, it serves for
-        both.
+        Without cross-fitting the curve is fitted on half 0, and half 1 is binned. With it each half gets its targets
+        from the curve of the other, and both are binned together in one map. If all rows are in one half, it is used
+        for both.
         """
         if tally.block is None or len(np.unique(tally.block % 2)) < 2:
             everything = tally.without_blocks()
@@ -140,28 +134,21 @@ class UniformMassBinning(BinningCalibrator):
     Parameters
     ----------
     points_per_bin : :math:`b`. Use :func:`qacal.planning.points_per_bin` to pick it from the error you can accept.
-    n_bins : :math:`B`, instead: so many bins of equal count. Ties may leave fewer.
+    n_bins : :math:`B`, instead: this many bins of equal count. Ties may leave fewer.
     ties : "merge" or "jitter" (the paper's; needs `ids` where confidences are equal).
     certificate : "uniform", intervals that stay valid whatever else is chosen on the same rows; "conditional", tighter,
         for a `points_per_bin` that was fixed before. With "jitter" it is always the theorem's.
-    alpha : how often the certificate may fail.
-    resolution : snap confidences to the grid 0, resolution, ..., 1.
+    alpha : how often the intervals may fail.
+    resolution : round confidences to the grid 0, resolution, ..., 1.
 
     Examples
     --------
-    A model that is right less often than it claims:
+    An LLM that is right less often than it claims:
 
-    >>> said  = [0.5, 0.6, 0.7, 0.8, 0.9, 1.0]
-    >>> right = [0, 0, 1, 0, 1, 1]
-    >>> UniformMassBinning(points_per_bin=3).fit(said, right).predict([0.55, 1.0])
+    >>> stated  = [0.5, 0.6, 0.7, 0.8, 0.9, 1.0]
+    >>> correct = [0, 0, 1, 0, 1, 1]
+    >>> UniformMassBinning(points_per_bin=3).fit(stated, correct).predict([0.55, 1.0])
     array([0.33333333, 0.66666667])
-
-    Percents are refused, not guessed at:
-
-    >>> UniformMassBinning().fit([50, 90], [0, 1])
-    Traceback (most recent call last):
-    ...
-    qacal.errors.InputError: confidence[0] is 50.0 (and 1 more); expected 0 to 1. If these are percents, divide by 100.
     """
 
     def __init__(
@@ -179,7 +166,7 @@ class UniformMassBinning(BinningCalibrator):
 
     @property
     def properties(self) -> Properties:
-        """Means of bins; Algorithm UMD leaves the edge rows out of them."""
+        # Algorithm UMD leaves the edge rows out of the means.
         return Properties(keeps_mean=self.ties == "merge", is_discrete=True, is_certified=True)
 
 
@@ -187,31 +174,26 @@ class QABinning(BinningCalibrator):
     r"""Answer with the share of correct rows among those of the same group and a similar confidence.
 
     Each group :math:`s` with :math:`n_s \ge b` rows gets :math:`\lfloor n_s / b \rfloor` uniform-mass bins of its own,
-    or fewer where ties do not divide (:class:`UniformMassBinning` says how a bin closes). A smaller group reads the map
-    of its nearest ancestor with :math:`b` rows or more; unknown groups read the root's, which is made of all rows.
+    or fewer where ties do not divide (:class:`UniformMassBinning` says how a bin closes). A smaller group uses the map
+    of its nearest ancestor with :math:`b` rows or more; unknown groups use the root's, which is made of all rows.
 
     How to choose: with about 1,000 labelled rows a group it needs no assumption at all and its intervals are useful.
-    With less, :class:`ScalingQABinning` or :class:`HierarchicalScaling` are closer to the truth.
+    With fewer, :class:`ScalingQABinning` or :class:`HierarchicalScaling` are closer to the truth.
 
     Parameters
     ----------
-    points_per_bin : :math:`b`. Use :func:`qacal.planning.points_per_bin` to pick it from the error you can accept.
     max_depth : of the groups of a tree, use those at this depth. The uniform certificate covers every depth of the
         tree, so this may be chosen on the same rows; a tree cut off before fitting may not.
-    ties : "merge" or "jitter" (the paper's; needs `ids` where confidences are equal).
-    certificate : "uniform", intervals that stay valid whatever else is chosen on the same rows; "conditional", tighter,
-        for a `points_per_bin` that was fixed before. With "jitter" it is always the theorem's.
-    alpha : how often the certificate may fail, over all groups and bins at once.
-    resolution : snap confidences to the grid 0, resolution, ..., 1.
+    points_per_bin, ties, certificate, alpha, resolution : as in :class:`UniformMassBinning`; `alpha` covers all groups
+        and bins at once.
 
     Examples
     --------
-    An LLM says 0.8 to everything. On average it is right to; in each subject it is wrong:
+    An LLM states 0.8 for everything. On average that is right; in each subject it is wrong:
 
-    >>> import numpy as np
-    >>> right = np.repeat([1, 0, 1, 0], [65, 35, 95, 5])
+    >>> correct = np.repeat([1, 0, 1, 0], [65, 35, 95, 5])
     >>> subject = np.repeat(["law", "physics"], 100)
-    >>> model = QABinning(points_per_bin=50).fit(np.full(200, 0.8), right, groups=subject)
+    >>> model = QABinning(points_per_bin=50).fit(np.full(200, 0.8), correct, groups=subject)
     >>> model.predict([0.8, 0.8, 0.8], groups=["law", "physics", "chess"])
     array([0.65, 0.95, 0.8 ])
     >>> model.explain([0.8, 0.8], groups=["law", "chess"]).source
@@ -233,7 +215,6 @@ class QABinning(BinningCalibrator):
 
     @property
     def properties(self) -> Properties:
-        """Means of bins; Algorithm UMD leaves the edge rows out of them."""
         return Properties(keeps_mean=self.ties == "merge", is_discrete=True, is_certified=True, uses_groups=True)
 
 
@@ -246,15 +227,15 @@ class ScalingBinning(ScaledBinning):
     ----------
     points_per_bin, n_bins, ties, certificate, alpha, resolution : as in :class:`UniformMassBinning`; they count the
         rows that are binned.
-    cross_fit : let each half be scaled by the other's curve and bin all rows, instead of half of them.
-    feature : what the curve sees, as in :class:`PlattScaling`.
-    seed : another seed deals other halves.
+    cross_fit : scale each half by the other's curve and bin all rows, instead of half of them.
+    feature : as in :class:`PlattScaling`.
+    seed : another seed gives other halves.
 
     Examples
     --------
-    >>> said  = [0.5, 0.9] * 200
-    >>> right = [0, 1, 0, 1, 0, 1, 1, 0] * 50
-    >>> ScalingBinning(points_per_bin=20).fit(said, right, ids=range(400)).predict([0.5, 0.9]).round(2)
+    >>> stated  = [0.5, 0.9] * 200
+    >>> correct = [0, 1, 0, 1, 0, 1, 1, 0] * 50
+    >>> ScalingBinning(points_per_bin=20).fit(stated, correct, ids=range(400)).predict([0.5, 0.9]).round(2)
     array([0.24, 0.77])
     """
 
@@ -276,7 +257,7 @@ class ScalingBinning(ScaledBinning):
 
     @property
     def properties(self) -> Properties:
-        """Means of one curve over rising bins; two curves mixed need not rise."""
+        # The means of one curve rise with the bins; those of two curves need not.
         return Properties(is_monotone=not self.cross_fit, is_discrete=True, is_certified=True)
 
     def _scaler(self, tally: Tally) -> Maps:
@@ -290,7 +271,7 @@ class ScalingQABinning(ScaledBinning):
     groups (S-QAB). The bins, their ancestors and the root are those of :class:`QABinning`.
 
     How to choose: for groups with tens of rows, where the bins of QA binning are noise. The intervals come from true
-    labels, so they need no bound :math:`\nu` on what the curves get wrong; an answer may lie outside of its interval,
+    labels, so they need no bound :math:`\nu` on the error of the curves; an answer may lie outside of its interval,
     and its error is at most the distance to the far end.
 
     Parameters
@@ -298,17 +279,14 @@ class ScalingQABinning(ScaledBinning):
     pooling : "partial" (curves per group, shrunk towards each other) or "full" (one curve).
     points_per_bin, max_depth, ties, certificate, alpha, resolution : as in :class:`QABinning`; they count the rows
         that are binned.
-    cross_fit : let each half be scaled by the other's model and bin all rows, instead of half of them.
-    feature : what the curves see, as in :class:`PlattScaling`.
-    seed : another seed deals other halves.
+    cross_fit, feature, seed : as in :class:`ScalingBinning`.
 
     Examples
     --------
-    >>> import numpy as np
-    >>> right = np.repeat([1, 0, 1, 0], [650, 350, 950, 50])
+    >>> correct = np.repeat([1, 0, 1, 0], [650, 350, 950, 50])
     >>> subject = np.repeat(["law", "physics"], 1000)
     >>> model = ScalingQABinning(pooling="partial", cross_fit=True)
-    >>> model = model.fit(np.full(2000, 0.8), right, groups=subject, ids=range(2000))
+    >>> model = model.fit(np.full(2000, 0.8), correct, groups=subject, ids=range(2000))
     >>> model.predict([0.8, 0.8, 0.8], groups=["law", "physics", "chess"]).round(2)
     array([0.65, 0.95, 0.8 ])
     """
@@ -333,7 +311,7 @@ class ScalingQABinning(ScaledBinning):
 
     @property
     def properties(self) -> Properties:
-        """One curve rises in every group; an ancestor's bins mix the curves of its groups and need not."""
+        # One curve rises in every group; an ancestor's bins mix the curves of its groups and need not.
         is_monotone = self.pooling == "full" and not self.cross_fit
         return Properties(is_monotone=is_monotone, is_discrete=True, is_certified=True, uses_groups=True)
 

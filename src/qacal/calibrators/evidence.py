@@ -21,15 +21,15 @@ class Evidence:
     """What stands behind each row's probability.
 
     confidence : what the LLM stated.
-    calibrated : the probability that the answer is right.
-    low, high : the certificate: with probability 1 - alpha all such intervals contain the truth at once. NaN where
-        the calibrator certifies nothing.
+    calibrated : the probability that the answer is correct.
+    low, high : the interval: with probability 1 - alpha all such intervals contain the truth at once. NaN if the
+        calibrator guarantees nothing.
     group : the row's group, None if it has none that the calibrator knows.
-    source : whose map answered: the group's own, an ancestor's, or the root's. An interval from an ancestor or the root
-        speaks of that larger set, not of this group.
-    rows : how many calibration rows the answer rests on.
-    alpha : the failure probability of the certificate; NaN without one.
-    decision, threshold : "answer" or "abstain", once a threshold has been chosen; None and NaN before.
+    source : the map that gave the answer: that of the "group", of an "ancestor" or of the "root". An interval from an
+        ancestor or the root is about that larger set, not about this group.
+    rows : the number of calibration rows behind the answer.
+    alpha : how often the intervals may fail; NaN without intervals.
+    decision, threshold : "answer" or "abstain" after a threshold has been chosen; None and NaN before.
     """
 
     confidence: Floats
@@ -55,7 +55,7 @@ class Evidence:
         high: Floats | float = np.nan,
         alpha: float = np.nan,
     ) -> Evidence:
-        """Fill in what a calibrator has nothing to say about."""
+        """Return evidence; what is not given gets its default."""
         n = len(confidence)
         return Evidence(
             confidence=confidence,
@@ -74,7 +74,7 @@ class Evidence:
         return len(self.calibrated)
 
     def to_polars(self) -> pl.DataFrame:
-        """Return the evidence as a table, one row each; what is not known is null."""
+        """Return the evidence as a table, one row each; missing values are null."""
         import polars as pl
 
         columns = {}

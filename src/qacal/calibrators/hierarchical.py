@@ -1,4 +1,4 @@
-"""Hierarchical scaling: a logistic curve per group, drawn towards the common one by as much as the rows support."""
+"""Hierarchical scaling: a logistic curve per group, shrunk towards the common one where a group has few rows."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from qacal.calibrators.ancestry import known_groups, leaf_level
+from qacal.calibrators.ancestry import deepest_level, known_groups, level_of
 from qacal.calibrators.base import Calibrator, Properties, Rows
 from qacal.calibrators.evidence import FROM_GROUP, FROM_ROOT, Evidence
-from qacal.calibrators.logistic import Feature, expit, feature_values
-from qacal.calibrators.mixed.flat import HierarchicalFit, fit_hierarchical
+from qacal.calibrators.mixed.common import MixedFit
+from qacal.calibrators.mixed.flat import fit_hierarchical
+from qacal.calibrators.platt import Feature, expit, feature_values
 from qacal.storage import require, require_between, require_columns
 from qacal.tally.arrays import Floats, Ints
 from qacal.tally.bins import group_runs
@@ -31,27 +32,22 @@ class LogisticMaps:
     grouping: GroupColumn | None
     max_depth: int | None
     feature: Feature
-    fit: HierarchicalFit
+    fit: MixedFit
 
     def apply(self, rows: Rows) -> Floats:
-        """Return each group's curve at each confidence."""
-        entry = self.directory.find(rows.leaves(self.grouping, self.max_depth))
-        x = feature_values(rows.confidence, self.feature)
-        return expit(self.intercept[entry] + self.slope[entry] * x)
+        return self._heights(rows, self.directory.find(rows.leaves(self.grouping, self.max_depth)))
 
     def explain(self, rows: Rows) -> Evidence:
-        """Return each group's curve at each confidence; curves certify nothing."""
         entry = self.directory.find(rows.leaves(self.grouping, self.max_depth))
         return Evidence.of(
             rows.stated,
-            self.apply(rows),
+            self._heights(rows, entry),
             group=rows.names(self.grouping, self.max_depth),
             source=np.where(entry > 0, FROM_GROUP, FROM_ROOT),
             rows=self.rows[entry],
         )
 
     def validate(self) -> None:
-        """Refuse what :func:`fit_curves` cannot have made."""
         if self.grouping is not None:
             self.grouping.validate()
         codes, curves = self.directory.codes, len(self.intercept.ravel())
@@ -67,23 +63,25 @@ class LogisticMaps:
         require(is_same, "the curves are not those of the fitted effects.")
 
     def parameters(self) -> dict[str, Any]:
-        """Return the parameters of the fit."""
         return {"feature": self.feature, "max_depth": self.max_depth}
 
+    def _heights(self, rows: Rows, entry: Ints) -> Floats:
+        return expit(self.intercept[entry] + self.slope[entry] * feature_values(rows.confidence, self.feature))
 
-def _curves(fit: HierarchicalFit) -> tuple[Floats, Floats]:
+
+def _curves(fit: MixedFit) -> tuple[Floats, Floats]:
     """Return intercepts and slopes: the common curve's first, then each group's."""
-    intercept = fit.fixed[0] + np.append(0.0, fit.effects[:, 0])
-    return intercept, fit.fixed[1] + np.append(0.0, fit.effects[:, 1])
+    intercept, slope = fit.curves()
+    return np.append(fit.fixed[0], intercept), np.append(fit.fixed[1], slope)
 
 
 def fit_curves(tally: Tally, feature: Feature = "confidence", max_depth: int | None = None) -> LogisticMaps:
     """Return the hierarchical model's curves for a tally; without groups, Platt's curve."""
-    leaves = leaf_level(tally, max_depth)
+    leaves = level_of(tally, deepest_level(tally.grouping, max_depth))
     codes, first, last = group_runs(leaves)
     x = feature_values(leaves.confidence, feature)
     code = np.repeat(codes, last - first)
-    # A model of groups must weigh rows against each other and against the common curve: in effective rows.
+    # Shrinkage weighs a group's rows against the common curve: in effective rows.
     scale = leaves.w.sum() / leaves.ww.sum()
     fit = fit_hierarchical(x, leaves.w * scale, leaves.wt * scale, code)
     known = codes[codes != NO_GROUP]
@@ -110,7 +108,7 @@ class HierarchicalScaling(Calibrator):
     ``lme4::glmer(correct ~ confidence + (1 + confidence | group), family = binomial)`` fits. Groups with many rows
     follow their own rows, groups with few the common curve. Rows of unknown groups get the common curve.
 
-    How to choose: for many groups with few rows each; :class:`TreeScaling` is more accurate. Nothing is certified,
+    How to choose: for many groups with few rows each; :class:`TreeScaling` is more accurate. It guarantees nothing,
     since curves can be wrong in shape: see :class:`TreeBinning` for answers with intervals.
 
     Parameters
@@ -120,16 +118,13 @@ class HierarchicalScaling(Calibrator):
 
     Examples
     --------
-    Two subjects that are wrong in opposite directions:
+    Two subjects in which the LLM is wrong in opposite directions:
 
-    >>> said = np.full(80, 0.8)
-    >>> right = np.repeat([1, 0, 1, 0], [26, 14, 38, 2])
+    >>> correct = np.repeat([1, 0, 1, 0], [26, 14, 38, 2])
     >>> subject = np.repeat(["law", "physics"], 40)
-    >>> model = HierarchicalScaling().fit(said, right, groups=subject)
+    >>> model = HierarchicalScaling().fit(np.full(80, 0.8), correct, groups=subject)
     >>> model.predict([0.8, 0.8, 0.8], groups=["law", "physics", "chess"]).round(2)
     array([0.67, 0.93, 0.85])
-    >>> model.maps_.fit.is_singular  # one value of confidence cannot tell a slope
-    True
     """
 
     maps_: LogisticMaps
@@ -140,9 +135,7 @@ class HierarchicalScaling(Calibrator):
 
     @property
     def properties(self) -> Properties:
-        """Every group has a curve."""
         return Properties(is_monotone=True, uses_groups=True)
 
     def _fit_tally(self, tally: Tally) -> LogisticMaps:
-        """Return the fitted curves."""
         return fit_curves(tally, self.feature, self.max_depth)

@@ -1,4 +1,4 @@
-"""No calibration: the bar that every method has to clear ("None" in the paper's tables)."""
+"""No calibration: the confidence as stated, the baseline for every method ("None" in the paper's tables)."""
 
 from __future__ import annotations
 
@@ -13,21 +13,18 @@ from qacal.tally.tally import Tally
 
 @dataclass(frozen=True)
 class IdentityMap:
-    """Every confidence is its own answer."""
+    """Return every confidence as stated; no rows are behind it."""
 
     def apply(self, rows: Rows) -> Floats:
-        """Return the confidences."""
         return rows.stated.copy()
 
     def explain(self, rows: Rows) -> Evidence:
-        """Return the confidences; no rows stand behind them."""
         return Evidence.of(rows.stated, rows.stated.copy())
 
     def validate(self) -> None:
         """Do nothing: there is nothing that could be wrong."""
 
     def parameters(self) -> dict[str, Any]:
-        """Return nothing: there are no parameters."""
         return {}
 
 
@@ -44,9 +41,7 @@ class Identity(Calibrator):
 
     @property
     def properties(self) -> Properties:
-        """A line is monotone; nothing else is promised."""
         return Properties(is_monotone=True)
 
     def _fit_tally(self, tally: Tally) -> IdentityMap:
-        """Return the one map there is."""
         return IdentityMap()

@@ -1,4 +1,4 @@
-"""Isotonic calibration: the best rising step curve, pooled or per group. Not in the paper; a bar to beat."""
+"""Isotonic calibration: the best rising curve, pooled or per group. Not in the paper; a baseline."""
 
 from __future__ import annotations
 
@@ -35,11 +35,9 @@ class IsotonicMaps:
     max_depth: int | None
 
     def apply(self, rows: Rows) -> Floats:
-        """Return each group's curve at each confidence."""
         return self._heights(rows.confidence, self.lineage.directory.find(rows.leaves(self.grouping, self.max_depth)))
 
     def explain(self, rows: Rows) -> Evidence:
-        """Return each group's curve at each confidence; curves certify nothing."""
         curve = self.lineage.directory.find(rows.leaves(self.grouping, self.max_depth))
         return Evidence.of(
             rows.stated,
@@ -50,9 +48,6 @@ class IsotonicMaps:
         )
 
     def validate(self) -> None:
-        """Refuse what :func:`fit_isotonic` cannot have made."""
-        if self.grouping is not None:
-            self.grouping.validate()
         self.lineage.validate(self.grouping, self.max_depth)
         curves, knots = len(self.lineage.depth), len(self.x.ravel())
         require_columns(knots, x=self.x, y=self.y)
@@ -64,7 +59,6 @@ class IsotonicMaps:
         require(rises_within(self.offset, self.y, self.x), "a curve falls.")
 
     def parameters(self) -> dict[str, Any]:
-        """Return the parameters of the fit."""
         return {} if self.grouping is None else {"max_depth": self.max_depth}
 
     def _heights(self, h: Floats, curve: Ints) -> Floats:
@@ -77,7 +71,7 @@ class IsotonicMaps:
 
 
 def fit_isotonic(tally: Tally, rows_per_group: int, max_depth: int | None = None) -> IsotonicMaps:
-    """Return the pooled curve and one for every group, or ancestor of a smaller group, that has the rows for it."""
+    """Return the pooled curve, and one for every group or ancestor with enough rows."""
     levels = flat_levels(tally, max_depth)
     ancestry = lineage(levels, tally.grouping, rows_per_group)
     curves, rows = [], []
@@ -101,11 +95,11 @@ def fit_isotonic(tally: Tally, rows_per_group: int, max_depth: int | None = None
 
 
 def _fit_one(h: Floats, w: Floats, wt: Floats) -> tuple[Floats, Floats]:
-    # What scikit-learn's IsotonicRegression calls, without its checks, which take ten times as long for a small group.
+    # scikit-learn's IsotonicRegression calls this too; its checks take ten times as long for a small group.
     from scipy.optimize import isotonic_regression
 
     y = np.asarray(isotonic_regression(np.clip(wt / w, 0.0, 1.0), weights=w).x)
-    # Between the ends of a level piece nothing happens.
+    # Of a level piece only the two ends are kept.
     is_inside = np.zeros(len(y), dtype=bool)
     is_inside[1:-1] = (y[1:-1] == y[:-2]) & (y[1:-1] == y[2:])
     return h[~is_inside], y[~is_inside]
@@ -114,20 +108,20 @@ def _fit_one(h: Floats, w: Floats, wt: Floats) -> tuple[Floats, Floats]:
 class IsotonicCalibration(Calibrator):
     """Fit the best curve that never falls, by least squares (scipy's isotonic regression inside, as in scikit-learn).
 
-    How to choose: pooled, it is hard to beat on average with a thousand rows or more, and blind to groups. Per group
+    How to choose: pooled, it is hard to beat on average with a thousand rows or more, but ignores groups. Per group
     it needs some hundred rows a group.
 
     Parameters
     ----------
     pooling : "full", one curve for all rows; "none", one per group.
-    rows_per_group : groups with fewer rows read the curve of their nearest ancestor with as many, or the pooled one.
+    rows_per_group : groups with fewer rows use the curve of their nearest ancestor with as many, or the pooled one.
     max_depth : of the groups of a tree, use those at this depth.
 
     Examples
     --------
-    >>> said  = [0.5, 0.5, 0.7, 0.7, 0.9, 0.9]
-    >>> right = [0, 1, 0, 0, 1, 1]
-    >>> IsotonicCalibration().fit(said, right).predict([0.5, 0.8, 0.9])
+    >>> stated  = [0.5, 0.5, 0.7, 0.7, 0.9, 0.9]
+    >>> correct = [0, 1, 0, 0, 1, 1]
+    >>> IsotonicCalibration().fit(stated, correct).predict([0.5, 0.8, 0.9])
     array([0.25 , 0.625, 1.   ])
     """
 
@@ -146,11 +140,10 @@ class IsotonicCalibration(Calibrator):
 
     @property
     def properties(self) -> Properties:
-        """Least squares over rising curves keeps the mean of every level piece."""
+        # Least squares over rising curves keeps the mean of every level piece.
         return Properties(is_monotone=True, keeps_mean=True, uses_groups=self.pooling == "none")
 
     def _fit_tally(self, tally: Tally) -> IsotonicMaps:
-        """Return the fitted curves."""
         if self.pooling not in ("full", "none"):
             raise InputError(f'pooling is {self.pooling!r}; expected "full" or "none".')
         return fit_isotonic(tally, self.rows_per_group, self.max_depth if self.properties.uses_groups else None)

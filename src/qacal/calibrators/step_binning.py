@@ -1,4 +1,4 @@
-"""Step binning: bins that were fixed beforehand, to certify a score that is good already."""
+"""Step binning: bins that are fixed beforehand, to give a good score intervals."""
 
 from __future__ import annotations
 
@@ -14,9 +14,6 @@ from qacal.storage import require
 from qacal.tally.arrays import Floats
 from qacal.tally.tally import Tally
 
-# A score that its rows bear out is worth as many rows as there may be.
-_LEAST_TRUST, _MOST_TRUST = 1.0, 1e6
-
 
 def fit_step_bins(
     tally: Tally,
@@ -27,9 +24,10 @@ def fit_step_bins(
     alpha: float = 0.1,
     recalibrate: bool = False,
 ) -> BinMaps:
-    """Return a map of the same bins for every group that has the rows for it, each bin with its interval."""
+    """Return a map with the same bins for every group that has enough rows, each bin with its interval."""
     check_alpha(alpha)
-    _check_rows_per_map(rows_per_map)
+    if not is_whole(rows_per_map, 1):
+        raise InputError(f"rows_per_map is {shown(rows_per_map)}; expected a whole number of 1 or more, such as 250.")
     tops = step_tops(step)
     levels = flat_levels(tally, max_depth)
     ancestry = lineage(levels, tally.grouping, rows_per_map)
@@ -38,13 +36,16 @@ def fit_step_bins(
     sums = {name: table.ravel() for name, table in sums_between(tops, levels, ancestry, names).items()}
     low, high = promise.intervals(*(sums[name] for name in names))
     scores = [level.with_targets(level.confidence) for level in levels]
-    value = _means(sums_between(tops, scores, ancestry, ("wt",))["wt"], sums["w"])
+    total, weight = sums_between(tops, scores, ancestry, ("wt",))["wt"].ravel(), sums["w"]
+    # A bin without rows answers its middle.
+    middle = np.tile((np.arange(len(tops)) + 0.5) / len(tops), len(ancestry.depth))
+    value = np.where(weight > 0, total / np.where(weight > 0, weight, 1.0), middle)
     if recalibrate:
         value = corrected(value, sums["wt"], sums["w"])
     return BinMaps(
         top=np.tile(tops, len(ancestry.depth)),
         tie=np.zeros(len(value), dtype=np.uint64),
-        # If the certificate is right, an answer outside of its interval is wrong.
+        # If the interval is right, an answer outside of it is wrong.
         value=np.clip(value, low, high),
         low=low,
         high=high,
@@ -60,13 +61,13 @@ def fit_step_bins(
 
 
 def corrected(score: Floats, right: Floats, weight: Floats) -> Floats:
-    r"""Return what bins are right, from their rows and their score, which counts as :math:`k` rows more.
+    r"""Return the accuracy of bins, estimated from their rows and their score, which counts as :math:`k` more rows.
 
     .. math:: p = \frac{k h + \sum w y}{k + \sum w}
 
-    The shares of right answers scatter around the score as a beta distribution of :math:`k` rows would have it; the
-    :math:`k` that makes the counts most likely is taken, those of a group and of its ancestors alike, as if they were
-    of different rows. If they scatter no more than chance has it, the score stands.
+    The model: accuracies scatter around the score by a beta distribution of :math:`k` rows. :math:`k` maximises the
+    likelihood of the counts in all bins, as if the rows of a group and of its ancestors were different rows. If the
+    accuracies scatter no more than by chance, :math:`k` is large and the score stays.
 
     >>> score, rows = np.array([0.2, 0.4, 0.6, 0.8]), np.full(4, 100.0)
     >>> corrected(score, 100 * score, rows).round(2)
@@ -78,18 +79,16 @@ def corrected(score: Floats, right: Floats, weight: Floats) -> Floats:
 
     p, wrong = np.clip(score, 1e-3, 1 - 1e-3), np.maximum(weight - right, 0.0)
 
-    def loss(log_trust: float) -> float:
-        a, b = np.exp(log_trust) * p, np.exp(log_trust) * (1 - p)
+    def loss(log_k: float) -> float:
+        a, b = np.exp(log_k) * p, np.exp(log_k) * (1 - p)
         return -float((special.betaln(a + right, b + wrong) - special.betaln(a, b)).sum())
 
-    bounds = (np.log(_LEAST_TRUST), np.log(_MOST_TRUST))
-    trust = np.exp(optimize.minimize_scalar(loss, bounds=bounds, method="bounded").x)
-    found: Floats = (trust * p + right) / (trust + weight)
-    return np.where(weight > 0, found, score)
+    k = np.exp(optimize.minimize_scalar(loss, bounds=(0.0, np.log(1e6)), method="bounded").x)
+    return np.where(weight > 0, (k * p + right) / (k + weight), score)
 
 
 def step_tops(step: float) -> Floats:
-    """Return where the bins of a map end; the last has no end.
+    """Return the upper ends of the bins; the last has none.
 
     >>> step_tops(0.25)
     array([0.25, 0.5 , 0.75,  inf])
@@ -103,7 +102,7 @@ def step_tops(step: float) -> Floats:
 
 
 def _occupied(level: Tally, tops: Floats, rows_per_map: int) -> int:
-    """Return how many bins have rows, over all groups of a level that have the rows for a map; the root always has."""
+    """Return how many bins have rows, over the root or over all groups of a level that have a map."""
     bins = np.searchsorted(tops, level.confidence)
     if level.grouping is None:
         return len(np.unique(bins))
@@ -114,65 +113,53 @@ def _occupied(level: Tally, tops: Floats, rows_per_map: int) -> int:
     return min(len(code), 1) + int(np.count_nonzero((code[1:] != code[:-1]) | (bins[1:] != bins[:-1])))
 
 
-def _means(scores: Floats, weight: Floats) -> Floats:
-    """Return the mean score of each bin, and the middle of one that has no rows."""
-    n_maps, n_bins = scores.shape
-    middle = np.tile((np.arange(n_bins) + 0.5) / n_bins, n_maps)
-    return np.where(weight > 0, scores.ravel() / np.where(weight > 0, weight, 1.0), middle)
-
-
-def _check_rows_per_map(rows: int) -> None:
-    if not is_whole(rows, 1):
-        raise InputError(f"rows_per_map is {shown(rows)}; expected a whole number of 1 or more, such as 250.")
-
-
 class StepBinning(Calibrator):
-    r"""Leave a good score as it is, in steps, and certify each step within each group.
+    r"""Keep a good score, rounded to steps, and give each step in each group an interval.
 
     The bins are :math:`(k\delta, (k+1)\delta]`, the first with its lower end, the same in every map. A bin answers with
     the mean score of its rows,
 
     .. math:: p = \frac{\sum_{i \in \text{bin}} w_i h_i}{\sum_{i \in \text{bin}} w_i},
 
-    or with its middle if it has none, moved to the nearest end of its interval if that excludes it. Labels serve the
-    intervals alone, unless it `learns`. Neither bins nor groups have looked at the calibration rows, so an interval
-    speaks of :math:`\mathrm{E}[Y \mid \text{bin}, \text{group}]`, the share of right answers among all answers of the
-    group whose score falls in the bin, past and to come. :func:`qacal.guarantee.fixed_certificate` says why, and how
-    alpha is shared among the maps of all depths, which hold at once.
+    or with its middle if it has none, moved to the nearest end of its interval if it lies outside. Labels are used for
+    the intervals only, unless `recalibrate` is set. Neither bins nor groups depend on the calibration rows, so an
+    interval is about :math:`\mathrm{E}[Y \mid \text{bin}, \text{group}]`: the accuracy of all answers of the group with
+    a score in the bin, past and future. :func:`qacal.guarantee.fixed_certificate` says why, and how alpha is shared
+    among the maps of all depths, which hold at once.
 
-    A group with fewer than `rows_per_map` rows reads the map of its nearest ancestor that has as many; the root always
+    A group with fewer than `rows_per_map` rows uses the map of its nearest ancestor that has as many; the root always
     has one.
 
-    How to choose: only for a score that was learned on *other* rows, or a stated confidence that is good. Unless
-    told to, it learns nothing: what is wrong with a score stays wrong within its interval. A score that was learned on
-    these rows, or groups made of them, void the certificate, and so does choosing `step`, `rows_per_map` or `max_depth`
-    on them. For a stated confidence that has to be corrected, take :class:`TreeBinning`.
+    How to choose: only for a score that was learned on *other* rows, or a stated confidence that is good. Without
+    `recalibrate` it learns nothing: an error of the score stays, within the interval. The guarantee is void if the
+    score or the groups were learned on these rows, or if `step`, `rows_per_map` or `max_depth` were chosen on them. To
+    correct a stated confidence, take :class:`TreeBinning`.
 
     Parameters
     ----------
     step : :math:`\delta`, one over a whole number. Wider steps have more rows and narrower intervals.
     rows_per_map : how many rows a group needs to have a map of its own.
-    max_depth : go no deeper into a tree of groups than this.
-    alpha : how often the certificate may fail, over all groups and bins at once.
+    max_depth : how deep into a tree of groups to go.
+    alpha : how often the intervals may fail, over all groups and bins at once.
     recalibrate : also correct the score where labels disagree with it (:func:`corrected`). For a score that was
-        learned from other labels than these, a judge's say. Intervals stay what they are: the bins were fixed before.
+        learned from other labels than these, such as a judge's. The intervals stay the same: bins were fixed before.
 
     Notes
     -----
-    With weights, an interval speaks of all answers only if the weight of a row says nothing of its label beyond what
-    bin and group do; else, of the weighted calibration rows.
+    With weights, an interval is about all answers only if the weight of a row says nothing about its label beyond what
+    bin and group say; else it is about the weighted calibration rows.
 
     Examples
     --------
-    A score of 0.9 that is right about law; of physics, 0.7 were right. There the answer goes down to the end of its
-    interval, as far as the rows compel it and no further, since nothing is learned. No row of law had a score near 0.3:
+    A score of 0.9 that is right for law; in physics the accuracy is 0.7. There the answer moves to the end of its
+    interval and no further. No row of law had a score near 0.3:
 
-    >>> right = np.repeat([1, 0, 1, 0], [450, 50, 350, 150])
-    >>> model = StepBinning().fit(np.full(1000, 0.9), right, groups=np.repeat(["law", "physics"], 500))
-    >>> found = model.explain([0.9, 0.9, 0.3], groups=["law", "physics", "law"])
-    >>> found.calibrated.round(3), found.rows
+    >>> correct = np.repeat([1, 0, 1, 0], [450, 50, 350, 150])
+    >>> model = StepBinning().fit(np.full(1000, 0.9), correct, groups=np.repeat(["law", "physics"], 500))
+    >>> evidence = model.explain([0.9, 0.9, 0.3], groups=["law", "physics", "law"])
+    >>> evidence.calibrated.round(3), evidence.rows
     (array([0.9  , 0.745, 0.275]), array([500, 500,   0]))
-    >>> found.low.round(3), found.high.round(3)
+    >>> evidence.low.round(3), evidence.high.round(3)
     (array([0.866, 0.652, 0.   ]), array([0.928, 0.745, 1.   ]))
     """
 
@@ -194,17 +181,15 @@ class StepBinning(Calibrator):
         self.recalibrate = recalibrate
 
     def validate(self) -> None:
-        """Refuse maps of another calibrator."""
         super().validate()
         require(self.maps_.certificate.kind == "fixed", "the bins of StepBinning are fixed; these are not. Fit again.")
 
     @property
     def properties(self) -> Properties:
-        """Steps that rise with the score, until one is drawn into its interval and its neighbour is not."""
+        # Not monotone: one step may be moved into its interval while its neighbour is not.
         return Properties(is_discrete=True, is_certified=True, uses_groups=True)
 
     def _fit_tally(self, tally: Tally) -> BinMaps:
-        """Return the bins of every group."""
         return fit_step_bins(
             tally,
             step=self.step,

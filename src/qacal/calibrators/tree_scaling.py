@@ -1,4 +1,4 @@
-"""Tree scaling: one shape for all rows, shifted and stretched along a tree of groups, by as much as rows support."""
+"""Tree scaling: one shape for all rows, shifted and stretched along a tree of groups as far as the rows support it."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ import numpy as np
 from qacal.calibrators.ancestry import Lineage
 from qacal.calibrators.base import Calibrator, Properties, Rows
 from qacal.calibrators.evidence import Evidence
-from qacal.calibrators.logistic import expit, feature_values
-from qacal.calibrators.mixed.nodes import Addresses, Nodes, nodes_of
-from qacal.calibrators.mixed.tree import TreeFit, fit_tree
+from qacal.calibrators.mixed.common import MixedFit
+from qacal.calibrators.mixed.nodes import Addresses, nodes_of
+from qacal.calibrators.mixed.tree import fit_tree
+from qacal.calibrators.platt import expit, feature_values
 from qacal.errors import InputError
 from qacal.storage import require, require_between, require_columns
 from qacal.tally.arrays import Floats, Ints
@@ -28,8 +29,8 @@ class TreeMaps:
     """A curve per node, in the order of (depth, code); the first is the root's, for rows of no known group.
 
     rows : how many rows are in each node, those below it included.
-    shape : what the feature makes of a confidence; None for features that need no rows.
-    addresses, lineage : which node a row is in; whose curves they are. Both follow from the groups.
+    shape : the curve of the feature "isotonic"; None for other features.
+    addresses, lineage : which node a row is in; the node of each curve. Both follow from the groups.
     """
 
     intercept: Floats
@@ -39,12 +40,12 @@ class TreeMaps:
     grouping: GroupColumn | None
     max_depth: int | None
     feature: TreeFeature
-    fit: TreeFit
+    fit: MixedFit
     addresses: Addresses = field(init=False, repr=False)
     lineage: Lineage = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        # At once, not when a file is read: the addresses are made of the groups.
+        # Here, and not in validate(): the addresses are made of the groups.
         if self.grouping is not None:
             self.grouping.validate()
         nodes = nodes_of(self.grouping, self.max_depth)
@@ -53,11 +54,9 @@ class TreeMaps:
         object.__setattr__(self, "lineage", addresses.lineage(nodes))
 
     def apply(self, rows: Rows) -> Floats:
-        """Return each node's curve at each confidence."""
         return self._heights(rows, self._nodes(rows))
 
     def explain(self, rows: Rows) -> Evidence:
-        """Return each node's curve at each confidence; curves certify nothing."""
         node = self._nodes(rows)
         return Evidence.of(
             rows.stated,
@@ -68,21 +67,19 @@ class TreeMaps:
         )
 
     def validate(self) -> None:
-        """Refuse what :func:`fit_tree_curves` cannot have made."""
         nodes = len(self.lineage.depth)
         self.fit.validate(nodes)
         require_columns(nodes, intercept=self.intercept, slope=self.slope, rows=self.rows)
         require_between(0, 2**63 - 1, rows=self.rows)
         has_shape = self.shape is not None
-        require(has_shape == (self.feature == "isotonic"), f"the feature is {self.feature!r}; its shape is amiss.")
+        require(has_shape == (self.feature == "isotonic"), f"the feature {self.feature!r} does not go with its shape.")
         if self.shape is not None:
             self.shape.validate()
-        intercept, slope = _curves(self.fit)
+        intercept, slope = self.fit.curves()
         is_same = np.array_equal(intercept, self.intercept) and np.array_equal(slope, self.slope)
         require(is_same, "the curves are not those of the fitted effects.")
 
     def parameters(self) -> dict[str, Any]:
-        """Return the parameters of the fit."""
         return {"feature": self.feature, "max_depth": self.max_depth}
 
     def _nodes(self, rows: Rows) -> Ints:
@@ -103,16 +100,11 @@ class TreeMaps:
         return found
 
     def scores(self, confidence: Floats) -> Floats:
-        """Return what the curves see of a confidence."""
+        """Return the feature of each confidence."""
         return _scores(confidence, self.feature, self.shape)
 
 
-def _curves(fit: TreeFit) -> tuple[Floats, Floats]:
-    return fit.fixed[0] + fit.effects[:, 0], fit.fixed[1] + fit.effects[:, 1]
-
-
 def _scores(confidence: Floats, feature: TreeFeature, shape: IsotonicCurve | None) -> Floats:
-    """Return what the model sees of a confidence."""
     if shape is not None:
         return shape.apply(confidence)
     return feature_values(confidence, "logit" if feature == "logit" else "confidence")
@@ -128,14 +120,15 @@ def fit_tree_curves(tally: Tally, feature: TreeFeature = "isotonic", max_depth: 
     node = np.zeros(len(tally), dtype=np.int64) if column is None else addresses.find(column)
     shape = isotonic_shape(tally) if feature == "isotonic" else None
     x = _scores(tally.confidence, feature, shape)
-    # A model of groups must weigh rows against each other and against the common curve: in effective rows.
+    # Shrinkage weighs the rows of a node against its parent: in effective rows.
     scale = tally.w.sum() / tally.ww.sum()
     fit = fit_tree(*_cells(x, tally.w * scale, tally.wt * scale, node), nodes)
-    intercept, slope = _curves(fit)
+    intercept, slope = fit.curves()
+    own_rows = np.bincount(node, weights=tally.rows, minlength=len(nodes)).astype(np.float64)
     return TreeMaps(
         intercept=intercept,
         slope=slope,
-        rows=_rows_below(tally.rows, node, nodes),
+        rows=nodes.subtree_sums(own_rows).astype(np.int64),
         shape=shape,
         grouping=None if column is None else column.distinct(),
         max_depth=max_depth,
@@ -153,11 +146,6 @@ def _cells(x: Floats, w: Floats, wt: Floats, node: Ints) -> tuple[Floats, Floats
     return x[starts], np.add.reduceat(w, starts), np.add.reduceat(wt, starts), node[starts]
 
 
-def _rows_below(rows: Ints, node: Ints, nodes: Nodes) -> Ints:
-    own = np.bincount(node, weights=rows, minlength=len(nodes)).astype(np.float64)
-    return nodes.subtree_sums(own).astype(np.int64)
-
-
 class TreeScaling(Calibrator):
     r"""Fit one shape for all rows, and shift and stretch it along a tree of groups (partial pooling at every depth).
 
@@ -166,15 +154,15 @@ class TreeScaling(Calibrator):
 
     the sum going over the nodes on a row's path, from the first split down to its leaf, or to where it left the tree.
     :math:`x(h)` is the logit of the pooled isotonic curve, so that stated values need not be a scale of any kind. All
-    depths are fitted together by Laplace-approximate maximum likelihood: a node follows its own rows as far as they
-    go, and its parent for the rest. A finer tree adds nodes that stay with their parents unless their rows insist,
-    so depth need not be chosen; take the tree as deep as it comes.
+    depths are fitted together by Laplace-approximate maximum likelihood: a node with many rows follows its own rows, a
+    node with few follows its parent. Deeper nodes stay with their parents unless their rows show a difference, so depth
+    need not be chosen.
 
     Flat groups are a tree of depth one: then this is :class:`HierarchicalScaling` on the pooled shape. A group without
-    calibration rows reads its nearest ancestor's curve; rows of unknown groups read the common one.
+    calibration rows uses its nearest ancestor's curve; rows of unknown groups use the common one.
 
-    How to choose: the most accurate probabilities of all methods here, for trees and for flat groups. Nothing is
-    certified, since curves can be wrong in shape: see :class:`TreeBinning` for answers with intervals.
+    How to choose: the most accurate probabilities of all methods here, for trees and for flat groups. It guarantees
+    nothing, since curves can be wrong in shape: see :class:`TreeBinning` for answers with intervals.
 
     Parameters
     ----------
@@ -184,26 +172,19 @@ class TreeScaling(Calibrator):
 
     Examples
     --------
-    Two subjects of four topics each. Of topic 3 there are three rows, all right. Flat groups know no more than that
-    topics differ; the tree knows whose topic it is:
+    Two subjects of four topics each. Topic 3 has three rows, all correct. Flat groups only show that topics differ; the
+    tree shows which subject the topic belongs to:
 
     >>> from qacal import Paths
     >>> from qacal.calibrators import HierarchicalScaling
     >>> rows, right = [40, 40, 40, 3, 40, 40, 40, 40], [12, 16, 14, 3, 30, 33, 28, 34]
     >>> topic, correct = np.repeat(range(8), rows), np.concatenate([np.arange(n) < k for n, k in zip(rows, right)])
-    >>> said = np.full(283, 0.8)
-    >>> HierarchicalScaling().fit(said, correct, groups=topic).predict(np.full(8, 0.8), groups=range(8)).round(2)
+    >>> stated = np.full(283, 0.8)
+    >>> HierarchicalScaling().fit(stated, correct, groups=topic).predict(np.full(8, 0.8), groups=range(8)).round(2)
     array([0.33, 0.42, 0.38, 0.77, 0.74, 0.8 , 0.69, 0.82])
-    >>> model = TreeScaling().fit(said, correct, groups=Paths(topic, np.full(283, 4), depth=3))
+    >>> model = TreeScaling().fit(stated, correct, groups=Paths(topic, np.full(283, 4), depth=3))
     >>> model.predict(np.full(8, 0.8), groups=range(8)).round(2)
     array([0.34, 0.4 , 0.39, 0.55, 0.75, 0.8 , 0.72, 0.81])
-
-    What it cannot use it refuses:
-
-    >>> TreeScaling(feature="steps").fit([0.8], [1])
-    Traceback (most recent call last):
-    ...
-    qacal.errors.InputError: feature is 'steps'; expected "isotonic", "confidence" or "logit".
     """
 
     maps_: TreeMaps
@@ -214,9 +195,7 @@ class TreeScaling(Calibrator):
 
     @property
     def properties(self) -> Properties:
-        """Every node's curve is a line in a rising score."""
         return Properties(is_monotone=True, uses_groups=True)
 
     def _fit_tally(self, tally: Tally) -> TreeMaps:
-        """Return the fitted curves."""
         return fit_tree_curves(tally, self.feature, self.max_depth)

@@ -15,8 +15,7 @@ from qacal.calibrators.evidence import FROM_GROUP, FROM_ROOT, SOURCES
 from qacal.calibrators.hierarchical import LogisticMaps
 from qacal.calibrators.identity import IdentityMap
 from qacal.calibrators.isotonic import IsotonicMaps
-from qacal.calibrators.logistic import LOGIT_CUT, Feature, expit, feature_values
-from qacal.calibrators.platt import LogisticMap
+from qacal.calibrators.platt import LOGIT_CUT, Feature, LogisticMap, expit, feature_values
 from qacal.calibrators.tree_scaling import TreeMaps
 from qacal.errors import InputError
 from qacal.model import sql

@@ -77,8 +77,10 @@ class GroupColumn:
         exits = None if self.exit is None else self.exit[index]
         return GroupColumn(self.code[index], self.labels, exits, self.depth)
 
-    def leaves(self) -> Ints:
-        """Return the finest group of each row, `NO_GROUP` for rows that have left the tree."""
+    def leaves(self, max_depth: int | None = None) -> Ints:
+        """Return the finest group of each row, or its group at `max_depth`; `NO_GROUP` for rows that left the tree."""
+        if max_depth is not None:
+            return self.at_depth(max_depth).leaves()
         if self.depth is None or self.exit is None:
             return self.code
         return np.where(self.exit > self.depth, self.code, NO_GROUP)

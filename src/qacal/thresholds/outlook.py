@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from qacal.calibrators.logistic import expit, fit_logistic
+from qacal.calibrators.platt import expit, fit_logistic
 from qacal.tally.arrays import Floats, Ints
 from qacal.tally.bins import group_runs
 from qacal.tally.tally import Tally

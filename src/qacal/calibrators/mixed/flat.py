@@ -7,13 +7,11 @@ are ordinary points, not edges.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from qacal.calibrators.logistic import fit_logistic
-from qacal.calibrators.mixed.cells import GroupCells, Runs, as_table
+from qacal.calibrators.mixed.common import GroupCells, MixedFit, Runs, pooled_loss, quickest
 from qacal.calibrators.mixed.flat_likelihood import (
     NEAR,
     NEAR_ENOUGH,
@@ -25,12 +23,8 @@ from qacal.calibrators.mixed.flat_likelihood import (
     pack,
     unpack,
 )
-from qacal.storage import require, require_moderate
+from qacal.calibrators.platt import fit_logistic
 from qacal.tally.arrays import Floats, Ints
-
-# Above this many cells a first fit on this many values of x per group comes close, and the full cells only polish.
-_COARSE_FROM = 4096
-_COARSE_VALUES = 16
 
 # A step that promises less than this, in log likelihood, is not taken: the search is over.
 _PROMISE = 1e-6
@@ -39,38 +33,12 @@ _PROMISE = 1e-6
 _WORTH = 1e-4
 
 
-@dataclass(frozen=True)
-class HierarchicalFit:
-    r"""What was fitted, on the scale of the feature that was given.
-
-    fixed : :math:`(B_0, B_1)`.
-    covariance : :math:`\Sigma` of (U, V).
-    effects : (U, V) per group, one row each.
-    negative_log_likelihood : Laplace's approximation, without binomial coefficients.
-    is_singular : the covariance has lost rank: the groups do not need one of the two effects, or either.
-    """
-
-    fixed: Floats
-    covariance: Floats
-    effects: Floats
-    negative_log_likelihood: float
-    is_singular: bool
-
-    def validate(self, groups: int) -> None:
-        """Refuse numbers that are not finite, or not of this many groups."""
-        shapes = self.fixed.shape, self.covariance.shape, self.effects.shape
-        expected = (2,), (2, 2), (groups, 2)
-        require(shapes == expected, f"fixed, covariance and effects have shapes {shapes}; expected {expected}.")
-        require_moderate(fixed=self.fixed, covariance=self.covariance, effects=self.effects)
-        require_moderate(negative_log_likelihood=self.negative_log_likelihood)
-
-
-def fit_hierarchical(x: Floats, w: Floats, wt: Floats, group: Ints) -> HierarchicalFit:
+def fit_hierarchical(x: Floats, w: Floats, wt: Floats, group: Ints) -> MixedFit:
     """Fit the model to cells sorted by `group`; cells of group -1 have no random effects.
 
     Effects come back in the order of the groups (-1 left out). The optimum is the one that is reached from moderate
     effects. The likelihood of little data may have others, at effects of ten logits and more, where Laplace's
-    approximation is at its worst; they are not looked for.
+    approximation is at its worst; they are not searched for.
     """
     starts = np.concatenate([[0], np.flatnonzero(group[1:] != group[:-1]) + 1])
     is_free = (group[starts] >= 0).astype(np.float64)
@@ -80,44 +48,31 @@ def fit_hierarchical(x: Floats, w: Floats, wt: Floats, group: Ints) -> Hierarchi
     spread = float(np.sqrt(w @ (x - centre) ** 2 / total))
     scale = spread if spread > 1e-12 else 1.0
     runs = Runs((x - centre) / scale, w, wt, starts, np.append(starts[1:], len(x)) - starts, is_free)
-    data: GroupCells = as_table(runs) or runs
-    is_many = isinstance(data, Runs) and len(x) > max(_COARSE_FROM, 2 * _COARSE_VALUES * len(starts))
-    coarse = runs.coarse(_COARSE_VALUES) if is_many else data
+    data, coarse = quickest(runs)
     beta = np.array(fit_logistic(*coarse.pooled()))
-    pooled = _pooled_loss(beta, *data.pooled())
+    pooled = pooled_loss(beta, *data.pooled())
     # One group's effects cannot be told from the fixed ones; labels that a curve fits perfectly leave nothing over.
     if groups < 2 or pooled <= 1e-6 * total:
-        return _without_effects(x, w, wt, groups)
+        return MixedFit.without_effects(x, w, wt, groups)
     best = _climb(coarse, *moment_estimate(coarse, beta))
     if coarse is not data:
         best = _climb(data, best.theta, best.v)
     best = _flattened(data, best)
     beta, L = unpack(best.theta)
     if best.loss >= pooled - _WORTH or np.abs(L).max() < 1e-4:
-        return _without_effects(x, w, wt, groups)
+        return MixedFit.without_effects(x, w, wt, groups)
     if spread <= 1e-12:
         L[1] = 0.0
     # Back from the standardised feature: U' + V'(x - centre)/scale = U + V x.
     back = np.array([[1.0, -centre / scale], [0.0, 1.0 / scale]])
     factor = back @ L
-    return HierarchicalFit(
+    return MixedFit(
         fixed=back @ beta,
         covariance=factor @ factor.T,
         effects=(factor @ best.v).T[is_free > 0],
         negative_log_likelihood=best.loss,
         is_singular=_flatness(L) < 1e-4,
     )
-
-
-def _without_effects(x: Floats, w: Floats, wt: Floats, groups: int) -> HierarchicalFit:
-    fixed = np.array(fit_logistic(x, w, wt))
-    loss = _pooled_loss(fixed, x, w, wt)
-    return HierarchicalFit(fixed, np.zeros((2, 2)), np.zeros((groups, 2)), loss, is_singular=True)
-
-
-def _pooled_loss(fixed: Floats, x: Floats, w: Floats, wt: Floats) -> float:
-    eta = fixed[0] + fixed[1] * x
-    return float(w @ np.logaddexp(0, eta) - wt @ eta)
 
 
 def _climb(data: GroupCells, theta: Floats, v: Floats) -> Summit:

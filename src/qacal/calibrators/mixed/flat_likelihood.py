@@ -48,34 +48,29 @@ from typing import NamedTuple
 
 import numpy as np
 
-from qacal.calibrators.mixed.cells import GroupCells
+from qacal.calibrators.mixed.common import GroupCells, determinant, matrix, times
 from qacal.tally.arrays import Floats
 
-# The way to the modes ends where the next step promises less than this, in log likelihood of all groups together; that
-# step is taken by expansion. While theta has far to go, a hundredth of what its step promises is near enough, up to a
-# limit.
+# The search for the modes ends where the next step promises less than this, in log likelihood of all groups together;
+# that step is taken by expansion. While theta has far to go, a hundredth of what its step promises is near enough, up
+# to a limit.
 NEAR = 1e-8
 NEAR_ENOUGH = 1e-3
 
-# Groups that are all right beside groups that are all wrong have no maximum: the covariance would grow for ever. Beyond
+# If some groups are all correct and others all wrong there is no maximum: the covariance would grow without end. Beyond
 # these walls (in logits, per standard deviation of x) a penalty stops it; fits inside are not touched.
 _WALLS = np.array([30.0, 30.0, 10.0, 10.0, 10.0])
 
-# Below this a cell's eta is taken for this: e^-eta must be a number, and the probability is zero either way.
-_LOWEST = -700.0
-
-# Of symmetric matrices as three numbers: which are the matrix's four, the unit, the weights in a quadratic form.
-_FOUR = np.array([0, 1, 1, 2])
+# Of symmetric matrices as three numbers: the unit, and the weights in a quadratic form.
 _IDENTITY = np.array([[1.0], [0.0], [1.0]])
 _TWICE = np.array([[1.0], [2.0], [1.0]])
-_RIDGE = np.eye(3)
 
 
 class Summit(NamedTuple):
-    """The model at theta, where a search stands.
+    """The model at theta.
 
     theta, L, beyond : the parameters, and how far they are outside the walls.
-    v, g, A, r, inverse, determinant : per group the mode, and there g, A, r, M^-1 and det M.
+    v, g, A, r, inverse, det : per group the mode, and there g, A, r, M^-1 and det M.
     loss : the negative of F, and the penalty for being outside.
     """
 
@@ -87,12 +82,12 @@ class Summit(NamedTuple):
     A: Floats
     r: Floats
     inverse: Floats
-    determinant: Floats
+    det: Floats
     loss: float
 
 
 class _Point(NamedTuple):
-    """The model at given coefficients per group: per cell eta, p and W; per group g and A."""
+    """The model at some coefficients per group: per cell eta, p and W; per group g and A."""
 
     eta: Floats
     p: Floats
@@ -102,28 +97,28 @@ class _Point(NamedTuple):
 
 
 def evaluate(data: GroupCells, theta: Floats, v: Floats, near: float = NEAR) -> Summit:
-    r"""Return the negative of F at theta, its modes sought from v.
+    r"""Return the negative of F at theta; the search for the modes starts at v.
 
     From near the modes, where the score is :math:`s = L^\top g - v`, the last step :math:`d = M^{-1} s` is taken by
     expansion, without a pass over the cells: :math:`F` rises by :math:`\tfrac12 s^\top d - \tfrac12 r^\top L d`, and
     :math:`g` falls by :math:`A L d`.
     """
     beta, L = unpack(theta)
-    at, v, score, inverse, determinant = _near_modes(data, beta, L, v, near)
+    at, v, score, inverse, det = _near_modes(data, beta, L, v, near)
     # The quadratic form of C is a polynomial in the feature, and its sum with W' x one of moments of W'.
     C = _congruence(L) @ inverse * _TWICE
     third = data.moments(at.W * (1 - 2 * at.p), 3)
     r = C[0] * third[:2] + C[1] * third[1:3] + C[2] * third[2:]
     # log(1 - p) is log p - eta.
     log_likelihood = np.vdot(data.w, np.log(at.p)) - np.vdot(data.w - data.wt, at.eta)
-    value = log_likelihood - 0.5 * np.vdot(v, v) - 0.5 * np.log(determinant).sum()
-    step = _times(inverse, score)
+    value = log_likelihood - 0.5 * np.vdot(v, v) - 0.5 * np.log(det).sum()
+    step = times(inverse, score)
     shift = L @ step
     value += 0.5 * np.vdot(score, step) - 0.5 * np.vdot(r, shift)
-    g = at.g - _times(at.A, shift)
+    g = at.g - times(at.A, shift)
     beyond = theta - np.maximum(np.minimum(theta, _WALLS), -_WALLS)
     loss = float(beyond @ beyond - value)
-    return Summit(theta, L, beyond, v + step, g, at.A, r, inverse, determinant, loss)
+    return Summit(theta, L, beyond, v + step, g, at.A, r, inverse, det, loss)
 
 
 def _near_modes(
@@ -137,8 +132,8 @@ def _near_modes(
     at = _point(data, common + L @ v)
     score = (L.T @ at.g - v) * data.is_free
     for tries in range(101):
-        inverse, determinant = _inverse(data, at.A, to_adjugate)
-        step = _times(inverse, score)
+        inverse, det = _inverse(data, at.A, to_adjugate)
+        step = times(inverse, score)
         if np.vdot(score, step) < 2 * near or tries == 100:
             break
         size = np.abs(score).max(axis=0)
@@ -151,11 +146,12 @@ def _near_modes(
                 break
             step = np.where(grown, step / 2, step)
         v = v + step
-    return at, v, score, inverse, determinant
+    return at, v, score, inverse, det
 
 
 def _point(data: GroupCells, coefficients: Floats) -> _Point:
-    eta = np.maximum(data.polynomial(coefficients), _LOWEST)
+    # e^-eta must be finite; below -700 the probability is zero either way.
+    eta = np.maximum(data.polynomial(coefficients), -700.0)
     p = np.exp(-eta)
     p += 1
     np.reciprocal(p, out=p)
@@ -167,31 +163,28 @@ def _point(data: GroupCells, coefficients: Floats) -> _Point:
 def _inverse(data: GroupCells, A: Floats, to_adjugate: Floats) -> tuple[Floats, Floats]:
     """Return M^-1 (zero where there are no effects) and det M of every group."""
     adjugate = to_adjugate @ (A * data.is_free) + _IDENTITY
-    determinant = _determinant(adjugate)
-    return adjugate * (data.is_free / determinant), determinant
+    det = determinant(adjugate)
+    return adjugate * (data.is_free / det), det
 
 
 def follow(here: Summit, step: Floats) -> Floats:
     """Return where the modes go, to first order, when theta takes a step."""
     by_beta, by_L = unpack(step)
-    pull = by_L.T @ here.g - here.L.T @ _times(here.A, by_beta[:, None] + by_L @ here.v)
-    return here.v + _times(here.inverse, pull)
+    pull = by_L.T @ here.g - here.L.T @ times(here.A, by_beta[:, None] + by_L @ here.v)
+    return here.v + times(here.inverse, pull)
 
 
 def derivatives(data: GroupCells, here: Summit) -> tuple[Floats, Floats]:
     """Return the gradient of the loss by theta, and its curvature in the Gaussian model."""
     (a, _), (b, c) = here.L.tolist()
     adjugate = np.array([[b * b + c * c], [-a * b], [a * a]])
-    K = (here.A + adjugate * (_determinant(here.A) * data.is_free)) / here.determinant
-    total = _matrix(K @ data.is_free)
-    return _gradient(here, total), _curvature(here, K, here.g * data.is_free, total)
-
-
-def _gradient(here: Summit, total: Floats) -> Floats:
-    z = _times(here.inverse, here.L.T @ here.r)
-    half = here.g - (here.r - _times(here.A, here.L @ z)) / 2
+    K = (here.A + adjugate * (determinant(here.A) * data.is_free)) / here.det
+    total = matrix(K @ data.is_free)
+    z = times(here.inverse, here.L.T @ here.r)
+    half = here.g - (here.r - times(here.A, here.L @ z)) / 2
     by_L = half @ here.v.T - here.g @ z.T / 2 - total @ here.L
-    return 2 * here.beyond - pack(half.sum(1), by_L)
+    gradient = 2 * here.beyond - pack(half.sum(1), by_L)
+    return gradient, _curvature(here, K, here.g * data.is_free, total)
 
 
 def _curvature(here: Summit, K: Floats, g: Floats, total: Floats) -> Floats:
@@ -204,7 +197,7 @@ def _curvature(here: Summit, K: Floats, g: Floats, total: Floats) -> Floats:
     (s, t), (_, u) = (g @ g.T - total).tolist()
     bend = np.array([[s, t, 0.0], [t, u, 0.0], [0.0, 0.0, u]])
     out = np.empty((5, 5))
-    out[:2, :2] = _matrix(K.sum(1))
+    out[:2, :2] = matrix(K.sum(1))
     out[0, 2:] = out[2:, 0] = K_first.sum(1) / 2
     out[1, 2:] = out[2:, 1] = K_second.sum(1) / 2
     out[2:, 2:] = (K_first @ first.T + K_second @ second.T) / 2 - bend
@@ -216,8 +209,8 @@ def moment_estimate(data: GroupCells, beta: Floats) -> tuple[Floats, Floats]:
 
     There :math:`g g^\top` is :math:`A + A \Sigma A` on average, which gives a covariance by moments, and with it the
     modes of the Gaussian model. A curve through the average of many curves is flatter than they are: with effects of
-    variance :math:`\sigma^2`, by about :math:`k = \sqrt{1 + 0.346 \sigma^2}` on the scale of logits. This is given back
-    to beta and L, which on the flat scale has shown :math:`\sigma^2 / k^2`.
+    variance :math:`\sigma^2`, by about :math:`k = \sqrt{1 + 0.346 \sigma^2}` on the scale of logits. beta and L are
+    multiplied by it; on the flat scale the moments show :math:`\sigma^2 / k^2`.
     """
     at = _point(data, np.repeat(beta[:, None], len(data.is_free), axis=1))
     A, g = at.A * data.is_free, at.g * data.is_free
@@ -227,13 +220,13 @@ def moment_estimate(data: GroupCells, beta: Floats) -> tuple[Floats, Floats]:
     (aa, ab, ac), (_, bb, bc), (_, _, cc) = (A @ A.T).tolist()
     design = np.array([[aa, 2 * ab, bb], [2 * ab, 2 * (ac + bb), 2 * bc], [bb, 2 * bc, cc]])
     # A feature of one value says nothing of slopes: the ridge then makes them zero.
-    design += 1e-10 * (1 + aa + cc) * _RIDGE
-    values, vectors = np.linalg.eigh(_matrix(np.linalg.solve(design, excess)))
-    # Moments may ask for less than nothing, and of little data they miss by this much. Zero itself is no start: there
-    # the gradient by L vanishes.
+    design += 1e-10 * (1 + aa + cc) * np.eye(3)
+    values, vectors = np.linalg.eigh(matrix(np.linalg.solve(design, excess)))
+    # Moments may be negative, and with little data they miss by this much. Zero is no start: there the gradient by L
+    # vanishes.
     least = min(0.05, max(0.01, math.sqrt(2 / max(cc, 1.0))))
     L = np.linalg.cholesky(vectors * np.minimum(np.maximum(values, least), 1.0) @ vectors.T)
-    modes = _times(_inverse(data, at.A, _adjugate_map(L))[0], L.T @ g)
+    modes = times(_inverse(data, at.A, _adjugate_map(L))[0], L.T @ g)
     return pack(beta, L) / math.sqrt(1 - 0.346 * np.vdot(L, L)), modes
 
 
@@ -247,11 +240,6 @@ def unpack(theta: Floats) -> tuple[Floats, Floats]:
     return theta[:2], np.array([[theta[2], 0.0], [theta[3], theta[4]]])
 
 
-def _matrix(three: Floats) -> Floats:
-    """Return the symmetric matrix of three numbers."""
-    return np.asarray(three[_FOUR].reshape(2, 2))
-
-
 def _congruence(L: Floats) -> Floats:
     """Return the map from the three numbers of X to those of L X L'."""
     (a, _), (b, c) = L.tolist()
@@ -262,12 +250,3 @@ def _adjugate_map(L: Floats) -> Floats:
     """Return the map from the three numbers of A to those of the adjugate of L' A L."""
     (a, _), (b, c) = L.tolist()
     return np.array([[0.0, 0.0, c * c], [0.0, -a * c, -b * c], [a * a, 2 * a * b, b * b]])
-
-
-def _times(A: Floats, x: Floats) -> Floats:
-    """Return A x in every group."""
-    return np.asarray(A[:2] * x[0] + A[1:] * x[1])
-
-
-def _determinant(M: Floats) -> Floats:
-    return np.asarray(M[0] * M[2] - M[1] * M[1])

@@ -8,8 +8,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from qacal.calibrators.ancestry import Lineage, deepest_level
-from qacal.calibrators.evidence import FROM_ANCESTOR, FROM_GROUP, FROM_ROOT
+from qacal.calibrators.ancestry import Lineage, deepest_level, sources
 from qacal.tally.arrays import Floats, Ints
 from qacal.tally.groups import NO_GROUP, GroupColumn
 from qacal.tally.lookup import GroupIndex
@@ -19,7 +18,7 @@ from qacal.tally.lookup import GroupIndex
 class Nodes:
     """The nodes with rows of their own or below, in the order of (depth, code); the root is the first.
 
-    codes : of each depth, the codes of its nodes. Flat groups are the children of the root, whatever their codes.
+    codes : those of the nodes at each depth. Flat groups are the children of the root, whatever their codes.
 
     >>> nodes = Nodes((np.array([0]), np.array([0, 1]), np.array([1, 2, 3])))
     >>> nodes.parent, nodes.depth
@@ -44,11 +43,11 @@ class Nodes:
     @cached_property
     def parent(self) -> Ints:
         """The parent of each node; the root is its own. Children of one node are neighbours."""
-        found = [np.zeros(sum(len(codes) for codes in self.codes[:2]), dtype=np.int64)]
+        parents = [np.zeros(sum(len(codes) for codes in self.codes[:2]), dtype=np.int64)]
         for depth in range(2, len(self.codes)):
             above = np.searchsorted(self.codes[depth - 1], self.codes[depth] >> 1)
-            found.append(self.offset[depth - 1] + above)
-        return np.concatenate(found)
+            parents.append(self.offset[depth - 1] + above)
+        return np.concatenate(parents)
 
     @cached_property
     def levels(self) -> list[tuple[slice, Ints]]:
@@ -68,14 +67,14 @@ class Nodes:
         return len(self) - len(np.unique(self.parent[1:])) if len(self) > 1 else 1
 
     def subtree_sums(self, own: Floats) -> Floats:
-        """Return what each node and all nodes below it have together; the last axis is the nodes."""
+        """Return the sum over each node and all nodes below it; the last axis is the nodes."""
         total = own.copy()
         for family in reversed(self.families):
-            family.give_up(total[..., family.children], total)
+            family.add_to_parents(total[..., family.children], total)
         return total
 
     def cumulated(self, own: Floats) -> Floats:
-        """Return what each node and its ancestors have together."""
+        """Return the sum over each node and its ancestors."""
         total = own.copy()
         for place, parents in self.levels:
             total[..., place] += np.take(total, parents, axis=-1)
@@ -99,11 +98,11 @@ class _Family:
         is_pairs = bool((np.diff(starts, append=len(parents)) == 2).all())
         return _Family(children, starts, slice(int(heads[0]), int(heads[-1]) + 1) if is_run else heads, is_pairs)
 
-    def give_up(self, what: Floats, total: Floats) -> None:
-        """Add up what the children have, and give it to their parents."""
-        # Pairs are what full trees have; reduceat takes four times as long.
-        pairs = what[..., ::2] + what[..., 1::2] if self.is_pairs else np.add.reduceat(what, self.starts, axis=-1)
-        total[..., self.parents] += pairs
+    def add_to_parents(self, values: Floats, total: Floats) -> None:
+        """Add the values of the children to the totals of their parents."""
+        # Full trees have pairs; reduceat takes four times as long.
+        sums = values[..., ::2] + values[..., 1::2] if self.is_pairs else np.add.reduceat(values, self.starts, axis=-1)
+        total[..., self.parents] += sums
 
 
 def nodes_of(column: GroupColumn | None, max_depth: int | None = None) -> Nodes:
@@ -123,7 +122,7 @@ def nodes_of(column: GroupColumn | None, max_depth: int | None = None) -> Nodes:
 class Addresses:
     """Which node answers for a row: the last one on its path that has calibration rows.
 
-    A place in a tree is known by the number that it has in a heap: ``2^depth + code``, the root 1.
+    A place in a tree has the number that it has in a heap: ``2^depth + code``, the root 1.
     """
 
     directory: GroupIndex
@@ -132,7 +131,6 @@ class Addresses:
 
     @staticmethod
     def of(nodes: Nodes, column: GroupColumn | None, max_depth: int | None = None) -> Addresses:
-        """Return the addresses for the nodes of a column."""
         deepest, is_tree = deepest_level(column, max_depth), column is not None and column.is_tree
         if is_tree:
             return Addresses(_heap(nodes, deepest), deepest, True)
@@ -148,16 +146,14 @@ class Addresses:
         return self.directory.find((1 << depth) + (cut.code >> (self.deepest - depth)))
 
     def lineage(self, nodes: Nodes) -> Lineage:
-        """Return whose curves the nodes' are, and which one a group reads that is known by its number or label."""
+        """Return which node answers for each group, by the group's number or label."""
         owner = np.concatenate(nodes.codes)
         owner[0] = NO_GROUP
-        source = np.where(nodes.depth == 0, FROM_ROOT, FROM_ANCESTOR)
-        source[(nodes.depth > 0) & (nodes.depth == self.deepest)] = FROM_GROUP
-        if not self.is_tree:
-            return Lineage(nodes.depth, owner, source, self.directory)
-        leaves = np.arange(2**self.deepest if self.deepest else 0)
-        readers = GroupIndex(leaves, self.directory.find(2**self.deepest + leaves))
-        return Lineage(nodes.depth, owner, source, readers)
+        directory = self.directory
+        if self.is_tree:
+            leaves = np.arange(2**self.deepest if self.deepest else 0)
+            directory = GroupIndex(leaves, self.directory.find(2**self.deepest + leaves))
+        return Lineage(nodes.depth, owner, sources(nodes.depth, self.deepest), directory)
 
 
 def _heap(nodes: Nodes, deepest: int) -> GroupIndex:

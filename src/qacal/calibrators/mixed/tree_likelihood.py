@@ -14,9 +14,9 @@ approximated by
     F(\beta, \Sigma) = \sum_v \Big[ \ell_v(c_v) - \tfrac12 y_v^\top \Sigma y_v - \tfrac12 \log\det(I + \Lambda_v \Sigma)
     \Big].
 
-Steps to the mode, :math:`\Lambda_v`, :math:`K_v` and the variances :math:`S_v` left of :math:`c_v` come from
-:mod:`qacal.calibrators.mixed.passes`. Let :math:`G_v` be the sum of the scores :math:`\sum_i (wt_i - w_i p_i) x_i` over
-the subtree of :math:`v` (at the mode, :math:`y_v = G_v`), and :math:`P_v = K_v - K_v S_{pa(v)} K_v` what it knows of a
+Steps to the mode, :math:`\Lambda_v`, :math:`K_v` and the variances :math:`S_v` left of :math:`c_v` come from two passes
+over the tree, below. Let :math:`G_v` be the sum of the scores :math:`\sum_i (wt_i - w_i p_i) x_i` over the subtree of
+:math:`v` (at the mode, :math:`y_v = G_v`), and :math:`P_v = K_v - K_v S_{pa(v)} K_v` what it knows of a
 shift common to it. The mode moves with the parameters: with :math:`r_v = \sum_i W'_i (x_i^\top S_v x_i) x_i`
 (:math:`W = w p (1 - p)`, its slope by :math:`\eta`), and :math:`d` the Newton step for scores :math:`r`, let
 :math:`a_v` be the sum of :math:`r - A d` over the subtree. Then
@@ -25,10 +25,29 @@ shift common to it. The mode moves with the parameters: with :math:`r_v = \sum_i
     \partial_\beta F = G_{root} - \tfrac12 a_{root}, \qquad
     \partial_\Sigma F = \tfrac12 \sum_{v \ne root} G_v G_v^\top - \tfrac12 (a_v G_v^\top + G_v a_v^\top) - P_v.
 
-The curvature that a search needs is taken from the Gaussian model that the approximation amounts to, by its average
+The search takes the curvature from the Gaussian model that the approximation amounts to, by its average
 information: :math:`\Lambda_{root}` for :math:`\beta`, and :math:`\frac12 f_j^\top P f_k` for entries :math:`j, k` of
 :math:`\Sigma`, where :math:`f_j` is how :math:`c` moves with the entry if :math:`y` stays, and :math:`P f = A (f - d)`
 with :math:`d` the Newton step for scores :math:`A f`.
+
+The Gaussian model is exact: one pass up the tree and one down. The rows of a node determine its :math:`c_v`, with the
+curvature :math:`A_v` and the score :math:`g_v`. Going up, let :math:`\Lambda_v = A_v + \sum_{children} K` be what the
+rows below :math:`v` know of :math:`c_v`. Then they know of its parent's
+
+.. math::
+    K_v = \Lambda_v - \Lambda_v C_v \Lambda_v, \qquad C_v = \Sigma (I + \Lambda_v \Sigma)^{-1},
+
+where :math:`C_v` is the variance left of :math:`\delta_v` if :math:`c_{pa(v)}` is known; and :math:`\prod_v \det(I +
+\Lambda_v \Sigma)` is the determinant of the whole tree. For two by two, with :math:`A^*` the adjugate, these need no
+solver and hold at every rank of :math:`\Sigma`, zero included:
+
+.. math::
+    \det(I + \Lambda\Sigma) = 1 + \mathrm{tr}\,\Lambda\Sigma + \det\Lambda\det\Sigma =: m, \qquad
+    C = (\Sigma + \det\Sigma \, \Lambda^*) / m, \quad K = (\Lambda + \det\Lambda \, \Sigma^*) / m, \quad
+    E := (I + \Lambda\Sigma)^{-1} = (I + \Lambda\Sigma)^* / m.
+
+For the same reason effects are kept as :math:`\delta_v = \Sigma y_v`. What belongs to nodes is stored a row per number
+and a column per node; a symmetric matrix is its three numbers (11, 12, 22), a general one its four.
 """
 
 from __future__ import annotations
@@ -37,29 +56,22 @@ from typing import NamedTuple
 
 import numpy as np
 
-from qacal.calibrators.mixed.cells import GroupCells
+from qacal.calibrators.mixed.common import GroupCells, determinant, matrix, times
 from qacal.calibrators.mixed.nodes import Nodes
-from qacal.calibrators.mixed.passes import (
-    Knowledge,
-    gather_knowledge,
-    matrix,
-    posterior_covariances,
-    sandwich,
-    solve,
-    times,
-)
 from qacal.tally.arrays import Floats, Ints
 
 # Newton's last step to the mode is the first below this, in logits; it leaves about its square.
 _MODE = 1e-2
 FINE_MODE = 1e-7
 
-# Where there is no maximum (groups all right beside groups all wrong) the effects would grow for ever. Beyond these
-# walls, in logits per standard deviation of x, a penalty stops them; fits inside are not touched.
+# If some groups are all correct and others all wrong there is no maximum: the effects would grow without end. Beyond
+# these walls, in logits per standard deviation of x, a penalty stops them; fits inside are not touched.
 _FIXED_WALL = 30.0
 _EFFECT_WALL = 10.0
 
+# Of symmetric matrices as three numbers: the weights in a quadratic form, and the map to the adjugate.
 _TWICE = np.array([[1.0], [2.0], [1.0]])
+_ADJUGATE = np.array([[0.0, 0.0, 1.0], [0.0, -1.0, 0.0], [1.0, 0.0, 0.0]])
 
 
 class Cells(NamedTuple):
@@ -71,7 +83,7 @@ class Cells(NamedTuple):
 
 
 class Point(NamedTuple):
-    """The model at given coefficients: per cell p and W, per node g and A, and the log likelihood."""
+    """The model at some coefficients: per cell p and W, per node g and A, and the log likelihood."""
 
     p: Floats
     W: Floats
@@ -81,7 +93,7 @@ class Point(NamedTuple):
 
 
 class Summit(NamedTuple):
-    """Where the search stands: theta, the effects, the negative of F with its gradients, and what it rests on."""
+    """The model at theta: the effects, the negative of F with its gradients, and what these are computed from."""
 
     theta: Floats
     y: Floats
@@ -158,7 +170,7 @@ def _gradient(data: Cells, at: Point, known: Knowledge) -> tuple[Floats, Floats,
     _, d = solve(nodes, known, r, np.zeros_like(r))
     G, a = np.split(nodes.subtree_sums(np.concatenate([at.g, r - times(at.A, d)])), 2)
     half = G - a / 2
-    P = known.K - sandwich(known.K, np.take(S, nodes.parent, axis=1))
+    P = known.K - (_congruence(known.K[[0, 1, 1, 2]]) * np.take(S, nodes.parent, axis=1)).sum(axis=1)
     # G G' - (a G' + G a') / 2, the sum over all nodes but the root.
     product = half[:, 1:] @ G[:, 1:].T - G[:, 1:] @ a[:, 1:].T / 2
     return half[:, 0], (product[[0, 0, 1], [0, 1, 1]] - P.sum(axis=1)) / 2, G
@@ -215,3 +227,86 @@ def _wall(beta: Floats, sigma: Floats) -> tuple[float, Floats, Floats]:
     beyond = max(width - _EFFECT_WALL, 0.0)
     slope = beyond / width if beyond else 0.0
     return float(fixed @ fixed) + beyond**2, 2 * fixed * np.sign(beta), slope * np.array([1.0, 0.0, 1.0])
+
+
+# The passes over the tree
+
+
+class Knowledge(NamedTuple):
+    """What the pass up finds for every node. Of the root, which has no part of its own, C, K and E are zero.
+
+    transposed : the four numbers of E'.
+    """
+
+    sigma: Floats
+    Lambda: Floats
+    C: Floats
+    K: Floats
+    E: Floats
+    transposed: Floats
+    log_determinant: float
+
+
+def gather_knowledge(nodes: Nodes, A: Floats, sigma: Floats) -> Knowledge:
+    """Return what the rows know, for curvatures A of all nodes and the three numbers of a covariance."""
+    Lambda, K, m = A.copy(), np.zeros_like(A), np.ones(A.shape[1])
+    column, adjugate, det_sigma = sigma[:, None], _ADJUGATE @ sigma[:, None], float(determinant(sigma))
+    for family in reversed(nodes.families):
+        level = family.children
+        here = Lambda[:, level]
+        det_here = determinant(here)
+        m[level] = size = (sigma * _TWICE[:, 0]) @ here + det_sigma * det_here + 1
+        K[:, level] = (here + det_here * adjugate) / size
+        family.add_to_parents(K[:, level], Lambda)
+    share = 1 / m
+    share[0] = 0.0
+    C = (column + det_sigma * (_ADJUGATE @ Lambda)) * share
+    E = (_adjugate_of_product(sigma) @ Lambda + np.array([[1.0], [0.0], [0.0], [1.0]])) * share
+    return Knowledge(sigma, Lambda, C, K, E, E[[0, 2, 1, 3]], float(np.log(m).sum()))
+
+
+def solve(nodes: Nodes, known: Knowledge, g: Floats, y: Floats) -> tuple[Floats, Floats]:
+    r"""Return (y, d): the effects to which one Newton step leads, and how far it moves every :math:`c_v`.
+
+    They maximise :math:`\sum_v g_v^\top d_v - \frac12 d_v^\top A_v d_v - \frac12 y_v^\top \Sigma y_v` for scores g at
+    effects that stand at y so far. Several problems may be solved at once: g and y may have further axes in the middle.
+    """
+    # A column per node, with room for several problems between.
+    parts = (*known[:2], *known[3:6])
+    sigma, Lambda, K, E, transposed = (part.reshape(len(part), *[1] * (g.ndim - 2), -1) for part in parts)
+    delta = times(sigma, y)
+    eta, stay = g.copy(), y - _times4(E, y)
+    for family in reversed(nodes.families):
+        level = family.children
+        family.add_to_parents(_times4(E[..., level], eta[..., level]) + stay[..., level], eta)
+    alone = _times4(E, eta + times(Lambda, delta))
+    # Alone is where a node goes if its parent stays; else y = alone - K d_parent, and I - Sigma K = E'.
+    d = times(sigma, alone) - delta
+    for level, parents in nodes.levels:
+        d[..., level] += _times4(transposed[..., level], np.take(d, parents, axis=-1))
+    return alone - times(K, np.take(d, nodes.parent, axis=-1)), d
+
+
+def posterior_covariances(nodes: Nodes, known: Knowledge) -> Floats:
+    r"""Return what the rows leave unknown of every :math:`c_v`: :math:`S_v = C_v + E_v^\top S_{pa(v)} E_v`."""
+    S, turn = known.C.copy(), _congruence(known.E)
+    for level, parents in nodes.levels:
+        S[:, level] += (turn[:, :, level] * np.take(S, parents, axis=1)).sum(axis=1)
+    return S
+
+
+def _times4(E: Floats, x: Floats) -> Floats:
+    """Return E x for general matrices."""
+    return np.asarray(E[::2] * x[0] + E[1::2] * x[1])
+
+
+def _adjugate_of_product(sigma: Floats) -> Floats:
+    """Return the matrix that makes the adjugate of Lambda Sigma, its four numbers, of the three of Lambda."""
+    a, b, c = sigma.tolist()
+    return np.array([[0.0, b, c], [-b, -c, 0.0], [0.0, -a, -b], [a, b, 0.0]])
+
+
+def _congruence(E: Floats) -> Floats:
+    """Return the matrices that make E' S E, its three numbers, of the three of S."""
+    a, b, c, d = E
+    return np.array([[a * a, 2 * a * c, c * c], [a * b, a * d + b * c, c * d], [b * b, 2 * b * d, d * d]])

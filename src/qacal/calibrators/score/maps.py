@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from qacal.calibrators.logistic import LOGIT_CUT, expit
+from qacal.calibrators.platt import LOGIT_CUT, expit
 from qacal.calibrators.score.effects import FIXED, EffectsFit, fit_effects
 from qacal.calibrators.score.kernel import Kernel
 from qacal.calibrators.score.levels import Levels

@@ -16,7 +16,7 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
-from qacal.calibrators.logistic import feature_values, fit_logistic
+from qacal.calibrators.platt import feature_values, fit_logistic
 from qacal.calibrators.score.effects import FIXED, fit_effects
 from qacal.storage import require, require_between, require_columns, require_offsets
 from qacal.tally.arrays import Floats, Ints
