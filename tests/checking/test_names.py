@@ -61,7 +61,7 @@ def test_the_expected_answer_is_not_taken_for_the_given_one():
     rows = [{**row, "expected_answer": "x", "reply": row["answer"]} for row in labelled()]
     without = [{name: value for name, value in row.items() if name != "answer"} for row in rows]
     assert found(without).mapping == {"answer": "reply"}
-    assert found([{**row, "model_answer": "no"} for row in labelled()]).rivals == {"answer": "model_answer"}
+    assert found([{**row, "model_answer": "no"} for row in labelled()]).rival_answer == "model_answer"
 
 
 def test_what_a_person_says_is_taken():

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
+from shlex import quote
 
 import numpy as np
 
 from qacal.calibrators.evidence import Evidence
 from qacal.checking.confidences import Scale
-from qacal.checking.gathering import Gathering
+from qacal.checking.summary import Summary
 from qacal.errors import counted, some_of
 from qacal.metrics.ranking import doubt_of
 from qacal.records.bad_rows import MAX_BAD, Reason
 from qacal.records.json_stream import NOT_UTF8 as NOT_UTF8_REMEDY
 from qacal.records.provenance import APART, is_provenance
 from qacal.records.reading import COPIED, REMOVE_COPIES
-from qacal.records.table import Fault
 from qacal.tally.arrays import Floats, Hashes
-from qacal.tally.ids import combined, mix, surplus
+from qacal.tally.ids import combined, surplus
 
 # A model learns little from fewer correct or wrong answers than this.
 _FEW_OF_A_KIND = 20
@@ -57,9 +57,9 @@ def in_order(findings: Iterable[Finding]) -> tuple[Finding, ...]:
 # Columns
 
 
-def on_columns(seen: Gathering, given: Mapping[str, str], *, is_file: bool) -> Iterator[Finding]:
-    """Yield what is to be said of columns that are not there, or have another name."""
-    names, columns = list(seen.names), seen.columns
+def on_columns(summary: Summary, given: Mapping[str, str], *, is_file: bool) -> Iterator[Finding]:
+    """Yield findings on columns that are missing, or have another name."""
+    names, columns = list(summary.names), summary.columns
     if not names:
         return
     for column, own in given.items():
@@ -68,9 +68,9 @@ def on_columns(seen: Gathering, given: Mapping[str, str], *, is_file: bool) -> I
             yield Finding("missing_columns", True, f"There is no column {own!r} to be the {column}.", remedy)
     if columns.guessed:
         mapping = {name: columns.names[name] for name in columns.guessed}
-        said = ", ".join(f"{name} seems to be {own!r}" for name, own in mapping.items())
+        guesses = ", ".join(f"{name} seems to be {own!r}" for name, own in mapping.items())
         remedy = "Pass the --column options below, if that is so." if is_file else f"Pass columns={mapping}"
-        yield Finding("renamed_columns", True, f"Columns with other names: {said}.", remedy)
+        yield Finding("renamed_columns", True, f"Columns with other names: {guesses}.", remedy)
     missing = [column for column in columns.missing if column not in given]
     if missing:
         what = ", ".join(f"{column!r}{_MEANS.get(column, '')}" for column in missing)
@@ -86,11 +86,13 @@ def on_columns(seen: Gathering, given: Mapping[str, str], *, is_file: bool) -> I
             )
         elif "correct" in missing:
             remedy += " qacal judge labels answers."
-        there = "There is no column" if len(missing) == 1 else "There are no columns"
-        yield Finding("missing_columns", True, f"{there} {what}.", remedy)
-    for column, rival in columns.rivals.items():
-        problem = f"Beside {column!r} there is {rival!r}: {column!r} may be the expected {column}, not the LLM's."
-        yield Finding("two_answers", False, problem, f"If so, pass --column {column}={rival}.")
+        opening = "There is no column" if len(missing) == 1 else "There are no columns"
+        yield Finding("missing_columns", True, f"{opening} {what}.", remedy)
+    if columns.rival_answer is not None:
+        problem = (
+            f"Beside 'answer' there is {columns.rival_answer!r}: 'answer' may be the expected answer, not the LLM's."
+        )
+        yield Finding("two_answers", False, problem, f"If so, pass --column answer={columns.rival_answer}.")
 
 
 def column_options(mapping: Mapping[str, str]) -> list[str]:
@@ -99,8 +101,6 @@ def column_options(mapping: Mapping[str, str]) -> list[str]:
     >>> column_options({"confidence": "stated score"})
     ["--column 'confidence=stated score'"]
     """
-    from shlex import quote
-
     return [f"--column {quote(f'{column}={own}')}" for column, own in mapping.items()]
 
 
@@ -114,15 +114,15 @@ def _either(names: Sequence[str]) -> str:
     return f"{', '.join(others)} or {last}" if others else last
 
 
-def on_outputs(seen: Gathering) -> Iterator[Finding]:
-    """Yield what is to be said of columns with names that `apply` gives to new ones."""
+def on_outputs(summary: Summary) -> Iterator[Finding]:
+    """Yield a finding on columns with names that `apply` gives to new ones."""
     new = {field.name for field in fields(Evidence)} - {"confidence"}
-    taken = [name for name in seen.names if name in new]
+    taken = [name for name in summary.names if name in new]
     if taken:
-        names = some_of([*map(repr, taken)], 12)
-        one = f"There is a column {names}, and qacal apply adds a column of that name."
-        several = f"There are columns {names}, and qacal apply adds columns of those names."
-        problem = one if len(taken) == 1 else several
+        has, adds = ("is a column", "a column of that name")
+        if len(taken) > 1:
+            has, adds = ("are columns", "columns of those names")
+        problem = f"There {has} {some_of([*map(repr, taken)], 12)}, and qacal apply adds {adds}."
         remedy = 'Pass apply a prefix for the new columns: --prefix qacal_ (in Python: prefix="qacal_").'
         yield Finding("output_columns", False, problem, remedy)
 
@@ -130,94 +130,91 @@ def on_outputs(seen: Gathering) -> Iterator[Finding]:
 # Rows
 
 
-def on_rows(seen: Gathering, scale: Scale) -> Iterator[Finding]:
-    """Yield what is to be said of bad rows, unlabelled ones, and those that occur more than once."""
-    reasons = unexplained(seen, scale)
+def on_rows(summary: Summary, scale: Scale) -> Iterator[Finding]:
+    """Yield findings on bad rows, unlabelled ones, and those that occur more than once."""
+    reasons = unexplained(summary, scale)
     if reasons:
         count = sum(reason.count for reason in reasons)
-        kinds = [f"{reason.count:,} {reason.kind}: {_short(reason.example)}" for reason in reasons]
-        problem = "\n".join(
-            [f"{counted(count, 'row')} of {seen.bad.rows:,} cannot be used; the first of each kind:", *kinds]
-        )
-        is_few = count <= MAX_BAD * seen.bad.rows
-        so_many = f"Fix them: more than {MAX_BAD:.0%} are skipped only with --max-bad."
-        remedy = "Fix them, or skip them: --skip-bad-rows bad.jsonl" if is_few else so_many
+        problem = f"{counted(count, 'row')} of {summary.bad.rows:,} cannot be used; the first of each kind:"
+        for reason in reasons:
+            # What was expected is left out.
+            text = reason.example.problem.partition("; ")[0].rstrip(".")
+            problem += f"\n{reason.count:,} {reason.kind}: {reason.example.place}, {text}"
+        remedy = "Fix them, or skip them: --skip-bad-rows bad.jsonl"
+        if count > MAX_BAD * summary.bad.rows:
+            remedy = f"Fix them: more than {MAX_BAD:.0%} are skipped only with --max-bad."
         yield Finding("bad_rows", True, problem, remedy, count)
-    labels, unlabelled = seen.column("label"), seen.unlabelled(in_words=scale.kind == "words")
+    labels, unlabelled = summary.column("label"), summary.unlabelled(in_words=scale.kind == "words")
     if labels is not None and unlabelled and not np.isnan(labels).all():
         remedy = "Label them (qacal judge), or skip them: --skip-bad-rows unlabelled.jsonl"
         yield Finding("unlabelled", True, f"{counted(unlabelled, 'row')} without a label.", remedy, unlabelled)
-    if seen.rows:
-        yield from _repeats(seen)
+    if summary.rows:
+        yield from _repeats(summary)
 
 
-def unexplained(seen: Gathering, scale: Scale) -> list[Reason]:
-    """Return the kinds of bad rows, without those that the scale of the confidences explains."""
-    explained = _explained(seen.columns.names.get("confidence", ""), scale)
-    return [reason for reason in seen.bad.reasons if reason.kind not in explained]
+def unexplained(summary: Summary, scale: Scale) -> list[Reason]:
+    """Return the kinds of bad rows, without those that the finding on the scale of the confidences explains."""
+    if scale.kind == "words" or (scale.commas > 0 and not scale.words):
+        explained = ["in words", "in quotes"]
+    elif scale.kind in ("mixed", "0-1"):
+        explained = ["between 0 and 1 among percents"]
+    else:
+        explained = ["below 0"] if scale.kind == "logarithms" else []
+    kinds = {f"{summary.columns.names.get('confidence', '')} {kind}" for kind in explained}
+    return [reason for reason in summary.bad.reasons if reason.kind not in kinds]
 
 
-def on_encoding(seen: Gathering) -> Finding | None:
-    """Return what is to be said of text that is not UTF-8, in the header or in rows; None if all is."""
-    first = next((reason for reason in seen.bad.reasons if reason.kind == NOT_UTF8), None)
-    parts = ["the header"] if any("\udc80" <= letter <= "\udcff" for name in seen.names for letter in name) else []
+def on_encoding(summary: Summary) -> Finding | None:
+    """Return a finding on text that is not UTF-8, in the header or in rows; None if all is."""
+    first = next((reason for reason in summary.bad.reasons if reason.kind == NOT_UTF8), None)
+    parts = ["the header"] if any("\udc80" <= letter <= "\udcff" for name in summary.names for letter in name) else []
     if first is not None:
-        parts.append(f"{counted(first.count, 'row')} of {seen.bad.rows:,} (the first: {first.example.place})")
+        parts.append(f"{counted(first.count, 'row')} of {summary.bad.rows:,} (the first: {first.example.place})")
     if not parts:
         return None
     problem = f"Not in UTF-8: {' and '.join(parts)}."
     remedy = NOT_UTF8_REMEDY[0].upper() + NOT_UTF8_REMEDY[1:]
-    if seen.has_utf8:
+    if summary.has_utf8:
         problem += " Other rows are, so these are damaged."
         remedy = "Fix them, or skip them: --skip-bad-rows FILE (in Python: on_fault=BadRows())."
     return Finding("encoding", True, problem, remedy, None if first is None else first.count)
 
 
-def _explained(own: str, scale: Scale) -> set[str]:
-    """Return the kinds of bad rows that the scale of the confidences explains, so that they are told once."""
-    if scale.kind == "words" or (scale.commas > 0 and not scale.words):
-        return {f"{own} in words", f"{own} in quotes"}
-    kinds = {
-        "logarithms": "below 0",
-        "mixed": "between 0 and 1 among percents",
-        "0-1": "between 0 and 1 among percents",
-    }
-    return {f"{own} {kinds[scale.kind]}"} if scale.kind in kinds else set()
-
-
-def _short(example: Fault) -> str:
-    """Return the place of a bad row and what is there, without what was expected."""
-    return f"{example.place}, {example.problem.partition('; ')[0].rstrip('.')}"
-
-
-def _repeats(seen: Gathering) -> Iterator[Finding]:
-    question, identity, llm, pair = (seen.column(name) for name in ("question", "id", "llm", "pair"))
-    again = 0
+def _repeats(summary: Summary) -> Iterator[Finding]:
+    question, identity, llm, pair = (summary.column(name) for name in ("question", "id", "llm", "pair"))
+    copies = 0
     if pair is not None:
-        parts = [column for column in (pair, seen.column("written"), identity) if column is not None]
-        row, place = combined(*parts)[seen.column("asked")], seen.column("place")[seen.column("asked")]
-        again = surplus(row)
-    if again > 0:
-        one, two = _first_pair(row)
-        where = f"for example {place[one]:,} and {place[two]:,}"
-        problem = f"{counted(again, 'exact copy', 'exact copies')} of earlier rows ({where}): {COPIED}."
-        yield Finding("duplicate_rows", False, problem, REMOVE_COPIES, again)
+        parts = [column for column in (summary.column("written"), identity) if column is not None]
+        row = combined(pair, *parts)[summary.column("asked")]
+        copies = surplus(row)
+    if copies > 0:
+        first, second = summary.column("place")[summary.column("asked")][[*_first_pair(row)]]
+        where = f"for example {first:,} and {second:,}"
+        problem = f"{counted(copies, 'exact copy', 'exact copies')} of earlier rows ({where}): {COPIED}."
+        yield Finding("duplicate_rows", False, problem, REMOVE_COPIES, copies)
     if question is not None and identity is not None:
-        both = seen.column("asked") & seen.column("named")
+        both = summary.column("asked") & summary.column("named")
         yield from _on_ids(identity[both], question[both])
     key = question if identity is None else identity
     if key is not None:
-        who = key if llm is None else mix(key) ^ mix(llm, 1)
-        if (more := surplus(who[seen.column("asked" if identity is None else "named")]) - again) > 0:
+        by_llm = key if llm is None else combined(key, llm)
+        more = surplus(by_llm[summary.column("asked" if identity is None else "named")]) - copies
+        if more > 0:
             kept = "with one id" if identity is not None else "with one text (there is no column id)"
             problem = f"{counted(more, 'row')} repeat a question. For a fit, rows {kept} are one question."
             remedy = "If you need the intervals, keep one row per question: they assume independent rows."
             yield Finding("repeated_questions", False, problem, remedy, more)
-    yield from _contradictions(seen)
+    if pair is not None:
+        right, wrong = (np.unique(pair[summary.column("label") == value]) for value in (1.0, 0.0))
+        both = len(np.intersect1d(right, wrong, assume_unique=True))
+        if both:
+            problem = f"{both:,} answers are labelled correct in one row and wrong in another, with the same question."
+            remedy = "Check how they were labelled: contradictory labels are noise for a fit."
+            yield Finding("contradicting_labels", False, problem, remedy, both)
 
 
 def _first_pair(hashes: Hashes) -> tuple[int, int]:
-    """Return the places of the first row that is there before, and of that one."""
+    """Return the places of an earlier row and of its first copy."""
     order = np.argsort(hashes, kind="stable")
     again = np.flatnonzero(hashes[order][1:] == hashes[order][:-1])
     at = int(again[np.argmin(order[again + 1])])
@@ -225,8 +222,8 @@ def _first_pair(hashes: Hashes) -> tuple[int, int]:
 
 
 def _on_ids(identity: Hashes, question: Hashes) -> Iterator[Finding]:
-    """Yield what is to be said of ids that do not go with the questions' texts."""
-    _, first = np.unique(mix(identity) ^ mix(question, 1), return_index=True)
+    """Yield findings on ids that do not agree with the texts of questions."""
+    _, first = np.unique(combined(identity, question), return_index=True)
     if (shared := _repeated(identity[first])) > 0:
         problem = f"{counted(shared, 'id')} with questions of different texts."
         remedy = "If these are different questions, give each its own id: for a fit, an id is one question."
@@ -242,36 +239,24 @@ def _repeated(hashes: Hashes) -> int:
     return int(np.count_nonzero(np.unique(hashes, return_counts=True)[1] > 1))
 
 
-def _contradictions(seen: Gathering) -> Iterator[Finding]:
-    pair, label = seen.column("pair"), seen.column("label")
-    if pair is None:
-        return
-    right, wrong = (np.unique(pair[label == value]) for value in (1.0, 0.0))
-    both = len(np.intersect1d(right, wrong, assume_unique=True))
-    if both:
-        problem = f"{both:,} answers are labelled correct in one row and wrong in another, with the same question."
-        remedy = "Check how they were labelled: contradictory labels are noise for a fit."
-        yield Finding("contradicting_labels", False, problem, remedy, both)
-
-
 # Where rows come from
 
 
-def on_origins(seen: Gathering) -> Iterator[Finding]:
-    """Yield what is to be said of rows of several LLMs, prompts, confidence sources or judges."""
+def on_origins(summary: Summary) -> Iterator[Finding]:
+    """Yield findings on rows of several LLMs, prompts, confidence sources or judges."""
     for name, plural in APART:
-        counts = seen.origins.get(name)
+        counts = summary.origins.get(name)
         if counts is not None and len(counts) > 1 and is_provenance(name, list(counts)):
-            who = some_of([f"{value} ({count:,})" for value, count in counts.most_common()], 12)
+            values = some_of([f"{value} ({count:,})" for value, count in counts.most_common()], 12)
             remedy = f"--by {name} fits one model for each; --allow-mixed one for all."
-            yield Finding(f"several_{name}s", True, f"The rows come from {len(counts):,} {plural}: {who}.", remedy)
+            yield Finding(f"several_{name}s", True, f"The rows come from {len(counts):,} {plural}: {values}.", remedy)
 
 
 # Labels and confidences
 
 
 def on_labels(label: Floats) -> Iterator[Finding]:
-    """Yield what is to be said of labels that teach nothing, or little."""
+    """Yield a finding on labels from which a fit learns nothing, or little."""
     known = label[~np.isnan(label)]
     if not len(known):
         remedy = "Label some answers: qacal judge, or by hand."
@@ -289,21 +274,11 @@ def on_labels(label: Floats) -> Iterator[Finding]:
 
 
 def on_scale(scale: Scale, own: str, percent: bool) -> Iterator[Finding]:
-    """Yield what is to be said of confidences that are not numbers from 0 to 1.
-
-    own : what the column is called.
-    percent : confidences were said to be percents.
-    """
+    """Yield findings on confidences that are not numbers from 0 to 1; `own` is the name of their column."""
     span = f"{own} goes from {scale.low:g} to {scale.high:g}"
     if scale.commas:
-        remedy = "Write 0.85 instead of 0,85."
-        yield Finding(
-            "decimal_commas",
-            True,
-            f"{counted(scale.commas, 'row')} with a decimal comma in {own}.",
-            remedy,
-            scale.commas,
-        )
+        problem = f"{counted(scale.commas, 'row')} with a decimal comma in {own}."
+        yield Finding("decimal_commas", True, problem, "Write 0.85 instead of 0,85.", scale.commas)
     if scale.kind == "percent" and not percent:
         yield Finding("percents", True, f"{span}: these are percents.", "Pass --percent (in Python: percent=True).")
     elif scale.kind == "0-1" and percent and scale.above == 0 and scale.fractions:
@@ -330,19 +305,19 @@ def on_scale(scale: Scale, own: str, percent: bool) -> Iterator[Finding]:
 def on_doubts(
     confidence: Floats, label: Floats, question: Hashes | None, llm: Hashes | None, names: Mapping[int, str]
 ) -> Iterator[Finding]:
-    """Yield what is to be said of confidences that do not tell right answers from wrong ones, of each LLM by itself.
+    """Yield findings on confidences that do not separate correct from wrong answers, for each LLM.
 
     confidence, label : of labelled rows, with confidences from 0 to 1.
-    question : what each row answers, as a hash; None if that is not known.
-    llm, names : whose rows they are, as hashes, and the names of these; None if there is but one LLM.
+    question : a hash of what each row answers; None if that is not known.
+    llm, names : a hash of each row's LLM, and the names by hash; `llm` is None if there is only one LLM.
     """
-    for one in [None] if llm is None else np.unique(llm).tolist():
-        mine = np.ones(len(label), dtype=bool) if llm is None else llm == one
-        questions = None if question is None else len(np.unique(question[mine]))
-        doubt = doubt_of(label[mine], confidence[mine], questions=questions) if mine.any() else None
+    for llm_hash in [None] if llm is None else np.unique(llm).tolist():
+        is_own = np.ones(len(label), dtype=bool) if llm is None else llm == llm_hash
+        questions = None if question is None else len(np.unique(question[is_own]))
+        doubt = doubt_of(label[is_own], confidence[is_own], questions=questions) if is_own.any() else None
         if doubt is not None:
-            whose = "" if one is None else f"{names[one]}: "
+            opening = "" if llm_hash is None else f"{names[llm_hash]}: "
             problem, _, remedy = doubt.text.partition(". ")
-            problem = f"{whose}{problem.rstrip('.')}."
+            problem = f"{opening}{problem.rstrip('.')}."
             remedy = remedy or "A fit can then use only the text; another confidence (--extra-confidence) would help."
             yield Finding(f"{doubt.kind}_confidences", False, problem[0].upper() + problem[1:], remedy)

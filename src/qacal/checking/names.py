@@ -6,7 +6,6 @@ import re
 import unicodedata
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
 from qacal.checking.confidences import number_of
@@ -15,7 +14,7 @@ from qacal.records.table import Table
 from qacal.tally.arrays import is_missing
 
 NEEDED = ("question", "answer", "confidence", "correct")
-"""What `fit` cannot do without."""
+"""The columns that `fit` needs."""
 
 # What others call these columns, the likeliest first. `prompt` is also a column of ours, which names the prompt that an
 # LLM was asked with; it is taken for the question only where there is no question.
@@ -57,7 +56,7 @@ _ELSE = {
     *("id", "length", "len", "time", "tokens", "source", "type", "count", "date", "hash", "model", "url"),
 }
 
-# Labels that are 1 where an answer is wrong; to take one for `correct` would turn all labels round.
+# Labels that are 1 where an answer is wrong; to take one for `correct` would reverse all labels.
 _REVERSED = {"wrong", "incorrect", "error", "false", "fail", "failed", "failure", "hallucinated", "hallucination"}
 
 _SAMPLE = 2_000
@@ -70,16 +69,16 @@ _DIFFERENT = 21
 class Columns:
     """Which column of a table is which.
 
-    names : what each column of ours is called in the table; those that were not found are left out.
-    guessed : those of them that have another name, and that nobody has named.
-    rivals : for a column of ours, another that looks like it: ``{"answer": "model_answer"}``.
+    names : the name in the table of each column of ours; those that were not found are left out.
+    guessed : those of them that have another name, which no person gave.
+    rival_answer : another column that looks like the LLM's answer, such as "model_answer".
     reverse : a column that seems to say which answers are wrong, where none says which are correct.
-    candidates : for a column that a fit needs and that was not found, those that hold what it would.
+    candidates : for a column that a fit needs and that was not found, those that hold such values.
     """
 
     names: Mapping[str, str]
     guessed: tuple[str, ...] = ()
-    rivals: Mapping[str, str] = field(default_factory=dict)
+    rival_answer: str | None = None
     reverse: str | None = None
     candidates: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
@@ -90,14 +89,12 @@ class Columns:
 
     @property
     def mapping(self) -> dict[str, str]:
-        """What has to be said of columns that have another name, as in ``columns=``."""
+        """The names of columns that have another name, as in ``columns=``."""
         return {column: name for column, name in self.names.items() if column != name}
 
 
 def find_columns(table: Table, given: Mapping[str, str]) -> Columns:
-    """Return which column is which, judged by the first rows.
-
-    given : what a person said of them.
+    """Return which column is which, judged by the first rows; `given` are the names that a person gave.
 
     >>> from qacal.records.table import as_table
     >>> rows = [{"prompt": "2 + 2?", "model_answer": "5", "conf": 0.9, "is_correct": False},
@@ -106,60 +103,57 @@ def find_columns(table: Table, given: Mapping[str, str]) -> Columns:
     {'question': 'prompt', 'answer': 'model_answer', 'confidence': 'conf', 'correct': 'is_correct'}
     """
     sample = _Sample(table)
-    found = {column: own for column, own in given.items() if own in sample.names}
-    taken = {*found.values()}
-    found |= {name: name for name in KNOWN if name in sample.names and name not in found and name not in taken}
+    names = {column: own for column, own in given.items() if own in sample.names}
+    taken = {*names.values()}
+    names |= {name: name for name in KNOWN if name in sample.names and name not in names and name not in taken}
     guessed = []
     for column in _OTHER_NAMES:
         # What a person has named is not guessed again.
-        own = None if column in found or column in given else _guess(column, sample, found)
+        own = None if column in names or column in given else _guess(column, sample, names)
         if own is not None:
             guessed.append(column)
-            found = {name: other for name, other in found.items() if other != own} | {column: own}
-    rival = _rival_answer(sample, found)
-    in_order = {name: found[name] for name in KNOWN if name in found}
-    reverse = next((name for name in sample.names if _is_reverse(name) and _are_labels(sample.values(name))), None)
-    rivals = {} if rival is None else {"answer": rival}
-    unsure = {column: _candidates(column, sample, found) for column in NEEDED if column not in {*found, *given}}
-    candidates = {column: names for column, names in unsure.items() if names}
-    return Columns(in_order, tuple(guessed), rivals, None if "correct" in found else reverse, candidates)
+            names = {name: other for name, other in names.items() if other != own} | {column: own}
+    reverse = (name for name in sample.names if _is_reverse(name) and _are_labels(sample[name]))
+    unsure = {column: _candidates(column, sample, names) for column in NEEDED if column not in {*names, *given}}
+    return Columns(
+        {name: names[name] for name in KNOWN if name in names},
+        tuple(guessed),
+        _rival_answer(sample, names),
+        None if "correct" in names else next(reverse, None),
+        {column: candidates for column, candidates in unsure.items() if candidates},
+    )
 
 
-@dataclass(frozen=True, eq=False)
-class _Sample:
-    """The first rows of a table, column by column, without what is missing."""
+class _Sample(dict[str, list[Any]]):
+    """The first rows of a table, column by column, without what is missing; a column is read when it is used."""
 
-    table: Table
+    def __init__(self, table: Table) -> None:
+        self._table = table
+        self.names = table.names
 
-    @cached_property
-    def names(self) -> list[str]:
-        return self.table.names
-
-    @cached_property
-    def _values(self) -> dict[str, list[Any]]:
-        return {}
-
-    def values(self, name: str) -> list[Any]:
-        if name not in self._values:
-            first = listed(self.table.column(name))[:_SAMPLE]
-            self._values[name] = [value for value in first if not is_missing(value)]
-        return self._values[name]
+    def __missing__(self, name: str) -> list[Any]:
+        first = listed(self._table.column(name))[:_SAMPLE]
+        self[name] = [value for value in first if not is_missing(value)]
+        return self[name]
 
 
-def _guess(column: str, sample: _Sample, found: Mapping[str, str]) -> str | None:
+def _guess(column: str, sample: _Sample, known: Mapping[str, str]) -> str | None:
     """Return the column of the table that is most likely meant, None if none is likely."""
-    taken = {*found.values()} - ({"prompt"} if column == "question" else set())
+    taken = {*known.values()} - ({"prompt"} if column == "question" else set())
     free = [name for name in sample.names if name not in taken and not (column == "correct" and _is_reverse(name))]
     if column == "id":
-        return _guessed_id(sample, free, found.get("question"))
+        return _guessed_id(sample, free, known.get("question"))
     spelled = {name: _spelled(name) for name in free}
     by_name = [name for name in free if spelled[name] == column]
     by_name += [name for other in _OTHER_NAMES[column] for name in free if spelled[name] == other]
-    words = _WORDS.get(column, set())
-    by_name += [name for name in free if _is_about(spelled[name], words)]
-    holds = _HOLDS[column]
-    named = next((name for name in by_name if holds(sample.values(name))), None)
-    return named if named is not None else _only_one(column, sample, free)
+    by_name += [name for name in free if _is_about(spelled[name], _WORDS.get(column, set()))]
+    named = [name for name in by_name if _HOLDS[column](sample[name])]
+    if named or column not in ("confidence", "correct"):
+        return named[0] if named else None
+    # The only column that holds such values, whatever its name.
+    holds = _are_probabilities if column == "confidence" else _are_two_labels
+    fitting = [name for name in free if holds(sample[name])]
+    return fitting[0] if len(fitting) == 1 else None
 
 
 def _spelled(name: str) -> str:
@@ -182,39 +176,32 @@ def _is_about(spelled: str, words: set[str]) -> bool:
     return bool(parts & words) and not parts & (_ELSE - words)
 
 
-def _only_one(column: str, sample: _Sample, free: list[str]) -> str | None:
-    """Return the only column that holds what is looked for, whatever its name."""
-    holds = {"confidence": _are_probabilities, "correct": _are_two_labels}.get(column)
-    fitting = [] if holds is None else [name for name in free if holds(sample.values(name))]
-    return fitting[0] if len(fitting) == 1 else None
-
-
-def _candidates(column: str, sample: _Sample, found: Mapping[str, str]) -> tuple[str, ...]:
+def _candidates(column: str, sample: _Sample, known: Mapping[str, str]) -> tuple[str, ...]:
     """Return the columns that hold what is looked for, and are not known to be something else."""
     holds = _are_texts if column == "answer" else _HOLDS[column]
-    free = [name for name in sample.names if name not in found.values() and not _is_reverse(name)]
-    return tuple(name for name in free if holds(sample.values(name)))
+    free = [name for name in sample.names if name not in known.values() and not _is_reverse(name)]
+    return tuple(name for name in free if holds(sample[name]))
 
 
 def _guessed_id(sample: _Sample, free: list[str], question: str | None) -> str | None:
     """Return a column of ids, if it tells more than the texts do: a question may be worded in two ways."""
     if question is None:
         return None
-    texts = len({*map(str, sample.values(question))})
+    texts = len({*map(str, sample[question])})
     for other in _OTHER_NAMES["id"]:
         for name in free:
-            if _spelled(name) == other and 1 < len({*map(str, sample.values(name))}) < texts:
+            if _spelled(name) == other and 1 < len({*map(str, sample[name])}) < texts:
                 return name
     return None
 
 
-def _rival_answer(sample: _Sample, found: Mapping[str, str]) -> str | None:
+def _rival_answer(sample: _Sample, known: Mapping[str, str]) -> str | None:
     """Return another column that seems to be the answer of the LLM; the one called `answer` may be the expected one."""
-    if found.get("answer") != "answer":
+    if known.get("answer") != "answer":
         return None
-    names = {_spelled(name): name for name in sample.names if name not in found.values()}
-    said = (names[other] for other in _OTHER_NAMES["answer"] if other in names and len(other) > 1)
-    return next((name for name in said if _are_texts(sample.values(name))), None)
+    names = {_spelled(name): name for name in sample.names if name not in known.values()}
+    likely = (names[other] for other in _OTHER_NAMES["answer"] if other in names and len(other) > 1)
+    return next((name for name in likely if _are_texts(sample[name])), None)
 
 
 # What a column must hold
@@ -262,7 +249,7 @@ def _are_two_labels(values: list[Any]) -> bool:
 
 
 def _are_llms(values: list[Any]) -> bool:
-    """Return whether values may be LLMs; of a single one nothing has to be said."""
+    """Return whether values may be LLMs; a single one is no problem."""
     return 1 < len({*map(str, values)}) <= _LLMS
 
 

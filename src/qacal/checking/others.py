@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,9 +13,8 @@ from qacal.checking.confidences import number_of
 from qacal.metrics.ranking import Auroc, auroc_of_counts
 from qacal.tally.arrays import Floats, is_missing
 
-MOST_LEVELS = 50
-"""A column with more values is no column of kinds."""
-
+# A column with more values does not divide the questions into kinds.
+_MOST_LEVELS = 50
 _BINS = 1_000
 # A kind of question with fewer labelled rows shows no accuracy of its own.
 _ROWS_A_LEVEL = 20
@@ -56,48 +56,45 @@ class OtherColumn:
 
     @property
     def is_done(self) -> bool:
-        """Whether nothing more can be learned of this column."""
+        """Whether further rows would change nothing."""
         return self._levels is None and self._bins is None
 
     def add(self, values: Sequence[Any], labels: Floats) -> None:
-        """Take more rows; labels are NaN where there are none."""
+        """Add rows; unlabelled rows have NaN."""
         first = next((value for value in values if not is_missing(value)), None)
         if first is not None and not isinstance(first, str | int | float | np.generic):
             self._is_vector = _is_vector(first)
             self._levels = self._bins = None
             return
         if self._levels is not None:
-            self._add_levels(values, labels)
+            self._add_levels(values, labels, self._levels)
         if self._bins is not None:
-            self._add_numbers(values, labels)
+            self._add_numbers(values, labels, self._bins)
 
-    def _add_levels(self, values: Sequence[Any], labels: Floats) -> None:
-        levels = self._levels
+    def _add_levels(self, values: Sequence[Any], labels: Floats, levels: dict[Any, list[float]]) -> None:
         for value, label in zip(values, labels.tolist(), strict=True):
-            if is_missing(value) or levels is None or label != label:
+            if is_missing(value) or math.isnan(label):
                 continue
-            if value not in levels and len(levels) == MOST_LEVELS:
-                levels = self._levels = None
-                break
-            one = levels.setdefault(value, [0.0, 0.0])
-            one[0] += 1
-            one[1] += label
+            counts = levels.setdefault(value, [0.0, 0.0])
+            counts[0] += 1
+            counts[1] += label
+            if len(levels) > _MOST_LEVELS:
+                self._levels = None
+                return
 
-    def _add_numbers(self, values: Sequence[Any], labels: Floats) -> None:
-        numbers = [None if is_missing(value) or isinstance(value, bool) else number_of(value) for value in values]
-        there = [at for at, value in enumerate(values) if not is_missing(value)]
-        column = np.array([numbers[at] for at in there], dtype=np.float64)
+    def _add_numbers(self, values: Sequence[Any], labels: Floats, bins: Floats) -> None:
+        is_known = np.array([not is_missing(value) for value in values], dtype=bool)
+        numbers = [None if isinstance(value, bool) else number_of(value) for value in values if not is_missing(value)]
+        column, label = np.array(numbers, dtype=np.float64), labels[is_known]
         if not ((column >= 0) & (column <= 1)).all():
             self._bins = None
             return
         if len(self._distinct) <= 2:
             self._distinct.update(np.unique(column).tolist())
-        label = labels[there]
-        known = ~np.isnan(label)
-        places = np.rint(column[known] * _BINS).astype(np.int64)
-        assert self._bins is not None
-        np.add.at(self._bins[:, 0], places, 1 - label[known])
-        np.add.at(self._bins[:, 1], places, label[known])
+        is_labelled = ~np.isnan(label)
+        places = np.rint(column[is_labelled] * _BINS).astype(np.int64)
+        np.add.at(bins[:, 0], places, 1 - label[is_labelled])
+        np.add.at(bins[:, 1], places, label[is_labelled])
 
     def use(self, columns: int) -> UsefulColumn | None:
         """Return what a fit could use the column for; None if it says nothing, or is the label itself.
@@ -107,17 +104,14 @@ class OtherColumn:
         if self._is_vector:
             return UsefulColumn(self.name, "vectors", (f"--embedder column:{self.name}",))
         if self._bins is not None and len(self._distinct) > 2:
-            found = auroc_of_counts(self._bins[:, 1], self._bins[:, 0])
-            is_useful = found.low > 0.5 and found.value < _TOO_GOOD
-            return (
-                UsefulColumn(self.name, "confidence", (f"--extra-confidence {self.name}",), found)
-                if is_useful
-                else None
-            )
+            auroc = auroc_of_counts(self._bins[:, 1], self._bins[:, 0])
+            if auroc.low <= 0.5 or auroc.value >= _TOO_GOOD:
+                return None
+            return UsefulColumn(self.name, "confidence", (f"--extra-confidence {self.name}",), auroc)
         return self._groups(columns)
 
     def _groups(self, columns: int) -> UsefulColumn | None:
-        levels = [one for one in (self._levels or {}).values() if one[0] >= _ROWS_A_LEVEL]
+        levels = [counts for counts in (self._levels or {}).values() if counts[0] >= _ROWS_A_LEVEL]
         if len(levels) < 2:
             return None
         rows, right = np.array(levels).T
@@ -145,11 +139,4 @@ def _is_vector(value: Any) -> bool:
         numbers = list(value)
     except TypeError:
         return False
-    return len(numbers) >= _VECTOR and all(isinstance(one, float | np.floating) for one in numbers)
-
-
-def useful_columns(columns: Sequence[OtherColumn]) -> Iterator[UsefulColumn]:
-    """Yield those of the columns that a fit could use."""
-    for column in columns:
-        if (found := column.use(len(columns))) is not None:
-            yield found
+    return len(numbers) >= _VECTOR and all(isinstance(number, float | np.floating) for number in numbers)

@@ -3,32 +3,42 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from shlex import quote
 from typing import Any
 
 import numpy as np
 
+from qacal.calibrators.step_binning import StepBinning
 from qacal.checking import findings
 from qacal.checking.confidences import Scale, scale_of, scale_of_values
-from qacal.checking.enough import Goal, goals
 from qacal.checking.findings import GAP, Finding, column_options
-from qacal.checking.gathering import Gathering
 from qacal.checking.names import Columns, find_columns
-from qacal.checking.others import UsefulColumn, useful_columns
+from qacal.checking.others import UsefulColumn
+from qacal.checking.summary import Summary
 from qacal.errors import EncodingError, InputError
 from qacal.metrics.ranking import Auroc, auroc_of_counts
 from qacal.model.answering import Progress, no_progress
+from qacal.model.defaults import DEPTH_WITH_SCORE, SHARE_WITH_SCORE
+from qacal.planning import labels_for_group, rounded_up
 from qacal.records.bad_rows import MAX_BAD, BadRows
 from qacal.records.columns import expression_key, listed
 from qacal.records.files import File, given_encoding, text_encoding
 from qacal.records.reading import Reading, as_source
 from qacal.records.table import Table
 from qacal.tally.arrays import Bools, Floats, Hashes
+from qacal.thresholds.curve import CANDIDATES, threshold_curve
+from qacal.thresholds.outlook import rows_needed
 
 # What text is read in that is not UTF-8: the encoding that spreadsheets write.
 _ENCODING = "cp1252"
+# Measured on five LLMs.
+_TEXT_HELPS = ((300, "half of the fits"), (1_000, "nearly all fits"))
+# `qacal split` holds out this share of the questions, to choose a threshold on.
+_HELD_OUT = 0.3
+_TARGETS = (0.9, 0.95, 0.99)
+_ALPHA = 0.1
 
 
 @dataclass(frozen=True)
@@ -42,8 +52,28 @@ class BadRowsOfAKind:
 
 
 @dataclass(frozen=True)
+class Goal:
+    """Something to do with labelled rows.
+
+    kind : "text", "threshold" or "groups", for programs.
+    labels : how many it takes; None if no number of labels is enough with the stated confidence.
+    more : how many are missing.
+    """
+
+    kind: str
+    what: str
+    labels: int | None
+    more: int | None
+
+    @property
+    def is_met(self) -> bool:
+        """Whether there are enough."""
+        return self.more == 0
+
+
+@dataclass(frozen=True)
 class RecordsCheck:
-    """What is to be known of records before a fit. ``print`` it to read it.
+    """What a person should know of records before a fit. ``print`` it to read it.
 
     origin : what the records are called; the path of a file.
     rows : how many there are, bad ones among them.
@@ -89,8 +119,7 @@ class RecordsCheck:
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain values, for JSON; what is not known is None."""
-        plain: dict[str, Any] = _plain(asdict(self))
-        return {"is_fine": self.is_fine, **plain}
+        return {"is_fine": self.is_fine, **_plain(asdict(self))}
 
     def __str__(self) -> str:
         from qacal.checking.words import described
@@ -100,9 +129,9 @@ class RecordsCheck:
 
 def _plain(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: _plain(one) for key, one in value.items()}
+        return {key: _plain(part) for key, part in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(one) for one in value]
+        return [_plain(part) for part in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
@@ -114,192 +143,194 @@ def check(
     expressions: Mapping[str, float] | None = None,
     progress: Progress | None = None,
 ) -> RecordsCheck:
-    """Look at records before a fit: what stops it, what misleads it, what could be used, what they are enough for.
+    """Check records before a fit: what stops it, what misleads it, what it could use, what the labels are enough for.
 
-    It goes once through the rows, and also works on rows that a fit refuses. Columns with other names are guessed, and
-    everything else is judged as if the guess were right. Of each row a few numbers are kept, and no text.
+    It reads the rows once, and also works on rows that a fit refuses. It guesses columns with other names, and judges
+    everything else as if the guess were right. It keeps a few numbers of each row, and no text.
 
     Parameters
     ----------
     records : a path (Parquet, JSONL, CSV), a frame of pandas, polars or Arrow, a list of objects.
-    columns : what columns are called, as far as it is known: ``{"confidence": "score"}``.
+    columns : the names of columns, as far as they are known: ``{"confidence": "score"}``.
     percent : confidences are percents.
-    expressions : what a confidence in words stands for: ``{"high": 0.85}``.
-    progress : called now and then with what is being done, and for how many rows it is.
+    expressions : the numbers of words in the column of confidences: ``{"high": 0.85}``.
+    progress : called now and then with the current step and the number of rows so far.
 
     Raises
     ------
-    InputError : there is no such file, or what was given are no records.
+    InputError : there is no such file, or these are no records.
 
     Examples
     --------
     >>> rows = [{"prompt": f"{i} + 2?", "model_answer": i + 2, "conf": 50 + i % 50, "is_correct": i % 50 > 20}
     ...         for i in range(500)]
-    >>> found = check(rows)
-    >>> [finding.kind for finding in found.findings]
+    >>> checked = check(rows)
+    >>> [finding.kind for finding in checked.findings]
     ['renamed_columns', 'percents']
-    >>> found.columns["question"], found.auroc.value
+    >>> checked.columns["question"], checked.auroc.value
     ('prompt', 1.0)
     """
-    given = Reading(columns or {}, percent, expressions=expressions or {})
+    reading = Reading(columns or {}, percent, expressions=expressions or {})
     source = as_source(records)
-    found, encoding, has_utf8 = _checked(source, given, progress)
+    checked, encoding, has_utf8 = _checked(source, reading, progress)
     if encoding is None or given_encoding.get() is not None:
-        return found
+        return checked
     if not has_utf8:
         with text_encoding(_ENCODING):
-            readable, _, _ = _checked(source, given, progress)
+            readable, _, _ = _checked(source, reading, progress)
         if not any(finding.kind == "encoding" for finding in readable.findings):  # else it is not in this one either
-            found = readable
+            checked = readable
             encoding = replace(encoding, problem=f"{encoding.problem} All that follows is read as {_ENCODING}.")
-    return replace(found, findings=findings.in_order([encoding, *found.findings]))
+    return replace(checked, findings=findings.in_order([encoding, *checked.findings]))
 
 
-def _checked(source: Any, given: Reading, progress: Progress | None) -> tuple[RecordsCheck, Finding | None, bool]:
-    """Return what is to be known of records; whether rows are in another encoding; whether some are UTF-8."""
+def _checked(source: Any, reading: Reading, progress: Progress | None) -> tuple[RecordsCheck, Finding | None, bool]:
+    """Return the check; what is wrong with the encoding; whether some rows are UTF-8."""
     bad = BadRows()
-    tables = _Tables(source.batches(bad.add_unread))
-    first = next(tables, None)
-    seen = Gathering(Columns({}), 1.0, bad, {}) if first is None else _begun(first, given, bad)
-    for table in tables:
-        seen.add(table)
-        (progress or no_progress)("checking", seen.rows)
-    return _judged(seen, given, source, tables.fault), findings.on_encoding(seen), seen.has_utf8
+    batches = source.batches(bad.add_unread)
+    fault: InputError | None = None
+
+    def tables() -> Iterator[Table]:
+        nonlocal fault
+        try:
+            yield from batches
+        except InputError as error:  # the rows up to here are checked
+            fault = error
+
+    summary: Summary | None = None
+    for table in tables():
+        summary = summary or _begun(table, reading, bad)
+        summary.add(table)
+        (progress or no_progress)("checking", summary.rows)
+    summary = summary or Summary(Columns({}), 1.0, bad, {})
+    return _judged(summary, reading, source, fault), findings.on_encoding(summary), summary.has_utf8
 
 
-def _begun(first: Table, given: Reading, bad: BadRows) -> Gathering:
-    """Return a pass over the rows; the first ones tell which column is which, and the scale to read all rows by."""
-    columns = find_columns(first, given.columns)
+def _begun(first: Table, reading: Reading, bad: BadRows) -> Summary:
+    """Return an empty summary; the first rows tell which column is which, and the scale to read all rows by."""
+    columns = find_columns(first, reading.columns)
     own = columns.names.get("confidence")
-    words = {expression_key(one): worth for one, worth in given.expressions.items()}
+    words = {expression_key(expression): number for expression, number in reading.expressions.items()}
     values = [] if own is None else listed(first.column(own))
     scale = scale_of_values(
         [value for value in values if not isinstance(value, str) or expression_key(value) not in words]
     )
-    most = 100.0 if given.percent or scale.kind == "mixed" else scale.most
-    seen = Gathering(columns, most, bad, words)
-    seen.add(first)
-    return seen
+    most = 100.0 if reading.percent or scale.kind == "mixed" else scale.most
+    return Summary(columns, most, bad, words)
 
 
-class _Tables(Iterator[Table]):
-    """Tables up to where the file cannot be read any further."""
-
-    def __init__(self, tables: Iterator[Table]) -> None:
-        self._tables = tables
-        self.fault: InputError | None = None
-
-    def __next__(self) -> Table:
-        try:
-            return next(self._tables)
-        except InputError as error:
-            self.fault = error
-            raise StopIteration from None
-
-
-def _judged(seen: Gathering, given: Reading, source: Any, fault: InputError | None) -> RecordsCheck:
-    is_file = isinstance(source, File)
-    stated, label = (np.empty(0) if not seen.rows else seen.column(name) for name in ("stated", "label"))
-    scale = scale_of(stated[~np.isnan(stated)], seen.words, seen.commas)
+def _judged(summary: Summary, reading: Reading, source: Any, fault: InputError | None) -> RecordsCheck:
+    is_file, names = isinstance(source, File), summary.columns.names
+    stated, label = (np.empty(0) if not summary.rows else summary.column(name) for name in ("stated", "label"))
+    scale = scale_of(stated[~np.isnan(stated)], summary.words, summary.commas)
     is_known, is_both = ~np.isnan(label), ~np.isnan(label) & ~np.isnan(stated)
-    question = seen.column("id" if "id" in seen.columns.names else "question")
-    asked = None if question is None else question[is_both]
-    ranking = None if scale.kind in ("mixed", "unknown") else _ranking(stated[is_both], label[is_both], asked)
+    key, is_asked = (summary.column(name) for name in (("id", "named") if "id" in names else ("question", "asked")))
+    is_ranked = scale.kind not in ("mixed", "unknown")
     is_rated, confidence = _rated(stated, is_known, scale)
-    own = seen.columns.names.get("confidence", "confidence")
-    by_llm = [(str(name), labelled) for name, labelled in seen.labelled_by_llm.most_common()]
+    by_llm = [(str(name), count) for name, count in summary.labelled_by_llm.most_common()]
     fewest = by_llm[-1] if len(by_llm) > 1 else None
-    llm = None if fewest is None else seen.column("llm")[is_rated]
-    said = (
-        *_on_file(seen, fault),
-        *findings.on_columns(seen, given.columns, is_file=is_file),
-        *findings.on_scale(scale, own, given.percent),
-        *findings.on_outputs(seen),
-        *findings.on_origins(seen),
-        *findings.on_rows(seen, scale),
-        *(findings.on_labels(label) if "correct" in seen.columns.names else ()),
-        *findings.on_doubts(
-            confidence, label[is_rated], None if question is None else question[is_rated], llm, seen.llms
-        ),
+    llm = None if fewest is None else summary.column("llm")[is_rated]
+    labelled, rated = int(is_known.sum()), label[is_rated]
+    issues = (
+        *_on_file(summary, fault),
+        *findings.on_columns(summary, reading.columns, is_file=is_file),
+        *findings.on_scale(scale, names.get("confidence", "confidence"), reading.percent),
+        *findings.on_outputs(summary),
+        *findings.on_origins(summary),
+        *findings.on_rows(summary, scale),
+        *(findings.on_labels(label) if "correct" in names else ()),
+        *findings.on_doubts(confidence, rated, None if key is None else key[is_rated], llm, summary.llms),
     )
+    has_goals = labelled and not (len(rated) and (rated == rated[0]).all())
     return RecordsCheck(
         origin=source.name if is_file else "records",
         is_file=is_file,
-        rows=seen.bad.rows,
-        labelled=int(is_known.sum()),
-        accuracy=float(label[is_known].mean()) if is_known.any() else math.nan,
-        questions=_questions(seen),
-        names=tuple(seen.names),
-        columns=dict(seen.columns.names),
-        candidates=dict(seen.columns.candidates),
+        rows=summary.bad.rows,
+        labelled=labelled,
+        accuracy=float(label[is_known].mean()) if labelled else math.nan,
+        questions=None if key is None else len(np.unique(key[is_asked])),
+        names=tuple(summary.names),
+        columns=dict(names),
+        candidates=dict(summary.columns.candidates),
         scale=scale,
-        auroc=ranking,
-        findings=findings.in_order(said),
+        auroc=_auroc(stated[is_both], label[is_both], None if key is None else key[is_both]) if is_ranked else None,
+        findings=findings.in_order(issues),
         bad_rows=tuple(
             BadRowsOfAKind(reason.kind, reason.count, reason.example.place, reason.example.problem)
-            for reason in seen.bad.reasons
+            for reason in summary.bad.reasons
         ),
-        useful=tuple(useful_columns(list(seen.others.values()))),
+        useful=tuple(filter(None, (column.use(len(summary.others)) for column in summary.others.values()))),
         fewest=fewest,
-        goals=_goals(fewest, int(is_known.sum()), confidence, label[is_rated]),
-        options=tuple(_options(seen, given, scale, said)),
+        goals=_goals(labelled if fewest is None else fewest[1], confidence, rated) if has_goals else (),
+        options=tuple(_options(summary, reading, scale, {finding.kind for finding in issues})),
         encoding=given_encoding.get(),
     )
 
 
-def _on_file(seen: Gathering, fault: InputError | None) -> Iterator[Finding]:
+def _on_file(summary: Summary, fault: InputError | None) -> Iterator[Finding]:
     if fault is not None:
-        rows = f" {seen.rows:,} rows were read before." if seen.rows else ""
+        rows = f" {summary.rows:,} rows were read before." if summary.rows else ""
         is_encoding = isinstance(fault, EncodingError)
-        remedy = "Give the encoding, or save the file as UTF-8." if is_encoding else "Mend it, or export it again."
+        remedy = "Give the encoding, or save the file as UTF-8." if is_encoding else "Fix it, or export it again."
         kind = "encoding" if is_encoding else "unreadable"
         yield Finding(kind, True, f"It cannot be read: {fault}{rows}", remedy)
-    elif not seen.bad.rows:
+    elif not summary.bad.rows:
         yield Finding("empty", True, "There is no row in it.", "Check that this is the file you mean.")
 
 
-def _ranking(stated: Floats, label: Floats, question: Hashes | None) -> Auroc | None:
+def _auroc(stated: Floats, label: Floats, question: Hashes | None) -> Auroc | None:
     """Return the AUROC of labelled rows; rows of one question count as one."""
     values, which = np.unique(stated, return_inverse=True)
     if len(values) < 2 or len(np.unique(label)) < 2:
         return None
-    right, rows = np.zeros(len(values)), np.zeros(len(values))
-    np.add.at(right, which, label)
-    np.add.at(rows, which, 1.0)
+    right, wrong = (np.bincount(which, weights=share).astype(np.float64) for share in (label, 1 - label))
     share = 1.0 if question is None else len(np.unique(question)) / len(question)
-    return auroc_of_counts(share * right, share * (rows - right))
-
-
-def _questions(seen: Gathering) -> int | None:
-    names = ("id", "named") if "id" in seen.columns.names else ("question", "asked")
-    key, is_there = (seen.column(name) for name in names)
-    return None if key is None else len(np.unique(key[is_there]))
+    return auroc_of_counts(share * right, share * wrong)
 
 
 def _rated(stated: Floats, is_known: Bools, scale: Scale) -> tuple[Bools, Floats]:
     """Return which labelled rows have a confidence on the scale, and these as numbers from 0 to 1."""
     unit = np.exp(stated) if scale.kind == "logarithms" else stated / scale.most
     is_scaled = scale.kind in ("0-1", "percent", "grades", "logarithms")
-    rated = is_known & (unit >= 0) & (unit <= 1) & is_scaled
-    return rated, unit[rated]
+    is_rated = is_known & (unit >= 0) & (unit <= 1) & is_scaled
+    return is_rated, unit[is_rated]
 
 
-def _goals(fewest: tuple[str, int] | None, labelled: int, confidence: Floats, label: Floats) -> tuple[Goal, ...]:
-    is_one = len(label) > 0 and (label == label[0]).all()
-    return () if not labelled or is_one else goals(labelled if fewest is None else fewest[1], confidence, label)
+def _goals(labelled: int, confidence: Floats, correct: Floats) -> tuple[Goal, ...]:
+    """Return what this number of labelled rows is enough for, and the next steps, what needs the fewest first.
+
+    confidence, correct : of all labelled rows, with confidences from 0 to 1; empty if they are on no such scale.
+    """
+
+    def goal(kind: str, what: str, labels: int | None) -> Goal:
+        return Goal(kind, what, labels, None if labels is None else max(0, labels - labelled))
+
+    texts = [goal("text", f"probabilities that use the text, in {often}", labels) for labels, often in _TEXT_HELPS]
+    # The last step that there are labels for, and the first that there are not.
+    steps = [step for step in texts if step.is_met][-1:] + [step for step in texts if not step.is_met][:1]
+    certifying, groups = int(StepBinning().get_params()["rows_per_map"]), 2**DEPTH_WITH_SCORE
+    what = f"separate intervals for each of {groups} groups of texts, if equally large"
+    steps.append(goal("groups", what, labels_for_group(certifying, 1 / groups, SHARE_WITH_SCORE)))
+    accuracy = float(correct.mean()) if len(correct) else 0.0
+    target = next((target for target in _TARGETS if 0 < accuracy < target), None)
+    if target is not None:
+        needed = rows_needed(threshold_curve(correct, confidence, thresholds=CANDIDATES, alpha=_ALPHA), target)
+        if not math.isnan(needed):
+            what = f"a certified threshold on the stated confidence with {target:.0%} accuracy above it"
+            steps.append(goal("threshold", what, None if math.isinf(needed) else rounded_up(needed / _HELD_OUT)))
+    return tuple(sorted(steps, key=lambda step: (step.labels is None, step.labels or 0)))
 
 
-def _options(seen: Gathering, given: Reading, scale: Scale, said: Sequence[Finding]) -> Iterator[str]:
-    yield from column_options(seen.columns.mapping | dict.fromkeys(seen.columns.candidates, GAP))
-    kinds = {finding.kind for finding in said}
-    if given.percent or "percents" in kinds:
+def _options(summary: Summary, reading: Reading, scale: Scale, kinds: set[str]) -> Iterator[str]:
+    yield from column_options(summary.columns.mapping | dict.fromkeys(summary.columns.candidates, GAP))
+    if reading.percent or "percents" in kinds:
         yield "--percent"
-    yield from (f"--expression {quote(f'{words}={worth:g}')}" for words, worth in given.expressions.items())
+    yield from (f"--expression {quote(f'{words}={number:g}')}" for words, number in reading.expressions.items())
     if "words" in kinds:
         yield from (f"--expression {quote(f'{word}={GAP}')}" for word in scale.words)
     if "several_models" in kinds:
         yield "--by model"
-    bad = sum(reason.count for reason in findings.unexplained(seen, scale))
-    bad += seen.unlabelled(in_words=scale.kind == "words")
-    if 0 < bad <= MAX_BAD * seen.bad.rows:
+    bad = sum(reason.count for reason in findings.unexplained(summary, scale))
+    bad += summary.unlabelled(in_words=scale.kind == "words")
+    if 0 < bad <= MAX_BAD * summary.bad.rows:
         yield "--skip-bad-rows bad.jsonl"

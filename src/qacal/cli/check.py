@@ -32,9 +32,9 @@ def run(
     from qacal.checking import check
 
     with options.opened(file) as rows, options.progress() as progress:
-        worth = options.expressions(expression)
-        found = check(rows, columns=options.mapping(column), percent=percent, expressions=worth, progress=progress)
+        numbers = options.expressions(expression)
+        checked = check(rows, columns=options.mapping(column), percent=percent, expressions=numbers, progress=progress)
     with options.printing():
-        print(options.json_text(found.to_dict()) if json else printable(options.for_shell(str(found))))
-    if not found.is_fine:
+        print(options.json_text(checked.to_dict()) if json else printable(options.for_shell(str(checked))))
+    if not checked.is_fine:
         raise typer.Exit(2)

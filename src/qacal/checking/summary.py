@@ -2,7 +2,7 @@
 
 Of each row eight numbers of 64 bits are kept, however long its texts are: its place, its confidence and its label, and
 hashes of its id, its LLM, its question, of question and answer together, and of all else that exact copies share. Equal
-hashes are taken for equal texts: among a million texts two different ones share a hash once in forty million times.
+hashes mean equal texts: among a million texts two different ones share a hash once in forty million times.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from qacal.records.columns import Checks, listed
 from qacal.records.reading import PROVENANCE
 from qacal.records.table import Table
 from qacal.tally.arrays import Bools, Floats, Hashes, is_missing
-from qacal.tally.ids import combined, id_hashes, mix
+from qacal.tally.ids import combined, id_hashes
 
 # More columns than this are not looked at one by one, nor more LLMs or prompts than this counted.
 _COLUMNS = 200
 _ORIGINS = 1_000
 
 
-class Gathering:
-    """What was seen of the rows so far.
+class Summary:
+    """What is known of the rows so far.
 
     columns : which column is which.
-    most : the confidence that stands for certain.
+    most : the confidence that means certain.
     bad : counts bad rows by reason.
-    expressions : what a confidence in words stands for, by :func:`expression_key`.
+    expressions : the numbers of confidences in words, by :func:`expression_key`.
     """
 
     def __init__(self, columns: Columns, most: float, bad: BadRows, expressions: Mapping[str, float]) -> None:
@@ -63,23 +63,26 @@ class Gathering:
         return 0 if label is None else int(np.count_nonzero(np.isnan(label) & is_good))
 
     def add(self, table: Table) -> None:
-        """Take more rows."""
+        """Add rows."""
         self.bad.add_rows(table.origin, len(table))
         self.rows += len(table)
         names = table.names
         self.names.update(dict.fromkeys(names))
-        here = {column: own for column, own in self.columns.names.items() if own in names}
-        checks = Checks(table, here, self.bad, self._expressions)
-        label = self._labels(checks, here, len(table))
-        self._texts(checks, here, len(table))
-        self._require_columns(table, here, checks)
+        present = {column: own for column, own in self.columns.names.items() if own in names}
+        checks = Checks(table, present, self.bad, self._expressions)
+        label = np.full(len(table), np.nan)
+        if "correct" in present:
+            label = checks.numbers("correct", 1.0, may_miss=True)
+            label = np.where((label >= 0) & (label <= 1), label, np.nan)
+        self._add_texts(checks, present, len(table))
+        self._require_columns(table, present, checks)
         # Last, so that where all confidences are words, rows without a question or a label are counted all the same.
         is_sound = checks.is_good.copy()
-        stated = self._confidences(table, here, checks)
-        self._keep(place=table.places, written=_written(table, here), stated=stated, label=label)
+        stated = self._confidences(table, present, checks)
+        self._keep(place=table.places, written=_written(table, present), stated=stated, label=label)
         self._keep(sound=is_sound, good=checks.is_good)
-        self._origins(table, here, ~np.isnan(label) & is_sound)
-        for name in [name for name in names if name not in here.values()][:_COLUMNS]:
+        self._add_origins(table, present, ~np.isnan(label) & is_sound)
+        for name in [name for name in names if name not in present.values()][:_COLUMNS]:
             other = self.others.setdefault(name, OtherColumn(name))
             if not other.is_done:
                 other.add(listed(table.column(name)), label)
@@ -88,13 +91,13 @@ class Gathering:
         for name, values in columns.items():
             self._kept.setdefault(name, []).append(values)
 
-    def _confidences(self, table: Table, here: dict[str, str], checks: Checks) -> Floats:
+    def _confidences(self, table: Table, present: dict[str, str], checks: Checks) -> Floats:
         """Return the numbers that confidences are, on whatever scale; NaN where there is none."""
-        if "confidence" not in here:
+        if "confidence" not in present:
             return np.full(len(table), np.nan)
         numbers = checks.numbers("confidence", self._most)
         unread = np.flatnonzero(np.isnan(numbers)).tolist()
-        values = listed(table.column(here["confidence"])) if unread else []
+        values = listed(table.column(present["confidence"])) if unread else []
         for row in unread:
             number = None if is_missing(values[row]) else number_of(values[row])
             if number is not None:
@@ -104,67 +107,56 @@ class Gathering:
                 self.words[values[row].strip().lower()[:40]] += 1
         return numbers
 
-    def _labels(self, checks: Checks, here: dict[str, str], rows: int) -> Floats:
-        if "correct" not in here:
-            return np.full(rows, np.nan)
-        labels = checks.numbers("correct", 1.0, may_miss=True)
-        return np.where((labels >= 0) & (labels <= 1), labels, np.nan)
-
-    def _texts(self, checks: Checks, here: dict[str, str], rows: int) -> None:
-        """Keep who the questions and answers are; 0 where a batch does not have the column."""
-        nobody: Hashes = np.zeros(rows, dtype=np.uint64)
-        questions = checks.texts("question", may_be_empty=False) if "question" in here else [""] * rows
-        answers = checks.texts("answer") if "answer" in here else None
-        # Of text that is not UTF-8, each byte is a surrogate.
+    def _add_texts(self, checks: Checks, present: dict[str, str], rows: int) -> None:
+        """Keep hashes of questions, answers and ids; a batch without the column has an empty text in each row."""
+        questions = checks.texts("question", may_be_empty=False) if "question" in present else [""] * rows
+        answers = checks.texts("answer") if "answer" in present else [""] * rows
+        # In text that is not UTF-8, each byte is a surrogate.
         self.has_utf8 = self.has_utf8 or any(not text.isascii() and text.isprintable() for text in questions)
         if "question" in self.columns.names:
             hashes = id_hashes(questions, rows)
             self._keep(question=hashes, asked=np.array([bool(text) for text in questions], dtype=bool))
             if "answer" in self.columns.names:
-                answered = nobody if answers is None else id_hashes(answers, rows)
-                self._keep(pair=mix(hashes) ^ mix(answered, 1))
+                self._keep(pair=combined(hashes, id_hashes(answers, rows)))
         if "id" in self.columns.names:
-            ids = checks.ids() if "id" in here else [None] * rows
-            is_id = [isinstance(one, str | int) and not isinstance(one, bool) and one != "" for one in ids]
-            known = [one if is_one else 0 for one, is_one in zip(ids, is_id, strict=True)]
+            ids = checks.ids() if "id" in present else [None] * rows
+            is_id = [isinstance(id_, str | int) and not isinstance(id_, bool) and id_ != "" for id_ in ids]
+            known = [id_ if is_known else 0 for id_, is_known in zip(ids, is_id, strict=True)]
             self._keep(id=id_hashes(known, rows), named=np.array(is_id, dtype=bool))
 
-    def _require_columns(self, table: Table, here: dict[str, str], checks: Checks) -> None:
-        """Count the rows of a batch in which no row has a column that rows before it had."""
+    def _require_columns(self, table: Table, present: dict[str, str], checks: Checks) -> None:
+        """Count the rows of a batch without a column that earlier batches have."""
         for column, own in self.columns.names.items():
-            if column in ("question", "answer", "confidence", "id") and column not in here:
+            if column in ("question", "answer", "confidence", "id") and column not in present:
                 for row in np.flatnonzero(checks.is_good).tolist():
                     self.bad(table.fault(row, f"{own} is missing.", f"no {own}"))
                 checks.is_good[:] = False
 
-    def _origins(self, table: Table, here: dict[str, str], is_labelled: Bools) -> None:
+    def _add_origins(self, table: Table, present: dict[str, str], is_labelled: Bools) -> None:
         for name in PROVENANCE:
             if name not in self.columns.names:
                 continue
-            values = (
-                [_plain(value) for value in listed(table.column(here[name]))] if name in here else [None] * len(table)
-            )
+            values = listed(table.column(present[name])) if name in present else [None] * len(table)
+            values = [
+                None if is_missing(value) else value if isinstance(value, str | int | float) else str(value)
+                for value in values
+            ]
+            counts = self.origins.setdefault(name, Counter())
+            if len(counts) <= _ORIGINS:
+                counts.update(value for value in values if value is not None)
             if name == "model":
                 names = [str(value) for value in values]
                 hashes = id_hashes(names, len(names))
                 self.llms.update(zip(hashes.tolist(), names, strict=True))
                 self._keep(llm=hashes)
-            counts = self.origins.setdefault(name, Counter())
-            if len(counts) <= _ORIGINS:
-                counts.update(value for value in values if value is not None)
-            if name == "model" and len(self.labelled_by_llm) <= _ORIGINS:
-                self.labelled_by_llm.update(value for value, is_one in zip(values, is_labelled, strict=True) if is_one)
+                if len(self.labelled_by_llm) <= _ORIGINS:
+                    self.labelled_by_llm.update(np.array(values, dtype=object)[is_labelled].tolist())
 
 
-def _plain(value: Any) -> Any:
-    return None if is_missing(value) else value if isinstance(value, str | int | float) else str(value)
-
-
-def _written(table: Table, here: Mapping[str, str]) -> Hashes:
+def _written(table: Table, present: Mapping[str, str]) -> Hashes:
     """Return a hash of each row's confidence, label and origin as they are written, so that unread ones differ too."""
-    hashes: Hashes = np.zeros(len(table), dtype=np.uint64)
-    for name in ("confidence", "correct", *PROVENANCE):
-        if name in here:
-            texts = [repr(value) for value in listed(table.column(here[name]))]
-            hashes = combined(hashes, id_hashes(texts, len(table)))
-    return hashes
+    columns = [
+        listed(table.column(present[name])) for name in ("confidence", "correct", *PROVENANCE) if name in present
+    ]
+    hashes = [id_hashes([repr(value) for value in column], len(table)) for column in columns]
+    return combined(np.zeros(len(table), dtype=np.uint64), *hashes)
