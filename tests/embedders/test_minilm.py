@@ -9,7 +9,7 @@ from tokenizers.implementations import BertWordPieceTokenizer
 
 from qacal import InputError
 from qacal.embedders import MiniLMEmbedder
-from qacal.embedders.minilm import vocabulary, wordpiece
+from qacal.embedders.onnx import vocabulary, wordpiece
 from qacal.embedders.packages import package_folder
 from tests.embedders.rows import ANSWERS, HARD, QUESTIONS
 from tests.sizes import FULL

@@ -7,8 +7,7 @@ Packages and weights are loaded when an embedder is made, not when this package 
 from qacal.embedders.base import Embedder, Progress, Vectors
 from qacal.embedders.column import ColumnEmbedder
 from qacal.embedders.huggingface import HuggingFaceEmbedder
-from qacal.embedders.minilm import MiniLMEmbedder
-from qacal.embedders.onnx import OnnxEmbedder
+from qacal.embedders.onnx import MiniLMEmbedder, OnnxEmbedder
 from qacal.embedders.static import StaticEmbedder
 from qacal.errors import InputError
 

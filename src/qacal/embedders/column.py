@@ -11,6 +11,7 @@ import numpy as np
 from qacal.embedders.base import Progress, Vectors
 from qacal.embedders.packages import settings_digest
 from qacal.errors import InputError
+from qacal.parameters import shown
 from qacal.tally.arrays import ArrayLike
 
 
@@ -89,13 +90,12 @@ def _as_matrix(values: Any) -> Vectors | None:
 
 
 def _numbers(value: object, column: str, at: int) -> Vectors:
-    expected = "expected a list of numbers, or JSON text of one."
     try:
         raw = np.asarray(json.loads(value) if isinstance(value, str | bytes) else value)
     except ValueError:
-        raise InputError(f"{column}[{at}] is {_short(value)}; {expected}") from None
+        raw = np.empty(0)
     if raw.ndim != 1 or len(raw) == 0 or raw.dtype.kind not in "iuf":
-        raise InputError(f"{column}[{at}] is {_short(value)}; {expected}")
+        raise InputError(f"{column}[{at}] is {shown(value)}; expected a list of numbers, or JSON text of one.")
     with np.errstate(over="ignore"):
         row: Vectors = raw.astype(np.float32)
     bad = ~np.isfinite(row)
@@ -103,8 +103,3 @@ def _numbers(value: object, column: str, at: int) -> Vectors:
         where = int(np.argmax(bad))
         raise InputError(f"{column}[{at}] has {raw[where]} at {where}; expected finite numbers (of 32 bits).")
     return row
-
-
-def _short(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."

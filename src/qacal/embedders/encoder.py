@@ -9,6 +9,7 @@ from typing import Any, Literal, TypeAlias, cast, get_args
 import numpy as np
 
 from qacal.embedders.base import Progress, Vectors, paired_texts
+from qacal.embedders.packages import settings_digest
 from qacal.errors import InputError
 from qacal.tally.arrays import Ints
 
@@ -124,6 +125,26 @@ class Encoder:
             vectors = pooled(self.hidden(batch), batch, self.pooling, self.cls)
             out[known] = unit_rows(vectors) if self.normalised else vectors
         return out
+
+
+class EncoderEmbedder:
+    """Base of embedders that run an encoder.
+
+    arguments : those of the embedder's constructor. Pickle and copy call it again, which loads the files again.
+    """
+
+    def __init__(self, encoder: Encoder, *arguments: Any, **digests: str) -> None:
+        self._encoder = encoder
+        self._arguments = arguments
+        self.dim = encoder.dim
+        self.digest = settings_digest(**digests, **encoder.settings())
+
+    def __reduce__(self) -> tuple[type[EncoderEmbedder], tuple[Any, ...]]:
+        return type(self), self._arguments
+
+    def embed(self, questions: Sequence[str], answers: Sequence[str], progress: Progress | None = None) -> Vectors:
+        """Return one vector per row."""
+        return self._encoder.embed(questions, answers, progress)
 
 
 def token_batches(lengths: Ints, tokens_a_batch: int) -> Iterator[Ints]:

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import hashlib
 import inspect
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
-from qacal.embedders.base import Progress, Vectors
-from qacal.embedders.encoder import Batch, Encoder, Padding, TokenRow, as_pooling, max_length_of
+from qacal.embedders.base import Vectors
+from qacal.embedders.encoder import Batch, Encoder, EncoderEmbedder, Padding, TokenRow, as_pooling, max_length_of
 from qacal.embedders.packages import optional_package, settings_digest
 from qacal.errors import InputError
 
-# The digest of a tokenizer contains how it reads this: case, accents, word pieces, other scripts, digits, a long word.
+# The digest of a tokenizer contains its tokens of this: case, accents, word pieces, other scripts, digits, a long word.
 _PROBE = ("Who wrote “Emma” in 1815?", "Jane AUSTEN, née à Steventon; 简·奥斯汀, جين 🖋 antidisestablishmentarianism")
 
 
-class HuggingFaceEmbedder:
+class HuggingFaceEmbedder(EncoderEmbedder):
     """Embed (question, answer), read as one pair, with an encoder of transformers.
 
     The paper's are "distilbert-base-uncased" and "xlnet-base-cased", pooled at the cls token. Choose it to repeat the
@@ -35,27 +35,26 @@ class HuggingFaceEmbedder:
     def __init__(self, model: str, pooling: str = "cls") -> None:
         self.model, self.pooling = model, as_pooling(pooling)
         tokenizer, network = _load(model)
-        self._encoder = _encoder(tokenizer, network, self.pooling)
-        self.dim = self._encoder.dim
-        self.digest = settings_digest(
-            kind="hf",
-            weights=_weights_digest(network),
-            tokenizer=_tokenizer_digest(tokenizer, self._encoder),
-            **self._encoder.settings(),
+        max_length = max_length_of(tokenizer.model_max_length, getattr(network.config, "max_position_embeddings", None))
+        encoder = Encoder(
+            tokenize=_tokenize(tokenizer, max_length),
+            hidden=_hidden(tokenizer, network),
+            dim=int(network.config.hidden_size),
+            padding=Padding(tokenizer.pad_token_id or 0, tokenizer.pad_token_type_id, tokenizer.padding_side),
+            pooling=self.pooling,
+            max_length=max_length,
+            cls=frozenset() if tokenizer.cls_token_id is None else frozenset({int(tokenizer.cls_token_id)}),
         )
-
-    def __reduce__(self) -> tuple[type[HuggingFaceEmbedder], tuple[str, str]]:
-        """Pickle and copy by loading the files again."""
-        return HuggingFaceEmbedder, (self.model, self.pooling)
+        # Not the tokenizer's files, which differ between releases.
+        (row,) = encoder.tokenize([_PROBE[0]], [_PROBE[1]])
+        words = sorted(tokenizer.get_vocab().items())
+        reads = settings_digest(words=repr(words), ids=repr(row.ids), types=repr(row.type_ids))
+        super().__init__(encoder, model, pooling, kind="hf", weights=_weights_digest(network), tokenizer=reads)
 
     @property
     def name(self) -> str:
         """The name that :func:`~qacal.embedders.embedder` takes."""
         return f"hf:{self.model}" + ("" if self.pooling == "cls" else f"?pooling={self.pooling}")
-
-    def embed(self, questions: Sequence[str], answers: Sequence[str], progress: Progress | None = None) -> Vectors:
-        """Return one vector per row."""
-        return self._encoder.embed(questions, answers, progress)
 
 
 def _load(model: str) -> tuple[Any, Any]:
@@ -69,24 +68,10 @@ def _load(model: str) -> tuple[Any, Any]:
             reason = str(error).strip().partition("\n")[0]
             raise InputError(f"hf:{model} cannot be loaded; give a folder, or a name on the hub. {reason}") from None
     # transformers replaces missing weights by random numbers. Only those of the pooler are never used.
-    missing = sorted(name for name in report["missing_keys"] if not _is_pooler(name))
+    missing = sorted(name for name in report["missing_keys"] if "pooler." not in name)
     if missing:
         raise InputError(f"hf:{model} lacks the weights {missing[:3]} (of {len(missing)}); it is not a whole encoder.")
     return tokenizer, network.float().eval()
-
-
-def _encoder(tokenizer: Any, network: Any, pooling: str) -> Encoder:
-    max_length = max_length_of(tokenizer.model_max_length, getattr(network.config, "max_position_embeddings", None))
-    cls = frozenset() if tokenizer.cls_token_id is None else frozenset({int(tokenizer.cls_token_id)})
-    return Encoder(
-        tokenize=_tokenize(tokenizer, max_length),
-        hidden=_hidden(tokenizer, network),
-        dim=int(network.config.hidden_size),
-        padding=Padding(tokenizer.pad_token_id or 0, tokenizer.pad_token_type_id, tokenizer.padding_side),
-        pooling=as_pooling(pooling),
-        max_length=max_length,
-        cls=cls,
-    )
 
 
 def _tokenize(tokenizer: Any, max_length: int) -> Callable[[list[str], list[str]], list[TokenRow]]:
@@ -118,21 +103,10 @@ def _weights_digest(network: Any) -> str:
     """Return the sha256 of the weights as they are in memory, whatever kind of file they came in."""
     digest = hashlib.sha256()
     for name, weights in sorted(network.named_parameters()):
-        if not _is_pooler(name):
+        if "pooler." not in name:
             digest.update(name.encode())
             digest.update(weights.detach().contiguous().numpy().data)
     return digest.hexdigest()
-
-
-def _tokenizer_digest(tokenizer: Any, encoder: Encoder) -> str:
-    """Return the sha256 of a tokenizer's words and of how it reads a text; its files differ between releases."""
-    (row,) = encoder.tokenize([_PROBE[0]], [_PROBE[1]])
-    words = sorted(tokenizer.get_vocab().items())
-    return settings_digest(words=repr(words), ids=repr(row.ids), types=repr(row.type_ids))
-
-
-def _is_pooler(name: str) -> bool:
-    return "pooler." in name
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Packages that only some embedders need: found when asked for, with a remedy when they are not there."""
+"""Packages that only some embedders need, with a remedy if they are not installed; and digests of files."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ def optional_package(name: str, extra: str) -> Any:
 
 def package_folder(name: str, extra: str) -> Path:
     """Return where a package is installed, without running any of its code."""
-    found = find_spec(name)
-    if found is None or found.origin is None:
+    spec = find_spec(name)
+    if spec is None or spec.origin is None:
         raise _missing(name, extra)
-    return Path(found.origin).parent
+    return Path(spec.origin).parent
 
 
 def package_file(folder: Path, inside: str, extra: str) -> Path:
-    """Return a file that a package ships, or say that this release of it has none."""
+    """Return a file of a package, or raise an error if this release has none."""
     path = folder / inside
     if not path.is_file():
         raise MissingPackageError(
