@@ -205,7 +205,7 @@ def _write(labelled: Iterator[_Record], rows: _Records, hand: _Hand | None, outp
     asked = hand.people.questions(rows())
     with write_pair(output, hand.file) as (learning, certifying):
         left = learning.write_objects(without(hand.noting(labelled), asked), file)
-        taken = certifying.write_objects(hand.people.theirs(rows()), file)
+        taken = certifying.write_objects(hand.people.labelled(rows()), file)
         if not taken:
             raise InputError(f"no row has a label in {hand.people.column}, so there are no rows to certify with.")
         if not left:

@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qacal.errors import InputError
-from qacal.sources.elicitation import Question
 from qacal.sources.elicitation.asking import Asking
 from qacal.sources.elicitation.client import Client
 from qacal.sources.elicitation.judging import (
@@ -140,7 +139,7 @@ def said(question, answer, truth):
 
 def test_words_of_the_paper():
     assert said("Capital of France?", "Lyon", "Paris").endswith(f"\n{PAPER}")
-    assert said(Question("q", "Capital of France?"), "Lyon", ("Paris",)).endswith(f"\n{PAPER}")
+    assert said("Capital of France?", "Lyon", ("Paris",)).endswith(f"\n{PAPER}")
 
 
 def test_no_ground_truth():

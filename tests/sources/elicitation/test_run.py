@@ -182,7 +182,7 @@ def test_a_reply_that_takes_too_long_is_given_up_and_asked_again(ran, server):
 
 
 def test_a_row_that_is_there_twice_is_refused_before_anything_is_asked(ran, server):
-    with pytest.raises(InputError, match=r"is there twice\. Give each row an id of its own"):
+    with pytest.raises(InputError, match=r"is there twice\. Give each row its own id"):
         ran([{"question": "Same?", "ground_truth": "a"}, {"question": "Same?", "ground_truth": "b"}])
     assert server.asked == []
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from qacal.sources.elicitation import Malformed, Reason, Reply
 from qacal.sources.elicitation.reply import Token
-from qacal.sources.elicitation.tokens import answer_probability, length_normalised, true_probability
+from qacal.sources.elicitation.tokens import answer_probability, true_probability
 
 
 def reply(*pieces, text=None):
@@ -42,11 +42,9 @@ def test_just_the_tokens_of_the_answer(pieces, expected):
     assert answer_probability(reply(*pieces), "Paris") == pytest.approx(expected, rel=1e-12)
 
 
-def test_the_two_ways_to_count():
-    """Three tokens of 0.8, 0.5 and 0.1: jointly 0.04, and the cube root of that a token."""
+def test_probabilities_of_tokens_are_multiplied():
     said = reply(("Guess:", 0.9), (" New", 0.8), (" York", 0.5), (" City", 0.1), ("\nProbability: 0.9", 0.9))
     assert answer_probability(said, "New York City") == pytest.approx(0.04)
-    assert length_normalised(said, "New York City") == pytest.approx(0.04 ** (1 / 3))
 
 
 def test_a_character_over_several_tokens():
@@ -77,7 +75,6 @@ def test_thoughts_that_say_the_same_are_not_taken_for_the_answer():
 def test_a_token_whose_probability_is_not_known(logprob):
     tokens = (Token("Guess: ", -0.1), Token("Par", -0.1), Token("is", logprob))
     assert answer_probability(Reply("Guess: Paris", tokens), "Paris") is None
-    assert length_normalised(Reply("Guess: Paris", tokens), "Paris") is None
 
 
 def test_an_unknown_token_elsewhere_does_no_harm():
@@ -103,7 +100,6 @@ def test_rounding_above_one():
 )
 def test_what_cannot_be_told(said, answer):
     assert answer_probability(said, answer) is None
-    assert length_normalised(said, answer) is None
 
 
 @given(st.text("abé 漢🇯", min_size=1, max_size=12), st.lists(st.integers(1, 4), min_size=60, max_size=60))

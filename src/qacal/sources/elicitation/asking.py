@@ -14,7 +14,8 @@ from typing import Any, TypeAlias
 from qacal.errors import InputError, QacalError, ServerError
 from qacal.sources.elicitation.client import Client, Failed, Got, Traffic, Trouble
 from qacal.sources.elicitation.reply import Reply, Request
-from qacal.sources.elicitation.store import STORE_ERRORS, Store, request_key
+from qacal.sources.elicitation.store import STORE_ERRORS, Store
+from qacal.storage import digest
 
 Conversation: TypeAlias = Generator[Request, Reply, Any]
 
@@ -102,7 +103,7 @@ class Asking:
             self.tell(self.progress)
 
     async def _reply(self, request: Request) -> Reply | None:
-        key = request_key(request)
+        key = digest(request)
         while key in self._in_flight:  # two questions with the same text are one request
             await self._in_flight[key].wait()
         known = self.store.reply(request)

@@ -17,9 +17,9 @@ r"""Prompts of users: a template and how to read the replies, in a TOML file.
     Probability: 0.99'''
 
 ``$question`` is where the question goes, and ``$choices`` where the choices do, as a JSON list; without it the choices
-of a question follow in the paper's words. A prompt whose parser is ``probability`` asks twice: it has a ``followup``,
-said after the answer, that asks for the probability. An ``[expressions]`` table says what expressions are worth.
-Further keys are ``system`` and ``grammar``.
+of a question follow in the paper's words. A prompt with the parser ``probability`` asks twice: its ``followup`` is the
+second turn, and asks for the probability. An ``[expressions]`` table has the number of each expression. Further keys
+are ``system`` and ``grammar``.
 
 A regular expression has the groups ``answer`` and ``confidence``; the confidence is read as a number. It is searched
 for in the whole reply; one that takes seconds for that is an error (`patterns.py`).
@@ -88,16 +88,16 @@ class PatternReader:
         (reply,) = replies
         if reply.is_cut:
             return (malformed(Reason.CUT, reply.text),)
-        spoken = without_thoughts(reply.text)
+        text = without_thoughts(reply.text)
         stated: set[Stated | Malformed] = set()
-        for match in found(self.pattern, spoken):
+        for match in found(self.pattern, text):
             answer = (match.named["answer"] or "").strip()
             if answer:
                 confidence = read_probability(match.named["confidence"] or "")
                 stated.add(confidence if isinstance(confidence, Malformed) else Stated(answer, confidence))
         if not stated:
-            return (refused(spoken) if declines(spoken) else malformed(Reason.NO_GUESS, spoken),)
-        return (stated.pop() if len(stated) == 1 else malformed(Reason.SEVERAL_GUESSES, spoken),)
+            return (refused(text) if declines(text) else malformed(Reason.NO_GUESS, text),)
+        return (stated.pop() if len(stated) == 1 else malformed(Reason.SEVERAL_GUESSES, text),)
 
 
 def load_prompt(path: str | Path) -> Prompt:
@@ -112,59 +112,49 @@ def load_prompt(path: str | Path) -> Prompt:
 def prompt_from_text(text: str, origin: str) -> Prompt:
     """Return the prompt that a TOML text describes; messages call it `origin`."""
     try:
-        given = tomllib.loads(text)
-        _require_kinds(given)
-        return _prompt(given)
+        return _prompt(tomllib.loads(text))
     except tomllib.TOMLDecodeError as error:
         raise InputError(f"{origin} cannot be read as a prompt: {error}.") from None
     except InputError as error:
         raise InputError(f"{origin}: {error}") from None
 
 
-def _require_kinds(given: Mapping[str, Any]) -> None:
-    missing = [key for key in _NEEDED if key not in given]
+def _prompt(values: Mapping[str, Any]) -> Prompt:
+    missing = [key for key in _NEEDED if key not in values]
     if missing:
         raise InputError(f"there is no {missing[0]}; a prompt needs {', '.join(_NEEDED)}.")
-    for key, value in given.items():
+    for key, value in values.items():
         if key not in _KINDS:
             raise InputError(f"{key} is not known; a prompt has {', '.join(_KINDS)}.")
         if type(value) not in _KINDS[key]:
             raise InputError(f"{key} is {value!r}; expected {' or '.join(kind.__name__ for kind in _KINDS[key])}.")
-
-
-def _prompt(given: Mapping[str, Any]) -> Prompt:
-    stages = [Stage(given["template"].strip(), given.get("max_tokens", 100))]
-    if "followup" in given:
-        stages.append(Stage(given["followup"].strip(), 30, wants_logprobs=False))
+    stages = [Stage(values["template"].strip(), values.get("max_tokens", 100))]
+    if "followup" in values:
+        stages.append(Stage(values["followup"].strip(), 30, wants_logprobs=False))
     return Prompt(
-        given["name"],
-        given["version"],
+        values["name"],
+        values["version"],
         tuple(stages),
-        reader=_reader(given),
-        system=given.get("system"),
-        examples=tuple(_example(example) for example in given.get("examples", [])),
-        grammar=given.get("grammar"),
-        source="expression" if given["parser"] == "expression" else "stated",
+        reader=_reader(values),
+        system=values.get("system"),
+        examples=tuple(_example(example) for example in values.get("examples", [])),
+        grammar=values.get("grammar"),
+        source="expression" if values["parser"] == "expression" else "stated",
     )
 
 
-def _reader(given: Mapping[str, Any]) -> Reader:
-    name, expressions = given["parser"], given.get("expressions", EXPRESSIONS)
-    if (name == "probability") != ("followup" in given):
+def _reader(values: Mapping[str, Any]) -> Reader:
+    parser = values["parser"]
+    if (parser == "probability") != ("followup" in values):
         raise InputError('a prompt with a followup, and no other, has parser = "probability".')
-    if name == "probability":
-        return answer_then_probability
-    if name == "guess":
-        return one_guess
-    if name == "expression":
-        return ExpressionReader(expressions)
-    return PatternReader(name)
+    if parser == "expression":
+        return ExpressionReader(values.get("expressions", EXPRESSIONS))
+    return {"probability": answer_then_probability, "guess": one_guess}.get(parser) or PatternReader(parser)
 
 
-def _example(given: Any) -> tuple[str, str]:
-    if not isinstance(given, dict) or set(given) != {"question", "reply"}:
-        raise InputError(f"an example is {given!r}; expected a question and a reply.")
-    question, reply = given["question"], given["reply"]
-    if not isinstance(question, str) or not isinstance(reply, str):
-        raise InputError(f"an example is {given!r}; expected texts.")
-    return question.strip(), reply.strip()
+def _example(value: Any) -> tuple[str, str]:
+    if not isinstance(value, dict) or set(value) != {"question", "reply"}:
+        raise InputError(f"an example is {value!r}; expected a question and a reply.")
+    if not all(isinstance(text, str) for text in value.values()):
+        raise InputError(f"an example is {value!r}; expected texts.")
+    return value["question"].strip(), value["reply"].strip()

@@ -20,6 +20,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from string import Template
 from types import MappingProxyType
 from typing import TypeAlias
@@ -45,13 +46,13 @@ Message: TypeAlias = dict[str, str]
 Outcomes: TypeAlias = tuple[Outcome, ...]
 Reader: TypeAlias = Callable[[Sequence[Reply]], Outcomes]
 
-# Two lines, because small LLMs do not keep to them otherwise; for servers that take a grammar (llama.cpp).
+# Small LLMs do not keep to two lines otherwise; for servers that take a grammar (llama.cpp).
 VERB1S_GRAMMAR = r"""root ::= "Guess: " guess "\nProbability: " probability
 guess ::= [^ \t\r\n] [^\r\n]{0,59}
 probability ::= "0." [0-9] [0-9]? | "1.0"
 """
 
-# For LLMs that are too small to keep a form they have not seen; sure and unsure ones, so as to suggest no number.
+# For LLMs that are too small to keep a form they have not seen; of high and low confidence, to suggest neither.
 VERB1S_EXAMPLES = (
     ("What is the capital of Italy?", "Guess: Rome\nProbability: 0.98"),
     ("How many moons does Saturn have?", "Guess: 146\nProbability: 0.45"),
@@ -59,7 +60,7 @@ VERB1S_EXAMPLES = (
 )
 
 
-# Readers: from the replies to a question, one a stage, to its outcomes
+# Readers: from the replies to a question, one for each stage, to its outcomes
 
 
 def one_guess(replies: Sequence[Reply]) -> Outcomes:
@@ -67,20 +68,14 @@ def one_guess(replies: Sequence[Reply]) -> Outcomes:
     return (parse_guess(replies[0].text, is_cut=replies[0].is_cut),)
 
 
-@dataclass(frozen=True)
-class SeveralGuesses:
-    """Reads `count` guesses with a probability each."""
-
-    count: int
-
-    def __call__(self, replies: Sequence[Reply]) -> Outcomes:
-        """Return an outcome for each guess."""
-        return parse_guesses(replies[0].text, self.count, is_cut=replies[0].is_cut)
+def several_guesses(count: int, replies: Sequence[Reply]) -> Outcomes:
+    """Read `count` guesses with a probability each."""
+    return parse_guesses(replies[0].text, count, is_cut=replies[0].is_cut)
 
 
 @dataclass(frozen=True)
 class ExpressionReader:
-    r"""Reads a guess and an expression, such as "Highly Likely", for the number that it stands for.
+    r"""Reads a guess and an expression, such as "Highly Likely", as the number of this expression.
 
     LLMs use words that the prompt does not list. They are read only if the caller gives their number:
 
@@ -111,8 +106,8 @@ class ExpressionReader:
     def mark(self) -> str:
         """A digest of the numbers, for the identity of the prompt; empty for the paper's numbers."""
         numbers, usual = (
-            {expression_key(name): float(number) for name, number in given.items()}
-            for given in (self.expressions, EXPRESSIONS)
+            {expression_key(name): float(number) for name, number in expressions.items()}
+            for expressions in (self.expressions, EXPRESSIONS)
         )
         return "" if numbers == usual else f"~{digest(numbers)[:8]}"
 
@@ -143,7 +138,6 @@ class Stage:
 
     template : the text, with ``$question`` and ``$choices``. Without ``$choices``, the choices of a question follow
         after it, in the paper's words.
-    max_tokens : how long the reply may be.
     wants_logprobs : whether to ask the server for the probabilities of the reply's tokens.
     alternatives : for how many tokens at each place; 0 for the written one alone.
     """
@@ -157,26 +151,26 @@ class Stage:
         """Return the text for a question."""
         choices = json.dumps(question.choices, ensure_ascii=False) if question.choices else ""
         text = Template(self.template).safe_substitute(question=question.text, choices=choices)
-        if not question.choices or "question" not in _names(self.template) or "choices" in _names(self.template):
-            return text
-        return f"{text}\n{wording.CHOICES.format(size=len(question.choices), choices=choices)}"
+        if question.choices and self.names == {"question"}:
+            text += f"\n{wording.CHOICES.format(size=len(question.choices), choices=choices)}"
+        return text
+
+    @property
+    def names(self) -> set[str]:
+        """The names in the template that are to be filled in."""
+        return set(Template(self.template).get_identifiers())
 
 
 @dataclass(frozen=True)
 class Prompt:
     r"""A prompt: its stages, and the reader of its replies.
 
-    name, version : records carry both.
-    stages : the turns.
-    reader : turns the replies, one a stage, into outcomes.
+    name, version, source : records carry these; `source` is the kind of confidence.
     system : a system message, if any.
     examples : questions and replies that are shown first, as separate turns; small LLMs need a few.
     grammar : a GBNF grammar for the first reply, for servers that take one.
     guesses : the number of outcomes for a question.
-    source : the kind of confidence; records carry it.
 
-    Examples
-    --------
     >>> prompt = prompt_named("verb1s-top1")
     >>> question = Question("q1", "What is the capital of France?")
     >>> prompt.messages(question)[0]["content"][-48:]
@@ -198,8 +192,13 @@ class Prompt:
     def __post_init__(self) -> None:
         if not self.stages:
             raise InputError(f"prompt {self.name} has no stages; give at least one.")
-        for stage in self.stages:
-            _require_template(stage.template, self.name, is_first=stage is self.stages[0])
+        unknown = sorted({name for stage in self.stages for name in stage.names} - {"question", "choices"})
+        if unknown:
+            raise InputError(
+                f"prompt {self.name}: there is nothing to put in for ${unknown[0]}; there are $question and $choices."
+            )
+        if "question" not in self.stages[0].names:
+            raise InputError(f"prompt {self.name} has no place for the question; put $question into its template.")
 
     @property
     def needs_logprobs(self) -> bool:
@@ -208,14 +207,14 @@ class Prompt:
 
     @property
     def digest(self) -> str:
-        """A digest of the text that the LLM is told."""
-        said = {
+        """A digest of everything that is sent to the LLM, apart from the question."""
+        content = {
             "stages": [stage.template for stage in self.stages],
             "system": self.system,
             "examples": [list(example) for example in self.examples],
             "grammar": self.grammar,
         }
-        return digest(said)
+        return digest(content)
 
     @property
     def identity(self) -> str:
@@ -264,58 +263,32 @@ class Prompt:
         return self.reader(replies)
 
 
-def _names(template: str) -> set[str]:
-    """Return the names in a template that are to be filled in."""
-    return set(Template(template).get_identifiers())
-
-
-def _require_template(template: str, name: str, *, is_first: bool) -> None:
-    unknown = sorted(_names(template) - {"question", "choices"})
-    if unknown:
-        raise InputError(
-            f"prompt {name}: there is nothing to put in for ${unknown[0]}; there are $question and $choices."
-        )
-    if is_first and "question" not in _names(template):
-        raise InputError(f"prompt {name} does not say where the question goes; put $question into its template.")
-
-
 def _message(role: str, content: str) -> Message:
     return {"role": role, "content": content}
 
 
 _GUESS_ONLY = Stage(wording.GUESS_ONLY, 60)
+_HOW_LIKELY = Stage(wording.HOW_LIKELY, 30, wants_logprobs=False)
+_TRUE_OR_FALSE = Stage(wording.TRUE_OR_FALSE, 3, alternatives=20)
+_TOP1 = Prompt("verb1s-top1", 1, (Stage(wording.VERB1S),), one_guess)
 
 PROMPTS: Mapping[str, Prompt] = MappingProxyType(
     {
         prompt.name: prompt
         for prompt in (
-            Prompt("verb1s-top1", 1, (Stage(wording.VERB1S),), one_guess),
-            Prompt(
-                "verb1s-guided",
-                1,
-                (Stage(wording.VERB1S),),
-                one_guess,
-                examples=VERB1S_EXAMPLES,
-                grammar=VERB1S_GRAMMAR,
-            ),
+            _TOP1,
+            replace(_TOP1, name="verb1s-guided", examples=VERB1S_EXAMPLES, grammar=VERB1S_GRAMMAR),
             *(
-                Prompt(f"verb1s-top{k}", 1, (Stage(wording.verb1s_topk(k), 60 * k),), SeveralGuesses(k), guesses=k)
+                Prompt(
+                    *(f"verb1s-top{k}", 1, (Stage(wording.verb1s_topk(k), 60 * k),)),
+                    partial(several_guesses, k),
+                    guesses=k,
+                )
                 for k in range(2, 21)
             ),
             Prompt("ling1s-top1", 1, (Stage(wording.ling1s(EXPRESSIONS)),), ExpressionReader(), source="expression"),
-            Prompt(
-                "verb2s-top1",
-                1,
-                (_GUESS_ONLY, Stage(wording.HOW_LIKELY, 30, wants_logprobs=False)),
-                answer_then_probability,
-            ),
-            Prompt(
-                "p-true",
-                1,
-                (_GUESS_ONLY, Stage(wording.TRUE_OR_FALSE, 3, alternatives=20)),
-                answer_then_true,
-                source="p(true)",
-            ),
+            Prompt("verb2s-top1", 1, (_GUESS_ONLY, _HOW_LIKELY), answer_then_probability),
+            Prompt("p-true", 1, (_GUESS_ONLY, _TRUE_OR_FALSE), answer_then_true, source="p(true)"),
         )
     }
 )
@@ -331,6 +304,6 @@ def prompt_named(name: str) -> Prompt:
     """
     if name in PROMPTS:
         return PROMPTS[name]
-    fixed = [known for known in PROMPTS if known not in {f"verb1s-top{count}" for count in range(1, 21)}]
-    listed = ", ".join(["verb1s-top1", "verb1s-top2 to verb1s-top20", *fixed])
+    others = [known for known in PROMPTS if not known.startswith("verb1s-top")]
+    listed = ", ".join(["verb1s-top1", "verb1s-top2 to verb1s-top20", *others])
     raise InputError(f"there is no prompt {name!r}; there are {listed}. A file of your own ends in .toml.")

@@ -11,7 +11,7 @@ import json
 import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -35,20 +35,15 @@ CREATE TABLE request (
     key TEXT PRIMARY KEY, asked TEXT NOT NULL, reply TEXT, failure TEXT, seconds REAL, at TEXT DEFAULT CURRENT_TIMESTAMP
 ) WITHOUT ROWID;
 """
-# The latter is raised if SQLite names, in its message, what is not text.
+# The second is raised if a message of SQLite quotes bytes that are not text.
 STORE_ERRORS = (sqlite3.Error, UnicodeDecodeError)
 _NAMES = ("run", "question", "request")
 _BROKEN = "The file is damaged, or was changed by something else; write to a new one."
 _AT_ONCE = 500
-# A file with larger values is broken, or made to fill the memory: replies are shorter (--max-reply-mb).
+# A file with larger values is damaged, or made to fill the memory: replies are shorter (--max-reply-mb).
 _LARGEST_VALUE = 2**28
 # Another program may hold the file for a moment.
 _SECONDS_TO_WAIT = 10.0
-
-
-def request_key(request: Request) -> str:
-    """Return a digest of a request, whatever the order of its fields."""
-    return digest(request)
 
 
 class Store:
@@ -65,13 +60,13 @@ class Store:
         text = json.dumps(setup, sort_keys=True, ensure_ascii=False)
         with self._db:
             self._db.execute("INSERT OR IGNORE INTO run (setup, base_url) VALUES (?, ?)", (text, base_url))
-        found: tuple[int] = self._db.execute("SELECT id FROM run WHERE setup = ?", (text,)).fetchone()
-        return found[0]
+        (number,) = self._db.execute("SELECT id FROM run WHERE setup = ?", (text,)).fetchone()
+        return int(number)
 
     def base_url(self, run: int) -> str:
         """Return where a run was begun."""
-        found: tuple[str] = self._db.execute("SELECT base_url FROM run WHERE id = ?", (run,)).fetchone()
-        return str(found[0])
+        (url,) = self._db.execute("SELECT base_url FROM run WHERE id = ?", (run,)).fetchone()
+        return str(url)
 
     def forget(self, run: int) -> None:
         """Remove a run and its questions; requests and replies stay."""
@@ -86,19 +81,18 @@ class Store:
 
     def add_questions(self, run: int, asked: Iterable[Asked]) -> int:
         """Add questions to a run, all or none; return their number. Known questions keep their place."""
-        count, given = 0, set()
+        ids: set[str] = set()
         with self._db:
             (last,) = self._db.execute("SELECT coalesce(max(place), 0) FROM question WHERE run = ?", (run,)).fetchone()
             for one in asked:
-                if one.question.id in given:
+                if one.question.id in ids:
                     raise InputError(
                         f"the question {one.question.text!r:.80} (id {one.question.id!r}) is there twice. Give each "
-                        "row an id of its own, or leave one of them out."
+                        "row its own id, or leave one of them out."
                     )
-                given.add(one.question.id)
+                ids.add(one.question.id)
                 last += self._add_question(run, last + 1, one)
-                count += 1
-        return count
+        return len(ids)
 
     def _add_question(self, run: int, place: int, asked: Asked) -> int:
         """Add a question, or update its other columns; return the number of new questions, 1 or 0."""
@@ -110,8 +104,8 @@ class Store:
             self._db.execute("INSERT INTO question VALUES (?, ?, ?, ?)", (run, place, question.id, text))
         elif (before := self._object(known[0], f"question {question.id!r}").get("question")) != question.text:
             raise InputError(
-                f"the id {question.id!r} stands for two questions: {before!r:.80} and {question.text!r:.80}. Give each "
-                "an id of its own, or write to a new file."
+                f"the id {question.id!r} belongs to two questions: {before!r:.80} and {question.text!r:.80}. Give each "
+                "its own id, or write to a new file."
             )
         else:
             self._db.execute("UPDATE question SET content = ? WHERE run = ? AND id = ?", (text, *row))
@@ -124,19 +118,19 @@ class Store:
         while rows := self._db.execute(query, (run, last, _AT_ONCE)).fetchall():
             for place, identity, content in rows:
                 name = f"question {identity!r:.80}"
-                # A broken file may give the same rows for ever.
+                # A damaged file may give the same rows for ever.
                 if not isinstance(place, int) or place <= last or not isinstance(identity, str):
                     raise InputError(f"{self.path}: {name} is at the place {place!r:.80}, after {last}. {_BROKEN}")
                 last = place
-                asked = _asked(identity, self._object(content, name))
-                if asked is None:
+                values = self._object(content, name)
+                text, others = values.get("question"), values.get("others")
+                choices, truths = values.get("choices"), values.get("ground_truth")
+                lists = (truths,) if choices is None else (truths, choices)
+                is_listed = all(isinstance(one, list) and all(isinstance(text, str) for text in one) for one in lists)
+                if not isinstance(text, str) or not isinstance(others, dict) or not is_listed:
                     raise InputError(f"{self.path}: {name} is {content!r:.200}; expected a question. {_BROKEN}")
-                yield asked
-
-    def count(self, run: int) -> int:
-        """Return how many questions a run has."""
-        found: tuple[int] = self._db.execute("SELECT count(*) FROM question WHERE run = ?", (run,)).fetchone()
-        return found[0]
+                question = Question(identity, text, None if choices is None else tuple(choices), tuple(truths or ()))
+                yield Asked(question, others)
 
     # Requests and their replies
 
@@ -146,27 +140,26 @@ class Store:
         A reply that cannot be read, because the file is damaged, counts as none: the request is made again.
         """
         query = "SELECT reply FROM request WHERE key = ? AND reply IS NOT NULL"
-        found = self._db.execute(query, (request_key(request),)).fetchone()
+        row = self._db.execute(query, (digest(request),)).fetchone()
         try:
-            return None if found is None else Reply.from_text(str(found[0]))
+            return None if row is None else Reply.from_text(str(row[0]))
         except InputError:
             return None
 
     def logprobs_refusal(self, model: str) -> str | None:
-        """Return what the server said if it has refused the token probabilities of an LLM."""
+        """Return the server's message if it has refused the token probabilities of an LLM."""
         query = (
             "SELECT failure FROM request WHERE failure LIKE '%logprob%'"
             " AND json_extract(asked, '$.logprobs') AND json_extract(asked, '$.model') = ? LIMIT 1"
         )
-        found = self._db.execute(query, (model,)).fetchone()
-        return None if found is None else str(found[0])
+        row = self._db.execute(query, (model,)).fetchone()
+        return None if row is None else str(row[0])
 
     def days(self) -> tuple[str, str]:
         """Return the days of the first and the last reply."""
-        found: tuple[str, str] = self._db.execute(
-            "SELECT date(min(at)), date(max(at)) FROM request WHERE reply IS NOT NULL"
-        ).fetchone()
-        return found
+        query = "SELECT date(min(at)), date(max(at)) FROM request WHERE reply IS NOT NULL"
+        first, last = self._db.execute(query).fetchone()
+        return first, last
 
     def keep(self, request: Request, reply: str | None, failure: str | None, seconds: float) -> None:
         """Write a reply, or why there is none, to the file."""
@@ -174,7 +167,7 @@ class Store:
         with self._db:
             self._db.execute(
                 "INSERT OR REPLACE INTO request (key, asked, reply, failure, seconds) VALUES (?, ?, ?, ?, ?)",
-                (request_key(request), asked, reply, failure, seconds),
+                (digest(request), asked, reply, failure, seconds),
             )
 
     def _object(self, text: Any, name: str) -> dict[str, Any]:
@@ -193,16 +186,20 @@ def open_store(path: str | Path, *, to_write: bool) -> Iterator[Store]:
     """Open a store, or create one to write to. Only one process writes at a time."""
     path = Path(path)
     _require_place(path, to_write)
-    with _only_writer(path, to_write), closing(_connected(path)) as connection:
-        try:
+    try:
+        with (
+            _only_writer(path) if to_write and os.name == "posix" else nullcontext(),
+            closing(sqlite3.connect(path, timeout=_SECONDS_TO_WAIT)) as connection,
+        ):
+            connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LARGEST_VALUE)
             _prepare(connection, path, to_write)
             yield Store(connection, path)
-        except STORE_ERRORS as error:
-            is_intact = any(word in str(error) for word in ("full", "readonly", "I/O", "unable to open"))
-            remedy = "" if is_intact else _BROKEN
-            if "locked" in str(error):
-                remedy = "Another program holds it; close that, and try again."
-            raise InputError(f"{path} cannot be used as a run: {error}. {remedy}".strip()) from error
+    except STORE_ERRORS as error:
+        is_intact = any(word in str(error) for word in ("full", "readonly", "I/O", "unable to open"))
+        remedy = "" if is_intact else _BROKEN
+        if "locked" in str(error):
+            remedy = "Another program holds it; close that, and try again."
+        raise InputError(f"{path} cannot be used as a run: {error}. {remedy}".strip()) from error
 
 
 def _require_place(path: Path, to_write: bool) -> None:
@@ -220,15 +217,6 @@ def _require_place(path: Path, to_write: bool) -> None:
             begins = file.read(len(_SQLITE))
         if begins != _SQLITE and (begins or not to_write):
             raise InputError(f"{path} is not a run of qacal elicit; expected an SQLite file.")
-
-
-def _connected(path: Path) -> sqlite3.Connection:
-    try:
-        connection = sqlite3.connect(path, timeout=_SECONDS_TO_WAIT)
-    except sqlite3.OperationalError as error:
-        raise InputError(f"{path} cannot be opened: {error}.") from None
-    connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LARGEST_VALUE)
-    return connection
 
 
 def _prepare(connection: sqlite3.Connection, path: Path, to_write: bool) -> None:
@@ -257,13 +245,11 @@ def _prepare(connection: sqlite3.Connection, path: Path, to_write: bool) -> None
 
 
 def _require_layout(connection: sqlite3.Connection, path: Path) -> None:
-    """Refuse a file whose tables are not ours, or have triggers."""
+    """Refuse a file that has other tables than ours, or triggers."""
     ours = {" ".join(text.split()) for text in _TABLES.split(";") if text.strip()}
-    rows = connection.execute("SELECT type, name, tbl_name, sql FROM sqlite_master").fetchall()
     tables = set()
-    for kind, name, table, text in rows:
-        is_own = kind == "table" and name in _NAMES
-        if is_own:
+    for kind, name, table, text in connection.execute("SELECT type, name, tbl_name, sql FROM sqlite_master").fetchall():
+        if kind == "table" and name in _NAMES:
             tables.add(" ".join(str(text).split()))
         elif kind == "trigger" or name in _NAMES or (table in _NAMES and text is not None):
             raise InputError(f"{path} has the {kind!s:.20} {name!r:.80}, which qacal elicit has not made. {_BROKEN}")
@@ -272,11 +258,8 @@ def _require_layout(connection: sqlite3.Connection, path: Path) -> None:
 
 
 @contextmanager
-def _only_writer(path: Path, to_write: bool) -> Iterator[None]:
+def _only_writer(path: Path) -> Iterator[None]:
     """Hold a lock that ends with the process: two runs would ask everything twice."""
-    if not to_write or os.name != "posix":
-        yield
-        return
     # A file of its own: closing any handle of the database would drop the locks that SQLite holds on it.
     lock = path.with_name(path.name + "-lock")
     with _locked(lock, path):
@@ -292,7 +275,7 @@ def _locked(lock: Path, path: Path) -> IO[str]:
     import fcntl
 
     while True:
-        # Nothing that lies there by that name is followed, waited for, or emptied.
+        # A link or a pipe of that name is neither followed nor waited for, and a file is not emptied.
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
         file = os.fdopen(os.open(lock, flags, 0o644), "r+")
         try:
@@ -300,21 +283,8 @@ def _locked(lock: Path, path: Path) -> IO[str]:
         except BlockingIOError:
             file.close()
             raise InputError(f"{path} is being written by another run; wait for it, or write elsewhere.") from None
-        # Whoever had it before may have taken the file away in between; a lock on what has no name locks nobody out.
+        # The process that held the lock before may have removed the file: then this lock protects nothing.
         with suppress(FileNotFoundError):
             if os.path.samestat(os.fstat(file.fileno()), lock.stat()):
                 return file
         file.close()
-
-
-def _asked(identity: str, content: dict[str, Any]) -> Asked | None:
-    """Return a question from its stored content; None if the content is not a question."""
-    text, choices = content.get("question"), content.get("choices")
-    truths, others = content.get("ground_truth"), content.get("others")
-    if not isinstance(text, str) or not isinstance(others, dict):
-        return None
-    for given in ([] if choices is None else choices, truths):
-        if not isinstance(given, list) or not all(isinstance(one, str) for one in given):
-            return None
-    question = Question(identity, text, None if choices is None else tuple(choices), tuple(truths or ()))
-    return Asked(question, others)
