@@ -131,7 +131,7 @@ def test_what_pooled_says_is_what_rows_of_a_confidence_are_worth():
         ("tokens\\[0\\] is 1.5", {"tokens": [1.5] * 400}),
         ("tokens\\[0\\] is '0.5'", {"tokens": ["0.5"] * 400}),
         ("tokens has 3 values", {"tokens": [0.5] * 3}),
-        ("a column has 3 values", {"topic": ["a"] * 3}),
+        ("topic has 3 values", {"topic": ["a"] * 3}),
         ("embedding has 3 values", {"embedding": np.zeros((3, 5))}),
         ("embedding has 1 values", {"embedding": np.zeros((1, 5))}),
         ("row 0 has nan", {"embedding": np.full((400, 5), np.nan)}),
@@ -255,12 +255,12 @@ def test_scores_that_no_fit_makes_are_refused():
 
     one, found = score().fit(rows, y), [*score().fit(rows, y).tried_]
     for bad, match in (
-        (changed(columns=()), "read what its parameters do not name"),
-        (changed(confidences=()), "read what its parameters do not name"),
-        (changed(text=False), "read what its parameters do not name"),
+        (changed(columns=()), "read inputs that its parameters do not name"),
+        (changed(confidences=()), "read inputs that its parameters do not name"),
+        (changed(text=False), "read inputs that its parameters do not name"),
         (changed(columns=("embedding",)), "columns is"),
         (changed(rows_=0), "rests on 0 rows"),
-        (changed(tried_=tuple(replace(trial, is_chosen=True) for trial in found)), "one is chosen"),
+        (changed(tried_=tuple(replace(trial, is_chosen=True) for trial in found)), "must be the chosen one"),
         (changed(maps_=replace(one.maps_, text=np.full_like(one.maps_.text, 1e60))), r"effects\[0\] is 1e\+60"),
         (changed(maps_=replace(one.maps_, shifts=np.zeros((3, 1)))), "shifts has shape"),
         (changed(maps_=replace(one.maps_, kernel=replace(one.maps_.kernel, mean=np.zeros(4)))), "mean has shape"),

@@ -6,7 +6,7 @@ from scipy.special import expit
 
 from qacal import Column, InputError, QABinning
 from qacal.calibrators.score import LearnedScore
-from qacal.calibrators.score.levels import NO_LEVEL, find_levels
+from qacal.calibrators.score.maps import NO_LEVEL, find_levels
 from qacal.metrics import calibration_error, log_loss
 from qacal.partitions import Product
 

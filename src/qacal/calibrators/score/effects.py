@@ -24,12 +24,12 @@ from qacal.tally.arrays import Floats, Ints
 FIXED = -1
 """The block of columns that are not shrunk."""
 
-# Fixed columns have a prior too, thirty logits wide: it keeps rows that a line separates from running away.
+# Fixed columns have a prior too, thirty logits wide: without it, coefficients would grow without end if a line
+# separates the rows.
 _FIXED_PENALTY = 1e-3
 _LEAST_PENALTY, _MOST_PENALTY = 1e-2, 1e5
 _MOST_STEPS = 40
-# The equation for a variance, solved in turn with the others, comes near its solution slowly and from one side: longer
-# strides take half as many steps.
+# Solved in turn, the equations for the variances converge slowly and from one side: longer strides need half the steps.
 _STRIDE = 1.7
 _FARTHEST = 20.0
 # A variance that is off by a tenth changes no answer in the third digit.
@@ -58,17 +58,18 @@ def fit_effects(X: Floats, correct: Floats, block: Ints, *, start: Floats, varia
     block : of each column; `FIXED` for none.
     start, variances : where to begin: coefficients, and the variance of each block.
     """
+    from scipy import special
     from scipy.linalg import cho_solve
 
     b, penalty = start.copy(), np.clip(1 / variances, _LEAST_PENALTY, _MOST_PENALTY)
     determined = np.zeros_like(penalty)
-    # Where the slope is 0 is for the slope to say; the curvature only leads there, in half the digits and the time.
+    # The gradient decides where the search ends; the curvature only leads there, so half the digits are enough.
     short = X.astype(np.float32)
     sizes = _block_sums(np.ones(len(block)), block, len(penalty))
     eta = X @ b
     for _ in range(_MOST_STEPS):
         each = np.where(block == FIXED, _FIXED_PENALTY, penalty[block] if len(penalty) else 0.0)
-        p = _expit(eta)
+        p = special.expit(eta)
         gradient = X.T @ (correct - p) - each * b
         factor = _factor(X, short, p * (1 - p), each)
         step = cho_solve(factor, gradient)
@@ -78,10 +79,10 @@ def fit_effects(X: Floats, correct: Floats, block: Ints, *, start: Floats, varia
         determined = sizes - penalty * _block_sums(_inverse_diagonal(factor[0]), block, len(penalty))
         squares = _block_sums(b * b, block, len(penalty))
         # With no more than a thousandth of a column determined, a block is noise.
-        found = np.maximum(determined, 1e-3) / np.maximum(squares, 1e-12)
-        ratio = np.clip(found / penalty, 1 / _FARTHEST, _FARTHEST)
+        solution = np.maximum(determined, 1e-3) / np.maximum(squares, 1e-12)
+        ratio = np.clip(solution / penalty, 1 / _FARTHEST, _FARTHEST)
         before, penalty = penalty, np.clip(penalty * ratio**_STRIDE, _LEAST_PENALTY, _MOST_PENALTY)
-        # A variance that stands at its limit has settled, whatever it is drawn to.
+        # A variance at its limit has settled.
         change = np.abs(np.log(penalty / before)).max(initial=0.0) / _STRIDE
         if change < _SETTLED and np.abs(step).max() < _STEP:
             break
@@ -89,14 +90,14 @@ def fit_effects(X: Floats, correct: Floats, block: Ints, *, start: Floats, varia
 
 
 def _factor(X: Floats, short: NDArray[np.float32], weight: Floats, penalty: Floats) -> tuple[Floats, bool]:
-    """Return the Cholesky factor of the curvature: in short numbers, unless columns are too much alike for them."""
+    """Return the Cholesky factor of the curvature: in float32, unless columns are too similar."""
     from scipy.linalg import LinAlgError, cho_factor
 
     try:
-        found: tuple[Floats, bool] = cho_factor(_curvature(short, weight, penalty))
+        factor: tuple[Floats, bool] = cho_factor(_curvature(short, weight, penalty))
     except LinAlgError:  # two confidences that are equal but for rounding, in 20,000 rows
-        found = cho_factor(_curvature(X, weight, penalty))
-    return found
+        factor = cho_factor(_curvature(X, weight, penalty))
+    return factor
 
 
 def _curvature(X: NDArray[np.floating], weight: Floats, penalty: Floats) -> Floats:
@@ -115,7 +116,7 @@ def _inverse_diagonal(upper: Floats) -> Floats:
 
 
 def _share(eta: Floats, moved: Floats, correct: Floats, b: Floats, step: Floats, penalty: Floats) -> float:
-    """Return how much of a Newton step to take: all of it, or less until it is no step back.
+    """Return the share of a Newton step to take: all of it, or less until the loss does not rise.
 
     eta, moved : the logits of the rows, and how a whole step moves them.
     """
@@ -133,10 +134,3 @@ def _share(eta: Floats, moved: Floats, correct: Floats, b: Floats, step: Floats,
 def _block_sums(values: Floats, block: Ints, blocks: int) -> Floats:
     is_in = block != FIXED
     return np.bincount(block[is_in], weights=values[is_in], minlength=blocks).astype(np.float64)
-
-
-def _expit(eta: Floats) -> Floats:
-    from scipy import special
-
-    found: Floats = special.expit(eta)
-    return found

@@ -20,28 +20,26 @@ from qacal.storage import require, require_between, require_columns
 from qacal.tally.arrays import Floats
 from qacal.tally.vectors import LARGEST, as_vectors, portions, require_finite, row_hashes
 
-# What is below was chosen by log loss on five LLMs, two files and two embedders; half or twice as much of any of it
-# changes log loss by .001 or less.
+# These numbers were chosen by log loss on five LLMs, two files and two embedders; half or twice any of them changes log
+# loss by .001 or less.
 
-# Distances are taken in the plane of the first principal components: the others are mostly noise.
+# Distances are taken in the space of the first principal components: the others are mostly noise.
 _COMPONENTS = 24
 KERNEL_ROWS = 5_000
-"""Axes and landmarks are found from so many rows, the first ones."""
+"""Axes and landmarks are found from the first rows, at most this many."""
 
 _LANDMARKS = 256
 _COORDINATES = 112
 # The length scale, in units of the root mean square distance of two texts.
 _LENGTH = 0.6
-# Directions of the kernel that carry less than this share of the first are rounding; so are those that carry less than
-# this, the kernel of a text with itself being 1.
+# Directions of the kernel are rounding if they carry less than this share of the first, or less than this at all, the
+# kernel of a text with itself being 1.
 _LEAST = 1e-6
 _ROUNDING = 1e-12
-# Texts have a variance, unless they are as good as equal: squares of their differences vanish.
+# Below this variance texts count as equal: the squares of their differences vanish.
 _LEAST_SPREAD = 1e-150
 # In units of the length scale: no landmark is as far out as the first, and beyond the second a text is far from all.
 _FARTHEST_LANDMARK, _FAR = 1e3, 1e6
-# So many rows of kernels stay in the processor's cache.
-_ROWS_AT_ONCE = 512
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,18 +64,15 @@ class Kernel:
 
     def coordinates(self, vectors: NDArray[np.floating]) -> Floats:
         """Return the coordinates of vectors, one row each."""
-        given = as_vectors(vectors, len(self.mean), "score")
-        out = np.empty((len(given), self.width))
-        for rows, block in portions(given, _ROWS_AT_ONCE):
+        matrix = as_vectors(vectors, len(self.mean), "score")
+        out = np.empty((len(matrix), self.width))
+        for rows, block in portions(matrix, 512):  # the kernels of 512 rows stay in the processor's cache
             require_finite(block, range(rows.start, rows.stop))
-            out[rows] = self._kernels((block - self.mean) @ self.axes) @ self.weights - self.offset
+            places = np.clip((block - self.mean) @ self.axes, -_FAR, _FAR)
+            out[rows] = _gauss(places, self.landmarks) @ self.weights - self.offset
         return out
 
-    def _kernels(self, Z: Floats) -> Floats:
-        return _gauss(np.clip(Z, -_FAR, _FAR), self.landmarks)
-
     def validate(self) -> None:
-        """Refuse what :func:`fit_kernel` cannot have made."""
         require(self.axes.ndim == self.landmarks.ndim == self.weights.ndim == 2, "the arrays of a kernel are tables.")
         (width, components), (landmarks, coordinates) = self.axes.shape, self.weights.shape
         require(min(width, components, landmarks, coordinates) > 0, "an array of a kernel is empty.")
@@ -91,13 +86,13 @@ class Kernel:
 
 
 def fit_kernel(vectors: Floats) -> Kernel | None:
-    """Return the map for vectors that stand in a random order; None if they are equal, or as good as."""
+    """Return the map for vectors in a random order; None if they are all equal, or nearly."""
     some = vectors[:KERNEL_ROWS]
     mean, spread, axes = _principal_axes(some)
     if not spread > _LEAST_SPREAD:
         return None
     places = (some - mean) @ axes
-    # Equal texts say the same: of each, one.
+    # Of equal texts, one.
     _, first = np.unique(row_hashes(places + 0.0), return_index=True)
     landmarks = places[np.sort(first)[:_LANDMARKS]]
     between = _gauss(landmarks, landmarks)
@@ -126,7 +121,7 @@ def _largest(matrix: Floats, count: int, least: float = 0.0) -> tuple[Floats, Fl
     from scipy.linalg import eigh
 
     size = len(matrix)
-    # Where many are wanted, all of them are found sooner than some.
+    # If many are wanted, finding all of them is faster than finding some.
     some = {"subset_by_index": [size - count, size - 1]} if 4 * count < size else {"driver": "evd"}
     values, vectors = eigh(matrix, **some)
     values, vectors = values[-count:][::-1], vectors[:, -count:][:, ::-1]
@@ -135,7 +130,7 @@ def _largest(matrix: Floats, count: int, least: float = 0.0) -> tuple[Floats, Fl
 
 
 def _gauss(Z: Floats, landmarks: Floats) -> Floats:
-    # Half the squared distances, negative; in place, since this is what scoring spends its time on.
+    # Half the squared distances, negative; in place, since scoring spends its time here.
     exponent = Z @ landmarks.T
     exponent -= 0.5 * (Z * Z).sum(axis=1)[:, None]
     exponent -= 0.5 * (landmarks * landmarks).sum(axis=1)

@@ -1,4 +1,4 @@
-"""The learned score: how likely an answer is right, from its confidence and its text together."""
+"""The learned score: the probability that an answer is correct, from its confidence, its text and other columns."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qacal.calibrators.score.kernel import KERNEL_ROWS, fit_kernel
-from qacal.calibrators.score.levels import find_levels
-from qacal.calibrators.score.maps import Rows, ScoreMaps, pooled_maps
+from qacal.calibrators.score.maps import Rows, ScoreMaps, find_levels, pooled_maps
 from qacal.calibrators.score.trials import Material, Objective, ScoreTrial, choose
 from qacal.errors import InputError, NotFittedError
 from qacal.parameters import HasParameters
@@ -35,35 +34,35 @@ _NO_INPUTS = ("confidence", "correct", EMBEDDING)
 
 
 class LearnedScore(HasParameters):
-    r"""Learn from text, columns and confidences at once how likely an answer is right.
+    r"""Learn the probability that an answer is correct from text, columns and confidences together.
 
     .. math:: \mathrm{logit}\,s = b_0 + b_1 c + u(z) + v(z)\,c + \sum_g (U_g + V_g c), \quad c = x(h) - \bar x,
 
-    :math:`x(h)` being what a confidence is worth on average over all rows (a line or an isotonic curve, in logits). The
-    smooth functions :math:`u` and :math:`v` of the embedding :math:`z` are drawn from Gaussian processes: they say
-    where the LLM is better or worse than its confidence, and where the confidence counts for more or less. They are
-    groups without borders; near texts borrow from each other. :math:`U_g, V_g \sim N(0, \cdot)` belong to the values of
-    columns, crossed: every row has a tenant and a language, and the groups of the two overlap. All variances are found
-    together by approximate maximum likelihood, so what rows say nothing about stays out.
+    :math:`x(h)` being the accuracy at a confidence over all rows (a line or an isotonic curve, in logits). The smooth
+    functions :math:`u` and :math:`v` of the embedding :math:`z` are drawn from Gaussian processes: they say where the
+    LLM is better or worse than its confidence, and where the confidence counts for more or less. They act as groups
+    without borders: similar texts borrow from each other. :math:`U_g, V_g \sim N(0, \cdot)` belong to the values of
+    columns, crossed: every row has a tenant and a language, and the groups of the two overlap. All variances are
+    estimated together by approximate maximum likelihood, so effects that the rows do not support vanish.
 
-    Simpler scores are tried as well, on questions held out from the fit: without text, without columns, one line or
-    curve for all, the confidence as stated. The best of them is taken, and :attr:`tried_` tells all.
+    Simpler scores are tried as well, on held-out questions: without text, without columns, one line or curve for all,
+    the confidence as stated. The best of them is taken; :attr:`tried_` lists them all.
 
     How to choose: the best probabilities that qacal has, if there are some hundred labelled rows or more. The score is
-    *learned* from its rows, so nothing is promised of it on them: certify it on rows of their own, as
-    :class:`~qacal.QACalibrator` does with :class:`~qacal.StepBinning`.
+    *trained* on its rows, so it guarantees nothing there: certify it on other rows, as :class:`~qacal.QACalibrator`
+    does with :class:`~qacal.StepBinning`.
 
     Parameters
     ----------
     text : whether to read the embedding.
-    columns : names of columns whose values have effects.
+    columns : names of columns with effects.
     confidences : names of columns that hold further confidences in [0, 1], such as the probability of the answer's
         tokens. A row may lack them.
     objective : the loss by which to choose among scores, "log_loss" or "brier".
 
     Examples
     --------
-    An LLM that says 0.8 to everything, and is right the more often the larger the first coordinate of the text is:
+    An LLM that states 0.8 for everything; its accuracy rises with the first coordinate of the text:
 
     >>> rng = np.random.default_rng(0)
     >>> Z = rng.normal(size=(2000, 2))
@@ -72,8 +71,6 @@ class LearnedScore(HasParameters):
     >>> score = LearnedScore().fit(rows, correct)
     >>> score.predict({"confidence": [0.8, 0.8], "embedding": [[-1.0, 0.0], [1.0, 0.0]]}).round(1)
     array([0.3, 0.7])
-    >>> score.reads_text
-    True
     """
 
     maps_: ScoreMaps
@@ -95,11 +92,11 @@ class LearnedScore(HasParameters):
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """The columns that it reads beside `confidence`."""
+        """The columns that it reads besides `confidence`."""
         return (*((EMBEDDING,) if self.text else ()), *self.columns, *self.confidences)
 
     def fit(self, inputs: Mapping[str, ArrayLike], correct: ArrayLike, *, ids: ArrayLike | None = None) -> Self:
-        """Learn the score from columns by name: `confidence`, and what :attr:`needs` tells.
+        """Learn the score from columns by name: `confidence`, and those of :attr:`needs`.
 
         ids : of the questions: rows of one question are held out together. Without them every row is a question.
         """
@@ -112,7 +109,9 @@ class LearnedScore(HasParameters):
         confidences = self._confidences(inputs)
         require_length(correct, len(confidences), "correct")
         vectors = _vectors(column_of(inputs, EMBEDDING, self), len(correct)) if self.text else None
-        columns = {name: _listed(column_of(inputs, name, self), len(correct)) for name in self.columns}
+        columns = {name: column_of(inputs, name, self) for name in self.columns}
+        for name, values in columns.items():
+            require_length(values, len(correct), name)
         levels = find_levels(columns)
         codes = None if levels is None else levels.codes(columns)
         order, ids = _own_order(correct, confidences, codes, vectors, ids)
@@ -121,19 +120,19 @@ class LearnedScore(HasParameters):
             kernel = None if vectors is None else fit_kernel(vectors[order[:KERNEL_ROWS]].astype(np.float64))
             coordinates = None if kernel is None or vectors is None else kernel.coordinates(vectors)
             rows = Rows(confidences, coordinates, codes).only(order)
-            found, self.tried_ = choose(Material(rows, correct[order], ids, kernel, levels), self.objective)
-        self.maps_, self.rows_ = found.maps, len(correct)
+            material = Material(rows, correct[order], ids, kernel, levels)
+            self.maps_, self.tried_ = choose(material, self.objective)
+        self.rows_ = len(correct)
         return self
 
     def require_parameters(self) -> None:
         """Refuse names that cannot be those of columns to read."""
-        for name, given in (("columns", self.columns), ("confidences", self.confidences)):
-            if isinstance(given, list | tuple) and "correct" in given:
-                raise InputError(f"{name} is {given!r:.80}; a score must not read `correct`, which it is to foretell.")
-            is_so = isinstance(given, list | tuple) and all(isinstance(one, str) for one in given)
-            is_so = is_so and len({*given, *_NO_INPUTS}) == len(given) + len(_NO_INPUTS)
-            if not is_so:
-                raise InputError(f"{name} is {given!r:.80}; expected names of other columns, such as ['tenant'].")
+        for name, names in (("columns", self.columns), ("confidences", self.confidences)):
+            if isinstance(names, list | tuple) and "correct" in names:
+                raise InputError(f"{name} is {names!r:.80}; a score must not read `correct`, which it predicts.")
+            are_names = isinstance(names, list | tuple) and all(isinstance(one, str) for one in names)
+            if not are_names or len({*names, *_NO_INPUTS}) < len(names) + len(_NO_INPUTS):
+                raise InputError(f"{name} is {names!r:.80}; expected names of other columns, such as ['tenant'].")
         both = [name for name in self.columns if name in self.confidences]
         if both:
             raise InputError(f"{both[0]!r} is among columns and confidences; a score reads it as one of the two.")
@@ -151,14 +150,14 @@ class LearnedScore(HasParameters):
         return self.maps_.apply(self.maps_.rows(confidences, vectors, columns))
 
     def pooled(self, confidence: Floats) -> Floats:
-        """Return what a confidence is worth on average over all rows; further confidences are taken as missing."""
+        """Return the pooled map at each confidence; further confidences count as missing."""
         pooled = self.maps_.pooled
         lacking = np.full((len(confidence), pooled.n_confidences - 1), np.nan)
         return pooled_maps(pooled).apply(Rows(np.column_stack([seven_decimals(confidence), lacking])))
 
     @property
     def chosen(self) -> str:
-        """What was chosen, in a few words."""
+        """The chosen candidate, in a few words."""
         return next((trial.name for trial in self.tried_ if trial.is_chosen), "stated confidence")
 
     @property
@@ -172,25 +171,24 @@ class LearnedScore(HasParameters):
         return seven_decimals(np.column_stack([first, *others]))
 
     def validate(self) -> None:
-        """Raise `InputError` if no fit with these parameters can have given this score, which may come from a file."""
         self._require_fitted()
         self.require_parameters()
         self.maps_.validate()
         is_one = sum(trial.is_chosen for trial in self.tried_) == min(len(self.tried_), 1)
-        require(is_one, "of what was tried for a score, one is chosen.")
+        require(is_one, "one of the trials of a score must be the chosen one.")
         require(self.rows_ >= 1, f"a score rests on {self.rows_} rows; expected 1 or more.")
-        is_so = self.maps_.kernel is None or self.text
-        is_so &= self.maps_.levels is None or self.maps_.levels.names == tuple(self.columns)
-        is_so &= self.maps_.pooled.n_confidences <= 1 + len(self.confidences)
-        require(is_so, "the maps of a score read what its parameters do not name; fit again.")
+        is_named = self.maps_.kernel is None or self.text
+        is_named &= self.maps_.levels is None or self.maps_.levels.names == tuple(self.columns)
+        is_named &= self.maps_.pooled.n_confidences <= 1 + len(self.confidences)
+        require(is_named, "the maps of a score read inputs that its parameters do not name; fit again.")
 
     def _require_fitted(self) -> None:
         if not hasattr(self, "maps_"):
             raise NotFittedError("this LearnedScore is not fitted yet; call fit first.")
 
 
-def _vectors(given: ArrayLike, length: int) -> NDArray[np.floating]:
-    vectors = as_vectors(given)
+def _vectors(column: ArrayLike, length: int) -> NDArray[np.floating]:
+    vectors = as_vectors(column)
     require_length(vectors, length, EMBEDDING)
     for rows, block in portions(vectors):
         require_finite(block, range(rows.start, rows.stop))
@@ -200,33 +198,28 @@ def _vectors(given: ArrayLike, length: int) -> NDArray[np.floating]:
 def _own_order(
     correct: Floats, confidences: Floats, codes: Ints | None, vectors: NDArray[np.floating] | None, ids: Hashes | None
 ) -> tuple[Ints, Hashes]:
-    """Return an order of rows that is theirs alone, a random one, and the hashes of their ids in it.
+    """Return a random order that depends on the rows alone, not on how they are sorted, and the hashes of their ids.
 
-    Sums then round the same way, and landmarks are the same, however rows are sorted; and landmarks are of many
+    So sums round the same way and landmarks are the same for every order of the file; and landmarks come from many
     questions, however many rows each has.
     """
-    told = [correct, *np.nan_to_num(confidences, nan=-1.0).T]
-    told += [] if codes is None else [*codes.T]
-    # Vectors are asked only where ids do not tell rows apart: there are many numbers in them.
+    keys = [correct, *np.nan_to_num(confidences, nan=-1.0).T]
+    keys += [] if codes is None else [*codes.T]
+    # Vectors are long, and used only if ids do not tell rows apart.
     if vectors is not None and (ids is None or len(np.unique(ids)) < len(ids)):
-        told.append(np.concatenate([row_hashes(block + 0.0) for _, block in portions(vectors)]).view(np.int64))
-    ids = value_hashes(*told) if ids is None else ids
-    order = np.lexsort([*told, ids])
+        keys.append(np.concatenate([row_hashes(block + 0.0) for _, block in portions(vectors)]).view(np.int64))
+    ids = value_hashes(*keys) if ids is None else ids
+    order = np.lexsort([*keys, ids])
     order = order[np.argsort(mix(np.arange(len(order), dtype=np.uint64)))]
     return order, ids[order]
 
 
-def _listed(values: ArrayLike, length: int) -> ArrayLike:
-    require_length(values, length, "a column")
-    return values
-
-
 def _partial(values: ArrayLike, length: int, name: str) -> Floats:
-    """Return a column of confidences in which some may be missing: NaN."""
+    """Return a column of confidences, NaN where one is missing."""
     column = column_of_any(values, name)
     require_length(column, length, name)
     out = np.full(length, np.nan)
-    there = np.array([not is_missing(value) for value in column.tolist()], dtype=bool)
-    if there.any():
-        out[there] = unit_values(column[there], name)
+    is_known = np.array([not is_missing(value) for value in column.tolist()], dtype=bool)
+    if is_known.any():
+        out[is_known] = unit_values(column[is_known], name)
     return out

@@ -8,6 +8,7 @@ of a row's columns.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -17,22 +18,76 @@ import numpy as np
 from qacal.calibrators.platt import LOGIT_CUT, expit
 from qacal.calibrators.score.effects import FIXED, EffectsFit, fit_effects
 from qacal.calibrators.score.kernel import Kernel
-from qacal.calibrators.score.levels import Levels
 from qacal.calibrators.score.pooled import PooledMap
 from qacal.partitions import EMBEDDING
-from qacal.storage import require_between, require_columns
+from qacal.storage import require, require_between, require_columns
 from qacal.tally.arrays import Floats, Ints, require_length
+from qacal.tally.labels import as_labels, require_common_type, type_of
 
 # How a confidence counts changes more slowly over texts than how often answers are right.
 _SLOPES = 48
 
-# Where the search for variances starts: what they came out as on the LLMs that this was developed with.
+# Where the search for variances starts: at values found on the LLMs that this was developed with.
 _START = {"text": 0.4, "text_slopes": 0.2, "shifts": 0.1, "level_slopes": 0.05}
+
+# Values beyond the most frequent ones have no effects of their own: they would be a row or two each.
+_MOST_LEVELS = 256
+NO_LEVEL = -1
+
+
+@dataclass(frozen=True, eq=False)
+class Levels:
+    """Values of columns that have effects: tenant, language, topic. Crossed: a row has one value of each column.
+
+    names : of the columns.
+    labels, column : the values, and which column each belongs to.
+    """
+
+    names: tuple[Any, ...]
+    labels: tuple[Any, ...]
+    column: Ints
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def codes(self, columns: Mapping[str, Any]) -> Ints:
+        """Return the place of each row's values, a column for each column; `NO_LEVEL` for values without effects."""
+        codes = []
+        for at, name in enumerate(self.names):
+            known = {self.labels[place]: place for place in np.flatnonzero(self.column == at).tolist()}
+            values = as_labels(columns[name], name).tolist()
+            # Files disagree on numbers and text: without its effects, a row would get another score unnoticed.
+            require_common_type(values, frozenset(map(type_of, known)), name)
+            codes.append(np.fromiter((known.get(value, NO_LEVEL) for value in values), np.int64, len(values)))
+        return np.column_stack(codes)
+
+    def validate(self) -> None:
+        require(all(isinstance(name, str) for name in self.names), "the columns of a score have names.")
+        require_columns(len(self.labels), column=self.column)
+        require(len(self.labels) > 0, "the columns of a score have no values.")
+        require_between(0, len(self.names) - 1, column=self.column)
+        known = set(zip(self.column.tolist(), self.labels, strict=True))
+        require(len(known) == len(self.labels), "a column of a score has a value twice.")
+
+
+def find_levels(columns: Mapping[str, Any]) -> Levels | None:
+    """Return the values with effects; None if there are no columns, or none of them has two values."""
+    labels: list[Any] = []
+    owners: list[int] = []
+    for at, (name, values) in enumerate(columns.items()):
+        counts = Counter(as_labels(values, name).tolist())
+        del counts[None]
+        # In an order that does not depend on that of the rows.
+        frequent = sorted(counts, key=lambda label: (-counts[label], str(type(label)), str(label)))[:_MOST_LEVELS]
+        if len(frequent) > 1:
+            labels += frequent
+            owners += [at] * len(frequent)
+    return Levels(tuple(columns), tuple(labels), np.array(owners, dtype=np.int64)) if labels else None
 
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """What effects read of rows.
+    """The inputs of a score.
 
     confidences : a column for each, NaN where one is missing.
     coordinates : of the texts in a kernel; None without texts.
@@ -44,7 +99,6 @@ class Rows:
     codes: Ints | None = None
 
     def only(self, keep: Any) -> Rows:
-        """Return some of the rows."""
         return Rows(
             self.confidences[keep],
             None if self.coordinates is None else self.coordinates[keep],
@@ -54,7 +108,7 @@ class Rows:
 
 @dataclass(frozen=True, eq=False)
 class ScoreMaps:
-    """Everything that scoring needs.
+    """A fitted score.
 
     centre : of the pooled logits.
     fixed : :math:`b_0` and :math:`b_1`; empty if nothing changes the pooled map.
@@ -73,18 +127,19 @@ class ScoreMaps:
 
     def rows(self, confidences: Floats, vectors: Any, columns: Mapping[str, Any]) -> Rows:
         """Return rows as the maps read them."""
+        for name, column in columns.items():
+            require_length(column, len(confidences), name)
         coordinates = None if self.kernel is None else self.kernel.coordinates(vectors)
+        if coordinates is not None:
+            require_length(coordinates, len(confidences), EMBEDDING)
         codes = None if self.levels is None else self.levels.codes(columns)
-        for part, name in ((coordinates, EMBEDDING), (codes, "a column")):
-            if part is not None:
-                require_length(part, len(confidences), name)
         return Rows(confidences[:, : self.pooled.n_confidences], coordinates, codes)
 
     def apply(self, rows: Rows) -> Floats:
         """Return the score of each row."""
         if not len(self.fixed):
             if self.pooled.kind == "stated" and self.pooled.n_confidences == 1:
-                # Nothing is certain: a single wrong answer at 1.0 costs more than a curve can gain.
+                # A single wrong answer at 1.0 would cost more than a curve can gain.
                 return np.clip(rows.confidences[:, 0], LOGIT_CUT, 1 - LOGIT_CUT)
             return expit(self.pooled.logits(rows.confidences))
         c = self.pooled.logits(rows.confidences) - self.centre
@@ -98,7 +153,6 @@ class ScoreMaps:
         return expit(shift + slope * c)
 
     def validate(self) -> None:
-        """Refuse what a fit cannot have made."""
         self.pooled.validate()
         if self.kernel is not None:
             self.kernel.validate()
@@ -117,7 +171,7 @@ class ScoreMaps:
 
 
 def pooled_maps(pooled: PooledMap) -> ScoreMaps:
-    """Return the score that is the pooled map, whatever the text."""
+    """Return the score that is the pooled map alone."""
     none = np.empty(0)
     return ScoreMaps(pooled, None, None, 0.0, none, none, none, none, none)
 
@@ -131,10 +185,7 @@ def fit_maps(
     levels: Levels | None,
     start: EffectsFit | None = None,
 ) -> tuple[ScoreMaps, EffectsFit]:
-    """Return the effects of texts and columns beside a pooled map, and the fit that they are from.
-
-    start : an earlier fit of the same kind, to begin with.
-    """
+    """Return the effects of texts and columns on a pooled map, and their fit; it begins at `start`, an earlier one."""
     logits = pooled.logits(rows.confidences)
     centre = float(logits.mean())
     design = _Design.of(logits - centre, rows, levels)
@@ -145,9 +196,8 @@ def fit_maps(
     else:
         fit = fit_effects(design.X, correct, design.block, start=start.coefficients, variances=start.variances)
     parts = dict(zip(design.names, np.split(fit.coefficients, design.ends[:-1]), strict=True))
-    none = np.empty(0)
-    found = {name: parts.get(name, none) for name in _START}
-    return ScoreMaps(pooled, kernel, levels, centre, parts["fixed"], **found), fit
+    effects = {name: parts.get(name, np.empty(0)) for name in _START}
+    return ScoreMaps(pooled, kernel, levels, centre, parts["fixed"], **effects), fit
 
 
 @dataclass(frozen=True, eq=False)
@@ -172,7 +222,10 @@ class _Design:
                 blocks[name] = np.full(parts[name].shape[1], len(starts))
                 starts.append(_START[name])
         if rows.codes is not None and levels is not None:
-            parts["shifts"] = _indicators(rows.codes, len(levels))
+            indicators = np.zeros((len(c), len(levels) + 1))
+            for column in rows.codes.T:
+                indicators[np.arange(len(c)), column] = 1.0  # the last serves NO_LEVEL, which is -1
+            parts["shifts"] = indicators[:, :-1]
             parts["level_slopes"] = parts["shifts"] * c[:, None]
             for name in ("shifts", "level_slopes"):
                 # Each column has variances of its own: tenants may differ much and languages little.
@@ -181,10 +234,3 @@ class _Design:
         ends = np.cumsum([part.shape[1] for part in parts.values()]).tolist()
         block = np.concatenate(list(blocks.values())).astype(np.int64)
         return _Design(np.hstack(list(parts.values())), block, list(parts), ends, np.array(starts))
-
-
-def _indicators(codes: Ints, count: int) -> Floats:
-    out = np.zeros((len(codes), count + 1))
-    for column in codes.T:
-        out[np.arange(len(codes)), column] = 1.0  # the last serves NO_LEVEL, which is -1
-    return out[:, :count]

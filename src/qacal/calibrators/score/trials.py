@@ -1,4 +1,4 @@
-"""Which score to learn: candidates from the simplest on, each judged on questions that it was not fitted on."""
+"""Which score to learn: candidates from the simplest on, compared by their loss on held-out questions."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ import numpy as np
 
 from qacal.calibrators.score.effects import EffectsFit
 from qacal.calibrators.score.kernel import Kernel
-from qacal.calibrators.score.levels import Levels
-from qacal.calibrators.score.maps import Rows, ScoreMaps, fit_maps, pooled_maps
+from qacal.calibrators.score.maps import Levels, Rows, ScoreMaps, fit_maps, pooled_maps
 from qacal.calibrators.score.pooled import Kind, fit_pooled
 from qacal.metrics.proper_scores import brier_score, log_loss
 from qacal.tally.arrays import Bools, Floats, Hashes
@@ -20,21 +19,16 @@ from qacal.tally.ids import mix
 Objective: TypeAlias = Literal["log_loss", "brier"]
 
 _FOLDS = 5
-# Folds must have nothing to do with other parts that questions were dealt into.
+# Folds must be independent of other splits of the questions.
 _SEED = 5
-# As many folds are judged on as it takes to have this many rows: with them the differences between candidates that
-# matter, .01 of log loss, are twice their own noise.
+# Folds are used until they have this many rows: then the differences between candidates that matter, .01 of log loss,
+# are twice their own noise.
 _ENOUGH_ROWS = 1_000
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A kind of score.
-
-    kind : of the pooled map.
-    confidences : how many confidences it reads.
-    has_columns, has_text : what changes the pooled map.
-    """
+    """A kind of score: of the pooled map, the number of confidences, and whether columns and text modify it."""
 
     kind: Kind
     confidences: int = 1
@@ -43,7 +37,7 @@ class Candidate:
 
     @property
     def name(self) -> str:
-        """What it is, in a few words."""
+        """A description in a few words."""
         words = {"stated": "stated confidence", "line": "pooled line", "curve": "pooled curve"}
         parts = [words[self.kind]]
         if self.confidences > 1:
@@ -54,7 +48,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class ScoreTrial:
-    """How a candidate did on the tuning rows: questions that it was not fitted on."""
+    """The loss of a candidate on held-out questions."""
 
     name: str
     rows: int
@@ -65,7 +59,7 @@ class ScoreTrial:
 
 @dataclass(frozen=True, eq=False)
 class Material:
-    """What there is to learn a score from: rows with all that may be read of them."""
+    """The rows to learn a score from, with everything that candidates may read."""
 
     rows: Rows
     correct: Floats
@@ -73,17 +67,19 @@ class Material:
     kernel: Kernel | None
     levels: Levels | None
 
-    def fit(self, candidate: Candidate, keep: Bools | slice = slice(None), start: EffectsFit | None = None) -> Fitted:
-        """Return the score of a candidate, learned from some of the rows."""
+    def fit(
+        self, candidate: Candidate, keep: Bools | slice = slice(None), start: EffectsFit | None = None
+    ) -> tuple[ScoreMaps, EffectsFit | None]:
+        """Return the score of a candidate, learned from some of the rows, and its effects: a start for another fit."""
         mine = self.seen(candidate).only(keep)
         pooled = fit_pooled(mine.confidences, self.correct[keep], candidate.kind)
         if mine.coordinates is None and mine.codes is None:
-            return Fitted(pooled_maps(pooled), None)
+            return pooled_maps(pooled), None
         kernel, levels = self.kernel if candidate.has_text else None, self.levels if candidate.has_columns else None
-        return Fitted(*fit_maps(pooled, mine, self.correct[keep], kernel=kernel, levels=levels, start=start))
+        return fit_maps(pooled, mine, self.correct[keep], kernel=kernel, levels=levels, start=start)
 
     def seen(self, candidate: Candidate) -> Rows:
-        """Return what a candidate reads of the rows."""
+        """Return the rows as a candidate reads them."""
         return Rows(
             self.rows.confidences[:, : candidate.confidences],
             self.rows.coordinates if candidate.has_text else None,
@@ -91,7 +87,7 @@ class Material:
         )
 
     def folds(self) -> Iterator[Bools]:
-        """Yield which rows to judge on, in turn: folds of questions, until there are enough rows."""
+        """Yield the held-out rows of each fold of questions, until there are enough rows."""
         fold = mix(self.ids, _SEED) % np.uint64(_FOLDS)
         judged = 0
         for number in range(_FOLDS):
@@ -101,55 +97,37 @@ class Material:
                 yield held
 
 
-@dataclass(frozen=True, eq=False)
-class Fitted:
-    """A fitted score; its effects are a start for another fit of the same candidate."""
-
-    maps: ScoreMaps
-    effects: EffectsFit | None
-
-
-def choose(material: Material, objective: Objective = "log_loss") -> tuple[Fitted, tuple[ScoreTrial, ...]]:
-    """Try all candidates; return the one with the lowest loss, fitted on all rows, and what was tried.
+def choose(material: Material, objective: Objective = "log_loss") -> tuple[ScoreMaps, tuple[ScoreTrial, ...]]:
+    """Return the candidate with the lowest held-out loss, fitted on all rows, and all trials.
 
     Of equals the simpler one is taken. If texts and columns do not help, that is one curve or line for all; if that
-    does not help either, or if there is but one question to learn from, the confidence as stated.
+    does not help either, or if there is only one question to learn from, the confidence as stated.
     """
     if not any(True for _ in material.folds()):
-        return material.fit(Candidate("stated")), ()
+        return material.fit(Candidate("stated"))[0], ()
 
     def loss(tried: _Tried) -> float:
         return float(getattr(tried.trial, objective))
 
-    plain = [_tried(material, candidate) for candidate in _plain_candidates(material)]
-    learned = min(plain[1:], key=loss).candidate
-    tried = [*plain, *(_tried(material, candidate) for candidate in _rich_candidates(material, learned))]
+    kinds: tuple[Kind, ...] = ("stated", "line", "curve")
+    count = material.rows.confidences.shape[1]
+    plain = [Candidate(kind) for kind in kinds] + [Candidate(kind, count) for kind in kinds[1:] if count > 1]
+    tried = [_tried(material, candidate) for candidate in plain]
+    # Texts and columns are added to the best candidate without them.
+    simple = min(tried[1:], key=loss).candidate
+    has_columns, has_text = material.levels is not None, material.kernel is not None
+    rich = [replace(simple, has_columns=True)] if has_columns else []
+    rich += [replace(simple, has_text=True)] if has_text else []
+    rich += [replace(simple, has_columns=True, has_text=True)] if has_columns and has_text else []
+    tried += [_tried(material, candidate) for candidate in rich]
     best = min(tried, key=loss)
     trials = tuple(replace(one.trial, is_chosen=one is best) for one in tried)
-    return material.fit(best.candidate, start=best.effects), trials
-
-
-def _plain_candidates(material: Material) -> Iterator[Candidate]:
-    kinds: tuple[Kind, ...] = ("stated", "line", "curve")
-    yield from map(Candidate, kinds)
-    count = material.rows.confidences.shape[1]
-    if count > 1:
-        yield from (Candidate(kind, count) for kind in kinds[1:])
-
-
-def _rich_candidates(material: Material, plain: Candidate) -> Iterator[Candidate]:
-    """Yield what texts and columns can add to the best candidate without them."""
-    if material.levels is not None:
-        yield replace(plain, has_columns=True)
-    if material.kernel is not None:
-        yield replace(plain, has_text=True)
-    if material.levels is not None and material.kernel is not None:
-        yield replace(plain, has_columns=True, has_text=True)
+    return material.fit(best.candidate, start=best.effects)[0], trials
 
 
 @dataclass(frozen=True, eq=False)
 class _Tried:
-    """A candidate, how it did, and the effects that were found last."""
+    """A candidate, its loss, and the effects of its last fit."""
 
     candidate: Candidate
     trial: ScoreTrial
@@ -160,11 +138,10 @@ def _tried(material: Material, candidate: Candidate) -> _Tried:
     scores, labels = [], []
     effects: EffectsFit | None = None
     for held in material.folds():
-        # A fit does not depend on where it began, up to what is left of the last step: labels of this fold do not reach
+        # A fit does not depend on its start, up to what is left of the last step: the labels of this fold do not reach
         # it through the effects of another.
-        fitted = material.fit(candidate, ~held, effects)
-        effects = fitted.effects
-        scores.append(fitted.maps.apply(material.seen(candidate).only(held)))
+        maps, effects = material.fit(candidate, ~held, effects)
+        scores.append(maps.apply(material.seen(candidate).only(held)))
         labels.append(material.correct[held])
     score, correct = np.concatenate(scores), np.concatenate(labels)
     trial = ScoreTrial(candidate.name, len(score), log_loss(correct, score), brier_score(correct, score))
