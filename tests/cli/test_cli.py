@@ -228,7 +228,7 @@ def test_export(folder, tmp_path):
         "kdtree:2",
     )
     code, out, err = run("export", tmp_path / "kd")
-    assert "a kd-tree lost halfway" in json.loads(out)["rules"][2]
+    assert "outside of all boxes of a kd-tree" in json.loads(out)["rules"][2]
     assert "For rows without a group, qacal apply uses the curve of the smallest box" in err
     code, out, err = run("export", folder / "model")
     assert (code, out) == (1, "")

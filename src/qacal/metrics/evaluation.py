@@ -187,7 +187,7 @@ def evaluate(
     groups: ArrayLike | None = None,
     grouped_by: str | None = None,
     ids: ArrayLike | None = None,
-    whose: str = "",
+    prefix: str = "",
 ) -> Evaluation:
     """Measure confidences, and calibrated ones beside them, on rows that neither was fitted on.
 
@@ -195,7 +195,7 @@ def evaluate(
 
     groups : a label per row: errors are then also measured within groups, and for each.
     ids : the question's id; where questions have several rows these are taken as dependent.
-    whose : stands before a warning, such as "model gpt-4: ".
+    prefix : stands before a warning, such as "model gpt-4: ".
 
     Examples
     --------
@@ -208,7 +208,7 @@ def evaluate(
     True
     """
     ordered(y_true, y_prob)
-    return evaluate_rows(y_true, y_prob, calibrated, groups=groups, grouped_by=grouped_by, ids=ids, whose=whose)
+    return evaluate_rows(y_true, y_prob, calibrated, groups=groups, grouped_by=grouped_by, ids=ids, prefix=prefix)
 
 
 def evaluate_rows(
@@ -219,7 +219,7 @@ def evaluate_rows(
     groups: ArrayLike | None = None,
     grouped_by: str | None = None,
     ids: ArrayLike | None = None,
-    whose: str = "",
+    prefix: str = "",
 ) -> Evaluation:
     """Do what :func:`evaluate` does with columns that were read by name, so that nobody can have swapped them."""
     h, t = unit_values(y_prob, "y_prob"), unit_values(y_true, "y_true")
@@ -230,7 +230,7 @@ def evaluate_rows(
     hashes = None if ids is None else id_hashes(ids, len(h))
     doubt = doubt_of(t, h, questions=None if hashes is None else len(np.unique(hashes)))
     if doubt is not None:
-        warnings.warn(f"{whose}{doubt.text}", QacalWarning, stacklevel=3)
+        warnings.warn(f"{prefix}{doubt.text}", QacalWarning, stacklevel=3)
     return Evaluation(
         rows=len(h),
         accuracy=float(t.mean()),

@@ -76,7 +76,7 @@ class Answering(ABC):
     def _answers(
         self,
         records: Any,
-        how: Reading | None = None,
+        reading: Reading | None = None,
         *,
         needs_labels: bool = False,
         keeps_bad: bool = False,
@@ -108,7 +108,7 @@ class Answering(ABC):
     def _calibrated(
         self,
         records: Any,
-        how: Reading | None = None,
+        reading: Reading | None = None,
         *,
         allow_other_source: AllowOtherSource = False,
         prefix: str = "",
@@ -116,6 +116,6 @@ class Answering(ABC):
     ) -> Iterator[Table]:
         """Yield all records, batch after batch, with their evidence; see :meth:`QACalibrator.calibrate`."""
         for batch, found in self._answers(
-            records, how, keeps_bad=True, allow_other_source=allow_other_source, progress=progress
+            records, reading, keeps_bad=True, allow_other_source=allow_other_source, progress=progress
         ):
             yield batch.with_evidence(found, prefix)

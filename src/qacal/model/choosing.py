@@ -68,7 +68,7 @@ class Goal:
 def choices(
     model: Answering,
     records: Any,
-    how: Reading,
+    reading: Reading,
     goal: Goal,
     *,
     allow_other_source: AllowOtherSource = False,
@@ -77,7 +77,7 @@ def choices(
     """Return the choice for a model (under None), or for each model of a set."""
     if goal.per_group:
         _require_groups(model._models)
-    rows = collect(records, how, model, None, model._by, allow_other_source=allow_other_source, progress=progress)
+    rows = collect(records, reading, model, None, model._by, allow_other_source=allow_other_source, progress=progress)
     return {
         value: _choice(one, rows.columns(value), goal, "" if value is None else f"{model._by} {value}: ")
         for value, one in model._models.items()

@@ -122,8 +122,8 @@ class Defaults:
 
     def _score(self, partition: Partition | None) -> LearnedScore | None:
         if isinstance(self.learned_score, LearnedScore):
-            told = {} if self.tune is None else {"objective": self.tune}
-            return LearnedScore(**self.learned_score.get_params(deep=False) | told)
+            objective = {} if self.tune is None else {"objective": self.tune}
+            return LearnedScore(**self.learned_score.get_params(deep=False) | objective)
         is_left_to_choose = self.calibrator is None or isinstance(self.calibrator, StepBinning)
         if self.learned_score is None or not is_left_to_choose:
             return None

@@ -77,7 +77,7 @@ class EvaluationRows:
         values = sorted({*self._columns["values"]}, key=str)
         return {str(value): self._evaluate(value, f"{self.by} {value}: ") for value in values}
 
-    def _evaluate(self, value: Any, whose: str = "") -> Evaluation:
+    def _evaluate(self, value: Any, prefix: str = "") -> Evaluation:
         mine = self.columns(value)
         return evaluate_rows(
             mine["correct"],
@@ -86,7 +86,7 @@ class EvaluationRows:
             groups=mine["groups"],
             grouped_by=self.grouped_by,
             ids=mine["ids"],
-            whose=whose,
+            prefix=prefix,
         )
 
     def count_fit_questions(self, model: Answering) -> int:
@@ -115,7 +115,7 @@ def _taken(values: Any, rows: list[int]) -> Any:
 
 def collect(
     records: Any,
-    how: Reading,
+    reading: Reading,
     model: Answering | None,
     groups: str | None,
     by: str | None,
@@ -130,11 +130,11 @@ def collect(
     """
     out = EvaluationRows(groups or ("the model's groups" if model is not None else None), by)
     if model is None:
-        for batch in read(records, how, needs_labels=True, needs_text=False):
+        for batch in read(records, reading, needs_labels=True, needs_text=False):
             out.add(batch, batch.calibrated(), batch.listed(groups) if groups else None, has_model=False)
     else:
         for batch, found in model._answers(
-            records, how, needs_labels=True, allow_other_source=allow_other_source, progress=progress
+            records, reading, needs_labels=True, allow_other_source=allow_other_source, progress=progress
         ):
             names = batch.listed(groups) if groups else found["group"].to_list()
             owners = None if model._by is None else batch.listed(model._by)

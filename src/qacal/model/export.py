@@ -32,7 +32,8 @@ _STEEPEST = 700.0
 _WHO = "A group reads the map that names it in read_by; all others, and rows without a group, read the first."
 _LEAVES = "read_by holds ranges of group numbers, first and last included, as calibrated rows have them in `group`."
 _LEFT = (
-    "A row that a kd-tree lost halfway has no group; `qacal apply` reads its last box's curve, this export the first."
+    "A row outside of all boxes of a kd-tree has no group; `qacal apply` uses the curve of its last box, this export "
+    "the first."
 )
 _BINS = "A bin answers for confidences above `above`, up to and with `up_to`; null is no bound."
 _INTERVAL = "low and high hold for all bins at once with probability 1 - alpha, and speak of the map's owner."
@@ -359,7 +360,7 @@ def _readers(codes: Ints, column: GroupColumn) -> dict[str, Any]:
 
 
 def _edges(maps: BinMaps) -> Floats:
-    """Return the highest number of each bin, as it comes: before it is read to seven decimals, or snapped to a grid."""
+    """Return the highest number of each bin, before it is rounded to seven decimals, or snapped to a grid."""
     if maps.is_jittered and maps.tie.any():
         raise InputError(
             'bins with ties="jitter" divide equal confidences by the hash of an id, which is not known elsewhere. '

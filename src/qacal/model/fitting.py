@@ -42,19 +42,19 @@ class FitInputs:
     """The records of a fit.
 
     records : labelled rows.
-    how : how to read them.
+    reading : how to read them.
     group_records : rows to make groups from in place of a part of `records`; None for none.
     certify_records : rows to certify on in place of a part of `records`; None for none.
     allow_mixed : whether several LLMs or prompts may go together.
-    whose : stands before warnings, such as "model gpt-4: ".
+    prefix : stands before warnings, such as "model gpt-4: ".
     """
 
     records: Any
-    how: Reading
+    reading: Reading
     group_records: Any = None
     certify_records: Any = None
     allow_mixed: bool = False
-    whose: str = ""
+    prefix: str = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,10 +112,10 @@ def fit_model(defaults: Defaults, inputs: FitInputs, progress: Progress) -> Fitt
     pipeline = defaults.pipeline(has_certify_records=has_certify_records)
     if has_certify_records:
         _require_something_to_learn(defaults, inputs, pipeline)
-    records = read_again(inputs.records, inputs.how, needs_labels=True, **pipeline.needs)
+    records = read_again(inputs.records, inputs.reading, needs_labels=True, **pipeline.needs)
     certify = records
     if has_certify_records:
-        certify = read_again(inputs.certify_records, inputs.how, needs_labels=True, **pipeline.needs)
+        certify = read_again(inputs.certify_records, inputs.reading, needs_labels=True, **pipeline.needs)
     with pipeline.vectors.telling(progress):
         overviews = _look(records, certify, inputs)
         if pipeline.needs_vectors:
@@ -174,10 +174,10 @@ def _look(records: Iterable[Batch], certify: Iterable[Batch], inputs: FitInputs)
         require_comparable_ids(overviews[0].has_ids, overviews[1].has_ids)
         if not inputs.allow_mixed:
             require_same_source(overviews[0].sources, overviews[1].sources)
-        overviews[0].judge(f"{inputs.whose}the rows to learn from: ")
-        overviews[1].judge(f"{inputs.whose}the rows that certify: ")
+        overviews[0].judge(f"{inputs.prefix}the rows to learn from: ")
+        overviews[1].judge(f"{inputs.prefix}the rows that certify: ")
     else:
-        overviews[0].judge(inputs.whose)
+        overviews[0].judge(inputs.prefix)
     return overviews
 
 
@@ -218,7 +218,7 @@ def _train(
     seen = trained_on = _NO_IDS
     if partition is not None and inputs.group_records is not None:
         needs: dict[str, Any] = {"needs_confidence": partition.uses_labels, "reads_labels": partition.uses_labels}
-        rows = read(inputs.group_records, inputs.how, needs_labels=False, needs_text=pipeline.needs_text, **needs)
+        rows = read(inputs.group_records, inputs.reading, needs_labels=False, needs_text=pipeline.needs_text, **needs)
         seen = _train_on(
             _with_ids(rows, overview), Split(None, 0), pipeline, PartitionSample(partition), None, progress
         )

@@ -70,15 +70,15 @@ class QACalibrator(HasParameters, Answering):
         columns to read and further confidences. By default ("auto") one that reads the text and the columns of the
         partition, if the calibrator is left to choose and groups are made from the text; None for none.
     output : "certified" answers in steps, each with an interval from rows of its own. "continuous" learns from all
-        rows (from 50,000 of them at most, as ever) and answers with the score itself: better by about .001 in log loss.
+        rows (50,000 at most) and answers with the score itself: better by about .001 in log loss.
         Nothing is promised of it, and there are no groups.
     train_share : the share of the questions that groups and score are learned from; the others calibrate. By default .8
         with a score (.9 of fewer than 200 rows), and .25 without, which is the paper's 20:60.
-    tune : choose by "log_loss" or "brier" among scores (always done, by log loss unless told otherwise); with a
+    tune : choose by "log_loss" or "brier" among scores (always done, by log loss unless this says otherwise); with a
         calibrator, depth and points per bin by "log_loss", "brier", "auac" or "error" on a seventh of the calibration
         questions (the paper's 60:10), then fit on all of them.
     examples : how many rows of each group the model keeps to show what is in it; 0 keeps no text of the records.
-    seed : another seed deals other parts.
+    seed : decides which questions are in which part.
 
     Examples
     --------
@@ -172,24 +172,24 @@ class QACalibrator(HasParameters, Answering):
         progress : called with what is being done and the number of rows.
         """
         require_no_target(y)
-        how = Reading(columns or {}, percent, on_fault or refuse, max_bad, expressions or {})
-        return self._fit_inputs(FitInputs(records, how, group_records, certify_records, allow_mixed), progress)
+        reading = Reading(columns or {}, percent, on_fault or refuse, max_bad, expressions or {})
+        return self._fit_inputs(FitInputs(records, reading, group_records, certify_records, allow_mixed), progress)
 
-    def _fit_inputs(self, given: FitInputs, progress: Progress | None = None) -> Self:
+    def _fit_inputs(self, inputs: FitInputs, progress: Progress | None = None) -> Self:
         """Do what :meth:`fit` does, with one object that says what to read, and how."""
-        self._set_fitted(fit_model(Defaults(**self.get_params(deep=False)), given, progress or no_progress))
-        self.read_as_ = ReadAs(dict(given.how.columns), given.how.percent, dict(given.how.expressions))
+        self._set_fitted(fit_model(Defaults(**self.get_params(deep=False)), inputs, progress or no_progress))
+        self.read_as_ = ReadAs(dict(inputs.reading.columns), inputs.reading.percent, dict(inputs.reading.expressions))
         return self
 
-    def _set_fitted(self, found: Fitted, decision_rule: DecisionRule | None = None) -> Self:
-        """Become the model that a fit, or a saved model, has found."""
-        self.pipeline_ = found.pipeline
-        self.tuned_ = found.tuned
-        self.rows_ = found.rows
-        self.origins_ = found.origins
-        self.groups_ = found.groups
-        self.fit_record_ = found.memory
-        self.overviews_ = found.overviews
+    def _set_fitted(self, fitted: Fitted, decision_rule: DecisionRule | None = None) -> Self:
+        """Take over the results of a fit, or of a saved model."""
+        self.pipeline_ = fitted.pipeline
+        self.tuned_ = fitted.tuned
+        self.rows_ = fitted.rows
+        self.origins_ = fitted.origins
+        self.groups_ = fitted.groups
+        self.fit_record_ = fitted.memory
+        self.overviews_ = fitted.overviews
         self.decision_rule_ = decision_rule
         self.fitted_for_ = None
         self.read_as_ = ReadAs()
@@ -250,16 +250,15 @@ class QACalibrator(HasParameters, Answering):
         Rows that cannot be used are kept too, if `on_fault` lets them pass; their new columns are empty.
 
         allow_other_source : go on with rows of another origin than those of the fit: "model", "prompt",
-            "confidence_source",
-            several of them, or True for all.
+            "confidence_source", several of them, or True for all.
         prefix : put before the names of the new columns.
         columns, percent, expressions : as in :meth:`fit`. What is not given is as it was there, if the records have
             those columns.
         on_fault, max_bad, progress : as in :meth:`fit`.
         """
-        how = self._reading(records, columns, percent, expressions, on_fault=on_fault or refuse, max_bad=max_bad)
+        reading = self._reading(records, columns, percent, expressions, on_fault=on_fault or refuse, max_bad=max_bad)
         tables = list(
-            self._calibrated(records, how, allow_other_source=allow_other_source, prefix=prefix, progress=progress)
+            self._calibrated(records, reading, allow_other_source=allow_other_source, prefix=prefix, progress=progress)
         )
         if len(tables) == 1 and not isinstance(records, str | Path):
             return tables[0].native
@@ -271,7 +270,7 @@ class QACalibrator(HasParameters, Answering):
     def _answers(
         self,
         records: Any,
-        how: Reading | None = None,
+        reading: Reading | None = None,
         *,
         needs_labels: bool = False,
         keeps_bad: bool = False,
@@ -281,7 +280,7 @@ class QACalibrator(HasParameters, Answering):
         """Yield the records batch after batch, and beside each batch its evidence."""
         self._require_fitted()
         done = 0
-        for batch in read(records, how, needs_labels=needs_labels, keeps_bad=keeps_bad, **self._needs):
+        for batch in read(records, reading, needs_labels=needs_labels, keeps_bad=keeps_bad, **self._needs):
             with self.pipeline_.vectors.telling(progress):
                 found = self._answer(batch, allow_other_source=allow_other_source, uses_labels=needs_labels)
             yield batch, found
@@ -408,8 +407,8 @@ class QACalibrator(HasParameters, Answering):
 
         self._require_fitted()
         goal = Goal(accuracy, risk, alpha, per_group, wrong, abstain)
-        how = self._reading(records, columns, percent, expressions, on_fault=on_fault or refuse, max_bad=max_bad)
-        return choices(self, records, how, goal, allow_other_source=allow_other_source, progress=progress)[None]
+        reading = self._reading(records, columns, percent, expressions, on_fault=on_fault or refuse, max_bad=max_bad)
+        return choices(self, records, reading, goal, allow_other_source=allow_other_source, progress=progress)[None]
 
     def set_threshold(
         self, threshold: float | Mapping[Any, float | None] | CertifiedThreshold | CheapestThreshold | None

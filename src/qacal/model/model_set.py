@@ -69,7 +69,7 @@ class ModelSet(Answering):
     def _answers(
         self,
         records: Any,
-        how: Reading | None = None,
+        reading: Reading | None = None,
         *,
         needs_labels: bool = False,
         keeps_bad: bool = False,
@@ -78,7 +78,7 @@ class ModelSet(Answering):
     ) -> Iterator[tuple[Batch, pl.DataFrame]]:
         """Yield the records batch after batch, and beside each batch its evidence."""
         done = 0
-        for batch in read(records, how, needs_labels=needs_labels, keeps_bad=keeps_bad, **self._needs):
+        for batch in read(records, reading, needs_labels=needs_labels, keeps_bad=keeps_bad, **self._needs):
             known = self._known(batch)
             if len(known) or keeps_bad:
                 yield known, self._answered(known, allow_other_source, needs_labels)
@@ -164,27 +164,27 @@ def fit_set(
     model: QACalibrator,
     records: Any,
     by: str,
-    how: Reading | None = None,
+    reading: Reading | None = None,
     *,
     group_records: Any = None,
     allow_mixed: bool = False,
     progress: Progress | None = None,
 ) -> ModelSet:
     """Fit one model like `model` for each value of the column `by`."""
-    reading = how or Reading()
+    reading = reading or Reading()
     source = as_source(records)
     models: dict[Any, QACalibrator] = {}
     counts = _counts(source, reading, by)
     for value, mine in _parts(source, reading.name(by), counts):
 
-        def told(what: str, rows: int, value: Any = value) -> None:
+        def tell(what: str, rows: int, value: Any = value) -> None:
             if progress is not None:
                 progress(f"fitted {len(models):,} of {len(counts):,}; {value}: {what}", rows)
 
         one = QACalibrator(**model.get_params(deep=False))
         try:
             models[value] = one._fit_inputs(
-                FitInputs(mine, reading, group_records, allow_mixed=allow_mixed, whose=f"{by} {value}: "), told
+                FitInputs(mine, reading, group_records, allow_mixed=allow_mixed, prefix=f"{by} {value}: "), tell
             )
         except InputError as error:
             raise type(error)(f"{by} {value}: {error}") from None
@@ -211,7 +211,7 @@ def _parts(source: Source, column: str, counts: list[tuple[Any, int]]) -> Iterat
 
 @dataclass(frozen=True)
 class _Only:
-    """The rows of a source that have some values in a column; lines that are no rows were told when it was chosen."""
+    """The rows of a source that have some values in a column; lines that are no rows were reported before."""
 
     source: Source
     column: str

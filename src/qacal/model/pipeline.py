@@ -1,10 +1,10 @@
-r"""The way of a row through the parts of a model, up to the calibrator: what it sees of the row.
+r"""The path of a row through the parts of a model, up to the calibrator.
 
 .. math:: (q, a, h) \;\to\; s = \beta(q, a), \; f = f(q, a, h) \;\to\; g_s(f)
 
 :math:`\beta` embeds question and answer and finds their group :math:`s`, the score :math:`f` weighs confidence and
-text, and the calibrator :math:`g` is asked for that score in that group. Without a score, :math:`f = h`. Rows that are
-fitted on and rows that are answered go the same way.
+text, and the calibrator :math:`g` maps that score in that group. Without a score, :math:`f = h`. Rows of the fit
+and rows to answer take the same path.
 """
 
 from __future__ import annotations
@@ -52,29 +52,29 @@ class ForeignName(str):
 class RowVectors:
     """The vectors of rows, by an embedder that is loaded when it is first needed.
 
-    given : the embedder, or its name.
+    embedder : the embedder, or its name.
     known : what a saved model says of the embedder that it was fitted with; any other is refused.
     """
 
-    def __init__(self, given: str | Embedder, known: Mapping[str, Any] | None = None) -> None:
-        self._given = given
+    def __init__(self, embedder: str | Embedder, known: Mapping[str, Any] | None = None) -> None:
+        self._embedder = embedder
         self._known = known
         self._loaded: Embedder | None = None
-        self._told: Progress | None = None
+        self._progress: Progress | None = None
 
     @contextmanager
     def telling(self, progress: Progress | None) -> Iterator[None]:
-        """Tell of embedding while it lasts: how many rows a second, and how long the rows at hand still take."""
-        self._told = progress
+        """Report progress while embedding: rows a second, and the time left."""
+        self._progress = progress
         try:
             yield
         finally:
-            self._told = None
+            self._progress = None
 
     @property
     def read_text(self) -> bool:
         """Whether they are made from question and answer; else the records carry them."""
-        return not str(getattr(self._given, "name", self._given)).startswith("column:")
+        return not str(getattr(self._embedder, "name", self._embedder)).startswith("column:")
 
     def of(self, batch: Batch) -> Any:
         """Return the vectors of checked rows."""
@@ -82,19 +82,19 @@ class RowVectors:
         if isinstance(maker, ColumnEmbedder):
             return maker.vectors(batch.column(maker.column))
         texts = batch.question or [], batch.answer or []
-        return maker.embed(*texts) if self._told is None else maker.embed(*texts, progress=_paced(self._told))
+        return maker.embed(*texts) if self._progress is None else maker.embed(*texts, progress=_paced(self._progress))
 
     def load(self) -> Embedder:
         """Return the embedder."""
         if self._loaded is None:
-            if isinstance(self._given, ForeignName):
-                name = str(self._given)
+            if isinstance(self._embedder, ForeignName):
+                name = str(self._embedder)
                 raise InputError(
                     f"the model was fitted with the embedder {name!r}, which is loaded only if you name it, since "
                     f"whoever wrote the model may have chosen anything. If you trust it, pass --embedder {name} "
                     "(in Python: qacal.load(path, embedder=...))."
                 )
-            found = _shared(self._given)
+            found = _shared(self._embedder)
             if self._known is not None and found.digest != self._known.get("digest"):
                 raise InputError(
                     f"the embedder {found.name!r} is not the one that the model was fitted with (its weights, "
@@ -104,7 +104,7 @@ class RowVectors:
         return self._loaded
 
     def described(self) -> dict[str, Any]:
-        """Return by what an embedder is known again; nothing is loaded to say what a saved model has said."""
+        """Return the name, dimension and digest of the embedder; those of a saved model without loading it."""
         if self._loaded is None and self._known is not None:
             return dict(self._known)
         maker = self.load()
@@ -122,12 +122,12 @@ def _shared(given: str | Embedder) -> Embedder:
     return found
 
 
-def _paced(told: Progress) -> Callable[[int, int], None]:
+def _paced(progress: Progress) -> Callable[[int, int], None]:
     """Return what an embedder calls with the rows that are done, and all."""
     began = monotonic()
 
     def tell(done: int, of: int) -> None:
-        told(pace(done, of, monotonic() - began), done)
+        progress(pace(done, of, monotonic() - began), done)
 
     return tell
 
@@ -251,7 +251,7 @@ class Pipeline:
         return self.calibrator._checked_rows(confidence, groups, batch.ids)
 
     def rows_from_arrays(self, confidence: Floats, groups: Any, vectors: Any, ids: ArrayLike | None) -> Rows:
-        """Do what :meth:`rows` does, for arrays: groups are given by name, or told by vectors."""
+        """Do what :meth:`rows` does, for arrays: groups are given by name, or found from vectors."""
         if groups is not None:
             groups = self._as_fitted(groups)
         elif vectors is not None and self.uses_groups:
@@ -270,8 +270,8 @@ class Pipeline:
             return confidence
         others = [*self.score.columns, *self.score.confidences]
         if (self.score.reads_text and vectors is None) or others:
-            what, how = (f"columns ({', '.join(others)})", "") if others else ("the text", "give vectors=..., or ")
-            raise InputError(f"the score of this model reads {what}: {how}calibrate whole records.")
+            what, remedy = (f"columns ({', '.join(others)})", "") if others else ("the text", "give vectors=..., or ")
+            raise InputError(f"the score of this model reads {what}: {remedy}calibrate whole records.")
         return self.score.predict({"confidence": confidence, EMBEDDING: vectors})
 
     def _as_fitted(self, groups: Any) -> Any:

@@ -65,21 +65,21 @@ class Overview:
             confidence=batch.confidence, correct=batch.correct, ids=ids_of(batch), hashes=batch.row_hashes()
         )
 
-    def judge(self, whose: str) -> None:
+    def judge(self, prefix: str) -> None:
         """Warn of copies, and of confidences that look swapped, random or constant; forget the rows.
 
-        whose : stands before each warning, such as "model gpt-4: ".
+        prefix : stands before each warning, such as "model gpt-4: ".
         """
         from qacal.metrics.ranking import doubt_of
 
         confidence, correct, ids = (self._columns[name] for name in ("confidence", "correct", "ids"))
-        warn_of_copies([self._columns.get("hashes")], whose)
+        warn_of_copies([self._columns.get("hashes")], prefix)
         self._columns = Gathered()
         labels = np.unique(correct)
         self.only_label = float(labels[0]) if len(labels) == 1 else None
         doubt = doubt_of(correct, confidence, questions=len(np.unique(ids)) if ids.any() else None)
         if doubt is not None:
-            warnings.warn(f"{whose}{doubt.text}", QacalWarning, stacklevel=2)
+            warnings.warn(f"{prefix}{doubt.text}", QacalWarning, stacklevel=2)
 
 
 def _is_confidence(batch: Batch, name: str) -> bool:

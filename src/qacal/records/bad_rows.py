@@ -11,7 +11,7 @@ from qacal.records.files import OnFault
 from qacal.records.table import Fault
 
 MAX_BAD = 0.2
-"""The share of bad rows above which reading stops, unless told otherwise."""
+"""The share of bad rows above which reading stops, unless the caller says otherwise."""
 
 
 @dataclass(frozen=True)

@@ -44,7 +44,7 @@ _SAMPLE = 4096
 # The place of a row, the row, and how large it is as text.
 _Row = tuple[int, dict[str, Any], int]
 given_encoding: ContextVar[str | None] = ContextVar("encoding", default=None)
-"""What :func:`text_encoding` was told; None is UTF-8."""
+"""The encoding that :func:`text_encoding` sets; None is UTF-8."""
 # Rows have some dozens of columns; a header with more than this is a matrix, or another file.
 _MOST_COLUMNS = 10_000
 
@@ -122,13 +122,13 @@ class File:
 
 
 def open_file(path: str | Path) -> File:
-    """Return the file at `path`, its format told by its name."""
+    """Return the file at `path`, its format found from its name."""
     return File(Path(path), format_of(path), str(path))
 
 
 @contextmanager
 def from_stream(stream: IO[bytes], name: str = "standard input") -> Iterator[File]:
-    """Yield a copy of a stream as a file, its format told by its first bytes: rows are read more than once."""
+    """Yield a copy of a stream as a file, its format found from its first bytes: rows are read more than once."""
     with temporary_folder() as folder:
         path = folder / "input"
         with path.open("wb") as copy:

@@ -3,7 +3,7 @@ r"""Records: question-answer pairs with a confidence, checked column by column.
 A record has a `question`, an `answer` and a `confidence` in [0, 1]; `correct` where it is known (0/1, or a soft
 target); optionally an `id` of the question, and what tells where it comes from (`model`, `prompt`, `confidence_source`,
 `judge`). All other columns pass through. A row that cannot be used is never dropped in silence and never guessed: the
-fault names file, line, column, value and remedy, and whoever reads decides whether it ends the work or is left out and
+fault names file, line, column, value and remedy, and the caller decides whether it is an error, or is left out and
 counted.
 """
 
@@ -132,7 +132,7 @@ class Reading:
 
 @dataclass(frozen=True)
 class ReadAs:
-    """How the rows of a fit were read, which is how other rows are read unless told otherwise.
+    """How the rows of a fit were read, which is how other rows are read unless the caller says otherwise.
 
     columns, percent, expressions : as in :class:`Reading`.
 
@@ -331,14 +331,14 @@ def read(
     needs_confidence : whether rows without `confidence` are; it is 0 where a table has none.
     reads_labels : read `correct` where rows have it, though they may lack it; what they have must be a label.
     confidences : columns of further confidences; rows may lack them, but what they have must be one.
-    keeps_bad : also yield batches in which all rows are bad, for whoever wants the rows as they came.
+    keeps_bad : also yield batches in which all rows are bad, for callers who want all rows as given.
     """
-    how = reading or Reading()
+    reading = reading or Reading()
     seen, percents = 0, Percents()
     has_id: bool | None = None
-    for table, counting in tables_of(records, how):
+    for table, counting in tables_of(records, reading):
         # The first batch tells what the others must have: ids in some rows only would part the rows of a question.
-        has_id = _has_id(table, how, has_id)
+        has_id = _has_id(table, reading, has_id)
         needs = _Needs(needs_labels, reads_labels, needs_text, needs_confidence, has_id, tuple(confidences))
         batch = _checked(table, counting, needs)
         if len(batch) or keeps_bad:
@@ -347,24 +347,24 @@ def read(
             yield batch
     if not seen:
         raise InputError(_NO_ROWS)
-    if how.percent:
-        percents.require(is_assumed=how.assumes_percent)
+    if reading.percent:
+        percents.require(is_assumed=reading.assumes_percent)
 
 
-def tables_of(records: Any, how: Reading) -> Iterator[tuple[Table, Reading]]:
+def tables_of(records: Any, reading: Reading) -> Iterator[tuple[Table, Reading]]:
     """Yield the tables of records, each with a reading that counts bad rows; too many are an error at the end."""
-    bad = BadRows(how.on_fault)
-    counting = replace(how, on_fault=bad)
+    bad = BadRows(reading.on_fault)
+    counting = replace(reading, on_fault=bad)
     for table in as_source(records).batches(bad.add_unread):
         bad.add_rows(table.origin, len(table))
         yield table, counting
-    if isinstance(how.on_fault, BadRows):
-        how.on_fault.take_rows(bad)
-    bad.require(how.max_bad)
+    if isinstance(reading.on_fault, BadRows):
+        reading.on_fault.take_rows(bad)
+    bad.require(reading.max_bad)
 
 
 def read_again(records: Any, reading: Reading, **needs: Any) -> Iterable[Batch]:
-    """Return checked records that can be gone through several times: a file is read anew, a table is checked once.
+    """Return checked records that can be gone through several times: a file is read again, a table is checked once.
 
     needs : as in :func:`read`.
     """
@@ -408,14 +408,14 @@ def copies_among(rows: Sequence[Hashes | None]) -> str:
     return f"{copies:,} of {total} rows {are} ({COPIED}) and count as further rows of one question. {REMOVE_COPIES}"
 
 
-def warn_of_copies(rows: Sequence[Hashes | None], whose: str = "") -> None:
+def warn_of_copies(rows: Sequence[Hashes | None], prefix: str = "") -> None:
     """Warn (:class:`~qacal.QacalWarning`) of rows that are exact copies of earlier ones; see :func:`copies_among`.
 
-    whose : stands before the warning, such as "model gpt-4: ".
+    prefix : stands before the warning, such as "model gpt-4: ".
     """
     found = copies_among(rows)
     if found:
-        warnings.warn(f"{whose}{found}", QacalWarning, stacklevel=2)
+        warnings.warn(f"{prefix}{found}", QacalWarning, stacklevel=2)
 
 
 def texts_of(records: Any, reading: Reading) -> Iterator[tuple[Table, list[str], list[str]]]:

@@ -242,8 +242,8 @@ class _CsvWriter(Writer):
     def write(self, table: Table) -> None:
         if self._rows is None:
             # The csv module quotes a carriage return only if lines end in one; ours are cut to a plain newline below.
-            how: dict[str, Any] = {"extrasaction": "raise", "lineterminator": "\r\n", "delimiter": self._separator}
-            self._rows = csv.DictWriter(self._line, table.names, **how)
+            options: dict[str, Any] = {"extrasaction": "raise", "lineterminator": "\r\n", "delimiter": self._separator}
+            self._rows = csv.DictWriter(self._line, table.names, **options)
             self._rows.writeheader()
             self._flush_line()
         for row in table.rows():
