@@ -213,7 +213,7 @@ def test_halves_go_where_numpy_rounds_them(resolution):
 
 
 def test_jittered_ties_are_refused_and_distinct_scores_are_not():
-    with pytest.raises(InputError, match=r'hash of an id.*Fit with ties="merge"'):
+    with pytest.raises(InputError, match=r'hash of an id.*fit with --ties merge .in Python: ties="merge".'):
         to_sql(fitted(QABinning(points_per_bin=7, ties="jitter"), "int"))
     with pytest.raises(InputError, match="hash of an id"):
         to_json(fitted(QABinning(points_per_bin=7, ties="jitter"), "int"))

@@ -199,8 +199,8 @@ def to_sql(calibrator: Calibrator, *, confidence: str = "confidence", group: str
     The result is a DOUBLE PRECISION; for `Identity` it has the type of the column.
 
     confidence, group : the columns. Groups are labels as in the fit, all of one type; for a tree, the numbers that
-        calibrated rows have in `group` (those of the depth in use), NULL or -1 for none. A row that a kd-tree lost
-        halfway has none: `TreeScaling` reads its last ancestor's curve, SQL the root's.
+        calibrated rows have in `group` (those of the depth in use), NULL or -1 for none. A row outside of
+        all boxes of a kd-tree has none: `TreeScaling` reads its last ancestor's curve, SQL the root's.
 
     Examples
     --------
