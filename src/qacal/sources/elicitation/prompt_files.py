@@ -47,7 +47,7 @@ from qacal.sources.elicitation.prompts import (
 from qacal.sources.elicitation.reading.characters import without_thoughts
 from qacal.sources.elicitation.reading.expressions import EXPRESSIONS
 from qacal.sources.elicitation.reading.numbers import read_probability
-from qacal.sources.elicitation.reading.refusals import declines
+from qacal.sources.elicitation.reading.parsing import declines
 from qacal.sources.elicitation.reply import Malformed, Reason, Reply, Stated, malformed, refused
 
 _KINDS: dict[str, tuple[type, ...]] = {

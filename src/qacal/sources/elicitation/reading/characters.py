@@ -1,4 +1,4 @@
-"""Characters as ASCII, one for one, so that places in the plain text are places in the original.
+"""Characters as ASCII, one for one: positions in the plain text are positions in the original.
 
 Full-width letters, digits of other scripts, typographic dashes, quotes and separators become their ASCII equivalents.
 """
@@ -26,6 +26,7 @@ _MEANT = {
     **dict.fromkeys("\u00a0\u202f\u2007\u2009\u3000\t", " "),
 }
 _TAG = re.compile(r"<(/?)(?:think|thinking|thought|reasoning)>", re.IGNORECASE)
+WORD = re.compile(r"[^\W\d_]+(?:'[^\W\d_]+)?")
 # Fences of code, and the ends of turns in the chat templates of LLMs.
 _MARKS = re.compile(r"^[ ]{0,3}```[^\n`]{0,40}$|<\|\w{1,30}\|>|</s>|<eos>|<end_of_turn>", re.MULTILINE)
 
@@ -60,7 +61,7 @@ def plain(text: str) -> str:
 def without_thoughts(text: str) -> str:
     r"""Return the text with line breaks in place of text in thinking tags, fences of code, and end marks.
 
-    A closing tag alone ends thoughts that began in the prompt; after an opening tag alone all is thoughts.
+    A closing tag alone ends thoughts that began in the prompt; everything after an opening tag alone is thoughts.
 
     >>> without_thoughts("<think>0.2?</think>0.9").strip()
     '0.9'
@@ -74,6 +75,17 @@ def without_thoughts(text: str) -> str:
     return "".join([*parts, text[at:]])
 
 
+def _thoughts(text: str) -> list[tuple[int, int]]:
+    spans, opened = [], -1
+    for tag in _TAG.finditer(text):
+        if not tag[1]:
+            opened = tag.start() if opened < 0 else opened
+        else:
+            spans.append((max(opened, 0), tag.end()))
+            opened = -1
+    return spans if opened < 0 else [*spans, (opened, len(text))]
+
+
 def ends_in_thoughts(text: str) -> bool:
     """Return whether a thinking tag is open where the text ends.
 
@@ -84,21 +96,10 @@ def ends_in_thoughts(text: str) -> bool:
     return bool(tags) and not tags[-1]
 
 
-def has_other_numerals(text: str) -> bool:
-    """Return whether there is a numeral that is not a digit: a one-character fraction, a superscript, a Roman one.
+def words(text: str) -> frozenset[str]:
+    """Return the words of a text, in lower case.
 
-    >>> has_other_numerals("½"), has_other_numerals("0.5")
-    (True, False)
+    >>> sorted(words("I'm 90% sure"))
+    ["i'm", 'sure']
     """
-    return not text.isascii() and any(letter.isnumeric() and not letter.isdecimal() for letter in text)
-
-
-def _thoughts(text: str) -> list[tuple[int, int]]:
-    spans, opened = [], -1
-    for tag in _TAG.finditer(text):
-        if not tag[1]:
-            opened = tag.start() if opened < 0 else opened
-        else:
-            spans.append((max(opened, 0), tag.end()))
-            opened = -1
-    return spans if opened < 0 else [*spans, (opened, len(text))]
+    return frozenset(word.lower() for word in WORD.findall(text))

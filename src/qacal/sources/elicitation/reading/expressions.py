@@ -8,7 +8,7 @@ from functools import lru_cache
 from types import MappingProxyType
 
 from qacal.records.columns import require_expressions
-from qacal.sources.elicitation.reading.characters import plain
+from qacal.sources.elicitation.reading.characters import plain, words
 from qacal.sources.elicitation.reading.numbers import read_probability
 from qacal.sources.elicitation.reply import Malformed, Reason, malformed
 
@@ -31,18 +31,16 @@ EXPRESSIONS: Mapping[str, float] = MappingProxyType(
 )
 
 # "Very likely" and "not likely" are other expressions, so only words that change nothing may precede one.
-_HARMLESS_WORDS = """
+_HARMLESS = words("""
     a am an answer as be believe chance chances confidence consider correct description estimate feel final guess have i
     i'd i'm is it it's level likelihood my of overall probability rate say seems so that that's the there there's think
     this to with would
-"""
-_HARMLESS = frozenset(_HARMLESS_WORDS.split())
-_WORD = re.compile(r"[^\W\d_]+(?:'[^\W\d_]+)?")
-# "Almost certain to fail": of what follows in one breath, every word must be one of these too.
-_FOLLOWING = _HARMLESS | {"accurate", "being", "indeed", "in", "opinion", "right", "true", "very", "well", "was"}
-_BREATH = re.compile(r"[^,.;:!()\n]*?(?=[,.;:!()\n]|[ ]-|\b(?:because|since|as|given|due)\b|$)")
+""")
+# "Almost certain to fail": up to the next stop or reason, every word that follows must be one of these too.
+_FOLLOWING = _HARMLESS | words("accurate being indeed in opinion right true very well was")
+_CLAUSE = re.compile(r"[^,.;:!()\n]*?(?=[,.;:!()\n]|[ ]-|\b(?:because|since|as|given|due)\b|$)")
 # Words that reverse an expression or make it a bound, anywhere after it.
-_TURNED_WORDS = """
+_REVERSING = """
     against alternative alternatives another anything bad barely confused contrary differ different doubt doubtful
     doubts either else err erred erroneous error errors errs except fail failed failing fails failure false flawed
     hardly inaccurate incorrect instead invalid joke joking kidding lack lie lying misremember miss mistake mistaken
@@ -50,9 +48,9 @@ _TURNED_WORDS = """
     risk risks risky sarcasm scarcely scratch slip uncertain uncertainty unless unlikely unsure untrue wait without
     wrong wrongly zero
 """
-_TURNED = re.compile(
+_REVERSED = re.compile(
     r"\?|\w+n't\b|, but\b|[\u2600-\u27bf\U0001f300-\U0001faff]|\bor (?:less|lower|worse|more|higher|better)\b"
-    rf"|\b(?:{'|'.join(_TURNED_WORDS.split())})\b",
+    rf"|\b(?:{'|'.join(_REVERSING.split())})\b",
     re.IGNORECASE,
 )
 
@@ -65,15 +63,12 @@ def read_expression(
     Capitals, quotes and a sentence around it do not matter. Among expressions with the same beginning the longest
     counts, so that "Probably Not" is not "Probably". A number beside it must be the same.
 
-    expressions : the list, with the confidence in [0, 1] of each.
     is_cut : the reply reached its limit at the end of the text: "Probably" may have become "Probably Not".
 
     >>> read_expression("I'd say it is highly unlikely.")
     0.05
     >>> print(read_expression("Not likely").why)
     the expression is not one of the list
-    >>> isinstance(read_expression("Little chance of error"), Malformed)
-    True
     """
     numbers, pattern = _compiled(tuple(expressions.items()))
     spelled = plain(text)
@@ -84,7 +79,7 @@ def read_expression(
         return malformed(Reason.SEVERAL_CONFIDENCES, text)
     if is_cut and matches[-1].end() == len(spelled.rstrip(" ")):
         return malformed(Reason.CUT, text)
-    if not _is_plain_spoken(spelled, matches):
+    if _REVERSED.search(spelled, matches[-1].end()) or not _has_harmless_words(spelled, matches):
         return malformed(Reason.UNKNOWN_EXPRESSION, text)
     number = numbers[(matches[0].lastindex or 1) - 1]
     if any(letter.isdigit() for letter in spelled) and read_probability(pattern.sub(" ", spelled)) != number:
@@ -92,18 +87,12 @@ def read_expression(
     return number
 
 
-def _is_plain_spoken(text: str, found: list[re.Match[str]]) -> bool:
-    last = found[-1].end()
-    breath = _BREATH.match(text, last)
-    if _TURNED.search(text, last) or not _has_only(_FOLLOWING, "" if breath is None else breath[0]):
-        return False
-    starts = [0, *(match.end() for match in found)]
-    before = (text[start : match.start()] for start, match in zip(starts, found, strict=False))
-    return all(_has_only(_HARMLESS, part) for part in before)
-
-
-def _has_only(words: frozenset[str], text: str) -> bool:
-    return all(word.lower() in words for word in _WORD.findall(text))
+def _has_harmless_words(text: str, matches: list[re.Match[str]]) -> bool:
+    """Return whether the words before each expression, and right after the last one, change nothing."""
+    clause = _CLAUSE.match(text, matches[-1].end())
+    starts = [0, *(match.end() for match in matches)]
+    before = "\n".join(text[start : match.start()] for start, match in zip(starts, matches, strict=False))
+    return words(before) <= _HARMLESS and words("" if clause is None else clause[0]) <= _FOLLOWING
 
 
 @lru_cache(maxsize=16)
@@ -113,4 +102,4 @@ def _compiled(items: tuple[tuple[str, float], ...]) -> tuple[list[float], re.Pat
     longest_first = sorted(items, key=lambda item: len(item[0]), reverse=True)
     groups = (r"[\s-]{1,3}".join(map(re.escape, re.split(r"[\s-]+", name.strip()))) for name, _ in longest_first)
     pattern = re.compile(rf"(?<![\w'-])(?:{'|'.join(f'({group})' for group in groups)})(?![\w'])", re.IGNORECASE)
-    return [worth for _, worth in longest_first], pattern
+    return [number for _, number in longest_first], pattern

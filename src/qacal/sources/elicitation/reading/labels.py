@@ -1,4 +1,4 @@
-r"""The guesses and confidences that a reply names, by labels ("Guess:", "**Probability:**", "G2 =") or by keys of JSON.
+r"""The guesses and confidences in a reply, named by labels ("Guess:", "**Probability:**", "G2 =") or by keys of JSON.
 
 A label that opens a line counts more than one within a line: a line of thought such as "my first guess: Lyon" is not an
 answer when a line "Guess: Paris" follows. A label within a line counts if no line further down begins with it.
@@ -10,12 +10,9 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 from qacal.sources.elicitation.reading.characters import plain
-
-NamedText: TypeAlias = tuple[str, int | None, str]
-Place: TypeAlias = tuple[int, int]
 
 GUESS = ("guess", "answer")
 CONFIDENCE = ("probability", "confidence", "likelihood")
@@ -32,14 +29,14 @@ _LABEL = re.compile(
     r"(?:(?P<colon>[:=][*_`]{0,3})|(?P<alone>-(?=[ ])|(?=\n|$))|(?P<before>(?:is|of)?(?=[ ]?[*_`(\[~<]{0,4}\.?\d)))",
     re.IGNORECASE,
 )
-# How a line may go on before its label: bullets, numbers of lists, quotes, Markdown, words that belong to the label.
+# What may precede the label that opens a line: bullets, numbers of lists, quotes, Markdown, words like "my best".
 _OPENING = re.compile(
     r"[ >#*_`\"'{(\[|,-]{0,16}(?:\d{1,2}[.)][ ]{0,3})?[*_`\"']{0,4}"
     r"(?:(?:my|the|best|final|top|most|likely|overall|stated)[ ]){0,3}",
     re.IGNORECASE,
 )
 _LONGEST_OPENING = 60
-# What leads over to a label within a line, and belongs to it.
+# Words and marks right before a label within a line that belong to it.
 _LEADING = re.compile(r"(?:\b(?:with|and|at|has)(?:[ ](?:an?|the|my))?[ ])?[\"'*_`]{0,4}$", re.IGNORECASE)
 _LONGEST_LEADING = 16
 _KEY = re.compile(r"(?:best |my |final )?(guess|answer|g|probability|prob|confidence|likelihood|p)[ _#]?(\d{0,2})")
@@ -47,12 +44,12 @@ _KEY = re.compile(r"(?:best |my |final )?(guess|answer|g|probability|prob|confid
 _PAIRS = (("**", "**"), ("*", "*"), ("`", "`"), ('"', '"'), ("'", "'"), ("<", ">"))
 _TAG = re.compile(r"</?[a-z][a-z0-9]*/?>")
 _BLANK_LINE = re.compile(r"\n[ ]*\n")
-# A line that puts the number above it on another scale; a bare 0 or 1 may be put there from anywhere in the line.
+# A line that puts the number above it on another scale: by its beginning; for a bare 0 or 1, by any part of it.
 _SCALE = r"%|per ?cents?\b|percentages?\b|pct\b|out of\b|on a scale\b|scale\b"
 _RESCALES = re.compile(
     rf"\W{{0,9}}(?:{_SCALE}|/[ ]?\d|(?:in|of)[ ](?:a[ ])?(?:\d|ten\b|hundred\b)|points?\b)", re.IGNORECASE
 )
-_SPEAKS_OF_SCALE = re.compile(rf"%|\b(?:{_SCALE})", re.IGNORECASE)
+_NAMES_SCALE = re.compile(rf"%|\b(?:{_SCALE})", re.IGNORECASE)
 _WHOLE = re.compile(r"\W*[01]\W*")
 _SEPARATORS = " \n,;|/([-"
 
@@ -79,57 +76,67 @@ class Label:
 
 
 @dataclass(frozen=True)
-class Field:
-    """What a label names: from the end of the label to the next one, or to the end."""
+class Named:
+    """A part of a reply: kind, number, text, place, and whether it ends the reply. The place is None for JSON."""
 
-    label: Label
-    start: int
-    end: int
+    kind: str
+    number: int | None
+    text: str
+    place: tuple[int, int] | None = None
+    is_last: bool = False
 
 
-def fields(text: str) -> list[Field]:
-    """Return the guesses and confidences of a plain text, in order.
+def named_texts(text: str) -> list[Named]:
+    """Return the guesses and confidences of a reply, in order.
+
+    >>> [(part.kind, part.text) for part in named_texts("Guess: **Oslo**, Probability: 0.9")]
+    [('guess', 'Oslo'), ('probability', '0.9')]
+    """
+    in_json = _json_texts(text)
+    if in_json is not None:
+        return in_json
+    spelled = plain(text)
+    parts = []
+    for label, until in _fields(spelled):
+        place = _guess if label.kind in GUESS else _lines
+        start, end = place(spelled, label.end, until)
+        parts.append(Named(label.kind, label.number, text[start:end], (start, end), end == len(text)))
+    return parts
+
+
+# Labels
+
+
+def _fields(text: str) -> list[tuple[Label, int]]:
+    """Return the labels of guesses and confidences in a plain text, each with the end of what it names.
 
     Where there are guesses, answers are something else. Labels of something else end a field if they open a line.
 
     >>> text = "Guess: 4 P: 1 Probability: 0.9"
-    >>> [(field.label.kind, text[field.start : field.end].strip()) for field in fields(text)]
+    >>> [(label.kind, text[label.end : end].strip()) for label, end in _fields(text)]
     [('guess', '4 P: 1'), ('probability', '0.9')]
     """
     labels = [label for match in _LABEL.finditer(text) if (label := _label(text, match))]
     wanted = {_name_of_guesses(labels), *CONFIDENCE}
     counting = _counting(labels, wanted)
     ends = [*(label.start for label in counting[1:]), len(text)]
-    return [Field(label, label.end, end) for label, end in zip(counting, ends, strict=False) if label.kind in wanted]
+    return [(label, end) for label, end in zip(counting, ends, strict=False) if label.kind in wanted]
 
 
 def _label(text: str, match: re.Match[str]) -> Label | None:
     """Return the label at a match, None if it is an ordinary word there."""
-    name, start = match["name"].lower(), _line_start(text, match.start())
-    number = int(match["number"]) if match["number"] else None
-    label = Label(name, number, _begin(text, match.start()) if start is None else start, match.end(), start is not None)
-    if match["colon"] is None:
-        is_alone = match["alone"] is not None and label.opens_line
-        names_number = match["before"] is not None and label.family == "confidence"
-        if len(name) == 1 or not (is_alone or names_number):
-            return None
-    return label
-
-
-def _begin(text: str, at: int) -> int:
-    """Return where a label within a line begins, including quotes, Markdown and words right before it."""
-    earliest = max(0, at - _LONGEST_LEADING)
-    leading = _LEADING.search(text, earliest, at)
-    return at if leading is None else leading.start()
-
-
-def _line_start(text: str, at: int) -> int | None:
-    """Return where the line of a label begins, None if more than an opening precedes the label."""
+    name, at = match["name"].lower(), match.start()
     earliest = max(0, at - _LONGEST_OPENING)
     start = text.rfind("\n", earliest, at) + 1
-    if start == 0 and earliest > 0:
-        return None
-    return start if _OPENING.fullmatch(text, start, at) else None
+    opens_line = (start > 0 or earliest == 0) and _OPENING.fullmatch(text, start, at) is not None
+    if not opens_line:
+        leading = _LEADING.search(text, max(0, at - _LONGEST_LEADING), at)
+        start = at if leading is None else leading.start()
+    label = Label(name, int(match["number"]) if match["number"] else None, start, match.end(), opens_line)
+    is_alone = match["alone"] is not None and opens_line
+    names_number = match["before"] is not None and label.family == "confidence"
+    is_label = match["colon"] is not None or (len(name) > 1 and (is_alone or names_number))
+    return label if is_label else None
 
 
 def _name_of_guesses(labels: Sequence[Label]) -> str:
@@ -154,30 +161,57 @@ def _counting(labels: Sequence[Label], wanted: set[str]) -> list[Label]:
     return [label for label in labels if counts(label)]
 
 
-def json_texts(text: str) -> list[NamedText] | None:
-    r"""Return kind, number and text of the guesses and confidences in JSON; None if the reply has no such JSON.
+# JSON
+
+
+def _json_texts(text: str) -> list[Named] | None:
+    r"""Return the guesses and confidences in JSON; None if the reply has no such JSON.
 
     Objects in a list are numbered. JSON with words around it counts if only the JSON has guess and confidence.
-
-    >>> json_texts('Here it is: {"guess": "S\\u00e3o Paulo", "probability": 0.9}')
-    [('guess', None, 'São Paulo'), ('probability', None, '0.9')]
     """
     body = text.strip()
     if body[:1] in ("{", "[") and body[-1:] in ("}", "]"):
-        return _named(body)
+        return _named_in_json(body)
     begin = min((at for at in (text.find("{"), text.find("[")) if at >= 0), default=-1)
     end = max(text.rfind("}"), text.rfind("]")) + 1
     if begin < 0 or end <= begin:
         return None
-    parts = _named(text[begin:end]) or []
-    kinds = {kind for kind, _, _ in parts}
-    is_whole = bool(kinds & set(GUESS)) and bool(kinds & set(CONFIDENCE))
+    parts = _named_in_json(text[begin:end]) or []
+    is_whole = any(part.kind in GUESS for part in parts) and any(part.kind in CONFIDENCE for part in parts)
     around = plain(text[:begin] + "\n" + text[end:])
-    says_more = any(around[field.start : field.end].partition("\n")[0].strip() for field in fields(around))
+    says_more = any(around[label.end : end].partition("\n")[0].strip() for label, end in _fields(around))
     return parts if is_whole and not says_more else None
 
 
-def json_place(text: str, guess: str) -> Place | None:
+class _Pairs(list[tuple[str, Any]]):
+    """The pairs of an object; a key may be there twice."""
+
+
+def _named_in_json(body: str) -> list[Named] | None:
+    try:
+        value = json.loads(body, parse_float=str, parse_int=str, parse_constant=str, object_pairs_hook=_Pairs)
+    except (ValueError, RecursionError):
+        return None
+    is_list = isinstance(value, list) and not isinstance(value, _Pairs)
+    objects = value if is_list else [value]
+    if not all(isinstance(pairs, _Pairs) for pairs in objects):
+        return None
+    parts = []
+    for place, pairs in enumerate(objects, 1):
+        in_list = place if is_list else None
+        for key, content in pairs:
+            kind, number = _kind_of_key(key)
+            if kind is not None and isinstance(content, str):
+                parts.append(Named(kind, in_list if number is None else number, content.strip()))
+    return parts
+
+
+def _kind_of_key(key: str) -> tuple[str | None, int | None]:
+    match = _KEY.fullmatch(plain(key).strip().lower())
+    return (None, None) if match is None else (KINDS.get(match[1], match[1]), int(match[2]) if match[2] else None)
+
+
+def json_place(text: str, guess: str) -> tuple[int, int] | None:
     r"""Return the place of a guess that was read from the JSON of a reply; None if it is escaped there, or twice.
 
     The place is after the key of a guess, not anywhere: "prob" may be a guess, and is a key.
@@ -189,66 +223,11 @@ def json_place(text: str, guess: str) -> Place | None:
         return None
     spelled = re.escape(guess)
     value = re.compile(rf'"([^"\\]*)"\s*:\s*(?:"\s*({spelled})\s*"|({spelled})(?=[\s,}}]))')
-    places = []
-    for match in value.finditer(text):
-        key = _KEY.fullmatch(plain(match[1]).strip().lower())
-        if key is not None and KINDS.get(key[1], key[1]) in GUESS:
-            places.append(match.span(match.lastindex or 0))
-    return places[0] if len(places) == 1 else None
+    matches = [match for match in value.finditer(text) if _kind_of_key(match[1])[0] in GUESS]
+    return matches[0].span(matches[0].lastindex or 0) if len(matches) == 1 else None
 
 
-def _named(body: str) -> list[NamedText] | None:
-    try:
-        value = json.loads(body, parse_float=str, parse_int=str, parse_constant=str, object_pairs_hook=_Pairs)
-    except (ValueError, RecursionError):
-        return None
-    if isinstance(value, _Pairs):
-        return _of_pairs(value, None)
-    if isinstance(value, list) and all(isinstance(entry, _Pairs) for entry in value):
-        return [part for number, entry in enumerate(value, 1) for part in _of_pairs(entry, number)]
-    return None
-
-
-class _Pairs(list[tuple[str, Any]]):
-    """The pairs of an object; a key may be there twice."""
-
-
-def _of_pairs(pairs: _Pairs, number: int | None) -> list[NamedText]:
-    parts: list[NamedText] = []
-    for key, value in pairs:
-        match = _KEY.fullmatch(plain(key).strip().lower())
-        if match and isinstance(value, str):
-            parts.append((KINDS.get(match[1], match[1]), int(match[2]) if match[2] else number, value.strip()))
-    return parts
-
-
-@dataclass(frozen=True)
-class Named:
-    """A part of a reply: kind, number, text, place, and whether it ends the reply. The place is None for JSON."""
-
-    kind: str
-    number: int | None
-    text: str
-    place: tuple[int, int] | None
-    is_last: bool
-
-
-def named_texts(text: str) -> list[Named]:
-    """Return the guesses and confidences of a reply, in order.
-
-    >>> [(part.kind, part.text) for part in named_texts("Guess: **Oslo**, Probability: 0.9")]
-    [('guess', 'Oslo'), ('probability', '0.9')]
-    """
-    named = json_texts(text)
-    if named is not None:
-        return [Named(*part, place=None, is_last=False) for part in named]
-    spelled = plain(text)
-    parts = []
-    for field in fields(spelled):
-        is_guess = field.label.kind in GUESS
-        start, end = _guess(spelled, field.start, field.end) if is_guess else _lines(spelled, field.start, field.end)
-        parts.append(Named(field.label.kind, field.label.number, text[start:end], (start, end), end == len(text)))
-    return parts
+# Places of guesses and numbers
 
 
 def trimmed(text: str, start: int, end: int) -> tuple[int, int]:
@@ -296,7 +275,7 @@ def _lines(text: str, start: int, end: int) -> tuple[int, int]:
         line = match[0]
         # A line is about the number above it if it has only numbers, or names a scale.
         is_number = any(letter.isdigit() for letter in line) and not any(letter.isalpha() for letter in line)
-        if is_number or (_SPEAKS_OF_SCALE.search(line) if is_whole else _RESCALES.match(line)):
+        if is_number or (_NAMES_SCALE.search(line) if is_whole else _RESCALES.match(line)):
             return start, until + match.end()
         if line.strip():
             break

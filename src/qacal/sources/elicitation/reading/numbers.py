@@ -9,15 +9,15 @@ written                                     read as        because
 ``0``, ``1``, ``1.0``                       0, 1, 1        the same; nobody writes one percent as ``1`` and no more
 ``1 (certain)``, ``0, no idea``             1, 0           the words say the same
 ``80%``, ``80 percent``, ``80,5%``          0.8, 0.805     it says so
-``1%``, ``1.5%``                            0.01, 0.015    it says so, and a probability of 1.5 there is not
+``1%``, ``1.5%``                            0.01, 0.015    it says so, and no probability is 1.5
 ``80``, ``95.5``, ``100`` (above 10)        0.8, 0.955, 1  no other scale in use goes beyond 10
 ``8/10``, ``4 out of 5``, ``0.8/1``         0.8            it says so
-``0.9 (90%)``, ``~0.9``, ``<0.9>``          0.9            all numbers that are given agree
+``0.9 (90%)``, ``~0.9``, ``<0.9>``          0.9            all numbers agree
 ``1 (low)``, ``1 as a percentage``          --             out of 10, or percent
 ``5``, ``8.5``, ``10``, ``1.5``             --             out of 10, or percent, or a slip
 ``0.95%``, ``1.0%``, ``0.8/10``             --             the sign or the number is a slip: 0.0095 or 0.95
 ``0.``, ``08``                              --             a digit or a point may be missing
-``150%``, ``-0.2``, ``101``                 --             outside of 0 to 1
+``150%``, ``-0.2``, ``101``                 --             outside 0 to 1
 ``0.7-0.9``, ``0.9 or 0.5``, ``0.9±0.1``    --             several numbers, or a sum
 ``>0.9``, ``at least 0.9``, ``0.9+``        --             a bound
 ``1 in a million``, ``50/50``, ``40/60``    --             a share in words, and odds
@@ -32,29 +32,25 @@ belong to a number that is understood: ``0.9 (GPT-4)`` is not read.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from decimal import Decimal
-from enum import Enum
 
-from qacal.sources.elicitation.reading.characters import has_other_numerals, plain
+from qacal.sources.elicitation.reading.characters import WORD, plain, words
 from qacal.sources.elicitation.reply import Malformed, Reason, malformed
 
 # Nobody writes a probability with more digits.
 _LONGEST = 24
 # A whole number may be followed by these; "1 in a million", "1 per mille" and "80 points" are something else.
-_FOLLOWING_WORDS = """
+_FOLLOWING = words("""
     and as based because but certain certainty confidence confident correct due for given i it meaning my or since so
     sure that the this which with
-"""
-_FOLLOWING = frozenset(_FOLLOWING_WORDS.split())
-# And these may follow a decimal: it is more seldom a count, but "0.5 oz" and "0.9 ppm" there are.
-_MORE_WORDS = """
+""")
+# These may follow a decimal, which is less often a count; but "0.5 oz" and "0.9 ppm" exist.
+_FOLLOWING_DECIMAL = _FOLLOWING | words("""
     a absolutely according although am an believe chance clearly definitely depending extremely fairly good guess high
     highly however if indeed is just likelihood likely low maybe medium moderate not of off overall perhaps pretty prob
     probability probable probably quite rather really reasonably relatively right still strong though to true value very
     well when while would yes
-"""
-_FOLLOWING_DECIMAL = _FOLLOWING | frozenset(_MORE_WORDS.split())
+""")
 _WRAPPED = re.compile(r"<([^<>]*)>")
 _PERCENT = re.compile(r"(?<=\d)[ ]{0,3}(?:\\?%|(?:per ?cent|percentage|pct)\b)", re.IGNORECASE)
 _RATIO = re.compile(r"(?<=\d)[ ]{0,3}(?:/|\bin\b|\(?\bout of\b)[ ]{0,3}(?=[\d.])", re.IGNORECASE)
@@ -71,46 +67,35 @@ _FRACTION = re.compile(rf"({_NUMBER})/({_NUMBER})")
 _DIGITS = re.compile(r"\d+(?:[.,]\d+)?|[.,]\d+")
 
 
-class Scale(Enum):
-    """What a number goes up to."""
-
-    ONE = 1
-    MORE = 100
-
-
 def read_probability(text: str, *, is_cut: bool = False, answer: str = "") -> float | Malformed:
     """Return the probability that a text states, if it states one and can mean nothing else.
 
-    is_cut : the text ends where the reply was not allowed to go on, so a number at its very end may lack digits.
-    answer : what it should be the probability of; "0.9 that it is Paris" is read for Paris only.
+    is_cut : the reply reached its limit at the end of the text, so a number there may lack digits.
+    answer : the answer that it should be the probability of; "0.9 that it is Paris" is read for Paris only.
 
     >>> read_probability("about 80%"), read_probability("9/10"), read_probability("0.9 (90%)")
     (0.8, 0.9, 0.9)
     >>> print(read_probability("0.95%").why)
     the number can be read in several ways
     """
-    found = _value(plain(text), is_cut, plain(answer))
-    return malformed(found, text) if isinstance(found, Reason) else float(found)
+    value = _value(plain(text), is_cut, plain(answer))
+    return malformed(value, text) if isinstance(value, Reason) else float(value)
 
 
-def scale_of(text: str) -> Scale | None:
-    """Return the scale of the numbers in a text; None if they are on both, are 0, or if there are none.
+def scale_of(text: str) -> int | None:
+    """Return what the numbers in a text go up to, 1 or 100; None if some go to each, all are 0, or there are none.
 
     >>> scale_of("1"), scale_of("1%"), scale_of("1/10"), scale_of("0.9 (90%)")
-    (<Scale.ONE: 1>, <Scale.MORE: 100>, <Scale.MORE: 100>, None)
+    (1, 100, 100, None)
     """
-    _, clumps = _clumps(plain(text))
-    scales = {scale for clump in clumps if (scale := _scale(clump[0])) is not None}
+    scales = set()
+    for clump in _clumps(plain(text))[1]:
+        numbers = [Decimal(part[:_LONGEST].replace(",", ".")) for part in _DIGITS.findall(clump[0])]
+        if _SCIENTIFIC.fullmatch(clump[0]):
+            scales.add(1)
+        elif any(numbers):
+            scales.add(100 if "%" in clump[0] or max(numbers) > 1 else 1)
     return scales.pop() if len(scales) == 1 else None
-
-
-def _scale(clump: str) -> Scale | None:
-    if _SCIENTIFIC.fullmatch(clump):
-        return Scale.ONE
-    highest = max((Decimal(part[:_LONGEST].replace(",", ".")) for part in _DIGITS.findall(clump)), default=Decimal(0))
-    if highest == 0:
-        return None
-    return Scale.MORE if "%" in clump or highest > 1 else Scale.ONE
 
 
 def _clumps(text: str) -> tuple[str, list[re.Match[str]]]:
@@ -120,28 +105,32 @@ def _clumps(text: str) -> tuple[str, list[re.Match[str]]]:
 
 
 def _value(text: str, is_cut: bool, answer: str) -> Decimal | Reason:
-    if has_other_numerals(text):
+    # A fraction in one character, a superscript, a Roman numeral.
+    if not text.isascii() and any(letter.isnumeric() and not letter.isdecimal() for letter in text):
         return Reason.UNCLEAR_NUMBER
     if not any(letter.isdigit() for letter in text):
         return Reason.NO_CONFIDENCE
     if is_cut and (text[-1].isdigit() or text[-1] in ".,"):
         return Reason.CUT
     spelled, clumps = _clumps(text)
-    if not is_harmless(spelled, *clumps[0].span(), answer) or _is_lowest(spelled, clumps[0][0], answer):
+    start, end = clumps[0].span()
+    is_changed = _HARMFUL.search(spelled) is not None or not words(spelled[:start]) <= _HARMLESS
+    if is_changed or _is_of_another(spelled[end:], answer) or _may_be_mark(spelled, clumps[0][0], answer):
         return Reason.UNCLEAR_NUMBER
-    return _agreed(_meaning(clump[0], _NEXT_WORD.match(spelled, clump.end())) for clump in clumps)
-
-
-def _is_lowest(text: str, clump: str, answer: str) -> bool:
-    """Return whether a 0 or 1 may be a mark, because the words beside it do not agree with it."""
-    written = clump.rstrip(".,:!?")
-    if written in ("0", "1") and not agrees_with_whole(text, int(written), answer):
-        return True
-    return re.fullmatch(r"1(?:[.,]0+)?", written) is not None and is_contradicted(text)
+    first, *others = (_meaning(clump[0], _NEXT_WORD.match(spelled, clump.end())) for clump in clumps)
+    if isinstance(first, Reason):
+        return first
+    for value in others:
+        if isinstance(value, Reason):
+            return value
+        # Two thirds and 0.67 are one number; 0.001 and 0.005 are two.
+        if abs(value - first) > min(Decimal("0.005"), max(value, first) / 50):
+            return Reason.SEVERAL_CONFIDENCES
+    return first
 
 
 def _meaning(clump: str, following: re.Match[str] | None) -> Decimal | Reason:
-    """Return what one number means, given the word that follows it."""
+    """Return the meaning of one number, from it and the word that follows it."""
     written = clump.rstrip(".,:!?")
     if len(written) > _LONGEST or (written == "0" and clump.startswith("0.")):
         return Reason.UNCLEAR_NUMBER
@@ -180,33 +169,17 @@ def _in_range(number: Decimal) -> Decimal | Reason:
     return number if 0 <= number <= 1 else Reason.OUT_OF_RANGE
 
 
-def _agreed(values: Iterator[Decimal | Reason]) -> Decimal | Reason:
-    """Return the first number if all others are equal to it, except for rounding."""
-    first = next(values)
-    for value in values:
-        if isinstance(first, Reason):
-            return first
-        if isinstance(value, Reason):
-            return value
-        # Two thirds and 0.67 are one number; 0.001 and 0.005 are two.
-        if abs(value - first) > min(Decimal("0.005"), max(value, first) / 50):
-            return Reason.SEVERAL_CONFIDENCES
-    return first
-
-
 # The words around a number. Before it, only words that change nothing are allowed. After it most words are, but none
 # that reverse it ("that I am wrong"), bound it ("at most"), put it on another scale ("out of ten") or give it to
 # another answer ("that it's Lyon").
 
-_HARMLESS_WORDS = """
+_HARMLESS = words("""
     a about all am an and answer approx approximately around as at be believe boxed ca can certain certainty chance
     circa close confidence confident correct correctness estimate estimated estimation extremely fairly final given
     guess high highly i i'd i'm is it it's level likelihood likely low medium moderate moderately my near of overall p
     prob probability probably quite rather rating roughly say score so stated sure that that's the there think this to
     value very with would yes
-"""
-_HARMLESS = frozenset(_HARMLESS_WORDS.split())
-_WORD = re.compile(r"[^\W\d_]+(?:'[^\W\d_]+)?")
+""")
 # What makes a number a bound, a part of a sum, a share of something, or the chance of being wrong.
 _HARMFUL = re.compile(
     r"[<>±‰‱]|(?<!\d)%|-[*_`\"'(\[$~]{1,4}\.?\d"
@@ -224,19 +197,17 @@ _HARMFUL = re.compile(
 )
 # A bare 1 is the lowest mark as often as the highest number, so all words beside it must speak of certainty; beside a
 # bare 0, of none.
-_DOUBTING = "around close fairly low medium moderate moderately near probably quite rather roughly"
-_CERTAIN_WORDS = """
-    absolute absolutely accurate because being certainly complete completely definite definitely entirely exact fact
-    full fully highest indeed known right since surely total totally true well
-"""
-_SURE = "certain certainty confident high highly likely probably sure yes"
-_CLUELESS_WORDS = """
-    any because cannot clue complete completely do don't guessing idea just know knowledge lowest no none not nothing or
-    since unknown
-"""
 _BESIDE = {
-    0: (_HARMLESS - frozenset(_SURE.split())) | frozenset(_CLUELESS_WORDS.split()),
-    1: (_HARMLESS - frozenset(_DOUBTING.split())) | frozenset(_CERTAIN_WORDS.split()),
+    0: _HARMLESS - words("certain certainty confident high highly likely probably sure yes")
+    | words("""
+        any because cannot clue complete completely do don't guessing idea just know knowledge lowest no none not
+        nothing or since unknown
+    """),
+    1: _HARMLESS - words("around close fairly low medium moderate moderately near probably quite rather roughly")
+    | words("""
+        absolute absolutely accurate because being certainly complete completely definite definitely entirely exact fact
+        full fully highest indeed known right since surely total totally true well
+    """),
 }
 _CONTRADICTED = re.compile(
     r"\?|(?<!my[ ])(?<!the[ ])(?<!this[ ])\bguess(?:ing)?\b(?![ ]?[:=])"
@@ -249,65 +220,34 @@ _CLAIM = re.compile(
     r"\b(?:that|it[ ](?:is|was)|it's|being|for|answer[ ]is|favou?r[ ]of)\b([^,.;\n]{0,80})", re.IGNORECASE
 )
 _REASON = re.compile(r"\b(?:because|since|as|given|so|due|based|meaning|which|and|but)\b", re.IGNORECASE)
-_CLAIMED_WORDS = """
+_CLAIMED = words("""
     a accurate am an answer being case certain certainly chance clear common commonly confident correct easy fact guess
     i i'm in indeed is it it's known likely my obvious of one probability right sure that that's the there this to true
     very was well widely
-"""
-_CLAIMED = frozenset(_CLAIMED_WORDS.split())
-_KNOWN = frozenset().union(_CLAIMED, *_BESIDE.values())
-_LONGEST_NAME = 3
+""")
+_KNOWN = _CLAIMED.union(*_BESIDE.values())
 
 
-def is_harmless(text: str, first: int, end: int, answer: str = "") -> bool:
-    """Return whether the words and signs around numbers leave them as they are.
-
-    first, end : the place of the first number.
-    answer : what the number should be the probability of, if that is known.
-
-    >>> is_harmless("about 0.3", 6, 9)
-    True
-    >>> is_harmless("0.3 that it's Lyon", 0, 3, "Paris"), is_harmless("0.3 that it's Lyon", 0, 3, "Lyon")
-    (False, True)
-    """
-    before = (word.lower() for word in _WORD.findall(text[:first]))
-    is_left_alone = _HARMFUL.search(text) is None and all(word in _HARMLESS for word in before)
-    return is_left_alone and not _is_of_another(text[end:], answer)
-
-
-def agrees_with_whole(text: str, number: int, answer: str = "") -> bool:
-    """Return whether all words beside a bare 0 or 1 say the same as it does.
-
-    >>> agrees_with_whole("1 (certain)", 1), agrees_with_whole("1 (low)", 1), agrees_with_whole("0, no idea", 0)
-    (True, False, True)
-    """
-    own = _words(answer)
-    is_bare = all(letter.isalnum() or letter.isspace() or letter.isascii() for letter in text)
-    return is_bare and all(word in _BESIDE[number] or word in own for word in _words(text))
-
-
-def is_contradicted(text: str) -> bool:
-    """Return whether words beside a 1.0 say that it is little.
-
-    >>> is_contradicted("1.0 (very low)"), is_contradicted("1.0 (very high)")
-    (True, False)
-    """
-    return _CONTRADICTED.search(text) is not None
-
-
-def _words(text: str) -> set[str]:
-    return {word.lower() for word in _WORD.findall(text)}
+def _may_be_mark(text: str, clump: str, answer: str) -> bool:
+    """Return whether a 0 or 1 may be a mark, because the words beside it do not agree with it."""
+    written = clump.rstrip(".,:!?")
+    if written in ("0", "1"):
+        is_bare = all(letter.isalnum() or letter.isspace() or letter.isascii() for letter in text)
+        if not is_bare or not words(text) <= _BESIDE[int(written)] | words(answer):
+            return True
+    return re.fullmatch(r"1(?:[.,]0+)?", written) is not None and _CONTRADICTED.search(text) is not None
 
 
 def _is_of_another(text: str, answer: str) -> bool:
     """Return whether the words after a number name something else than the answer, or deny the answer."""
-    own = _words(answer)
+    own = words(answer)
     reason = _REASON.search(text)
-    said = text[: reason.start()] if reason else text
-    claims = (_words(match[1]) for match in _CLAIM.finditer(said))
-    is_denied = bool(own) and re.search(rf"\bnot[ ]{re.escape(answer[:80])}", said, re.IGNORECASE) is not None
+    clause = text[: reason.start()] if reason else text
+    if own and re.search(rf"\bnot[ ]{re.escape(answer[:80])}", clause, re.IGNORECASE):
+        return True
     # Only a short name follows, and not that of the answer: "0.3 (Lyon)".
-    words = _WORD.findall(said)
-    is_name = 0 < len(words) <= _LONGEST_NAME and all(word[0].isupper() for word in words)
-    is_other = is_name and not any(word.lower() in _KNOWN | own for word in words)
-    return is_denied or is_other or any(not claim <= _CLAIMED | own for claim in claims)
+    names = WORD.findall(clause)
+    is_name = 0 < len(names) <= 3 and all(name[0].isupper() for name in names)
+    if is_name and words(clause).isdisjoint(_KNOWN | own):
+        return True
+    return any(not words(claim[1]) <= _CLAIMED | own for claim in _CLAIM.finditer(clause))

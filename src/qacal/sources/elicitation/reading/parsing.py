@@ -1,11 +1,11 @@
 r"""From the text of a reply to its outcome: an answer with a confidence, a refusal, or why it cannot be read.
 
 The prompt asks for ``Guess: Paris``, line break, ``Probability: 0.9``. LLMs write that in bold, in JSON, in one line,
-after a page of thoughts, twice, half, or not at all. These rules decide:
+after a page of thoughts, twice, in part, or not at all. These rules decide:
 
 * Thoughts in tags (``<think>``) are not read. Text before the labels and after the confidence is ignored.
 * A guess needs its label. Two guesses, or two confidences, must agree.
-* ``Guess: Paris (0.9)`` has a confidence if no other is given. A percent is not read there: ``ethanol (40%)`` is an
+* ``Guess: Paris (0.9)`` has a confidence if there is no other. A percent is not read there: ``ethanol (40%)`` is an
   answer, and so is ``sin(0.5)``.
 * A reply has one scale: beside ``P1: 98`` a bare ``P2: 1`` is not read.
 * A guess that declines to answer is a refusal, with any number. "I don't know" with a number is an answer: an LLM that
@@ -24,8 +24,7 @@ from qacal.sources.elicitation.matching import normalise_answer
 from qacal.sources.elicitation.reading.characters import ends_in_thoughts, plain, without_thoughts
 from qacal.sources.elicitation.reading.expressions import EXPRESSIONS, read_expression
 from qacal.sources.elicitation.reading.labels import CONFIDENCE, GUESS, Named, json_place, named_texts, trimmed
-from qacal.sources.elicitation.reading.numbers import Scale, read_probability, scale_of
-from qacal.sources.elicitation.reading.refusals import declines, does_not_know
+from qacal.sources.elicitation.reading.numbers import read_probability, scale_of
 from qacal.sources.elicitation.reply import (
     Malformed,
     Outcome,
@@ -56,6 +55,35 @@ _GOES_ON = re.compile(
 _DIGIT_AFTER_LABEL = re.compile(r"\b(?:probability|confidence|likelihood)[ ]{0,3}[:=][ ]{0,3}\.?\d", re.IGNORECASE)
 _LONGEST_LINE = 300
 
+# A refusal is recognised by the beginning of a reply.
+_BEGINNING = 600
+_DOES_NOT = (
+    r"(?:can't|cannot|can not|could not|couldn't|won't|will not|am not able to|'m not able to|am unable to|'m unable to"
+    r"|do not|don't|must decline to|have to decline to|refuse to|am not going to|'m not going to)"
+)
+_REFUSES = (
+    r"(?:answer|assist|help (?:you with|with)|provide|determine|guess|comply|discuss|fulfil|engage|respond|predict"
+    r"|speculate|identify|verify|make (?:a guess|guesses))"
+)
+# Titles begin like this too ("I Can't Tell You Why"), so a guess of this form is not a refusal.
+_MAY_REFUSE = r"(?:give|say|share|tell|offer|access|have (?:enough|access|any|the|that))"
+_REFUSAL = (
+    r"\bi(?:'m| am) (?:so |very |really |truly )?sorry(?:,|\.|! | but | i\b)",
+    r"^\W*sorry,? (?:but|i|this|that|we)\b",
+    r"\bi apologi[sz]e\b|\bmy apologies\b",
+    r"\bas an? (?:ai|artificial intelligence|(?:large )?language model)\b",
+    r"\bi(?:'m| am) (?:just |only )?an? (?:ai|(?:large )?language model)\b",
+    r"\bunable to (?:answer|provide|determine|assist|comply)\b",
+    r"\bi(?:'d| would) (?:prefer|rather) not\b|\bi (?:must |have to )?(?:respectfully )?decline\b",
+)
+_I_DO_NOT = rf"\bi\b ?(?:also |really |simply |just )?{_DOES_NOT} (?:actually |really |reliably )?"
+_GUESS = re.compile("|".join((rf"{_I_DO_NOT}{_REFUSES}\b", *_REFUSAL)), re.IGNORECASE)
+_REPLY = re.compile("|".join((rf"{_I_DO_NOT}(?:{_REFUSES}|{_MAY_REFUSE})\b", *_REFUSAL)), re.IGNORECASE)
+_NOT_KNOWING = re.compile(
+    r"^\W*(?:i (?:really |honestly )?(?:do not|don't) know(?: the answer| this| that| it)?|unknown|no idea)\W*(?:$|\n)",
+    re.IGNORECASE,
+)
+
 
 def parse_guess(text: str, *, is_cut: bool = False) -> Outcome:
     r"""Read ``Guess: ...`` and ``Probability: ...``.
@@ -81,8 +109,8 @@ def parse_expression_guess(
     Stated(answer='Paris', confidence=0.9)
     """
 
-    def read(said: str, is_last: bool, _: str) -> float | Malformed:
-        return read_expression(said, expressions, is_cut=is_last)
+    def read(confidence: str, is_last: bool, _: str) -> float | Malformed:
+        return read_expression(confidence, expressions, is_cut=is_last)
 
     return _single(text, read, is_cut)
 
@@ -95,19 +123,22 @@ def parse_guesses(text: str, count: int, *, is_cut: bool = False) -> tuple[Outco
 
     >>> parse_guesses("G1: Paris\nP1: 0.8\nG2: Lyon\nP2: 0.15", 2)
     (Stated(answer='Paris', confidence=0.8), Stated(answer='Lyon', confidence=0.15))
-    >>> [getattr(outcome, "confidence", None) for outcome in parse_guesses("G1: Paris\nP1: 98\nG2: Lyon\nP2: 1", 2)]
-    [0.98, None]
     """
-    spoken = without_thoughts(text)
-    fault = _fault(spoken, text, is_cut)
+    visible = without_thoughts(text)
+    fault = _fault(visible, text, is_cut)
     if fault is not None:
         return (fault,) * count
-    parts = _numbered(named_texts(spoken), count)
-    if not parts and declines(spoken):
-        return (refused(spoken),) * count
+    parts = _numbered(named_texts(visible), count)
+    if not parts and declines(visible):
+        return (refused(visible),) * count
+    has_percents = any(part.kind in CONFIDENCE and scale_of(part.text) == 100 for part in parts)
+
+    def read(confidence: str, is_last: bool, answer: str) -> float | Malformed:
+        is_unclear = has_percents and scale_of(confidence) == 1
+        return malformed(Reason.UNCLEAR_NUMBER, confidence) if is_unclear else _number(confidence, is_last, answer)
+
     rows = ([part for part in parts if part.number == number] for number in range(1, count + 1))
-    read = _number_on_one_scale(parts)
-    return tuple(_named_ending(_outcome(spoken, row, read, is_cut), text, is_cut) for row in rows)
+    return tuple(_named_ending(_outcome(visible, row, read, is_cut), text, is_cut) for row in rows)
 
 
 def parse_stated(text: str, *, is_cut: bool = False) -> Outcome:
@@ -133,25 +164,21 @@ def parse_answer(text: str, *, is_cut: bool = False) -> str | Refused | Malforme
     >>> parse_answer("Guess: Paris"), parse_answer("Paris")
     ('Paris', 'Paris')
     """
-    spoken = without_thoughts(text)
-    fault = _fault(spoken, text, is_cut) or (malformed(Reason.CUT, text) if is_cut else None)
+    visible = without_thoughts(text)
+    fault = _fault(visible, text, is_cut) or (malformed(Reason.CUT, text) if is_cut else None)
     if fault is not None:
         return fault
-    guesses = _guesses(named_texts(spoken))
-    if not guesses:
-        return _unlabelled(spoken)
-    if not _are_same(guesses):
-        return malformed(Reason.SEVERAL_GUESSES, spoken)
-    answer = guesses[0].text
-    return refused(spoken) if declines(answer, is_guess=True) or does_not_know(answer) else answer
-
-
-def _unlabelled(spoken: str) -> str | Refused | Malformed:
-    if declines(spoken) or does_not_know(spoken):
-        return refused(spoken)
-    start, end = trimmed(plain(spoken), 0, len(spoken))
-    is_line = start < end <= start + _LONGEST_LINE and "\n" not in spoken[start:end]
-    return spoken[start:end] if is_line else malformed(Reason.NO_GUESS, spoken)
+    guesses = _guesses(named_texts(visible))
+    if guesses and not _are_same(guesses):
+        return malformed(Reason.SEVERAL_GUESSES, visible)
+    answer = guesses[0].text if guesses else visible
+    if declines(answer, is_guess=bool(guesses)) or does_not_know(answer):
+        return refused(visible)
+    if guesses:
+        return answer
+    start, end = trimmed(plain(visible), 0, len(visible))
+    is_line = start < end <= start + _LONGEST_LINE and "\n" not in visible[start:end]
+    return visible[start:end] if is_line else malformed(Reason.NO_GUESS, visible)
 
 
 def parse_confidence(text: str, *, is_cut: bool = False) -> float | Refused | Malformed:
@@ -160,20 +187,20 @@ def parse_confidence(text: str, *, is_cut: bool = False) -> float | Refused | Ma
     >>> parse_confidence("Probability: 0.9\n\nNote: founded in 987."), parse_confidence("0.9")
     (0.9, 0.9)
     """
-    spoken = without_thoughts(text)
-    fault = _fault(spoken, text, is_cut)
+    visible = without_thoughts(text)
+    fault = _fault(visible, text, is_cut)
     if fault is not None:
         return fault
-    confidences = [part for part in named_texts(spoken) if part.kind in CONFIDENCE and part.text.strip()]
-    values = [_number(part.text, is_cut and part.is_last, "") for part in confidences] or [_number(spoken, is_cut, "")]
+    confidences = [part for part in named_texts(visible) if part.kind in CONFIDENCE and part.text.strip()]
+    values = [_number(part.text, is_cut and part.is_last, "") for part in confidences] or [_number(visible, is_cut, "")]
     confidence = _agreed(values)
     if isinstance(confidence, float):
         return confidence
     is_missing = confidence == Reason.NO_CONFIDENCE
-    if is_missing and declines(spoken):
-        return refused(spoken)
+    if is_missing and declines(visible):
+        return refused(visible)
     ending = _ending(text, is_cut) if is_missing else None
-    return malformed(ending or Reason(confidence), spoken)
+    return malformed(ending or Reason(confidence), visible)
 
 
 def answer_place(text: str, answer: str) -> tuple[int, int] | None:
@@ -184,45 +211,33 @@ def answer_place(text: str, answer: str) -> tuple[int, int] | None:
     >>> answer_place("Is it Oslo? Guess: Oslo", "Oslo")
     (19, 23)
     """
-    spoken = without_thoughts(text)
-    guesses = _guesses(named_texts(spoken))
+    visible = without_thoughts(text)
+    guesses = _guesses(named_texts(visible))
     own = next((part for part in guesses if answer in (part.text, _before_brackets(part.text))), None)
     if own is not None:
-        place = own.place or json_place(spoken, own.text)
+        place = own.place or json_place(visible, own.text)
         start = -1 if place is None else place[0] + own.text.index(answer)
     else:
-        start = spoken.find(answer) if answer else -1
-        start = start if spoken.find(answer, start + 1) < 0 else -1
+        start = visible.find(answer) if answer else -1
+        start = start if visible.find(answer, start + 1) < 0 else -1
     return (start, start + len(answer)) if start >= 0 else None
 
 
 def _single(text: str, read: ReadConfidence, is_cut: bool) -> Outcome:
-    spoken = without_thoughts(text)
-    fault = _fault(spoken, text, is_cut)
-    return fault or _named_ending(_outcome(spoken, named_texts(spoken), read, is_cut), text, is_cut)
+    visible = without_thoughts(text)
+    fault = _fault(visible, text, is_cut)
+    return fault or _named_ending(_outcome(visible, named_texts(visible), read, is_cut), text, is_cut)
 
 
 def _number(text: str, is_last: bool, answer: str) -> float | Malformed:
     return read_probability(text, is_cut=is_last, answer=answer)
 
 
-def _number_on_one_scale(parts: Sequence[Named]) -> ReadConfidence:
-    """Return the reader of the confidences of a reply; it refuses numbers up to 1 beside percents or shares."""
-    if not any(part.kind in CONFIDENCE and scale_of(part.text) is Scale.MORE for part in parts):
-        return _number
-
-    def read(said: str, is_last: bool, answer: str) -> float | Malformed:
-        is_unclear = scale_of(said) is Scale.ONE
-        return malformed(Reason.UNCLEAR_NUMBER, said) if is_unclear else _number(said, is_last, answer)
-
-    return read
-
-
-def _fault(spoken: str, text: str, is_cut: bool) -> Malformed | None:
-    if not spoken.strip():
+def _fault(visible: str, text: str, is_cut: bool) -> Malformed | None:
+    if not visible.strip():
         return malformed(_ending(text, is_cut) or Reason.EMPTY, text)
-    is_echo = _ECHO.search(plain(spoken)) is not None and "</" not in spoken
-    return malformed(Reason.ECHO, spoken) if is_echo else None
+    is_echo = _ECHO.search(plain(visible)) is not None and "</" not in visible
+    return malformed(Reason.ECHO, visible) if is_echo else None
 
 
 def _ending(text: str, is_cut: bool) -> Reason | None:
@@ -237,53 +252,53 @@ def _named_ending(outcome: Outcome, text: str, is_cut: bool) -> Outcome:
     return outcome if ending is None else malformed(ending, text)
 
 
-def _outcome(spoken: str, parts: list[Named], read: ReadConfidence, is_cut: bool) -> Outcome:
+def _outcome(visible: str, parts: list[Named], read: ReadConfidence, is_cut: bool) -> Outcome:
     """Return the outcome of the parts of one guess."""
     guess = " ".join(part.text for part in _guesses(parts))
-    outcome = _stated(spoken, parts, read, is_cut)
+    outcome = _stated(visible, parts, read, is_cut)
     if isinstance(outcome, Stated):
-        return refused(spoken) if declines(guess, is_guess=True) else outcome
+        return refused(visible) if declines(guess, is_guess=True) else outcome
     is_silent = outcome.why in (Reason.NO_GUESS, Reason.NO_CONFIDENCE, Reason.UNKNOWN_EXPRESSION)
-    is_refusal = declines(guess or spoken, is_guess=bool(guess)) or does_not_know(guess or spoken)
-    return refused(spoken) if is_silent and is_refusal else outcome
+    is_refusal = declines(guess or visible, is_guess=bool(guess)) or does_not_know(guess or visible)
+    return refused(visible) if is_silent and is_refusal else outcome
 
 
-def _stated(spoken: str, parts: list[Named], read: ReadConfidence, is_cut: bool) -> Stated | Malformed:
+def _stated(visible: str, parts: list[Named], read: ReadConfidence, is_cut: bool) -> Stated | Malformed:
     guesses = _guesses(parts)
     confidences = [part for part in parts if part.kind in CONFIDENCE and part.text.strip()]
     if not guesses:
-        return malformed(Reason.NO_GUESS, spoken)
+        return malformed(Reason.NO_GUESS, visible)
     if not _are_same(guesses):
-        return malformed(Reason.SEVERAL_GUESSES, spoken)
+        return malformed(Reason.SEVERAL_GUESSES, visible)
     answer = guesses[0].text
     if not any(part.kind in CONFIDENCE for part in parts):
-        return _with_brackets(spoken, answer)
+        return _with_brackets(visible, answer)
     if not confidences:
-        return malformed(Reason.NO_CONFIDENCE, spoken)
+        return malformed(Reason.NO_CONFIDENCE, visible)
     if _DIGIT_AFTER_LABEL.search(plain(answer)):
-        return malformed(Reason.SEVERAL_CONFIDENCES, spoken)
+        return malformed(Reason.SEVERAL_CONFIDENCES, visible)
     confidence = _agreed([read(part.text, is_cut and part.is_last, answer) for part in confidences])
-    return Stated(answer, confidence) if isinstance(confidence, float) else malformed(Reason(confidence), spoken)
+    return Stated(answer, confidence) if isinstance(confidence, float) else malformed(Reason(confidence), visible)
 
 
 def _agreed(values: Sequence[float | Malformed]) -> float | str:
     """Return the one confidence, or why there is none; "Confidence: high" beside a number is ignored."""
     reasons = [value.why for value in values if isinstance(value, Malformed)]
-    spoken = [why for why in reasons if why != Reason.NO_CONFIDENCE]
+    faults = [why for why in reasons if why != Reason.NO_CONFIDENCE]
     numbers = {value for value in values if isinstance(value, float)}
-    if spoken or not numbers:
-        return (spoken or reasons)[0]
+    if faults or not numbers:
+        return (faults or reasons)[0]
     return numbers.pop() if len(numbers) == 1 else Reason.SEVERAL_CONFIDENCES
 
 
-def _with_brackets(spoken: str, guess: str) -> Stated | Malformed:
+def _with_brackets(visible: str, guess: str) -> Stated | Malformed:
     """Return the answer and the confidence of "Paris (0.9)"."""
     answer = _before_brackets(guess)
     match = _IN_BRACKETS.search(plain(guess[-_BRACKETS:]))
     confidence = read_probability(match[1] or match[2]) if match else None
     if answer and isinstance(confidence, float):
         return Stated(answer, confidence)
-    return malformed(Reason.NO_CONFIDENCE, spoken)
+    return malformed(Reason.NO_CONFIDENCE, visible)
 
 
 def _before_brackets(guess: str) -> str:
@@ -309,15 +324,32 @@ def _are_same(guesses: Sequence[Named]) -> bool:
 
 def _numbered(parts: list[Named], count: int) -> list[Named]:
     """Return parts with their numbers; pairs without numbers are numbered in their order."""
-    if any(part.number is not None for part in parts):
-        return _completed(parts)
-    is_paired = len(parts) == 2 * count and all((part.kind in GUESS) == (at % 2 == 0) for at, part in enumerate(parts))
-    return [replace(part, number=at // 2 + 1) for at, part in enumerate(parts)] if is_paired else []
-
-
-def _completed(parts: list[Named]) -> list[Named]:
-    """Return parts in which confidences without numbers have that of the guess before them, if all have one."""
+    if all(part.number is None for part in parts):
+        are_pairs = all((part.kind in GUESS) == (at % 2 == 0) for at, part in enumerate(parts))
+        is_complete = are_pairs and len(parts) == 2 * count
+        return [replace(part, number=at // 2 + 1) for at, part in enumerate(parts)] if is_complete else []
+    # Confidences without numbers have that of the guess before them, if then all have one.
     before = [None, *(part.number if part.kind in GUESS else None for part in parts)]
-    numbers = [part.number or number for part, number in zip(parts, before, strict=False)]
-    is_clear = all(number is not None for number in numbers)
-    return [replace(part, number=number) for part, number in zip(parts, numbers, strict=True)] if is_clear else parts
+    completed = [replace(part, number=part.number or number) for part, number in zip(parts, before, strict=False)]
+    return completed if all(part.number is not None for part in completed) else parts
+
+
+def declines(text: str, *, is_guess: bool = False) -> bool:
+    """Return whether a reply declines to answer, or a guess is a refusal.
+
+    >>> declines("I'm sorry, but I can't help with that."), declines("The capital is Paris.")
+    (True, False)
+    >>> declines("I Can't Tell You Why"), declines("I Can't Tell You Why", is_guess=True)
+    (True, False)
+    """
+    pattern = _GUESS if is_guess else _REPLY
+    return bool(pattern.search(plain(text[:_BEGINNING]).strip()))
+
+
+def does_not_know(text: str) -> bool:
+    """Return whether a text says that the LLM does not know.
+
+    >>> does_not_know("I don't know."), does_not_know("Unknown Mortal Orchestra")
+    (True, False)
+    """
+    return bool(_NOT_KNOWING.search(plain(text[:_BEGINNING]).strip()))
