@@ -126,7 +126,7 @@ def test_an_experiment_learns_from_its_beta_part_alone():
     is_beta = np.arange(1_000) < 400
     found = [
         Beta("v", "learned:2").groups(
-            Sample((), np.full(1_000, 0.8), labels, np.arange(1_000, dtype=np.uint64), {"v": Z}), is_beta
+            Sample(np.full(1_000, 0.8), labels, np.arange(1_000, dtype=np.uint64), {"v": Z}), is_beta
         )
         for labels in (y, np.where(is_beta, y, 1 - y), 1 - y)
     ]

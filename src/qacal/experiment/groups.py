@@ -59,30 +59,30 @@ class Beta:
 
     def groups(self, sample: Sample, is_beta: Bools, seed: int = 0) -> Groups:
         """Fit the partition on the beta rows, and return the groups of all rows."""
-        found = self.partitions(int(is_beta.sum()), seed)
-        if isinstance(found, Column):
-            return {found.name: sample.columns[found.name]}
+        partition = self.partitions(int(is_beta.sum()), seed)
+        if isinstance(partition, Column):
+            return {partition.name: sample.columns[partition.name]}
         Z = sample.vectors[self.embedder]
-        if isinstance(found, dict):
-            return {name: one.fit(Z[is_beta]).assign(Z) for name, one in found.items()}
+        if isinstance(partition, dict):
+            return {name: kmeans.fit(Z[is_beta]).assign(Z) for name, kmeans in partition.items()}
         labelled = {"confidence": sample.confidence[is_beta], "correct": sample.correct[is_beta]}
-        paths = found.fit_rows({EMBEDDING: Z[is_beta], **labelled}).groups(Z)
+        paths = partition.fit_rows({EMBEDDING: Z[is_beta], **labelled}).groups(Z)
         assert isinstance(paths, Paths)
         return paths
 
     def partitions(self, rows: int, seed: int = 0) -> Column | SearchedTree | dict[str, KMeans]:
-        """Return what is searched, given so many beta rows: a column, a tree, or k-means of several sizes by name."""
-        asked = as_partition(self.partition)
-        asked.require_parameters()
+        """Return what is searched with this many beta rows: a column, a tree, or k-means of several sizes by name."""
+        partition = as_partition(self.partition)
+        partition.require_parameters()
         is_limited = not isinstance(self.partition, str) or ":" in self.partition
-        if isinstance(asked, Column):
-            return asked
-        if isinstance(asked, KDTree | BisectingTree | LearnedTree):
-            depth = asked.max_depth if is_limited else _DEPTH
+        if isinstance(partition, Column):
+            return partition
+        if isinstance(partition, KDTree | BisectingTree | LearnedTree):
+            depth = partition.max_depth if is_limited else _DEPTH
             allowed = max(1, int(np.log2(max(rows, 2) / _ROWS_A_LEAF)))
-            return type(asked)(**{**asked.parameters(), "max_depth": min(depth, allowed)})
-        if isinstance(asked, KMeans):
-            most = max(2, min(asked.n_groups if is_limited else _GROUPS, rows // _ROWS_A_CENTRE))
+            return type(partition)(**{**partition.parameters(), "max_depth": min(depth, allowed)})
+        if isinstance(partition, KMeans):
+            most = max(2, min(partition.n_groups if is_limited else _GROUPS, rows // _ROWS_A_CENTRE))
             counts = [2**power for power in range(1, most.bit_length())]
             return {str(count): KMeans(n_groups=count, seed=seed) for count in counts}
         raise InputError(
@@ -109,17 +109,15 @@ def at_cut(groups: Groups, cut: Cut) -> Any:
 
 
 def common_groups(groups: Groups, rows: int) -> tuple[Cut, Ints]:
-    """Return the finest cut whose groups have 30 rows on average, and the groups: the same ruler for all methods."""
-    best: tuple[Cut, Ints] = (ROOT, np.zeros(rows, dtype=np.int64))
-    for cut, codes in _every_cut(groups, rows):
-        count = len(np.setdiff1d(codes, [NO_GROUP]))
-        if count * ROWS_A_GROUP <= rows:
-            best = cut, codes
-    return best
-
-
-def _every_cut(groups: Groups, rows: int) -> list[tuple[Cut, Ints]]:
+    """Return the finest cut with 30 rows per group on average, and its groups: all methods are measured with them."""
+    cuts: dict[Cut, Ints] = {}
     if isinstance(groups, Paths):
-        return [(depth, groups.groups(depth)) for depth in range(1, groups.depth + 1)]
-    codes = {name: as_grouping(column, rows).leaves() for name, column in groups.items()}
-    return sorted(codes.items(), key=lambda item: len(np.unique(item[1])))
+        cuts.update((depth, groups.groups(depth)) for depth in range(1, groups.depth + 1))
+    else:
+        codes = {name: as_grouping(column, rows).leaves() for name, column in groups.items()}
+        cuts.update(sorted(codes.items(), key=lambda item: len(np.unique(item[1]))))
+    best: tuple[Cut, Ints] = (ROOT, np.zeros(rows, dtype=np.int64))
+    for cut, codes_at in cuts.items():
+        if len(np.setdiff1d(codes_at, [NO_GROUP])) * ROWS_A_GROUP <= rows:
+            best = cut, codes_at
+    return best

@@ -7,6 +7,7 @@ All rows of a question are in the same part. Each seed is another split.
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,13 +19,15 @@ from qacal.calibrators.binning import BinningCalibrator, QABinning, ScalingBinni
 from qacal.calibrators.identity import Identity
 from qacal.calibrators.isotonic import IsotonicCalibration
 from qacal.calibrators.platt import PlattScaling
-from qacal.errors import InputError, RepeatedQuestionsWarning
+from qacal.errors import InputError, NotEnoughRowsError, RepeatedQuestionsWarning
 from qacal.experiment.groups import Beta, Groups, at_cut, common_groups, only
 from qacal.experiment.measures import TestRows
 from qacal.experiment.sample import Sample
+from qacal.guarantee import check_alpha
 from qacal.planning import Ranges, paper_ranges, search_ranges, wide_ranges
-from qacal.search import Search, Tuned
-from qacal.tally.arrays import Bools, Floats, Ints
+from qacal.search import Search, require_objective
+from qacal.tally.arrays import Bools, Ints
+from qacal.tally.groups import as_grouping
 from qacal.tally.ids import id_hashes, split, tie_order
 from qacal.tally.tally import BLOCKS, Tally
 
@@ -75,9 +78,9 @@ def methods(ties: Ties) -> dict[str, Calibrator]:
 class Protocol:
     """What is the same for all seeds and blocks.
 
-    search : which points per bin are tried: "paper" (those that promise `epsilon`), "wide" (from 10 up), or "auto", the
-        paper's where the rows allow.
-    objective : what the tuning rows decide by: "log_loss", "brier", "auac" (the paper's), "error".
+    search : which points per bin are tried: "paper" (those that guarantee `epsilon`), "wide" (from 10 up), or "auto",
+        the paper's where the rows allow.
+    objective : the measure on the tuning rows: "log_loss", "brier", "auac" (the paper's), "error".
     label : a column that no method has seen, to measure errors within.
     ties : what bins do with equal confidences: "merge" keeps them together, "jitter" orders them by the hash of the id,
         as the paper's randomised ties do.
@@ -90,6 +93,21 @@ class Protocol:
     label: str | None = None
     ties: Ties = "merge"
 
+    def validate(self) -> None:
+        """Refuse settings that there are not."""
+        if self.search not in ("auto", "paper", "wide"):
+            raise InputError(f"search is {self.search!r}; expected auto, paper or wide.")
+        if self.ties not in ("merge", "jitter"):
+            raise InputError(f"ties is {self.ties!r}; expected merge or jitter.")
+        if self.label is not None and not isinstance(self.label, str):
+            raise InputError(f"label is {self.label!r:.60}; expected the name of a column.")
+        if self.label in ("correct", "confidence"):
+            raise InputError(
+                f"{self.label} is no column to measure errors within; choose one that tells kinds of questions apart."
+            )
+        require_objective(self.objective)
+        check_alpha(self.alpha)
+
     def ranges(self, rows: int, groups: list[int]) -> Ranges:
         """Return the points per bin to try."""
         if self.search == "paper":
@@ -101,23 +119,12 @@ class Protocol:
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """One seed's parts and groups, and what was learned from them."""
+    """The parts of one seed: `part` is the number of each row's part."""
 
-    sample: Sample
     part: Ints
-    groups: Groups
     search: Search
     test: TestRows
-    common: Any
-
-    def rows(self, part: int) -> Bools:
-        """Return which rows are in a part."""
-        return np.asarray(self.part == part)
-
-    def answers(self, tuned: Tuned) -> Floats:
-        """Return what a tuned method answers the test rows."""
-        groups = at_cut(only(self.groups, self.rows(TEST)), tuned.best.cut)
-        return tuned.calibrator.predict(self.test.confidence, groups=groups, ids=self.test.ids)
+    test_groups: Groups
 
 
 def deal(sample: Sample, beta: Beta, seed: int, protocol: Protocol) -> Split:
@@ -125,36 +132,42 @@ def deal(sample: Sample, beta: Beta, seed: int, protocol: Protocol) -> Split:
     part = split(sample.ids, SHARES, seed)
     groups = beta.groups(sample, part == BETA, seed)
     calibration, tuning = (_tally(sample, groups, part == which, protocol.ties) for which in (CALIBRATION, TUNING))
-    # What points per bin promise, they promise of questions: several rows of one are not independent.
+    # Points per bin give their guarantee for questions: several rows of one are not independent.
     questions = len(np.unique(sample.ids[part == CALIBRATION]))
     ranges = protocol.ranges(questions, [count for _, count in Search(calibration, tuning, ranges=_NONE).sizes])
     search = Search(calibration, tuning, objective=protocol.objective, ranges=ranges)
     is_test = part == TEST
-    cut, codes = common_groups(only(groups, is_test), int(is_test.sum()))
-    return Split(sample, part, groups, search, TestRows.of(sample, is_test, codes, protocol.label), cut)
+    test_groups = only(groups, is_test)
+    _, common = common_groups(test_groups, int(is_test.sum()))
+    return Split(part, search, TestRows.of(sample, is_test, common, protocol.label), test_groups)
 
 
-def run_method(dealt: Split, name: str, method: Calibrator) -> dict[str, Any]:
-    """Tune a method, and return what it is worth on the test rows."""
+def run_method(parts: Split, name: str, method: Calibrator) -> dict[str, Any]:
+    """Tune a method, and return its measures on the test rows."""
     with warnings.catch_warnings():
         # Several rows of a question make intervals too narrow, and none is used here.
         warnings.simplefilter("ignore", RepeatedQuestionsWarning)
-        tuned = dealt.search.tune(method)
+        tuned = parts.search.tune(method)
     cut = tuned.best.cut
+    groups = at_cut(parts.test_groups, cut)
+    answers = tuned.calibrator.predict(parts.test.confidence, groups=groups, ids=parts.test.ids)
     return {
         "method": name,
-        "groups": dict(dealt.search.sizes)[cut] if method.properties.uses_groups else None,
+        "groups": dict(parts.search.sizes)[cut] if method.properties.uses_groups else None,
         "cut": str(cut) if method.properties.uses_groups else None,
         "depth": cut if method.properties.uses_groups and isinstance(cut, int) else None,
         "points_per_bin": tuned.best.points_per_bin,
         "tuning": tuned.best.score,
-        **dealt.test.measured(dealt.answers(tuned)),
+        **parts.test.measured(answers),
     }
 
 
-def require_enough(sample: Sample, seeds: int, ties: Ties) -> None:
-    """Refuse a sample that cannot be dealt with every seed, or on which there is nothing to learn."""
-    if ties == "jitter":
+def require_enough(sample: Sample, seeds: int, protocol: Protocol, columns: Sequence[str]) -> None:
+    """Refuse a sample that cannot be split with every seed, or on which there is nothing to learn.
+
+    columns : those that groups are made of, or errors measured within.
+    """
+    if protocol.ties == "jitter":
         tie_order(id_hashes(sample.ids, len(sample)), sample.confidence)
     questions = np.unique(sample.ids)
     counts = [np.bincount(split(questions, SHARES, seed), minlength=4).tolist() for seed in range(seeds)]
@@ -166,6 +179,18 @@ def require_enough(sample: Sample, seeds: int, ties: Ties) -> None:
         )
     if len(np.unique(sample.correct)) == 1:
         raise InputError(f"all answers are {'right' if sample.correct[0] else 'wrong'}; there is nothing to calibrate.")
+    try:
+        protocol.ranges(int(0.55 * len(questions)), [1, 2])
+    except NotEnoughRowsError as error:
+        raise InputError(f"{error} Or search widely (--search wide).") from None
+    for column in columns:
+        groups = len(np.unique(as_grouping(sample.columns[column], len(sample)).leaves()))
+        # On a tenth of the rows a group must have a pair, or nothing can be said of it.
+        if 20 * groups > len(sample):
+            raise InputError(
+                f"the column {column} has {groups:,} values in {len(sample):,} rows; errors within groups need some "
+                "tens of rows for each. Choose a coarser column."
+            )
 
 
 def _tally(sample: Sample, groups: Groups, rows: Bools, ties: Ties) -> Tally:

@@ -1,4 +1,4 @@
-"""Run the protocol over blocks and seeds, and write what came out."""
+"""Run the protocol over blocks and seeds, and write the results."""
 
 from __future__ import annotations
 
@@ -6,14 +6,13 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from qacal.calibrators.bin_maps import Ties
-from qacal.errors import InputError, NotEnoughRowsError
+from qacal.errors import InputError
 from qacal.experiment.groups import Beta
 from qacal.experiment.measures import COLUMNS, LABEL_COLUMNS
 from qacal.experiment.protocol import MEANING, Protocol, deal, methods, require_enough, run_method
@@ -22,7 +21,6 @@ from qacal.experiment.tables import Table, escaped, overview, tables
 from qacal.model.answering import Progress
 from qacal.partitions import Column, Partition, as_partition
 from qacal.records.reading import Reading
-from qacal.tally.groups import as_grouping
 
 if TYPE_CHECKING:
     import polars as pl
@@ -35,15 +33,38 @@ _TAKEN = (
 RESULTS = "results.parquet"
 FILES = (RESULTS, "results.md", "report.html")
 
+_EXPLANATION = """\
+The questions of every block were split {seeds} time(s) into four parts, 20:60:10:10: groups were made from the first,
+maps fitted on the second, groups and points per bin (b) chosen on the third by {objective}, and all numbers below
+measured on the fourth. They are means with 1.96 standard deviations / sqrt({seeds}): how much the split matters.
+The best of a column is in bold.
+
+- CE(h;β), CE(h) and β-MCE are the paper's plug-in estimates, on groups that are the same for all methods. Most of them
+  is noise: the noise floor is what a perfectly calibrated score with the same outputs would measure, and it grows with
+  the number of outputs. Do not rank methods by them.
+- Debiased errors have the noise taken out, and are measured in as many bins for every method. Below 0 no error can be
+  seen. Rank methods by these, by Brier score and by log loss.
+- AUAC is the accuracy above a threshold, averaged over thresholds: stretching scores raises it. AURC is the error rate
+  of the answers given, averaged over how many are given: it measures ranking alone.
+- {label}Groups (2^depth, of a tree) and b are medians of what was chosen; results.parquet has every choice.
+- {ties}
+
+Calibrators: {methods}."""
+
+_TIES = {
+    "merge": "Equal confidences share a bin.",
+    "jitter": "Bins order equal confidences by the hash of the id, as the paper's randomised ties do.",
+}
+
 
 @dataclass(frozen=True, eq=False)
 class Experiment:
-    """What came out of a run.
+    """The results of a run.
 
     results : a line for every block, beta, seed and method.
-    by : the columns that blocks are made by; `names` has those of beta too, where there are several.
-    notes : what a reader must know: blocks that could not be run.
-    ranges : for each block, which points per bin were tried, and what they promise.
+    by : the columns that blocks are made by.
+    notes : blocks that could not be run.
+    ranges : for each block, which points per bin were tried, and what they guarantee.
     """
 
     results: pl.DataFrame
@@ -57,7 +78,7 @@ class Experiment:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The columns that tell tables apart."""
+        """The columns that tell tables apart: those of blocks, and those of beta if there are several."""
         return (*self.by, *(("beta_emb", "beta_bin") if len(self.betas) > 1 else ()))
 
     def tables(self) -> list[Table]:
@@ -69,16 +90,24 @@ class Experiment:
         return overview(self.results, self.names[len(self.by) :], self.protocol.label)
 
     def markdown(self) -> str:
-        """Return all tables as a page, with how to read them."""
+        """Return all tables as a page, with an explanation."""
         blocks = [f"{called(name, self.by)}: {text}" for name, text in self.ranges.items()]
         notes = "\n".join(f"- {escaped(note)}" for note in (*self.notes, *blocks))
-        over_all = (
-            ["## All blocks", *(table.markdown() for table in self.overview()), "## Each block"]
-            if len(self.samples) > 1
-            else []
-        )
-        parts = ["# Results", _how_to_read(self), notes, *over_all, *(table.markdown() for table in self.tables())]
+        parts = ["# Results", self._explanation(), notes]
+        if len(self.samples) > 1:
+            parts += ["## All blocks", *(table.markdown() for table in self.overview()), "## Each block"]
+        parts += [table.markdown() for table in self.tables()]
         return "\n\n".join(parts) + "\n"
+
+    def _explanation(self) -> str:
+        label = self.protocol.label
+        return _EXPLANATION.format(
+            seeds=self.seeds,
+            objective=self.protocol.objective.replace("_", " "),
+            label="" if label is None else f"Errors by {label} are within a column that no method has seen. ",
+            ties=_TIES[self.protocol.ties],
+            methods=", ".join(f"{name} ({meaning})" for name, meaning in MEANING.items()),
+        )
 
     def write(self, folder: str | Path, pages: Mapping[str, str] | None = None) -> None:
         """Write results.parquet and results.md, and other pages by their names, into a folder; whole or not at all."""
@@ -106,7 +135,7 @@ def require_own_folder(folder: str | Path) -> None:
 
 @contextmanager
 def _replaced(target: Path) -> Iterator[Path]:
-    """Yield a new folder to fill; it takes the place of `target` once all is written, and vanishes if that fails."""
+    """Yield a new folder to fill; it replaces `target` once all is written, and is removed if that fails."""
     # Beside the target: a name can only be given within one file system.
     with TemporaryDirectory(prefix=f".{target.name}.", dir=target.parent) as home:
         new, old = Path(home, "new"), Path(home, "old")
@@ -158,59 +187,40 @@ def run_experiment(
     import polars as pl
 
     reading = how or Reading()
-    for name, given in {"by": by, "embedders": embedders, "partitions": partitions}.items():
-        if not isinstance(given, list | tuple):
-            raise InputError(f"{name} is {given!r:.60}; expected a list, also of one.")
-    if label is not None and not isinstance(label, str):
-        raise InputError(f"label is {label!r:.60}; expected the name of a column.")
+    for name, values in {"by": by, "embedders": embedders, "partitions": partitions}.items():
+        if not isinstance(values, list | tuple):
+            raise InputError(f"{name} is {values!r:.60}; expected a list, also of one.")
     taken = [name for name in by if name in _TAKEN]
     if taken:
         raise InputError(f"results have a column {taken[0]!r} of their own; rename yours to make blocks by it.")
-    embedders = list(dict.fromkeys(embedders))
-    partitions = list({str(partition): partition for partition in partitions}.values())
-    protocol = Protocol(search, objective, epsilon, alpha, label, ties)
-    _require_sense(protocol, seeds)
-    grouped_by = [one.name for one in map(as_partition, partitions) if isinstance(one, Column)]
-    _require_unseen(label, grouped_by)
-    betas = [Beta(embedder, partition) for embedder in embedders for partition in partitions]
-    needed = list(dict.fromkeys([*grouped_by, *([] if label is None else [label])]))
-    makers = [] if len(grouped_by) == len(partitions) else list(embedders)
-    is_mixed = allow_mixed or "model" in by
-    samples = read_samples(
-        records, reading, by=by, embedders=makers, columns=needed, allow_mixed=is_mixed, progress=progress
-    )
-    lost = lost_blocks(records, reading, by, list(samples))
-    notes = [f"{called(name, by)}: no row can be used." for name in lost]
-    usable = _usable(samples, by, protocol, seeds, needed, notes)
-    ranges: dict[tuple[Any, ...], str] = {}
-    lines = list(_lines(usable, by, betas, seeds, protocol, ranges, progress))
-    results = pl.DataFrame(lines, infer_schema_length=None)
-    return Experiment(results, tuple(by), protocol, seeds, tuple(notes), ranges, usable, tuple(betas))
-
-
-def _require_sense(protocol: Protocol, seeds: int) -> None:
-    from qacal.guarantee import check_alpha
-    from qacal.search import require_objective
-
     if not isinstance(seeds, int) or seeds < 1:
         raise InputError(f"seeds is {seeds!r}; expected a whole number of 1 or more.")
-    if protocol.search not in ("auto", "paper", "wide"):
-        raise InputError(f"search is {protocol.search!r}; expected auto, paper or wide.")
-    if protocol.ties not in ("merge", "jitter"):
-        raise InputError(f"ties is {protocol.ties!r}; expected merge or jitter.")
-    require_objective(protocol.objective)
-    check_alpha(protocol.alpha)
-
-
-def _require_unseen(label: str | None, grouped_by: Sequence[str]) -> None:
+    protocol = Protocol(search, objective, epsilon, alpha, label, ties)
+    protocol.validate()
+    embedders = list(dict.fromkeys(embedders))
+    partitions = list({str(partition): partition for partition in partitions}.values())
+    grouped_by = [partition.name for partition in map(as_partition, partitions) if isinstance(partition, Column)]
     if label in grouped_by:
         raise InputError(
             f"the groups are made of {label}; errors are measured within a column that no method has seen."
         )
-    if label in ("correct", "confidence"):
-        raise InputError(
-            f"{label} is no column to measure errors within; choose one that tells kinds of questions apart."
-        )
+    betas = [Beta(embedder, partition) for embedder in embedders for partition in partitions]
+    columns = list(dict.fromkeys([*grouped_by, *([] if label is None else [label])]))
+    samples = read_samples(
+        records,
+        reading,
+        by=by,
+        embedders=[] if len(grouped_by) == len(partitions) else list(embedders),
+        columns=columns,
+        allow_mixed=allow_mixed or "model" in by,
+        progress=progress,
+    )
+    notes = [f"{called(name, by)}: no row can be used." for name in lost_blocks(records, reading, by, samples)]
+    usable = _usable(samples, by, protocol, seeds, columns, notes)
+    ranges: dict[tuple[Any, ...], str] = {}
+    lines = list(_lines(usable, by, betas, seeds, protocol, ranges, progress))
+    results = pl.DataFrame(lines, infer_schema_length=None)
+    return Experiment(results, tuple(by), protocol, seeds, tuple(notes), ranges, usable, tuple(betas))
 
 
 def _usable(
@@ -221,14 +231,11 @@ def _usable(
     columns: Sequence[str],
     notes: list[str],
 ) -> dict[tuple[Any, ...], Sample]:
-    """Return the blocks that can be run; the others leave a note, or an error if there is no other."""
+    """Return the blocks that can be run. The others get a note; if there is only one block, it is an error."""
     usable = {}
     for name, sample in samples.items():
         try:
-            require_enough(sample, seeds, protocol.ties)
-            _require_reachable(sample, protocol)
-            for column in columns:
-                _require_groups(sample, column)
+            require_enough(sample, seeds, protocol, columns)
             usable[name] = sample
         except InputError as error:
             if len(samples) == 1:
@@ -237,24 +244,6 @@ def _usable(
     if not usable:
         raise InputError("no block can be run. " + " ".join(notes))
     return usable
-
-
-def _require_reachable(sample: Sample, protocol: Protocol) -> None:
-    try:
-        protocol.ranges(int(0.55 * len(np.unique(sample.ids))), [1, 2])
-    except NotEnoughRowsError as error:
-        raise InputError(f"{error} Or search widely (--search wide).") from None
-
-
-def _require_groups(sample: Sample, label: str) -> None:
-    values = sample.columns[label]
-    count = len(np.unique(as_grouping(values, len(values)).leaves()))
-    # On a tenth of the rows a group must have a pair, or nothing can be said of it.
-    if 20 * count > len(sample):
-        raise InputError(
-            f"the column {label} has {count:,} values in {len(sample):,} rows; errors within groups need some tens of "
-            "rows for each. Choose a coarser column."
-        )
 
 
 def _lines(
@@ -266,59 +255,20 @@ def _lines(
     ranges: dict[tuple[Any, ...], str],
     progress: Progress | None,
 ) -> Iterator[dict[str, Any]]:
+    """Yield the results line by line, and note the points per bin of each block in `ranges`."""
     compared = methods(protocol.ties)
-    for name, sample in samples.items():
-        for beta in betas:
-            # As text: one file may name blocks by numbers and by words.
-            common = {
-                **dict(zip(by, map(str, name), strict=True)),
-                "beta_emb": beta.embedder,
-                "beta_bin": beta.name,
-            }
-            for seed in range(seeds):
-                if progress is not None:
-                    progress(f"{called(name, by)}, seed {seed + 1} of {seeds}", len(sample))
-                dealt = deal(sample, beta, seed, protocol)
-                ranges.setdefault(name, f"{len(sample):,} rows; {dealt.search.ranges.note}.")
-                for method, calibrator in compared.items():
-                    line = run_method(dealt, method, calibrator)
-                    yield {**common, "seed": seed, "rows": len(sample), **line}
+    for (name, sample), beta, seed in product(samples.items(), betas, range(seeds)):
+        if progress is not None:
+            progress(f"{called(name, by)}, seed {seed + 1} of {seeds}", len(sample))
+        parts = deal(sample, beta, seed, protocol)
+        ranges.setdefault(name, f"{len(sample):,} rows; {parts.search.ranges.note}.")
+        # As text: one file may name blocks by numbers and by words.
+        block = dict(zip(by, map(str, name), strict=True))
+        common = {**block, "beta_emb": beta.embedder, "beta_bin": beta.name, "seed": seed, "rows": len(sample)}
+        for method, calibrator in compared.items():
+            yield {**common, **run_method(parts, method, calibrator)}
 
 
 def called(name: tuple[Any, ...], by: Sequence[str]) -> str:
     """Return a block's name for a person."""
     return ", ".join(f"{column} {value}" for column, value in zip(by, name, strict=True)) or "the rows"
-
-
-_HOW = """The questions of every block were dealt {seeds} time(s) into four parts, 20:60:10:10: groups were made from
-the first, maps fitted on the second, groups and points per bin (b) chosen on the third by {objective}, and all numbers
-below measured on the fourth. They are means with 1.96 standard deviations / sqrt({seeds}): how much the deal matters.
-The best of a column is in bold.
-
-- CE(h;β), CE(h) and β-MCE are the paper's plug-in estimates, on groups that are the same for all methods. Most of them
-  is noise: the noise floor is what a perfectly calibrated score with the same outputs would measure, and it grows with
-  the number of outputs. Do not rank methods by them.
-- Debiased errors have the noise taken out, and are measured in as many bins for every method. Below 0 no error can be
-  seen. Rank methods by these, by Brier score and by log loss.
-- AUAC is the accuracy above a threshold, averaged over thresholds: stretching scores raises it. AURC is the error rate
-  of the answers given, averaged over how many are given: it measures ranking alone.
-- {label}Groups (2^depth, of a tree) and b are medians of what was chosen; results.parquet has every choice.
-- {ties}
-
-{methods}"""
-
-_TIES = {
-    "merge": "Equal confidences share a bin.",
-    "jitter": "Bins order equal confidences by the hash of the id, as the paper's randomised ties do.",
-}
-_LABEL = "Errors by {label} are within a column that no method has seen. "
-
-
-def _how_to_read(run: Experiment) -> str:
-    return _HOW.format(
-        seeds=run.seeds,
-        objective=run.protocol.objective.replace("_", " "),
-        label="" if run.protocol.label is None else _LABEL.format(label=run.protocol.label),
-        ties=_TIES[run.protocol.ties],
-        methods="Calibrators: " + ", ".join(f"{name} ({meaning})" for name, meaning in MEANING.items()) + ".",
-    )

@@ -1,8 +1,8 @@
-"""The rows of an experiment: a few numbers each, a vector per embedder, and the text for whoever looks at groups."""
+"""The rows of an experiment: a few numbers each, a vector per embedder, and the texts, to look at groups."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,12 +22,10 @@ from qacal.tally.arrays import Floats, Hashes, is_missing
 class Sample:
     """The rows of one block: of one LLM, say.
 
-    name : its value in each of the columns that blocks are made by.
     vectors : a matrix for each embedder, by its name.
     columns : other columns that serve as groups, by name.
     """
 
-    name: tuple[Any, ...]
     confidence: Floats
     correct: Floats
     ids: Hashes
@@ -55,7 +53,7 @@ def read_samples(
     columns : others to keep.
     allow_mixed : whether rows may come from several LLMs or prompts.
     """
-    makers = [embedder(one) for one in embedders]
+    makers = [embedder(name) for name in embedders]
     reads_text = any(not isinstance(maker, ColumnEmbedder) for maker in makers)
     blocks: dict[tuple[Any, ...], Gathered] = {}
     sources = Sources()
@@ -66,24 +64,43 @@ def read_samples(
         if not allow_mixed:
             sources.add(batch)
             sources.require_one()
-        for name, mine in _by_value(batch, by):
-            _add(blocks.setdefault(name, Gathered()), mine, makers, columns)
+        for name, rows in _by_value(batch, by):
+            blocks.setdefault(name, Gathered()).add(
+                confidence=rows.confidence,
+                correct=require_labels(rows.correct, rows.table.origin),
+                ids=rows.ids,
+                question=rows.question,
+                answer=rows.answer,
+                **{f"vectors {maker.name}": _vectors(maker, rows) for maker in makers},
+                **{f"column {column}": rows.listed(column) for column in columns},
+            )
         done += len(batch)
         if progress is not None:
             progress("embedding" if reads_text else "reading", done)
-    return {name: _sample(name, blocks[name], makers, columns) for name in sorted(blocks, key=str)}
+    return {
+        name: Sample(
+            rows["confidence"],
+            rows["correct"],
+            rows["ids"],
+            {maker.name: rows[f"vectors {maker.name}"] for maker in makers},
+            {column: rows[f"column {column}"] for column in columns},
+            rows.get("question"),
+            rows.get("answer"),
+        )
+        for name, rows in sorted(blocks.items(), key=lambda block: str(block[0]))
+    }
 
 
 def lost_blocks(
-    records: Any, how: Reading, by: Sequence[str], found: Sequence[tuple[Any, ...]]
+    records: Any, how: Reading, by: Sequence[str], read_blocks: Collection[tuple[Any, ...]]
 ) -> list[tuple[Any, ...]]:
-    """Return the blocks of which no row could be used."""
-    seen: dict[tuple[Any, ...], None] = {}
+    """Return the blocks without any usable row."""
+    in_file: dict[tuple[Any, ...], None] = {}
     for table in as_source(records).batches(lambda fault: None):
         names = [how.name(column) for column in by]
         if by and all(name in table.names for name in names):
-            seen.update(dict.fromkeys(zip(*(listed(table.column(name)) for name in names), strict=True)))
-    return [name for name in seen if name not in found and not any(map(is_missing, name))]
+            in_file.update(dict.fromkeys(zip(*(listed(table.column(name)) for name in names), strict=True)))
+    return [name for name in in_file if name not in read_blocks and not any(map(is_missing, name))]
 
 
 def _by_value(batch: Batch, by: Sequence[str]) -> Iterator[tuple[tuple[Any, ...], Batch]]:
@@ -100,31 +117,6 @@ def _by_value(batch: Batch, by: Sequence[str]) -> Iterator[tuple[tuple[Any, ...]
         )
     for name in dict.fromkeys(names):
         yield name, batch.only(np.array([other == name for other in names]))
-
-
-def _add(kept: Gathered, batch: Batch, makers: Sequence[Embedder], columns: Sequence[str]) -> None:
-    kept.add(
-        confidence=batch.confidence,
-        correct=require_labels(batch.correct, batch.table.origin),
-        ids=batch.ids,
-        question=batch.question,
-        answer=batch.answer,
-        **{f"vectors {maker.name}": _vectors(maker, batch) for maker in makers},
-        **{f"column {name}": batch.listed(name) for name in columns},
-    )
-
-
-def _sample(name: tuple[Any, ...], kept: Gathered, makers: Sequence[Embedder], columns: Sequence[str]) -> Sample:
-    return Sample(
-        name,
-        kept["confidence"],
-        kept["correct"],
-        kept["ids"],
-        {maker.name: kept[f"vectors {maker.name}"] for maker in makers},
-        {column: kept[f"column {column}"] for column in columns},
-        kept.get("question"),
-        kept.get("answer"),
-    )
 
 
 def _vectors(maker: Embedder, batch: Batch) -> Any:

@@ -1,4 +1,4 @@
-"""One model of a run to look at: the method that tuning likes best, with the settings of the first seed."""
+"""One model of a run to look at: the method with the best score on the tuning rows, with the first seed's settings."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ class Showcase:
 
 
 def showcase(run: Experiment, name: tuple[Any, ...]) -> Showcase:
-    """Return the model of a block to look at: of the methods with groups and bins, the one that tuning likes best."""
+    """Return the model of a block to look at: of the methods with groups and bins, the best on the tuning rows."""
     sample, beta, line = run.samples[name], run.betas[0], _best_line(run, name)
     part = split(sample.ids, SHARES, 0)
     partitions = beta.partitions(int((part == BETA).sum()))
     if isinstance(partitions, dict):
-        # Where no groups at all did best, the smallest number of them shows as much.
+        # If a single group did best, the smallest number of groups shows as much.
         partition: Partition = partitions.get(line["cut"], next(iter(partitions.values())))
     else:
         partition = partitions
@@ -60,12 +60,14 @@ def _best_line(run: Experiment, name: tuple[Any, ...]) -> dict[str, Any]:
     import polars as pl
 
     beta = run.betas[0]
-    mine = run.results.filter(pl.col("beta_emb") == beta.embedder, pl.col("beta_bin") == beta.name)
-    mine = mine.filter(pl.col("method").is_in(_CANDIDATES))
-    for column, value in zip(run.by, name, strict=True):
-        mine = mine.filter(pl.col(column) == str(value))
-    best = mine.group_by("method").agg(pl.col("tuning").mean()).sort("tuning", "method")["method"][0]
-    return mine.filter(pl.col("method") == best, pl.col("seed") == 0).row(0, named=True)
+    lines = run.results.filter(
+        pl.col("method").is_in(_CANDIDATES),
+        beta_emb=beta.embedder,
+        beta_bin=beta.name,
+        **dict(zip(run.by, map(str, name), strict=True)),
+    )
+    best = lines.group_by("method").agg(pl.col("tuning").mean()).sort("tuning", "method")["method"][0]
+    return lines.row(by_predicate=(pl.col("method") == best) & (pl.col("seed") == 0), named=True)
 
 
 def _calibrator(line: Mapping[str, Any], partition: Partition, run: Experiment) -> Calibrator:

@@ -82,10 +82,7 @@ def escaped(text: str) -> str:
 
 
 def tables(results: pl.DataFrame, names: Sequence[str], label: str | None) -> Iterator[Table]:
-    """Yield a table for every block of the results.
-
-    names : the columns that tell blocks apart.
-    """
+    """Yield a table for every block of the results; `names` are the columns that tell blocks apart."""
     columns = [*COLUMNS, *(LABEL_COLUMNS if label is not None else [])]
     titles = [_TITLES.get(name, name) for name in (*names, "method")]
     measured = [column.title.format(label=label) for column in columns]
@@ -96,18 +93,15 @@ def tables(results: pl.DataFrame, names: Sequence[str], label: str | None) -> It
 def overview(results: pl.DataFrame, betas: Sequence[str], label: str | None) -> list[Table]:
     """Return tables over all blocks: each method's mean. How much blocks differ is not in them.
 
-    betas : the columns that tell betas apart, where there are several; each has a table, and a ruler, of its own.
+    betas : the columns that tell betas apart, if there are several; each beta has a table, and groups, of its own.
     """
-    return [
-        replace(
-            table,
-            lines=[
-                replace(line, cells=tuple(replace(cell, half_width=float("nan")) for cell in line.cells))
-                for line in table.lines
-            ],
-        )
-        for table in tables(results, betas, label)
-    ]
+    over_all = list(tables(results, betas, label))
+    for table in over_all:
+        table.lines[:] = [
+            replace(line, cells=tuple(replace(cell, half_width=float("nan")) for cell in line.cells))
+            for line in table.lines
+        ]
+    return over_all
 
 
 def _lines(block: pl.DataFrame, names: Sequence[str], columns: Sequence[Column]) -> Iterator[Line]:
@@ -119,7 +113,7 @@ def _lines(block: pl.DataFrame, names: Sequence[str], columns: Sequence[Column])
     ]
     for method, row in zip(methods, cells, strict=True):
         marked = [
-            Cell(cell.mean, cell.half_width, column.is_better is not None and _goodness(cell, column) == top)
+            replace(cell, is_best=column.is_better is not None and _goodness(cell, column) == top)
             for cell, top, column in zip(row, best, columns, strict=True)
         ]
         heading = (*(str(method[name][0]) for name in names), str(method["method"][0]))
@@ -133,10 +127,10 @@ def _cell(values: Floats, column: Column) -> Cell:
         return Cell(float("nan"), float("nan"))
     squares = np.sign(values) * values**2 if column.is_root else values
     mean = float(squares.mean())
-    reach = float(1.96 * squares.std(ddof=1) / np.sqrt(len(squares))) if len(squares) > 1 else float("nan")
+    half_width = float(1.96 * squares.std(ddof=1) / np.sqrt(len(squares))) if len(squares) > 1 else float("nan")
     if not column.is_root:
-        return Cell(mean, reach)
-    return Cell(_root(mean), (_root(mean + reach) - _root(mean - reach)) / 2)
+        return Cell(mean, half_width)
+    return Cell(_root(mean), (_root(mean + half_width) - _root(mean - half_width)) / 2)
 
 
 def _root(square: float) -> float:
@@ -144,7 +138,7 @@ def _root(square: float) -> float:
 
 
 def _goodness(cell: Cell, column: Column) -> float:
-    """Return what is smaller for the better. Below 0 a debiased error cannot be seen, and none is better than that."""
+    """Return a number that is smaller if the cell is better. Debiased errors below 0 are all equally good."""
     if column.is_root:
         return max(cell.mean, 0.0)
     return -cell.mean if column.is_better == "high" else cell.mean
