@@ -55,7 +55,7 @@ def test_hidden_answers_are_told_as_such():
 
 
 def test_another_shape_is_told_with_its_row():
-    with pytest.raises(InputError, match=r"row 2: answer is 'C'; expected the place of the right choice"):
+    with pytest.raises(InputError, match=r"row 2: answer is 'C'; expected the place of the correct choice"):
         gather([MMLU, MMLU | {"answer": "C"}], mmlu)
 
 
@@ -95,8 +95,8 @@ def test_every_benchmark_has_a_reader_for_its_columns():
 
 def test_what_a_benchmark_does_not_have_is_refused_before_anything_is_loaded():
     for name, options, said in (
-        ("bigbench", {}, "the paper does not say which it took; name yours: --task NAME"),
-        ("sciq", {"tasks": ["pets"]}, "sciq is not made of tasks; leave --task pets out"),
+        ("bigbench", {}, "the paper does not say which it used; name yours: --task NAME"),
+        ("sciq", {"tasks": ["pets"]}, "sciq does not consist of tasks; leave --task pets out"),
         ("triviaqa", {"choices": True}, "triviaqa has no choices; leave --choices out"),
         ("mmlu", {"choices": False}, "could be asked without their choices; leave --no-choices out"),
         ("squad", {}, "'squad' is not a benchmark; there are triviaqa, sciq, bigbench, openbookqa, mmlu"),

@@ -133,7 +133,7 @@ def test_rows_that_cannot_be_asked_or_judged(reader, change, reason, got):
         (bigbench, {"targets": "brick"}, "targets is 'brick'; expected a list of texts"),
         (openbookqa, {"choices": ["melt", "burn"]}, "expected an object with text and label"),
         (openbookqa, {"choices": {"text": ["melt"], "label": ["A", "B"]}}, "expected 1 labels"),
-        (mmlu, {"answer": "C"}, "answer is 'C'; expected the place of the right choice, from 0"),
+        (mmlu, {"answer": "C"}, "answer is 'C'; expected the place of the correct choice, from 0"),
         (mmlu, {"answer": True}, "answer is True; expected the place"),
         (mmlu, {"choices": [1, 2]}, "choices is [1, 2]; expected a list of texts"),
     ],

@@ -14,11 +14,10 @@ from functools import cache
 
 import polars as pl
 import pytest
-from tools.quiz.question import Item, drawn, shuffled
+from tools.quiz.question import Draws, Item, drawn, shuffled
 
 from qacal.errors import InputError
 from qacal.sources.questions import quiz
-from qacal.sources.questions.draws import Draws
 from tools.quiz import TOPICS, Question, all_questions, questions
 
 DIGEST = "172e52a5cd2e60846863257f3b123c6f87ad0199a6e84f39fae40314438250cf"

@@ -1,4 +1,4 @@
-"""Questions from the rows of a benchmark: each once; rows that cannot be asked or judged are left out and counted."""
+"""Questions from the rows of a benchmark, each once; rows that cannot be asked or judged are left out and counted."""
 
 from __future__ import annotations
 
@@ -56,26 +56,23 @@ class LeftOut:
 
 @dataclass(frozen=True)
 class Gathered:
-    """The questions of a benchmark, and why other rows were left out.
-
-    left_out : reasons, the number of rows for each, and the first such row.
-    """
+    """The questions of a benchmark, and by reason the rows that were left out."""
 
     questions: tuple[BenchmarkQuestion, ...]
     left_out: Mapping[str, LeftOut] = field(default_factory=dict)
 
     def sample(self, limit: int) -> Gathered:
-        """Return a sample of the questions: those whose ids have the lowest hashes, in their order.
+        """Return a sample of the questions: those with the lowest hashes of ids, in their order.
 
         Benchmarks are sorted by subject, so the first few questions would have one subject. The same ids are chosen
         each time, and a larger sample contains the smaller ones.
         """
-        lowest = sorted(self.questions, key=lambda one: sha256(one.id.encode()).digest())[:limit]
-        chosen = {one.id for one in lowest}
+        ids = sorted((one.id for one in self.questions), key=lambda id_: sha256(id_.encode()).digest())
+        chosen = set(ids[:limit])
         return Gathered(tuple(one for one in self.questions if one.id in chosen), self.left_out)
 
     def frame(self) -> pl.DataFrame:
-        """Return the questions as a table, a row a question."""
+        """Return the questions as a table."""
         import polars as pl
 
         texts = pl.List(pl.String)
@@ -128,7 +125,7 @@ def _require_new(question: BenchmarkQuestion, earlier: BenchmarkQuestion | None)
     if question.question != earlier.question:
         raise InputError(
             f"id {question.id} belongs to {earlier.question!r:.60} already, and here to "
-            f"{question.question!r:.60}. Ids must tell questions apart; mend them."
+            f"{question.question!r:.60}. Each question needs its own id; fix them."
         )
     if (question.choices, question.ground_truth) == (earlier.choices, earlier.ground_truth):
         raise UnusableError("an earlier row asks the same", question.question)

@@ -12,7 +12,6 @@ from qacal.sources.questions import readers
 from qacal.sources.questions.gathering import BenchmarkQuestion, Gathered, Row, gather
 
 _LONGEST_REASON = 400
-_OF_TASK = "_zero_shot"
 
 
 @dataclass(frozen=True)
@@ -45,12 +44,12 @@ class Benchmark:
     def configs(self, tasks: Sequence[str]) -> dict[str, dict[str, str]]:
         """Return the configs to load, each with further columns for its rows."""
         if not self.has_tasks and tasks:
-            raise InputError(f"{self.name} is not made of tasks; leave --task {tasks[0]} out.")
+            raise InputError(f"{self.name} does not consist of tasks; leave --task {tasks[0]} out.")
         if not self.has_tasks:
             return {self.config: {}}
         if not tasks:
             raise InputError(
-                f"{self.name} is made of some 160 tasks, and the paper does not say which it took; name yours: "
+                f"{self.name} consists of some 160 tasks, and the paper does not say which it used; name yours: "
                 "--task NAME, which may be repeated."
             )
         names = [task.removesuffix(self.config) for task in tasks]
@@ -73,7 +72,7 @@ BENCHMARKS = {
             forms=(False, True),
         ),
         Benchmark(
-            *("bigbench", "hails/bigbench", _OF_TASK, "default"),
+            *("bigbench", "hails/bigbench", "_zero_shot", "default"),
             columns=("inputs", "targets", "multiple_choice_targets", "multiple_choice_scores"),
             read=readers.bigbench,
             forms=(True, False),
@@ -104,13 +103,13 @@ def load(
     source: str | None = None,
     revision: str | None = None,
 ) -> Gathered:
-    """Load a benchmark from the Hugging Face hub, or from where the package `datasets` has kept it before.
+    """Load a benchmark from the Hugging Face hub, or from the cache of the package `datasets`.
 
-    Needs ``pip install 'qacal[hub]'``. The licences of the data are their own; look at their pages on the hub.
+    Needs ``pip install 'qacal[hub]'``. Each benchmark has its own licence: see its page on the hub.
 
     name : triviaqa, sciq, bigbench, openbookqa or mmlu.
     split : another one than the paper's; also a slice as `datasets` knows it: ``"train[:1000]"``.
-    tasks : of bigbench, which ones.
+    tasks : the tasks of bigbench to load.
     choices : False asks bigbench without its choices, as in the paper; True asks sciq with them.
     source : another copy of the data, of the same shape: a name on the hub, or a folder.
     revision : a branch, tag or commit on the hub, so that the data stay the same.
@@ -118,7 +117,7 @@ def load(
     >>> load("bigbench")
     Traceback (most recent call last):
     ...
-    qacal.errors.InputError: bigbench is made of some 160 tasks, and the paper does not say which it took; name yours:
+    qacal.errors.InputError: bigbench consists of some 160 tasks, and the paper does not say which it used; name yours:
     --task NAME, which may be repeated.
     """
     if name not in BENCHMARKS:

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     import polars as pl
 
 _DATA = files("qacal.sources.questions") / "data"
-QUESTIONS = _DATA / "quiz_questions.parquet"
-ANSWERS = _DATA / "quiz_answers.parquet"
 
 
 def questions() -> pl.DataFrame:
@@ -25,8 +23,7 @@ def questions() -> pl.DataFrame:
     """
     import polars as pl
 
-    with QUESTIONS.open("rb") as file:
-        return pl.read_parquet(file)
+    return pl.read_parquet((_DATA / "quiz_questions.parquet").read_bytes())
 
 
 def answers() -> pl.DataFrame:
@@ -36,14 +33,12 @@ def answers() -> pl.DataFrame:
     the answer's tokens), `correct` (by comparison with the ground truth), and their source: `model`, `prompt`,
     `confidence_source`, `judge`.
 
-    >>> rows = answers()
-    >>> rows["model"].unique().to_list()
+    >>> answers()["model"].unique().to_list()
     ['Qwen2.5-Coder-1.5B-Instruct']
     """
     import polars as pl
 
-    with ANSWERS.open("rb") as file:
-        return pl.read_parquet(file)
+    return pl.read_parquet((_DATA / "quiz_answers.parquet").read_bytes())
 
 
 def provenance() -> dict[str, Any]:
@@ -54,6 +49,6 @@ def provenance() -> dict[str, Any]:
     """
     import polars as pl
 
-    with ANSWERS.open("rb") as file:
+    with (_DATA / "quiz_answers.parquet").open("rb") as file:
         settings: dict[str, Any] = json.loads(pl.read_parquet_metadata(file)["provenance"])
     return settings

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from hashlib import sha256
 from typing import Any
 
 from qacal.errors import InputError
-from qacal.sources.questions.draws import Draws
 from qacal.sources.questions.gathering import BenchmarkQuestion, Row, UnusableError
 from qacal.storage import digest
 
-# What TriviaQA writes for a hidden answer.
-_HIDDEN = "<unk>"
-# How BIG-bench puts choices into the text of a question, where a task does that.
+# How some tasks of BIG-bench list choices in the text of a question.
 _LISTED = "  choice: "
 
 
 def triviaqa(row: Row) -> BenchmarkQuestion:
-    """Read a row of TriviaQA: an open question, its answer with many aliases, and the site that it is from as subject.
+    """Read a row of TriviaQA: an open question, its answer with many aliases, and its site as subject.
 
     >>> answer = {"value": "Sunset Boulevard", "aliases": ["Sunset Blvd", "Sunset Boulevard", ""]}
     >>> row = {"question_id": "tc_1", "question": "Which film?", "question_source": "quiz.net", "answer": answer}
@@ -26,32 +24,28 @@ def triviaqa(row: Row) -> BenchmarkQuestion:
     """
     answer = _inner(row, "answer", ("value", "aliases"))
     value = _text(answer, "value")
-    if value == _HIDDEN:
+    if value == "<unk>":
         raise UnusableError("the answer is hidden", f"answer.value is {value!r}")
     truth = _distinct([value, *_texts(answer, "aliases")])
-    return BenchmarkQuestion(
-        _text(row, "question_id"), _text(row, "question"), None, truth, _subject(row, "question_source"), "triviaqa"
-    )
+    subject = _stripped(row, "question_source") or None
+    return BenchmarkQuestion(_text(row, "question_id"), _text(row, "question"), None, truth, subject, "triviaqa")
 
 
 def sciq(row: Row, with_choices: bool = False) -> BenchmarkQuestion:
-    """Read a row of SciQ: an open question, as in the paper, or one with four choices.
-
-    The data have the correct answer apart from the three distractors; the question decides the order of the choices.
-    """
+    """Read a row of SciQ: an open question, as in the paper, or one with four choices."""
     question, answer = _text(row, "question"), _text(row, "correct_answer")
     choices = None
     if with_choices:
         others = [text for number in (1, 2, 3) if (text := _stripped(row, f"distractor{number}"))]
-        choices = _dealt(question, _distinct([answer, *others]))
+        choices = _shuffled(question, _distinct([answer, *others]))
     return BenchmarkQuestion(_id("sciq", question), question, choices, (answer,), None, "sciq")
 
 
 def bigbench(row: Row, with_choices: bool = True) -> BenchmarkQuestion:
     r"""Read a row of BIG-bench, which needs the name of its task as a further column `task`.
 
-    Tasks that offer choices list them in the text of the question, unless they say otherwise. They are moved from there
-    to the choices, in the order of the text. Without choices, the text is as it came.
+    Most tasks with choices list them in the text of the question. They are moved from there to the choices, in the
+    order of the text. Without choices, the text is unchanged.
 
     >>> row = {"task": "pets", "inputs": "Q: It barks?\n  choice: Cat\n  choice: Dog\nA:", "targets": ["Dog"],
     ...        "multiple_choice_targets": ["Dog", "Cat"], "multiple_choice_scores": [1, 0]}
@@ -60,12 +54,18 @@ def bigbench(row: Row, with_choices: bool = True) -> BenchmarkQuestion:
     >>> bigbench(row, with_choices=False).question
     'Q: It barks?\n  choice: Cat\n  choice: Dog\nA:'
     """
-    asked, offered = _text(row, "inputs"), _choices(row, "multiple_choice_targets")
+    text, offered = _text(row, "inputs"), _choices(row, "multiple_choice_targets")
     truth = _bigbench_truth(row, offered)
-    question, choices = _moved_out(asked, offered) if with_choices and offered else (asked, None)
-    return BenchmarkQuestion(
-        _id("bigbench", asked, *sorted(offered)), question, choices, truth, _text(row, "task"), "bigbench"
-    )
+    identity, task = _id("bigbench", text, *sorted(offered)), _text(row, "task")
+    if not with_choices or not offered:
+        return BenchmarkQuestion(identity, text, None, truth, task, "bigbench")
+    lines = text.split("\n")
+    choices = tuple(line.removeprefix(_LISTED).strip() for line in lines if line.startswith(_LISTED))
+    if sorted(choices) == sorted(offered):
+        text = "\n".join(line for line in lines if not line.startswith(_LISTED))
+    else:
+        choices = _shuffled(text, offered)
+    return BenchmarkQuestion(identity, text, choices, truth, task, "bigbench")
 
 
 def openbookqa(row: Row) -> BenchmarkQuestion:
@@ -75,8 +75,8 @@ def openbookqa(row: Row) -> BenchmarkQuestion:
     >>> openbookqa({"id": "7-980", "question_stem": "The sun makes", "choices": choices, "answerKey": "B"}).ground_truth
     ('plants',)
     """
-    given = _inner(row, "choices", ("text", "label"))
-    choices, labels, key = _choices(given, "text"), _texts(given, "label"), _stripped(row, "answerKey")
+    inner = _inner(row, "choices", ("text", "label"))
+    choices, labels, key = _choices(inner, "text"), _texts(inner, "label"), _stripped(row, "answerKey")
     if len(labels) != len(choices):
         raise _changed("choices.label", labels, f"{len(choices)} labels, one for each choice")
     if key not in labels:
@@ -94,14 +94,14 @@ def mmlu(row: Row) -> BenchmarkQuestion:
     """
     question, choices, answer = _text(row, "question"), _choices(row, "choices"), row["answer"]
     if isinstance(answer, bool) or not isinstance(answer, int):
-        raise _changed("answer", answer, "the place of the right choice, from 0")
+        raise _changed("answer", answer, "the place of the correct choice, from 0")
     # A hidden answer is -1, which Python would take for the last choice.
     if not 0 <= answer < len(choices):
         raise UnusableError(
             "the answer is not among the choices", f"answer is {answer}; expected 0 to {len(choices) - 1}"
         )
-    identity = _id("mmlu", question, *choices)
-    return BenchmarkQuestion(identity, question, choices, (choices[answer],), _subject(row, "subject"), "mmlu")
+    identity, subject = _id("mmlu", question, *choices), _stripped(row, "subject") or None
+    return BenchmarkQuestion(identity, question, choices, (choices[answer],), subject, "mmlu")
 
 
 def _bigbench_truth(row: Row, offered: Sequence[str]) -> tuple[str, ...]:
@@ -119,17 +119,16 @@ def _bigbench_truth(row: Row, offered: Sequence[str]) -> tuple[str, ...]:
     return truth
 
 
-def _moved_out(asked: str, offered: Sequence[str]) -> tuple[str, tuple[str, ...]]:
-    lines = asked.split("\n")
-    listed = tuple(line.removeprefix(_LISTED).strip() for line in lines if line.startswith(_LISTED))
-    if sorted(listed) != sorted(offered):
-        return asked, _dealt(asked, offered)
-    return "\n".join(line for line in lines if not line.startswith(_LISTED)), listed
+def _shuffled(question: str, choices: Sequence[str]) -> tuple[str, ...]:
+    """Return choices in an order that hashes of the question decide: in the data the correct one may be the first.
 
-
-def _dealt(question: str, choices: Sequence[str]) -> tuple[str, ...]:
-    """Return choices in an order that does not depend on the data, which may always have the correct one first."""
-    return tuple(Draws(question).some(sorted(choices), len(choices)))
+    Python's own generator may draw differently in its next version.
+    """
+    left, order = sorted(choices), []
+    for draw in range(len(left)):
+        number = int.from_bytes(sha256(f"{question}/{draw}".encode()).digest()[:8], "big")
+        order.append(left.pop(number % len(left)))
+    return tuple(order)
 
 
 def _id(dataset: str, *texts: str) -> str:
@@ -148,10 +147,6 @@ def _stripped(row: Row, column: str) -> str:
     if value is not None and not isinstance(value, str):
         raise _changed(column, value, "text")
     return (value or "").strip()
-
-
-def _subject(row: Row, column: str) -> str | None:
-    return _stripped(row, column) or None
 
 
 def _texts(row: Row, column: str) -> list[str]:
