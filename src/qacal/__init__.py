@@ -33,7 +33,7 @@ _HOME = {
     "threshold_curve": "thresholds.curve",
     "GroupSummary": "model.groups",
     "QACalibrationClassifier": "classifier",
-    "ReliabilityDisplay": "metrics.display",
+    "ReliabilityDisplay": "metrics.reliability",
     "BadRows": "records.bad_rows",
     "Tally": "tally.tally",
     "split": "tally.ids",

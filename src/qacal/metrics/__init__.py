@@ -1,4 +1,4 @@
-"""How good are the confidences: calibration, selective answering, proper scores; all from tallies."""
+"""How good confidences are: calibration, selective answering, proper scores; all from tallies."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 # Names are imported when they are first used: few of them are needed at a time.
 _HOME = {
-    "ReliabilityDisplay": "display",
+    "ReliabilityDisplay": "reliability",
     "accuracy_confidence_curve": "selective",
     "auac": "selective",
     "aurc": "selective",
@@ -26,7 +26,7 @@ _HOME = {
     "risk_coverage_curve": "selective",
     "selective_risk": "selective",
     "sharpness": "proper_scores",
-    "validity_curve": "validity",
+    "validity_curve": "calibration",
 }
 
 __all__ = sorted(_HOME)

@@ -1,8 +1,8 @@
-"""Residuals in bins: what every calibration error is made of.
+"""Residuals in bins, from which every calibration error is computed.
 
-A metric looks at bins of the confidences within each group: one bin per distinct confidence where there are few of them
-(discretised outputs, stated confidences), else 15 bins of equal mass. In each bin the residuals t - p are summed, by
-block of questions, so that pairs of independent rows can be told from pairs of dependent ones.
+Bins are made of the confidences within each group: one bin per distinct confidence if these are few (discretised
+outputs, stated confidences), else 15 bins of equal mass. In each bin the residuals t - p are summed by block of
+questions, so that pairs of independent rows can be told from pairs of dependent ones.
 """
 
 from __future__ import annotations
@@ -24,8 +24,6 @@ from qacal.tally.tally import Tally
 
 BinChoice: TypeAlias = int | Literal["outputs"] | None
 
-EQUAL_MASS_BINS = 15
-
 
 def as_tally(
     y_true: ArrayLike | Tally,
@@ -37,13 +35,18 @@ def as_tally(
 ) -> Tally:
     """Return the rows as a tally over flat groups; a tally in place of both columns stays as it is."""
     if isinstance(y_true, Tally):
-        if any(given is not None for given in (y_prob, groups, sample_weight, ids)):
+        if any(column is not None for column in (y_prob, groups, sample_weight, ids)):
             raise InputError("a tally already holds y_prob, groups, sample_weight and ids; pass it alone.")
         tally = y_true
     else:
         y_true, y_prob = ordered(y_true, y_prob)
         tally = Tally.of(y_prob, y_true, groups=groups, sample_weight=sample_weight, ids=ids, n_blocks=n_blocks)
     return tally if tally.grouping is None else tally.flat()
+
+
+def by_confidence(y_true: ArrayLike | Tally, y_prob: ArrayLike | None, sample_weight: ArrayLike | None = None) -> Tally:
+    """Return the rows as a tally with one cell per confidence."""
+    return as_tally(y_true, y_prob, sample_weight=sample_weight).pooled().without_blocks().without_ties()
 
 
 def ordered(y_true: ArrayLike, y_prob: ArrayLike | None) -> tuple[Floats, Floats]:
@@ -88,8 +91,8 @@ class Binned:
         tally = tally.without_ties()
         cells = tally.without_blocks()
         if bins is None:
-            has_few = 2 * len(np.unique(cells.confidence)) <= cells.n
-            bins = "outputs" if has_few else EQUAL_MASS_BINS
+            has_few_values = 2 * len(np.unique(cells.confidence)) <= cells.n
+            bins = "outputs" if has_few_values else 15
         return Binned(cells, tally, _bins(cells, bins))
 
     @property
@@ -115,22 +118,30 @@ class Binned:
     @cached_property
     def pieces(self) -> Pieces:
         """The same sums, per bin and block."""
-        return self._in_pieces[0]
+        blocked = self.blocked
+        block = np.zeros(len(blocked), dtype=np.int64) if blocked.block is None else blocked.block
+        cell_bin = self.bins.of_cell[_cells_of(self.tally, blocked)]
+        key, of_cell = np.unique(cell_bin * blocked.n_blocks + block, return_inverse=True)
 
-    @property
-    def piece_of_cell(self) -> Ints:
-        """The piece that each cell with a block belongs to."""
-        return self._in_pieces[1]
+        def total(column: Floats) -> Floats:
+            return np.asarray(np.bincount(of_cell, weights=column, minlength=len(key)), dtype=np.float64)
 
-    @cached_property
-    def _in_pieces(self) -> tuple[Pieces, Ints]:
-        return _pieces(self)
+        return Pieces(
+            of_cell=of_cell,
+            bin=key // blocked.n_blocks,
+            block=key % blocked.n_blocks,
+            weight=total(blocked.w),
+            weight_squares=total(blocked.ww),
+            residual=total(blocked.wt - blocked.confidence * blocked.w),
+            squares=total(_squares(blocked)),
+        )
 
 
 @dataclass(frozen=True)
 class Pieces:
-    """Sums over the rows that share a bin and a block."""
+    """Sums over the rows that share a bin and a block; `of_cell` is the piece of each cell with a block."""
 
+    of_cell: Ints
     bin: Ints
     block: Ints
     weight: Floats
@@ -156,28 +167,8 @@ def _bins(cells: Tally, choice: BinChoice) -> Bins:
     return equal_bins(cells, int(choice))
 
 
-def _pieces(binned: Binned) -> tuple[Pieces, Ints]:
-    blocked = binned.blocked
-    block = np.zeros(len(blocked), dtype=np.int64) if blocked.block is None else blocked.block
-    cell_bin = binned.bins.of_cell[_cells_of(binned.tally, blocked)]
-    key, where = np.unique(cell_bin * blocked.n_blocks + block, return_inverse=True)
-
-    def total(column: Floats) -> Floats:
-        return np.asarray(np.bincount(where, weights=column, minlength=len(key)), dtype=np.float64)
-
-    pieces = Pieces(
-        bin=key // blocked.n_blocks,
-        block=key % blocked.n_blocks,
-        weight=total(blocked.w),
-        weight_squares=total(blocked.ww),
-        residual=total(blocked.wt - blocked.confidence * blocked.w),
-        squares=total(_squares(blocked)),
-    )
-    return pieces, where
-
-
 def _cells_of(cells: Tally, blocked: Tally) -> Ints:
-    """Return, for each cell with a block, the cell that holds its rows when blocks are forgotten."""
+    """Return, for each cell with a block, the cell that has its rows without blocks."""
     if blocked.block is None:
         return np.arange(len(blocked))
     codes, first, last = group_runs(cells)

@@ -1,4 +1,4 @@
-r"""Calibration error, overall and per group, as an honest estimate.
+r"""Calibration error, overall and per group, with its noise; and the validity curve.
 
 .. math:: CE(h; \beta) = \mathrm{E} \big| \mathrm{E}[Y \mid h, \beta] - h \big|
 
@@ -19,29 +19,28 @@ from qacal.errors import InputError
 from qacal.guarantee import check_alpha
 from qacal.metrics.binned import BinChoice, Binned, as_tally
 from qacal.metrics.debiased import debiased_square, held_out_maximum
-from qacal.metrics.noise import check_redraws, p_value, redraw
+from qacal.metrics.noise import p_value, redraw
 from qacal.parameters import is_whole, shown
-from qacal.tally.arrays import ArrayLike, Floats
+from qacal.tally.arrays import ArrayLike, Floats, require_sorted
 from qacal.tally.groups import Paths
 from qacal.tally.tally import BLOCKS, Tally
 
 
 @dataclass(frozen=True)
 class CalibrationError:
-    """A calibration error with what is needed to believe it.
+    """Estimates of a calibration error.
 
     plugin : the paper's number, a mean absolute error.
-    floor : what a perfectly calibrated score of this size would measure on average. It and the p-value are NaN for a
-        tally of dependent rows, or soft targets, without blocks.
-    p_value : how often a perfectly calibrated score would measure as much as `plugin` or more.
+    floor : the plug-in error that a perfectly calibrated score of this size would have on average. It and the p-value
+        are NaN for a tally of dependent rows, or soft targets, without blocks.
+    p_value : how often a perfectly calibrated score would have a plug-in error as large as `plugin` or larger.
     debiased : the *root mean squared* error without the noise, from pairs of different rows in a bin. A root mean
-        square is never below a mean absolute error, so it may exceed `plugin`. Below 0 where there is less than noise
-        would give: no error can be seen. NaN where no bin has two rows (for the maximum: rows in both halves).
+        square is never below a mean absolute error, so it may exceed `plugin`. Below 0 if there is less than noise
+        would give: no error can be seen. NaN if no bin has two rows (for the maximum: rows in both halves).
     low, high : a (1 - alpha) interval for the debiased error, by the jackknife over blocks of questions, and no shorter
-        than the noise of the residuals allows: few rows that are all alike show little. NaN for a tally that was
-        counted without blocks (``Tally.of(..., ids=, n_blocks=256)`` counts with them).
-    bins, rows : how many of each.
-    is_clustered : questions with several rows were taken as dependent.
+        than the noise of the residuals allows. NaN for a tally that was counted without blocks
+        (``Tally.of(..., ids=, n_blocks=256)`` counts with them).
+    is_clustered : rows of one question were treated as dependent.
     """
 
     plugin: float
@@ -55,14 +54,12 @@ class CalibrationError:
     is_clustered: bool
 
     def __repr__(self) -> str:
+        interval = "[no interval]" if np.isnan(self.low) else f"[{self.low:.4f}, {self.high:.4f}]"
         return (
-            f"{type(self).__name__}(debiased={self.debiased:.4f} {self._interval()}, "
+            f"{type(self).__name__}(debiased={self.debiased:.4f} {interval}, "
             f"plugin={self.plugin:.4f}, floor={self.floor:.4f}, p_value={self.p_value:.3g}, "
             f"bins={self.bins}, rows={self.rows})"
         )
-
-    def _interval(self) -> str:
-        return "[no interval]" if np.isnan(self.low) else f"[{self.low:.4f}, {self.high:.4f}]"
 
 
 def estimate_calibration_error(
@@ -82,9 +79,9 @@ def estimate_calibration_error(
     Parameters
     ----------
     y_true, y_prob, groups, sample_weight : the rows; or a tally in place of all.
-    ids : the question's id. Where questions have several rows, these are taken as dependent.
-    bins : None takes one bin per distinct confidence where there are few of them and 15 of equal mass in each group
-        otherwise; "outputs" or a number decides. To compare methods, give all the same number, such as 15.
+    ids : the question's id. Several rows of one question are treated as dependent.
+    bins : None takes one bin per distinct confidence if these are few, else 15 of equal mass in each group; "outputs"
+        or a number decides. To compare methods, give all the same number, such as 15.
     redraws : for the noise floor and the p-value; the smallest p-value is 1 / (redraws + 1).
     alpha, seed : of the interval, and of the redraws.
 
@@ -99,9 +96,9 @@ def estimate_calibration_error(
     Confidences that are perfectly calibrated, in 64 groups: the plug-in error is all noise.
 
     >>> rng = np.random.default_rng(0)
-    >>> said = rng.choice([0.5, 0.6, 0.7, 0.8, 0.9], size=1400)
-    >>> right = rng.random(1400) < said
-    >>> error = estimate_calibration_error(right, said, groups=rng.integers(0, 64, 1400))
+    >>> stated = rng.choice([0.5, 0.6, 0.7, 0.8, 0.9], size=1400)
+    >>> correct = rng.random(1400) < stated
+    >>> error = estimate_calibration_error(correct, stated, groups=rng.integers(0, 64, 1400))
     >>> round(error.plugin, 2), round(error.floor, 2), error.low < 0 < error.high
     (0.15, 0.16, True)
     """
@@ -127,7 +124,7 @@ def calibration_error(
 ) -> float:
     """Return the debiased calibration error: the root mean squared error of the bins without the noise of few rows.
 
-    Below 0 where the bins miss by less than noise would: no error can be seen. The parameters are those of
+    Below 0 if the bins miss by less than noise would: no error can be seen. The parameters are those of
     :func:`estimate_calibration_error`, which adds the interval, the paper's plug-in estimate and its noise floor.
 
     >>> round(calibration_error(np.tile([1, 1, 0], 300), np.full(900, 0.9)), 2)
@@ -141,9 +138,7 @@ def calibration_error(
 class MaximumCalibrationError(CalibrationError):
     """The error of the worst bin, and which bin it is.
 
-    group : the worst bin's group, None without groups.
-    stated, observed : its mean confidence and its share of right answers.
-    bin_rows : how many rows it has.
+    group, stated, observed, bin_rows : of the worst bin, the group, mean confidence, accuracy and number of rows.
     """
 
     group: Any
@@ -167,20 +162,19 @@ def estimate_maximum_calibration_error(
 ) -> MaximumCalibrationError:
     """Estimate the error of the worst bin, MCE; with groups that of the worst bin of the worst group, beta-MCE.
 
-    The parameters are those of :func:`estimate_calibration_error`, and `min_rows`: look only at bins with as many rows.
+    The parameters are those of :func:`estimate_calibration_error`, and `min_rows`: bins with fewer rows are left out.
     With the paper's 1, the worst bin of real data is mostly one row that happened to be wrong; with 50 it is worth a
     look.
 
-    The worst of many bins is mostly noise, so `debiased` looks for the worst bin in one half of the questions, measures
-    its error in the other half, and averages both ways: what it finds is no larger, on average, than the true maximum.
-    `low` and `high` are for the bins that were found, so `low` bounds the maximum from below and `high` does not bound
-    it from above.
+    The worst of many bins is mostly noise, so `debiased` picks the worst bin in one half of the questions, measures its
+    error in the other half, and averages both ways: on average that is no larger than the true maximum. `low` and
+    `high` are for the bins that were picked, so `low` bounds the maximum from below and `high` does not bound it from
+    above.
 
     Examples
     --------
-    >>> said = np.repeat([0.5, 0.9], 500)
-    >>> right = np.tile([1, 0], 500)
-    >>> worst = estimate_maximum_calibration_error(right, said)
+    >>> stated, correct = np.repeat([0.5, 0.9], 500), np.tile([1, 0], 500)
+    >>> worst = estimate_maximum_calibration_error(correct, stated)
     >>> worst.plugin, worst.stated, worst.observed, worst.bin_rows
     (0.4, 0.9, 0.5, 500)
     """
@@ -230,11 +224,11 @@ def maximum_calibration_error(
 
 @dataclass(frozen=True)
 class ConfidenceBias:
-    """How much of the calibration error is claimed too high, and how much too low.
+    """Overconfidence and underconfidence.
 
-    over, under : the plug-in calibration error of bins that claim too much, and of those that claim too little; they
-        add up to the whole.
-    mean : mean confidence minus the share of right answers.
+    over, under : the plug-in calibration error of bins with too high and with too low confidences; they add up to the
+        whole.
+    mean : mean confidence minus accuracy.
     """
 
     over: float
@@ -262,6 +256,61 @@ def confidence_bias(
     return ConfidenceBias(round(over, 15), round(under, 15), round(over - under, 15))
 
 
+@dataclass(frozen=True)
+class ValidityCurve:
+    """For each epsilon, the share of rows in bins with an error of at most epsilon.
+
+    share : as measured; noise makes it lower than the truth.
+    calibrated : the mean share of a perfectly calibrated score of this size.
+    """
+
+    epsilon: Floats
+    share: Floats
+    calibrated: Floats
+
+    def at(self, epsilon: float) -> float:
+        """Return the share at `epsilon`, or at the next smaller value of the curve."""
+        if epsilon < self.epsilon[0]:
+            raise InputError(f"epsilon is {epsilon}; the curve starts at {self.epsilon[0]}.")
+        return float(self.share[np.searchsorted(self.epsilon, epsilon, side="right") - 1])
+
+
+def validity_curve(
+    y_true: ArrayLike | Tally,
+    y_prob: ArrayLike | None = None,
+    *,
+    groups: ArrayLike | Paths | None = None,
+    sample_weight: ArrayLike | None = None,
+    ids: ArrayLike | None = None,
+    bins: BinChoice = None,
+    epsilons: ArrayLike | None = None,
+    redraws: int = 199,
+    seed: int = 0,
+) -> ValidityCurve:
+    """Return the share of rows in bins with an error of at most epsilon: the paper's marginal calibration, as a curve.
+
+    epsilons : rising; 0, 0.01, ..., 1 by default.
+
+    >>> curve = validity_curve(np.tile([1, 0], 500), np.repeat([0.5, 0.9], 500))
+    >>> curve.at(0.1), curve.at(0.4)
+    (0.5, 1.0)
+    """
+    binned = Binned.of(as_tally(y_true, y_prob, groups, sample_weight, ids, n_blocks=BLOCKS), bins)
+    grid = np.arange(101) / 100 if epsilons is None else require_sorted(epsilons, "epsilons")
+    weight = binned.weight
+
+    def shares(residuals: Floats) -> Floats:
+        # Rounding must not push a bin with an error of exactly epsilon beyond it.
+        misses = np.abs(residuals) / weight - 1e-12
+        order = np.argsort(misses, axis=-1)
+        through = np.concatenate([[0.0], np.cumsum(weight[order])]) / weight.sum()
+        return np.asarray(through[np.searchsorted(misses[order], grid, side="right")])
+
+    drawn = redraw(binned, lambda rows: np.stack([shares(row) for row in rows]), redraws, seed)
+    calibrated = drawn.mean(axis=0) if len(drawn) else np.full(len(grid), np.nan)
+    return ValidityCurve(grid, shares(binned.residual), calibrated)
+
+
 def _estimate(
     binned: Binned,
     statistic: Callable[[Floats], Floats],
@@ -271,7 +320,6 @@ def _estimate(
     low: float,
     high: float,
 ) -> CalibrationError:
-    check_redraws(redraws)
     plugin = float(statistic(binned.residual))
     drawn = redraw(binned, statistic, redraws, seed)
     return CalibrationError(
@@ -288,7 +336,7 @@ def _estimate(
 
 
 def _bounded(error: float) -> float:
-    """Return an error within -1 to 1: none is larger, however little few rows know."""
+    """Return an estimate within -1 to 1, where every error is."""
     return float(np.clip(error, -1, 1))
 
 

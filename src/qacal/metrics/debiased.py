@@ -1,11 +1,11 @@
 """Calibration error without the noise: pairs of different rows, and a jackknife over blocks of questions.
 
-The square of a bin's mean residual is too large on average, since every row is also paired with itself. Left out, what
-remains is unbiased: each bin's squared error, averaged over rows.
+The square of a bin's mean residual is too large on average, since every row is also paired with itself. Without these
+pairs the estimate is unbiased: each bin's squared error, averaged over rows.
 
-The jackknife knows the spread at the error that was measured. Where that is next to 0, or all rows are alike, it finds
-hardly any, though a larger error would have spread more and a row of the other kind may be the next. So no interval is
-shorter than what the noise of the residuals allows, with one more row that is off by 1.
+The jackknife measures the spread at the measured error. If that is near 0, or if all rows are equal, it finds hardly
+any, though a larger error would spread more and the next row may be different. So no interval is shorter than the noise
+of the residuals allows, with one more row that is off by 1.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def debiased_square(binned: Binned, alpha: float) -> Estimate:
     """Return the debiased squared error and its interval."""
     pieces = binned.pieces
     n_bins, n_blocks = len(binned.bins), binned.blocked.n_blocks
-    # A row paired with itself is not a pair; where rows depend on each other, nor are two of one block.
+    # A row paired with itself is not a pair; nor are, if rows depend on each other, two rows of one block.
     is_clustered = binned.is_clustered
     if is_clustered and binned.blocked.block is None:
         return _UNKNOWN
@@ -53,12 +53,13 @@ def debiased_square(binned: Binned, alpha: float) -> Estimate:
     present = np.flatnonzero(np.bincount(pieces.block, minlength=n_blocks))
     present = present[weights[present] > 0]
     without = (share.sum() + change[present]) / weights[present]
-    low, high = _jackknife(value, without, alpha)
-    if np.isnan(low):
-        return value, low, high
-    one_more = _one_more(binned, len(present)) / W.sum() ** 2
-    least, most = _noise_ends(value, Q.sum() / W.sum() ** 2 + one_more, one_more, len(present), alpha)
-    return value, min(low, least), max(high, most)
+    blocks = len(without)
+    if blocks < 2:
+        return value, float("nan"), float("nan")
+    reach = _reach((blocks - 1) / blocks * ((without - without.mean()) ** 2).sum(), blocks, alpha)
+    one_more = _one_more(binned, blocks) / W.sum() ** 2
+    least, most = _noise_ends(value, Q.sum() / W.sum() ** 2 + one_more, one_more, blocks, alpha)
+    return value, min(value - reach, least), max(value + reach, most)
 
 
 def _pair_terms(S: Floats, W: Floats, Q: Floats, V: Floats) -> tuple[Floats, Bools]:
@@ -69,22 +70,22 @@ def _pair_terms(S: Floats, W: Floats, Q: Floats, V: Floats) -> tuple[Floats, Boo
 
 
 def _one_more(binned: Binned, blocks: int) -> float:
-    """Return the squared weight of a typical row, or of a question where rows depend on each other."""
+    """Return the squared weight of a typical row, or of a question if rows depend on each other."""
     pieces = binned.pieces
-    # Blocks that are not all in use hold about one question each. Others hold many, and how many, a tally forgets.
+    # If some blocks are empty, the others have about one question each. Else a tally does not know how many.
     if binned.is_clustered and blocks < binned.blocked.n_blocks:
         return float((np.bincount(pieces.block, weights=pieces.weight) ** 2).sum() / blocks)
     return float(pieces.weight_squares.sum() / binned.tally.n)
 
 
 def _noise_ends(value: float, noise: float, one_more: float, blocks: int, alpha: float) -> tuple[float, float]:
-    r"""Return the ends that an interval must at least have, as signed squares.
+    r"""Return the ends of the shortest interval that the noise allows, as signed squares.
 
     A true error :math:`\theta` spreads its estimate :math:`v` of :math:`\theta^2` by up to :math:`2 \theta \tau`, with
     :math:`\tau^2` the variance of the mean residual. The largest that fits solves
-    :math:`\theta^2 - 2 z \theta \tau = v`. From below, only the row that did not occur is taken into account.
+    :math:`\theta^2 - 2 z \theta \tau = v`. The lower end takes only the one more row into account.
 
-    Fifty rows of confidence 1, all of them right; the error may be 0.08, which leaves 50 rows right one time in 64:
+    Fifty rows of confidence 1, all correct; the error may be 0.08: with it, 50 rows are all correct one time in 64:
 
     >>> low, high = _noise_ends(0.0, 0.0 + 1 / 50**2, 1 / 50**2, 50, alpha=0.05)
     >>> round(high**0.5, 2)
@@ -97,7 +98,7 @@ def _noise_ends(value: float, noise: float, one_more: float, blocks: int, alpha:
 
 
 def held_out_maximum(binned: Binned, alpha: float, enough: Bools) -> Estimate:
-    """Return the error, in one half of the questions, of the bin that is worst in the other; both ways averaged."""
+    """Return the error of the bin that is worst in one half of the questions, measured in the other; both averaged."""
     pieces = binned.pieces
     n_bins, n_blocks = len(binned.bins), binned.blocked.n_blocks
     if n_blocks < 2:
@@ -111,7 +112,6 @@ def held_out_maximum(binned: Binned, alpha: float, enough: Bools) -> Estimate:
     mean = np.where(shared, S / np.where(W > 0, W, 1), 0.0)
     worst = np.abs(mean).argmax(axis=1)
     sign = np.sign(mean[[0, 1], worst])
-    # The bin that is worst in one half, measured in the other.
     held = [sign[k] * mean[1 - k, worst[k]] for k in (0, 1)]
     value = float(np.mean(held))
     variances, blocks = zip(*(_mean_variance(binned, half == 1 - k, int(worst[k])) for k in (0, 1)), strict=True)
@@ -120,27 +120,18 @@ def held_out_maximum(binned: Binned, alpha: float, enough: Bools) -> Estimate:
 
 
 def _mean_variance(binned: Binned, inside: Bools, bin_: int) -> tuple[float, int]:
-    """Return the jackknife variance, over blocks, of the mean residual of one bin in one half, and how many blocks."""
+    """Return the jackknife variance of the mean residual of one bin in one half, and the number of blocks."""
     pieces = binned.pieces
     mine = inside & (pieces.bin == bin_)
     S, W = pieces.residual[mine], pieces.weight[mine]
     rest = W.sum() - W
-    # Where one block outweighs all others, no spread is left to see.
+    # If one block outweighs all others, the rest shows no spread.
     if len(S) < 2 or (rest <= 1e-9 * W.sum()).any():
         return float("inf"), 2
     without = (S.sum() - S) / rest
     return float((len(S) - 1) / len(S) * ((without - without.mean()) ** 2).sum()), len(S)
 
 
-def _jackknife(value: float, without: Floats, alpha: float) -> tuple[float, float]:
-    blocks = len(without)
-    if blocks < 2:
-        return float("nan"), float("nan")
-    variance = (blocks - 1) / blocks * ((without - without.mean()) ** 2).sum()
-    reach = _reach(variance, blocks, alpha)
-    return value - reach, value + reach
-
-
 def _reach(variance: float, blocks: int, alpha: float) -> float:
-    """Return half the length of an interval: Student's, since few blocks know little of their own spread."""
+    """Return half the length of an interval, by Student's distribution, since blocks may be few."""
     return float(-stdtrit(blocks - 1, alpha / 2) * np.sqrt(variance))

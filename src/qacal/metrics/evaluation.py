@@ -21,14 +21,11 @@ from qacal.tally.groups import NO_GROUP, as_grouping
 from qacal.tally.ids import id_hashes
 from qacal.tally.tally import BLOCKS, Tally
 
-# The same number of bins for both scores, since a score with few values would otherwise be measured by another ruler.
+# The same number of bins for both scores: otherwise a score with few values would get other bins.
 BINS = 15
-# Changes of the Brier score: none to speak of, and one that rows must exclude before they show that little changed.
+# Changes of the Brier score: the largest that counts as none, and the smallest that an interval must exclude before
+# "changed little" is said.
 _LITTLE, _NOT_MUCH = 0.001, 0.005
-# A group's mean confidence that is this far from its accuracy is worth naming.
-_OFF = 0.05
-# Of fewer questions than this no group is said to be off.
-_FEW = 20
 
 FITTED_ON = "the model was fitted on some of these questions; on those it looks better than it is."
 """The warning about rows of the fit."""
@@ -76,11 +73,10 @@ class Scores:
 
 @dataclass(frozen=True)
 class GroupScores:
-    """One group: how often its answers are right, and what was claimed before and after.
+    """The accuracy of one group, and its mean confidence before and after calibration.
 
-    trouble : "worse" if calibration made its probabilities worse, "off" if what is claimed after calibration still
-        differs from the share that is right by more than 0.05; both only if chance does not explain it, with all groups
-        looked at. None else.
+    trouble : "worse" if calibration made its probabilities worse, "off" if the mean calibrated confidence still differs
+        from the accuracy by more than 0.05; both only if chance does not explain it, over all groups. None otherwise.
     """
 
     group: Any
@@ -95,9 +91,9 @@ class GroupScores:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Confidences before and, where there are calibrated ones, after.
+    """The scores of confidences before and, if there are calibrated ones, after calibration.
 
-    doubt : what is suspicious about the stated confidences beside their labels; None if nothing is.
+    doubt : what is suspicious about the stated confidences and labels; None if nothing is.
     verdict : whether calibration helped; None without calibrated confidences.
     """
 
@@ -112,7 +108,7 @@ class Evaluation:
 
     @property
     def last(self) -> Scores:
-        """The scores after calibration, or those of the raw confidence where there is none."""
+        """The scores after calibration, or before it if there are no calibrated confidences."""
         return self.before if self.after is None else self.after
 
     def to_dict(self) -> dict[str, Any]:
@@ -139,16 +135,16 @@ def verdict_on(
 
     It is better or worse if the 95% interval of the change excludes 0 and the change is more than 0.001. If the
     interval stays within 0.005 of 0, little changed; if not, the rows are too few to tell. Rows of one question are
-    taken as dependent. The interval is no narrower than chance would make it if the score that does worse here were
-    exact, so that a few rows that all are right show nothing.
+    treated as dependent. The interval is no narrower than chance would make it if the score that is worse here were
+    exact, so that a few rows that are all correct show nothing.
 
     ids : the hash of each row's question.
-    groups : how many groups are looked at, of which these rows are one; the interval is then for all of them at once.
+    groups : the number of groups that are tested, these rows being one; the interval holds for all at once.
 
-    >>> right = np.tile([1.0, 1.0, 1.0, 0.0], 100)
-    >>> verdict_on(np.full(400, 0.95), np.full(400, 0.75), right).kind
+    >>> correct = np.tile([1.0, 1.0, 1.0, 0.0], 100)
+    >>> verdict_on(np.full(400, 0.95), np.full(400, 0.75), correct).kind
     'better'
-    >>> verdict_on(np.full(4, 0.95), np.full(4, 0.75), right[:4]).text
+    >>> verdict_on(np.full(4, 0.95), np.full(4, 0.75), correct[:4]).text
     'These rows are too few to tell whether calibration helped (Brier score 0.228 before, 0.188 after; 95% interval of
     the change -0.358 to +0.278).'
     """
@@ -156,22 +152,19 @@ def verdict_on(
     change = float((after - before).mean())
     code = np.arange(len(correct)) if ids is None else np.unique(ids, return_inverse=True)[1]
     questions = int(code.max()) + 1
-    loser = calibrated if change > 0 else stated
-    seen = np.bincount(code, after - before - change)
-    chance = np.bincount(code, 2 * np.abs(stated - calibrated) * np.sqrt(loser * (1 - loser)))
-    squares = max(float(seen @ seen) * questions / max(questions - 1, 1), float(chance @ chance))
-    margin = (
-        float(special.stdtrit(questions - 1, 1 - 0.025 / groups)) * squares**0.5 / len(correct)
-        if questions > 1
-        else 1.0
-    )
+    worse = calibrated if change > 0 else stated
+    observed = np.bincount(code, after - before - change)
+    chance = np.bincount(code, 2 * np.abs(stated - calibrated) * np.sqrt(worse * (1 - worse)))
+    squares = max(float(observed @ observed) * questions / max(questions - 1, 1), float(chance @ chance))
+    margin = 1.0
+    if questions > 1:
+        margin = float(special.stdtrit(questions - 1, 1 - 0.025 / groups)) * squares**0.5 / len(correct)
     low, high = max(change - margin, -1.0), min(change + margin, 1.0)
     scores = f"Brier score {before.mean():.3f} before, {after.mean():.3f} after"
     scores += f"; 95% interval of the change {low:+.3f} to {high:+.3f}"
     if low > 0 and change > _LITTLE:
-        return Verdict(
-            "worse", f"Calibration made the probabilities worse ({scores}): do not use it for rows like these."
-        )
+        text = f"Calibration made the probabilities worse ({scores}): do not use it for rows like these."
+        return Verdict("worse", text)
     if high < 0 and change < -_LITTLE:
         return Verdict("better", f"Calibration improved the probabilities ({scores}; lower is better).")
     if max(-low, high) <= _NOT_MUCH:
@@ -189,22 +182,22 @@ def evaluate(
     ids: ArrayLike | None = None,
     prefix: str = "",
 ) -> Evaluation:
-    """Measure confidences, and calibrated ones beside them, on rows that neither was fitted on.
+    """Measure confidences, and calibrated ones with them, on held-out rows.
 
-    Warns (:class:`~qacal.QacalWarning`) if confidences and labels do not look as if they belonged together.
+    Warns (:class:`~qacal.QacalWarning`) if confidences and labels do not seem to belong together.
 
     groups : a label per row: errors are then also measured within groups, and for each.
-    ids : the question's id; where questions have several rows these are taken as dependent.
-    prefix : stands before a warning, such as "model gpt-4: ".
+    ids : the question's id; several rows of one question are treated as dependent.
+    prefix : of the warning, such as "model gpt-4: ".
 
     Examples
     --------
-    >>> subject, said = np.repeat(["law", "physics"], 200), np.tile(np.repeat([0.7, 0.8], 100), 2)
-    >>> right = np.repeat([1, 0] * 4, [55, 45, 65, 35, 85, 15, 95, 5])
-    >>> found = evaluate(right, said, np.where(subject == "law", said - 0.15, said + 0.15), groups=subject)
-    >>> round(found.before.error.plugin, 2), round(found.before.error_by_group.plugin, 2)
+    >>> subject, stated = np.repeat(["law", "physics"], 200), np.tile(np.repeat([0.7, 0.8], 100), 2)
+    >>> correct = np.repeat([1, 0] * 4, [55, 45, 65, 35, 85, 15, 95, 5])
+    >>> result = evaluate(correct, stated, np.where(subject == "law", stated - 0.15, stated + 0.15), groups=subject)
+    >>> round(result.before.error.plugin, 2), round(result.before.error_by_group.plugin, 2)
     (0.0, 0.15)
-    >>> found.after.brier < found.before.brier
+    >>> result.after.brier < result.before.brier
     True
     """
     ordered(y_true, y_prob)
@@ -221,7 +214,7 @@ def evaluate_rows(
     ids: ArrayLike | None = None,
     prefix: str = "",
 ) -> Evaluation:
-    """Do what :func:`evaluate` does with columns that were read by name, so that nobody can have swapped them."""
+    """Do what :func:`evaluate` does with columns that were read by name, and so cannot be swapped."""
     h, t = unit_values(y_prob, "y_prob"), unit_values(y_true, "y_true")
     require_length(t, len(h), "y_true")
     p = None if calibrated is None else unit_values(calibrated, "calibrated")
@@ -275,10 +268,10 @@ def trouble_of(h: Floats, p: Floats, t: Floats, ids: Any, groups: int) -> str | 
     if verdict_on(h, p, t, hashes, groups=groups).kind == "worse":
         return "worse"
     questions = len(t) if hashes is None else len(np.unique(hashes))
-    if questions < _FEW:
+    if questions < 20:
         return None
     chance = float(special.ndtri(1 - 0.025 / groups)) * (float((p * (1 - p)).mean()) / questions) ** 0.5
-    return "off" if abs(float((p - t).mean())) > max(_OFF, chance) else None
+    return "off" if abs(float((p - t).mean())) > max(0.05, chance) else None
 
 
 def _debiased(h: Floats, t: Floats, ids: Any) -> float:
@@ -286,7 +279,7 @@ def _debiased(h: Floats, t: Floats, ids: Any) -> float:
 
 
 def without_group(column: str | None) -> str:
-    """Say who the rows without a group are: of a column that was named, or of the model's own groups.
+    """Describe the rows without a group: by a column, or by the model's own groups.
 
     >>> without_group("subject"), without_group(None)
     ('rows whose subject is empty', 'rows whose group had no rows in the fit')

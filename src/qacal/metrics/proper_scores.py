@@ -1,4 +1,4 @@
-"""Proper scores: what no stretching of confidences can improve, only better probabilities."""
+"""Proper scores: only better probabilities improve them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from qacal.parameters import is_number, shown
 from qacal.tally.arrays import ArrayLike, unit_values
 from qacal.tally.tally import Tally
 
-# How near to 0 and 1 log loss can see, as in scikit-learn: a wrong answer at 1.0 costs 36, not infinity.
+# Log loss cuts probabilities off here, as in scikit-learn: a wrong answer at 1.0 costs 36, not infinity.
 LOG_CUT = float(np.finfo(np.float64).eps)
 
 
@@ -21,9 +21,9 @@ class BrierDecomposition:
     """The Brier score and its parts: score = reliability - resolution + uncertainty + within.
 
     reliability : squared calibration error (plug-in); 0 is perfect.
-    resolution : how far the bins' shares of right answers are from the overall share; higher is better.
+    resolution : how far the accuracies of the bins are from the overall accuracy; higher is better.
     uncertainty : the variance of the targets, which no confidence can change.
-    within : what is lost by looking at bins; 0 with one bin per distinct confidence.
+    within : the loss by binning; 0 with one bin per distinct confidence.
     """
 
     score: float
@@ -43,7 +43,7 @@ def brier_score(
     """
     cells = as_tally(y_true, y_prob, sample_weight=sample_weight)
     p = cells.confidence
-    # Rounding may leave a little less than nothing, which would be shown as -0.
+    # Rounding may leave a tiny negative number, which would be shown as -0.
     return max(float((cells.wtt - 2 * p * cells.wt + p * p * cells.w).sum() / cells.w.sum()), 0.0)
 
 

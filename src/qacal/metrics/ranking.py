@@ -1,4 +1,4 @@
-"""Ranking: whether right answers have the higher confidences."""
+"""Ranking: whether correct answers have the higher confidences."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from scipy import optimize, special
 
 from qacal.errors import InputError
 from qacal.guarantee import check_alpha
-from qacal.metrics.binned import as_tally
+from qacal.metrics.binned import by_confidence
 from qacal.tally.arrays import ArrayLike, Floats
 from qacal.tally.tally import Tally
 
 
 @dataclass(frozen=True)
 class Auroc:
-    """The probability that a right answer has a higher confidence than a wrong one, with its interval.
+    """The probability that a correct answer has a higher confidence than a wrong one, with its interval.
 
-    value : 0.5 if the confidence says nothing, below it if it points the wrong way; NaN without right or wrong answers.
+    value : 0.5 is chance, lower is worse than chance; NaN without correct or without wrong answers.
     low, high : the interval; 0 and 1 if nothing is known.
     """
 
@@ -32,7 +32,7 @@ def auroc(
 ) -> float:
     """Return the area under the ROC curve; among equal probabilities, one half counts as the higher.
 
-    NaN without right or without wrong answers.
+    NaN without correct or without wrong answers.
 
     >>> auroc([1, 1, 0, 0], [0.9, 0.8, 0.7, 0.6])
     1.0
@@ -50,13 +50,13 @@ def estimate_auroc(
     r"""Return the area under the ROC curve with its (1 - alpha) interval.
 
     The interval inverts the score test, with the variance of Hanley and McNeil (1982) at the tested value (Newcombe's
-    method 5, 2006), so a few rows in perfect order are not taken for certainty:
+    method 5, 2006), so that a few rows in perfect order still have a wide interval:
 
     .. math:: V(\theta) = \frac{\theta (1 - \theta)}{m n}
         \left[1 + (N - 1) \left(\frac{1 - \theta}{2 - \theta} + \frac{\theta}{1 + \theta}\right)\right],
         \quad N = \frac{m + n}{2}
 
-    for :math:`m` right and :math:`n` wrong answers, taken as independent. Many equal confidences make it too wide.
+    for :math:`m` correct and :math:`n` wrong answers, assumed independent. Many equal confidences make it too wide.
 
     Examples
     --------
@@ -66,8 +66,8 @@ def estimate_auroc(
     0.5
     """
     check_alpha(alpha)
-    tally = as_tally(y_true, y_prob, sample_weight=sample_weight).pooled().without_blocks().without_ties()
-    # Weights count for as many rows as make the same noise.
+    tally = by_confidence(y_true, y_prob, sample_weight)
+    # Weighted rows count as their effective number.
     scale = float(tally.w.sum() / tally.ww.sum())
     return auroc_of_counts(scale * tally.wt, scale * (tally.w - tally.wt), alpha=alpha)
 
@@ -100,14 +100,13 @@ def _end(value: float, m: float, n: float, z: float) -> float:
     return float(optimize.brentq(apart, far, near))
 
 
-_MANY = 50
+# An AUROC this close to 0.5 is next to chance.
 _HARDLY = 0.05
-"""An AUROC this close to 0.5 is no relation to speak of."""
 
 
 @dataclass(frozen=True)
 class Doubt:
-    """Why confidences look wrong beside their labels.
+    """A reason to suspect confidences or labels.
 
     kind : "constant", "opposite" or "unrelated", for programs.
     text : a sentence for people, without a capital letter and with a full stop.
@@ -122,15 +121,15 @@ def doubt_of(
 ) -> Doubt | None:
     """Return what is suspicious about confidences and labels; None if nothing is, or the rows are too few to tell.
 
-    - constant: all confidences are the same, and they are 50 or more: some LLMs say 0.9 to nearly everything.
+    - constant: all confidences are the same, in 50 rows or more: some LLMs state 0.9 for nearly everything.
     - opposite: the AUROC is at most 0.45, and its 95% interval lies below 0.5.
-    - unrelated: the interval includes 0.5 and lies within 0.45 to 0.55. Of a wider one nothing is said, also if it
-      ends below 0.55: the confidences may well go the opposite way.
+    - unrelated: the interval includes 0.5 and lies within 0.45 to 0.55. A wider interval is no sign, even if it ends
+      below 0.55: the confidences may be opposite.
 
-    Simulated with 20 to 3,000 rows, half or 90% of them right, and distinct or tied confidences: of sound files with an
-    AUROC of 0.55 at most 4% are called unrelated and 1.5% opposite, with an AUROC of 0.6 none and at most 0.5%. Random
-    confidences are called unrelated in 60% of the files with 1,000 rows and 95% with 2,000, if half are right; if 90%
-    are, in 30% with 2,000 and 60% with 3,000. It takes more than 500 rows.
+    Simulated with 20 to 3,000 rows, half or 90% of them correct, and distinct or tied confidences: of sound files with
+    an AUROC of 0.55 at most 4% are called unrelated and 1.5% opposite, with an AUROC of 0.6 none and at most 0.5%.
+    Random confidences are called unrelated in 60% of the files with 1,000 rows and 95% with 2,000, if half are correct;
+    if 90% are, in 30% with 2,000 and 60% with 3,000. It takes more than 500 rows.
 
     questions : how many there are, where some have several rows; such rows count for less.
 
@@ -148,22 +147,22 @@ def doubt_of(
         tally = Tally.of(y_prob, y_true)
     tally = tally.pooled().without_blocks().without_ties()
     if len(tally) == 1:
-        said = f"all {tally.n:,} confidences are {tally.confidence[0]:g}"
-        text = f"{said}, so they do not separate correct from wrong answers."
-        return Doubt("constant", text) if tally.n >= _MANY else None
+        value = f"all {tally.n:,} confidences are {tally.confidence[0]:g}"
+        text = f"{value}, so they do not separate correct from wrong answers."
+        return Doubt("constant", text) if tally.n >= 50 else None
     share = 1.0 if questions is None else min(questions / tally.n, 1.0)
-    found = auroc_of_counts(share * tally.wt, share * (tally.w - tally.wt))
-    seen = f"AUROC {found.value:.2f}, 95% interval {found.low:.2f} to {found.high:.2f}; 0.5 is chance"
-    if found.value <= 0.5 - _HARDLY and found.high < 0.5:
+    area = auroc_of_counts(share * tally.wt, share * (tally.w - tally.wt))
+    measured = f"AUROC {area.value:.2f}, 95% interval {area.low:.2f} to {area.high:.2f}; 0.5 is chance"
+    if area.value <= 0.5 - _HARDLY and area.high < 0.5:
         return Doubt(
             "opposite",
-            f"answers with higher confidence are more often wrong ({seen}). Are labels or confidences "
+            f"answers with higher confidence are more often wrong ({measured}). Are labels or confidences "
             "inverted? correct is 1 for a correct answer, confidence 1 for a certain one.",
         )
-    if 0.5 - _HARDLY < found.low <= 0.5 and found.high < 0.5 + _HARDLY:
+    if 0.5 - _HARDLY < area.low <= 0.5 and area.high < 0.5 + _HARDLY:
         return Doubt(
             "unrelated",
-            f"confidences do not separate correct from wrong answers ({seen}). Check that confidence and correct "
+            f"confidences do not separate correct from wrong answers ({measured}). Check that confidence and correct "
             "belong to the same answers.",
         )
     return None

@@ -1,19 +1,23 @@
-"""The reliability table: stated against true, bin by bin, in each group."""
+"""Reliability: confidence against accuracy, bin by bin, as a table and as a diagram."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from qacal.guarantee import check_alpha, mean_intervals
-from qacal.metrics.binned import BinChoice, Binned, as_tally
-from qacal.tally.arrays import ArrayLike
+from qacal.errors import InputError
+from qacal.guarantee import binomial_interval, bounded_interval, check_alpha, mean_intervals
+from qacal.metrics.binned import BinChoice, Binned, as_tally, ordered
+from qacal.parameters import is_whole, shown
+from qacal.tally.arrays import ArrayLike, Floats
 from qacal.tally.groups import Paths
 from qacal.tally.tally import Tally
 
 if TYPE_CHECKING:
     import polars as pl
+
+Strategy = Literal["uniform", "quantile"]
 
 
 def reliability_table(
@@ -62,3 +66,141 @@ def reliability_table(
     if cells.grouping is not None:
         columns = {"group": cells.grouping.decode(of.group), **columns}
     return pl.DataFrame(columns, strict=False)
+
+
+class ReliabilityDisplay:
+    """The share of correct answers against the mean probability, bin by bin, with an exact interval for each bin.
+
+    Make one with :meth:`from_predictions` or :meth:`from_estimator`. Signatures and attributes are those of
+    scikit-learn's `CalibrationDisplay`.
+
+    Attributes
+    ----------
+    prob_true, prob_pred : of each bin that has rows, the share of correct answers and the mean probability.
+    low, high : the (1 - alpha) interval of the share (Clopper-Pearson), each bin by itself.
+    y_prob : the probabilities.
+    line_, band_, ax_, figure_ : what :meth:`plot` drew, and where.
+    """
+
+    line_: Any
+    band_: Any
+    ax_: Any
+    figure_: Any
+
+    def __init__(
+        self,
+        prob_true: Floats,
+        prob_pred: Floats,
+        y_prob: Floats,
+        *,
+        low: Floats | None = None,
+        high: Floats | None = None,
+        estimator_name: str | None = None,
+        pos_label: Any = None,
+    ) -> None:
+        self.prob_true = prob_true
+        self.prob_pred = prob_pred
+        self.y_prob = y_prob
+        self.low = low
+        self.high = high
+        self.estimator_name = estimator_name
+        self.pos_label = pos_label
+
+    @classmethod
+    def from_predictions(
+        cls,
+        y_true: ArrayLike,
+        y_prob: ArrayLike,
+        *,
+        n_bins: int = 5,
+        strategy: Strategy = "uniform",
+        pos_label: Any = None,
+        name: str | None = None,
+        ax: Any = None,
+        ref_line: bool = True,
+        alpha: float = 0.05,
+        **kwargs: Any,
+    ) -> ReliabilityDisplay:
+        """Draw labels and probabilities.
+
+        Parameters
+        ----------
+        n_bins, strategy : bins of equal width ("uniform") or of equally many rows ("quantile").
+        pos_label : the label that counts as correct, where labels are not 0 and 1.
+        name : in the legend.
+        alpha : how often the interval of one bin may miss the truth.
+        kwargs : for the line, as matplotlib's `plot` takes them.
+        """
+        check_alpha(alpha)
+        labels = y_true if pos_label is None else np.asarray(y_true) == pos_label
+        right, p = ordered(labels, y_prob)
+        if not is_whole(n_bins, 1):
+            raise InputError(f"n_bins is {shown(n_bins)}; expected a whole number of 1 or more.")
+        if strategy not in ("uniform", "quantile"):
+            raise InputError(f'strategy is {shown(strategy)}; expected "uniform" or "quantile".')
+        edges = np.linspace(0.0, 1.0, n_bins + 1)
+        edges = edges if strategy == "uniform" else np.percentile(p, edges * 100)
+        of = np.searchsorted(edges[1:-1], p)
+        used, of = np.unique(of, return_inverse=True)
+        rows = np.bincount(of, minlength=len(used)).astype(np.float64)
+        correct = np.asarray(np.bincount(of, weights=right, minlength=len(used)), dtype=np.float64)
+        if np.isin(right, (0, 1)).all():
+            low, high = binomial_interval(correct, rows, alpha / 2)
+        else:
+            low, high = bounded_interval(np.clip(correct / rows, 0, 1), rows, alpha / 2)
+        predicted = np.bincount(of, weights=p, minlength=len(used)) / rows
+        display = cls(correct / rows, predicted, p, low=low, high=high, estimator_name=name, pos_label=pos_label)
+        return display.plot(ax=ax, name=name, ref_line=ref_line, **kwargs)
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator: Any,
+        X: Any,
+        y: ArrayLike,
+        *,
+        n_bins: int = 5,
+        strategy: Strategy = "uniform",
+        pos_label: Any = None,
+        name: str | None = None,
+        ax: Any = None,
+        ref_line: bool = True,
+        alpha: float = 0.05,
+        **kwargs: Any,
+    ) -> ReliabilityDisplay:
+        """Draw the probabilities of a fitted model against labels.
+
+        estimator : a :class:`~qacal.QACalibrator`, with records as `X`; or a binary classifier of scikit-learn.
+        """
+        if hasattr(estimator, "predict_proba"):
+            classes = list(estimator.classes_)
+            pos_label = classes[-1] if pos_label is None else pos_label
+            y_prob = np.asarray(estimator.predict_proba(X))[:, classes.index(pos_label)]
+        else:
+            y_prob = estimator.predict(X)
+        name = type(estimator).__name__ if name is None else name
+        options = {"n_bins": n_bins, "strategy": strategy, "ax": ax, "ref_line": ref_line, "alpha": alpha}
+        return cls.from_predictions(y, y_prob, pos_label=pos_label, name=name, **options, **kwargs)
+
+    def plot(
+        self, *, ax: Any = None, name: str | None = None, ref_line: bool = True, **kwargs: Any
+    ) -> ReliabilityDisplay:
+        """Draw on `ax`, or on a new figure."""
+        # Here, not at the top: only drawing needs it.
+        import matplotlib.pyplot as plt
+
+        if ax is None:
+            _, ax = plt.subplots()
+        name = self.estimator_name if name is None else name
+        if ref_line and "Perfectly calibrated" not in ax.get_legend_handles_labels()[1]:
+            ax.plot([0, 1], [0, 1], "k:", label="Perfectly calibrated")
+        style = {"marker": "s", "linestyle": "-"} | ({} if name is None else {"label": name}) | kwargs
+        (self.line_,) = ax.plot(self.prob_pred, self.prob_true, **style)
+        self.band_ = None
+        if self.low is not None and self.high is not None:
+            color = self.line_.get_color()
+            self.band_ = ax.fill_between(self.prob_pred, self.low, self.high, alpha=0.2, color=color, linewidth=0)
+        ax.legend(loc="lower right")
+        ax.set(xlabel="Mean probability", ylabel="Share of correct answers")
+        self.ax_, self.figure_ = ax, ax.figure
+        return self

@@ -1,7 +1,7 @@
 r"""Selective answering: answer above a threshold, abstain below.
 
-Both areas use rows in the order of their confidence. Where confidences are equal the order is nobody's business, so
-areas are their expected value over all orders of the ties.
+Both areas use rows in the order of their confidence. The order of equal confidences is arbitrary, so an area is its
+expected value over all orders of the ties.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import digamma
 
-from qacal.metrics.binned import as_tally
+from qacal.metrics.binned import by_confidence
 from qacal.tally.arrays import ArrayLike, Floats, require_sorted
 from qacal.tally.tally import Tally
 
@@ -21,10 +21,7 @@ GRID = np.arange(101) / 100
 
 @dataclass(frozen=True)
 class AccuracyConfidenceCurve:
-    """For each threshold: the share of rows with at least that confidence, and how many of these are right.
-
-    accuracy : 0 where no row is accepted.
-    """
+    """For each threshold: the share of rows with at least that confidence, and their accuracy; 0 if there are none."""
 
     threshold: Floats
     coverage: Floats
@@ -43,7 +40,7 @@ def accuracy_confidence_curve(
     >>> accuracy_confidence_curve([0, 1], [0.5, 0.9], thresholds=[0, 0.9, 1]).accuracy
     array([0.5, 1. , 0. ])
     """
-    tally = _by_confidence(y_true, y_prob, sample_weight)
+    tally = by_confidence(y_true, y_prob, sample_weight)
     grid = require_sorted(thresholds, "thresholds")
     first = np.searchsorted(tally.confidence, grid)
     accepted = np.append(np.cumsum(tally.w[::-1])[::-1], 0.0)[first]
@@ -89,7 +86,7 @@ def risk_coverage_curve(
     >>> curve.coverage.round(2), curve.risk.round(2)
     (array([0.67, 1.  ]), array([0.5 , 0.67]))
     """
-    tally = _by_confidence(y_true, y_prob, sample_weight)
+    tally = by_confidence(y_true, y_prob, sample_weight)
     accepted, wrong = np.cumsum(tally.w[::-1]), np.cumsum((tally.w - tally.wt)[::-1])
     return RiskCoverageCurve(accepted / accepted[-1], wrong / accepted, tally.confidence[::-1])
 
@@ -100,7 +97,7 @@ class SelectiveRisk:
 
     aurc : the average risk over all coverages; lower is better.
     excess : aurc minus that of the best possible order of the same answers (E-AURC); 0 is perfect ranking. NaN for soft
-        targets, whose best order cells no longer know.
+        targets: cells do not show their best order.
     """
 
     aurc: float
@@ -134,7 +131,7 @@ def selective_risk(
     >>> selective_risk([1, 0, 1], [0.8, 0.8, 0.8]).aurc  # no ranking: the overall risk
     0.333...
     """
-    tally = _by_confidence(y_true, y_prob, sample_weight)
+    tally = by_confidence(y_true, y_prob, sample_weight)
     # A mean weight of 1 makes weighted rows count like rows.
     scale = tally.n / tally.w.sum()
     rows, wrong = tally.w[::-1] * scale, (tally.w - tally.wt)[::-1] * scale
@@ -153,7 +150,3 @@ def _area(rows: Floats, wrong: Floats) -> float:
     rate = wrong / rows
     harmonic = digamma(before + rows + 1) - digamma(before + 1)
     return float(((wrong_before - before * rate) * harmonic + wrong).sum() / rows.sum())
-
-
-def _by_confidence(y_true: ArrayLike | Tally, y_prob: ArrayLike | None, sample_weight: ArrayLike | None) -> Tally:
-    return as_tally(y_true, y_prob, sample_weight=sample_weight).pooled().without_blocks().without_ties()

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from qacal.errors import counted
+from qacal.metrics.calibration import validity_curve
 from qacal.metrics.evaluation import BINS
-from qacal.metrics.validity import validity_curve
 from qacal.report import style, words
 from qacal.report.data import as_tallies, merged
 from qacal.report.figures.scatter import draw_bubbles
