@@ -123,7 +123,7 @@ def test_what_cannot_be_certified_comes_with_a_menu_of_what_can(folder):
 def test_costs_by_group_are_refused_for_what_they_are(folder):
     command = ("threshold", folder / "model", folder / "labelled.parquet", "--wrong", "5", "--abstain", "1")
     said = " ".join(run(*command, "--per-group")[2].split())
-    assert "costs (wrong and abstain) give one threshold for all groups. Leave --per-group" in said
+    assert "costs (wrong and abstain) give one threshold for all groups. Leave out --per-group, or" in said
 
 
 @pytest.mark.parametrize(("label", "code"), [(1, 0), (0, 1)])

@@ -13,7 +13,7 @@ _KEPT = "kept without a calibrated confidence (unparsable lines left out)"
 
 
 def run(
-    model: Annotated[str, typer.Argument(metavar="MODEL", help="A model from qacal fit.")],
+    model: options.Model,
     file: options.Rows,
     output: Annotated[
         str,
@@ -50,7 +50,6 @@ def run(
     """
     from qacal.model.model_set import load_any
     from qacal.records.columns import listed
-    from qacal.records.writers import writing
 
     options.require_apart(file, output, skip_bad_rows)
     options.require_writable(output)
@@ -62,7 +61,7 @@ def run(
     with (
         options.opened(file) as rows,
         options.reading_like(loaded, rows, column, percent, skip_bad_rows, max_bad, expression, _KEPT) as how,
-        writing(output, options.output_format(output, rows), rows.separator()) as writer,
+        options.writing(output, rows) as writer,
         options.progress() as progress,
     ):
         for table in loaded._calibrated(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 import typer
 
 from qacal.cli import options
@@ -15,7 +13,7 @@ def run(
     column: options.Columns = None,
     percent: options.Percent = False,
     expression: options.Expressions = None,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    json: options.Json = False,
 ) -> None:
     """Check a file before any fit.
 
@@ -32,9 +30,9 @@ def run(
     from qacal.checking import check
 
     with options.opened(file) as rows, options.progress() as progress:
-        numbers = options.expressions(expression)
-        checked = check(rows, columns=options.mapping(column), percent=percent, expressions=numbers, progress=progress)
+        columns, words = options.mapping(column), options.expressions(expression)
+        findings = check(rows, columns=columns, percent=percent, expressions=words, progress=progress)
     with options.printing():
-        print(options.json_text(checked.to_dict()) if json else printable(options.for_shell(str(checked))))
-    if not checked.is_fine:
+        print(options.json_text(findings.to_dict()) if json else printable(options.for_shell(str(findings))))
+    if not findings.is_fine:
         raise typer.Exit(2)

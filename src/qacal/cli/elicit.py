@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from qacal.sources.elicitation.asking import Progress
     from qacal.sources.elicitation.client import Client
-    from qacal.sources.elicitation.run import Outcomes, Plan
+    from qacal.sources.elicitation.run import Outcomes
 
 _SECONDS_BETWEEN_LINES = 30.0
 _NOTHING_READ = (
@@ -29,16 +29,12 @@ _NOTHING_READ = (
     "LLMs need examples and a grammar (--prompt verb1s-guided, for llama.cpp); others may need a prompt of your own "
     "(.toml)."
 )
-
 _NO_LOGPROBS = (
     "The server does not support token probabilities, so rows have no confidence_tokens (--no-logprobs never asks for "
-    "them). Its message: {said}"
+    "them). Its message: {message}"
 )
 # Options that help if requests are repeated.
-_HELPS = {
-    "TIMEOUT": "--timeout SECONDS, or fewer --workers",
-    "BUSY": "--rpm, or fewer --workers",
-}
+_HELPS = {"TIMEOUT": "--timeout SECONDS, or fewer --workers", "BUSY": "--rpm, or fewer --workers"}
 
 BaseUrl = Annotated[
     str, typer.Option("--base-url", metavar="URL", help="Address of the API: http://127.0.0.1:8080/v1.")
@@ -154,12 +150,18 @@ def run(
     options.require_apart(file, output, answers)
     if answers is not None:
         options.require_writable(answers)
-    given, logprobs = fields(field, preset), not no_logprobs and preset is None
-    columns = options.mapping(column, only=COLUMNS)
-    plan = Plan(model, prompt, logprobs, given, columns, limit, options.expressions(expression))
+    logprobs = not no_logprobs and preset is None
+    columns, words = options.mapping(column, only=COLUMNS), options.expressions(expression)
+    plan = Plan(model, prompt, logprobs, fields(field, preset), columns, limit, words)
     with options.opened(file) as rows:
         if dry_run:
-            _show_foreseen(plan, rows)
+            estimate = plan.estimate(rows)
+            options.show(estimate.prompt)
+            options.note(
+                f"\n{estimate.questions:,} questions, {estimate.requests:,} requests: about {estimate.tokens_sent:,} "
+                f"tokens to send (four characters a token), at most {estimate.tokens_received_at_most:,} to receive. "
+                "Nothing was asked."
+            )
             return
         asked = client(base_url, key_env, header, max_reply_mb, timeout=timeout, tries=tries, rpm=rpm)
         note_unlisted(asked, model)
@@ -169,7 +171,7 @@ def run(
     options.note(f"{requests_made(done)}, {done.known:,} already had a reply, {done.failed:,} failed.")
     note_failures(done)
     if ran.no_logprobs is not None:
-        options.note(_NO_LOGPROBS.format(said=ran.no_logprobs))
+        options.note(_NO_LOGPROBS.format(message=ran.no_logprobs))
     options.note(summary(ran.outcomes))
     if ran.begun_at is not None and done.known:
         options.note(f"Earlier replies are from {ran.begun_at}; make sure that it is the same LLM.")
@@ -197,17 +199,15 @@ def note_unlisted(asked: Client, model: str) -> None:
 
 def requests_made(done: Progress) -> str:
     """Return how many requests were made, and how many of them repeated, with the option that helps."""
-    made = f"{done.traffic.requests:,} requests made"
-    again = _again(done)
-    return f"{made} ({again})" if again else made
+    return f"{done.traffic.requests:,} requests made{_repeated(done)}"
 
 
-def _again(done: Progress) -> str:
-    told = []
+def _repeated(done: Progress) -> str:
+    parts = []
     for trouble, count in done.traffic.again.most_common():
         helps = f"; {_HELPS[trouble.name]} helps" if trouble.name in _HELPS else ""
-        told.append(f"{count:,} repeated, {trouble}{helps}")
-    return ", ".join(told)
+        parts.append(f"{count:,} repeated, {trouble}{helps}")
+    return f" ({', '.join(parts)})" if parts else ""
 
 
 def note_failures(done: Progress) -> None:
@@ -221,7 +221,13 @@ def client(base_url: str, key_env: str | None, header: list[str] | None, max_rep
     from qacal.sources.elicitation.client import Client
     from qacal.sources.elicitation.masking import brings_credentials
 
-    headers = _headers(header)
+    headers = {}
+    for text in header or []:
+        name, _, value = (part.strip() for part in text.partition("="))
+        if not (name and value):
+            # Do not print it: the secret may be in place of the name.
+            raise typer.BadParameter("a --header is not of the form NAME=VALUE, such as api-key=...")
+        headers[name] = value
     # If the user gives a key for this server, do not also send the one in the environment.
     has_own = key_env is None and brings_credentials(base_url, headers)
     key = None if has_own else os.environ.get(key_env or "OPENAI_API_KEY") or None
@@ -230,18 +236,7 @@ def client(base_url: str, key_env: str | None, header: list[str] | None, max_rep
     return Client(base_url, key=key, headers=headers, largest_reply=int(max_reply_mb * 2**20), **limits)
 
 
-def _headers(given: list[str] | None) -> dict[str, str]:
-    found = {}
-    for text in given or []:
-        name, equals, value = text.partition("=")
-        if not (name.strip() and equals and value.strip()):
-            # Do not print it: the secret may be in place of the name.
-            raise typer.BadParameter("a --header is not of the form NAME=VALUE, such as api-key=...")
-        found[name.strip()] = value.strip()
-    return found
-
-
-def fields(given: list[str] | None, preset: str | None = None) -> dict[str, Any]:
+def fields(texts: list[str] | None, preset: str | None = None) -> dict[str, Any]:
     """Return ``--field`` options as a mapping, on top of a preset.
 
     >>> fields(["seed=1", "temperature=null", "user=me"])
@@ -249,16 +244,16 @@ def fields(given: list[str] | None, preset: str | None = None) -> dict[str, Any]
     """
     from qacal.sources.elicitation.run import PRESETS
 
-    found: dict[str, Any] = {} if preset is None else dict(PRESETS[options.chosen("--preset", preset, [*PRESETS])])
-    for text in given or []:
+    out: dict[str, Any] = {} if preset is None else dict(PRESETS[options.chosen("--preset", preset, [*PRESETS])])
+    for text in texts or []:
         name, equals, value = text.partition("=")
         if not (name and equals):
             raise typer.BadParameter(f"{text!r} is not of the form NAME=JSON, such as seed=1.")
         try:
-            found[name] = json.loads(value)
+            out[name] = json.loads(value)
         except ValueError:
-            found[name] = value
-    return found
+            out[name] = value
+    return out
 
 
 def write_answers(
@@ -288,7 +283,10 @@ def summary(outcomes: Outcomes) -> str:
 
     guesses = outcomes.stated + sum(outcomes.lost.values())
     lines = [f"{outcomes.questions:,} questions: {outcomes.stated:,} of {guesses:,} guesses have a confidence."]
-    lines += [f"  {count:,} {reason}{_example(outcomes, reason)}" for reason, count in outcomes.lost.most_common()]
+    for reason, count in outcomes.lost.most_common():
+        reply = " ".join(outcomes.examples.get(reason, "").split())
+        example = f", such as {reply[:79] + '…' if len(reply) > 80 else reply!r}" if reply else ""
+        lines.append(f"  {count:,} {reason}{example}")
     if f"malformed: {Reason.UNKNOWN_EXPRESSION}" in outcomes.lost:
         lines.append("Give other words a number with qacal answers --expression WORDS=NUMBER, such as High=0.85.")
     if f"malformed: {Reason.THINKING}" in outcomes.lost:
@@ -301,75 +299,44 @@ def summary(outcomes: Outcomes) -> str:
     return "\n".join(lines)
 
 
-def _example(outcomes: Outcomes, reason: str) -> str:
-    said = " ".join(outcomes.examples.get(reason, "").split())
-    return f", such as {said[:79] + '…' if len(said) > 80 else said!r}" if said else ""
-
-
 @contextmanager
 def telling() -> Iterator[Callable[[int], Callable[[Progress], None]]]:
     """Yield a function that shows progress: one live line on a terminal, elsewhere a line every 30 seconds."""
     try:
-        with _shown() as shown:
-            yield shown
+        if sys.stderr.isatty():
+            from rich.console import Console
+
+            with Console(stderr=True).status("asking") as status:
+                yield lambda total: _teller(total, status.update, 0.0)
+        else:
+            yield lambda total: _teller(total, options.note, _SECONDS_BETWEEN_LINES)
     except (KeyboardInterrupt, SystemExit):  # the latter is how main takes SIGTERM
         options.note("Stopped. All replies so far are stored; run the same command again to continue.")
         raise
 
 
-@contextmanager
-def _shown() -> Iterator[Callable[[int], Callable[[Progress], None]]]:
-    if not sys.stderr.isatty():
-        yield lambda total: _now_and_then(_Line(total))
-        return
-    from rich.console import Console
-
-    with Console(stderr=True).status("asking") as status:
-
-        def shown(total: int) -> Callable[[Progress], None]:
-            line = _Line(total)
-            return lambda progress: status.update(line.text(progress))
-
-        yield shown
-
-
-class _Line:
-    """The progress of a run in a line; the rate counts the requests of this run only."""
-
-    def __init__(self, total: int) -> None:
-        self.total, self.start = total, monotonic()
-
-    def text(self, progress: Progress) -> str:
-        rate = progress.fresh / max(monotonic() - self.start, 1e-9)
-        left = f", {_duration((self.total - progress.done) / rate)} left" if rate else ""
-        failed = f", {progress.failed:,} failed" if progress.failed else ""
-        speed = f"{rate:.1f} a second" if rate >= 0.95 or not rate else f"{_duration(1 / rate)} each"
-        again = _again(progress)
-        return f"{progress.done:,} of {self.total:,}, {speed}{left}{failed}{f' ({again})' if again else ''}"
-
-
-def _now_and_then(line: _Line) -> Callable[[Progress], None]:
-    last = monotonic()
+def _teller(total: int, show: Callable[[str], None], pause: float) -> Callable[[Progress], None]:
+    start = last = monotonic()
 
     def tell(progress: Progress) -> None:
         nonlocal last
-        if monotonic() - last >= _SECONDS_BETWEEN_LINES:
+        if monotonic() - last >= pause:
             last = monotonic()
-            options.note(line.text(progress))
+            show(_line(progress, total, last - start))
 
     return tell
+
+
+def _line(progress: Progress, total: int, seconds: float) -> str:
+    """Return the progress of a run in a line; the rate counts only the requests of this run."""
+    rate = progress.fresh / max(seconds, 1e-9)
+    left = f", {_duration((total - progress.done) / rate)} left" if rate else ""
+    failed = f", {progress.failed:,} failed" if progress.failed else ""
+    speed = f"{rate:.1f} a second" if rate >= 0.95 or not rate else f"{_duration(1 / rate)} each"
+    return f"{progress.done:,} of {total:,}, {speed}{left}{failed}{_repeated(progress)}"
 
 
 def _duration(seconds: float) -> str:
     if seconds < 90:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
-
-
-def _show_foreseen(plan: Plan, rows: Any) -> None:
-    foreseen = plan.estimate(rows)
-    options.show(foreseen.prompt)
-    options.note(
-        f"\n{foreseen.questions:,} questions, {foreseen.requests:,} requests: about {foreseen.tokens_sent:,} tokens to "
-        f"send (four characters a token), at most {foreseen.tokens_received_at_most:,} to receive. Nothing was asked."
-    )

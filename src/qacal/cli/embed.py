@@ -31,7 +31,6 @@ def run(
     from qacal.embedders import embedder as embedder_of
     from qacal.errors import InputError
     from qacal.records.reading import texts_of
-    from qacal.records.writers import writing
 
     options.require_apart(file, output, skip_bad_rows)
     options.require_writable(output)
@@ -40,7 +39,7 @@ def run(
     with (
         options.opened(file) as rows,
         options.reading(column, False, skip_bad_rows, max_bad) as how,
-        writing(output, options.output_format(output, rows), rows.separator()) as writer,
+        options.writing(output, rows) as writer,
         options.progress() as progress,
     ):
         for table, questions, answers in texts_of(rows, how):

@@ -32,7 +32,7 @@ def run(
         typer.Option(metavar="COLUMN", help="Also measure within each value of this column, such as subject."),
     ] = None,
     by: options.By = None,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    json: options.Json = False,
     fail_above: Annotated[
         float | None,
         typer.Option(
@@ -70,49 +70,35 @@ def run(
         qacal evaluate labelled.parquet --model model --groups subject
         qacal evaluate labelled.parquet --model model --fail-above 0.05 && deploy
     """
+    from qacal.model.evaluating import collect
+    from qacal.model.model_set import load_any
+
     if strict and fail_above is None:
         raise typer.BadParameter("--strict needs --fail-above, which sets the limit.")
     if fail_above is not None and not 0 <= fail_above <= 1:
         raise typer.BadParameter(f"--fail-above is {fail_above:g}; expected 0 to 1, such as 0.05.")
     options.require_apart(file, skip_bad_rows)
-    read = (column, percent, skip_bad_rows, max_bad, expression)
-    parts, by = _measured(file, model, embedder, groups, by, allow_other_source, *read)
-    with options.printing():
-        _tell(parts, by, groups, json)
-    if fail_above is not None and _fails(parts, by, fail_above, strict):
-        raise typer.Exit(1)
-
-
-def _tell(parts: dict[Any, Evaluation], by: str | None, groups: str | None, json: bool) -> None:
-    if json:
-        content = {str(value): found.to_dict() for value, found in parts.items()}
-        print(options.json_text(content if by else content["all"]))
-        return
-    for value, found in parts.items():
-        _print(found, f"{by} {value}: " if by else "", groups)
-
-
-def _measured(
-    file: str,
-    model: str | None,
-    embedder: str | None,
-    groups: str | None,
-    by: str | None,
-    allow_other_source: list[str] | None,
-    *read: Any,
-) -> tuple[dict[Any, Evaluation], str | None]:
-    """Return the evaluations and the column that separates them; for a set of models, by default that of the set."""
-    from qacal.model.evaluating import collect
-    from qacal.model.model_set import load_any
-
     loaded = None if model is None else load_any(options.model_path(model), embedder=embedder)
     if by is None and loaded is not None:
         by = loaded._by
-    with options.opened(file) as rows, options.reading_like(loaded, rows, *read) as how, options.progress() as progress:
+    with (
+        options.opened(file) as rows,
+        options.reading_like(loaded, rows, column, percent, skip_bad_rows, max_bad, expression) as how,
+        options.progress() as progress,
+    ):
         columns = collect(rows, how, loaded, groups, by, allow_other_source=allow_other_source or (), progress=progress)
     if loaded is not None:
         _warn_of_fitted(columns, loaded)
-    return columns.evaluated(), by
+    evaluations = columns.evaluated()
+    with options.printing():
+        if json:
+            content = {str(value): one.to_dict() for value, one in evaluations.items()}
+            print(options.json_text(content if by else content["all"]))
+        else:
+            for value, one in evaluations.items():
+                _print(one, f"{by} {value}: " if by else "", groups)
+    if fail_above is not None and _fails(evaluations, by, fail_above, strict):
+        raise typer.Exit(1)
 
 
 def _warn_of_fitted(columns: EvaluationRows, model: QACalibrator | ModelSet) -> None:
@@ -127,82 +113,47 @@ def _warn_of_fitted(columns: EvaluationRows, model: QACalibrator | ModelSet) -> 
         )
 
 
-def _print(found: Evaluation, title: str, groups: str | None) -> None:
-    width = len(_HEADER) if found.before.error_by_group is not None else len(_HEADER) - 2
-    header = _HEADER if found.before.error_by_group is not None else (*_HEADER[:4], *_HEADER[6:])
-    rows = [row[:4] + row[-(width - 4) :] for row in _overall(found)]
-    options.show(options.table(f"{title}{found.rows:,} rows, accuracy {found.accuracy:.3f}", *header, rows=rows))
-    if found.groups:
-        within = f"{title}within {found.grouped_by}"
-        options.show(options.table(within, "group", *_GROUP_HEADER, rows=[_group(group) for group in found.groups]))
-    if found.verdict is not None:
-        options.show(f"{title}{found.verdict.text}")
-    for line in _troubles(found.groups):
-        options.show(f"{title}{line}")
-    for line in _notes(found, groups):
-        options.show(line)
-
-
-def _troubles(groups: list[GroupScores]) -> Iterator[str]:
-    """Yield the groups that calibration made worse or that still have an error, the largest three of each."""
-    for trouble, said in (("worse", "Worse than before"), ("off", "Still wrong after calibration")):
-        those = [group for group in groups if group.trouble == trouble]
-        shown = [
-            f"{group.group if group.group is not None else _NO_GROUP} "
-            f"(calibrated {group.after:.2f}, accuracy {group.accuracy:.2f})"
-            for group in those
-        ]
-        if shown:
-            yield f"{said}: {some_of(shown, 3)}."
-
-
-def _notes(found: Evaluation, groups: str | None) -> Iterator[str]:
-    """Yield explanations of the columns in these tables."""
-    from qacal.metrics.evaluation import without_group
-
-    means = "mean, before, after" if found.groups else "mean"
-    yield f"{means}: mean confidence; compare it with the accuracy."
-    yield "error: debiased calibration error, the typical distance to the accuracy without noise; 95% interval."
-    yield f"{_NONE_SEEN}: noise alone would measure as much; the upper end says how large an error may still be."
-    if any(group.rows < 2 for group in found.groups):
-        yield f"{_UNKNOWN}: too few rows to measure."
-    if any(group.group is None for group in found.groups):
-        yield f"{_NO_GROUP}: {without_group(groups)}."
-    yield "Brier, log loss, AURC: lower is better."
+# What is printed
 
 
 _NO_GROUP, _NONE_SEEN, _UNKNOWN = "(no group)", "none seen", "\N{EN DASH}"
-_HEADER = ("", "mean", "error", "95% interval", "error within", "95% interval", "Brier", "log loss", "AURC")
-_GROUP_HEADER = ("rows", "accuracy", "before", "after", "error before", "error after")
 
 
-def _overall(found: Evaluation) -> list[tuple[str, ...]]:
-    rows = [("before", *_scores(found.before))]
-    return rows if found.after is None else [*rows, ("after", *_scores(found.after))]
+def _print(evaluation: Evaluation, title: str, groups: str | None) -> None:
+    has_groups = evaluation.before.error_by_group is not None
+    within = ("error within", "95% interval") if has_groups else ()
+    header: tuple[str, ...] = ("", "mean", "error", "95% interval", *within, "Brier", "log loss", "AURC")
+    rows = [("before", *_scores(evaluation.before))]
+    if evaluation.after is not None:
+        rows.append(("after", *_scores(evaluation.after)))
+    caption = f"{title}{evaluation.rows:,} rows, accuracy {evaluation.accuracy:.3f}"
+    options.show(options.table(caption, *header, rows=rows))
+    if evaluation.groups:
+        caption = f"{title}within {evaluation.grouped_by}"
+        header = ("group", "rows", "accuracy", "before", "after", "error before", "error after")
+        options.show(options.table(caption, *header, rows=[_group(group) for group in evaluation.groups]))
+    if evaluation.verdict is not None:
+        options.show(f"{title}{evaluation.verdict.text}")
+    for line in _troubles(evaluation.groups):
+        options.show(f"{title}{line}")
+    for line in _notes(evaluation, groups):
+        options.show(line)
 
 
 def _scores(scores: Scores) -> tuple[str, ...]:
-    within = scores.error_by_group
+    errors = [scores.error] if scores.error_by_group is None else [scores.error, scores.error_by_group]
     return (
         f"{scores.confidence:.3f}",
-        *_error(scores.error),
-        *(("", "") if within is None else _error(within)),
+        *(cell for error in errors for cell in (_seen(error.debiased, 4), _interval(error))),
         f"{scores.brier:.4f}",
         f"{scores.log_loss:.4f}",
         f"{scores.aurc:.4f}",
     )
 
 
-def _error(error: CalibrationError) -> tuple[str, str]:
-    return _seen(error.debiased, 4), _interval(error)
-
-
 def _interval(error: CalibrationError) -> str:
     """Return the interval of an error, cut at 0."""
-    if isnan(error.high):
-        return _UNKNOWN
-    low, high = (f"{max(end, 0.0):.3f}" for end in (error.low, error.high))
-    return f"{low} to {high}"
+    return _UNKNOWN if isnan(error.high) else f"{max(error.low, 0.0):.3f} to {max(error.high, 0.0):.3f}"
 
 
 def _seen(error: float, digits: int = 3) -> str:
@@ -212,35 +163,63 @@ def _seen(error: float, digits: int = 3) -> str:
 
 
 def _group(group: GroupScores) -> tuple[str, ...]:
-    means = (group.accuracy, group.before, group.after)
-    errors = (group.error_before, group.error_after)
-    name = _NO_GROUP if group.group is None else str(group.group)
     return (
-        name,
+        _name(group),
         f"{group.rows:,}",
-        *("" if mean is None else f"{mean:.3f}" for mean in means),
-        *("" if error is None else _seen(error) for error in errors),
+        *("" if mean is None else f"{mean:.3f}" for mean in (group.accuracy, group.before, group.after)),
+        *("" if error is None else _seen(error) for error in (group.error_before, group.error_after)),
     )
 
 
-def _fails(parts: dict[Any, Evaluation], by: str | None, limit: float, is_strict: bool) -> bool:
+def _name(group: GroupScores) -> str:
+    return _NO_GROUP if group.group is None else str(group.group)
+
+
+def _troubles(groups: list[GroupScores]) -> Iterator[str]:
+    """Yield the groups that calibration made worse or that still have an error, the largest three of each."""
+    for trouble, heading in (("worse", "Worse than before"), ("off", "Still wrong after calibration")):
+        names = [
+            f"{_name(group)} (calibrated {group.after:.2f}, accuracy {group.accuracy:.2f})"
+            for group in groups
+            if group.trouble == trouble
+        ]
+        if names:
+            yield f"{heading}: {some_of(names, 3)}."
+
+
+def _notes(evaluation: Evaluation, groups: str | None) -> Iterator[str]:
+    """Yield explanations of the columns in these tables."""
+    from qacal.metrics.evaluation import without_group
+
+    means = "mean, before, after" if evaluation.groups else "mean"
+    yield f"{means}: mean confidence; compare it with the accuracy."
+    yield "error: debiased calibration error, the typical distance to the accuracy without noise; 95% interval."
+    yield f"{_NONE_SEEN}: noise alone would measure as much; the upper end says how large an error may still be."
+    if any(group.rows < 2 for group in evaluation.groups):
+        yield f"{_UNKNOWN}: too few rows to measure."
+    if any(group.group is None for group in evaluation.groups):
+        yield f"{_NO_GROUP}: {without_group(groups)}."
+    yield "Brier, log loss, AURC: lower is better."
+
+
+# The gate
+
+
+def _fails(evaluations: dict[Any, Evaluation], by: str | None, limit: float, is_strict: bool) -> bool:
     """Print the errors that matter to the gate, and return whether it fails."""
-    found = [
-        (f"{by} {value}: {what}" if by else what, error)
-        for value, part in parts.items()
-        for what, error in _errors(part)
-    ]
-    is_shut = [_is_above(error, limit, is_strict) for _, error in found]
-    for (what, error), is_above in zip(found, is_shut, strict=True):
-        if is_above or not error.high <= limit:
-            options.note(f"qacal: {_said(what, error, limit, is_above)}")
-    return any(is_shut)
-
-
-def _errors(found: Evaluation) -> list[tuple[str, CalibrationError]]:
-    within = found.last.error_by_group
-    overall = ("the calibration error over all rows", found.last.error)
-    return [overall] if within is None else [overall, (f"the calibration error within {found.grouped_by}", within)]
+    fails = False
+    for value, evaluation in evaluations.items():
+        title, scores = f"{by} {value}: " if by else "", evaluation.last
+        errors = {"over all rows": scores.error, f"within {evaluation.grouped_by}": scores.error_by_group}
+        for where, error in errors.items():
+            if error is None:
+                continue
+            is_above = _is_above(error, limit, is_strict)
+            if is_above or not error.high <= limit:
+                what = f"{title}the calibration error {where}"
+                options.note(f"qacal: {_judgement(what, error, limit, is_above)}")
+            fails |= is_above
+    return fails
 
 
 def _is_above(error: CalibrationError, limit: float, is_strict: bool) -> bool:
@@ -248,7 +227,7 @@ def _is_above(error: CalibrationError, limit: float, is_strict: bool) -> bool:
     return not error.high <= limit if is_strict else error.low > limit
 
 
-def _said(what: str, error: CalibrationError, limit: float, is_above: bool) -> str:
+def _judgement(what: str, error: CalibrationError, limit: float, is_above: bool) -> str:
     if isnan(error.low):
         ruling = "a strict gate fails" if is_above else "passed; --strict fails"
         return f"{what} cannot be measured on so few rows; {ruling}. Use more rows."

@@ -73,13 +73,18 @@ def run(
     ties = options.chosen("--ties", ties, ["merge", "jitter"])
     options.require_apart(file, out, skip_bad_rows)
     require_own_folder(out)
-    embedders, partitions = _betas(embedder, partition, varying_beta)
+    embedders = _listed(embedder) or (["static", "minilm"] if varying_beta else ["static"])
+    partitions = _listed(partition) or (["kdtree", "kmeans"] if varying_beta else ["kdtree"])
+    if varying_beta and (len(embedders) < 2 or len(partitions) < 2):
+        raise typer.BadParameter("--varying-beta takes two embedders and two partitions: --embedder static,hf:ID")
+    for name in partitions:
+        options.require_partition(name)
     with (
         options.opened(file) as rows,
         options.reading(column, percent, skip_bad_rows, max_bad, expression) as how,
         options.progress() as progress,
     ):
-        found = run_experiment(
+        results = run_experiment(
             rows,
             by=_listed(by),
             label=group_column,
@@ -96,9 +101,9 @@ def run(
             progress=progress,
         )
         title = "standard input" if file == "-" else Path(file).name
-        page = experiment_page(found, f"Calibration methods on {title}", progress)
-    found.write(out, {"report.html": page})
-    _show(found)
+        page = experiment_page(results, f"Calibration methods on {title}", progress)
+    results.write(out, {"report.html": page})
+    _show(results)
     options.note(f"Written to {out}: results.md, results.parquet and report.html.")
 
 
@@ -106,46 +111,27 @@ def _listed(text: str | None) -> list[str]:
     return [part.strip() for part in (text or "").split(",") if part.strip()]
 
 
-def _betas(embedder: str | None, partition: str | None, is_varying: bool) -> tuple[list[str], list[str]]:
-    """Return the embedders and partitions to combine."""
-    from qacal.errors import InputError
-    from qacal.partitions import as_partition
-
-    embedders = _listed(embedder) or (["static", "minilm"] if is_varying else ["static"])
-    partitions = _listed(partition) or (["kdtree", "kmeans"] if is_varying else ["kdtree"])
-    if is_varying and (len(embedders) < 2 or len(partitions) < 2):
-        raise typer.BadParameter("--varying-beta takes two embedders and two partitions: --embedder static,hf:ID")
-    for one in partitions:
-        try:
-            as_partition(one)
-        except InputError as error:
-            raise typer.BadParameter(str(error)) from None
-    return embedders, partitions
-
-
-# What fits on a screen; results.md has all.
+# These columns do not fit on a screen; results.md has all.
 _LEFT_OUT = ("ce", "ce_debiased", "mce_beta", "ce_label", "ce_label_floor")
 
 
-def _show(found: Experiment) -> None:
+def _show(results: Experiment) -> None:
     from qacal.experiment.runner import called
 
-    for note in (*found.notes, *(f"{called(name, found.by)}: {text}" for name, text in found.ranges.items())):
+    for note in (*results.notes, *(f"{called(name, results.by)}: {text}" for name, text in results.ranges.items())):
         options.note(note)
-    for table in [*found.tables(), *(found.overview() if len(found.samples) > 1 else [])]:
+    has_several = len(results.samples) > 1
+    for table in [*results.tables(), *(results.overview() if has_several else [])]:
+        first = table.lines[0].names
         shown = [place for place, column in enumerate(table.columns) if column.name not in _LEFT_OUT]
-        titles = [table.titles[len(table.lines[0].names) + place] for place in shown]
-        rows = [
-            (
-                line.names[-1],
-                *(f"{line.cells[place].mean:.3f}{'*' if line.cells[place].is_best else ' '}" for place in shown),
-                *line.chosen,
-            )
-            for line in table.lines
-        ]
-        over_all = len(found.samples) > 1 and len(table.lines[0].names) <= len(found.names) - len(found.by) + 1
-        name = ", ".join([*(["all blocks"] if over_all else []), *table.lines[0].names[:-1]])
-        options.show(options.table(name, "", *titles, "groups", "b", rows=rows))
+        titles = [table.titles[len(first) + place] for place in shown]
+        rows = []
+        for line in table.lines:
+            cells = [f"{line.cells[place].mean:.3f}{'*' if line.cells[place].is_best else ' '}" for place in shown]
+            rows.append((line.names[-1], *cells, *line.chosen))
+        is_overview = has_several and len(first) <= len(results.names) - len(results.by) + 1
+        caption = ", ".join([*(["all blocks"] if is_overview else []), *first[:-1]])
+        options.show(options.table(caption, "", *titles, "groups", "b", rows=rows))
     options.show(
         "Means over seeds; lower is better, except for AUAC; * marks the best. Rank by debiased errors, Brier score "
         "and log loss: the plug-in CE(h;β) is mostly noise, as its noise floor shows."

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from itertools import product
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -16,13 +15,9 @@ if TYPE_CHECKING:
     from qacal.model.model import QACalibrator
     from qacal.model.model_set import ModelSet
 
-_ROW = ("question", "answer", "confidence")
-_WORDS = 6
-_WORDED: Mapping[str, bool | None] = MappingProxyType({"true": True, "false": False, "": None})
-
 
 def run(
-    model: Annotated[str, typer.Argument(metavar="MODEL", help="A model from qacal fit.")],
+    model: options.Model,
     confidence: Annotated[float, typer.Option(help="The stated confidence, 0 to 1.")],
     question: Annotated[str | None, typer.Option(metavar="TEXT", help="The question.")] = None,
     answer: Annotated[str | None, typer.Option(metavar="TEXT", help="The answer of the LLM.")] = None,
@@ -34,7 +29,7 @@ def run(
         ),
     ] = None,
     embedder: options.Embedder = None,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    json: options.Json = False,
 ) -> None:
     """Explain the calibrated probability of one answer.
 
@@ -50,34 +45,36 @@ def run(
 
     if not 0 <= confidence <= 1:
         raise typer.BadParameter(f"--confidence is {confidence:g}; expected 0 to 1, such as 0.9 for 90 percent.")
-    others = _pairs(column_value)
+    others = _values(column_value)
     one = _model_for(load_any(options.model_path(model), embedder=embedder), model, others)
     if one._needs["needs_text"] and (question is None or answer is None):
         raise typer.BadParameter("this model uses the text; pass both, --question and --answer.")
     for name in one.pipeline_.columns:
         if name not in others:
             raise typer.BadParameter(f"this model also uses {name}; pass --column-value {name}=VALUE.")
-    found = _explained(one, {"question": question or "", "answer": answer or "", "confidence": confidence}, others)
+    evidence = _explained(one, {"question": question or "", "answer": answer or "", "confidence": confidence}, others)
     if json:
-        print(options.json_text(found))
+        print(options.json_text(evidence))
         return
-    for name, text in _lines(one, found):
+    for name, text in _lines(one, evidence):
         options.show(f"{name:<12}{text}")
 
 
-def _pairs(given: list[str] | None) -> dict[str, Any]:
+def _values(texts: list[str] | None) -> dict[str, Any]:
     """Return ``--column-value`` options as a mapping.
 
-    >>> _pairs(["subject=law", "formula=a=b"])
+    >>> _values(["subject=law", "formula=a=b"])
     {'subject': 'law', 'formula': 'a=b'}
     """
-    pairs = [text.partition("=") for text in given or []]
-    for text, (name, equals, _) in zip(given or [], pairs, strict=True):
+    out = {}
+    for text in texts or []:
+        name, equals, value = text.partition("=")
         if not (name and equals):
             raise typer.BadParameter(f"{text!r} is not of the form NAME=VALUE, such as subject=law.")
-        if name in _ROW:
+        if name in ("question", "answer", "confidence"):
             raise typer.BadParameter(f"{name} has an option of its own: --{name}.")
-    return {name: value for name, _, value in pairs}
+        out[name] = value
+    return out
 
 
 def _model_for(loaded: QACalibrator | ModelSet, path: str, others: dict[str, Any]) -> QACalibrator:
@@ -119,8 +116,9 @@ def _readings(value: Any) -> list[Any]:
     """
     if not isinstance(value, str):
         return [value]
-    if value.lower() in _WORDED:
-        return [value, _WORDED[value.lower()]]
+    words: dict[str, bool | None] = {"true": True, "false": False, "": None}
+    if value.lower() in words:
+        return [value, words[value.lower()]]
     for number in (int, float):
         try:
             return [value, number(value)]
@@ -132,41 +130,38 @@ def _readings(value: Any) -> list[Any]:
 # What is printed
 
 
-def _lines(model: QACalibrator, found: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    yield "stated", f"{found['confidence']:.2f}"
-    yield "calibrated", f"{found['calibrated']:.2f}, the probability that the answer is correct"
-    yield "interval", _interval(model, found)
-    yield "group", _group(model, found["group"])
-    yield "decision", _decision(found)
+def _lines(model: QACalibrator, evidence: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    yield "stated", f"{evidence['confidence']:.2f}"
+    yield "calibrated", f"{evidence['calibrated']:.2f}, the probability that the answer is correct"
+    yield "interval", _interval(model, evidence)
+    yield "group", _group(model, evidence["group"])
+    if evidence["decision"] is None:
+        yield "decision", "none; no threshold chosen yet (qacal threshold)"
+    elif evidence["threshold"] is None:
+        yield "decision", f"{evidence['decision']}; no threshold could be certified for such answers"
+    else:
+        yield "decision", f"{evidence['decision']}; the threshold is {evidence['threshold']:g}"
 
 
-def _interval(model: QACalibrator, found: dict[str, Any]) -> str:
-    if found["low"] is None:
+def _interval(model: QACalibrator, evidence: dict[str, Any]) -> str:
+    if evidence["low"] is None:
         return "none; this model has no intervals"
-    if not found["rows"]:
-        return f"{found['low']:.2f} to {found['high']:.2f}: the fit had no such rows, so nothing is certified"
-    whose = {"group": "answers in this group", "ancestor": "answers in a larger group", "root": "all answers"}
-    like = "probability" if model.learned_score_ is not None else "stated confidence"
-    rows = counted(found["rows"], "row")
+    interval = f"{evidence['low']:.2f} to {evidence['high']:.2f}"
+    if not evidence["rows"]:
+        return f"{interval}: the fit had no such rows, so nothing is certified"
+    answers = {"group": "answers in this group", "ancestor": "answers in a larger group", "root": "all answers"}
+    score = "probability" if model.learned_score_ is not None else "stated confidence"
     return (
-        f"{found['low']:.2f} to {found['high']:.2f}: accuracy of {whose[found['source']]} with a similar {like} "
-        f"({rows}, {100 * (1 - found['alpha']):.4g}% confidence)"
+        f"{interval}: accuracy of {answers[evidence['source']]} with a similar {score} "
+        f"({counted(evidence['rows'], 'row')}, {100 * (1 - evidence['alpha']):.4g}% confidence)"
     )
 
 
 def _group(model: QACalibrator, name: Any) -> str:
-    known = {group.group: group for group in model.describe_groups()}
-    if name not in known:
-        return "unknown to the model" if known else "none; this model has no groups"
-    group = known[name]
-    words = f" ({', '.join(group.words[:_WORDS])})" if group.words else ""
+    groups = {group.group: group for group in model.describe_groups()}
+    if name not in groups:
+        return "unknown to the model" if groups else "none; this model has no groups"
+    group = groups[name]
+    words = f" ({', '.join(group.words[:6])})" if group.words else ""
     rows = counted(group.rows, "row")
     return f"{name}{words}: {rows}, accuracy {group.accuracy:.2f}, stated {group.confidence:.2f}"
-
-
-def _decision(found: dict[str, Any]) -> str:
-    if found["decision"] is None:
-        return "none; no threshold chosen yet (qacal threshold)"
-    if found["threshold"] is None:
-        return f"{found['decision']}; no threshold could be certified for such answers"
-    return f"{found['decision']}; the threshold is {found['threshold']:g}"

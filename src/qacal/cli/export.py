@@ -10,7 +10,7 @@ from qacal.cli import options
 
 
 def run(
-    model: Annotated[str, typer.Argument(metavar="MODEL", help="A model from qacal fit.")],
+    model: options.Model,
     form: Annotated[Literal["json", "sql"], typer.Option("--to", help="json, or sql: one CASE expression.")] = "json",
     confidence: Annotated[str, typer.Option(help="SQL: name of the confidence column.")] = "confidence",
     group: Annotated[str, typer.Option(help="SQL: name of the group column.")] = "group",

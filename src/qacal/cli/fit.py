@@ -4,11 +4,28 @@ from __future__ import annotations
 
 from pathlib import Path
 from shlex import quote
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from qacal.cli import fit_summary, options
+
+if TYPE_CHECKING:
+    from qacal.calibrators.base import Calibrator
+
+_CALIBRATORS = {
+    "tree-binning": "TreeBinning",
+    "scaling-qa-binning": "ScalingQABinning",
+    "qa-binning": "QABinning",
+    "hierarchical-scaling": "HierarchicalScaling",
+    "tree-scaling": "TreeScaling",
+    "step-binning": "StepBinning",
+    "uniform-mass-binning": "UniformMassBinning",
+    "scaling-binning": "ScalingBinning",
+    "platt-scaling": "PlattScaling",
+    "isotonic-calibration": "IsotonicCalibration",
+    "identity": "Identity",
+}
 
 
 def run(
@@ -29,7 +46,7 @@ def run(
         str | None,
         typer.Option(
             help="Calibration method. Default: a score trained on confidence and text, certified in steps; for "
-            f"--partition column:NAME, tree-binning. All methods: {', '.join(options.CALIBRATORS)}."
+            f"--partition column:NAME, tree-binning. All methods: {', '.join(_CALIBRATORS)}."
         ),
     ] = None,
     feature: Annotated[
@@ -106,21 +123,25 @@ def run(
 
     options.require_apart(file, output, skip_bad_rows, certify, group_rows)
     options.require_folder(output)
-    _require_sense(partition, alpha, train_share)
+    for name, value in (("--alpha", alpha), ("--train-share", train_share)):
+        if value is not None and not 0 < value < 1:
+            raise typer.BadParameter(f"{name} is {value:g}; expected a number between 0 and 1.")
+    if partition is not None:
+        options.require_partition(partition)
     if certify is not None and (by is not None or train_share is not None):
-        raise typer.BadParameter("--certify trains one model on all other rows; leave --by and --train-share out.")
+        raise typer.BadParameter("--certify trains one model on all other rows; leave out --by and --train-share.")
     if continuous and (group_rows is not None or train_share is not None):
         raise typer.BadParameter(
-            "--continuous makes no groups and no intervals; leave --group-rows and --train-share out."
+            "--continuous makes no groups and no intervals; leave out --group-rows and --train-share."
         )
     objective = None if tune is None else options.chosen("--tune", tune, list(OBJECTIVES))
     ties = options.chosen("--ties", ties, ["merge", "jitter"])
     if continuous and (calibrator is not None or ties != "merge"):
-        raise typer.BadParameter("--continuous answers with the score itself; leave --calibrator and --ties out.")
+        raise typer.BadParameter("--continuous answers with the score itself; leave out --calibrator and --ties.")
     model = QACalibrator(
         embedder,
         partition,
-        None if calibrator is None else options.calibrator_class(calibrator)(),
+        None if calibrator is None else _calibrator(calibrator),
         learned_score=_score(partition, feature, extra_confidence, objective),
         output="continuous" if continuous else "certified",
         train_share=train_share,
@@ -130,22 +151,19 @@ def run(
     )
     if not continuous:
         parts = Defaults(**model.get_params(deep=False)).pipeline(has_certify_records=certify is not None)
-        model.set_params(calibrator=options.with_settings(parts.calibrator, points_per_bin, alpha, ties))
+        model.set_params(calibrator=_with_settings(parts.calibrator, points_per_bin, alpha, ties))
     with (
         options.opened(file) as rows,
         options.reading(column, percent, skip_bad_rows, max_bad, expression) as how,
         options.progress() as progress,
     ):
         if by is None:
-            fit: QACalibrator | ModelSet = model._fit_inputs(
-                FitInputs(rows, how, group_rows, certify, allow_mixed), progress
-            )
+            inputs = FitInputs(rows, how, group_rows, certify, allow_mixed)
+            fit: QACalibrator | ModelSet = model._fit_inputs(inputs, progress)
         else:
             fit = fit_set(model, rows, by, how, group_records=group_rows, allow_mixed=allow_mixed, progress=progress)
         lost = fit_summary.lost_threshold(output)
         fit.save(output)
-    said = [] if calibrator is not None else [*fit_summary.unused_confidences(fit, how)]
-    said += fit_summary.equal_labels(fit, [file] if certify is None else [file, certify])
     if json:
         content = {str(value): fit_summary.to_dict(one) for value, one in fit._models.items()}
         print(options.json_text({"model": output, **(content["None"] if by is None else {"models": content})}))
@@ -155,42 +173,72 @@ def run(
         for value, one in fit._models.items():
             title = "" if by is None else f"{by} {value}: "
             options.show(title + described(one, is_certified_apart=certify is not None))
-    for line in said:
+    remarks = [] if calibrator is not None else [*fit_summary.unused_confidences(fit, how)]
+    remarks += fit_summary.equal_labels(fit, [file] if certify is None else [file, certify])
+    for line in remarks:
         options.note(line)
-    _say_what_next(file, output, by, lost, column, skips=skip_bad_rows is not None)
+    _print_next(file, output, by, lost, column, skips=skip_bad_rows is not None)
 
 
-def _say_what_next(
+def _calibrator(name: str) -> Calibrator:
+    import qacal
+
+    if name not in _CALIBRATORS:
+        raise typer.BadParameter(f"there is no calibrator {name!r}; there are {', '.join(_CALIBRATORS)}.")
+    calibrator: Calibrator = getattr(qacal.calibrators, _CALIBRATORS[name])()
+    return calibrator
+
+
+def _with_settings(calibrator: Calibrator, points_per_bin: int | None, alpha: float, ties: str) -> Calibrator:
+    """Set the options of the command that a calibrator has; the others must be left at their defaults."""
+    known = calibrator.get_params()
+    name = next(name for name, kind in _CALIBRATORS.items() if kind == type(calibrator).__name__)
+    if points_per_bin is not None and "points_per_bin" not in known:
+        raise typer.BadParameter(
+            f"{name} does not count points per bin; leave out --points-per-bin, or use qa-binning."
+        )
+    if ties == "jitter" and "ties" not in known:
+        raise typer.BadParameter(
+            f"{name} does not divide equal confidences; leave out --ties, or use --calibrator qa-binning, "
+            "scaling-qa-binning, uniform-mass-binning or scaling-binning."
+        )
+    settings: dict[str, Any] = {"alpha": alpha, "ties": ties, "cross_fit": True}
+    if points_per_bin is not None:
+        settings["points_per_bin"] = points_per_bin
+    return calibrator.set_params(**{name: value for name, value in settings.items() if name in known})
+
+
+def _print_next(
     file: str, output: str, by: str | None, lost: str | None, column: list[str] | None, *, skips: bool
 ) -> None:
     from qacal.records.files import ending_of, given_encoding
 
-    fit, kept, new, calibrated = (f"{name}{ending_of(file)}" for name in ("train", "test", "new", "calibrated"))
+    train, test, new, calibrated = (f"{name}{ending_of(file)}" for name in ("train", "test", "new", "calibrated"))
     options.note(f"Saved to {output}{'' if by is None else f', one model for each value of the column {by}'}.")
-    # Held-out rows are those that `qacal split` put beside the rows of this fit.
-    beside = Path(file).with_name(kept)
-    kept = str(beside) if file != "-" and beside.exists() else kept
-    has_kept = Path(file).name == fit and beside.exists()
+    # `qacal split` puts held-out rows beside the rows of this fit.
+    beside = Path(file).with_name(test)
+    has_test = Path(file).name == train and beside.exists()
+    test = str(beside) if file != "-" and beside.exists() else test
     output = quote(output)
     if lost is not None:
-        command = f"qacal threshold {output} {kept} {lost} --save"
+        command = f"qacal threshold {output} {test} {lost} --save"
         options.note(f"The replaced model had a threshold; this one has none. Choose it again: {command}")
     apply = f"    qacal apply {output} {new} -o {calibrated}"
-    if has_kept:
+    if has_test:
         extra = "" if by is None else f" --by {by}"
         extra += " --skip-bad-rows bad_test.jsonl" if skips else ""
         options.note("Next: evaluate it on held-out rows, and apply it to new ones:")
-        options.note(f"    qacal evaluate {quote(kept)} --model {output}{extra}\n{apply}")
+        options.note(f"    qacal evaluate {quote(test)} --model {output}{extra}\n{apply}")
         return
     options.note(f"Next: apply it to new answers:\n{apply}")
     options.note("To evaluate it, use labelled rows of other questions (qacal evaluate).")
-    if file != "-" and Path(file).name != fit:
-        keys = "".join(f" --column {quote(one)}" for one in column or () if one.startswith(("id=", "question=")))
-        options.note(f"If you have none, split these rows and fit again on {fit}:")
-        keys += " --skip-bad-rows bad_rows.jsonl" if skips else ""
+    if file != "-" and Path(file).name != train:
+        extra = "".join(f" --column {quote(one)}" for one in column or () if one.startswith(("id=", "question=")))
+        extra += " --skip-bad-rows bad_rows.jsonl" if skips else ""
         encoding = given_encoding.get()
         qacal = "qacal" if encoding is None else f"qacal --encoding {encoding}"
-        options.note(f"    {qacal} split {quote(file)} -o {fit} --rest {kept}{keys}")
+        options.note(f"If you have none, split these rows and fit again on {train}:")
+        options.note(f"    {qacal} split {quote(file)} -o {train} --rest {test}{extra}")
 
 
 def _score(
@@ -210,17 +258,3 @@ def _score(
         confidences=tuple(extra_confidence or ()),
         objective="brier" if objective == "brier" else "log_loss",
     )
-
-
-def _require_sense(partition: str | None, alpha: float, train_share: float | None) -> None:
-    """Refuse impossible options before any row is read."""
-    from qacal.errors import InputError
-    from qacal.partitions import as_partition
-
-    for name, value in (("--alpha", alpha), ("--train-share", train_share)):
-        if value is not None and not 0 < value < 1:
-            raise typer.BadParameter(f"{name} is {value:g}; expected a number between 0 and 1.")
-    try:
-        as_partition(partition or "bisecting:6")
-    except InputError as error:
-        raise typer.BadParameter(str(error)) from None

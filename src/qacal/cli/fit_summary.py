@@ -23,18 +23,17 @@ _MODELS_IN_TABLE = 20
 def show_set(models: dict[Any, QACalibrator], by: str) -> None:
     """Print a table with a line for each model; models beyond the largest twenty share one line."""
     lines = {value: _Line.of(model) for value, model in models.items()}
-    shown, rest = list(lines), list[Any]()
     title = f"{len(lines):,} models, one for each value of the column {by}"
     if len(lines) > _MODELS_IN_TABLE:
-        ranked = sorted(lines, key=lambda value: -lines[value].rows)
-        shown, rest = ranked[:_MODELS_IN_TABLE], ranked[_MODELS_IN_TABLE:]
-        title += f"; the {len(shown)} with the most rows"
+        lines = dict(sorted(lines.items(), key=lambda item: -item[1].rows))
+        title += f"; the {_MODELS_IN_TABLE} with the most rows"
     has_losses = any(line.before is not None for line in lines.values())
     losses = ("log loss before", "log loss after") if has_losses else ()
-    rows = [(str(value), *lines[value].cells(has_losses)) for value in shown]
-    options.show(options.table(title, by, "labelled rows", *losses, "certified within", rows=rows))
-    if rest:
-        options.show(_summary([lines[value] for value in rest]))
+    rows = [(str(value), *line.cells(has_losses)) for value, line in lines.items()]
+    header = (by, "labelled rows", *losses, "certified within")
+    options.show(options.table(title, *header, rows=rows[:_MODELS_IN_TABLE]))
+    if len(rows) > _MODELS_IN_TABLE:
+        options.show(_summary([*lines.values()][_MODELS_IN_TABLE:]))
     if has_losses:
         options.show("log loss: of the stated confidence and of the learned score, on held-out rows; lower is better.")
     options.show(
@@ -61,18 +60,17 @@ class _Line:
         from qacal.calibrators.bin_maps import BinMaps
 
         score, maps = model.learned_score_, model.calibrator_.maps_
-        learned = score.rows_ if score is not None and model.output == "certified" else 0
+        training = score.rows_ if score is not None and model.output == "certified" else 0
         tried = () if score is None else score.tried_
         bound = maps.median_error_bound() if isinstance(maps, BinMaps) else 0.5
         return _Line(
-            model.rows_ + learned,
+            model.rows_ + training,
             tried[0].log_loss if tried else None,
             next((trial.log_loss for trial in tried if trial.is_chosen), None),
             bound if bound < 0.5 else None,
         )
 
     def cells(self, has_losses: bool) -> list[str]:
-        """Return the cells of a table."""
         losses = ["" if loss is None else f"{loss:.4f}" for loss in (self.before, self.after)] if has_losses else []
         return [f"{self.rows:,}", *losses, "no" if self.within is None else f"{self.within:.2f}"]
 
@@ -93,7 +91,7 @@ def _summary(lines: list[_Line]) -> str:
 
 
 def to_dict(model: QACalibrator) -> dict[str, Any]:
-    """Return the same as numbers, for JSON; `tried` are the candidates that were compared on held-out rows."""
+    """Return what was fitted, for JSON; `tried` are the candidates that were compared on held-out rows."""
     from dataclasses import asdict
 
     from qacal.calibrators.bin_maps import BinMaps
@@ -111,9 +109,8 @@ def to_dict(model: QACalibrator) -> dict[str, Any]:
     }
     if isinstance(maps, BinMaps):
         own, larger, all_rows = interval_readers(maps)
-        certified = {"own": own, "of_a_larger_group": larger, "of_all_rows": all_rows}
         out |= {"alpha": float(maps.certificate.alpha), "median_epsilon_of_a_row": maps.median_error_bound()}
-        out |= {"certificates": certified}
+        out["certificates"] = {"own": own, "of_a_larger_group": larger, "of_all_rows": all_rows}
     return dict(without_nan(out))
 
 
@@ -122,16 +119,16 @@ def equal_labels(fit: QACalibrator | ModelSet, files: Sequence[str]) -> Iterator
 
     files : the rows that train and those that certify, if they are two.
     """
-    alike = [value for value, model in fit._models.items() if model.overviews_[0].only_label is not None]
-    if len(alike) > MODELS_IN_FULL:
-        some = ", ".join(map(str, alike[:MODELS_IN_FULL]))
+    affected = [value for value, model in fit._models.items() if model.overviews_[0].only_label is not None]
+    if len(affected) > MODELS_IN_FULL:
+        some = ", ".join(map(str, affected[:MODELS_IN_FULL]))
         yield (
-            f"qacal: for {len(alike):,} LLMs ({fit._by} {some} and others) all rows have the same label; a model "
+            f"qacal: for {len(affected):,} LLMs ({fit._by} {some} and others) all rows have the same label; a model "
             "cannot learn when these LLMs are wrong."
         )
         return
     for value, model in fit._models.items():
-        whose = "" if fit._by is None else f"{fit._by} {value}: "
+        title = "" if fit._by is None else f"{fit._by} {value}: "
         for overview, file in zip(model.overviews_, files, strict=False):
             label = overview.only_label
             if label is not None:
@@ -139,7 +136,7 @@ def equal_labels(fit: QACalibrator | ModelSet, files: Sequence[str]) -> Iterator
                 what, when = known.get(label, (f"labelled {label:g}", "wrong"))
                 where = "" if len(files) == 1 else f" of {file}"
                 yield (
-                    f"qacal: {whose}all {overview.rows:,} rows{where} are {what}; a model cannot learn when the LLM is "
+                    f"qacal: {title}all {overview.rows:,} rows{where} are {what}; a model cannot learn when the LLM is "
                     f"{when}."
                 )
 
@@ -149,12 +146,12 @@ def unused_confidences(fit: QACalibrator | ModelSet, how: Reading) -> Iterator[s
     models = fit._models.values()
     if all(model.learned_score_ is None for model in models):
         return
-    known = {*how.columns.values(), *(name for model in models for name in model.pipeline_.columns)}
-    offered = dict.fromkeys(name for model in models for name in model.overviews_[0].further_confidences)
-    unread = [name for name in offered if name not in known]
-    if unread:
-        flags, it = " ".join(f"--extra-confidence {name}" for name in unread), "it" if len(unread) == 1 else "them"
-        yield f"The rows also have {' and '.join(unread)}; to use {it}, pass {flags}."
+    used = {*how.columns.values(), *(name for model in models for name in model.pipeline_.columns)}
+    present = dict.fromkeys(name for model in models for name in model.overviews_[0].further_confidences)
+    unused = [name for name in present if name not in used]
+    if unused:
+        flags = " ".join(f"--extra-confidence {name}" for name in unused)
+        yield f"The rows also have {' and '.join(unused)}; to use {'it' if len(unused) == 1 else 'them'}, pass {flags}."
 
 
 def lost_threshold(path: str) -> str | None:
@@ -166,19 +163,16 @@ def lost_threshold(path: str) -> str | None:
         loaded = load_any(path)
     except (QacalError, OSError):
         return None
-    rules = [model.decision_rule_ for model in loaded._models.values()]
-    rule = next((rule for rule in rules if rule is not None), None)
-    return None if rule is None else _asked(rule)
+    rules = [model.decision_rule_ for model in loaded._models.values() if model.decision_rule_ is not None]
+    return _threshold_options(rules[0]) if rules else None
 
 
-def _asked(rule: DecisionRule) -> str:
+def _threshold_options(rule: DecisionRule) -> str:
     """Return the options of `qacal threshold` that give such a rule, as far as it stores them.
 
     >>> from qacal.thresholds.decisions import DecisionRule
-    >>> _asked(DecisionRule(0.7, None, {"kind": "certified", "accuracy": 0.9, "alpha": 0.05}))
+    >>> _threshold_options(DecisionRule(0.7, None, {"kind": "certified", "accuracy": 0.9, "alpha": 0.05}))
     '--accuracy 0.9 --alpha 0.05'
-    >>> _asked(DecisionRule(0.8, None, {"kind": "cheapest", "wrong": 5, "abstain": 1})), _asked(DecisionRule(0.8))
-    ('--wrong 5 --abstain 1', '--accuracy 0.9')
     """
     about = {name: value for name, value in rule.about.items() if isinstance(value, int | float)}
     words = [f"--{name} {about[name]:g}" for name in ("accuracy", "wrong", "abstain") if name in about]

@@ -10,16 +10,13 @@ from qacal.cli import options
 from qacal.errors import counted
 
 if TYPE_CHECKING:
-    from qacal.model.groups import GroupSummary
     from qacal.model.model import QACalibrator
-
-_HEADER = ("group", "rows", "accuracy", "stated", "words")
 
 
 def run(
-    model: Annotated[str, typer.Argument(metavar="MODEL", help="A model from qacal fit.")],
+    model: options.Model,
     examples: Annotated[int, typer.Option(help="Number of example rows to show for each group.")] = 0,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    json: options.Json = False,
 ) -> None:
     """List the kinds of questions that a model found.
 
@@ -49,25 +46,18 @@ def _print(title: str, model: QACalibrator, examples: int) -> None:
         (str(group.group), f"{group.rows:,}", f"{group.accuracy:.2f}", f"{group.confidence:.2f}", " ".join(group.words))
         for group in groups
     ]
-    options.show(options.table(f"{title}{_counted(model, groups)}", *_HEADER, rows=rows))
+    certifying = counted(model.rows_, "certifying row" if model.calibrator_.properties.is_certified else "row")
+    training = ""
+    if model.learned_score_ is not None:
+        training = f" (the score was trained on {model.learned_score_.rows_:,} other rows)"
+    caption = f"{title}{counted(len(groups), 'group')} with {certifying} in all{training}"
+    options.show(options.table(caption, "group", "rows", "accuracy", "stated", "words", rows=rows))
     for group in groups if examples else []:
         options.show(f"group {group.group}")
         for example in group.examples[:examples]:
             right = {1.0: "correct", 0.0: "wrong"}.get(example["correct"], f"correct {example['correct']:g}")
             options.show(f"  {_short(example['question'])} -> {_short(example['answer'])}")
             options.show(f"    stated {example['confidence']:g}, {right}")
-
-
-def _counted(model: QACalibrator, groups: list[GroupSummary]) -> str:
-    """Return how many groups there are, and which rows they count."""
-    is_certified = model.calibrator_.properties.is_certified
-    rows = counted(model.rows_, "certifying row" if is_certified else "row")
-    others = (
-        f" (the score was trained on {model.learned_score_.rows_:,} other rows)"
-        if model.learned_score_ is not None
-        else ""
-    )
-    return f"{counted(len(groups), 'group')} with {rows} in all{others}"
 
 
 def _short(text: str) -> str:

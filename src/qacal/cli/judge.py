@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 _NAMES = ("id", "question", "answer", "confidence", "ground_truth", "model", "prompt")
 _Record = dict[str, Any]
+_Records = Callable[[], Iterator[_Record]]
 _CHOOSE = (
     "Nothing was written; the judge's replies are stored. Choose with --unsure: ask-again (once more, for one word), "
     "wrong (label them as wrong, which is too strict where the judge would have agreed), or drop (leave the rows out). "
@@ -29,7 +30,7 @@ _STILL_UNSURE = (
     "Nothing was written; the judge's replies are stored. Choose --unsure wrong or --unsure drop, or another judge."
 )
 _STRICT = "Answers without a verdict are labelled as wrong, so the LLM may look worse than it is."
-_Records = Callable[[], Iterator[_Record]]
+_AGAIN = "The same command makes the failed requests again."
 
 
 def run(
@@ -124,9 +125,10 @@ def run(
     for path in filter(None, (output, people)):
         options.require_writable(path)
     judge, count = Judge(model, elicit.fields(field, preset)), Verdicts()
-    limits = {"timeout": timeout, "tries": tries, "rpm": rpm}
-    client = None if base_url is None else elicit.client(base_url, key_env, header, max_reply_mb, **limits)
-    hand = None if human is None else _Hand(human, people)
+    client = None
+    if base_url is not None:
+        client = elicit.client(base_url, key_env, header, max_reply_mb, timeout=timeout, tries=tries, rpm=rpm)
+    compared = None if human is None else _Compared(human, people)
     failed = 0
     with (
         _rows(file, run, options.expressions(expression), options.mapping(column, only=_NAMES)) as rows,
@@ -137,10 +139,10 @@ def run(
         if client is not None and kept is not None:
             failed = _ask(rows, judge, kept, client, workers, unsure == "ask_again")
         labelled = _settled(judged(_unlabelled(rows()), judge, kept, count, unsure), count, unsure)
-        _write(labelled, rows, hand, output, file)
+        _write(labelled, rows, compared, output, file)
     options.note(_summary(count))
-    if hand is not None:
-        hand.show_agreement()
+    if compared is not None:
+        compared.show_agreement()
     if count.needs_judge:
         options.note(_bias(count) if unsure == "drop" else _STRICT)
     if count.unlabelled:
@@ -148,7 +150,7 @@ def run(
     if not failed and output != "-":
         options.note(f"Next: qacal fit {output} -o model{f' --certify {people}' if people else ''}")
     if failed:
-        options.note("The same command makes the failed requests again.")
+        options.note(_AGAIN)
         raise typer.Exit(1)
 
 
@@ -174,10 +176,9 @@ def _settled(labelled: Iterator[_Record], count: Verdicts, unsure: str | None) -
 
     yield from labelled
     if count.needs_judge and unsure not in ("wrong", "drop"):
-        said = [_summary(count), _bias(count), _CHOOSE if unsure is None else _STILL_UNSURE]
-        if SILENT in count.needs_judge:
-            said.append("The same command makes the failed requests again.")
-        raise InputError("\n".join(said))
+        lines = [_summary(count), _bias(count), _CHOOSE if unsure is None else _STILL_UNSURE]
+        lines += [_AGAIN] if SILENT in count.needs_judge else []
+        raise InputError("\n".join(lines))
 
 
 def _bias(count: Verdicts) -> str:
@@ -191,7 +192,7 @@ def _bias(count: Verdicts) -> str:
     )
 
 
-def _write(labelled: Iterator[_Record], rows: _Records, hand: _Hand | None, output: str, file: str) -> None:
+def _write(labelled: Iterator[_Record], rows: _Records, compared: _Compared | None, output: str, file: str) -> None:
     """Write the labelled rows; questions with human labels go to the second file, if there is one.
 
     Both files are complete before either replaces an old one.
@@ -199,33 +200,38 @@ def _write(labelled: Iterator[_Record], rows: _Records, hand: _Hand | None, outp
     from qacal.records.writers import write_objects, write_pair
     from qacal.sources.elicitation.judging import without
 
-    if hand is None or hand.file is None:
-        write_objects(labelled if hand is None else hand.noting(labelled), output, file)
+    if compared is None or compared.file is None:
+        write_objects(labelled if compared is None else compared.recorded(labelled), output, file)
         return
-    asked = hand.people.questions(rows())
-    with write_pair(output, hand.file) as (learning, certifying):
-        left = learning.write_objects(without(hand.noting(labelled), asked), file)
-        taken = certifying.write_objects(hand.people.labelled(rows()), file)
-        if not taken:
-            raise InputError(f"no row has a label in {hand.people.column}, so there are no rows to certify with.")
-        if not left:
+    questions = compared.people.questions(rows())
+    with write_pair(output, compared.file) as (training, certifying):
+        n_training = training.write_objects(without(compared.recorded(labelled), questions), file)
+        n_certifying = certifying.write_objects(compared.people.labelled(rows()), file)
+        if not n_certifying:
+            raise InputError(f"no row has a label in {compared.people.column}, so there are no rows to certify with.")
+        if not n_training:
             raise InputError(
                 "every question has a human label, so no row is left to train on the judge's labels. Fit on the human "
                 "labels alone, or remove some of them."
             )
-    options.note(f"{left:,} training rows written to {output}, {taken:,} certifying rows to {hand.file}.")
+    options.note(
+        f"{n_training:,} training rows written to {output}, {n_certifying:,} certifying rows to {compared.file}."
+    )
 
 
-class _Hand:
-    """Human labels, and the judge's labels of the same rows."""
+class _Compared:
+    """Human labels, and the judge's labels of the same rows.
+
+    file : where to write the rows with human labels, if anywhere.
+    """
 
     def __init__(self, column: str, file: str | None) -> None:
         from qacal.sources.elicitation.judging import HumanLabels
 
         self.people, self.file = HumanLabels(column), file
-        self._seen: list[tuple[float | None, float, str]] = []
+        self._labels: list[tuple[float | None, float, str]] = []
 
-    def noting(self, rows: Iterator[_Record]) -> Iterator[_Record]:
+    def recorded(self, rows: Iterator[_Record]) -> Iterator[_Record]:
         """Yield the rows, and record both labels of rows with a human label."""
         from qacal.sources.elicitation.judging import question_of
 
@@ -234,39 +240,40 @@ class _Hand:
             names.update(dict.fromkeys(row))
             label = self.people.label(row)
             if label is not None:
-                self._seen.append((row["correct"], label, question_of(row)))
+                self._labels.append((row["correct"], label, question_of(row)))
             yield row
         if self.people.column not in names:
-            known = ", ".join(names)
-            raise InputError(f"there is no column {self.people.column!r} with human labels; there are {known}.")
+            raise InputError(
+                f"there is no column {self.people.column!r} with human labels; there are {', '.join(names)}."
+            )
 
     def show_agreement(self) -> None:
         """Print the agreement of judge and people."""
         from qacal.sources.elicitation.judging import agreement
 
-        judged, human, questions = zip(*self._seen, strict=True) if self._seen else ((), (), ())
-        found = agreement(judged, human, questions)
+        judged, human, questions = zip(*self._labels, strict=True) if self._labels else ((), (), ())
+        shares = agreement(judged, human, questions)
         for name in ("agreement", "sensitivity", "specificity"):
-            share = getattr(found, name)
+            share = getattr(shares, name)
             options.show(f"{name}: {'no rows' if share is None else share}")
 
 
 @contextmanager
-def _rows(file: str, run: int | None, further: dict[str, float], columns: dict[str, str]) -> Iterator[_Records]:
-    """Yield a function that gives the rows to label, those of a run or of a file, as often as called."""
+def _rows(file: str, run: int | None, words: dict[str, float], columns: dict[str, str]) -> Iterator[_Records]:
+    """Yield a function that returns the rows to label, of a run or of a file; it may be called several times."""
     if file.endswith(".db"):
         if columns:
             raise typer.BadParameter("--column is for files of rows; a run has the standard names.")
         from qacal.sources.elicitation.run import stored_run
         from qacal.sources.elicitation.store import open_store
 
-        with open_store(file, to_write=False) as opened:
-            yield stored_run(opened, run, further).answers
+        with open_store(file, to_write=False) as store:
+            yield stored_run(store, run, words).answers
         return
     with options.opened(file) as rows:
         numbers = {columns.get("confidence", "confidence"): 1.0}
 
-        def read() -> Iterator[dict[str, Any]]:
+        def read() -> Iterator[_Record]:
             for table in rows.batches():
                 for name in ("question", "answer", "ground_truth"):
                     table.require(columns.get(name, name), f"If it has another name here, pass --column {name}=NAME.")
@@ -276,7 +283,7 @@ def _rows(file: str, run: int | None, further: dict[str, float], columns: dict[s
 
 
 def _renamed(row: _Record, columns: dict[str, str]) -> _Record:
-    """Return a row with the standard names; a column whose name is taken becomes ``table_NAME``."""
+    """Return a row with the standard names; another column with such a name becomes ``table_NAME``."""
     # A mapped column may also be used under its own name: an id that is the question.
     moved = {own for own in columns.values() if own not in _NAMES or own in columns}
     others = {f"table_{name}" if name in columns else name: row[name] for name in row if name not in moved}
@@ -284,18 +291,17 @@ def _renamed(row: _Record, columns: dict[str, str]) -> _Record:
 
 
 @contextmanager
-def _store(file: str, output: str, given: Path | None, is_needed: bool) -> Iterator[Store | None]:
+def _store(file: str, output: str, path: Path | None, is_needed: bool) -> Iterator[Store | None]:
     if not is_needed:
         yield None
         return
     from qacal.sources.elicitation.store import open_store
 
-    path = given or (Path(file) if file.endswith(".db") else Path(f"{output}.judge.db"))
-    with ExitStack() as stack:
-        yield stack.enter_context(open_store(path, to_write=True))
+    with open_store(path or Path(file if file.endswith(".db") else f"{output}.judge.db"), to_write=True) as store:
+        yield store
 
 
-def _unlabelled(rows: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+def _unlabelled(rows: Iterator[_Record]) -> Iterator[_Record]:
     """Yield the rows; raise if they have labels that are not from a judge: these would be lost."""
     from qacal.sources.elicitation.judging import BY_PEOPLE
     from qacal.tally.arrays import is_missing

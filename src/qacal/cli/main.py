@@ -68,9 +68,9 @@ Plan how many rows a guarantee needs:
 Every command has --help."""
 
 app = typer.Typer(help=_HELP, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False)
-_BEFORE = (questions, elicit, answers, judge, import_)
+_SOURCES = (questions, elicit, answers, judge, import_)
 _COMMANDS = (check, split, fit, apply, explain, evaluate, report, threshold, groups, plan, experiment, embed, export)
-for command in (*_BEFORE, *_COMMANDS):
+for command in (*_SOURCES, *_COMMANDS):
     name = command.__name__.rpartition(".")[2].rstrip("_")
     app.command(name, no_args_is_help=name != "plan")(command.run)
 

@@ -8,7 +8,7 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -19,35 +19,21 @@ from qacal.cli.text_table import TextTable
 from qacal.errors import BadRowsError, InputError, printable
 
 if TYPE_CHECKING:
-    from qacal.calibrators.base import Calibrator
     from qacal.model.answering import Answering, Progress
     from qacal.records.files import File
     from qacal.records.reading import Reading
     from qacal.records.table import Fault
+    from qacal.records.writers import Writer
 
-# How a file of bad rows begins; it is empty if a run found none.
+# A file of bad rows starts with this; it is empty if a run found none.
 _BAD_ROW = b'{"place": "'
 # A hint for Python callers beside an option of the command line. It ends at the first parenthesis that closes nothing
 # inside it, and is short: the bound keeps the search linear in any text.
 _IN_PYTHON = re.compile(r" \(in Python: [^\n]{0,300}?\)(?!\))")
-# The width of what is printed into a pipe, unless COLUMNS is set: no line is broken there.
+# Width of the output into a pipe, unless COLUMNS is set: wide enough that no line breaks.
 _PIPE = 10_000
 
-CALIBRATORS = {
-    "tree-binning": "TreeBinning",
-    "scaling-qa-binning": "ScalingQABinning",
-    "qa-binning": "QABinning",
-    "hierarchical-scaling": "HierarchicalScaling",
-    "tree-scaling": "TreeScaling",
-    "step-binning": "StepBinning",
-    "uniform-mass-binning": "UniformMassBinning",
-    "scaling-binning": "ScalingBinning",
-    "platt-scaling": "PlattScaling",
-    "isotonic-calibration": "IsotonicCalibration",
-    "identity": "Identity",
-}
-"""The calibrators by their names on the command line."""
-
+Model = Annotated[str, typer.Argument(metavar="MODEL", help="A model from qacal fit.")]
 Rows = Annotated[
     str,
     typer.Argument(
@@ -122,7 +108,7 @@ TiesOption = Annotated[
         "paper's randomised ties.",
     ),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 By = Annotated[
     str | None,
     typer.Option(metavar="COLUMN", help="One model for each value of this column, usually model: the LLM's name."),
@@ -154,31 +140,33 @@ def mapping(columns: list[str] | None, *further: str, only: Sequence[str] | None
     from qacal.records.columns import KNOWN
 
     known = KNOWN if only is None else only
-    pairs = [text.partition("=") for text in columns or []]
-    for text, (name, equals, own) in zip(columns or [], pairs, strict=True):
-        if not (name and equals and own):
+    out = {}
+    for text in columns or []:
+        name, _, own = text.partition("=")
+        if not (name and own):
             raise typer.BadParameter(f"{text!r} is not of the form NAME=ITS_NAME, such as question=text.")
         if name not in (*known, *further) and own in known:
             raise typer.BadParameter(f"{text!r} is the wrong way round; write {own}={name}.")
         if only is not None and name not in only:
             raise typer.BadParameter(f"this command has no column {name}; expected one of {', '.join(only)}.")
-    return {name: own for name, _, own in pairs}
+        out[name] = own
+    return out
 
 
-def expressions(given: list[str] | None) -> dict[str, float]:
+def expressions(texts: list[str] | None) -> dict[str, float]:
     """Return ``--expression`` options as a mapping.
 
     >>> expressions(["High=0.85", "Very High=.95"])
     {'High': 0.85, 'Very High': 0.95}
     """
-    found = {}
-    for text in given or []:
+    out = {}
+    for text in texts or []:
         words, _, number = text.rpartition("=")
         try:
-            found[words.strip()] = float(number)
+            out[words.strip()] = float(number)
         except ValueError:
             raise typer.BadParameter(f"{text!r} is not of the form WORDS=NUMBER, such as High=0.85.") from None
-    return found
+    return out
 
 
 @contextmanager
@@ -195,25 +183,56 @@ def opened(path: str) -> Iterator[File]:
         yield file
 
 
-@contextmanager
 def reading(
     columns: list[str] | None,
     percent: bool,
     skip_bad_rows: Path | None,
     max_bad: float,
     expression: list[str] | None = None,
-    became: str = "left out",
-) -> Iterator[Reading]:
-    """Yield how to read rows; with `skip_bad_rows`, bad rows are written to that file, even if there are too many.
-
-    became : what happened to the bad rows, for the note.
-    """
-    from qacal.records.bad_rows import BadRows
+) -> AbstractContextManager[Reading]:
+    """Return how to read rows, from the options of a command."""
     from qacal.records.reading import Reading
+
+    how = Reading(mapping(columns), percent, expressions=expressions(expression))
+    return _skipping(how, skip_bad_rows, max_bad)
+
+
+def reading_like(
+    model: Answering | None,
+    rows: File,
+    columns: list[str] | None,
+    percent: bool | None,
+    skip_bad_rows: Path | None,
+    max_bad: float,
+    expression: list[str] | None,
+    bad_rows_are: str = "left out",
+) -> AbstractContextManager[Reading]:
+    """Return how to read rows: like those of the fit unless options differ; print what is assumed.
+
+    bad_rows_are : what happens to bad rows, for the note.
+    """
+    if model is None:
+        return reading(columns, bool(percent), skip_bad_rows, max_bad, expression)
+    stated, words = mapping(columns), expressions(expression)
+    how = model._reading(rows, stated, percent, words)
+    assumed = [f"{name} is {own}" for name, own in how.columns.items() if name not in stated]
+    assumed += ["confidences are percents"] if how.assumes_percent else []
+    assumed += [] if words else [f"{word}={number}" for word, number in how.expressions.items()]
+    if assumed:
+        note(f"As in the fit: {', '.join(assumed)} (--column, --no-percent, --expression change it).")
+    return _skipping(how, skip_bad_rows, max_bad, bad_rows_are)
+
+
+@contextmanager
+def _skipping(
+    how: Reading, skip_bad_rows: Path | None, max_bad: float, bad_rows_are: str = "left out"
+) -> Iterator[Reading]:
+    """Yield how to read rows; with `skip_bad_rows`, bad rows are written to that file, even if there are too many."""
+    from qacal.records.bad_rows import BadRows
     from qacal.records.writers import atomic_file, json_line
 
     if skip_bad_rows is None:
-        yield Reading(mapping(columns), percent, expressions=expressions(expression))
+        yield how
         return
     _require_no_other_file(skip_bad_rows)
     too_many = None
@@ -224,12 +243,12 @@ def reading(
 
         bad = BadRows(write)
         try:
-            yield Reading(mapping(columns), percent, bad, max_bad, expressions(expression))
+            yield replace(how, on_fault=bad, max_bad=max_bad)
         except BadRowsError as error:
             too_many = BadRowsError(f"{error}\nAll bad rows are in {skip_bad_rows}.")
     if too_many is not None:
         raise too_many
-    note(f"Bad rows, written to {skip_bad_rows} and {became}: {bad}" if bad.count else "No bad rows.")
+    note(f"Bad rows, written to {skip_bad_rows} and {bad_rows_are}: {bad}" if bad.count else "No bad rows.")
 
 
 def _require_no_other_file(skip_bad_rows: Path) -> None:
@@ -245,34 +264,6 @@ def _require_no_other_file(skip_bad_rows: Path) -> None:
             f"{skip_bad_rows} exists and has no bad rows of an earlier run; it is not overwritten. --skip-bad-rows "
             "names the file to write bad rows to: choose another name."
         )
-
-
-@contextmanager
-def reading_like(
-    model: Answering | None,
-    rows: File,
-    columns: list[str] | None,
-    percent: bool | None,
-    skip_bad_rows: Path | None,
-    max_bad: float,
-    expression: list[str] | None,
-    became: str = "left out",
-) -> Iterator[Reading]:
-    """Yield how to read rows: like those of the fit unless options differ; print what is assumed."""
-    told = mapping(columns)
-    found, is_percent, words = told, bool(percent), expression
-    if model is not None:
-        like = model._reading(rows, told, percent)
-        found, is_percent = dict(like.columns), like.percent
-        words = expression or [f"{word}={number}" for word, number in like.expressions.items()]
-    parts = [f"{name} is {own}" for name, own in found.items() if name not in told]
-    parts += ["confidences are percents"] if is_percent and percent is None else []
-    parts += words if words and not expression else []
-    if parts:
-        note(f"As in the fit: {', '.join(parts)} (--column, --no-percent, --expression change it).")
-    mapped = [f"{name}={own}" for name, own in found.items()]
-    with reading(mapped, is_percent, skip_bad_rows, max_bad, words, became) as how:
-        yield replace(how, assumes_percent=is_percent and percent is None)
 
 
 @contextmanager
@@ -298,7 +289,7 @@ def printing() -> Iterator[None]:
         sys.stdout.flush()
     except BrokenPipeError:
         close_output()
-    except SystemExit as stop:  # which rich makes of a closed pipe
+    except SystemExit as stop:  # rich raises it for a closed pipe
         if not isinstance(stop.__context__, BrokenPipeError):
             raise
         close_output()
@@ -356,11 +347,12 @@ def json_text(value: Any) -> str:
     return text if printable(text) == text else json.dumps(value, indent=2, allow_nan=False, default=str)
 
 
-def output_format(output: str, rows: File) -> str:
-    """Return the format for standard output: that of the input, but never Parquet on a terminal."""
-    from qacal.records.writers import is_standard_output
+def writing(output: str, rows: File) -> AbstractContextManager[Writer]:
+    """Return the writer of rows like these; on a terminal they are never Parquet."""
+    from qacal.records.writers import is_standard_output, writing
 
-    return "jsonl" if rows.format == "parquet" and is_standard_output(output) and sys.stdout.isatty() else rows.format
+    is_shown = is_standard_output(output) and sys.stdout.isatty()
+    return writing(output, "jsonl" if is_shown and rows.format == "parquet" else rows.format, rows.separator())
 
 
 def require_free_output(json: bool, output: str) -> None:
@@ -373,9 +365,9 @@ def require_free_output(json: bool, output: str) -> None:
 
 def require_apart(*paths: str | Path | None) -> None:
     """Refuse to use one path twice."""
-    given = [Path(path).resolve() for path in paths if path is not None and str(path) != "-"]
-    for path in given:
-        if given.count(path) > 1:
+    files = [Path(path).resolve() for path in paths if path is not None and str(path) != "-"]
+    for path in files:
+        if files.count(path) > 1:
             raise typer.BadParameter(f"{path} is named twice; input, output and bad rows need a file each.")
 
 
@@ -394,37 +386,21 @@ def require_writable(path: str) -> None:
         require_folder(path)
 
 
-def calibrator_class(name: str) -> type[Calibrator]:
-    """Return the class of the calibrator with this name.
-
-    >>> calibrator_class("platt-scaling").__name__
-    'PlattScaling'
-    """
-    import qacal
-
-    if name not in CALIBRATORS:
-        raise typer.BadParameter(f"there is no calibrator {name!r}; there are {', '.join(CALIBRATORS)}.")
-    kind: type[Calibrator] = getattr(qacal.calibrators, CALIBRATORS[name])
-    return kind
+@contextmanager
+def usage_errors() -> Iterator[None]:
+    """Turn errors about options into usage errors (exit code 2)."""
+    try:
+        yield
+    except InputError as error:
+        raise typer.BadParameter(for_shell(str(error))) from None
 
 
-def with_settings(calibrator: Calibrator, points_per_bin: int | None, alpha: float, ties: str) -> Calibrator:
-    """Set the options of the command that a calibrator has; the others must be left at their defaults."""
-    known = calibrator.get_params()
-    name = next(name for name, kind in CALIBRATORS.items() if kind == type(calibrator).__name__)
-    if points_per_bin is not None and "points_per_bin" not in known:
-        raise typer.BadParameter(
-            f"{name} does not count points per bin; leave --points-per-bin out, or use qa-binning."
-        )
-    if ties == "jitter" and "ties" not in known:
-        raise typer.BadParameter(
-            f"{name} does not divide equal confidences; leave --ties out, or use --calibrator qa-binning, "
-            "scaling-qa-binning, uniform-mass-binning or scaling-binning."
-        )
-    wanted = {"alpha": alpha, "ties": ties, "cross_fit": True} | (
-        {} if points_per_bin is None else {"points_per_bin": points_per_bin}
-    )
-    return calibrator.set_params(**{key: value for key, value in wanted.items() if key in known})
+def require_partition(name: str) -> None:
+    """Raise a usage error if there is no such partition."""
+    from qacal.partitions import as_partition
+
+    with usage_errors():
+        as_partition(name)
 
 
 def model_path(path: str) -> str:

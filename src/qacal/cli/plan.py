@@ -26,7 +26,7 @@ def run(
     model: Annotated[
         str | None, typer.Option(metavar="MODEL", help="Print the certified bounds of this model.")
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    json: options.Json = False,
 ) -> None:
     """Plan the number of points per bin.
 
@@ -45,57 +45,50 @@ def run(
     if epsilon is not None and points_per_bin is not None:
         raise typer.BadParameter("pass --epsilon or --points-per-bin, not both; the other one is computed.")
     if model is not None:
-        _tell(_achieved(model), json)
-    elif epsilon is not None and rows is not None:
+        _print(_bounds(model), json)
+        return
+    b = points_per_bin
+    if epsilon is not None and rows is not None:
         b = points_for(epsilon, rows, alpha, nu, levels=levels)
-        _tell(
-            {
-                "points_per_bin": b,
-                "epsilon": epsilon_of(b, rows, alpha, nu, levels=levels),
-                "rows": rows,
-                "alpha": alpha,
-            },
-            json,
-        )
-    elif points_per_bin is not None and rows is not None:
-        found = epsilon_of(points_per_bin, rows, alpha, nu, levels=levels)
-        _tell({"epsilon": found, "points_per_bin": points_per_bin, "rows": rows, "alpha": alpha}, json)
+    if b is not None and rows is not None:
+        reached = epsilon_of(b, rows, alpha, nu, levels=levels)
+        _print({"points_per_bin": b, "epsilon": reached, "rows": rows, "alpha": alpha}, json)
     else:
         sizes = _ROWS if rows is None else (rows,)
-        wanted = _EPSILONS if epsilon is None else (epsilon,)
-        _table(sizes, wanted, points_per_bin, alpha, nu, levels, json)
+        errors = _EPSILONS if epsilon is None else (epsilon,)
+        _table(sizes, errors, b, alpha, nu, levels, json)
 
 
-def _tell(facts: dict[str, Any], json: bool) -> None:
+def _print(facts: dict[str, Any], json: bool) -> None:
     if json:
         print(options.json_text(facts))
         return
     for name, value in facts.items():
-        options.show(
-            f"{name.replace('_', ' '):<34}{value:,}"
-            if isinstance(value, int)
-            else f"{name.replace('_', ' '):<34}{value:.4g}"
-        )
+        number = f"{value:,}" if isinstance(value, int) else f"{value:.4g}"
+        options.show(f"{name.replace('_', ' '):<34}{number}")
 
 
 def _table(
-    sizes: tuple[int, ...], wanted: tuple[float, ...], b: int | None, alpha: float, nu: float, levels: int, json: bool
+    sizes: tuple[int, ...], errors: tuple[float, ...], b: int | None, alpha: float, nu: float, levels: int, json: bool
 ) -> None:
-    """Print points per bin against rows and epsilon, or epsilon against rows for given points per bin."""
+    """Print points per bin by rows and epsilon, or for fixed points per bin, epsilon by rows."""
     from qacal.planning import epsilon as epsilon_of
 
     if b is not None:
-        found: dict[str, Any] = {str(n): epsilon_of(b, n, alpha, nu, levels=levels) for n in sizes if n >= b}
+        content: dict[str, Any] = {str(n): epsilon_of(b, n, alpha, nu, levels=levels) for n in sizes if n >= b}
         header: tuple[str, ...] = ("rows", "epsilon")
-        rows: list[tuple[str, ...]] = [(f"{int(n):,}", f"{value:.4f}") for n, value in found.items()]
+        rows: list[tuple[str, ...]] = [(f"{int(n):,}", f"{value:.4f}") for n, value in content.items()]
         title = f"epsilon of {b} points per bin, alpha {alpha:g}"
     else:
-        found = {str(n): {str(error): _points(error, n, alpha, nu, levels) for error in wanted} for n in sizes}
-        header = ("rows", *(f"epsilon {error:g}" for error in wanted))
-        rows = [(f"{int(n):,}", *(_shown(value) for value in line.values())) for n, line in found.items()]
+        content = {str(n): {str(error): _points(error, n, alpha, nu, levels) for error in errors} for n in sizes}
+        header = ("rows", *(f"epsilon {error:g}" for error in errors))
+        rows = [
+            (f"{int(n):,}", *("too few rows" if value is None else f"{value:,}" for value in line.values()))
+            for n, line in content.items()
+        ]
         title = f"points per bin for an error of epsilon, alpha {alpha:g}"
     if json:
-        print(options.json_text(found))
+        print(options.json_text(content))
     else:
         options.show(options.table(title, *header, rows=rows))
 
@@ -110,11 +103,7 @@ def _points(error: float, n: int, alpha: float, nu: float, levels: int) -> int |
         return None
 
 
-def _shown(value: int | None) -> str:
-    return "too few rows" if value is None else f"{value:,}"
-
-
-def _achieved(path: str) -> dict[str, Any]:
+def _bounds(path: str) -> dict[str, Any]:
     """Return the certified error bounds of a fit."""
     from qacal.calibrators.bin_maps import BinMaps
     from qacal.errors import InputError
@@ -126,14 +115,14 @@ def _achieved(path: str) -> dict[str, Any]:
             f"{path} has no bins and no intervals; fit without --continuous, or with --calibrator tree-binning."
         )
     bound, read = maps.error_bounds(), maps.rows_read()
-    share = [float((read[bound <= limit]).sum() / read.sum()) for limit in (0.05, 0.1, 0.2)]
     return {
         "maps": len(maps.offset) - 1,
         "bins": len(bound),
         "alpha": float(maps.certificate.alpha),
         "largest_epsilon": float(bound[maps.rows > 0].max(initial=0.0)),
         "median_epsilon_of_a_row": maps.median_error_bound(),
-        "share_of_rows_within_0.05": share[0],
-        "share_of_rows_within_0.1": share[1],
-        "share_of_rows_within_0.2": share[2],
+        **{
+            f"share_of_rows_within_{limit:g}": float(read[bound <= limit].sum() / read.sum())
+            for limit in (0.05, 0.1, 0.2)
+        },
     }

@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from qacal.cli import options
-
-if TYPE_CHECKING:
-    from qacal.sources.questions import Gathered
-
-_QUIZ = "quiz"
-_FIRST = 120
 
 
 def run(
@@ -64,30 +58,19 @@ def run(
     from qacal.records.writers import write_frame
     from qacal.sources.questions import BENCHMARKS, BenchmarkQuestion, Gathered, load, quiz
 
-    options.chosen("NAME", name, [_QUIZ, *BENCHMARKS])
+    options.chosen("NAME", name, ["quiz", *BENCHMARKS])
     options.require_writable(output)
-    if name == _QUIZ:
-        _require_unused(split=split, task=task, choices=choices, source=source, revision=revision)
+    if name == "quiz":
+        hub = {"--split": split, "--task": task, "--from": source, "--revision": revision}
+        for option, value in (hub | {"--choices and --no-choices": choices}).items():
+            if value is not None:
+                raise typer.BadParameter(f"the quiz has no such option; leave out {option}.")
         gathered = Gathered(tuple(BenchmarkQuestion(**row) for row in quiz.questions().iter_rows(named=True)))
     else:
         gathered = load(name, split=split, tasks=task or (), choices=choices, source=source, revision=revision)
     written = gathered if limit is None else gathered.sample(limit)
     write_frame(written.frame(), output, "jsonl")
-    options.note(_summary(name, len(written.questions), gathered))
-
-
-def _require_unused(**options: object) -> None:
-    given = [name for name, value in options.items() if value is not None]
-    if given:
-        option = {"source": "--from", "choices": "--choices and --no-choices"}.get(given[0], f"--{given[0]}")
-        raise typer.BadParameter(f"the quiz has no such option; leave {option} out.")
-
-
-def _summary(name: str, written: int, gathered: Gathered) -> str:
-    found = len(gathered.questions)
-    lines = [f"Questions of {name}: {written:,}" + (f" of {found:,}." if written < found else ".")]
-    lines += [
-        f"  Rows left out: {rows.count:,}; {reason} ({rows.first:.{_FIRST}})."
-        for reason, rows in gathered.left_out.items()
-    ]
-    return "\n".join(lines)
+    n_written, total = len(written.questions), len(gathered.questions)
+    options.note(f"Questions of {name}: {n_written:,}" + (f" of {total:,}." if n_written < total else "."))
+    for reason, rows in gathered.left_out.items():
+        options.note(f"  Rows left out: {rows.count:,}; {reason} ({rows.first:.120}).")

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
 from qacal.cli import options
 
-if TYPE_CHECKING:
-    from qacal.report import Content
-
 
 def run(
-    model: Annotated[str, typer.Argument(metavar="MODEL", help="A model from qacal fit.")],
+    model: options.Model,
     file: options.Rows,
     output: Annotated[
         str, typer.Option("--output", "-o", metavar="FILE", help="HTML file to write, or - for standard output.")
@@ -53,43 +50,25 @@ def run(
         qacal report model test.parquet -o report.html
         qacal report model test.parquet -o report.html --groups subject --threshold 0.8
     """
+    from qacal.model.model_set import load_any
     from qacal.records.writers import atomic_file
-    from qacal.report import Block, render
+    from qacal.report import Block, read_contents, render
 
-    _require_sense(threshold, examples)
-    options.require_apart(file, output, skip_bad_rows)
-    options.require_free_output(json, output)
-    if output != "-":
-        options.require_folder(output)
-    read = (column, percent, skip_bad_rows, max_bad, expression)
-    contents = _contents(model, file, read, groups, by, threshold, examples, allow_other_source, embedder)
-    rows = "standard input" if file == "-" else Path(file).name.partition(".")[0]
-    title = title or f"How far to trust it: {Path(model).name} on {rows}"
-    page = render(title, [Block(name or title, content) for name, content in contents.items()])
-    with atomic_file(output) as temporary:
-        temporary.write_text(page, encoding="utf-8")
-    if json:
-        found = {name: content.to_dict() for name, content in contents.items()}
-        print(options.json_text({"file": output, **found.get("", {"parts": found})}))
-    elif output != "-":
-        options.note(f"Written to {output}; open it in a browser.")
-
-
-def _require_sense(threshold: float | None, examples: int) -> None:
     if threshold is not None and not 0 <= threshold <= 1:
         raise typer.BadParameter(f"--threshold is {threshold:g}; expected a number from 0 to 1.")
     if examples < 0:
         raise typer.BadParameter(f"--examples is {examples}; expected 0 or more.")
-
-
-def _contents(model: str, file: str, read: Any, groups: str | None, by: str | None, *chosen: Any) -> dict[str, Content]:
-    from qacal.model.model_set import load_any
-    from qacal.report import read_contents
-
-    threshold, examples, allow_other_source, embedder = chosen
+    options.require_apart(file, output, skip_bad_rows)
+    options.require_free_output(json, output)
+    if output != "-":
+        options.require_folder(output)
     loaded = load_any(options.model_path(model), embedder=embedder)
-    with options.opened(file) as rows, options.reading_like(loaded, rows, *read) as how, options.progress() as progress:
-        return read_contents(
+    with (
+        options.opened(file) as rows,
+        options.reading_like(loaded, rows, column, percent, skip_bad_rows, max_bad, expression) as how,
+        options.progress() as progress,
+    ):
+        contents = read_contents(
             loaded,
             rows,
             how,
@@ -100,3 +79,13 @@ def _contents(model: str, file: str, read: Any, groups: str | None, by: str | No
             allow_other_source=allow_other_source or (),
             progress=progress,
         )
+    name = "standard input" if file == "-" else Path(file).name.partition(".")[0]
+    title = title or f"How far to trust it: {Path(model).name} on {name}"
+    page = render(title, [Block(name or title, content) for name, content in contents.items()])
+    with atomic_file(output) as temporary:
+        temporary.write_text(page, encoding="utf-8")
+    if json:
+        parts = {name: content.to_dict() for name, content in contents.items()}
+        print(options.json_text({"file": output, **parts.get("", {"parts": parts})}))
+    elif output != "-":
+        options.note(f"Written to {output}; open it in a browser.")

@@ -46,6 +46,8 @@ def run(
         qacal fit train.parquet -o model
         qacal evaluate test.parquet --model model
     """
+    from qacal.records.files import format_of
+
     if not 0 < share < 1:
         raise typer.BadParameter(f"--share is {share:g}; expected a number between 0 and 1.")
     if "-" in (output, rest):
@@ -55,13 +57,19 @@ def run(
         options.require_writable(path)
     parts = _Part(output), _Part(rest)
     with options.opened(file) as rows, options.reading(column, percent, skip_bad_rows, max_bad, expression) as how:
-        _require_no_change_of_types(rows, output, rest)
+        for path in (output, rest):
+            if rows.format == "csv" and format_of(path) != "csv":
+                raise typer.BadParameter(
+                    f"CSV does not distinguish numbers from text, so {path} would not have the same rows; name a file "
+                    "that ends in .csv."
+                )
         _write(rows, how, (share, 1 - share), seed, parts)
+    written = {"output": parts[0].to_dict(), "rest": parts[1].to_dict()}
     if json:
-        print(options.json_text({"output": parts[0].to_dict(), "rest": parts[1].to_dict()}))
-    else:
-        for part in parts:
-            options.note(str(part))
+        print(options.json_text(written))
+        return
+    for part in written.values():
+        options.note(f"{part['file']}: {counted(part['rows'], 'row')} of {counted(part['questions'], 'question')}.")
 
 
 @dataclass
@@ -73,15 +81,11 @@ class _Part:
     questions: list[Hashes] = field(default_factory=list)
 
     def add(self, table: Table, questions: Hashes, mine: Bools, writer: Writer) -> None:
-        """Write those of the rows that are mine."""
+        """Write the rows of this part."""
         if mine.any():
             writer.write(table.only(mine))
             self.rows += int(mine.sum())
             self.questions.append(questions[mine])
-
-    def __str__(self) -> str:
-        found = self.to_dict()
-        return f"{self.path}: {counted(self.rows, 'row')} of {counted(found['questions'], 'question')}."
 
     def to_dict(self) -> dict[str, Any]:
         """Return what JSON can hold."""
@@ -117,14 +121,13 @@ def _with_questions(rows: File, how: Reading) -> Iterator[tuple[Table, list[Any]
 
     name = None
     for table, counting in tables_of(rows, how):
-        name = _name(table, how, name)
+        name = _question_column(table, how, name)
         questions = listed(table.column(name))
         are_good = np.array([_is_identity(one) for one in questions], dtype=bool)
         for row in np.flatnonzero(~are_good).tolist():
-            found = "missing" if is_missing(questions[row]) else repr(questions[row])
-            problem = f"{name} is {found}; expected text or a whole number."
-            kind = f"no {name}" if found == "missing" else f"invalid {name}"
-            counting.on_fault(table.fault(row, problem, kind))
+            is_gone = is_missing(questions[row])
+            problem = f"{name} is {'missing' if is_gone else repr(questions[row])}; expected text or a whole number."
+            counting.on_fault(table.fault(row, problem, f"no {name}" if is_gone else f"invalid {name}"))
         if are_good.any():
             yield table.only(are_good), [questions[row] for row in np.flatnonzero(are_good).tolist()]
 
@@ -134,8 +137,11 @@ def _is_identity(value: Any) -> bool:
     return isinstance(value, str | int) and not isinstance(value, bool) and value != ""
 
 
-def _name(table: Table, how: Reading, before: str | None) -> str:
-    """Return the column that identifies questions; the first batch decides."""
+def _question_column(table: Table, how: Reading, before: str | None) -> str:
+    """Return the column that identifies questions; the first batch decides.
+
+    before : the column of the earlier batches.
+    """
     identity, question = how.name("id"), how.name("question")
     if before is not None:
         if before != identity and identity in table.names:
@@ -148,15 +154,3 @@ def _name(table: Table, how: Reading, before: str | None) -> str:
         return identity
     table.require(question, "Rows are kept together by id or question; for another name, --column question=NAME.")
     return question
-
-
-def _require_no_change_of_types(rows: File, *outputs: str) -> None:
-    """Refuse to write CSV rows to a typed format: CSV does not say whether 7 is a number."""
-    from qacal.records.files import format_of
-
-    for path in outputs:
-        if rows.format == "csv" and format_of(path) != "csv":
-            raise typer.BadParameter(
-                f"CSV does not distinguish numbers from text, so {path} would not have the same rows; name a file that "
-                "ends in .csv."
-            )

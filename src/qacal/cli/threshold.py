@@ -9,15 +9,13 @@ import typer
 from qacal.cli import options
 
 if TYPE_CHECKING:
-    from qacal.model.choosing import Choice, Goal
-    from qacal.model.model import QACalibrator
-    from qacal.model.model_set import ModelSet
-    from qacal.thresholds.certified import Certification, CertifiedThreshold, Reachable
+    from qacal.model.choosing import Choice
+    from qacal.thresholds.certified import Certification, CertifiedThreshold
     from qacal.thresholds.costs import CheapestThreshold, Policy
 
 
 def run(
-    model: Annotated[str, typer.Argument(metavar="MODEL", help="A model from qacal fit.")],
+    model: options.Model,
     file: options.Rows,
     accuracy: Annotated[
         float | None, typer.Option(help="Target accuracy of the accepted answers, such as 0.9.")
@@ -33,7 +31,7 @@ def run(
     ] = None,
     abstain: Annotated[float | None, typer.Option(help="Cost of an abstention.")] = None,
     save: Annotated[bool, typer.Option("--save", help="Store it in the model for qacal apply.")] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    json: options.Json = False,
     allow_other_source: options.AllowOtherSource = None,
     embedder: options.Embedder = None,
     column: options.Columns = None,
@@ -65,10 +63,13 @@ def run(
     If no threshold can be certified (for any group, or any model of a set), it prints how many rows might be enough and
     which lower accuracies these rows can certify, saves nothing, and exits with 1.
     """
-    from qacal.model.choosing import choices
+    from qacal.guarantee import check_alpha
+    from qacal.model.choosing import Goal, choices
     from qacal.model.model_set import load_any
 
-    goal = _goal(accuracy, risk, alpha, per_group, wrong, abstain)
+    with options.usage_errors():
+        goal = Goal(accuracy, risk, alpha, per_group, wrong, abstain)
+        check_alpha(alpha)
     options.require_apart(file, skip_bad_rows)
     loaded = load_any(options.model_path(model), embedder=embedder)
     with (
@@ -76,53 +77,32 @@ def run(
         options.reading_like(loaded, rows, column, percent, skip_bad_rows, max_bad, expression) as how,
         options.progress() as progress,
     ):
-        found = choices(loaded, rows, how, goal, allow_other_source=allow_other_source or (), progress=progress)
+        chosen = choices(loaded, rows, how, goal, allow_other_source=allow_other_source or (), progress=progress)
     with options.printing():
-        _tell(found, json)
-    if not any(map(_is_done, found.values())):
+        _print(chosen, json)
+    done = sum(getattr(choice, "is_certified", True) for choice in chosen.values())
+    if not done:
         options.note("qacal: no threshold could be certified" + (", and nothing was saved." if save else "."))
         raise typer.Exit(1)
     if save:
-        _save(loaded, found, model)
-
-
-def _goal(*wanted: Any) -> Goal:
-    from qacal.errors import InputError
-    from qacal.guarantee import check_alpha
-    from qacal.model.choosing import Goal
-
-    try:
-        goal = Goal(*wanted)
-        check_alpha(goal.alpha)
-    except InputError as error:
-        raise typer.BadParameter(str(error)) from None
-    return goal
-
-
-def _is_done(choice: Choice) -> bool:
-    return bool(getattr(choice, "is_certified", True))
-
-
-def _save(loaded: QACalibrator | ModelSet, found: dict[Any, Choice], path: str) -> None:
-    for value, choice in found.items():
-        loaded._models[value].set_threshold(choice)
-    loaded.save(path)
-    done = sum(map(_is_done, found.values()))
-    which = "" if done == len(found) else f" {done} of {len(found)} have a threshold; the others always abstain."
-    options.note(f"Saved in {path}: qacal apply now writes answer or abstain.{which}")
+        for value, choice in chosen.items():
+            loaded._models[value].set_threshold(choice)
+        loaded.save(model)
+        which = "" if done == len(chosen) else f" {done} of {len(chosen)} have a threshold; the others always abstain."
+        options.note(f"Saved in {model}: qacal apply now writes answer or abstain.{which}")
 
 
 # What is printed
 
 
-def _tell(found: dict[Any, Choice], json: bool) -> None:
+def _print(chosen: dict[Any, Choice], json: bool) -> None:
     from qacal.thresholds.certified import CertifiedThreshold
 
     if json:
-        content = {str(value): choice.to_dict() for value, choice in found.items()}
-        print(options.json_text(content["None"] if None in found else content))
+        content = {str(value): choice.to_dict() for value, choice in chosen.items()}
+        print(options.json_text(content["None"] if None in chosen else content))
         return
-    for value, choice in found.items():
+    for value, choice in chosen.items():
         title = "" if value is None else f"{value}: "
         if isinstance(choice, CertifiedThreshold):
             _print_certified(choice, title)
@@ -130,55 +110,43 @@ def _tell(found: dict[Any, Choice], json: bool) -> None:
             _print_cheapest(choice, title)
 
 
-def _print_certified(found: CertifiedThreshold, title: str) -> None:
-    options.show(options.table(f"{title}{_claim(found)}", *_HEADER, rows=[_line(part) for part in found.parts]))
-    for text in _remarks(found):
-        options.show(text)
-    if found.reachable:
-        _print_reachable(found)
-
-
-def _print_reachable(found: CertifiedThreshold) -> None:
-    """Print the lower targets that these rows can certify."""
-    rows = [
-        (
-            f"{one.accuracy:g}",
-            _certified(one),
-            "" if one.threshold is None else f"{one.threshold:g}",
-            f"{one.coverage:.3f}",
-        )
-        for one in found.reachable
-    ]
-    options.show(options.table("lower accuracies on these rows", "accuracy", *_MENU, rows=rows))
-    best = next((one for one in found.reachable if one.certified), None)
-    if best is None:
-        options.show("These cannot be certified either: use more rows, or a better model.")
-        return
-    target = f"--accuracy {best.accuracy:g} --alpha {best.alpha:.4g}" + (" --per-group" if found.is_grouped else "")
-    options.show(f"All certified accuracies hold at once with probability {1 - found.alpha:g}: choose any of them.")
-    options.show(f"For the highest, pass {target}")
-
-
-def _certified(one: Reachable) -> str:
-    if one.of > 1:
-        return f"{one.certified} of {one.of} groups"
-    return "yes" if one.certified else "no"
-
-
 _OUTLOOKS = {
     "never": "no threshold reached the target, so more rows like these would not help.",
     "unclear": "these rows are too few to estimate how many are needed.",
 }
-_MENU = ("certified", "threshold", "share answered")
 _ONE_CLASS = "All labels are the same; check the column `correct`."
 _HEADER = ("group", "threshold", "rows", "answered", "share", "accuracy", "interval", "correct withheld", "rows needed")
 
 
-def _claim(found: CertifiedThreshold) -> str:
-    every = " in every group that has a threshold" if found.is_grouped else ""
-    if not found.is_certified:
-        return f"no threshold certified for an accuracy of {found.accuracy:g}, with probability {1 - found.alpha:g}"
-    return f"accuracy of accepted answers at least {found.accuracy:g}{every}, with probability {1 - found.alpha:g}"
+def _print_certified(certified: CertifiedThreshold, title: str) -> None:
+    claim = f"no threshold certified for an accuracy of {certified.accuracy:g}"
+    if certified.is_certified:
+        every = " in every group that has a threshold" if certified.is_grouped else ""
+        claim = f"accuracy of accepted answers at least {certified.accuracy:g}{every}"
+    caption = f"{title}{claim}, with probability {1 - certified.alpha:g}"
+    options.show(options.table(caption, *_HEADER, rows=[_line(part) for part in certified.parts]))
+    for text in _remarks(certified):
+        options.show(text)
+    if certified.reachable:
+        _print_reachable(certified)
+
+
+def _print_reachable(certified: CertifiedThreshold) -> None:
+    """Print the lower targets that these rows can certify."""
+    rows = []
+    for one in certified.reachable:
+        threshold = "" if one.threshold is None else f"{one.threshold:g}"
+        groups = f"{one.certified} of {one.of} groups" if one.of > 1 else "yes" if one.certified else "no"
+        rows.append((f"{one.accuracy:g}", groups, threshold, f"{one.coverage:.3f}"))
+    header = ("accuracy", "certified", "threshold", "share answered")
+    options.show(options.table("lower accuracies on these rows", *header, rows=rows))
+    best = next((one for one in certified.reachable if one.certified), None)
+    if best is None:
+        options.show("These cannot be certified either: use more rows, or a better model.")
+        return
+    per_group = " --per-group" if certified.is_grouped else ""
+    options.show(f"All certified accuracies hold at once with probability {1 - certified.alpha:g}: choose any of them.")
+    options.show(f"For the highest, pass --accuracy {best.accuracy:g} --alpha {best.alpha:.4g}{per_group}")
 
 
 def _line(part: Certification) -> tuple[str, ...]:
@@ -196,52 +164,50 @@ def _line(part: Certification) -> tuple[str, ...]:
     )
 
 
-def _remarks(found: CertifiedThreshold) -> list[str]:
+def _remarks(certified: CertifiedThreshold) -> list[str]:
     from qacal.thresholds.outlook import fewest_rows
 
     out = []
-    if any(part.threshold is None for part in found.parts):
-        least = fewest_rows(found.accuracy, found.parts[0].alpha)
+    if any(part.threshold is None for part in certified.parts):
+        least = fewest_rows(certified.accuracy, certified.parts[0].alpha)
         out.append(f"At least {least:,} accepted rows are needed, even if all of them are correct.")
-        outlooks = {part.outlook for part in found.parts if part.threshold is None}
+        outlooks = {part.outlook for part in certified.parts if part.threshold is None}
         if None in outlooks:
             out.append("rows needed: enough in four of five cases, if they are like these rows.")
         out += [f"{outlook}: {means}" for outlook, means in _OUTLOOKS.items() if outlook in outlooks]
-    if found.dropped:
-        out.append(f"{found.dropped:,} rows left out: their questions have other rows, and rows must be independent.")
-    if found.pilot_rows:
-        out.append(
-            f"{found.pilot_rows:,} further rows only chose where to start, since this model stores too little for that."
-        )
-    if found.ungrouped:
-        out.append(f"{found.ungrouped:,} rows are in no group of the model; such rows abstain.")
-    rights = {part.withheld + (part.accuracy or 0) * part.accepted for part in found.parts}
-    if rights == {0.0} or all(part.accuracy == 1 and part.coverage == 1 for part in found.parts):
+    if certified.dropped:
+        out.append(f"{certified.dropped:,} rows left out: rows must be independent, so each question counts once.")
+    if certified.pilot_rows:
+        out.append(f"{certified.pilot_rows:,} other rows chose where to start: this model stores too little for that.")
+    if certified.ungrouped:
+        out.append(f"{certified.ungrouped:,} rows are in no group of the model; such rows abstain.")
+    rights = {part.withheld + (part.accuracy or 0) * part.accepted for part in certified.parts}
+    if rights == {0.0} or all(part.accuracy == 1 and part.coverage == 1 for part in certified.parts):
         out.append(_ONE_CLASS)
     return out
 
 
-def _print_cheapest(found: CheapestThreshold, title: str) -> None:
-    rows = [("p >= 1 - abstain/wrong", *_policy(found.rule_policy)), ("cheapest here", *_policy(found.seen_policy))]
-    rows += [
-        ("always answer", "0", f"{found.always:.4f}", "1.000", "", ""),
-        ("never", "", f"{found.never:.4f}", "0.000", "", ""),
+def _print_cheapest(cheapest: CheapestThreshold, title: str) -> None:
+    rows = [
+        ("p >= 1 - abstain/wrong", *_policy(cheapest.rule_policy)),
+        ("cheapest here", *_policy(cheapest.seen_policy)),
+        ("always answer", "0", f"{cheapest.always:.4f}", "1.000", "", ""),
+        ("never", "", f"{cheapest.never:.4f}", "0.000", "", ""),
     ]
-    head = f"{title}costs on {found.rows:,} rows: wrong {found.wrong:g}, abstain {found.abstain:g}"
-    options.show(
-        options.table(head, "", "threshold", "cost of a row", "share", "accuracy", "correct withheld", rows=rows)
-    )
-    if found.always in (0.0, found.wrong):
+    caption = f"{title}costs on {cheapest.rows:,} rows: wrong {cheapest.wrong:g}, abstain {cheapest.abstain:g}"
+    header = ("", "threshold", "cost of a row", "share", "accuracy", "correct withheld")
+    options.show(options.table(caption, *header, rows=rows))
+    if cheapest.always in (0.0, cheapest.wrong):
         options.show(_ONE_CLASS)
-    interval = f"{found.low:.4f} to {found.high:.4f}"
+    interval = f"{cheapest.low:.4f} to {cheapest.high:.4f}"
     options.show(
         f"Compared with the cheapest threshold, chosen on one half of the rows and measured on the other, the first "
-        f"costs {found.difference:.4f} a row more ({1 - found.alpha:.0%} interval {interval})."
+        f"costs {cheapest.difference:.4f} a row more ({1 - cheapest.alpha:.0%} interval {interval})."
     )
-    if found.is_rule_good:
-        options.show(f"Use {found.threshold:g}. No guarantee: it relies on calibrated confidences.")
+    if cheapest.is_rule_good:
+        options.show(f"Use {cheapest.threshold:g}. No guarantee: it relies on calibrated confidences.")
     else:
-        chosen = "never answer" if found.threshold is None else f"use {found.threshold:g}"
+        chosen = "never answer" if cheapest.threshold is None else f"use {cheapest.threshold:g}"
         options.show(
             f"These confidences are not calibrated here: {chosen}. No guarantee: the same rows chose and measured it."
         )
