@@ -22,14 +22,12 @@ from qacal.errors import InputError
 from qacal.records.bad_rows import MAX_BAD, BadRows
 from qacal.records.columns import Percents
 from qacal.records.files import OnFault, refuse
-from qacal.records.table import FrameTable, column_type, json_or_text, value_kind
+from qacal.records.table import Fault, FrameTable, column_type, json_or_text, value_kind
 from qacal.sources.importers.base import LogRow, Outcome, Scored, Selection
 from qacal.sources.importers.confidences import Scales
 
 if TYPE_CHECKING:
     import polars as pl
-
-    from qacal.records.table import Fault
 
 _ALWAYS = ("id", "question", "answer", "confidence", "confidence_source", "correct")
 _BATCH_ROWS = 8_192

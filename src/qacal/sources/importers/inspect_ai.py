@@ -28,12 +28,14 @@ from dataclasses import dataclass
 from itertools import chain
 from os import SEEK_CUR
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from qacal.errors import InputError, MissingPackageError
 from qacal.records.files import OnFault, opened_bytes
 from qacal.records.json_stream import JsonDocument, largest_row, too_large
 from qacal.records.table import Fault
+from qacal.sources.elicitation.matching import normalise_answer
+from qacal.sources.elicitation.reply import Reply
 from qacal.sources.importers.base import (
     Dropped,
     LogRow,
@@ -61,9 +63,6 @@ from qacal.sources.importers.confidences import (
 from qacal.sources.importers.items import Item, checked_items, files_in, read_each
 from qacal.sources.importers.rows import graded, log_row
 from qacal.sources.importers.texts import Question, content_of, digest, question_of
-
-if TYPE_CHECKING:
-    from qacal.sources.elicitation.reply import Reply
 
 _ATTACHMENT = "attachment://"
 _ZSTANDARD = 93
@@ -109,8 +108,6 @@ def _agreeing(path: Path, selection: Selection, scorers: OnlyName, part: str) ->
 
 def _alike(answer: str) -> str:
     """Return a short digest that is equal for answers that match."""
-    from qacal.sources.elicitation.matching import normalise_answer
-
     return digest(normalise_answer(answer))
 
 
@@ -143,11 +140,11 @@ class _Samples:
         if isinstance(value, dict) and self.part in value:
             value = value[self.part]
         correct = graded(value, self.selection.correct_at, f"the scorer {name}")
-        if isinstance(correct, Dropped) or completion is None:
-            return correct if isinstance(correct, Dropped) else Dropped("there is no reply")
+        if completion is None:
+            return Dropped("there is no reply")
         return self._row(sample, score, correct, completion)
 
-    def _row(self, sample: dict[str, Any], score: Any, correct: float | None, completion: str) -> Outcome:
+    def _row(self, sample: dict[str, Any], score: Any, correct: float | Dropped | None, completion: str) -> Outcome:
         reply = ParsedReply.of(completion, is_cut=is_cut_reason(inside(sample, "output", "choices", 0, "stop_reason")))
         choices = texts_of(sample.get("choices"))
         scored = text_of(inside(score, "answer"))
@@ -159,10 +156,14 @@ class _Samples:
         id_, epoch = f"{task}:{sample['id']}", sample.get("epoch")
         numbers = (inside(holder, "metadata", "confidence") for holder in (score, sample))
         number = next((number for number in numbers if number is not None), None)
+        try:
+            output = Reply.from_body(sample.get("output"))
+        except InputError:
+            output = Reply(completion)
         offers = {
             METADATA: parse_confidence(number, percent=self.selection.percent),
             STATED: reply.stated,
-            TOKENS: by_tokens(_reply(sample, completion), written),
+            TOKENS: by_tokens(output, written),
         }
         epochs = self.answers.get(id_, Counter())
         if epochs.total() > 1:
@@ -209,15 +210,6 @@ def _choice(answer: str, choices: Sequence[str]) -> str:
     """
     place = ord(answer) - ord("A") if len(answer) == 1 else -1
     return choices[place] if 0 <= place < len(choices) else answer
-
-
-def _reply(sample: dict[str, Any], completion: str) -> Reply:
-    from qacal.sources.elicitation.reply import Reply
-
-    try:
-        return Reply.from_body(sample.get("output"))
-    except InputError:
-        return Reply(completion)
 
 
 @dataclass(frozen=True, eq=False)

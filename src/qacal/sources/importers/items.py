@@ -51,8 +51,12 @@ def items_of(path: Path, on_fault: OnFault, *inside: str) -> Iterator[Item]:
     """Yield the rows of a file; those of a JSON document are the items of the list at `inside`, or of the top."""
     if not path.is_file():
         raise InputError(f"{path} {'is a folder' if path.is_dir() else 'does not exist'}; expected a file.")
-    is_json = path.suffixes[-1:] == [".json"] or path.suffixes[-2:] == [".json", ".gz"]
-    if is_json or _is_list(path):
+    is_document = path.suffixes[-1:] == [".json"] or path.suffixes[-2:] == [".json", ".gz"]
+    if not is_document:
+        # Old harnesses wrote one list into files named .jsonl.
+        with opened_bytes(path) as stream:
+            is_document = stream.read(64).removeprefix(codecs.BOM_UTF8).lstrip()[:1] == b"["
+    if is_document:
         with opened_bytes(path) as stream:
             yield from checked_items(path, JsonDocument(stream, str(path)).items(*inside), on_fault)
         return
@@ -93,12 +97,6 @@ def files_in(paths: Sequence[Path], *patterns: str) -> list[Path]:
             raise InputError(f"{path} holds no file like {' or '.join(patterns)}.")
         files.extend(inner)
     return files
-
-
-def _is_list(path: Path) -> bool:
-    # Old harnesses wrote one list into files named .jsonl.
-    with opened_bytes(path) as stream:
-        return stream.read(64).removeprefix(codecs.BOM_UTF8).lstrip()[:1] == b"["
 
 
 def checked_items(path: Path, values: Iterator[Any], on_fault: OnFault) -> Iterator[Item]:

@@ -59,7 +59,10 @@ def read(paths: Sequence[Path], selection: Selection, on_fault: OnFault) -> Iter
         if kinds[file] == "scores":
             scores.gather(file, on_fault)
     scores.names.check()
-    generations = Counter(_traces(observations, selection) if scores.of_traces else ())
+    generations: Counter[str | None] = Counter()
+    for file in observations if scores.of_traces else ():
+        rows = (item.value for item in _rows(file, lambda fault: None))
+        generations.update(text_of(row.get("trace_id")) for row in rows if _is_wanted(row, selection))
     reader = _Observations(selection, scores, generations)
     for file in observations:
         yield from read_each(_rows(file, on_fault), reader.outcome, on_fault)
@@ -186,10 +189,3 @@ class _Observations:
 def _is_wanted(row: dict[str, Any], selection: Selection) -> bool:
     is_generation = str(row.get("type")).upper() == "GENERATION"
     return is_generation and selection.observation in (None, row.get("name"))
-
-
-def _traces(files: Sequence[Path], selection: Selection) -> Iterator[str | None]:
-    for file in files:
-        for item in _rows(file, lambda fault: None):
-            if _is_wanted(item.value, selection):
-                yield text_of(item.value.get("trace_id"))

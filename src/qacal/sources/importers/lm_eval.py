@@ -33,6 +33,7 @@ from typing import Any
 
 from qacal.errors import InputError
 from qacal.records.files import OnFault
+from qacal.sources.elicitation.matching import normalise_answer
 from qacal.sources.elicitation.patterns import PatternError, found
 from qacal.sources.importers.base import (
     Confidence,
@@ -361,8 +362,6 @@ def _judged_reply(sample: Sample, selection: Selection) -> Judged | Dropped:
 
 def _stated_reply(repeats: Sequence[str], filtered: object, wanted: str | None = None) -> tuple[str, Confidence]:
     """Return the answer and the stated confidence; of several replies, those of the first that gives the answer."""
-    from qacal.sources.elicitation.matching import normalise_answer
-
     replies, picked = [ParsedReply.of(text) for text in repeats], 0
     if isinstance(filtered, str) and len(repeats) > 1:
         matches = [normalise_answer(reply.answer) == normalise_answer(filtered) for reply in replies]

@@ -67,7 +67,9 @@ class _Trace:
         id_ = text_of(info.get("trace_id")) or text_of(info.get("request_id"))
         if id_ is None or not {"request", "response", "info", "trace", "spans"} & row.keys():
             return None
-        root = _root(inside(whole, "data", "spans") or row.get("spans"))
+        spans = _objects(inside(whole, "data", "spans") or row.get("spans"))
+        roots = (span for span in spans if not (span.get("parent_id") or span.get("parent_span_id")))
+        root = _object(next(roots, {}).get("attributes"))
         inputs, outputs = root.get("mlflow.spanInputs"), root.get("mlflow.spanOutputs")
         # Previews are cut off, so they are used last.
         has_spans = bool(trace and root)
@@ -129,13 +131,7 @@ class _Traces:
 
 
 def _judge(judgement: dict[str, Any]) -> str:
-    """Return who judged: a person, or a judge by its name.
-
-    >>> _judge({"source": {"source_type": "HUMAN", "source_id": "ann@example.org"}})
-    'human'
-    >>> _judge({"source": {"source_type": "LLM_JUDGE", "source_id": "gpt-judge"}})
-    'gpt-judge'
-    """
+    """Return who judged: "human" for any person, or the name of a program or LLM."""
     kind = str(inside(judgement, "source", "source_type"))
     return "human" if kind == "HUMAN" else text_of(inside(judgement, "source", "source_id")) or kind.lower()
 
@@ -148,12 +144,6 @@ def _rank(part: dict[str, Any]) -> tuple[int, str]:
 
 def _name(part: dict[str, Any]) -> str:
     return str(part.get("assessment_name") or part.get("name"))
-
-
-def _root(spans: Any) -> dict[str, Any]:
-    """Return the attributes of the span that has no parent."""
-    roots = (span for span in _objects(spans) if not (span.get("parent_id") or span.get("parent_span_id")))
-    return _object(next(roots, {}).get("attributes"))
 
 
 def _objects(value: Any) -> list[dict[str, Any]]:

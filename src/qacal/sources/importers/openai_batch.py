@@ -13,6 +13,7 @@ from typing import Any
 
 from qacal.errors import InputError
 from qacal.records.files import OnFault
+from qacal.sources.elicitation.reply import Reply
 from qacal.sources.importers.base import Dropped, Outcome, Selection, UnusableRowError, inside, listed, text_of
 from qacal.sources.importers.confidences import STATED, TOKENS, ParsedReply, by_tokens, is_cut_off
 from qacal.sources.importers.items import Item, files_in, first_item, items_of, read_each
@@ -79,8 +80,6 @@ class _Batch:
         return self._row(id_, inside(row, "response", "body"))
 
     def _row(self, id_: str, body: Any) -> Outcome:
-        from qacal.sources.elicitation.reply import Reply
-
         request = self.requests.get(id_, _Request(None, None, None))
         label = {name: value for name, value in self.labels.get(id_, {}).items() if not is_missing(value)}
         named = text_of(label.get("question"))

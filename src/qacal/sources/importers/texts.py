@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
 
-from qacal.sources.importers.base import Selection, inside, listed, text_of, texts_of
+from qacal.sources.importers.base import Selection, inside, listed, members, text_of, texts_of
 
 _QUESTIONS = ("question", "query", "input", "prompt", "user_input", "text", "content")
 _REPLIES = ("content", "answer", "output", "response", "text", "completion", "result")
@@ -64,11 +64,6 @@ def question_of(asked: Any, selection: Selection = _DEFAULTS) -> Question | None
     >>> chat = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "The question is: 2+2?"}]
     >>> question_of(chat, Selection(question_after="The question is:")).text
     '2+2?'
-    >>> chat += [{"role": "assistant", "content": "4"}, {"role": "user", "content": "And 2+3?"}]
-    >>> print(question_of(chat).text)
-    user: The question is: 2+2?
-    assistant: 4
-    user: And 2+3?
     """
     value = unpacked(asked)
     chat = _chat(value)
@@ -91,26 +86,21 @@ def reply_of(replied: Any) -> str | None:
 
     >>> reply_of({"choices": [{"message": {"role": "assistant", "content": "Paris"}}]})
     'Paris'
-    >>> reply_of('{"role": "assistant", "content": [{"type": "text", "text": "Paris"}]}')
-    'Paris'
     """
-    text = _replied(unpacked(replied))
-    return replied if text is None and isinstance(replied, str) else text
-
-
-def _replied(value: Any) -> str | None:
-    if isinstance(value, dict):
-        message = inside(value, "choices", 0, "message") or inside(value, "message")
-        if message is not None:
-            return reply_of(message)
+    value = unpacked(replied)
+    last = members(value[-1]) if isinstance(value, list) and value else {}
+    message = inside(value, "choices", 0, "message") or inside(value, "message") or (last if "role" in last else None)
+    if message is not None:
+        text = reply_of(message)
+    elif not isinstance(value, dict):
+        text = content_of(value)
+    elif _CONFIDENCES & {str(name).lower() for name in value}:
         # The parser reads objects that state a confidence; in others, one member is the answer.
-        if _CONFIDENCES & {str(name).lower() for name in value}:
-            return as_text(value)
+        text = as_text(value)
+    else:
         texts = (content_of(value.get(name)) for name in _REPLIES)
-        return next((text for text in texts if text is not None), None)
-    if isinstance(value, list) and value and isinstance(value[-1], dict) and "role" in value[-1]:
-        return reply_of(value[-1])
-    return content_of(value)
+        text = next((text for text in texts if text is not None), None)
+    return replied if text is None and isinstance(replied, str) else text
 
 
 def content_of(content: Any) -> str | None:
@@ -158,11 +148,7 @@ def as_text(value: Any) -> str:
 
 
 def digest(value: Any) -> str:
-    """Return 16 hexadecimal digits, equal for equal values: the id of a question in every file.
-
-    >>> digest({"question": "2+2?"}) == digest({"question": "2+2?"}) != digest({"question": "2+3?"})
-    True
-    """
+    """Return 16 hexadecimal digits, equal for equal values: the id of a question in every file."""
     return blake2b(json.dumps(value, sort_keys=True, default=str).encode(), digest_size=8).hexdigest()
 
 
