@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from qacal.errors import InputError
 from qacal.sources.questions import bigbench, mmlu, openbookqa, sciq, triviaqa
-from qacal.sources.questions.gathering import BenchmarkQuestion, UnusableError
+from qacal.sources.questions.benchmarks import BenchmarkQuestion, UnusableError
 from tests.sources.questions.rows import BIGBENCH, BIGBENCH_OPEN, HIDDEN, MMLU, OPENBOOKQA, SCIQ, TRIVIAQA
 
 READERS = {triviaqa: TRIVIAQA, sciq: SCIQ, bigbench: BIGBENCH, openbookqa: OPENBOOKQA, mmlu: MMLU}

@@ -1,15 +1,12 @@
-r"""Regular expressions from files, which may come from anybody: bounded in length and in the time they take.
+"""Regular expressions from files, which may come from anybody: bounded in length and in the time they take.
 
 The package `regex` can stop a match; the standard library cannot.
-
->>> found(r"(\w+) @ (?P<share>\S+)", "Paris @ 90%, Rome @ 8%")[0]
-Match(whole='Paris @ 90%,', groups=('Paris', '90%,'), named={'share': '90%,'})
 """
 
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import regex
 
@@ -23,24 +20,20 @@ _LONGEST = 2_000
 _MOST_MATCHED = 100
 
 
-class Match(NamedTuple):
-    """A match: its text, those of its groups in order, and those of the groups that have a name."""
-
-    whole: str
-    groups: tuple[str | None, ...]
-    named: dict[str, str | None]
-
-
 class PatternError(InputError):
     """A pattern that is not a regular expression."""
 
 
-def found(pattern: str, text: str) -> list[Match]:
-    """Return all matches of a pattern in a text, as ``re.finditer`` gives them."""
+def all_matches(pattern: str, text: str) -> list[Any]:
+    r"""Return all matches of a pattern in a text, as ``re.finditer`` gives them.
+
+    >>> [match["share"] for match in all_matches(r"\w+ @ (?P<share>\S+)", "Paris @ 90%, Rome @ 8%")]
+    ['90%,', '8%']
+    """
     matches, size = [], 0
     try:
-        for match in _compiled(pattern).finditer(text, timeout=_SECONDS):
-            matches.append(Match(match[0], match.groups(), match.groupdict()))
+        for match in compiled(pattern).finditer(text, timeout=_SECONDS):
+            matches.append(match)
             size += sum(len(part or "") + 8 for part in (match[0], *match.groups()))
             if size > _MOST_MATCHED * len(text) + 10_000:
                 raise InputError(f"the groups of the pattern {pattern!r:.200} match the same text again and again.")
@@ -53,13 +46,9 @@ def found(pattern: str, text: str) -> list[Match]:
     return matches
 
 
-def group_names(pattern: str) -> set[str]:
-    """Return the names of a pattern's groups."""
-    return set(_compiled(pattern).groupindex)
-
-
 @lru_cache(maxsize=64)
-def _compiled(pattern: str) -> Any:
+def compiled(pattern: str) -> Any:
+    """Return the compiled pattern."""
     if len(pattern) > _LONGEST:
         raise PatternError(
             f"the pattern {pattern!r:.80} has {len(pattern):,} characters; expected {_LONGEST:,} at most."

@@ -34,7 +34,7 @@ from pathlib import Path
 from typing import Any
 
 from qacal.errors import InputError
-from qacal.sources.elicitation.patterns import PatternError, found, group_names
+from qacal.sources.elicitation.patterns import PatternError, all_matches, compiled
 from qacal.sources.elicitation.prompts import (
     ExpressionReader,
     Outcomes,
@@ -74,10 +74,10 @@ class PatternReader:
 
     def __post_init__(self) -> None:
         try:
-            names = group_names(self.pattern)
+            groups = compiled(self.pattern).groupindex
         except PatternError as error:
             raise InputError(f"the parser: {error}") from None
-        if not {"answer", "confidence"} <= names:
+        if "answer" not in groups or "confidence" not in groups:
             raise InputError(
                 f"the parser {self.pattern!r} is neither guess, expression nor probability, nor a regular expression "
                 "with the groups (?P<answer>...) and (?P<confidence>...)."
@@ -90,10 +90,10 @@ class PatternReader:
             return (malformed(Reason.CUT, reply.text),)
         text = without_thoughts(reply.text)
         stated: set[Stated | Malformed] = set()
-        for match in found(self.pattern, text):
-            answer = (match.named["answer"] or "").strip()
+        for match in all_matches(self.pattern, text):
+            answer = (match["answer"] or "").strip()
             if answer:
-                confidence = read_probability(match.named["confidence"] or "")
+                confidence = read_probability(match["confidence"] or "")
                 stated.add(confidence if isinstance(confidence, Malformed) else Stated(answer, confidence))
         if not stated:
             return (refused(text) if declines(text) else malformed(Reason.NO_GUESS, text),)

@@ -6,13 +6,12 @@ name           asks for                                                         
 verb1s-top1    the best guess and its probability                                       stated
 verb1s-topK    the K best guesses with a probability each, K from 2 to 20: K rows       stated
 verb1s-guided  as verb1s-top1, with three examples and a grammar: for very small LLMs   stated
-ling1s-top1    the best guess and one of 13 expressions                                 what the expression is worth
+ling1s-top1    the best guess and one of 13 expressions                                 the number of the expression
 verb2s-top1    the best guess; then, in a second turn, its probability                  stated
 p-true         the best guess; then whether it is correct, True or False                of the token True
 =============  =======================================================================  ================================
 
-The words are those of the paper (`wording.py`). Records carry the identity of their prompt, since the same number means
-something else after another prompt.
+Records carry the identity of their prompt, since the same number means something else after another prompt.
 """
 
 from __future__ import annotations
@@ -27,7 +26,6 @@ from typing import TypeAlias
 
 from qacal.errors import InputError
 from qacal.records.columns import expression_key, require_expressions
-from qacal.sources.elicitation import wording
 from qacal.sources.elicitation.question import Question
 from qacal.sources.elicitation.reading.characters import without_thoughts
 from qacal.sources.elicitation.reading.expressions import EXPRESSIONS
@@ -45,6 +43,65 @@ from qacal.storage import digest
 Message: TypeAlias = dict[str, str]
 Outcomes: TypeAlias = tuple[Outcome, ...]
 Reader: TypeAlias = Callable[[Sequence[Reply]], Outcomes]
+
+# The words of the paper, as its tables "Prompts used" and "Important variables" print them, without LaTeX. Where the
+# tables set a wide space there is a line break: a cell of a table cannot show one, and Tian et al. (2023), the source
+# of these forms, have it there. Prompts of two stages consist of the same words.
+_GUESS = "<{rank}most likely guess, as short as possible; not a complete sentence, just the guess!>"
+_PROBABILITY = (
+    "<the probability between 0.0 and 1.0 that {guess} is correct, without any extra commentary whatsoever; just the "
+    "probability!>"
+)
+_NUMBERS = """
+    one/first two/second three/third four/fourth five/fifth six/sixth seven/seventh eight/eighth nine/ninth ten/tenth
+    eleven/eleventh twelve/twelfth thirteen/thirteenth fourteen/fourteenth fifteen/fifteenth sixteen/sixteenth
+    seventeen/seventeenth eighteen/eighteenth nineteen/nineteenth twenty/twentieth
+"""
+_COUNTS, _RANKS = zip(*(pair.split("/") for pair in _NUMBERS.split()), strict=True)
+_VERB1S = (
+    "Provide your best guess and the probability that it is correct (0.0 to 1.0) for the following question. Give ONLY "
+    "the guess and probability, no other words or explanation. For example:\n"
+    f"Guess: {_GUESS.format(rank='')}\n"
+    f"Probability: {_PROBABILITY.format(guess='your guess')}\n"
+    "The question is: $question."
+)
+_GUESS_ONLY = (
+    "Provide your best guess for the following question. Give ONLY the guess, no other words or explanation. For "
+    f"example:\nGuess: {_GUESS.format(rank='')}\n"
+    "The question is: $question."
+)
+_HOW_LIKELY = (
+    "How likely is it that your guess is correct? Give ONLY the probability (0.0 to 1.0), no other words or "
+    f"explanation. For example:\nProbability: {_PROBABILITY.format(guess='your guess')}"
+)
+_TRUE_OR_FALSE = "Is your guess correct? Answer with a single word, either True or False."
+_CHOICES = (
+    "The answer must be chosen from the following list of size {size}: {choices}. Only the actual answer (not the "
+    "choice number or index) from the list should be used in the response."
+)
+_LING1S = (
+    "Provide your best guess for the following question, and describe how likely it is that your guess is correct as "
+    f"one of the following expressions: {', '.join(EXPRESSIONS)}. Give ONLY the guess and your confidence, no other "
+    f"words or explanation. For example:\nGuess: {_GUESS.format(rank='')}\n"
+    "Confidence: <description of confidence, without any extra commentary whatsoever; just a short phrase!>\n"
+    "The question is: $question"
+)
+
+
+def _verb1s_topk(count: int) -> str:
+    """Return the prompt that asks for several guesses."""
+    first, last = (
+        f"G{number}: {_GUESS.format(rank=f'{_RANKS[number - 1]} ')}\n"
+        f"P{number}: {_PROBABILITY.format(guess=f'G{number}')}"
+        for number in (1, count)
+    )
+    between = "\n...\n" if count > 2 else "\n"
+    return (
+        f"Provide your {_COUNTS[count - 1]} best guesses and the probability that each is correct (0.0 to 1.0) for the "
+        "following question. Give ONLY the guesses and probabilities, no other words or explanation. For example:\n"
+        f"{first}{between}{last}.\nThe question is: $question"
+    )
+
 
 # Small LLMs do not keep to two lines otherwise; for servers that take a grammar (llama.cpp).
 VERB1S_GRAMMAR = r"""root ::= "Guess: " guess "\nProbability: " probability
@@ -152,7 +209,7 @@ class Stage:
         choices = json.dumps(question.choices, ensure_ascii=False) if question.choices else ""
         text = Template(self.template).safe_substitute(question=question.text, choices=choices)
         if question.choices and self.names == {"question"}:
-            text += f"\n{wording.CHOICES.format(size=len(question.choices), choices=choices)}"
+            text += f"\n{_CHOICES.format(size=len(question.choices), choices=choices)}"
         return text
 
     @property
@@ -267,10 +324,8 @@ def _message(role: str, content: str) -> Message:
     return {"role": role, "content": content}
 
 
-_GUESS_ONLY = Stage(wording.GUESS_ONLY, 60)
-_HOW_LIKELY = Stage(wording.HOW_LIKELY, 30, wants_logprobs=False)
-_TRUE_OR_FALSE = Stage(wording.TRUE_OR_FALSE, 3, alternatives=20)
-_TOP1 = Prompt("verb1s-top1", 1, (Stage(wording.VERB1S),), one_guess)
+_FIRST = Stage(_GUESS_ONLY, 60)
+_TOP1 = Prompt("verb1s-top1", 1, (Stage(_VERB1S),), one_guess)
 
 PROMPTS: Mapping[str, Prompt] = MappingProxyType(
     {
@@ -279,16 +334,16 @@ PROMPTS: Mapping[str, Prompt] = MappingProxyType(
             _TOP1,
             replace(_TOP1, name="verb1s-guided", examples=VERB1S_EXAMPLES, grammar=VERB1S_GRAMMAR),
             *(
-                Prompt(
-                    *(f"verb1s-top{k}", 1, (Stage(wording.verb1s_topk(k), 60 * k),)),
-                    partial(several_guesses, k),
-                    guesses=k,
-                )
+                Prompt(f"verb1s-top{k}", 1, (Stage(_verb1s_topk(k), 60 * k),), partial(several_guesses, k), guesses=k)
                 for k in range(2, 21)
             ),
-            Prompt("ling1s-top1", 1, (Stage(wording.ling1s(EXPRESSIONS)),), ExpressionReader(), source="expression"),
-            Prompt("verb2s-top1", 1, (_GUESS_ONLY, _HOW_LIKELY), answer_then_probability),
-            Prompt("p-true", 1, (_GUESS_ONLY, _TRUE_OR_FALSE), answer_then_true, source="p(true)"),
+            Prompt("ling1s-top1", 1, (Stage(_LING1S),), ExpressionReader(), source="expression"),
+            Prompt(
+                *("verb2s-top1", 1, (_FIRST, Stage(_HOW_LIKELY, 30, wants_logprobs=False))), answer_then_probability
+            ),
+            Prompt(
+                *("p-true", 1, (_FIRST, Stage(_TRUE_OR_FALSE, 3, alternatives=20))), answer_then_true, source="p(true)"
+            ),
         )
     }
 )

@@ -1,4 +1,4 @@
-"""Questions to ask: a text, the choices if it has some, and the right answers; read from files and tables."""
+"""Questions to ask: a text, its choices, and the correct answers; read from files and tables."""
 
 from __future__ import annotations
 
@@ -20,16 +20,8 @@ class Question:
     """A question.
 
     id : the rows of its answers carry it.
-    text : the question itself.
     choices : the answers to choose from; None for an open question.
     ground_truth : the spellings of the correct answer; empty if it is not known.
-
-    >>> Question("q1", "Capital of France?", ground_truth=("Paris",)).choices is None
-    True
-    >>> Question("q2", "Capital of France?", choices=())
-    Traceback (most recent call last):
-    ...
-    qacal.errors.InputError: question q2 has an empty list of choices; leave it out (None) where there are none.
     """
 
     id: str
@@ -60,17 +52,13 @@ class Asked:
 def read_questions(rows: Any, columns: Mapping[str, str] | None = None) -> Iterator[Asked]:
     """Yield the questions of a file or table.
 
-    It has the column `question`, and may have `id`, `choices` and `ground_truth` (a text, or a list of which any is
-    correct; in CSV, a JSON list). Other columns are kept. Without ids, the id is a digest of text and choices.
+    It has the column `question`, and may have `id`, `choices` and `ground_truth` (a text, or a list of correct answers;
+    in CSV, a JSON list). Other columns are kept. Without ids, the id is a digest of text and choices.
 
     columns : ``{"question": "prompt"}`` if the rows use other names.
 
     >>> [one.question.ground_truth for one in read_questions([{"question": "2 + 2?", "ground_truth": ["4", "four"]}])]
     [('4', 'four')]
-    >>> list(read_questions([{"id": 1, "question": ""}]))
-    Traceback (most recent call last):
-    ...
-    qacal.errors.InputError: records row 1: question is ''; expected text.
     """
     names = {column: (columns or {}).get(column, column) for column in COLUMNS}
     for table in as_source(rows).batches():
@@ -83,29 +71,31 @@ def read_questions(rows: Any, columns: Mapping[str, str] | None = None) -> Itera
 
 
 def _asked(row: dict[str, Any], names: Mapping[str, str]) -> Asked:
-    given = {column: row.get(name) for column, name in names.items()}
-    text, choices = given["question"], _texts(given["choices"], "choices") or None
+    values = {column: row.get(name) for column, name in names.items()}
+    text, choices, truths = values["question"], _texts(values, "choices") or None, _texts(values, "ground_truth")
     if not isinstance(text, str) or not text.strip():
         raise InputError(f"question is {text!r}; expected text.")
-    _require_whole(text)
-    others = {name: value for name, value in row.items() if name not in names.values()}
-    identity = digest({"question": text, "choices": choices})[:16] if is_missing(given["id"]) else given["id"]
+    for part in (text, *(choices or ()), *truths):
+        try:
+            part.encode()
+        except UnicodeEncodeError:
+            raise InputError(f"{part!r:.80} holds half of a character, which cannot be sent.") from None
+    identity = digest({"question": text, "choices": choices})[:16] if is_missing(values["id"]) else values["id"]
     if isinstance(identity, bool) or not isinstance(identity, str | int):
         raise InputError(f"id is {identity!r}; expected text or a whole number.")
-    return Asked(Question(str(identity), text, choices, _texts(given["ground_truth"], "ground_truth")), others)
+    others = {name: value for name, value in row.items() if name not in names.values()}
+    return Asked(Question(str(identity), text, choices, truths), others)
 
 
-def _texts(value: Any, name: str) -> tuple[str, ...]:
+def _texts(values: Mapping[str, Any], column: str) -> tuple[str, ...]:
     """Return a text or a list of texts as a tuple; CSV has a list as JSON."""
+    value = values[column]
     if is_missing(value):
         return ()
     listed = texts_in(value) if isinstance(value, str) else value if isinstance(value, Sequence) else [value]
-    texts = tuple(str(one) for one in listed if isinstance(one, str | int | float) and not isinstance(one, bool))
-    if len(texts) != len(listed):
-        raise InputError(f"{name} is {value!r:.80}; expected a text or a list of texts.")
-    for text in texts:
-        _require_whole(text)
-    return texts
+    if not all(isinstance(one, str | int | float) and not isinstance(one, bool) for one in listed):
+        raise InputError(f"{column} is {value!r:.80}; expected a text or a list of texts.")
+    return tuple(str(one) for one in listed)
 
 
 def texts_in(value: str) -> list[str]:
@@ -116,16 +106,9 @@ def texts_in(value: str) -> list[str]:
     """
     if value.lstrip().startswith("["):
         try:
-            found = json.loads(value)
+            texts = json.loads(value)
         except ValueError:
             return [value]
-        if isinstance(found, list) and found and all(isinstance(one, str) for one in found):
-            return found
+        if isinstance(texts, list) and texts and all(isinstance(text, str) for text in texts):
+            return texts
     return [value]
-
-
-def _require_whole(text: str) -> None:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise InputError(f"{text!r:.80} holds half of a character, which cannot be sent.") from None

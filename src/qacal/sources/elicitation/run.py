@@ -24,6 +24,8 @@ from qacal.sources.elicitation.reply import Malformed, Outcome, Refused, Reply, 
 from qacal.sources.elicitation.store import Store, open_store
 from qacal.sources.elicitation.tokens import answer_probability
 
+# The replies to a question, one for each stage, and their outcomes.
+Answered: TypeAlias = tuple[tuple[Reply, ...], tuple[Outcome, ...]]
 # Takes the number of questions, and returns the function that is called with the progress.
 ShowProgress: TypeAlias = Callable[[int], Callable[[Progress], None]]
 
@@ -41,22 +43,10 @@ _NOT_YET = "not answered yet"
 
 
 @dataclass(frozen=True)
-class Answered:
-    """The replies to a question, one for each stage, and their outcomes."""
-
-    replies: tuple[Reply, ...]
-    outcomes: tuple[Outcome, ...]
-
-
-@dataclass(frozen=True)
 class Setup:
-    """What all requests of a run share.
+    """What all requests of a run share; :class:`Plan` describes it, with the prompt by name.
 
-    model : the LLM's name on the server.
-    logprobs : whether to ask for the probabilities of tokens, if the prompt wants them.
-    fields : further fields of requests, or other values of the usual ones; None leaves a field out.
-    origin : the text of the prompt's file; empty for a prompt of qacal, which has a name.
-    expressions : further expressions that replies may use, with their numbers.
+    origin : the text of the prompt's file; empty for a prompt of qacal.
 
     >>> setup = Setup("tiny", prompt_named("verb1s-top1"), fields={"seed": 1, "temperature": None})
     >>> request = next(setup.conversation(Question("q1", "Capital of France?")))
@@ -90,7 +80,7 @@ class Setup:
                 request["grammar"] = self.prompt.grammar
             request |= self.fields
             replies.append((yield {name: value for name, value in request.items() if value is not None}))
-        return Answered(tuple(replies), self.prompt.read(question, replies))
+        return tuple(replies), self.prompt.read(question, replies)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the setup as it is stored, so that a run can be read years later without its command line."""
@@ -139,8 +129,8 @@ class Plan:
 
     model : the LLM's name on the server.
     prompt : a name, or a file that ends in .toml.
-    logprobs : whether to ask for the probabilities of tokens.
-    fields : further fields of requests; None leaves one out.
+    logprobs : whether to ask for the probabilities of tokens, if the prompt wants them.
+    fields : further fields of requests, or other values of the usual ones; None leaves a field out.
     columns : ``{"question": "prompt"}`` where the rows use other names.
     limit : ask only the first `limit` questions.
     expressions : the number of further expressions, if the prompt asks for one: ``{"High": 0.85}``.
@@ -155,11 +145,7 @@ class Plan:
     expressions: Mapping[str, float] = field(default_factory=dict)
 
     def setup(self) -> Setup:
-        """Return what all requests share.
-
-        >>> Plan("tiny").setup().prompt.identity
-        'verb1s-top1/1'
-        """
+        """Return what all requests share."""
         is_file = self.prompt.endswith(".toml")
         prompt = load_prompt(self.prompt) if is_file else prompt_named(self.prompt)
         fields = dict(self.fields or {})
@@ -255,11 +241,12 @@ class StoredRun:
             if answered is None:
                 outcomes.lost[_NOT_YET] += 1
                 continue
-            outcomes.models.update(reply.model for reply in answered.replies if reply.model is not None)
-            for place, outcome in enumerate(answered.outcomes, 1):
+            replies, guesses = answered
+            outcomes.models.update(reply.model for reply in replies if reply.model is not None)
+            for place, outcome in enumerate(guesses, 1):
                 outcomes.add(outcome)
                 if isinstance(outcome, Stated):
-                    yield self._record(asked, outcome, answered.replies[0], place)
+                    yield self._record(asked, outcome, replies[0], place)
 
     def unread(self) -> Iterator[dict[str, Any]]:
         """Yield replies that became no record: id and question, why, and the texts, for a person to look at."""
@@ -269,10 +256,11 @@ class StoredRun:
             if answered is None:
                 yield row | {"why": _NOT_YET, "guess": None, "replies": []}
                 continue
-            replies = [reply.refusal or reply.text for reply in answered.replies]
-            for place, outcome in enumerate(answered.outcomes, 1):
+            replies, guesses = answered
+            texts = [reply.refusal or reply.text for reply in replies]
+            for place, outcome in enumerate(guesses, 1):
                 if not isinstance(outcome, Stated):
-                    yield row | {"why": _reason(outcome), "guess": place, "replies": replies}
+                    yield row | {"why": _reason(outcome), "guess": place, "replies": texts}
 
     def _answered(self, question: Question) -> Answered | None:
         """Return the stored replies to a question; None if not all are in the store."""

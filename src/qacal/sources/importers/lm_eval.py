@@ -34,7 +34,7 @@ from typing import Any
 from qacal.errors import InputError
 from qacal.records.files import OnFault
 from qacal.sources.elicitation.matching import normalise_answer
-from qacal.sources.elicitation.patterns import PatternError, found
+from qacal.sources.elicitation.patterns import PatternError, all_matches
 from qacal.sources.importers.base import (
     Confidence,
     Dropped,
@@ -437,7 +437,7 @@ def _matches(texts: Sequence[str], step: Mapping[str, Any]) -> list[str] | None:
     if not (isinstance(pattern, str) and isinstance(place, int) and isinstance(fallback, str)):
         return None
     try:
-        matches = [found(pattern, text) for text in texts]
+        matches = [all_matches(pattern, text) for text in texts]
     except PatternError:
         return None
     extracts = []
@@ -445,6 +445,6 @@ def _matches(texts: Sequence[str], step: Mapping[str, Any]) -> list[str] | None:
         parts: Sequence[str | None] = (fallback,)
         if -len(in_text) <= place < len(in_text):
             # As re.findall: the whole match, its only group, or the first group with text.
-            parts = in_text[place].groups or (in_text[place].whole,)
+            parts = in_text[place].groups() or (in_text[place][0],)
         extracts.append((parts[0] or "" if len(parts) == 1 else next(filter(None, parts), fallback)).strip())
     return extracts

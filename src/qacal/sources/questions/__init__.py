@@ -4,9 +4,19 @@ In: the name of a benchmark on the Hugging Face hub, or rows of one. Out: questi
 first; `quiz.py` has the quiz that ships with qacal.
 """
 
-from qacal.sources.questions.gathering import COLUMNS, BenchmarkQuestion, Gathered, LeftOut, gather
+from qacal.sources.questions.benchmarks import (
+    COLUMNS,
+    BenchmarkQuestion,
+    Gathered,
+    LeftOut,
+    bigbench,
+    gather,
+    mmlu,
+    openbookqa,
+    sciq,
+    triviaqa,
+)
 from qacal.sources.questions.hub import BENCHMARKS, Benchmark, load
-from qacal.sources.questions.readers import bigbench, mmlu, openbookqa, sciq, triviaqa
 
 __all__ = [
     "BENCHMARKS",

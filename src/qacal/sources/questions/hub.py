@@ -8,8 +8,8 @@ from functools import partial
 
 from qacal.embedders.packages import optional_package
 from qacal.errors import InputError, QacalError, ServerError
-from qacal.sources.questions import readers
-from qacal.sources.questions.gathering import BenchmarkQuestion, Gathered, Row, gather
+from qacal.sources.questions import benchmarks
+from qacal.sources.questions.benchmarks import BenchmarkQuestion, Gathered, Row, gather
 
 _LONGEST_REASON = 400
 
@@ -62,32 +62,32 @@ BENCHMARKS = {
         Benchmark(
             *("triviaqa", "mandarjoshi/trivia_qa", "unfiltered.nocontext", "validation"),
             columns=("question_id", "question", "question_source", "answer"),
-            read=readers.triviaqa,
+            read=benchmarks.triviaqa,
             forms=(False,),
         ),
         Benchmark(
             *("sciq", "allenai/sciq", "default", "train"),
             columns=("question", "correct_answer", "distractor1", "distractor2", "distractor3"),
-            read=readers.sciq,
+            read=benchmarks.sciq,
             forms=(False, True),
         ),
         Benchmark(
             *("bigbench", "hails/bigbench", "_zero_shot", "default"),
             columns=("inputs", "targets", "multiple_choice_targets", "multiple_choice_scores"),
-            read=readers.bigbench,
+            read=benchmarks.bigbench,
             forms=(True, False),
             has_tasks=True,
         ),
         Benchmark(
             *("openbookqa", "allenai/openbookqa", "main", "train"),
             columns=("id", "question_stem", "choices", "answerKey"),
-            read=readers.openbookqa,
+            read=benchmarks.openbookqa,
             forms=(True,),
         ),
         Benchmark(
             *("mmlu", "cais/mmlu", "all", "test"),
             columns=("question", "subject", "choices", "answer"),
-            read=readers.mmlu,
+            read=benchmarks.mmlu,
             forms=(True,),
         ),
     )

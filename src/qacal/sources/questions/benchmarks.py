@@ -1,17 +1,142 @@
-"""One reader for each benchmark: from a row of the hub to a question."""
+"""Questions from the rows of benchmarks, with a reader for each benchmark.
+
+Each question is taken once; rows that cannot be asked or judged are left out and counted.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from hashlib import sha256
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from qacal.errors import InputError
-from qacal.sources.questions.gathering import BenchmarkQuestion, Row, UnusableError
 from qacal.storage import digest
+
+if TYPE_CHECKING:
+    import polars as pl
 
 # How some tasks of BIG-bench list choices in the text of a question.
 _LISTED = "  choice: "
+COLUMNS = ("id", "question", "choices", "ground_truth", "subject", "dataset")
+
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class BenchmarkQuestion:
+    """A question of a benchmark.
+
+    id : the same in every split, slice and form of the question.
+    choices : the answers to choose from; None for an open question.
+    ground_truth : the spellings of the correct answer, the canonical one first.
+    subject : the benchmark's category; None if it has none.
+    """
+
+    id: str
+    question: str
+    choices: tuple[str, ...] | None
+    ground_truth: tuple[str, ...]
+    subject: str | None
+    dataset: str
+
+
+Reader = Callable[[Row], BenchmarkQuestion]
+
+
+class UnusableError(Exception):
+    """A row that cannot be asked or judged: the reason, and the value that shows it."""
+
+    def __init__(self, reason: str, got: str) -> None:
+        super().__init__(reason, got)
+        self.reason, self.got = reason, got
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """Rows that were left out for one reason: their number, and the first of them."""
+
+    count: int
+    first: str
+
+
+@dataclass(frozen=True)
+class Gathered:
+    """The questions of a benchmark, and by reason the rows that were left out."""
+
+    questions: tuple[BenchmarkQuestion, ...]
+    left_out: Mapping[str, LeftOut] = field(default_factory=dict)
+
+    def sample(self, limit: int) -> Gathered:
+        """Return a sample of the questions: those with the lowest hashes of ids, in their order.
+
+        Benchmarks are sorted by subject, so the first few questions would have one subject. The same ids are chosen
+        each time, and a larger sample contains the smaller ones.
+        """
+        ids = sorted((one.id for one in self.questions), key=lambda id_: sha256(id_.encode()).digest())
+        chosen = set(ids[:limit])
+        return Gathered(tuple(one for one in self.questions if one.id in chosen), self.left_out)
+
+    def frame(self) -> pl.DataFrame:
+        """Return the questions as a table."""
+        import polars as pl
+
+        texts = pl.List(pl.String)
+        schema = {name: texts if name in ("choices", "ground_truth") else pl.String for name in COLUMNS}
+        return pl.DataFrame([asdict(one) for one in self.questions], schema=schema, orient="row")
+
+
+def gather(rows: Iterable[Row], reader: Reader) -> Gathered:
+    """Return the questions of rows, and count the rows that cannot be used.
+
+    A row is left out if it cannot be asked or judged (no answer, a key that names no choice), or if an earlier row asks
+    the same: an LLM would give the same answer, which would count twice, and be both in training and in test rows.
+
+    >>> capital = {"question": "Capital of Peru?", "subject": "geography", "choices": ["Quito", "Lima"], "answer": 1}
+    >>> gathered = gather([capital, capital, capital | {"question": "Capital of Chad?", "answer": 7}], mmlu)
+    >>> [one.ground_truth for one in gathered.questions]
+    [('Lima',)]
+    >>> for reason, rows in gathered.left_out.items():
+    ...     print(f"{rows.count}: {reason} (first: {rows.first})")
+    1: an earlier row asks the same (first: row 2: Capital of Peru?)
+    1: the answer is not among the choices (first: row 3: answer is 7; expected 0 to 1)
+    """
+    questions: dict[str, BenchmarkQuestion] = {}
+    left_out: dict[str, LeftOut] = {}
+    place = 0
+    for place, row in enumerate(rows, 1):
+        try:
+            question = reader(row)
+            _require_new(question, questions.setdefault(question.id, question))
+        except InputError as error:
+            raise InputError(f"row {place}: {error}") from None
+        except UnusableError as unusable:
+            before = left_out.get(unusable.reason, LeftOut(0, f"row {place}: {unusable.got}"))
+            left_out[unusable.reason] = replace(before, count=before.count + 1)
+    if not place:
+        raise InputError("there is no row; ask for another --split.")
+    if not questions:
+        reasons = "; ".join(f"{reason} ({one.count:,} rows; {one.first:.100})" for reason, one in left_out.items())
+        raise InputError(
+            f"no row can be used: {reasons}. Test splits often hide their answers; ask for another --split."
+        )
+    return Gathered(tuple(questions.values()), left_out)
+
+
+def _require_new(question: BenchmarkQuestion, first: BenchmarkQuestion) -> None:
+    if question is first:
+        return
+    if question.question != first.question:
+        raise InputError(
+            f"id {question.id} belongs to {first.question!r:.60} already, and here to {question.question!r:.60}. Each "
+            "question needs its own id; fix them."
+        )
+    is_same = (question.choices, question.ground_truth) == (first.choices, first.ground_truth)
+    further = "" if is_same else ", with another answer or other choices"
+    raise UnusableError(f"an earlier row asks the same{further}", question.question)
+
+
+# Readers
 
 
 def triviaqa(row: Row) -> BenchmarkQuestion:
