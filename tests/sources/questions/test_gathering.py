@@ -96,9 +96,9 @@ def test_every_benchmark_has_a_reader_for_its_columns():
 def test_what_a_benchmark_does_not_have_is_refused_before_anything_is_loaded():
     for name, options, said in (
         ("bigbench", {}, "the paper does not say which it used; name yours: --task NAME"),
-        ("sciq", {"tasks": ["pets"]}, "sciq does not consist of tasks; leave --task pets out"),
-        ("triviaqa", {"choices": True}, "triviaqa has no choices; leave --choices out"),
-        ("mmlu", {"choices": False}, "could be asked without their choices; leave --no-choices out"),
+        ("sciq", {"tasks": ["pets"]}, "sciq does not consist of tasks; leave out --task pets"),
+        ("triviaqa", {"choices": True}, "triviaqa has no choices; leave out --choices"),
+        ("mmlu", {"choices": False}, "could be asked without their choices; leave out --no-choices"),
         ("squad", {}, "'squad' is not a benchmark; there are triviaqa, sciq, bigbench, openbookqa, mmlu"),
     ):
         with pytest.raises(InputError) as caught:

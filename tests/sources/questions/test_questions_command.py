@@ -46,9 +46,9 @@ def test_wrong_use_and_missing_packages_leave_nothing(tmp_path, monkeypatch):
     out = tmp_path / "questions.parquet"
     for arguments, code, said in (
         (("squad",), 2, "NAME is 'squad'; expected one of quiz, triviaqa, sciq, bigbench, openbookqa, mmlu."),
-        (("quiz", "--split", "test"), 2, "the quiz has no such option; leave --split out."),
-        (("quiz", "--no-choices"), 2, "leave --choices and --no-choices out."),
-        (("quiz", "--from", "elsewhere"), 2, "leave --from out."),
+        (("quiz", "--split", "test"), 2, "the quiz has no such option; leave out --split."),
+        (("quiz", "--no-choices"), 2, "leave out --choices and --no-choices."),
+        (("quiz", "--from", "elsewhere"), 2, "leave out --from."),
         (("quiz", "--limit", "0"), 2, "--limit"),
         (("bigbench",), 1, "name yours: --task NAME"),
         (("sciq",), 1, "qacal: sciq: the package datasets is not installed; run: pip install 'qacal[hub]'"),

@@ -38,13 +38,13 @@ class Benchmark:
         """Return the reader of rows, with choices or without; None is the usual form."""
         if choices is not None and choices not in self.forms:
             what = "no choices" if choices else "no questions that could be asked without their choices"
-            raise InputError(f"{self.name} has {what}; leave --{'' if choices else 'no-'}choices out.")
+            raise InputError(f"{self.name} has {what}; leave out --{'' if choices else 'no-'}choices.")
         return self.read if len(self.forms) == 1 or choices is None else partial(self.read, with_choices=choices)
 
     def configs(self, tasks: Sequence[str]) -> dict[str, dict[str, str]]:
         """Return the configs to load, each with further columns for its rows."""
         if not self.has_tasks and tasks:
-            raise InputError(f"{self.name} does not consist of tasks; leave --task {tasks[0]} out.")
+            raise InputError(f"{self.name} does not consist of tasks; leave out --task {tasks[0]}.")
         if not self.has_tasks:
             return {self.config: {}}
         if not tasks:
