@@ -255,18 +255,21 @@ def test_no_verdict_is_an_error(text):
     assert read_verdict(text) in (True, False, None)
 
 
-@pytest.mark.parametrize("rows_each", [1, 3])
-def test_intervals_hold_where_the_rows_of_a_question_are_judged_alike(rows_each):
-    """Intervals that take rows as independent hold in three quarters of the worlds with three rows a question."""
+@pytest.mark.parametrize("sizes", [[1] * 100, [3] * 100, [20] * 3 + [1] * 60, [100] + [1] * 99])
+def test_intervals_hold_where_the_rows_of_a_question_are_judged_alike(sizes):
+    """Intervals that take rows as independent hold in three quarters of the worlds with three rows a question.
+
+    With one trial for each question they hold in half of the worlds with three questions of 20 rows.
+    """
     rng, truth, missed = np.random.default_rng(0), 0.8, 0
     for _ in range(400):
-        same = np.repeat(rng.random(100) < truth, rows_each)
-        questions = [str(number) for number in np.repeat(np.arange(100), rows_each)]
+        same = np.repeat(rng.random(len(sizes)) < truth, sizes)
+        questions = [str(number) for number in np.repeat(np.arange(len(sizes)), sizes)]
         found = agreement(same.astype(float), np.ones(len(same)), questions, alpha=0.1).agreement
         missed += not found.low <= truth <= found.high
     assert missed <= 0.1 * 400
-    assert found.questions == 100
-    assert ("questions" in str(found)) == (rows_each > 1)
+    assert found.questions == len(sizes)
+    assert ("questions" in str(found)) == (max(sizes) > 1)
 
 
 def test_a_question_is_known_by_its_id_and_else_by_its_text():

@@ -263,9 +263,10 @@ class Agreement:
     sensitivity : the share of correct answers (to people) that the judge calls correct.
     specificity : the share of wrong answers that the judge calls wrong.
 
-    Each has an exact (Clopper-Pearson) interval at level 1 - alpha for that share alone; None without rows. Rows of one
-    question are not independent: a judge treats several answers to it in the same way. So the interval counts
-    questions, not rows: it is exact if each question has one row, and too wide otherwise.
+    Each has a Clopper-Pearson interval at level 1 - alpha for that share alone; None without rows. It is exact if each
+    question has one row. Rows of one question are not independent: a judge treats several answers to it in the same
+    way. With :math:`m_q` rows for question :math:`q`, the interval has :math:`(\sum_q m_q)^2 / \sum_q m_q^2` trials
+    (Kish's effective sample size): one for each question if all have as many rows, and fewer if some have more.
     """
 
     agreement: Share | None
@@ -319,10 +320,11 @@ def agreement(
 def _share(hits: list[tuple[bool, str]], alpha: float) -> Share | None:
     if not hits:
         return None
-    questions = len({question for _, question in hits})
     share = sum(hit for hit, _ in hits) / len(hits)
-    low, high = binomial_interval(np.array([share * questions]), np.array([float(questions)]), alpha / 2)
-    return Share(share, float(low[0]), float(high[0]), len(hits), questions)
+    counts = Counter(question for _, question in hits)
+    trials = len(hits) ** 2 / sum(count**2 for count in counts.values())
+    low, high = binomial_interval(np.array([share * trials]), np.array([trials]), alpha / 2)
+    return Share(share, float(low[0]), float(high[0]), len(hits), len(counts))
 
 
 def judge_messages(question: str, answer: str, ground_truth: str | Sequence[str]) -> list[dict[str, str]]:
