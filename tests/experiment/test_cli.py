@@ -40,9 +40,12 @@ def test_tables_on_the_screen_and_in_files(file, tmp_path):
 
 
 def test_from_text(tmp_path):
-    pl.DataFrame(answers(800)).write_parquet(tmp_path / "answers.parquet")
-    printed = ok("experiment", tmp_path / "answers.parquet", "--out", tmp_path / "out", "--seeds", "1")
+    """Without ids, rows are known by their questions; different questions are no copies."""
+    pl.DataFrame(answers(800)).drop("id").write_parquet(tmp_path / "answers.parquet")
+    code, printed, said = run("experiment", tmp_path / "answers.parquet", "--out", tmp_path / "out", "--seeds", "1")
+    assert code == 0, said
     assert "QAB" in printed
+    assert "copies" not in said
 
 
 def test_four_betas_in_one_command(file, tmp_path):

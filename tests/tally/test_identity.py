@@ -116,3 +116,8 @@ def test_of_a_question_every_row_is_as_likely_as_another():
     order = np.random.default_rng(0).permutation(10 * questions)
     again = identity.one_of_each(hashes[order], np.full(10 * questions, 0.9), right[order])
     assert right[order][again].sum() == right[kept].sum()
+
+
+def test_ids_that_are_hashes_of_a_column_do_not_cancel_it():
+    questions = identity.id_hashes([f"Question {n}?" for n in range(50)], 50)
+    assert identity.surplus(identity.combined(identity.id_hashes(questions, 50), questions)) == 0

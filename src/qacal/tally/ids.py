@@ -131,6 +131,8 @@ def combined(hashes: Hashes, *columns: Hashes | Floats | Ints) -> Hashes:
     >>> surplus(combined(asked, stated))
     1
     """
+    # Mixed first: ids may be mixed questions, which would cancel out with a column of the same questions.
+    hashes = mix(hashes, 2**41)
     for place, column in enumerate(columns):
         hashes = mix(hashes ^ mix(np.ascontiguousarray(column).view(np.uint64), place))
     return hashes
@@ -154,7 +156,7 @@ def one_of_each(hashes: Hashes, *columns: Floats | Ints) -> Bools:
     in_order = np.sort(hashes)
     if (in_order[1:] != in_order[:-1]).all():
         return np.ones(len(hashes), dtype=bool)
-    key = combined(mix(hashes, 2**41), *columns)
+    key = combined(hashes, *columns)
     # Rows that are equal in all of them are as many tickets, not one: nine wrong answers and a right one are drawn
     # from as ten rows.
     key = mix(key ^ mix(_occurrence(key), 2**42))
