@@ -53,7 +53,7 @@ def test_only_the_labels_of_the_beta_part_make_groups():
     part = beta_and_rest(rows)
     others = [{**row, "correct": 1 - row["correct"]} if at else row for row, at in zip(rows, part, strict=True)]
     one, two = fitted("learned:3", rows), fitted("learned:3", others)
-    np.testing.assert_array_equal(one.partition_.fitted_.cuts.offsets, two.partition_.fitted_.cuts.offsets)
+    np.testing.assert_array_equal(one.partition_.fitted_.offsets, two.partition_.fitted_.offsets)
     assert one.rows_ == int((part == 1).sum())
     assert one.partition_.describe()["rows"] == int((part == 0).sum())
     assert not np.array_equal(one.calibrator_.maps_.value, two.calibrator_.maps_.value)
@@ -64,7 +64,7 @@ def test_rows_of_their_own_make_the_same_groups_as_a_share():
     part = beta_and_rest(rows)
     apart = [[row for row, at in zip(rows, part, strict=True) if at == which] for which in (0, 1)]
     shared, given = fitted("learned:3", rows), fitted("learned:3", apart[1], group_records=apart[0])
-    np.testing.assert_array_equal(shared.partition_.fitted_.cuts.offsets, given.partition_.fitted_.cuts.offsets)
+    np.testing.assert_array_equal(shared.partition_.fitted_.offsets, given.partition_.fitted_.offsets)
     assert loss(shared, rows) == loss(given, rows)
 
 

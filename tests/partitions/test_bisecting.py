@@ -8,8 +8,8 @@ from sklearn.cluster import KMeans
 
 from qacal import InputError
 from qacal.partitions import BisectingTree
+from qacal.partitions.base import ROUNDING
 from qacal.partitions.bisecting import ENOUGH_ROWS, Bisections
-from qacal.partitions.tree import ROUNDING
 from tests.partitions.rows import clouds, grid, seeds
 from tests.sizes import examples
 

@@ -120,7 +120,7 @@ def test_without_a_score_it_is_a_bisecting_tree(why):
     Z, confidence, correct = answers(0, n={"few rows": FEWEST_ROWS - 1, "one row": 1}.get(why, 500))
     tree = LearnedTree(max_depth=3, pull=0.0 if why == "no pull" else 2.0, seed=4)
     fit(tree, Z, confidence, np.ones(len(Z)) if why == "all right" else correct)
-    assert same_cuts(tree.fitted_.cuts, BisectingTree(max_depth=3, seed=4).fit(Z).fitted_)
+    assert same_cuts(tree.fitted_, BisectingTree(max_depth=3, seed=4).fit(Z).fitted_)
     assert tree.describe()["spread"] == 0
 
 
@@ -139,7 +139,7 @@ def test_labels_that_are_noise_pull_little():
 def test_soft_targets():
     Z, confidence, correct = answers(0)
     soft = np.where(correct == 1, 0.9, 0.2)
-    hard, softly = (fit(LearnedTree(max_depth=1), Z, confidence, y).fitted_.cuts.directions[0] for y in (correct, soft))
+    hard, softly = (fit(LearnedTree(max_depth=1), Z, confidence, y).fitted_.directions[0] for y in (correct, soft))
     assert abs(hard @ softly) > 0.95
 
 
@@ -176,7 +176,7 @@ def test_float32_and_float64_agree():
     Z, confidence, correct = answers(0)
     Z = Z.astype(np.float32)
     narrow, wide = (fit(LearnedTree(max_depth=3), z, confidence, correct) for z in (Z, Z.astype(np.float64)))
-    assert same_cuts(narrow.fitted_.cuts, wide.fitted_.cuts)
+    assert same_cuts(narrow.fitted_, wide.fitted_)
 
 
 def test_equal_vectors_with_other_labels_in_any_order():
@@ -186,7 +186,7 @@ def test_equal_vectors_with_other_labels_in_any_order():
     order = rng.permutation(600)
     one = fit(LearnedTree(max_depth=3), Z, confidence, correct)
     two = fit(LearnedTree(max_depth=3), Z[order], confidence[order], correct[order])
-    assert same_cuts(one.fitted_.cuts, two.fitted_.cuts)
+    assert same_cuts(one.fitted_, two.fitted_)
     assert one.fitted_.spread == two.fitted_.spread > 0
 
 

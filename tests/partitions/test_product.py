@@ -71,7 +71,7 @@ def test_refusals():
         Product().fit_rows({})
     with pytest.raises(InputError, match="a part of the Product is 'column:a'"):
         Product("column:a").fit_rows({"a": [1]})
-    with pytest.raises(InputError, match="give its parts in its place"):
+    with pytest.raises(InputError, match="list its parts instead"):
         Product(Product(Column("a")), Column("b")).fit_rows({"a": [1], "b": [1]})
     rows = {"a": [1, 2], "b": ["x", "y"]}
     with pytest.raises(InputError, match="the columns have 1, 2 rows"):

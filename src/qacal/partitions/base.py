@@ -1,4 +1,4 @@
-"""What every partition is: parameters, and a frozen fitted result that says which group a row is in."""
+"""The base classes of partitions: parameters, and a frozen fitted result that says which group a row is in."""
 
 from __future__ import annotations
 
@@ -11,26 +11,35 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qacal.errors import InputError, NotFittedError
-from qacal.parameters import HasParameters, shown
-from qacal.tally.arrays import ArrayLike
-from qacal.tally.groups import Paths
-from qacal.tally.ids import mix
+from qacal.parameters import MOST, HasParameters, is_whole, shown
+from qacal.storage import require, require_between, require_columns
+from qacal.tally.arrays import ArrayLike, Ints
+from qacal.tally.groups import MAX_DEPTH, Paths, as_grouping
+from qacal.tally.ids import MOST_SEED, mix
+from qacal.tally.vectors import as_vectors
 
 EMBEDDING = "embedding"
-"""The name under which a row's vector is found among the inputs of a partition."""
+"""The name of the column of vectors among the inputs of a partition."""
 
 Plain: TypeAlias = dict[str, Any]
-"""What JSON can hold: text, numbers, booleans, None, lists and dictionaries of these."""
+"""JSON: text, numbers, booleans, None, lists and dictionaries of these."""
 
-MOST_ROWS = 20_000
-"""The most vectors that groups are learned from."""
+ROUNDING = 2.0**-40
+"""How far above a sum of products, as a share of the longest vector, a threshold is put.
+
+Libraries of linear algebra round a sum differently in a batch and alone. A row that lies on a threshold to the last
+digit (it may be the median itself) must not change its group for that: the threshold is a little above it. The sums are
+exact to a few parts in 2^52, and vectors differ by much more than 2^-40.
+"""
+
+_MOST_ROWS = 20_000
 
 
 class Partition(HasParameters, ABC):
-    r"""Group rows: the paper's :math:`\beta`, or its second half :math:`\beta_{bin}` where vectors come in.
+    r"""Group rows: the paper's :math:`\beta`, or for vectors its second half :math:`\beta_{bin}`.
 
-    A subclass names its `kind`, keeps all that it learns in one frozen object `fitted_`, and never changes it when it
-    assigns. Applying a fitted partition needs numpy alone.
+    A subclass names its `kind` and keeps everything that it learns in one frozen object `fitted_`. Assigning changes
+    nothing, and needs numpy alone.
     """
 
     kind: ClassVar[str]
@@ -38,21 +47,21 @@ class Partition(HasParameters, ABC):
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """What is read of a row, by name; `EMBEDDING` stands for its vector."""
+        """The columns that it reads; `EMBEDDING` stands for the vectors."""
         return (EMBEDDING,)
 
     @property
     def uses_labels(self) -> bool:
-        """True if groups are learned from which answers were right; then `fit_rows` reads these columns too.
+        """True if groups are learned from labels; then `fit_rows` reads the columns `confidence` and `correct` too.
 
-        They are `confidence` and `correct`. The rows of such a fit must not calibrate.
+        The rows of such a fit must not be used for calibration.
         """
         return False
 
     @property
     def rows_wanted(self) -> int:
-        """From how many vectors to learn: more make no better groups, only longer waits."""
-        return MOST_ROWS
+        """The number of vectors to learn from: more of them take longer and make no better groups."""
+        return _MOST_ROWS
 
     @abstractmethod
     def fit(self, Z: ArrayLike) -> Self:
@@ -63,11 +72,11 @@ class Partition(HasParameters, ABC):
         """Return a label per row: a whole number, `NO_GROUP` for none; in a column of labels None for none."""
 
     def groups(self, Z: ArrayLike) -> Paths | NDArray[Any]:
-        """Return what a calibrator takes as `groups=`: places in a tree, which know their ancestors, or labels."""
+        """Return `groups=` of a calibrator: paths in a tree, which include the ancestors, or labels."""
         return self.assign(Z)
 
     def fit_rows(self, inputs: Mapping[str, ArrayLike]) -> Self:
-        """Learn the groups from columns by name, of which `needs` tells the names."""
+        """Learn the groups from columns by name; `needs` lists the names."""
         return self.fit(column_of(inputs, self.needs[0], self))
 
     def groups_of(self, inputs: Mapping[str, ArrayLike]) -> Paths | NDArray[Any]:
@@ -76,21 +85,21 @@ class Partition(HasParameters, ABC):
 
     @abstractmethod
     def describe(self) -> Plain:
-        """Return the facts of the fitted partition: its kind, parameters, number of groups, and how it splits."""
+        """Return a description: the kind, parameters, number of groups, and how it splits."""
 
     def parameters(self) -> Plain:
-        """Return the hyperparameters in a form that JSON can hold."""
-        given = self.get_params(deep=False).items()
-        return {name: value.item() if isinstance(value, np.generic) else value for name, value in given}
+        """Return the hyperparameters as JSON."""
+        own = self.get_params(deep=False).items()
+        return {name: value.item() if isinstance(value, np.generic) else value for name, value in own}
 
     def validate(self) -> None:
-        """Raise `InputError` if no fit with these parameters can have given `fitted_`, which may come from a file."""
+        """Raise `InputError` if no fit with these parameters can have made `fitted_`, which may come from a file."""
         self._require_fitted()
         self.require_parameters()
         self.fitted_.validate()
 
     def require_parameters(self) -> None:
-        """Refuse parameters that can mean nothing."""
+        """Raise `InputError` for parameters without a meaning."""
 
     def clone(self) -> Self:
         """Return an unfitted partition with the same parameters."""
@@ -101,8 +110,69 @@ class Partition(HasParameters, ABC):
             raise NotFittedError(f"this {type(self).__name__} is not fitted yet; call fit first.")
 
 
+class Tree(Partition):
+    """A partition whose groups are the leaves of a binary tree of one depth.
+
+    `fitted_` has the attributes `sizes` (the training rows in each leaf), `depth` and `width` (of a vector), and the
+    methods `paths`, `levels` and `validate`.
+    """
+
+    max_depth: int
+
+    @property
+    def rows_wanted(self) -> int:
+        self.require_parameters()
+        return min(_MOST_ROWS, max(3_000, 200 << int(self.max_depth)))  # some hundred a leaf
+
+    def paths(self, Z: ArrayLike) -> Paths:
+        """Return each vector's place in the tree, from which the groups of every depth follow."""
+        self._require_fitted()
+        paths: Paths = self.fitted_.paths(as_vectors(Z, self.fitted_.width))
+        return paths
+
+    def assign(self, Z: ArrayLike) -> Ints:
+        """Return each vector's group, a leaf from 0 to 2^depth - 1; `NO_GROUP` (-1) for vectors out of bounds."""
+        paths = self.paths(Z)
+        return as_grouping(paths, len(paths)).leaves()
+
+    def groups(self, Z: ArrayLike) -> Paths:
+        """Return :meth:`paths`, which calibrators roll up to any depth."""
+        return self.paths(Z)
+
+    def describe(self) -> Plain:
+        """Return the parameters, how many leaves have training rows and how many rows, and how each level splits."""
+        self._require_fitted()
+        sizes = self.fitted_.sizes
+        return {
+            "kind": self.kind,
+            "parameters": self.parameters(),
+            "depth": self.fitted_.depth,
+            "n_groups": int((sizes > 0).sum()),
+            "rows": int(sizes.sum()),
+            "smallest": int(sizes.min()),
+            "largest": int(sizes.max()),
+            "levels": self.fitted_.levels(),
+        }
+
+    def validate(self) -> None:
+        super().validate()
+        depth = self.fitted_.depth
+        require(depth == self.max_depth, f"max_depth is {self.max_depth}, and the tree has {depth} levels; fit again.")
+
+    def require_parameters(self) -> None:
+        if not is_whole(self.max_depth, 0, MAX_DEPTH):
+            raise InputError(f"max_depth is {shown(self.max_depth)}; expected a whole number from 0 to {MAX_DEPTH}.")
+
+
+def require_leaves(sizes: Ints, depth: int) -> None:
+    """Refuse sizes that are not those of the leaves of a tree of this depth."""
+    require(0 <= depth <= MAX_DEPTH, f"the tree has {depth} levels; expected 0 to {MAX_DEPTH}.")
+    require_columns(2**depth, sizes=sizes)
+    require_between(0, MOST, sizes=sizes)
+
+
 def column_of(inputs: Mapping[str, ArrayLike], name: str, reader: object) -> ArrayLike:
-    """Return one of the columns, or say which is missing and which there are.
+    """Return one of the columns; if it is missing, list those that there are.
 
     >>> from qacal.partitions import Column
     >>> column_of({"subject": ["law"]}, "tenant", Column("tenant"))
@@ -115,27 +185,24 @@ def column_of(inputs: Mapping[str, ArrayLike], name: str, reader: object) -> Arr
             f"{reader!r} takes columns by name, such as {{{name!r}: [...]}}; got a {type(inputs).__name__}."
         )
     if name not in inputs:
-        there = ", ".join(map(repr, inputs)) or "nothing"
-        raise InputError(
-            f"{reader!r} needs {name!r}, and the rows have {there}. Add it, or rename the column that is it."
-        )
+        names = ", ".join(map(repr, inputs)) or "nothing"
+        raise InputError(f"{reader!r} needs {name!r}, and the rows have {names}. Add that column, or rename yours.")
     return inputs[name]
 
 
 def start_of(seed: int, number: int) -> int:
-    """Return the seed of a random start; `number` tells several starts of one seed apart."""
+    """Return the seed of a random start; each `number` gives another one."""
     return int(mix(np.array([number], dtype=np.uint64), seed)[0] % np.uint64(2**32))
 
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Keep libraries that are loaded to one thread.
+    """Keep numerical libraries to one thread.
 
-    They sum in as many parts as there are threads, scikit-learn in the order in which these finish: the last digit
-    would depend on the machine and on luck. And on the small nodes of a tree, threads wait for each other longer than
-    they work.
+    They add up in as many parts as there are threads, scikit-learn in the order in which these finish: the last digit
+    would depend on the machine and on luck. And for small matrices, threads wait for each other longer than they work.
     """
-    # A library that came later would still use all threads.
+    # A library that is loaded later would still use all threads.
     import scipy.linalg  # noqa: F401
     from threadpoolctl import threadpool_limits
 
@@ -145,5 +212,5 @@ def one_thread() -> Iterator[None]:
 
 def check_seed(seed: object) -> None:
     """Refuse a seed that is no whole number."""
-    if isinstance(seed, bool) or not isinstance(seed, int | np.integer):
+    if not is_whole(seed, -MOST_SEED, MOST_SEED):
         raise InputError(f"seed is {shown(seed)}; expected a whole number.")

@@ -1,8 +1,7 @@
-"""The bisecting tree: cut the vectors in two where they fall apart, then each part again."""
+"""The bisecting tree: split the vectors into two clusters, then each cluster again."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Self
 
@@ -10,30 +9,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qacal.errors import InputError
-from qacal.partitions.base import Plain, check_seed, one_thread, start_of
-from qacal.partitions.tree import ROUNDING, Tree, require_leaves
+from qacal.partitions.base import ROUNDING, Plain, Tree, check_seed, one_thread, require_leaves, start_of
 from qacal.storage import require, require_between, require_columns, require_moderate
 from qacal.tally.arrays import ArrayLike, Floats, Ints
 from qacal.tally.groups import Paths
 from qacal.tally.vectors import fitting_vectors, portions, require_finite
 
-MOST_NUMBERS = 2**27
-"""The directions of a tree are this many numbers at most: a gigabyte."""
+# The directions of a tree are this many numbers at most: a gigabyte.
+_MOST_NUMBERS = 2**27
 
+# A plane between two clusters is found from about this many rows of a node, in this many rounds (later ones move few
+# rows), and then corrected this often with all rows.
 ENOUGH_ROWS = 500
-"""A plane between two clusters is found from about this many rows of a node at most, ..."""
+_MOST_ROUNDS = 10
+_CORRECTIONS = 2
 
-MOST_ROUNDS = 10
-"""... in so many rounds at most, since later ones move few rows, ..."""
-
-CORRECTIONS = 2
-"""... and then this often corrected with all of them."""
-
-POWERS = 5
-"""How often rows are multiplied into a direction to find the one of most variance; it is a start, and may be rough."""
-
+# Up to this depth one product with all directions is faster than a walk from node to node.
 _DEEP = 6
-"""Up to this depth one product with all directions is faster than a walk from node to node."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,7 +34,7 @@ class Bisections:
 
     directions, offsets : of each node, level after level: those of depth d from 2^d - 1 on. Directions have length 1; a
         direction of zeros is a node that does not split: everything goes left.
-    sizes : how many fitting rows are in each leaf.
+    sizes : how many training rows are in each leaf.
     """
 
     directions: Floats
@@ -51,16 +43,14 @@ class Bisections:
 
     @property
     def depth(self) -> int:
-        """The number of levels of splits."""
         return len(self.sizes).bit_length() - 1
 
     @property
     def width(self) -> int:
-        """The number of coordinates of a vector."""
         return int(self.directions.shape[1])
 
     def paths(self, Z: NDArray[np.floating]) -> Paths:
-        """Return where each vector stands. None is ever outside: a hyperplane has two sides, and no bounds."""
+        """Return the place of each vector; hyperplanes have no bounds, so every vector reaches a leaf."""
         path = np.zeros(len(Z), dtype=np.int64)
         offsets = np.where(self.directions.any(axis=1), self.offsets, np.inf)
         for rows, block in portions(Z) if self.depth > 0 else ():
@@ -71,7 +61,7 @@ class Bisections:
                 is_right = product > offsets
                 for _ in range(self.depth):
                     node += node + 1 + is_right[np.arange(len(block)), node]
-                # A product rounds by the size of its batch: rows that rounding may have decided walk node by node.
+                # A product rounds by the size of its batch: rows near a plane walk node by node.
                 hair = ROUNDING / 16 * (np.sqrt(np.vecdot(block, block)) + np.abs(self.offsets).max())
                 near = np.flatnonzero((np.abs(product - offsets) < hair[:, None]).any(axis=1))
                 node[near] = self._walk(block[near], offsets)
@@ -80,11 +70,15 @@ class Bisections:
             path[rows] = node - (2**self.depth - 1)
         return Paths(path, np.full(len(Z), self.depth + 1), self.depth)
 
+    def levels(self) -> list[Plain]:
+        """Return how many nodes of each level split."""
+        splits = (self.directions != 0).any(axis=1)
+        return [{"depth": d + 1, "splits": int(splits[2**d - 1 : 2 ** (d + 1) - 1].sum())} for d in range(self.depth)]
+
     def validate(self) -> None:
-        """Refuse what :func:`bisect` cannot have made."""
         require_leaves(self.sizes, self.depth)
-        is_so = self.directions.ndim == 2 and self.directions.shape[1] >= 1
-        require(is_so, f"directions has shape {self.directions.shape}; expected one of some coordinates for each node.")
+        shape = self.directions.shape
+        require(len(shape) == 2 and shape[1] >= 1, f"directions has shape {shape}; expected (nodes, coordinates).")
         require_columns(2**self.depth - 1, directions=self.directions[:, 0], offsets=self.offsets)
         require_between(-1.01, 1.01, directions=self.directions)
         require_moderate(offsets=self.offsets)
@@ -101,9 +95,9 @@ class BisectingTree(Tree):
 
     At a node the rows are clustered in two, with centres :math:`a` and :math:`b`. A vector goes to the nearer one:
     right if :math:`z \cdot w > c`, with :math:`w` the direction from :math:`a` to :math:`b` and :math:`c` half way.
-    Groups are of different sizes, as topics are; in return they follow the topics more closely than the halves of a
-    kd-tree do. As in a kd-tree, groups have ancestors, so calibrators can borrow from them and search over depths.
-    No vector is ever outside: new ones go to the nearer side, however far off.
+    Groups have different sizes, as topics do, and follow the topics more closely than the halves of a kd-tree. As in a
+    kd-tree, groups have ancestors, so calibrators can borrow from them and search over depths. Every vector has a
+    group: new ones go to the nearer side, however far off.
 
     Parameters
     ----------
@@ -112,13 +106,13 @@ class BisectingTree(Tree):
 
     Notes
     -----
-    Nodes whose rows are all equal do not split; everything goes left there. Which side is right is settled by the entry
-    of :math:`w` that is largest in size: it is positive. Clusters are looked for among 500 rows of a node at most, and
-    all its rows then correct the two centres.
+    A node with equal rows does not split; everything goes left there. The sign of :math:`w` is such that its entry of
+    the largest size is positive. Clusters are found among 500 rows of a node at most; all its rows then correct the two
+    centres.
 
     Examples
     --------
-    Four clouds, and a tree that knows them at depth 2 and pairs of them at depth 1:
+    Four clusters, and a tree that finds them at depth 2 and pairs of them at depth 1:
 
     >>> corners = np.array([[0.0, 0.0], [0.0, 1.0], [9.0, 0.0], [9.0, 1.0]])
     >>> Z = np.repeat(corners, 25, axis=0) + np.random.default_rng(0).normal(0, 0.1, (100, 2))
@@ -137,7 +131,6 @@ class BisectingTree(Tree):
         self.seed = seed
 
     def fit(self, Z: ArrayLike) -> Self:
-        """Learn the hyperplanes from vectors, one row each."""
         self.require_parameters()
         Z = fitting_vectors(Z)
         require_room(int(self.max_depth), Z.shape[1], self.kind)
@@ -145,11 +138,7 @@ class BisectingTree(Tree):
             self.fitted_ = bisect(Z, int(self.max_depth), int(self.seed))
         return self
 
-    def _levels(self) -> list[Plain]:
-        return split_counts(self.fitted_)
-
     def require_parameters(self) -> None:
-        """Refuse parameters that can mean nothing."""
         super().require_parameters()
         check_seed(self.seed)
 
@@ -162,9 +151,8 @@ def bisect(Z: Floats, max_depth: int, seed: int) -> Bisections:
     hair = ROUNDING * float(np.sqrt(np.vecdot(Z, Z).max()))
     for _ in range(max_depth):
         order = np.argsort(node, kind="stable")
-        for k, here in _runs(node[order]):
-            rows = order[here]
-            block = Z[rows]
+        for rows in np.split(order, np.flatnonzero(np.diff(node[order])) + 1):
+            k, block = int(node[rows[0]]), Z[rows]
             directions[k], offsets[k] = _cut(block, seed, k, hair)
             node[rows] = 2 * k + 1 + (block @ directions[k] > offsets[k])
     sizes = np.bincount(node - (2**max_depth - 1), minlength=2**max_depth)
@@ -172,36 +160,36 @@ def bisect(Z: Floats, max_depth: int, seed: int) -> Bisections:
 
 
 def _cut(Z: Floats, seed: int, node: int, hair: float) -> tuple[Floats, float]:
-    """Return the direction and the offset of the plane between two clusters; zeros if there are no two.
+    """Return the direction and the offset of the plane between two clusters; zeros if all rows are equal.
 
-    The rows stand in the order of their hashes, so every third, say, is a random sample; equal rows are neighbours, and
-    are thinned like the others. What the sample found, all rows correct: the plane is the one between the means of its
-    two sides. Only if a sample is all alike are clusters looked for among all rows.
+    The rows are in the order of their hashes, so every third, say, is a random sample. All rows correct the plane of
+    the sample: it becomes the one between the means of its two sides. If all rows of a sample are equal, clusters are
+    found among all rows.
     """
     every = -(-len(Z) // ENOUGH_ROWS)
-    direction, offset = _found(Z[::every], seed, node, hair)
+    direction, offset = _two_means(Z[::every], seed, node, hair)
     if every == 1:
         return direction, offset
     if not direction.any():
-        return _found(Z, seed, node, hair)
-    return _corrected(direction, offset, Z, CORRECTIONS, hair)
+        return _two_means(Z, seed, node, hair)
+    return _corrected(direction, offset, Z, _CORRECTIONS, hair)
 
 
-def _found(Z: Floats, seed: int, node: int, hair: float) -> tuple[Floats, float]:
-    """Return the plane between two clusters, started across the direction in which the rows vary most.
+def _two_means(Z: Floats, seed: int, node: int, hair: float) -> tuple[Floats, float]:
+    """Return the plane between two clusters, starting across the direction of the most variance.
 
     One such start is a fraction of the work of several random ones, and trees of such cuts were as good on real
-    vectors. A cut among a few clear clouds can be worse: of five in 6 dimensions, by 1.6% of the squares on average,
+    vectors. A cut among a few clear clusters can be worse: of five in 6 dimensions, by 1.6% of the squares on average,
     19% at worst.
     """
     if not (Z[0] != Z).any():
         return np.zeros(Z.shape[1]), 0.0
-    mean, step = Z.mean(axis=0), widest_step(Z, seed, node)
-    return _corrected(*_plane(np.array([mean - step, mean + step]), hair), Z, MOST_ROUNDS, hair)
+    mean, step = Z.mean(axis=0), _widest_step(Z, seed, node)
+    return _corrected(*_plane(np.array([mean - step, mean + step]), hair), Z, _MOST_ROUNDS, hair)
 
 
 def _corrected(direction: Floats, offset: float, Z: Floats, rounds: int, hair: float) -> tuple[Floats, float]:
-    """Return the plane between the means of its own two sides: 2-means, from a plane on, until no row changes sides."""
+    """Return the plane between the means of its own two sides: 2-means from a plane, until no row changes sides."""
     before = None
     for _ in range(rounds):
         is_right = Z @ direction > offset
@@ -214,7 +202,7 @@ def _corrected(direction: Floats, offset: float, Z: Floats, rounds: int, hair: f
 
 
 def _plane(centres: Floats, hair: float) -> tuple[Floats, float]:
-    """Return the direction and the offset of the plane half way between two centres; zeros if they are one."""
+    """Return the direction and the offset of the plane half way between two centres; zeros if these are equal."""
     direction = centres[1] - centres[0]
     length = float(np.sqrt(direction @ direction))
     if length <= 4 * hair:  # they differ by rounding alone
@@ -223,41 +211,22 @@ def _plane(centres: Floats, hair: float) -> tuple[Floats, float]:
     return direction, float(direction @ (centres[0] + centres[1])) / 2 + hair
 
 
-def widest_step(Z: Floats, seed: int, number: int = 0) -> Floats:
-    """Return the first principal direction of rows, nearly, as long as a standard deviation along it.
-
-    number : tells apart several directions of one seed, such as those of the nodes of a tree.
-
-    The rows must not all be equal; to be called in :func:`one_thread`.
-    """
+def _widest_step(Z: Floats, seed: int, node: int) -> Floats:
+    """Return roughly the first principal direction of rows that are not all equal, one standard deviation long."""
     X = Z - Z.mean(axis=0)
     largest = float(np.abs(X).max())
-    X /= largest  # so that squares of squares are numbers
-    direction = np.random.default_rng(start_of(seed, number)).normal(size=(X.shape[1],))
-    for _ in range(POWERS):
+    X /= largest  # so that squares of squares are finite
+    direction = np.random.default_rng(start_of(seed, node)).normal(size=(X.shape[1],))
+    for _ in range(5):
         direction = X.T @ (X @ direction)
         direction = direction / np.sqrt(direction @ direction)
     return direction * (float((X @ direction).std()) * largest)
 
 
-def _runs(node: Ints) -> Iterator[tuple[int, slice]]:
-    """Yield each value of a sorted column and where it stands."""
-    starts = np.flatnonzero(np.diff(node, prepend=-1))
-    stops = np.append(starts[1:], len(node))
-    for value, start, stop in zip(node[starts].tolist(), starts.tolist(), stops.tolist(), strict=True):
-        yield value, slice(start, stop)
-
-
-def split_counts(tree: Bisections) -> list[Plain]:
-    """Return how many nodes of each level split."""
-    splits = (tree.directions != 0).any(axis=1)
-    return [{"depth": d + 1, "splits": int(splits[2**d - 1 : 2 ** (d + 1) - 1].sum())} for d in range(tree.depth)]
-
-
 def require_room(max_depth: int, width: int, kind: str) -> None:
-    """Refuse a tree whose directions would not fit into memory."""
-    if 2**max_depth * width > MOST_NUMBERS:
-        deepest = (MOST_NUMBERS // width).bit_length() - 1
+    """Refuse a tree with too many directions for the memory."""
+    if 2**max_depth * width > _MOST_NUMBERS:
+        deepest = (_MOST_NUMBERS // width).bit_length() - 1
         raise InputError(
             f"max_depth is {max_depth}: a {kind} tree of {width} coordinates has room for at most {deepest} levels."
         )

@@ -19,15 +19,14 @@ from qacal.tally.labels import as_labels
 class Function(Partition):
     """Group rows by a function that takes columns by name and returns a label for each row.
 
-    It must be a function of the row alone: fitting learns nothing, and the same row must get the same label tomorrow.
-    It cannot be saved, since only code could tell what it does; to save a model, write the labels into a column and
-    use :class:`~qacal.Column`.
+    It must be a function of the row alone: fitting learns nothing, and the same row must always get the same label. It
+    is code and cannot be saved; to save a model, write the labels into a column and use :class:`~qacal.Column`.
 
     Parameters
     ----------
     function : takes a mapping of columns and returns a column of labels, with None for rows that have no group.
     name : of the function, for descriptions; its own by default.
-    columns : which columns it reads. It is given no others; by default it is given all there are.
+    columns : the columns that it gets; all by default.
 
     Examples
     --------
@@ -55,14 +54,14 @@ class Function(Partition):
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """The columns that it reads; none named means that it is given all there are."""
+        """The columns that it gets; empty for all."""
         require_kind(self.columns, Iterable, "columns", "a list of names")
         if isinstance(self.columns, str):
             raise InputError(f"columns is {self.columns!r}; expected a list of names, such as [{self.columns!r}].")
         return tuple(self.columns or ())
 
     def fit(self, Z: ArrayLike) -> Self:
-        """Learn nothing; the labels are tried out, so that a function that cannot work fails early."""
+        """Call the function once, so that it fails early; nothing is learned."""
         self.assign(Z)
         return self
 
@@ -74,29 +73,23 @@ class Function(Partition):
         labels = as_labels(self.function(inputs), f"what {self._name()} returned")
         for name, column in inputs.items():
             if len(column) != len(labels):
-                raise InputError(
-                    f"{self._name()} returned {len(labels)} labels for the {len(column)} rows of {name!r}."
-                )
+                counts = f"{len(labels)} labels for the {len(column)} rows of {name!r}"
+                raise InputError(f"{self._name()} returned {counts}.")
         return labels
 
     def fit_rows(self, inputs: Mapping[str, ArrayLike]) -> Self:
-        """Try the function out."""
         return self.fit(inputs)
 
     def groups_of(self, inputs: Mapping[str, ArrayLike]) -> Paths | NDArray[Any]:
-        """Return the labels that the function gives."""
         return self.assign(inputs)
 
     def describe(self) -> Plain:
-        """Return the name of the function; the number of groups is not known."""
         return {"kind": self.kind, "parameters": self.parameters(), "n_groups": None}
 
     def parameters(self) -> Plain:
-        """Return the function's name and columns, which do not suffice to make it again."""
         return {"name": self._name(), "columns": list(self.needs)}
 
     def validate(self) -> NoReturn:
-        """Refuse: a function cannot be saved."""
         raise InputError(
             f"{self!r} is code and cannot be saved. Write its labels into a column of the rows, say 'kind', "
             "and use Column('kind') in its place."

@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 
 from qacal.errors import InputError
 from qacal.parameters import shown
-from qacal.partitions.base import Plain
-from qacal.partitions.tree import ROUNDING, Tree, require_leaves
+from qacal.partitions.base import ROUNDING, Plain, Tree, require_leaves
 from qacal.storage import require, require_between, require_columns, require_moderate
 from qacal.tally.arrays import ArrayLike, Floats, Ints
 from qacal.tally.groups import Paths
@@ -25,9 +24,9 @@ class TreeMap:
     pivots : the medians, node by node, level after level: those of depth d from 2^d - 1 on.
     low, high : the bounding values of each level's coordinate.
     width : the number of coordinates of a vector.
-    axes : the directions that stand in for coordinates, one a row; None for the coordinates as they come. Then pivots
-        and bounds are a hair wider (`ROUNDING`).
-    sizes : how many fitting rows are in each leaf.
+    axes : directions in place of coordinates, one a row; None for raw coordinates. With axes, pivots and bounds are a
+        little wider (`ROUNDING`).
+    sizes : how many training rows are in each leaf.
     """
 
     pivots: Floats
@@ -39,28 +38,31 @@ class TreeMap:
 
     @property
     def depth(self) -> int:
-        """The number of levels of splits."""
         return len(self.low)
 
-    def level(self, depth: int) -> Floats:
-        """Return the medians of the nodes of one depth."""
-        return self.pivots[2**depth - 1 : 2 ** (depth + 1) - 1]
-
     def paths(self, Z: NDArray[np.floating]) -> Paths:
-        """Return where each vector stands: its turns, and the first depth at which it is out of bounds."""
+        """Return the place of each vector: its turns, and the first depth at which it is out of bounds."""
         path = np.zeros(len(Z), dtype=np.int64)
         exits = np.full(len(Z), self.depth + 1)
         if self.depth > 0:
-            # What no level splits on is not read, and need not be finite.
+            # Coordinates that no level splits on are not read, and need not be finite.
             for rows, block in portions(Z if self.axes is not None else Z[:, : self.depth]):
                 path[rows], exits[rows] = self._walk(block)
-                # NaN is inside of nothing, so only a row that has left can hold one.
+                # A row with NaN is out of bounds.
                 if (exits[rows] <= self.depth).any():
                     require_finite(block, range(rows.start, rows.start + len(block)))
         return Paths(path, exits, self.depth)
 
+    def levels(self) -> list[Plain]:
+        """Return the coordinate or axis of each level and its bounds."""
+        name = "coordinate" if self.axes is None else "axis"
+        used = min(self.depth, self.width if self.axes is None else len(self.axes))
+        return [
+            {"depth": d + 1, name: d % used, "low": float(self.low[d]), "high": float(self.high[d])}
+            for d in range(self.depth)
+        ]
+
     def validate(self) -> None:
-        """Refuse what :func:`grow` cannot have made."""
         require_leaves(self.sizes, self.depth)
         require_columns(self.depth, low=self.low, high=self.high)
         require_columns(2**self.depth - 1, pivots=self.pivots)
@@ -69,8 +71,8 @@ class TreeMap:
         require(self.width >= 1, f"width is {self.width}; expected 1 or more.")
         if self.axes is not None:
             # With fewer rows or coordinates than levels there are fewer axes, and they are used again.
-            is_so = self.axes.ndim == 2 and len(self.axes) >= 1 and self.axes.shape[1] == self.width
-            require(is_so, f"axes has shape {self.axes.shape}; expected one or more of {self.width} coordinates.")
+            is_matrix = self.axes.ndim == 2 and len(self.axes) >= 1 and self.axes.shape[1] == self.width
+            require(is_matrix, f"axes has shape {self.axes.shape}; expected one or more of {self.width} coordinates.")
             require_between(-1.01, 1.01, axes=self.axes)
 
     def _walk(self, Z: Floats) -> tuple[Ints, Ints]:
@@ -81,10 +83,10 @@ class TreeMap:
         exits = np.ones(len(Z), dtype=np.int64)
         for d in range(self.depth):
             value = columns[d % len(columns)]
-            # The group at depth d + 1 asks for this coordinate; the ones above do not.
+            # Groups from depth d + 1 on have bounds in this coordinate; the ones above do not.
             is_inside &= (value >= self.low[d]) & (value <= self.high[d])
             exits += is_inside
-            path += path + (value > self.level(d)[path])
+            path += path + (value > self.pivots[2**d - 1 + path])
         return path, exits
 
 
@@ -97,16 +99,15 @@ def grow(Z: Floats, max_depth: int, axes: Floats | None) -> TreeMap:
     pivots = np.empty(2**max_depth - 1)
     for d in range(max_depth):
         value = columns[d % used]
-        level = pivots[2**d - 1 : 2 ** (d + 1) - 1]
-        level[:] = _medians(value, path, 2**d) + hair
-        path += path + (value > level[path])
+        pivots[2**d - 1 : 2 ** (d + 1) - 1] = _medians(value, path, 2**d) + hair
+        path += path + (value > pivots[2**d - 1 + path])
     at = np.arange(max_depth) % max(used, 1)
     low, high = columns.min(axis=1)[at] - hair, columns.max(axis=1)[at] + hair
     return TreeMap(pivots, low, high, Z.shape[1], axes, np.bincount(path, minlength=2**max_depth))
 
 
 def _medians(value: Floats, node: Ints, n_nodes: int) -> Floats:
-    """Return the median of each node's values; an empty node gets infinity, and everything turns left."""
+    """Return the median of each node's values; for an empty node infinity, so that everything goes left."""
     order = np.lexsort((value, node))
     ordered = value[order]
     stop = np.searchsorted(node[order], np.arange(n_nodes), side="right")
@@ -121,22 +122,20 @@ class KDTree(Tree):
     r"""Group vectors by a kd-tree of depth :math:`d`: :math:`2^d` groups of about equal size (the paper's beta_bin).
 
     At every level a node is split at the median of one coordinate; values up to the median go left. The coordinate
-    changes from level to level, in order, and wraps round. Vectors outside of the fitted range of a coordinate that
-    is used have no group.
+    changes from level to level, in order, and starts again after the last. Vectors outside of the fitted range of a
+    coordinate that is used have no group.
 
     Parameters
     ----------
     max_depth : :math:`d`. Choose it so that a group has some hundred calibration rows; 0 puts all rows in one group.
     axes : "principal" splits along principal components, where most of the variation of an embedding is;
-        "coordinate" along the coordinates as they come: the paper's appendix to the letter.
+        "coordinate" along the raw coordinates, as in the paper's appendix.
 
     Notes
     -----
-    Principal axes are the default, where the paper takes raw coordinates, because groups made of them tell more about
-    correctness. At depth 5, hierarchical scaling lowers the held-out log loss of one pooled map on three real sets
+    The paper takes raw coordinates. Principal axes are the default here because their groups predict correctness
+    better. At depth 5, hierarchical scaling lowers the held-out log loss of one pooled map on three real sets
     (static embedding) by 2, 12 and 18 thousandths with principal axes; with raw coordinates by -3, -6 and 3.
-
-    At assignment, only the coordinates that a level splits on are read and checked.
 
     Examples
     --------
@@ -146,7 +145,7 @@ class KDTree(Tree):
     array([0, 1, 2, 3])
     >>> tree.assign([[0.5, 0.5], [0.5, 9.0]])  # 9 is out of bounds
     array([ 0, -1])
-    >>> tree.groups([[0.5, 9.0]]).groups(depth=1)  # but one level up nothing asks for the second coordinate
+    >>> tree.groups([[0.5, 9.0]]).groups(depth=1)  # but one level up the second coordinate has no bounds
     array([0])
     """
 
@@ -158,34 +157,23 @@ class KDTree(Tree):
         self.axes = axes
 
     def fit(self, Z: ArrayLike) -> Self:
-        """Learn the medians and bounds from vectors, one row each."""
         self.require_parameters()
         Z = fitting_vectors(Z)
         axes = None
-        # Vectors that are all equal have no axes; their coordinates will do.
+        # Vectors that are all equal have no axes.
         if self.axes == "principal" and self.max_depth > 0 and (Z[0] != Z).any():
             axes = _principal_axes(Z, self.max_depth)
         self.fitted_ = grow(Z, int(self.max_depth), axes)
         return self
 
-    def _levels(self) -> list[Plain]:
-        tree = self.fitted_
-        name = "coordinate" if tree.axes is None else "axis"
-        used = min(tree.depth, tree.width if tree.axes is None else len(tree.axes))
-        return [
-            {"depth": d + 1, name: d % used, "low": float(tree.low[d]), "high": float(tree.high[d])}
-            for d in range(tree.depth)
-        ]
-
     def require_parameters(self) -> None:
-        """Refuse parameters that can mean nothing."""
         super().require_parameters()
         if not isinstance(self.axes, str) or self.axes not in ("principal", "coordinate"):
             raise InputError(f'axes is {shown(self.axes)}; expected "principal" or "coordinate".')
 
 
 def _principal_axes(Z: Floats, count: int) -> Floats:
-    """Return the first principal axes of the rows, each turned so that its largest entry is positive."""
+    """Return the first principal axes of the rows, each with the sign that makes its largest entry positive."""
     from sklearn.decomposition import PCA
 
     keep = min(count, *Z.shape)

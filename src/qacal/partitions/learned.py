@@ -1,102 +1,72 @@
-"""The learned tree: groups of texts that are alike, and about which the LLM is wrong in the same way."""
+"""The learned tree: groups of similar texts for which the LLM's confidence is wrong in the same way."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from qacal.errors import InputError
-from qacal.parameters import shown
-from qacal.partitions.base import EMBEDDING, Plain, check_seed, column_of, one_thread
-from qacal.partitions.bisecting import Bisections, bisect, require_room, split_counts
-from qacal.partitions.tree import ROUNDING, Tree
+from qacal.parameters import is_number, shown
+from qacal.partitions.base import EMBEDDING, ROUNDING, Plain, Tree, check_seed, column_of, one_thread
+from qacal.partitions.bisecting import Bisections, bisect, require_room
 from qacal.storage import require
-from qacal.tally.arrays import ArrayLike, Floats, Ints, require_length, seven_decimals, unit_values
-from qacal.tally.groups import Paths
+from qacal.tally.arrays import ArrayLike, Floats, require_length, seven_decimals, unit_values
 from qacal.tally.isotonic import isotonic_shape
 from qacal.tally.tally import Tally
 from qacal.tally.vectors import as_vectors, labelled_rows
 
-MOST_PULL = 1e6
-"""Beyond this, likeness would be lost in rounding."""
+# Beyond this pull, distances between texts would be lost in rounding.
+_MOST_PULL = 1e6
 
+# With fewer labels than this, an apparent direction is mostly chance.
 FEWEST_ROWS = 200
-"""With fewer labels than this, what looks like a direction is mostly chance."""
 
+# The values of tau to try: the prior spread of scores, in logits.
 SPREADS = np.geomspace(0.05, 20.0, 40)
-r"""The values of :math:`\tau` that are tried: the spread of scores, in logits, that is thought likely beforehand."""
 
 
 @dataclass(frozen=True, eq=False)
-class LearnedCuts:
-    """A fitted learned tree.
+class LearnedCuts(Bisections):
+    """A fitted learned tree; `spread` is the standard deviation of the score over its rows, 0 without a score."""
 
-    cuts : its hyperplanes.
-    spread : the standard deviation of the score over the fitting rows, in logits; 0 if no score was found.
-    """
-
-    cuts: Bisections
     spread: float
 
-    @property
-    def sizes(self) -> Ints:
-        """How many fitting rows are in each leaf."""
-        return self.cuts.sizes
-
-    @property
-    def depth(self) -> int:
-        """The number of levels of splits."""
-        return self.cuts.depth
-
-    @property
-    def width(self) -> int:
-        """The number of coordinates of a vector."""
-        return self.cuts.width
-
-    def paths(self, Z: NDArray[np.floating]) -> Paths:
-        """Return where each vector stands; none is ever outside."""
-        return self.cuts.paths(Z)
-
     def validate(self) -> None:
-        """Refuse what :func:`learn` cannot have made."""
-        self.cuts.validate()
+        super().validate()
         require(self.spread >= 0, f"spread is {self.spread}; expected 0 or more.")
 
 
 class LearnedTree(Tree):
-    r"""Group vectors by repeated 2-means among texts that are alike *and* that the LLM misjudges alike.
+    r"""Group vectors by repeated 2-means among texts that are similar *and* miscalibrated in a similar way.
 
-    From labelled rows, which calibrate nothing afterwards, a score :math:`f(z) = b \cdot z` is learned: by how many
-    logits answers near :math:`z` are righter than their confidence tells
-    (see :func:`miscalibration`). Then vectors are bisected as in a
-    :class:`~qacal.BisectingTree`, with a distance in which the score counts too:
+    A score :math:`f(z) = b \cdot z` is learned from labelled rows, which must not be used for calibration: how much
+    more accurate, in logits, answers near :math:`z` are than their confidence says (see :func:`miscalibration`). Then
+    vectors are bisected as in a :class:`~qacal.BisectingTree`, with a distance in which the score counts too:
 
     .. math:: d(z, z')^2 = |z - z'|^2 / v + \kappa^2 (f(z) - f(z'))^2,
 
-    :math:`v` being the total variance of the vectors. So the first cuts follow the score where it says much, and topics
-    where it does not. Cuts are hyperplanes, and groups have ancestors.
+    :math:`v` being the total variance of the vectors. So the first cuts follow the score where it varies much, and
+    topics where it does not. Cuts are hyperplanes, and groups have ancestors.
 
     Parameters
     ----------
     max_depth : :math:`d`. Choose it so that a group has some hundred calibration rows on average.
-    pull : :math:`\kappa`, how much a logit of the score counts beside likeness; 0 is a bisecting tree.
+    pull : :math:`\kappa`, the weight of a logit of the score in the distance; 0 is a bisecting tree.
     seed : where the clusterings start. The same rows give the same tree, in any order.
 
     Notes
     -----
-    The rows that it is fitted on must not calibrate: groups that have seen the labels fit their noise, and intervals
-    made from the same labels are too narrow (``docs/guarantees.md`` shows by how much). :class:`~qacal.QACalibrator`
-    keeps the two apart. Without a direction that helps rows left out, or with fewer than 200 rows, the tree is a
-    bisecting one, and `spread` in :meth:`describe` is 0.
+    Groups that were learned from labels fit their noise, and intervals from the same labels are too narrow
+    (``docs/guarantees.md`` shows by how much). :class:`~qacal.QACalibrator` keeps the rows apart. If no direction helps
+    held-out rows, or with fewer than 200 rows, the tree is a bisecting one, and `spread` in :meth:`describe` is 0.
 
     Examples
     --------
-    An LLM that says 0.8 to everything. Texts differ most in their first coordinate, which does not matter; along the
-    second its answers get better:
+    An LLM that states 0.8 for everything. Texts differ most in their first coordinate, which does not matter; along the
+    second the accuracy rises:
 
     >>> rng = np.random.default_rng(0)
     >>> Z = rng.normal(size=(2000, 2)) * [2.0, 1.0]
@@ -105,13 +75,6 @@ class LearnedTree(Tree):
     >>> corners = [[-2.0, -1.0], [2.0, -1.0], [-2.0, 1.0], [2.0, 1.0]]
     >>> tree.assign(corners)
     array([0, 0, 1, 1])
-
-    It does not do without labels:
-
-    >>> LearnedTree().fit(Z)
-    Traceback (most recent call last):
-    ...
-    qacal.errors.InputError: LearnedTree() learns from labels, and got none: fit(Z, confidence=..., correct=...). ...
     """
 
     kind = "learned"
@@ -124,42 +87,39 @@ class LearnedTree(Tree):
 
     @property
     def uses_labels(self) -> bool:
-        """True: the groups depend on which answers were right."""
         return True
 
     def fit(self, Z: ArrayLike, *, confidence: ArrayLike = None, correct: ArrayLike = None) -> Self:
-        """Learn the hyperplanes from vectors, one row each, their confidences, and which answers were right."""
+        """Learn the hyperplanes from vectors, one row each, with their confidences and labels."""
         self.require_parameters()
         if confidence is None or correct is None:
             raise InputError(
                 f"{self!r} learns from labels, and got none: fit(Z, confidence=..., correct=...). Without labels, use "
                 "a BisectingTree (bisecting:6)."
             )
-        Z, h, y = _checked_rows(Z, confidence, correct)
-        require_room(int(self.max_depth), Z.shape[1], self.kind)
+        vectors = as_vectors(Z)
+        h, y = seven_decimals(unit_values(confidence, "confidence")), unit_values(correct, "correct")
+        if len(h) != len(vectors):
+            raise InputError(f"there are {len(vectors)} vectors and {len(h)} confidences; give one per row.")
+        require_length(y, len(h), "correct")
+        require_room(int(self.max_depth), vectors.shape[1], self.kind)
         with one_thread():
-            self.fitted_ = learn(Z, h, y, int(self.max_depth), float(self.pull), int(self.seed))
+            self.fitted_ = learn(*labelled_rows(vectors, h, y), int(self.max_depth), float(self.pull), int(self.seed))
         return self
 
     def fit_rows(self, inputs: Mapping[str, ArrayLike]) -> Self:
-        """Learn the hyperplanes from columns by name: the vectors, `confidence` and `correct`."""
         Z, h, y = (column_of(inputs, name, self) for name in (EMBEDDING, "confidence", "correct"))
         return self.fit(Z, confidence=h, correct=y)
 
     def describe(self) -> Plain:
-        """Return what every tree tells, and the spread of the score over the fitting rows, in logits."""
+        """Return the description of a tree, and the spread of the score over the training rows, in logits."""
         return {**super().describe(), "spread": self.fitted_.spread}
 
-    def _levels(self) -> list[Plain]:
-        return split_counts(self.fitted_.cuts)
-
     def require_parameters(self) -> None:
-        """Refuse parameters that can mean nothing."""
         super().require_parameters()
         check_seed(self.seed)
-        pull = self.pull
-        if isinstance(pull, bool) or not isinstance(pull, int | float | np.number) or not 0 <= pull <= MOST_PULL:
-            raise InputError(f"pull is {shown(pull)}; expected a number from 0 to {MOST_PULL:g}.")
+        if not is_number(self.pull, 0, _MOST_PULL):
+            raise InputError(f"pull is {shown(self.pull)}; expected a number from 0 to {_MOST_PULL:g}.")
 
 
 def learn(Z: Floats, confidence: Floats, correct: Floats, max_depth: int, pull: float, seed: int) -> LearnedCuts:
@@ -168,16 +128,18 @@ def learn(Z: Floats, confidence: Floats, correct: Floats, max_depth: int, pull: 
     X = Z - mean
     scale = float(np.sqrt((X * X).sum(axis=1).mean()))
     hair = ROUNDING * float(np.sqrt((Z * Z).sum(axis=1).max()))
-    if not scale > 4 * hair or pull == 0:  # the vectors differ by rounding alone
-        return LearnedCuts(bisect(Z, max_depth, seed), 0.0)
-    X /= scale
-    slope = miscalibration(X, confidence, correct)
+    slope = np.zeros(Z.shape[1])
+    if scale > 4 * hair and pull > 0:  # else the vectors differ by rounding alone
+        X /= scale
+        slope = miscalibration(X, confidence, correct)
     if not slope.any():
-        return LearnedCuts(bisect(Z, max_depth, seed), 0.0)
+        plain = bisect(Z, max_depth, seed)
+        return LearnedCuts(plain.directions, plain.offsets, plain.sizes, 0.0)
     lifted = bisect(np.column_stack([X, pull * (X @ slope)]), max_depth, seed)
     directions, offsets = _lowered(lifted, pull * slope)
     offsets = np.where(directions.any(axis=1), offsets * scale + directions @ mean + hair, 0.0)
-    return LearnedCuts(_counted(directions, offsets, Z), float((X @ slope).std()))
+    tree = LearnedCuts(directions, offsets, np.zeros(2**max_depth, dtype=np.int64), float((X @ slope).std()))
+    return replace(tree, sizes=np.bincount(tree.paths(Z).path, minlength=2**max_depth))
 
 
 def _lowered(lifted: Bisections, slope: Floats) -> tuple[Floats, Floats]:
@@ -192,23 +154,6 @@ def _lowered(lifted: Bisections, slope: Floats) -> tuple[Floats, Floats]:
     return directions / length[:, None], lifted.offsets / length
 
 
-def _counted(directions: Floats, offsets: Floats, Z: Floats) -> Bisections:
-    """Return the tree with the sizes of its leaves."""
-    n_leaves = len(offsets) + 1
-    tree = Bisections(directions, offsets, np.zeros(n_leaves, dtype=np.int64))
-    return Bisections(directions, offsets, np.bincount(tree.paths(Z).path, minlength=n_leaves))
-
-
-def _checked_rows(Z: ArrayLike, confidence: ArrayLike, correct: ArrayLike) -> tuple[Floats, Floats, Floats]:
-    """Return checked rows in an order of their own."""
-    vectors = as_vectors(Z)
-    h, y = seven_decimals(unit_values(confidence, "confidence")), unit_values(correct, "correct")
-    if len(h) != len(vectors):
-        raise InputError(f"there are {len(vectors)} vectors and {len(h)} confidences; give one per row.")
-    require_length(y, len(h), "correct")
-    return labelled_rows(vectors, h, y)
-
-
 def miscalibration(X: Floats, confidence: Floats, correct: Floats) -> Floats:
     r"""Return the direction among vectors along which answers are more often correct than the LLM says.
 
@@ -217,13 +162,13 @@ def miscalibration(X: Floats, confidence: Floats, correct: Floats) -> Floats:
 
     .. math:: \mathrm{logit}^{-1}\big(\ell(h) + a + b \cdot z\big), \qquad b \sim N(0, \tau^2).
 
-    Returned is :math:`b`, one number a coordinate; all zeros if the rows show no direction.
+    The result is :math:`b`, one number a coordinate; all zeros if the rows show no direction.
 
     X : vectors less their mean, of total variance 1.
 
-    One Newton step of the penalised likelihood from :math:`b = 0`, which is ridge regression: of the residuals
-    :math:`(y - p)/w` with weights :math:`w = p(1 - p)`. :math:`\tau` is the one with the least squared error when every
-    row is left out in turn, in closed form; if none is better than :math:`b = 0`, that is the answer.
+    It takes one Newton step of the penalised likelihood from :math:`b = 0`, which is ridge regression of the residuals
+    :math:`(y - p)/w` with weights :math:`w = p(1 - p)`. :math:`\tau` minimises the leave-one-out squared error, in
+    closed form; if none is better than :math:`b = 0`, the result is 0.
     """
     if len(X) < FEWEST_ROWS:
         return np.zeros(X.shape[1])
@@ -234,7 +179,7 @@ def miscalibration(X: Floats, confidence: Floats, correct: Floats) -> Floats:
 
 
 def ridge(X: Floats, y: Floats, w: Floats) -> Floats:
-    r"""Return the slope of weighted ridge regression with an intercept, its penalty chosen by leaving out each row.
+    r"""Return the slope of weighted ridge regression with an intercept, its penalty chosen by leave-one-out error.
 
     .. math:: \min_{a, b} \sum_i w_i (y_i - a - b \cdot x_i)^2 + |b|^2 / \tau^2
     """

@@ -1,4 +1,4 @@
-"""Partitions as one types them on a command line: "kdtree:6", "kdtree:6:coordinate", "column:tenant*bisecting:4"."""
+"""Partitions by name, as on the command line: "kdtree:6", "kdtree:6:coordinate", "column:tenant*bisecting:4"."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _COUNTED: dict[str, tuple[type[Partition], str]] = {
 
 
 def as_partition(value: Any) -> Partition:
-    """Return what was meant as a partition: one already, its spelling, or a function of the rows.
+    """Return a partition from its name or from a function of the rows; a partition stays as it is.
 
     >>> as_partition("kdtree:4")
     KDTree(max_depth=4)

@@ -21,16 +21,16 @@ class Product(Partition):
     """Group rows by several partitions at once: a group for every combination that occurs.
 
     The label of a group is text: those of the parts, joined by " / ", with each "/" inside of a part doubled, so that
-    different combinations never share a label. A row that has no group in one of the parts has none.
+    different combinations never share a label. A row without a group in one of the parts has none.
 
     Parameters
     ----------
-    parts : partitions. Groups multiply: have few, or their groups will be too small for maps of their own.
+    parts : partitions. Groups multiply: take few parts, or the groups are too small for maps of their own.
 
     Notes
     -----
-    Flat, even where a part is a tree: a group of the product borrows from the root. Of a tree, the leaves count. Labels
-    meet as text here, so that the number 2 and the text "2" of one column are one.
+    The groups are flat, even if a part is a tree: the leaves of the tree are combined, and borrow from the root. Labels
+    are compared as text, so that the number 2 and the text "2" of one column are one label.
 
     Examples
     --------
@@ -54,13 +54,11 @@ class Product(Partition):
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """What the parts need, each name once."""
         self.require_parameters()
         return tuple(dict.fromkeys(name for part in self.parts for name in part.needs))
 
     @property
     def uses_labels(self) -> bool:
-        """True if one of the parts does."""
         return any(part.uses_labels for part in self.parts)
 
     def fit(self, Z: ArrayLike) -> Self:
@@ -72,18 +70,25 @@ class Product(Partition):
     def assign(self, Z: ArrayLike) -> NDArray[np.object_]:
         """Return the combined labels of a mapping of columns by name."""
         self._require_fitted()
-        return _combined([_flat(part.groups_of(Z)) for part in self.fitted_])
+        parts = [_flat(part.groups_of(Z)) for part in self.fitted_]
+        lengths = {len(part) for part in parts}
+        if len(lengths) > 1:
+            raise InputError(f"the columns have {', '.join(map(str, sorted(lengths)))} rows; expected as many in each.")
+        rows = list(zip(*(part.tolist() for part in parts), strict=True))
+        names = {
+            row: None if None in row else " / ".join(str(label).replace("/", "//") for label in row)
+            for row in set(rows)
+        }
+        return object_array(map(names.__getitem__, rows))
 
     def fit_rows(self, inputs: Mapping[str, ArrayLike]) -> Self:
-        """Fit a copy of each part to columns by name."""
         return self.fit(inputs)
 
     def groups_of(self, inputs: Mapping[str, ArrayLike]) -> NDArray[np.object_]:
-        """Return the combined labels of columns by name."""
         return self.assign(inputs)
 
     def describe(self) -> Plain:
-        """Return the parts, and how many combinations of their groups there can be."""
+        """Return the parts, and the number of combinations of their groups."""
         self._require_fitted()
         parts = [part.describe() for part in self.fitted_]
         counts = [part["n_groups"] for part in parts]
@@ -91,11 +96,9 @@ class Product(Partition):
         return {"kind": self.kind, "parameters": self.parameters(), "n_groups": at_most, "parts": parts}
 
     def parameters(self) -> Plain:
-        """Return the kinds and parameters of the parts."""
         return {"parts": [{"kind": part.kind, "parameters": part.parameters()} for part in self.parts]}
 
     def validate(self) -> None:
-        """Raise `InputError` if a part is no partition that a fit can have given."""
         self._require_fitted()
         self.require_parameters()
         for part in self.fitted_:
@@ -103,27 +106,23 @@ class Product(Partition):
 
     @classmethod
     def _restored(cls, values: dict[str, Any]) -> Self:
-        """Return a product of fitted parts, whose parameters are its own."""
-        found = cls(*(part.clone() for part in values["fitted_"]))
-        found.fitted_ = values["fitted_"]
-        return found
+        # The parameters of the fitted parts are those of the product.
+        product = cls(*(part.clone() for part in values["fitted_"]))
+        product.fitted_ = values["fitted_"]
+        return product
 
     def clone(self) -> Self:
-        """Return an unfitted product of the same parts."""
         return type(self)(*(part.clone() for part in self.parts))
 
     def __sklearn_clone__(self) -> Self:
         return self.clone()
 
     def require_parameters(self) -> None:
-        """Refuse parameters that can mean nothing."""
         if not isinstance(self.parts, tuple) or not 1 <= len(self.parts) <= MOST_PARTS:
             raise InputError(f"the parts of a Product are {self.parts!r}; expected 1 to {MOST_PARTS} partitions.")
         for part in self.parts:
             if isinstance(part, Product):
-                raise InputError(
-                    f"{part!r} is a part of a Product; give its parts in its place, as in Product(a, b, c)."
-                )
+                raise InputError(f"{part!r} is a part of a Product; list its parts instead: Product(a, b, c).")
             if not isinstance(part, Partition):
                 raise InputError(f'a part of the Product is {part!r}; expected partitions, such as Column("tenant").')
 
@@ -132,16 +131,3 @@ def _flat(groups: Paths | NDArray[Any]) -> NDArray[np.object_]:
     """Return the labels of one part: of places in a tree, the leaves."""
     leaves = as_grouping(groups, len(groups)).leaves() if isinstance(groups, Paths) else groups
     return as_labels(leaves, "a part of the Product")
-
-
-def _combined(parts: list[NDArray[np.object_]]) -> NDArray[np.object_]:
-    lengths = {len(part) for part in parts}
-    if len(lengths) > 1:
-        raise InputError(f"the columns have {', '.join(map(str, sorted(lengths)))} rows; expected as many in each.")
-    rows = list(zip(*(part.tolist() for part in parts), strict=True))
-    names = {row: None if None in row else " / ".join(map(_escaped, row)) for row in set(rows)}
-    return object_array(map(names.__getitem__, rows))
-
-
-def _escaped(label: Any) -> str:
-    return str(label).replace("/", "//")

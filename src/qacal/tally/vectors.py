@@ -72,11 +72,6 @@ def require_finite(block: Floats, numbers: Sequence[int] | Ints) -> None:
         )
 
 
-def count_distinct(Z: Floats) -> int:
-    """Return how many different vectors there are."""
-    return len(np.unique(row_hashes(Z)))
-
-
 def row_hashes(Z: Floats) -> Hashes:
     """Return a hash of each row: of its bits, so -0.0 must not be among them.
 
