@@ -9,8 +9,8 @@ from tokenizers.implementations import BertWordPieceTokenizer
 
 from qacal import InputError
 from qacal.embedders import MiniLMEmbedder
+from qacal.embedders.base import package_folder
 from qacal.embedders.onnx import vocabulary, wordpiece
-from qacal.embedders.packages import package_folder
 from tests.embedders.rows import ANSWERS, HARD, QUESTIONS
 from tests.sizes import FULL
 

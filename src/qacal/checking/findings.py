@@ -14,7 +14,7 @@ from qacal.checking.summary import Summary
 from qacal.errors import counted, some_of
 from qacal.metrics.ranking import doubt_of
 from qacal.records.bad_rows import MAX_BAD, Reason
-from qacal.records.json_stream import NOT_UTF8 as NOT_UTF8_REMEDY
+from qacal.records.json_stream import NOT_UTF8
 from qacal.records.provenance import APART, is_provenance
 from qacal.records.reading import COPIED, REMOVE_COPIES
 from qacal.tally.arrays import Floats, Hashes
@@ -23,10 +23,8 @@ from qacal.tally.ids import combined, surplus
 # A model learns little from fewer correct or wrong answers than this.
 _FEW_OF_A_KIND = 20
 
-NOT_UTF8 = "not UTF-8"
-"""The kind of bad row that is text in another encoding."""
 GAP = "?"
-"""Stands in an option for what only a person knows."""
+"""Marks in an option what only a person knows."""
 
 _MEANS = {"confidence": " (stated by the LLM)", "correct": " (the label: 1 for correct, 0 for wrong)"}
 
@@ -35,10 +33,8 @@ _MEANS = {"confidence": " (stated by the LLM)", "correct": " (the label: 1 for c
 class Finding:
     """Something about the rows that stops a fit, or misleads it.
 
-    kind : what it is, for programs: "bad_rows", "duplicates", "swapped_labels", ...
-    stops : whether a fit refuses the rows because of it; if not, it goes on, and its numbers mean less.
-    problem : what was found.
-    remedy : what to do.
+    kind : what it is, for programs: "bad_rows", "duplicate_rows", "opposite_confidences", ...
+    stops : whether a fit refuses the rows because of it; if not, the fit's numbers mean less.
     count : how many rows it concerns; None if all, or if it is not about rows.
     """
 
@@ -96,7 +92,7 @@ def on_columns(summary: Summary, given: Mapping[str, str], *, is_file: bool) -> 
 
 
 def column_options(mapping: Mapping[str, str]) -> list[str]:
-    """Return the options that say what columns are called.
+    """Return the options that name columns.
 
     >>> column_options({"confidence": "stated score"})
     ["--column 'confidence=stated score'"]
@@ -166,14 +162,14 @@ def unexplained(summary: Summary, scale: Scale) -> list[Reason]:
 
 def on_encoding(summary: Summary) -> Finding | None:
     """Return a finding on text that is not UTF-8, in the header or in rows; None if all is."""
-    first = next((reason for reason in summary.bad.reasons if reason.kind == NOT_UTF8), None)
+    first = next((reason for reason in summary.bad.reasons if reason.kind == "not UTF-8"), None)
     parts = ["the header"] if any("\udc80" <= letter <= "\udcff" for name in summary.names for letter in name) else []
     if first is not None:
         parts.append(f"{counted(first.count, 'row')} of {summary.bad.rows:,} (the first: {first.example.place})")
     if not parts:
         return None
     problem = f"Not in UTF-8: {' and '.join(parts)}."
-    remedy = NOT_UTF8_REMEDY[0].upper() + NOT_UTF8_REMEDY[1:]
+    remedy = NOT_UTF8[0].upper() + NOT_UTF8[1:]
     if summary.has_utf8:
         problem += " Other rows are, so these are damaged."
         remedy = "Fix them, or skip them: --skip-bad-rows FILE (in Python: on_fault=BadRows())."

@@ -146,7 +146,9 @@ def _guess(column: str, sample: _Sample, known: Mapping[str, str]) -> str | None
     spelled = {name: _spelled(name) for name in free}
     by_name = [name for name in free if spelled[name] == column]
     by_name += [name for other in _OTHER_NAMES[column] for name in free if spelled[name] == other]
-    by_name += [name for name in free if _is_about(spelled[name], _WORDS.get(column, set()))]
+    words = _WORDS.get(column, set())
+    parts = {name: {*spelled[name].split("_")} for name in free}
+    by_name += [name for name in free if parts[name] & words and not parts[name] & (_ELSE - words)]
     named = [name for name in by_name if _HOLDS[column](sample[name])]
     if named or column not in ("confidence", "correct"):
         return named[0] if named else None
@@ -171,11 +173,6 @@ def _is_reverse(name: str) -> bool:
     return bool({*_spelled(name).split("_")} & _REVERSED)
 
 
-def _is_about(spelled: str, words: set[str]) -> bool:
-    parts = {*spelled.split("_")}
-    return bool(parts & words) and not parts & (_ELSE - words)
-
-
 def _candidates(column: str, sample: _Sample, known: Mapping[str, str]) -> tuple[str, ...]:
     """Return the columns that hold what is looked for, and are not known to be something else."""
     holds = _are_texts if column == "answer" else _HOLDS[column]
@@ -188,11 +185,8 @@ def _guessed_id(sample: _Sample, free: list[str], question: str | None) -> str |
     if question is None:
         return None
     texts = len({*map(str, sample[question])})
-    for other in _OTHER_NAMES["id"]:
-        for name in free:
-            if _spelled(name) == other and 1 < len({*map(str, sample[name])}) < texts:
-                return name
-    return None
+    named = (name for other in _OTHER_NAMES["id"] for name in free if _spelled(name) == other)
+    return next((name for name in named if 1 < len({*map(str, sample[name])}) < texts), None)
 
 
 def _rival_answer(sample: _Sample, known: Mapping[str, str]) -> str | None:
@@ -217,10 +211,6 @@ def _are_questions(values: list[Any]) -> bool:
     return _are_texts(values) and len({*map(str, values)}) >= min(_DIFFERENT, len(values) / 2)
 
 
-def _are_answers(values: list[Any]) -> bool:
-    return bool(values) and all(isinstance(value, str | int | float) for value in values)
-
-
 def _are_confidences(values: list[Any]) -> bool:
     numbers = [number_of(value) for value in values if not isinstance(value, bool)]
     if sum(number is not None for number in numbers) > len(values) / 2:
@@ -239,24 +229,19 @@ def _are_labels(values: list[Any]) -> bool:
 
 
 def _is_label(value: Any) -> bool:
-    if isinstance(value, str) and value.strip().lower() in LABELS:
-        return True
-    return isinstance(value, bool) or number_of(value) in (0.0, 1.0)
+    is_word = isinstance(value, str) and value.strip().lower() in LABELS
+    return is_word or isinstance(value, bool) or number_of(value) in (0.0, 1.0)
 
 
 def _are_two_labels(values: list[Any]) -> bool:
     return len({str(value) for value in values}) == 2 and all(map(_is_label, values))
 
 
-def _are_llms(values: list[Any]) -> bool:
-    """Return whether values may be LLMs; a single one is no problem."""
-    return 1 < len({*map(str, values)}) <= _LLMS
-
-
 _HOLDS: Mapping[str, Callable[[list[Any]], bool]] = {
     "question": _are_questions,
-    "answer": _are_answers,
+    "answer": lambda values: bool(values) and all(isinstance(value, str | int | float) for value in values),
     "confidence": _are_confidences,
     "correct": _are_labels,
-    "model": _are_llms,
+    # A single LLM is no problem, whatever its column is called.
+    "model": lambda values: 1 < len({*map(str, values)}) <= _LLMS,
 }

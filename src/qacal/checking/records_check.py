@@ -75,22 +75,20 @@ class Goal:
 class RecordsCheck:
     """What a person should know of records before a fit. ``print`` it to read it.
 
-    origin : what the records are called; the path of a file.
-    rows : how many there are, bad ones among them.
-    labelled : how many have a label.
-    accuracy : the share of right answers among these; NaN if there are none.
-    questions : how many different ones are asked; None if no column tells it.
+    origin : the path of a file, or "records".
+    rows : the number of rows, with the bad ones; `labelled` of them have a label.
+    accuracy : the share of correct answers among the labelled; NaN if there are none.
+    questions : the number of different questions; None if no column has them.
     names : all columns. `columns` says which of them is which, under its name in qacal.
-    candidates : for columns that a fit needs and that were not found, those that hold what they would.
-    scale : on which scale confidences are.
-    auroc : how well the confidence tells right answers from wrong ones; None if that cannot be measured.
-    findings : what stops or misleads a fit, what stops it first.
+    candidates : for each column that a fit needs and that was not found, those that hold such values.
+    auroc : how well the confidence separates correct from wrong answers; None if that cannot be measured.
+    findings : what stops a fit, then what misleads it.
     bad_rows : the kinds of rows that cannot be used, with the first of each kind.
     useful : further columns that a fit could use.
-    fewest : of several LLMs that with the fewest labels, and how many it has; None for a single LLM.
-    goals : what the labels are enough for, and how many the next thing takes.
-    options : what `qacal fit` has to be told of these rows.
-    encoding : what `qacal --encoding` has to be told, before the command; None for UTF-8.
+    fewest : the LLM with the fewest labels, and how many it has; None for a single LLM.
+    goals : what the labels are enough for, and how many the next goal needs.
+    options : the options that `qacal fit` needs for these rows.
+    encoding : the value of `qacal --encoding`, before the command; None for UTF-8.
     """
 
     origin: str

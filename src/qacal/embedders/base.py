@@ -1,14 +1,19 @@
-"""What an embedder is: questions and answers in, one vector per row out."""
+"""What an embedder is: questions and answers in, one vector per row out; and what several embedders share."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Callable, Sequence
-from typing import Protocol, TypeAlias, runtime_checkable
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
-from qacal.errors import InputError
+from qacal.errors import InputError, MissingPackageError
 
 Vectors: TypeAlias = NDArray[np.float32]
 """One row per (question, answer)."""
@@ -71,3 +76,56 @@ def _texts(values: Sequence[str], name: str) -> list[str]:
         text if text.isascii() else text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
         for text in listed
     ]
+
+
+def optional_package(name: str, extra: str) -> Any:
+    """Import a package of an extra.
+
+    >>> optional_package("no_such_package", "text")
+    Traceback (most recent call last):
+    ...
+    qacal.errors.MissingPackageError: the package no_such_package is not installed; run: pip install 'qacal[text]'
+    """
+    try:
+        return import_module(name)
+    except ModuleNotFoundError as error:
+        raise _missing(error.name or name, extra) from error
+
+
+def package_folder(name: str, extra: str) -> Path:
+    """Return where a package is installed, without running any of its code."""
+    spec = find_spec(name)
+    if spec is None or spec.origin is None:
+        raise _missing(name, extra)
+    return Path(spec.origin).parent
+
+
+def package_file(folder: Path, inside: str, extra: str) -> Path:
+    """Return a file of a package, or raise an error if this release has none."""
+    path = folder / inside
+    if not path.is_file():
+        raise MissingPackageError(
+            f"{path} is missing from its package; run: pip install --force-reinstall 'qacal[{extra}]'"
+        )
+    return path
+
+
+def _missing(name: str, extra: str) -> MissingPackageError:
+    return MissingPackageError(f"the package {name} is not installed; run: pip install 'qacal[{extra}]'", name=name)
+
+
+def file_digest(path: Path) -> str:
+    """Return the sha256 of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def settings_digest(**settings: str | int | None) -> str:
+    """Return the sha256 of named settings, digests of files among them.
+
+    Paths and names do not belong in here: the same weights in another folder are the same embedder.
+
+    >>> settings_digest(weights="ab12", pooling="mean") == settings_digest(pooling="mean", weights="ab12")
+    True
+    """
+    return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()

@@ -8,8 +8,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from qacal.embedders.base import Progress, Vectors
-from qacal.embedders.packages import settings_digest
+from qacal.embedders.base import Progress, Vectors, settings_digest
 from qacal.errors import InputError
 from qacal.parameters import shown
 from qacal.tally.arrays import ArrayLike

@@ -8,8 +8,7 @@ from typing import Any, Literal, TypeAlias, cast, get_args
 
 import numpy as np
 
-from qacal.embedders.base import Progress, Vectors, paired_texts
-from qacal.embedders.packages import settings_digest
+from qacal.embedders.base import Progress, Vectors, paired_texts, settings_digest
 from qacal.errors import InputError
 from qacal.tally.arrays import Ints
 

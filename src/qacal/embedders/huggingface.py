@@ -10,9 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from qacal.embedders.base import Vectors
+from qacal.embedders.base import Vectors, optional_package, settings_digest
 from qacal.embedders.encoder import Batch, Encoder, EncoderEmbedder, Padding, TokenRow, as_pooling, max_length_of
-from qacal.embedders.packages import optional_package, settings_digest
 from qacal.errors import InputError
 
 # The digest of a tokenizer contains its tokens of this: case, accents, word pieces, other scripts, digits, a long word.

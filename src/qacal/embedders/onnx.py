@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from qacal.embedders.base import Vectors
+from qacal.embedders.base import Vectors, file_digest, optional_package, package_file, package_folder
 from qacal.embedders.encoder import (
     TOKENS_A_BATCH,
     Batch,
@@ -24,7 +24,6 @@ from qacal.embedders.encoder import (
     as_pooling,
     max_length_of,
 )
-from qacal.embedders.packages import file_digest, optional_package, package_file, package_folder
 from qacal.errors import InputError
 
 _MODEL_SHA256 = "8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6"

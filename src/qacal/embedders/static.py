@@ -6,9 +6,17 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from qacal.embedders.base import Progress, Vectors, paired_texts
+from qacal.embedders.base import (
+    Progress,
+    Vectors,
+    file_digest,
+    optional_package,
+    package_file,
+    package_folder,
+    paired_texts,
+    settings_digest,
+)
 from qacal.embedders.encoder import unit_rows
-from qacal.embedders.packages import file_digest, optional_package, package_file, package_folder, settings_digest
 
 # Enough rows that the tokenizer has work for every core, few enough that progress moves.
 _ROWS_A_STEP = 4096

@@ -18,7 +18,7 @@ from enum import StrEnum
 from time import monotonic
 from typing import Self
 
-from qacal.embedders.packages import optional_package
+from qacal.embedders.base import optional_package
 from qacal.errors import InputError, printable
 from qacal.sources.elicitation.masking import Masking, checked_url, credentials, possible_secrets, without_secrets
 from qacal.sources.elicitation.reply import Reply, Request

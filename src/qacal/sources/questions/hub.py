@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from qacal.embedders.packages import optional_package
+from qacal.embedders.base import optional_package
 from qacal.errors import InputError, QacalError, ServerError
 from qacal.sources.questions import benchmarks
 from qacal.sources.questions.benchmarks import BenchmarkQuestion, Gathered, Row, gather
