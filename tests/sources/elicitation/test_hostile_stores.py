@@ -27,8 +27,8 @@ def path(tmp_path):
     with open_store(tmp_path / "run.db", to_write=True) as store:
         number = store.run(PLAIN, "http://x")
         store.add_questions(number, read_questions(ROWS))
-        for asked in store.questions(number):
-            store.keep(next(SETUP.conversation(asked.question)), REPLY, None, 0.1)
+        for question in store.questions(number):
+            store.keep(next(SETUP.conversation(question)), REPLY, None, 0.1)
     return tmp_path / "run.db"
 
 
@@ -120,8 +120,8 @@ def test_a_pattern_that_takes_for_ever(tmp_path, monkeypatch, harm, said):
         with open_store(tmp_path / name, to_write=True) as store:
             number = store.run(setup.to_dict(), "http://x")
             store.add_questions(number, read_questions(questions(2)))
-            for asked in store.questions(number):
-                store.keep(next(setup.conversation(asked.question)), reply, None, 0.1)
+            for question in store.questions(number):
+                store.keep(next(setup.conversation(question)), reply, None, 0.1)
         return tmp_path / name
 
     reply = json.dumps({"choices": [{"message": {"content": "a" * 50 + " Paris, 0.9"}}]})

@@ -29,12 +29,12 @@ def test_questions_come_back_as_they_went_in(tmp_path):
         assert store.add_questions(run, read_questions(rows)) == 2
         assert len(list(store.questions(run))) == 2
         first, second = store.questions(run)
-    assert (first.question.id, first.question.text) == ("7", "Größe?")
-    assert first.question.choices == ("a", "b")
-    assert first.question.ground_truth == ("a", "A")
+    assert (first.id, first.text) == ("7", "Größe?")
+    assert first.choices == ("a", "b")
+    assert first.ground_truth == ("a", "A")
     assert first.others == {"topic": "x", "level": 2}
-    assert second.question.choices is None
-    assert len(second.question.id) == 16
+    assert second.choices is None
+    assert len(second.id) == 16
 
 
 def test_a_bad_row_adds_no_question_at_all(tmp_path):
@@ -52,7 +52,7 @@ def test_an_id_is_one_question(tmp_path):
         store.add_questions(run, read_questions([{"id": 1, "question": "Fine?", "ground_truth": "yes"}]))
         store.add_questions(run, read_questions([{"id": 1, "question": "Fine?", "ground_truth": "no"}]))
         (only,) = store.questions(run)
-        assert only.question.ground_truth == ("no",)
+        assert only.ground_truth == ("no",)
         with pytest.raises(InputError, match="the id '1' belongs to two questions"):
             store.add_questions(run, read_questions([{"id": 1, "question": "Other?"}]))
 
@@ -61,7 +61,7 @@ def test_many_questions_are_read_in_their_order(tmp_path):
     with open_store(tmp_path / "run.db", to_write=True) as store:
         run = store.run({"model": "m"}, "http://x")
         store.add_questions(run, read_questions([{"id": n, "question": f"{n}?"} for n in range(1203)]))
-        assert [asked.question.id for asked in store.questions(run)] == [str(n) for n in range(1203)]
+        assert [question.id for question in store.questions(run)] == [str(n) for n in range(1203)]
 
 
 @pytest.mark.parametrize(
@@ -83,10 +83,10 @@ def test_lists_may_be_json_as_they_are_in_csv(tmp_path):
     path = tmp_path / "q.csv"
     path.write_text('question,choices,ground_truth\nOne?,"[""a"", ""b""]",a\nTwo?,,"[sic]"\n')
     first, second = read_questions(str(path))
-    assert first.question.choices == ("a", "b")
-    assert first.question.ground_truth == ("a",)
-    assert second.question.choices is None
-    assert second.question.ground_truth == ("[sic]",)
+    assert first.choices == ("a", "b")
+    assert first.ground_truth == ("a",)
+    assert second.choices is None
+    assert second.ground_truth == ("[sic]",)
 
 
 def test_a_refusal_of_token_probabilities_is_remembered_by_llm(tmp_path):

@@ -19,7 +19,7 @@ def test_the_quiz_is_there_at_once_and_can_be_asked(tmp_path, ending):
     code, printed, said = run("questions", "quiz", "-o", path)
     assert (code, printed) == (0, ""), said
     assert said == f"Questions of quiz: {len(questions()):,}.\n"
-    asked = [one.question for one in read_questions(path)]
+    asked = list(read_questions(path))
     whole = questions().rows(named=True)
     assert [(one.id, one.text, one.ground_truth) for one in asked] == [
         (row["id"], row["question"], tuple(row["ground_truth"])) for row in whole

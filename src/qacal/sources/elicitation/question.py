@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from qacal.errors import InputError
@@ -22,12 +22,14 @@ class Question:
     id : the rows of its answers carry it.
     choices : the answers to choose from; None for an open question.
     ground_truth : the spellings of the correct answer; empty if it is not known.
+    others : the other columns of its row, which the rows of its answers carry too.
     """
 
     id: str
     text: str
     choices: tuple[str, ...] | None = None
     ground_truth: tuple[str, ...] = ()
+    others: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         if not isinstance(self.text, str) or not self.text.strip():
@@ -41,15 +43,7 @@ class Question:
                 raise InputError(f"question {self.id}: {name} is one text; expected a tuple of texts.")
 
 
-@dataclass(frozen=True)
-class Asked:
-    """A question with the other columns of its row."""
-
-    question: Question
-    others: Mapping[str, Any]
-
-
-def read_questions(rows: Any, columns: Mapping[str, str] | None = None) -> Iterator[Asked]:
+def read_questions(rows: Any, columns: Mapping[str, str] | None = None) -> Iterator[Question]:
     """Yield the questions of a file or table.
 
     It has the column `question`, and may have `id`, `choices` and `ground_truth` (a text, or a list of correct answers;
@@ -57,7 +51,7 @@ def read_questions(rows: Any, columns: Mapping[str, str] | None = None) -> Itera
 
     columns : ``{"question": "prompt"}`` if the rows use other names.
 
-    >>> [one.question.ground_truth for one in read_questions([{"question": "2 + 2?", "ground_truth": ["4", "four"]}])]
+    >>> [one.ground_truth for one in read_questions([{"question": "2 + 2?", "ground_truth": ["4", "four"]}])]
     [('4', 'four')]
     """
     names = {column: (columns or {}).get(column, column) for column in COLUMNS}
@@ -65,12 +59,12 @@ def read_questions(rows: Any, columns: Mapping[str, str] | None = None) -> Itera
         table.require(names["question"], "If it has another name here, pass --column question=NAME.")
         for at, row in enumerate(table.rows()):
             try:
-                yield _asked(row, names)
+                yield _question(row, names)
             except InputError as error:
                 raise InputError(str(table.fault(at, str(error)))) from None
 
 
-def _asked(row: dict[str, Any], names: Mapping[str, str]) -> Asked:
+def _question(row: dict[str, Any], names: Mapping[str, str]) -> Question:
     values = {column: row.get(name) for column, name in names.items()}
     text, choices, truths = values["question"], _texts(values, "choices") or None, _texts(values, "ground_truth")
     if not isinstance(text, str) or not text.strip():
@@ -84,7 +78,7 @@ def _asked(row: dict[str, Any], names: Mapping[str, str]) -> Asked:
     if isinstance(identity, bool) or not isinstance(identity, str | int):
         raise InputError(f"id is {identity!r}; expected text or a whole number.")
     others = {name: value for name, value in row.items() if name not in names.values()}
-    return Asked(Question(str(identity), text, choices, truths), others)
+    return Question(str(identity), text, choices, truths, others)
 
 
 def _texts(values: Mapping[str, Any], column: str) -> tuple[str, ...]:

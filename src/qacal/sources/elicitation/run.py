@@ -19,7 +19,7 @@ from qacal.sources.elicitation.asking import Asking, NoLogprobsError, Progress, 
 from qacal.sources.elicitation.client import Client, Traffic
 from qacal.sources.elicitation.prompt_files import load_prompt, prompt_from_text
 from qacal.sources.elicitation.prompts import Prompt, prompt_named
-from qacal.sources.elicitation.question import Asked, Question, read_questions
+from qacal.sources.elicitation.question import Question, read_questions
 from qacal.sources.elicitation.reply import Malformed, Outcome, Refused, Reply, Request, Stated
 from qacal.sources.elicitation.store import Store, open_store
 from qacal.sources.elicitation.tokens import answer_probability
@@ -155,7 +155,7 @@ class Plan:
         text = Path(self.prompt).read_text(encoding="utf-8") if is_file else ""
         return Setup(self.model, prompt.knowing(self.expressions), self.logprobs, fields, text, self.expressions)
 
-    def questions(self, source: Any) -> Iterator[Asked]:
+    def questions(self, source: Any) -> Iterator[Question]:
         """Yield the questions of a file, a frame or objects that are to be asked."""
         return islice(read_questions(source, self.columns), self.limit)
 
@@ -164,10 +164,10 @@ class Plan:
         setup = self.setup()
         stages = setup.prompt.stages
         count, tokens, first = 0, 0.0, ""
-        for asked in self.questions(questions):
+        for question in self.questions(questions):
             count += 1
             for number in range(len(stages)):
-                messages = setup.prompt.messages(asked.question, [Reply("")] * number)
+                messages = setup.prompt.messages(question, [Reply("")] * number)
                 tokens += sum(len(one["content"]) / _CHARACTERS_PER_TOKEN + _TOKENS_PER_MESSAGE for one in messages)
                 first = first or "\n".join(f"[{one['role']}] {one['content']}" for one in messages)
         limits = [setup.fields.get(name) for name in ("max_completion_tokens", "max_tokens")]
@@ -234,10 +234,10 @@ class StoredRun:
         tokens, if the server gave it), model, prompt and confidence_source; `guess` numbers several guesses.
         """
         outcomes = Outcomes() if outcomes is None else outcomes
-        for asked in self.store.questions(self.number):
+        for question in self.store.questions(self.number):
             outcomes.questions += 1
-            outcomes.truths += bool(asked.question.ground_truth)
-            answered = self._answered(asked.question)
+            outcomes.truths += bool(question.ground_truth)
+            answered = self._answered(question)
             if answered is None:
                 outcomes.lost[_NOT_YET] += 1
                 continue
@@ -246,13 +246,13 @@ class StoredRun:
             for place, outcome in enumerate(guesses, 1):
                 outcomes.add(outcome)
                 if isinstance(outcome, Stated):
-                    yield self._record(asked, outcome, replies[0], place)
+                    yield self._record(question, outcome, replies[0], place)
 
     def unread(self) -> Iterator[dict[str, Any]]:
         """Yield replies that became no record: id and question, why, and the texts, for a person to look at."""
-        for asked in self.store.questions(self.number):
-            row = {"id": asked.question.id, "question": asked.question.text}
-            answered = self._answered(asked.question)
+        for question in self.store.questions(self.number):
+            row = {"id": question.id, "question": question.text}
+            answered = self._answered(question)
             if answered is None:
                 yield row | {"why": _NOT_YET, "guess": None, "replies": []}
                 continue
@@ -274,8 +274,8 @@ class StoredRun:
                 return answered
         return None
 
-    def _record(self, asked: Asked, stated: Stated, reply: Reply, place: int) -> dict[str, Any]:
-        question, prompt = asked.question, self.setup.prompt
+    def _record(self, question: Question, stated: Stated, reply: Reply, place: int) -> dict[str, Any]:
+        prompt = self.setup.prompt
         record = {
             "id": question.id,
             "question": question.text,
@@ -289,7 +289,7 @@ class StoredRun:
             "confidence_source": prompt.source,
         }
         # The columns of qacal win over those of the question.
-        return dict(asked.others) | record | ({"guess": place} if prompt.guesses > 1 else {})
+        return dict(question.others) | record | ({"guess": place} if prompt.guesses > 1 else {})
 
 
 def stored_run(store: Store, run: int | None = None, expressions: Mapping[str, float] | None = None) -> StoredRun:
@@ -369,7 +369,7 @@ class _Asker:
     client: Client
     workers: int
     show: ShowProgress
-    questions: Callable[[], Iterator[Asked]]
+    questions: Callable[[], Iterator[Question]]
     traffic: Traffic = field(default_factory=Traffic)
 
     def earlier_refusal(self, without: Setup) -> str | None:
@@ -389,7 +389,7 @@ class _Asker:
             tell = self.show(self.store.add_questions(run, self.questions()))
             asking = Asking(self.store, self.client, self.workers, tell, Progress(traffic=self.traffic))
             # The questions of this call, not all that are in the store.
-            progress = asking.all(setup.conversation(asked.question) for asked in self.questions())
+            progress = asking.all(map(setup.conversation, self.questions()))
         except NoLogprobsError:
             if len(self.store.runs()) > known:
                 self.store.forget(run)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from qacal.errors import InputError
-from qacal.sources.elicitation.question import Asked, Question
+from qacal.sources.elicitation.question import Question
 from qacal.sources.elicitation.reply import Reply, Request
 from qacal.storage import digest
 
@@ -79,26 +79,26 @@ class Store:
         rows = self._db.execute("SELECT id, setup FROM run ORDER BY id")
         return [(number, self._object(setup, f"run {number}")) for number, setup in rows]
 
-    def add_questions(self, run: int, asked: Iterable[Asked]) -> int:
+    def add_questions(self, run: int, questions: Iterable[Question]) -> int:
         """Add questions to a run, all or none; return their number. Known questions keep their place."""
         ids: set[str] = set()
         with self._db:
             (last,) = self._db.execute("SELECT coalesce(max(place), 0) FROM question WHERE run = ?", (run,)).fetchone()
-            for one in asked:
-                if one.question.id in ids:
+            for question in questions:
+                if question.id in ids:
                     raise InputError(
-                        f"the question {one.question.text!r:.80} (id {one.question.id!r}) is there twice. Give each "
-                        "row its own id, or leave one of them out."
+                        f"the question {question.text!r:.80} (id {question.id!r}) is there twice. Give each row its "
+                        "own id, or leave one of them out."
                     )
-                ids.add(one.question.id)
-                last += self._add_question(run, last + 1, one)
+                ids.add(question.id)
+                last += self._add_question(run, last + 1, question)
         return len(ids)
 
-    def _add_question(self, run: int, place: int, asked: Asked) -> int:
+    def _add_question(self, run: int, place: int, question: Question) -> int:
         """Add a question, or update its other columns; return the number of new questions, 1 or 0."""
-        question, row = asked.question, (run, asked.question.id)
         content = {"question": question.text, "choices": question.choices, "ground_truth": question.ground_truth}
-        text = json.dumps(content | {"others": dict(asked.others)}, ensure_ascii=False, default=str)
+        text = json.dumps(content | {"others": dict(question.others)}, ensure_ascii=False, default=str)
+        row = (run, question.id)
         known = self._db.execute("SELECT content FROM question WHERE run = ? AND id = ?", row).fetchone()
         if known is None:
             self._db.execute("INSERT INTO question VALUES (?, ?, ?, ?)", (run, place, question.id, text))
@@ -111,7 +111,7 @@ class Store:
             self._db.execute("UPDATE question SET content = ? WHERE run = ? AND id = ?", (text, *row))
         return int(known is None)
 
-    def questions(self, run: int) -> Iterator[Asked]:
+    def questions(self, run: int) -> Iterator[Question]:
         """Yield the questions of a run in their order, reading a few at a time."""
         query = "SELECT place, id, content FROM question WHERE run = ? AND place > ? ORDER BY place LIMIT ?"
         last = 0
@@ -129,8 +129,8 @@ class Store:
                 is_listed = all(isinstance(one, list) and all(isinstance(text, str) for text in one) for one in lists)
                 if not isinstance(text, str) or not isinstance(others, dict) or not is_listed:
                     raise InputError(f"{self.path}: {name} is {content!r:.200}; expected a question. {_BROKEN}")
-                question = Question(identity, text, None if choices is None else tuple(choices), tuple(truths or ()))
-                yield Asked(question, others)
+                offered = None if choices is None else tuple(choices)
+                yield Question(identity, text, offered, tuple(truths or ()), others)
 
     # Requests and their replies
 
