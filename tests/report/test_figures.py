@@ -93,7 +93,7 @@ def test_figures_take_tallies_and_records_alike():
     both = records.with_columns(calibrated=rows.scores["calibrated"])
     assert len(sharpness_plot(both).get_legend().get_texts()) == 2
     assert "calibrated" in recalibration_scatter(both).get_label()
-    with pytest.raises(InputError, match="nothing beside the stated"):
+    with pytest.raises(InputError, match="only the stated confidence"):
         recalibration_scatter(records)
 
 
@@ -111,8 +111,8 @@ def test_a_title_says_what_the_rows_say():
     assert reliability_diagram(even).get_title(loc="left").endswith("calibrated confidence shows no error beyond noise")
     few = reliability_diagram(scored(200)).get_title(loc="left")
     assert re.search(r"calibrated confidence shows no error beyond noise \(at most [\d.]+ points at 95%\)$", few)
-    assert "No calibrated confidence reaches 0.8" in threshold_plot(even).get_title(loc="left")
-    assert risk_coverage_plot(even).get_title(loc="left").startswith("Ranking is as it was: 50% wrong")
+    assert "; no calibrated one is as high" in threshold_plot(even).get_title(loc="left")
+    assert risk_coverage_plot(even).get_title(loc="left").startswith("The ranking is about the same: error rate 50%")
 
 
 def test_of_equal_confidences_the_wrong_ones_come_evenly():
@@ -130,7 +130,7 @@ def test_a_threshold_is_marked_on_every_score():
 
 def test_the_points_of_a_fit_are_marked():
     ax = points_per_bin_plot(fit=(50, 5000), realised=0.04)
-    assert ax.get_title(loc="left") == "By the theorem, bins of 50 points are off by at most 0.28"
+    assert ax.get_title(loc="left") == "The theorem guarantees an error of at most 0.28 for 50 points per bin"
     assert any("0.04 on test rows" in text.get_text() for text in ax.texts)
     for fit in ((2, 2), (5, 40), (3000, 100_000)):
         points_per_bin_plot(fit=fit, levels=3).figure.savefig(io.BytesIO(), format="svg")
@@ -173,9 +173,9 @@ def test_the_promise_is_drawn_with_what_chance_explains():
         )
         return realised_error_plot(found).get_title(loc="left")
 
-    assert title(48) == "All 2 bins are off by less than certified"
+    assert title(48) == "All 2 bins are within their bound"
     assert title(60) == "0 of 2 bins are within their bound; chance explains the others"
-    assert title(90) == "2 of 2 bins missed by more than chance explains"
+    assert title(90) == "2 of 2 bins exceed their bound by more than chance explains"
 
 
 def scatter_of(stated, calibrated):
@@ -237,4 +237,8 @@ def test_ranks_that_read_the_same_are_not_called_better():
     right = np.tile([1.0, 0.0, 1.0], 200)
     before = Tally.of(np.linspace(1, 0, 600), right)
     after = Tally.of(np.append(np.linspace(0.99, 0, 596), [1.0] * 4), right)
-    assert risk_coverage_plot({"stated": before, "calibrated": after}).get_title(loc="left").startswith("Ranking is as")
+    assert (
+        risk_coverage_plot({"stated": before, "calibrated": after})
+        .get_title(loc="left")
+        .startswith("The ranking is about")
+    )

@@ -1,4 +1,4 @@
-"""Everything one block of the report shows, as plain values: the page is a function of them and of nothing else."""
+"""Everything that one block of the report shows, as plain values; the page depends on nothing else."""
 
 from __future__ import annotations
 
@@ -14,11 +14,10 @@ from qacal.errors import InputError, QacalWarning
 from qacal.metrics.evaluation import FITTED_ON, Scores, Verdict, verdict_on, without_group, without_nan
 from qacal.metrics.ranking import doubt_of
 from qacal.model.answering import Answering, Progress
-from qacal.model.model import QACalibrator
 from qacal.partitions import Column
 from qacal.records.provenance import AllowOtherSource
 from qacal.records.reading import Reading, copies_among
-from qacal.report.data import Gathered, Pairs, Scored, gather
+from qacal.report.data import Gathered, Pairs, gather
 from qacal.report.groups import Group, groups_of
 from qacal.report.promise import Promise, Realised, promise_of, realised_of, why_not_judged
 from qacal.report.sentences import Fact, facts_of
@@ -30,15 +29,15 @@ class Content:
     """Everything that is shown of one model on its test rows.
 
     facts : what was fitted and on what.
-    tallies, measured, pairs : by score: "stated", "pooled" (where groups are used) and "calibrated".
+    tallies, measured, pairs : by score: "stated", "pooled" (if groups are used) and "calibrated".
     verdict : whether calibration helped.
-    groups : those that gain most first.
-    is_uneven : some questions have more rows than others, so that no promise or group is judged.
-    without_group : who the rows are that are in none; empty if there are none.
-    promise : None for calibrators without bins, which certify nothing; `why_no_promise` says it.
-    realised : None if there is no promise, or if it cannot be held against these rows; `why_not_judged` says it.
-    threshold : the one that was chosen, if any.
-    doubts : why these rows may not be the ones to measure with, in sentences.
+    groups : those with the largest gain first.
+    is_uneven : some questions have more rows than others, so neither the guarantee nor the groups are tested.
+    without_group : which rows are in no group; empty if there are none.
+    promise : the guarantee; None for calibrators without bins, with the reason in `why_no_promise`.
+    realised : None if there is no guarantee, or these rows cannot test it, with the reason in `why_not_judged`.
+    threshold : the chosen threshold, if any.
+    doubts : why these rows may be unsuitable, in sentences.
     """
 
     rows: int
@@ -63,7 +62,7 @@ class Content:
     def to_dict(self) -> dict[str, Any]:
         """Return the numbers as JSON can hold them, by the names of :class:`qacal.metrics.evaluation.Evaluation`."""
         named = {"stated": "before", "pooled": "pooled", "calibrated": "after"}
-        scores = {named[name]: asdict(found) for name, found in self.measured.items()}
+        scores = {named[name]: asdict(one) for name, one in self.measured.items()}
         groups = [
             {"group": group.label, "rows": group.rows, "accuracy": group.accuracy, "is_off": group.is_off}
             | {named[name]: value for name, value in group.confidence.items()}
@@ -91,16 +90,16 @@ def read_contents(
 ) -> dict[str, Content]:
     """Measure a model on labelled records that it was not fitted on; one content for each model of a set.
 
-    Warns (:class:`~qacal.QacalWarning`) of rows that it was fitted on, of exact copies, and of confidences that do not
-    look as if they belonged to their labels.
+    Warns (:class:`~qacal.QacalWarning`) of rows of the fit, of exact copies, and of confidences that do not seem to
+    belong to their labels.
 
     Parameters
     ----------
-    records : anything with `confidence`, `correct` and what the model needs to find groups; read once, as a stream.
-    groups : measure within the values of this column; within the model's own groups by default.
-    by : one content for each value of this column; all under "" without it.
-    threshold : the chosen threshold, to be marked; by default the one that the model keeps, if any.
-    examples : how many pairs of each group to show; 0 shows no text of the records, nor words of it.
+    records : anything with `confidence`, `correct` and the columns that the model needs; read once, as a stream.
+    groups : measure within the values of this column; by default within the model's own groups.
+    by : one content for each value of this column; without it, one content under "".
+    threshold : the threshold to mark; by default the one stored in the model, if any.
+    examples : number of question-answer pairs to show for each group; 0 shows no text of the records.
     """
     if threshold is not None and not 0 <= threshold <= 1:
         raise InputError(f"threshold is {threshold}; expected 0 to 1.")
@@ -115,13 +114,24 @@ def read_contents(
 def content_of(gathered: Gathered, *, threshold: float | None = None, examples: int = 4) -> Content:
     """Return what is shown of the rows that were gathered for one model."""
     scored = gathered.scored()
-    _require_both_kinds(scored)
+    accuracy = float(scored.correct.mean())
+    if accuracy in (0.0, 1.0):
+        raise InputError(
+            f"all {len(scored.correct):,} rows are {'correct' if accuracy else 'wrong'}; a report needs correct and "
+            "wrong answers. Use more rows, or check the column `correct`."
+        )
     tallies = scored.tallies()
-    maps, rule = gathered.model.calibrator_.fitted_maps(), gathered.model.decision_rule_
+    model = gathered.model
+    maps, rule = model.calibrator_.fitted_maps(), model.decision_rule_
     groups = groups_of(gathered, tallies, examples)
+    own_groups = model.partition_.name if isinstance(model.partition_, Column) else "the model’s groups"
+    no_bins = (
+        f"{type(model.calibrator_).__name__} answers without bins, so it has no intervals to test. The default model, "
+        "QABinning and TreeBinning have intervals."
+    )
     return Content(
         rows=len(scored.correct),
-        accuracy=float(scored.correct.mean()),
+        accuracy=accuracy,
         facts=facts_of(gathered),
         tallies=tallies,
         measured={
@@ -129,13 +139,13 @@ def content_of(gathered: Gathered, *, threshold: float | None = None, examples: 
         },
         pairs=scored.pairs(),
         verdict=verdict_on(scored.scores["stated"], scored.scores["calibrated"], scored.correct, scored.ids),
-        grouped_by=_grouped_by(gathered),
+        grouped_by=(gathered.grouped_by or own_groups) if gathered.labels else None,
         groups=groups,
         is_uneven=gathered.is_uneven,
         without_group=without_group(gathered.grouped_by) if any(group.label is None for group in groups) else "",
         promise=promise_of(gathered, maps) if isinstance(maps, BinMaps) else None,
         realised=realised_of(gathered, maps) if isinstance(maps, BinMaps) else None,
-        why_no_promise=_why_no_promise(gathered.model, maps),
+        why_no_promise="" if isinstance(maps, BinMaps) else no_bins,
         why_not_judged=why_not_judged(gathered),
         has_texts=gathered.has_texts and examples > 0,
         threshold=rule.threshold if threshold is None and rule is not None else threshold,
@@ -153,30 +163,3 @@ def _doubts(gathered: Gathered, stated: Tally) -> Iterator[str]:
     copies = copies_among(gathered.hashes)
     if copies:
         yield copies
-
-
-def _why_no_promise(model: QACalibrator, maps: Any) -> str:
-    if isinstance(maps, BinMaps):
-        return ""
-    return (
-        f"{type(model.calibrator_).__name__} answers without bins, so it has no intervals to test. The default model, "
-        "QABinning and TreeBinning have intervals."
-    )
-
-
-def _require_both_kinds(scored: Scored) -> None:
-    mean = float(scored.correct.mean())
-    if mean in (0.0, 1.0):
-        kind = "wrong" if mean == 0 else "correct"
-        raise InputError(
-            f"all {len(scored.correct):,} rows are {kind}; a report needs correct and wrong answers. Use more rows, or "
-            "check the column `correct`."
-        )
-
-
-def _grouped_by(gathered: Gathered) -> str | None:
-    if not gathered.labels:
-        return None
-    partition = gathered.model.partition_
-    own = partition.name if isinstance(partition, Column) else "the model’s groups"
-    return gathered.grouped_by or own

@@ -1,7 +1,8 @@
-"""The rows of a report: labelled records read through a model once, and the tallies that figures are drawn from."""
+"""The rows of a report: labelled records read through a model once, and the tallies for the figures."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -23,16 +24,16 @@ from qacal.tally.ids import mix
 from qacal.tally.tally import BLOCKS, Tally
 
 SCORES = ("stated", "pooled", "calibrated")
-"""The confidence as the LLM stated it, what one map for all groups makes of it, and the calibrated one."""
+"""The confidence that the LLM stated, the one after one correction for all groups, and the calibrated one."""
 
-# A pair of confidences is shown on a grid, so that a million rows are a few hundred marks: a fine one for stated
-# confidences, which are few, and a coarse one where they would cover each other.
+# Pairs of confidences are shown on a grid, so that a million rows are a few hundred marks. The coarse grid is used if
+# the fine one has more than _MANY marks.
 _FINE, _COARSE, _MANY = 0.02, 0.04, 300
 
 
 @dataclass(frozen=True, eq=False)
 class Scored:
-    """Labelled rows with their scores: a few numbers each, whatever else the records hold.
+    """Labelled rows with their scores.
 
     scores : confidences by name; see :data:`SCORES`.
     groups : a number for each row, -1 for none; None without groups.
@@ -50,19 +51,19 @@ class Scored:
         return {name: Tally.of(score, self.correct, **options) for name, score in self.scores.items()}
 
     def pairs(self) -> dict[str, Pairs]:
-        """Return, for each score but the stated one, what it makes of the stated one."""
+        """Return the pairs of stated and recalibrated confidence, for each recalibrated score."""
         stated = self.scores["stated"]
         return {name: Pairs.of(stated, score) for name, score in self.scores.items() if name != "stated"}
 
 
 @dataclass(frozen=True, eq=False)
 class Pairs:
-    """How often a stated confidence became which recalibrated one, counted on a grid.
+    """Stated and recalibrated confidences, counted on a grid.
 
-    stated, recalibrated, rows : the cells of the grid that have rows: the means of these rows, and how many they are.
-    slope, intercept : of the regression line through all rows; NaN where one confidence is all there is.
-    common : the most frequent stated confidence, and the middle nine tenths of what became of it.
-    is_rough : that is a range of a tenth around it, since no confidence is frequent.
+    stated, recalibrated, rows : of each cell of the grid that has rows, their means and their number.
+    slope, intercept : of the regression line through all rows; NaN if all stated confidences are equal.
+    common : the most frequent stated confidence, and the middle 90% of what it became.
+    is_rough : no confidence is frequent, so `common` is about the most frequent tenth.
     """
 
     stated: Floats
@@ -80,21 +81,24 @@ class Pairs:
         x, y, rows = merged(stated, recalibrated, ones, _FINE)
         if len(rows) > _MANY:
             x, y, rows = merged(stated, recalibrated, ones, _COARSE)
-        slope, intercept = _line(stated, recalibrated)
+        slope, intercept = np.polyfit(stated, recalibrated, 1) if np.ptp(stated) > 1e-6 else (np.nan, np.nan)
         is_rough = bool(np.unique(stated, return_counts=True)[1].max() < len(stated) / 50)
-        claimed = np.rint(stated * 10) / 10 if is_rough else stated
-        return Pairs(x, y, rows, slope, intercept, _common(claimed, recalibrated), is_rough)
+        rounded = np.rint(stated * 10) / 10 if is_rough else stated
+        values, counts = np.unique(rounded, return_counts=True)
+        value = float(values[counts.argmax()])
+        low, high = np.quantile(recalibrated[rounded == value], [0.05, 0.95])
+        return Pairs(x, y, rows, float(slope), float(intercept), (value, float(low), float(high)), is_rough)
 
     @property
     def claim(self) -> str:
-        """The most frequent stated confidence in words."""
+        """The most frequent stated confidence as text."""
         return f"{'confidence around ' if self.is_rough else ''}{self.common[0]:g}"
 
 
 def merged(x: Floats, y: Floats, rows: Ints, step: float) -> tuple[Floats, Floats, Ints]:
-    """Make one point of those that would be drawn over each other: at the mean of their rows.
+    """Merge points that would overlap, at the mean of their rows.
 
-    Points on different sides of the diagonal stay apart, since the side is what a figure shows.
+    Points on different sides of the diagonal stay apart: figures show the side.
 
     >>> x, y, rows = merged(np.array([0.95, 0.95, 0.5]), np.array([0.60, 0.61, 0.51]), np.array([1, 3, 2]), 0.04)
     >>> x.round(4), y.round(4), rows
@@ -106,23 +110,8 @@ def merged(x: Floats, y: Floats, rows: Ints, step: float) -> tuple[Floats, Float
     return sum_x / total, sum_y / total, total.astype(np.int64)
 
 
-def _line(x: Floats, y: Floats) -> tuple[float, float]:
-    spread = float(np.var(x))
-    if spread < 1e-12:
-        return float("nan"), float("nan")
-    slope = float(np.mean((x - x.mean()) * (y - y.mean())) / spread)
-    return slope, float(y.mean() - slope * x.mean())
-
-
-def _common(stated: Floats, recalibrated: Floats) -> tuple[float, float, float]:
-    values, counts = np.unique(stated, return_counts=True)
-    value = float(values[counts.argmax()])
-    low, high = np.quantile(recalibrated[stated == value], [0.05, 0.95])
-    return value, float(low), float(high)
-
-
 def as_scored(records: Any) -> Scored:
-    """Return records as scored rows: `confidence` as stated, and `calibrated` where they carry it."""
+    """Return records as scored rows: the stated `confidence`, and `calibrated` if they have it."""
     if isinstance(records, Scored):
         return records
     columns = Columns()
@@ -134,17 +123,15 @@ def as_scored(records: Any) -> Scored:
             ids=batch.ids,
         )
     correct: Floats = columns["correct"]
+    known = {name: columns.get(name) for name in ("stated", "calibrated", "ids")}
     # A column that only some batches have is left out.
-    found = {name: columns.get(name) for name in ("stated", "calibrated", "ids")}
-    whole = {name: values for name, values in found.items() if values is not None and len(values) == len(correct)}
-    return Scored(correct, {name: whole[name] for name in SCORES if name in whole}, ids=whole.get("ids"))
+    complete = {name: values for name, values in known.items() if values is not None and len(values) == len(correct)}
+    return Scored(correct, {name: complete[name] for name in SCORES if name in complete}, ids=complete.get("ids"))
 
 
 def as_tallies(scores: Any) -> dict[str, Tally]:
-    """Return what a figure was given as tallies by name, in the order in which they are drawn.
+    """Return the argument of a figure as tallies by name, in the order of drawing.
 
-    >>> list(as_tallies(Tally.of([0.8, 0.9], [0, 1])))
-    ['stated']
     >>> rows = [{"confidence": 0.9, "correct": n % 2, "calibrated": 0.7} for n in range(4)]
     >>> list(as_tallies(rows))
     ['stated', 'calibrated']
@@ -157,25 +144,25 @@ def as_tallies(scores: Any) -> dict[str, Tally]:
 
 
 def as_pairs(scores: Any) -> dict[str, Pairs]:
-    """Return what a figure was given as pairs of stated and recalibrated confidence, by name."""
-    given = scores if isinstance(scores, Mapping) else {}
-    pairs = dict(given) if given and all(isinstance(value, Pairs) for value in given.values()) else None
-    found = as_scored(scores).pairs() if pairs is None else pairs
-    if not found:
-        raise InputError("there is nothing beside the stated confidence; give records with a column `calibrated`.")
-    return {name: found[name] for name in sorted(found, key=_place)}
+    """Return the argument of a figure as pairs of stated and recalibrated confidence, by name."""
+    are_pairs = isinstance(scores, Mapping) and scores and all(isinstance(value, Pairs) for value in scores.values())
+    pairs = scores if are_pairs else as_scored(scores).pairs()
+    if not pairs:
+        raise InputError("there is only the stated confidence; give records with a column `calibrated`.")
+    return {name: pairs[name] for name in sorted(pairs, key=_place)}
 
 
 def _place(name: str) -> tuple[int, str]:
+    """Sort scores in the order of `SCORES`, and others after them."""
     return (SCORES.index(name) if name in SCORES else len(SCORES), name)
 
 
 @dataclass
 class Gathered:
-    """What has been read so far for one model.
+    """The rows read so far for one model.
 
-    grouped_by : the column whose values are the groups; the model's own groups by default.
-    is_part : these are some of the model's rows, picked by a column.
+    grouped_by : the column that defines the groups; by default the model's own groups.
+    is_part : these are only some of the model's rows, selected by a column.
     """
 
     model: QACalibrator
@@ -185,14 +172,13 @@ class Gathered:
     labels: dict[Any, int] = field(default_factory=dict)
     sampler: Sampler = field(default_factory=Sampler)
     has_texts: bool = False
-    sources: dict[str, int] = field(default_factory=dict)
+    sources: Counter[str] = field(default_factory=Counter)
     hashes: list[Hashes | None] = field(default_factory=list)
     _columns: Columns = field(default_factory=Columns)
 
     def add(self, batch: Batch) -> None:
         """Take more rows."""
-        calibrator = self.model.calibrator_
-        maps = calibrator.fitted_maps()
+        maps = self.model.calibrator_.fitted_maps()
         rows = self.model.pipeline_.rows(batch)
         evidence = maps.explain(rows)
         names = batch.listed(self.grouped_by) if self.grouped_by else evidence.group
@@ -208,7 +194,7 @@ class Gathered:
             ids=batch.ids,
             questions=None if batch.ids is None else batch.question_hashes(),
         )
-        self._count_sources(evidence.source)
+        self.sources.update(evidence.source.tolist())
         if isinstance(maps, BinMaps):
             self._columns.add(bins=maps.bins_of(rows), levels=maps.bins_by_level(rows))
         self._sample(batch, names, correct, evidence.calibrated)
@@ -218,52 +204,45 @@ class Gathered:
         codes = (-1 if is_missing(name) else self.labels.setdefault(name, len(self.labels)) for name in plain)
         return np.fromiter(codes, dtype=np.int64, count=len(names))
 
-    def _count_sources(self, source: Any) -> None:
-        for name, count in zip(*np.unique(source, return_counts=True), strict=True):
-            self.sources[str(name)] = self.sources.get(str(name), 0) + int(count)
-
     def _sample(self, batch: Batch, names: list[Any], correct: Floats, calibrated: Floats) -> None:
         if batch.question is None or batch.answer is None:
             return
         self.has_texts = True
         ids = np.zeros(len(batch), dtype=np.uint64) if batch.ids is None else batch.ids
         keys = [None if is_missing(name) else self.labels.get(name, str(name)) for name in names]
-        texts = (batch.question, batch.answer)
-        self.sampler.add(keys, mix(ids, 1), *texts, batch.confidence, correct, calibrated)
+        self.sampler.add(keys, mix(ids, 1), batch.question, batch.answer, batch.confidence, correct, calibrated)
 
     def column(self, name: str) -> Any:
-        """Return a column of all rows, None if there is none."""
+        """Return a column of all rows, or None."""
         return self._columns.get(name)
 
     def scored(self) -> Scored:
-        """Return the rows with their scores: the pooled one where it is another than the calibrated one."""
+        """Return the rows with their scores; the pooled score only if it differs from the calibrated one."""
         has_groups = self.model.calibrator_.properties.uses_groups or self.model.learned_score_ is not None
-        names = SCORES if has_groups else ("stated", "calibrated")
-        codes: Ints = self.column("groups")
-        ids: Hashes | None = self.column("ids")
-        scores = {name: self.column(name) for name in names}
-        return Scored(self.column("correct"), scores, codes if self.labels else None, ids)
+        scores = {name: self.column(name) for name in (SCORES if has_groups else ("stated", "calibrated"))}
+        codes = self.column("groups") if self.labels else None
+        return Scored(self.column("correct"), scores, codes, self.column("ids"))
 
     @property
     def is_familiar(self) -> bool:
-        """Whether the model was fitted on some of these questions, as far as it remembers."""
+        """Whether the model was fitted on some of these questions, as far as its record tells."""
         names = [column for column in (self.column("ids"), self.column("questions")) if column is not None]
         return bool(names) and bool(self.model.fit_record_.known(np.concatenate(names)))
 
     @property
     def has_ids(self) -> bool:
-        """Whether these rows and the model have what tells questions again; if not, any of them may be familiar."""
+        """Whether rows of the fit can be detected; if not, the model may have been fitted on any of these rows."""
         return "ids" in self._columns and len(self.model.fit_record_.questions) > 0
 
     @property
     def is_uneven(self) -> bool:
-        """Whether some questions have more rows than others, so that a mean over rows is none over questions."""
+        """Whether some questions have more rows than others; then a mean over rows is not one over questions."""
         ids = self.column("ids")
         return ids is not None and len(set(np.unique(ids, return_counts=True)[1].tolist())) > 1
 
     @property
     def has_one_map(self) -> bool:
-        """Whether one map answers for all rows, because there are no groups to tell apart."""
+        """Whether one map answers for all rows, because there is at most one group."""
         return set(self.sources) == {"root"} and len(self.model.describe_groups()) <= 1
 
 
@@ -277,9 +256,9 @@ def gather(
     allow_other_source: AllowOtherSource = False,
     progress: Progress | None = None,
 ) -> dict[str, Gathered]:
-    """Read labelled records through a model, apart for each model of a set, or for each value of a column `by`."""
+    """Read labelled records through a model, separately for each model of a set or each value of a column `by`."""
     if model._by is not None and by not in (None, model._by):
-        raise InputError(f"there is one model for each {model._by}, so that is what the report is by, not {by}.")
+        raise InputError(f"this set has one model for each {model._by}, so the report cannot be by {by}.")
     out: dict[str, Gathered] = {}
     done, is_part = 0, by is not None and model._by is None
     for batch in read(records, how or model._reading(records), needs_labels=True, **model._needs):

@@ -3,14 +3,8 @@
 from __future__ import annotations
 
 GLOSSARY = (
-    (
-        "confidence",
-        "How sure the LLM is that its answer is correct, from 0 to 1. Stated: as the LLM gave it.",
-    ),
-    (
-        "accuracy",
-        "The share of answers that are correct.",
-    ),
+    ("confidence", "How sure the LLM is that its answer is correct, from 0 to 1. Stated: as the LLM gave it."),
+    ("accuracy", "The share of answers that are correct."),
     (
         "calibrated",
         "A confidence that means what it says: about 70% of the answers with 0.7 are correct. Also the confidence "
@@ -31,10 +25,7 @@ GLOSSARY = (
         "A bin is a range of confidences that all get the same calibrated value. A map is the table of bins for a "
         "group, or for all questions.",
     ),
-    (
-        "pooled map",
-        "One correction for all questions, without regard to their group.",
-    ),
+    ("pooled map", "One correction for all questions, without regard to their group."),
     (
         "partition, beta",
         "The function that assigns questions to groups; the paper calls it beta. Group rows are the rows set aside "

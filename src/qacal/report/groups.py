@@ -1,4 +1,4 @@
-"""The groups of the test rows: what each score claims, where it is wrong beyond chance, and the table of groups."""
+"""The groups of the test rows: their accuracy and confidence, gaps beyond chance, and the table of groups."""
 
 from __future__ import annotations
 
@@ -19,21 +19,20 @@ from qacal.tally.tally import Tally
 if TYPE_CHECKING:
     from qacal.report.content import Content
 
-# Below this many test rows the error of a group is mostly noise, and it is shown after those that have more.
+# With fewer test rows the error of a group is mostly noise, and it is shown last.
 FEW_ROWS = 50
-# All texts of a block together; with hundreds of groups each text is cut shorter.
+# Characters of all texts of a block together; with hundreds of groups each text is cut shorter.
 _TEXT_BUDGET = 400_000
 _SHORT = 140
-_SHORT_NAMES = {"pooled": "one for all"}
 
 
 @dataclass(frozen=True, eq=False)
 class Group:
-    """One group of test rows: how often it is right, what each score claims, and how far each is off.
+    """One group of test rows: its accuracy, and the mean confidence and the error of each score.
 
-    is_off : the mean calibrated confidence is further from the share of right answers than chance explains. Of no
-        group where some questions have more rows than others: the test is of questions, and the means are of rows.
-    words, examples : what sets it apart, and some of its rows; empty where the records have no texts.
+    is_off : chance does not explain the gap between the mean calibrated confidence and the accuracy. Never if some
+        questions have more rows than others: the test is about questions, the means are about rows.
+    words, examples : characteristic words, and some rows; empty if the records have no texts.
     """
 
     label: Any
@@ -48,18 +47,18 @@ class Group:
 
     @property
     def gap(self) -> float:
-        """How far the mean calibrated confidence is from the share of right answers."""
+        """The distance of the mean calibrated confidence to the accuracy."""
         return abs(self.confidence["calibrated"] - self.accuracy)
 
     @property
     def gain(self) -> float:
-        """By how much the debiased error falls; what is below noise counts as none."""
+        """The decrease of the debiased error; errors below noise count as 0."""
         before, after = (np.nan_to_num(max(self.errors[name], 0.0)) for name in ("stated", "calibrated"))
         return float(before - after)
 
 
 def groups_of(gathered: Gathered, tallies: dict[str, Tally], examples: int) -> tuple[Group, ...]:
-    """Return the groups that gain most first, and those with few rows last."""
+    """Return the groups with the largest gain first, and those with few rows last."""
     groups = _groups(gathered, tallies, examples)
     return tuple(sorted(groups, key=lambda group: (group.rows < FEW_ROWS, -group.gain, str(group.label))))
 
@@ -90,9 +89,9 @@ def _groups(gathered: Gathered, tallies: dict[str, Tally], examples: int) -> Ite
 
 
 def _codes_that_are_off(gathered: Gathered) -> set[int]:
-    """Return the groups whose mean calibrated confidence chance does not explain, one row of each question counted.
+    """Return the groups with a gap that chance does not explain; each question counts once.
 
-    If the calibrated confidences are right within every group, some group is here with probability 0.05 at most.
+    If the calibrated confidences are right within every group, any group is returned with probability at most 0.05.
     """
     correct, claimed, codes, ids = (gathered.column(name) for name in ("correct", "calibrated", "groups", "ids"))
     kept = slice(None) if ids is None else one_of_each(ids, correct, claimed, codes)
@@ -100,89 +99,56 @@ def _codes_that_are_off(gathered: Gathered) -> set[int]:
     t, p = correct[kept], claimed[kept]
     columns = (np.ones(len(t)), t, t * t, p)
     rows, right, squares, total = (np.bincount(where, column).astype(np.float64) for column in columns)
-    found = judged(rows, right, squares, (total / rows, total / rows))
-    return set(known[found.is_contradicted].tolist())
-
-
-@dataclass(frozen=True)
-class Pair:
-    """A question and an answer, short and (where that cuts something off) long."""
-
-    question: Cut
-    answer: Cut
-    stated: str
-    calibrated: str
-    verdict: str
-
-
-@dataclass(frozen=True)
-class Cut:
-    """A text for one line, and the rest of it where there is more."""
-
-    short: str
-    full: str
-
-    @staticmethod
-    def of(text: str, longest: int) -> Cut:
-        """Cut a text; its lines become one.
-
-        >>> Cut.of("Why?", 500)
-        Cut(short='Why?', full='')
-        """
-        line = " ".join(text.split())
-        full = line if len(line) <= longest else f"{line[: longest - 1]}…"
-        return Cut(line, "") if len(line) <= _SHORT else Cut(f"{line[: _SHORT - 1]}…", full)
-
-
-@dataclass(frozen=True)
-class GroupRow:
-    """One line of the table of groups, ready to be shown."""
-
-    name: str
-    words: str
-    numbers: tuple[tuple[str, str], ...]
-    pairs: tuple[Pair, ...]
-    is_small: bool
+    judgement = judged(rows, right, squares, (total / rows, total / rows))
+    return set(known[judgement.is_contradicted].tolist())
 
 
 def group_name(label: Any) -> str:
-    """Return what a group is called: groups of a tree or of k-means have numbers only."""
+    """Return the name of a group; groups of a tree or of k-means only have numbers."""
     if label is None:
         return "no group"
     return f"group {label}" if isinstance(label, int) and not isinstance(label, bool) else str(label)
 
 
-def group_rows(content: Content) -> list[GroupRow]:
-    """Return the table of groups, those that gain most first."""
+def group_rows(content: Content) -> list[dict[str, Any]]:
+    """Return the rows of the table of groups, as the template shows them."""
     texts = 2 * sum(len(group.examples) for group in content.groups)
     longest = min(max(_TEXT_BUDGET // max(texts, 1), 2 * _SHORT), 2_000)
     return [
-        GroupRow(
-            name=group_name(group.label),
-            words=", ".join(group.words),
-            numbers=tuple(_numbers(group)),
-            pairs=tuple(_pair(example, longest) for example in group.examples),
-            is_small=group.rows < FEW_ROWS,
-        )
+        {
+            "name": group_name(group.label),
+            "words": ", ".join(group.words),
+            "numbers": _numbers(group),
+            "pairs": [_pair(example, longest) for example in group.examples],
+            "is_small": group.rows < FEW_ROWS,
+        }
         for group in content.groups
     ]
 
 
-def _numbers(group: Group) -> Iterator[tuple[str, str]]:
-    yield "rows", f"{group.rows:,}"
-    yield "right", percent(group.accuracy)
-    yield "stated", percent(group.confidence["stated"])
-    yield "calibrated", percent(group.confidence["calibrated"])
-    for name, error in group.errors.items():
-        yield f"error {_SHORT_NAMES.get(name, name)}", error_seen(error, 2)
+def _numbers(group: Group) -> dict[str, str]:
+    errors = {f"error {'one for all' if name == 'pooled' else name}": error for name, error in group.errors.items()}
+    return {
+        "rows": f"{group.rows:,}",
+        "accuracy": percent(group.accuracy),
+        "stated": percent(group.confidence["stated"]),
+        "calibrated": percent(group.confidence["calibrated"]),
+        **{name: error_seen(error, 2) for name, error in errors.items()},
+    }
 
 
-def _pair(example: dict[str, Any], longest: int) -> Pair:
-    right = {1.0: "correct", 0.0: "wrong"}.get(example["correct"], f"{example['correct']:.2g} correct")
-    return Pair(
-        question=Cut.of(str(example["question"]), longest),
-        answer=Cut.of(str(example["answer"]), longest),
-        stated=percent(example["confidence"]),
-        calibrated=percent(example["calibrated"]),
-        verdict=right,
-    )
+def _pair(example: dict[str, Any], longest: int) -> dict[str, Any]:
+    return {
+        "question": _cut(str(example["question"]), longest),
+        "answer": _cut(str(example["answer"]), longest),
+        "stated": percent(example["confidence"]),
+        "calibrated": percent(example["calibrated"]),
+        "verdict": {1.0: "correct", 0.0: "wrong"}.get(example["correct"], f"{example['correct']:.2g} correct"),
+    }
+
+
+def _cut(text: str, longest: int) -> dict[str, str]:
+    """Return a text for one line, and if that is only its start, more of it."""
+    line = " ".join(text.split())
+    full = line if len(line) <= longest else f"{line[: longest - 1]}…"
+    return {"short": line, "full": ""} if len(line) <= _SHORT else {"short": f"{line[: _SHORT - 1]}…", "full": full}

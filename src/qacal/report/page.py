@@ -30,17 +30,15 @@ from qacal.report.words import error_seen, percent
 _FOLDER = Path(__file__).parent / "templates"
 
 SMALL_MULTIPLES = 12
-"""How many groups get a diagram of their own; the others are in the table."""
+"""Number of groups with a diagram of their own; the others are only in the table."""
 
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """One part of a page, of one LLM or one data set.
+    """One part of a page, about one LLM or one data set.
 
-    title : its heading, and its name in the table of contents.
-    content : what to show of a model; None for a block of tables alone.
-    intro : some words under the heading.
-    tables : further tables, before everything else of the block.
+    content : what to show of a model; None for a block of tables.
+    tables : shown before the content.
     """
 
     title: str
@@ -50,7 +48,7 @@ class Block:
 
 
 def render(title: str, blocks: Sequence[Block], *, intro: str = "", tables: Sequence[Table] = ()) -> str:
-    """Return the page: a function of what is given and of nothing else, so the same content gives the same bytes.
+    """Return the page; the same content gives the same bytes.
 
     tables : shown before the blocks, such as the results of all of them.
 
@@ -59,9 +57,9 @@ def render(title: str, blocks: Sequence[Block], *, intro: str = "", tables: Sequ
     True
     """
     shown = [_shown(block, f"b{number}") for number, block in enumerate(blocks, start=1)]
-    # Half of a surrogate pair is text in Python, and in no file.
     always = {"version": __version__, "css": _css(), "glossary": GLOSSARY}
     page = _template().render(title=title, intro=intro, tables=tables, blocks=shown, **always)
+    # A lone surrogate is possible in a Python string, but not in a file.
     return page.encode("utf-8", "replace").decode("utf-8")
 
 
@@ -74,6 +72,7 @@ def _template() -> Template:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.filters["percent"] = percent
     return environment.get_template("page.html")
 
 
@@ -101,19 +100,18 @@ def _shown(block: Block, key: str) -> dict[str, Any]:
         "scores": [(name, look_of(name).label) for name in content.tallies],
         "most": SMALL_MULTIPLES,
         "few": FEW_ROWS,
-        "promise": _promise(content),
         "verdict": verdict_of(content),
     }
 
 
 def _inline(ax: Axes, key: str) -> dict[str, Any]:
     title, _, svg = inline_svg(ax, key)
-    # The only markup that is not escaped: matplotlib's, in which text has been escaped by the XML writer.
+    # The only unescaped markup is matplotlib's; the XML writer has escaped the text in it.
     return {"title": title, "svg": Markup(svg)}
 
 
 def _small_multiples(content: Content, key: str) -> list[dict[str, Any]]:
-    """Return a small reliability diagram for the groups that gain most, of those with rows enough to see it."""
+    """Return small reliability diagrams of the groups with the largest gain, among those with enough rows."""
     enough = [group for group in content.groups if group.rows >= FEW_ROWS and group.label is not None]
     return [
         {
@@ -125,25 +123,6 @@ def _small_multiples(content: Content, key: str) -> list[dict[str, Any]]:
         }
         for number, group in enumerate((enough or content.groups)[:SMALL_MULTIPLES], start=1)
     ]
-
-
-def _promise(content: Content) -> dict[str, str]:
-    """Return the numbers of the paragraph on the guarantee, as text."""
-    promise, realised = content.promise, content.realised
-    if promise is None:
-        return {}
-    out = {
-        "alpha": f"{promise.alpha:g}",
-        "sure": percent(1 - promise.alpha),
-        "epsilon": f"{promise.epsilon:.2f}",
-        "certified": f"{promise.certified:.2f}",
-        "largest": f"{promise.largest:.2f}",
-        "points": f"{promise.points_per_bin:,}",
-        "rows": f"{promise.rows:,}",
-    }
-    if realised is not None:
-        out |= {"bins": f"{len(realised.rows):,}", "realised": f"{realised.typical:.2f}"}
-    return out
 
 
 def _figures(content: Content) -> Iterator[tuple[str, Axes]]:

@@ -44,17 +44,17 @@ from qacal.tally.arrays import Bools, Floats, Hashes, Ints
 from qacal.tally.ids import one_of_each
 
 GAMMA = 0.05
-"""How often some claim may be contradicted, at most, though all of them are true."""
+"""Largest probability that some claim is contradicted although all are true."""
 
 
 @dataclass(frozen=True, eq=False)
 class Judged:
-    """What the rows of some cells say of claims about them.
+    """Claims about cells, tested on rows.
 
-    low, high : an interval for each cell's share of right answers; those of cells that can be judged are right all at
-        once with probability 1 - gamma.
-    can_be_judged : whether there are rows enough to contradict the claim.
-    is_contradicted : whether they do.
+    low, high : an interval for the accuracy of each cell; those of cells that can be judged hold at once with
+        probability 1 - gamma.
+    can_be_judged : whether there are enough rows to contradict the claim.
+    is_contradicted : whether they contradict it.
     """
 
     low: Floats
@@ -72,19 +72,19 @@ def judged(
     gamma: float = GAMMA,
     is_mixed: bool = True,
 ) -> Judged:
-    """Hold cells against what is claimed of them.
+    """Test claims about the accuracy of cells.
 
-    rows, right, squares : how many rows a cell has, and the sums of their labels and of their labels' squares.
-    claimed : the ends of the intervals claimed.
-    is_mixed : the rows of a cell may differ in how likely they are right; claimed is their average.
+    rows, right, squares : of each cell, the number of rows and the sums of their labels and squared labels.
+    claimed : the ends of the claimed intervals.
+    is_mixed : rows of a cell may be correct with different probabilities, and the claim is about their average.
 
     Examples
     --------
-    Claimed is 0.9 of both; the first has 100 rows of which 60 are right, and the second has one, which is wrong:
+    An accuracy of 0.9 is claimed for both cells: one with 60 of 100 rows correct, and one with a single wrong row.
 
     >>> rows, right, claim = np.array([100.0, 1.0]), np.array([60.0, 0.0]), np.array([0.9, 0.9])
-    >>> found = judged(rows, right, right, (claim, claim))
-    >>> found.can_be_judged, found.is_contradicted, found.high.round(2)
+    >>> tested = judged(rows, right, right, (claim, claim))
+    >>> tested.can_be_judged, tested.is_contradicted, tested.high.round(2)
     (array([ True, False]), array([ True, False]), array([0.7 , 0.98]))
     """
     low_claim, high_claim = claimed
@@ -95,9 +95,9 @@ def judged(
 
 
 def _tail(least: Floats, gamma: float) -> float:
-    """Return the tail of each end; `least` is the smallest at which a cell can be judged.
+    """Return the tail probability of each end; `least` is the smallest at which a cell can be judged.
 
-    >>> _tail(np.array([1e-9, 1e-9, 0.3, 0.4]), 0.05)  # two of the four can be
+    >>> _tail(np.array([1e-9, 1e-9, 0.3, 0.4]), 0.05)  # two of the four can be judged
     0.0125
     """
     counts = np.arange(1, max(len(least), 1) + 1)
@@ -108,21 +108,19 @@ def _tail(least: Floats, gamma: float) -> float:
 
 @dataclass(frozen=True, eq=False)
 class Realised:
-    """The bins of a fit that test rows fell into, and what these say of their intervals.
+    """The bins of a fit that have test rows, with a test of their intervals.
 
-    group : whose bin it is; None for all rows, or for an ancestor of several groups.
-    answer, low, high, bound : what each bin answers, its certificate, and how far off that lets the answer be.
-    rows, accuracy : of the test rows that the certificate speaks of.
-    answered : how many of them the bin answered; a map further down may answer the others.
-    noise_low, noise_high : an interval for the bin's truth from the test rows alone; those of bins that can be judged
-        are right all at once with probability 1 - gamma.
-    can_be_judged, is_broken : whether there are rows enough to contradict the certificate, and whether they do: it
-        misses by more than the noise of the test rows explains.
-    alpha : how often the certificates may fail, all of them together.
-    is_about_all : whether the promise is about all answers to come, and not about the calibration rows alone.
-    left_out : test rows left out because their question has another.
-    intervals : how many the fit has, with those of bins that no test row fell into, but without bins that have no row
-        at all.
+    group : the group of the bin; None for all rows, or for an ancestor of several groups.
+    answer, low, high, bound : the answer of the bin, its certified interval, and the largest error that this allows.
+    rows, accuracy : of the test rows that the interval covers.
+    answered : number of these rows that the bin answered; deeper maps may answer the others.
+    noise_low, noise_high : an interval for the true accuracy from the test rows alone; those of bins that can be judged
+        hold at once with probability 1 - gamma.
+    can_be_judged, is_broken : whether there are enough rows to contradict the certified interval, and whether they do.
+    alpha : probability that any certified interval is wrong.
+    is_about_all : whether the guarantee is about all future answers, not only about the calibration rows.
+    left_out : test rows left out because their question has another row.
+    intervals : number of intervals of the fit, also those without test rows, but not those of bins without any row.
     """
 
     group: tuple[Any, ...]
@@ -144,54 +142,54 @@ class Realised:
 
     @property
     def error(self) -> Floats:
-        """How far each bin's answer is from what its test rows say."""
+        """The distance of each bin's answer to the accuracy of its test rows."""
         return np.abs(self.answer - self.accuracy)
 
     @property
     def typical(self) -> float:
-        """The error of a test row's bin, on average."""
+        """The mean error of the bins, over test rows."""
         return float(self.answered @ self.error / self.answered.sum())
 
     @property
     def is_within(self) -> Bools:
-        """Which bins are off by no more than their bound, by the test rows as they are."""
+        """Which bins have an error within their bound, without regard to noise."""
         return np.asarray(self.error <= self.bound + 1e-12)
 
     @property
     def is_inside(self) -> Bools:
-        """Which bins have a share of right answers that lies in their interval, by the test rows as they are."""
+        """Which bins have an accuracy inside their interval, without regard to noise."""
         return np.asarray((self.low - 1e-12 <= self.accuracy) & (self.accuracy <= self.high + 1e-12))
 
     @property
     def excess(self) -> Floats:
-        """By how much, at least, an interval that is contradicted misses the truth; 0 for others."""
+        """The least distance of a contradicted interval to the true accuracy; 0 for others."""
         return np.asarray(np.maximum(np.maximum(self.noise_low - self.high, self.low - self.noise_high), 0.0))
 
 
 def realised_errors(maps: BinMaps, bins: Ints, levels: Ints, correct: Floats, ids: Hashes | None = None) -> Realised:
-    """Return how the bins of a fit did on test rows.
+    """Return the errors of the bins of a fit on test rows.
 
     bins : the bin that answers each row (:meth:`BinMaps.bins_of`).
-    levels : in which bins it is, of all maps (:meth:`BinMaps.bins_by_level`).
-    ids : hashes of the questions' ids; of each question one row is kept.
+    levels : the bin of each row in every map (:meth:`BinMaps.bins_by_level`).
+    ids : hashes of the questions' ids; one row of each question is kept.
 
     Examples
     --------
-    A score of 0.9 that was right of 0.9 in the fit, and is right of 0.6 now:
+    At a score of 0.9 the accuracy was 0.9 in the fit, and is 0.6 now:
 
     >>> from qacal import StepBinning
     >>> from qacal.calibrators.base import Rows
     >>> fit = StepBinning().fit(np.full(1000, 0.9), np.repeat([1.0, 0.0], [900, 100]))
     >>> maps, new = fit.maps_, Rows(np.full(200, 0.9), None, None)
     >>> right = np.repeat([1.0, 0.0], [120, 80])
-    >>> found = realised_errors(maps, maps.bins_of(new), maps.bins_by_level(new), right)
-    >>> found.low.round(2), found.high.round(2), found.noise_high.round(2), found.is_broken
+    >>> realised = realised_errors(maps, maps.bins_of(new), maps.bins_by_level(new), right)
+    >>> realised.low.round(2), realised.high.round(2), realised.noise_high.round(2), realised.is_broken
     (array([0.88]), array([0.92]), array([0.67]), array([ True]))
     """
     kept = np.ones(len(correct), dtype=bool) if ids is None else one_of_each(ids, correct, bins, *levels.T)
     t = correct[kept]
     rows, right, squares = (_per_bin(maps, levels[kept], column) for column in (np.ones(len(t)), t, t * t))
-    found = _tested(maps, rows, right, squares)
+    tested = _tested(maps, rows, right, squares)
     used = np.flatnonzero(rows)
     return Realised(
         group=_owners(maps, used),
@@ -202,10 +200,10 @@ def realised_errors(maps: BinMaps, bins: Ints, levels: Ints, correct: Floats, id
         rows=rows[used].astype(np.int64),
         accuracy=right[used] / rows[used],
         answered=np.bincount(bins[kept], minlength=len(rows))[used],
-        noise_low=found.low[used],
-        noise_high=found.high[used],
-        can_be_judged=found.can_be_judged[used],
-        is_broken=found.is_contradicted[used],
+        noise_low=tested.low[used],
+        noise_high=tested.high[used],
+        can_be_judged=tested.can_be_judged[used],
+        is_broken=tested.is_contradicted[used],
         alpha=float(maps.certificate.alpha),
         is_about_all=maps.certificate.is_about_all,
         left_out=int(len(correct) - len(t)),
@@ -214,7 +212,7 @@ def realised_errors(maps: BinMaps, bins: Ints, levels: Ints, correct: Floats, id
 
 
 def _tested(maps: BinMaps, rows: Floats, right: Floats, squares: Floats) -> Judged:
-    """Hold every bin against its interval, level by level."""
+    """Test the interval of every bin, level by level."""
     levels = np.unique(maps.lineage.depth).tolist()
     of_level = [np.flatnonzero(np.repeat(maps.lineage.depth, np.diff(maps.offset)) == depth) for depth in levels]
     options: dict[str, Any] = {"gamma": GAMMA / len(levels), "is_mixed": not maps.certificate.is_about_all}
@@ -236,7 +234,7 @@ def _per_bin(maps: BinMaps, levels: Ints, column: Floats) -> Floats:
 
 
 def _owners(maps: BinMaps, bins: Ints) -> tuple[Any, ...]:
-    """Return the group that each bin is of, None where it is of several."""
+    """Return the group of each bin; None for bins of several groups."""
     number = np.searchsorted(maps.offset, bins, side="right") - 1
     depth, owner = maps.lineage.depth[number], maps.lineage.owner[number]
     deepest = deepest_level(maps.grouping, maps.max_depth)
@@ -247,9 +245,11 @@ def _owners(maps: BinMaps, bins: Ints) -> tuple[Any, ...]:
 
 @dataclass(frozen=True)
 class Promise:
-    """What the fit's bins promise: by the theorem before a row was seen, and by their certificates after.
+    """What the bins of a fit guarantee: by the theorem before any row is seen, and by their certificates after.
 
-    certified : half of the test rows are in bins that are certified to be off by this much at most.
+    epsilon : the largest error by the theorem.
+    certified : half of the test rows are in bins with a certified error of at most this.
+    largest : the largest certified error of any bin.
     """
 
     points_per_bin: int
@@ -263,18 +263,18 @@ class Promise:
 
 
 def promise_of(gathered: Gathered, maps: BinMaps) -> Promise:
-    """Return what the bins that answered these rows promise."""
+    """Return what the bins of a model guarantee for these rows."""
     chosen = gathered.model.calibrator_.get_params()
-    # The rows of the root's bins, and the edge rows between them that Algorithm UMD keeps out of them.
+    # The rows of the root's bins, and the edge rows between them, which Algorithm UMD leaves out of bins.
     root = int(maps.offset[1])
     rows = max(int(maps.rows[:root].sum()) + (root - 1 if maps.is_jittered else 0), 2)
     levels, alpha = len(np.unique(maps.lineage.depth)), float(maps.certificate.alpha)
-    # The bins of groups, where there are groups: the root's hold the same rows once more.
+    # The bins of groups, if there are groups: the root's bins have the same rows again.
     first = int(maps.offset[1]) if len(maps.offset) > 2 else 0
     bounds, behind = maps.error_bounds()[first:], maps.rows[first:]
     n_bins = chosen.get("n_bins")
-    # Bins that follow curves were asked for no number of points; half of the rows are in bins of the middle one.
-    points = rows // n_bins if n_bins else int(chosen.get("points_per_bin", _middle(behind, behind)))
+    # Bins that follow curves have no parameter for the number of points; take the median over rows.
+    points = rows // n_bins if n_bins else int(chosen.get("points_per_bin", _median_bin(behind)))
     points = min(max(points, 2), rows)
     return Promise(
         points_per_bin=points,
@@ -283,28 +283,28 @@ def promise_of(gathered: Gathered, maps: BinMaps) -> Promise:
         levels=levels,
         epsilon=epsilon(points, rows, alpha, levels=levels),
         certified=float(np.median(maps.error_bounds()[gathered.column("bins")])),
-        # Of bins without rows nothing is known, and nobody has asked.
+        # Bins without rows have no information, and nobody reads them.
         largest=float(bounds[behind > 0].max(initial=0.0)),
         kind=maps.certificate.kind,
     )
 
 
-def _middle(values: Any, rows: Any) -> float:
-    """Return the median of a value of bins over their rows."""
-    order = np.argsort(values)
-    through = np.cumsum(rows[order])
-    return float(values[order][np.searchsorted(through, through[-1] / 2)])
+def _median_bin(rows: Ints) -> float:
+    """Return the size of the bin of the median row."""
+    sizes = np.sort(rows)
+    through = np.cumsum(sizes)
+    return float(sizes[np.searchsorted(through, through[-1] / 2)])
 
 
 def realised_of(gathered: Gathered, maps: BinMaps) -> Realised | None:
-    """Return what these rows say of the intervals; None if they are not the rows to ask."""
+    """Return a test of the intervals on these rows; None if these rows cannot test them."""
     if why_not_judged(gathered):
         return None
     return realised_errors(maps, *(gathered.column(name) for name in ("bins", "levels", "correct", "ids")))
 
 
 def why_not_judged(gathered: Gathered) -> str:
-    """Return why a promise cannot be held against these rows; nothing if it can."""
+    """Return why these rows cannot test the guarantee; empty if they can."""
     if gathered.is_familiar:
         return "the model was fitted on some of these questions, and the guarantee is about others. Use held-out rows."
     if not gathered.has_ids:

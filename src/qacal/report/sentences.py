@@ -13,7 +13,6 @@ from qacal.calibrators.score import LearnedScore
 from qacal.errors import counted, some_of
 from qacal.metrics.evaluation import FITTED_ON
 from qacal.metrics.reliability import reliability_table
-from qacal.model.model import QACalibrator
 from qacal.report.data import Gathered
 from qacal.report.figures.selective import answered
 from qacal.report.groups import FEW_ROWS, group_name
@@ -52,9 +51,8 @@ _KINDS = {
     "Product": "several of these together",
     "Function": "your own function",
 }
-_LONG = 120
 _ENOUGH = 200
-# A difference that is 0 in whole percents.
+# Smaller differences are 0 in whole percents.
 _SMALL = 0.005
 
 
@@ -74,22 +72,32 @@ def facts_of(gathered: Gathered) -> tuple[Fact, ...]:
 
 def _facts(gathered: Gathered) -> Iterator[Fact]:
     model = gathered.model
-    for name, said in _ORIGINS.items():
-        yield Fact(said, _listed([str(value) for value in model.origins_.get(name, [])]))
+    for name, label in _ORIGINS.items():
+        yield Fact(label, _listed([str(value) for value in model.origins_.get(name, [])]))
+    rows = counted(model.rows_, "labelled row")
     if model.learned_score_ is not None:
-        yield Fact("Predicts from", _read(model.learned_score_), _tried(model.learned_score_))
+        yield Fact("Predicts from", _inputs(model.learned_score_), _tried(model.learned_score_))
+        if model.calibrator_.properties.is_certified:
+            rows = f"{counted(model.learned_score_.rows_, 'row')} for training, {rows} for certification"
     calibrator = repr(model.calibrator_)
     yield Fact("Corrected by", _METHODS.get(type(model.calibrator_).__name__, calibrator), calibrator)
-    yield Fact("Fitted on", _fitted_on(model))
+    yield Fact("Fitted on", rows)
     yield _groups(gathered)
     yield _maps(gathered)
     yield Fact("Measured on", _measured_on(gathered))
-    yield Fact("Answered by", _sources(gathered))
-    yield Fact("Warning", _familiar(gathered))
+    if not gathered.has_one_map:
+        total = sum(gathered.sources.values())
+        shares = {name: gathered.sources[name] / total for name in _SOURCES if name in gathered.sources}
+        yield Fact("Answered by", ", ".join(f"{_SOURCES[name]} ({percent(share)})" for name, share in shares.items()))
+    if gathered.is_familiar:
+        yield Fact("Warning", FITTED_ON.rstrip("."))
+    elif not gathered.has_ids:
+        yield Fact(
+            "Warning", "the model may have been fitted on some of these rows; they have no id or question to check"
+        )
 
 
-def _read(score: LearnedScore) -> str:
-    """Return the inputs of a score."""
+def _inputs(score: LearnedScore) -> str:
     further = score.confidences if score.maps_.pooled.n_confidences > 1 else ()
     parts = ["the text"] * score.reads_text + ["the stated confidence", *further]
     parts += list(score.columns) if score.maps_.levels is not None else []
@@ -109,27 +117,19 @@ def _tried(score: LearnedScore) -> str:
     )
 
 
-def _fitted_on(model: QACalibrator) -> str:
-    rows = counted(model.rows_, "labelled row")
-    if model.learned_score_ is None or not model.calibrator_.properties.is_certified:
-        return rows
-    return f"{counted(model.learned_score_.rows_, 'row')} for training, {rows} for certification"
-
-
 def _groups(gathered: Gathered) -> Fact:
-    groups = gathered.model.describe_groups()
+    model = gathered.model
+    groups = model.describe_groups()
     if not groups:
-        return Fact(
-            "Groups", "none: one correction for all questions" if gathered.model.learned_score_ is None else "none"
-        )
+        return Fact("Groups", "none: one correction for all questions" if model.learned_score_ is None else "none")
     sizes = [group.rows for group in groups]
-    made = f"{gathered.model.partition_!r}"
-    if gathered.model.pipeline_.needs_text:
-        made += f" on the embedding {getattr(gathered.model.embedder, 'name', gathered.model.embedder)}"
+    detail = repr(model.partition_)
+    if model.pipeline_.needs_text:
+        detail += f" on the embedding {getattr(model.embedder, 'name', model.embedder)}"
     size = f"{min(sizes):,} to {max(sizes):,}" if len(groups) > 1 else f"{sizes[0]:,}"
-    kind = _KINDS.get(type(gathered.model.partition_).__name__)
-    rows = "certifying rows" if gathered.model.calibrator_.properties.is_certified else "rows"
-    return Fact("Groups", f"{counted(len(groups), 'group')} of {size} {rows}{f', by {kind}' if kind else ''}", made)
+    kind = _KINDS.get(type(model.partition_).__name__)
+    rows = "certifying rows" if model.calibrator_.properties.is_certified else "rows"
+    return Fact("Groups", f"{counted(len(groups), 'group')} of {size} {rows}{f', by {kind}' if kind else ''}", detail)
 
 
 def _maps(gathered: Gathered) -> Fact:
@@ -138,11 +138,11 @@ def _maps(gathered: Gathered) -> Fact:
         return Fact("Corrections", "curves, without intervals")
     count = len(maps.offset) - 1
     many = "one, for all questions" if count == 1 else f"{count:,}: for all questions, and for groups with enough rows"
-    sure = percent(1 - maps.certificate.alpha)
-    promise = f"certified: all their intervals hold at once with probability {sure}"
-    return Fact(
-        "Corrections", many, f"{counted(count, 'map')} with {counted(len(maps.value), 'bin')} in all, {promise}"
+    detail = (
+        f"{counted(count, 'map')} with {counted(len(maps.value), 'bin')} in all, certified: all their intervals hold "
+        f"at once with probability {percent(1 - maps.certificate.alpha)}"
     )
+    return Fact("Corrections", many, detail)
 
 
 def _measured_on(gathered: Gathered) -> str:
@@ -152,123 +152,91 @@ def _measured_on(gathered: Gathered) -> str:
     return f"{counted(rows, 'row')}{of} of {_listed(list(gathered.origins))}"
 
 
-def _familiar(gathered: Gathered) -> str:
-    if gathered.is_familiar:
-        return FITTED_ON.rstrip(".")
-    return (
-        ""
-        if gathered.has_ids
-        else "the model may have been fitted on some of these rows; they have no id or question to check"
-    )
-
-
-def _sources(gathered: Gathered) -> str:
-    total = sum(gathered.sources.values())
-    if gathered.has_one_map:
-        return ""
-    said = [(name, gathered.sources[name] / total) for name in _SOURCES if name in gathered.sources]
-    return ", ".join(f"{_SOURCES[name]} ({percent(share)})" for name, share in said)
-
-
 def _listed(values: list[str]) -> str:
     text = some_of(values)
-    return text if len(text) <= _LONG else f"{text[: _LONG - 1]}…"
+    return text if len(text) <= 120 else f"{text[:119]}…"
 
 
 @dataclass(frozen=True)
 class PromiseVerdict:
-    """What to say of a promise: the answer, and what it rests on."""
+    """Whether the guarantee held, and the reasons."""
 
     answer: str
     reasons: str
 
 
 def verdict_of(content: Content) -> PromiseVerdict | None:
-    """Return whether the promise was kept, as far as the test rows tell; None where nothing was promised."""
+    """Return whether the guarantee held, as far as the test rows tell; None without a guarantee."""
     if content.promise is None:
         return None
     if content.realised is None:
-        return PromiseVerdict("These rows cannot tell.", _sentence(content.why_not_judged))
+        why = content.why_not_judged
+        return PromiseVerdict("These rows cannot tell.", why[:1].upper() + why[1:])
     return PromiseVerdict(_answer(content.realised), " ".join(_reasons(content.realised)))
 
 
-def _answer(found: Realised) -> str:
-    can_tell, broken = int(found.can_be_judged.sum()), int(found.is_broken.sum())
+def _answer(realised: Realised) -> str:
+    testable, broken = int(realised.can_be_judged.sum()), int(realised.is_broken.sum())
     if broken:
-        return f"No: {broken:,} of {counted(can_tell, 'testable interval')} missed the true accuracy."
-    if can_tell == 0:
+        return f"No: {broken:,} of {counted(testable, 'testable interval')} missed the true accuracy."
+    if testable == 0:
         return "Too few rows to tell."
-    if 2 * can_tell < found.intervals:
+    if 2 * testable < realised.intervals:
         return "No failure found, but most intervals have too few rows to tell."
     return "Yes, as far as these rows can tell."
 
 
-def _reasons(found: Realised) -> Iterator[str]:
-    can_tell = int(found.can_be_judged.sum())
-    yield _tested(found, can_tell)
-    if found.is_broken.any():
-        yield _worst(found)
+def _reasons(realised: Realised) -> Iterator[str]:
+    testable = int(realised.can_be_judged.sum())
+    yield _tested(realised, testable)
+    if realised.is_broken.any():
+        yield _worst(realised)
         yield (
-            f"One fit in {1 / found.alpha:.0f} may fail by chance. Otherwise these questions differ from those of the "
-            "fit, or were labelled differently."
+            f"One fit in {1 / realised.alpha:.0f} may fail by chance. Otherwise these questions differ from those of "
+            "the fit, or were labelled differently."
         )
-    elif can_tell:
-        yield _agreeing(found, can_tell)
-    if can_tell:
+    elif testable:
+        inside = int((realised.is_inside & realised.can_be_judged).sum())
+        these = "it" if testable == 1 else "each of these"
+        if inside == testable:
+            yield f"The accuracy lies inside {these}."
+        elif inside:
+            yield f"The accuracy lies inside {inside:,} of these and outside {testable - inside:,}, within chance."
+        else:
+            yield f"The accuracy lies outside {these}, within chance."
+    if testable:
         yield "(This test rejects a valid guarantee in at most one report in 20.)"
-    if not found.is_about_all:
+    if not realised.is_about_all:
         yield "This assumes that new confidences are distributed like those of the fit."
-    if found.left_out:
-        yield f"One row per question was counted; {counted(found.left_out, 'row')} were left out."
+    if realised.left_out:
+        yield f"One row per question was counted; {counted(realised.left_out, 'row')} were left out."
 
 
-def _tested(found: Realised, can_tell: int) -> str:
-    total = found.intervals
-    if can_tell == 0:
-        largest = counted(int(found.rows.max()), "row")
+def _tested(realised: Realised, testable: int) -> str:
+    total = realised.intervals
+    if testable == 0:
+        largest = counted(int(realised.rows.max()), "row")
         return (
             "Even if all answers were correct, or all wrong, they would contradict no interval: no bin has more than "
             f"{largest}."
         )
     if total == 1:
         return "The only interval has enough rows here to be tested."
-    if can_tell == total:
+    if testable == total:
         return f"All {total:,} intervals have enough rows here to be tested."
-    how_many = "One" if can_tell == 1 else f"{can_tell:,}"
-    has = "has" if can_tell == 1 else "have"
-    return f"{how_many} of the {total:,} intervals {has} enough rows here to be tested, {_untested(found, can_tell)}."
+    few, none = len(realised.rows) - testable, total - len(realised.rows)
+    others = [f"{few:,} {'has' if few == 1 else 'have'} too few"] * (few > 0) + [f"{none:,} none"] * (none > 0)
+    have = "One of the {:,} intervals has" if testable == 1 else f"{testable:,} of the {{:,}} intervals have"
+    return f"{have.format(total)} enough rows here to be tested, {' and '.join(others)}."
 
 
-def _untested(found: Realised, can_tell: int) -> str:
-    few, none = len(found.rows) - can_tell, found.intervals - len(found.rows)
-    parts = [f"{few:,} {'has' if few == 1 else 'have'} too few"] * (few > 0) + [f"{none:,} none"] * (none > 0)
-    return " and ".join(parts)
-
-
-def _agreeing(found: Realised, can_tell: int) -> str:
-    inside = int((found.is_inside & found.can_be_judged).sum())
-    outside = can_tell - inside
-    if outside == 0:
-        return f"The accuracy lies inside {_these(can_tell)}."
-    where = f"inside {inside:,} of these and outside {outside:,}" if inside else f"outside {_these(outside)}"
-    return f"The accuracy lies {where}, within chance."
-
-
-def _these(count: int) -> str:
-    return "it" if count == 1 else "each of these"
-
-
-def _worst(found: Realised) -> str:
-    at = int(np.argmax(found.excess))
-    group = found.group[at]
+def _worst(realised: Realised) -> str:
+    at = int(np.argmax(realised.excess))
+    group = realised.group[at]
     where = f"in {group_name(group)}, where" if group is not None else "where"
-    promised = f"{found.low[at]:.2f} to {found.high[at]:.2f}"
-    seen = f"{percent(found.accuracy[at])} of {counted(int(found.rows[at]), 'answer')} are correct"
-    return f"The worst is {where} it answers {found.answer[at]:.2f}: the interval is {promised}, but {seen}."
-
-
-def _sentence(text: str) -> str:
-    return text[:1].upper() + text[1:]
+    interval = f"{realised.low[at]:.2f} to {realised.high[at]:.2f}"
+    accuracy = f"{percent(realised.accuracy[at])} of {counted(int(realised.rows[at]), 'answer')} are correct"
+    return f"The worst is {where} it answers {realised.answer[at]:.2f}: the interval is {interval}, but {accuracy}."
 
 
 def in_short(content: Content) -> list[str]:
@@ -296,9 +264,8 @@ def _sentences(content: Content) -> Iterator[str]:
     yield content.verdict.text
     verdict = verdict_of(content)
     if verdict is not None and content.promise is not None:
-        yield f"Did the intervals, guaranteed with probability {percent(1 - content.promise.alpha)}, hold? " + (
-            verdict.answer
-        )
+        sure = percent(1 - content.promise.alpha)
+        yield f"Did the intervals, guaranteed with probability {sure}, hold? {verdict.answer}"
     if content.threshold is not None:
         yield _answering(content, content.threshold)
 
@@ -315,7 +282,7 @@ def _gap(content: Content) -> str:
     return "right on average" if abs(gap) < _SMALL else f"a difference within chance ({bounds})"
 
 
-def _frequent_claim(tally: Tally, said: str) -> str:
+def _frequent_claim(tally: Tally, start: str) -> str:
     """Return the accuracy at the most frequent confidence, or in the highest tenth if no value is frequent."""
     cells = tally.pooled().without_blocks().without_ties()
     tied = cells.rows.max() >= max(FEW_ROWS // 2, cells.n // 50)
@@ -324,24 +291,21 @@ def _frequent_claim(tally: Tally, said: str) -> str:
     claim = percent(row["confidence"]) if tied else f"about {percent(row['confidence'])}"
     bounds = interval(100 * row["low"], 100 * row["high"], 0)
     return (
-        f"{said.format(claim)} was correct {percent(row['accuracy'])} of the time "
+        f"{start.format(claim)} was correct {percent(row['accuracy'])} of the time "
         f"({counted(row['rows'], 'answer')}; 95% interval {bounds}%)."
     )
 
 
 def _within(content: Content) -> str:
-    who = {"stated": "the stated confidence", "pooled": "one correction for all", "calibrated": "the calibrated one"}
-    errors = {name: found.error_by_group for name, found in content.measured.items()}
-    known = [(name, error) for name, error in errors.items() if error is not None]
-    if np.isnan([error.debiased for _, error in known]).all():
-        return f"Within {_each(content)}, no error can be measured on so few rows."
-    said = ", ".join(f"{who[name]} {off_by(error, has_interval=True)}" for name, error in known)
-    return f"Within {_each(content)}, typically and without noise: {said}."
-
-
-def _each(content: Content) -> str:
+    labels = {"stated": "the stated confidence", "pooled": "one correction for all", "calibrated": "the calibrated one"}
     by = content.grouped_by or ""
-    return "each of the model’s groups" if by.startswith("the model") else f"each {by}"
+    each = "each of the model’s groups" if by.startswith("the model") else f"each {by}"
+    errors = {name: scores.error_by_group for name, scores in content.measured.items()}
+    known = {name: error for name, error in errors.items() if error is not None}
+    if np.isnan([error.debiased for error in known.values()]).all():
+        return f"Within {each}, no error can be measured on so few rows."
+    parts = ", ".join(f"{labels[name]} {off_by(error, has_interval=True)}" for name, error in known.items())
+    return f"Within {each}, typically and without noise: {parts}."
 
 
 def _worst_group(content: Content) -> str:
@@ -354,16 +318,13 @@ def _worst_group(content: Content) -> str:
         hint = f"; with fewer than {FEW_ROWS} rows in most, only large gaps would show" if few else ""
         return f"No gap beyond chance in any of {counted(len(content.groups), 'group')}{hint}."
     worst = max(off, key=lambda group: group.gap)
-    more = (
-        ""
-        if len(off) == 1
-        else f"; {counted(len(off) - 1, 'other group')} also {'has' if len(off) == 2 else 'have'} one"
-    )
-    who = "the rows without a group" if worst.label is None else group_name(worst.label)
-    right, claimed = percent(worst.accuracy), percent(worst.confidence["calibrated"])
+    more = ""
+    if len(off) > 1:
+        more = f"; {counted(len(off) - 1, 'other group')} also {'has' if len(off) == 2 else 'have'} one"
+    name = "the rows without a group" if worst.label is None else group_name(worst.label)
     return (
-        f"Largest gap beyond chance: {who}, where {right} of {counted(worst.rows, 'answer')} are correct and the "
-        f"calibrated confidence is {claimed}{more}."
+        f"Largest gap beyond chance: {name}, where {percent(worst.accuracy)} of {counted(worst.rows, 'answer')} are "
+        f"correct and the calibrated confidence is {percent(worst.confidence['calibrated'])}{more}."
     )
 
 

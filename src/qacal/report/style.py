@@ -1,4 +1,4 @@
-"""The look of every figure: quiet axes, one colour, line and marker for each score, and words that say what to see.
+"""The look of every figure: quiet axes, one colour, line and marker for each score, and titles that state the result.
 
 Axes are styled one by one and not through matplotlib's global settings, so a figure looks the same in a notebook, in a
 paper and in the report. Each colour below has a name; in the report it becomes a CSS variable of that name, so that
@@ -23,15 +23,15 @@ COLOURS = {
     "pooled": "#646c77",
     "calibrated": "#0a5fa5",
 }
-"""Every colour a figure may use, by the name of its CSS variable. Of the same lightness no two, so print tells them."""
+"""Every colour of the figures, by the name of its CSS variable; the lightness differs, for print in black and white."""
 
 FONT = 8.5
-"""Points. A figure of 3.6 inches, scaled to a phone's width, shows this as 12 pixels."""
+"""In points; in a figure of 3.6 inches that is scaled to the width of a phone, 12 pixels."""
 
 
 @dataclass(frozen=True)
 class Look:
-    """How one score is drawn: told apart by colour, and without colour by line and marker."""
+    """How one score is drawn; line and marker differ too, for readers without colour."""
 
     label: str
     colour: str
@@ -53,7 +53,7 @@ LOOKS = {
 
 
 def look_of(name: str) -> Look:
-    """Return how to draw a score; one that is none of the three is drawn in ink."""
+    """Return how to draw a score; other scores than the three are drawn in ink."""
     return LOOKS.get(name) or Look(name, COLOURS["ink"], "-", "D", False)
 
 
@@ -62,7 +62,7 @@ WITH_KEY = 3.85
 
 
 def axes_for(ax: Axes | None, width: float = 3.6, height: float = 3.2) -> Axes:
-    """Return the given axes, or the only ones of a new figure, made quiet."""
+    """Return the axes, or those of a new figure, in the style of the report."""
     if ax is None:
         ax = Figure(figsize=(width, height), layout="constrained", facecolor="none").add_subplot()
     ax.set_facecolor("none")
@@ -75,7 +75,7 @@ def axes_for(ax: Axes | None, width: float = 3.6, height: float = 3.2) -> Axes:
 
 
 def name_axes(ax: Axes, x: str, y: str) -> None:
-    """Say what the axes count."""
+    """Label the axes."""
     ax.set_xlabel(x, fontsize=FONT, color=COLOURS["quiet"], labelpad=5)
     ax.set_ylabel(y, fontsize=FONT, color=COLOURS["quiet"], labelpad=5)
 
@@ -91,7 +91,7 @@ def unit_square(ax: Axes, *, has_diagonal: bool = True) -> None:
 
 
 def write(ax: Axes, x: float, y: float, text: str, colour: str = "quiet", **options: Any) -> None:
-    """Put words at a point of the data."""
+    """Write text at a point of the data."""
     options = {"fontsize": FONT, "color": COLOURS.get(colour, colour), "parse_math": False, **options}
     ax.text(x, y, text, **options)
 
@@ -101,7 +101,7 @@ _BELOW = 34
 
 
 def key(ax: Axes, title: str = "") -> None:
-    """Say under the axes which line is which, in the colour of the line; there it covers nothing.
+    """Add a legend under the axes, where it covers nothing, in the colours of the lines.
 
     title : what the numbers beside the names are.
     """
@@ -128,7 +128,7 @@ def key(ax: Axes, title: str = "") -> None:
 
 
 def describe(ax: Axes, title: str, text: str) -> Axes:
-    """Give axes a title that says what to see, and a text alternative: ``ax.get_label()`` returns it."""
+    """Set a title that states the result, and a text alternative (``ax.get_label()``)."""
     ax.set_title(title, loc="left", fontsize=FONT + 1.5, color=COLOURS["ink"], pad=8, wrap=True, parse_math=False)
     ax.set_label(text)
     return ax

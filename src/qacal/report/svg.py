@@ -1,8 +1,8 @@
-"""A figure as SVG for a page: colours are CSS variables, text stays text, ids are its own, and bytes repeat.
+"""A figure as SVG for a page: colours are CSS variables, text stays text, ids are unique, and bytes are reproducible.
 
 matplotlib's SVG has fixed colours, a style sheet that leaks into the page, and ids that clash as soon as two figures
-stand in one page. Here the colours of :data:`qacal.report.style.COLOURS` become ``var(--name)``, ids are numbered under
-the figure's key, coordinates are cut to a hundredth of a point, and what a page does not need is left out.
+are in one page. Here the colours of :data:`qacal.report.style.COLOURS` become ``var(--name)``, ids are numbered under
+the figure's key, coordinates are rounded to a hundredth of a point, and unused elements are removed.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ ElementTree.register_namespace("", "http://www.w3.org/2000/svg")
 
 @contextmanager
 def drawing() -> Iterator[None]:
-    """Let figures be drawn by matplotlib's own defaults, whatever the user's are; one thread at a time.
+    """Draw figures with matplotlib's defaults, whatever the user's settings are; one thread at a time.
 
-    matplotlib's settings belong to the whole program, and some of them can be given in no other way.
+    matplotlib's settings are global, and some of them cannot be passed in another way.
     """
     with _DRAWING, matplotlib_style.context(["default", _SETTINGS]):
         yield
@@ -45,9 +45,9 @@ def drawing() -> Iterator[None]:
 def inline_svg(ax: Axes, key: str) -> tuple[str, str, str]:
     """Return a figure for a page: its title, its text alternative, and its SVG without the title.
 
-    key : stands before every id, so it must be the figure's own in its page.
+    key : prefix of every id, unique in the page.
 
-    The title goes into the page, where it wraps and is found; so does the text alternative.
+    The title goes into the page, where it wraps and can be searched; so does the text alternative.
     """
     title, text = ax.get_title(loc="left"), str(ax.get_label())
     ax.set_title("", loc="left")
@@ -79,7 +79,7 @@ def _prune(parent: ElementTree.Element) -> None:
 
 
 def _number_ids(root: ElementTree.Element, key: str) -> None:
-    """Drop the ids that nothing refers to, and number the others under the key."""
+    """Remove ids without references, and number the others under the key."""
     source = ElementTree.tostring(root, encoding="unicode")
     names = dict.fromkeys(re.findall(r"(?:url\(#|href=\"#)([^)\"]+)", source))
     new = {name: f"{key}-{number}" for number, name in enumerate(names, start=1)}
@@ -108,13 +108,13 @@ def _restyle(element: ElementTree.Element) -> None:
 
 
 def _announce(root: ElementTree.Element, key: str, title: str, text: str) -> None:
-    """Let the figure grow with its column, and say to those who do not see it what it shows."""
+    """Make the figure as wide as its column, and add title and text alternative for screen readers."""
     root.attrib.pop("version", None)
     width, height = root.attrib.pop("width"), root.attrib.pop("height")
     root.set("viewBox", root.get("viewBox") or f"0 0 {width[:-2]} {height[:-2]}")
     root.set("role", "img")
     root.set("aria-labelledby", f"{key}-title {key}-text")
-    for place, (tag, content) in enumerate((("title", title), ("desc", text))):
-        element = ElementTree.Element(f"{_SVG}{tag}", {"id": f"{key}-{('title', 'text')[place]}"})
+    for place, (tag, name, content) in enumerate((("title", "title", title), ("desc", "text", text))):
+        element = ElementTree.Element(f"{_SVG}{tag}", {"id": f"{key}-{name}"})
         element.text = content
         root.insert(place, element)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isnan
 
 from qacal.metrics.calibration import CalibrationError
-from qacal.metrics.evaluation import Scores
 from qacal.report.content import Content
 from qacal.report.style import look_of
 from qacal.report.words import decimal, error_seen, percent
@@ -24,9 +23,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Table:
-    """A table for a report: a title, some words, a header, and rows of cells or plain text.
-
-    The first column names the row; the others are set as numbers.
+    """A table for a report; the first column has the names of the rows, the others are numbers.
 
     >>> Table("Results", ["method", "error"], [["None", "0.41"], ["HS-QAB", Cell("0.03", is_best=True)]]).cells[1][1]
     Cell(text='0.03', note='', is_best=True)
@@ -39,62 +36,53 @@ class Table:
 
     @property
     def cells(self) -> list[list[Cell]]:
-        """The rows, every cell as one."""
+        """The rows, with text as cells."""
         return [[cell if isinstance(cell, Cell) else Cell(str(cell)) for cell in row] for row in self.rows]
 
 
 def headline_table(content: Content) -> Table:
     """Return the headline numbers, a column for each score.
 
-    The best of a row is marked, and whatever cannot be told from it: errors by the best one's interval, other scores by
-    the digits shown. AUAC has no best, since it can be gained by stretching confidences.
+    The best of a row is marked, with all that are not distinguishable from it: errors inside the interval of the best,
+    other scores with the same digits. AUAC has no best, because stretching confidences raises it.
     """
-    found = list(content.measured.values())
-    rows: list[list[str | Cell]] = [[_MEAN, *(percent(one.confidence) for one in found)]]
-    rows += _error_rows(_ERROR, [one.error for one in found])
-    within = [one.error_by_group for one in found if one.error_by_group is not None]
+    scores = list(content.measured.values())
+    rows: list[list[str | Cell]] = [[_MEAN, *(percent(one.confidence) for one in scores)]]
+    rows += _error_rows(_ERROR, [one.error for one in scores])
+    within = [one.error_by_group for one in scores if one.error_by_group is not None]
     rows += _error_rows(_ERROR_WITHIN, within) if within else []
-    for label, value in _LOWER_IS_BETTER:
-        rows.append([label, *_lower_is_better([decimal(value(one)) for one in found])])
-    rows.append([_AUAC, *(decimal(one.auac) for one in found)])
-    rows.append([_SHARPNESS, *(decimal(one.sharpness**0.5) for one in found)])
+    for name, label in _LOWER_IS_BETTER.items():
+        texts = [decimal(getattr(one, name)) for one in scores]
+        best = min(texts, key=float)
+        rows.append([label, *(Cell(text, is_best=text == best and texts.count(best) < len(texts)) for text in texts)])
+    rows.append([_AUAC, *(decimal(one.auac) for one in scores)])
+    rows.append([_SHARPNESS, *(decimal(one.sharpness**0.5) for one in scores)])
     return Table("", ["", *(look_of(name).label for name in content.measured)], rows)
 
 
-# Plain words, and under them what the literature calls it.
+# Plain words, and under them the term of the literature.
 _MEAN = Cell("mean confidence", "compare it with the accuracy")
-_ERROR = Cell("how far off it typically is", "calibration error without noise (debiased), and its 95% interval")
-_ERROR_WITHIN = Cell("how far off within each group", "calibration error within groups, debiased")
+_ERROR = Cell("typical error", "calibration error without noise (debiased), and its 95% interval")
+_ERROR_WITHIN = Cell("typical error within groups", "calibration error within groups, debiased")
 _NOISY = Cell("the same, with noise", "plain (plug-in) error, and its noise floor")
 _AUAC = Cell(
     "accuracy above a threshold, over all thresholds", "AUAC; higher is better, unless confidences are stretched"
 )
 _SHARPNESS = Cell("how much the confidences differ", "sharpness: their standard deviation")
-_LOWER_IS_BETTER: tuple[tuple[Cell, Callable[[Scores], float]], ...] = (
-    (Cell("squared distance from the outcome", "Brier score; lower is better"), lambda found: found.brier),
-    (Cell("penalty for confident errors", "log loss; lower is better"), lambda found: found.log_loss),
-    (
-        Cell("error rate of the most confident answers", "AURC, ranking only; lower is better"),
-        lambda found: found.aurc,
-    ),
-)
-
-
-def _lower_is_better(texts: list[str]) -> list[Cell]:
-    best = min(texts, key=float)
-    return [Cell(text, is_best=text == best and texts.count(best) < len(texts)) for text in texts]
+_LOWER_IS_BETTER = {
+    "brier": Cell("squared distance from the outcome", "Brier score; lower is better"),
+    "log_loss": Cell("penalty for confident errors", "log loss; lower is better"),
+    "aurc": Cell("error rate of the most confident answers", "AURC, ranking only; lower is better"),
+}
 
 
 def _error_rows(label: Cell, errors: list[CalibrationError]) -> list[list[str | Cell]]:
-    noisy = [Cell(decimal(error.plugin), f"noise {decimal(error.floor)}".removesuffix("noise ")) for error in errors]
-    return [[label, *_errors(errors)], [_NOISY, *noisy]]
-
-
-def _errors(errors: list[CalibrationError]) -> list[Cell]:
     best = min(errors, key=lambda error: error.debiased)
     limit = max(best.debiased, 0.0) if isnan(best.high) else best.high
-    are_best = [error.debiased <= limit for error in errors]
-    return [_error(error, is_best and not all(are_best)) for error, is_best in zip(errors, are_best, strict=True)]
+    are_all_best = all(error.debiased <= limit for error in errors)
+    debiased = [_error(error, error.debiased <= limit and not are_all_best) for error in errors]
+    noisy = [Cell(decimal(error.plugin), f"noise {decimal(error.floor)}".removesuffix("noise ")) for error in errors]
+    return [[label, *debiased], [_NOISY, *noisy]]
 
 
 def _error(error: CalibrationError, is_best: bool) -> Cell:

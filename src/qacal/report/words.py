@@ -1,4 +1,4 @@
-"""Numbers as a person says them."""
+"""Numbers as text for people."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ def points(difference: float) -> str:
 
 
 def off_by(error: CalibrationError, *, has_interval: bool = False) -> str:
-    """Return how far a score is typically off, the noise taken out; where none is seen, how far it may be.
+    """Return the typical error of a score without noise; if none is seen, how large it may be.
 
-    has_interval : say the 95% interval also where an error is seen.
+    has_interval : also give the 95% interval of an error that is seen.
     """
     is_known = not math.isnan(error.high)
     if math.isnan(error.debiased):
@@ -48,10 +48,7 @@ def off_by(error: CalibrationError, *, has_interval: bool = False) -> str:
 
 
 NONE_SEEN = "none seen"
-"""What stands for a debiased error that is not above 0: noise alone measures as much."""
-
-NOT_MEASURED = "\N{EN DASH}"
-"""What stands for an error that cannot be measured, of a single row for instance."""
+"""Stands for a debiased error that is not above 0: noise alone would measure as much."""
 
 
 def error_seen(error: float, digits: int = 3) -> str:
@@ -61,12 +58,12 @@ def error_seen(error: float, digits: int = 3) -> str:
     ('0.051', 'none seen', '\N{EN DASH}')
     """
     if math.isnan(error):
-        return NOT_MEASURED
+        return "\N{EN DASH}"
     return decimal(error, digits) if error > 0 else NONE_SEEN
 
 
 def decimal(value: float, digits: int = 3) -> str:
-    """Return a number with so many digits, without a minus before nothing.
+    """Return a rounded number, never as minus zero.
 
     >>> decimal(-0.0001), decimal(0.12345), decimal(float("nan"))
     ('0.000', '0.123', '')

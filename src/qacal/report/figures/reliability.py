@@ -1,4 +1,4 @@
-"""Reliability diagrams: what was claimed against what was right, before and after, with intervals and errors."""
+"""Reliability diagrams: accuracy by confidence, before and after, with intervals and errors."""
 
 from __future__ import annotations
 
@@ -19,8 +19,7 @@ from qacal.tally.tally import Tally
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-
-# Rows of a bin, where there are as many.
+# Rows of a bin, if there are as many.
 _FEWEST = 15
 
 
@@ -32,16 +31,17 @@ def reliability_diagram(
     ax: Axes | None = None,
     title: str | None = None,
 ) -> Axes:
-    """Draw the share of right answers over the confidence, for each score, against the diagonal.
+    """Draw the accuracy by confidence, for each score, with the diagonal.
 
-    Bars are (1 - alpha) intervals of the bin's share, each bin by itself. The key gives each score's calibration error,
-    debiased, with its 95% interval: with few rows points leave the diagonal by chance alone, and this is what is left.
+    Bars are (1 - alpha) intervals of each bin by itself. The key gives the debiased calibration error of each score
+    with its 95% interval: with few rows, points leave the diagonal by chance, and this error excludes chance.
 
     Parameters
     ----------
     scores : tallies by name ("stated", "pooled", "calibrated"), a tally, or records with `confidence`, `correct` and
         perhaps `calibrated`. Groups are pooled.
-    bins : about so many bins of equal count; a few distinct confidences are their own, rare ones join their neighbour.
+    bins : approximate number of bins of equal count. If there are only a few distinct confidences, each is a bin, and
+        rare ones join their neighbour.
 
     Examples
     --------
@@ -49,35 +49,52 @@ def reliability_diagram(
     >>> ax.get_title(loc="left")
     'Stated confidence is off by 40 points'
     """
-    tallies = {name: tally.pooled() for name, tally in as_tallies(scores).items()}
-    errors = {name: _error(tally) for name, tally in tallies.items()}
+    tallies, errors = _measured(scores)
     ax = _diagram(tallies, errors, bins, alpha, style.axes_for(ax, height=style.WITH_KEY))
     style.key(ax, "calibration error (95% interval)")
-    style.name_axes(ax, "confidence", "share of right answers")
+    style.name_axes(ax, "confidence", "accuracy")
     return style.describe(ax, title or _title(errors), _text(tallies, errors, bins))
 
 
 def small_reliability_diagram(scores: Any, *, bins: int = 6, ax: Axes | None = None, title: str | None = None) -> Axes:
-    """Draw a reliability diagram for a row of many: small, without key and names of the axes."""
-    tallies = {name: tally.pooled() for name, tally in as_tallies(scores).items()}
-    errors = {name: _error(tally) for name, tally in tallies.items()}
+    """Draw a small reliability diagram, to be shown beside others: without a key and names of the axes."""
+    tallies, errors = _measured(scores)
     ax = _diagram(tallies, errors, bins, 0.05, style.axes_for(ax, 1.9, 1.8))
     ax.set_xticks([0, 0.5, 1], ["0", ".5", "1"])
     ax.set_yticks([0, 0.5, 1], ["0", ".5", "1"])
     return style.describe(ax, title or _title(errors), _text(tallies, errors, bins))
 
 
+def _measured(scores: Any) -> tuple[dict[str, Tally], dict[str, CalibrationError]]:
+    tallies = {name: tally.pooled() for name, tally in as_tallies(scores).items()}
+    return tallies, {name: estimate_calibration_error(tally, bins=BINS, redraws=0) for name, tally in tallies.items()}
+
+
 def _diagram(tallies: dict[str, Tally], errors: dict[str, CalibrationError], bins: int, alpha: float, ax: Axes) -> Axes:
     style.unit_square(ax)
     for name, tally in tallies.items():
-        look = style.look_of(name)
-        _draw(ax, look, _points(tally, bins, alpha), f"{look.label}: {_short(errors[name])}")
+        look, points = style.look_of(name), _points(tally, bins, alpha)
+        ax.errorbar(
+            points.confidence,
+            points.accuracy,
+            yerr=np.maximum([points.accuracy - points.low, points.high - points.accuracy], 0.0),
+            label=f"{look.label}: {_short(errors[name])}",
+            color=look.colour,
+            linestyle=look.line,
+            linewidth=1.3,
+            elinewidth=0.7,
+            marker=look.marker,
+            markersize=4,
+            markerfacecolor=look.face,
+            markeredgewidth=1,
+            zorder=4 if look.is_filled else 3,
+        )
     return ax
 
 
 @dataclass(frozen=True, eq=False)
 class _Points:
-    """What is drawn of a score: for each bin its mean confidence, and its share of right answers with an interval."""
+    """The points of a score: the mean confidence of each bin, and its accuracy with an interval."""
 
     confidence: Floats
     accuracy: Floats
@@ -86,37 +103,14 @@ class _Points:
 
 
 def _points(tally: Tally, bins: int, alpha: float) -> _Points:
-    """Bin a score so that no bin has very few rows: a bin of two only shows noise."""
+    """Bin a score so that no bin has very few rows, which would only show noise."""
     cells = tally.without_blocks().without_ties()
-    # A few stated values are their own bins; one that is rare joins its neighbour sooner than it takes a full share.
+    # If there are only a few distinct values, each is a bin, unless it is rare.
     full = 4 * bins if len(cells) <= 2 * bins else bins
     of = mass_bins(cells, max(cells.n // full, _FEWEST))
     rows, w, wt = of.sum(cells.rows), of.sum(cells.w), of.sum(cells.wt)
     low, high = mean_intervals(rows, w, wt, of.sum(cells.wtt), of.sum(cells.ww), alpha / 2)
     return _Points(of.sum(cells.w * cells.confidence) / w, np.clip(wt / w, 0, 1), low, high)
-
-
-def _draw(ax: Axes, look: style.Look, points: _Points, label: str) -> None:
-    reach = np.maximum([points.accuracy - points.low, points.high - points.accuracy], 0.0)
-    ax.errorbar(
-        points.confidence,
-        points.accuracy,
-        yerr=reach,
-        label=label,
-        color=look.colour,
-        linestyle=look.line,
-        linewidth=1.3,
-        elinewidth=0.7,
-        marker=look.marker,
-        markersize=4,
-        markerfacecolor=look.face,
-        markeredgewidth=1,
-        zorder=4 if look.is_filled else 3,
-    )
-
-
-def _error(tally: Tally) -> CalibrationError:
-    return estimate_calibration_error(tally, bins=BINS, redraws=0)
 
 
 def _short(error: CalibrationError) -> str:
@@ -128,16 +122,17 @@ def _short(error: CalibrationError) -> str:
 
 
 def _title(errors: dict[str, CalibrationError]) -> str:
-    first, last = next(iter(errors)), list(errors)[-1]
-    start = f"{style.look_of(first).label.capitalize()} confidence {words.off_by(errors[first])}"
-    return start if first == last else f"{start}, {style.look_of(last).label} confidence {words.off_by(errors[last])}"
+    names = [*errors]
+    parts = [f"{style.look_of(name).label} confidence {words.off_by(errors[name])}" for name in (names[0], names[-1])]
+    title = parts[0] if len(names) == 1 else ", ".join(parts)
+    return title[0].upper() + title[1:]
 
 
 def _text(tallies: dict[str, Tally], errors: dict[str, CalibrationError], bins: int) -> str:
-    parts = ["Reliability diagram: share of right answers over confidence; a calibrated score lies on the diagonal."]
+    parts = ["Reliability diagram: accuracy by confidence; a calibrated score lies on the diagonal."]
     for name, tally in tallies.items():
         points = _points(tally, bins, 0.05)
         pairs = zip(points.confidence.tolist(), points.accuracy.tolist(), strict=True)
-        shown = ", ".join(f"{said:.2f} is right {right:.2f}" for said, right in pairs)
+        shown = ", ".join(f"accuracy {accuracy:.2f} at {confidence:.2f}" for confidence, accuracy in pairs)
         parts.append(f"{style.look_of(name).label} (error {_short(errors[name])}): {shown}.")
     return " ".join(parts)
