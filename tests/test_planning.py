@@ -39,7 +39,7 @@ def test_with_few_rows_the_range_is_wide_and_says_what_they_promise(rows):
 def test_with_enough_rows_it_is_the_papers(rows):
     found = search_ranges(rows, TREE)
     assert found.bins_a_group == (3, 10)
-    assert "promise an error of 0.1" in found.note
+    assert "guarantee an error of 0.1" in found.note
 
 
 def test_a_smaller_epsilon_takes_more_points():

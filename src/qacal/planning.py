@@ -1,18 +1,18 @@
-r"""Planning, before any row is seen: how many rows and points per bin a guarantee needs.
+r"""Planning before any row is seen: how many rows and points per bin a guarantee needs.
 
 The paper's theorem, and its form for one pooled map: with probability :math:`1 - \alpha` over the calibration rows,
-every bin of every group misses the truth by at most :math:`\epsilon`, for scores that are distinct (``ties="jitter"``).
+every bin of every group has an error of at most :math:`\epsilon`, for distinct scores (``ties="jitter"``).
 
-From it the paper takes what to search. It fixes an error :math:`\epsilon`, lets the labels be off by :math:`\nu`
-between 0 and 0.05, and takes the points per bin :math:`b` that guarantee :math:`\epsilon` at either end (root
-finding); then it looks only at numbers of groups that leave each group 3 to 10 bins. That takes thousands of rows. With
-fewer there is nothing left to search: the note says what the rows can guarantee, and :math:`b` starts at 10.
+The paper derives its search from it. It fixes an error :math:`\epsilon` and searches the points per bin :math:`b` that
+guarantee :math:`\epsilon` for label errors :math:`\nu` between 0 and 0.05, with numbers of groups that leave 3 to 10
+bins in each group. This needs thousands of rows. With fewer rows, we search all :math:`b` from 10 up, and a note says
+what the rows can guarantee.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil, floor, log10
 
@@ -27,12 +27,10 @@ from qacal.tally.groups import Paths
 from qacal.tally.tally import Tally
 
 BINS_A_GROUP = (3, 10)
-"""The paper's: with fewer bins a group loses the confidence, with more than that the rows of a bin."""
+"""The paper's range: fewer bins follow the confidence too little, more have too few rows."""
 
 SMALLEST = 10
-"""Points per bin below this promise nothing that is worth printing."""
-
-_STEPS = 12
+"""Fewer points per bin guarantee nothing useful."""
 
 
 # Planning: epsilon for points per bin, and back.
@@ -43,55 +41,46 @@ def epsilon(points_per_bin: int, n: int, alpha: float, nu: float = 0.0, *, level
 
     .. math:: \epsilon = \sqrt{\frac{\log(2 L n / (b \alpha))}{2 (b - 1)}} + \nu
 
-    With natural logarithm; :math:`n/b` bounds the number of bins of one level, and :math:`L` counts the levels
-    of maps that may answer: 1 for groups that all have their own map, 2 with the root's map, depth + 1 if
-    groups may borrow from any ancestor. For scaling methods `n` is the half of the rows that is binned.
+    :math:`n/b` bounds the number of bins of one level, and :math:`L` is the number of levels of maps that may answer: 1
+    if every group has its own map, 2 with the root's map, depth + 1 if groups may use any ancestor. For scaling methods
+    `n` is the half of the rows that is binned.
 
-    nu : :math:`\nu`, what proxy labels may be off by *in every group and bin*. An average over groups is not
-        enough: a pooled scaler can be right on average and miss every group. See :func:`nu_bound`.
+    nu : :math:`\nu`, the largest error of proxy labels *in every group and bin*. An average over groups is not enough:
+        a pooled scaler can be right on average and wrong in every group. See :func:`nu_bound`.
 
     Examples
     --------
     >>> round(epsilon(226, n=1000, alpha=0.1), 4)
     0.0998
-
-    See Also
-    --------
-    points_per_bin : the other way round.
     """
     _check_planning(n, alpha, nu, levels)
     if not is_whole(points_per_bin, 2, n):
         raise InputError(f"points_per_bin is {shown(points_per_bin)}; expected a whole number from 2 to n={n}.")
-    bins = levels * n / points_per_bin
-    return float(np.sqrt(np.log(2 * bins / alpha) / (2 * (points_per_bin - 1))) + nu)
+    return _error(points_per_bin, n, alpha, nu, levels)
+
+
+def _error(b: int, n: int, alpha: float, nu: float, levels: int) -> float:
+    return float(np.sqrt(np.log(2 * (levels * n / b) / alpha) / (2 * (b - 1))) + nu)
 
 
 def points_per_bin(epsilon: float, n: int, alpha: float, nu: float = 0.0, *, levels: int = 1) -> int:
     r"""Return the smallest number of points per bin that guarantees `epsilon`; see :func:`qacal.planning.epsilon`.
 
-    How to choose: say by how much a printed probability may be wrong (0.1, say), and how often the whole table
-    of maps may break that promise (alpha 0.1, say). With fewer rows than that takes, the error says what the
-    rows can give.
+    With too few rows for `epsilon`, the error message says what they can guarantee.
 
     Examples
     --------
     >>> [points_per_bin(0.1, n=n, alpha=0.1) for n in (1000, 5000, 20000)]
     [226, 293, 353]
-    >>> points_per_bin(0.1, n=1000, alpha=0.1, nu=0.1)
-    Traceback (most recent call last):
-    ...
-    qacal.errors.NotEnoughRowsError: epsilon is 0.1 and nu is 0.1: labels that may be off by nu cannot give an error
-    below nu. Ask for an epsilon above nu, or measure better labels.
     """
     _check_planning(n, alpha, nu, levels)
     _check_reachable(epsilon, nu)
-    reach = _epsilon_of(n, alpha, nu, levels)
-    # Epsilon falls as b grows: fewer bins to be right about, and more rows in each.
-    b = 2 + bisect_left(range(2, n + 1), True, key=lambda b: reach(b) <= epsilon)
+    # The error falls as b grows: there are fewer bins, with more rows in each.
+    b = 2 + bisect_left(range(2, n + 1), True, key=lambda b: _error(b, n, alpha, nu, levels) <= epsilon)
     if b > n:
         raise NotEnoughRowsError(
-            f"{n} rows cannot guarantee epsilon={epsilon}: one bin of all of them gives {reach(n):.3f}. "
-            "Ask for a larger epsilon or alpha, or label more rows."
+            f"{n} rows cannot guarantee epsilon={epsilon}: one bin of all of them gives "
+            f"{_error(n, n, alpha, nu, levels):.3f}. Ask for a larger epsilon or alpha, or label more rows."
         )
     return b
 
@@ -130,10 +119,6 @@ def n_bins(epsilon: float, n: int, alpha: float, nu: float = 0.0) -> int:
     return too_many
 
 
-def _epsilon_of(n: int, alpha: float, nu: float, levels: int) -> Callable[[int], float]:
-    return lambda b: epsilon(b, n, alpha, nu, levels=levels)
-
-
 def _check_planning(n: int, alpha: float, nu: float, levels: int = 1) -> None:
     if not is_whole(n, 2):
         raise InputError(f"n is {shown(n)}; a guarantee needs a whole number of 2 calibration rows or more.")
@@ -149,23 +134,23 @@ def _check_reachable(epsilon: float, nu: float) -> None:
         raise InputError(f"epsilon is {shown(epsilon)}; expected a number between 0 and 1, such as 0.1.")
     if nu >= epsilon:
         raise NotEnoughRowsError(
-            f"epsilon is {epsilon} and nu is {nu}: labels that may be off by nu cannot give an error below nu. "
-            "Ask for an epsilon above nu, or measure better labels."
+            f"epsilon is {epsilon} and nu is {nu}: with a label error of nu, no error below nu is possible. "
+            "Ask for an epsilon above nu, or use better labels."
         )
 
 
-# nu: how far proxy labels are from the truth.
+# nu: the error of proxy labels.
 
 
 @dataclass(frozen=True)
 class NuBound:
-    """How far proxy labels are off, in the worst bin of the worst group.
+    """The error of proxy labels in the worst bin of the worst group.
 
-    estimate : the largest average difference that was seen.
-    bound : nu is at most this with probability 1 - alpha, for all bins and groups that `rows` came from.
-    marginal : the difference averaged over all groups, per bin. It may be 0 while every group is off; never use
-        it as nu.
-    rows : how many rows carried both a proxy and a true label.
+    estimate : the largest mean difference of any bin.
+    bound : nu is at most this with probability 1 - alpha, for all bins and groups of these rows.
+    marginal : the largest mean difference of bins over all groups. It may be 0 although every group has an error; never
+        use it as nu.
+    rows : number of rows with both a proxy and a true label.
     """
 
     estimate: float
@@ -189,8 +174,8 @@ def nu_bound(
     The theorem needs :math:`|\mathrm{E}[\tilde Y - Y \mid \text{bin}, \text{group}]| \le \nu` for every bin and group.
     The paper asks for it only averaged over groups, and then the theorem is false.
 
-    points_per_bin : of the bins made here of these rows. The bound holds for them and for every union of them, so a map
-        whose bins are finer than these is not covered: take few points per bin, 1 for a bin per stated confidence.
+    points_per_bin : of the bins made here from these rows. The bound holds for them and their unions, not for finer
+        bins: use few points per bin, or 1 for a bin per stated confidence.
 
     Examples
     --------
@@ -207,7 +192,7 @@ def nu_bound(
     require_length(judged, len(h), "proxy")
     require_length(true, len(h), "truth")
     difference = judged - true
-    # Differences live in [-1, 1]; halved and lifted they are soft targets in [0, 1].
+    # Map the differences from [-1, 1] to [0, 1], where they are soft targets.
     tally = Tally.of(h, (difference + 1) / 2, groups=groups)
     by_group = tally.flat() if groups is not None else tally
     bins = mass_bins(by_group, points_per_bin)
@@ -229,9 +214,9 @@ def nu_bound(
 class Ranges:
     """Points per bin to try, and which of them go with a number of groups.
 
-    points_per_bin : from large to small, so that of two that score the same the one that promises more is taken.
-    bins_a_group : a group of average size must have so many bins; None if any number will do.
-    note : how the range came about, for a person.
+    points_per_bin : in falling order, so that of two with the same score the one with the better guarantee is chosen.
+    bins_a_group : allowed range of bins in a group of average size; None if any number is allowed.
+    note : explains the range.
     """
 
     points_per_bin: tuple[int, ...]
@@ -239,7 +224,7 @@ class Ranges:
     note: str
 
     def admits(self, rows: int, groups: int, points_per_bin: int) -> bool:
-        """Return whether groups of average size have the number of bins that is asked for."""
+        """Return whether groups of average size have an allowed number of bins."""
         if self.bins_a_group is None:
             return True
         fewest, most = self.bins_a_group
@@ -247,7 +232,7 @@ class Ranges:
 
 
 def paper_ranges(rows: int, *, epsilon: float = 0.1, alpha: float = 0.1, nu: float = 0.05) -> Ranges:
-    """Return the paper's range for so many calibration rows: b guarantees `epsilon` with labels off by 0 to `nu`.
+    """Return the paper's range for this many calibration rows: b guarantees `epsilon` with label errors of 0 to `nu`.
 
     >>> paper_ranges(8400).points_per_bin
     (1022, 918, 825, 741, 666, 599, 538, 483, 434, 390, 351, 315)
@@ -258,12 +243,12 @@ def paper_ranges(rows: int, *, epsilon: float = 0.1, alpha: float = 0.1, nu: flo
     except NotEnoughRowsError:
         largest = rows // BINS_A_GROUP[0]
     largest = max(smallest, largest)
-    note = f"points per bin from {smallest} to {largest}, which promise an error of {epsilon:g} with {rows:,} rows"
+    note = f"points per bin from {smallest} to {largest}, which guarantee an error of {epsilon:g} with {rows:,} rows"
     return Ranges(_steps(smallest, largest), BINS_A_GROUP, note)
 
 
 def wide_ranges(rows: int, *, alpha: float = 0.1) -> Ranges:
-    """Return the range from 10 points per bin up to a third of the rows, whatever it promises."""
+    """Return the range from 10 points per bin to a third of the rows, whatever it guarantees."""
     largest = max(SMALLEST, rows // BINS_A_GROUP[0])
     bins = _steps(min(SMALLEST, largest), largest)
     note = f"points per bin from {bins[-1]} to {bins[0]}"
@@ -271,14 +256,14 @@ def wide_ranges(rows: int, *, alpha: float = 0.1) -> Ranges:
 
 
 def search_ranges(rows: int, groups: Sequence[int], *, epsilon: float = 0.1, alpha: float = 0.1) -> Ranges:
-    """Return the paper's range where it leaves two numbers of groups or more to choose from, else the wide one.
+    """Return the paper's range if it allows at least two numbers of groups, else the wide one.
 
     groups : the numbers of groups that could be used.
 
     >>> search_ranges(8400, [1, 2, 4, 8]).bins_a_group
     (3, 10)
     >>> print(search_ranges(1700, [1, 2, 4, 8]).note)
-    points per bin from 10 to 566; three bins in each of two groups promise an error of 0.092 with 1,700 rows
+    points per bin from 10 to 566; three bins in each of two groups guarantee an error of 0.092 with 1,700 rows
     """
     if rows < 2:
         raise InputError(f"{rows} rows are left to calibrate on; a search needs more.")
@@ -291,25 +276,25 @@ def search_ranges(rows: int, groups: Sequence[int], *, epsilon: float = 0.1, alp
 
 
 def _reach(rows: int, alpha: float) -> str:
-    """Say what the smallest choice worth its name, three bins in each of two groups, promises with so many rows."""
+    """Return what the smallest useful choice, three bins in each of two groups, guarantees."""
     b = rows // (2 * BINS_A_GROUP[0])
     if b < 2:
-        return f"{rows:,} rows promise nothing"
+        return f"{rows:,} rows guarantee nothing"
     reach = min(epsilon(b, rows, alpha), 1.0)
-    return f"three bins in each of two groups promise an error of {reach:.3f} with {rows:,} rows"
+    return f"three bins in each of two groups guarantee an error of {reach:.3f} with {rows:,} rows"
 
 
 def _steps(smallest: int, largest: int) -> tuple[int, ...]:
-    steps = np.unique(np.round(np.geomspace(smallest, largest, _STEPS)).astype(int))
+    steps = np.unique(np.round(np.geomspace(smallest, largest, 12)).astype(int))
     return tuple(steps[::-1].tolist())
 
 
 def labels_for_group(certifying: int, share: float, learning: float) -> int:
-    """Return how many labelled rows give a group intervals of its own.
+    """Return how many labelled rows are needed for a group to have its own intervals.
 
     certifying : number of certifying rows that the group needs.
     share : the group's share of the rows.
-    learning : the share of the questions that train, and do not certify.
+    learning : the share of the questions that train.
 
     >>> labels_for_group(250, 1 / 16, 0.8)
     20000
@@ -318,7 +303,7 @@ def labels_for_group(certifying: int, share: float, learning: float) -> int:
 
 
 def rounded_up(number: float) -> int:
-    """Return a number with two digits, since it is an estimate.
+    """Return an estimate, rounded up to two digits.
 
     >>> rounded_up(8203.6), rounded_up(57.2)
     (8300, 58)

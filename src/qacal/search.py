@@ -1,15 +1,14 @@
-r"""Search depth and points per bin: fit on calibration rows, choose on tuning rows, touch the rows once.
+r"""Search depth and points per bin: fit on calibration rows, choose on tuning rows.
 
-Both samples are tallies over the same groups, and everything else is done on their cells:
+Both samples are tallies over the same groups, and the search works on their cells:
 
-- A tree's tally rolls up to every depth, so one tally serves all depths.
-- The bins of a group depend on points per bin :math:`b` and on nothing else, so they are made once for every (depth,
-  :math:`b`), and a tuning cell looks up its bin once. Methods that bin the same rows share both: they differ only in
-  what a bin answers the mean of.
-- A group with fewer than :math:`b` rows reads its nearest ancestor that has as many. Its answer at depth :math:`d` is
-  therefore that of the deepest level up to :math:`d` at which it has the rows.
+- The tally of a tree rolls up to every depth, so one tally serves all depths.
+- The bins of a group depend only on points per bin :math:`b`, so they are made once for every (depth, :math:`b`), and
+  each tuning cell looks up its bin once. Methods that bin the same rows share both.
+- A group with fewer than :math:`b` rows uses its nearest ancestor with enough. So its answer at depth :math:`d` is that
+  of the deepest level up to :math:`d` at which it has enough rows.
 
-The chosen setting is then fitted by the calibrator itself, so that what is searched here never has to be saved.
+The calibrator itself then fits the chosen setting, so nothing of the search is saved.
 """
 
 from __future__ import annotations
@@ -41,14 +40,14 @@ Cut: TypeAlias = int | str
 
 ROOT: Cut = 0
 
-# Errors within groups are measured on groups that have so many tuning rows on average, in bins of so many.
+# Errors within groups are measured on groups with at least 30 tuning rows on average, in bins of 10.
 ROWS_A_GROUP = 30
 ROWS_A_BIN = 10
 
 
 @dataclass(frozen=True)
 class Trial:
-    """One setting and how it did on the tuning rows; lower is better."""
+    """One setting and its score on the tuning rows; lower is better."""
 
     cut: Cut
     points_per_bin: int | None
@@ -57,7 +56,7 @@ class Trial:
 
 @dataclass(frozen=True)
 class Tuned:
-    """The best setting, fitted on the calibration rows; all that were tried; and on how many tuning rows."""
+    """The best setting, fitted on the calibration rows; all trials; and the number of tuning rows."""
 
     calibrator: Calibrator
     best: Trial
@@ -67,7 +66,7 @@ class Tuned:
 
     @property
     def is_pooled(self) -> bool:
-        """Whether no groups at all did best, of groups that are no tree; a tree is cut at depth 0 instead."""
+        """Whether no groups were best, for flat groups; a tree is cut at depth 0 instead."""
         return self.best.cut == ROOT and any(isinstance(trial.cut, str) for trial in self.trials)
 
     @property
@@ -78,12 +77,11 @@ class Tuned:
 
 
 def best_of(trials: Sequence[Trial]) -> Trial:
-    """Return the best trial; of those that differ by rounding alone, the first: fewest groups, most points per bin."""
-    known = [trial.score for trial in trials if not np.isnan(trial.score)]
-    if not known:
+    """Return the best trial; among equals up to rounding, the first: fewest groups, most points per bin."""
+    scores = [trial.score for trial in trials if not np.isnan(trial.score)]
+    if not scores:
         raise InputError("no setting could be scored on the tuning rows; give more rows, or another objective.")
-    lowest = min(known)
-    return next(trial for trial in trials if trial.score <= lowest + 1e-12)
+    return next(trial for trial in trials if trial.score <= min(scores) + 1e-12)
 
 
 class Search:
@@ -91,19 +89,19 @@ class Search:
 
     Parameters
     ----------
-    calibration, tuning : tallies over the same tree, or over the same flat partitions, of which one is chosen. They
-        share no question. The calibration rows must be dealt into halves (``n_blocks=2``) for methods that need it.
-    ranges : what to try, or a function that says so for a number of rows and the numbers of groups; by default the
-        paper's where the rows allow, see :func:`qacal.planning.search_ranges`.
-    objective : what is made small on the tuning rows: "log_loss"; "brier"; "auac", the paper's choice, which is made
-        large; "error", the debiased calibration error within groups that are the same for all settings.
-    keeps_groups : of flat groups, do not try to do without them: a certificate covers the groups that it was made for,
-        and not the choice between several kinds. Of a tree it covers all depths.
-    progress : called with how many cuts of how many are done.
+    calibration, tuning : tallies over the same tree, or over the same flat partitions, one of which is chosen. They
+        share no question. Some methods need calibration rows in two halves (``n_blocks=2``).
+    ranges : what to try, or a function of the number of rows and the numbers of groups; by default the paper's ranges,
+        if there are enough rows (:func:`qacal.planning.search_ranges`).
+    objective : minimised on the tuning rows: "log_loss"; "brier"; "auac", the paper's choice, which is maximised;
+        "error", the debiased calibration error within groups that are the same for all settings.
+    keeps_groups : for flat groups, do not try without them: a certificate covers the groups that it was made for, not
+        the choice between partitions. For a tree it covers all depths.
+    progress : called with the number of cuts that are done, and of all cuts.
 
     Examples
     --------
-    Four groups, of which the first two and the last two are alike; depth 1 is enough:
+    Of four groups, the first two are similar, and so are the last two; depth 1 is enough:
 
     >>> from qacal import Paths, QABinning
     >>> rng = np.random.default_rng(0)
@@ -128,9 +126,9 @@ class Search:
         progress: Callable[[int, int], None] | None = None,
     ) -> None:
         require_objective(objective)
-        for name, given in (("calibration", calibration), ("tuning", tuning)):
-            if not isinstance(given, Tally):
-                raise InputError(f"{name} is {shown(given)}; expected a Tally.")
+        for name, tally in (("calibration", calibration), ("tuning", tuning)):
+            if not isinstance(tally, Tally):
+                raise InputError(f"{name} is {shown(tally)}; expected a Tally.")
         if not isinstance(ranges, Ranges) and not callable(ranges):
             raise InputError(f"ranges is {shown(ranges)}; expected Ranges, or a function that gives them.")
         require_kind(progress, Callable, "progress", "a function")
@@ -150,13 +148,8 @@ class Search:
         trials = list(self._trials(calibrator))
         best = best_of(trials)
         chosen = _configured(calibrator, best.cut if self._is_tree else None, best.points_per_bin)
-        return Tuned(
-            chosen.fit_tally(self.at(self.calibration, best.cut, is_final=True)),
-            best,
-            trials,
-            self.tuning.n,
-            self.ranges.note,
-        )
+        fitted = chosen.fit_tally(self.at(self.calibration, best.cut, is_final=True))
+        return Tuned(fitted, best, trials, self.tuning.n, self.ranges.note)
 
     # What there is to try
 
@@ -177,7 +170,7 @@ class Search:
 
     @cached_property
     def common_cut(self) -> Cut:
-        """The finest cut whose groups have 30 tuning rows on average: the ruler for errors within groups."""
+        """The finest cut with 30 tuning rows per group on average; errors within groups are measured on it."""
         fitting = [cut for cut, groups in self.sizes if self.tuning.n >= ROWS_A_GROUP * groups]
         return fitting[-1] if fitting else ROOT
 
@@ -202,8 +195,8 @@ class Search:
                 answers = self._quickly(calibrator, cut, groups)
             else:
                 answers = self._plainly(calibrator, cut, groups)
-            for b, found in answers:
-                yield Trial(cut, b, OBJECTIVES[self.objective](self, found))
+            for b, confidence in answers:
+                yield Trial(cut, b, OBJECTIVES[self.objective](self, confidence))
             if self.progress is not None:
                 self.progress(done + 1, len(cuts))
 
@@ -221,25 +214,19 @@ class Search:
 
     def _quickly(self, calibrator: BinningCalibrator, cut: Cut, groups: int) -> Iterator[tuple[int | None, Floats]]:
         labels, targets = calibrator.targets(calibrator._relevant(self.at(self.calibration, cut)))
-        chain = self._chain(cut)
+        # The cuts from the root to this one: each may answer for a group.
+        chain: list[Cut] = [*range(int(cut) + 1)] if self._is_tree else [*dict.fromkeys([ROOT, cut])]
         levels = [self._level(calibrator, labels, level) for level in chain]
-        answers = [_flat(targets, level) for level in chain]
+        flat_targets = [_flat(targets, level) for level in chain]
         for b in self._admitted(labels.n, groups):
-            found = levels[0].answers(b, answers[0])
-            for level, of in zip(levels[1:], answers[1:], strict=True):
-                found = np.where(level.rows >= b, level.answers(b, of), found)
-            found = np.where(levels[-1].is_outside, levels[0].answers(b, answers[0]), found)
-            yield b, found
+            root = confidence = levels[0].answers(b, flat_targets[0])
+            for level, own in zip(levels[1:], flat_targets[1:], strict=True):
+                confidence = np.where(level.rows >= b, level.answers(b, own), confidence)
+            yield b, np.where(levels[-1].is_outside, root, confidence)
 
     def _admitted(self, rows: int, groups: int) -> Sequence[int]:
         values = self.ranges.points_per_bin
         return [b for b in values if groups == 1 or self.ranges.admits(rows, groups, b)]
-
-    def _chain(self, cut: Cut) -> list[Cut]:
-        """Return the cuts from the root to this one, each a group's possible source of answers."""
-        if cut == ROOT:
-            return [ROOT]
-        return list(range(int(cut) + 1)) if self._is_tree else [ROOT, cut]
 
     def _level(self, calibrator: BinningCalibrator, labels: Tally, cut: Cut) -> _Level:
         key = (calibrator.bins_half, labels.resolution, cut)
@@ -264,10 +251,10 @@ class Search:
 
 
 class _Level:
-    """The groups of one cut: their calibration rows, and where each tuning cell finds its bin among them.
+    """The groups of one cut: their calibration rows, and the bin of each tuning cell.
 
-    rows : how many calibration rows the group of each tuning cell has; 0 if it has no group.
-    is_outside : whether it has none.
+    rows : number of calibration rows in the group of each tuning cell; 0 if it has no group.
+    is_outside : whether it has no group.
     """
 
     def __init__(self, labels: Tally, confidence: Floats, codes: Ints | None) -> None:
@@ -289,7 +276,7 @@ class _Level:
         self.rows = np.where(is_known, (through[last] - through[first])[self._run], 0)
 
     def answers(self, points_per_bin: int, targets: Tally) -> Floats:
-        """Return what the bin of each tuning cell answers, if its bins answer the mean of these targets."""
+        """Return the answer for each tuning cell: the mean of these targets in its bin."""
         bins, place = self._bins(points_per_bin)
         return np.clip(bins.sum(targets.wt) / bins.sum(targets.w), 0.0, 1.0)[place]
 
@@ -312,15 +299,15 @@ def _flat(tally: Tally, cut: Cut) -> Tally:
 
 
 def _configured(calibrator: Calibrator, cut: Cut | None, points_per_bin: int | None) -> Calibrator:
-    """Return a fresh calibrator with these settings, as far as it has them."""
-    given = calibrator.get_params()
+    """Return a new calibrator with these settings, as far as it has them."""
+    settings = calibrator.get_params()
     if points_per_bin is not None:
-        given["points_per_bin"] = points_per_bin
-        # Points per bin are searched, and stand for the number of bins too.
-        given |= {"n_bins": None} if "n_bins" in given else {}
-    if cut is not None and "max_depth" in given:
-        given["max_depth"] = cut
-    return type(calibrator)(**given)
+        settings["points_per_bin"] = points_per_bin
+        # Points per bin replace the number of bins.
+        settings |= {"n_bins": None} if "n_bins" in settings else {}
+    if cut is not None and "max_depth" in settings:
+        settings["max_depth"] = cut
+    return type(calibrator)(**settings)
 
 
 def _error_within(search: Search, answers: Floats) -> float:
@@ -331,7 +318,7 @@ def _error_within(search: Search, answers: Floats) -> float:
 
 
 def _log_loss(search: Search, answers: Floats) -> float:
-    """Return the log loss; a sum over cells does not ask for their order, so they need not be sorted anew."""
+    """Return the log loss; the order of cells does not matter to a sum, so they are not sorted again."""
     return log_loss(replace(search.tuning, partitions={}, confidence=answers))
 
 
@@ -347,10 +334,10 @@ OBJECTIVES: dict[str, Objective] = {
     "auac": _overall(lambda scored: -auac(scored)),
     "error": _error_within,
 }
-"""What a search makes small, given what every tuning cell is answered."""
+"""What a search minimises, as functions of the answers for all tuning cells."""
 
 
 def require_objective(name: str, parameter: str = "objective") -> None:
-    """Refuse what is no objective."""
+    """Refuse an unknown objective."""
     if not isinstance(name, str) or name not in OBJECTIVES:
         raise InputError(f"{parameter} is {shown(name)}; expected one of {', '.join(OBJECTIVES)}.")

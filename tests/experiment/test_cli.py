@@ -28,7 +28,7 @@ def test_tables_on_the_screen_and_in_files(file, tmp_path):
     assert "parrot-1" in printed
     assert "CE by kind debiased" in printed
     assert "HS-QAB" in printed
-    assert "promise an error of" in said
+    assert "guarantee an error of" in said
     assert f"Written to {out}" in said
     # Two blocks, and the mean over both.
     assert (out / "results.md").read_text().count("| QA-Iso |") == 3

@@ -1,4 +1,4 @@
-"""The lowest threshold whose accepted answers are right often enough; the package's text says why to believe it."""
+"""The lowest threshold with a certified accuracy of the accepted answers; `thresholds/__init__.py` has the proof."""
 
 from __future__ import annotations
 
@@ -21,28 +21,27 @@ from qacal.thresholds.curve import CANDIDATES, ThresholdCurve, at_candidates, cu
 from qacal.thresholds.decisions import DecisionRule
 from qacal.thresholds.outlook import NOTHING, Forecasts, cells_of, rows_needed
 
-SCOUTS = 8
-"""One of so many parts of the rows only says where to begin, if nothing else does."""
+# One of this many parts of the rows only chooses the start, if there are no other rows for that.
+_PILOT_PARTS = 8
 
 
 @dataclass(frozen=True)
 class Certification:
-    """What was found for all rows, or for one group.
+    """The threshold for all rows, or for one group.
 
-    threshold : answer where the confidence reaches it; None if no threshold was certified, and then abstain.
-    alpha : how often this may be wrong.
+    threshold : answer if the confidence reaches it; None if no threshold was certified, which means abstain.
+    alpha : probability that this is wrong.
     start : the strictest threshold that was tested.
     p_value : of the certified threshold, or else of the start.
-    rows : that were tested.
-    accepted, coverage : how many of them the threshold accepts, and their share.
-    accuracy, low, high : the share of the accepted that is right, None if nothing is accepted. Each end of the interval
-        is wrong with probability alpha for a threshold fixed beforehand; certified is that the target is reached.
-    withheld, withheld_share : the right answers that are not given, and their share of all right answers.
-    rows_needed : how many rows would have certified a threshold four times out of five, if they were like these; None
-        if one was certified, or if `outlook` says why.
-    outlook : "never" if no threshold was seen to reach the target, so that more rows like these would not help;
-        "unclear" if these rows cannot tell: only a handful is accepted where the target is reached, or the estimate is
-        no more rows than there were. None else.
+    rows : number of test rows.
+    accepted, coverage : number and share of the rows that the threshold accepts.
+    accuracy, low, high : accuracy of the accepted rows; None if nothing is accepted. Each end of the interval is wrong
+        with probability alpha for a threshold fixed in advance; the certificate is about the target.
+    withheld, withheld_share : number of correct answers that are not given, and their share of all correct answers.
+    rows_needed : number of rows like these that would certify a threshold in four of five cases; None if one was
+        certified, or for the reason in `outlook`.
+    outlook : "never" if no threshold reached the target, so more rows like these would not help; "unclear" if these
+        rows are too few to estimate how many are needed; else None.
     """
 
     group: Any
@@ -66,11 +65,11 @@ class Certification:
 class Reachable:
     """Whether a lower target can be certified on the same rows.
 
-    accuracy, alpha : the target, and how often it may be missed; the alphas of all such targets add up to the one that
-        was asked for, so any of them may be picked.
-    threshold : the one for all rows; None if there is none, or one for each group.
+    accuracy, alpha : the target, and the probability to miss it; the alphas of all such targets add up to the requested
+        one, so any of them may be chosen.
+    threshold : for all rows; None if there is none, or one for each group.
     coverage : the share of the rows that is answered.
-    certified, of : how many parts have a threshold, and how many there are: 1, or the groups.
+    certified, of : number of groups with a threshold, and number of groups; without groups, of 1.
     """
 
     accuracy: float
@@ -83,14 +82,14 @@ class Reachable:
 
 @dataclass(frozen=True)
 class CertifiedThreshold:
-    """Thresholds that hold all at once with probability 1 - alpha.
+    """Thresholds that all hold at once with probability 1 - alpha.
 
     accuracy : the target.
     parts : one for all rows, or one for each group.
-    scouts : rows that only said where to begin.
-    dropped : rows left out because their question has another row.
-    ungrouped : rows in none of the groups, for which nothing can be said.
-    reachable : lower targets, where :meth:`qacal.QACalibrator.choose_threshold` could certify nothing.
+    pilot_rows : number of rows that only chose the start.
+    dropped : number of rows left out because their question has another row.
+    ungrouped : number of rows in no group.
+    reachable : lower targets, if :meth:`qacal.QACalibrator.choose_threshold` could certify nothing.
     """
 
     accuracy: float
@@ -116,12 +115,12 @@ class CertifiedThreshold:
 
     @property
     def is_certified(self) -> bool:
-        """True if there is a threshold, for some group at least."""
+        """Whether there is a threshold, at least for one group."""
         return any(part.threshold is not None for part in self.parts)
 
     @property
     def rows(self) -> int:
-        """How many rows were tested."""
+        """Number of test rows."""
         return sum(part.rows for part in self.parts)
 
     def rule(self) -> DecisionRule:
@@ -150,51 +149,50 @@ def certified_threshold(
     others: Tally | Forecasts | None = None,
     seed: int = 0,
 ) -> CertifiedThreshold:
-    r"""Return the lowest threshold whose accepted answers are right often enough, with probability :math:`1 - \alpha`.
+    r"""Return the lowest threshold with the target accuracy of accepted answers, with probability :math:`1 - \alpha`.
 
-    How to choose: `accuracy` is what you promise of the answers you give; `alpha` how often you may promise too much.
-    Use rows on which nothing was fitted, tuned or chosen. Labels are 0/1; soft targets in [0, 1] work, and need more
-    rows. Any score is safe: a bad one only certifies less.
+    Use rows that were not used for fitting, tuning or choosing. Labels are 0/1; soft targets in [0, 1] work, and need
+    more rows. The guarantee holds for any score; a bad one only certifies less.
 
     Parameters
     ----------
-    y_true, y_prob : a label and a score per row, both in [0, 1]; or a tally of rows, at most one per question, in place
-        of both.
+    y_true, y_prob : a label and a score per row, both in [0, 1]; or instead of both a tally with at most one row per
+        question.
     accuracy, risk : the target, or one minus it; give one of them.
     groups : a label per row: then every group has its own threshold, at alpha divided by the number of groups.
-    known_groups : the groups that alpha is divided by, those without rows included; by default those of the rows, which
-        is as valid, since only labels of groups are looked at, and not whether answers were right.
-    ids : the question's id. Of each question one row is kept.
+    known_groups : the groups that alpha is divided by, also those without rows; by default those of the rows.
+    ids : the question's id; one row of each question is kept.
     candidates : the thresholds to choose from, which must not come from these rows; by default hundredths, and
         thousandths above 0.9.
-    others : a tally of other rows (those of a fit, say); they only decide where to begin. By default an eighth of the
-        rows is set aside for that.
-    seed : another seed sets another eighth aside.
+    others : a tally of other rows, such as those of a fit, which only choose the start. By default an eighth of the
+        rows does.
+    seed : selects that eighth.
 
     Examples
     --------
     >>> rng = np.random.default_rng(0)
-    >>> said = rng.choice([0.6, 0.8, 0.9, 1.0], 4000)
-    >>> right = rng.random(4000) < said - 0.02
-    >>> found = certified_threshold(right, said, accuracy=0.9)
+    >>> stated = rng.choice([0.6, 0.8, 0.9, 1.0], 4000)
+    >>> correct = rng.random(4000) < stated - 0.02
+    >>> found = certified_threshold(correct, stated, accuracy=0.9)
     >>> found.threshold, found.parts[0].accepted, round(found.parts[0].accuracy, 3)
     (0.81, 1757, 0.932)
 
-    Answers at 0.8 are right too seldom to be let in. A target that takes more rows says how many:
+    With too few rows there is no threshold, but an estimate of the rows that are needed:
 
-    >>> few = certified_threshold(right[:100], said[:100], accuracy=0.95)
+    >>> few = certified_threshold(correct[:100], stated[:100], accuracy=0.95)
     >>> few.threshold, few.parts[0].rows_needed
     (None, 216)
-    >>> certified_threshold(right, said, accuracy=90)
-    Traceback (most recent call last):
-    ...
-    qacal.errors.InputError: accuracy is 90; expected a number between 0 and 1, such as 0.9.
     """
     target = target_accuracy(accuracy, risk)
     check_alpha(alpha)
     grid = np.unique(unit_values(candidates, "candidates"))
-    tally, dropped = _counted(y_true, y_prob, groups, ids, grid, seed, is_dealt=others is None)
-    tested, expected, pilot_rows = _parted(tally, others)
+    if isinstance(y_true, Tally):
+        tally, dropped = _independent(y_true, (y_prob, groups, ids)), 0
+    else:
+        h, t, column, hashes, dropped = one_row_per_question(y_true, y_prob, groups, ids)
+        n_blocks = _PILOT_PARTS if others is None else 1
+        tally = Tally.of(at_candidates(h, grid), t, groups=column, ids=hashes, n_blocks=n_blocks, seed=seed)
+    tested, expected, pilot_rows = _without_pilot(tally, others)
     is_grouped, cells = tally.grouping is not None, cells_of(tested)
     known = cells_of(tally) if known_groups is None else known_groups
     names = list(dict.fromkeys(known)) if is_grouped else [None]
@@ -209,7 +207,7 @@ def certified_threshold(
 
 
 def lower_targets(accuracy: float) -> list[float]:
-    """Return targets to try in place of one that cannot be certified: steps of 0.05, the highest six, from 0.5 up.
+    """Return targets to try instead of one that cannot be certified: the next six steps of 0.05, from 0.5 up.
 
     >>> lower_targets(0.9), lower_targets(0.52)
     ([0.85, 0.8, 0.75, 0.7, 0.65, 0.6], [0.5])
@@ -219,7 +217,7 @@ def lower_targets(accuracy: float) -> list[float]:
 
 
 def as_reachable(found: CertifiedThreshold) -> Reachable:
-    """Return what a certificate for a lower target says in short."""
+    """Return the summary of a certificate for a lower target."""
     return Reachable(
         accuracy=found.accuracy,
         alpha=found.alpha,
@@ -231,7 +229,7 @@ def as_reachable(found: CertifiedThreshold) -> Reachable:
 
 
 def target_accuracy(accuracy: float | None, risk: float | None) -> float:
-    """Return the accuracy that is asked for, given itself or as a risk."""
+    """Return the target accuracy, given as an accuracy or as a risk."""
     if (accuracy is None) == (risk is None):
         raise InputError("give an accuracy (such as 0.9) or a risk (such as 0.1), one of the two.")
     name, value = ("accuracy", accuracy) if risk is None else ("risk", risk)
@@ -241,7 +239,7 @@ def target_accuracy(accuracy: float | None, risk: float | None) -> float:
 
 
 def lowest_rejected(p_values: Floats, start: int, alpha: float) -> int | None:
-    """Go down from the start while thresholds are rejected; return the place of the last, None if the first is not.
+    """Return the last of the thresholds from the start downwards that are all rejected; None if the start is not.
 
     >>> lowest_rejected(np.array([0.01, 0.3, 0.04, 0.02, 0.9]), start=3, alpha=0.05)
     2
@@ -253,18 +251,18 @@ def lowest_rejected(p_values: Floats, start: int, alpha: float) -> int | None:
 
 def _certification(group: Any, curve: ThresholdCurve, start: int, target: float, scale: float) -> Certification:
     p_values = curve.p_values(target)
-    found = lowest_rejected(p_values, start, curve.alpha)
-    needed, outlook = (None, None) if found is not None else _needed(curve, target, scale)
-    # Without a threshold nothing is accepted, as at the end of a curve.
-    chosen = curve.at(len(p_values) if found is None else found)
+    lowest = lowest_rejected(p_values, start, curve.alpha)
+    needed, outlook = (None, None) if lowest is not None else _needed(curve, target, scale)
+    # Without a threshold nothing is accepted, as after the end of the curve.
+    chosen = curve.at(len(p_values) if lowest is None else lowest)
     accepted, withheld = int(chosen.accepted.sum()), curve.all_right - float(chosen.right.sum())
     low, high = chosen.intervals()
     return Certification(
         group=group,
-        threshold=None if found is None else float(curve.threshold[found]),
+        threshold=None if lowest is None else float(curve.threshold[lowest]),
         alpha=curve.alpha,
         start=float(curve.threshold[start]),
-        p_value=float(p_values[start if found is None else found]),
+        p_value=float(p_values[start if lowest is None else lowest]),
         rows=curve.rows,
         accepted=accepted,
         coverage=accepted / max(curve.rows, 1),
@@ -279,41 +277,26 @@ def _certification(group: Any, curve: ThresholdCurve, start: int, target: float,
 
 
 def _needed(curve: ThresholdCurve, target: float, scale: float) -> tuple[int | None, str | None]:
-    """Return how many rows it would take, and in place of that why nobody can tell.
+    """Return how many rows would be needed, or why that is unknown.
 
-    scale : how many rows there are for each that is tested.
+    scale : number of rows, with those that choose the start, for each test row.
     """
     needed = rows_needed(curve, target) * scale
     if isinf(needed):
         return None, "never"
-    # Where no more would be needed, these should have been enough, and were not.
+    # An estimate of no more rows than these is wrong: these were not enough.
     return (None, "unclear") if not needed > curve.rows * scale else (ceil(needed), None)
-
-
-def _counted(
-    y_true: ArrayLike | Tally,
-    y_prob: ArrayLike | None,
-    groups: Any,
-    ids: Any,
-    grid: Floats,
-    seed: int,
-    *,
-    is_dealt: bool,
-) -> tuple[Tally, int]:
-    """Return the tally of one row per question, and how many rows were left out."""
-    if isinstance(y_true, Tally):
-        return _sound(y_true, (y_prob, groups, ids)), 0
-    h, t, column, hashes, dropped = one_row_per_question(y_true, y_prob, groups, ids)
-    n_blocks = SCOUTS if is_dealt else 1
-    return Tally.of(at_candidates(h, grid), t, groups=column, ids=hashes, n_blocks=n_blocks, seed=seed), dropped
 
 
 def one_row_per_question(
     y_true: ArrayLike, y_prob: ArrayLike | None, groups: Any = None, ids: Any = None
 ) -> tuple[Floats, Floats, Any, Any, int]:
-    """Return checked columns with one row of each question, and how many rows were left out."""
+    """Return scores, labels, groups and hashes with one row of each question, and how many rows were left out."""
     t, h = ordered(y_true, y_prob)
-    column = None if groups is None else _flat(as_grouping(groups, len(h)))
+    column = None
+    if groups is not None:
+        column = as_grouping(groups, len(h))
+        column = GroupColumn(column.leaves(), column.labels)
     if ids is None:
         return h, t, column, None, 0
     hashes = id_hashes(ids, len(h))
@@ -322,24 +305,21 @@ def one_row_per_question(
     return h[kept], t[kept], column, hashes[kept], int((~kept).sum())
 
 
-def _flat(column: GroupColumn) -> GroupColumn:
-    return GroupColumn(column.leaves(), column.labels)
-
-
-def _sound(tally: Tally, others: tuple[Any, ...]) -> Tally:
-    if any(given is not None for given in others):
+def _independent(tally: Tally, others: tuple[Any, ...]) -> Tally:
+    """Return a tally of independent rows, or raise an error."""
+    if any(argument is not None for argument in others):
         raise InputError("a tally already holds y_prob, groups and ids; pass it alone.")
     if tally.is_clustered or tally.is_weighted:
         what = "several rows of one question" if tally.is_clustered else "weights"
-        raise InputError(f"this tally has {what}; a threshold is certified on independent rows that count alike.")
+        raise InputError(f"this tally has {what}; a threshold needs independent rows without weights.")
     return tally.without_ties() if tally.grouping is None else tally.flat().without_ties()
 
 
-def _parted(tally: Tally, others: Tally | Forecasts | None) -> tuple[Tally, Forecasts, int]:
-    """Return the rows to test, what to expect of them, and how many rows were set aside to tell."""
+def _without_pilot(tally: Tally, others: Tally | Forecasts | None) -> tuple[Tally, Forecasts, int]:
+    """Return the test rows, what to expect of them, and how many rows were set aside to estimate that."""
     if isinstance(others, Tally | Forecasts):
         return tally, Forecasts.of(others) if isinstance(others, Tally) else others, 0
     if others is not None:
         raise InputError(f"others is {shown(others)}; expected a Tally of other rows, or None.")
-    pilot_rows = tally.fold(0, SCOUTS)
-    return tally.outside_fold(0, SCOUTS).without_blocks(), Forecasts.of(pilot_rows), pilot_rows.n
+    pilot = tally.fold(0, _PILOT_PARTS)
+    return tally.outside_fold(0, _PILOT_PARTS).without_blocks(), Forecasts.of(pilot), pilot.n

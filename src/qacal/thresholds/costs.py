@@ -1,12 +1,12 @@
 r"""The threshold that costs least, if a wrong answer and an abstention have a price.
 
-A right answer costs nothing, a wrong one :math:`c_w`, an abstention :math:`c_a`. To answer with a probability
-:math:`p` of being right costs :math:`(1 - p)\,c_w` on average, so whoever knows :math:`p` answers if and only if
+A correct answer costs nothing, a wrong one :math:`c_w`, an abstention :math:`c_a`. An answer that is correct with
+probability :math:`p` costs :math:`(1 - p)\,c_w` on average, so it is cheaper to answer if and only if
 
 .. math:: p \ge 1 - c_a / c_w .
 
-That needs no labels, but calibrated confidences. Labels tell which threshold would have been the cheapest on the rows
-at hand. Neither is a certificate: the first relies on the calibration, the second was picked on the rows that judge it.
+This rule needs calibrated confidences, but no labels. With labels we can find the cheapest threshold on these rows.
+Neither is certified: the first relies on the calibration, the second is chosen and measured on the same rows.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ _LARGEST = 1e100
 
 @dataclass(frozen=True)
 class Policy:
-    """Answering from a threshold on, and what it costs.
+    """A threshold and its cost.
 
     threshold : None never answers.
     cost : the mean cost of a row.
-    coverage, accuracy : the share that is answered, and how much of that is right; None if nothing is.
-    withheld : the right answers that are not given.
+    coverage, accuracy : the share of the rows that is answered, and their accuracy; None if there are none.
+    withheld : number of correct answers that are not given.
     """
 
     threshold: float | None
@@ -48,13 +48,14 @@ class Policy:
 
 @dataclass(frozen=True)
 class CheapestThreshold:
-    """Two thresholds, and which of them to take.
+    """Two thresholds, and which of them to use.
 
-    rule_policy : answers where p >= 1 - abstain / wrong, which is best for calibrated confidences.
-    seen_policy : the cheapest threshold on these rows; its cost is too good by a little, since they picked it.
-    difference, low, high : how much more the rule costs a row than a threshold picked like that, with an interval of
-        confidence 1 - alpha (approximate). Each half of the questions is judged by the pick of the other half.
-    always, never : the cost of answering everything, and of answering nothing.
+    rule_policy : answers if p >= 1 - abstain / wrong, which is best for calibrated confidences.
+    seen_policy : the cheapest threshold on these rows; its cost is optimistic, since the same rows chose it.
+    difference, low, high : how much more a row costs under the rule than under the cheapest threshold, with an
+        approximate interval of confidence 1 - alpha. Each half of the questions is measured with the threshold that is
+        cheapest on the other half.
+    always, never : the cost of always and of never answering.
     """
 
     wrong: float
@@ -77,7 +78,7 @@ class CheapestThreshold:
 
     @property
     def threshold(self) -> float | None:
-        """The rule's, unless the rows show that it costs more; then the cheapest that was seen, None never answers."""
+        """That of the rule, unless the rows show that it costs more; then the cheapest one. None never answers."""
         return (self.rule_policy if self.is_rule_good else self.seen_policy).threshold
 
     def rule(self) -> DecisionRule:
@@ -101,37 +102,40 @@ def cheapest_threshold(
 ) -> CheapestThreshold:
     """Return the threshold that minimises the expected cost.
 
-    How to choose the costs: only their ratio matters. If a wrong answer does five times the harm of sending the person
-    to somebody else, they are 5 and 1, and answers below 0.8 are better not given.
+    Only the ratio of the costs matters. If a wrong answer does five times the harm of no answer, they are 5 and 1, and
+    calibrated answers below 0.8 are better not given.
 
-    ids : the question's id; of each question one row is kept.
+    ids : the question's id; one row of each question is kept.
     alpha : of the interval for the difference.
 
     Examples
     --------
-    An LLM that claims 0.9 and is right half of the time. The rule believes it; the rows do not:
+    Answers at 0.9 are correct only half of the time, so the rule costs more than the cheapest threshold:
 
-    >>> said, right = np.repeat([0.9, 0.99], 100), np.repeat([1, 0, 1, 0], [50, 50, 97, 3])
-    >>> found = cheapest_threshold(right, said, wrong=5, abstain=1)
+    >>> stated, correct = np.repeat([0.9, 0.99], 100), np.repeat([1, 0, 1, 0], [50, 50, 97, 3])
+    >>> found = cheapest_threshold(correct, stated, wrong=5, abstain=1)
     >>> found.rule_policy.threshold, found.rule_policy.cost
     (0.8, 1.325)
     >>> found.threshold, found.seen_policy.cost, found.is_rule_good
     (0.99, 0.575, False)
     """
-    _check_costs(wrong, abstain)
+    for name, value in (("wrong", wrong), ("abstain", abstain)):
+        if not is_number(value, 0, _LARGEST) or (name == "wrong" and value == 0):
+            raise InputError(f"{name} is {shown(value)}; expected what it costs, a number above 0, such as 1.")
     check_alpha(alpha)
     h, t, _, hashes, dropped = one_row_per_question(y_true, y_prob, None, ids)
     tally = Tally.of(h, t, ids=hashes, n_blocks=2)
-    costs, *halves = (_Costs.of(part, float(wrong), float(abstain)) for part in (tally, *_halves(tally)))
-    mine = costs.policy(max(0.0, 1 - abstain / wrong))
-    difference, half = _difference(mine.threshold, halves, alpha)
+    parts = (tally, tally.fold(0, 2), tally.fold(1, 2))
+    costs, *halves = (_Costs.of(part, float(wrong), float(abstain)) for part in parts)
+    rule_policy = costs.policy(max(0.0, 1 - abstain / wrong))
+    difference, half = _difference(rule_policy.threshold, halves, alpha)
     return CheapestThreshold(
         wrong=float(wrong),
         abstain=float(abstain),
         alpha=alpha,
         rows=costs.tally.n,
         dropped=dropped,
-        rule_policy=mine,
+        rule_policy=rule_policy,
         seen_policy=costs.policy(costs.cheapest()),
         difference=difference,
         low=difference - half,
@@ -141,15 +145,9 @@ def cheapest_threshold(
     )
 
 
-def _check_costs(wrong: float, abstain: float) -> None:
-    for name, value in (("wrong", wrong), ("abstain", abstain)):
-        if not is_number(value, 0, _LARGEST) or (name == "wrong" and value == 0):
-            raise InputError(f"{name} is {shown(value)}; expected what it costs, a number above 0, such as 1.")
-
-
 @dataclass(frozen=True)
 class _Costs:
-    """Cells of rows, and what answering a cell costs beyond abstaining from it."""
+    """Cells of rows, and the extra cost of answering each cell instead of abstaining."""
 
     tally: Tally
     wrong: float
@@ -176,7 +174,7 @@ class _Costs:
         )
 
     def cheapest(self) -> float | None:
-        """Return the cheapest threshold among the scores; of equals the strictest, and None never answers."""
+        """Return the cheapest threshold among the scores, the strictest of equals; None never answers."""
         from_here = np.append(np.cumsum(self.extra[::-1])[::-1], 0.0)
         best = int(np.flatnonzero(from_here <= from_here.min() + 1e-12)[-1])
         return None if best == len(self.extra) else float(self.tally.confidence[best])
@@ -186,24 +184,20 @@ class _Costs:
         tally = self.tally
         one, two = (tally.confidence >= (np.inf if value is None else value) for value in (first, second))
         sign = one.astype(float) - two
-        # Of a row answered by one of them alone, wrong by 1 - t, the difference is wrong (1 - t) - abstain, squared:
+        # For a row with label t that only one of them answers, the difference is wrong (1 - t) - abstain.
         squared = self.wrong**2 * (tally.w - 2 * tally.wt + tally.wtt) + self.abstain**2 * tally.w
         squared = squared - 2 * self.wrong * self.abstain * (tally.w - tally.wt)
         return float(sign @ self.extra), float(np.abs(sign) @ squared)
 
 
-def _halves(tally: Tally) -> list[Tally]:
-    return [tally.fold(0, 2), tally.fold(1, 2)]
-
-
 def _difference(rule: float | None, halves: list[_Costs], alpha: float) -> tuple[float, float]:
-    """Return how much more a row costs under the rule than under the pick of the other half, and half its interval."""
+    """Return the mean extra cost of the rule over the cheapest threshold of the other half, and half its interval."""
     from scipy import special
 
     first, second = halves
     rows = first.tally.n + second.tally.n
     if not (first.tally.n and second.tally.n):
-        return 0.0, max(first.wrong, first.abstain)  # nothing to compare: it may be anything
+        return 0.0, max(first.wrong, first.abstain)  # nothing to compare, so anything is possible
     sums = np.add(first.compared(rule, second.cheapest()), second.compared(rule, first.cheapest()))
     mean, square = sums / rows
     return float(mean), float(special.ndtri(1 - alpha / 2) * np.sqrt(max(square - mean**2, 0.0) / rows))

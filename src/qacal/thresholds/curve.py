@@ -1,4 +1,4 @@
-"""What every threshold does to the rows at hand: how many it accepts, how many of these are right, what is lost."""
+"""What each threshold does to these rows: how many it accepts, how many of them are correct, and what is withheld."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
     import polars as pl
 
 CANDIDATES = np.unique(np.concatenate([GRID, np.arange(901, 1000) / 1000]))
-"""Thresholds to choose from: hundredths, and above 0.9, where targets are and scores crowd, thousandths."""
+"""Thresholds to choose from: hundredths, and thousandths above 0.9, where most targets and scores are."""
 
 
 @dataclass(frozen=True, eq=False)
 class ThresholdCurve:
-    """For each threshold, rising: how many rows it accepts, and how many of these are right.
+    """For each threshold, in rising order: how many rows it accepts, and how many of them are correct.
 
-    rows, all_right : how many rows there are, and how many are right.
+    rows, all_right : number of rows, and number of correct ones.
     alpha : each end of an interval is wrong with at most this probability.
-    is_soft : some targets are neither 0 nor 1; `right` then adds them up.
+    is_soft : some targets are neither 0 nor 1; `right` is their sum.
     """
 
     threshold: Floats
@@ -44,28 +44,28 @@ class ThresholdCurve:
 
     @property
     def accuracy(self) -> Floats:
-        """The share of the accepted that is right; NaN where nothing is accepted."""
+        """The accuracy of the accepted rows; NaN if nothing is accepted."""
         accuracy = np.full(len(self.accepted), np.nan)
         np.divide(self.right, self.accepted, out=accuracy, where=self.accepted > 0)
         return accuracy
 
     @property
     def withheld(self) -> Floats:
-        """How many right answers are not given."""
+        """The number of correct answers that are not given."""
         return np.maximum(self.all_right - self.right, 0.0)
 
     @property
     def low(self) -> Floats:
-        """The lower end of the accuracy, 0 where nothing is accepted."""
+        """The lower end of the accuracy; 0 if nothing is accepted."""
         return self.intervals()[0]
 
     @property
     def high(self) -> Floats:
-        """The upper end of the accuracy, 1 where nothing is accepted."""
+        """The upper end of the accuracy; 1 if nothing is accepted."""
         return self.intervals()[1]
 
     def p_values(self, accuracy: float) -> Floats:
-        """Return, for each threshold, how well the rows can be explained by accepted answers that miss the target."""
+        """Return the p-value of each threshold, for the hypothesis that its accuracy misses the target."""
         if not self.is_soft:
             return binomial_tail(self.right, self.accepted, accuracy)
         mean = self.right / np.maximum(self.accepted, 1)
@@ -79,14 +79,14 @@ class ThresholdCurve:
         return replace(self, threshold=self.threshold[one], accepted=self.accepted[one], right=self.right[one])
 
     def to_polars(self) -> pl.DataFrame:
-        """Return the curve as a table, one threshold a row: what a figure or a report needs."""
+        """Return the curve as a table with a row for each threshold."""
         import polars as pl
 
         names = ("threshold", "accepted", "coverage", "accuracy", "low", "high", "right", "withheld")
         return pl.DataFrame({name: getattr(self, name) for name in names}).fill_nan(None)
 
     def intervals(self) -> tuple[Floats, Floats]:
-        """Return both ends."""
+        """Return both ends of the accuracy."""
         rows = np.maximum(self.accepted, 1)
         if self.is_soft:
             low, high = bounded_interval(np.clip(self.right / rows, 0, 1), rows, self.alpha)
@@ -103,10 +103,10 @@ def threshold_curve(
     thresholds: ArrayLike = GRID,
     alpha: float = 0.1,
 ) -> ThresholdCurve:
-    """Return what answering where ``y_prob >= threshold`` gives and loses, for every threshold.
+    """Return coverage and accuracy of the answers with ``y_prob >= threshold``, for every threshold.
 
-    The intervals are exact for a threshold that was fixed beforehand, and not for one that was picked by looking at the
-    curve: :func:`qacal.certified_threshold` picks one that can be relied on.
+    The intervals are exact for a threshold that was fixed in advance, not for one chosen by looking at the curve; for
+    that, use :func:`qacal.certified_threshold`.
 
     Examples
     --------
@@ -131,7 +131,7 @@ def curve_of(
 
 
 def at_candidates(score: Floats, candidates: Floats) -> Floats:
-    """Return each score as the candidate below it: between two candidates nothing is decided, and few cells remain.
+    """Return each score as the candidate below it, which decides the same and leaves few cells.
 
     >>> at_candidates(np.array([0.1, 0.5, 0.77]), np.array([0.5, 0.75]))
     array([0.  , 0.5 , 0.75])
@@ -140,7 +140,7 @@ def at_candidates(score: Floats, candidates: Floats) -> Floats:
 
 
 def accepted_sums(score: Floats, thresholds: Floats, *columns: ArrayLike) -> list[Floats]:
-    """Return, for each threshold, the sum of each column over the cells whose score reaches it."""
+    """Return, for each threshold, the sum of each column over the cells with at least that score."""
     first = np.searchsorted(score, thresholds)
     return [np.append(np.cumsum(np.asarray(column, float)[::-1])[::-1], 0.0)[first] for column in columns]
 
@@ -157,7 +157,7 @@ def binomial_tail(right: Floats, rows: Floats, accuracy: float) -> Floats:
 
 
 def relative_entropy(mean: Floats, accuracy: float) -> Floats:
-    """Return kl(mean, accuracy) between 0/1 variables: the evidence that one row carries, in nats."""
+    """Return kl(mean, accuracy) between 0/1 variables: the evidence of one row, in nats."""
     from scipy import special
 
     mean = np.clip(mean, 0, 1)

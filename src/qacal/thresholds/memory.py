@@ -1,6 +1,6 @@
-"""What a model remembers of the rows it was fitted on: enough to tell them again, and what thresholds they expect.
+"""What a model stores about the rows of its fit: to recognise their questions, and to choose where thresholds start.
 
-Needs numpy alone, so that a saved model loads without anything else.
+Needs only numpy, like everything that loads a saved model.
 """
 
 from __future__ import annotations
@@ -18,21 +18,20 @@ from qacal.tally.ids import mix
 if TYPE_CHECKING:
     from qacal.thresholds.outlook import Forecasts
 
-# Of the hashes of all questions, so many of the lowest: if a fiftieth of the questions comes again, so do five of them.
+# Number of hashes to store, the lowest ones: if 2% of the questions occur again, so do about five of these.
 _MOST = 256
 
-# Readers of JSON agree on whole numbers of 53 bits.
+# JSON has whole numbers of 53 bits.
 _BITS = np.uint64(11)
 
 
 @dataclass(frozen=True, eq=False)
 class FitRecord:
-    """The questions of a fit, a sample of their hashes, and the calibrated confidences that its rows got.
+    """A sample of the questions of a fit, and the calibrated confidences of its rows.
 
-    questions : sorted.
-    groups : of the rows.
-    offset : the cells of all rows, and then those of each group, start and end here.
-    score, rows, right : of each cell, the score, the rows that have it, and how many of these are right.
+    questions : hashes, sorted.
+    offset : where the cells of all rows, and then those of each group, start and end.
+    score, rows, right : of each cell, the score, the number of rows with it, and the number of correct ones.
     """
 
     questions: Ints
@@ -43,7 +42,7 @@ class FitRecord:
     right: Floats
 
     def known(self, ids: Hashes) -> int:
-        """Return how many of these questions are among the sample: none, if they are others than those of the fit.
+        """Return how many of these questions are in the sample: none, if the fit had other questions.
 
         >>> ids = np.arange(1000, dtype=np.uint64)
         >>> record = FitRecord(sample(ids), (), np.zeros(2, dtype=np.int64), *[np.empty(0)] * 3)
@@ -53,7 +52,7 @@ class FitRecord:
         return int(np.isin(self.questions, _marks(ids)).sum())
 
     def outlooks(self) -> Forecasts:
-        """Return what to expect of thresholds."""
+        """Return what to expect of each threshold."""
         from qacal.thresholds.outlook import Forecast, Forecasts
 
         pieces = [slice(start, stop) for start, stop in pairwise(self.offset.tolist())]
@@ -63,9 +62,8 @@ class FitRecord:
     def validate(self) -> None:
         """Refuse what :func:`remembered` cannot have made."""
         require_columns(len(self.questions.ravel()), questions=self.questions)
-        require(
-            len(self.questions) <= _MOST and rises(self.questions), "the questions of the fit must be few and rise."
-        )
+        is_sample = len(self.questions) <= _MOST and rises(self.questions)
+        require(is_sample, "the questions of the fit must be few and rise.")
         require(len({*self.groups}) == len(self.groups), "the cells of a group are given twice.")
         cells = len(self.score.ravel())
         require_columns(cells, score=self.score, rows=self.rows, right=self.right)
@@ -80,12 +78,12 @@ class FitRecord:
 
 
 def sample(ids: Hashes) -> Ints:
-    """Return the sample of questions that a model keeps."""
+    """Return the sample of questions that a model stores."""
     return np.unique(_marks(ids))[:_MOST]
 
 
 def remembered(ids: Hashes, outlooks: Forecasts) -> FitRecord:
-    """Return the memory of rows with these questions, of which this is to be expected."""
+    """Return the record of rows with these questions and forecasts."""
     every = [outlooks.everywhere, *outlooks.groups.values()]
     score, rows, right = (np.concatenate([getattr(own, name) for own in every]) for name in ("score", "rows", "right"))
     offset = np.cumsum([0, *(len(own.score) for own in every)])
@@ -93,5 +91,5 @@ def remembered(ids: Hashes, outlooks: Forecasts) -> FitRecord:
 
 
 def _marks(ids: Hashes) -> Ints:
-    """Return hashes of hashes, which have nothing to do with splits, in 53 bits; 0 is no question."""
+    """Return hashes of 53 bits that are independent of splits; id 0 means no question."""
     return (mix(ids[ids != 0], 2**42) >> _BITS).astype(np.int64)

@@ -1,4 +1,4 @@
-"""What other rows lead us to expect of each threshold, and so where to begin testing and how many rows it takes."""
+"""What to expect of each threshold, from other rows: where to start testing, and how many rows are needed."""
 
 from __future__ import annotations
 
@@ -15,23 +15,20 @@ from qacal.tally.bins import group_runs
 from qacal.tally.tally import Tally
 from qacal.thresholds.curve import ThresholdCurve, accepted_sums, binomial_tail, relative_entropy
 
-# A start where a quarter more rows are expected than could ever pass: fewer may come.
+# At the start, expect this many times the rows that can show anything: there may be fewer.
 _SLACK = 1.25
-
-# What is known of all groups counts, in each, as so many rows of its own.
+# In the forecast of a group, all rows together count as this many rows.
 _SHARED_ROWS = 20.0
-
 _POWER = 0.8
-
-# Fewer accepted rows than this say too little of an accuracy to tell how many rows it takes.
+# With fewer accepted rows, the number of rows needed cannot be estimated.
 _FEWEST_SEEN = 20
 
 
 @dataclass(frozen=True, eq=False)
 class Forecast:
-    """Scores of rows that are not tested, rising: how many there were of each, and how many of these were right.
+    """Scores of other rows, in rising order: how many rows have each, and how many of them are correct.
 
-    Only shares and accuracies matter, not how many rows they come from.
+    Only shares and accuracies matter, not the number of rows.
 
     >>> seen = Forecast(np.array([0.6, 0.9]), np.array([50.0, 50.0]), np.array([30.0, 48.0]))
     >>> seen.start(np.array([0.6, 0.9, 1.0]), 200, 0.9, 0.1)  # 0.6 accepts too many wrong answers, 1.0 accepts none
@@ -43,14 +40,14 @@ class Forecast:
     right: Floats
 
     def smoothed(self) -> Forecast:
-        """Return the same rows, as often right as a logistic curve says: of few rows, a curve tells more than they."""
+        """Return the same rows with the accuracies of a logistic curve, which is better with few rows."""
         if not len(self.score):
             return self
         intercept, slope = fit_logistic(self.score, self.rows, self.right)
         return Forecast(self.score, self.rows, self.rows * expit(intercept + slope * self.score))
 
     def within(self, everywhere: Forecast) -> Forecast:
-        """Return this group's outlook, steadied by that of all groups."""
+        """Return the forecast of this group, shrunk towards that of all rows."""
         share = _SHARED_ROWS / max(float(everywhere.rows.sum()), 1e-300)
         score = np.concatenate([self.score, everywhere.score])
         order = np.argsort(score, kind="stable")
@@ -59,7 +56,7 @@ class Forecast:
         return Forecast(score[order], rows[order], right[order])
 
     def start(self, candidates: Floats, rows: int, accuracy: float, alpha: float) -> int:
-        """Return the place of the candidate at which `rows` rows should give the strongest evidence."""
+        """Return the index of the candidate with the strongest expected evidence from `rows` rows."""
         seen, right = accepted_sums(self.score, candidates, self.rows, self.right)
         expected = rows * seen / max(float(self.rows.sum()), 1e-300)
         has_enough = expected >= _SLACK * fewest_rows(accuracy, alpha)
@@ -73,7 +70,7 @@ class Forecast:
 
 @dataclass(frozen=True, eq=False)
 class Forecasts:
-    """What to expect of all rows, and of each group that is known.
+    """What to expect of all rows, and of each known group.
 
     >>> others = Tally.of([0.6, 0.9, 0.9], [0, 1, 1], groups=["law", "law", "art"])
     >>> Forecasts.of(others).groups["law"].rows
@@ -85,16 +82,16 @@ class Forecasts:
 
     @staticmethod
     def of(tally: Tally) -> Forecasts:
-        """Return the outlook of rows that are not tested."""
+        """Return the forecasts from a tally of other rows."""
         pooled = cells_of(tally.pooled()).get(None, NOTHING)
         groups = {} if tally.grouping is None else cells_of(tally)
-        return Forecasts(_outlook(pooled).smoothed(), {name: _outlook(cells) for name, cells in groups.items()})
+        return Forecasts(_forecast(pooled).smoothed(), {name: _forecast(cells) for name, cells in groups.items()})
 
     def expected(self, group: Any) -> Forecast:
-        """Return what to expect of a group; of all rows for None."""
+        """Return the forecast of a group, or of all rows for None."""
         if group is None:
             return self.everywhere
-        return self.groups.get(group, _outlook(NOTHING)).within(self.everywhere)
+        return self.groups.get(group, _forecast(NOTHING)).within(self.everywhere)
 
 
 NOTHING = (np.empty(0), np.empty(0, dtype=np.int64), np.empty(0))
@@ -102,7 +99,7 @@ NOTHING = (np.empty(0), np.empty(0, dtype=np.int64), np.empty(0))
 
 
 def cells_of(tally: Tally) -> dict[Any, tuple[Floats, Ints, Floats]]:
-    """Return (scores, rows, right) of each group that has a name; under None if the tally has no groups."""
+    """Return (scores, rows, right) of each group; under None if the tally has no groups."""
     tally = tally.without_blocks().without_ties()
     column = tally.grouping
     out = {}
@@ -113,12 +110,12 @@ def cells_of(tally: Tally) -> dict[Any, tuple[Floats, Ints, Floats]]:
     return out
 
 
-def _outlook(cells: tuple[Floats, Ints, Floats]) -> Forecast:
+def _forecast(cells: tuple[Floats, Ints, Floats]) -> Forecast:
     return Forecast(cells[0], cells[1].astype(np.float64), cells[2])
 
 
 def fewest_rows(accuracy: float, alpha: float) -> int:
-    r"""Return how many accepted rows, all right, can show an accuracy at all: the least k with accuracy^k <= alpha.
+    """Return the least k with accuracy^k <= alpha: fewer accepted rows show nothing, even if all are correct.
 
     >>> fewest_rows(0.9, 0.1), fewest_rows(0.95, 0.05)
     (22, 59)
@@ -127,16 +124,16 @@ def fewest_rows(accuracy: float, alpha: float) -> int:
 
 
 def rows_needed(curve: ThresholdCurve, accuracy: float) -> float:
-    """Return how many rows would certify some threshold four times out of five.
+    """Return an estimate of how many rows would certify some threshold in four of five cases.
 
-    Infinity if no threshold was seen to reach the target; NaN if only thresholds that accept a handful of rows were.
-    An estimate, from the shares and accuracies that were seen, with one row more that is as good as the target: twenty
-    right answers out of twenty are no accuracy of 1.
+    Infinity if no threshold reaches the target; NaN if only thresholds that accept a few rows do. The estimate uses the
+    shares and accuracies of the curve, with one more row at the target accuracy: 20 correct answers of 20 do not mean
+    an accuracy of 1.
     """
     from scipy import special
 
     means = (curve.right + accuracy) / (curve.accepted + 1)
-    # To show less of an excess, which rounding alone may give, would take billions of rows.
+    # A smaller excess may be rounding, and would need billions of rows.
     able = (curve.accepted > 0) & (means > accuracy + 1e-5)
     if not able.any():
         return inf if (curve.accepted >= _FEWEST_SEEN).any() else nan
@@ -153,17 +150,17 @@ def rows_needed(curve: ThresholdCurve, accuracy: float) -> float:
 
 
 def _accepted_needed(about: float, mean: float, accuracy: float, alpha: float) -> int:
-    """Return the exact number of accepted rows near an approximate one."""
+    """Return the exact number of accepted rows, near an approximate one."""
     rows = np.unique(np.maximum(np.ceil(about * np.geomspace(0.6, 1.7, 33)), fewest_rows(accuracy, alpha)))
     power = binomial_tail(_passing(rows, accuracy, alpha), rows, mean)
     return int(rows[np.argmax(power >= _POWER)] if (power >= _POWER).any() else rows[-1])
 
 
 def _passing(rows: Floats, accuracy: float, alpha: float) -> Floats:
-    """Return the fewest right answers that pass, of rows that can."""
+    """Return the fewest correct answers that pass the test, for each number of rows."""
     from scipy import special
 
-    # A continuous solution of P(Bin <= c) = 1 - alpha; rounding may leave it one off on either side.
+    # A continuous solution of P(Bin <= c) = 1 - alpha; rounding may be wrong by one.
     about = np.ceil(special.bdtrik(1 - alpha, rows, accuracy))
     tries = about + np.array([[0.0], [1.0], [2.0]])
     passes = binomial_tail(np.minimum(tries, rows), rows, accuracy) <= alpha
