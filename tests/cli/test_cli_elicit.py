@@ -505,6 +505,36 @@ def test_a_run_of_which_nothing_can_be_read_is_no_success(server, tmp_path):
     assert "Next:" not in err
 
 
+def test_judging_says_which_questions_of_a_run_have_no_answer(server, tmp_path):
+    path, store = tmp_path / "q.jsonl", tmp_path / "run.db"
+    judge = ("judge", store, "-o", tmp_path / "answers.jsonl")
+    path.write_text(json.dumps(questions(1, "[chatty]")[0]))
+    elicit(path, server, tmp_path)
+    code, _, err = run(*judge)
+    assert code == 1
+    assert "the run has no readable answers" in err
+    assert "1 malformed: there is no guess" in err
+    assert f"qacal answers {store} -o answers.jsonl --unread unread.jsonl" in err
+    path.write_text("".join(json.dumps(row) + "\n" for row in [*questions(3)[1:], *questions(4, "[down]")[3:]]))
+    elicit(path, server, tmp_path, "--tries", 1)
+    code, _, err = run(*judge)
+    assert code == 0
+    assert "4 questions: 2 of 4 guesses have a confidence." in err
+    assert "1 not answered yet" in err
+    assert "repeat the qacal elicit command" in err
+    assert "2 answers: 2 labelled, 2 of them correct." in err
+
+
+def test_judging_a_run_that_no_server_answered(rows, server, tmp_path):
+    rows.write_text(json.dumps(questions(1, "[down]")[0]))
+    elicit(rows, server, tmp_path, "--tries", 1)
+    code, _, err = run("judge", tmp_path / "run.db", "-o", tmp_path / "answers.jsonl")
+    assert code == 1
+    assert "the run has no readable answers" in err
+    assert "1 not answered yet" in err
+    assert "--unread" not in err
+
+
 def test_the_next_step_is_judging_where_the_right_answers_are_known(server, tmp_path):
     path = tmp_path / "q.jsonl"
     path.write_text('{"question": "Why?"}\n')

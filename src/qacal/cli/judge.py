@@ -16,6 +16,7 @@ from qacal.errors import InputError
 if TYPE_CHECKING:
     from qacal.sources.elicitation.client import Client
     from qacal.sources.elicitation.judging import Judge, Verdicts
+    from qacal.sources.elicitation.run import Outcomes
     from qacal.sources.elicitation.store import Store
 
 _NAMES = ("id", "question", "answer", "confidence", "ground_truth", "model", "prompt")
@@ -268,7 +269,9 @@ def _rows(file: str, run: int | None, words: dict[str, float], columns: dict[str
         from qacal.sources.elicitation.store import open_store
 
         with open_store(file, to_write=False) as store:
-            yield stored_run(store, run, words).answers
+            kept = stored_run(store, run, words)
+            _note_lost(kept.outcomes(), f"{file} --run {kept.number}" if run is not None else file)
+            yield kept.answers
         return
     with options.opened(file) as rows:
         numbers = {columns.get("confidence", "confidence"): 1.0}
@@ -280,6 +283,23 @@ def _rows(file: str, run: int | None, words: dict[str, float], columns: dict[str
                 yield from (_renamed(row, columns) for row in table.with_numbers(numbers).typed_rows())
 
         yield read
+
+
+def _note_lost(outcomes: Outcomes, source: str) -> None:
+    """Print which questions of a run have no answer to label; raise if none has one."""
+    from qacal.sources.elicitation.run import NOT_YET
+
+    if not outcomes.lost:
+        return
+    lines = [elicit.summary(outcomes)]
+    if outcomes.lost[NOT_YET]:
+        lines += ["To ask the questions that are not answered yet, repeat the qacal elicit command of the run."]
+    if outcomes.lost.total() > outcomes.lost[NOT_YET]:
+        lines += ["To see the replies that could not be read:"]
+        lines += [f"    qacal answers {source} -o answers.jsonl --unread unread.jsonl"]
+    if not outcomes.stated:
+        raise InputError("\n".join(["the run has no readable answers, so there is nothing to label.", *lines]))
+    options.note("\n".join(lines))
 
 
 def _renamed(row: _Record, columns: dict[str, str]) -> _Record:

@@ -36,7 +36,7 @@ PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
 )
 # Rules of thumb for English text, since each server counts in its own way.
 _CHARACTERS_PER_TOKEN, _TOKENS_PER_MESSAGE = 4.0, 5
-_NOT_YET = "not answered yet"
+NOT_YET = "not answered yet"
 
 
 # What is asked
@@ -239,7 +239,7 @@ class StoredRun:
             outcomes.truths += bool(question.ground_truth)
             answered = self._answered(question)
             if answered is None:
-                outcomes.lost[_NOT_YET] += 1
+                outcomes.lost[NOT_YET] += 1
                 continue
             replies, guesses = answered
             outcomes.models.update(reply.model for reply in replies if reply.model is not None)
@@ -248,13 +248,20 @@ class StoredRun:
                 if isinstance(outcome, Stated):
                     yield self._record(question, outcome, replies[0], place)
 
+    def outcomes(self) -> Outcomes:
+        """Return the outcomes of all questions."""
+        outcomes = Outcomes()
+        for _ in self.answers(outcomes):
+            pass
+        return outcomes
+
     def unread(self) -> Iterator[dict[str, Any]]:
         """Yield replies that became no record: id and question, why, and the texts, for a person to look at."""
         for question in self.store.questions(self.number):
             row = {"id": question.id, "question": question.text}
             answered = self._answered(question)
             if answered is None:
-                yield row | {"why": _NOT_YET, "guess": None, "replies": []}
+                yield row | {"why": NOT_YET, "guess": None, "replies": []}
                 continue
             replies, guesses = answered
             texts = [reply.refusal or reply.text for reply in replies]
@@ -394,9 +401,7 @@ class _Asker:
             if len(self.store.runs()) > known:
                 self.store.forget(run)
             raise
-        outcomes = Outcomes()
-        for _ in StoredRun(self.store, run, setup).answers(outcomes):
-            pass
+        outcomes = StoredRun(self.store, run, setup).outcomes()
         begun_at = self.store.base_url(run)
         other = begun_at if begun_at != self.client.shown_url else None
         return RunResult(run, len(self.store.runs()), other, progress, outcomes)
