@@ -24,7 +24,7 @@ from qacal.sources.elicitation.masking import Masking, checked_url, credentials,
 from qacal.sources.elicitation.reply import Reply, Request
 
 _FIRST_WAIT, _LONGEST_WAIT = 0.5, 60.0
-# A server may ask for hours; then the user should come back later.
+# Some servers ask for hours: then the run fails, and the user comes back later.
 _LONGEST_ASKED = 600.0
 _LARGEST_LISTING = 2**22
 _LONGEST_ERROR = 10_000
@@ -46,7 +46,7 @@ class Trouble(StrEnum):
     REFUSED = "refused"
 
 
-_GOES_ON = "What has replies is kept: the same command goes on from there."
+_GOES_ON = "All replies so far are stored: the same command continues from there."
 _REMEDIES = {
     Trouble.TIMEOUT: f"Is the server running? --timeout gives it more time, fewer --workers less to do. {_GOES_ON}",
     Trouble.UNREACHABLE: f"Is the server running? {_GOES_ON}",
@@ -166,7 +166,7 @@ class Client:
 
     @property
     def is_strange(self) -> bool:
-        """Whether this is another kind of server: two replies were no chat completions, and none was."""
+        """Whether this is another kind of server: of two or more replies none was a chat completion."""
         return not self._has_worked and self._strange >= 2
 
     def listed_models(self) -> list[str] | None:

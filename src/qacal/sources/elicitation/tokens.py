@@ -12,11 +12,10 @@ number that depends on the server).
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from qacal.sources.elicitation.reading.parsing import answer_place
 from qacal.sources.elicitation.reply import Malformed, Reason, Reply, Token, malformed
-
-_OUTSIDE_OF_LIST = -9999.0
 
 
 def answer_probability(reply: Reply, answer: str) -> float | None:
@@ -29,7 +28,11 @@ def answer_probability(reply: Reply, answer: str) -> float | None:
     place = answer_place(reply.text, answer) if reply.tokens else None
     if place is None or reply.tokens is None:
         return None
-    logprobs = [token.logprob for token in _spelling(reply.tokens, reply.text, *place)]
+    return joint_probability([token.logprob for token in _spelling(reply.tokens, reply.text, *place)])
+
+
+def joint_probability(logprobs: Sequence[float]) -> float | None:
+    """Return the product of probabilities from their logarithms; None if one is not known, or without any."""
     if not logprobs or not all(map(_is_known, logprobs)):
         return None
     return math.exp(math.fsum(min(logprob, 0.0) for logprob in logprobs))
@@ -60,7 +63,7 @@ def true_probability(reply: Reply) -> float | Malformed:
 
 
 def _is_known(logprob: float) -> bool:
-    return math.isfinite(logprob) and logprob > _OUTSIDE_OF_LIST
+    return math.isfinite(logprob) and logprob > -9999.0
 
 
 def _spelling(tokens: tuple[Token, ...], text: str, start: int, end: int) -> list[Token]:

@@ -20,16 +20,13 @@ from qacal.sources.elicitation.matching import normalise_answer
 from qacal.sources.elicitation.reading.numbers import read_probability
 from qacal.sources.elicitation.reading.parsing import parse_stated
 from qacal.sources.elicitation.reply import Refused, Reply, Stated
-from qacal.sources.elicitation.tokens import answer_probability
+from qacal.sources.elicitation.tokens import answer_probability, joint_probability
 from qacal.sources.importers.base import Confidence, OffScale, Scored, Unscored, inside
 from qacal.sources.importers.texts import unpacked
 from qacal.tally.arrays import is_missing
 
 METADATA, STATED, TOKENS = "metadata", "stated", "tokens"
 AGREEMENT, LIKELIHOOD, MAX_PROB = "agreement", "choice likelihood", "max_prob"
-
-# What servers write for the log-probability of a token that they do not know.
-_UNKNOWN = -9999.0
 
 
 def parse_confidence(
@@ -105,8 +102,8 @@ def by_tokens(reply: Reply, answer: str) -> Confidence:
     probability = answer_probability(reply, answer)
     if probability is None:
         # Logs may hold tokens of the answer alone. A letter among choices is one token, and clear if it occurs once.
-        alone = [token.logprob for token in reply.tokens if token.text.strip() == answer and token.logprob > _UNKNOWN]
-        probability = math.exp(min(alone[0], 0.0)) if len(alone) == 1 else None
+        alone = [token.logprob for token in reply.tokens if token.text.strip() == answer]
+        probability = joint_probability(alone) if len(alone) == 1 else None
     if probability is None:
         return Unscored("it is unclear which tokens spell the answer")
     return Scored(probability, TOKENS)
@@ -122,10 +119,10 @@ def by_logprobs(logprobs: Any, *, is_answer: bool) -> Confidence:
     """
     if not isinstance(logprobs, list) or not logprobs:
         return Unscored("there are no token probabilities")
-    numbers = [bare_number(logprob) for logprob in logprobs]
-    if not is_answer or not all(math.isfinite(number) and number > _UNKNOWN for number in numbers):
+    probability = joint_probability([bare_number(logprob) for logprob in logprobs]) if is_answer else None
+    if probability is None:
         return Unscored("it is unclear which tokens spell the answer")
-    return Scored(math.exp(math.fsum(min(number, 0.0) for number in numbers)), TOKENS)
+    return Scored(probability, TOKENS)
 
 
 def agreement(answers: Sequence[str], answer: str | None = None) -> tuple[str, Confidence]:

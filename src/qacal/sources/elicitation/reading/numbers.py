@@ -56,7 +56,7 @@ _PERCENT = re.compile(r"(?<=\d)[ ]{0,3}(?:\\?%|(?:per ?cent|percentage|pct)\b)",
 _RATIO = re.compile(r"(?<=\d)[ ]{0,3}(?:/|\bin\b|\(?\bout of\b)[ ]{0,3}(?=[\d.])", re.IGNORECASE)
 _CLUMP = re.compile(r"[^\s()\[\]{}<>*_`\"'$|;~=\\]+")
 _NEXT_WORD = re.compile(r"[ ]{0,3}([^\W\d_]+)")
-# Scales that shares are given on: "80 in 2020" is none.
+# Scales that LLMs use for shares: "80 in 2020" is not one.
 _SCALES = frozenset({*range(1, 21), 25, 30, 40, 50, *(10**power for power in range(2, 7))})
 _NUMBER = r"(?:0|[1-9]\d*)(?:\.\d+)?|\.\d+"
 _BARE = re.compile(rf"\+?({_NUMBER})")

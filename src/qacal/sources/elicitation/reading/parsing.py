@@ -212,11 +212,12 @@ def answer_place(text: str, answer: str) -> tuple[int, int] | None:
     (19, 23)
     """
     visible = without_thoughts(text)
-    guesses = _guesses(named_texts(visible))
-    own = next((part for part in guesses if answer in (part.text, _before_brackets(part.text))), None)
-    if own is not None:
-        place = own.place or json_place(visible, own.text)
-        start = -1 if place is None else place[0] + own.text.index(answer)
+    for part in _guesses(named_texts(visible)):
+        split = _split_brackets(part.text)
+        if answer == part.text or (split is not None and answer == split.answer):
+            place = part.place or json_place(visible, part.text)
+            start = -1 if place is None else place[0] + part.text.index(answer)
+            break
     else:
         start = visible.find(answer) if answer else -1
         start = start if visible.find(answer, start + 1) < 0 else -1
@@ -272,7 +273,7 @@ def _stated(visible: str, parts: list[Named], read: ReadConfidence, is_cut: bool
         return malformed(Reason.SEVERAL_GUESSES, visible)
     answer = guesses[0].text
     if not any(part.kind in CONFIDENCE for part in parts):
-        return _with_brackets(visible, answer)
+        return _split_brackets(answer) or malformed(Reason.NO_CONFIDENCE, visible)
     if not confidences:
         return malformed(Reason.NO_CONFIDENCE, visible)
     if _DIGIT_AFTER_LABEL.search(plain(answer)):
@@ -291,27 +292,18 @@ def _agreed(values: Sequence[float | Malformed]) -> float | str:
     return numbers.pop() if len(numbers) == 1 else Reason.SEVERAL_CONFIDENCES
 
 
-def _with_brackets(visible: str, guess: str) -> Stated | Malformed:
-    """Return the answer and the confidence of "Paris (0.9)"."""
-    answer = _before_brackets(guess)
-    match = _IN_BRACKETS.search(plain(guess[-_BRACKETS:]))
-    confidence = read_probability(match[1] or match[2]) if match else None
-    if answer and isinstance(confidence, float):
-        return Stated(answer, confidence)
-    return malformed(Reason.NO_CONFIDENCE, visible)
-
-
-def _before_brackets(guess: str) -> str:
-    """Return the guess before the brackets at its end; empty without such brackets, or if they belong to the guess."""
+def _split_brackets(guess: str) -> Stated | None:
+    """Return the answer and the confidence of "Paris (0.9)"; None if it has no such brackets, or they are part of it."""
     match = _IN_BRACKETS.search(plain(guess[-_BRACKETS:]))
     if match is None:
-        return ""
+        return None
     spelled = plain(guess)
     start, end = trimmed(spelled, 0, max(0, len(guess) - _BRACKETS) + match.start())
     rest = spelled[start:end]
     is_open = sum(map(rest.count, "([{")) != sum(map(rest.count, ")]}"))
     is_part = is_open or _GOES_ON.search(rest) or _IN_BRACKETS.search(rest[-_BRACKETS:])
-    return "" if is_part else guess[start:end]
+    confidence = read_probability(match[1] or match[2])
+    return Stated(guess[start:end], confidence) if rest and not is_part and isinstance(confidence, float) else None
 
 
 def _guesses(parts: Sequence[Named]) -> list[Named]:
