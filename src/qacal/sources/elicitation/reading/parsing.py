@@ -293,7 +293,7 @@ def _agreed(values: Sequence[float | Malformed]) -> float | str:
 
 
 def _split_brackets(guess: str) -> Stated | None:
-    """Return the answer and the confidence of "Paris (0.9)"; None if it has no such brackets, or they are part of it."""
+    """Return the answer and the confidence of "Paris (0.9)"; None without such brackets, or if they belong to it."""
     match = _IN_BRACKETS.search(plain(guess[-_BRACKETS:]))
     if match is None:
         return None
