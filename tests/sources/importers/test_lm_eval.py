@@ -96,13 +96,14 @@ def test_shares_and_single_choices_judge_no_answer(tmp_path):
     good = choice_row(0, ["a", "b"], [-1.0, -2.0], 0, acc=1.0)
     share = choice_row(1, ["a", "b"], [-1.0, -2.0], 0, acc=0.43)
     single = choice_row(2, ["a"], [-1.0], "a", acc=1.0)
-    unknown = choice_row(3, ["a", "b"], ["nan", "-inf"], 0, acc=1.0)
-    found = imported(tmp_path, good, share, single, unknown)
-    assert (found.account.read, found.account.kept) == (4, 1)
+    # The first choice is not taken for the best: neither as the answer, nor to say that the log judges by another rule.
+    unknown = [choice_row(number, ["a", "b"], ["nan", "-inf"], 0, acc=acc) for number, acc in ((3, 1.0), (4, 0.0))]
+    found = imported(tmp_path, good, share, single, *unknown, keep_unscored=True)
+    assert (found.account.read, found.account.kept) == (5, 1)
     assert found.account.dropped == {
         "acc is a share, and does not judge one choice": 1,
         "there is one choice only: its likelihood is that of the target, not of an answer": 1,
-        "no confidence: a choice has no likelihood": 1,
+        "a choice has no likelihood, so the best one is not known": 2,
     }
 
 

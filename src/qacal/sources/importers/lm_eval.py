@@ -48,7 +48,6 @@ from qacal.sources.importers.base import (
     inside,
     listed,
     members,
-    text_of,
     texts_of,
 )
 from qacal.sources.importers.confidences import AGREEMENT, LIKELIHOOD, STATED, ParsedReply, agreement, bare_number
@@ -84,7 +83,9 @@ def read(paths: Sequence[Path], selection: Selection, on_fault: OnFault) -> Iter
         files = sorted(folder.glob("results_*.json"))
         of_run = [file for file in files if name and name["time"] and name["time"] in file.name] or files[-1:]
         results = document(of_run[0]) if of_run else None
-        model = selection.model or text_of(inside(results, "model_name")) or folder.name.replace("__", "/")
+        model_name = inside(results, "model_name")
+        logged = model_name if isinstance(model_name, str) else None
+        model = selection.model or logged or folder.name.replace("__", "/")
         log = _Log(task, model, selection, filters, metrics, _steps(results, task))
         yield from read_each(items_of(path, on_fault), log.outcome, on_fault)
         if selection.filter is None:
@@ -246,8 +247,10 @@ RULES: Mapping[str, Callable[[Choice], float]] = MappingProxyType(
 )
 
 
-def best_choice(choices: Sequence[Choice], metric: str = "acc") -> tuple[int, Confidence]:
+def best_choice(choices: Sequence[Choice], metric: str = "acc") -> tuple[int, Scored] | None:
     """Return which choice is best by a metric's rule (the first of equals), and the confidence in it.
+
+    None if a choice has no likelihood: it might be the best.
 
     >>> best, confidence = best_choice([Choice("Rome", math.log(0.2)), Choice("Paris", math.log(0.6))])
     >>> best, round(confidence.value, 6), confidence.source
@@ -255,7 +258,7 @@ def best_choice(choices: Sequence[Choice], metric: str = "acc") -> tuple[int, Co
     """
     values = [RULES[metric](choice) for choice in choices]
     if any(math.isnan(value) for value in values) or not math.isfinite(max(values)):
-        return 0, Unscored("no confidence: a choice has no likelihood")
+        return None
     best = max(range(len(values)), key=values.__getitem__)
     total = math.fsum(math.exp(value - values[best]) for value in values)
     return best, Scored(1 / total, LIKELIHOOD if metric == "acc" else f"{LIKELIHOOD} ({metric})")
@@ -271,7 +274,11 @@ def _judged_choice(sample: Sample, selection: Selection) -> Judged | Dropped:
         return Dropped(f"{metric} does not judge one choice")
     if metric in ("acc_norm", "acc_bytes") and len({str(request[1]) for request in sample.arguments}) == 1:
         return Dropped(f"its choices are contexts: lm-eval does not log the lengths that {metric} divides by")
-    best, confidence = best_choice(choices, metric)
+    chosen = best_choice(choices, metric)
+    if chosen is None:
+        return Dropped("a choice has no likelihood, so the best one is not known")
+    best: int = chosen[0]
+    confidence: Confidence = chosen[1]
     if selection.confidence_from not in (None, LIKELIHOOD):
         confidence = Unscored(f"no confidence: it is a choice by likelihood, not {selection.confidence_from}")
     correct = sample.row.get(metric)
