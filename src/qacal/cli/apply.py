@@ -60,12 +60,12 @@ def run(
     done, columns, decisions = 0, list[str](), Counter[Any]()
     with (
         options.opened(file) as rows,
-        options.reading_like(loaded, rows, column, percent, skip_bad_rows, max_bad, expression, _KEPT) as how,
+        options.reading_like(loaded, rows, column, percent, skip_bad_rows, max_bad, expression, _KEPT) as reading,
         options.writing(output, rows) as writer,
         options.progress() as progress,
     ):
         for table in loaded._calibrated(
-            rows, how, allow_other_source=allow_other_source or (), prefix=prefix, progress=progress
+            rows, reading, allow_other_source=allow_other_source or (), prefix=prefix, progress=progress
         ):
             writer.write(table)
             done += len(table)

@@ -38,11 +38,11 @@ def run(
     done = 0
     with (
         options.opened(file) as rows,
-        options.reading(column, False, skip_bad_rows, max_bad) as how,
+        options.reading(column, False, skip_bad_rows, max_bad) as reading,
         options.writing(output, rows) as writer,
         options.progress() as progress,
     ):
-        for table, questions, answers in texts_of(rows, how):
+        for table, questions, answers in texts_of(rows, reading):
             if into in table.names:
                 raise InputError(f"{table.origin} already has a column {into!r}; pass another name with --into.")
             vectors = maker.embed(questions, answers)

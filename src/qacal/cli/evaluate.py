@@ -83,10 +83,12 @@ def run(
         by = loaded._by
     with (
         options.opened(file) as rows,
-        options.reading_like(loaded, rows, column, percent, skip_bad_rows, max_bad, expression) as how,
+        options.reading_like(loaded, rows, column, percent, skip_bad_rows, max_bad, expression) as reading,
         options.progress() as progress,
     ):
-        columns = collect(rows, how, loaded, groups, by, allow_other_source=allow_other_source or (), progress=progress)
+        columns = collect(
+            rows, reading, loaded, groups, by, allow_other_source=allow_other_source or (), progress=progress
+        )
     if loaded is not None:
         _warn_of_fitted(columns, loaded)
     evaluations = columns.evaluated()

@@ -81,7 +81,7 @@ def run(
         options.require_partition(name)
     with (
         options.opened(file) as rows,
-        options.reading(column, percent, skip_bad_rows, max_bad, expression) as how,
+        options.reading(column, percent, skip_bad_rows, max_bad, expression) as reading,
         options.progress() as progress,
     ):
         results = run_experiment(
@@ -97,7 +97,7 @@ def run(
             epsilon=epsilon,
             alpha=alpha,
             allow_mixed=allow_mixed,
-            how=how,
+            how=reading,
             progress=progress,
         )
         title = "standard input" if file == "-" else Path(file).name

@@ -154,14 +154,16 @@ def run(
         model.set_params(calibrator=_with_settings(parts.calibrator, points_per_bin, alpha, ties))
     with (
         options.opened(file) as rows,
-        options.reading(column, percent, skip_bad_rows, max_bad, expression) as how,
+        options.reading(column, percent, skip_bad_rows, max_bad, expression) as reading,
         options.progress() as progress,
     ):
         if by is None:
-            inputs = FitInputs(rows, how, group_rows, certify, allow_mixed)
+            inputs = FitInputs(rows, reading, group_rows, certify, allow_mixed)
             fit: QACalibrator | ModelSet = model._fit_inputs(inputs, progress)
         else:
-            fit = fit_set(model, rows, by, how, group_records=group_rows, allow_mixed=allow_mixed, progress=progress)
+            fit = fit_set(
+                model, rows, by, reading, group_records=group_rows, allow_mixed=allow_mixed, progress=progress
+            )
         lost = fit_summary.lost_threshold(output)
         fit.save(output)
     if json:
@@ -173,7 +175,7 @@ def run(
         for value, one in fit._models.items():
             title = "" if by is None else f"{by} {value}: "
             options.show(title + described(one, is_certified_apart=certify is not None))
-    remarks = [] if calibrator is not None else [*fit_summary.unused_confidences(fit, how)]
+    remarks = [] if calibrator is not None else [*fit_summary.unused_confidences(fit, reading)]
     remarks += fit_summary.equal_labels(fit, [file] if certify is None else [file, certify])
     for line in remarks:
         options.note(line)

@@ -141,12 +141,12 @@ def equal_labels(fit: QACalibrator | ModelSet, files: Sequence[str]) -> Iterator
                 )
 
 
-def unused_confidences(fit: QACalibrator | ModelSet, how: Reading) -> Iterator[str]:
+def unused_confidences(fit: QACalibrator | ModelSet, reading: Reading) -> Iterator[str]:
     """Yield a line on further confidences in the rows that no score uses."""
     models = fit._models.values()
     if all(model.learned_score_ is None for model in models):
         return
-    used = {*how.columns.values(), *(name for model in models for name in model.pipeline_.columns)}
+    used = {*reading.columns.values(), *(name for model in models for name in model.pipeline_.columns)}
     present = dict.fromkeys(name for model in models for name in model.overviews_[0].further_confidences)
     unused = [name for name in present if name not in used]
     if unused:

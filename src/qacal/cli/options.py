@@ -63,7 +63,7 @@ AllowOtherSource = Annotated[
     typer.Option(
         "--allow-other-source",
         metavar="COLUMN",
-        help="Accept rows whose model (the LLM), prompt, confidence_source or judge differs from the fit. May be "
+        help="Accept rows with another model (the LLM), prompt, confidence_source or judge than in the fit. May be "
         "repeated. apply ignores the judge.",
     ),
 ]
@@ -193,8 +193,7 @@ def reading(
     """Return how to read rows, from the options of a command."""
     from qacal.records.reading import Reading
 
-    how = Reading(mapping(columns), percent, expressions=expressions(expression))
-    return _skipping(how, skip_bad_rows, max_bad)
+    return _skipping(Reading(mapping(columns), percent, expressions=expressions(expression)), skip_bad_rows, max_bad)
 
 
 def reading_like(
@@ -214,25 +213,25 @@ def reading_like(
     if model is None:
         return reading(columns, bool(percent), skip_bad_rows, max_bad, expression)
     stated, words = mapping(columns), expressions(expression)
-    how = model._reading(rows, stated, percent, words)
-    assumed = [f"{name} is {own}" for name, own in how.columns.items() if name not in stated]
-    assumed += ["confidences are percents"] if how.assumes_percent else []
-    assumed += [] if words else [f"{word}={number}" for word, number in how.expressions.items()]
+    like = model._reading(rows, stated, percent, words)
+    assumed = [f"{name} is {own}" for name, own in like.columns.items() if name not in stated]
+    assumed += ["confidences are percents"] if like.assumes_percent else []
+    assumed += [] if words else [f"{word}={number}" for word, number in like.expressions.items()]
     if assumed:
         note(f"As in the fit: {', '.join(assumed)} (--column, --no-percent, --expression change it).")
-    return _skipping(how, skip_bad_rows, max_bad, bad_rows_are)
+    return _skipping(like, skip_bad_rows, max_bad, bad_rows_are)
 
 
 @contextmanager
 def _skipping(
-    how: Reading, skip_bad_rows: Path | None, max_bad: float, bad_rows_are: str = "left out"
+    reading: Reading, skip_bad_rows: Path | None, max_bad: float, bad_rows_are: str = "left out"
 ) -> Iterator[Reading]:
     """Yield how to read rows; with `skip_bad_rows`, bad rows are written to that file, even if there are too many."""
     from qacal.records.bad_rows import BadRows
     from qacal.records.writers import atomic_file, json_line
 
     if skip_bad_rows is None:
-        yield how
+        yield reading
         return
     _require_no_other_file(skip_bad_rows)
     too_many = None
@@ -243,7 +242,7 @@ def _skipping(
 
         bad = BadRows(write)
         try:
-            yield replace(how, on_fault=bad, max_bad=max_bad)
+            yield replace(reading, on_fault=bad, max_bad=max_bad)
         except BadRowsError as error:
             too_many = BadRowsError(f"{error}\nAll bad rows are in {skip_bad_rows}.")
     if too_many is not None:

@@ -65,13 +65,13 @@ def run(
     loaded = load_any(options.model_path(model), embedder=embedder)
     with (
         options.opened(file) as rows,
-        options.reading_like(loaded, rows, column, percent, skip_bad_rows, max_bad, expression) as how,
+        options.reading_like(loaded, rows, column, percent, skip_bad_rows, max_bad, expression) as reading,
         options.progress() as progress,
     ):
         contents = read_contents(
             loaded,
             rows,
-            how,
+            reading,
             groups=groups,
             by=by,
             threshold=threshold,

@@ -56,14 +56,14 @@ def run(
     for path in (output, rest):
         options.require_writable(path)
     parts = _Part(output), _Part(rest)
-    with options.opened(file) as rows, options.reading(column, percent, skip_bad_rows, max_bad, expression) as how:
+    with options.opened(file) as rows, options.reading(column, percent, skip_bad_rows, max_bad, expression) as reading:
         for path in (output, rest):
             if rows.format == "csv" and format_of(path) != "csv":
                 raise typer.BadParameter(
                     f"CSV does not distinguish numbers from text, so {path} would not have the same rows; name a file "
                     "that ends in .csv."
                 )
-        _write(rows, how, (share, 1 - share), seed, parts)
+        _write(rows, reading, (share, 1 - share), seed, parts)
     written = {"output": parts[0].to_dict(), "rest": parts[1].to_dict()}
     if json:
         print(options.json_text(written))
@@ -94,12 +94,12 @@ class _Part:
         return {"file": self.path, "rows": self.rows, "questions": len(np.unique(np.concatenate(self.questions)))}
 
 
-def _write(rows: File, how: Reading, shares: tuple[float, float], seed: int, parts: tuple[_Part, _Part]) -> None:
+def _write(rows: File, reading: Reading, shares: tuple[float, float], seed: int, parts: tuple[_Part, _Part]) -> None:
     from qacal.records.writers import write_pair
     from qacal.tally.ids import id_hashes, split
 
     with write_pair(parts[0].path, parts[1].path, rows.separator()) as writers:
-        for table, questions in _with_questions(rows, how):
+        for table, questions in _with_questions(rows, reading):
             hashes, dealt = id_hashes(questions, len(table)), split(questions, shares, seed)
             for number, (part, writer) in enumerate(zip(parts, writers, strict=True)):
                 part.add(table, hashes, dealt == number, writer)
@@ -111,7 +111,7 @@ def _write(rows: File, how: Reading, shares: tuple[float, float], seed: int, par
                 )
 
 
-def _with_questions(rows: File, how: Reading) -> Iterator[tuple[Table, list[Any]]]:
+def _with_questions(rows: File, reading: Reading) -> Iterator[tuple[Table, list[Any]]]:
     """Yield the rows in batches, each with the ids of its questions (or their texts)."""
     import numpy as np
 
@@ -120,10 +120,11 @@ def _with_questions(rows: File, how: Reading) -> Iterator[tuple[Table, list[Any]
     from qacal.tally.arrays import is_missing
 
     name = None
-    for table, counting in tables_of(rows, how):
-        name = _question_column(table, how, name)
+    for table, counting in tables_of(rows, reading):
+        name = _question_column(table, reading, name)
         questions = listed(table.column(name))
-        are_good = np.array([_is_identity(one) for one in questions], dtype=bool)
+        # Missing values and empty text do not identify a question.
+        are_good = np.array([type(one) in (str, int) and one != "" for one in questions], dtype=bool)
         for row in np.flatnonzero(~are_good).tolist():
             is_gone = is_missing(questions[row])
             problem = f"{name} is {'missing' if is_gone else repr(questions[row])}; expected text or a whole number."
@@ -132,22 +133,17 @@ def _with_questions(rows: File, how: Reading) -> Iterator[tuple[Table, list[Any]
             yield table.only(are_good), [questions[row] for row in np.flatnonzero(are_good).tolist()]
 
 
-def _is_identity(value: Any) -> bool:
-    """Return whether a value can identify a question; missing values and empty text cannot."""
-    return isinstance(value, str | int) and not isinstance(value, bool) and value != ""
-
-
-def _question_column(table: Table, how: Reading, before: str | None) -> str:
+def _question_column(table: Table, reading: Reading, before: str | None) -> str:
     """Return the column that identifies questions; the first batch decides.
 
     before : the column of the earlier batches.
     """
-    identity, question = how.name("id"), how.name("question")
+    identity, question = reading.name("id"), reading.name("question")
     if before is not None:
         if before != identity and identity in table.names:
             raise InputError(f"{table.origin}: only some rows have an {identity}; give all of them one, or none.")
         return before
-    if "id" in how.columns:
+    if "id" in reading.columns:
         table.require(identity, f"It is what --column id={identity} asks for.")
         return identity
     if identity in table.names:

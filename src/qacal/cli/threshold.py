@@ -74,10 +74,10 @@ def run(
     loaded = load_any(options.model_path(model), embedder=embedder)
     with (
         options.opened(file) as rows,
-        options.reading_like(loaded, rows, column, percent, skip_bad_rows, max_bad, expression) as how,
+        options.reading_like(loaded, rows, column, percent, skip_bad_rows, max_bad, expression) as reading,
         options.progress() as progress,
     ):
-        chosen = choices(loaded, rows, how, goal, allow_other_source=allow_other_source or (), progress=progress)
+        chosen = choices(loaded, rows, reading, goal, allow_other_source=allow_other_source or (), progress=progress)
     with options.printing():
         _print(chosen, json)
     done = sum(getattr(choice, "is_certified", True) for choice in chosen.values())

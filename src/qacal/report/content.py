@@ -79,7 +79,7 @@ class Content:
 def read_contents(
     model: Answering,
     records: Any,
-    how: Reading | None = None,
+    reading: Reading | None = None,
     *,
     groups: str | None = None,
     by: str | None = None,
@@ -103,7 +103,9 @@ def read_contents(
     """
     if threshold is not None and not 0 <= threshold <= 1:
         raise InputError(f"threshold is {threshold}; expected 0 to 1.")
-    parts = gather(model, records, how, groups=groups, by=by, allow_other_source=allow_other_source, progress=progress)
+    parts = gather(
+        model, records, reading, groups=groups, by=by, allow_other_source=allow_other_source, progress=progress
+    )
     contents = {name: content_of(part, threshold=threshold, examples=examples) for name, part in parts.items()}
     for name, content in contents.items():
         for doubt in content.doubts:

@@ -105,8 +105,8 @@ def merged(x: Floats, y: Floats, rows: Ints, step: float) -> tuple[Floats, Float
     (array([0.5 , 0.95]), array([0.51  , 0.6075]), array([2, 4]))
     """
     cells = np.rint(np.stack([x, y, np.where(y > x, step, 0.0)]) / step).astype(np.int64)
-    found, where = np.unique(cells, axis=1, return_inverse=True)
-    total, sum_x, sum_y = (np.bincount(where.ravel(), column, found.shape[1]) for column in (rows, rows * x, rows * y))
+    _, where = np.unique(cells, axis=1, return_inverse=True)
+    total, sum_x, sum_y = (np.bincount(where.ravel(), column) for column in (rows, rows * x, rows * y))
     return sum_x / total, sum_y / total, total.astype(np.int64)
 
 
@@ -249,7 +249,7 @@ class Gathered:
 def gather(
     model: Answering,
     records: Any,
-    how: Reading | None = None,
+    reading: Reading | None = None,
     *,
     groups: str | None = None,
     by: str | None = None,
@@ -261,7 +261,7 @@ def gather(
         raise InputError(f"this set has one model for each {model._by}, so the report cannot be by {by}.")
     out: dict[str, Gathered] = {}
     done, is_part = 0, by is not None and model._by is None
-    for batch in read(records, how or model._reading(records), needs_labels=True, **model._needs):
+    for batch in read(records, reading or model._reading(records), needs_labels=True, **model._needs):
         for value, one, rows in model._parts(batch):
             for name, mine in _by_value(rows, by) if is_part else [("" if value is None else str(value), rows)]:
                 require_known_origin(mine, one.origins_, allow_other_source, uses_labels=True)

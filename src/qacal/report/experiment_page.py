@@ -1,4 +1,4 @@
-"""The page of an experiment: tables of all methods, and figures of the model that tuning likes best."""
+"""The page of an experiment: tables of all methods, and figures of the best model on the tuning rows."""
 
 from __future__ import annotations
 
@@ -30,10 +30,7 @@ _TABLE = (
 
 
 def experiment_page(run: Experiment, title: str, progress: Progress | None = None) -> str:
-    """Return the page: a block for every block of the run, with its results and the figures of one model.
-
-    progress : called with what is being drawn, and on how many rows.
-    """
+    """Return the page: a block for every block of the run, with its results and the figures of one model."""
     blocks, tables = [], run.tables()
     for name, sample in run.samples.items():
         if progress is not None:
@@ -57,13 +54,13 @@ def _block(run: Experiment, name: tuple[Any, ...], results: list[Results]) -> Bl
 def _table(results: Results, title: str, betas: range, intro: str = _TABLE) -> Table:
     """Return results as a table of the page, without the names of the block.
 
-    betas : which of a line's names say how rows were grouped; they stand in the title.
+    betas : the names of a line that describe the groups; they are in the title.
     """
     rows: list[list[str | Cell]] = []
     for line in results.lines:
         parts = [(*cell.text.partition(" ± "), cell.is_best) for cell in line.cells]
         cells = [Cell(mean, f"±{spread}" if spread else "", is_best) for mean, _, spread, is_best in parts]
-        # The name of a method is not to be broken at its hyphen.
+        # Names of methods must not break at their hyphen.
         name = line.names[-1].replace("-", "\N{NON-BREAKING HYPHEN}")
         rows.append([name, *cells, *(Cell(text) for text in line.chosen)])
     beta = ", ".join(results.lines[0].names[betas.start : betas.stop])

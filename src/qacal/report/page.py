@@ -57,8 +57,7 @@ def render(title: str, blocks: Sequence[Block], *, intro: str = "", tables: Sequ
     True
     """
     shown = [_shown(block, f"b{number}") for number, block in enumerate(blocks, start=1)]
-    always = {"version": __version__, "css": _css(), "glossary": GLOSSARY}
-    page = _template().render(title=title, intro=intro, tables=tables, blocks=shown, **always)
+    page = _template().render(title=title, intro=intro, tables=tables, blocks=shown)
     # A lone surrogate is possible in a Python string, but not in a file.
     return page.encode("utf-8", "replace").decode("utf-8")
 
@@ -72,13 +71,10 @@ def _template() -> Template:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    css = Markup((_FOLDER / "page.css").read_text(encoding="utf-8"))
+    environment.globals.update(version=__version__, css=css, glossary=GLOSSARY)
     environment.filters["percent"] = percent
     return environment.get_template("page.html")
-
-
-@cache
-def _css() -> Markup:
-    return Markup((_FOLDER / "page.css").read_text(encoding="utf-8"))
 
 
 def _shown(block: Block, key: str) -> dict[str, Any]:

@@ -126,7 +126,7 @@ def _groups(gathered: Gathered) -> Fact:
     detail = repr(model.partition_)
     if model.pipeline_.needs_text:
         detail += f" on the embedding {getattr(model.embedder, 'name', model.embedder)}"
-    size = f"{min(sizes):,} to {max(sizes):,}" if len(groups) > 1 else f"{sizes[0]:,}"
+    size = f"{min(sizes):,} to {max(sizes):,}" if min(sizes) < max(sizes) else f"{sizes[0]:,}"
     kind = _KINDS.get(type(model.partition_).__name__)
     rows = "certifying rows" if model.calibrator_.properties.is_certified else "rows"
     return Fact("Groups", f"{counted(len(groups), 'group')} of {size} {rows}{f', by {kind}' if kind else ''}", detail)
@@ -257,7 +257,7 @@ def _sentences(content: Content) -> Iterator[str]:
         f"The calibrated mean is {percent(after.confidence)}."
     )
     yield _frequent_claim(content.tallies["stated"], "When it said {}, it")
-    yield _frequent_claim(content.tallies["calibrated"], "When the calibrated confidence is {}, it")
+    yield _frequent_claim(content.tallies["calibrated"], "When the calibrated confidence was {}, it")
     if after.error_by_group is not None:
         yield _within(content)
         yield _worst_group(content)

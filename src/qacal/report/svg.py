@@ -98,13 +98,13 @@ def _number_ids(root: ElementTree.Element, key: str) -> None:
 def _restyle(element: ElementTree.Element) -> None:
     for name, value in element.items():
         if name == "style":
-            value = _COLOUR.sub(lambda found: _VARIABLES.get(found.group(), "var(--ink)"), value)
+            value = _COLOUR.sub(lambda match: _VARIABLES.get(match.group(), "var(--ink)"), value)
             value = re.sub(
                 r"font-family:[^;]+;?|font:\s*([\d.]+px)[^;]*;?",
-                lambda found: f"font-size:{found.group(1)};" if found.group(1) else "",
+                lambda match: f"font-size:{match.group(1)};" if match.group(1) else "",
                 value,
             ).strip()
-        element.set(name, _NUMBER.sub(lambda found: f"{float(found.group()):.2f}".rstrip("0").rstrip("."), value))
+        element.set(name, _NUMBER.sub(lambda match: f"{float(match.group()):.2f}".rstrip("0").rstrip("."), value))
 
 
 def _announce(root: ElementTree.Element, key: str, title: str, text: str) -> None:

@@ -80,12 +80,11 @@ def _error_rows(label: Cell, errors: list[CalibrationError]) -> list[list[str | 
     best = min(errors, key=lambda error: error.debiased)
     limit = max(best.debiased, 0.0) if isnan(best.high) else best.high
     are_all_best = all(error.debiased <= limit for error in errors)
-    debiased = [_error(error, error.debiased <= limit and not are_all_best) for error in errors]
+    debiased = []
+    for error in errors:
+        low, high = decimal(max(error.low, 0.0)), decimal(max(error.high, 0.0))
+        bounds = f"{low}–{high}" if error.debiased > 0 else f"at most {high}"
+        is_best = error.debiased <= limit and not are_all_best
+        debiased.append(Cell(error_seen(error.debiased), "" if isnan(error.low) else bounds, is_best))
     noisy = [Cell(decimal(error.plugin), f"noise {decimal(error.floor)}".removesuffix("noise ")) for error in errors]
     return [[label, *debiased], [_NOISY, *noisy]]
-
-
-def _error(error: CalibrationError, is_best: bool) -> Cell:
-    high = decimal(max(error.high, 0.0))
-    bounds = f"{decimal(max(error.low, 0.0))}–{high}" if error.debiased > 0 else f"at most {high}"
-    return Cell(error_seen(error.debiased), "" if isnan(error.low) else bounds, is_best)

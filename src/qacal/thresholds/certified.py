@@ -216,15 +216,15 @@ def lower_targets(accuracy: float) -> list[float]:
     return [step / 20 for step in steps][:6]
 
 
-def as_reachable(found: CertifiedThreshold) -> Reachable:
+def as_reachable(certified: CertifiedThreshold) -> Reachable:
     """Return the summary of a certificate for a lower target."""
     return Reachable(
-        accuracy=found.accuracy,
-        alpha=found.alpha,
-        threshold=None if found.is_grouped else found.threshold,
-        coverage=sum(part.accepted for part in found.parts) / max(found.rows, 1),
-        certified=sum(part.threshold is not None for part in found.parts),
-        of=len(found.parts),
+        accuracy=certified.accuracy,
+        alpha=certified.alpha,
+        threshold=None if certified.is_grouped else certified.threshold,
+        coverage=sum(part.accepted for part in certified.parts) / max(certified.rows, 1),
+        certified=sum(part.threshold is not None for part in certified.parts),
+        of=len(certified.parts),
     )
 
 

@@ -35,7 +35,7 @@ def recalibration_scatter(scores: Any, *, ax: Axes | None = None, title: str | N
     pairs = as_pairs(scores)
     ax = style.axes_for(ax, height=style.WITH_KEY)
     style.unit_square(ax)
-    most = max(int(found.rows.max()) for found in pairs.values())
+    most = max(int(one.rows.max()) for one in pairs.values())
     # Draw the score with the most marks first, so that it does not hide the others.
     for name in sorted(pairs, key=lambda name: -len(pairs[name].rows)):
         look = style.look_of(name)
@@ -43,7 +43,10 @@ def recalibration_scatter(scores: Any, *, ax: Axes | None = None, title: str | N
         _line(ax, pairs[name], look)
     style.key(ax)
     style.name_axes(ax, "stated confidence", "recalibrated confidence")
-    return style.describe(ax, title or _becomes(pairs), _scatter_text(pairs))
+    last = list(pairs.values())[-1]
+    _, low, high = last.common
+    becomes = f"A stated {last.claim} becomes {low:.2f}" + (f" to {high:.2f}" if high - low >= 0.005 else "")
+    return style.describe(ax, title or becomes, _scatter_text(pairs))
 
 
 def _line(ax: Axes, pairs: Pairs, look: style.Look) -> None:
@@ -71,12 +74,6 @@ def _within_square(pairs: Pairs) -> tuple[Floats, Floats]:
     if pairs.slope != 0:
         ends = np.clip(ends, *np.sort((np.array([0.0, 1.0]) - pairs.intercept) / pairs.slope))
     return ends, np.clip(pairs.intercept + pairs.slope * ends, 0, 1)
-
-
-def _becomes(pairs: dict[str, Pairs]) -> str:
-    last = list(pairs.values())[-1]
-    _, low, high = last.common
-    return f"A stated {last.claim} becomes {low:.2f}" + (f" to {high:.2f}" if high - low >= 0.005 else "")
 
 
 def _scatter_text(pairs: dict[str, Pairs]) -> str:

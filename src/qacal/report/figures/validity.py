@@ -76,7 +76,7 @@ def validity_plot(scores: Any, *, bins: int = BINS, ax: Axes | None = None, titl
     ax.xaxis.set_major_formatter("{x:g}")
     ax.yaxis.set_major_formatter(lambda value, _: f"{100 * value:g}%")
     style.key(ax)
-    style.name_axes(ax, "error ε", "rows in bins with an error of at most ε")
+    style.name_axes(ax, "error ε", "rows in bins with error ≤ ε")
     shares = {name: words.percent(curve.at(0.1)) for name, curve in curves.items()}
     if title is None:
         first, *_, last = [*shares.values()] * 2
