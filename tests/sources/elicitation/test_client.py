@@ -171,6 +171,14 @@ def test_headers_that_are_none(headers, problem):
     assert "secret" not in str(told.value)
 
 
+@pytest.mark.parametrize("number", [0, -1, 2.0, True])
+def test_numbers_that_would_ask_nothing_are_refused(tmp_path, number):
+    with pytest.raises(InputError, match=r"tries is .*; expected a whole number from 1"):
+        Client("http://127.0.0.1:9/v1", tries=number)
+    with pytest.raises(InputError, match=r"workers is .*; expected a whole number from 1"):
+        elicit(questions(1), Client("http://127.0.0.1:9/v1"), Plan("tiny"), tmp_path / "run.db", workers=number)
+
+
 @pytest.mark.parametrize(
     "url", ["http://127.0.0.1:9/v1\n", "http://127.0.0.1:9/v\r1", "http://a b/v1", "http://x\x00y/v1"]
 )

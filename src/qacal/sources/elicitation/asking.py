@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from qacal.errors import InputError, QacalError, ServerError
+from qacal.parameters import is_whole
 from qacal.sources.elicitation.client import Client, Failed, Got, Traffic, Trouble
 from qacal.sources.elicitation.reply import Reply, Request
 from qacal.sources.elicitation.store import STORE_ERRORS, Store
@@ -69,6 +70,10 @@ class Asking:
     progress: Progress = field(default_factory=Progress)
     _in_flight: dict[str, asyncio.Event] = field(default_factory=dict)
     _failures_in_a_row: int = 0
+
+    def __post_init__(self) -> None:
+        if not is_whole(self.workers, 1):
+            raise InputError(f"workers is {self.workers!r}; expected a whole number from 1.")
 
     def all(self, conversations: Iterable[Conversation]) -> Progress:
         """Ask all; workers take conversations one by one."""

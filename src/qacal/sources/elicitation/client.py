@@ -20,6 +20,7 @@ from typing import Self
 
 from qacal.embedders.base import optional_package
 from qacal.errors import InputError, printable
+from qacal.parameters import is_whole
 from qacal.sources.elicitation.masking import Masking, checked_url, credentials, possible_secrets, without_secrets
 from qacal.sources.elicitation.reply import Reply, Request
 
@@ -144,6 +145,8 @@ class Client:
         self.shown_url = without_secrets(self._base)
         if key is not None and not (key.isascii() and key.isprintable()):
             raise InputError("the key has letters that cannot be sent; expected plain ASCII, without a line break.")
+        if not is_whole(tries, 1):
+            raise InputError(f"tries is {tries!r}; expected a whole number from 1.")
         if rpm is not None and not rpm > 0:
             raise InputError(f"rpm is {rpm}; expected more than 0 requests a minute.")
         self._headers = _checked_headers(headers, key)
