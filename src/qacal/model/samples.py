@@ -19,9 +19,8 @@ from qacal.partitions import EMBEDDING, Partition
 from qacal.records.provenance import Sources
 from qacal.records.reading import Batch, Gathered, warn_of_copies
 from qacal.tally.arrays import Floats, Hashes
-from qacal.tally.groups import Paths, as_grouping
+from qacal.tally.groups import Paths, as_grouping, as_labels
 from qacal.tally.ids import HashSample, mix
-from qacal.tally.labels import as_labels
 from qacal.tally.tally import Tally
 
 # Scores are learned from at most this many rows: what more of them teach is less than a fit's own noise.

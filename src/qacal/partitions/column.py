@@ -15,7 +15,7 @@ from qacal.errors import InputError
 from qacal.partitions.base import Partition, Plain
 from qacal.storage import require
 from qacal.tally.arrays import ArrayLike
-from qacal.tally.labels import as_labels, object_array, require_common_type, type_of
+from qacal.tally.groups import as_labels, kind_of, kinds_of, object_array, require_common_kind
 
 # The most groups of a column: each is described in the saved model, and of more few would have enough rows.
 _MOST_LABELS = 10_000
@@ -37,9 +37,9 @@ class Labels:
         return {label: label for label in self.labels}
 
     @cached_property
-    def types(self) -> frozenset[str]:
+    def kinds(self) -> frozenset[str]:
         """The kinds of labels."""
-        return frozenset(map(type_of, self.labels))
+        return kinds_of(self.labels)
 
     def validate(self) -> None:
         require(len(self.known) == len(self.labels), "a column has a label twice.")
@@ -95,7 +95,7 @@ class Column(Partition):
                 f"Is it an id? Group by a coarser column, or use it as an input of the score: --feature {self.name} "
                 f"(in Python: learned_score=LearnedScore(columns=({self.name!r},)))."
             )
-        ranked = sorted(counts.items(), key=lambda item: (-item[1], type_of(item[0]), str(item[0])))
+        ranked = sorted(counts.items(), key=lambda item: (-item[1], kind_of(item[0]), str(item[0])))
         self.fitted_ = Labels(tuple(label for label, _ in ranked), tuple(count for _, count in ranked))
         return self
 
@@ -103,7 +103,7 @@ class Column(Partition):
         """Return the labels of a column, None for those that were not in the fit."""
         self._require_fitted()
         labels = as_labels(Z, self.name).tolist()
-        require_common_type(labels, self.fitted_.types, self.name)
+        require_common_kind(kinds_of(labels), self.fitted_.kinds, self.name)
         return object_array(map(self.fitted_.known.get, labels))
 
     def describe(self) -> Plain:

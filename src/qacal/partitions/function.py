@@ -12,8 +12,7 @@ from qacal.errors import InputError
 from qacal.parameters import require_kind
 from qacal.partitions.base import Partition, Plain, column_of
 from qacal.tally.arrays import ArrayLike
-from qacal.tally.groups import Paths
-from qacal.tally.labels import as_labels
+from qacal.tally.groups import Paths, as_labels
 
 
 class Function(Partition):

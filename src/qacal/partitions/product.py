@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 from qacal.errors import InputError
 from qacal.partitions.base import Partition, Plain
 from qacal.tally.arrays import ArrayLike
-from qacal.tally.groups import Paths, as_grouping
-from qacal.tally.labels import as_labels, object_array
+from qacal.tally.groups import Paths, as_grouping, as_labels, object_array
 
 MOST_PARTS = 16
 

@@ -1,9 +1,8 @@
-r"""What a row is, and the one gate through which values enter.
+r"""Columns as checked arrays: the one place where values enter.
 
-A row is a question, an answer, a confidence :math:`h \in [0, 1]` and, where it is known, whether the answer
-was correct :math:`y` (0/1, or a soft target in [0, 1]). Everything behind this gate may rely on float64
-arrays of one length without NaN; nothing is dropped or guessed here. A value that cannot be used is named
-in the error, with its position and the remedy.
+A row is a question, an answer, a confidence :math:`h \in [0, 1]` and, if known, whether the answer was correct,
+:math:`y` (0/1, or a soft target in [0, 1]). All other code may rely on float64 arrays of one length without NaN.
+Nothing is dropped or guessed here: an error names the value, its position and what to do.
 """
 
 from __future__ import annotations
@@ -25,24 +24,18 @@ Hashes: TypeAlias = NDArray[np.uint64]
 ArrayLike: TypeAlias = Any
 """A list, or any column of numpy, pandas, polars or Arrow."""
 
-# A stated 0.8 stored as float32 comes back as 0.800000011920929. Rounded to the digits its type can hold, it is 0.8
-# again, whatever type the other rows came in.
+# A stated 0.8 stored as float32 comes back as 0.800000011920929. Rounded to the digits of its type it is 0.8 again.
 _DIGITS = {"f": 7, "e": 3}
 
-_STEPS = 1e7
-
-_ARROW_NUMBERS = frozenset(
-    ["bool", "halffloat", "float", "double", *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))]
-)
-_POLARS_NUMBERS = frozenset(
-    ["Boolean", "Float32", "Float64", *(f"{sign}Int{bits}" for sign in ("", "U") for bits in (8, 16, 32, 64))]
-)
+# The types of numbers in Arrow, and in polars in lower case.
+_NUMBERS = {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
+_NUMBERS |= {"bool", "boolean", "halffloat", "float", "double", "float32", "float64"}
 
 _MISSING = "Leave the row out, or fill it in from what you know of it."
 
 
 def unit_values(values: ArrayLike, name: str) -> Floats:
-    """Return `values` as float64 in [0, 1], or say which one is not.
+    """Return `values` as float64 in [0, 1]; the error names the first that is not.
 
     >>> unit_values([True, 0, 0.5], "correct")
     array([1. , 0. , 0.5])
@@ -56,7 +49,7 @@ def unit_values(values: ArrayLike, name: str) -> Floats:
     # NaN fails every comparison, so this one line lets only finite values of [0, 1] pass.
     if not (low >= 0 and high <= 1):
         raise InputError(_complaint(array, name))
-    # -0.0 equals 0.0 but has other bits, and bits are what gets hashed and sorted.
+    # -0.0 equals 0.0 but has other bits, and bits are hashed and sorted.
     return array + 0.0 if low == 0 else array
 
 
@@ -66,7 +59,7 @@ def weight_values(values: ArrayLike | None, length: int) -> Floats | None:
         return None
     array = _numbers(values, "sample_weight")
     require_length(array, length, "sample_weight")
-    # Squares of weights are summed, and must neither overflow nor vanish.
+    # Squares of weights are added up, and must neither overflow nor vanish.
     bad = ~((array == 0) | ((array >= 1e-100) & (array <= 1e100)))
     if bad.any():
         at = int(np.argmax(bad))
@@ -77,7 +70,7 @@ def weight_values(values: ArrayLike | None, length: int) -> Floats | None:
 
 
 def require_sorted(values: ArrayLike, name: str) -> Floats:
-    """Return a grid of numbers that do not fall."""
+    """Return numbers, each of them at least the one before."""
     array = _numbers(values, name)
     if not np.isfinite(array).all() or not (np.diff(array) >= 0).all():
         raise InputError(f"{name} are {shown(values)}; expected rising numbers.")
@@ -85,10 +78,10 @@ def require_sorted(values: ArrayLike, name: str) -> Floats:
 
 
 def column_of_any(values: ArrayLike, name: str) -> NDArray[Any]:
-    """Return a column of any container as an array: of numbers, of text, or of objects with None for what is missing.
+    """Return a column of any container as an array: of numbers, of text, or of objects with None for missing values.
 
-    Scalars of numpy among objects become Python's. Whole numbers stay whole numbers, however large and whatever is
-    missing beside them; the number 2 and the text "2" stay what they are.
+    numpy scalars among objects become Python's. Whole numbers stay whole numbers, however large and even if others are
+    missing; the number 2 and the text "2" stay different.
 
     >>> column_of_any(np.ma.array([7, 8], mask=[False, True]), "groups")
     array([7, None], dtype=object)
@@ -106,10 +99,12 @@ def column_of_any(values: ArrayLike, name: str) -> NDArray[Any]:
         raise InputError(f"{name} has shape {tuple(shape)}; expected one value per row, a flat list or column.")
     if hasattr(values, "to_native"):
         return column_of_any(values.to_native(), name)
-    if hasattr(values, "to_pylist"):
-        return _of_arrow(values)
-    if hasattr(values, "null_count"):
-        return _of_polars(values)
+    if hasattr(values, "to_pylist"):  # Arrow; of a dictionary column numpy reads a null as the last category
+        is_plain = values.null_count == 0 and str(values.type) in _NUMBERS
+        return np.asarray(values) if is_plain else _objects(values.to_pylist())
+    if hasattr(values, "null_count"):  # polars
+        is_plain = values.null_count() == 0 and str(values.dtype).lower() in _NUMBERS
+        return np.asarray(values) if is_plain else _objects(values.to_list())
     return _of_pandas(values, name) if hasattr(values, "isna") else np.asarray(values)
 
 
@@ -152,15 +147,10 @@ def _objects(values: Sequence[Any]) -> NDArray[np.object_]:
     if {*map(type, values)} <= {str, int, bool}:
         array[:] = values
         return array
-    # Empty text stays: in a column of texts it is one.
-    array[:] = [
-        None
-        if not isinstance(value, str) and is_missing(value)
-        else value.item()
-        if isinstance(value, np.generic)
-        else value
-        for value in values
-    ]
+    for at, value in enumerate(values):
+        # Empty text stays: a column of texts may have it.
+        if isinstance(value, str) or not is_missing(value):
+            array[at] = value.item() if isinstance(value, np.generic) else value
     return array
 
 
@@ -171,24 +161,13 @@ def _of_sequence(values: Sequence[Any], name: str) -> NDArray[Any]:
         array = np.asarray(values)
     except ValueError:
         raise InputError(f"{name} has rows of different lengths; expected one value per row.") from None
-    # numpy makes text of numbers beside text, and floats of whole numbers beside NaN, or of 64 bits without a sign.
+    # numpy makes text of numbers beside text, and floats of large whole numbers beside NaN.
     is_changed = array.dtype.kind in "US" or (
         array.ndim == 1
         and array.dtype.kind == "f"
         and any(isinstance(value, int) and abs(value) >= 2**53 for value in values)
     )
     return _objects(values) if is_changed or (array.ndim == 1 and array.dtype == object) else array
-
-
-def _of_arrow(values: Any) -> NDArray[Any]:
-    # numpy takes a null in a dictionary column for its last category.
-    is_plain = values.null_count == 0 and str(values.type) in _ARROW_NUMBERS
-    return np.asarray(values) if is_plain else _objects(values.to_pylist())
-
-
-def _of_polars(values: Any) -> NDArray[Any]:
-    is_plain = values.null_count() == 0 and str(values.dtype) in _POLARS_NUMBERS
-    return np.asarray(values) if is_plain else _objects(values.to_list())
 
 
 def _of_pandas(values: Any, name: str) -> NDArray[Any]:
@@ -198,14 +177,14 @@ def _of_pandas(values: Any, name: str) -> NDArray[Any]:
         coded = getattr(values, "cat", values)
         codes: Ints = np.asarray(coded.codes)
         labels = column_of_any(coded.categories, name)
-        # The last entry serves those without a category, whose code is -1.
+        # The last entry serves rows without a category; their code is -1.
         return labels[codes] if (codes >= 0).all() else _objects([*labels.tolist(), None])[codes]
     is_plain = values.dtype.kind in "biuf" and not np.asarray(values.isna()).any()
     return np.asarray(values) if is_plain else _objects(list(values))
 
 
 def require_length(array: Sized, length: int, name: str) -> None:
-    """Refuse a column whose length is not that of `confidence`."""
+    """Refuse a column of another length than `confidence`."""
     if not _is_sized(array):
         raise _no_column(array, name)
     if len(array) != length:
@@ -226,7 +205,7 @@ def _numbers(values: ArrayLike, name: str) -> Floats:
 def as_written(raw: NDArray[Any]) -> Floats:
     """Return numbers as float64, those of a shorter type as the decimals that were meant.
 
-    What no short decimal stands for stays as it is: converted back, every number is the one that came.
+    Numbers without a short decimal stay as they are. Converted back, every number is the same as before.
 
     >>> as_written(np.array([0.8], dtype=np.float32))
     array([0.8])
@@ -235,15 +214,19 @@ def as_written(raw: NDArray[Any]) -> Floats:
     array = raw.astype(np.float64, copy=False)
     if digits is None:
         return array
-    decimals = _rounded(array, digits)
-    return np.where(decimals.astype(raw.dtype) == raw, decimals, array)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        power = digits - 1 - np.floor(np.log10(np.abs(array)))
+        # 10^22 is the last power of ten that float64 holds exactly; smaller numbers need no rounding.
+        scale = 10.0 ** np.clip(power, 0, 22)
+        decimals = np.rint(array * scale) / scale
+        return np.where(np.isfinite(decimals) & (decimals.astype(raw.dtype) == raw), decimals, array)
 
 
 def seven_decimals(confidence: Floats) -> Floats:
     """Return confidences as calibrators compare them: to seven decimals, the precision of a 32-bit float.
 
-    A number gives the same bits whether it came as a 32-bit float, a 64-bit float or text, and decimals of up to seven
-    places stay what they are. A score whose last bits depend on the machine is in the same bin on all of them.
+    A number gives the same bits from a 32-bit float, a 64-bit float or text, and decimals of up to seven places do not
+    change. A score that depends in its last bits on the machine is in the same bin on every machine.
 
     >>> seven_decimals(np.array([0.8, np.float32(0.8), 0.1 + 0.2, 1e-9]))
     array([0.8, 0.8, 0.3, 0. ])
@@ -251,12 +234,12 @@ def seven_decimals(confidence: Floats) -> Floats:
     with np.errstate(under="ignore"):
         single = confidence.astype(np.float32).astype(np.float64)
     # The product of 24 bits and 10^7 is exact, and the quotient is the float64 nearest to the decimal.
-    rounded: Floats = np.rint(single * _STEPS) / _STEPS
+    rounded: Floats = np.rint(single * 1e7) / 1e7
     return rounded
 
 
 def _from_objects(raw: NDArray[Any], name: str) -> Floats:
-    """Convert one by one, so that the error can name the culprit. Text is never read as a number."""
+    """Convert one by one, so that the error can name the value. Text is never read as a number."""
     out = np.empty(len(raw))
     for at, value in enumerate(raw.tolist()):
         try:
@@ -264,24 +247,11 @@ def _from_objects(raw: NDArray[Any], name: str) -> Floats:
                 raise TypeError
             out[at] = value
         except (TypeError, ValueError, OverflowError):
-            raise InputError(f"{name}[{at}] is {value!r}; expected a number from 0 to 1. {_advice(value)}") from None
+            advice = _MISSING
+            if isinstance(value, str | bytes):
+                advice = "Text is not read as a number: convert the column first, so that you see what becomes of it."
+            raise InputError(f"{name}[{at}] is {value!r}; expected a number from 0 to 1. {advice}") from None
     return out
-
-
-def _advice(value: object) -> str:
-    if isinstance(value, str | bytes):
-        return "Text is not read as a number: convert the column first, so that you see what becomes of it."
-    return _MISSING
-
-
-def _rounded(array: Floats, digits: int) -> Floats:
-    """Round to significant digits, which gives the float64 nearest to the decimal that was meant."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        power = digits - 1 - np.floor(np.log10(np.abs(array)))
-        # 10^22 is the last power of ten that float64 holds exactly; below that nothing is worth rounding.
-        scale = 10.0 ** np.clip(power, 0, 22)
-        rounded: Floats = np.rint(array * scale) / scale
-    return np.where(np.isfinite(rounded), rounded, array)
 
 
 def _complaint(array: Floats, name: str) -> str:

@@ -1,7 +1,7 @@
 r"""Uniform-mass bins: runs of neighbouring confidences that hold at least :math:`b` rows each.
 
-Going up through the confidences of a group, a bin closes at the first value at which it holds :math:`b` rows; a
-rest that is too short joins the last bin. Equal confidences always share a bin. Labels are never looked at.
+Going up through the confidences of a group, a bin closes at the first value at which it holds :math:`b` rows; a rest
+that is too short joins the last bin. Equal confidences always share a bin. Labels are not used.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ class Bins:
         """Add up a column of the tally (or any value per cell) over each bin."""
         if np.array_equal(self.start[1:], self.stop[:-1]) and self.stop[-1] == len(cells):
             return np.add.reduceat(cells, self.start).astype(np.float64)
-        # Each bin by itself: differences of running sums would lose small weights behind large ones. Every other sum is
-        # over what lies between two bins; the zero at the end lets the last bin end there.
+        # Each bin by itself: differences of running sums would lose small weights next to large ones. Every other sum
+        # is over the cells between two bins; the zero at the end lets the last bin end there.
         edges = np.stack([self.start, self.stop], axis=1).ravel()
         return np.add.reduceat(np.append(cells, 0.0), edges)[::2]
 
@@ -50,7 +50,7 @@ class Bins:
 
     @property
     def mean(self) -> Floats:
-        """The share of right answers in each bin."""
+        """The accuracy of each bin."""
         return np.clip(self.sum(self.tally.wt) / self.sum(self.tally.w), 0.0, 1.0)
 
     @property
@@ -87,7 +87,10 @@ def mass_bins(tally: Tally, points_per_bin: int) -> Bins:
     check_points_per_bin(points_per_bin)
     codes, first, last = group_runs(tally)
     if tally.n == len(tally):
-        start, group = _every(points_per_bin, codes, first, last)
+        # One row a cell: a bin starts at every b-th cell.
+        counts = np.maximum((last - first) // points_per_bin, 1)
+        within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+        start, group = np.repeat(first, counts) + points_per_bin * within, np.repeat(codes, counts)
     else:
         start, group = _greedy(tally.rows, points_per_bin, codes, first, last)
     return Bins(tally, start, np.append(start[1:], len(tally)), group)
@@ -127,17 +130,10 @@ def check_points_per_bin(points_per_bin: int) -> None:
         )
 
 
-def _every(b: int, codes: Ints, first: Ints, last: Ints) -> tuple[Ints, Ints]:
-    """One row a cell: a bin starts at every b-th cell."""
-    counts = np.maximum((last - first) // b, 1)
-    within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
-    return np.repeat(first, counts) + b * within, np.repeat(codes, counts)
-
-
 def _greedy(rows: Ints, b: int, codes: Ints, first: Ints, last: Ints) -> tuple[Ints, Ints]:
     through = np.cumsum(rows)
     before = through - rows
-    # Where the next bin starts if one starts here. Then only the starts are visited, one step a bin.
+    # For each cell, where the next bin starts if one starts there: the loop takes one step a bin.
     following = np.searchsorted(through, before + b) + 1
     starts, groups = [], []
     for code, cell, end in zip(codes.tolist(), first.tolist(), last.tolist(), strict=True):
@@ -154,7 +150,7 @@ def rank_bins(tally: Tally, points_per_bin: int | None = None, n_bins: int | Non
     r"""Cut every group at the ranks of Algorithm UMD: :math:`\lceil k (n + 1) / B \rceil`, edge rows in no bin.
 
     For tallies with one row a cell, in the order of (confidence, tie); :math:`B` is `n_bins`, or
-    :math:`\lfloor n / b \rfloor`. Rows at the cuts only separate, so that the rows of a bin, given its edges, are
+    :math:`\lfloor n / b \rfloor`. The rows at the cuts are in no bin, so that the rows of a bin, given its edges, are
     independent draws from it.
     """
     codes, first, last = group_runs(tally)
@@ -163,7 +159,7 @@ def rank_bins(tally: Tally, points_per_bin: int | None = None, n_bins: int | Non
         n = end - cell
         B = n // points_per_bin if n_bins is None and points_per_bin is not None else min(n_bins or 1, n // 2)
         B = max(B, 1)
-        # In whole numbers: a rounded step (n + 1) / B puts k=13 of n=53, B=26 on rank 28, not 27.
+        # In whole numbers: with a rounded step (n + 1) / B, k=13 of n=53, B=26 would be rank 28, not 27.
         cuts = -(-np.arange(B + 1) * (n + 1) // B)
         start.append(cell + cuts[:-1])
         stop.append(cell + cuts[1:] - 1)

@@ -1,4 +1,4 @@
-"""One sort of the rows (none where values are few), one sum: how rows become cells."""
+"""How rows become cells: one sort of the rows (none if their values are few) and one sum."""
 
 from __future__ import annotations
 
@@ -14,17 +14,13 @@ from qacal.tally.arrays import Bools, Floats, Hashes, Ints, seven_decimals
 SUMS = ("rows", "w", "wt", "wtt", "ww", "wwt", "wwtt")
 """The columns of a cell; the text of :mod:`qacal.tally.tally` says what each is."""
 
-FINEST = 1e-6
-"""The finest grid: confidences are read to seven decimals, and the points of a finer one could not be told apart."""
-
 Sums = dict[str, Any]
 """Columns by name, one value per row (or, summed, per cell)."""
-
 
 Ranked = tuple[Ints, Floats, Hashes | None]
 """Each row's rank among the distinct (confidence, tie), and these in order."""
 
-# Stated confidences are round numbers. Of the unit interval cut into as many slots, none holds two of them.
+# Stated confidences are round numbers: with this many slots in the unit interval, no two of them share one.
 _SLOTS = 4096
 
 
@@ -41,14 +37,14 @@ class Cells:
 def count_plain(h: Floats, t: Floats) -> Cells:
     """Count ungrouped, unweighted 0/1 rows.
 
-    A confidence in [0, 1] leaves the sign bit of its float free. The label rides there, in the lowest place
-    of a whole number, so that one plain sort orders rows by (confidence, label) and nothing has to be gathered.
+    A confidence in [0, 1] leaves the sign bit of its float free. Shifted by one bit, it has room for the label in the
+    lowest place, so that one plain sort orders rows by (confidence, label).
     """
     one = np.uint64(1)
     packed = h.view(np.uint64) << one
     packed |= t == 1
     packed.sort()
-    # By way of bool: seven times as fast as from a 64-bit number.
+    # Through bool: seven times as fast as from a 64-bit number.
     right = (packed & one).astype(bool).astype(np.float64)
     packed >>= one
     values = packed.view(np.float64)
@@ -64,18 +60,22 @@ def count_plain(h: Floats, t: Floats) -> Cells:
 def gather(keys: list[Ints], confidence: Floats, tie: Hashes | None, columns: Sums, *, is_exact: bool) -> Cells:
     """Sum columns over equal (keys, confidence, tie).
 
-    `columns` hold one value per row; ``"rows"`` may be missing and is then one each. Sums of whole numbers do
-    not depend on their order; others (`is_exact` False) are added in the order of their own values, so that
-    rows in another order give the same bits.
+    `columns` hold one value per row; ``"rows"`` may be missing and is then one each. Sums of whole numbers do not
+    depend on their order; others (`is_exact` False) are added in the order of their own values, so that rows in another
+    order give the same bits.
     """
-    found = _few_values(confidence) if is_exact and tie is None else None
-    if found is None:
-        order = _order(confidence, tie, columns, is_exact)
+    ranked = _few_values(confidence) if is_exact and tie is None else None
+    if ranked is None:
+        if is_exact and tie is None:
+            order = np.argsort(confidence)
+        else:
+            inner = [] if is_exact else [column for name, column in sorted(columns.items())]
+            order = np.lexsort([*inner, *([] if tie is None else [tie]), confidence])
         keys = [key[order] for key in keys]
         columns = {name: column[order] for name, column in columns.items()}
         tie = None if tie is None else tie[order]
-        found = _sorted_values(confidence[order], tie)
-    rank, values, ties = found
+        ranked = _sorted_values(confidence[order], tie)
+    rank, values, ties = ranked
     key, sizes, lows = _combine(keys, rank, len(values))
     sums, cell_keys = _sums(key, columns)
     sums["rows"] = sums["rows"].astype(np.int64, copy=False)
@@ -87,16 +87,9 @@ def gather(keys: list[Ints], confidence: Floats, tie: Hashes | None, columns: Su
     return Cells(decoded, values[at], None if ties is None else ties[at], sums)
 
 
-def _order(h: Floats, tie: Hashes | None, columns: Sums, is_exact: bool) -> Ints:
-    if is_exact and tie is None:
-        return np.argsort(h)
-    inner = [] if is_exact else [column for name, column in sorted(columns.items())]
-    return np.lexsort([*inner, *([] if tie is None else [tie]), h])
-
-
 def _few_values(h: Floats) -> Ranked | None:
-    """Rank rows in any order without sorting them; None where two values share a slot."""
-    # Of many rows a few tell, nearly always, whether the rest need be looked at.
+    """Rank rows in any order without sorting them; None if two values share a slot."""
+    # The first of many rows nearly always show whether two do.
     if not (h.min() >= 0 and h.max() <= 1) or (len(h) > 16 * _SLOTS and _few_values(h[:_SLOTS]) is None):
         return None
     slot = (h * _SLOTS).astype(np.int64)
@@ -145,14 +138,14 @@ def _combine(keys: list[Ints], rank: Ints, n_ranks: int) -> tuple[Ints, list[int
 
 
 def _sums(key: Ints, columns: Sums) -> tuple[Sums, Ints]:
-    """Return the sums over equal keys, in the order of the keys, and these."""
+    """Return the sums over equal keys, in the order of the keys, and the keys."""
     top = int(key.max()) + 1
     if top <= 4 * (len(key) + _SLOTS):
-        # Few enough to count all keys that there could be.
+        # Few enough to count all possible keys.
         counts = np.bincount(key)
-        found = np.flatnonzero(counts)
-        sums = {name: np.bincount(key, weights=column)[found] for name, column in columns.items()}
-        return {"rows": counts[found]} | sums, found
+        used = np.flatnonzero(counts)
+        sums = {name: np.bincount(key, weights=column)[used] for name, column in columns.items()}
+        return {"rows": counts[used]} | sums, used
     order = np.argsort(key)
     in_order = key[order]
     starts = _starts(in_order[1:] != in_order[:-1])
@@ -172,12 +165,11 @@ def snap(confidence: Floats, resolution: float) -> Floats:
     >>> snap(np.array([0.123, 0.3, 1.0]), 0.1)
     array([0.1, 0.3, 1. ])
     """
-    if not is_number(resolution, FINEST, 1):
+    # Confidences have seven decimals: the points of a finer grid than 10^-6 could not be told apart.
+    steps = round(1 / resolution) if is_number(resolution, 1e-6, 1) else 0
+    if not steps or abs(steps * resolution - 1) > 1e-9:
         raise InputError(
             f"resolution is {shown(resolution)}; expected 1/k for a whole number k up to 10^6, such as 0.01."
         )
-    steps = round(1 / resolution)
-    if abs(steps * resolution - 1) > 1e-9:
-        raise InputError(f"resolution is {resolution}; expected 1/k for a whole number k up to 10^6, such as 0.01.")
     # Division by a whole number gives the float nearest to the decimal; multiplying by 0.1 gives 0.30000000000000004.
     return np.rint(seven_decimals(confidence) * steps) / steps

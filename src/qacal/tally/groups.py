@@ -1,17 +1,18 @@
-"""Which group a row is in: one partition's column, flat or a tree.
+"""The groups of rows: one partition's column of labels, flat or a tree.
 
-A flat column is any label per row (subject, tenant, cluster number). A tree column is where a row stands in a
-binary tree of depth :math:`D`: its `path` bits and its `exit`, the first depth at which it has no group. The
-group at depth :math:`d` is ``path >> (D - d)`` if ``d < exit``, so one column holds the groups of all depths.
+A flat column has any label per row (subject, tenant, cluster number). A tree column has each row's place in a binary
+tree of depth :math:`D`: its `path` bits and its `exit`, the first depth at which it has no group. The group at depth
+:math:`d` is ``path >> (D - d)`` if ``d < exit``, so one column holds the groups of all depths.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from qacal.errors import InputError
 from qacal.parameters import is_whole, shown
@@ -19,7 +20,7 @@ from qacal.storage import require, require_between, require_columns, rises
 from qacal.tally.arrays import ArrayLike, Bools, Ints, column_of_any, is_missing, require_length
 
 NO_GROUP = -1
-"""The code of a row that no group claims: outside a tree's bounds, or its label is missing."""
+"""The code of a row without a group: it is outside a tree's bounds, or its label is missing."""
 
 MAX_DEPTH = 20
 """A tree of depth 20 has a million groups; deeper ones have no rows in them."""
@@ -27,7 +28,7 @@ MAX_DEPTH = 20
 
 @dataclass(frozen=True)
 class Paths:
-    """Where rows stand in a tree of depth `depth`.
+    """The places of rows in a tree of depth `depth`.
 
     path : the turns taken, one bit a level, the root's turn highest; `depth` bits.
     exit : the first depth at which the row has no group; ``depth + 1`` for rows that reach a leaf.
@@ -42,8 +43,8 @@ class Paths:
     depth: int
 
     def groups(self, depth: int) -> Ints:
-        """Return the group of each row at one depth, `NO_GROUP` where it has left the tree before."""
-        return as_grouping(self, len(self)).at_depth(depth).leaves()
+        """Return the group of each row at one depth, `NO_GROUP` if it has left the tree before."""
+        return as_grouping(self, len(self)).leaves(depth)
 
     def __len__(self) -> int:
         return len(self.path)
@@ -53,9 +54,8 @@ class Paths:
 class GroupColumn:
     """One partition's column: a code per row (or per cell of a tally), and what the codes mean.
 
-    code : int64; the label itself where labels are whole numbers, else a position in `labels`; in a tree the
-        path bits.
-    labels : the sorted labels, for columns whose labels are not whole numbers.
+    code : the label itself if labels are whole numbers, else a position in `labels`; in a tree the path bits.
+    labels : the sorted labels, unless these are whole numbers.
     exit, depth : for trees, as in :class:`Paths`.
     """
 
@@ -86,12 +86,12 @@ class GroupColumn:
         return np.where(self.exit > self.depth, self.code, NO_GROUP)
 
     def distinct(self) -> GroupColumn:
-        """Return the groups themselves, each once and in order: what a fitted map has to remember of the rows.
+        """Return the groups, each once and in order.
 
         >>> as_grouping(["law", None, "art", "law"], 4).distinct().code
         array([0, 1])
         """
-        # Cells come in runs of one group; of each run one is enough, and few are left to sort.
+        # Cells are in runs of one group; the first of each run is enough, so few are left to sort.
         new = np.ones(len(self), dtype=bool)
         new[1:] = self.code[1:] != self.code[:-1]
         if self.depth is None or self.exit is None:
@@ -108,21 +108,22 @@ class GroupColumn:
             largest = 2**63 - 1 if self.labels is None else len(self.labels) - 1
             require_between(0, largest, code=self.code)
             require(rises(self.code), "the codes of groups must rise.")
-            _require_distinct(self.labels or ())
-        else:
-            require(self.labels is None and self.exit is not None, "the groups of a tree have exits and no labels.")
-            self._validate_tree(self.depth)
-
-    def _validate_tree(self, depth: int) -> None:
+            labels = self.labels or ()
+            # Of 1, 1.0 and True, which are equal, a column has one.
+            is_sorted = len(set(labels)) == len(labels) and _sorted_labels(set(labels)) == labels
+            require(is_sorted, "labels must be sorted, each of them once.")
+            return
+        depth, exits = self.depth, self.exit
+        if self.labels is not None or exits is None:
+            raise InputError("the groups of a tree have exits and no labels.")
         require(0 <= depth <= MAX_DEPTH, f"the tree has depth {depth}; expected 0 to {MAX_DEPTH}.")
-        exits = self.exit if self.exit is not None else self.code
         require_columns(len(self.code.ravel()), code=self.code, exit=exits)
         require_between(0, 2**depth - 1, code=self.code)
         require_between(0, depth + 1, exit=exits)
         require(rises(self.code * (depth + 2) + exits), "the places in a tree must rise.")
 
     def at_depth(self, depth: int) -> GroupColumn:
-        """Return a tree's column cut at a depth: the same places, known up to there."""
+        """Return a tree's column cut at a depth."""
         if self.depth is None or self.exit is None:
             raise InputError("These groups are a flat column; only a tree (Paths) has depths.")
         if not 0 <= depth <= self.depth:
@@ -130,7 +131,7 @@ class GroupColumn:
         return GroupColumn(self.code >> (self.depth - depth), None, np.minimum(self.exit, depth + 1), depth)
 
     def label(self, code: int) -> Any:
-        """Return what a code stands for; None for `NO_GROUP`."""
+        """Return the label of a code; None for `NO_GROUP`."""
         if code == NO_GROUP:
             return None
         return int(code) if self.labels is None else self.labels[code]
@@ -141,39 +142,27 @@ class GroupColumn:
         return [names[code] for code in codes.tolist()]
 
     def encode(self, values: ArrayLike, length: int) -> GroupColumn:
-        """Return other rows' labels in this column's codes; labels it does not know become `NO_GROUP`."""
+        """Return other rows' labels in this column's codes; unknown labels become `NO_GROUP`."""
         other = as_grouping(values, length)
-        if self.depth is not None:
-            return self._encode_tree(other)
-        if self.labels is None and other.labels is None:
-            return other
-        self._require_common_type(other)
-        known = _codes(self.labels) if self.labels is not None else None
-        return GroupColumn(_translate(other, known), self.labels)
-
-    def _require_common_type(self, other: GroupColumn) -> None:
-        """Refuse labels of which none can be known, since they are of another type than those of the fit."""
-        mine, theirs = _types(self), _types(other)
-        if mine and theirs and not mine & theirs:
-            raise InputError(
-                f"groups are {', '.join(sorted(theirs))}; those of the fit are {', '.join(sorted(mine))}. Convert them."
-            )
-
-    def _encode_tree(self, other: GroupColumn) -> GroupColumn:
-        if other.depth is not None:
-            if self.depth is None or other.depth < self.depth:
-                raise InputError(f"groups are paths of a tree of depth {other.depth}; the fit had depth {self.depth}.")
-            return other.at_depth(self.depth) if other.depth > self.depth else other
-        if other.labels is not None or self.depth is None:
-            raise InputError("groups must be leaf numbers or Paths: this calibrator was fitted on a tree.")
-        code = other.code
-        known = (code >= 0) & (code < 2**self.depth)
-        exits = np.where(known, self.depth + 1, 0)
-        return GroupColumn(np.where(known, code, 0), None, exits, self.depth)
+        if self.depth is None:
+            if self.labels is None and other.labels is None:
+                return other
+            require_common_kind(_kinds(other), _kinds(self), "groups")
+            known = _codes(self.labels) if self.labels is not None else None
+            return GroupColumn(_translate(other, known), self.labels)
+        if other.depth is None:
+            if other.labels is not None:
+                raise InputError("groups must be leaf numbers or Paths: this calibrator was fitted on a tree.")
+            is_leaf = (other.code >= 0) & (other.code < 2**self.depth)
+            exits = np.where(is_leaf, self.depth + 1, 0)
+            return GroupColumn(np.where(is_leaf, other.code, 0), None, exits, self.depth)
+        if other.depth < self.depth:
+            raise InputError(f"groups are paths of a tree of depth {other.depth}; the fit had depth {self.depth}.")
+        return other.at_depth(self.depth) if other.depth > self.depth else other
 
 
 def as_grouping(values: ArrayLike | Paths | GroupColumn, length: int) -> GroupColumn:
-    """Return any column of labels as a :class:`Grouping`; missing labels become `NO_GROUP`.
+    """Return any column of labels as a :class:`GroupColumn`; missing labels become `NO_GROUP`.
 
     >>> column = as_grouping(["law", None, "art"], 3)
     >>> column.code, column.labels
@@ -189,11 +178,16 @@ def as_grouping(values: ArrayLike | Paths | GroupColumn, length: int) -> GroupCo
     if array.ndim != 1:
         raise InputError(f"groups have shape {array.shape}; give one label per row, as a list or column.")
     require_length(array, length, "groups")
-    if array.dtype.kind in "iu" and _are_codes(array):
-        return GroupColumn(array.astype(np.int64, copy=False))
     if array.dtype.kind == "f":
-        return _from_floats(array.astype(np.float64))
-    if array.dtype.kind in "mM":  # numpy lists nanoseconds as numbers, and one of them for a date that is missing
+        # Whole numbers in a float column (as a table with gaps has them) are whole numbers again.
+        array = array.astype(np.float64)
+        filled = np.where(np.isnan(array), NO_GROUP, array)
+        if np.array_equal(filled, np.rint(filled)) and np.abs(filled).max(initial=0) < 2**53:
+            array = filled.astype(np.int64)
+    # Whole numbers are codes, unless they are negative (-1 alone means no group) or too large for int64.
+    if array.dtype.kind in "iu" and (not len(array) or (int(array.min()) >= NO_GROUP and int(array.max()) < 2**63)):
+        return GroupColumn(array.astype(np.int64, copy=False))
+    if array.dtype.kind in "mM":  # numpy lists nanoseconds as numbers, also for a missing date
         array = array.astype(f"{array.dtype.kind}8[us]")
     return _from_objects(array.tolist())
 
@@ -209,10 +203,60 @@ def merge_labels(first: GroupColumn, second: GroupColumn) -> tuple[GroupColumn, 
     return GroupColumn(_translate(first, known), both), GroupColumn(_translate(second, known), both)
 
 
-def _types(column: GroupColumn) -> set[str]:
-    if column.labels is None:
-        return {"int"} if (column.code != NO_GROUP).any() else set()
-    return {type(label).__name__ for label in column.labels}
+def as_labels(values: ArrayLike, name: str) -> NDArray[np.object_]:
+    """Return a column as an array of labels, None for those that are missing (None, NaN, the number -1).
+
+    Labels are equal as for calibrators: the number 2 and the text "2" are two labels, 2.0 and 2 are one.
+
+    >>> as_labels([3.0, float("nan")], "tenant")
+    array([3, None], dtype=object)
+    """
+    array = column_of_any(values, name)
+    if array.ndim != 1:
+        raise InputError(f"{name} has shape {array.shape}; expected one label per row, as a list or column.")
+    if array.dtype.kind in "mM":
+        raise InputError(f"{name} holds dates or times; write them as text, such as 2025-01-31, to group by them.")
+    column = as_grouping(array, len(array))
+    if column.labels is not None:
+        return object_array([*column.labels, None])[column.code]  # the last entry serves NO_GROUP, which is -1
+    out = column.code.astype(object)
+    out[column.code == NO_GROUP] = None
+    return out
+
+
+def object_array(values: Iterable[Any]) -> NDArray[np.object_]:
+    """Return a flat array of any values; numpy itself would make a matrix of tuples."""
+    listed = list(values)
+    array = np.empty(len(listed), dtype=object)
+    array[:] = listed
+    return array
+
+
+def kind_of(label: Any) -> str:
+    """Return the kind of a label: labels of different kinds are never equal."""
+    if isinstance(label, str):
+        return "text"
+    return "numbers" if isinstance(label, int | float) else type(label).__name__
+
+
+def kinds_of(labels: Iterable[Any]) -> frozenset[str]:
+    """Return the kinds of labels, without missing ones."""
+    return frozenset(kind_of(label) for label in set(labels) if label is not None)
+
+
+def require_common_kind(theirs: frozenset[str], mine: frozenset[str], name: str) -> None:
+    """Refuse labels of other kinds than `mine`, those of the fit ("2" and 2, say): all of them would be unknown."""
+    if theirs and mine and not theirs & mine:
+        raise InputError(
+            f"{name} has labels that are {', '.join(sorted(theirs))}; those of the fit are {', '.join(sorted(mine))}. "
+            "Convert the column."
+        )
+
+
+def _kinds(column: GroupColumn) -> frozenset[str]:
+    if column.labels is not None:
+        return kinds_of(column.labels)
+    return frozenset({"numbers"} if (column.code != NO_GROUP).any() else ())
 
 
 def _from_paths(paths: Paths) -> GroupColumn:
@@ -224,7 +268,7 @@ def _from_paths(paths: Paths) -> GroupColumn:
     if wrong.any():
         at = int(np.argmax(wrong))
         raise InputError(f"path[{at}] is {path[at]}; a tree of depth {paths.depth} has paths below {2**paths.depth}.")
-    # Turns after the exit mean nothing; cleared, equal places are equal codes.
+    # Turns after the exit mean nothing; without them, equal places have equal codes.
     kept = np.clip(exits - 1, 0, paths.depth)
     drop = paths.depth - kept
     return GroupColumn((path >> drop) << drop, None, np.clip(exits, 0, paths.depth + 1), paths.depth)
@@ -237,38 +281,18 @@ def _whole(values: Any, name: str) -> Ints:
     return array.astype(np.int64)
 
 
-def _are_codes(array: np.ndarray[Any, Any]) -> bool:
-    """Whole numbers serve as codes unless they are negative (-1 alone means no group) or too large for int64."""
-    return len(array) == 0 or (int(array.min()) >= NO_GROUP and int(array.max()) < 2**63)
-
-
-def _from_floats(array: np.ndarray[Any, np.dtype[np.float64]]) -> GroupColumn:
-    """Whole numbers in a float column (a table with gaps makes them so) are whole numbers again."""
-    present = ~np.isnan(array)
-    filled = np.where(present, array, NO_GROUP)
-    if np.array_equal(filled, np.rint(filled)) and np.abs(filled).max(initial=0) < 2**53:
-        return as_grouping(filled.astype(np.int64), len(filled))
-    return _from_objects(array.tolist())
-
-
 def _from_objects(values: list[Any]) -> GroupColumn:
-    values = [None if is_missing(value) or _is_no_group(value) else value for value in values]
+    values = [
+        None if is_missing(value) or (isinstance(value, int) and value == NO_GROUP) else value for value in values
+    ]
     for at, value in enumerate(values):
         if not isinstance(value, Hashable):
             raise InputError(f"groups[{at}] is {value!r}; expected a label, such as text or a number.")
-    if all(value is None or _is_code(value) for value in values):
+    if all(value is None or is_whole(value, 0, 2**63 - 1) for value in values):
         return GroupColumn(np.array([NO_GROUP if value is None else value for value in values], dtype=np.int64))
     labels = _sorted_labels({value for value in values if value is not None})
     known = _codes(labels)
     return GroupColumn(np.array([known.get(value, NO_GROUP) for value in values], dtype=np.int64), labels)
-
-
-def _is_no_group(value: Any) -> bool:
-    return isinstance(value, int) and value == NO_GROUP
-
-
-def _is_code(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63
 
 
 def _sorted_labels(labels: set[Any]) -> tuple[Any, ...]:
@@ -276,12 +300,6 @@ def _sorted_labels(labels: set[Any]) -> tuple[Any, ...]:
         return tuple(sorted(labels, key=lambda label: (type(label).__name__, label)))
     except TypeError:  # labels without an order of their own, such as members of an Enum
         return tuple(sorted(labels, key=lambda label: (type(label).__name__, repr(label))))
-
-
-def _require_distinct(labels: tuple[Any, ...]) -> None:
-    # Of 1, 1.0 and True, which are equal, a column has one.
-    is_sorted = len(set(labels)) == len(labels) and _sorted_labels(set(labels)) == labels
-    require(is_sorted, "labels must be sorted, each of them once.")
 
 
 def _codes(labels: tuple[Any, ...]) -> dict[Any, int]:
@@ -293,7 +311,7 @@ def _used(column: GroupColumn) -> Iterator[int]:
 
 
 def _translate(column: GroupColumn, known: dict[Any, int] | None) -> Ints:
-    """Rewrite codes by way of their labels; `known` None means that a whole number is its own code."""
+    """Return the codes of a column's labels by `known`; with None, a whole number is its own code."""
     used, where = np.unique(column.code, return_inverse=True)
     labels = (column.label(int(code)) for code in used)
     if known is None:

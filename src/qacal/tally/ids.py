@@ -1,13 +1,13 @@
-"""Who a row is: a seeded 64-bit hash of its id.
+"""The identity of a row: a seeded 64-bit hash of its id.
 
-Splits, halves, folds, blocks and the order among equal confidences all come from this hash and never from
-the position of a row or a random draw. So the same rows in another order, on another machine, give the same
-result; and all rows of one question fall on the same side of every split.
+Splits, halves, folds, blocks and the order among equal confidences all come from this hash and never from the position
+of a row or a random draw. So the same rows in another order, on another machine, give the same result; and all rows of
+one question fall on the same side of every split.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from hashlib import blake2b
 from typing import Any
 
@@ -21,7 +21,6 @@ from qacal.tally.arrays import ArrayLike, Bools, Floats, Hashes, Ints, column_of
 _STEP = np.uint64(0x9E3779B97F4A7C15)
 _MULTIPLIERS = (np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))
 MOST_SEED = 2**64
-_BEGINS = frozenset("-0123456789")
 _SHIFTS = (np.uint64(30), np.uint64(27), np.uint64(31))
 
 
@@ -58,11 +57,15 @@ def id_hashes(ids: ArrayLike, length: int) -> Hashes:
         return mix(values.astype(np.int64).view(np.uint64))
     listed = values.tolist()
     if not {*map(type, listed)} <= {str, int}:
-        _require_ids(listed)
+        for at, value in enumerate(listed):
+            if isinstance(value, bool) or not isinstance(value, str | int):
+                raise InputError(f"ids[{at}] is {value!r}; expected text or a whole number.")
     known: dict[object, int] = dict.fromkeys(listed, 0)
-    known.update(zip(known, _text_hashes(known), strict=True))
-    # Most ids of text are told from numbers by how they begin.
-    whole = [value for value in known if (not isinstance(value, str) or value[:1] in _BEGINS) and _is_whole(value)]
+    digests = [blake2b(str(value).encode("utf-8", "surrogatepass"), digest_size=8).digest() for value in known]
+    known.update(zip(known, np.frombuffer(b"".join(digests), dtype="<u8").tolist(), strict=True))
+    # The first character tells most texts from numbers.
+    maybe = (value for value in known if not isinstance(value, str) or value[:1] in "-0123456789")
+    whole = [value for value in maybe if _is_whole(value)]
     mixed = mix(np.array([int(str(value)) % 2**64 for value in whole], dtype=np.uint64))
     known.update(zip(whole, mixed.tolist(), strict=True))
     return np.fromiter((known[value] for value in listed), np.uint64, length)
@@ -99,13 +102,12 @@ def tie_order(hashes: Hashes | None, h: Floats) -> Hashes:
 
 
 def value_hashes(*columns: Floats | Ints) -> Hashes:
-    """Hash rows that have no id by what they are, and by how many equal rows came before them.
+    """Hash rows without ids by their values, and by the number of equal rows before them.
 
-    Rows that are equal in every column may change places without anybody noticing, so "the second of three
-    equal rows" identifies a row as well as needed, whatever the order of the file. Since a row's label is among
-    its values, the hash of the whole set is mixed in: otherwise the same right answers would go to the same half in
-    every set, and halves would know something of labels. So another set, even a part of this one, is dealt anew;
-    deals that must agree between files need ids.
+    Rows that are equal in every column can be swapped, so "the second of three equal rows" identifies a row in any
+    order of the file. A row's label is among its values, so the hash of the whole set is mixed in: otherwise equal rows
+    would go to the same half in every set, and halves would depend on labels. So another set, even a part of this one,
+    is split differently; splits that must agree between files need ids.
     """
     length = len(columns[0])
     order = np.lexsort(columns)
@@ -116,9 +118,7 @@ def value_hashes(*columns: Floats | Ints) -> Hashes:
         in_order = column[order]
         new[1:] |= in_order[1:] != in_order[:-1]
         hashes = mix(hashes ^ in_order.view(np.uint64))
-    place = np.arange(length)
-    occurrence = place - np.maximum.accumulate(np.where(new, place, 0))
-    hashes = mix(hashes ^ mix(occurrence.astype(np.uint64), seed=1))
+    hashes = mix(hashes ^ mix(_places_in_runs(new), seed=1))
     out = np.empty(length, dtype=np.uint64)
     out[order] = mix(hashes ^ mix(hashes.sum(dtype=np.uint64, keepdims=True)))
     return out
@@ -146,8 +146,8 @@ def surplus(hashes: Hashes) -> int:
 def one_of_each(hashes: Hashes, *columns: Floats | Ints) -> Bools:
     """Choose one row of every question: as if drawn among its rows, the same in any order of the file.
 
-    columns : what tells the rows of one question apart. They enter a hash together with the question and the number of
-        equal rows before them, so that every row is as likely as another; equal rows may change places unnoticed.
+    columns : the values that tell the rows of one question apart. They enter a hash together with the question and the
+        number of equal rows before, so that all rows are equally likely.
 
     >>> hashes = id_hashes(["q1", "q1", "q2"], 3)
     >>> int(one_of_each(hashes, np.array([0.9, 0.8, 0.9])).sum())
@@ -157,9 +157,11 @@ def one_of_each(hashes: Hashes, *columns: Floats | Ints) -> Bools:
     if (in_order[1:] != in_order[:-1]).all():
         return np.ones(len(hashes), dtype=bool)
     key = combined(hashes, *columns)
-    # Rows that are equal in all of them are as many tickets, not one: nine wrong answers and a right one are drawn
-    # from as ten rows.
-    key = mix(key ^ mix(_occurrence(key), 2**42))
+    # Equal rows count separately: nine wrong answers and a correct one are ten rows to draw from.
+    order = np.argsort(key, kind="stable")
+    occurrence = np.empty(len(key), dtype=np.uint64)
+    occurrence[order] = _places_in_runs(np.append(True, key[order][1:] != key[order][:-1]))
+    key = mix(key ^ mix(occurrence, 2**42))
     order = np.lexsort([key, hashes])
     in_order = hashes[order]
     chosen = np.zeros(len(hashes), dtype=bool)
@@ -167,20 +169,16 @@ def one_of_each(hashes: Hashes, *columns: Floats | Ints) -> Bools:
     return chosen
 
 
-def _occurrence(keys: Hashes) -> Hashes:
-    """Return how many equal keys come before each, in any order of equal ones."""
-    order = np.argsort(keys, kind="stable")
-    in_order, place = keys[order], np.arange(len(keys))
-    is_new = np.append(True, in_order[1:] != in_order[:-1])
-    out = np.empty(len(keys), dtype=np.uint64)
-    out[order] = (place - np.maximum.accumulate(np.where(is_new, place, 0))).astype(np.uint64)
-    return out
+def _places_in_runs(is_new: Bools) -> Hashes:
+    """Return the place of each value in its run, from 0; `is_new` marks where runs start."""
+    place = np.arange(len(is_new))
+    return (place - np.maximum.accumulate(np.where(is_new, place, 0))).astype(np.uint64)
 
 
 def blocks(hashes: Hashes, count: int, seed: int = 0) -> Ints:
-    """Deal rows into `count` blocks; rows with one id share a block.
+    """Put rows into `count` blocks; rows with one id share a block.
 
-    ``blocks(h, 256) % 2 == blocks(h, 2)``: a finer deal refines a coarser one when the counts divide.
+    ``blocks(h, 256) % 2 == blocks(h, 2)``: more blocks refine fewer ones if the counts divide.
     """
     return (mix(hashes, seed) % np.uint64(count)).astype(np.int64)
 
@@ -190,7 +188,7 @@ def split(ids: ArrayLike, shares: Sequence[float] = (0.5, 0.5), seed: int = 0) -
 
     shares : how large the parts are; they add up to 1. The paper's is (0.2, 0.6, 0.1, 0.1).
 
-    The same ids give the same parts in any order, in any file, on any machine; another seed deals anew.
+    The same ids give the same parts in any order, in any file, on any machine; another seed gives other parts.
 
     Examples
     --------
@@ -204,7 +202,7 @@ def split(ids: ArrayLike, shares: Sequence[float] = (0.5, 0.5), seed: int = 0) -
     if not is_whole(seed, -MOST_SEED, MOST_SEED):
         raise InputError(f"seed is {shown(seed)}; expected a whole number.")
     edges = np.cumsum(np.asarray(parts, dtype=np.float64))
-    # A seed of its own kind: the parts must have nothing to do with the halves and blocks made within them.
+    # Another seed than any other split has: the parts must be independent of halves and blocks within them.
     column = column_of_any(ids, "ids")
     place = mix(id_hashes(column, len(column)), seed + 2**40) / 2.0**64
     return np.searchsorted(edges[:-1], place, side="right")
@@ -220,20 +218,8 @@ def _is_whole(value: object) -> bool:
     return isinstance(value, int) and -(2**63) <= value < 2**64
 
 
-def _require_ids(values: list[object]) -> None:
-    for at, value in enumerate(values):
-        if isinstance(value, bool) or not isinstance(value, str | int):
-            raise InputError(f"ids[{at}] is {value!r}; expected text or a whole number.")
-
-
-def _text_hashes(values: Iterable[object]) -> list[int]:
-    digests = [blake2b(str(value).encode("utf-8", "surrogatepass"), digest_size=8).digest() for value in values]
-    hashes: list[int] = np.frombuffer(b"".join(digests), dtype="<u8").tolist()
-    return hashes
-
-
 class HashSample:
-    """Keeps the rows with the lowest hashes, at most so many: a sample that does not depend on the order of rows."""
+    """A sample of at most `most` rows, those with the lowest hashes: it does not depend on the order of rows."""
 
     def __init__(self, most: int) -> None:
         self._most = most

@@ -1,8 +1,7 @@
-r"""The shape that all groups share: how much a stated confidence is worth, as a rising curve on the scale of logits.
+r"""The shape that all groups share: the accuracy at a stated confidence, as a rising curve on the scale of logits.
 
-Stated confidences are no scale: an LLM's 0.95 may be right as often as its 0.8, and its 1.0 far more often. What the
-stated values are worth is learned from all rows together (isotonic regression); what is left for a group is to shift
-and stretch that curve.
+Stated confidences are no scale: an LLM's 0.95 may be right as often as its 0.8, and its 1.0 far more often. The curve
+is learned from all rows together (isotonic regression); a group only shifts and stretches it.
 """
 
 from __future__ import annotations
@@ -15,14 +14,11 @@ from qacal.storage import require, require_between, require_columns, rises
 from qacal.tally.arrays import Floats
 from qacal.tally.tally import Tally
 
-# Rows that are added to the lowest confidence (a right one) and to the highest (a wrong one). Without them a level of
-# the curve at 0 or 1 would have no logit; one row is about what a level of few rows is worth.
+# The number of rows that are added to the lowest confidence (correct) and to the highest (wrong). Without them a level
+# of the curve at 0 or 1 would have no logit.
 _PSEUDO_ROWS = 1.0
 
 _SCALE = 200
-
-# The logit of the smallest number that there is has 745.
-_MOST = 1000.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,17 +34,16 @@ class IsotonicCurve:
 
     def apply(self, confidence: Floats) -> Floats:
         """Return the score of each confidence."""
-        # Between knots that nearly meet (5e-324 and 1e-323) a slope is infinite. Multiplied by a power of two the
-        # confidences are as exact as before, and no slope is.
+        # Between knots that nearly meet (5e-324 and 1e-323) a slope would be infinite. Multiplied by a power of two the
+        # confidences are as exact as before, and slopes are finite.
         return np.interp(np.ldexp(confidence, _SCALE), np.ldexp(self.confidence, _SCALE), self.score)
 
     def validate(self) -> None:
-        """Refuse what :func:`isotonic_shape` cannot have made."""
         knots = len(self.confidence.ravel())
         require(knots > 0, "a shape has one knot or more; this one has none.")
         require_columns(knots, confidence=self.confidence, score=self.score)
         require_between(0, 1, confidence=self.confidence)
-        require_between(-_MOST, _MOST, score=self.score)
+        require_between(-1000, 1000, score=self.score)  # the logit of the smallest float is -745
         require(rises(self.confidence), "the knots of a shape must rise.")
         require(bool((self.score[1:] >= self.score[:-1]).all()), "a shape falls.")
 
@@ -73,10 +68,10 @@ def isotonic_shape(tally: Tally) -> IsotonicCurve:
     wt[0] += _PSEUDO_ROWS
     w[-1] += _PSEUDO_ROWS
     level = isotonic_regression(wt / w, weights=w).x
-    # Pieces of equal height are one: whether rounding puts one of them a hair above the other must not show.
+    # Pieces of equal height up to rounding are one.
     start = np.flatnonzero(np.append(True, np.diff(level) > 1e-9))
     stop = np.append(start[1:], len(level))
     level, h = level[start], pooled.confidence
     centre = np.add.reduceat(w * h, start) / np.add.reduceat(w, start)
-    # Rounding must not carry an average out of its piece: then knots rise.
+    # Rounding must not move an average out of its piece, so that knots rise.
     return IsotonicCurve(np.clip(centre, h[start], h[stop - 1]), np.log(level / (1 - level)))

@@ -1,4 +1,4 @@
-"""Finding a row's group and bin: the one lookup that fitting and predicting share."""
+"""Finding the group and the bin of a row, in fitting and predicting."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PORTION = 2**14
 
 @dataclass(frozen=True, eq=False)
 class GroupIndex:
-    """Which entry belongs to a group's code; unknown codes, and no group, get entry 0.
+    """The entry of each group's code; unknown codes, and no group, have entry 0.
 
     codes : sorted, not negative.
     entries : one per code.
@@ -31,18 +31,15 @@ class GroupIndex:
     table: Ints | None = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        self._validate()
+        # Here, and not in validate(): the table is made by writing to these places.
+        require_columns(len(self.codes.ravel()), codes=self.codes, entries=self.entries)
+        require(rises(self.codes) and self.codes[:1].sum() >= 0, "the codes of a directory must rise from 0 or above.")
+        require_between(0, 2**63 - 1, entries=self.entries)
         table = None
         if len(self.codes) == 0 or self.codes[-1] < _LARGEST_TABLE:
             table = np.zeros(int(self.codes[-1]) + 2 if len(self.codes) else 1, dtype=np.int64)
             table[self.codes] = self.entries
         object.__setattr__(self, "table", table)
-
-    def _validate(self) -> None:
-        # At once, not when a file is read: the table is made by writing to these places.
-        require_columns(len(self.codes.ravel()), codes=self.codes, entries=self.entries)
-        require(rises(self.codes) and self.codes[:1].sum() >= 0, "the codes of a directory must rise from 0 or above.")
-        require_between(0, 2**63 - 1, entries=self.entries)
 
     def find(self, codes: Ints) -> Ints:
         """Return the entry of each code."""
@@ -59,20 +56,16 @@ def search_within(ordered: NDArray[Any], values: NDArray[Any], start: Ints, stop
     >>> search_within(np.array([.2, .8, .5, .6]), np.array([.7, .7]), np.array([0, 2]), np.array([2, 4]))
     array([1, 4])
     """
-    out = np.empty(len(values), dtype=np.int64)
+    out, last = np.empty(len(values), dtype=np.int64), len(ordered) - 1
     for first in range(0, len(values), _PORTION):
         part = slice(first, first + _PORTION)
-        out[part] = _search_portion(ordered, values[part], start[part], stop[part], side)
+        value, low, high = values[part], start[part], stop[part]
+        # All stretches are halved at once, until the longest is done.
+        for _ in range(int((high - low).max()).bit_length()):
+            middle = (low + high) >> 1
+            at = ordered[np.minimum(middle, last)]
+            goes_right = (at < value if side == "left" else at <= value) & (low < high)
+            low = np.where(goes_right, middle + 1, low)
+            high = np.where(goes_right, high, middle)
+        out[part] = low
     return out
-
-
-def _search_portion(ordered: NDArray[Any], values: NDArray[Any], low: Ints, high: Ints, side: str) -> Ints:
-    """Halve every row's stretch at once; as many rounds as the longest stretch needs."""
-    last = len(ordered) - 1
-    for _ in range(int((high - low).max()).bit_length()):
-        middle = (low + high) >> 1
-        at = ordered[np.minimum(middle, last)]
-        goes_right = (at < values if side == "left" else at <= values) & (low < high)
-        low = np.where(goes_right, middle + 1, low)
-        high = np.where(goes_right, high, middle)
-    return low

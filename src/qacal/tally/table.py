@@ -1,7 +1,6 @@
-"""Cells as a table: the form in which tallies travel between machines and days.
+"""Cells as a table, to store tallies and to add them up later.
 
-What belongs to the whole tally (a tree's depth, the number of blocks) stands in every row: a table has no other safe
-place for it.
+What belongs to the whole tally (a tree's depth, the number of blocks) is in every row: a table has no other safe place.
 """
 
 from __future__ import annotations
@@ -48,7 +47,10 @@ def read_cells(table: pl.DataFrame) -> dict[str, Any]:
         raise InputError("the table is empty; at least one cell is needed.")
     fields: dict[str, Any] = {name: _checked_sum(table[name], name) for name in SUMS}
     fields |= _consistent(fields)
-    fields |= {name: bool(_truths(table[name]).any()) for name in ("is_clustered", "is_sum")}
+    for name in ("is_clustered", "is_sum"):
+        if table[name].dtype != pl.Boolean or table[name].null_count():
+            raise _unfit(table[name], "true or false")
+        fields[name] = bool(table[name].any())
     fields |= {name: _constant(table, name) for name in ("n_blocks", "seed")}
     fields["resolution"] = _resolution(table)
     fields |= {name: _whole(table[name]) for name in ("block", "tie") if name in table.columns}
@@ -59,7 +61,7 @@ def read_cells(table: pl.DataFrame) -> dict[str, Any]:
 
 
 def _consistent(sums: dict[str, Any]) -> dict[str, bool]:
-    """Refuse sums that no rows can have; return what they say of weights and targets, whatever the table claims."""
+    """Refuse sums that no rows can have; return whether they show weights and soft targets."""
     rows, w, wt = sums["rows"], sums["w"], sums["wt"]
     for what, is_wrong in (
         ("rows", (rows < 1) | (rows >= 2**53) | (rows != np.rint(rows))),
@@ -143,12 +145,6 @@ def _whole(column: pl.Series) -> NDArray[Any]:
     if not column.dtype.is_integer() or column.null_count():
         raise _unfit(column, "whole numbers")
     return column.to_numpy()
-
-
-def _truths(column: pl.Series) -> pl.Series:
-    if str(column.dtype) != "Boolean" or column.null_count():
-        raise _unfit(column, "true or false")
-    return column
 
 
 def _unfit(column: pl.Series, expected: str) -> InputError:

@@ -1,28 +1,27 @@
-r"""The tally: what a solver needs to know of the rows, and no more.
+r"""The tally: the sums over rows from which calibrators and metrics are computed.
 
-No calibrator and no metric needs the rows. Each needs, for every (group, confidence), how many rows there
-were and how many were right. LLM confidences are heavily tied (a stated 0.8, 0.9, 1.0), so ten million rows
-are often ten thousand *cells*. A cell holds sums over its rows, with :math:`w` the weight of a row and
-:math:`t \in [0, 1]` its target (0/1, or soft):
+No calibrator and no metric needs the rows themselves, only how many rows each (group, confidence) has and how many are
+correct. LLM confidences are heavily tied (a stated 0.8, 0.9, 1.0), so ten million rows are often ten thousand *cells*.
+A cell holds sums over its rows, with :math:`w` the weight of a row and :math:`t \in [0, 1]` its target (0/1, or soft):
 
 ======  ==================  =====================================================
 rows    :math:`n`           how many rows, those of weight 0 left out
 w       :math:`\sum w`      equals `rows` when no weights are given
-wt      :math:`\sum wt`     how many were right
+wt      :math:`\sum wt`     how many are correct
 wtt     :math:`\sum wt^2`   equals `wt` for 0/1 targets; the Brier score needs it
 ww      :math:`\sum w^2`    for the effective number of rows, :math:`(\sum w)^2 / \sum w^2`
 wwt     :math:`\sum w^2t`   these two: for pairs of different rows, from which
-wwtt    :math:`\sum w^2t^2` the debiased calibration error is made
+wwtt    :math:`\sum w^2t^2` the debiased calibration error is computed
 ======  ==================  =====================================================
 
-Tallies **add**, and a tally over a tree of depth :math:`D` **rolls up** to every smaller depth. What needs
-the identity of a row happens before tallying, by a hash of its id: a `block` in the key keeps the rows of one
-question together for halves, folds and the jackknife; a `tie` keeps the order among equal confidences.
+Tallies **add**, and a tally over a tree of depth :math:`D` **rolls up** to every smaller depth. The identity of a row
+is used before counting, by a hash of its id: a `block` in the key keeps the rows of one question together for halves,
+folds and the jackknife; a `tie` keeps the order among equal confidences.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -51,7 +50,7 @@ if TYPE_CHECKING:
 
 
 BLOCKS = 256
-"""How many blocks metrics deal the questions into: enough for a steady jackknife, few enough to keep cells few."""
+"""The number of blocks of questions in metrics: enough for a steady jackknife, few enough to keep cells few."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,12 +59,12 @@ class Tally:
 
     Cells are sorted by (partitions in their order, block, confidence, tie), and no two have the same key.
 
-    partitions : the columns of groups, by name; one that was given without a name is called "group".
-    block, n_blocks, seed : which block of questions a cell's rows are in, and how blocks were dealt.
+    partitions : the columns of groups, by name; a column without a name is called "group".
+    block, n_blocks, seed : the block of questions of a cell's rows, and how blocks were made.
     tie : the place of a row among equal confidences, in tallies that keep rows apart.
     is_weighted, is_soft : weights were given; some targets are neither 0 nor 1.
     is_clustered, is_sum : some question has several rows; some may have, since tallies were added.
-    resolution : the grid that confidences were snapped to.
+    resolution : the grid that confidences were rounded to.
 
     Examples
     --------
@@ -80,14 +79,6 @@ class Tally:
     ...     print(label, cells.mean)
     art 0.6666666666666666
     law 0.6666666666666666
-
-    What cannot be used is refused by name:
-
-    >>> Tally.of([.9, float("nan")], [1, 0])
-    Traceback (most recent call last):
-    ...
-    qacal.errors.InputError: confidence[1] is nan; expected 0 to 1. Leave the row out, or fill it in from what
-    you know of it.
     """
 
     confidence: Floats
@@ -130,11 +121,10 @@ class Tally:
         correct : 0/1, or a soft target in [0, 1].
         groups : a label per row of any type, :class:`~qacal.Paths` of a tree, or a dict of several such columns.
         sample_weight : importance of each row; 0 leaves a row out. A weight is not a count of rows.
-        ids : the question's id. Rows with one id share a block. Without ids a row is known by its values.
-        n_blocks : into how many blocks to deal the questions; `seed` makes another deal.
-        ties : keep rows of equal confidence apart, in the order of their ids' hashes. What is equal to seven decimals
-            is equal.
-        resolution : snap confidences to the grid 0, resolution, ..., 1 (0.01 gives 101 values).
+        ids : the question's id. Rows with one id share a block. Without ids a row is identified by its values.
+        n_blocks : the number of blocks of questions; another `seed` gives other blocks.
+        ties : keep rows of equal confidence (to seven decimals) apart, in the order of their ids' hashes.
+        resolution : round confidences to the grid 0, resolution, ..., 1 (0.01 gives 101 values).
         """
         if not isinstance(ties, bool):
             raise InputError(f"ties is {shown(ties)}; expected True or False.")
@@ -144,7 +134,8 @@ class Tally:
         t = unit_values(correct, "correct")
         require_length(t, len(h), "correct")
         weight = weight_values(sample_weight, len(h))
-        columns = _partitions(groups, len(h))
+        named = groups if isinstance(groups, Mapping) else {} if groups is None else {"group": groups}
+        columns = {str(name): as_grouping(column, len(h)) for name, column in named.items()}
         hashes = None if ids is None else identity.id_hashes(ids, len(h))
         if resolution is not None:
             h = snap(h, resolution)
@@ -155,18 +146,16 @@ class Tally:
             h, t, weight = h[kept], t[kept], weight[kept]
             columns = {name: column.take(kept) for name, column in columns.items()}
             hashes = None if hashes is None else hashes[kept]
-        is_soft = not _is_binary(t)
-        is_clustered = hashes is not None and _repeats(hashes)
+        is_soft = bool(np.count_nonzero(t) > np.count_nonzero(t == 1))
+        is_clustered = hashes is not None and len(np.unique(hashes)) < len(hashes)
         if not (columns or n_blocks > 1 or ties or is_soft or weight is not None):
             return _assemble(count_plain(h, t), {}, is_clustered=is_clustered, resolution=resolution)
-        block = tie = None
-        if n_blocks > 1:
-            block = identity.blocks(_row_hashes(hashes, h, t, weight, columns), n_blocks, seed)
-        if ties:
-            tie = identity.tie_order(hashes, h)
+        tie = identity.tie_order(hashes, h) if ties else None
         keys = [key for column in columns.values() for key in _keys_of(column)]
-        if block is not None:
-            keys.append(block)
+        if n_blocks > 1:
+            if hashes is None:
+                hashes = identity.value_hashes(h, t, *([] if weight is None else [weight]), *keys)
+            keys.append(identity.blocks(hashes, n_blocks, seed))
         cells = gather(keys, h, tie, _row_columns(t, weight, is_soft), is_exact=weight is None and not is_soft)
         return _assemble(
             cells,
@@ -215,19 +204,24 @@ class Tally:
     # Other tallies of the same rows
 
     def __add__(self, other: Tally) -> Tally:
-        """Return the tally of both sets of rows: files, machines, days.
+        """Return the tally of both sets of rows, from several files, machines or days.
 
-        Whether a question is in both cannot be known any more, so metrics take the rows of a block as dependent.
+        A question may be in both, so metrics treat the rows of a block as dependent.
         """
-        _require_same_kind(self, other)
+        for what, one, two in (
+            ("partitions", list(self.partitions), list(other.partitions)),
+            ("n_blocks", self.n_blocks, other.n_blocks),
+            ("the seed of the blocks", self.seed, other.seed),
+            ("ties kept", self.tie is not None, other.tie is not None),
+            ("resolution", self.resolution, other.resolution),
+        ):
+            if one != two:
+                raise InputError(f"these tallies do not add: {what} is {one} in one and {two} in the other.")
         columns = {}
         for name, column in self.partitions.items():
             first, second = merge_labels(column, other.partitions[name])
-            exits = None
-            if first.exit is not None and second.exit is not None:
-                exits = np.concatenate([first.exit, second.exit])
             code = np.concatenate([first.code, second.code])
-            columns[name] = GroupColumn(code, first.labels, exits, first.depth)
+            columns[name] = GroupColumn(code, first.labels, _join(first.exit, second.exit), first.depth)
         joined = replace(
             self,
             confidence=np.concatenate([self.confidence, other.confidence]),
@@ -238,40 +232,39 @@ class Tally:
             is_soft=self.is_soft or other.is_soft,
             is_clustered=self.is_clustered or other.is_clustered,
             is_sum=True,
-            **_each_sum(lambda name: np.concatenate([getattr(self, name), getattr(other, name)])),
+            **{name: _join(getattr(self, name), getattr(other, name)) for name in SUMS},
         )
         return joined._merged()
 
     def __radd__(self, other: object) -> Tally:
-        """Let ``sum(tallies)`` start from 0."""
+        """Return self for ``sum(tallies)``, which starts from 0."""
         return self if other == 0 else NotImplemented
 
     def pooled(self) -> Tally:
-        """Forget the groups."""
+        """Return the tally without groups."""
         return replace(self, partitions={})._merged() if self.partitions else self
 
     def only(self, name: str) -> Tally:
-        """Keep one of several partitions."""
+        """Return the tally over one of several partitions."""
         if name not in self.partitions:
             raise InputError(f"there is no partition {name!r}; this tally has {list(self.partitions)}.")
         return replace(self, partitions={name: self.partitions[name]})._merged()
 
     def roll_up(self, depth: int) -> Tally:
-        """Return the tally over the same tree cut at `depth`, exactly as if its rows had been tallied there."""
-        column = self._single()
-        return self._with_grouping(column.at_depth(depth))
+        """Return the tally over the same tree cut at `depth`, as if its rows had been counted there."""
+        return self._with_grouping(self._single().at_depth(depth))
 
     def flat(self) -> Tally:
-        """Return a tree's tally over its leaves as a flat column; rows that left the tree are in no group."""
+        """Return a tree's tally over its leaves as a flat column; rows that left the tree have no group."""
         column = self._single()
         return self._with_grouping(GroupColumn(column.leaves())) if column.is_tree else self
 
     def without_blocks(self) -> Tally:
-        """Forget who is in which block."""
+        """Return the tally without blocks."""
         return replace(self, block=None, n_blocks=1, seed=0)._merged() if self.block is not None else self
 
     def without_ties(self) -> Tally:
-        """Forget the order among equal confidences."""
+        """Return the tally without the order among equal confidences."""
         return replace(self, tie=None)._merged() if self.tie is not None else self
 
     def snapped(self, resolution: float) -> Tally:
@@ -283,14 +276,14 @@ class Tally:
         return replace(self, confidence=snap(self.confidence, resolution), resolution=resolution)._merged()
 
     def to_seven_decimals(self) -> Tally:
-        """Return the same rows with confidences as calibrators compare them; those on a grid stay on it."""
+        """Return the same rows with confidences to seven decimals, as calibrators compare them; a grid stays."""
         rounded = seven_decimals(self.confidence)
         if self.resolution is not None or np.array_equal(rounded, self.confidence):
             return self
         return replace(self, confidence=rounded)._merged()
 
     def fold(self, k: int, of: int) -> Tally:
-        """Return the rows of fold `k` out of `of`: the blocks whose number is `k` modulo `of`."""
+        """Return the rows of fold `k` out of `of`: the blocks with a number of `k` modulo `of`, without blocks."""
         return self._select(self._in_fold(k, of)).without_blocks()
 
     def within_fold(self, k: int, of: int) -> Tally:
@@ -302,29 +295,22 @@ class Tally:
         return self._select(~self._in_fold(k, of))
 
     def with_confidence(self, confidence: Floats) -> Tally:
-        """Return the same rows with another score per cell: what a calibrator makes of them."""
+        """Return the same rows with another score per cell, such as a calibrated one."""
         return replace(self, confidence=np.asarray(confidence, dtype=np.float64), tie=None, resolution=None)._merged()
 
     def with_targets(self, targets: Floats) -> Tally:
         """Return the same rows with one soft target per cell, such as the values of a fitted model."""
-        t = np.asarray(targets, dtype=np.float64)
-        return replace(
-            self,
-            wt=self.w * t,
-            wtt=self.w * t * t,
-            wwt=self.ww * t,
-            wwtt=self.ww * t * t,
-            is_soft=True,
-        )
+        t, w, ww = np.asarray(targets, dtype=np.float64), self.w, self.ww
+        return replace(self, wt=w * t, wtt=w * t * t, wwt=ww * t, wwtt=ww * t * t, is_soft=True)
 
     def group(self, label: Any) -> Tally:
         """Return the rows of one group, without their group."""
         column = self._single()
-        codes = column.encode([label], 1).leaves()
-        found = column.leaves() == codes[0]
-        if codes[0] == NO_GROUP or not found.any():
+        code = column.encode([label], 1).leaves()[0]
+        mine = column.leaves() == code
+        if code == NO_GROUP or not mine.any():
             raise InputError(f"no row is in group {label!r}.")
-        return self._select(found).pooled()
+        return self._select(mine).pooled()
 
     def __iter__(self) -> Iterator[tuple[Any, Tally]]:
         """Yield (label, tally) for every group; rows without a group come first, under None."""
@@ -389,11 +375,11 @@ class Tally:
             partitions={name: column.take(cells) for name, column in self.partitions.items()},
             block=None if self.block is None else self.block[cells],
             tie=None if self.tie is None else self.tie[cells],
-            **_each_sum(lambda name: getattr(self, name)[cells]),
+            **{name: getattr(self, name)[cells] for name in SUMS},
         )
 
     def _merged(self) -> Tally:
-        """Sort by key and add up what has one key."""
+        """Sort by key and add up cells with the same key."""
         if len(self) == 0:
             return self
         keys = [key for column in self.partitions.values() for key in _keys_of(column)]
@@ -449,62 +435,13 @@ def _assemble(cells: Cells, like: Mapping[str, GroupColumn], *, n_blocks: int = 
 def _row_columns(t: Floats, weight: Floats | None, is_soft: bool) -> Sums:
     if weight is None:
         return {"wt": t, "wtt": t * t} if is_soft else {"wt": t}
-    ww = weight * weight
-    return {
-        "w": weight,
-        "wt": weight * t,
-        "wtt": weight * t * t,
-        "ww": ww,
-        "wwt": ww * t,
-        "wwtt": ww * t * t,
-    }
+    w, ww = weight, weight * weight
+    return {"w": w, "wt": w * t, "wtt": w * t * t, "ww": ww, "wwt": ww * t, "wwtt": ww * t * t}
 
 
 def _keys_of(column: GroupColumn) -> list[Ints]:
     return [column.code] if column.exit is None else [column.code, column.exit]
 
 
-def _is_binary(t: Floats) -> bool:
-    return bool(np.count_nonzero(t) == np.count_nonzero(t == 1))
-
-
-def _repeats(hashes: Hashes) -> bool:
-    in_order = np.sort(hashes)
-    return bool((in_order[1:] == in_order[:-1]).any())
-
-
 def _join(first: Any, second: Any) -> Any:
     return None if first is None else np.concatenate([first, second])
-
-
-def _partitions(groups: Any, length: int) -> dict[str, GroupColumn]:
-    if groups is None:
-        return {}
-    if isinstance(groups, Mapping):
-        return {str(name): as_grouping(column, length) for name, column in groups.items()}
-    return {"group": as_grouping(groups, length)}
-
-
-def _row_hashes(
-    hashes: Hashes | None, h: Floats, t: Floats, weight: Floats | None, columns: Mapping[str, GroupColumn]
-) -> Hashes:
-    if hashes is not None:
-        return hashes
-    keys = [key for column in columns.values() for key in _keys_of(column)]
-    return identity.value_hashes(h, t, *([] if weight is None else [weight]), *keys)
-
-
-def _each_sum(column: Callable[[str], Any]) -> dict[str, Any]:
-    return {name: column(name) for name in SUMS}
-
-
-def _require_same_kind(first: Tally, second: Tally) -> None:
-    for what, one, two in (
-        ("partitions", list(first.partitions), list(second.partitions)),
-        ("n_blocks", first.n_blocks, second.n_blocks),
-        ("the seed of the blocks", first.seed, second.seed),
-        ("ties kept", first.tie is not None, second.tie is not None),
-        ("resolution", first.resolution, second.resolution),
-    ):
-        if one != two:
-            raise InputError(f"these tallies do not add: {what} is {one} in one and {two} in the other.")

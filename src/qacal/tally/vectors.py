@@ -1,4 +1,4 @@
-"""Vectors, one row each: the gate they enter by, the portions they are read in, and an order that is theirs alone."""
+"""Vectors, one row each: checked, read in portions, and put in an order that depends on them alone."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ LARGEST = 1e100
 
 
 def as_vectors(Z: ArrayLike, width: int | None = None, fitted: str = "tree") -> NDArray[np.floating]:
-    """Return vectors as a matrix; float32 and float64 stay what they are, uncopied.
+    """Return vectors as a matrix; float32 and float64 are not copied.
 
-    width, fitted : how many coordinates there must be, and of what.
+    width, fitted : the number of coordinates that there must be, and the name of what was fitted on them.
 
     >>> as_vectors([[1.0, 2.0, 3.0]], width=2)
     Traceback (most recent call last):
@@ -34,17 +34,16 @@ def as_vectors(Z: ArrayLike, width: int | None = None, fitted: str = "tree") -> 
 
 
 def fitting_vectors(Z: ArrayLike) -> Floats:
-    """Return vectors to learn from: float64, finite, and in an order that does not depend on the one they came in.
+    """Return vectors to learn from: float64, finite, and in the order of a hash of each row.
 
-    The order is that of a hash of each row. So sums over rows round the same way, and seeded choices fall on the same
-    rows, however a file is sorted; rows that are equal may change places without anybody noticing.
+    So sums over rows round the same way, and seeded choices fall on the same rows, however a file is sorted.
     """
     exact = _exact(as_vectors(Z))
     return exact[np.argsort(row_hashes(exact), kind="stable")]
 
 
 def labelled_rows(Z: NDArray[np.floating], confidence: Floats, correct: Floats) -> tuple[Floats, Floats, Floats]:
-    """Return vectors to learn from with their labels: only rows that are equal in all of it may change places."""
+    """Return vectors to learn from with their labels, in an order that does not depend on that of the file."""
     exact = _exact(Z)
     order = np.lexsort([correct, confidence, row_hashes(exact)])
     return exact[order], confidence[order], correct[order]
@@ -57,7 +56,7 @@ def _exact(Z: NDArray[np.floating]) -> Floats:
 
 
 def portions(Z: NDArray[np.floating], n_rows: int = 4096) -> Iterator[tuple[slice, Floats]]:
-    """Yield some rows at a time as float64, few enough to stay in the processor's cache, and where they stand."""
+    """Yield some rows at a time as float64, few enough for the processor's cache, with their places."""
     for start in range(0, len(Z), n_rows):
         rows = slice(start, start + n_rows)
         yield rows, Z[rows].astype(np.float64, copy=False)
@@ -73,11 +72,11 @@ def require_finite(block: Floats, numbers: Sequence[int] | Ints) -> None:
 
 
 def row_hashes(Z: Floats) -> Hashes:
-    """Return a hash of each row: of its bits, so -0.0 must not be among them.
+    """Return a hash of the bits of each row; there must be no -0.0.
 
     It is the sum of the numbers' bits, each times a random number of its column, mixed.
     """
-    # Numbers have most of their bits high up, and of a product the low bits never learn of the high ones.
+    # The high bits of a float vary most, and do not affect the low bits of a product.
     bits = np.ascontiguousarray(Z).view(np.uint64)
     bits = bits ^ (bits >> np.uint64(32))
     bits *= mix(np.arange(Z.shape[1], dtype=np.uint64)) | np.uint64(1)

@@ -22,7 +22,7 @@ from qacal.calibrators.score.pooled import PooledMap
 from qacal.partitions import EMBEDDING
 from qacal.storage import require, require_between, require_columns
 from qacal.tally.arrays import Floats, Ints, require_length
-from qacal.tally.labels import as_labels, require_common_type, type_of
+from qacal.tally.groups import as_labels, kinds_of, require_common_kind
 
 # How a confidence counts changes more slowly over texts than how often answers are right.
 _SLOPES = 48
@@ -57,7 +57,7 @@ class Levels:
             known = {self.labels[place]: place for place in np.flatnonzero(self.column == at).tolist()}
             values = as_labels(columns[name], name).tolist()
             # Files disagree on numbers and text: without its effects, a row would get another score unnoticed.
-            require_common_type(values, frozenset(map(type_of, known)), name)
+            require_common_kind(kinds_of(values), kinds_of(known), name)
             codes.append(np.fromiter((known.get(value, NO_LEVEL) for value in values), np.int64, len(values)))
         return np.column_stack(codes)
 
