@@ -124,7 +124,9 @@ def test_columns_that_cannot_be_guessed_are_left_to_fill_in(tmp_path):
     assert "question may be 'pytanie' or 'odpowiedz'" in found.findings[1].remedy
     assert "To paste, with each ? filled in:" in str(found)
     unlabelled = [{name: row[name] for name in ("pytanie", "odpowiedz", "pewnosc")} for row in rows]
-    assert "To paste" not in str(qacal.check(as_csv(tmp_path / "b.csv", unlabelled)))  # no name would help
+    text = str(qacal.check(as_csv(tmp_path / "b.csv", unlabelled)))
+    assert "To paste, once the rest is fixed, with each ? filled in:" in text
+    assert "correct=?" not in text  # no column could be meant
 
 
 def test_words_are_all_counted_and_hide_no_other_fault(tmp_path):
@@ -186,7 +188,7 @@ def test_unlabelled_rows_are_no_bad_rows():
 def test_what_is_there_twice():
     rows = labelled()
     assert kinds([*rows, rows[3]]) == ["duplicate_rows"]
-    assert "4 and 601" in qacal.check([*rows, rows[3]]).findings[0].problem
+    assert "(for example rows 4 and 601)" in qacal.check([*rows, rows[3]]).findings[0].problem
     stamped = [{**row, "at": i} for i, row in enumerate([*rows, rows[3]])]
     assert kinds(stamped) == ["duplicate_rows"]  # what else a log writes makes it no other answer
     again = [{**rows[3], "confidence": 0.123}]
@@ -211,8 +213,48 @@ def test_several_llms_are_named_and_counted():
     assert kinds(both) == ["several_models"]  # each question once for each LLM
 
 
+def test_labels_in_unknown_words_are_told_what_words_are_read():
+    rows = renamed(changed(labelled(), "correct", lambda y: "ja" if y else "nein"), correct="richtig")
+    found = qacal.check(rows)
+    assert (found.columns["correct"], found.labelled) == ("richtig", 0)
+    assert [one.kind for one in found.findings] == ["renamed_columns", "no_labels"]
+    assert found.findings[1].problem.startswith("No label can be read: row 1, richtig is ")
+    assert "1 (correct) or 0 (wrong), yes or no, true or false" in found.findings[1].remedy
+    assert kinds(changed(labelled(), "correct", lambda y: 4 * y + 2)) == ["no_labels"]
+
+
+def test_only_labels_of_usable_rows_count():
+    rows = labelled()
+    for row in rows[:30]:
+        row["question"] = ""
+    for row in rows[30:50]:
+        row["confidence"] = None
+    found = qacal.check(rows)
+    assert (found.rows, found.labelled) == (600, 550)
+    assert next(goal for goal in found.goals if goal.labels == 1000).more == 450
+    assert str(found).startswith("records: 600 rows, 550 usable with a label, ")
+    mixed = changed(rows[50:], "confidence", lambda c: round(100 * c) if c > 0.7 else c)
+    assert qacal.check(mixed).labelled == 550  # a wrong scale can be put right
+
+
+def test_too_few_labels_for_the_commands(tmp_path):
+    found = qacal.check(as_csv(tmp_path / "a.csv", labelled(1)))
+    assert [(one.kind, one.stops) for one in found.findings] == [("few_labels", True)]
+    assert "1 row, 1 usable with a label" in " ".join(str(found).split())
+    assert "1 different one\n" in str(found)
+    assert "To paste" not in str(found)
+    found = qacal.check(as_csv(tmp_path / "a.csv", labelled(5)))
+    assert [(one.kind, one.stops) for one in found.findings] == [("few_labels", False)]
+
+
+def test_the_scale_and_the_values_are_told_apart():
+    assert "confidence  scale 0 to 1; values from 0." in str(qacal.check(labelled()))
+
+
 def test_labels_that_teach_little():
-    assert kinds(changed(labelled(), "correct", lambda y: 1)) == ["one_label"]
+    equal = qacal.check(changed(labelled(), "correct", lambda y: 1)).findings
+    assert [(one.kind, one.stops) for one in equal] == [("one_label", False)]
+    assert "A fit accepts them, but cannot learn when the LLM is wrong." in equal[0].remedy
     assert kinds(labelled(accuracy=0.98, gap=0.3)) == ["few_of_a_kind"]
     assert kinds(changed(labelled(), "correct", lambda y: None)) == ["no_labels"]
 

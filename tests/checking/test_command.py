@@ -42,7 +42,17 @@ def test_the_line_to_paste_fits(tmp_path, monkeypatch):
     assert len((tmp_path / "bad.jsonl").read_text().splitlines()) == 1
     evaluate = shlex.split(next(line for line in next_lines.splitlines() if "qacal evaluate" in line))
     assert "model a: " in ok(*evaluate[1:])
-    assert [line.split()[1] for line in pasted(run("check", "my answers.csv")[1])] == ["fit"]  # rows are kept aside
+    again = pasted(run("check", "my answers.csv")[1])  # the parts of the first split are not overwritten
+    assert "qacal split 'my answers.csv' -o 'my answers_train.csv' --rest 'my answers_test.csv'" in again[0]
+    assert shlex.split(again[1])[:3] == ["qacal", "fit", "my answers_train.csv"]
+    assert [line.split()[1] for line in pasted(run("check", "train.csv", "--column", "question=prompt")[1])] == ["fit"]
+
+
+def test_lines_are_broken_after_hints_for_python_are_removed(tmp_path):
+    rows = [{name: row[name] for name in ("question", "answer", "confidence")} for row in labelled()]
+    out = run("check", as_csv(tmp_path / "a.csv", rows))[1]
+    assert "Python" not in out
+    assert "pass --column correct=NAME. The columns" in " ".join(out.split())
 
 
 def test_json(tmp_path):

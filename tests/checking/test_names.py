@@ -42,6 +42,13 @@ def test_columns_of_unknown_names_are_told_by_what_they_hold():
     assert "confidence" in found(two).missing
 
 
+def test_labels_in_words_of_other_languages_are_guessed_by_their_name():
+    for name in ("richtig", "korrekt", "juste", "correcto"):
+        rows = renamed(changed(labelled(), "correct", lambda y: "ja" if y else "nein"), correct=name)
+        assert found(rows).mapping == {"correct": name}
+        assert found([{**row, "ok": i % 2} for i, row in enumerate(rows)]).mapping == {"correct": "ok"}
+
+
 def test_a_score_of_zeros_and_ones_is_a_label():
     rows = renamed(labelled(), correct="score")
     assert found(rows).mapping == {"correct": "score"}

@@ -177,7 +177,7 @@ def test_apply_calibrates_rows_whose_label_is_bad(tmp_path):
     assert "perhaps" in ok("apply", tmp_path / "model", tmp_path / "b.csv")
     code, _, err = run("evaluate", tmp_path / "b.jsonl", "--model", tmp_path / "model")
     assert code == 1
-    assert "b.jsonl line 1: correct is 'perhaps'; expected 1 (right) or 0 (wrong)" in err
+    assert "b.jsonl line 1: correct is 'perhaps'; expected 1 (correct) or 0 (wrong)" in err
 
 
 def test_a_file_that_holds_no_bad_rows_is_not_overwritten_by_them(tmp_path):

@@ -16,7 +16,7 @@ from qacal.records.reading import Reading, read
 from qacal.records.table import as_table
 
 _LABEL = (
-    "correct is {}; expected 1 (right) or 0 (wrong), yes or no, true or false, pass or fail, "
+    "correct is {}; expected 1 (correct) or 0 (wrong), yes or no, true or false, pass or fail, "
     "or a number between 0 and 1."
 )
 GOOD = {
@@ -365,7 +365,7 @@ def test_a_question_without_text_is_none(question):
 def test_what_a_label_can_be_is_said(tmp_path, value):
     path = tmp_path / "a.csv"
     path.write_text(f"confidence,correct\n0.5,{value}\n")
-    with pytest.raises(InputError, match=r"expected 1 \(right\) or 0 \(wrong\), yes or no") as error:
+    with pytest.raises(InputError, match=r"expected 1 \(correct\) or 0 \(wrong\), yes or no") as error:
         list(read(path, needs_labels=True, needs_text=False))
     assert "percent" not in str(error.value)
 

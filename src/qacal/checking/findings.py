@@ -14,14 +14,17 @@ from qacal.checking.summary import Summary
 from qacal.errors import counted, some_of
 from qacal.metrics.ranking import doubt_of
 from qacal.records.bad_rows import MAX_BAD, Reason
+from qacal.records.columns import EXPECTED_LABELS
 from qacal.records.json_stream import NOT_UTF8
 from qacal.records.provenance import APART, is_provenance
 from qacal.records.reading import COPIED, REMOVE_COPIES
-from qacal.tally.arrays import Floats, Hashes
+from qacal.tally.arrays import Bools, Floats, Hashes
 from qacal.tally.ids import combined, surplus
 
 # A model learns little from fewer correct or wrong answers than this.
 _FEW_OF_A_KIND = 20
+FEWEST_LABELS = 20
+"""With fewer labelled rows, `split` or `fit` may leave a part without rows."""
 
 GAP = "?"
 """Marks in an option what only a person knows."""
@@ -133,31 +136,62 @@ def on_rows(summary: Summary, scale: Scale) -> Iterator[Finding]:
         count = sum(reason.count for reason in reasons)
         problem = f"{counted(count, 'row')} of {summary.bad.rows:,} cannot be used; the first of each kind:"
         for reason in reasons:
-            # What was expected is left out.
-            text = reason.example.problem.partition("; ")[0].rstrip(".")
-            problem += f"\n{reason.count:,} {reason.kind}: {reason.example.place}, {text}"
+            problem += f"\n{reason.count:,} {reason.kind}: {_example(reason)}"
         remedy = "Fix them, or skip them: --skip-bad-rows bad.jsonl"
         if count > MAX_BAD * summary.bad.rows:
             remedy = f"Fix them: more than {MAX_BAD:.0%} are skipped only with --max-bad."
         yield Finding("bad_rows", True, problem, remedy, count)
-    labels, unlabelled = summary.column("label"), summary.unlabelled(in_words=scale.kind == "words")
-    if labels is not None and unlabelled and not np.isnan(labels).all():
+    unlabelled = count_unlabelled(summary, scale)
+    if unlabelled and not summary.has_no_label:
         remedy = "Label them (qacal judge), or skip them: --skip-bad-rows unlabelled.jsonl"
         yield Finding("unlabelled", True, f"{counted(unlabelled, 'row')} without a label.", remedy, unlabelled)
     if summary.rows:
         yield from _repeats(summary)
 
 
+def _example(reason: Reason) -> str:
+    """Return the place and the value of the first bad row of a kind, without what was expected instead."""
+    return f"{reason.example.place}, {reason.example.problem.partition('; ')[0].rstrip('.')}"
+
+
 def unexplained(summary: Summary, scale: Scale) -> list[Reason]:
-    """Return the kinds of bad rows, without those that the finding on the scale of the confidences explains."""
+    """Return the kinds of bad rows, without those that other findings explain: on the scale, or on all labels."""
+    kinds = _off_scale(summary, scale)
+    if summary.has_no_label:
+        kinds |= {reason.kind for reason in _unread_labels(summary)}
+    return [reason for reason in summary.bad.reasons if reason.kind not in kinds]
+
+
+def _off_scale(summary: Summary, scale: Scale) -> set[str]:
+    """Return the kinds of bad rows that the finding on the scale explains."""
     if scale.kind == "words" or (scale.commas > 0 and not scale.words):
         explained = ["in words", "in quotes"]
     elif scale.kind in ("mixed", "0-1"):
         explained = ["between 0 and 1 among percents"]
     else:
         explained = ["below 0"] if scale.kind == "logarithms" else []
-    kinds = {f"{summary.columns.names.get('confidence', '')} {kind}" for kind in explained}
-    return [reason for reason in summary.bad.reasons if reason.kind not in kinds]
+    return {f"{summary.columns.names.get('confidence', '')} {kind}" for kind in explained}
+
+
+def are_usable(summary: Summary, scale: Scale) -> Bools:
+    """Return which rows can be used, labelled or not; a wrong scale of all confidences can be put right."""
+    if not summary.rows:
+        return np.empty(0, dtype=bool)
+    is_off = any(reason.kind in _off_scale(summary, scale) for reason in summary.bad.reasons)
+    usable: Bools = summary.column("sound" if is_off else "good")
+    return usable
+
+
+def count_unlabelled(summary: Summary, scale: Scale) -> int:
+    """Return how many rows lack nothing but a label; 0 without a column of labels."""
+    if "correct" not in summary.columns.names or not summary.rows:
+        return 0
+    return int(np.count_nonzero(np.isnan(summary.column("label")) & are_usable(summary, scale)))
+
+
+def _unread_labels(summary: Summary) -> list[Reason]:
+    """Return the kinds of labels that cannot be read."""
+    return [reason for reason in summary.bad.reasons if reason.kind.startswith(f"{summary.columns.names['correct']} ")]
 
 
 def on_encoding(summary: Summary) -> Finding | None:
@@ -185,7 +219,7 @@ def _repeats(summary: Summary) -> Iterator[Finding]:
         copies = surplus(row)
     if copies > 0:
         first, second = summary.column("place")[summary.column("asked")][[*_first_pair(row)]]
-        where = f"for example {first:,} and {second:,}"
+        where = f"for example {summary.unit}s {first:,} and {second:,}"
         problem = f"{counted(copies, 'exact copy', 'exact copies')} of earlier rows ({where}): {COPIED}."
         yield Finding("duplicate_rows", False, problem, REMOVE_COPIES, copies)
     if question is not None and identity is not None:
@@ -251,17 +285,24 @@ def on_origins(summary: Summary) -> Iterator[Finding]:
 # Labels and confidences
 
 
-def on_labels(label: Floats) -> Iterator[Finding]:
-    """Yield a finding on labels from which a fit learns nothing, or little."""
-    known = label[~np.isnan(label)]
+def on_labels(summary: Summary, known: Floats) -> Iterator[Finding]:
+    """Yield a finding on labels from which a fit learns nothing, or little; `known` are those of usable rows."""
+    if summary.has_no_label:
+        problem, remedy = "No row has a label.", "Label some answers: qacal judge, or by hand."
+        for reason in _unread_labels(summary)[:1]:
+            problem, remedy = f"No label can be read: {_example(reason)}.", f"Write {EXPECTED_LABELS}."
+        yield Finding("no_labels", True, problem, remedy)
     if not len(known):
-        remedy = "Label some answers: qacal judge, or by hand."
-        yield Finding("no_labels", True, "No row has a label that can be read.", remedy)
         return
     right, wrong = (int(np.count_nonzero(known == value)) for value in (1.0, 0.0))
-    if (known == known[0]).all():
+    if len(known) < FEWEST_LABELS:
+        problem = f"Only {counted(len(known), 'row')} can be used and {'has' if len(known) == 1 else 'have'} a label."
+        remedy = "Label more answers: rows are needed to train, to certify and to evaluate."
+        yield Finding("few_labels", len(known) == 1, problem, remedy, len(known))
+    elif (known == known[0]).all():
         what = {1.0: "correct", 0.0: "wrong"}.get(float(known[0]), f"labelled {known[0]:g}")
-        remedy = "Check the labels; a fit needs correct and wrong answers."
+        other = "correct" if what == "wrong" else "wrong"
+        remedy = f"Check the labels. A fit accepts them, but cannot learn when the LLM is {other}."
         yield Finding("one_label", False, f"All {len(known):,} labelled answers are {what}.", remedy)
     elif right + wrong == len(known) and min(right, wrong) < _FEW_OF_A_KIND:
         few, what = (right, "correct") if right < wrong else (wrong, "wrong")

@@ -155,7 +155,11 @@ def _guess(column: str, sample: _Sample, known: Mapping[str, str]) -> str | None
     # The only column that holds such values, whatever its name.
     holds = _are_probabilities if column == "confidence" else _are_two_labels
     fitting = [name for name in free if holds(sample[name])]
-    return fitting[0] if len(fitting) == 1 else None
+    if len(fitting) == 1:
+        return fitting[0]
+    # Labels in words that are not read, such as "ja" and "nein".
+    pairs = [name for name in by_name if column == "correct" and len({*map(str, sample[name])}) == 2]
+    return pairs[0] if pairs else None
 
 
 def _spelled(name: str) -> str:

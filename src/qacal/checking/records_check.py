@@ -76,7 +76,7 @@ class RecordsCheck:
     """What a person should know of records before a fit. ``print`` it to read it.
 
     origin : the path of a file, or "records".
-    rows : the number of rows, with the bad ones; `labelled` of them have a label.
+    rows : the number of rows, with the bad ones; `labelled` of them can be used and have a label.
     accuracy : the share of correct answers among the labelled; NaN if there are none.
     questions : the number of different questions; None if no column has them.
     names : all columns. `columns` says which of them is which, under its name in qacal.
@@ -221,12 +221,12 @@ def _judged(summary: Summary, reading: Reading, source: Any, fault: InputError |
     is_file, names = isinstance(source, File), summary.columns.names
     stated, label = (np.empty(0) if not summary.rows else summary.column(name) for name in ("stated", "label"))
     scale = scale_of(stated[~np.isnan(stated)], summary.words, summary.commas)
-    is_known, is_both = ~np.isnan(label), ~np.isnan(label) & ~np.isnan(stated)
+    is_known = ~np.isnan(label) & findings.are_usable(summary, scale)
+    is_both = is_known & ~np.isnan(stated)
     key, is_asked = (summary.column(name) for name in (("id", "named") if "id" in names else ("question", "asked")))
     is_ranked = scale.kind not in ("mixed", "unknown")
     is_rated, confidence = _rated(stated, is_known, scale)
-    by_llm = [(str(name), count) for name, count in summary.labelled_by_llm.most_common()]
-    fewest = by_llm[-1] if len(by_llm) > 1 else None
+    fewest = _fewest(summary, is_known)
     llm = None if fewest is None else summary.column("llm")[is_rated]
     labelled, rated = int(is_known.sum()), label[is_rated]
     issues = (
@@ -236,7 +236,7 @@ def _judged(summary: Summary, reading: Reading, source: Any, fault: InputError |
         *findings.on_outputs(summary),
         *findings.on_origins(summary),
         *findings.on_rows(summary, scale),
-        *(findings.on_labels(label) if "correct" in names else ()),
+        *findings.on_labels(summary, label[is_known]),
         *findings.on_doubts(confidence, rated, None if key is None else key[is_rated], llm, summary.llms),
     )
     has_goals = labelled and not (len(rated) and (rated == rated[0]).all())
@@ -274,6 +274,15 @@ def _on_file(summary: Summary, fault: InputError | None) -> Iterator[Finding]:
         yield Finding(kind, True, f"It cannot be read: {fault}{rows}", remedy)
     elif not summary.bad.rows:
         yield Finding("empty", True, "There is no row in it.", "Check that this is the file you mean.")
+
+
+def _fewest(summary: Summary, is_known: Bools) -> tuple[str, int] | None:
+    """Return the LLM with the fewest labels, and how many it has; None for a single LLM."""
+    if "model" not in summary.columns.names or not is_known.any():
+        return None
+    hashes, counts = np.unique(summary.column("llm")[is_known], return_counts=True)
+    least = int(np.argmin(counts))
+    return (summary.llms[int(hashes[least])], int(counts[least])) if len(hashes) > 1 else None
 
 
 def _auroc(stated: Floats, label: Floats, question: Hashes | None) -> Auroc | None:
@@ -329,6 +338,6 @@ def _options(summary: Summary, reading: Reading, scale: Scale, kinds: set[str]) 
     if "several_models" in kinds:
         yield "--by model"
     bad = sum(reason.count for reason in findings.unexplained(summary, scale))
-    bad += summary.unlabelled(in_words=scale.kind == "words")
+    bad += findings.count_unlabelled(summary, scale)
     if 0 < bad <= MAX_BAD * summary.bad.rows:
         yield "--skip-bad-rows bad.jsonl"

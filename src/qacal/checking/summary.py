@@ -20,7 +20,7 @@ from qacal.records.bad_rows import BadRows
 from qacal.records.columns import Checks, listed
 from qacal.records.reading import PROVENANCE
 from qacal.records.table import Table
-from qacal.tally.arrays import Bools, Floats, Hashes, is_missing
+from qacal.tally.arrays import Floats, Hashes, is_missing
 from qacal.tally.ids import combined, id_hashes
 
 # More columns than this are not looked at one by one, nor more LLMs or prompts than this counted.
@@ -41,11 +41,11 @@ class Summary:
         self.columns = columns
         self.bad = bad
         self.rows = self.commas = 0
+        self.unit = "row"
         self.has_utf8 = False
         self.names: dict[str, None] = {}
         self.words: Counter[str] = Counter()
         self.origins: dict[str, Counter[Any]] = {}
-        self.labelled_by_llm: Counter[Any] = Counter()
         self.llms: dict[int, str] = {}
         self.others: dict[str, OtherColumn] = {}
         self._most = most
@@ -56,16 +56,16 @@ class Summary:
         """Return what was kept of all rows under a name; None if nothing was."""
         return np.concatenate(self._kept[name]) if name in self._kept else None
 
-    def unlabelled(self, *, in_words: bool) -> int:
-        """Return how many rows lack nothing but a label; if confidences are words, these are no fault."""
-        label = self.column("label")
-        is_good = self.column("sound" if in_words else "good")
-        return 0 if label is None else int(np.count_nonzero(np.isnan(label) & is_good))
+    @property
+    def has_no_label(self) -> bool:
+        """Whether there is a column of labels, and no row has a label that can be read."""
+        return "correct" in self.columns.names and self.rows > 0 and bool(np.isnan(self.column("label")).all())
 
     def add(self, table: Table) -> None:
         """Add rows."""
         self.bad.add_rows(table.origin, len(table))
         self.rows += len(table)
+        self.unit = table.unit
         names = table.names
         self.names.update(dict.fromkeys(names))
         present = {column: own for column, own in self.columns.names.items() if own in names}
@@ -81,7 +81,7 @@ class Summary:
         stated = self._confidences(table, present, checks)
         self._keep(place=table.places, written=_written(table, present), stated=stated, label=label)
         self._keep(sound=is_sound, good=checks.is_good)
-        self._add_origins(table, present, ~np.isnan(label) & is_sound)
+        self._add_origins(table, present)
         for name in [name for name in names if name not in present.values()][:_COLUMNS]:
             other = self.others.setdefault(name, OtherColumn(name))
             if not other.is_done:
@@ -132,7 +132,7 @@ class Summary:
                     self.bad(table.fault(row, f"{own} is missing.", f"no {own}"))
                 checks.is_good[:] = False
 
-    def _add_origins(self, table: Table, present: dict[str, str], is_labelled: Bools) -> None:
+    def _add_origins(self, table: Table, present: dict[str, str]) -> None:
         for name in PROVENANCE:
             if name not in self.columns.names:
                 continue
@@ -149,8 +149,6 @@ class Summary:
                 hashes = id_hashes(names, len(names))
                 self.llms.update(zip(hashes.tolist(), names, strict=True))
                 self._keep(llm=hashes)
-                if len(self.labelled_by_llm) <= _ORIGINS:
-                    self.labelled_by_llm.update(np.array(values, dtype=object)[is_labelled].tolist())
 
 
 def _written(table: Table, present: Mapping[str, str]) -> Hashes:

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 from qacal.checking.findings import GAP, column_options
 from qacal.checking.names import NEEDED
 from qacal.errors import counted, some_of
-from qacal.records.files import ending_of
+from qacal.records.files import held_out_name, split_names
 
 if TYPE_CHECKING:
     from qacal.checking.records_check import RecordsCheck
 
 _WIDTH = 79
-_SCALES = {"0-1": "0 to 1", "percent": "percents", "mixed": "mixed scales", "logarithms": "logarithms"}
+_SCALES = {"0-1": "scale 0 to 1", "percent": "percents", "mixed": "mixed scales", "logarithms": "logarithms"}
 
 
 def described(checked: RecordsCheck) -> str:
@@ -27,9 +27,7 @@ def described(checked: RecordsCheck) -> str:
 
 
 def _head(checked: RecordsCheck) -> Iterator[str]:
-    labelled = (
-        "" if not checked.labelled else f", {checked.labelled:,} of them labelled, {checked.accuracy:.0%} correct"
-    )
+    labelled = f", {checked.labelled:,} usable with a label, {checked.accuracy:.0%} correct" if checked.labelled else ""
     yield from _wrapped(f"{checked.origin}: {counted(checked.rows, 'row')}{labelled}.")
     if checked.is_fine:
         yield "No problems found."
@@ -51,22 +49,24 @@ def _findings(checked: RecordsCheck) -> Iterator[str]:
 
 
 def _command(checked: RecordsCheck) -> Iterator[str]:
-    if not checked.is_file or "correct" not in {*checked.columns, *checked.candidates}:
+    if not checked.is_file or not checked.names or "few_labels" in _kinds(checked):
         return
     first = ["once the rest is fixed"] if _is_stuck(checked) else []
     first += [f"with each {GAP} filled in"] if checked.candidates or "words" in _kinds(checked) else []
     yield f"{', '.join(['To paste', *first])}:"
-    qacal = "qacal" if checked.encoding is None else f"qacal --encoding {_quoted(checked.encoding)}"
-    fit, kept = (f"{name}{ending_of(checked.origin)}" for name in ("train", "test"))
-    if checked.origin == "standard input" or any(Path(path).exists() for path in (fit, kept)):
-        yield from _command_line(f"{qacal} fit {_quoted(checked.origin)} -o model", checked.options)
+    qacal = "qacal" if checked.encoding is None else f"qacal --encoding {quote(checked.encoding)}"
+    is_stdin, held_out = checked.origin == "standard input", held_out_name(checked.origin)
+    if is_stdin or (held_out is not None and Path(held_out).exists()):
+        file = "FILE" if is_stdin else quote(checked.origin)
+        yield from _command_line(f"{qacal} fit {file} -o model", checked.options)
         return
     # A fit on the whole file would leave no held-out rows. The parts are UTF-8 in any case.
+    train, test = map(quote, split_names(checked.origin))
     names = {**checked.columns, **dict.fromkeys(checked.candidates, GAP)}
     options = column_options({name: names[name] for name in ("id", "question") if names.get(name, name) != name})
     options += ["--skip-bad-rows bad_split.jsonl"] if _skips(checked) and "bad_rows" in _kinds(checked) else []
-    yield from _command_line(f"{qacal} split {_quoted(checked.origin)} -o {fit} --rest {kept}", options)
-    yield from _command_line(f"qacal fit {fit} -o model", checked.options)
+    yield from _command_line(f"{qacal} split {quote(checked.origin)} -o {train} --rest {test}", options)
+    yield from _command_line(f"qacal fit {train} -o model", checked.options)
 
 
 def _command_line(command: str, options: Sequence[str]) -> Iterator[str]:
@@ -97,10 +97,6 @@ def _skips(checked: RecordsCheck) -> bool:
     return any(option.startswith("--skip-bad-rows") for option in checked.options)
 
 
-def _quoted(name: str) -> str:
-    return "FILE" if name == "standard input" else quote(name)
-
-
 def _facts(checked: RecordsCheck) -> Iterator[str]:
     if not checked.names:
         return
@@ -111,7 +107,7 @@ def _facts(checked: RecordsCheck) -> Iterator[str]:
     if others:
         yield from _wrapped(some_of(others, 15), "    others      ")
     if checked.questions is not None:
-        yield f"    questions   {checked.questions:,} different ones"
+        yield f"    questions   {counted(checked.questions, 'different one')}"
     if checked.scale.kind is not None:
         yield from _wrapped(_confidence(checked), "    confidence  ")
 
@@ -119,11 +115,11 @@ def _facts(checked: RecordsCheck) -> Iterator[str]:
 def _confidence(checked: RecordsCheck) -> str:
     scale, ranking = checked.scale, checked.auroc
     kind = f"grades up to {scale.most:g}" if scale.kind == "grades" else _SCALES.get(str(scale.kind), str(scale.kind))
-    text = kind if scale.kind == "words" else f"{kind}, {scale.low:g} to {scale.high:g} seen"
+    text = kind if scale.kind == "words" else f"{kind}; values from {scale.low:g} to {scale.high:g}"
     if ranking is None:
         return text
-    pairs = f"a correct answer has a higher one than a wrong answer in {ranking.value:.0%} of pairs"
-    return f"{text}; {pairs} (AUROC {ranking.value:.2f}, {ranking.low:.2f} to {ranking.high:.2f})"
+    pairs = f"A correct answer has a higher one than a wrong answer in {ranking.value:.0%} of pairs"
+    return f"{text}. {pairs} (AUROC {ranking.value:.2f}, {ranking.low:.2f} to {ranking.high:.2f})"
 
 
 def _useful(checked: RecordsCheck) -> Iterator[str]:

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
 import typer
 
 from qacal.cli import options
 from qacal.errors import printable
+
+if TYPE_CHECKING:
+    from qacal.checking import RecordsCheck
 
 
 def run(
@@ -31,8 +37,15 @@ def run(
 
     with options.opened(file) as rows, options.progress() as progress:
         columns, words = options.mapping(column), options.expressions(expression)
-        findings = check(rows, columns=columns, percent=percent, expressions=words, progress=progress)
+        checked = check(rows, columns=columns, percent=percent, expressions=words, progress=progress)
     with options.printing():
-        print(options.json_text(findings.to_dict()) if json else printable(options.for_shell(str(findings))))
-    if not findings.is_fine:
+        print(options.json_text(checked.to_dict()) if json else printable(str(_for_shell(checked))))
+    if not checked.is_fine:
         raise typer.Exit(2)
+
+
+def _for_shell(checked: RecordsCheck) -> RecordsCheck:
+    """Return a check without hints for Python callers; the lines are broken afterwards."""
+    shell = options.for_shell
+    findings = (replace(one, problem=shell(one.problem), remedy=shell(one.remedy)) for one in checked.findings)
+    return replace(checked, findings=tuple(findings))

@@ -7,6 +7,7 @@ import csv
 import gzip
 import io
 import json
+import re
 import shutil
 import sys
 import zlib
@@ -15,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from itertools import chain, pairwise
+from itertools import chain, count, pairwise
 from pathlib import Path
 from typing import IO, Any, AnyStr, Generic
 
@@ -80,6 +81,30 @@ def ending_of(file: str) -> str:
     ('.csv.gz', '.parquet')
     """
     return "".join(Path(file).suffixes[-2 if file.lower().endswith(".gz") else -1 :]) or ".parquet"
+
+
+def split_names(file: str) -> tuple[str, str]:
+    """Return free names in the current folder for the training and the held-out part of a file.
+
+    >>> split_names("answers.csv")
+    ('train.csv', 'test.csv')
+    """
+    ending = ending_of(file)
+    stem = Path(file).name.removesuffix(ending)
+    candidates = chain(("", f"{stem}_"), (f"{stem}_{number}_" for number in count(2)))
+    names = ((f"{start}train{ending}", f"{start}test{ending}") for start in candidates)
+    return next(pair for pair in names if not any(Path(name).exists() for name in pair))
+
+
+def held_out_name(file: str) -> str | None:
+    """Return the name that the held-out part of a training file has; None if the file is not called a training file.
+
+    >>> held_out_name("data/names_train.csv"), held_out_name("constraints.csv")
+    ('data/names_test.csv', None)
+    """
+    path = Path(file)
+    name, found = re.subn(r"(?<![a-z])train(?![a-z])", "test", path.name)
+    return str(path.with_name(name)) if found else None
 
 
 def _endings() -> str:
