@@ -23,7 +23,7 @@ def load(tmp_path):
 
 
 def read(prompt, *texts, finish=None):
-    return prompt.read(QUESTION, [Reply(text, finish=finish) for text in texts])[0]
+    return prompt.read([Reply(text, finish=finish) for text in texts])[0]
 
 
 def test_a_whole_file(load):

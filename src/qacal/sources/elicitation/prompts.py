@@ -229,10 +229,9 @@ class Prompt:
     guesses : the number of outcomes for a question.
 
     >>> prompt = prompt_named("verb1s-top1")
-    >>> question = Question("q1", "What is the capital of France?")
-    >>> prompt.messages(question)[0]["content"][-48:]
+    >>> prompt.messages(Question("q1", "What is the capital of France?"))[0]["content"][-48:]
     'The question is: What is the capital of France?.'
-    >>> prompt.read(question, [Reply("Guess: Paris\nProbability: 0.9")])
+    >>> prompt.read([Reply("Guess: Paris\nProbability: 0.9")])
     (Stated(answer='Paris', confidence=0.9),)
     """
 
@@ -310,7 +309,7 @@ class Prompt:
             turns += [_message("user", stage.filled(question)), _message("assistant", answer)]
         return [*turns, _message("user", self.stages[len(replies)].filled(question))]
 
-    def read(self, question: Question, replies: Sequence[Reply]) -> Outcomes:
+    def read(self, replies: Sequence[Reply]) -> Outcomes:
         """Return the outcomes of the replies to a question, one for each guess."""
         if len(replies) != len(self.stages):
             raise InputError(f"prompt {self.name} has {len(self.stages)} stages; got {len(replies)} replies.")

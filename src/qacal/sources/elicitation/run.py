@@ -80,7 +80,7 @@ class Setup:
                 request["grammar"] = self.prompt.grammar
             request |= self.fields
             replies.append((yield {name: value for name, value in request.items() if value is not None}))
-        return tuple(replies), self.prompt.read(question, replies)
+        return tuple(replies), self.prompt.read(replies)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the setup as it is stored, so that a run can be read years later without its command line."""
@@ -383,10 +383,9 @@ class _Asker:
         """Return the server's message if it has refused log-probabilities before, and a run went on without them."""
         # Of the first requests some are cancelled when another is refused: any of them may hold the refusal.
         refusal = self.store.logprobs_refusal(without.model)
-        stored = without.to_dict()
-        begun = [number for number, other in self.store.runs() if other == stored]
-        is_here = any(self.store.base_url(number) == self.client.shown_url for number in begun)
-        return f"{self.client.shown_url}: {refusal}" if refusal and is_here else None
+        stored, url = without.to_dict(), self.client.shown_url
+        is_here = any(setup == stored and self.store.base_url(run) == url for run, setup in self.store.runs())
+        return f"{url}: {refusal}" if refusal and is_here else None
 
     def ask(self, setup: Setup) -> RunResult:
         """Ask, and return the result; a new run that cannot have log-probabilities is removed again."""
