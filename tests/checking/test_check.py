@@ -284,6 +284,13 @@ def test_each_llm_is_judged_by_itself():
     assert found.findings[1].problem.startswith("Upside-down: answers with higher confidence are more often wrong")
 
 
+@pytest.mark.parametrize("other", [["Paris", "Paname"], {"by": "hand"}])
+def test_a_column_of_texts_and_lists_is_no_column_of_kinds(other):
+    """As JSON lines may have it: one alias is a text, several are a list."""
+    rows = [{**row, "aliases": other if place % 2 else "Paris"} for place, row in enumerate(labelled())]
+    assert qacal.check(rows).useful == ()
+
+
 def test_columns_that_look_useful():
     rows = [
         {

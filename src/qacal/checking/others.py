@@ -61,19 +61,20 @@ class OtherColumn:
 
     def add(self, values: Sequence[Any], labels: Floats) -> None:
         """Add rows; unlabelled rows have NaN."""
-        first = next((value for value in values if not is_missing(value)), None)
-        if first is not None and not isinstance(first, str | int | float | np.generic):
-            self._is_vector = _is_vector(first)
+        is_known = np.array([not is_missing(value) for value in values], dtype=bool)
+        known, label = [value for value, is_one in zip(values, is_known, strict=True) if is_one], labels[is_known]
+        if not all(isinstance(value, str | int | float | np.generic) for value in known):
+            self._is_vector = _is_vector(known[0])
             self._levels = self._bins = None
             return
         if self._levels is not None:
-            self._add_levels(values, labels, self._levels)
+            self._add_levels(known, label, self._levels)
         if self._bins is not None:
-            self._add_numbers(values, labels, self._bins)
+            self._add_numbers(known, label, self._bins)
 
     def _add_levels(self, values: Sequence[Any], labels: Floats, levels: dict[Any, list[float]]) -> None:
         for value, label in zip(values, labels.tolist(), strict=True):
-            if is_missing(value) or math.isnan(label):
+            if math.isnan(label):
                 continue
             counts = levels.setdefault(value, [0.0, 0.0])
             counts[0] += 1
@@ -83,18 +84,17 @@ class OtherColumn:
                 return
 
     def _add_numbers(self, values: Sequence[Any], labels: Floats, bins: Floats) -> None:
-        is_known = np.array([not is_missing(value) for value in values], dtype=bool)
-        numbers = [None if isinstance(value, bool) else number_of(value) for value in values if not is_missing(value)]
-        column, label = np.array(numbers, dtype=np.float64), labels[is_known]
+        numbers = [None if isinstance(value, bool) else number_of(value) for value in values]
+        column = np.array(numbers, dtype=np.float64)
         if not ((column >= 0) & (column <= 1)).all():
             self._bins = None
             return
         if len(self._distinct) <= 2:
             self._distinct.update(np.unique(column).tolist())
-        is_labelled = ~np.isnan(label)
+        is_labelled = ~np.isnan(labels)
         places = np.rint(column[is_labelled] * _BINS).astype(np.int64)
-        np.add.at(bins[:, 0], places, 1 - label[is_labelled])
-        np.add.at(bins[:, 1], places, label[is_labelled])
+        np.add.at(bins[:, 0], places, 1 - labels[is_labelled])
+        np.add.at(bins[:, 1], places, labels[is_labelled])
 
     def use(self, columns: int) -> UsefulColumn | None:
         """Return what a fit could use the column for; None if it says nothing, or is the label itself.
