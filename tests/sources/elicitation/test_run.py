@@ -273,9 +273,21 @@ def test_which_llms_replied_and_where_is_known(ran, tmp_path):
 
 
 def test_a_server_that_is_not_there_is_said_to_be(tmp_path):
-    client = Client("http://127.0.0.1:9/v1", tries=1)
-    with pytest.raises(ServerError, match=r"cannot be reached.*Is the server running\?"):
-        elicit(questions(3), client, Plan("tiny"), tmp_path / "run.db")
+    """A few seconds show that nothing listens at an address, however many ask."""
+    start = time.monotonic()
+    with pytest.raises(ServerError, match=r"cannot be reached.*Is the server running, and is the base URL right\?"):
+        elicit(questions(30), Client("http://127.0.0.1:9/v1"), Plan("tiny"), tmp_path / "run.db")
+    assert time.monotonic() - start < 15
+
+
+def test_a_server_that_goes_away_is_waited_for(tmp_path, monkeypatch):
+    monkeypatch.setattr("qacal.sources.elicitation.client._FIRST_WAIT", 0.01)
+    monkeypatch.setattr("qacal.sources.elicitation.client._LONGEST_AWAY", 0.0)
+    with serving(tmp_path / "server") as server:
+        client = Client(server.base_url)
+        elicit(questions(1), client, Plan("tiny"), tmp_path / "run.db")
+    done = elicit(questions(2), client, Plan("tiny"), tmp_path / "run.db")
+    assert (done.progress.failed, done.progress.traffic.requests) == (1, 6)
 
 
 _PROGRAM = """

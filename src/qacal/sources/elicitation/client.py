@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import random
 import re
 from collections import Counter
@@ -25,6 +26,8 @@ from qacal.sources.elicitation.masking import Masking, checked_url, credentials,
 from qacal.sources.elicitation.reply import Reply, Request
 
 _FIRST_WAIT, _LONGEST_WAIT = 0.5, 60.0
+# If connections fail for longer than this, and none was ever made, nothing listens at the address.
+_LONGEST_AWAY = 2.0
 # Some servers ask for hours: then the run fails, and the user comes back later.
 _LONGEST_ASKED = 600.0
 _LARGEST_LISTING = 2**22
@@ -50,7 +53,7 @@ class Trouble(StrEnum):
 _GOES_ON = "All replies so far are stored: the same command continues from there."
 _REMEDIES = {
     Trouble.TIMEOUT: f"Is the server running? --timeout gives it more time, fewer --workers less to do. {_GOES_ON}",
-    Trouble.UNREACHABLE: f"Is the server running? {_GOES_ON}",
+    Trouble.UNREACHABLE: f"Is the server running, and is the base URL right? {_GOES_ON}",
     Trouble.BUSY: f"The server gets too many requests: ask slower with --rpm 20, or fewer --workers. {_GOES_ON}",
     Trouble.QUOTA: f"The account has no quota or credit left, as the server counts it. {_GOES_ON}",
     Trouble.SERVER: f"Is the server running? The error is its own. {_GOES_ON}",
@@ -155,6 +158,7 @@ class Client:
         self._timeout, self._tries, self._largest = timeout, tries, largest_reply
         self._between = 0.0 if rpm is None else 60.0 / rpm
         self._not_before = self._next_turn = 0.0
+        self._was_reached, self._away_since = False, math.inf
         self._has_worked, self._strange = False, 0
 
     async def __aenter__(self) -> Self:
@@ -171,6 +175,11 @@ class Client:
     def is_strange(self) -> bool:
         """Whether this is another kind of server: of two or more replies none was a chat completion."""
         return not self._has_worked and self._strange >= 2
+
+    @property
+    def is_nowhere(self) -> bool:
+        """Whether nothing listens at the address; a server that was there before is waited for."""
+        return not self._was_reached and monotonic() - self._away_since > _LONGEST_AWAY
 
     def listed_models(self) -> list[str] | None:
         """Return the names of the LLMs that the server lists; None if it lists none."""
@@ -197,7 +206,7 @@ class Client:
                 self._has_worked = True
                 return result
             self._strange += result.trouble is Trouble.STRANGE
-            if result.is_refusal or self.is_strange:
+            if result.is_refusal or self.is_strange or self.is_nowhere:
                 return result
             if trial + 1 < self._tries:
                 traffic.again[result.trouble] += 1
@@ -220,6 +229,7 @@ class Client:
                 asyncio.timeout(self._timeout),
                 self._http.stream("POST", self._address("/chat/completions"), json=request) as response,
             ):
+                self._was_reached = True
                 status, raw = response.status_code, bytearray()
                 async for part in response.aiter_bytes():
                     raw += part
@@ -237,6 +247,8 @@ class Client:
         except httpx2.InvalidURL as error:
             raise InputError(f"{self.shown_url}: no request can be sent there: {error}.") from None
         except httpx2.HTTPError as error:
+            if isinstance(error, httpx2.ConnectError):
+                self._away_since = min(self._away_since, monotonic())
             why = f"the server cannot be reached: {str(error) or type(error).__name__}"
             return failed(Trouble.UNREACHABLE, why), None
         text = _decoded(raw)
