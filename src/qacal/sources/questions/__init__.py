@@ -1,7 +1,7 @@
 """Questions to ask: the paper's benchmarks (TriviaQA, SciQ, BigBench, OpenBookQA and MMLU) and a quiz.
 
 In: the name of a benchmark on the Hugging Face hub, or rows of one. Out: questions with their answers. Open `hub.py`
-first; `quiz.py` has the quiz that ships with qacal.
+first; `benchmarks.py` reads rows, `quiz.py` has the quiz that ships with qacal.
 """
 
 from qacal.sources.questions.benchmarks import (

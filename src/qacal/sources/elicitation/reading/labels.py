@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -98,8 +97,8 @@ def named_texts(text: str) -> list[Named]:
     spelled = plain(text)
     parts = []
     for label, until in _fields(spelled):
-        place = _guess if label.kind in GUESS else _lines
-        start, end = place(spelled, label.end, until)
+        place_in = _guess if label.kind in GUESS else _lines
+        start, end = place_in(spelled, label.end, until)
         parts.append(Named(label.kind, label.number, text[start:end], (start, end), end == len(text)))
     return parts
 
@@ -110,15 +109,26 @@ def named_texts(text: str) -> list[Named]:
 def _fields(text: str) -> list[tuple[Label, int]]:
     """Return the labels of guesses and confidences in a plain text, each with the end of what it names.
 
-    Where there are guesses, answers are something else. Labels of something else end a field if they open a line.
+    Where there are guesses, answers are something else. Labels of something else end a field if they open a line. A
+    label within a line counts after the last of its family that opens one.
 
     >>> text = "Guess: 4 P: 1 Probability: 0.9"
     >>> [(label.kind, text[label.end : end].strip()) for label, end in _fields(text)]
     [('guess', '4 P: 1'), ('probability', '0.9')]
     """
     labels = [label for match in _LABEL.finditer(text) if (label := _label(text, match))]
-    wanted = {_name_of_guesses(labels), *CONFIDENCE}
-    counting = _counting(labels, wanted)
+    guesses = [label for label in labels if label.family == "guess"]
+    guesses.sort(key=lambda label: (not label.opens_line, label.kind != "guess"))
+    wanted = {guesses[0].kind if guesses else "guess", *CONFIDENCE}
+    last = {(label.family, label.number): label.start for label in labels if label.opens_line}
+    # G1 and P1 within lines count if one of them opens a line; otherwise G20 may be a summit.
+    has_letters = any(label.opens_line and len(label.name) == 1 for label in labels)
+
+    def counts(label: Label) -> bool:
+        is_meant = label.kind in wanted and (len(label.name) > 1 or has_letters)
+        return label.opens_line or (is_meant and label.start > last.get((label.family, label.number), -1))
+
+    counting = list(filter(counts, labels))
     ends = [*(label.start for label in counting[1:]), len(text)]
     return [(label, end) for label, end in zip(counting, ends, strict=False) if label.kind in wanted]
 
@@ -137,28 +147,6 @@ def _label(text: str, match: re.Match[str]) -> Label | None:
     names_number = match["before"] is not None and label.family == "confidence"
     is_label = match["colon"] is not None or (len(name) > 1 and (is_alone or names_number))
     return label if is_label else None
-
-
-def _name_of_guesses(labels: Sequence[Label]) -> str:
-    """Return "guess", or "answer" if only answers open lines or there are only answers."""
-    named = {(label.opens_line, label.kind) for label in labels if label.family == "guess"}
-    ranked = [(True, "guess"), (True, "answer"), (False, "guess"), (False, "answer")]
-    return next((kind for opens_line, kind in ranked if (opens_line, kind) in named), "guess")
-
-
-def _counting(labels: Sequence[Label], wanted: set[str]) -> list[Label]:
-    """Return the labels that count: those that open lines, and wanted ones that come after all of their family that do.
-
-    G1 and P1 within lines count if one of them opens a line; otherwise G20 may be a summit.
-    """
-    last = {(label.family, label.number): label.start for label in labels if label.opens_line}
-    has_letters = any(label.opens_line and len(label.name) == 1 for label in labels)
-
-    def counts(label: Label) -> bool:
-        is_meant = label.kind in wanted and (len(label.name) > 1 or has_letters)
-        return label.opens_line or (is_meant and label.start > last.get((label.family, label.number), -1))
-
-    return [label for label in labels if counts(label)]
 
 
 # JSON
