@@ -137,13 +137,13 @@ def run(
             max_bad=bad_rows.max_bad,
             keep_unscored=keep_unscored,
             progress=progress,
-        ) as rows,
+        ) as (buffer, account),
         writing(output, "jsonl") as writer,
     ):
-        for table in rows.buffer.tables():
+        for table in buffer.tables():
             writer.write(table)
-    options.note(str(rows.account))
-    if len(rows.account.sources) > 1:
+    options.note(str(account))
+    if len(account.sources) > 1:
         options.note("A model needs one kind of confidence; choose with --confidence-from, or fit with --by.")
     if output != "-":
-        options.note(f"{rows.account.kept:,} rows written to {output}.")
+        options.note(f"{account.kept:,} rows written to {output}.")

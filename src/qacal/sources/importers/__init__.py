@@ -45,5 +45,5 @@ def import_log(
     log_format.require(selection)
     with gathered(
         log_format.importer, files, selection, on_fault=on_fault, max_bad=max_bad, keep_unscored=keep_unscored
-    ) as rows:
-        return Imported(rows.buffer.frame(), rows.account)
+    ) as (buffer, account):
+        return Imported(buffer.frame(), account)

@@ -18,7 +18,7 @@ from typing import IO, TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from qacal.errors import InputError
+from qacal.errors import InputError, counted
 from qacal.records.bad_rows import MAX_BAD, BadRows
 from qacal.records.columns import Percents
 from qacal.records.files import OnFault, refuse
@@ -37,7 +37,7 @@ Importer: TypeAlias = Callable[[Sequence[Path], Selection, OnFault], Iterator[Ou
 Progress: TypeAlias = Callable[[str, int], None]
 
 
-@dataclass(frozen=True)
+@dataclass
 class Account:
     """What became of the rows of a log.
 
@@ -50,11 +50,11 @@ class Account:
     off_scale : further columns that were left out because they are not on a scale from 0 to 1.
     """
 
-    read: int
-    kept: int
-    dropped: dict[str, int]
-    sources: dict[str, int]
-    labelled: int
+    read: int = 0
+    kept: int = 0
+    dropped: Counter[str] = field(default_factory=Counter)
+    sources: Counter[str] = field(default_factory=Counter)
+    labelled: int = 0
     columns_left_out: int = 0
     off_scale: tuple[str, ...] = ()
     chats: int = 0
@@ -66,8 +66,7 @@ class Account:
 
     def __str__(self) -> str:
         left = self.read - self.kept
-        rows = "row" if self.read == 1 else "rows"
-        lines = [f"{self.read:,} {rows} read, {self.kept:,} kept, {left:,} dropped{':' if left else '.'}"]
+        lines = [f"{counted(self.read, 'row')} read, {self.kept:,} kept, {left:,} dropped{':' if left else '.'}"]
         lines += self.reasons
         sources = ", ".join(f"{count:,} {source}" for source, count in _by_count(self.sources)) or "none"
         lines.append(f"Confidence: {sources}. Labelled: {self.labelled:,} of {self.kept:,}.")
@@ -90,14 +89,6 @@ class Imported:
     account: Account
 
 
-@dataclass(frozen=True, eq=False)
-class Gathered:
-    """The records of a log in a temporary file, and the account of them."""
-
-    account: Account
-    buffer: RowBuffer
-
-
 @contextmanager
 def gathered(
     importer: Importer,
@@ -108,100 +99,87 @@ def gathered(
     max_bad: float = MAX_BAD,
     keep_unscored: bool = False,
     progress: Progress | None = None,
-) -> Iterator[Gathered]:
-    """Yield the records of a log, in a temporary file that is removed afterwards.
+) -> Iterator[tuple[RowBuffer, Account]]:
+    """Yield the records of a log, in a temporary file that is removed afterwards, and the account of them.
 
     on_fault : called with each row that does not follow its format; by default the first is an error.
     max_bad : the largest share of such rows.
     keep_unscored : keep rows without a confidence; they cannot be calibrated, but judged, counted and asked again.
     """
     with RowBuffer(_ALWAYS) as buffer:
-        counts = _Counts(buffer, keep_unscored)
-        bad = BadRows(on_fault)
+        rows = _Rows(buffer, keep_unscored)
+        account, bad = rows.account, BadRows(on_fault)
 
         def counting(fault: Fault) -> None:
             bad(fault)
-            counts.dropped["the row is faulty"] += 1
+            rows.drop("the row is faulty")
 
         for outcome in importer(paths, selection, counting):
-            counts.take(outcome)
-            if progress is not None and counts.read % 1000 == 0:
-                progress("importing", counts.read)
-        bad.add_rows("log", counts.read)
+            rows.take(outcome)
+            if progress is not None and account.read % 1000 == 0:
+                progress("importing", account.read)
+        bad.add_rows("log", account.read)
         if isinstance(on_fault, BadRows):
             on_fault.take_rows(bad)
         bad.require(max_bad)
-        account = counts.account()
+        rows.finish()
         if not account.read:
             raise InputError("the files hold no rows.")
         if not account.kept:
             remedy = [] if keep_unscored else ["Rows that only lack a confidence are kept with --keep-unscored."]
             raise InputError("\n".join([f"no row is left of {account.read:,}:", *account.reasons, *remedy]))
-        yield Gathered(account, buffer)
+        yield buffer, account
 
 
 @dataclass
-class _Counts:
+class _Rows:
+    """Puts rows into the buffer, or counts why they are dropped."""
+
     buffer: RowBuffer
     keep_unscored: bool
-    dropped: Counter[str] = field(default_factory=Counter)
-    sources: Counter[str] = field(default_factory=Counter)
+    account: Account = field(default_factory=Account)
     keys: set[Any] = field(default_factory=set)
-    labelled: int = 0
-    chats: int = 0
     scales: Scales = field(default_factory=Scales)
     percents: Percents = field(default_factory=Percents)
 
-    @property
-    def read(self) -> int:
-        return self.buffer.count + self.dropped.total()
+    def drop(self, why: str) -> None:
+        self.account.read += 1
+        self.account.dropped[why] += 1
 
     def take(self, outcome: Outcome) -> None:
-        """Add a row to the buffer, or count why it is dropped."""
         if outcome.off_scale is not None:
             self.scales.note(outcome.off_scale)
-        why = self._add(outcome) if isinstance(outcome, LogRow) else outcome.why
-        if why:
-            self.dropped[why] += 1
-
-    def _add(self, row: LogRow) -> str:
-        if row.key in self.keys:
-            name = ", ".join(str(part) for part in row.key if part is not None)
+        if not isinstance(outcome, LogRow):
+            return self.drop(outcome.why)
+        if outcome.key in self.keys:
+            name = ", ".join(str(part) for part in outcome.key if part is not None)
             raise InputError(
                 f"there are two rows of {name}. Are two runs of the same task among the files, or one file twice? "
                 "Import them one by one."
             )
-        self.keys.add(row.key)
-        if not row.question.strip():
-            return "there is no question"
-        if isinstance(row.confidence, Scored):
-            self.sources[row.confidence.source] += 1
-            if row.confidence.is_percent:
-                self.percents.add(row.confidence.value)
+        self.keys.add(outcome.key)
+        if not outcome.question.strip():
+            return self.drop("there is no question")
+        if isinstance(outcome.confidence, Scored):
+            self.account.sources[outcome.confidence.source] += 1
+            if outcome.confidence.is_percent:
+                self.percents.add(outcome.confidence.value)
         elif not self.keep_unscored:
-            return row.confidence.why
-        self.labelled += row.correct is not None
-        self.chats += row.turns > 1
-        self.buffer.add(_record(row))
-        return ""
+            return self.drop(outcome.confidence.why)
+        self.account.read += 1
+        self.account.kept += 1
+        self.account.labelled += outcome.correct is not None
+        self.account.chats += outcome.turns > 1
+        return self.buffer.add(_record(outcome))
 
-    def account(self) -> Account:
-        """Return the account, after all rows were read: only then is the scale of each source known."""
+    def finish(self) -> None:
+        """Check the scale of each source, which is known only after all rows were read."""
         self.scales.require()
         self.percents.require()
-        off_scale = tuple(self.scales.unused_columns)
-        for column in off_scale:
+        self.account.off_scale = tuple(self.scales.unused_columns)
+        for column in self.account.off_scale:
             self.buffer.leave_out(column)
-        return Account(
-            self.read,
-            self.buffer.count,
-            dict(self.dropped),
-            dict(self.sources),
-            self.labelled,
-            columns_left_out=len(self.buffer.left_out),
-            off_scale=off_scale,
-            chats=self.chats,
-        )
+        self.account.columns_left_out = len(self.buffer.left_out)
 
 
 def _record(row: LogRow) -> dict[str, Any]:
@@ -225,7 +203,7 @@ def _record(row: LogRow) -> dict[str, Any]:
     return {**always, **{name: value for name, value in further.items() if value is not None}, **row.columns}
 
 
-def _by_count(counts: dict[str, int]) -> list[tuple[str, int]]:
+def _by_count(counts: Counter[str]) -> list[tuple[str, int]]:
     return sorted(counts.items(), key=lambda item: (-item[1], item[0]))
 
 
@@ -244,7 +222,6 @@ class RowBuffer:
     """
 
     first: tuple[str, ...]
-    count: int = 0
     left_out: set[str] = field(default_factory=set)
     _kinds: dict[str, set[str]] = field(default_factory=dict)
     _waiting: list[dict[str, Any]] = field(default_factory=list)
@@ -269,7 +246,6 @@ class RowBuffer:
             else:
                 self.left_out.add(name)
         self._waiting.append(row)
-        self.count += 1
         if len(self._waiting) == _BATCH_ROWS:
             self._flush()
 
