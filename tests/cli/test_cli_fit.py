@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 import shutil
 
 import numpy as np
@@ -9,6 +10,7 @@ import polars as pl
 import pytest
 
 from qacal import QACalibrator, QacalWarning, load
+from qacal.cli import options as cli_options
 from qacal.thresholds.decisions import DecisionRule
 from tests.answers import answers
 from tests.cli.test_cli import ok, run
@@ -133,6 +135,15 @@ def test_labels_that_are_all_the_same(tmp_path, label, said):
     assert "cannot learn" not in fit(tmp_path, rows)[1]
 
 
+def test_labels_that_are_all_the_same_come_before_what_is_certified(tmp_path, monkeypatch):
+    printed = []
+    for way in ("note", "show"):
+        monkeypatch.setattr(cli_options, way, printed.append)
+    fit(tmp_path, [row | {"correct": 1} for row in answers(80)])
+    assert "cannot learn" in printed[0]
+    assert "Certified on" in printed[1]
+
+
 def test_labels_that_are_all_the_same_for_one_llm_or_in_the_rows_that_certify(tmp_path):
     rows = answers(300) + [row | {"correct": 1} for row in answers(200, seed=1, llm="parrot-2")]
     _, err = fit(tmp_path, rows, "--by", "model", model="models")
@@ -215,14 +226,13 @@ def chosen(folder, *options):
     ],
 )
 def test_a_threshold_that_a_new_fit_takes_away(tmp_path, options):
-    pl.DataFrame(answers(1500, seed=7)).write_parquet(tmp_path / "test.parquet")
+    held_out = tmp_path / "test.parquet"  # no part of a.parquet, by its name
+    pl.DataFrame(answers(1500, seed=7)).write_parquet(held_out)
     group = ("--partition", "bisecting:1")
     assert "had a threshold" not in fit(tmp_path, answers(900), *group)[1]
     chosen(tmp_path, *options)
     _, err = fit(tmp_path, answers(900), *group)
-    again = (
-        f"Choose it again: qacal threshold {tmp_path / 'model'} {tmp_path / 'test.parquet'} {' '.join(options)} --save"
-    )
+    again = f"Choose it again on held-out rows: qacal threshold {tmp_path / 'model'} FILE {' '.join(options)} --save"
     assert f"The replaced model had a threshold; this one has none. {again}" in err
     assert load(tmp_path / "model").decision_rule_ is None
     assert "had a threshold" not in fit(tmp_path, answers(900), *group)[1]
@@ -232,7 +242,7 @@ def test_a_threshold_that_does_not_say_how_it_came_about(tmp_path):
     model = QACalibrator(partition="column:topic").fit(answers(300))
     model.decision_rule_ = DecisionRule(0.8, None, {"kind": "cheapest", "wrong": "much"})
     model.save(tmp_path / "model")
-    assert "test.parquet --accuracy 0.9 --save" in fit(tmp_path, answers(300), "--partition", "column:topic")[1]
+    assert "FILE --accuracy 0.9 --save" in fit(tmp_path, answers(300), "--partition", "column:topic")[1]
 
 
 def test_a_threshold_in_a_set_of_models(tmp_path):
@@ -315,6 +325,24 @@ def renamed(rows):
 
 
 @pytest.mark.usefixtures("undrawn")
+def test_held_out_rows_are_found_by_name_and_the_split_overwrites_nothing(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    pl.DataFrame(renamed(answers(400))).write_csv("names.csv")
+    pl.DataFrame(answers(10)).write_csv("test.csv")  # of other rows
+    mapped = [f"--column={name}" for name in ("confidence=score", "correct=is_right", "question=prompt")]
+    options = ("-o", "my model", "--percent", *mapped, "--partition", "column:topic")
+    _, _, err = run("fit", "names.csv", *options)
+    split, again = (shlex.split(line)[1:] for line in err.splitlines()[-2:])
+    assert split == shlex.split("split names.csv -o names_train.csv --rest names_test.csv --column question=prompt")
+    assert again == ["fit", "names_train.csv", *options]
+    ok(*split)
+    _, _, err = run(*again)
+    assert "    qacal evaluate names_test.csv --model 'my model'\n" in err
+    assert "split" not in err
+    ok("threshold", "my model", "names_test.csv", "--wrong", "5", "--abstain", "1", "--save")
+    assert "qacal threshold 'my model' names_test.csv --wrong 5 --abstain 1 --save" in run(*again)[2]
+
+
 def test_what_fit_prints_next_works_as_printed_with_other_names_and_percents(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     pl.DataFrame(renamed(answers(400))).write_csv("train.csv")
@@ -331,7 +359,7 @@ def test_what_fit_prints_next_works_as_printed_with_other_names_and_percents(tmp
         code, _, err = run(*command)
         assert code == 0, err
         assert "As in the fit: confidence is score, " in err
-        assert "confidences are percents (--column, --no-percent, --expression change it)." in err
+        assert "confidences are percents (to change it: --column, --no-percent)." in err
     # Rows with the usual names need nothing, and confidences of another column are no percents unless told.
     model, usual = load("model"), answers(30, seed=2)
     assert pl.read_csv("calibrated.csv")["calibrated"].to_list() == [
@@ -353,7 +381,7 @@ def test_percents_of_the_fit_are_assumed_unless_told(tmp_path, monkeypatch):
     ok("fit", "a.parquet", "-o", "models", "--percent", "--by", "model", "--partition", "column:topic")
     assert "As in the fit: confidences are percents" in run("apply", "models", "a.parquet", "-o", "out.parquet")[2]
     code, _, err = run("apply", "models", "fractions.parquet", "-o", "out.parquet")
-    assert (code, "confidences are percents (--column, --no-percent" in err) == (1, True)
+    assert (code, "confidences are percents (to change it: --no-percent)." in err) == (1, True)
     ok("apply", "models", "fractions.parquet", "-o", "out.parquet", "--no-percent")
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
+from itertools import dropwhile
 from pathlib import Path
-from shlex import quote
+from shlex import join, quote
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -166,6 +168,8 @@ def run(
             )
         lost = fit_summary.lost_threshold(output)
         fit.save(output)
+    for line in fit_summary.equal_labels(fit, [file] if certify is None else [file, certify]):
+        options.note(line)
     if json:
         content = {str(value): fit_summary.to_dict(one) for value, one in fit._models.items()}
         print(options.json_text({"model": output, **(content["None"] if by is None else {"models": content})}))
@@ -175,9 +179,7 @@ def run(
         for value, one in fit._models.items():
             title = "" if by is None else f"{by} {value}: "
             options.show(title + described(one, is_certified_apart=certify is not None))
-    remarks = [] if calibrator is not None else [*fit_summary.unused_confidences(fit, reading)]
-    remarks += fit_summary.equal_labels(fit, [file] if certify is None else [file, certify])
-    for line in remarks:
+    for line in [] if calibrator is not None else fit_summary.unused_confidences(fit, reading):
         options.note(line)
     _print_next(file, output, by, lost, column, skips=skip_bad_rows is not None)
 
@@ -213,34 +215,36 @@ def _with_settings(calibrator: Calibrator, points_per_bin: int | None, alpha: fl
 def _print_next(
     file: str, output: str, by: str | None, lost: str | None, column: list[str] | None, *, skips: bool
 ) -> None:
-    from qacal.records.files import ending_of, given_encoding
+    from qacal.records.files import ending_of, given_encoding, held_out_name, split_names
 
-    train, test, new, calibrated = (f"{name}{ending_of(file)}" for name in ("train", "test", "new", "calibrated"))
     options.note(f"Saved to {output}{'' if by is None else f', one model for each value of the column {by}'}.")
-    # `qacal split` puts held-out rows beside the rows of this fit.
-    beside = Path(file).with_name(test)
-    has_test = Path(file).name == train and beside.exists()
-    test = str(beside) if file != "-" and beside.exists() else test
-    output = quote(output)
+    output, held_out = quote(output), held_out_name(file)
+    has_test = held_out is not None and Path(held_out).exists()
     if lost is not None:
-        command = f"qacal threshold {output} {test} {lost} --save"
-        options.note(f"The replaced model had a threshold; this one has none. Choose it again: {command}")
-    apply = f"    qacal apply {output} {new} -o {calibrated}"
+        command = f"qacal threshold {output} {quote(str(held_out)) if has_test else 'FILE'} {lost} --save"
+        options.note(
+            f"The replaced model had a threshold; this one has none. Choose it again on held-out rows: {command}"
+        )
+    apply = f"    qacal apply {output} new{ending_of(file)} -o calibrated{ending_of(file)}"
     if has_test:
         extra = "" if by is None else f" --by {by}"
         extra += " --skip-bad-rows bad_test.jsonl" if skips else ""
         options.note("Next: evaluate it on held-out rows, and apply it to new ones:")
-        options.note(f"    qacal evaluate {quote(test)} --model {output}{extra}\n{apply}")
+        options.note(f"    qacal evaluate {quote(str(held_out))} --model {output}{extra}\n{apply}")
         return
     options.note(f"Next: apply it to new answers:\n{apply}")
     options.note("To evaluate it, use labelled rows of other questions (qacal evaluate).")
-    if file != "-" and Path(file).name != train:
+    if file != "-" and held_out is None:
         extra = "".join(f" --column {quote(one)}" for one in column or () if one.startswith(("id=", "question=")))
         extra += " --skip-bad-rows bad_rows.jsonl" if skips else ""
         encoding = given_encoding.get()
         qacal = "qacal" if encoding is None else f"qacal --encoding {encoding}"
-        options.note(f"If you have none, split these rows and fit again on {train}:")
-        options.note(f"    {qacal} split {quote(file)} -o {train} --rest {test}{extra}")
+        train, test = split_names(file)
+        # The command as it was typed, with the training part; the parts are UTF-8.
+        typed = (train if word == file else word for word in dropwhile(lambda word: word != "fit", sys.argv))
+        options.note("If you have none, split these rows and fit again:")
+        options.note(f"    {qacal} split {quote(file)} -o {quote(train)} --rest {quote(test)}{extra}")
+        options.note(f"    qacal {join(typed)}")
 
 
 def _score(

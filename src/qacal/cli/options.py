@@ -214,11 +214,15 @@ def reading_like(
         return reading(columns, bool(percent), skip_bad_rows, max_bad, expression)
     stated, words = mapping(columns), expressions(expression)
     like = model._reading(rows, stated, percent, words)
-    assumed = [f"{name} is {own}" for name, own in like.columns.items() if name not in stated]
-    assumed += ["confidences are percents"] if like.assumes_percent else []
-    assumed += [] if words else [f"{word}={number}" for word, number in like.expressions.items()]
+    assumed = {
+        "--column": [f"{name} is {own}" for name, own in like.columns.items() if name not in stated],
+        "--no-percent": ["confidences are percents"] if like.assumes_percent else [],
+        "--expression": [] if words else [f"{word}={number}" for word, number in like.expressions.items()],
+    }
+    assumed = {option: parts for option, parts in assumed.items() if parts}
     if assumed:
-        note(f"As in the fit: {', '.join(assumed)} (--column, --no-percent, --expression change it).")
+        parts = ", ".join(part for parts in assumed.values() for part in parts)
+        note(f"As in the fit: {parts} (to change it: {', '.join(assumed)}).")
     return _skipping(like, skip_bad_rows, max_bad, bad_rows_are)
 
 
