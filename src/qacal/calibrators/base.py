@@ -37,12 +37,12 @@ class Rows:
             return np.full(len(self.confidence), NO_GROUP)
         return fitted.encode(self.groups, len(self.confidence)).leaves(max_depth)
 
-    def names(self, fitted: GroupColumn | None, max_depth: int | None = None) -> list[Any]:
-        """Return the name of each row's group, None for groups without rows in the fit."""
-        if fitted is None:
-            return [None] * len(self.confidence)
-        codes = self.leaves(fitted, max_depth)
-        return fitted.decode(np.where(np.isin(codes, fitted.leaves(max_depth)), codes, NO_GROUP))
+
+def group_names(codes: Ints, fitted: GroupColumn | None, max_depth: int | None = None) -> list[Any]:
+    """Return the names of groups by their codes, None for groups without rows in the fit."""
+    if fitted is None:
+        return [None] * len(codes)
+    return fitted.decode(np.where(np.isin(codes, fitted.leaves(max_depth)), codes, NO_GROUP))
 
 
 class Maps(Protocol):

@@ -2,7 +2,7 @@ r"""Maps made of bins: for every group a table of confidences, each bin with its
 
 Bin :math:`k` of a map is (top of bin k-1, top of bin k]; the first starts at 0 and the last ends at 1, both included.
 With ``ties="jitter"`` the order is that of the pair (confidence, hash of the id), and a bin is half open to the right
-as in Algorithm UMD. One comparison serves both: a row is in the first bin whose (top, tie) is above the row's own.
+as in Algorithm UMD. One comparison serves both: a row is in the first bin with a (top, tie) above the row's own.
 
 A group with fewer than :math:`b` rows has no map of its own. It reads that of the nearest ancestor with :math:`b` rows
 or more; the root always has one.
@@ -16,8 +16,8 @@ from typing import Any, Literal, TypeAlias, get_args
 import numpy as np
 
 from qacal.calibrators.ancestry import Lineage, flat_levels, groups_with_rows, lineage
-from qacal.calibrators.base import Rows
-from qacal.calibrators.evidence import FROM_ROOT, Evidence
+from qacal.calibrators.base import Rows, group_names
+from qacal.calibrators.evidence import Evidence
 from qacal.errors import InputError
 from qacal.guarantee import Certificate, check_alpha, jittered_certificate, uniform_certificate
 from qacal.storage import require, require_between, require_columns, require_offsets, rises_within
@@ -62,13 +62,14 @@ class BinMaps:
 
     def explain(self, rows: Rows) -> Evidence:
         """Return the answer of each row's bin with its interval and rows."""
-        maps = self._maps(rows)
+        codes = rows.leaves(self.grouping, self.max_depth)
+        maps = self.lineage.directory.find(codes)
         bins = self._bins(rows, maps)
         return Evidence.of(
             rows.stated,
             self.value[bins],
-            group=rows.names(self.grouping, self.max_depth),
-            source=FROM_ROOT if maps is None else self.lineage.source[maps],
+            group=group_names(codes, self.grouping, self.max_depth),
+            source=self.lineage.source[maps],
             rows=self.rows[bins],
             low=self.low[bins],
             high=self.high[bins],
@@ -77,7 +78,7 @@ class BinMaps:
 
     def bins_of(self, rows: Rows) -> Ints:
         """Return the bin that answers each row: its place in `value`, `low`, `high` and `rows`."""
-        return self._bins(rows, self._maps(rows))
+        return self._bins(rows, self.lineage.directory.find(rows.leaves(self.grouping, self.max_depth)))
 
     def bins_by_level(self, rows: Rows) -> Ints:
         """Return the bin of each row in the map of its group at every level of maps, the root's first; -1 for no map.
@@ -164,15 +165,9 @@ class BinMaps:
             left[next((place[node] for node in ancestors if node in place), 0)] -= own[child]
         return np.maximum(left, 0.0)
 
-    def _maps(self, rows: Rows) -> Ints | None:
-        """Return the map that each row reads, None if all read the root's."""
-        if self.grouping is None or rows.groups is None:
-            return None
-        return self.lineage.directory.find(rows.leaves(self.grouping, self.max_depth))
-
     def _bins_at(self, rows: Rows, depth: int) -> Ints:
         if depth == 0:
-            return self._bins(rows, None)
+            return self._bins(rows, np.zeros(len(rows.confidence), dtype=np.int64))
         if self.grouping is None or rows.groups is None:
             return np.full(len(rows.confidence), -1)
         mine = np.flatnonzero(self.lineage.depth == depth)
@@ -181,16 +176,13 @@ class BinMaps:
         has_map = self.lineage.owner[mine[at]] == codes
         return np.where(has_map, self._bins(rows, mine[at]), -1)
 
-    def _bins(self, rows: Rows, maps: Ints | None) -> Ints:
+    def _bins(self, rows: Rows, maps: Ints) -> Ints:
         h = rows.confidence if self.resolution is None else snap(rows.confidence, self.resolution)
-        if maps is None:
+        if not maps.any():  # numpy's search of one map is faster
             bins = np.searchsorted(self.top[: self.offset[1] - 1], h)
         else:
             bins = search_within(self.top, h, self.offset[maps], self.offset[maps + 1] - 1)
-        if self.is_jittered:
-            stop = self.offset[1:][0 if maps is None else maps] - 1
-            bins = self._among_equal_tops(h, rows.tie, bins, np.broadcast_to(stop, len(h)))
-        return bins
+        return self._among_equal_tops(h, rows.tie, bins, self.offset[maps + 1] - 1) if self.is_jittered else bins
 
     def _among_equal_tops(self, h: Floats, tie: Hashes | None, bins: Ints, stop: Ints) -> Ints:
         """Move rows that are equal to the top of their bin past the tops that are not above them."""
@@ -246,13 +238,13 @@ def fit_bins(
     in_use = [np.isin(of.group, ancestry.owner[ancestry.depth == depth]) for depth, of in enumerate(bins)]
     if ties == "jitter":
         counts = [_bins_with_rows(of, level, points_per_bin) for of, level in zip(bins, levels, strict=True)]
-        promise = jittered_certificate(alpha, counts)
+        guarantee = jittered_certificate(alpha, counts)
     elif certificate == "conditional":
-        promise = Certificate("conditional", alpha, sum(int(mine.sum()) for mine in in_use))
+        guarantee = Certificate("conditional", alpha, sum(int(mine.sum()) for mine in in_use))
     else:
         distinct = distinct_values(levels if max_depth is None else flat_levels(labels))
-        promise = uniform_certificate(alpha, distinct, labels.resolution)
-    parts = [_columns(*level, ties, promise) for level in zip(bins, levels_of_targets, in_use, strict=True)]
+        guarantee = uniform_certificate(alpha, distinct, labels.resolution)
+    parts = [_columns(*level, ties, guarantee) for level in zip(bins, levels_of_targets, in_use, strict=True)]
     sizes = [np.unique(of.group[mine], return_counts=True)[1] for of, mine in zip(bins, in_use, strict=True)]
     return BinMaps(
         **{name: np.concatenate([part[name] for part in parts]) for name in parts[0]},
@@ -260,7 +252,7 @@ def fit_bins(
         lineage=ancestry,
         grouping=None if labels.grouping is None else labels.grouping.distinct(),
         max_depth=max_depth,
-        certificate=promise,
+        certificate=guarantee,
         is_jittered=ties == "jitter",
         resolution=labels.resolution,
     )
@@ -288,14 +280,14 @@ def distinct_values(levels: list[Tally]) -> list[Ints]:
     return counts
 
 
-def _columns(bins: Bins, targets: Tally, mine: Bools, ties: Ties, promise: Certificate) -> dict[str, Any]:
+def _columns(bins: Bins, targets: Tally, mine: Bools, ties: Ties, guarantee: Certificate) -> dict[str, Any]:
     """Return the columns of a level's bins `mine`, those of maps in use."""
     labels = bins.tally
     # Without weights or soft targets several columns are one and the same array, and are added up once.
     columns: list[Any] = [labels.rows, labels.w, labels.wt, labels.wtt, labels.ww, targets.w, targets.wt]
     once = {id(column): bins.sum(column)[mine] for column in {id(column): column for column in columns}.values()}
     rows, w, wt, wtt, ww, targets_w, targets_wt = (once[id(column)] for column in columns)
-    low, high = promise.intervals(rows, w, wt, wtt, ww)
+    low, high = guarantee.intervals(rows, w, wt, wtt, ww)
     is_last = np.append(bins.group[1:] != bins.group[:-1], True)
     # Where a bin ends: at its highest confidence, or, in Algorithm UMD, just below the edge row that follows it.
     end = np.minimum(bins.stop - (1 if ties == "merge" else 0), len(labels) - 1)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from qacal.calibrators.ancestry import deepest_level, known_groups, level_of
-from qacal.calibrators.base import Calibrator, Properties, Rows
+from qacal.calibrators.base import Calibrator, Properties, Rows, group_names
 from qacal.calibrators.evidence import FROM_GROUP, FROM_ROOT, Evidence
 from qacal.calibrators.mixed.common import MixedFit
 from qacal.calibrators.mixed.flat import fit_hierarchical
@@ -38,11 +38,12 @@ class LogisticMaps:
         return self._heights(rows, self.directory.find(rows.leaves(self.grouping, self.max_depth)))
 
     def explain(self, rows: Rows) -> Evidence:
-        entry = self.directory.find(rows.leaves(self.grouping, self.max_depth))
+        codes = rows.leaves(self.grouping, self.max_depth)
+        entry = self.directory.find(codes)
         return Evidence.of(
             rows.stated,
             self._heights(rows, entry),
-            group=rows.names(self.grouping, self.max_depth),
+            group=group_names(codes, self.grouping, self.max_depth),
             source=np.where(entry > 0, FROM_GROUP, FROM_ROOT),
             rows=self.rows[entry],
         )

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 
 from qacal.calibrators.ancestry import Lineage, flat_levels, lineage
-from qacal.calibrators.base import Calibrator, Properties, Rows
+from qacal.calibrators.base import Calibrator, Properties, Rows, group_names
 from qacal.calibrators.evidence import Evidence
 from qacal.errors import InputError
 from qacal.storage import require, require_between, require_columns, require_offsets, rises_within
@@ -38,11 +38,12 @@ class IsotonicMaps:
         return self._heights(rows.confidence, self.lineage.directory.find(rows.leaves(self.grouping, self.max_depth)))
 
     def explain(self, rows: Rows) -> Evidence:
-        curve = self.lineage.directory.find(rows.leaves(self.grouping, self.max_depth))
+        codes = rows.leaves(self.grouping, self.max_depth)
+        curve = self.lineage.directory.find(codes)
         return Evidence.of(
             rows.stated,
             self._heights(rows.confidence, curve),
-            group=rows.names(self.grouping, self.max_depth),
+            group=group_names(codes, self.grouping, self.max_depth),
             source=self.lineage.source[curve],
             rows=self.rows[curve],
         )

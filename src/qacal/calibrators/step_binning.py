@@ -31,10 +31,10 @@ def fit_step_bins(
     tops = step_tops(step)
     levels = flat_levels(tally, max_depth)
     ancestry = lineage(levels, tally.grouping, rows_per_map)
-    promise = fixed_certificate(alpha, [_occupied(level, tops, rows_per_map) for level in levels])
+    guarantee = fixed_certificate(alpha, [_occupied(level, tops, rows_per_map) for level in levels])
     names = ("rows", "w", "wt", "wtt", "ww")
     sums = {name: table.ravel() for name, table in sums_between(tops, levels, ancestry, names).items()}
-    low, high = promise.intervals(*(sums[name] for name in names))
+    low, high = guarantee.intervals(*(sums[name] for name in names))
     scores = [level.with_targets(level.confidence) for level in levels]
     total, weight = sums_between(tops, scores, ancestry, ("wt",))["wt"].ravel(), sums["w"]
     # A bin without rows answers its middle.
@@ -54,7 +54,7 @@ def fit_step_bins(
         lineage=ancestry,
         grouping=None if tally.grouping is None else tally.grouping.distinct(),
         max_depth=max_depth,
-        certificate=promise,
+        certificate=guarantee,
         is_jittered=False,
         resolution=tally.resolution,
     )

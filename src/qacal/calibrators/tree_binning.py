@@ -60,7 +60,7 @@ class Steps:
     @staticmethod
     def of(heights: Floats, step: float) -> Steps:
         """Cut every curve where it passes a multiple of `step`."""
-        # A hair is added, so that 0.15 / 0.05 is 3 and no less.
+        # A little is added, so that 0.15 / 0.05 is 3 and not less.
         level = np.floor(heights / step + 1e-9)
         is_first = np.ones(heights.shape, dtype=bool)
         is_first[:, 1:] = level[:, 1:] != level[:, :-1]
@@ -89,26 +89,26 @@ def fit_tree_bins(
     curves = Curves.of(fit_tree_curves(tally, feature, max_depth), levels, ancestry)
     steps = Steps.of(curves.heights, step)
     distinct = distinct_values(levels if max_depth is None else flat_levels(tally))
-    promise = uniform_certificate(alpha, distinct, tally.resolution)
+    guarantee = uniform_certificate(alpha, distinct, tally.resolution)
     is_last = np.append(steps.node[1:] != steps.node[:-1], True)
     return BinMaps(
-        **_answers(curves, steps, promise),
+        **_answers(curves, steps, guarantee),
         top=np.where(is_last, np.inf, curves.cuts[(steps.stop - 1) % len(curves.cuts)]),
         tie=np.zeros(len(steps.start), dtype=np.uint64),
         offset=steps.offset,
         lineage=ancestry,
         grouping=None if tally.grouping is None else tally.grouping.distinct(),
         max_depth=max_depth,
-        certificate=promise,
+        certificate=guarantee,
         is_jittered=False,
         resolution=tally.resolution,
     )
 
 
-def _answers(curves: Curves, steps: Steps, promise: Certificate) -> dict[str, Any]:
+def _answers(curves: Curves, steps: Steps, guarantee: Certificate) -> dict[str, Any]:
     """Return the answer of each step, its interval, and the rows behind it."""
     sums = {name: steps.sum(table) for name, table in curves.sums.items()}
-    low, high = promise.intervals(*(sums[name] for name in _SUMS))
+    low, high = guarantee.intervals(*(sums[name] for name in _SUMS))
     total, weight = steps.sum(curves.sums["w"] * curves.heights), sums["w"]
     # A step without rows answers the mean of its curve over the cuts.
     plain = steps.sum(curves.heights) / (steps.stop - steps.start)

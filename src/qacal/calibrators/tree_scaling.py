@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from qacal.calibrators.ancestry import Lineage
-from qacal.calibrators.base import Calibrator, Properties, Rows
+from qacal.calibrators.base import Calibrator, Properties, Rows, group_names
 from qacal.calibrators.evidence import Evidence
 from qacal.calibrators.mixed.common import MixedFit
 from qacal.calibrators.mixed.nodes import Addresses, nodes_of
@@ -54,14 +54,15 @@ class TreeMaps:
         object.__setattr__(self, "lineage", addresses.lineage(nodes))
 
     def apply(self, rows: Rows) -> Floats:
-        return self._heights(rows, self._nodes(rows))
+        node = self._nodes(rows)
+        return expit(self.intercept[node] + self.slope[node] * self.scores(rows.confidence))
 
     def explain(self, rows: Rows) -> Evidence:
         node = self._nodes(rows)
         return Evidence.of(
             rows.stated,
-            self._heights(rows, node),
-            group=rows.names(self.grouping, self.max_depth),
+            expit(self.intercept[node] + self.slope[node] * self.scores(rows.confidence)),
+            group=group_names(rows.leaves(self.grouping, self.max_depth), self.grouping, self.max_depth),
             source=self.lineage.source[node],
             rows=self.rows[node],
         )
@@ -87,17 +88,14 @@ class TreeMaps:
             return np.zeros(len(rows.confidence), dtype=np.int64)
         return self.addresses.find(self.grouping.encode(rows.groups, len(rows.confidence)))
 
-    def _heights(self, rows: Rows, node: Ints) -> Floats:
-        return expit(self.intercept[node] + self.slope[node] * self.scores(rows.confidence))
-
     def nodes_at(self, depth: Ints, code: Ints) -> Ints:
         """Return the places of nodes that are known by their depth and code."""
         nodes = nodes_of(self.grouping, self.max_depth)
-        found = np.zeros(len(depth), dtype=np.int64)
+        places = np.zeros(len(depth), dtype=np.int64)
         for level in range(1, len(nodes.codes)):
             mine = depth == level
-            found[mine] = nodes.offset[level] + np.searchsorted(nodes.codes[level], code[mine])
-        return found
+            places[mine] = nodes.offset[level] + np.searchsorted(nodes.codes[level], code[mine])
+        return places
 
     def scores(self, confidence: Floats) -> Floats:
         """Return the feature of each confidence."""

@@ -111,7 +111,7 @@ class Partition(HasParameters, ABC):
 
 
 class Tree(Partition):
-    """A partition whose groups are the leaves of a binary tree of one depth.
+    """A partition with the leaves of a binary tree of one depth as groups.
 
     `fitted_` has the attributes `sizes` (the training rows in each leaf), `depth` and `width` (of a vector), and the
     methods `paths`, `levels` and `validate`.

@@ -62,8 +62,8 @@ class Bisections:
                 for _ in range(self.depth):
                     node += node + 1 + is_right[np.arange(len(block)), node]
                 # A product rounds by the size of its batch: rows near a plane walk node by node.
-                hair = ROUNDING / 16 * (np.sqrt(np.vecdot(block, block)) + np.abs(self.offsets).max())
-                near = np.flatnonzero((np.abs(product - offsets) < hair[:, None]).any(axis=1))
+                margin = ROUNDING / 16 * (np.sqrt(np.vecdot(block, block)) + np.abs(self.offsets).max())
+                near = np.flatnonzero((np.abs(product - offsets) < margin[:, None]).any(axis=1))
                 node[near] = self._walk(block[near], offsets)
             else:
                 node = self._walk(block, offsets)
@@ -148,18 +148,18 @@ def bisect(Z: Floats, max_depth: int, seed: int) -> Bisections:
     directions = np.zeros((2**max_depth - 1, Z.shape[1]))
     offsets = np.zeros(2**max_depth - 1)
     node = np.zeros(len(Z), dtype=np.int64)  # the root is node 0; the children of k are 2k + 1 and 2k + 2
-    hair = ROUNDING * float(np.sqrt(np.vecdot(Z, Z).max()))
+    margin = ROUNDING * float(np.sqrt(np.vecdot(Z, Z).max()))
     for _ in range(max_depth):
         order = np.argsort(node, kind="stable")
         for rows in np.split(order, np.flatnonzero(np.diff(node[order])) + 1):
             k, block = int(node[rows[0]]), Z[rows]
-            directions[k], offsets[k] = _cut(block, seed, k, hair)
+            directions[k], offsets[k] = _cut(block, seed, k, margin)
             node[rows] = 2 * k + 1 + (block @ directions[k] > offsets[k])
     sizes = np.bincount(node - (2**max_depth - 1), minlength=2**max_depth)
     return Bisections(directions, offsets, sizes)
 
 
-def _cut(Z: Floats, seed: int, node: int, hair: float) -> tuple[Floats, float]:
+def _cut(Z: Floats, seed: int, node: int, margin: float) -> tuple[Floats, float]:
     """Return the direction and the offset of the plane between two clusters; zeros if all rows are equal.
 
     The rows are in the order of their hashes, so every third, say, is a random sample. All rows correct the plane of
@@ -167,15 +167,15 @@ def _cut(Z: Floats, seed: int, node: int, hair: float) -> tuple[Floats, float]:
     found among all rows.
     """
     every = -(-len(Z) // ENOUGH_ROWS)
-    direction, offset = _two_means(Z[::every], seed, node, hair)
+    direction, offset = _two_means(Z[::every], seed, node, margin)
     if every == 1:
         return direction, offset
     if not direction.any():
-        return _two_means(Z, seed, node, hair)
-    return _corrected(direction, offset, Z, _CORRECTIONS, hair)
+        return _two_means(Z, seed, node, margin)
+    return _corrected(direction, offset, Z, _CORRECTIONS, margin)
 
 
-def _two_means(Z: Floats, seed: int, node: int, hair: float) -> tuple[Floats, float]:
+def _two_means(Z: Floats, seed: int, node: int, margin: float) -> tuple[Floats, float]:
     """Return the plane between two clusters, starting across the direction of the most variance.
 
     One such start is a fraction of the work of several random ones, and trees of such cuts were as good on real
@@ -185,10 +185,10 @@ def _two_means(Z: Floats, seed: int, node: int, hair: float) -> tuple[Floats, fl
     if not (Z[0] != Z).any():
         return np.zeros(Z.shape[1]), 0.0
     mean, step = Z.mean(axis=0), _widest_step(Z, seed, node)
-    return _corrected(*_plane(np.array([mean - step, mean + step]), hair), Z, _MOST_ROUNDS, hair)
+    return _corrected(*_plane(np.array([mean - step, mean + step]), margin), Z, _MOST_ROUNDS, margin)
 
 
-def _corrected(direction: Floats, offset: float, Z: Floats, rounds: int, hair: float) -> tuple[Floats, float]:
+def _corrected(direction: Floats, offset: float, Z: Floats, rounds: int, margin: float) -> tuple[Floats, float]:
     """Return the plane between the means of its own two sides: 2-means from a plane, until no row changes sides."""
     before = None
     for _ in range(rounds):
@@ -196,19 +196,19 @@ def _corrected(direction: Floats, offset: float, Z: Floats, rounds: int, hair: f
         if is_right.all() or not is_right.any() or (before is not None and (is_right == before).all()):
             break
         sides = np.array([~is_right, is_right], dtype=np.float64)
-        direction, offset = _plane(sides @ Z / sides.sum(axis=1, keepdims=True), hair)
+        direction, offset = _plane(sides @ Z / sides.sum(axis=1, keepdims=True), margin)
         before = is_right
     return direction, offset
 
 
-def _plane(centres: Floats, hair: float) -> tuple[Floats, float]:
+def _plane(centres: Floats, margin: float) -> tuple[Floats, float]:
     """Return the direction and the offset of the plane half way between two centres; zeros if these are equal."""
     direction = centres[1] - centres[0]
     length = float(np.sqrt(direction @ direction))
-    if length <= 4 * hair:  # they differ by rounding alone
+    if length <= 4 * margin:  # they differ by rounding alone
         return np.zeros(len(direction)), 0.0
     direction /= length if direction[np.abs(direction).argmax()] > 0 else -length
-    return direction, float(direction @ (centres[0] + centres[1])) / 2 + hair
+    return direction, float(direction @ (centres[0] + centres[1])) / 2 + margin
 
 
 def _widest_step(Z: Floats, seed: int, node: int) -> Floats:

@@ -94,15 +94,15 @@ def grow(Z: Floats, max_depth: int, axes: Floats | None) -> TreeMap:
     """Return the tree of a set of vectors; at every level each node is split at the median of its own rows."""
     used = min(max_depth, Z.shape[1] if axes is None else len(axes))
     columns = np.ascontiguousarray(Z[:, :used].T) if axes is None else axes @ Z.T
-    hair = 0.0 if axes is None else ROUNDING * np.sqrt((Z * Z).sum(axis=1).max())
+    margin = 0.0 if axes is None else ROUNDING * np.sqrt((Z * Z).sum(axis=1).max())
     path = np.zeros(len(Z), dtype=np.int64)
     pivots = np.empty(2**max_depth - 1)
     for d in range(max_depth):
         value = columns[d % used]
-        pivots[2**d - 1 : 2 ** (d + 1) - 1] = _medians(value, path, 2**d) + hair
+        pivots[2**d - 1 : 2 ** (d + 1) - 1] = _medians(value, path, 2**d) + margin
         path += path + (value > pivots[2**d - 1 + path])
     at = np.arange(max_depth) % max(used, 1)
-    low, high = columns.min(axis=1)[at] - hair, columns.max(axis=1)[at] + hair
+    low, high = columns.min(axis=1)[at] - margin, columns.max(axis=1)[at] + margin
     return TreeMap(pivots, low, high, Z.shape[1], axes, np.bincount(path, minlength=2**max_depth))
 
 

@@ -30,14 +30,14 @@ class Centres:
     def nearest(self, Z: NDArray[np.floating]) -> Ints:
         """Return the nearest centre of each vector; the first of those that are equally near up to rounding."""
         group = np.empty(len(Z), dtype=np.int64)
-        directions, offsets, hair = self._planes
+        directions, offsets, margin = self._planes
         for rows, block in portions(Z, max(1, min(4096, 2**22 // len(offsets)))):
             with np.errstate(over="ignore", invalid="ignore"):
                 closeness = block @ directions - offsets
             best = closeness.max(axis=1, keepdims=True)
             if not np.isfinite(best).all():
                 require_finite(block, range(rows.start, rows.stop))
-            group[rows] = (closeness >= best - hair).argmax(axis=1)
+            group[rows] = (closeness >= best - margin).argmax(axis=1)
         return group
 
     def validate(self) -> None:
@@ -58,8 +58,8 @@ class Centres:
         shifted = self.centres - middle
         offsets = shifted @ middle + (shifted * shifted).sum(axis=1) / 2
         reach = np.sqrt((shifted * shifted).sum(axis=1).max())
-        hair = ROUNDING * float(reach * np.sqrt((self.centres * self.centres).sum(axis=1).max()))
-        return np.ascontiguousarray(shifted.T), offsets, hair
+        margin = ROUNDING * float(reach * np.sqrt((self.centres * self.centres).sum(axis=1).max()))
+        return np.ascontiguousarray(shifted.T), offsets, margin
 
 
 class KMeans(Partition):

@@ -127,9 +127,9 @@ def learn(Z: Floats, confidence: Floats, correct: Floats, max_depth: int, pull: 
     mean = Z.mean(axis=0)
     X = Z - mean
     scale = float(np.sqrt((X * X).sum(axis=1).mean()))
-    hair = ROUNDING * float(np.sqrt((Z * Z).sum(axis=1).max()))
+    margin = ROUNDING * float(np.sqrt((Z * Z).sum(axis=1).max()))
     slope = np.zeros(Z.shape[1])
-    if scale > 4 * hair and pull > 0:  # else the vectors differ by rounding alone
+    if scale > 4 * margin and pull > 0:  # else the vectors differ by rounding alone
         X /= scale
         slope = miscalibration(X, confidence, correct)
     if not slope.any():
@@ -137,7 +137,7 @@ def learn(Z: Floats, confidence: Floats, correct: Floats, max_depth: int, pull: 
         return LearnedCuts(plain.directions, plain.offsets, plain.sizes, 0.0)
     lifted = bisect(np.column_stack([X, pull * (X @ slope)]), max_depth, seed)
     directions, offsets = _lowered(lifted, pull * slope)
-    offsets = np.where(directions.any(axis=1), offsets * scale + directions @ mean + hair, 0.0)
+    offsets = np.where(directions.any(axis=1), offsets * scale + directions @ mean + margin, 0.0)
     tree = LearnedCuts(directions, offsets, np.zeros(2**max_depth, dtype=np.int64), float((X @ slope).std()))
     return replace(tree, sizes=np.bincount(tree.paths(Z).path, minlength=2**max_depth))
 

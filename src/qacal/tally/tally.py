@@ -361,7 +361,7 @@ class Tally:
         if not 0 <= k < of:
             raise InputError(f"fold {k} of {of} does not exist; folds are numbered from 0 to {of - 1}.")
         if self.block is None or self.n_blocks % of:
-            raise InputError(f"folds of {of} need blocks dealt in a multiple of {of}; this tally has {self.n_blocks}.")
+            raise InputError(f"folds of {of} need blocks in a multiple of {of}; this tally has {self.n_blocks}.")
         return np.asarray(self.block % of == k)
 
     def _with_grouping(self, column: GroupColumn) -> Tally:

@@ -86,7 +86,7 @@ def row_hashes(Z: Floats) -> Hashes:
 def _as_floats(Z: ArrayLike) -> NDArray[np.floating]:
     try:
         array = np.asarray(Z)
-        if array.dtype.kind == "O" and array.ndim == 1:  # a column whose values are lists
+        if array.dtype.kind == "O" and array.ndim == 1:  # a column of lists
             array = np.array([*array], dtype=np.float64)
         if array.dtype.kind in "biufO":
             return array if array.dtype in (np.float32, np.float64) else array.astype(np.float64)

@@ -26,8 +26,8 @@ from qacal.calibrators.mixed.flat_likelihood import (
 from qacal.calibrators.platt import fit_logistic
 from qacal.tally.arrays import Floats, Ints
 
-# A step that promises less than this, in log likelihood, is not taken: the search is over.
-_PROMISE = 1e-6
+# A step with a smaller expected gain of log likelihood is not taken: the search ends.
+_LEAST_GAIN = 1e-6
 
 # Effects, or a second dimension of them, that gain less log likelihood than this are left out.
 _WORTH = 1e-4
@@ -83,10 +83,10 @@ def _climb(data: GroupCells, theta: Floats, v: Floats) -> Summit:
         values, vectors = np.linalg.eigh(curvature)
         size = np.abs(values)
         step = -(vectors / np.maximum(size, 1e-6 * size.max())) @ (gradient @ vectors)
-        promise = -float(gradient @ step) / 2
+        gain = -float(gradient @ step) / 2
         longest = float(np.abs(step).max())
-        near = min(max(promise / 100, NEAR), NEAR_ENOUGH)
-        if promise < _PROMISE and longest < 0.5:
+        near = min(max(gain / 100, NEAR), NEAR_ENOUGH)
+        if gain < _LEAST_GAIN and longest < 0.5:
             if values[0] >= 0:
                 return here
             # A saddle: where an effect is zero the gradient by it is too, whether or not the rows ask for it.
@@ -94,13 +94,13 @@ def _climb(data: GroupCells, theta: Floats, v: Floats) -> Summit:
             longest = 0.25
         # Half a logit at a time: a bold step may cross into the region of another, wilder optimum.
         step *= min(1.0, 0.5 / longest)
-        there = evaluate(data, here.theta + step, follow(here, step), near)
-        while there.loss > here.loss and np.abs(step).max() > 1e-6:
+        new = evaluate(data, here.theta + step, follow(here, step), near)
+        while new.loss > here.loss and np.abs(step).max() > 1e-6:
             step = step / 4
-            there = evaluate(data, here.theta + step, follow(here, step), near)
-        if there.loss >= here.loss - _PROMISE:
+            new = evaluate(data, here.theta + step, follow(here, step), near)
+        if new.loss >= here.loss - _LEAST_GAIN:
             break
-        here = there
+        here = new
     return here if np.abs(gradient).max() <= 1e-3 * np.sqrt(data.w.sum()) else _polish(data, here)
 
 
@@ -123,14 +123,14 @@ def _polish(data: GroupCells, here: Summit) -> Summit:
     modes = [here.v]
 
     def loss(theta: Floats) -> tuple[float, Floats]:
-        there = evaluate(data, theta, modes[0])
-        modes[0] = there.v
-        return there.loss, derivatives(data, there)[0]
+        new = evaluate(data, theta, modes[0])
+        modes[0] = new.v
+        return new.loss, derivatives(data, new)[0]
 
     # Symmetric to the last digit: scipy insists on it.
     options: Any = {"gtol": 1e-5 * np.sqrt(data.w.sum()), "hess_inv0": (inverse + inverse.T) / 2}
-    found = minimize(loss, here.theta, jac=True, method="BFGS", options=options)
-    return min(here, evaluate(data, np.asarray(found.x), modes[0]), key=lambda summit: summit.loss)
+    result = minimize(loss, here.theta, jac=True, method="BFGS", options=options)
+    return min(here, evaluate(data, np.asarray(result.x), modes[0]), key=lambda summit: summit.loss)
 
 
 def _flatness(L: Floats) -> float:

@@ -51,9 +51,9 @@ import numpy as np
 from qacal.calibrators.mixed.common import GroupCells, determinant, matrix, times
 from qacal.tally.arrays import Floats
 
-# The search for the modes ends where the next step promises less than this, in log likelihood of all groups together;
-# that step is taken by expansion. While theta has far to go, a hundredth of what its step promises is near enough, up
-# to a limit.
+# The search for the modes ends where the next step would gain less than this, in log likelihood of all groups
+# together; that step is taken by expansion. While theta has far to go, a hundredth of the gain of its step is near
+# enough, up to a limit.
 NEAR = 1e-8
 NEAR_ENOUGH = 1e-3
 

@@ -25,8 +25,8 @@ from qacal.calibrators.mixed.tree_likelihood import (
 from qacal.calibrators.platt import fit_logistic
 from qacal.tally.arrays import Floats, Ints
 
-# The last step is the one that promises less than this, in log likelihood; it leaves a tenth of it or far less.
-_PROMISE = 1e-4
+# The last step is the first with a smaller expected gain of log likelihood; it leaves a tenth of that or less.
+_LEAST_GAIN = 1e-4
 
 
 def fit_tree(x: Floats, w: Floats, wt: Floats, node: Ints, nodes: Nodes) -> MixedFit:
@@ -53,7 +53,7 @@ def fit_tree(x: Floats, w: Floats, wt: Floats, node: Ints, nodes: Nodes) -> Mixe
     if coarse is not cells:
         best = _climb(data, best.theta, best.y)
     best = evaluate(data, best.theta, best.y, FINE_MODE)
-    if not best.loss < pooled - _PROMISE or np.abs(best.theta[2:]).max() < 1e-4:
+    if not best.loss < pooled - _LEAST_GAIN or np.abs(best.theta[2:]).max() < 1e-4:
         return MixedFit.without_effects(x, w, wt, len(nodes))
     # Back from the standardised feature: U' + V'(x - centre)/scale = U + V x.
     back = np.array([[1.0, -centre / scale], [0.0, 1.0 / scale if spread > 1e-12 else 0.0]])
@@ -80,23 +80,23 @@ def _ascend(data: Cells, here: Summit, curvature: Callable[[Cells, Summit], Floa
         values, vectors = np.linalg.eigh(curvature(data, here))
         size = np.maximum(np.abs(values), 1e-6 * np.abs(values).max())
         step = -(vectors / size) @ (vectors.T @ here.gradient)
-        promise = float(-here.gradient @ step / 2)
+        gain = float(-here.gradient @ step / 2)
         longest = np.abs(step).max()
-        if promise < _PROMISE and longest < 0.5:
+        if gain < _LEAST_GAIN and longest < 0.5:
             # A curvature of zero but for rounding (slopes, where all scores are equal) is no saddle.
             if values[0] >= -1e-6 * values[-1]:
-                there = evaluate(data, here.theta + step, here.y)
-                return min(here, there, key=lambda summit: summit.loss), True
+                new = evaluate(data, here.theta + step, here.y)
+                return min(here, new, key=lambda summit: summit.loss), True
             # A saddle: where an effect is zero the gradient by it is too, whether or not the rows ask for it.
             step = 0.25 * vectors[:, 0]
             longest = 0.25
         # Half a logit at a time: a bold step may cross into the region of another, wilder optimum.
         step *= min(1.0, 0.5 / longest)
-        there = evaluate(data, here.theta + step, here.y)
-        while there.loss > here.loss and np.abs(step).max() > 1e-6:
+        new = evaluate(data, here.theta + step, here.y)
+        while new.loss > here.loss and np.abs(step).max() > 1e-6:
             step = step / 4
-            there = evaluate(data, here.theta + step, here.y)
-        if there.loss >= here.loss - _PROMISE / 100:
+            new = evaluate(data, here.theta + step, here.y)
+        if new.loss >= here.loss - _LEAST_GAIN / 100:
             return here, False
-        here = there
+        here = new
     return here, False

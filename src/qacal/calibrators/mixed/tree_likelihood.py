@@ -133,11 +133,11 @@ def _modes(data: Cells, beta: Floats, sigma: Floats, y: Floats, tolerance: float
         while True:
             at = _point(data, c + size * d)
             moved = y + size * step
-            there = at.log_likelihood - np.vdot(times(three, moved), moved) / 2
-            if there >= least or size <= 1e-8:
+            reached = at.log_likelihood - np.vdot(times(three, moved), moved) / 2
+            if reached >= least or size <= 1e-8:
                 break
             size /= 2
-        c, y, height = c + size * d, moved, there
+        c, y, height = c + size * d, moved, reached
         if size * np.abs(d).max() < tolerance:
             break
     return at, c, y
