@@ -141,6 +141,6 @@ def test_the_readme_shows_what_the_demo_measures(demo):
 def test_the_report_shows_what_the_demo_measures(demo):
     lines, folder = demo
     report = (folder / "report.html").read_text(encoding="utf-8")
-    shown = re.search(r"within each group.*?</tr>", report, flags=re.DOTALL).group()
+    shown = re.search(r"typical error within groups.*?</tr>", report, flags=re.DOTALL).group()
     numbers = [float(number) for number in re.findall(r"<td[^>]*>(?:<strong>)?(\d\.\d{3})", shown)]
     assert numbers[::2] == measured(lines, "error within topics")[:2]
