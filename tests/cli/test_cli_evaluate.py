@@ -33,6 +33,11 @@ def error_of(measured, frame):
     return json.loads(measured(frame, "--json")[1])["before"]["error"]
 
 
+def test_lists_do_not_separate_rows(measured):
+    code, _, err = measured(rows(40, 0.1, tags=[["a"], ["b", "c"]] * 20), "--by", "tags")
+    assert (code, err) == (1, "qacal: ['a'] cannot separate rows; expected a column of text or whole numbers.\n")
+
+
 def test_an_error_shown_to_be_above_fails(measured):
     code, printed, err = measured(rows(2000, 0.2), "--fail-above", "0.05")
     assert code == 1

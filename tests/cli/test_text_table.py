@@ -5,19 +5,20 @@ import io
 import pytest
 from rich.console import Console
 
-from qacal.cli.options import show, table
+from qacal.cli.options import show
+from qacal.cli.text_table import TextTable
 
-GROUPS = table(
+GROUPS = TextTable(
     "3 groups",
-    *("group", "threshold", "rows", "answered", "share", "accuracy", "interval", "correct withheld", "rows needed"),
-    rows=[
+    ("group", "threshold", "rows", "answered", "share", "accuracy", "interval", "correct withheld", "rows needed"),
+    [
         (name, "abstain", "1,492", "1,000", "0.497", "0.723", "0.701 to 0.745", "264 (33%)", "12,345")
         for name in ("law", "the history of international organisations", "health_insurance")
     ],
 )
-METHODS = table(
+METHODS = TextTable(
     "methods",
-    *(
+    (
         "",
         "CE(h;β)",
         "its noise floor",
@@ -28,7 +29,7 @@ METHODS = table(
         "log loss",
         "CE by dataset debiased",
     ),
-    rows=[("HS-QAB", *["0.123*"] * 8), ("None", *["0.456 "] * 8)],
+    [("HS-QAB", *["0.123*"] * 8), ("None", *["0.456 "] * 8)],
 )
 
 
@@ -50,7 +51,7 @@ def test_no_word_is_broken_at_any_width(what, width):
 
 def test_a_word_that_fits_nowhere_is_broken_and_whole():
     name = "x" * 300
-    text = shown(table("one", "group", "rows", rows=[(name, "7")]), 80)
+    text = shown(TextTable("one", ("group", "rows"), [(name, "7")]), 80)
     assert "".join(text.split()).count("x") == 300
     assert max(map(len, text.splitlines())) <= 80
 

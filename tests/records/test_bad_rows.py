@@ -7,7 +7,6 @@ import polars as pl
 import pytest
 
 from qacal import BadRows, BadRowsError, InputError, QABinning, QACalibrator
-from qacal.cli.options import for_shell
 from qacal.records.files import File, refuse
 from qacal.records.reading import Reading, read
 from tests.answers import answers
@@ -209,4 +208,3 @@ def test_messages_speak_of_options_in_the_shell_and_of_both_in_python(tmp_path):
     assert "Pass --percent." in run("check", file)[1]
     _, _, err = run("evaluate", lines(file, rows_with(*[{"confidence": 85}] * 60)), "--skip-bad-rows", tmp_path / "bad")
     assert "--max-bad 0.6. Up to 20%" in err
-    assert for_shell("question is 'f (x=1)'; expected") == "question is 'f (x=1)'; expected"

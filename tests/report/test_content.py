@@ -77,6 +77,15 @@ def test_groups_may_be_a_column_of_the_rows():
     assert sorted(group.label for group in found.groups) == [0, 1]
 
 
+def test_lists_may_be_groups_too():
+    rows = [row | {"tags": ["a"] if number % 2 else ["b", "c"]} for number, row in enumerate(answers(400, seed=1))]
+    groups = read_contents(model(), rows, groups="tags")[""].groups
+    assert {group.label: (group.rows, len(group.examples)) for group in groups} == {
+        "['a']": (200, 4),
+        "['b', 'c']": (200, 4),
+    }
+
+
 def test_one_content_for_each_llm():
     rows = [*answers(600), *answers(600, seed=7, llm="parrot-2")]
     test = [*answers(300, seed=8), *answers(300, seed=9, llm="parrot-2")]

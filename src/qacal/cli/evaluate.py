@@ -129,11 +129,11 @@ def _print(evaluation: Evaluation, title: str, groups: str | None) -> None:
     if evaluation.after is not None:
         rows.append(("after", *_scores(evaluation.after)))
     caption = f"{title}{evaluation.rows:,} rows, accuracy {evaluation.accuracy:.3f}"
-    options.show(options.table(caption, *header, rows=rows))
+    options.show_table(caption, header, rows)
     if evaluation.groups:
         caption = f"{title}within {evaluation.grouped_by}"
         header = ("group", "rows", "accuracy", "before", "after", "error before", "error after")
-        options.show(options.table(caption, *header, rows=[_group(group) for group in evaluation.groups]))
+        options.show_table(caption, header, [_group(group) for group in evaluation.groups])
     if evaluation.verdict is not None:
         options.show(f"{title}{evaluation.verdict.text}")
     for line in _troubles(evaluation.groups):

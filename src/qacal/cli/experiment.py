@@ -131,7 +131,7 @@ def _show(results: Experiment) -> None:
             rows.append((line.names[-1], *cells, *line.chosen))
         is_overview = has_several and len(first) <= len(results.names) - len(results.by) + 1
         caption = ", ".join([*(["all blocks"] if is_overview else []), *first[:-1]])
-        options.show(options.table(caption, "", *titles, "groups", "b", rows=rows))
+        options.show_table(caption, ("", *titles, "groups", "b"), rows)
     options.show(
         "Means over seeds; lower is better, except for AUAC; * marks the best. Rank by debiased errors, Brier score "
         "and log loss: the plug-in CE(h;β) is mostly noise, as its noise floor shows."

@@ -31,7 +31,7 @@ def show_set(models: dict[Any, QACalibrator], by: str) -> None:
     losses = ("log loss before", "log loss after") if has_losses else ()
     rows = [(str(value), *line.cells(has_losses)) for value, line in lines.items()]
     header = (by, "labelled rows", *losses, "certified within")
-    options.show(options.table(title, *header, rows=rows[:_MODELS_IN_TABLE]))
+    options.show_table(title, header, rows[:_MODELS_IN_TABLE])
     if len(rows) > _MODELS_IN_TABLE:
         options.show(_summary([*lines.values()][_MODELS_IN_TABLE:]))
     if has_losses:

@@ -51,7 +51,7 @@ def _print(title: str, model: QACalibrator, examples: int) -> None:
     if model.learned_score_ is not None:
         training = f" (the score was trained on {model.learned_score_.rows_:,} other rows)"
     caption = f"{title}{counted(len(groups), 'group')} with {certifying} in all{training}"
-    options.show(options.table(caption, "group", "rows", "accuracy", "stated", "words", rows=rows))
+    options.show_table(caption, ("group", "rows", "accuracy", "stated", "words"), rows)
     for group in groups if examples else []:
         options.show(f"group {group.group}")
         for example in group.examples[:examples]:

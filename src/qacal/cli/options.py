@@ -325,8 +325,8 @@ def note(text: str) -> None:
     print("\n".join(lines), file=sys.stderr)
 
 
-def show(text: Any) -> None:
-    """Print a table or text, as wide as the terminal; in a pipe as wide as needed, or COLUMNS for a table."""
+def show(text: str | TextTable) -> None:
+    """Print text or a table as wide as the terminal; into a pipe as wide as needed, or COLUMNS for a table."""
     from rich.console import Console
 
     is_text = isinstance(text, str)
@@ -334,12 +334,12 @@ def show(text: Any) -> None:
     piped = int(columns) if columns.isdecimal() and int(columns) else _PIPE
     width = None if sys.stdout.isatty() else piped
     console = Console(width=width, soft_wrap=is_text and not sys.stdout.isatty())
-    console.print(printable(text) if is_text else text, markup=False, highlight=False)
+    console.print(printable(text) if isinstance(text, str) else text, markup=False, highlight=False)
 
 
-def table(title: str, *columns: str, rows: Sequence[tuple[str, ...]]) -> TextTable:
-    """Return a table for :func:`show`; the first column is text, the others are numbers."""
-    return TextTable(printable(title), [*map(printable, columns)], [[*map(printable, row)] for row in rows])
+def show_table(title: str, header: Sequence[str], rows: Sequence[tuple[str, ...]]) -> None:
+    """Print a table; the first column is text, the others are numbers."""
+    show(TextTable(printable(title), [*map(printable, header)], [[*map(printable, row)] for row in rows]))
 
 
 def json_text(value: Any) -> str:

@@ -90,7 +90,7 @@ def _table(
     if json:
         print(options.json_text(content))
     else:
-        options.show(options.table(title, *header, rows=rows))
+        options.show_table(title, header, rows)
 
 
 def _points(error: float, n: int, alpha: float, nu: float, levels: int) -> int | None:

@@ -124,7 +124,7 @@ def _print_certified(certified: CertifiedThreshold, title: str) -> None:
         every = " in every group that has a threshold" if certified.is_grouped else ""
         claim = f"accuracy of accepted answers at least {certified.accuracy:g}{every}"
     caption = f"{title}{claim}, with probability {1 - certified.alpha:g}"
-    options.show(options.table(caption, *_HEADER, rows=[_line(part) for part in certified.parts]))
+    options.show_table(caption, _HEADER, [_line(part) for part in certified.parts])
     for text in _remarks(certified):
         options.show(text)
     if certified.reachable:
@@ -139,7 +139,7 @@ def _print_reachable(certified: CertifiedThreshold) -> None:
         groups = f"{one.certified} of {one.of} groups" if one.of > 1 else "yes" if one.certified else "no"
         rows.append((f"{one.accuracy:g}", groups, threshold, f"{one.coverage:.3f}"))
     header = ("accuracy", "certified", "threshold", "share answered")
-    options.show(options.table("lower accuracies on these rows", *header, rows=rows))
+    options.show_table("lower accuracies on these rows", header, rows)
     best = next((one for one in certified.reachable if one.certified), None)
     if best is None:
         options.show("These cannot be certified either: use more rows, or a better model.")
@@ -196,7 +196,7 @@ def _print_cheapest(cheapest: CheapestThreshold, title: str) -> None:
     ]
     caption = f"{title}costs on {cheapest.rows:,} rows: wrong {cheapest.wrong:g}, abstain {cheapest.abstain:g}"
     header = ("", "threshold", "cost of a row", "share", "accuracy", "correct withheld")
-    options.show(options.table(caption, *header, rows=rows))
+    options.show_table(caption, header, rows)
     if cheapest.always in (0.0, cheapest.wrong):
         options.show(_ONE_CLASS)
     interval = f"{cheapest.low:.4f} to {cheapest.high:.4f}"

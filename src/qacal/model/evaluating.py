@@ -74,7 +74,7 @@ class EvaluationRows:
         """Return the evaluation of all rows, or one for each value of the column `by`."""
         if self.by is None:
             return {"all": self._evaluate(None)}
-        values = sorted({*self._columns["values"]}, key=str)
+        values = sorted(rows_by(self._columns["values"]), key=str)
         return {str(value): self._evaluate(value, f"{self.by} {value}: ") for value in values}
 
     def _evaluate(self, value: Any, prefix: str = "") -> Evaluation:

@@ -147,10 +147,12 @@ def rows_by(values: Iterable[Any]) -> dict[Any, list[int]]:
     >>> rows_by(["a", "b", "a"])
     {'a': [0, 2], 'b': [1]}
     """
-    found: dict[Any, list[int]] = {}
+    out: dict[Any, list[int]] = {}
     for row, value in enumerate(values):
-        found.setdefault(value, []).append(row)
-    return found
+        if isinstance(value, list | dict):
+            raise InputError(f"{value!r:.80} cannot separate rows; expected a column of text or whole numbers.")
+        out.setdefault(value, []).append(row)
+    return out
 
 
 def mask(rows: list[int], count: int) -> Bools:

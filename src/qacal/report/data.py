@@ -182,6 +182,8 @@ class Gathered:
         rows = self.model.pipeline_.rows(batch)
         evidence = maps.explain(rows)
         names = batch.listed(self.grouped_by) if self.grouped_by else evidence.group
+        labels = [str(name) if isinstance(name, list | dict) else name for name in names]
+        codes = [-1 if is_missing(label) else self.labels.setdefault(label, len(self.labels)) for label in labels]
         correct = require_labels(batch.correct, batch.table.origin)
         self.origins[batch.table.origin] = None
         self.hashes.append(batch.row_hashes())
@@ -190,27 +192,19 @@ class Gathered:
             pooled=self.model.pipeline_.pooled(batch),
             calibrated=evidence.calibrated,
             correct=correct,
-            groups=self._codes(names),
+            groups=np.array(codes, dtype=np.int64),
             ids=batch.ids,
             questions=None if batch.ids is None else batch.question_hashes(),
         )
         self.sources.update(evidence.source.tolist())
         if isinstance(maps, BinMaps):
             self._columns.add(bins=maps.bins_of(rows), levels=maps.bins_by_level(rows))
-        self._sample(batch, names, correct, evidence.calibrated)
-
-    def _codes(self, names: list[Any]) -> Ints:
-        plain = [str(name) if isinstance(name, list | dict) else name for name in names]
-        codes = (-1 if is_missing(name) else self.labels.setdefault(name, len(self.labels)) for name in plain)
-        return np.fromiter(codes, dtype=np.int64, count=len(names))
-
-    def _sample(self, batch: Batch, names: list[Any], correct: Floats, calibrated: Floats) -> None:
-        if batch.question is None or batch.answer is None:
-            return
-        self.has_texts = True
-        ids = np.zeros(len(batch), dtype=np.uint64) if batch.ids is None else batch.ids
-        keys = [None if is_missing(name) else self.labels.get(name, str(name)) for name in names]
-        self.sampler.add(keys, mix(ids, 1), batch.question, batch.answer, batch.confidence, correct, calibrated)
+        if batch.question is not None and batch.answer is not None:
+            self.has_texts = True
+            ids = np.zeros(len(batch), dtype=np.uint64) if batch.ids is None else batch.ids
+            keys = [None if code < 0 else code for code in codes]
+            texts = (batch.question, batch.answer)
+            self.sampler.add(keys, mix(ids, 1), *texts, batch.confidence, correct, evidence.calibrated)
 
     def column(self, name: str) -> Any:
         """Return a column of all rows, or None."""

@@ -250,9 +250,22 @@ def lowest_rejected(p_values: Floats, start: int, alpha: float) -> int | None:
 
 
 def _certification(group: Any, curve: ThresholdCurve, start: int, target: float, scale: float) -> Certification:
+    """Return the certified threshold of a curve.
+
+    scale : number of rows, with those that choose the start, for each test row.
+    """
     p_values = curve.p_values(target)
     lowest = lowest_rejected(p_values, start, curve.alpha)
-    needed, outlook = (None, None) if lowest is not None else _needed(curve, target, scale)
+    needed, outlook = None, None
+    if lowest is None:
+        estimate = rows_needed(curve, target) * scale
+        if isinf(estimate):
+            outlook = "never"
+        elif estimate > curve.rows * scale:
+            needed = ceil(estimate)
+        else:
+            # The estimate is unknown, or no more than these rows, which were not enough.
+            outlook = "unclear"
     # Without a threshold nothing is accepted, as after the end of the curve.
     chosen = curve.at(len(p_values) if lowest is None else lowest)
     accepted, withheld = int(chosen.accepted.sum()), curve.all_right - float(chosen.right.sum())
@@ -274,18 +287,6 @@ def _certification(group: Any, curve: ThresholdCurve, start: int, target: float,
         rows_needed=needed,
         outlook=outlook,
     )
-
-
-def _needed(curve: ThresholdCurve, target: float, scale: float) -> tuple[int | None, str | None]:
-    """Return how many rows would be needed, or why that is unknown.
-
-    scale : number of rows, with those that choose the start, for each test row.
-    """
-    needed = rows_needed(curve, target) * scale
-    if isinf(needed):
-        return None, "never"
-    # An estimate of no more rows than these is wrong: these were not enough.
-    return (None, "unclear") if not needed > curve.rows * scale else (ceil(needed), None)
 
 
 def one_row_per_question(

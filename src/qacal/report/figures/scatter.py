@@ -52,8 +52,13 @@ def recalibration_scatter(scores: Any, *, ax: Axes | None = None, title: str | N
 def _line(ax: Axes, pairs: Pairs, look: style.Look) -> None:
     """Draw the regression line with its label; a single stated confidence has no line."""
     slope = "one value" if np.isnan(pairs.slope) else f"slope {words.decimal(pairs.slope, 2)}"
+    ends = np.array([pairs.stated.min(), pairs.stated.max()])
+    if pairs.slope and not np.isnan(pairs.slope):
+        # Cut the line where it leaves [0, 1].
+        ends = np.clip(ends, *np.sort((np.array([0.0, 1.0]) - pairs.intercept) / pairs.slope))
     ax.plot(
-        *_within_square(pairs),
+        ends,
+        np.clip(pairs.intercept + pairs.slope * ends, 0, 1),
         color=look.colour,
         linestyle="none" if np.isnan(pairs.slope) else look.line,
         linewidth=1.8,
@@ -64,16 +69,6 @@ def _line(ax: Axes, pairs: Pairs, look: style.Look) -> None:
         label=f"{look.label}, {slope}",
         zorder=5,
     )
-
-
-def _within_square(pairs: Pairs) -> tuple[Floats, Floats]:
-    """Return the ends of the regression line, cut where it leaves [0, 1]."""
-    ends = np.array([pairs.stated.min(), pairs.stated.max()])
-    if np.isnan(pairs.slope):
-        return ends[:0], ends[:0]
-    if pairs.slope != 0:
-        ends = np.clip(ends, *np.sort((np.array([0.0, 1.0]) - pairs.intercept) / pairs.slope))
-    return ends, np.clip(pairs.intercept + pairs.slope * ends, 0, 1)
 
 
 def _scatter_text(pairs: dict[str, Pairs]) -> str:

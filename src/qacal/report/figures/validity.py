@@ -37,25 +37,19 @@ def realised_error_plot(realised: Realised, *, ax: Axes | None = None, title: st
     ax.xaxis.set_major_formatter("{x:g}")
     ax.yaxis.set_major_formatter("{x:g}")
     style.name_axes(ax, "certified bound on the bin's error", "error on test rows")
-    return style.describe(ax, title or _title(realised), _text(realised))
-
-
-def _title(realised: Realised) -> str:
     bins, within, broken = len(realised.rows), int(realised.is_within.sum()), int(realised.is_broken.sum())
     if broken:
-        return f"{broken} of {counted(bins, 'bin')} exceed their bound by more than chance explains"
-    if within < bins:
-        return f"{within} of {counted(bins, 'bin')} are within their bound; chance explains the others"
-    return f"All {counted(bins, 'bin')} are within their bound" if bins > 1 else "The bin is within its bound"
-
-
-def _text(realised: Realised) -> str:
-    median = float(np.median(realised.error))
-    return (
-        f"Error on test rows by certified bound, for {counted(len(realised.rows), 'bin')}. Bounds lie "
-        f"between {realised.bound.min():.2f} and {realised.bound.max():.2f}; the median error is {median:.2f}, "
-        f"the largest {realised.error.max():.2f}; {int(realised.is_within.sum())} are within their bound."
+        result = f"{broken} of {counted(bins, 'bin')} exceed their bound by more than chance explains"
+    elif within < bins:
+        result = f"{within} of {counted(bins, 'bin')} are within their bound; chance explains the others"
+    else:
+        result = f"All {counted(bins, 'bin')} are within their bound" if bins > 1 else "The bin is within its bound"
+    text = (
+        f"Error on test rows by certified bound, for {counted(bins, 'bin')}. Bounds lie between "
+        f"{realised.bound.min():.2f} and {realised.bound.max():.2f}; the median error is "
+        f"{np.median(realised.error):.2f}, the largest {realised.error.max():.2f}; {within} are within their bound."
     )
+    return style.describe(ax, title or result, text)
 
 
 def validity_plot(scores: Any, *, bins: int = BINS, ax: Axes | None = None, title: str | None = None) -> Axes:

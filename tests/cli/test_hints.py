@@ -1,0 +1,48 @@
+"""Messages of the library give hints for Python beside options; the command line leaves these hints out."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import qacal
+from qacal.cli.options import for_shell
+
+
+def texts() -> Iterator[str]:
+    """Yield all texts in the source; a value in an f-string is an x."""
+    for path in sorted(Path(qacal.__file__).parent.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.JoinedStr):
+                yield "".join(str(part.value) if isinstance(part, ast.Constant) else "x" for part in node.values)
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                yield node.value
+
+
+MESSAGES = sorted({text for text in texts() if re.search(r"--[a-z-]+[^.]*\(in Python: [^ ]*\)", text)})
+
+
+@pytest.mark.parametrize("message", MESSAGES)
+def test_the_shell_sees_no_hint_for_python(message):
+    shown = for_shell(message)
+    assert "in Python" not in shown
+    assert shown.count("(") - shown.count(")") == message.count("(") - message.count(")")
+    assert not re.search(r"\([a-z_]+=[^()]*\)", shown)
+
+
+def test_hints_are_marked():
+    assert len(MESSAGES) > 15
+    hint = re.compile(r"--[a-z][a-z-]*[^.(]* \([a-z_]+=[^ ]*\)")
+    assert [text for text in texts() if hint.search(text) and ">>>" not in text] == []
+
+
+def test_parentheses_inside_a_hint_belong_to_it():
+    assert for_shell("Use --a (in Python: f(x=(1,))), or (b).") == "Use --a, or (b)."
+    assert for_shell("question is 'f (x=1)'; expected") == "question is 'f (x=1)'; expected"
+
+
+def test_a_long_text_without_an_end_is_left_alone():
+    text = " (in Python: " * 20_000  # minutes, if the search for the end had no bound
+    assert for_shell(text) == text
