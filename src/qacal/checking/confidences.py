@@ -52,7 +52,7 @@ class Scale:
     kind : "0-1", "percent", "grades" (0 to `most`), "mixed" (fractions and percents), "logarithms", "words", "unknown";
         None without a confidence.
     low, high : the smallest and the largest number.
-    most : what stands for certain.
+    most : the number that means certain.
     fractions, above : how many numbers lie between 0 and 1, and above 1.
     words : the commonest words, up to 30, and how often each occurs.
     commas : how many numbers are written with a decimal comma.
@@ -98,9 +98,6 @@ def _kind(numbers: Floats, words: Counter[str], fractions: int, above: int) -> t
 
 def scale_of_values(values: Sequence[Any]) -> Scale:
     """Return the scale of confidences as they were written."""
-    given = [value for value in values if not is_missing(value)]
-    numbers = [number_of(value) for value in given]
-    words = Counter(
-        value for value, number in zip(given, numbers, strict=True) if number is None and isinstance(value, str)
-    )
-    return scale_of(np.array([number for number in numbers if number is not None]), words)
+    numbers = [(value, number_of(value)) for value in values if not is_missing(value)]
+    words = Counter(value for value, number in numbers if number is None and isinstance(value, str))
+    return scale_of(np.array([number for _, number in numbers if number is not None]), words)

@@ -56,12 +56,12 @@ def in_order(findings: Iterable[Finding]) -> tuple[Finding, ...]:
 # Columns
 
 
-def on_columns(summary: Summary, given: Mapping[str, str], *, is_file: bool) -> Iterator[Finding]:
+def on_columns(summary: Summary, stated: Mapping[str, str], *, is_file: bool) -> Iterator[Finding]:
     """Yield findings on columns that are missing, or have another name."""
     names, columns = list(summary.names), summary.columns
     if not names:
         return
-    for column, own in given.items():
+    for column, own in stated.items():
         if own not in names:
             remedy = f"Leave --column {column}={own} out, or name one of: {some_of(names, 12)}."
             yield Finding("missing_columns", True, f"There is no column {own!r} to be the {column}.", remedy)
@@ -70,7 +70,7 @@ def on_columns(summary: Summary, given: Mapping[str, str], *, is_file: bool) -> 
         guesses = ", ".join(f"{name} seems to be {own!r}" for name, own in mapping.items())
         remedy = "Pass the --column options below, if that is so." if is_file else f"Pass columns={mapping}"
         yield Finding("renamed_columns", True, f"Columns with other names: {guesses}.", remedy)
-    missing = [column for column in columns.missing if column not in given]
+    missing = [column for column in columns.missing if column not in stated]
     if missing:
         what = ", ".join(f"{column!r}{_MEANS.get(column, '')}" for column in missing)
         option = f"--column {missing[0]}=NAME (in Python: columns)"

@@ -93,8 +93,8 @@ class Columns:
         return {column: name for column, name in self.names.items() if column != name}
 
 
-def find_columns(table: Table, given: Mapping[str, str]) -> Columns:
-    """Return which column is which, judged by the first rows; `given` are the names that a person gave.
+def find_columns(table: Table, stated: Mapping[str, str]) -> Columns:
+    """Return which column is which, judged by the first rows; `stated` are the names that a person gave.
 
     >>> from qacal.records.table import as_table
     >>> rows = [{"prompt": "2 + 2?", "model_answer": "5", "conf": 0.9, "is_correct": False},
@@ -103,18 +103,18 @@ def find_columns(table: Table, given: Mapping[str, str]) -> Columns:
     {'question': 'prompt', 'answer': 'model_answer', 'confidence': 'conf', 'correct': 'is_correct'}
     """
     sample = _Sample(table)
-    names = {column: own for column, own in given.items() if own in sample.names}
+    names = {column: own for column, own in stated.items() if own in sample.names}
     taken = {*names.values()}
     names |= {name: name for name in KNOWN if name in sample.names and name not in names and name not in taken}
     guessed = []
     for column in _OTHER_NAMES:
         # What a person has named is not guessed again.
-        own = None if column in names or column in given else _guess(column, sample, names)
+        own = None if column in names or column in stated else _guess(column, sample, names)
         if own is not None:
             guessed.append(column)
             names = {name: other for name, other in names.items() if other != own} | {column: own}
     reverse = (name for name in sample.names if _is_reverse(name) and _are_labels(sample[name]))
-    unsure = {column: _candidates(column, sample, names) for column in NEEDED if column not in {*names, *given}}
+    unsure = {column: _candidates(column, sample, names) for column in NEEDED if column not in {*names, *stated}}
     return Columns(
         {name: names[name] for name in KNOWN if name in names},
         tuple(guessed),

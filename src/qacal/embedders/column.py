@@ -17,8 +17,8 @@ from qacal.tally.arrays import ArrayLike
 class ColumnEmbedder:
     """Take the vectors from a column: lists of numbers, arrays, or JSON text of either.
 
-    Choose it when you have embedded your rows already. The vectors are used as they are. Their length is learned from
-    the first ones seen, unless it is given; vectors of another length are refused from then on.
+    Choose it when you have embedded your rows already. The vectors are used as they are. Their length is `dim`, or that
+    of the first vectors; vectors of another length are refused.
 
     Examples
     --------

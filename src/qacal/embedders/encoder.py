@@ -13,7 +13,7 @@ from qacal.errors import InputError
 from qacal.tally.arrays import Ints
 
 TOKENS_A_BATCH = 1024
-"""How many tokens, padding included, a network is given at a time; with more, MiniLM outgrows the caches and slows."""
+"""How many tokens, padding included, a network gets at a time; with more, MiniLM outgrows the caches and slows down."""
 
 # How many rows are tokenized at a time: enough to sort by length, few enough to hold in memory.
 _ROWS_A_STEP = 8192
@@ -74,7 +74,7 @@ class Encoder:
     max_length : where `tokenize` cuts a pair.
     cls : the ids that the token for the whole text may have.
     normalised : whether vectors are scaled to length 1.
-    tokens_a_batch : how many tokens the network is given at a time; 0 gives it one row at a time.
+    tokens_a_batch : how many tokens the network gets at a time; 0 means one row at a time.
     """
 
     tokenize: Callable[[list[str], list[str]], list[TokenRow]]

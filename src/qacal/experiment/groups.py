@@ -102,7 +102,7 @@ def only(groups: Groups, rows: Bools) -> Groups:
 
 
 def at_cut(groups: Groups, cut: Cut) -> Any:
-    """Return the groups of a cut as a calibrator takes them; a tree is given whole."""
+    """Return the groups of a cut as a calibrator takes them; of a tree it takes all depths."""
     if isinstance(groups, Paths):
         return groups
     return None if cut == ROOT else groups[str(cut)]

@@ -185,7 +185,7 @@ def require_enough(sample: Sample, seeds: int, protocol: Protocol, columns: Sequ
         raise InputError(f"{error} Or search widely (--search wide).") from None
     for column in columns:
         groups = len(np.unique(as_grouping(sample.columns[column], len(sample)).leaves()))
-        # On a tenth of the rows a group must have a pair, or nothing can be said of it.
+        # On a tenth of the rows each group needs a pair, or it shows no error.
         if 20 * groups > len(sample):
             raise InputError(
                 f"the column {column} has {groups:,} values in {len(sample):,} rows; errors within groups need some "

@@ -42,10 +42,10 @@ The best of a column is in bold.
 - CE(h;β), CE(h) and β-MCE are the paper's plug-in estimates, on groups that are the same for all methods. Most of them
   is noise: the noise floor is what a perfectly calibrated score with the same outputs would measure, and it grows with
   the number of outputs. Do not rank methods by them.
-- Debiased errors have the noise taken out, and are measured in as many bins for every method. Below 0 no error can be
-  seen. Rank methods by these, by Brier score and by log loss.
+- Debiased errors have the noise removed, and are measured in the same number of bins for every method. At 0 or below no
+  error is visible. Rank methods by these, by Brier score and by log loss.
 - AUAC is the accuracy above a threshold, averaged over thresholds: stretching scores raises it. AURC is the error rate
-  of the answers given, averaged over how many are given: it measures ranking alone.
+  of the accepted answers, averaged over how many are accepted: it measures only ranking.
 - {label}Groups (2^depth, of a tree) and b are medians of what was chosen; results.parquet has every choice.
 - {ties}
 
@@ -136,7 +136,7 @@ def require_own_folder(folder: str | Path) -> None:
 @contextmanager
 def _replaced(target: Path) -> Iterator[Path]:
     """Yield a new folder to fill; it replaces `target` once all is written, and is removed if that fails."""
-    # Beside the target: a name can only be given within one file system.
+    # Beside the target: renaming works only within one file system.
     with TemporaryDirectory(prefix=f".{target.name}.", dir=target.parent) as home:
         new, old = Path(home, "new"), Path(home, "old")
         new.mkdir()

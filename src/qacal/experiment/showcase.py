@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from qacal.calibrators.base import Calibrator
 from qacal.errors import RepeatedQuestionsWarning
 from qacal.experiment.groups import Beta
 from qacal.experiment.protocol import BETA, CALIBRATION, SHARES, TEST, methods
@@ -46,7 +44,11 @@ def showcase(run: Experiment, name: tuple[Any, ...]) -> Showcase:
         partition: Partition = partitions.get(line["cut"], next(iter(partitions.values())))
     else:
         partition = partitions
-    model = QACalibrator(f"column:{_VECTORS}", partition, _calibrator(line, partition, run), examples=4)
+    calibrator = methods(run.protocol.ties)[line["method"]]
+    calibrator.set_params(points_per_bin=line["points_per_bin"], alpha=run.protocol.alpha)
+    if isinstance(partition, KDTree | BisectingTree):
+        calibrator.set_params(max_depth=line["depth"])
+    model = QACalibrator(f"column:{_VECTORS}", partition, calibrator, examples=4)
     beta_rows = None if isinstance(partition, Column) else _frame(sample, beta, part == BETA)
     with warnings.catch_warnings():
         # The page says which rows are taken as dependent.
@@ -68,14 +70,6 @@ def _best_line(run: Experiment, name: tuple[Any, ...]) -> dict[str, Any]:
     )
     best = lines.group_by("method").agg(pl.col("tuning").mean()).sort("tuning", "method")["method"][0]
     return lines.row(by_predicate=(pl.col("method") == best) & (pl.col("seed") == 0), named=True)
-
-
-def _calibrator(line: Mapping[str, Any], partition: Partition, run: Experiment) -> Calibrator:
-    method = methods(run.protocol.ties)[line["method"]]
-    chosen = {"points_per_bin": line["points_per_bin"], "alpha": run.protocol.alpha}
-    if isinstance(partition, KDTree | BisectingTree):
-        chosen["max_depth"] = line["depth"]
-    return type(method)(**{**method.get_params(), **chosen})
 
 
 def _frame(sample: Sample, beta: Beta, rows: Bools) -> pl.DataFrame:

@@ -93,7 +93,7 @@ def test_confidences_on_another_scale_are_refused_as_a_whole(tmp_path, as_text):
     assert imported(tmp_path, *rows, percent=True).frame["confidence"].to_list() == [n / 100 for n in numbers]
     with pytest.raises(InputError, match=r"1 number lies outside \(150\).*They are not percents either\."):
         imported(tmp_path, *rows, {**ROW, "confidence": 150}, percent=True)
-    with pytest.raises(InputError, match=r"outside \(-1\).*What stands for no value, such as -1, has to be empty\."):
+    with pytest.raises(InputError, match=r"outside \(-1\).*If -1 or the like means no value, leave it empty\."):
         imported(tmp_path, ROW, {**ROW, "confidence": -1})
 
 

@@ -241,6 +241,6 @@ class _Outside:
             f"{source.source} is not on a scale from 0 to 1: {numbers}. A 1 may mean anything then, so nothing is "
             "imported.",
             remedy,
-            "What stands for no value, such as -1, has to be empty." if self.lowest < 0 else "",
+            "If -1 or the like means no value, leave it empty." if self.lowest < 0 else "",
         )
         return " ".join(filter(None, sentences))

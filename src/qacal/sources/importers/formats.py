@@ -127,5 +127,5 @@ def _looks_like(path: Path) -> str:
     for needs, name in _SHAPES:
         if all(any(part in row for part in either) for either in needs):
             return name
-    seen = ", ".join(list(row)[:12]) or "no list of rows"
-    raise InputError(f"{file}: cannot tell the format; it has {seen}. Name one of {', '.join(FORMATS)}.")
+    columns = ", ".join(list(row)[:12]) or "no list of rows"
+    raise InputError(f"{file}: cannot tell the format; it has {columns}. Name one of {', '.join(FORMATS)}.")

@@ -203,7 +203,7 @@ def _attached(sample: dict[str, Any]) -> Any:
 
 
 def _choice(answer: str, choices: Sequence[str]) -> str:
-    """Return the choice that a letter stands for.
+    """Return the choice of a letter.
 
     >>> _choice("B", ["Rome", "Paris"]), _choice("Paris", ["Rome", "Paris"]), _choice("B", [])
     ('Paris', 'Paris', 'B')
@@ -279,7 +279,7 @@ def _loaded(archive: zipfile.ZipFile, member: zipfile.ZipInfo, path: Path) -> tu
 
 
 def _unpacked(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Iterator[bytes]:
-    """Yield the content of a member in small parts, because a reader of zstd unpacks all that it is given at once."""
+    """Yield the content of a member in small parts, because a reader of zstd unpacks a part as a whole."""
     with archive.open(member) as file:
         while part := file.read(_CHUNK):
             yield part
