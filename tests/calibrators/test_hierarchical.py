@@ -10,7 +10,6 @@ from scipy.special import expit
 
 from qacal.calibrators import HierarchicalScaling, PlattScaling
 from qacal.calibrators.mixed import flat as laplace
-from qacal.calibrators.mixed import flat_likelihood as group_likelihood
 from qacal.calibrators.mixed.common import Runs, as_table
 from qacal.calibrators.mixed.flat import fit_hierarchical
 
@@ -93,11 +92,11 @@ def test_no_table_is_made_of_values_that_groups_do_not_share():
 
 
 def evaluate(data, theta, near=1e-12):
-    return group_likelihood.evaluate(data, np.asarray(theta), np.zeros((2, len(data.is_free))), near)
+    return laplace.evaluate(data, np.asarray(theta), np.zeros((2, len(data.is_free))), near)
 
 
 def gradient(data, summit):
-    return group_likelihood.derivatives(data, summit)[0]
+    return laplace.derivatives(data, summit)[0]
 
 
 def as_data(h, t, group, is_free=None):
@@ -117,7 +116,7 @@ def test_curvature_is_close_to_the_likelihoods_own():
     """The average information leaves third derivatives out: near, not equal, and enough to climb by."""
     data = as_data(*simulated(n=6000, groups=30))
     best = laplace._climb(data, np.array([0.0, 1.0, 0.5, 0.0, 0.5]), np.zeros((2, 30)))
-    curvature = group_likelihood.derivatives(data, best)[1]
+    curvature = laplace.derivatives(data, best)[1]
     at_best = gradient(data, evaluate(data, best.theta))
     own = np.stack([gradient(data, evaluate(data, best.theta + step)) - at_best for step in 1e-5 * np.eye(5)]) / 1e-5
     size = np.sqrt(np.diag(own))
@@ -128,9 +127,9 @@ def test_the_last_step_to_the_modes_needs_no_pass(monkeypatch):
     """Where it promises less than 1e-3, expansion gives the likelihood to a hundredth of that, and the gradient."""
     data, theta = as_data(*simulated()), np.array([0.3, 1.0, 0.5, -0.2, 0.4])
     exact = evaluate(data, theta)
-    passes, point = [], group_likelihood._point
-    monkeypatch.setattr(group_likelihood, "_point", lambda *given: passes.append(given) or point(*given))
-    near = group_likelihood.evaluate(data, theta, exact.v + 0.004 * np.sin(np.arange(24)).reshape(2, 12), near=1e-3)
+    passes, point = [], laplace._point
+    monkeypatch.setattr(laplace, "_point", lambda *given: passes.append(given) or point(*given))
+    near = laplace.evaluate(data, theta, exact.v + 0.004 * np.sin(np.arange(24)).reshape(2, 12), near=1e-3)
     assert len(passes) == 1
     assert near.loss == pytest.approx(exact.loss, abs=1e-5)
     np.testing.assert_allclose(near.v, exact.v, atol=2e-5)

@@ -10,16 +10,16 @@ from qacal.calibrators.mixed import tree as tree_laplace
 from qacal.calibrators.mixed.common import Runs, matrix
 from qacal.calibrators.mixed.flat import fit_hierarchical
 from qacal.calibrators.mixed.nodes import Addresses, nodes_of
-from qacal.calibrators.mixed.tree import fit_tree
-from qacal.calibrators.mixed.tree_likelihood import (
+from qacal.calibrators.mixed.tree import (
     Cells,
     covariance_of,
+    fit_tree,
     gather_knowledge,
     gaussian_curvature,
     own_curvature,
     posterior_covariances,
 )
-from qacal.calibrators.mixed.tree_likelihood import evaluate as evaluate_from
+from qacal.calibrators.mixed.tree import evaluate as evaluate_from
 from qacal.tally.groups import as_grouping
 from qacal.tally.isotonic import isotonic_shape
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from qacal.cli.evaluate import _is_above
-from qacal.metrics import debiased
+from qacal.metrics import noise
 from qacal.metrics.calibration import estimate_calibration_error
 from tests.sizes import sized
 from tests.theory.lab import at_most, failure_rate
@@ -29,7 +29,7 @@ def passes_though_off(n, confidence, off):
 @pytest.fixture
 def jackknife_alone(monkeypatch):
     """Take intervals as the jackknife has them, however little it can see."""
-    monkeypatch.setattr(debiased, "_noise_ends", lambda *_: (np.inf, -np.inf))
+    monkeypatch.setattr(noise, "_noise_ends", lambda *_: (np.inf, -np.inf))
 
 
 @pytest.mark.parametrize(("n", "confidence"), [(2, 0.9), (6, 0.9), (10, 0.9), (20, 0.95), (50, 0.97), (200, 0.6)])

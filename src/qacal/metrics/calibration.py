@@ -18,8 +18,7 @@ import numpy as np
 from qacal.errors import InputError
 from qacal.guarantee import check_alpha
 from qacal.metrics.binned import BinChoice, Binned, as_tally
-from qacal.metrics.debiased import debiased_square, held_out_maximum
-from qacal.metrics.noise import p_value, redraw
+from qacal.metrics.noise import debiased_square, held_out_maximum, p_value, redraw
 from qacal.parameters import is_whole, shown
 from qacal.tally.arrays import ArrayLike, Floats, require_sorted
 from qacal.tally.groups import Paths

@@ -2,8 +2,7 @@
 
 from qacal.partitions.base import EMBEDDING, Partition
 from qacal.partitions.bisecting import BisectingTree
-from qacal.partitions.column import Column
-from qacal.partitions.function import Function
+from qacal.partitions.column import Column, Function
 from qacal.partitions.kdtree import KDTree
 from qacal.partitions.kmeans import KMeans
 from qacal.partitions.learned import LearnedTree

@@ -7,8 +7,7 @@ from typing import Any
 from qacal.errors import InputError
 from qacal.partitions.base import Partition
 from qacal.partitions.bisecting import BisectingTree
-from qacal.partitions.column import Column
-from qacal.partitions.function import Function
+from qacal.partitions.column import Column, Function
 from qacal.partitions.kdtree import KDTree
 from qacal.partitions.kmeans import KMeans
 from qacal.partitions.learned import LearnedTree
