@@ -67,9 +67,6 @@ class Judge:
 
     model : the judge's name on the server; None for no judge: answers that do not match are then wrong.
     fields : further fields of requests; None leaves one out.
-
-    >>> Judge().label("the paris.", ("Paris",)), Judge().label("Lyon", ("Paris",))
-    (1.0, 0.0)
     """
 
     model: str | None = None
@@ -82,12 +79,6 @@ class Judge:
     def name(self) -> str:
         """The value of the column `judge` in records."""
         return "alias" if self.model is None else f"{self.model} (judge/1)"
-
-    def label(self, answer: str, truths: Sequence[str], question: str | None = None) -> float | None:
-        """Return the label by comparison; None if the LLM has to judge."""
-        if matches(answer, truths, question):
-            return 1.0
-        return 0.0 if self.model is None else None
 
     def request(self, question: str, answer: str, truths: Sequence[str]) -> Request:
         """Return the request to the judge."""
@@ -194,8 +185,11 @@ def _label(record: Record, judge: Judge, store: Store | None) -> tuple[float | N
 
 
 def _compared(record: Record, judge: Judge, truths: Sequence[str]) -> float | None:
+    """Return the label by comparison; None if the LLM has to judge."""
     question = record.get("question")
-    return judge.label(str(record["answer"]), truths, question if isinstance(question, str) else None)
+    if matches(str(record["answer"]), truths, question if isinstance(question, str) else None):
+        return 1.0
+    return 0.0 if judge.model is None else None
 
 
 def ground_truths(record: Mapping[str, Any]) -> tuple[str, ...]:
