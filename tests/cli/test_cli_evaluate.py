@@ -163,7 +163,7 @@ def test_groups_of_none_and_of_one(measured):
     assert code == 0
     assert "nan" not in printed
     assert re.search(r"^ physics +1 .*–", printed, flags=re.MULTILINE)
-    assert "–: too few rows to measure." in printed
+    assert "–: too few rows to measure; a group needs 20." in printed
     assert re.search(r"^ \(no group\) +99 ", printed, flags=re.MULTILINE)
     assert "(no group): rows whose subject is empty." in printed
     found = json.loads(measured(frame, "--groups", "subject", "--json")[1])
@@ -235,7 +235,16 @@ def test_no_error_is_negative(measured):
     assert error_of(measured, frame)["debiased"] < 0
     printed = measured(frame)[1]
     assert re.search(r"^ before +\S+ +none seen +0\.000 to 0\.\d{3}", printed, flags=re.MULTILINE)
-    assert "none seen: noise alone would measure as much" in printed
+    assert "none seen: noise alone would measure as much; the upper end of its 95% interval says" in printed
+    assert "none seen" not in measured(rows(300, 0.3))[1]
+
+
+def test_errors_of_small_groups_are_not_printed(measured):
+    frame = rows(400, 0.0, subject=["law"] * 377 + ["physics"] * 19 + ["art"] * 4)
+    printed = measured(frame, "--groups", "subject")[1]
+    for name, count in (("physics", 19), ("art", 4)):
+        assert re.search(rf"^ {name} +{count} .*–", printed, flags=re.MULTILINE)
+    assert "–" not in next(line for line in printed.splitlines() if line.startswith(" law"))
 
 
 @pytest.mark.parametrize(

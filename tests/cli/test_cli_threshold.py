@@ -69,6 +69,26 @@ def test_per_group(folder, model, tmp_path):
     assert {line["decision"] for line in lines if line["topic"] == "geography"} == {"answer"}
 
 
+def test_groups_are_listed_by_their_rows_and_have_no_common_threshold(folder, tmp_path):
+    rows = pl.DataFrame(answers(1500, seed=4)).sort("topic")
+    first, second, third = rows["topic"].unique(maintain_order=True)[:3]
+    sizes = {first: 50, second: 200, third: 100}
+    pl.concat([rows.filter(topic=topic).head(size) for topic, size in sizes.items()]).write_parquet(
+        tmp_path / "a.parquet"
+    )
+    options = ("--accuracy", "0.995", "--per-group")
+    code, printed, _ = run("threshold", folder / "model", tmp_path / "a.parquet", *options)
+    assert code == 1
+    of_groups, lower = printed.split("lower accuracies on these rows")
+    listed = [line.split()[0] for line in of_groups.splitlines() if line.strip().startswith((first, second, third))]
+    assert listed == [second, third, first]
+    assert "threshold" not in lower
+    assert (
+        "threshold"
+        in run("threshold", folder / "model", tmp_path / "a.parquet", "--accuracy", "0.995")[1].split("lower")[1]
+    )
+
+
 def test_costs(folder):
     printed = ok("threshold", folder / "model", folder / "labelled.parquet", "--wrong", "5", "--abstain", "1")
     assert "Use 0.8. No guarantee" in printed

@@ -49,6 +49,17 @@ def test_no_word_is_broken_at_any_width(what, width):
     assert set(expected.replace(":", " ").split()) <= words
 
 
+def test_intervals_stay_whole_and_words_are_broken_sooner():
+    header = ("", "mean", "error", "95% interval", "error within", "95% interval", "Brier", "log loss", "AURC")
+    line = ("after", "0.547", "none seen", "0.000 to 0.045", "0.0337", "0.000 to 0.106", "0.1469", "0.4497", "0.1806")
+    text = shown(TextTable("scores", header, [line]), 80)
+    assert "0.000 to 0.045 0.0337 0.000 to 0.106" in text
+    assert "none seen" not in text
+    header = ("group", "rows", "accuracy", "before", "error before")
+    groups = TextTable("groups", header, [("x" * 35, *["0.1"] * 3, "none seen")])
+    assert "none seen" in shown(groups, 80)  # narrow gaps come first
+
+
 def test_a_word_that_fits_nowhere_is_broken_and_whole():
     name = "x" * 300
     text = shown(TextTable("one", ("group", "rows"), [(name, "7")]), 80)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 from math import isnan
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -130,15 +131,16 @@ def _print(evaluation: Evaluation, title: str, groups: str | None) -> None:
         rows.append(("after", *_scores(evaluation.after)))
     caption = f"{title}{evaluation.rows:,} rows, accuracy {evaluation.accuracy:.3f}"
     options.show_table(caption, header, rows)
-    if evaluation.groups:
+    group_rows = [_group(group) for group in evaluation.groups]
+    if group_rows:
         caption = f"{title}within {evaluation.grouped_by}"
         header = ("group", "rows", "accuracy", "before", "after", "error before", "error after")
-        options.show_table(caption, header, [_group(group) for group in evaluation.groups])
+        options.show_table(caption, header, group_rows)
     if evaluation.verdict is not None:
         options.show(f"{title}{evaluation.verdict.text}")
     for line in _troubles(evaluation.groups):
         options.show(f"{title}{line}")
-    for line in _notes(evaluation, groups):
+    for line in _notes({*chain(*rows)}, {*chain(*group_rows)}, groups):
         options.show(line)
 
 
@@ -165,11 +167,15 @@ def _seen(error: float, digits: int = 3) -> str:
 
 
 def _group(group: GroupScores) -> tuple[str, ...]:
+    from qacal.metrics.evaluation import FEWEST_ROWS
+
+    errors = [error for error in (group.error_before, group.error_after) if error is not None]
     return (
         _name(group),
         f"{group.rows:,}",
         *("" if mean is None else f"{mean:.3f}" for mean in (group.accuracy, group.before, group.after)),
-        *("" if error is None else _seen(error) for error in (group.error_before, group.error_after)),
+        *(_UNKNOWN if group.rows < FEWEST_ROWS else _seen(error) for error in errors),
+        *[""] * (2 - len(errors)),
     )
 
 
@@ -189,17 +195,20 @@ def _troubles(groups: list[GroupScores]) -> Iterator[str]:
             yield f"{heading}: {some_of(names, 3)}."
 
 
-def _notes(evaluation: Evaluation, groups: str | None) -> Iterator[str]:
-    """Yield explanations of the columns in these tables."""
-    from qacal.metrics.evaluation import without_group
+def _notes(overall: set[str], within: set[str], groups: str | None) -> Iterator[str]:
+    """Yield explanations of the columns and the words in the cells of the two tables."""
+    from qacal.metrics.evaluation import FEWEST_ROWS, without_group
 
-    means = "mean, before, after" if evaluation.groups else "mean"
+    means = "mean, before, after" if within else "mean"
     yield f"{means}: mean confidence; compare it with the accuracy."
     yield "error: debiased calibration error, the typical distance to the accuracy without noise; 95% interval."
-    yield f"{_NONE_SEEN}: noise alone would measure as much; the upper end says how large an error may still be."
-    if any(group.rows < 2 for group in evaluation.groups):
-        yield f"{_UNKNOWN}: too few rows to measure."
-    if any(group.group is None for group in evaluation.groups):
+    if _NONE_SEEN in overall | within:
+        most = "; the upper end of its 95% interval says how large it may still be" if _NONE_SEEN in overall else ""
+        yield f"{_NONE_SEEN}: noise alone would measure as much{most}."
+    if _UNKNOWN in overall | within:
+        few = f"; a group needs {FEWEST_ROWS}" if _UNKNOWN in within else ""
+        yield f"{_UNKNOWN}: too few rows to measure{few}."
+    if _NO_GROUP in within:
         yield f"{_NO_GROUP}: {without_group(groups)}."
     yield "Brier, log loss, AURC: lower is better."
 

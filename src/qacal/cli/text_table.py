@@ -26,8 +26,8 @@ class TextTable:
         """Yield the table, with wide gaps or narrow ones, or else one list of values for each row."""
         from rich.text import Text
 
-        for longest, gap in ((None, 3), (None, 1), (_LONG, 1)):
-            widths = self._widths(options.max_width, longest, gap)
+        for gap, is_tight, longest in ((3, False, None), (1, False, None), (1, True, None), (1, True, _LONG)):
+            widths = self._widths(options.max_width, gap, is_tight, longest)
             if widths is not None:
                 yield Text(self.title, style="bold")
                 yield self._table(widths, gap)
@@ -38,19 +38,16 @@ class TextTable:
             lines = [f"  {name}: {value}" for name, value in names if value.strip()]
             yield Text("\n".join([f"{self.columns[0]} {row[0]}".strip(), *lines, ""]), overflow="fold")
 
-    def _widths(self, width: int, longest: int | None, gap: int) -> list[int] | None:
+    def _widths(self, width: int, gap: int, is_tight: bool, longest: int | None) -> list[int] | None:
         """Return widths of columns that break no word, or none up to `longest`; None if there is no room."""
         from rich.cells import cell_len
 
-        names = [_longest(name.split()) for name in self.columns]
-        cells = [[row[place] for row in self.rows] for place in range(len(names))]
-        needed = [max(name, _longest(" ".join(texts).split())) for name, texts in zip(names, cells, strict=True)]
-        if longest is not None:
-            needed = [min(need, longest) if self._is_text(place) else need for place, need in enumerate(needed)]
-        room = width - gap * (len(names) - 1) - 2
+        cells = [[row[place] for row in self.rows] for place in range(len(self.columns))]
+        needed = [self._needed(place, texts, is_tight, longest) for place, texts in enumerate(cells)]
+        room = width - gap * (len(cells) - 1) - 2
         if sum(needed) > room:
             return None
-        # Names of columns are broken into lines sooner than numbers are.
+        # Names of columns are broken into lines sooner than cells are.
         whole = [max(need, _longest(texts)) for need, texts in zip(needed, cells, strict=True)]
         widths = [max(cell_len(name), most) for name, most in zip(self.columns, whole, strict=True)]
         while sum(widths) > room:
@@ -58,6 +55,18 @@ class TextTable:
             able = able or [at for at in range(len(widths)) if widths[at] > needed[at]]
             widths[max(able, key=lambda at: widths[at])] -= 1
         return widths
+
+    def _needed(self, place: int, texts: list[str], is_tight: bool, longest: int | None) -> int:
+        """Return the least width of a column; cells with numbers, such as intervals, are never broken into lines.
+
+        is_tight : other cells are.
+        """
+        name = _longest(self.columns[place].split())
+        if self._is_text(place):
+            need = max(name, _longest(" ".join(texts).split()))
+            return need if longest is None else min(need, longest)
+        kept = [text for text in texts if not is_tight or any(map(str.isdigit, text))]
+        return max(name, _longest(kept), _longest(" ".join(texts).split()))
 
     def _is_text(self, place: int) -> bool:
         return place == 0 or self.columns[place] in _TEXTS

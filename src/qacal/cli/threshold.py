@@ -124,7 +124,8 @@ def _print_certified(certified: CertifiedThreshold, title: str) -> None:
         every = " in every group that has a threshold" if certified.is_grouped else ""
         claim = f"accuracy of accepted answers at least {certified.accuracy:g}{every}"
     caption = f"{title}{claim}, with probability {1 - certified.alpha:g}"
-    options.show_table(caption, _HEADER, [_line(part) for part in certified.parts])
+    largest_first = sorted(certified.parts, key=lambda part: -part.rows)
+    options.show_table(caption, _HEADER, [_line(part) for part in largest_first])
     for text in _remarks(certified):
         options.show(text)
     if certified.reachable:
@@ -135,10 +136,10 @@ def _print_reachable(certified: CertifiedThreshold) -> None:
     """Print the lower targets that these rows can certify."""
     rows = []
     for one in certified.reachable:
-        threshold = "" if one.threshold is None else f"{one.threshold:g}"
+        threshold = [] if certified.is_grouped else ["" if one.threshold is None else f"{one.threshold:g}"]
         groups = f"{one.certified} of {one.of} groups" if one.of > 1 else "yes" if one.certified else "no"
-        rows.append((f"{one.accuracy:g}", groups, threshold, f"{one.coverage:.3f}"))
-    header = ("accuracy", "certified", "threshold", "share answered")
+        rows.append((f"{one.accuracy:g}", groups, *threshold, f"{one.coverage:.3f}"))
+    header = ("accuracy", "certified", *([] if certified.is_grouped else ["threshold"]), "share answered")
     options.show_table("lower accuracies on these rows", header, rows)
     best = next((one for one in certified.reachable if one.certified), None)
     if best is None:

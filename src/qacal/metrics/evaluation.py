@@ -27,6 +27,9 @@ BINS = 15
 # "changed little" is said.
 _LITTLE, _NOT_MUCH = 0.001, 0.005
 
+FEWEST_ROWS = 20
+"""The error of a group with fewer rows is noise."""
+
 FITTED_ON = "the model was fitted on some of these questions; on those it looks better than it is."
 """The warning about rows of the fit."""
 
@@ -268,7 +271,7 @@ def trouble_of(h: Floats, p: Floats, t: Floats, ids: Any, groups: int) -> str | 
     if verdict_on(h, p, t, hashes, groups=groups).kind == "worse":
         return "worse"
     questions = len(t) if hashes is None else len(np.unique(hashes))
-    if questions < 20:
+    if questions < FEWEST_ROWS:
         return None
     chance = float(special.ndtri(1 - 0.025 / groups)) * (float((p * (1 - p)).mean()) / questions) ** 0.5
     return "off" if abs(float((p - t).mean())) > max(0.05, chance) else None
