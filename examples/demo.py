@@ -136,4 +136,7 @@ def _say_what_next(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except KeyboardInterrupt:
+        sys.exit("Stopped. Run it again: it starts from the beginning.")

@@ -308,6 +308,13 @@ def test_a_model_replaces_a_model(tmp_path):
     assert [path.name for path in (tmp_path / "model").iterdir()] == [MODEL]
 
 
+def test_a_damaged_model_is_replaced(tmp_path):
+    save_turn(tmp_path / "model", 1, fitted(QABinning(points_per_bin=7)))
+    (tmp_path / "model" / MODEL).write_text('{"schema": ')
+    save_turn(tmp_path / "model", 2, fitted(QABinning(points_per_bin=7)))
+    assert load_turn(tmp_path / "model").turn == 2
+
+
 def test_an_empty_directory_and_a_link_to_a_model_are_taken(tmp_path):
     (tmp_path / "model").mkdir()
     save_turn(tmp_path / "model", 1, fitted(Identity()))
@@ -336,7 +343,7 @@ def test_anything_else_is_left_alone(tmp_path):
     with pytest.raises(ArtifactError, match=r"no part of a qacal model \(model.json\)"):
         save(tmp_path / "other", model, CLASSES)
     save(tmp_path / "set", model, CLASSES, document="models.json")
-    with pytest.raises(ArtifactError, match=r"no part of a qacal model \(models.json\)"):
+    with pytest.raises(ArtifactError, match="holds a set of models, and is not replaced by a single model"):
         save(tmp_path / "set", model, CLASSES)
     save(tmp_path / "model", model, CLASSES)
     (folder,) = (path for path in (tmp_path / "model").iterdir() if path.is_dir())

@@ -53,6 +53,7 @@ Arrays: TypeAlias = dict[str, NDArray[Any]]
 
 SCHEMA = 3
 MODEL = "model.json"
+MODEL_SET = "models.json"
 
 _DTYPES = ("float64", "int64", "uint64")
 _MOST_AXES = 4
@@ -356,7 +357,8 @@ def save(
                 _flush(target / folders[0])
             _write(new, text)
     except OSError as error:
-        raise ArtifactError(f"the model was not saved to {target}: {error}. What was there is unchanged.") from error
+        reason = error.strerror or error
+        raise ArtifactError(f"the model was not saved to {target}: {reason}. What was there is unchanged.") from error
 
 
 def _npy(array: NDArray[Any]) -> bytes:
@@ -389,8 +391,15 @@ def _require_replaceable(target: Path, document: str) -> bool:
     found = [path.relative_to(target).as_posix() for path in paths]
     foreign = sorted(name for name in found if name != document and not _OURS.fullmatch(name))
     known = _readable(target / document)
-    # Without a document, all that is there may have been left by a process that was killed.
+    # Without a document, all that is there may have been left by a process that was killed. A damaged document is
+    # ours if our folders are beside it.
     is_ours = (type(known.get("schema")) is int and "qacal" in known) or not (target / document).exists()
+    is_ours = is_ours or any(_FOLDER.fullmatch(name) for name in found)
+    if foreign and {*foreign} <= {MODEL, MODEL_SET}:
+        raise ArtifactError(
+            f"{target} holds {'a single model' if MODEL in foreign else 'a set of models'}, and is not replaced by "
+            f"{'a set of models' if MODEL in foreign else 'a single model'}. Choose another name, or delete it first."
+        )
     if foreign or not is_ours:
         raise ArtifactError(
             f"{target} holds what is no part of a qacal model ({', '.join(foreign[:5]) or document}), and is not "

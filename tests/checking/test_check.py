@@ -8,7 +8,7 @@ import pytest
 
 import qacal
 from qacal import InputError
-from qacal.records.files import text_encoding
+from qacal.records.file_options import file_options
 from tests.checking.rows import as_csv, changed, labelled, renamed
 
 
@@ -100,7 +100,7 @@ def test_the_encoding_is_in_the_line_to_paste(tmp_path, monkeypatch):
     assert (found.encoding, found.options) == ("cp1252", ())
     split = "-o train.csv --rest test.csv\n    qacal fit train.csv -o model\n"  # the parts are UTF-8
     assert f"To paste:\n    qacal --encoding cp1252 split {path} {split}" in str(found)
-    with text_encoding("latin-1"):
+    with file_options(encoding="latin-1"):
         found = qacal.check(path)
     assert found.is_fine
     assert f"    qacal --encoding latin-1 split {path} {split}" in str(found)

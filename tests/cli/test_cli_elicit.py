@@ -337,7 +337,7 @@ def test_a_run_that_is_stopped_says_how_to_go_on(number, code, server, tmp_path)
     process.send_signal(number)
     _, err = process.communicate(timeout=30)
     assert process.returncode == code
-    assert err.strip() == "Stopped. All replies so far are stored; run the same command again to continue."
+    assert err == "All replies so far are stored; run the same command again to continue.\nStopped.\n"
     kept = len(ok("answers", tmp_path / "run.db").splitlines())
     assert 3 <= kept < 200
 

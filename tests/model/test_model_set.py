@@ -12,7 +12,7 @@ import pytest
 from qacal import Column, InputError, LearnedScore, QABinning, QACalibrator, load
 from qacal.errors import ArtifactError
 from qacal.model import model_set
-from qacal.model.model_set import INDEX, ModelSet, fit_set, load_any, load_one
+from qacal.model.model_set import MODEL_SET, ModelSet, fit_set, load_one
 from qacal.records.table import as_table
 from qacal.storage import digest
 from tests.answers import answers
@@ -51,14 +51,22 @@ def exchange(models, one, two):
 
 def folder_of(models, number):
     """Return the folder of the model of a number."""
-    return json.loads((models / INDEX).read_text())["folders"][number]
+    return json.loads((models / MODEL_SET).read_text())["folders"][number]
 
 
 def test_a_set_comes_back(models):
-    back = load_any(models)
+    back = load(models)
     assert list(back._models) == ["parrot-1", "parrot-2", "parrot-3"]
+    rows = [*answers(20, llm="parrot-1"), *answers(20, llm="parrot-3")]
+    calibrated = back.calibrate(rows)
+    each = [back.models[row["model"]].calibrate([row])[0] for row in rows]
+    assert calibrated == each
+    assert back.predict(rows).tolist() == [row["calibrated"] for row in each]
+    columns = ("question", "answer", "confidence", "topic", "model")
+    explained = back.explain(**{name: rows[-1][name] for name in columns})
+    assert explained["calibrated"] == each[-1]["calibrated"]
     back.save(models)
-    assert list(load_any(models)._models) == ["parrot-1", "parrot-2", "parrot-3"]
+    assert list(load(models)._models) == ["parrot-1", "parrot-2", "parrot-3"]
 
 
 @pytest.mark.parametrize("seal", [False, True])
@@ -72,15 +80,15 @@ def test_a_set_comes_back(models):
     ],
 )
 def test_names_that_were_changed_are_refused(how, seal, models):
-    change(models / INDEX, how, seal=seal)
+    change(models / MODEL_SET, how, seal=seal)
     with pytest.raises(ArtifactError, match=r"holds the model of model parrot-|does not match its digest"):
-        load_any(models)
+        load(models)
 
 
 def test_an_index_that_lost_a_model_is_refused(models):
-    change(models / INDEX, lambda index: index["value"]["values"].pop(), seal=False)
+    change(models / MODEL_SET, lambda index: index["value"]["values"].pop(), seal=False)
     with pytest.raises(ArtifactError, match="does not match its digest"):
-        load_any(models)
+        load(models)
 
 
 def test_folders_that_were_exchanged_are_refused(models):
@@ -88,7 +96,7 @@ def test_folders_that_were_exchanged_are_refused(models):
     with pytest.raises(
         ArtifactError, match=r"holds the model of model parrot-3, and models.json names it as .*parrot-1"
     ):
-        load_any(models)
+        load(models)
 
 
 def test_one_of_the_models_may_be_changed_and_saved_by_itself(models):
@@ -96,11 +104,11 @@ def test_one_of_the_models_may_be_changed_and_saved_by_itself(models):
         load_one(models)
     second = models / folder_of(models, 1)
     load_one(second).set_threshold(0.7).save(second)
-    assert load_any(models)._models["parrot-2"].decision_rule_ is not None
+    assert load(models)._models["parrot-2"].decision_rule_ is not None
 
 
 def test_a_set_that_replaces_another_is_there_whole_or_not_at_all(models, monkeypatch):
-    two = ModelSet("model", dict(list(load_any(models)._models.items())[:2]))
+    two = ModelSet("model", dict(list(load(models)._models.items())[:2]))
 
     def stopped(*_):
         raise SystemExit(143)
@@ -109,9 +117,9 @@ def test_a_set_that_replaces_another_is_there_whole_or_not_at_all(models, monkey
         patch.setattr(os, "replace", stopped)
         with pytest.raises(SystemExit):
             two.save(models)
-    assert list(load_any(models)._models) == ["parrot-1", "parrot-2", "parrot-3"]
+    assert list(load(models)._models) == ["parrot-1", "parrot-2", "parrot-3"]
     two.save(models)
-    assert list(load_any(models)._models) == ["parrot-1", "parrot-2"]
+    assert list(load(models)._models) == ["parrot-1", "parrot-2"]
     assert len(list(models.iterdir())) == 3
     assert len(list(models.parent.iterdir())) == 1
 
@@ -156,9 +164,9 @@ FIRST_ANSWER = """
 import sys
 import polars as pl
 from qacal.embedders import StaticEmbedder
-from qacal.model.model_set import load_any
+from qacal.model.model_set import load
 
-model = load_any(sys.argv[1], warm=True)
+model = load(sys.argv[1], warm=True)
 del StaticEmbedder.__init__  # what is loaded now has no weights
 loaded = set(sys.modules)
 row = {"question": "Where?", "answer": "There", "confidence": 0.8, "topic": "cooking", "model": "parrot-1"}

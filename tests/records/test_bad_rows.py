@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from qacal import BadRows, BadRowsError, InputError, QABinning, QACalibrator
+from qacal import BadRows, BadRowsError, InputError, QABinning, QACalibrator, load
 from qacal.records.files import File, refuse
 from qacal.records.reading import Reading, read
 from tests.answers import answers
@@ -105,6 +105,11 @@ def test_decimal_commas_are_read(tmp_path):
     for name in ("semicolons.csv", "quoted.csv"):
         (batch,) = read(tmp_path / name, needs_labels=True)
         np.testing.assert_array_equal(batch.confidence, rows["confidence"])
+    # New columns are written as the file writes its own numbers.
+    ok("fit", tmp_path / "semicolons.csv", "-o", tmp_path / "model", *FIT)
+    ok("apply", tmp_path / "model", tmp_path / "semicolons.csv", "-o", tmp_path / "out.csv")
+    calibrated = pl.read_csv(tmp_path / "out.csv", separator=";", decimal_comma=True)["calibrated"]
+    np.testing.assert_allclose(calibrated, load(tmp_path / "model").predict(tmp_path / "semicolons.csv"))
     text.write_csv(tmp_path / "unquoted.csv", quote_style="never")
     code, _, err = run("evaluate", tmp_path / "unquoted.csv")
     assert code == 1

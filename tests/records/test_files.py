@@ -10,7 +10,8 @@ import polars as pl
 import pytest
 
 from qacal.errors import InputError
-from qacal.records.files import File, format_of, from_stream, open_file, text_encoding
+from qacal.records.file_options import file_options
+from qacal.records.files import File, format_of, from_stream, open_file
 from qacal.records.reading import read
 from qacal.records.table import as_table
 from qacal.records.writers import atomic_file, write_frame, writing
@@ -359,14 +360,14 @@ def test_another_encoding_is_named_and_read_if_told(tmp_path, encoding, said, na
         list(file.batches())
     assert said in str(caught.value)
     assert f"qacal --encoding {named} COMMAND" in str(caught.value)
-    with text_encoding(named):
+    with file_options(encoding=named):
         (table,) = file.batches()
     assert [*table.rows()][29] | row == [*table.rows()][29]
 
 
 @pytest.mark.parametrize("name", ["klingon", "hex", "rot13", "zip", "base64", "undefined"])
 def test_no_such_encoding(name):
-    with pytest.raises(InputError, match=f"there is no encoding '{name}' of text"), text_encoding(name):
+    with pytest.raises(InputError, match=f"there is no encoding '{name}' of text"), file_options(encoding=name):
         pass
 
 

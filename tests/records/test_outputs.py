@@ -13,8 +13,8 @@ import polars as pl
 import pytest
 
 from qacal.errors import InputError
-from qacal.records.files import open_file, unpacked_up_to
-from qacal.records.json_stream import rows_up_to
+from qacal.records.file_options import file_options
+from qacal.records.files import open_file
 from qacal.records.temporary import temporary_folder
 from qacal.records.writers import atomic_file, write_frame, write_objects
 from tests.cli.test_cli import run
@@ -174,7 +174,7 @@ def test_what_unpacks_to_far_too_much_is_refused(tmp_path, monkeypatch):
     path.write_bytes(gzip.compress(b'{"question": "' + b"a" * 3_000_000 + b'"}\n'))
     with pytest.raises(InputError, match=r"unpacks to more than .* allow more: qacal --max-unpacked-gb GB"):
         list(open_file(path).batches())
-    with unpacked_up_to(1):
+    with file_options(max_unpacked_gb=1):
         assert len(next(open_file(path).batches())) == 1
     monkeypatch.chdir(tmp_path)
     assert run("check", "a.jsonl.gz")[0] == 2
@@ -198,7 +198,7 @@ LARGE = "a" * 2000
 def test_a_row_that_is_too_large_is_refused_before_it_is_read(tmp_path, name, text, line):
     (tmp_path / name).write_bytes(gzip.compress(text.encode()) if name.endswith("gz") else text.encode())
     place = rf" line {line or '.*'}: the row is broken, or is larger than 0.001 MB; .* qacal --max-row-mb MB"
-    with rows_up_to(0.001), pytest.raises(InputError, match=place):
+    with file_options(max_row_mb=0.001), pytest.raises(InputError, match=place):
         list(open_file(tmp_path / name).batches(lambda fault: None))
     if line is not None:
         assert sum(len(table) for table in open_file(tmp_path / name).batches()) == line - name.startswith("a.csv")
@@ -208,7 +208,7 @@ def test_a_row_that_is_too_large_is_refused_before_it_is_read(tmp_path, name, te
 def test_batches_of_large_rows_have_fewer_of_them(tmp_path, kind):
     rows = [{"question": f"{n} {'a' * 80}"} for n in range(12)]
     write_objects(rows, tmp_path / f"a.{kind}", "rows")
-    with rows_up_to(0.001):
+    with file_options(max_row_mb=0.001):
         tables = list(open_file(tmp_path / f"a.{kind}").batches())
     assert {len(table) for table in tables} <= {3, 4}
     assert [row for table in tables for row in table.rows()] == rows

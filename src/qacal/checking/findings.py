@@ -15,7 +15,7 @@ from qacal.errors import counted, some_of
 from qacal.metrics.ranking import doubt_of
 from qacal.records.bad_rows import MAX_BAD, Reason
 from qacal.records.columns import EXPECTED_LABELS
-from qacal.records.json_stream import NOT_UTF8
+from qacal.records.file_options import NOT_UTF8
 from qacal.records.provenance import APART, is_provenance
 from qacal.records.reading import COPIED, REMOVE_COPIES
 from qacal.tally.arrays import Bools, Floats, Hashes

@@ -24,7 +24,8 @@ from qacal.model.defaults import DEPTH_WITH_SCORE, SHARE_WITH_SCORE
 from qacal.planning import labels_for_group, rounded_up
 from qacal.records.bad_rows import MAX_BAD, BadRows
 from qacal.records.columns import expression_key, listed
-from qacal.records.files import File, given_encoding, text_encoding
+from qacal.records.file_options import current_options, file_options
+from qacal.records.files import File
 from qacal.records.reading import Reading, as_source
 from qacal.records.table import Table
 from qacal.tally.arrays import Bools, Floats, Hashes
@@ -171,10 +172,10 @@ def check(
     reading = Reading(columns or {}, percent, expressions=expressions or {})
     source = as_source(records)
     checked, encoding, has_utf8 = _checked(source, reading, progress)
-    if encoding is None or given_encoding.get() is not None:
+    if encoding is None or current_options().encoding is not None:
         return checked
     if not has_utf8:
-        with text_encoding(_ENCODING):
+        with file_options(encoding=_ENCODING):
             readable, _, _ = _checked(source, reading, progress)
         if not any(finding.kind == "encoding" for finding in readable.findings):  # else it is not in this one either
             checked = readable
@@ -261,7 +262,7 @@ def _judged(summary: Summary, reading: Reading, source: Any, fault: InputError |
         fewest=fewest,
         goals=_goals(labelled if fewest is None else fewest[1], confidence, rated) if has_goals else (),
         options=tuple(_options(summary, reading, scale, {finding.kind for finding in issues})),
-        encoding=given_encoding.get(),
+        encoding=current_options().encoding,
     )
 
 

@@ -48,13 +48,13 @@ def run(
         cat new.jsonl | qacal apply model - > out.jsonl
         qacal apply model new.parquet -o out.parquet --threshold 0.8
     """
-    from qacal.model.model_set import load_any
+    from qacal.model.model_set import load
     from qacal.records.columns import listed
 
     options.require_apart(file, output, skip_bad_rows)
     options.require_writable(output)
     options.require_free_output(json, output)
-    loaded = load_any(options.model_path(model), embedder=embedder)
+    loaded = load(options.model_path(model), embedder=embedder)
     if threshold is not None:
         loaded.set_threshold(threshold)
     done, columns, decisions = 0, list[str](), Counter[Any]()

@@ -311,7 +311,7 @@ def telling() -> Iterator[Callable[[int], Callable[[Progress], None]]]:
         else:
             yield lambda total: _teller(total, options.note, _SECONDS_BETWEEN_LINES)
     except (KeyboardInterrupt, SystemExit):  # the latter is how main takes SIGTERM
-        options.note("Stopped. All replies so far are stored; run the same command again to continue.")
+        options.note("All replies so far are stored; run the same command again to continue.")
         raise
 
 

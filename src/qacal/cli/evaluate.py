@@ -72,14 +72,14 @@ def run(
         qacal evaluate labelled.parquet --model model --fail-above 0.05 && deploy
     """
     from qacal.model.evaluating import collect
-    from qacal.model.model_set import load_any
+    from qacal.model.model_set import load
 
     if strict and fail_above is None:
         raise typer.BadParameter("--strict needs --fail-above, which sets the limit.")
     if fail_above is not None and not 0 <= fail_above <= 1:
         raise typer.BadParameter(f"--fail-above is {fail_above:g}; expected 0 to 1, such as 0.05.")
     options.require_apart(file, skip_bad_rows)
-    loaded = None if model is None else load_any(options.model_path(model), embedder=embedder)
+    loaded = None if model is None else load(options.model_path(model), embedder=embedder)
     if by is None and loaded is not None:
         by = loaded._by
     with (

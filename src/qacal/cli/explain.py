@@ -41,12 +41,12 @@ def run(
         qacal explain model --question "What is 17 * 23?" --answer 391 --confidence 0.9
         qacal explain model --question "..." --answer "..." --confidence 0.9 --column-value confidence_tokens=0.4
     """
-    from qacal.model.model_set import load_any
+    from qacal.model.model_set import load
 
     if not 0 <= confidence <= 1:
         raise typer.BadParameter(f"--confidence is {confidence:g}; expected 0 to 1, such as 0.9 for 90 percent.")
     others = _values(column_value)
-    one = _model_for(load_any(options.model_path(model), embedder=embedder), model, others)
+    one = _model_for(load(options.model_path(model), embedder=embedder), model, others)
     if one._needs["needs_text"] and (question is None or answer is None):
         raise typer.BadParameter("this model uses the text; pass both, --question and --answer.")
     for name in one.pipeline_.columns:

@@ -215,7 +215,8 @@ def _with_settings(calibrator: Calibrator, points_per_bin: int | None, alpha: fl
 def _print_next(
     file: str, output: str, by: str | None, lost: str | None, column: list[str] | None, *, skips: bool
 ) -> None:
-    from qacal.records.files import ending_of, given_encoding, held_out_name, split_names
+    from qacal.records.file_options import current_options
+    from qacal.records.files import ending_of, held_out_name, split_names
 
     options.note(f"Saved to {output}{'' if by is None else f', one model for each value of the column {by}'}.")
     output, held_out = quote(output), held_out_name(file)
@@ -237,7 +238,7 @@ def _print_next(
     if file != "-" and held_out is None:
         extra = "".join(f" --column {quote(one)}" for one in column or () if one.startswith(("id=", "question=")))
         extra += " --skip-bad-rows bad_rows.jsonl" if skips else ""
-        encoding = given_encoding.get()
+        encoding = current_options().encoding
         qacal = "qacal" if encoding is None else f"qacal --encoding {encoding}"
         train, test = split_names(file)
         # The command as it was typed, with the training part; the parts are UTF-8.

@@ -157,10 +157,10 @@ def unused_confidences(fit: QACalibrator | ModelSet, reading: Reading) -> Iterat
 def lost_threshold(path: str) -> str | None:
     """Return the options that chose the threshold of the model at `path`; None without a threshold or a model."""
     from qacal.errors import QacalError
-    from qacal.model.model_set import load_any
+    from qacal.model.model_set import load
 
     try:
-        loaded = load_any(path)
+        loaded = load(path)
     except (QacalError, OSError):
         return None
     rules = [model.decision_rule_ for model in loaded._models.values() if model.decision_rule_ is not None]

@@ -26,9 +26,9 @@ def run(
         qacal groups model
         qacal groups model --examples 2
     """
-    from qacal.model.model_set import load_any
+    from qacal.model.model_set import load
 
-    models = load_any(options.model_path(model))._models
+    models = load(options.model_path(model))._models
     if json:
         content = {str(value): [group.to_dict() for group in one.describe_groups()] for value, one in models.items()}
         print(options.json_text(content["None"] if None in models else content))

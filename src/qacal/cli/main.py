@@ -33,7 +33,7 @@ from qacal.cli import (
     threshold,
 )
 from qacal.errors import QacalError, QacalWarning
-from qacal.records.json_stream import MAX_ROW_MB, rows_up_to
+from qacal.records.file_options import MAX_ROW_MB, file_options
 
 _HELP = """Turn the confidence that an LLM states into the probability that its answer is correct.
 
@@ -97,15 +97,8 @@ def _main(
         help="Encoding of text files, if not UTF-8: cp1252, utf-16. Goes before COMMAND.",
     ),
 ) -> None:
-    context.with_resource(rows_up_to(max_row_mb))
-    if max_unpacked_gb is not None:
-        from qacal.records.files import unpacked_up_to
-
-        context.with_resource(unpacked_up_to(max_unpacked_gb))
-    if encoding:
-        from qacal.records.files import text_encoding
-
-        context.with_resource(text_encoding(encoding))
+    settings = file_options(encoding=encoding or None, max_row_mb=max_row_mb, max_unpacked_gb=max_unpacked_gb)
+    context.with_resource(settings)
     if version:
         from qacal import __version__
 
@@ -141,6 +134,8 @@ def _run() -> None:
         if isinstance(stop.__context__, BrokenPipeError):
             raise stop.__context__ from None
         sys.stdout.flush()
+        if stop.code in (130, 143):  # Ctrl-C, SIGTERM
+            options.note("Stopped.")
         raise
 
 

@@ -375,9 +375,12 @@ def require_apart(*paths: str | Path | None) -> None:
 
 
 def require_folder(path: str) -> None:
-    """Raise early if the folder of an output does not exist."""
-    if not Path(path).absolute().parent.is_dir():
-        raise InputError(f"{path}: the folder {Path(path).parent} does not exist.")
+    """Raise early if the folder of an output does not exist, or cannot be written to."""
+    folder = Path(path).absolute().parent
+    if not folder.is_dir():
+        raise InputError(f"{path}: the folder {Path(path).parent} does not exist. Create it first.")
+    if not os.access(folder, os.W_OK):
+        raise InputError(f"{path}: nothing can be written to the folder {folder}. Choose another one with -o.")
 
 
 def require_writable(path: str) -> None:

@@ -50,7 +50,7 @@ def run(
         qacal report model test.parquet -o report.html
         qacal report model test.parquet -o report.html --groups subject --threshold 0.8
     """
-    from qacal.model.model_set import load_any
+    from qacal.model.model_set import load
     from qacal.records.writers import atomic_file
     from qacal.report import Block, read_contents, render
 
@@ -62,7 +62,7 @@ def run(
     options.require_free_output(json, output)
     if output != "-":
         options.require_folder(output)
-    loaded = load_any(options.model_path(model), embedder=embedder)
+    loaded = load(options.model_path(model), embedder=embedder)
     with (
         options.opened(file) as rows,
         options.reading_like(loaded, rows, column, percent, skip_bad_rows, max_bad, expression) as reading,

@@ -65,13 +65,13 @@ def run(
     """
     from qacal.guarantee import check_alpha
     from qacal.model.choosing import Goal, choices
-    from qacal.model.model_set import load_any
+    from qacal.model.model_set import load
 
     with options.usage_errors():
         goal = Goal(accuracy, risk, alpha, per_group, wrong, abstain)
         check_alpha(alpha)
     options.require_apart(file, skip_bad_rows)
-    loaded = load_any(options.model_path(model), embedder=embedder)
+    loaded = load(options.model_path(model), embedder=embedder)
     with (
         options.opened(file) as rows,
         options.reading_like(loaded, rows, column, percent, skip_bad_rows, max_bad, expression) as reading,

@@ -5,15 +5,22 @@ from __future__ import annotations
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from qacal.records.files import OnFault, refuse
+from qacal.records.forks import require_polars
+from qacal.records.provenance import AllowOtherSource
+from qacal.records.reading import Batch, ReadAs, Reading, as_source
+from qacal.records.table import Table
+from qacal.tally.arrays import Floats
 
 if TYPE_CHECKING:
     import polars as pl
 
     from qacal.model.model import QACalibrator
-    from qacal.records.provenance import AllowOtherSource
-    from qacal.records.reading import Batch, ReadAs, Reading
-    from qacal.records.table import Table
 
 Progress: TypeAlias = Callable[[str, int], None]
 """Called with what is being done, and for how many rows it is."""
@@ -60,8 +67,6 @@ class Answering(ABC):
 
         others : as :class:`~qacal.records.reading.Reading` takes them.
         """
-        from qacal.records.reading import Reading, as_source
-
         names: list[str] = []
         if self._read_as.columns:
             # What is wrong with the rows is said when they are read.
@@ -71,6 +76,60 @@ class Answering(ABC):
         found, is_percent = self._read_as.for_rows(names, columns, percent)
         is_assumed = is_percent and percent is None
         return Reading(found, is_percent, expressions=words, assumes_percent=is_assumed, **others)
+
+    def calibrate(
+        self,
+        records: Any,
+        *,
+        columns: Mapping[str, str] | None = None,
+        percent: bool | None = None,
+        expressions: Mapping[str, float] | None = None,
+        allow_other_source: AllowOtherSource = False,
+        prefix: str = "",
+        on_fault: OnFault | None = None,
+        max_bad: float = 1.0,
+        progress: Progress | None = None,
+    ) -> Any:
+        """Return the records with the evidence behind every answer: what came in, with more columns.
+
+        Rows that cannot be used are kept too, if `on_fault` lets them pass; their new columns are empty.
+
+        allow_other_source : go on with rows of another origin than those of the fit: "model", "prompt",
+            "confidence_source", several of them, or True for all.
+        prefix : put before the names of the new columns.
+        columns, percent, expressions : as in :meth:`QACalibrator.fit`. What is not given is as it was there, if the
+            records have those columns.
+        on_fault, max_bad, progress : as in :meth:`QACalibrator.fit`.
+        """
+        reading = self._reading(records, columns, percent, expressions, on_fault=on_fault or refuse, max_bad=max_bad)
+        tables = list(
+            self._calibrated(records, reading, allow_other_source=allow_other_source, prefix=prefix, progress=progress)
+        )
+        if len(tables) == 1 and not isinstance(records, str | Path):
+            return tables[0].native
+        import polars as pl
+
+        require_polars()
+        return pl.concat([table.frame() for table in tables], how="diagonal_relaxed")
+
+    def explain(self, question: str, answer: str, confidence: float, **others: Any) -> dict[str, Any]:
+        """Return the evidence for one answer; `others` are further columns that the groups need.
+
+        >>> from qacal import QACalibrator
+        >>> QACalibrator().explain("2 + 2?", "4", 0.9)
+        Traceback (most recent call last):
+        ...
+        qacal.errors.NotFittedError: this QACalibrator is not fitted yet; call fit first, or load a saved model.
+        """
+        row = {"question": question, "answer": answer, "confidence": confidence, **others}
+        prefix = "qacal_"
+        found = next(self._calibrated([row], Reading(), prefix=prefix)).row(0)
+        evidence = {name.removeprefix(prefix): value for name, value in found.items() if name.startswith(prefix)}
+        return {"confidence": float(confidence), **evidence}
+
+    def predict(self, records: Any) -> Floats:
+        """Return the calibrated confidence of each row as an array; the records are read as those of the fit."""
+        return np.concatenate([found["calibrated"].to_numpy() for _, found in self._answers(records)])
 
     @abstractmethod
     def _answers(
@@ -95,8 +154,6 @@ class Answering(ABC):
     def _warm(self) -> None:
         """Load all that answers need (packages, embedder), by answering made-up rows as objects and as frames."""
         import polars as pl
-
-        from qacal.records.reading import Reading
 
         rows = self._rows_to_warm_with()
         forms = [rows, pl.DataFrame(rows)]

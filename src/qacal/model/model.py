@@ -30,7 +30,6 @@ from qacal.parameters import HasParameters
 from qacal.partitions import Partition
 from qacal.records.bad_rows import MAX_BAD
 from qacal.records.files import OnFault, refuse
-from qacal.records.forks import require_polars
 from qacal.records.provenance import AllowOtherSource, require_known_origin
 from qacal.records.reading import Batch, ReadAs, Reading, is_records, read
 from qacal.tally.arrays import ArrayLike, Floats, unit_values
@@ -232,41 +231,6 @@ class QACalibrator(HasParameters, Answering):
 
     # Answering
 
-    def calibrate(
-        self,
-        records: Any,
-        *,
-        columns: Mapping[str, str] | None = None,
-        percent: bool | None = None,
-        expressions: Mapping[str, float] | None = None,
-        allow_other_source: AllowOtherSource = False,
-        prefix: str = "",
-        on_fault: OnFault | None = None,
-        max_bad: float = 1.0,
-        progress: Progress | None = None,
-    ) -> Any:
-        """Return the records with the evidence behind every answer: what came in, with more columns.
-
-        Rows that cannot be used are kept too, if `on_fault` lets them pass; their new columns are empty.
-
-        allow_other_source : go on with rows of another origin than those of the fit: "model", "prompt",
-            "confidence_source", several of them, or True for all.
-        prefix : put before the names of the new columns.
-        columns, percent, expressions : as in :meth:`fit`. What is not given is as it was there, if the records have
-            those columns.
-        on_fault, max_bad, progress : as in :meth:`fit`.
-        """
-        reading = self._reading(records, columns, percent, expressions, on_fault=on_fault or refuse, max_bad=max_bad)
-        tables = list(
-            self._calibrated(records, reading, allow_other_source=allow_other_source, prefix=prefix, progress=progress)
-        )
-        if len(tables) == 1 and not isinstance(records, str | Path):
-            return tables[0].native
-        import polars as pl
-
-        require_polars()
-        return pl.concat([table.frame() for table in tables], how="diagonal_relaxed")
-
     def _answers(
         self,
         records: Any,
@@ -296,20 +260,6 @@ class QACalibrator(HasParameters, Answering):
         require_known_origin(batch, self.origins_, allow_other_source, uses_labels=uses_labels)
         return self._evidence(self.pipeline_.rows(batch), batch.confidence).to_polars()
 
-    def explain(self, question: str, answer: str, confidence: float, **others: Any) -> dict[str, Any]:
-        """Return the evidence for one answer; `others` are further columns that the groups need.
-
-        >>> QACalibrator().explain("2 + 2?", "4", 0.9)
-        Traceback (most recent call last):
-        ...
-        qacal.errors.NotFittedError: this QACalibrator is not fitted yet; call fit first, or load a saved model.
-        """
-        row = {"question": question, "answer": answer, "confidence": confidence, **others}
-        prefix = "qacal_"
-        found = next(self._calibrated([row], Reading(), prefix=prefix)).row(0)
-        evidence = {name.removeprefix(prefix): value for name, value in found.items() if name.startswith(prefix)}
-        return {"confidence": float(confidence), **evidence}
-
     def _evidence_of_arrays(
         self, confidence: ArrayLike, *, groups: Any = None, vectors: Any = None, ids: ArrayLike | None = None
     ) -> Evidence:
@@ -333,7 +283,7 @@ class QACalibrator(HasParameters, Answering):
             return self._evidence_of_arrays(records, groups=groups, vectors=vectors, ids=ids).calibrated
         if any(column is not None for column in (groups, vectors, ids)):
             raise InputError("groups, vectors and ids go with an array of confidences; records have their own columns.")
-        return np.concatenate([found["calibrated"].to_numpy() for _, found in self._answers(records)])
+        return super().predict(records)
 
     def score(self, records: Any, y: None = None) -> float:
         """Return minus the log loss on labelled records, so that higher is better, as scikit-learn expects.

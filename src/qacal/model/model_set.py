@@ -13,40 +13,42 @@ import numpy as np
 from qacal import storage
 from qacal.embedders import Embedder
 from qacal.errors import ArtifactError, InputError
+from qacal.model import saved
 from qacal.model.answering import Answering, Progress
 from qacal.model.fitting import FitInputs
 from qacal.model.model import QACalibrator
-from qacal.model.saved import load
 from qacal.records.columns import listed
 from qacal.records.files import OnFault, refuse
 from qacal.records.forks import require_polars
 from qacal.records.provenance import AllowOtherSource
 from qacal.records.reading import Batch, ReadAs, Reading, Source, as_source, read, tables_of
 from qacal.records.table import Table, joined
-from qacal.storage import require
+from qacal.storage import MODEL_SET, require
 from qacal.tally.arrays import Bools, is_missing
 
 if TYPE_CHECKING:
     import polars as pl
 
-INDEX = "models.json"
 # The rows of so many are held at once while models are fitted: of 2,000 characters each, about half a gigabyte.
 _MOST_ROWS = 200_000
 
 
 class ModelSet(Answering):
-    """Models by the value of a column; each row is answered by the model of its value."""
+    """Models by the value of a column; each row is answered by the model of its value.
+
+    models : the models by their values.
+    """
 
     def __init__(self, by: str, models: dict[Any, QACalibrator]) -> None:
         self._by: str = by
-        self._by_value = models
+        self.models = models
         for value, model in models.items():
             model.fitted_for_ = {"column": by, "value": value}
 
     @property
     def _models(self) -> dict[Any, QACalibrator]:
         """The models by their value of the column that tells them apart."""
-        return self._by_value
+        return self.models
 
     def _parts(self, batch: Batch) -> Iterator[tuple[Any, QACalibrator, Batch]]:
         """Yield each value of the column `by` with its model and its rows; rows without a model are faults."""
@@ -123,7 +125,7 @@ class ModelSet(Answering):
     def save(self, path: str | Path) -> None:
         """Write the models as folders within one folder; whole or not at all."""
         parts = [model.save for model in self._models.values()]
-        storage.save(path, _Index(self._by, tuple(self._models)), document=INDEX, parts=parts)
+        storage.save(path, _Index(self._by, tuple(self._models)), document=MODEL_SET, parts=parts)
 
 
 @dataclass(frozen=True)
@@ -257,21 +259,26 @@ def _counts(source: Source, reading: Reading, by: str) -> list[tuple[Any, int]]:
     return sorted(found.items(), key=lambda item: str(item[0]))
 
 
-def load_any(
-    path: str | Path, *, embedder: str | Embedder | None = None, warm: bool = False
-) -> QACalibrator | ModelSet:
-    """Return the model, or the set of models, that was saved at `path`; the options are as in :func:`qacal.load`."""
-    if not (Path(path) / INDEX).is_file():
-        return load(path, embedder=embedder, warm=warm)
+def load(path: str | Path, *, embedder: str | Embedder | None = None, warm: bool = False) -> QACalibrator | ModelSet:
+    """Return the model that was saved at `path`; a damaged, foreign or newer one is an error, and runs no code.
+
+    Of a set (`qacal fit --by`), what is returned answers each row by the model of its LLM, and has these in `models`.
+
+    embedder : what the model was fitted with, if it is not "static", "minilm" or "column:NAME". Others ("hf:ID",
+        "onnx:DIR", your own) are loaded only if they are named here, and never because the model names them.
+    warm : load the embedder and all packages now, not at the first answer, which then takes milliseconds.
+    """
+    if not (Path(path) / MODEL_SET).is_file():
+        return saved.load(path, embedder=embedder, warm=warm)
 
     def made(index: _Index, folders: list[Path]) -> ModelSet:
         models = {}
         for value, folder in _named(index, folders).items():
-            models[value] = load(folder, embedder=embedder)
+            models[value] = saved.load(folder, embedder=embedder)
             _require_fitted_for(models[value], index.by, value, folder)
         return ModelSet(index.by, models)
 
-    found: ModelSet = storage.load(path, _Index, document=INDEX, made=made)
+    found: ModelSet = storage.load(path, _Index, document=MODEL_SET, made=made)
     if warm:
         found._warm()
     return found
@@ -280,7 +287,7 @@ def load_any(
 def _named(index: _Index, folders: list[Path]) -> dict[Any, Path]:
     """Return the folder of each value's model."""
     if not len(index.values) == len(folders) > 0:
-        raise ArtifactError(f"{INDEX} names {len(index.values)} models in {len(folders)} folders; copy them again.")
+        raise ArtifactError(f"{MODEL_SET} names {len(index.values)} models in {len(folders)} folders; copy them again.")
     return dict(zip(index.values, folders, strict=True))
 
 
@@ -289,16 +296,16 @@ def _require_fitted_for(model: QACalibrator, by: str, value: Any, folder: Path) 
     known = model.fitted_for_ or {"column": "no column", "value": ""}
     if known != {"column": by, "value": value}:
         raise ArtifactError(
-            f"{folder} holds the model of {known['column']} {known['value']}, and {INDEX} names it as that of {by} "
+            f"{folder} holds the model of {known['column']} {known['value']}, and {MODEL_SET} names it as that of {by} "
             f"{value}: names or folders were exchanged. Copy the models again, or refit."
         )
 
 
 def load_one(path: str | Path) -> QACalibrator:
     """Return the model that was saved at `path`; of a set, say how to name one."""
-    found = load_any(path)
+    found = load(path)
     if isinstance(found, ModelSet):
-        folders = storage.load(path, _Index, document=INDEX, made=_named)
+        folders = storage.load(path, _Index, document=MODEL_SET, made=_named)
         each = ", ".join(f"{folder} ({value})" for value, folder in folders.items())
         raise InputError(f"{path} holds one model for each {found._by}; name one of them: {each}.")
     return found

@@ -103,12 +103,7 @@ def save(model: QACalibrator, path: str | Path) -> None:
 
 
 def load(path: str | Path, *, embedder: str | Embedder | None = None, warm: bool = False) -> QACalibrator:
-    """Return the model that was saved at `path`; a damaged, foreign or newer one is an error, and runs no code.
-
-    embedder : what the model was fitted with, if it is not "static", "minilm" or "column:NAME". Others ("hf:ID",
-        "onnx:DIR", your own) are loaded only if they are named here, and never because the model names them.
-    warm : load the embedder and all packages now, not at the first answer, which then takes milliseconds.
-    """
+    """Return the model that was saved at `path`; see :func:`qacal.load`."""
     saved: SavedModel = storage.load(path, SavedModel, CLASSES)
     name = saved.embedder.get("name", "static")
     model = QACalibrator(

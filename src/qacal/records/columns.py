@@ -220,7 +220,8 @@ class Checks:
     def _column(self, column: str) -> Any:
         name = self._name(column)
         alike = next((own for own in self._table.names if own.strip().lower() == column), "NAME")
-        self._table.require(name, f"If it has another name here, pass --column {column}={alike}.")
+        remedy = f"--column {column}={alike} (in Python: columns={{{column!r}: {alike!r}}})"
+        self._table.require(name, f"If it has another name here, pass {remedy}.")
         return self._table.column(name)
 
     def _number_kind(self, value: Any, most: float) -> str:

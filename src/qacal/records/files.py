@@ -14,7 +14,6 @@ import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
 from dataclasses import dataclass, field
 from itertools import chain, count, pairwise
 from pathlib import Path
@@ -23,8 +22,9 @@ from typing import IO, Any, AnyStr, Generic
 import numpy as np
 
 from qacal.errors import EncodingError, InputError
+from qacal.records.file_options import NOT_UTF8, OTHER_ENCODING, current_options, largest_row, too_large
 from qacal.records.forks import require_polars
-from qacal.records.json_stream import NOT_UTF8, OTHER_ENCODING, JsonDocument, largest_row, too_large
+from qacal.records.json_stream import JsonDocument
 from qacal.records.table import Fault, FrameTable, ObjectTable, Table
 from qacal.records.temporary import temporary_folder
 
@@ -40,12 +40,9 @@ _SUFFIXES = {
 _SEPARATORS = ",;\t"
 # Text packs to a tenth, logs with many repeats to a fiftieth; what unpacks to more was made for that.
 _RATIO, _UNPACKED = 100, 2**28
-_max_unpacked_gb: ContextVar[float | None] = ContextVar("max_unpacked_gb", default=None)
 _SAMPLE = 4096
 # The place of a row, the row, and how large it is as text.
 _Row = tuple[int, dict[str, Any], int]
-given_encoding: ContextVar[str | None] = ContextVar("encoding", default=None)
-"""The encoding that :func:`text_encoding` sets; None is UTF-8."""
 # Rows have some dozens of columns; a header with more than this is a matrix, or another file.
 _MOST_COLUMNS = 10_000
 
@@ -391,7 +388,7 @@ def opened_bytes(path: Path, name: str | None = None) -> IO[bytes]:
     stream: io.BufferedReader = path.open("rb")
     if stream.peek(2)[:2] == b"\x1f\x8b":
         stream = io.BufferedReader(_Unpacked(stream, path.stat().st_size, name or str(path)))
-    encoding = given_encoding.get()
+    encoding = current_options().encoding
     if encoding is not None:
         return io.BufferedReader(_Recoded(stream, encoding, name or str(path)))
     found = _wide_encoding(stream.peek(_SAMPLE)[:_SAMPLE])
@@ -399,40 +396,6 @@ def opened_bytes(path: Path, name: str | None = None) -> IO[bytes]:
         stream.close()
         raise EncodingError(f"{name or path} is {found} text; expected UTF-8. {OTHER_ENCODING.format(found.lower())}")
     return stream
-
-
-@contextmanager
-def text_encoding(name: str | None) -> Iterator[None]:
-    """Read text files in this encoding, for the time of a block; None is UTF-8.
-
-    >>> with text_encoding("latin-1"):
-    ...     opened_bytes(Path("answers.csv"))  # doctest: +SKIP
-    """
-    try:
-        "a".encode(name or "utf-8")  # which knows hex and the like for no encodings of text
-    except (LookupError, ValueError):
-        raise InputError(
-            f"there is no encoding {name!r} of text; expected a name such as latin-1, cp1252 or utf-16."
-        ) from None
-    before = given_encoding.set(name)
-    try:
-        yield
-    finally:
-        given_encoding.reset(before)
-
-
-@contextmanager
-def unpacked_up_to(gigabytes: float) -> Iterator[None]:
-    """Allow gzip files to unpack to this size, for the time of a block.
-
-    >>> with unpacked_up_to(8):
-    ...     opened_bytes(Path("answers.jsonl.gz"))  # doctest: +SKIP
-    """
-    before = _max_unpacked_gb.set(gigabytes)
-    try:
-        yield
-    finally:
-        _max_unpacked_gb.reset(before)
 
 
 def _wide_encoding(start: bytes) -> str | None:
@@ -495,12 +458,12 @@ class _Unpacked(io.RawIOBase):
                 f"{self._name} cannot be read beyond byte {self._count:,}, unpacked: {error}. Is the file whole?"
             ) from None
         self._count += len(data)
-        allowed = _max_unpacked_gb.get()
+        allowed = current_options().max_unpacked_gb
         if self._count > (max(_UNPACKED, _RATIO * self._size) if allowed is None else allowed * 2**30):
             raise InputError(
                 f"{self._name} has {self._size:,} bytes and unpacks to more than {self._count - len(data):,}, as do "
                 "files made to fill the memory. If you trust the file, unpack it first, or allow more: "
-                "qacal --max-unpacked-gb GB, or unpacked_up_to(GB)."
+                "qacal --max-unpacked-gb GB (in Python: with qacal.file_options(max_unpacked_gb=GB): ...)."
             )
         buffer[: len(data)] = data
         return len(data)

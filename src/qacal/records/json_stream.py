@@ -6,17 +6,11 @@ import codecs
 import json
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
 from typing import IO, Any
 
 from qacal.errors import EncodingError, InputError
+from qacal.records.file_options import NOT_UTF8, largest_row, too_large
 
-# Rows have a few kilobytes. As objects in memory, 32 MB of JSON take up to 1 GB; a packed file may have them in 30 kB.
-MAX_ROW_MB = 32
-_max_row_mb: ContextVar[float] = ContextVar("max_row_mb", default=MAX_ROW_MB)
-OTHER_ENCODING = 'Say so: qacal --encoding {0} COMMAND, or with text_encoding("{0}") in Python.'
-NOT_UTF8 = "it may be Latin-1 or Windows-1252, as Excel writes. " + OTHER_ENCODING.format("cp1252")
 _CHUNK = 2**16
 # What is kept of all that a document says beside its rows.
 _LARGEST_HEADER = 2**24
@@ -25,32 +19,6 @@ _TOO_LARGE = object()
 _IN_TEXT = re.compile(r'["\\]')
 _SPACE = " \t\r\n"
 _ENDS = frozenset(_SPACE + ",]}:")
-
-
-@contextmanager
-def rows_up_to(megabytes: float) -> Iterator[None]:
-    """Allow rows of this size, unpacked, for the time of a block.
-
-    >>> with rows_up_to(100):
-    ...     largest_row()
-    104857600
-    """
-    before = _max_row_mb.set(megabytes)
-    try:
-        yield
-    finally:
-        _max_row_mb.reset(before)
-
-
-def largest_row() -> int:
-    """Return the size in bytes that a row may have, unpacked."""
-    return int(_max_row_mb.get() * 2**20)
-
-
-def too_large(what: str) -> str:
-    """Return what to say of something that is larger than a row may be."""
-    limit = f"{_max_row_mb.get():g} MB"
-    return f"{what} is larger than {limit}; if you trust the file, allow more: qacal --max-row-mb MB, or rows_up_to(MB)"
 
 
 class JsonDocument:

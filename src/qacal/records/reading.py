@@ -452,7 +452,7 @@ def _has_id(table: Table, reading: Reading, before: bool | None) -> bool:
 def _checked(table: Table, reading: Reading, needs: _Needs) -> Batch:
     """Return the rows of a table that can be used; the others go to ``reading.on_fault``, each with its reason."""
     for column, name in reading.columns.items():
-        table.require(name, f"It is what --column {column}={name} asks for.")
+        table.require(name, f"It is what --column {column}={name} (in Python: columns) asks for.")
     words = {expression_key(words): worth for words, worth in reading.expressions.items()}
     checked = Checks(table, reading.columns, reading.on_fault, words)
     has = {column: table.has(reading.name(column)) for column in ("confidence", "correct", "question", "answer")}

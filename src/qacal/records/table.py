@@ -117,6 +117,8 @@ class Table(ABC):
 
     def require(self, name: str, remedy: str = "") -> None:
         """Refuse rows of a file, or of a frame, that lacks a column."""
+        if not len(self):
+            raise InputError(f"{self.origin} has no rows.")
         if not self.has(name):
             have = ", ".join(self.names) or "none"
             raise InputError(f"{self.origin} has no column {name!r}; it has {have}.{' ' + remedy if remedy else ''}")

@@ -37,6 +37,7 @@ _DESCRIPTORS = {"/dev/stdout": 1, "/dev/stderr": 2}
 # Links to links are followed no further, as the system does.
 _LINKS = 40
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_DECIMAL_COMMA = re.compile(r"-?\d+,\d+")
 
 
 @contextmanager
@@ -238,6 +239,7 @@ class _CsvWriter(Writer):
         self._file = io.TextIOWrapper(raw, "utf-8", "surrogatepass", newline="")
         self._line = io.StringIO(newline="")
         self._rows: Any = None
+        self._has_commas = False
 
     def write(self, table: Table) -> None:
         if self._rows is None:
@@ -246,9 +248,11 @@ class _CsvWriter(Writer):
             self._rows = csv.DictWriter(self._line, table.names, **options)
             self._rows.writeheader()
             self._flush_line()
+            texts = (value for row in table.rows() for value in row.values() if isinstance(value, str))
+            self._has_commas = self._separator != "," and any(map(_DECIMAL_COMMA.fullmatch, texts))
         for row in table.rows():
             try:
-                self._rows.writerow({name: _cell(value) for name, value in row.items()})
+                self._rows.writerow({name: _cell(value, self._has_commas) for name, value in row.items()})
             except ValueError as error:
                 raise InputError(f"{table.origin}: a row has columns that the first ones do not: {error}.") from None
             self._flush_line()
@@ -337,10 +341,11 @@ def _plain(value: Any) -> Any:
     return str(value)
 
 
-def _cell(value: Any) -> Any:
+def _cell(value: Any, has_commas: bool) -> Any:
+    """Return a value as CSV has it; with decimal commas if the file has them."""
     if isinstance(value, list | dict | np.ndarray):
         return json.dumps(value, ensure_ascii=False, default=_plain)
-    return value
+    return repr(value).replace(".", ",") if has_commas and type(value) is float else value
 
 
 class _Packed(gzip.GzipFile):

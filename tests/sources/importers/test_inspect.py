@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from qacal.errors import InputError
-from qacal.records.json_stream import rows_up_to
+from qacal.records.file_options import file_options
 from qacal.sources.importers import Selection, import_log
 from tests.sources.importers.logs import (
     CASES,
@@ -345,7 +345,7 @@ def test_a_member_that_unpacks_to_too_much_is_a_fault(tmp_path, method):
     path = write_eval(tmp_path / "quiz.eval", samples, method=method)
     assert path.stat().st_size < 5_000
     faults = []
-    with rows_up_to(0.1):
+    with file_options(max_row_mb=0.1):
         found = import_log("inspect", [path], on_fault=faults.append, max_bad=0.5)
     assert found.account.kept == 1
     assert "is larger than 0.1 MB; if you trust the file, allow more: qacal --max-row-mb" in str(faults[0])

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from qacal.errors import InputError
 from qacal.records import json_stream as json_documents
-from qacal.records.json_stream import JsonDocument, rows_up_to
+from qacal.records.file_options import file_options
+from qacal.records.json_stream import JsonDocument
 from qacal.records.writers import writing
 from qacal.sources.importers.gathering import RowBuffer
 from qacal.sources.importers.items import document
@@ -64,7 +65,10 @@ def test_what_is_no_document_is_refused(raw):
 
 def test_an_item_without_end_does_not_fill_the_memory():
     stream = io.BytesIO(b'["' + b"x" * 2**24)
-    with rows_up_to(1), pytest.raises(InputError, match=r"an item is broken, or is larger than 1 MB; .*--max-row-mb"):
+    with (
+        file_options(max_row_mb=1),
+        pytest.raises(InputError, match=r"an item is broken, or is larger than 1 MB; .*--max-row-mb"),
+    ):
         list(JsonDocument(stream).items())
     assert stream.tell() < 2**22
 
@@ -177,7 +181,7 @@ def test_a_name_for_each_row_is_no_table(monkeypatch):
 def test_a_document_that_is_too_large_is_said_once(tmp_path):
     path = tmp_path / "results.json"
     path.write_text(json.dumps(["x" * 2000]))
-    with rows_up_to(0.001), pytest.raises(InputError) as caught:
+    with file_options(max_row_mb=0.001), pytest.raises(InputError) as caught:
         document(path)
     assert str(caught.value).startswith(f"{path} is larger than 0.001 MB; if you trust the file")
     assert "cannot be read" not in str(caught.value)

@@ -31,8 +31,9 @@ from pathlib import Path
 from typing import Any
 
 from qacal.errors import InputError, MissingPackageError
+from qacal.records.file_options import largest_row, too_large
 from qacal.records.files import OnFault, opened_bytes
-from qacal.records.json_stream import JsonDocument, largest_row, too_large
+from qacal.records.json_stream import JsonDocument
 from qacal.records.table import Fault
 from qacal.sources.elicitation.matching import normalise_answer
 from qacal.sources.elicitation.reply import Reply
