@@ -122,9 +122,10 @@ class File:
 
     def batches(self, on_fault: OnFault = refuse, batch_rows: int = BATCH_ROWS) -> Iterator[Table]:
         """Yield the rows, batch after batch; lines that are no rows go to `on_fault`."""
+        if not self.path.exists():
+            raise InputError(f"{self.name} does not exist.")
         if not self.path.is_file():
-            what = "is a folder" if self.path.is_dir() else "does not exist"
-            raise InputError(f"{self.name} {what}; expected a file ending in {_endings()}.")
+            raise InputError(f"{self.name} is no regular file, and rows are read more than once; copy them into one.")
         read = {"parquet": _parquet, "jsonl": _json_lines, "json": _json_list, "csv": _csv}[self.format]
         return read(self, on_fault, batch_rows)
 
@@ -145,6 +146,8 @@ class File:
 
 def open_file(path: str | Path) -> File:
     """Return the file at `path`, its format found from its name."""
+    if Path(path).is_dir():
+        raise InputError(f"{path} is a folder; expected a file ending in {_endings()}.")
     return File(Path(path), format_of(path), str(path))
 
 
