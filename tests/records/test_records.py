@@ -371,7 +371,7 @@ def test_what_a_label_can_be_is_said(tmp_path, value):
 
 
 def test_a_column_in_other_capitals_is_offered():
-    with pytest.raises(InputError, match=r"--column confidence=Confidence \(in Python: columns=\{'confidence': 'Confidence'\}\)"):
+    with pytest.raises(InputError, match=r"=Confidence \(in Python: columns=\{'confidence': 'Confidence'\}\)"):
         list(read([{"Confidence": 0.5}], needs_labels=False, needs_text=False))
 
 
