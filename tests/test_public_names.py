@@ -39,6 +39,7 @@ NAMES = [
     "check",
     "embedder",
     "evaluate",
+    "file_options",
     "load",
     "run_experiment",
     "split",
