@@ -50,7 +50,7 @@ def test_bins_of_plain_umd():
 
 
 def test_what_cannot_be_reached_is_said():
-    with pytest.raises(NotEnoughRowsError, match=r"nu is 0\.1: labels that may be off by nu"):
+    with pytest.raises(NotEnoughRowsError, match=r"nu is 0\.1: with a label error of nu"):
         qacal.planning.points_per_bin(0.1, 1000, 0.1, nu=0.1)
     with pytest.raises(
         NotEnoughRowsError, match=r"100 rows cannot guarantee epsilon=0\.05: one bin of all of them gives 0\.12"
