@@ -88,7 +88,7 @@ def test_another_encoding_is_said(tmp_path, encoding):
     assert kinds(path)[0] == "encoding"
     finding = qacal.check(path).findings[0]
     named = {"latin-1": "cp1252"}.get(encoding, encoding)
-    assert f"Say so: qacal --encoding {named} COMMAND" in f"{finding.problem} {finding.remedy}"
+    assert f"Name it: qacal --encoding {named} COMMAND" in f"{finding.problem} {finding.remedy}"
 
 
 def test_the_encoding_is_in_the_line_to_paste(tmp_path, monkeypatch):

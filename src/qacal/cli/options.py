@@ -27,9 +27,8 @@ if TYPE_CHECKING:
 
 # A file of bad rows starts with this; it is empty if a run found none.
 _BAD_ROW = b'{"place": "'
-# A hint for Python callers beside an option of the command line. It ends at the first parenthesis that closes nothing
-# inside it, and is short: the bound keeps the search linear in any text.
-_IN_PYTHON = re.compile(r" \(in Python: [^\n]{0,300}?\)(?!\))")
+# A hint for Python callers beside an option of the command line; inside it, parentheses may be two deep.
+_IN_PYTHON = re.compile(r" \(in Python: (?:[^()\n]|\((?:[^()\n]|\([^()\n]*\))*\))*\)")
 # Width of the output into a pipe, unless COLUMNS is set: wide enough that no line breaks.
 _PIPE = 10_000
 
