@@ -1,8 +1,8 @@
 """What qacal does, on real answers: a small LLM's to the quiz that comes with the package.
 
-Fits on the answers to two thirds of the questions, applies the models to the others, and shows for every topic what the
-LLM claimed, how often it was right, and what qacal makes of it: from the stated confidence and the text alone, as
-`qacal fit` does, and with the probability of the answer's tokens as well. Writes the models, the rows and the report.
+Trains on the answers to two thirds of the questions, applies the models to the others, and shows for every topic the
+accuracy, the stated confidence and the calibrated one: from the stated confidence and the text alone, as `qacal fit`
+does, and with the probability of the answer's tokens as well. Writes the models, the rows and the report.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ import qacal
 from qacal.report import Block, read_contents, render
 from qacal.sources.questions.quiz import answers, provenance
 
-SCORES = {"said": "confidence", "qacal": "calibrated", "+tokens": "with_tokens"}
-"""What the columns of both tables are called, and where they are from."""
+SCORES = {"stated": "confidence", "qacal": "calibrated", "+tokens": "with_tokens"}
+"""The columns of both tables, and the columns of the rows that they show."""
 
 _LEGEND = (
-    "said: the confidence that the LLM stated. qacal: from that and the text, as qacal fit does it. +tokens: from the "
-    "probability of the answer's tokens too, which needs a server that gives log-probabilities."
+    "stated: the confidence that the LLM stated. qacal: computed from that and the text, as qacal fit does. +tokens: "
+    "also uses the probability of the answer's tokens, which needs a server that gives log-probabilities."
 )
-_WIDTH = 100
+_WIDTH = 79
 
 
 def main() -> None:
@@ -37,37 +37,46 @@ def main() -> None:
     folder = parser.parse_args().folder
     folder.mkdir(parents=True, exist_ok=True)
 
-    # The LLM's topic is what we want to see afterwards; the models are not told.
+    # The models do not see the topics, which are used only to show the results.
     rows, made = answers(), provenance()
     part = qacal.split(rows["id"], (2 / 3, 1 / 3), seed=1)
-    fitting, kept = rows.filter(part == 0), rows.filter(part == 1)
-    model = qacal.QACalibrator().fit(fitting.drop("subject"))
+    train, test = rows.filter(part == 0), rows.filter(part == 1)
+    model = qacal.QACalibrator().fit(train.drop("subject"))
     better = qacal.QACalibrator(learned_score=qacal.LearnedScore(confidences=["confidence_tokens"]))
-    better.fit(fitting.drop("subject"))
-    applied = model.calibrate(kept).with_columns(with_tokens=better.calibrate(kept)["calibrated"])
+    better.fit(train.drop("subject"))
+    applied = model.calibrate(test).with_columns(with_tokens=better.calibrate(test)["calibrated"])
 
-    print(f"{made['model']}, {len(rows):,} answers of {rows['subject'].n_unique()} topics, {made['asked'][0]}.")
-    print(f"qacal was fitted on {len(fitting):,} of them, and not told the topics. The other {len(kept):,},")
-    print("topic by topic, the worst overclaim first:\n")
+    print(
+        _wrapped(
+            f"{made['model']}, {len(rows):,} answers of {rows['subject'].n_unique()} topics, {made['asked'][0]}. qacal "
+            f"was trained on {len(train):,} of them, without the topics. The table shows the other {len(test):,}, "
+            "the most overconfident topics first:"
+        )
+    )
     print(_topics(applied))
     print(_overall(applied))
     print(_certificate(model, applied))
 
     model.save(folder / "model")
     better.save(folder / "model_with_tokens")
-    fitting.write_parquet(folder / "answers.parquet")
-    kept.write_parquet(folder / "kept_aside.parquet")
-    (content,) = read_contents(model, kept, groups="subject").values()
+    train.write_parquet(folder / "train.parquet")
+    test.write_parquet(folder / "test.parquet")
+    (content,) = read_contents(model, test, groups="subject").values()
     page = render("How far to trust it: a small LLM on the quiz", [Block("the quiz", content)])
     (folder / "report.html").write_text(page, encoding="utf-8")
-    _say_what_next(folder)
+    _print_next(folder)
+
+
+def _wrapped(text: str) -> str:
+    """Return a paragraph that fits a terminal of 80 columns, and an empty line."""
+    return textwrap.fill(text, _WIDTH, break_on_hyphens=False) + "\n"
 
 
 def _topics(applied: pl.DataFrame) -> str:
-    """Return the table by topic, the ones with the worst overclaims first."""
+    """Return the table by topic, the most overconfident ones first."""
     by = applied.group_by("subject").agg(pl.len().alias("rows"), pl.col("correct", *SCORES.values()).mean())
     by = by.sort(pl.col("confidence") - pl.col("correct"), "subject", descending=[True, False])
-    lines = [f"{'topic':24}{'rows':>6}{'right':>9}" + "".join(f"{name:>9}" for name in SCORES)]
+    lines = [f"{'topic':24}{'rows':>6}{'accuracy':>9}" + "".join(f"{name:>9}" for name in SCORES)]
     for row in by.iter_rows(named=True):
         numbers = "".join(f"{row[name]:9.2f}" for name in ("correct", *SCORES.values()))
         lines.append(f"{row['subject']:24}{row['rows']:6}{numbers}")
@@ -81,23 +90,23 @@ def _overall(applied: pl.DataFrame) -> str:
         "Brier score (lower is better)": lambda p: qacal.metrics.brier_score(right, p),
         "log loss, cut at 0.001": lambda p: qacal.metrics.log_loss(right, p, cut=0.001),
         "error within topics": lambda p: _error(p, right, topics),
-        "right, of the surer half": lambda p: _surer_half(p, right),
+        "accuracy of the surer half": lambda p: _surer_half(p, right),
     }
     lines = [f"\n{'':39}" + "".join(f"{name:>9}" for name in SCORES)]
     for name, measure in measures.items():
         numbers = (measure(applied[column].to_numpy()) for column in SCORES.values())
         lines.append(f"{name:39}" + "".join(f"{number:9.3f}" for number in numbers))
-    return "\n".join([*lines, "", textwrap.fill(_LEGEND, _WIDTH, break_on_hyphens=False)])
+    return "\n".join([*lines, "", _wrapped(_LEGEND)])
 
 
 def _error(p: np.ndarray, right: np.ndarray, topics: pl.Series) -> float:
-    """Return the calibration error within topics, as qacal evaluate has it; 0 where none can be seen."""
-    found = qacal.evaluate(right, p, groups=topics).before.error_by_group
-    return 0.0 if found is None else max(0.0, found.debiased)
+    """Return the calibration error within topics, as in qacal evaluate; 0 where none can be seen."""
+    error = qacal.evaluate(right, p, groups=topics).before.error_by_group
+    return 0.0 if error is None else max(0.0, error.debiased)
 
 
 def _surer_half(p: np.ndarray, right: np.ndarray) -> float:
-    """Return how many of the surer half are right, on average over the orders of equal confidences."""
+    """Return the accuracy of the surer half, on average over the orders of equal confidences."""
     cut = np.median(p)
     above, at = right[p > cut], right[p == cut]
     wanted = len(p) / 2
@@ -105,34 +114,36 @@ def _surer_half(p: np.ndarray, right: np.ndarray) -> float:
 
 
 def _certificate(model: qacal.QACalibrator, applied: pl.DataFrame) -> str:
-    """Return what is certified, and of whom it speaks."""
+    """Return what is certified, in the words of qacal fit."""
     value, low, high = (applied[name].to_numpy() for name in ("calibrated", "low", "high"))
     bound = np.median(np.maximum(value - low, high - value))
-    groups, own = model.describe_groups(), int((applied["source"] == "group").sum())
+    groups = model.describe_groups()
     text = (
-        f"Every probability of qacal has an interval, certified by {model.rows_} rows that taught it nothing; half of "
-        f"the intervals reach {bound:.2f} or less to the farther side. A group of questions has intervals of its own "
-        "if 250 of the certifying rows are in it, which takes about 1,250 labelled rows in that group. The largest of "
-        f"the {len(groups)} groups here has {groups[0].rows}, so {own or 'none'} of the intervals are a group's own: "
-        "they speak of all answers with a like probability."
+        f"Certified on {model.rows_} rows (90% confidence), on which qacal was not trained: for half of the answers "
+        f"the true accuracy is within {bound:.2f} of the calibrated probability. A group of questions has intervals "
+        "of its own if it has 250 certifying rows, which takes about 1,250 labelled rows in that group. The largest "
+        f"of the {len(groups)} groups here has {groups[0].rows}, so each interval is that of all answers with a "
+        "similar probability."
     )
-    return "\n" + textwrap.fill(text, _WIDTH)
+    return _wrapped(text)
 
 
-def _say_what_next(folder: Path) -> None:
+def _print_next(folder: Path) -> None:
     command = Path(sys.executable).parent / "qacal"
     shown = command.relative_to(Path.cwd()) if command.is_relative_to(Path.cwd()) else command
-    print(f"\nThe report: {(folder / 'report.html').resolve()}")
+    print(f"The report: {(folder / 'report.html').resolve()}")
     print("\nTo go on with these answers:")
     print(f"    {shown} groups {folder / 'model'}")
-    print(f"    {shown} explain {folder / 'model'} --question 'What is 17 * 23?' --answer 391 --confidence 0.9")
-    print(f"    {shown} threshold {folder / 'model'} {folder / 'kept_aside.parquet'} --accuracy 0.8")
-    print("With your own, a file with question, answer, confidence and correct (Parquet, JSONL or CSV):")
-    print(f"    {shown} split answers.csv -o fit.csv --rest kept.csv")
-    print(f"    {shown} fit fit.csv -o model")
-    print(f"    {shown} fit fit.csv -o model --extra-confidence confidence_tokens    # with token probabilities")
-    print(f"    {shown} evaluate kept.csv --model model")
-    print(f"    {shown} apply model new_answers.csv -o calibrated.csv")
+    print(f"    {shown} explain {folder / 'model'} \\")
+    print("        --question 'What is 17 * 23?' --answer 391 --confidence 0.9")
+    print(f"    {shown} threshold {folder / 'model'} {folder / 'test.parquet'} --accuracy 0.8")
+    print("With your own (question, answer, confidence, correct; Parquet, JSONL or CSV):")
+    print(f"    {shown} split answers.csv -o train.csv --rest test.csv")
+    print(f"    {shown} fit train.csv -o model")
+    print(f"    {shown} evaluate test.csv --model model")
+    print(f"    {shown} apply model new.csv -o calibrated.csv")
+    print("If they have the probability of the answer's tokens, fit uses that too:")
+    print(f"    {shown} fit train.csv -o model --extra-confidence confidence_tokens")
 
 
 if __name__ == "__main__":

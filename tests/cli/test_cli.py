@@ -33,6 +33,24 @@ def run(*arguments, stdin=b""):
     return code, out.buffer.getvalue().decode(), err.buffer.getvalue().decode()
 
 
+def test_wrong_use_is_explained_in_lines_that_fit_the_terminal(monkeypatch, tmp_path):
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    monkeypatch.setenv("COLUMNS", "60")
+    monkeypatch.setattr(sys, "argv", ["qacal", "fit", "a.csv", "-o", str(tmp_path / "model"), "--calibrator", "foo"])
+    with redirect_stderr(Terminal()) as err, pytest.raises(SystemExit) as stop:
+        main()
+    assert stop.value.code == 2
+    lines = err.getvalue().splitlines()
+    assert max(map(len, lines)) <= 60
+    assert lines[:3] == ["Usage: qacal fit [OPTIONS] {FILE}", "Try 'qacal fit --help' for help.", ""]
+    assert " ".join(lines[3:]).startswith(
+        "Error: Invalid value: there is no calibrator 'foo'; there are tree-binning, "
+    )
+
+
 def ok(*arguments, **options):
     code, out, err = run(*arguments, **options)
     assert code == 0, err

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import signal
 import sys
 import warnings
@@ -67,6 +68,9 @@ Plan how many rows a guarantee needs:
 
 Every command has --help."""
 
+# Of wrong use. It is click's class, which typer does not export; some versions contain a copy of click.
+_USAGE_ERROR: Any = typer.BadParameter.__base__
+
 app = typer.Typer(help=_HELP, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False)
 _SOURCES = (questions, elicit, answers, judge, import_)
 _COMMANDS = (check, split, fit, apply, explain, evaluate, report, threshold, groups, plan, experiment, embed, export)
@@ -128,7 +132,12 @@ def main() -> None:
 def _run() -> None:
     try:
         with _warnings_as_notes():
-            app(prog_name="qacal")
+            sys.exit(app(prog_name="qacal", standalone_mode=False))
+    except _USAGE_ERROR as error:
+        text = io.StringIO()
+        error.show(text)
+        options.note(text.getvalue().rstrip("\n"))
+        sys.exit(2)
     except SystemExit as stop:
         # typer and rich turn a closed pipe into exit code 1.
         if isinstance(stop.__context__, BrokenPipeError):

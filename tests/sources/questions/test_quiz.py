@@ -86,14 +86,20 @@ def test_the_demo_runs_and_says_what_next(demo):
     assert (folder / "report.html").stat().st_size > 100_000
     said, plain, tokens = measured(lines, "Brier score")
     assert tokens < plain < said
-    assert any("fit.csv -o model --extra-confidence confidence_tokens" in line for line in lines)
+    assert any("train.csv -o model --extra-confidence confidence_tokens" in line for line in lines)
     assert "needs a server that gives log-probabilities" in " ".join(lines)
+
+
+def test_the_demo_fits_a_terminal_of_80_columns(demo):
+    lines, folder = demo
+    usual = [re.sub(r"\S*/qacal ", ".venv/bin/qacal ", line.replace(str(folder), "demo")) for line in lines]
+    assert max(map(len, usual)) < 80
 
 
 def test_the_demos_topics_come_by_how_much_was_claimed_too_much(demo):
     lines, _ = demo
     first = next(at for at, line in enumerate(lines) if line.startswith("topic  "))
-    assert lines[first - 2].endswith("the worst overclaim first:")
+    assert lines[first - 2].endswith("most overconfident topics first:")
     rows = [line.split() for line in lines[first + 1 : first + 42]]
     assert len({row[0] for row in rows}) == 41
     overclaims = [float(row[3]) - float(row[2]) for row in rows]
@@ -104,9 +110,9 @@ def test_the_demos_topics_come_by_how_much_was_claimed_too_much(demo):
 def test_the_demos_columns_are_what_the_commands_give(demo, tmp_path):
     """One is that of plain `qacal fit`, the other that of `--extra-confidence confidence_tokens`, as the demo says."""
     lines, folder = demo
-    kept = folder / "kept_aside.parquet"
+    kept = folder / "test.parquet"
     for place, options in ((1, ()), (2, ("--extra-confidence", "confidence_tokens"))):
-        ok("fit", folder / "answers.parquet", "-o", tmp_path / "model", *options)
+        ok("fit", folder / "train.parquet", "-o", tmp_path / "model", *options)
         found = json.loads(ok("evaluate", kept, "--model", tmp_path / "model", "--groups", "subject", "--json"))
         assert round(found["after"]["brier"], 3) == measured(lines, "Brier score")[place]
         assert round(found["after"]["error_by_group"]["debiased"], 3) == measured(lines, "error within topics")[place]
@@ -114,11 +120,12 @@ def test_the_demos_columns_are_what_the_commands_give(demo, tmp_path):
 
 def test_the_demos_intervals_are_no_groups_own(demo):
     lines, folder = demo
-    found = load(folder / "model").calibrate(pl.read_parquet(folder / "kept_aside.parquet"))
+    found = load(folder / "model").calibrate(pl.read_parquet(folder / "test.parquet"))
     assert {*found["source"]} == {"root"}
-    assert "none of the intervals are a group's own" in " ".join(lines)
+    assert "each interval is that of all answers with a similar probability" in " ".join(lines)
     bound = pl.max_horizontal(pl.col("high") - pl.col("calibrated"), pl.col("calibrated") - pl.col("low"))
-    assert f"reach {found.select(bound.median()).item():.2f} or less to the farther side" in " ".join(lines)
+    half = f"for half of the answers the true accuracy is within {found.select(bound.median()).item():.2f} of the"
+    assert half in " ".join(lines)
 
 
 def test_the_readme_shows_what_the_demo_measures(demo):
@@ -129,9 +136,9 @@ def test_the_readme_shows_what_the_demo_measures(demo):
         shown = next(line for line in readme.splitlines() if line.startswith(f"| {name} "))
         assert [float(cell) for cell in shown.strip("| ").split("|")[1:]] == measured(lines, own)
     shown = next(line for line in readme.splitlines() if line.startswith("| right answers among"))
-    halves = [round(100 * share) for share in measured(lines, "right, of the surer half")]
+    halves = [round(100 * share) for share in measured(lines, "accuracy of the surer half")]
     assert [int(cell.strip(" %")) for cell in shown.strip("| ").split("|")[1:]] == halves
-    kept = pl.read_parquet(folder / "kept_aside.parquet")
+    kept = pl.read_parquet(folder / "test.parquet")
     assert f"{len(kept):,} rows" in readme
     binary = kept.filter(subject="binary-to-number")["correct"].mean()
     assert f"{binary:.0%} of the binary numbers right" in readme
