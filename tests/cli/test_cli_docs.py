@@ -41,6 +41,13 @@ def test_every_command_is_in_the_reference_and_has_an_example():
         assert f"\n      qacal {command}" in ok(command, "--help"), command
 
 
+def test_names_with_hyphens_are_not_broken(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    for command in COMMANDS:
+        broken = [line for line in ok(*command.split(), "--help").splitlines() if re.search(r"\w-$", line)]
+        assert broken == [], command
+
+
 def test_the_lists_of_commands_show_their_summaries_whole(monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     lines = ok("--help").partition("Commands:\n")[2].rstrip().splitlines()

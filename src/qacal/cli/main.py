@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import signal
 import sys
+import textwrap
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -112,6 +113,8 @@ def _main(
 
 def main() -> None:
     """Run the command line. Exit codes: 0 done, 1 bad input (or a gate not passed), 2 wrong use, 128 + n signal n."""
+    # Help wraps between words only: names such as --human-labels stay whole.
+    textwrap.TextWrapper.wordsep_re = textwrap.TextWrapper.wordsep_simple_re
     # A signal must not leave partial output behind: unwind, as Ctrl-C does.
     for name in ("SIGTERM", "SIGHUP"):
         number = getattr(signal, name, None)
