@@ -170,6 +170,15 @@ def test_a_column_that_no_row_of_a_file_has_is_an_error_of_the_file(tmp_path, mo
     assert not (tmp_path / "bad.jsonl").exists()
 
 
+def test_a_row_without_a_label_gets_no_advice_that_only_fit_can_follow(tmp_path):
+    rows = rows_with()
+    rows[3]["correct"] = None
+    code, _, err = run("evaluate", lines(tmp_path / "a.jsonl", rows), "--skip-bad-rows", tmp_path / "bad.jsonl")
+    assert code == 0
+    assert "1: no correct, such as" in err
+    assert "--group-rows" not in err
+
+
 def test_apply_calibrates_rows_whose_label_is_bad(tmp_path):
     ok("fit", lines(tmp_path / "a.jsonl", rows_with()), "-o", tmp_path / "model", *FIT)
     labelled = rows_with({"correct": "perhaps"}, {"correct": 7}, {"correct": [1]}, {"correct": None})

@@ -95,7 +95,7 @@ def test_percents_that_are_none_are_refused():
         (
             "correct",
             None,
-            _LABEL.format("missing") + " Rows without a label can only make groups",
+            _LABEL.format("missing") + " Fix the row",
         ),
         ("question", None, "question is missing; expected text"),
         ("answer", ["x"], "answer is ['x']; expected text."),

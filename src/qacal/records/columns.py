@@ -28,7 +28,6 @@ KNOWN = (
 
 EXPECTED_LABELS = "1 (correct) or 0 (wrong), yes or no, true or false, pass or fail, or a number between 0 and 1"
 """What a label may be."""
-_NO_LABEL = " Rows without a label can only make groups: --group-rows FILE (in Python: group_records)."
 _QUOTED = " Numbers have no quotes."
 # So many percents that are all at most one are fractions.
 _ENOUGH = 20
@@ -238,7 +237,7 @@ class Checks:
         expected = f"expected 0 to {most:g}."
         is_quoted = isinstance(value, str) and not self._table.reads_text_as_numbers
         if column == "correct":
-            return f"expected {EXPECTED_LABELS}." + (_NO_LABEL if is_missing(value) else _QUOTED if is_quoted else "")
+            return f"expected {EXPECTED_LABELS}." + (_QUOTED if is_quoted and not is_missing(value) else "")
         number = _number(value, True, {}, most)
         if isinstance(value, str) and np.isnan(number) and column == "confidence" and _LETTER.search(value):
             return f"{expected} Give words a number: --expression high=0.85 (in Python: expressions)."
