@@ -505,7 +505,8 @@ def refuses(path, match):
 
 
 def test_each_fault_has_its_message(model):
-    refuses(model / "not", "is not a directory; a model is a directory with a model.json")
+    refuses(model / "not", "does not exist; a model is a directory that qacal fit makes")
+    refuses(model / "model.json", "is not a directory; a model is a directory with a model.json")
     document = (model / MODEL).read_bytes()
 
     def with_document(content, match):

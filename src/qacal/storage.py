@@ -515,9 +515,11 @@ def load(
     >>> load("nowhere", dict)
     Traceback (most recent call last):
     ...
-    qacal.errors.ArtifactError: nowhere is not a directory; a model is a directory with a model.json in it.
+    qacal.errors.ArtifactError: nowhere does not exist; a model is a directory that qacal fit makes (in Python: save).
     """
     home = Path(path)
+    if not home.exists():
+        raise ArtifactError(f"{home} does not exist; a model is a directory that qacal fit makes (in Python: save).")
     if not home.is_dir():
         raise ArtifactError(f"{home} is not a directory; a model is a directory with a {document} in it.")
     for _ in range(_TRIES):

@@ -276,7 +276,6 @@ def test_a_second_confidence_that_is_none_is_a_bad_row(tmp_path):
 def test_wrong_use_has_its_own_exit_code(folder):
     for arguments in (
         ("fit", "x.csv"),
-        ("apply", "nowhere", "x.csv"),
         ("fit", "x.csv", "-o", "m", "--calibrator", "magic"),
         ("fit", "x.csv", "-o", "m", "--partition", "magic:3"),
         ("fit", "x.csv", "-o", "m", "--alpha", "2"),
@@ -294,12 +293,26 @@ def test_wrong_use_has_its_own_exit_code(folder):
         assert "Error" in err
 
 
+def test_a_column_that_qacal_does_not_have_comes_with_the_one_that_is_meant():
+    for pair, meant in (
+        ("frage=prompt", "question=prompt"),
+        ("prompt_text=question", "question=prompt_text"),
+        ("konfidenz=score", "confidence=score"),
+    ):
+        code, _, err = run("fit", "x.csv", "-o", "m", "--column", pair)
+        assert code == 2
+        assert f"there is no column {pair.partition('=')[0]} to map; expected one of id, question, answer" in err
+        assert f"Did you mean {meant}?" in " ".join(err.split())
+
+
 def test_bad_input_says_what_and_where(folder, tmp_path):
     (tmp_path / "model").mkdir()
     for arguments, said in (
         (("apply", folder / "model", tmp_path / "no.csv"), "no.csv does not exist"),
         (("apply", folder / "model", tmp_path / "a.xlsx"), "cannot tell the format"),
         (("apply", tmp_path / "model", folder / "new.parquet"), "model.json"),
+        (("apply", tmp_path / "no", folder / "new.parquet"), "no does not exist; a model is a directory that"),
+        (("groups", folder / "new.parquet"), "new.parquet is not a directory; a model is a directory"),
         (("apply", folder / "model", folder / "new.parquet", "-o", tmp_path / "no" / "out.csv"), "does not exist"),
         (("evaluate", folder / "new.parquet", "--groups", "colour"), "no column 'colour'"),
         (("fit", folder / "new.parquet", "-o", tmp_path / "m", "--embedder", "magic"), "magic"),

@@ -113,16 +113,20 @@ def test_a_second_confidence(folder, tmp_path):
     code, _, err = run("explain", tmp_path / "model", *ASKED, "--column-value", "confidence_tokens=45")
     assert code == 1
     assert "confidence_tokens is 45; expected 0 to 1" in err
+    code, _, err = run("explain", tmp_path / "model", *ASKED, "--column-value", "confidence_tokens=abc")
+    assert code == 1
+    assert err == "qacal: confidence_tokens is 'abc'; expected a number from 0 to 1, not text.\n"
 
 
 def test_of_a_set_the_llm_is_named(tmp_path):
     rows = answers(600) + answers(600, seed=1, llm="parrot-2")
     pl.DataFrame(rows).write_parquet(tmp_path / "a.parquet")
     ok("fit", tmp_path / "a.parquet", "-o", tmp_path / "models", "--by", "model")
-    for named in ((), ("--column-value", "model=parrot-3")):
+    for named, problem in (((), ""), (("--column-value", "model=parrot-3"), "There is no model for 'parrot-3'. ")):
         code, _, err = run("explain", tmp_path / "models", *ASKED, *named)
         assert code == 2
-        assert "one model for each model: parrot-1, parrot-2. Name one: --column-value model=..." in err
+        remedy = "Pass --column-value model=VALUE, with one of parrot-1, parrot-2."
+        assert f"models was fitted with --by model. {problem}{remedy}" in err
     found = json.loads(ok("explain", tmp_path / "models", *ASKED, "--column-value", "model=parrot-2", "--json"))
     assert found == load(next((tmp_path / "models").glob("1-*"))).explain(*TEXTS)
 

@@ -191,7 +191,7 @@ def test_wrong_use(folder):
         code, out, err = run("threshold", folder / "model", rows, *options)
         assert (code, out) == (2, ""), options
         assert "Error" in err
-    assert run("threshold", "nowhere", rows, "--accuracy", "0.9")[0] == 2
+    assert run("threshold", "nowhere", rows, "--accuracy", "0.9")[0] == 1
     assert run("apply", folder / "model", rows, "--threshold", "1.5")[0] == 2
 
 

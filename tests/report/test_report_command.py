@@ -73,7 +73,7 @@ def test_refusals_leave_no_file(folder, tmp_path):
     assert refused(rows, "--examples", "-1")[0] == 2
     assert "subject" in refused(rows, "--groups", "subject")[1]
     code, _, err = run("report", tmp_path / "nothing", tmp_path / "bad.parquet", "-o", tmp_path / "out.html")
-    assert code == 2
+    assert code == 1
     code, _, err = run("report", folder / "model", tmp_path / "bad.parquet", "-o", tmp_path / "no" / "out.html")
     assert "does not exist" in err
 

@@ -124,6 +124,15 @@ def find_columns(table: Table, stated: Mapping[str, str]) -> Columns:
     )
 
 
+def column_called(name: str) -> str | None:
+    """Return the column of ours that others give this name; None if none is known by it.
+
+    >>> column_called("Frage"), column_called("modelAnswer"), column_called("subject")
+    ('question', 'answer', None)
+    """
+    return next((column for column, others in _OTHER_NAMES.items() if _spelled(name) in others), None)
+
+
 class _Sample(dict[str, list[Any]]):
     """The first rows of a table, column by column, without what is missing; a column is read when it is used."""
 

@@ -54,7 +54,7 @@ def run(
     options.require_apart(file, output, skip_bad_rows)
     options.require_writable(output)
     options.require_free_output(json, output)
-    loaded = load(options.model_path(model), embedder=embedder)
+    loaded = load(model, embedder=embedder)
     if threshold is not None:
         loaded.set_threshold(threshold)
     done, columns, decisions = 0, list[str](), Counter[Any]()

@@ -79,7 +79,7 @@ def run(
     if fail_above is not None and not 0 <= fail_above <= 1:
         raise typer.BadParameter(f"--fail-above is {fail_above:g}; expected 0 to 1, such as 0.05.")
     options.require_apart(file, skip_bad_rows)
-    loaded = None if model is None else load(options.model_path(model), embedder=embedder)
+    loaded = None if model is None else load(model, embedder=embedder)
     if by is None and loaded is not None:
         by = loaded._by
     with (

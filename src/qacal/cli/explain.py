@@ -46,7 +46,7 @@ def run(
     if not 0 <= confidence <= 1:
         raise typer.BadParameter(f"--confidence is {confidence:g}; expected 0 to 1, such as 0.9 for 90 percent.")
     others = _values(column_value)
-    one = _model_for(load(options.model_path(model), embedder=embedder), model, others)
+    one = _model_for(load(model, embedder=embedder), model, others)
     if one._needs["needs_text"] and (question is None or answer is None):
         raise typer.BadParameter("this model uses the text; pass both, --question and --answer.")
     for name in one.pipeline_.columns:
@@ -82,15 +82,17 @@ def _model_for(loaded: QACalibrator | ModelSet, path: str, others: dict[str, Any
     if loaded._by is None:
         return loaded._models[None]
     names = {str(value): value for value in loaded._models}
-    if others.get(loaded._by) not in names:
+    value = others.get(loaded._by)
+    if value not in names:
+        problem = "" if value is None else f" There is no model for {value!r}."
         raise typer.BadParameter(
             printable(
-                f"{path} holds one model for each {loaded._by}: {', '.join(names)}. "
-                f"Name one: --column-value {loaded._by}=..."
+                f"{path} was fitted with --by {loaded._by}.{problem} Pass --column-value {loaded._by}=VALUE, with one "
+                f"of {', '.join(names)}."
             )
         )
-    others[loaded._by] = names[others[loaded._by]]
-    return loaded._models[others[loaded._by]]
+    others[loaded._by] = names[value]
+    return loaded._models[names[value]]
 
 
 def _explained(model: QACalibrator, row: dict[str, Any], others: dict[str, Any]) -> dict[str, Any]:

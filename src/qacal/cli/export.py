@@ -29,7 +29,7 @@ def run(
     from qacal.model.model_set import load_one
     from qacal.partitions.kdtree import KDTree
 
-    loaded = load_one(options.model_path(model))
+    loaded = load_one(model)
     if loaded.learned_score_ is not None:
         raise InputError(
             f"{model} answers with a score that is learned from text, and a table cannot do that. Fit a model with "

@@ -28,7 +28,7 @@ def run(
     """
     from qacal.model.model_set import load
 
-    models = load(options.model_path(model))._models
+    models = load(model)._models
     if json:
         content = {str(value): [group.to_dict() for group in one.describe_groups()] for value, one in models.items()}
         print(options.json_text(content["None"] if None in models else content))

@@ -130,7 +130,7 @@ def chosen(option: str, value: str, choices: Sequence[str]) -> str:
 def mapping(columns: list[str] | None, *further: str, only: Sequence[str] | None = None) -> dict[str, str]:
     """Return ``--column`` options as a mapping.
 
-    further : names that the command accepts in addition to those of records.
+    further : names that the command accepts in addition to those of records; it may accept others too.
     only : the names that it accepts instead.
 
     >>> mapping(["confidence=score"])
@@ -138,18 +138,33 @@ def mapping(columns: list[str] | None, *further: str, only: Sequence[str] | None
     """
     from qacal.records.columns import KNOWN
 
-    known = KNOWN if only is None else only
+    accepted = (*KNOWN, *further) if only is None else only
     out = {}
     for text in columns or []:
         name, _, own = text.partition("=")
         if not (name and own):
             raise typer.BadParameter(f"{text!r} is not of the form NAME=ITS_NAME, such as question=text.")
-        if name not in (*known, *further) and own in known:
-            raise typer.BadParameter(f"{text!r} is the wrong way round; write {own}={name}.")
-        if only is not None and name not in only:
-            raise typer.BadParameter(f"this command has no column {name}; expected one of {', '.join(only)}.")
+        if name not in accepted and (own in accepted or not further):
+            raise typer.BadParameter(_unknown_column(name, own, accepted))
         out[name] = own
     return out
+
+
+def _unknown_column(name: str, own: str, accepted: Sequence[str]) -> str:
+    """Return what is wrong with ``--column name=own``: the two are swapped, or `name` is what others call a column.
+
+    >>> _unknown_column("frage", "prompt", ["question", "answer", "prompt"])
+    'there is no column frage to map; expected one of question, answer, prompt. Did you mean question=prompt?'
+    """
+    from qacal.checking.names import column_called
+
+    column = column_called(name)
+    meant = ""
+    if own in accepted and column in (None, own):
+        meant = f" Did you mean {own}={name}?"
+    elif column in accepted:
+        meant = f" Did you mean {column}={own}?"
+    return f"there is no column {name} to map; expected one of {', '.join(accepted)}.{meant}"
 
 
 def expressions(texts: list[str] | None) -> dict[str, float]:
@@ -406,10 +421,3 @@ def require_partition(name: str) -> None:
 
     with usage_errors():
         as_partition(name)
-
-
-def model_path(path: str) -> str:
-    """Return the path to a model; a missing one is a usage error (exit code 2)."""
-    if not Path(path).exists():
-        raise typer.BadParameter(f"{path} does not exist; make a model with: qacal fit FILE -o {path}")
-    return path

@@ -109,7 +109,7 @@ def _bounds(path: str) -> dict[str, Any]:
     from qacal.errors import InputError
     from qacal.model.model_set import load_one
 
-    maps = load_one(options.model_path(path)).calibrator_.maps_
+    maps = load_one(path).calibrator_.maps_
     if not isinstance(maps, BinMaps):
         raise InputError(
             f"{path} has no bins and no intervals; fit without --continuous, or with --calibrator tree-binning."

@@ -62,7 +62,7 @@ def run(
     options.require_free_output(json, output)
     if output != "-":
         options.require_folder(output)
-    loaded = load(options.model_path(model), embedder=embedder)
+    loaded = load(model, embedder=embedder)
     with (
         options.opened(file) as rows,
         options.reading_like(loaded, rows, column, percent, skip_bad_rows, max_bad, expression) as reading,

@@ -71,7 +71,7 @@ def run(
         goal = Goal(accuracy, risk, alpha, per_group, wrong, abstain)
         check_alpha(alpha)
     options.require_apart(file, skip_bad_rows)
-    loaded = load(options.model_path(model), embedder=embedder)
+    loaded = load(model, embedder=embedder)
     with (
         options.opened(file) as rows,
         options.reading_like(loaded, rows, column, percent, skip_bad_rows, max_bad, expression) as reading,

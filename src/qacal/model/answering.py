@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from qacal.errors import InputError
 from qacal.records.files import OnFault, refuse
 from qacal.records.forks import require_polars
 from qacal.records.provenance import AllowOtherSource
 from qacal.records.reading import Batch, ReadAs, Reading, as_source
-from qacal.records.table import Table
+from qacal.records.table import Fault, Table
 from qacal.tally.arrays import Floats
 
 if TYPE_CHECKING:
@@ -123,7 +124,7 @@ class Answering(ABC):
         """
         row = {"question": question, "answer": answer, "confidence": confidence, **others}
         prefix = "qacal_"
-        found = next(self._calibrated([row], Reading(), prefix=prefix)).row(0)
+        found = next(self._calibrated([row], Reading(on_fault=_refuse_answer), prefix=prefix)).row(0)
         evidence = {name.removeprefix(prefix): value for name, value in found.items() if name.startswith(prefix)}
         return {"confidence": float(confidence), **evidence}
 
@@ -176,3 +177,8 @@ class Answering(ABC):
             records, reading, keeps_bad=True, allow_other_source=allow_other_source, progress=progress
         ):
             yield batch.with_evidence(found, prefix)
+
+
+def _refuse_answer(fault: Fault) -> None:
+    """Stop at a single answer that cannot be used: it has no place in a file, and cannot be skipped."""
+    raise InputError(fault.problem)
