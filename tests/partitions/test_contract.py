@@ -164,6 +164,16 @@ def test_bad_vectors_are_refused(partition):
         fitted.assign(np.zeros((2, 7)))
 
 
+@every_vector_partition
+def test_masked_numbers_are_refused(partition):
+    Z = clouds(0, n=500)
+    masked = np.ma.masked_greater(Z, np.quantile(Z, 0.99))
+    fitted = learned_from(partition, np.ma.array(Z))
+    for work in (lambda: learned_from(partition, masked), lambda: fitted.assign(masked)):
+        with pytest.raises(InputError, match="some numbers of the vectors are masked"):
+            work()
+
+
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @every_vector_partition

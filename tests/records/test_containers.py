@@ -230,3 +230,13 @@ def test_groups_that_nobody_uses_are_counted_or_refused():
 def test_columns_of_records_have_one_length():
     with pytest.raises(InputError, match=r"the columns of records have different lengths: .*'subject': 1"):
         MODEL.calibrate({**RECORDS, "subject": ["law"]})
+
+
+@pytest.mark.parametrize("frame", [pd.DataFrame, pl.DataFrame, lambda rows: pa.Table.from_pylist(rows)])
+def test_a_frame_of_narwhals_is_the_frame_within(frame):
+    rows = [{"id": i, "confidence": 0.5 + i % 3 / 10, "correct": i % 2, "kind": "ab"[i % 2]} for i in range(60)]
+    native = frame(rows)
+    model = QACalibrator(partition=Column("kind"), calibrator=QABinning()).fit(nw.from_native(native))
+    calibrated = model.calibrate(nw.from_native(native))
+    assert type(calibrated) is type(native)
+    np.testing.assert_array_equal(calibrated["calibrated"], model.calibrate(native)["calibrated"])

@@ -12,7 +12,7 @@ CHILD = """
 import multiprocessing, os, sys
 import pandas as pd
 import polars as pl
-from qacal import Column, QACalibrator, QacalError
+from qacal import Column, QABinning, QACalibrator, QacalError
 from qacal.records import forks
 
 forks._PATIENCE = 0.5
@@ -23,6 +23,8 @@ rows = [
 ]
 model = QACalibrator(partition=Column("subject")).fit(rows)
 frame, pandas = pl.DataFrame(rows), pd.DataFrame(rows)
+vectors = frame.with_columns(vector=pl.Series([[float(i % 7), float(i % 11)] for i in range(400)]))
+odd = frame.with_columns(confidence=pl.Series([7.0, *frame["confidence"].to_list()[1:]]))
 frame.write_parquet("rows.parquet")
 expected = [row["calibrated"] for row in model.calibrate(rows)]
 assert frame.select(pl.col("confidence").sum()).item()  # threads of polars run now, if they did not before
@@ -35,6 +37,9 @@ def answers(number):
     assert model.calibrate(pandas)["calibrated"].to_list() == expected
     assert model.calibrate([*rows, bad], on_fault=lambda fault: None)[-1]["calibrated"] is None
     assert model.explain("Really?", "Yes", 0.8, subject="a")["calibrated"] == expected[0]
+    assert model.calibrate(odd, on_fault=lambda fault: None)["calibrated"].to_list() == [None, *expected[1:]]
+    other = QACalibrator("column:vector", "kdtree:1", QABinning()).fit(vectors)
+    assert 200 < other.rows_ < 400
     said = []
     for work in (lambda: model.calibrate("rows.parquet"), lambda: model.save("model")):
         try:

@@ -77,10 +77,14 @@ class ColumnEmbedder:
 def _as_matrix(values: Any) -> Vectors | None:
     """Return a typed column of equally long vectors of finite numbers at once; None for all others."""
     if hasattr(values, "list") and hasattr(values, "null_count"):
-        widths = values.list.len() if str(values.dtype).startswith("List") else None
-        if values.null_count() or (widths is not None and (widths.n_unique() != 1 or not widths[0])):
+        if values.null_count():
             return None
-        values = (values if widths is None else values.list.to_array(widths[0])).to_numpy()
+        if str(values.dtype).startswith("List"):
+            widths = np.unique(values.list.len().to_numpy())  # n_unique() of polars needs threads, which forks lack
+            if len(widths) != 1 or not widths[0]:
+                return None
+            values = values.list.to_array(int(widths[0]))
+        values = values.to_numpy()
     if not isinstance(values, np.ndarray) or values.ndim != 2 or not values.shape[1] or values.dtype.kind not in "iuf":
         return None
     with np.errstate(over="ignore"):

@@ -243,8 +243,16 @@ class FrameTable(Table):
         """Return some of the rows."""
         if keep.all():
             return self
-        kept = _narwhals(self.given)[np.flatnonzero(keep).tolist()]
-        return replace(self, given=kept.to_native(), places=self.places[keep])
+        rows = np.flatnonzero(keep)
+        frame = _narwhals(self.given)
+        if frame.implementation.is_polars():
+            import polars as pl
+
+            # Column by column: all at once needs threads, which a forked child does not have.
+            kept = pl.DataFrame([column.gather(rows) for column in self.given])
+        else:
+            kept = frame[rows.tolist()].to_native()
+        return replace(self, given=kept, places=self.places[keep])
 
     def extended(self, columns: pl.DataFrame) -> FrameTable:
         """Return the frame with further columns; its own are not touched."""
@@ -306,7 +314,7 @@ def as_table(data: Any, origin: str = "records") -> Table:
             )
         return ObjectTable(origin, "row", np.arange(1, len(data) + 1), data)
     frame = _narwhals(data)
-    return FrameTable(origin, "row", np.arange(1, len(frame) + 1), data)
+    return FrameTable(origin, "row", np.arange(1, len(frame) + 1), frame.to_native())
 
 
 def joined(tables: Sequence[Table]) -> Table:

@@ -25,6 +25,8 @@ def as_vectors(Z: ArrayLike, width: int | None = None, fitted: str = "tree") -> 
     ...
     qacal.errors.InputError: the vectors have 3 coordinates; the tree was fitted on 2.
     """
+    if np.ma.is_masked(Z):
+        raise InputError("some numbers of the vectors are masked; leave those rows out, or fill them.")
     matrix = _as_floats(Z)
     if matrix.ndim != 2 or 0 in matrix.shape:
         raise InputError(f"the vectors have shape {matrix.shape}; expected (rows, coordinates), at least one of each.")
