@@ -1,5 +1,6 @@
 """`qacal check`: what it prints, and with which exit code; the line to paste works as printed."""
 
+import gzip
 import json
 import shlex
 
@@ -14,6 +15,16 @@ def test_exit_codes(tmp_path):
     code, out, err = run("check", tmp_path / "no.csv")
     assert (code, out) == (1, "")
     assert "does not exist" in err
+
+
+def test_the_exit_code_of_a_file_that_cannot_be_read_to_its_end(tmp_path):
+    packed = gzip.compress("".join(json.dumps(row) + "\n" for row in labelled()).encode())
+    (tmp_path / "cut.jsonl.gz").write_bytes(packed[: len(packed) // 2])
+    (tmp_path / "junk.parquet").write_bytes(b"PAR1 and nothing else")
+    (tmp_path / "wide.csv").write_bytes("question,answer\n".encode("utf-16"))
+    for name in ("cut.jsonl.gz", "junk.parquet", "wide.csv"):
+        code, out, _ = run("check", tmp_path / name)
+        assert (code, "It cannot be read" in out) == (1, True)
 
 
 def pasted(out):

@@ -37,7 +37,7 @@ def test_it_is_what_the_model_explains(folder):
     assert lines["stated"] == "0.90"
     assert lines["calibrated"].startswith(f"{found['calibrated']:.2f}, ")
     assert lines["interval"].startswith(f"{found['low']:.2f} to {found['high']:.2f}: accuracy of ")
-    assert f"with a similar probability ({found['rows']} rows, 90% confidence)" in lines["interval"]
+    assert f"with a similar probability ({found['rows']} rows, with probability 90%)" in lines["interval"]
     assert lines["group"].startswith(f"{found['group']} (")
     assert "plus" in lines["group"]
     assert "no threshold chosen yet" in lines["decision"]

@@ -105,7 +105,10 @@ def test_how_far_off_half_of_the_answers_can_be(tmp_path, options):
 def test_so_few_rows_that_nothing_is_certified(tmp_path):
     out, _ = fit(tmp_path, answers(60))
     rows = load(tmp_path / "model").rows_
-    assert f"Certified on {rows} rows (90% confidence): for half of the answers the true accuracy is within 0." in out
+    assert (
+        f"Certified on {rows} rows (with probability 90%): for half of the answers the true accuracy is within 0."
+        in out
+    )
     assert "That says next to nothing, since 0.5 is always within 0.50" in out
     assert "next to nothing" not in fit(tmp_path, answers(2000))[0]
 

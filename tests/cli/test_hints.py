@@ -40,6 +40,8 @@ def test_hints_are_marked():
     assert len(MESSAGES) > 15
     hint = re.compile(r"--[a-z][a-z-]*[^.(]* \([a-z_]+=[^ ]*\)")
     assert [text for text in texts() if hint.search(text) and ">>>" not in text] == []
+    name_first = re.compile(r"\b[a-z]+_[a-z]+ \(--[a-z-]+\)|--[a-z][^(]* in Python\b")
+    assert [text for text in texts() if name_first.search(text)] == []
 
 
 def test_parentheses_inside_a_hint_belong_to_it():

@@ -26,6 +26,14 @@ def test_fractions_are_no_percents():
     Percents().require()
 
 
+def test_grades_are_no_percents():
+    with pytest.raises(InputError, match=r"no confidence is above 9, as on a scale from 0 to 10 .*leave out --percent"):
+        counted(*[0.02, 0.05, 0.09] * 7).require()
+    counted(*[0.02, 0.05, 0.09] * 7, 0.11).require()
+    counted(*[0.09] * 19).require()
+    counted(*[0.09] * 30).require(is_assumed=True)  # the fit had percents, and these may be the least of them
+
+
 def test_a_one_that_nobody_called_a_percent_is_refused():
     with pytest.raises(InputError, match=r"fitted on percents, and no confidence here is above 1\..*percent=False"):
         counted(0.0, 0.01).require(is_assumed=True)

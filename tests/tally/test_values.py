@@ -69,6 +69,11 @@ def test_weights_whose_squares_would_not_fit(weight):
         weight_values([1.0, weight], 2)
 
 
+def test_a_missing_weight_is_not_asked_to_be_a_confidence():
+    with pytest.raises(InputError, match=r"sample_weight\[1\] is None; expected a number\. Leave the row out"):
+        weight_values([1.0, None], 2)
+
+
 def test_the_first_culprit_is_named():
     with pytest.raises(InputError, match=r"correct\[2\] is 7"):
         unit_values([0, 1, 7, 8], "correct")

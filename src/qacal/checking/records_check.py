@@ -77,6 +77,7 @@ class RecordsCheck:
     """What a person should know of records before a fit. ``print`` it to read it.
 
     origin : the path of a file, or "records".
+    is_read : whether all of it could be read; if not, a finding says why.
     rows : the number of rows, with the bad ones; `labelled` of them can be used and have a label.
     accuracy : the share of correct answers among the labelled; NaN if there are none.
     questions : the number of different questions; None if no column has them.
@@ -94,6 +95,7 @@ class RecordsCheck:
 
     origin: str
     is_file: bool
+    is_read: bool
     rows: int
     labelled: int
     accuracy: float
@@ -244,6 +246,7 @@ def _judged(summary: Summary, reading: Reading, source: Any, fault: InputError |
     return RecordsCheck(
         origin=source.name if is_file else "records",
         is_file=is_file,
+        is_read=fault is None,
         rows=summary.bad.rows,
         labelled=labelled,
         accuracy=float(label[is_known].mean()) if labelled else math.nan,

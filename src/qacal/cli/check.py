@@ -27,7 +27,7 @@ def run(
     confidences, and whether they agree with the labels; other columns that a fit could use; and what the labels are
     enough for. It reads the file once (twice if it is not UTF-8), and also reads files that fit refuses.
 
-    The exit code is 0 if there are no findings, 2 if there are, and 1 if the file could not be read.
+    The exit code is 0 if there are no findings, 2 if there are, and 1 if the file could not be read to its end.
 
     \b
         qacal check answers.csv
@@ -41,7 +41,7 @@ def run(
     with options.printing():
         print(options.json_text(checked.to_dict()) if json else printable(str(_for_shell(checked))))
     if not checked.is_fine:
-        raise typer.Exit(2)
+        raise typer.Exit(2 if checked.is_read else 1)
 
 
 def _for_shell(checked: RecordsCheck) -> RecordsCheck:

@@ -155,7 +155,7 @@ def _interval(model: QACalibrator, evidence: dict[str, Any]) -> str:
     score = "probability" if model.learned_score_ is not None else "stated confidence"
     return (
         f"{interval}: accuracy of {answers[evidence['source']]} with a similar {score} "
-        f"({counted(evidence['rows'], 'row')}, {100 * (1 - evidence['alpha']):.4g}% confidence)"
+        f"({counted(evidence['rows'], 'row')}, with probability {100 * (1 - evidence['alpha']):.4g}%)"
     )
 
 

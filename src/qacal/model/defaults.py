@@ -146,7 +146,10 @@ class Defaults:
                 "name a calibrator and leave the score out."
             )
         if score is None and isinstance(calibrator, StepBinning):
-            raise InputError("tune chooses a depth on the rows, and StepBinning needs it fixed before; leave tune out.")
+            raise InputError(
+                "StepBinning needs a depth that is fixed before the fit; leave out --tune (in Python: tune), which "
+                "chooses one on the rows."
+            )
 
     # What follows from the number of rows
 

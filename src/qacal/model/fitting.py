@@ -151,13 +151,16 @@ def fit_model(defaults: Defaults, inputs: FitInputs, progress: Progress) -> Fitt
 
 def _require_something_to_learn(defaults: Defaults, inputs: FitInputs, pipeline: Pipeline) -> None:
     if defaults.output == "continuous":
-        raise InputError("a continuous output certifies nothing; leave certify_records (--certify) out.")
+        raise InputError("a continuous output certifies nothing; leave out --certify (in Python: certify_records).")
     if inputs.group_records is not None:
-        raise InputError("group_records and certify_records both say what is learned from what; give one of them.")
+        raise InputError(
+            "--group-rows and --certify (in Python: group_records and certify_records) both name rows to train on; "
+            "pass one of them."
+        )
     if pipeline.score is None and not pipeline.needs_vectors:
         raise InputError(
-            "with certify_records (--certify) all else is learned from the other rows, and nothing is: groups are "
-            "columns, and there is no score. Fit on the rows that certify alone."
+            "with --certify (in Python: certify_records) the other rows train groups and score, and here there is "
+            "nothing to train: groups are columns, and there is no score. Fit on the rows that certify alone."
         )
 
 
@@ -295,7 +298,7 @@ def _tune(pipeline: Pipeline, tally: Tally, objective: str, progress: Progress) 
 
     calibration, tuning = tally.outside_fold(0, _FOLDS), tally.within_fold(0, _FOLDS)
     if not (len(calibration) and len(tuning)):
-        raise InputError(f"{tally.n} rows are too few to tune on; leave tune out, or label more.")
+        raise InputError(f"{tally.n} rows are too few to tune on; leave out --tune (in Python: tune), or label more.")
     search = Search(
         calibration,
         tuning,

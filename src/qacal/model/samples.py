@@ -27,6 +27,7 @@ from qacal.tally.tally import Tally
 _MOST_SCORE_ROWS = 50_000
 # Columns with names like this hold further confidences, as the importers and `elicit` write them.
 _CONFIDENCE = "confidence_"
+_LARGER_SHARE = "give more rows, or a larger --train-share (in Python: train_share)."
 
 
 def ids_of(batch: Batch) -> Hashes:
@@ -126,7 +127,7 @@ class PartitionSample:
         inputs: dict[str, Any] = dict(self._columns)
         if EMBEDDING in self._partition.needs:
             if not self.count:
-                raise InputError("no row is left to make groups from; give more rows, or a larger train_share.")
+                raise InputError(f"no row is left to make groups from; {_LARGER_SHARE}")
             inputs[EMBEDDING] = self._vectors.rows()
             if self._partition.uses_labels:
                 inputs["confidence"], inputs["correct"] = self._labels.rows().T
@@ -158,7 +159,7 @@ class ScoreSample:
     def fit(self) -> None:
         """Train the score."""
         if not self.count:
-            raise InputError("no row is left to learn a score from; give more rows, or a larger train_share.")
+            raise InputError(f"no row is left to learn a score from; {_LARGER_SHARE}")
         confidence, correct, *others = self._numbers.rows().T
         inputs: dict[str, Any] = {"confidence": confidence}
         split = len(self._score.confidences)
@@ -228,7 +229,7 @@ class CalibrationSample:
         """Return what the calibrator is fitted on."""
         if self._total is None:
             raise InputError(
-                "no row is left to calibrate on; give more rows, or a smaller train_share (--train-share)."
+                "no row is left to calibrate on; give more rows, or a smaller --train-share (in Python: train_share)."
             )
         # Which questions are in several batches is known here, and not to tallies that are added.
         ids = self.ids()

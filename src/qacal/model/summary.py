@@ -81,7 +81,9 @@ def _tried(model: QACalibrator) -> list[str]:
 def _certified(model: QACalibrator, maps: BinMaps) -> str:
     """Return the certified bound on the error of half of the answers."""
     bound = maps.median_error_bound()
-    certified = f"Certified on {counted(model.rows_, 'row')} ({100 * (1 - maps.certificate.alpha):.4g}% confidence)"
+    certified = (
+        f"Certified on {counted(model.rows_, 'row')} (with probability {100 * (1 - maps.certificate.alpha):.4g}%)"
+    )
     half = f"for half of the answers the true accuracy is within {bound:.2f} of the calibrated probability"
     few = "" if bound < 0.5 else "\nThat says next to nothing, since 0.5 is always within 0.50: more rows are needed."
     return f"{certified}: {half}.{few}"

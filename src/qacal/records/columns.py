@@ -29,8 +29,9 @@ KNOWN = (
 EXPECTED_LABELS = "1 (correct) or 0 (wrong), yes or no, true or false, pass or fail, or a number between 0 and 1"
 """What a label may be."""
 _QUOTED = " Numbers have no quotes."
-# So many percents that are all at most one are fractions.
+# So many percents that are all at most one are fractions; if all are at most ten, they are grades.
 _ENOUGH = 20
+_GRADES = "as on a scale from 0 to 10 or 1 to 5, which are no percents: bring them to 0 to 1 first"
 
 LABELS = {
     **dict.fromkeys(("true", "yes", "y", "correct", "right", "pass", "passed"), 1.0),
@@ -116,7 +117,7 @@ class Percents:
         self.highest = max(self.highest, float(given.max(initial=0.0)))
 
     def require(self, *, is_assumed: bool = False) -> None:
-        """Refuse fractions that were called percents, all of them or some.
+        """Refuse fractions and grades that were called percents, all of them or some.
 
         is_assumed : nobody called them percents, so that a single 1 may be a certain answer, or one percent.
         """
@@ -130,6 +131,11 @@ class Percents:
             raise InputError(
                 f"no confidence is above {100 * self.highest:g}, so these are not percents; leave out "
                 "--percent (in Python: percent=True)."
+            )
+        if self.rows >= _ENOUGH and self.highest <= 0.1 and not is_assumed:
+            raise InputError(
+                f"no confidence is above {100 * self.highest:g}, {_GRADES}, and leave out --percent (in Python: "
+                "percent=True)."
             )
         if self.small and self.highest > 0.01:
             raise InputError(
@@ -279,10 +285,7 @@ class _Scale:
         if self.has_fractions:
             return "Others lie between 0 and 1: bring them to one scale first."
         if self.highest <= 10:
-            return (
-                f"None here is above {self.highest:g}, as on a scale from 0 to 10 or 1 to 5, which are no percents: "
-                "bring them to 0 to 1 first."
-            )
+            return f"None here is above {self.highest:g}, {_GRADES}."
         remedy = "pass --percent (in Python: percent=True)" if may_be_percent else "divide them by 100"
         return f"If these are percents, {remedy}."
 

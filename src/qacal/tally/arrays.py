@@ -250,7 +250,7 @@ def _from_objects(raw: NDArray[Any], name: str) -> Floats:
             advice = _MISSING
             if isinstance(value, str | bytes):
                 advice = "Text is not read as a number: convert the column first, so that you see what becomes of it."
-            raise InputError(f"{name}[{at}] is {value!r}; expected a number from 0 to 1. {advice}") from None
+            raise InputError(f"{name}[{at}] is {value!r}; expected a number. {advice}") from None
     return out
 
 
