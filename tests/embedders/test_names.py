@@ -38,7 +38,8 @@ def test_a_missing_package_comes_with_its_remedy(name, package, extra, tmp_path,
         monkeypatch.delitem(sys.modules, loaded)
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(
-        MissingPackageError, match=rf"{package}.* is not installed; run: pip install 'qacal\[{extra}\]'"
+        MissingPackageError,
+        match=rf"{package}.* is not installed; .*: pip install '\.\[{extra}\]'",
     ):
         embedder(name.replace("DIR", str(path)))
 

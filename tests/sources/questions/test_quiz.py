@@ -140,6 +140,7 @@ def test_the_readme_shows_what_the_demo_measures(demo):
     assert [int(cell.strip(" %")) for cell in shown.strip("| ").split("|")[1:]] == halves
     kept = pl.read_parquet(folder / "test.parquet")
     assert f"{len(kept):,} rows" in readme
+    assert f"0.9 or more for {(kept['confidence'] > 0.89).mean():.0%} of its answers" in " ".join(readme.split())
     binary = kept.filter(subject="binary-to-number")["correct"].mean()
     assert f"{binary:.0%} of the binary numbers right" in readme
     assert kept.filter(subject="larger-decimal")["correct"].mean() == 1

@@ -292,8 +292,8 @@ def _unpacked_zstd(path: Path, member: zipfile.ZipInfo) -> Iterator[bytes]:
         zstandard = importlib.import_module("zstandard")
     except ImportError:
         raise MissingPackageError(
-            f"{path} is packed with zstd, which Python reads from 3.14 on. Install what reads it in this version: "
-            "pip install 'qacal[import]'."
+            f"{path} is packed with zstd, which Python reads from 3.14 on. Install what reads it in this version, in "
+            "the clone of qacal: pip install '.[import]'."
         ) from None
     with path.open("rb") as file:
         file.seek(member.header_offset)

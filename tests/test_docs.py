@@ -1,0 +1,32 @@
+"""What README and docs say of columns, commands and installation."""
+
+import re
+from dataclasses import fields
+from pathlib import Path
+
+from qacal.calibrators.evidence import Evidence
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_all_new_columns_are_described():
+    columns = {field.name for field in fields(Evidence)} - {"confidence"}
+    text = re.search(r"with more columns: (.*?)\(", README, re.DOTALL)[1]
+    assert {*re.findall(r"`(\w+)`", text)} == columns
+    part = (ROOT / "docs" / "answers.md").read_text(encoding="utf-8").partition("## What comes out")[2]
+    rows = [line.split("|")[1] for line in part.partition("\n\nIf your rows")[0].splitlines() if line.startswith("| `")]
+    assert {name for row in rows for name in re.findall(r"`(\w+)`", row)} == columns
+
+
+def test_the_command_is_found_before_it_is_used():
+    before = README.partition("    qacal check")[0]
+    assert "source .venv/bin/activate" in before
+
+
+def test_extras_are_installed_from_the_clone():
+    """There is no release: `pip install 'qacal[hub]'` finds nothing."""
+    files = [ROOT / "README.md", *ROOT.glob("docs/*.md"), *ROOT.glob("src/**/*.py")]
+    assert [
+        file.name for file in files if re.search(r"install\b[^\n]*'qacal\[", file.read_text(encoding="utf-8"))
+    ] == []
