@@ -111,7 +111,7 @@ def test_an_llm_without_a_usable_row_is_named():
     with pytest.raises(InputError, match="confidence is missing"):
         run_experiment(rows, by=["model"], **OPTIONS)
     left_out = []
-    found = run_experiment(rows, by=["model"], how=Reading(on_fault=left_out.append, max_bad=0.6), **OPTIONS)
+    found = run_experiment(rows, by=["model"], reading=Reading(on_fault=left_out.append, max_bad=0.6), **OPTIONS)
     assert len(left_out) == 800
     assert "model parrot-2: no row can be used." in found.notes
 
@@ -170,7 +170,7 @@ def test_a_block_of_which_nothing_is_left_is_named_by_all_its_columns():
     lost = (pl.col("model") == "parrot-2") & (pl.col("dataset") == "b")
     rows = rows.with_columns(confidence=pl.when(lost).then(None).otherwise(pl.col("confidence")))
     found = run_experiment(
-        rows, by=["model", "dataset"], how=Reading(on_fault=lambda fault: None, max_bad=0.6), **OPTIONS
+        rows, by=["model", "dataset"], reading=Reading(on_fault=lambda fault: None, max_bad=0.6), **OPTIONS
     )
     assert "model parrot-2, dataset b: no row can be used." in found.notes
 

@@ -14,7 +14,7 @@ def run(partition="kdtree:3", rows=800, **options):
     return run_experiment(vectors_and_labels(rows), **chosen)
 
 
-@pytest.mark.parametrize("partition", ["kdtree:3", "bisecting:2", "kmeans:4", "column:kind"])
+@pytest.mark.parametrize("partition", ["kdtree:3", "bisecting:2", "learned:2", "kmeans:4", "column:kind"])
 def test_the_model_shown_has_the_settings_of_the_first_seed(partition):
     found = run(partition)
     shown = showcase(found, ())
@@ -23,6 +23,9 @@ def test_the_model_shown_has_the_settings_of_the_first_seed(partition):
     others = means.filter(pl.col("method").is_in(["QAB", "HS-QAB", "S-QAB"]))
     assert others.filter(pl.col("method") == shown.method)["tuning"][0] == others["tuning"].min()
     assert shown.model.calibrator_.points_per_bin == line["points_per_bin"]
+    assert getattr(shown.model.calibrator_, "max_depth", None) == (
+        line["depth"] if ":2" in partition or ":3" in partition else None
+    )
     assert len(shown.test) == pytest.approx(80, abs=30)
     out = shown.model.calibrate(shown.test)
     assert out["calibrated"].is_between(0, 1).all()

@@ -97,7 +97,7 @@ def run(
             epsilon=epsilon,
             alpha=alpha,
             allow_mixed=allow_mixed,
-            how=reading,
+            reading=reading,
             progress=progress,
         )
         title = "standard input" if file == "-" else Path(file).name

@@ -77,7 +77,7 @@ class Beta:
         is_limited = not isinstance(self.partition, str) or ":" in self.partition
         if isinstance(partition, Column):
             return partition
-        if isinstance(partition, KDTree | BisectingTree | LearnedTree):
+        if isinstance(partition, SearchedTree):
             depth = partition.max_depth if is_limited else _DEPTH
             allowed = max(1, int(np.log2(max(rows, 2) / _ROWS_A_LEAF)))
             return type(partition)(**{**partition.parameters(), "max_depth": min(depth, allowed)})

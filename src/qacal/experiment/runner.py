@@ -165,7 +165,7 @@ def run_experiment(
     epsilon: float = 0.1,
     alpha: float = 0.1,
     allow_mixed: bool = False,
-    how: Reading | None = None,
+    reading: Reading | None = None,
     progress: Progress | None = None,
 ) -> Experiment:
     """Compare the paper's seven methods and two isotonic ones on labelled rows, by the paper's protocol.
@@ -183,10 +183,11 @@ def run_experiment(
     seeds : how many times the questions are split.
     objective, search, epsilon, alpha : see :class:`~qacal.experiment.protocol.Protocol`.
     allow_mixed : go on if rows of several LLMs are in one block.
+    reading : how to read the records: their columns, percents, bad rows.
     """
     import polars as pl
 
-    reading = how or Reading()
+    reading = reading or Reading()
     for name, values in {"by": by, "embedders": embedders, "partitions": partitions}.items():
         if not isinstance(values, list | tuple):
             raise InputError(f"{name} is {values!r:.60}; expected a list, also of one.")

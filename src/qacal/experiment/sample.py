@@ -40,7 +40,7 @@ class Sample:
 
 def read_samples(
     records: Any,
-    how: Reading,
+    reading: Reading,
     *,
     by: Sequence[str] = (),
     embedders: Sequence[str | Embedder] = (),
@@ -58,7 +58,7 @@ def read_samples(
     blocks: dict[tuple[Any, ...], Gathered] = {}
     sources = Sources()
     done = 0
-    for batch in read(records, how, needs_labels=True, needs_text=reads_text):
+    for batch in read(records, reading, needs_labels=True, needs_text=reads_text):
         if batch.ids is None:
             raise InputError("the records need a column id or question, so that the parts share no question.")
         if not allow_mixed:
@@ -92,12 +92,12 @@ def read_samples(
 
 
 def lost_blocks(
-    records: Any, how: Reading, by: Sequence[str], read_blocks: Collection[tuple[Any, ...]]
+    records: Any, reading: Reading, by: Sequence[str], read_blocks: Collection[tuple[Any, ...]]
 ) -> list[tuple[Any, ...]]:
     """Return the blocks without any usable row."""
     in_file: dict[tuple[Any, ...], None] = {}
     for table in as_source(records).batches(lambda fault: None):
-        names = [how.name(column) for column in by]
+        names = [reading.name(column) for column in by]
         if by and all(name in table.names for name in names):
             in_file.update(dict.fromkeys(zip(*(listed(table.column(name)) for name in names), strict=True)))
     return [name for name in in_file if name not in read_blocks and not any(map(is_missing, name))]

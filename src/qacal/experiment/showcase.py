@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from qacal.errors import RepeatedQuestionsWarning
-from qacal.experiment.groups import Beta
+from qacal.experiment.groups import Beta, SearchedTree
 from qacal.experiment.protocol import BETA, CALIBRATION, SHARES, TEST, methods
 from qacal.experiment.runner import Experiment
 from qacal.experiment.sample import Sample
 from qacal.model.model import QACalibrator
-from qacal.partitions import BisectingTree, Column, KDTree, Partition
+from qacal.partitions import Column, Partition
 from qacal.tally.arrays import Bools
 from qacal.tally.ids import split
 
@@ -46,7 +46,7 @@ def showcase(run: Experiment, name: tuple[Any, ...]) -> Showcase:
         partition = partitions
     calibrator = methods(run.protocol.ties)[line["method"]]
     calibrator.set_params(points_per_bin=line["points_per_bin"], alpha=run.protocol.alpha)
-    if isinstance(partition, KDTree | BisectingTree):
+    if isinstance(partition, SearchedTree):
         calibrator.set_params(max_depth=line["depth"])
     model = QACalibrator(f"column:{_VECTORS}", partition, calibrator, examples=4)
     beta_rows = None if isinstance(partition, Column) else _frame(sample, beta, part == BETA)
