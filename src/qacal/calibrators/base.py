@@ -21,15 +21,15 @@ from qacal.tally.tally import Tally
 
 @dataclass(frozen=True)
 class Rows:
-    """Checked rows to calibrate; `confidence` is `stated`, read to seven decimals."""
+    """Checked rows to calibrate: `exact` is a confidence or a score, `confidence` the same to seven decimals."""
 
-    stated: Floats
+    exact: Floats
     groups: ArrayLike | Paths | None
     tie: Hashes | None
     confidence: Floats = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "confidence", seven_decimals(self.stated))
+        object.__setattr__(self, "confidence", seven_decimals(self.exact))
 
     def leaves(self, fitted: GroupColumn | None, max_depth: int | None = None) -> Ints:
         """Return each row's group in the codes of the fit, `NO_GROUP` for unknown groups."""

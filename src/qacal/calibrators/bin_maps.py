@@ -66,7 +66,7 @@ class BinMaps:
         maps = self.lineage.directory.find(codes)
         bins = self._bins(rows, maps)
         return Evidence.of(
-            rows.stated,
+            rows.exact,
             self.value[bins],
             group=group_names(codes, self.grouping, self.max_depth),
             source=self.lineage.source[maps],

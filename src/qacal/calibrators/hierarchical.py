@@ -41,7 +41,7 @@ class LogisticMaps:
         codes = rows.leaves(self.grouping, self.max_depth)
         entry = self.directory.find(codes)
         return Evidence.of(
-            rows.stated,
+            rows.exact,
             self._heights(rows, entry),
             group=group_names(codes, self.grouping, self.max_depth),
             source=np.where(entry > 0, FROM_GROUP, FROM_ROOT),

@@ -16,10 +16,10 @@ class IdentityMap:
     """Return every confidence as stated; no rows are behind it."""
 
     def apply(self, rows: Rows) -> Floats:
-        return rows.stated.copy()
+        return rows.exact.copy()
 
     def explain(self, rows: Rows) -> Evidence:
-        return Evidence.of(rows.stated, rows.stated.copy())
+        return Evidence.of(rows.exact, rows.exact.copy())
 
     def validate(self) -> None:
         """Do nothing: there is nothing that could be wrong."""

@@ -41,7 +41,7 @@ class IsotonicMaps:
         codes = rows.leaves(self.grouping, self.max_depth)
         curve = self.lineage.directory.find(codes)
         return Evidence.of(
-            rows.stated,
+            rows.exact,
             self._heights(rows.confidence, curve),
             group=group_names(codes, self.grouping, self.max_depth),
             source=self.lineage.source[curve],

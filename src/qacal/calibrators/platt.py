@@ -121,7 +121,7 @@ class LogisticMap:
         return expit(self.intercept + self.slope * feature_values(rows.confidence, self.feature))
 
     def explain(self, rows: Rows) -> Evidence:
-        return Evidence.of(rows.stated, self.apply(rows), rows=self.rows)
+        return Evidence.of(rows.exact, self.apply(rows), rows=self.rows)
 
     def validate(self) -> None:
         require_moderate(intercept=self.intercept, slope=self.slope)

@@ -60,7 +60,7 @@ class TreeMaps:
     def explain(self, rows: Rows) -> Evidence:
         node = self._nodes(rows)
         return Evidence.of(
-            rows.stated,
+            rows.exact,
             expit(self.intercept[node] + self.slope[node] * self.scores(rows.confidence)),
             group=group_names(rows.leaves(self.grouping, self.max_depth), self.grouping, self.max_depth),
             source=self.lineage.source[node],

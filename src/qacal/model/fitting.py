@@ -65,7 +65,7 @@ class Fitted:
     tuned : what was tried for the calibrator; None if nothing was.
     rows : how many calibrate.
     origins : of each column that says where rows come from, the values.
-    groups : what is in each group, the largest first.
+    groups : what is in each group, the largest first; made when it is first read, which is when the model is saved.
     memory : what is remembered of the rows.
     overviews : of the rows that it was fitted on, and of those that certify if they are others; empty if it was loaded.
     """
@@ -121,11 +121,11 @@ def fit_model(defaults: Defaults, inputs: FitInputs, progress: Progress) -> Fitt
         if pipeline.needs_vectors:
             pipeline.vectors.load()
         parts = _split(defaults, inputs, pipeline, overviews[0].rows)
-        seen, trained_on = _train(pipeline, records, parts, inputs, overviews[0], progress)
+        seen, group_ids = _train(pipeline, records, parts, inputs, overviews[0], progress)
         tunes = defaults.tune is not None and pipeline.score is None
         rows = CalibrationSample(pipeline, _FOLDS * _BLOCKS if tunes else None)
         for batch in certify:
-            _require_apart(batch, seen if has_certify_records else trained_on)
+            _require_apart(batch, seen if has_certify_records else group_ids)
             mine = parts.calibrate(batch)
             if len(mine):
                 rows.add(mine)
@@ -215,23 +215,24 @@ def _train(
 ) -> tuple[Hashes, Hashes]:
     """Train groups and score; groups on `group_records` if these are given.
 
-    Returns the ids of all rows that were seen, and those whose questions must not calibrate.
+    Returns the ids of all rows that were seen, and of those `group_records` whose questions must not calibrate; of one
+    set of records, `parts` keeps the questions apart.
     """
     partition = pipeline.partition if pipeline.uses_groups else None
-    seen = trained_on = _NO_IDS
+    seen = group_ids = _NO_IDS
     if partition is not None and inputs.group_records is not None:
         needs: dict[str, Any] = {"needs_confidence": partition.uses_labels, "reads_labels": partition.uses_labels}
         rows = read(inputs.group_records, inputs.reading, needs_labels=False, needs_text=pipeline.needs_text, **needs)
         seen = _train_on(
             _with_ids(rows, overview), Split(None, 0), pipeline, PartitionSample(partition), None, progress
         )
-        trained_on = seen if pipeline.groups_need_vectors else _NO_IDS
+        group_ids = seen if pipeline.groups_need_vectors else _NO_IDS
         partition = None
     if partition is not None or pipeline.score is not None:
         groups = None if partition is None else PartitionSample(partition)
         score = None if pipeline.score is None else ScoreSample(pipeline.score)
         seen = np.concatenate([seen, _train_on(records, parts, pipeline, groups, score, progress)])
-    return seen, trained_on
+    return seen, group_ids
 
 
 def _with_ids(rows: Iterable[Batch], overview: Overview) -> Iterable[Batch]:

@@ -3,8 +3,8 @@ r"""The path of a row through the parts of a model, up to the calibrator.
 .. math:: (q, a, h) \;\to\; s = \beta(q, a), \; f = f(q, a, h) \;\to\; g_s(f)
 
 :math:`\beta` embeds question and answer and finds their group :math:`s`, the score :math:`f` weighs confidence and
-text, and the calibrator :math:`g` maps that score in that group. Without a score, :math:`f = h`. Rows of the fit
-and rows to answer take the same path.
+text, and the calibrator :math:`g` maps that score in that group. Without a score, :math:`f = h`. Rows that
+certify and rows to answer take this path; rows that train are only embedded (`fitting.py`).
 """
 
 from __future__ import annotations
@@ -247,8 +247,8 @@ class Pipeline:
 
     def rows(self, batch: Batch) -> Rows:
         """Return checked rows as the calibrator's maps take them."""
-        confidence, groups = self.inputs(batch)
-        return self.calibrator._checked_rows(confidence, groups, batch.ids)
+        scores, groups = self.inputs(batch)
+        return self.calibrator._checked_rows(scores, groups, batch.ids)
 
     def rows_from_arrays(self, confidence: Floats, groups: Any, vectors: Any, ids: ArrayLike | None) -> Rows:
         """Do what :meth:`rows` does, for arrays: groups are given by name, or found from vectors."""

@@ -455,19 +455,22 @@ def _checked(table: Table, reading: Reading, needs: _Needs) -> Batch:
         table.require(name, f"It is what --column {column}={name} (in Python: columns) asks for.")
     words = {expression_key(words): worth for words, worth in reading.expressions.items()}
     checked = Checks(table, reading.columns, reading.on_fault, words)
-    has = {column: table.has(reading.name(column)) for column in ("confidence", "correct", "question", "answer")}
+
+    def has(column: str) -> bool:  # may read the whole file: only asked where it matters
+        return table.has(reading.name(column))
+
     confidence = np.zeros(len(table))
-    if needs.confidence or has["confidence"]:
+    if needs.confidence or has("confidence"):
         confidence = checked.numbers("confidence", 100.0 if reading.percent else 1.0, may_miss=not needs.confidence)
     correct = None
-    if needs.labels or (needs.reads_labels and has["correct"]):
+    if needs.labels or (needs.reads_labels and has("correct")):
         correct = checked.numbers("correct", 1.0, may_miss=not needs.labels)
     for column in needs.confidences:
         checked.numbers(column, 1.0, may_miss=True)
     # What somebody asked gets an answer, whatever it is; but nothing is to be learned from a question that is lost.
     may_be_empty = not needs.labels or (not needs.text and needs.ids)
-    question = checked.texts("question", may_be_empty=may_be_empty) if needs.text or has["question"] else None
-    answer = checked.texts("answer") if needs.text or has["answer"] else None
+    question = checked.texts("question", may_be_empty=may_be_empty) if needs.text or has("question") else None
+    answer = checked.texts("answer") if needs.text or has("answer") else None
     ids = checked.ids() if needs.ids else question
     keep = checked.is_good
     if ids is not None and not keep.all():

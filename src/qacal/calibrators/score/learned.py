@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qacal.calibrators.score.kernel import KERNEL_ROWS, fit_kernel
-from qacal.calibrators.score.maps import Rows, ScoreMaps, find_levels, pooled_maps
+from qacal.calibrators.score.maps import ScoreInputs, ScoreMaps, find_levels, pooled_maps
 from qacal.calibrators.score.trials import Material, Objective, ScoreTrial, choose
 from qacal.errors import InputError, NotFittedError
 from qacal.parameters import HasParameters
@@ -119,7 +119,7 @@ class LearnedScore(HasParameters):
         with one_thread():
             kernel = None if vectors is None else fit_kernel(vectors[order[:KERNEL_ROWS]].astype(np.float64))
             coordinates = None if kernel is None or vectors is None else kernel.coordinates(vectors)
-            rows = Rows(confidences, coordinates, codes).only(order)
+            rows = ScoreInputs(confidences, coordinates, codes).only(order)
             material = Material(rows, correct[order], ids, kernel, levels)
             self.maps_, self.tried_ = choose(material, self.objective)
         self.rows_ = len(correct)
@@ -153,7 +153,7 @@ class LearnedScore(HasParameters):
         """Return the pooled map at each confidence; further confidences count as missing."""
         pooled = self.maps_.pooled
         lacking = np.full((len(confidence), pooled.n_confidences - 1), np.nan)
-        return pooled_maps(pooled).apply(Rows(np.column_stack([seven_decimals(confidence), lacking])))
+        return pooled_maps(pooled).apply(ScoreInputs(np.column_stack([seven_decimals(confidence), lacking])))
 
     @property
     def chosen(self) -> str:

@@ -86,7 +86,7 @@ def find_levels(columns: Mapping[str, Any]) -> Levels | None:
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
+class ScoreInputs:
     """The inputs of a score.
 
     confidences : a column for each, NaN where one is missing.
@@ -98,8 +98,8 @@ class Rows:
     coordinates: Floats | None = None
     codes: Ints | None = None
 
-    def only(self, keep: Any) -> Rows:
-        return Rows(
+    def only(self, keep: Any) -> ScoreInputs:
+        return ScoreInputs(
             self.confidences[keep],
             None if self.coordinates is None else self.coordinates[keep],
             None if self.codes is None else self.codes[keep],
@@ -125,7 +125,7 @@ class ScoreMaps:
     shifts: Floats
     level_slopes: Floats
 
-    def rows(self, confidences: Floats, vectors: Any, columns: Mapping[str, Any]) -> Rows:
+    def rows(self, confidences: Floats, vectors: Any, columns: Mapping[str, Any]) -> ScoreInputs:
         """Return rows as the maps read them."""
         for name, column in columns.items():
             require_length(column, len(confidences), name)
@@ -133,9 +133,9 @@ class ScoreMaps:
         if coordinates is not None:
             require_length(coordinates, len(confidences), EMBEDDING)
         codes = None if self.levels is None else self.levels.codes(columns)
-        return Rows(confidences[:, : self.pooled.n_confidences], coordinates, codes)
+        return ScoreInputs(confidences[:, : self.pooled.n_confidences], coordinates, codes)
 
-    def apply(self, rows: Rows) -> Floats:
+    def apply(self, rows: ScoreInputs) -> Floats:
         """Return the score of each row."""
         if not len(self.fixed):
             if self.pooled.kind == "stated" and self.pooled.n_confidences == 1:
@@ -178,7 +178,7 @@ def pooled_maps(pooled: PooledMap) -> ScoreMaps:
 
 def fit_maps(
     pooled: PooledMap,
-    rows: Rows,
+    rows: ScoreInputs,
     correct: Floats,
     *,
     kernel: Kernel | None,
@@ -211,7 +211,7 @@ class _Design:
     start: Floats
 
     @staticmethod
-    def of(c: Floats, rows: Rows, levels: Levels | None) -> _Design:
+    def of(c: Floats, rows: ScoreInputs, levels: Levels | None) -> _Design:
         parts = {"fixed": np.column_stack([np.ones_like(c), c])}
         blocks = {"fixed": np.full(2, FIXED)}
         starts: list[float] = []

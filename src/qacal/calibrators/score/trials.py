@@ -10,7 +10,7 @@ import numpy as np
 
 from qacal.calibrators.score.effects import EffectsFit
 from qacal.calibrators.score.kernel import Kernel
-from qacal.calibrators.score.maps import Levels, Rows, ScoreMaps, fit_maps, pooled_maps
+from qacal.calibrators.score.maps import Levels, ScoreInputs, ScoreMaps, fit_maps, pooled_maps
 from qacal.calibrators.score.pooled import Kind, fit_pooled
 from qacal.metrics.proper_scores import brier_score, log_loss
 from qacal.tally.arrays import Bools, Floats, Hashes
@@ -61,7 +61,7 @@ class ScoreTrial:
 class Material:
     """The rows to learn a score from, with everything that candidates may read."""
 
-    rows: Rows
+    rows: ScoreInputs
     correct: Floats
     ids: Hashes
     kernel: Kernel | None
@@ -78,9 +78,9 @@ class Material:
         kernel, levels = self.kernel if candidate.has_text else None, self.levels if candidate.has_columns else None
         return fit_maps(pooled, mine, self.correct[keep], kernel=kernel, levels=levels, start=start)
 
-    def seen(self, candidate: Candidate) -> Rows:
+    def seen(self, candidate: Candidate) -> ScoreInputs:
         """Return the rows as a candidate reads them."""
-        return Rows(
+        return ScoreInputs(
             self.rows.confidences[:, : candidate.confidences],
             self.rows.coordinates if candidate.has_text else None,
             self.rows.codes if candidate.has_columns else None,
