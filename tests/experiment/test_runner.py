@@ -1,5 +1,8 @@
 """Blocks, notes, tables and files of an experiment; and what happens with rows that cannot be run."""
 
+import errno
+from pathlib import Path
+
 import numpy as np
 import polars as pl
 import pytest
@@ -87,6 +90,21 @@ def test_files_appear_whole_or_not_at_all(tmp_path):
         found.write(tmp_path / "out", {"no/such/page": ""})
     assert (tmp_path / "out" / "results.md").is_file()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["mine", "out"]
+
+
+@pytest.mark.parametrize("where", ["results.parquet", "results.md"])
+def test_a_full_disk_is_an_error_that_names_the_output(tmp_path, monkeypatch, where):
+    found = run_experiment(vectors_and_labels(600), **OPTIONS)
+
+    def fails(*arguments, **options):
+        if where == "results.md":
+            raise OSError(errno.ENOSPC, "No space left on device")
+        raise pl.exceptions.ComputeError("No space left on device (os error 28)")
+
+    monkeypatch.setattr(*((Path, "write_text") if where == "results.md" else (pl.DataFrame, "write_parquet")), fails)
+    with pytest.raises(InputError, match="out cannot be written: No space left on device"):
+        found.write(tmp_path / "out")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_blocks_that_cannot_be_run_leave_a_note():

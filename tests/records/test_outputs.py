@@ -11,7 +11,9 @@ import threading
 
 import polars as pl
 import pytest
+import typer
 
+from qacal.cli.options import require_apart
 from qacal.errors import InputError
 from qacal.records.file_options import file_options
 from qacal.records.files import open_file
@@ -48,6 +50,25 @@ def test_a_stream_whose_name_tells_no_format_has_that_of_the_input(tmp_path, sou
     reader.join()
     to_dash = run("embed", tmp_path / f"in.{source}", "-o", "-")[1]
     assert run("embed", tmp_path / f"in.{source}", "-o", "/dev/stdout")[1] == to_dash == got[0]
+
+
+def test_split_writes_to_a_stream_in_the_format_of_the_input(tmp_path):
+    write_frame(pl.DataFrame([{**ROWS[0], "question": f"{i}+2?"} for i in range(20)]), tmp_path / "in.csv")
+    os.mkfifo(tmp_path / "pipe")
+    got = []
+    reader = threading.Thread(target=lambda: got.append((tmp_path / "pipe").read_text()), daemon=True)
+    reader.start()
+    code, _, err = run("split", tmp_path / "in.csv", "-o", tmp_path / "out.csv", "--rest", tmp_path / "pipe")
+    assert code == 0, err
+    reader.join()
+    assert got[0].startswith("question,answer,confidence,correct\n")
+
+
+def test_a_stream_may_be_named_twice(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    require_apart(tmp_path / "in.csv", tmp_path / "pipe", str(tmp_path / "pipe"))
+    with pytest.raises(typer.BadParameter, match="named twice"):
+        require_apart(tmp_path / "in.csv", tmp_path / "pipe", tmp_path / "in.csv")
 
 
 def test_a_file_whose_name_tells_no_format_is_refused(tmp_path):

@@ -381,8 +381,10 @@ def require_free_output(json: bool, output: str) -> None:
 
 
 def require_apart(*paths: str | Path | None) -> None:
-    """Refuse to use one path twice."""
-    files = [Path(path).resolve() for path in paths if path is not None and str(path) != "-"]
+    """Refuse to use one file twice; a device or a pipe may be."""
+    from qacal.records.writers import is_stream
+
+    files = [Path(path).resolve() for path in paths if path is not None and not is_stream(path)]
     for path in files:
         if files.count(path) > 1:
             raise typer.BadParameter(f"{path} is named twice; input, output and bad rows need a file each.")

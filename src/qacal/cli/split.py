@@ -46,7 +46,7 @@ def run(
         qacal fit train.parquet -o model
         qacal evaluate test.parquet --model model
     """
-    from qacal.records.files import format_of
+    from qacal.records.writers import output_format
 
     if not 0 < share < 1:
         raise typer.BadParameter(f"--share is {share:g}; expected a number between 0 and 1.")
@@ -58,7 +58,7 @@ def run(
     parts = _Part(output), _Part(rest)
     with options.opened(file) as rows, options.reading(column, percent, skip_bad_rows, max_bad, expression) as reading:
         for path in (output, rest):
-            if rows.format == "csv" and format_of(path) != "csv":
+            if rows.format == "csv" and output_format(path, "csv") != "csv":
                 raise typer.BadParameter(
                     f"CSV does not distinguish numbers from text, so {path} would not have the same rows; name a file "
                     "that ends in .csv."
@@ -98,7 +98,7 @@ def _write(rows: File, reading: Reading, shares: tuple[float, float], seed: int,
     from qacal.records.writers import write_pair
     from qacal.tally.ids import id_hashes, split
 
-    with write_pair(parts[0].path, parts[1].path, rows.separator()) as writers:
+    with write_pair(parts[0].path, parts[1].path, rows.format, rows.separator()) as writers:
         for table, questions in _with_questions(rows, reading):
             hashes, dealt = id_hashes(questions, len(table)), split(questions, shares, seed)
             for number, (part, writer) in enumerate(zip(parts, writers, strict=True)):

@@ -21,6 +21,7 @@ from qacal.experiment.tables import Table, escaped, overview, tables
 from qacal.model.answering import Progress
 from qacal.partitions import Column, Partition, as_partition
 from qacal.records.reading import Reading
+from qacal.records.writers import naming_full_disk, plain_errors
 
 if TYPE_CHECKING:
     import polars as pl
@@ -112,7 +113,8 @@ class Experiment:
     def write(self, folder: str | Path, pages: Mapping[str, str] | None = None) -> None:
         """Write results.parquet and results.md, and other pages by their names, into a folder; whole or not at all."""
         require_own_folder(folder)
-        with _replaced(Path(os.path.realpath(folder))) as new:
+        target = Path(os.path.realpath(folder))
+        with naming_full_disk(target), plain_errors(), _replaced(target) as new:
             self.results.write_parquet(new / RESULTS)
             for name, text in {"results.md": self.markdown(), **(pages or {})}.items():
                 (new / name).write_text(text, encoding="utf-8")

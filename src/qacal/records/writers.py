@@ -66,18 +66,23 @@ def atomic_file(path: str | Path) -> Iterator[Path]:
         raise InputError(f"{target} cannot be written: {error.strerror or error}.") from None
     temporary = Path(name)
     try:
-        with held(descriptor):
+        with naming_full_disk(target), held(descriptor):
             yield temporary
             temporary.chmod(target.stat().st_mode & 0o777 if target.exists() else 0o666 & ~_umask())
             patiently(lambda: os.replace(temporary, target))
-    except OSError as error:
-        if error.errno in _FULL:
-            raise InputError(
-                f"{target} cannot be written: {error.strerror}. What was there before is unchanged."
-            ) from None
-        raise
     finally:
         temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def naming_full_disk(target: Path) -> Iterator[None]:
+    """Raise an error that names the output if the disk is full."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _FULL:
+            raise
+        raise InputError(f"{target} cannot be written: {error.strerror}. What was there before is unchanged.") from None
 
 
 def is_stream(path: str | Path) -> bool:
@@ -175,13 +180,15 @@ def writing(path: str | Path, like: str, separator: str = ",") -> Iterator[Write
 
 
 @contextmanager
-def write_pair(first: str | Path, second: str | Path, separator: str = ",") -> Iterator[tuple[Writer, Writer]]:
+def write_pair(
+    first: str | Path, second: str | Path, like: str = "jsonl", separator: str = ","
+) -> Iterator[tuple[Writer, Writer]]:
     """Yield writers for two files; both are finished before either takes its place, so neither is there alone."""
     with (
         atomic_file(second) as later,
         atomic_file(first) as sooner,
-        _writer(sooner, first, "", separator) as one,
-        _writer(later, second, "", separator) as two,
+        _writer(sooner, first, like, separator) as one,
+        _writer(later, second, like, separator) as two,
     ):
         yield one, two
 
@@ -276,7 +283,7 @@ class _ParquetWriter(Writer):
         self._count = 0
 
     def write(self, table: Table) -> None:
-        with _plain_errors():
+        with plain_errors():
             table.frame().write_parquet(self._parts / f"{self._count}.parquet")
         self._count += 1
 
@@ -285,7 +292,7 @@ class _ParquetWriter(Writer):
 
         parts = [self._parts / f"{number}.parquet" for number in range(self._count)]
         try:
-            with _plain_errors():
+            with plain_errors():
                 if not parts:
                     pl.DataFrame().write_parquet(self._path)
                 elif len(parts) == 1:
@@ -302,7 +309,7 @@ class _ParquetWriter(Writer):
 
 
 @contextmanager
-def _plain_errors() -> Iterator[None]:
+def plain_errors() -> Iterator[None]:
     """Turn what polars raises when the system cannot write into the error that Python would raise."""
     import polars as pl
 

@@ -95,6 +95,8 @@ class _Handler(BaseHTTPRequestHandler):
 
 def other_server(kind, request, headers):
     """Return status, body and headers of a server that is no LLM server, or a peculiar one; None if it is neither."""
+    if kind == "redirect":
+        return 302, b"", {"location": "/login?next=secret"}
     if kind == "html":
         return 200, b"<!doctype html><title>Welcome</title>", {"content-type": "text/html"}
     if kind == "stream":

@@ -37,6 +37,7 @@ def ran(server, tmp_path):
     ("kind", "said"),
     [
         ("html", "it is a web page: '<!doctype html><title>Welcome</title>'"),
+        ("redirect", "/login. If that is the LLM server, use that address as --base-url. Is the base URL"),
         ("stream", "it is an event stream, which was not asked for"),
         ("noise", "got no JSON: it begins with"),
         ("deep", "got JSON that is nested more than 100 levels deep"),

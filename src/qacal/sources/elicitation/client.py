@@ -18,6 +18,7 @@ from email.utils import parsedate_to_datetime
 from enum import StrEnum
 from time import monotonic
 from typing import Self
+from urllib.parse import urljoin
 
 from qacal.embedders.base import optional_package
 from qacal.errors import InputError, printable
@@ -252,6 +253,12 @@ class Client:
             why = f"the server cannot be reached: {str(error) or type(error).__name__}"
             return failed(Trouble.UNREACHABLE, why), None
         text = _decoded(raw)
+        if 300 <= status < 400:
+            target = urljoin(self._address("/chat/completions"), response.headers.get("location", "")).partition("?")[0]
+            why = (
+                f"status {status}: it redirects to {target}. If that is the LLM server, use that address as --base-url"
+            )
+            return failed(Trouble.STRANGE, why, status), None
         if status != 200:
             result = failed(_trouble(status, text, request), f"status {status}: {_error_message(text)}", status)
             return result, _retry_after(response.headers.get("retry-after"))
