@@ -16,6 +16,6 @@ def sized(full: int) -> int:
     return full if FULL else -(-full // 4)
 
 
-def examples(full: int, **others: Any) -> settings:
-    """Return Hypothesis' settings for so many examples, or a third."""
-    return settings(max_examples=full if FULL else -(-full // 3), **others)
+def examples(full: int, part: int = 3, **others: Any) -> settings:
+    """Return Hypothesis' settings for so many examples, or a part of them: a third."""
+    return settings(max_examples=full if FULL else -(-full // part), **others)

@@ -22,7 +22,7 @@ from tests.sizes import examples
 
 # Without shrinking: examples are small.
 PHASES = [Phase.explicit, Phase.generate]
-FUZZ = examples(500, phases=PHASES)
+FUZZ = examples(500, 15, phases=PHASES)
 
 TINY = 5e-324
 UNIT = st.sampled_from([0.0, -0.0, TINY, 1e-300, 1e-7, 0.3, 0.5, 0.8, 1 - 2**-53, 1.0])
@@ -178,7 +178,7 @@ SMALL = [
 ]
 
 
-@examples(1_500, phases=PHASES)
+@examples(1_500, 20, phases=PHASES)
 @given(st.sampled_from(SMALL), row_sets())
 @known(*((calibrator, rows) for calibrator in SMALL for rows in KNOWN.values()))
 def test_calibrators(calibrator, rows):
