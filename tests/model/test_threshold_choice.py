@@ -125,6 +125,13 @@ def test_rows_of_the_fit_are_refused(model):
     tree = QACalibrator(partition=BisectingTree(max_depth=1)).fit(unnamed)
     with pytest.raises(InputError, match="fitted on some of these questions"):
         tree.choose_threshold(answers(600), accuracy=0.5)
+    # The other way round, the fit had ids.
+    tree = QACalibrator(partition=BisectingTree(max_depth=1)).fit(answers(600))
+    with pytest.raises(InputError, match="fitted on some of these questions"):
+        tree.choose_threshold(unnamed, accuracy=0.5)
+    # Where both have ids, these tell: another question may have the same text.
+    other = [{**row, "id": f"another {row['id']}"} for row in answers(600)]
+    assert tree.choose_threshold(other, accuracy=0.5) is not None
 
 
 def test_rows_without_id_and_question_cannot_be_told(model):

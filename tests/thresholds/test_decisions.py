@@ -94,7 +94,7 @@ def test_content_that_is_no_rule_is_refused(plain):
 
 def memory():
     tally = Tally.of([0.5, 0.9, 0.9, 0.7], [0, 1, 1, 0], groups=["law", "law", "art", None])
-    return remembered(np.arange(1, 900, dtype=np.uint64), Forecasts.of(tally))
+    return remembered(np.arange(1, 900, dtype=np.uint64), np.empty(0, dtype=np.uint64), Forecasts.of(tally))
 
 
 def test_a_memory_comes_back():

@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from qacal.errors import InputError, QacalWarning
 from qacal.metrics.ranking import doubt_of
 from qacal.model.answering import Answering, Progress
-from qacal.model.evaluating import collect, question_names
+from qacal.model.evaluating import collect
 from qacal.model.model import QACalibrator
 from qacal.records.provenance import AllowOtherSource
 from qacal.records.reading import Reading
-from qacal.tally.arrays import Hashes
 from qacal.thresholds.certified import (
     CertifiedThreshold,
     as_reachable,
@@ -88,7 +87,7 @@ def _choice(model: QACalibrator, rows: dict[str, Any], goal: Goal, where: str) -
     calibrated, correct, ids = rows["calibrated"], rows["correct"], rows["ids"]
     if not len(correct):
         raise InputError(f"{where}there is no row to choose a threshold on.")
-    _require_other_rows(model, question_names(rows), where)
+    _require_other_rows(model, rows, where)
     doubt = doubt_of(correct, rows["confidence"], questions=None if ids is None else len({*ids}))
     if doubt is not None and doubt.kind == "opposite":
         warnings.warn(f"{where}{doubt.text}", QacalWarning, stacklevel=2)
@@ -117,8 +116,8 @@ def _require_groups(models: Mapping[Any, QACalibrator]) -> None:
         raise InputError("this model has no groups; leave out --per-group (in Python: per_group=True).")
 
 
-def _require_other_rows(model: QACalibrator, names: Hashes, where: str) -> None:
-    known = model.fit_record_.known(names)
+def _require_other_rows(model: QACalibrator, rows: dict[str, Any], where: str) -> None:
+    known = model.fit_record_.known(rows["ids"], rows["questions"])
     if known:
         raise InputError(
             f"{where}the model was fitted on some of these questions: of the {len(model.fit_record_.questions)} that "

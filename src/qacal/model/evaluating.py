@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from qacal.errors import InputError
 from qacal.metrics.evaluation import Evaluation, evaluate_rows, require_labels
 from qacal.model.answering import Answering, Progress
 from qacal.model.model_set import rows_by
 from qacal.records.provenance import AllowOtherSource
 from qacal.records.reading import Batch, Gathered, Reading, read, warn_of_copies
-from qacal.tally.arrays import Floats, Hashes, is_missing
+from qacal.tally.arrays import Floats, is_missing
 
 _NAMES = ("confidence", "correct", "calibrated", "groups", "ids", "questions")
 
@@ -91,8 +89,9 @@ class EvaluationRows:
 
     def count_fit_questions(self, model: Answering) -> int:
         """Return how many of the questions that a model remembers from its fit are among these rows."""
-        named = {value: question_names(self.columns(value, "owners")) for value in model._models}
-        return sum(one.fit_record_.known(named[value]) for value, one in model._models.items())
+        mine = {value: self.columns(value, "owners") for value in model._models}
+        models = model._models.items()
+        return sum(one.fit_record_.known(mine[value]["ids"], mine[value]["questions"]) for value, one in models)
 
     def has_ids(self, model: Answering) -> bool:
         """Whether rows and model have ids, so that questions of the fit can be recognised."""
@@ -101,12 +100,6 @@ class EvaluationRows:
     def warn_of_copies(self) -> None:
         """Warn of rows that are exact copies of earlier ones."""
         warn_of_copies([self._columns.get("hashes")])
-
-
-def question_names(columns: dict[str, Any]) -> Hashes:
-    """Return the hashes of all that questions of rows may be remembered by: ids, and texts."""
-    known = [columns[name] for name in ("ids", "questions") if columns[name] is not None]
-    return np.concatenate([np.empty(0, dtype=np.uint64), *known])
 
 
 def _taken(values: Any, rows: list[int]) -> Any:

@@ -144,7 +144,9 @@ def fit_model(defaults: Defaults, inputs: FitInputs, progress: Progress) -> Fitt
         rows=tally.n,
         origins=overviews[-1].sources.known(),
         groups=rows.summaries(tally, defaults.examples),
-        memory=_record(pipeline, tally, np.concatenate([seen, rows.ids()])),
+        memory=_record(
+            pipeline, tally, np.concatenate([seen, rows.ids()]), np.concatenate([one.texts for one in overviews])
+        ),
         overviews=overviews,
     )
 
@@ -314,7 +316,7 @@ def _tune(pipeline: Pipeline, tally: Tally, objective: str, progress: Progress) 
     return found
 
 
-def _record(pipeline: Pipeline, tally: Tally, ids: Hashes) -> FitRecord:
+def _record(pipeline: Pipeline, tally: Tally, ids: Hashes, texts: Hashes) -> FitRecord:
     """Return what to remember of the rows: a sample of their ids, and which confidences they got."""
     from qacal.thresholds.curve import CANDIDATES, at_candidates
     from qacal.thresholds.outlook import Forecasts
@@ -323,4 +325,4 @@ def _record(pipeline: Pipeline, tally: Tally, ids: Hashes) -> FitRecord:
     column = scored.grouping
     if column is not None and column.is_tree:
         scored = scored.roll_up(pipeline.depth).flat()
-    return remembered(ids, Forecasts.of(scored))
+    return remembered(ids, texts, Forecasts.of(scored))

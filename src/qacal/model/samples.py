@@ -43,6 +43,7 @@ class Overview:
     has_ids : whether the rows of one question can be recognised.
     further_confidences : columns that hold other confidences.
     only_label : the label of all rows, if they have the same one: then nothing can be learned.
+    texts : hashes of the texts of questions that have ids.
     """
 
     def __init__(self) -> None:
@@ -51,6 +52,7 @@ class Overview:
         self.has_ids = False
         self.further_confidences: tuple[str, ...] = ()
         self.only_label: float | None = None
+        self.texts: Hashes = np.empty(0, dtype=np.uint64)
         self._columns = Gathered()
 
     def add(self, batch: Batch) -> None:
@@ -61,6 +63,8 @@ class Overview:
             self.further_confidences = tuple(name for name in names if _is_confidence(batch, name))
         self.rows += len(batch)
         self.sources.add(batch)
+        if self.has_ids and batch.question is not None:
+            self.texts = np.concatenate([self.texts, batch.question_hashes()])
         self._columns.add(
             confidence=batch.confidence, correct=batch.correct, ids=ids_of(batch), hashes=batch.row_hashes()
         )

@@ -220,8 +220,7 @@ class Gathered:
     @property
     def is_familiar(self) -> bool:
         """Whether the model was fitted on some of these questions, as far as its record tells."""
-        names = [column for column in (self.column("ids"), self.column("questions")) if column is not None]
-        return bool(names) and bool(self.model.fit_record_.known(np.concatenate(names)))
+        return bool(self.model.fit_record_.known(self.column("ids"), self.column("questions")))
 
     @property
     def has_ids(self) -> bool:

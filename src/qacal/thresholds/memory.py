@@ -29,27 +29,38 @@ _BITS = np.uint64(11)
 class FitRecord:
     """A sample of the questions of a fit, and the calibrated confidences of its rows.
 
-    questions : hashes, sorted.
+    questions : hashes of ids, sorted; of texts if the rows had no ids.
+    texts : hashes of the texts of questions that had ids, sorted.
     offset : where the cells of all rows, and then those of each group, start and end.
     score, rows, right : of each cell, the score, the number of rows with it, and the number of correct ones.
     """
 
     questions: Ints
+    texts: Ints
     groups: tuple[Any, ...]
     offset: Ints
     score: Floats
     rows: Floats
     right: Floats
 
-    def known(self, ids: Hashes) -> int:
+    def known(self, ids: Hashes | None, texts: Hashes | None = None) -> int:
         """Return how many of these questions are in the sample: none, if the fit had other questions.
 
+        ids, texts : of the questions of rows. Rows without ids have their texts as ids. Texts are compared where one of
+            the two sides has no ids: if both have, different questions may have the same text.
+
         >>> ids = np.arange(1000, dtype=np.uint64)
-        >>> record = FitRecord(sample(ids), (), np.zeros(2, dtype=np.int64), *[np.empty(0)] * 3)
+        >>> none = np.empty(0, dtype=np.int64)
+        >>> record = FitRecord(sample(ids), none, (), np.zeros(2, dtype=np.int64), *[np.empty(0)] * 3)
         >>> record.known(ids), record.known(ids + np.uint64(1000))
         (256, 0)
         """
-        return int(np.isin(self.questions, _marks(ids)).sum())
+        names = [column for column in (ids, texts) if column is not None]
+        if not names:
+            return 0
+        known = int(np.isin(self.questions, _marks(np.concatenate(names))).sum())
+        has_own_ids = ids is not None and texts is not None and not np.array_equal(ids, texts)
+        return known if has_own_ids else known + int(np.isin(self.texts, _marks(names[-1])).sum())
 
     def outlooks(self) -> Forecasts:
         """Return what to expect of each threshold."""
@@ -63,6 +74,8 @@ class FitRecord:
         """Refuse what :func:`remembered` cannot have made."""
         require_columns(len(self.questions.ravel()), questions=self.questions)
         is_sample = len(self.questions) <= _MOST and rises(self.questions)
+        require_columns(len(self.texts.ravel()), texts=self.texts)
+        is_sample &= len(self.texts) <= _MOST and rises(self.texts)
         require(is_sample, "the questions of the fit must be few and rise.")
         require(len({*self.groups}) == len(self.groups), "the cells of a group are given twice.")
         cells = len(self.score.ravel())
@@ -82,12 +95,12 @@ def sample(ids: Hashes) -> Ints:
     return np.unique(_marks(ids))[:_MOST]
 
 
-def remembered(ids: Hashes, outlooks: Forecasts) -> FitRecord:
-    """Return the record of rows with these questions and forecasts."""
+def remembered(ids: Hashes, texts: Hashes, outlooks: Forecasts) -> FitRecord:
+    """Return the record of rows with these questions and forecasts; `texts` are those of questions that have ids."""
     every = [outlooks.everywhere, *outlooks.groups.values()]
     score, rows, right = (np.concatenate([getattr(own, name) for own in every]) for name in ("score", "rows", "right"))
     offset = np.cumsum([0, *(len(own.score) for own in every)])
-    return FitRecord(sample(ids), tuple(outlooks.groups), offset, score, rows, np.minimum(right, rows))
+    return FitRecord(sample(ids), sample(texts), tuple(outlooks.groups), offset, score, rows, np.minimum(right, rows))
 
 
 def _marks(ids: Hashes) -> Ints:
