@@ -72,6 +72,6 @@ def test_a_package_without_its_weights_is_named(tmp_path, monkeypatch):
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(
-        MissingPackageError, match=r"l2_supercat_256.safetensors is missing from its package; run: pip install"
+        MissingPackageError, match=r"l2_supercat_256.safetensors is missing from its package; run in the clone"
     ):
         StaticEmbedder()

@@ -57,9 +57,9 @@ def test_what_does_not_go_together():
         QACalibrator().fit(rows, certify_records=rows[:10])
     with pytest.raises(InputError, match="certifies nothing"):
         QACalibrator(output="continuous").fit(rows, certify_records=few)
-    with pytest.raises(InputError, match="give one of them"):
+    with pytest.raises(InputError, match="pass one of them"):
         QACalibrator().fit(rows, certify_records=few, group_records=people(50, seed=3))
-    with pytest.raises(InputError, match="and nothing is"):
+    with pytest.raises(InputError, match="nothing to train"):
         QACalibrator(partition="column:topic", calibrator=QABinning()).fit(rows, certify_records=few)
 
 
