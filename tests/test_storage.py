@@ -517,8 +517,11 @@ def test_each_fault_has_its_message(model):
     with_document(b"", "is no JSON")
     with_document(b"[1]", "holds a list; expected an object")
     with_document(b"\xff", "is no JSON")
+    with_document(
+        b'{"schema": 1}', f"an earlier qacal saved it .schema 1; this one reads {SCHEMA}.: fit the model again"
+    )
     with_document(b'{"schema": 99}', f"has schema 99; this qacal reads {SCHEMA}. Upgrade qacal. Copy .* or refit.")
-    with_document(b'{"schema": 1, "qacal": "0.1"}', "has schema 1;")
+    with_document(b'{"schema": 1, "qacal": "0.1"}', "an earlier qacal saved it .schema 1")
     with_document(b'{"schema": true}', "has schema True")
     with_document(b"{}", "has schema None")
     with_document(b'{"schema": 1, "schema": 1}', "the key 'schema' twice")

@@ -51,7 +51,7 @@ T = TypeVar("T")
 Plain: TypeAlias = dict[str, Any]
 Arrays: TypeAlias = dict[str, NDArray[Any]]
 
-SCHEMA = 3
+SCHEMA = 4
 MODEL = "model.json"
 MODEL_SET = "models.json"
 
@@ -554,6 +554,8 @@ def _checked(data: bytes) -> Plain:
     """Return the content of a document; refuse another schema, damage, and more than a model may have."""
     content = read_json(data)
     schema = content.get("schema")
+    is_older = type(schema) is int and 0 < schema < SCHEMA
+    require(not is_older, f"an earlier qacal saved it (schema {schema}; this one reads {SCHEMA}): fit the model again.")
     is_known = type(schema) is int and schema == SCHEMA
     require(is_known, f"it has schema {schema!r:.80}; this qacal reads {SCHEMA}. Upgrade qacal.")
     # Before any part is used.

@@ -110,6 +110,11 @@ def test_decimal_commas_are_read(tmp_path):
     ok("apply", tmp_path / "model", tmp_path / "semicolons.csv", "-o", tmp_path / "out.csv")
     calibrated = pl.read_csv(tmp_path / "out.csv", separator=";", decimal_comma=True)["calibrated"]
     np.testing.assert_allclose(calibrated, load(tmp_path / "model").predict(tmp_path / "semicolons.csv"))
+    # An answer such as 1,234 says nothing about how numbers are written.
+    odd = rows.with_columns(answer=pl.lit("1,234"))
+    odd.write_csv(tmp_path / "points.csv", separator=";")
+    ok("apply", tmp_path / "model", tmp_path / "points.csv", "-o", tmp_path / "out.csv")
+    assert pl.read_csv(tmp_path / "out.csv", separator=";")["calibrated"].dtype == pl.Float64
     text.write_csv(tmp_path / "unquoted.csv", quote_style="never")
     code, _, err = run("evaluate", tmp_path / "unquoted.csv")
     assert code == 1

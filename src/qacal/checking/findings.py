@@ -77,7 +77,7 @@ def on_columns(summary: Summary, stated: Mapping[str, str], *, is_file: bool) ->
         remedy = f"If it has another name, pass {option}. The columns are {some_of(names, 12)}."
         if columns.candidates:
             may_be = "; ".join(f"{column} may be {_either(names)}" for column, names in columns.candidates.items())
-            remedy = f"{f'Put names in place of each {GAP} below' if is_file else f'Pass {option}'}: {may_be}."
+            remedy = f"{f'Replace each {GAP} below by a name' if is_file else f'Pass {option}'}: {may_be}."
         if columns.reverse is not None:
             remedy = (
                 f"{columns.reverse!r} seems to be the reverse of correct: 1 means wrong. Write a column correct that "

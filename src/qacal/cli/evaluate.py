@@ -169,13 +169,12 @@ def _seen(error: float, digits: int = 3) -> str:
 def _group(group: GroupScores) -> tuple[str, ...]:
     from qacal.metrics.evaluation import FEWEST_ROWS
 
-    errors = [error for error in (group.error_before, group.error_after) if error is not None]
+    errors = ["" if error is None else _seen(error) for error in (group.error_before, group.error_after)]
     return (
         _name(group),
         f"{group.rows:,}",
         *("" if mean is None else f"{mean:.3f}" for mean in (group.accuracy, group.before, group.after)),
-        *(_UNKNOWN if group.rows < FEWEST_ROWS else _seen(error) for error in errors),
-        *[""] * (2 - len(errors)),
+        *(_UNKNOWN if error and group.rows < FEWEST_ROWS else error for error in errors),
     )
 
 

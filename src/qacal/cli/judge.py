@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -296,7 +297,7 @@ def _note_lost(outcomes: Outcomes, source: str) -> None:
         lines += ["To ask the questions that are not answered yet, repeat the qacal elicit command of the run."]
     if outcomes.lost.total() > outcomes.lost[NOT_YET]:
         lines += ["To see the replies that could not be read:"]
-        lines += [f"    qacal answers {source} -o answers.jsonl --unread unread.jsonl"]
+        lines += [f"    qacal answers {quote(source)} -o answers.jsonl --unread unread.jsonl"]
     if not outcomes.stated:
         raise InputError("\n".join(["the run has no readable answers, so there is nothing to label.", *lines]))
     options.note("\n".join(lines))

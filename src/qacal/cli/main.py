@@ -141,6 +141,9 @@ def _run() -> None:
         error.show(text)
         options.note(text.getvalue().rstrip("\n"))
         sys.exit(2)
+    except typer.Abort:  # the end of a file where input was asked for
+        options.note("Stopped.")
+        sys.exit(1)
     except SystemExit as stop:
         # typer and rich turn a closed pipe into exit code 1.
         if isinstance(stop.__context__, BrokenPipeError):

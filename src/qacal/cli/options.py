@@ -396,7 +396,7 @@ def require_folder(path: str) -> None:
     if not folder.is_dir():
         raise InputError(f"{path}: the folder {Path(path).parent} does not exist. Create it first.")
     if not os.access(folder, os.W_OK):
-        raise InputError(f"{path}: nothing can be written to the folder {folder}. Choose another one with -o.")
+        raise InputError(f"{path}: nothing can be written to the folder {folder}. Choose another one.")
 
 
 def require_writable(path: str) -> None:

@@ -58,11 +58,6 @@ class Goal:
                 "per_group=True), or give a target (accuracy or risk) instead of the costs."
             )
 
-    @property
-    def is_cost(self) -> bool:
-        """True if the least cost is wanted."""
-        return self.wrong is not None
-
 
 def choices(
     model: Answering,

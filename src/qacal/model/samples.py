@@ -22,6 +22,7 @@ from qacal.tally.arrays import Floats, Hashes
 from qacal.tally.groups import Paths, as_grouping, as_labels
 from qacal.tally.ids import HashSample, mix
 from qacal.tally.tally import Tally
+from qacal.thresholds.memory import sampled
 
 # Scores are learned from at most this many rows: what more of them teach is less than a fit's own noise.
 _MOST_SCORE_ROWS = 50_000
@@ -43,7 +44,7 @@ class Overview:
     has_ids : whether the rows of one question can be recognised.
     further_confidences : columns that hold other confidences.
     only_label : the label of all rows, if they have the same one: then nothing can be learned.
-    texts : hashes of the texts of questions that have ids.
+    texts : hashes of the texts of some questions that have ids.
     """
 
     def __init__(self) -> None:
@@ -64,7 +65,7 @@ class Overview:
         self.rows += len(batch)
         self.sources.add(batch)
         if self.has_ids and batch.question is not None:
-            self.texts = np.concatenate([self.texts, batch.question_hashes()])
+            self.texts = sampled(np.concatenate([self.texts, batch.question_hashes()]))
         self._columns.add(
             confidence=batch.confidence, correct=batch.correct, ids=ids_of(batch), hashes=batch.row_hashes()
         )

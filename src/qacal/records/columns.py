@@ -31,7 +31,7 @@ EXPECTED_LABELS = "1 (correct) or 0 (wrong), yes or no, true or false, pass or f
 _QUOTED = " Numbers have no quotes."
 # So many percents that are all at most one are fractions; if all are at most ten, they are grades.
 _ENOUGH = 20
-_GRADES = "as on a scale from 0 to 10 or 1 to 5, which are no percents: bring them to 0 to 1 first"
+_GRADES = "as on a scale from 0 to 10 or 1 to 5, which are not percents: convert them to 0 to 1 first"
 
 LABELS = {
     **dict.fromkeys(("true", "yes", "y", "correct", "right", "pass", "passed"), 1.0),

@@ -125,7 +125,9 @@ class File:
         if not self.path.exists():
             raise InputError(f"{self.name} does not exist.")
         if not self.path.is_file():
-            raise InputError(f"{self.name} is no regular file, and rows are read more than once; copy them into one.")
+            raise InputError(
+                f"{self.name} is not a regular file, and rows are read more than once; copy them into a file."
+            )
         read = {"parquet": _parquet, "jsonl": _json_lines, "json": _json_list, "csv": _csv}[self.format]
         return read(self, on_fault, batch_rows)
 

@@ -73,7 +73,7 @@ def require_comparable_ids(one: bool, other: bool) -> None:
     """Refuse two sets of rows, only one of which has ids."""
     if one != other:
         raise InputError(
-            "only one of the two sets of rows has ids, so nobody knows whether they share questions. Give both of "
+            "only one of the two sets of rows has ids, so it is unknown whether they share questions. Give both of "
             "them ids, or neither."
         )
 

@@ -90,6 +90,11 @@ class Table(ABC):
         """Yield the rows as objects for a file that tells numbers from text, as CSV does not."""
         return self.rows()
 
+    @property
+    def number_names(self) -> list[str]:
+        """The columns that hold numbers though all is text."""
+        return []
+
     def with_numbers(self, columns: Mapping[str, float]) -> Table:
         """Return the table, knowing that these columns hold numbers up to the given ones, should all be text."""
         return self
@@ -118,7 +123,7 @@ class Table(ABC):
     def require(self, name: str, remedy: str = "") -> None:
         """Refuse rows of a file, or of a frame, that lacks a column."""
         if not len(self):
-            raise InputError(f"{self.origin} has no rows.")
+            raise InputError(f"there are no rows in {self.origin}.")
         if not self.has(name):
             have = ", ".join(self.names) or "none"
             raise InputError(f"{self.origin} has no column {name!r}; it has {have}.{' ' + remedy if remedy else ''}")
@@ -182,6 +187,10 @@ class ObjectTable(Table):
         typed = {name: _numbers(self.column(name), most) for name, most in self._numbers_as_text.items()}
         for at, row in enumerate(self.objects):
             yield {**row, **{name: values[at] for name, values in typed.items() if name in row}}
+
+    @property
+    def number_names(self) -> list[str]:
+        return list(self._numbers_as_text)
 
     @property
     def _numbers_as_text(self) -> dict[str, float]:

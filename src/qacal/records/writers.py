@@ -255,8 +255,11 @@ class _CsvWriter(Writer):
             self._rows = csv.DictWriter(self._line, table.names, **options)
             self._rows.writeheader()
             self._flush_line()
-            texts = (value for row in table.rows() for value in row.values() if isinstance(value, str))
-            self._has_commas = self._separator != "," and any(map(_DECIMAL_COMMA.fullmatch, texts))
+            # As the columns that hold numbers have them; an answer may be 1,234.
+            numbers = [value for row in table.rows() for value in map(row.get, table.number_names) if value]
+            has_points = any("." in str(value) for value in numbers)
+            has_commas = any(isinstance(value, str) and _DECIMAL_COMMA.fullmatch(value) for value in numbers)
+            self._has_commas = self._separator != "," and has_commas and not has_points
         for row in table.rows():
             try:
                 self._rows.writerow({name: _cell(value, self._has_commas) for name, value in row.items()})

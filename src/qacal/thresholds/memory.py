@@ -95,6 +95,12 @@ def sample(ids: Hashes) -> Ints:
     return np.unique(_marks(ids))[:_MOST]
 
 
+def sampled(hashes: Hashes) -> Hashes:
+    """Return those of the hashes that :func:`sample` would keep."""
+    known = np.unique(hashes[hashes != 0])
+    return known[np.argsort(_marks(known))[:_MOST]]
+
+
 def remembered(ids: Hashes, texts: Hashes, outlooks: Forecasts) -> FitRecord:
     """Return the record of rows with these questions and forecasts; `texts` are those of questions that have ids."""
     every = [outlooks.everywhere, *outlooks.groups.values()]

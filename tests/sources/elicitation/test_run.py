@@ -85,6 +85,8 @@ def test_requests_carry_what_the_prompt_and_the_plan_ask_for(ran, server):
     ran(questions(1), Plan("tiny", logprobs=False))
     assert "logprobs" not in server.requests[1]["request"]
     assert server.requests[1]["request"]["temperature"] == 0.0
+    ran(questions(1), Plan("tiny", fields={"top_logprobs": 5}))
+    assert server.requests[2]["request"]["top_logprobs"] == 5
 
 
 def test_the_key_is_not_in_the_store(ran, tmp_path):

@@ -65,12 +65,18 @@ def answered(tally: Tally, threshold: float) -> tuple[float, float]:
 def _at_or_above(tallies: dict[str, Tally], threshold: float | None) -> str:
     at = 0.8 if threshold is None else threshold
     names = [*tallies]
-    (_, before), (share, after) = (answered(tallies[name], at) for name in (names[0], names[-1]))
+    (share, accuracy), (last_share, last_accuracy) = (answered(tallies[name], at) for name in (names[0], names[-1]))
     first, last = (style.look_of(name).label for name in (names[0], names[-1]))
     if len(names) == 1:
-        return f"At {at:g} or more, {words.percent(before)} of the answers are correct"
-    title = f"At a {first} confidence of {at:g} or more, {words.percent(before)} are correct"
-    return f"{title}; at a {last} one, {words.percent(after)}" if share else f"{title}; no {last} one is as high"
+        correct = f"At {at:g} or more, {words.percent(accuracy)} of the answers are correct"
+        return correct if share else f"No confidence is {at:g} or more"
+    title = f"At a {first} confidence of {at:g} or more, {words.percent(accuracy)} are correct"
+    title = title if share else f"No {first} confidence is {at:g} or more"
+    return (
+        f"{title}; at a {last} one, {words.percent(last_accuracy)}"
+        if last_share
+        else f"{title}; no {last} one is as high"
+    )
 
 
 def _threshold_text(tallies: dict[str, Tally]) -> str:

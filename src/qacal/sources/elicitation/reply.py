@@ -133,7 +133,7 @@ def _repr(value: Any) -> str:
 def _content(message: Mapping[str, Any]) -> str:
     """Return the text of a message, or of its parts; if it has none, the LLM's thoughts, in the usual tag."""
     content = message.get("content")
-    parts = content if isinstance(content, list | str) else ()
+    parts = content if isinstance(content, list) else [content]
     texts = [part.get("text") if isinstance(part, Mapping) else part for part in parts]
     text = "".join(text for text in texts if isinstance(text, str))
     thoughts = (message.get(name) for name in ("reasoning_content", "reasoning"))

@@ -358,7 +358,9 @@ def elicit(
         asker = _Asker(opened, client, workers, progress, lambda: plan.questions(questions))
         if setup.prompt.needs_logprobs or not plan.logprobs:
             return asker.ask(setup)
-        without = replace(plan, logprobs=False).setup()
+        asks_for_them = ("logprobs", "top_logprobs")
+        fields = {name: value for name, value in (plan.fields or {}).items() if name not in asks_for_them}
+        without = replace(plan, logprobs=False, fields=fields).setup()
         refusal = asker.earlier_refusal(without)
         if refusal is None:
             try:

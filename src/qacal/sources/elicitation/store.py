@@ -149,7 +149,7 @@ class Store:
     def logprobs_refusal(self, model: str) -> str | None:
         """Return the server's message if it has refused the token probabilities of an LLM."""
         query = (
-            "SELECT failure FROM request WHERE failure LIKE '%logprob%'"
+            "SELECT failure FROM request WHERE failure LIKE '%logprob%' AND json_valid(asked)"
             " AND json_extract(asked, '$.logprobs') AND json_extract(asked, '$.model') = ? LIMIT 1"
         )
         row = self._db.execute(query, (model,)).fetchone()

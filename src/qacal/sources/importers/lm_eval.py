@@ -144,11 +144,11 @@ class _Log:
 def _steps(results: Any, task: str) -> dict[str, list[dict[str, Any]]]:
     """Return the steps of each filter of a task."""
     filters = listed(inside(results, "configs", task, "filter_list"))
-    steps = {str(inside(filter_, "name")): inside(filter_, "filter") for filter_ in filters}
+    steps = {inside(filter_, "name"): inside(filter_, "filter") for filter_ in filters}
     return {
         name: parts
         for name, parts in steps.items()
-        if isinstance(parts, list) and all(isinstance(part, dict) for part in parts)
+        if isinstance(name, str) and isinstance(parts, list) and all(isinstance(part, dict) for part in parts)
     }
 
 

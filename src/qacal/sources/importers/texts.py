@@ -89,7 +89,8 @@ def reply_of(replied: Any) -> str | None:
     """
     value = unpacked(replied)
     last = members(value[-1]) if isinstance(value, list) and value else {}
-    message = inside(value, "choices", 0, "message") or inside(value, "message") or (last if "role" in last else None)
+    messages = inside(value, "choices", 0, "message"), inside(value, "message"), last if "role" in last else None
+    message = next((message for message in messages if message is not None), None)
     if message is not None:
         text = reply_of(message)
     elif not isinstance(value, dict):
