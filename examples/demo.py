@@ -119,11 +119,11 @@ def _certificate(model: qacal.QACalibrator, applied: pl.DataFrame) -> str:
     bound = np.median(np.maximum(value - low, high - value))
     groups = model.describe_groups()
     text = (
-        f"Certified on {model.rows_} rows (90% confidence), on which qacal was not trained: for half of the answers "
-        f"the true accuracy is within {bound:.2f} of the calibrated probability. A group of questions has intervals "
-        "of its own if it has 250 certifying rows, which takes about 1,250 labelled rows in that group. The largest "
-        f"of the {len(groups)} groups here has {groups[0].rows}, so each interval is that of all answers with a "
-        "similar probability."
+        f"Certified on {model.rows_} rows (with probability 90%), on which qacal was not trained: for half of the "
+        f"answers the true accuracy is within {bound:.2f} of the calibrated probability. A group of questions has "
+        "intervals of its own if it has 250 certifying rows, which takes about 1,250 labelled rows in that group. The "
+        f"largest of the {len(groups)} groups here has {groups[0].rows}, so each interval is that of all answers with "
+        "a similar probability."
     )
     return _wrapped(text)
 
