@@ -119,7 +119,7 @@ def _stream(path: str | Path) -> Iterator[IO[bytes]]:
         yield sys.stdout.buffer
         return
     try:
-        # Opening /dev/stderr anew would lose its place in the file behind it, and what is in that file.
+        # Opening /dev/stderr again would lose its place in the file behind it, and what is in that file.
         opened = os.open(path, os.O_WRONLY | os.O_APPEND) if descriptor is None else os.dup(descriptor)
     except OSError as error:
         raise InputError(f"{path} cannot be written: {error.strerror or error}.") from None
