@@ -333,28 +333,27 @@ def test_anything_else_is_left_alone(tmp_path):
         path = tmp_path / name.replace("/", "-") / name
         path.parent.mkdir(parents=True)
         path.write_text("mine")
-        with pytest.raises(ArtifactError, match="no part of a qacal model"):
+        with pytest.raises(ArtifactError, match="no part of a single model"):
             save(path.parent.parent, model, CLASSES)
-        with pytest.raises(ArtifactError, match="no part of a qacal model"):
+        with pytest.raises(ArtifactError, match="no part of a single model"):
             save(path.parent, model, CLASSES)
         assert path.read_text() == "mine"
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / MODEL).write_text('{"format": "of another tool"}')
-    with pytest.raises(ArtifactError, match=r"no part of a qacal model \(model.json\)"):
+    with pytest.raises(ArtifactError, match="holds model.json, which is no part of a single model"):
         save(tmp_path / "other", model, CLASSES)
     save(tmp_path / "set", model, CLASSES, document="models.json")
-    with pytest.raises(ArtifactError, match="holds a set of models, and is not replaced by a single model"):
+    with pytest.raises(ArtifactError, match="holds models.json, which is no part of a single model"):
         save(tmp_path / "set", model, CLASSES)
     save(tmp_path / "model", model, CLASSES)
-    (folder,) = (path for path in (tmp_path / "model").iterdir() if path.is_dir())
-    (folder / "notes.txt").write_text("mine")
+    (tmp_path / "model" / "notes.txt").write_text("mine")
     with pytest.raises(ArtifactError, match=r"notes\.txt"):
         save(tmp_path / "model", model, CLASSES)
     with pytest.raises(ArtifactError, match="create it first"):
         save(tmp_path / "no" / "where", model, CLASSES)
 
 
-@pytest.mark.parametrize(("failing", "after"), [("fsync", 0), ("fsync", 3), ("mkdir", 1), ("replace", 0)])
+@pytest.mark.parametrize(("failing", "after"), [("fsync", 0), ("fsync", 3), ("mkdir", 0), ("replace", 0)])
 @pytest.mark.parametrize("is_new", [False, True])
 def test_a_failure_in_the_middle_leaves_what_was_there(failing, after, is_new, tmp_path, monkeypatch):
     if not is_new:
@@ -411,22 +410,12 @@ def test_whoever_stops_a_save_leaves_the_old_model_or_the_new_one(step, when, tm
     assert load_turn(tmp_path / "model").turn == 2
 
 
-def test_what_a_killed_save_left_behind_is_removed_later(tmp_path):
-    save_turn(tmp_path / "model", 1, fitted(Identity()))
-    old = [tmp_path / "model" / name for name in ("arrays-00000001", "0-00000001", ".model.json.new-00000001")]
-    new = tmp_path / "model" / "arrays-00000002"
-    for folder in (*old[:2], new):
-        folder.mkdir()
-    old[2].write_text("{")
-    for path in old:
-        os.utime(path, (0, 0))
-    save_turn(tmp_path / "model", 2, fitted(Identity()))
-    assert not any(path.exists() for path in old)
-    # This one may be of somebody who is saving right now.
-    assert new.exists()
-    (tmp_path / "model" / MODEL).unlink()
-    save_turn(tmp_path / "model", 3, fitted(Identity()))
-    assert load_turn(tmp_path / "model").turn == 3
+def test_what_a_killed_save_left_behind_is_in_nobodys_way(tmp_path):
+    (tmp_path / "model" / "arrays-00000001").mkdir(parents=True)
+    (tmp_path / "model" / ".model.json.new-00000001").write_text("{")
+    for turn in (1, 2):
+        save_turn(tmp_path / "model", turn, fitted(QABinning()))
+        assert load_turn(tmp_path / "model").turn == turn
 
 
 SAVING = """
@@ -514,9 +503,9 @@ def test_each_fault_has_its_message(model):
         refuses(model, match)
         (model / MODEL).write_bytes(document)
 
-    with_document(b"", "is no JSON")
+    with_document(b"", "is not JSON")
     with_document(b"[1]", "holds a list; expected an object")
-    with_document(b"\xff", "is no JSON")
+    with_document(b"\xff", "is not JSON")
     with_document(
         b'{"schema": 1}', f"an earlier qacal saved it .schema 1; this one reads {SCHEMA}.: fit the model again"
     )
@@ -524,12 +513,11 @@ def test_each_fault_has_its_message(model):
     with_document(b'{"schema": 1, "qacal": "0.1"}', "an earlier qacal saved it .schema 1")
     with_document(b'{"schema": true}', "has schema True")
     with_document(b"{}", "has schema None")
-    with_document(b'{"schema": 1, "schema": 1}', "the key 'schema' twice")
-    with_document(b'{"schema": 1, "x": NaN}', "holds NaN")
+    with_document(b'{"schema": 1, "x": NaN}', "x is nan")
     with_document(b'{"schema": 1, "x": 1e999}', "x is inf")
-    with_document(b'{"schema": 1' + b"1" * 5000 + b"}", "is no JSON")
+    with_document(b'{"schema": 1' + b"1" * 5000 + b"}", "is not JSON")
     with_document(b'{"schema": 1' + b"1" * 500 + b"}", "more than 300 digits")
-    with_document(b'{"a":' * 100_000, "nested too deeply")
+    with_document(b'{"a":' * 100_000, "is not JSON: maximum recursion depth")
     with_document(b'{"a":' * 200 + b"1" + b"}" * 200, "nested more than")
     with_document(document.replace(b'"alpha": 0.1', b'"alpha": 0.01'), "does not match its digest")
     with_document(b" " * (64 * 2**20 + 1), "no file of at most 67108864 bytes")
@@ -564,7 +552,7 @@ def test_listed_names_types_and_shapes_are_checked_before_anything_is_read(model
     entry = json.loads(document)["arrays"][value]
     for name in ("../value", "/etc/passwd", ".hidden", "a/b", "", "Ä", "A", "a" * 101):
         rewrite(model, lambda document, name=name: document["arrays"].update({name: entry}))
-        refuses(model, "is no name of an array")
+        refuses(model, "is not a name of an array")
         (model / MODEL).write_bytes(document)
     for change in (
         {"shape": [2**40]},

@@ -1,21 +1,20 @@
-"""Fitted values to files and back: one way for everything that a model keeps. No pickle, no code.
+"""Save fitted values as folders, and load them again. No pickle, no code.
 
 A *value* is a frozen dataclass, or an estimator (:class:`~qacal.parameters.HasParameters`) of a class that the caller
-names. Its annotations are its schema: those of its fields, or of its parameters and of its attributes that end in an
-underscore. An annotation is an array (``Floats``), a dataclass, an estimator, a tuple or mapping of these, a
-bool, int, float or str, a ``Literal``, or ``Any``, which is a label (text or a number); each may be ``| None``. What
-``Mapping[str, Any]`` holds is any JSON.
+lists. Its annotations are its schema: those of its fields, or of its parameters and of its attributes that end in an
+underscore. An annotation is an array (``Floats``), a dataclass, an estimator, a tuple or mapping of these, a bool, int,
+float or str, a ``Literal``, or ``Any``, which is a label (text or a number); each may be ``| None``. A
+``Mapping[str, Any]`` holds any JSON.
 
-A folder has a *document* (``model.json``), and what the document names: a folder of arrays, ``arrays-1f2e3d4c/*.npy``,
-or folders of other models. The document is strict JSON: the `schema` number of this layout, the versions that wrote it,
-the `value`, the dtype, shape and digest of each of its `arrays`, the `folders`, and a `digest` of all that. New folders
-are written first; then, in one atomic step, the document that names them replaces the one of before, and the folders
-of before are removed. Readers who miss a folder start again.
+A folder has a *document* (``model.json``) and the folders that the document names: one of arrays
+(``arrays-1f2e3d4c/*.npy``), or folders of other models. The document is JSON: the `schema` number of this layout, the
+versions that wrote it, the `value`, the dtype, shape and digest of each of its `arrays`, the `folders`, and a `digest`
+of all that. Saving writes new folders first. Then the document that names them replaces the old document in one atomic
+step, and the old folders are removed. A save that is killed leaves the old model or the new one.
 
-Reading trusts nothing. A digest detects damage, not malice: whoever can write a model can write another one. So reading
-follows no links, allocates no more than a bound, builds known classes from values of the declared types only, and asks
-the value to ``validate()`` itself. After that its arrays have the shapes that lookups need, its numbers are finite, and
-its probabilities are in [0, 1].
+Loading trusts nothing. A digest detects damage, not malice. So loading follows no links, allocates no more than a
+bound, builds only listed classes from values of the declared types, and lets the value ``validate()`` itself. After
+that, its arrays have the shapes that lookups need, its numbers are finite, and its probabilities are in [0, 1].
 """
 
 from __future__ import annotations
@@ -31,21 +30,21 @@ import secrets
 import shutil
 import stat
 import time
-import types
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import fields, is_dataclass
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Literal, NoReturn, TypeAlias, TypeVar, Union, get_args, get_origin, get_type_hints
+from types import NoneType, UnionType
+from typing import Any, Literal, TypeAlias, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 from numpy.typing import NDArray
 
 import qacal
-from qacal.errors import ArtifactError, InputError, QacalError
-from qacal.parameters import HasParameters
+from qacal.errors import ArtifactError, InputError, QacalError, some_of
+from qacal.parameters import HasParameters, is_whole
 
 T = TypeVar("T")
 Plain: TypeAlias = dict[str, Any]
@@ -58,30 +57,25 @@ MODEL_SET = "models.json"
 _DTYPES = ("float64", "int64", "uint64")
 _MOST_AXES = 4
 _HEADER = 4096  # the header of a .npy file is shorter
-_LARGEST = 2**31
+_LARGEST = 2**31  # bytes of all arrays
 _LARGEST_DOCUMENT = 64 * 2**20
 _LARGEST_INTEGER = 2**1000  # 300 digits; Python reads and writes 4,300
 _DEEPEST = 50
 _MODERATE = 1e300  # a line a + b x of larger numbers could overflow; no fit comes near
 
-_NAME = re.compile(r"[a-z0-9_]+(\.[a-z0-9_]+)*")
+_ARRAY_NAME = re.compile(r"[a-z0-9_][a-z0-9_.]{0,99}")
 _FOLDER = re.compile("(arrays|[0-9]+)-[0-9a-f]{8}")
-_NEW = re.compile(r"\.models?\.json\.new-[0-9a-f]{8}")
-_OURS = re.compile(  # in a folder, beside its document
-    rf"({_FOLDER.pattern}/)*({_FOLDER.pattern}|{_NEW.pattern})|({_FOLDER.pattern}/)+(models?\.json|{_NAME.pattern}\.npy)"
-)
-_TRIES = 100  # of a reader, if somebody saves meanwhile
-_LEFT_BEHIND = 3600.0  # seconds after which an unnamed folder is taken for that of a process that was killed
-_WAITS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5)  # seconds, until Windows lets go of a file that somebody reads
+_UNFINISHED = re.compile(r"\.models?\.json\.new-[0-9a-f]{8}")
+_WAITS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5)  # seconds, until Windows lets go of a file that another process reads
 
 
 # Values and plain data
 
 
 def flatten(value: Any, classes: Collection[type] = ()) -> tuple[Plain, Arrays]:
-    """Return a value as plain data, and its arrays by their places.
+    """Return a value as plain data, and its arrays by name.
 
-    classes : those that estimators may have.
+    classes : the classes that estimators may have.
 
     >>> from qacal.tally.lookup import GroupIndex
     >>> flatten(GroupIndex(np.array([3, 7]), np.array([1, 2])))
@@ -94,93 +88,98 @@ def flatten(value: Any, classes: Collection[type] = ()) -> tuple[Plain, Arrays]:
         arguments = get_args(options[0])
         if isinstance(value, np.ndarray):
             arrays[name] = np.ascontiguousarray(value)
-        elif isinstance(value, np.generic):
+            return None
+        if isinstance(value, np.generic):
             return value.item()
-        elif isinstance(value, Mapping):
+        if isinstance(value, Mapping):
             key, inner = arguments or (str, Any)
             pairs = [[at, flat(one, inner, _inside(name, at))] for at, one in value.items()]
-            return dict(pairs) if key is str else pairs  # JSON would make text of keys that are numbers
-        elif isinstance(value, list | tuple):
+            return dict(pairs) if key is str else pairs  # JSON would turn keys that are numbers into text
+        if isinstance(value, list | tuple):
             inner = arguments[0] if arguments else Any
             return [flat(one, inner, _inside(name, at)) for at, one in enumerate(value)]
-        elif is_dataclass(value) or isinstance(value, HasParameters):
-            plain = {}
-            if isinstance(value, HasParameters):
-                plain["class"] = type(value).__name__
-                known = ", ".join(one.__name__ for one in classes)
-                require(type(value) in classes, f"{plain['class']} is not one of the classes that are saved: {known}.")
-            kind = type(value)
-            for at, inner in _schema(kind).items():
-                found = flat(getattr(value, at), inner, _inside(name, at))
-                plain |= {} if _array_type(inner) is not None else {at: found}
-            return plain
-        else:
-            return float(value) if type(value) is int and float in options else value
-        return None
+        if is_dataclass(value) or isinstance(value, HasParameters):
+            return fields_of(value, name)
+        return float(value) if type(value) is int and float in options else value
 
-    return flat(value, type(value), ""), arrays
+    def fields_of(value: Any, name: str) -> Plain:
+        plain: Plain = {}
+        kind: Any = type(value)
+        if _is_estimator(kind):
+            known = ", ".join(one.__name__ for one in classes)
+            require(kind in classes, f"{kind.__name__} is not one of the classes that are saved: {known}.")
+            plain["class"] = kind.__name__
+        for at, inner in _schema(kind).items():
+            part = flat(getattr(value, at), inner, _inside(name, at))
+            if not _is_array(inner):
+                plain[at] = part
+        return plain
+
+    return fields_of(value, ""), arrays
 
 
 def unflatten(kind: type, plain: Any, arrays: Arrays, classes: Collection[type] = ()) -> Any:
-    """Return the value that :func:`flatten` was given; refuse what is missing, unknown or of another type."""
+    """Return the value that :func:`flatten` took; raise if a part is missing, unknown or of another type."""
     left = dict(arrays)
 
-    def built(kind: Any, plain: Any, name: str) -> Any:
+    def build(kind: Any, plain: Any, name: str) -> Any:
         options = _options(kind)
-        inner, origin, arguments = options[0], get_origin(options[0]), get_args(options[0])
-        if origin is np.ndarray:
-            array, dtype = left.pop(name, None), _array_type(kind)
-            is_so = None in options if array is None else array.dtype == dtype
-            require(is_so, f"{name} is {'missing' if array is None else array.dtype}; expected an array of {dtype}.")
+        first, origin, arguments = options[0], get_origin(options[0]), get_args(options[0])
+        if _is_array(kind):
+            array, dtype = left.pop(name, None), np.dtype(get_args(arguments[1])[0])
+            is_declared = NoneType in options if array is None else array.dtype == dtype
+            actual = "missing" if array is None else array.dtype
+            require(is_declared, f"{name} is {actual}; expected an array of {dtype}.")
             return array
-        if plain is None and None in options:
+        if plain is None and NoneType in options:
             return None
         if origin in (tuple, Sequence):
             _expect(isinstance(plain, list), plain, name, "a list")
-            return tuple(built(arguments[0], one, _inside(name, at)) for at, one in enumerate(plain))
+            return tuple(build(arguments[0], one, _inside(name, at)) for at, one in enumerate(plain))
         if origin in (dict, Mapping) and arguments[0] is not str:
             are_pairs = isinstance(plain, list) and all(isinstance(pair, list) and len(pair) == 2 for pair in plain)
             _expect(are_pairs, plain, name, "a list of pairs")
-            pairs = {_scalar(key, (arguments[0],), name): built(arguments[1], one, name) for key, one in plain}
+            pairs = {_scalar(key, (arguments[0],), name): build(arguments[1], one, name) for key, one in plain}
             require(len(pairs) == len(plain), f"{name} has a key twice.")
             return pairs
         if origin in (dict, Mapping):
             _expect(isinstance(plain, dict), plain, name, "an object")
-            # Any JSON is as it should be.
-            kind = arguments[1]
-            return {at: one if kind is Any else built(kind, one, _inside(name, at)) for at, one in plain.items()}
-        if is_dataclass(inner) or _is_estimator(inner):
-            return fields_of(inner, plain, name)
+            inner = arguments[1]
+            return plain if inner is Any else {at: build(inner, plain[at], _inside(name, at)) for at in plain}
+        if is_dataclass(first) or _is_estimator(first):
+            return build_fields(first, plain, name)
         return _scalar(plain, options, name)
 
-    def fields_of(kind: Any, plain: Any, name: str) -> Any:
+    def build_fields(kind: Any, plain: Any, name: str) -> Any:
         _expect(isinstance(plain, dict), plain, name, "an object")
-        others = set()
-        if _is_estimator(kind):
+        is_estimator = _is_estimator(kind)
+        if is_estimator:
             known = {one.__name__: one for one in classes if issubclass(one, kind)}
-            chosen, others = str(plain.get("class")), {"class"}
+            chosen = str(plain.get("class"))
             require(chosen in known, f"{name}.class is {chosen!r:.80}; this qacal knows {', '.join(known)}.")
             kind = known[chosen]
         schema = _schema(kind)
-        odd = {*plain} ^ {at for at, inner in schema.items() if _array_type(inner) is None} ^ others
+        expected = {at for at, inner in schema.items() if not _is_array(inner)} | ({"class"} if is_estimator else set())
+        odd = {*plain} ^ expected
         require(not odd, f"{name or 'value'} lacks or adds {sorted(odd)[:5]}.")
-        values = {at: built(inner, plain.get(at), _inside(name, at)) for at, inner in schema.items()}
-        return kind._restored(values) if others else kind(**values)
+        values = {at: build(inner, plain.get(at), _inside(name, at)) for at, inner in schema.items()}
+        return kind._restored(values) if is_estimator else kind(**values)
 
-    value = built(kind, plain, "")
+    value = build(kind, plain, "")
     require(not left, f"there are arrays {sorted(left)[:5]}, which belong to nothing.")
     return value
 
 
 def _scalar(value: Any, options: tuple[Any, ...], name: str) -> Any:
-    """Return a value if it is of one of the types, exactly: True is no 1, and the text "2" is not the number 2."""
+    """Return a value if it has exactly one of the types: True is not 1, and the text "2" is not the number 2."""
     kinds = (str, int, float, bool) if Any in options else options
     choices = [choice for option in options if get_origin(option) is Literal for choice in get_args(option)]
     if type(value) in kinds or (type(value) is str and value in choices):
         return value
     if type(value) is int and float in kinds:
         return float(value)
-    expected = " or ".join([*map(repr, choices), *(one.__name__ for one in kinds if isinstance(one, type))])
+    types = [one.__name__ for one in kinds if isinstance(one, type) and one is not NoneType]
+    expected = " or ".join([*map(repr, choices), *types])
     hint = " Convert labels of other types to text before fitting." if Any in options else ""
     raise InputError(f"{name} is {value!r:.80}, a {type(value).__name__}; expected {expected}.{hint}")
 
@@ -195,24 +194,21 @@ def _schema(kind: Any) -> dict[str, Any]:
     return {one.name: taken[one.name] for one in parameters} | {at: hints[at] for at in hints if at.endswith("_")}
 
 
+def _options(kind: Any) -> tuple[Any, ...]:
+    """Return the types of an annotation; ``NoneType`` is last, since annotations end with ``| None``."""
+    return get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
+
+
+def _is_array(kind: Any) -> bool:
+    return get_origin(_options(kind)[0]) is np.ndarray
+
+
 def _is_estimator(kind: Any) -> bool:
     return isinstance(kind, type) and issubclass(kind, HasParameters)
 
 
-def _options(kind: Any) -> tuple[Any, ...]:
-    """Return the types of an annotation; None comes last."""
-    options = get_args(kind) if get_origin(kind) in (Union, types.UnionType) else (kind,)
-    return (*(one for one in options if one is not type(None)), *(None for one in options if one is type(None)))
-
-
-def _array_type(kind: Any) -> np.dtype[Any] | None:
-    """Return the dtype of an annotation such as ``Floats`` or ``Ints | None``; None if it is no array."""
-    inner = _options(kind)[0]
-    return np.dtype(get_args(get_args(inner)[1])[0]) if get_origin(inner) is np.ndarray else None
-
-
-def _expect(is_so: bool, value: Any, name: str, expected: str) -> None:
-    if not is_so:
+def _expect(condition: bool, value: Any, name: str, expected: str) -> None:
+    if not condition:
         raise InputError(f"{name or 'value'} is {value!r:.80}; expected {expected}.")
 
 
@@ -224,7 +220,7 @@ def _inside(name: str, at: Any) -> str:
 
 
 def require_plain(value: Any, name: str, depth: int = 0) -> None:
-    """Refuse what does not come back from JSON as it went in.
+    """Raise if JSON cannot hold a value, or would change it.
 
     >>> require_plain({"rows": 12, "share": float("nan")}, "header")
     Traceback (most recent call last):
@@ -241,8 +237,8 @@ def require_plain(value: Any, name: str, depth: int = 0) -> None:
         for at, inner in enumerate(value):
             require_plain(inner, f"{name}.{at}", depth + 1)
     elif isinstance(value, str):
-        is_whole = value.isascii() or value.encode("utf-8", "replace").decode() == value
-        _expect(is_whole, value, name, "whole characters, not half of one")
+        is_whole_text = value.isascii() or value.encode("utf-8", "replace").decode() == value
+        _expect(is_whole_text, value, name, "whole characters, not half of one")
     elif isinstance(value, float):
         require(math.isfinite(value), f"{name} is {value}; JSON has no such number.")
     elif isinstance(value, int):
@@ -262,38 +258,15 @@ def digest(document: Mapping[str, Any]) -> str:
     return sha256(text.encode()).hexdigest()
 
 
-def read_json(data: bytes) -> Plain:
-    """Return the object that strict JSON holds.
-
-    >>> read_json(b'{"a": 1, "a": 2}')
-    Traceback (most recent call last):
-    ...
-    qacal.errors.InputError: it has the key 'a' twice.
-    """
+def _read_json(data: bytes) -> Plain:
     try:
-        document = json.loads(data.decode(), object_pairs_hook=_object, parse_constant=_refuse_number)
-    except InputError:
-        raise
-    except RecursionError:
-        raise InputError("it is nested too deeply.") from None
-    except ValueError as error:  # not UTF-8, not JSON, or a number of thousands of digits
-        raise InputError(f"it is no JSON: {error}.") from None
-    if not isinstance(document, dict):
-        raise InputError(f"it holds a {type(document).__name__}; expected an object.")
-    require_plain(document, "document")
-    return document
-
-
-def _object(pairs: list[tuple[str, Any]]) -> Plain:
-    found: Plain = {}
-    for key, value in pairs:
-        require(key not in found, f"it has the key {key!r:.80} twice.")
-        found[key] = value
-    return found
-
-
-def _refuse_number(text: str) -> NoReturn:
-    raise InputError(f"it holds {text}, which JSON does not know.")
+        content = json.loads(data.decode())
+    except (ValueError, RecursionError) as error:  # not UTF-8, not JSON, too deep, or thousands of digits
+        raise InputError(f"the document is not JSON: {error}.") from None
+    if not isinstance(content, dict):
+        raise InputError(f"the document holds a {type(content).__name__}; expected an object.")
+    require_plain(content, "document")
+    return content
 
 
 # Saving
@@ -307,15 +280,15 @@ def save(
     document: str = MODEL,
     parts: Sequence[Callable[[Path], None]] = (),
 ) -> None:
-    """Write a value as a folder; the folder is there whole, or not at all.
+    """Write a value as a folder, completely or not at all.
 
-    What `save` wrote before is replaced in one step, while others load it. Anything else is left alone, with an error.
+    An older model at `path` is replaced in one step, while others may load it. Anything else raises and is not touched.
 
-    path : where to; its parent must exist.
-    value : it validates itself, before it is written and after it is read.
-    classes : those that its estimators may have.
+    path : its parent must exist.
+    value : has a method `validate`, which is called before saving and after loading.
+    classes : the classes that its estimators may have.
     document : the name of the document.
-    parts : each writes a folder of its own.
+    parts : functions that each write one folder.
 
     Examples
     --------
@@ -327,44 +300,77 @@ def save(
     array([0.5])
     """
     target = Path(os.path.realpath(path))
-    is_empty = _require_replaceable(target, document)
     try:
+        _require_replaceable(target, document)
+        is_new = not target.exists()
         value.validate()
         plain, arrays = flatten(value, classes)
-        # What cannot be read back is not written.
-        unflatten(type(value), plain, arrays, classes).validate()
+        unflatten(type(value), plain, arrays, classes)  # what cannot be loaded is not saved
         require_plain(plain, "value")
-        contents = {name: _npy(array) for name, array in arrays.items()}
+        files = {name: _npy(array) for name, array in arrays.items()}
         listed = {
-            name: {"dtype": array.dtype.name, "shape": list(array.shape), "sha256": sha256(contents[name]).hexdigest()}
+            name: {"dtype": array.dtype.name, "shape": list(array.shape), "sha256": sha256(files[name]).hexdigest()}
             for name, array in arrays.items()
         }
-        # The names of new folders are nobody else's; where nobody else is, the same value has the same names.
-        mark = digest({"value": plain, "arrays": listed})[:8] if is_empty else secrets.token_hex(4)
-        numbered = [f"{number}-{mark}" for number in range(len(parts))]
-        folders = [f"arrays-{mark}", *numbered] if arrays else numbered
-        text = _document(plain, listed, folders)
-        _checked(text)
+        _require_arrays(listed)
+        # The same value gives the same bytes in a new folder. Beside an older model, the names must be new.
+        mark = digest({"value": plain, "arrays": listed})[:8] if is_new else secrets.token_hex(4)
+        writers = {f"arrays-{mark}": lambda folder: _write_arrays(folder, files)} if arrays else {}
+        writers |= {f"{number}-{mark}": write for number, write in enumerate(parts)}
+        text = _document(plain, listed, list(writers))
+        if is_new:
+            target.mkdir()
+        try:
+            _replace(target, document, text, writers)
+        finally:
+            if is_new:
+                with suppress(OSError):  # the model is in it
+                    target.rmdir()
     except InputError as error:
         raise ArtifactError(f"the model cannot be saved: {error}") from error
-    try:
-        with _replacing(target, document, folders) as new:
-            for folder, write in zip(numbered, parts, strict=True):
-                write(target / folder)
-            for name, content in contents.items():
-                _write(target / folders[0] / f"{name}.npy", content)
-            if arrays:
-                _flush(target / folders[0])
-            _write(new, text)
     except OSError as error:
         reason = error.strerror or error
         raise ArtifactError(f"the model was not saved to {target}: {reason}. What was there is unchanged.") from error
 
 
-def _npy(array: NDArray[Any]) -> bytes:
-    file = io.BytesIO()
-    np.save(file, array, allow_pickle=False)
-    return file.getvalue()
+def _replace(target: Path, document: str, text: bytes, writers: Mapping[str, Callable[[Path], None]]) -> None:
+    """Write the folders of a new document, then put it in the place of the old document in one step.
+
+    writers : what writes each folder, by the folder's name.
+    """
+    unfinished, old = target / f".{document}.new-{secrets.token_hex(4)}", set()
+    try:
+        for name, write in writers.items():
+            write(target / name)
+        _write(unfinished, text)
+        old = _folders(target / document)
+        patiently(lambda: os.replace(unfinished, target / document))
+    finally:
+        # An error or interrupt may come at any point. The document in place tells which folders are in use.
+        for name in {*old, *writers} - _folders(target / document):
+            shutil.rmtree(target / name, ignore_errors=True)
+        unfinished.unlink(missing_ok=True)
+
+
+def _require_replaceable(target: Path, document: str) -> None:
+    """Raise if saving would write into anything but a model of the same kind, or an empty or new folder."""
+    if not target.parent.is_dir():
+        raise ArtifactError(f"{target.parent} is not a directory; create it first.")
+    if target.exists() and not target.is_dir():
+        raise ArtifactError(f"{target} is a file; a model is a directory. Choose another name.")
+    names = [path.name for path in target.iterdir()] if target.exists() else []
+    foreign = [name for name in names if not (_FOLDER.fullmatch(name) or _UNFINISHED.fullmatch(name))]
+    if document in foreign:
+        content = _readable(target / document)
+        # A damaged document is from qacal if folders of qacal are beside it.
+        if any(map(_FOLDER.fullmatch, names)) or (type(content.get("schema")) is int and "qacal" in content):
+            foreign.remove(document)
+    if foreign:
+        kind = "a single model" if document == MODEL else "a set of models"
+        raise ArtifactError(
+            f"{target} holds {some_of(sorted(foreign))}, which is no part of {kind}, and is not replaced. Choose "
+            "another name, or move it away."
+        )
 
 
 def _document(plain: Plain, arrays: Plain, folders: list[str]) -> bytes:
@@ -380,66 +386,23 @@ def _document(plain: Plain, arrays: Plain, folders: list[str]) -> bytes:
     return text
 
 
-def _require_replaceable(target: Path, document: str) -> bool:
-    """Refuse to write over anything but what :func:`save` wrote, or nothing; return whether it is nothing."""
-    if not target.parent.is_dir():
-        raise ArtifactError(f"{target.parent} is not a directory; create it first.")
-    if target.exists() and not target.is_dir():
-        raise ArtifactError(f"{target} is a file; a model is a directory. Choose another name.")
-    # Somebody else may be replacing the model: what vanishes meanwhile is not there.
-    paths = [Path(home) / name for home, folders, names in os.walk(target) for name in (*folders, *names)]
-    found = [path.relative_to(target).as_posix() for path in paths]
-    foreign = sorted(name for name in found if name != document and not _OURS.fullmatch(name))
-    known = _readable(target / document)
-    # Without a document, all that is there may have been left by a process that was killed. A damaged document is
-    # ours if our folders are beside it.
-    is_ours = (type(known.get("schema")) is int and "qacal" in known) or not (target / document).exists()
-    is_ours = is_ours or any(_FOLDER.fullmatch(name) for name in found)
-    if foreign and {*foreign} <= {MODEL, MODEL_SET}:
-        raise ArtifactError(
-            f"{target} holds {'a single model' if MODEL in foreign else 'a set of models'}, and is not replaced by "
-            f"{'a set of models' if MODEL in foreign else 'a single model'}. Choose another name, or delete it first."
-        )
-    if foreign or not is_ours:
-        raise ArtifactError(
-            f"{target} holds what is no part of a qacal model ({', '.join(foreign[:5]) or document}), and is not "
-            "replaced. Choose another name, or move it away."
-        )
-    return not found
+def _npy(array: NDArray[Any]) -> bytes:
+    file = io.BytesIO()
+    np.save(file, array, allow_pickle=False)
+    return file.getvalue()
 
 
-@contextmanager
-def _replacing(target: Path, document: str, folders: list[str]) -> Iterator[Path]:
-    """Make new folders, and yield a path to write the document to that names them; then it takes the old one's place.
+def _write_arrays(folder: Path, files: Mapping[str, bytes]) -> None:
+    folder.mkdir()
+    for name, content in files.items():
+        _write(folder / f"{name}.npy", content)
 
-    Whoever stops this, and whenever, leaves the document of before or the new one, with all that it names.
-    """
-    is_new, before, made = not target.exists(), _folders(target / document), set()
-    new = target / f".{document}.new-{secrets.token_hex(4)}"
-    try:
-        target.mkdir(exist_ok=True)
-        for name in folders:
-            (target / name).mkdir()
-            made.add(name)
-        yield new
-        _flush(target)
-        patiently(lambda: os.replace(new, target / document))
-    except BaseException:
-        # It may have come just after the last step.
-        _remove([new, *(target / name for name in made - _folders(target / document))])
-        if is_new:
-            with suppress(OSError):
-                target.rmdir()
-        raise
-    # The new document is in place by now; that the disk may forget it is no reason to call it unsaved.
-    with suppress(OSError):
-        _flush(target)
-        _flush(target.parent)
-        now = _folders(target / document)
-        _remove(target / name for name in before - now)
-        for part in target.iterdir():
-            is_left = part.name not in now and (_FOLDER.fullmatch(part.name) or _NEW.fullmatch(part.name))
-            _remove([part] if is_left and time.time() - part.stat().st_mtime > _LEFT_BEHIND else [])
+
+def _write(path: Path, content: bytes) -> None:
+    with open(path, "xb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def _folders(path: Path) -> set[str]:
@@ -450,38 +413,13 @@ def _folders(path: Path) -> set[str]:
 
 def _readable(path: Path) -> Plain:
     try:
-        return read_json(_read(path, _LARGEST_DOCUMENT))
+        return _read_json(_read(path, _LARGEST_DOCUMENT))
     except (ArtifactError, InputError):
         return {}
 
 
-def _write(path: Path, content: bytes) -> None:
-    with open(path, "xb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _flush(folder: Path) -> None:
-    """Have the names in a folder written to the disk."""
-    if os.name == "posix":  # elsewhere folders cannot be opened
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
-
-
-def _remove(paths: Iterable[Path]) -> None:
-    for path in paths:
-        if path.is_dir():
-            shutil.rmtree(path, ignore_errors=True)
-        else:
-            path.unlink(missing_ok=True)
-
-
 def patiently(act: Callable[[], T]) -> T:
-    """Do something with a file; on Windows, again and again for a second if another process has it open."""
+    """Do something with a file; on Windows, retry for a second while another process has it open."""
     for wait in _WAITS if os.name == "nt" else ():
         try:
             return act()
@@ -506,9 +444,9 @@ def load(
     The folder may be a link; nothing in it may.
 
     kind : the type of the value.
-    classes : those that its estimators may have.
+    classes : the classes that its estimators may have.
     document : the name of the document.
-    made : makes what is returned of the value and the folders of its parts.
+    made : makes the result from the value and the folders of its parts.
 
     Examples
     --------
@@ -522,111 +460,111 @@ def load(
         raise ArtifactError(f"{home} does not exist; a model is a directory that qacal fit makes (in Python: save).")
     if not home.is_dir():
         raise ArtifactError(f"{home} is not a directory; a model is a directory with a {document} in it.")
-    for _ in range(_TRIES):
-        content = _read(home / document, _LARGEST_DOCUMENT)
+    while True:
+        data = _read(home / document, _LARGEST_DOCUMENT)
         try:
-            return made(*_loaded(home, document, content, kind, classes))
+            return made(*_loaded(home, data, kind, classes))
         except QacalError:
-            if _read(home / document, _LARGEST_DOCUMENT) == content:
+            # Another process may have saved a model meanwhile, and removed the folders of this one.
+            if _read(home / document, _LARGEST_DOCUMENT) == data:
                 raise
-    raise ArtifactError(f"{home / document} was replaced {_TRIES} times while it was read; try again.")
 
 
-def _loaded(home: Path, document: str, data: bytes, kind: type, classes: Collection[type]) -> tuple[Any, list[Path]]:
+def _loaded(home: Path, data: bytes, kind: type, classes: Collection[type]) -> tuple[Any, list[Path]]:
+    """Return the value in a folder, and the folders of its parts."""
     try:
         content = _checked(data)
-    except InputError as error:
-        raise ArtifactError(f"{home / document} cannot be read: {error} Copy the model again, or refit.") from error
-    folders, listed = [home / name for name in content["folders"]], content["arrays"]
-    for folder in folders:
-        if folder.is_symlink() or not folder.is_dir():
-            raise ArtifactError(f"{folder} is not a directory of its own; copy the model again.")
-    try:
-        arrays = {name: _array(folders[0], name, entry) for name, entry in listed.items()}
+        folders, arrays = [home / name for name in content["folders"]], {}
+        for folder in folders:
+            require(folder.is_dir() and not folder.is_symlink(), f"{folder} is not a directory of its own.")
+        if content["arrays"]:
+            folder, *folders = folders
+            arrays = {name: _array(folder, name, entry) for name, entry in content["arrays"].items()}
         value = unflatten(kind, content["value"], arrays, classes)
         value.validate()
     except InputError as error:
         raise ArtifactError(f"{home} holds no sound model: {error} Copy the model again, or refit.") from error
-    return value, folders[1:] if listed else folders
+    return value, folders
 
 
 def _checked(data: bytes) -> Plain:
-    """Return the content of a document; refuse another schema, damage, and more than a model may have."""
-    content = read_json(data)
+    """Return the content of a document; raise on another schema, damage, or more than a model may have."""
+    content = _read_json(data)
     schema = content.get("schema")
-    is_older = type(schema) is int and 0 < schema < SCHEMA
+    is_older = is_whole(schema, 1, SCHEMA - 1)
     require(not is_older, f"an earlier qacal saved it (schema {schema}; this one reads {SCHEMA}): fit the model again.")
-    is_known = type(schema) is int and schema == SCHEMA
-    require(is_known, f"it has schema {schema!r:.80}; this qacal reads {SCHEMA}. Upgrade qacal.")
+    is_known = is_whole(schema, SCHEMA, SCHEMA)
+    require(is_known, f"the document has schema {schema!r:.80}; this qacal reads {SCHEMA}. Upgrade qacal.")
     # Before any part is used.
     stated = content.pop("digest", None)
-    require(stated == digest(content), "it does not match its digest: it was changed or damaged.")
+    require(stated == digest(content), "the document does not match its digest: it was changed or damaged.")
     kinds = {"schema": int, "qacal": str, "numpy": str, "python": str, "value": dict, "arrays": dict, "folders": list}
-    require({name: type(value) for name, value in content.items()} == kinds, "this qacal did not write it.")
+    require({name: type(part) for name, part in content.items()} == kinds, "this qacal did not write the document.")
     names, arrays = content["folders"], content["arrays"]
     are_names = all(isinstance(name, str) and _FOLDER.fullmatch(name) for name in names)
-    require(are_names and bool(names or not arrays), f"it names the folders {names!r:.80}.")
-    total = sum(map(_size, arrays.values()))
-    require(total <= _LARGEST, f"it lists arrays of {total} bytes; a model has at most {_LARGEST}.")
+    require(are_names and bool(names or not arrays), f"the document names the folders {names!r:.80}.")
+    _require_arrays(arrays)
     return content
 
 
-def _size(entry: Any) -> int:
-    """Return how many bytes the numbers of a listed array have."""
-    is_so = isinstance(entry, dict) and {*entry} == {"dtype", "shape", "sha256"} and entry["dtype"] in _DTYPES
-    shape: Any = entry["shape"] if is_so else ()
-    is_so = isinstance(shape, list) and 1 <= len(shape) <= _MOST_AXES
-    is_so = is_so and all(type(length) is int and 0 <= length <= _LARGEST for length in shape)
-    require(is_so, f"it lists an array as {entry!r:.120}; expected a dtype, a shape and a digest.")
-    return int(math.prod(shape)) * 8
+def _require_arrays(arrays: Plain) -> None:
+    """Raise if listed arrays have other names, types or shapes than a model has, or more bytes."""
+    total = 0
+    for name, entry in arrays.items():
+        require(_ARRAY_NAME.fullmatch(name) is not None, f"{name!r:.80} is not a name of an array.")
+        is_entry = isinstance(entry, dict) and {*entry} == {"dtype", "shape", "sha256"} and entry["dtype"] in _DTYPES
+        is_entry = is_entry and isinstance(entry["shape"], list) and 1 <= len(entry["shape"]) <= _MOST_AXES
+        is_entry = is_entry and all(is_whole(length, 0, _LARGEST) for length in entry["shape"])
+        require(is_entry, f"the document lists an array as {entry!r:.120}; expected a dtype, a shape and a digest.")
+        total += 8 * math.prod(entry["shape"])
+    require(total <= _LARGEST, f"the document lists arrays of {total} bytes; a model has at most {_LARGEST}.")
 
 
 def _array(folder: Path, name: str, entry: Plain) -> NDArray[Any]:
-    """Return a listed array, of the type and shape that are listed; numpy's header in the file is for others."""
-    require(_NAME.fullmatch(name) is not None and len(name) <= 100, f"{name!r:.80} is no name of an array.")
-    size = _size(entry)
+    """Return an array with the listed type and shape; numpy's header in the file is not used."""
+    size = 8 * math.prod(entry["shape"])
     data = _read(folder / f"{name}.npy", size + _HEADER)
     require(sha256(data).hexdigest() == entry["sha256"], f"{name}.npy does not match its digest: it was damaged.")
-    require(data.startswith(b"\x93NUMPY") and len(data) > size, f"{name}.npy is no array of shape {entry['shape']}.")
+    require(data.startswith(b"\x93NUMPY") and len(data) > size, f"{name}.npy is not an array of {entry['shape']}.")
     return np.frombuffer(data[len(data) - size :], dtype=entry["dtype"]).reshape(entry["shape"]).copy()
 
 
 def _read(path: Path, most: int) -> bytes:
-    """Return the content of a regular file; of links, pipes and larger files nothing is read."""
+    """Return the content of a regular file; raise on links, pipes and larger files without reading them."""
     flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
     try:
         with open(patiently(lambda: os.open(path, flags)), "rb") as file:
-            found = os.fstat(file.fileno())
-            if not stat.S_ISREG(found.st_mode) or found.st_size > most:
+            status = os.fstat(file.fileno())
+            if not stat.S_ISREG(status.st_mode) or status.st_size > most:
                 raise ArtifactError(f"{path} is no file of at most {most} bytes. Copy the model again, or refit.")
             return file.read(most)
     except OSError as error:
         raise ArtifactError(f"{path} cannot be read: {error.strerror}. Copy the model again, or refit.") from error
 
 
-# What validate() asks
+# Checks for validate()
 
 
-def require(is_so: bool, complaint: str) -> None:
-    """Refuse content of which a claim is not true.
+def require(condition: bool, complaint: str) -> None:
+    """Raise `InputError` unless a condition holds.
 
     >>> require(2 + 2 == 5, "sums are off; count again.")
     Traceback (most recent call last):
     ...
     qacal.errors.InputError: sums are off; count again.
     """
-    if not is_so:
+    if not condition:
         raise InputError(complaint)
 
 
 def require_columns(length: int, /, **columns: NDArray[Any]) -> None:
-    """Refuse columns that are not flat or not of one length."""
+    """Raise unless each column is flat and has this length."""
     for name, column in columns.items():
         require(column.shape == (length,), f"{name} has shape {column.shape}; expected {length} values.")
 
 
 def require_between(low: float, high: float, /, **columns: NDArray[Any]) -> None:
-    """Refuse arrays with a value that is NaN or outside of [low, high].
+    """Raise if a value is NaN or outside [low, high].
 
     >>> require_between(0, 1, value=np.array([0.5, 1.5]))
     Traceback (most recent call last):
@@ -641,12 +579,12 @@ def require_between(low: float, high: float, /, **columns: NDArray[Any]) -> None
 
 
 def require_moderate(**columns: NDArray[Any] | float) -> None:
-    """Refuse numbers that are not finite, or so large that sums and products of them are not."""
+    """Raise if a number is not finite, or so large that sums and products could overflow."""
     require_between(-_MODERATE, _MODERATE, **{name: np.asarray(column) for name, column in columns.items()})
 
 
 def require_offsets(offset: NDArray[np.int64], pieces: int, end: int) -> None:
-    """Refuse offsets that do not cut ``range(end)`` into so many pieces, none of them empty."""
+    """Raise unless offsets cut ``range(end)`` into this number of pieces, none of them empty."""
     require_columns(pieces + 1, offset=offset)
     is_cut = offset[0] == 0 and offset[-1] == end and rises(offset)
     require(is_cut, f"offset must rise from 0 to {end}, and does not.")
@@ -658,7 +596,7 @@ def rises(values: NDArray[Any]) -> bool:
 
 
 def rises_within(offset: NDArray[np.int64], *keys: NDArray[Any]) -> bool:
-    """Return whether, within each piece, the tuples of keys rise.
+    """Return whether the tuples of keys rise within each piece.
 
     >>> rises_within(np.array([0, 2, 3]), np.array([.2, .8, .1]))
     True
