@@ -340,10 +340,10 @@ def test_anything_else_is_left_alone(tmp_path):
         assert path.read_text() == "mine"
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / MODEL).write_text('{"format": "of another tool"}')
-    with pytest.raises(ArtifactError, match="holds model.json, which is no part of a single model"):
+    with pytest.raises(ArtifactError, match=r"holds model\.json, which is no part of a single model"):
         save(tmp_path / "other", model, CLASSES)
     save(tmp_path / "set", model, CLASSES, document="models.json")
-    with pytest.raises(ArtifactError, match="holds models.json, which is no part of a single model"):
+    with pytest.raises(ArtifactError, match=r"holds models\.json, which is no part of a single model"):
         save(tmp_path / "set", model, CLASSES)
     save(tmp_path / "model", model, CLASSES)
     (tmp_path / "model" / "notes.txt").write_text("mine")
