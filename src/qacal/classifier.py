@@ -25,23 +25,23 @@ if TYPE_CHECKING:
 class QACalibrationClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Calibrate the first column of X, in groups that a partition makes of the others.
 
-    X is ``[confidence | features]``; y says which answers were right: of its two labels the larger one (1, True,
-    "yes"), as everywhere in scikit-learn. Unlike the rest of qacal it clips confidences
-    outside of [0, 1] instead of refusing them, since scikit-learn's estimators must take any number.
+    X is ``[confidence | features]``. y says which answers are correct: the larger of its two labels (1, True, "yes"),
+    as everywhere in scikit-learn. Unlike the rest of qacal it clips confidences outside [0, 1] instead of raising,
+    since scikit-learn's estimators must take any number.
 
     Parameters
     ----------
     calibrator : any calibrator of qacal; :class:`~qacal.QABinning` by default. Name it to search its parameters.
-    partition : groups the features, such as :class:`~qacal.partitions.KDTree`: an object with ``fit(Z)`` and
-        ``paths(Z)`` or ``assign(Z)``. None makes one group. One that learns from labels is refused, since the same rows
-        calibrate; fit it on others, and give its groups to a calibrator.
+    partition : groups the features, such as :class:`~qacal.partitions.KDTree`. None makes one group. A partition that
+        learns from labels raises, since the same rows calibrate; fit it on other rows, and pass its groups to a
+        calibrator.
 
     Notes
     -----
     The partition is fitted on the features of the same rows that calibrate. It does not see labels, so certificates
-    remain valid given the rows' features and confidences. A certificate survives a search over depth if it is done by
-    the calibrator's `max_depth` on one deep tree, not if every depth has a tree of its own. Weights are importances,
-    not counts of rows.
+    remain valid given the rows' features and confidences. A certificate survives a search over the calibrator's
+    `max_depth` on one deep tree, but not a search over trees of different depths. Weights are importances, not counts
+    of rows.
 
     Examples
     --------
@@ -81,7 +81,7 @@ class QACalibrationClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
                 "Only binary classification is supported. The type of the target is multiclass: an answer is right or "
                 f"wrong, and y has {len(self.classes_)} classes."
             )
-        # One class in y: it is the one that counts as right.
+        # A single class in y counts as correct.
         correct = positions if len(self.classes_) == 2 else np.ones_like(positions)
         weights = None
         if sample_weight is not None:
@@ -89,12 +89,21 @@ class QACalibrationClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
             kept = weights > 0
             X, correct, weights = X[kept], correct[kept], weights[kept]
             ids = None if ids is None else column_of_any(ids, "ids")[kept]
-        require_kind(self.partition, Partition, "partition", "one, such as KDTree(depth=3)")
+        require_kind(self.partition, Partition, "partition", "one, such as KDTree(max_depth=3)")
         require_kind(self.calibrator, Calibrator, "calibrator", "one, such as QABinning()")
         self.partition_ = None
         if self.partition is not None and X.shape[1] > 1:
-            _require_no_labels(self.partition)
-            _require_no_steps(self.calibrator)
+            if self.partition.uses_labels:
+                raise InputError(
+                    f"{self.partition!r} learns groups from labels, and the same rows would calibrate: no guarantee "
+                    "would hold. Fit it on other rows and pass its groups to a calibrator, or use QACalibrator, which "
+                    "splits the rows."
+                )
+            if isinstance(self.calibrator, StepBinning):
+                raise InputError(
+                    "StepBinning certifies groups that were fixed without the calibration rows, and here the same rows "
+                    "make them. Leave partition out, fit it on other rows, or use TreeBinning."
+                )
             self.partition_ = clone(self.partition).fit(X[:, 1:])
         calibrator: Calibrator = QABinning() if self.calibrator is None else clone(self.calibrator)
         self.calibrator_ = calibrator.fit(
@@ -125,9 +134,7 @@ class QACalibrationClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
     def _groups(self, X: Floats) -> Paths | Ints | None:
         if self.partition_ is None:
             return None
-        groups: Paths | Ints = (
-            self.partition_.paths(X[:, 1:]) if hasattr(self.partition_, "paths") else self.partition_.assign(X[:, 1:])
-        )
+        groups: Paths | Ints = self.partition_.groups(X[:, 1:])
         return groups
 
     def __sklearn_tags__(self) -> Any:
@@ -136,22 +143,6 @@ class QACalibrationClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
         # It corrects a confidence that is given; it does not learn to classify from features.
         tags.classifier_tags.poor_score = True
         return tags
-
-
-def _require_no_labels(partition: Any) -> None:
-    if getattr(partition, "uses_labels", False):
-        raise InputError(
-            f"{partition!r} learns groups from labels, and here the same rows would calibrate: no promise would hold. "
-            "Fit it on rows of its own and give its groups to a calibrator, or use QACalibrator, which does so."
-        )
-
-
-def _require_no_steps(calibrator: Calibrator | None) -> None:
-    if isinstance(calibrator, StepBinning):
-        raise InputError(
-            "StepBinning certifies groups that were fixed without the calibration rows, and here the same rows make "
-            "them. Leave partition out, fit it on rows of its own, or take TreeBinning."
-        )
 
 
 def _confidence(X: Floats) -> Floats:

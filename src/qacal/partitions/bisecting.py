@@ -24,16 +24,13 @@ ENOUGH_ROWS = 500
 _MOST_ROUNDS = 10
 _CORRECTIONS = 2
 
-# Up to this depth one product with all directions is faster than a walk from node to node.
-_DEEP = 6
-
 
 @dataclass(frozen=True, eq=False)
 class Bisections:
     r"""A fitted tree of hyperplanes: at a node, a vector :math:`z` goes right if :math:`z \cdot w > c`.
 
-    directions, offsets : of each node, level after level: those of depth d from 2^d - 1 on. Directions have length 1; a
-        direction of zeros is a node that does not split: everything goes left.
+    directions, offsets : one per node, level after level; the nodes of depth d start at 2^d - 1. Directions have length
+        1. A node with a direction of zeros does not split: everything goes left.
     sizes : how many training rows are in each leaf.
     """
 
@@ -56,17 +53,9 @@ class Bisections:
         for rows, block in portions(Z) if self.depth > 0 else ():
             require_finite(block, range(rows.start, rows.start + len(block)))
             node = np.zeros(len(block), dtype=np.int64)  # the root; the children of k are 2k + 1 and 2k + 2
-            if self.depth <= _DEEP:
-                product = block @ self.directions.T
-                is_right = product > offsets
-                for _ in range(self.depth):
-                    node += node + 1 + is_right[np.arange(len(block)), node]
-                # A product rounds by the size of its batch: rows near a plane walk node by node.
-                margin = ROUNDING / 16 * (np.sqrt(np.vecdot(block, block)) + np.abs(self.offsets).max())
-                near = np.flatnonzero((np.abs(product - offsets) < margin[:, None]).any(axis=1))
-                node[near] = self._walk(block[near], offsets)
-            else:
-                node = self._walk(block, offsets)
+            for _ in range(self.depth):
+                # Row by row: a matrix product would round differently in a batch of another size.
+                node += node + 1 + (np.vecdot(block, self.directions[node]) > offsets[node])
             path[rows] = node - (2**self.depth - 1)
         return Paths(path, np.full(len(Z), self.depth + 1), self.depth)
 
@@ -82,12 +71,6 @@ class Bisections:
         require_columns(2**self.depth - 1, directions=self.directions[:, 0], offsets=self.offsets)
         require_between(-1.01, 1.01, directions=self.directions)
         require_moderate(offsets=self.offsets)
-
-    def _walk(self, Z: Floats, offsets: Floats) -> Ints:
-        node = np.zeros(len(Z), dtype=np.int64)
-        for _ in range(self.depth):
-            node += node + 1 + (np.vecdot(Z, self.directions[node]) > offsets[node])
-        return node
 
 
 class BisectingTree(Tree):
@@ -144,7 +127,7 @@ class BisectingTree(Tree):
 
 
 def bisect(Z: Floats, max_depth: int, seed: int) -> Bisections:
-    """Return the tree of a set of vectors, in the order of :func:`fitting_vectors`."""
+    """Return the tree of vectors that :func:`fitting_vectors` has put in order."""
     directions = np.zeros((2**max_depth - 1, Z.shape[1]))
     offsets = np.zeros(2**max_depth - 1)
     node = np.zeros(len(Z), dtype=np.int64)  # the root is node 0; the children of k are 2k + 1 and 2k + 2
