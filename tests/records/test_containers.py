@@ -216,7 +216,7 @@ def test_what_is_no_column_is_refused_by_name(call, given):
 
 @pytest.mark.parametrize("given", [LAZY, nw.from_native(LAZY), pl.col("a"), 0.5, object(), {0.5}, {1: 2}])
 def test_what_is_no_table_is_refused(given):
-    for call in (Tally.from_polars, Tally.from_arrow, *([] if isinstance(given, dict) else [MODEL.calibrate])):
+    for call in (Tally.from_polars, *([] if isinstance(given, dict) else [MODEL.calibrate])):
         with pytest.raises(InputError, match=r"got|records are"):
             call(given)
 

@@ -1,6 +1,6 @@
 """Cells as a table, to store tallies and to add them up later.
 
-What belongs to the whole tally (a tree's depth, the number of blocks) is in every row: a table has no other safe place.
+Settings of the whole tally (a tree's depth, the number of blocks) are in every row: a table has no other safe place.
 """
 
 from __future__ import annotations
@@ -22,12 +22,20 @@ _CONSTANTS = ("n_blocks", "seed", "is_clustered", "is_sum", "resolution")
 
 
 def write_cells(fields: dict[str, Any]) -> pl.DataFrame:
-    """Return a tally's fields as a table, one row a cell."""
+    """Return a tally's fields as a table, one row per cell."""
     import polars as pl
 
     columns: dict[str, Any] = {}
-    for name, grouping in fields["partitions"].items():
-        columns |= _key_columns(name, grouping)
+    for name, column in fields["partitions"].items():
+        if column.is_tree:
+            depth = np.full(len(column), column.depth)
+            columns |= {f"{name}:path": column.code, f"{name}:exit": column.exit, f"{name}:depth": depth}
+        elif len({type(label) for label in column.labels or ()}) > 1:
+            raise InputError(
+                f"the labels of {name} are of several types; a table column holds one. Make them all text."
+            )
+        else:
+            columns[f"{name}:label"] = column.decode(column.code)
     columns |= {name: fields[name] for name in ("block", "confidence", "tie", *SUMS) if fields[name] is not None}
     constants = {name: pl.lit(fields[name]) for name in _CONSTANTS}
     constants["resolution"] = pl.lit(fields["resolution"], dtype=pl.Float64)
@@ -39,20 +47,21 @@ def read_cells(table: pl.DataFrame) -> dict[str, Any]:
     import polars as pl
 
     if not isinstance(table, pl.DataFrame):
-        raise InputError(f"from_polars takes a polars table, and got {type(table).__name__}; try Tally.from_arrow.")
-    missing = [name for name in ("confidence", *SUMS, *_CONSTANTS) if name not in table.columns]
-    if missing:
-        raise InputError(f"the table lacks the columns {missing}; it was not made by Tally.to_polars.")
+        raise InputError(
+            f"from_polars takes a polars table, and got {type(table).__name__}; pl.DataFrame(table) may help."
+        )
+    _require_columns(table, ("confidence", *SUMS, *_CONSTANTS), "it was not made by Tally.to_polars")
     if table.height == 0:
         raise InputError("the table is empty; at least one cell is needed.")
-    fields: dict[str, Any] = {name: _checked_sum(table[name], name) for name in SUMS}
+    fields: dict[str, Any] = {name: _numbers(table[name]) for name in SUMS}
     fields |= _consistent(fields)
     for name in ("is_clustered", "is_sum"):
-        if table[name].dtype != pl.Boolean or table[name].null_count():
-            raise _unfit(table[name], "true or false")
+        _require_type(table[name], table[name].dtype == pl.Boolean, "true or false")
         fields[name] = bool(table[name].any())
-    fields |= {name: _constant(table, name) for name in ("n_blocks", "seed")}
-    fields["resolution"] = _resolution(table)
+    fields |= {name: int(_constant(_whole(table[name]), name)) for name in ("n_blocks", "seed")}
+    resolution = table["resolution"]
+    has_none = resolution.null_count() == table.height
+    fields["resolution"] = None if has_none else float(_constant(_numbers(resolution), "resolution"))
     fields |= {name: _whole(table[name]) for name in ("block", "tie") if name in table.columns}
     fields["confidence"] = unit_values(table["confidence"], "confidence")
     fields["partitions"] = _partitions(table)
@@ -61,9 +70,9 @@ def read_cells(table: pl.DataFrame) -> dict[str, Any]:
 
 
 def _consistent(sums: dict[str, Any]) -> dict[str, bool]:
-    """Refuse sums that no rows can have; return whether they show weights and soft targets."""
+    """Raise on sums that no rows can have; return whether they show weights and soft targets."""
     rows, w, wt = sums["rows"], sums["w"], sums["wt"]
-    for what, is_wrong in (
+    for name, is_wrong in (
         ("rows", (rows < 1) | (rows >= 2**53) | (rows != np.rint(rows))),
         ("w", w <= 0),
         ("wt", wt > w * (1 + 1e-9)),
@@ -74,7 +83,7 @@ def _consistent(sums: dict[str, Any]) -> dict[str, bool]:
     ):
         if is_wrong.any():
             at = int(np.argmax(is_wrong))
-            raise InputError(f"{what}[{at}] is {sums[what][at]}, which no rows can add up to beside the other sums.")
+            raise InputError(f"{name}[{at}] is {sums[name][at]}, which no rows can add up to beside the other sums.")
     sums["rows"] = rows.astype(np.int64)
     is_weighted = not (np.array_equal(w, rows) and np.array_equal(sums["ww"], rows))
     return {"is_weighted": is_weighted, "is_soft": not np.allclose(sums["wtt"], wt, rtol=1e-12, atol=0)}
@@ -93,20 +102,6 @@ def _check_keys(fields: dict[str, Any]) -> None:
             raise InputError(f"confidence {value} is not on the grid of resolution {fields['resolution']}.")
 
 
-def _key_columns(name: str, column: GroupColumn) -> dict[str, Any]:
-    if not column.is_tree:
-        if column.labels is not None and len({type(label) for label in column.labels}) > 1:
-            raise InputError(
-                f"the labels of {name} are of several types; a table column holds one. Make them all text."
-            )
-        return {f"{name}:label": column.decode(column.code)}
-    return {
-        f"{name}:path": column.code,
-        f"{name}:exit": column.exit,
-        f"{name}:depth": np.full(len(column), column.depth),
-    }
-
-
 def _partitions(table: pl.DataFrame) -> dict[str, GroupColumn]:
     columns = {}
     for column in table.columns:
@@ -114,49 +109,44 @@ def _partitions(table: pl.DataFrame) -> dict[str, GroupColumn]:
         if part == "label":
             columns[name] = as_grouping(table[column].to_list(), table.height)
         elif part == "path":
-            missing = [want for want in (f"{name}:exit", f"{name}:depth") if want not in table.columns]
-            if missing:
-                raise InputError(f"the table lacks the columns {missing}, without which {column} is no tree.")
-            depth = _constant(table, f"{name}:depth")
-            paths = Paths(_whole(table[column]), _whole(table[f"{name}:exit"]), depth)
-            columns[name] = as_grouping(paths, table.height)
+            _require_columns(table, (f"{name}:exit", f"{name}:depth"), f"{column} alone is not a tree")
+            depth = int(_constant(_whole(table[f"{name}:depth"]), f"{name}:depth"))
+            columns[name] = as_grouping(
+                Paths(_whole(table[column]), _whole(table[f"{name}:exit"]), depth), table.height
+            )
     return columns
 
 
-def _constant(table: pl.DataFrame, name: str) -> int:
-    """Return the whole number that all rows have."""
-    values = np.unique(_whole(table[name]))
-    if len(values) != 1:
-        raise InputError(f"the table mixes {name} {values.tolist()}; such tallies do not add.")
-    return int(values[0])
+def _require_columns(table: pl.DataFrame, names: tuple[str, ...], reason: str) -> None:
+    missing = [name for name in names if name not in table.columns]
+    if missing:
+        raise InputError(f"the table lacks the columns {missing}; {reason}.")
 
 
-def _resolution(table: pl.DataFrame) -> float | None:
-    column = table["resolution"]
-    if column.null_count() == len(column):
-        return None
-    values = np.unique(_checked_sum(column, "resolution"))
-    if len(values) != 1:
-        raise InputError(f"the table mixes resolution {values.tolist()}; such tallies do not add.")
-    return float(values[0])
+def _constant(values: NDArray[Any], name: str) -> Any:
+    """Return the value that all rows have."""
+    distinct = np.unique(values)
+    if len(distinct) != 1:
+        raise InputError(f"the table mixes {name} {distinct.tolist()}; such tallies do not add.")
+    return distinct[0]
 
 
 def _whole(column: pl.Series) -> NDArray[Any]:
-    if not column.dtype.is_integer() or column.null_count():
-        raise _unfit(column, "whole numbers")
+    _require_type(column, column.dtype.is_integer(), "whole numbers")
     return column.to_numpy()
 
 
-def _unfit(column: pl.Series, expected: str) -> InputError:
-    nulls = column.null_count()
-    return InputError(f"the column {column.name} holds {column.dtype} with {nulls} nulls; expected {expected}.")
-
-
-def _checked_sum(column: pl.Series, name: str) -> NDArray[np.float64]:
-    if not column.dtype.is_numeric() or column.null_count():
-        raise _unfit(column, "numbers")
+def _numbers(column: pl.Series) -> NDArray[np.float64]:
+    _require_type(column, column.dtype.is_numeric(), "numbers")
     values = column.to_numpy().astype(np.float64)
     bad = ~(np.isfinite(values) & (values >= 0))
     if bad.any():
-        raise InputError(f"{name}[{int(np.argmax(bad))}] is {values[np.argmax(bad)]}; a sum is 0 or more.")
+        at = int(np.argmax(bad))
+        raise InputError(f"{column.name}[{at}] is {values[at]}; a sum is 0 or more.")
     return values
+
+
+def _require_type(column: pl.Series, is_expected: bool, expected: str) -> None:
+    nulls = column.null_count()
+    if nulls or not is_expected:
+        raise InputError(f"the column {column.name} holds {column.dtype} with {nulls} nulls; expected {expected}.")

@@ -1,13 +1,13 @@
 r"""The tally: the sums over rows from which calibrators and metrics are computed.
 
-No calibrator and no metric needs the rows themselves, only how many rows each (group, confidence) has and how many are
-correct. LLM confidences are heavily tied (a stated 0.8, 0.9, 1.0), so ten million rows are often ten thousand *cells*.
+Calibrators and metrics do not need the rows themselves, only the number of rows and of correct rows for each (group,
+confidence). LLM confidences are heavily tied (a stated 0.8, 0.9, 1.0), so ten million rows are often ten thousand *cells*.
 A cell holds sums over its rows, with :math:`w` the weight of a row and :math:`t \in [0, 1]` its target (0/1, or soft):
 
 ======  ==================  =====================================================
-rows    :math:`n`           how many rows, those of weight 0 left out
+rows    :math:`n`           number of rows, without rows of weight 0
 w       :math:`\sum w`      equals `rows` when no weights are given
-wt      :math:`\sum wt`     how many are correct
+wt      :math:`\sum wt`     number of correct rows
 wtt     :math:`\sum wt^2`   equals `wt` for 0/1 targets; the Brier score needs it
 ww      :math:`\sum w^2`    for the effective number of rows, :math:`(\sum w)^2 / \sum w^2`
 wwt     :math:`\sum w^2t`   these two: for pairs of different rows, from which
@@ -156,7 +156,11 @@ class Tally:
             if hashes is None:
                 hashes = identity.value_hashes(h, t, *([] if weight is None else [weight]), *keys)
             keys.append(identity.blocks(hashes, n_blocks, seed))
-        cells = gather(keys, h, tie, _row_columns(t, weight, is_soft), is_exact=weight is None and not is_soft)
+        sums: Sums = {"wt": t, "wtt": t * t} if is_soft else {"wt": t}
+        if weight is not None:
+            w, ww = weight, weight * weight
+            sums = {"w": w, "wt": w * t, "wtt": w * t * t, "ww": ww, "wwt": ww * t, "wwtt": ww * t * t}
+        cells = gather(keys, h, tie, sums, is_exact=weight is None and not is_soft)
         return _assemble(
             cells,
             columns,
@@ -191,7 +195,7 @@ class Tally:
 
     @property
     def mean(self) -> float:
-        """The weighted share of right answers."""
+        """The weighted share of correct answers."""
         return float(self.wt.sum() / self.w.sum())
 
     @property
@@ -208,7 +212,7 @@ class Tally:
 
         A question may be in both, so metrics treat the rows of a block as dependent.
         """
-        for what, one, two in (
+        for name, one, two in (
             ("partitions", list(self.partitions), list(other.partitions)),
             ("n_blocks", self.n_blocks, other.n_blocks),
             ("the seed of the blocks", self.seed, other.seed),
@@ -216,16 +220,16 @@ class Tally:
             ("resolution", self.resolution, other.resolution),
         ):
             if one != two:
-                raise InputError(f"these tallies do not add: {what} is {one} in one and {two} in the other.")
-        columns = {}
+                raise InputError(f"these tallies do not add: {name} is {one} in one and {two} in the other.")
+        partitions = {}
         for name, column in self.partitions.items():
             first, second = merge_labels(column, other.partitions[name])
             code = np.concatenate([first.code, second.code])
-            columns[name] = GroupColumn(code, first.labels, _join(first.exit, second.exit), first.depth)
+            partitions[name] = GroupColumn(code, first.labels, _join(first.exit, second.exit), first.depth)
         joined = replace(
             self,
             confidence=np.concatenate([self.confidence, other.confidence]),
-            partitions=columns,
+            partitions=partitions,
             block=_join(self.block, other.block),
             tie=_join(self.tie, other.tie),
             is_weighted=self.is_weighted or other.is_weighted,
@@ -307,10 +311,10 @@ class Tally:
         """Return the rows of one group, without their group."""
         column = self._single()
         code = column.encode([label], 1).leaves()[0]
-        mine = column.leaves() == code
-        if code == NO_GROUP or not mine.any():
+        is_in_group = column.leaves() == code
+        if code == NO_GROUP or not is_in_group.any():
             raise InputError(f"no row is in group {label!r}.")
-        return self._select(mine).pooled()
+        return self._select(is_in_group).pooled()
 
     def __iter__(self) -> Iterator[tuple[Any, Tally]]:
         """Yield (label, tally) for every group; rows without a group come first, under None."""
@@ -332,22 +336,6 @@ class Tally:
     def from_polars(table: pl.DataFrame) -> Tally:
         """Read cells from a table of :meth:`to_polars`, or several stacked; cells with one key are added up."""
         return Tally(**read_cells(table))._merged()
-
-    def to_arrow(self) -> Any:
-        """Return the cells as a pyarrow table."""
-        return self.to_polars().to_arrow()
-
-    @staticmethod
-    def from_arrow(table: Any) -> Tally:
-        """Read cells from any Arrow table (or other object with the Arrow stream interface)."""
-        import polars as pl
-
-        try:
-            cells = pl.DataFrame(table)
-        except TypeError:
-            kind = type(table).__name__
-            raise InputError(f"from_arrow takes an Arrow table, and got one {kind}; see Tally.to_arrow.") from None
-        return Tally.from_polars(cells)
 
     # Inside
 
@@ -385,12 +373,9 @@ class Tally:
         keys = [key for column in self.partitions.values() for key in _keys_of(column)]
         if self.block is not None:
             keys.append(self.block)
-        columns: Sums = {"rows": self.rows.astype(np.float64), "wt": self.wt}
-        if self.is_soft or self.is_weighted:
-            columns |= {"wtt": self.wtt}
-        if self.is_weighted:
-            columns |= {"w": self.w, "ww": self.ww, "wwt": self.wwt, "wwtt": self.wwtt}
-        cells = gather(keys, self.confidence, self.tie, columns, is_exact=not (self.is_soft or self.is_weighted))
+        names = SUMS if self.is_weighted else ("rows", "wt", "wtt") if self.is_soft else ("rows", "wt")
+        sums = {name: getattr(self, name).astype(np.float64, copy=False) for name in names}
+        cells = gather(keys, self.confidence, self.tie, sums, is_exact=not (self.is_soft or self.is_weighted))
         return _assemble(
             cells,
             self.partitions,
@@ -430,13 +415,6 @@ def _assemble(cells: Cells, like: Mapping[str, GroupColumn], *, n_blocks: int = 
         tie=cells.tie,
         **flags,
     )
-
-
-def _row_columns(t: Floats, weight: Floats | None, is_soft: bool) -> Sums:
-    if weight is None:
-        return {"wt": t, "wtt": t * t} if is_soft else {"wt": t}
-    w, ww = weight, weight * weight
-    return {"w": w, "wt": w * t, "wtt": w * t * t, "ww": ww, "wwt": ww * t, "wwtt": ww * t * t}
 
 
 def _keys_of(column: GroupColumn) -> list[Ints]:
