@@ -182,10 +182,10 @@ def test_certificates_say_what_they_are_about():
     declared = qacal.QABinning(resolution=0.01).fit([0.5, 0.9] * 50, [0, 1] * 50, groups=[0, 1] * 50).maps_.certificate
     assert (declared.kind, declared.grid) == ("uniform", 101)
     assert declared.statements == 2 * 2 * 101 * 102 / 2  # two levels, the larger of two groups
-    assert "all answers" in declared.about
+    assert declared.is_about_all
     seen = qacal.QABinning().fit([0.5, 0.9] * 50, [0, 1] * 50, groups=[0, 1] * 50).maps_.certificate
     assert seen.statements == 1 + 1 + 3
-    assert "calibration rows" in seen.about
+    assert not seen.is_about_all
     bins = qacal.QABinning(certificate="conditional").fit([0.5, 0.9] * 50, [0, 1] * 50, groups=[0, 1] * 50)
     assert bins.maps_.certificate.statements == 4  # one bin in each group, two at the root
 

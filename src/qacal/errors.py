@@ -1,12 +1,12 @@
 """The error tree: everything qacal raises on purpose is a :class:`QacalError`.
 
-Messages say what was got, where, and what to do next.
+Messages name the value, its place, and what to do next.
 """
 
 import re
 from collections.abc import Sequence
 
-# Everything that moves a terminal's cursor, changes its state or the direction of text, and what no encoding can hold.
+# Characters that move a terminal's cursor or change its state or the direction of text, and halves of characters.
 _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
@@ -16,7 +16,7 @@ def printable(text: str) -> str:
     >>> print(printable("law\x1b[2J"))
     law\x1b[2J
     """
-    return _CONTROLS.sub(lambda found: repr(found[0])[1:-1], text)
+    return _CONTROLS.sub(lambda match: repr(match[0])[1:-1], text)
 
 
 def counted(count: int, thing: str, things: str = "") -> str:
@@ -42,16 +42,16 @@ class QacalError(Exception):
     """Base of every error that qacal raises on purpose."""
 
     def __str__(self) -> str:
-        """Return the message; what it quotes from files and servers is made printable."""
+        """Return the message; control characters quoted from files and servers are spelled out."""
         return printable(super().__str__())
 
 
 class InputError(QacalError, ValueError):
-    """A value that qacal was given cannot be used: the message names it, its place, and the remedy."""
+    """A value cannot be used: the message names it, its place, and the remedy."""
 
 
 class EncodingError(InputError):
-    """Text is not in the encoding that it is read in."""
+    """Text is in another encoding than expected."""
 
 
 class BadRowsError(InputError):
@@ -59,7 +59,7 @@ class BadRowsError(InputError):
 
 
 class NotEnoughRowsError(QacalError, ValueError):
-    """A guarantee that no number of points per bin can give with the rows there are."""
+    """There are too few rows for the guarantee, whatever the number of points per bin."""
 
 
 class MissingPackageError(QacalError, ImportError):
@@ -67,23 +67,23 @@ class MissingPackageError(QacalError, ImportError):
 
 
 class ServerError(QacalError, ConnectionError):
-    """A server cannot be reached, or gives no reply, or only errors of its own."""
+    """A server cannot be reached, does not reply, or replies with errors only."""
 
 
 class ArtifactError(QacalError, ValueError):
-    """A model cannot be saved, or what is on disk is not a model that this qacal can trust and read."""
+    """A model cannot be saved, or a folder does not hold a model that this qacal can read."""
 
 
 class QacalWarning(UserWarning):
-    """Something that goes on, and that somebody should know of."""
+    """Base of every warning that qacal gives."""
 
     def __str__(self) -> str:
-        """Return the message; what it quotes from files and servers is made printable."""
+        """Return the message; control characters quoted from files and servers are spelled out."""
         return printable(super().__str__())
 
 
 class RepeatedQuestionsWarning(QacalWarning):
-    """Intervals were asked for on rows that are not independent: some questions have several."""
+    """Some questions have several rows, so rows are not independent and intervals may be too narrow."""
 
 
 class NotFittedError(QacalError, ValueError, AttributeError):

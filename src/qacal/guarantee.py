@@ -1,9 +1,9 @@
 r"""Guarantees: the interval behind every printed probability, and the certificate that covers all of them at once.
 
-A certificate is made after fitting: an interval for the accuracy of each bin, all of them right at once with
+A certificate is made after fitting: an interval for the accuracy of each bin, all of them correct at once with
 probability :math:`1 - \alpha`. It holds for tied scores, soft targets and weights. It assumes that rows are independent
-(one per question), that the groups were fixed without them, and that labels are true. What to expect before any row is
-seen is in :mod:`qacal.planning`.
+(one per question), that the groups were fixed without them, and that labels are true. :mod:`qacal.planning` predicts
+the width before any row is seen.
 """
 
 from __future__ import annotations
@@ -18,27 +18,26 @@ from qacal.parameters import is_number, shown
 from qacal.storage import require
 from qacal.tally.arrays import ArrayLike, Floats
 
-# What is less is taken for 0: shared by many statements, and inverted, it would be.
+# A smaller alpha, divided among many statements and inverted, would underflow.
 _SMALLEST_ALPHA = 1e-100
 
 
 def check_alpha(alpha: float) -> None:
-    """Refuse a failure probability outside (0, 1), or so small that its logarithm is lost."""
+    """Raise if a failure probability is outside (0, 1), or below 1e-100."""
     if not is_number(alpha, _SMALLEST_ALPHA, 1) or alpha == 1:
         raise InputError(f"alpha is {shown(alpha)}; expected a probability between 0 and 1, such as 0.1.")
 
 
 @dataclass(frozen=True)
 class Certificate:
-    """A promise about every bin at once, broken with probability at most `alpha`.
+    """A guarantee about every bin at once, wrong with probability at most `alpha`.
 
-    kind : "uniform" holds for every interval of confidences in every group and ancestor, so it survives any
-        choice of points per bin, depth or shape made on the same rows. "conditional" holds for the bins of this fit
-        only, whose edges have not looked at labels, and is tighter. "distinct" is the theorem's, for ``ties="jitter"``.
-        "fixed" is for bins and groups that have not looked at any calibration row.
-    tail : the failure probability of one end of one interval.
-    statements : how many two-sided statements share alpha.
-    grid : the number of declared confidence values, or None if the values that were seen are the grid.
+    kind : "uniform" holds for every interval of confidences in every group and ancestor, so it survives any choice of
+        points per bin, depth or shape made on the same rows. "conditional" is tighter and holds only for the bins of
+        this fit, whose edges do not depend on labels. "distinct" is the theorem's, for ``ties="jitter"``. "fixed" is
+        for bins and groups that do not depend on any calibration row.
+    statements : the number of two-sided statements that share alpha.
+    grid : the number of declared confidence values; None if the observed values are the grid.
     """
 
     kind: str
@@ -47,7 +46,6 @@ class Certificate:
     grid: int | None = None
 
     def validate(self) -> None:
-        """Refuse what cannot be a promise."""
         kinds = ("uniform", "conditional", "distinct", "fixed")
         require(self.kind in kinds, f"the certificate is {self.kind!r}; expected one of {kinds}.")
         check_alpha(self.alpha)
@@ -60,16 +58,11 @@ class Certificate:
 
     @property
     def is_about_all(self) -> bool:
-        """Whether intervals speak of all answers, past and to come, and not of the calibration rows alone."""
-        return self.kind in ("distinct", "fixed") or self.grid is not None
+        """Whether intervals cover the accuracy of all answers, future ones included.
 
-    @property
-    def about(self) -> str:
-        """What the intervals contain, in words."""
-        if self.is_about_all:
-            what = "score" if self.kind == "fixed" else "confidence"
-            return f"the share of right answers among all answers of the group whose {what} falls in the bin"
-        return "the share of right answers to expect of the calibration rows of the group in the bin"
+        Otherwise they cover the expected accuracy of the calibration rows in a bin.
+        """
+        return self.kind in ("distinct", "fixed") or self.grid is not None
 
     def intervals(self, rows: Floats, w: Floats, wt: Floats, wtt: Floats, ww: Floats) -> tuple[Floats, Floats]:
         """Return (low, high) for bins with these sums; a bin without rows gets (0, 1)."""
@@ -79,15 +72,14 @@ class Certificate:
 def uniform_certificate(alpha: float, distinct: Sequence[ArrayLike], resolution: float | None) -> Certificate:
     r"""Return the certificate over all intervals of confidences in all nodes.
 
-    distinct : how many confidences were seen in each node, level by level, the root's first.
+    distinct : the number of distinct confidences in each node, level by level from the root.
 
     With a declared `resolution` there are :math:`m = 1/\text{resolution} + 1` confidence values and
     :math:`m (m + 1) / 2` intervals in a node. With :math:`S_d` nodes that have rows in level :math:`d` of :math:`D`,
-    statements are made of :math:`D \max_d S_d` nodes: as with :func:`fixed_certificate`, only what is known of a level
-    may count for it.
+    statements cover :math:`D \max_d S_d` nodes; :func:`fixed_certificate` says why.
 
-    Without one, the values seen in each node are its grid: the statement is then made given the confidences that were
-    seen, and speaks of them, so the intervals of all nodes can be counted one by one.
+    Without a resolution, the observed values of each node are its grid. The statement is then conditional on the
+    observed confidences, so the intervals of all nodes can be counted one by one.
     """
     check_alpha(alpha)
     m_s = [np.asarray(level, dtype=np.float64) for level in distinct]
@@ -99,10 +91,12 @@ def uniform_certificate(alpha: float, distinct: Sequence[ArrayLike], resolution:
 
 
 def jittered_certificate(alpha: float, bins: Sequence[int]) -> Certificate:
-    r"""Return the theorem's certificate for maps at several levels, with so many bins each.
+    r"""Return the theorem's certificate for maps at several levels.
 
-    The theorem speaks of one level. With :math:`D` of them each has :math:`\alpha / D`; which maps of a level are read
-    depends on the levels below, so all that have the rows are counted.
+    bins : the number of bins of each level.
+
+    The theorem covers one level. With :math:`D` levels, each has :math:`\alpha / D`. Which maps of a level answer
+    depends on the levels below, so all maps with enough rows are counted.
     """
     check_alpha(alpha)
     return Certificate("distinct", alpha, float(len(bins) * max(bins)))
@@ -116,25 +110,26 @@ def fixed_certificate(alpha: float, occupied: list[int]) -> Certificate:
 
     Why it holds: condition on each row's bin and its group of level :math:`d`, and on nothing else.
     Then the labels of a bin are independent draws of one probability, :math:`\mathrm{E}[Y \mid \text{bin},
-    \text{group}]`. Which groups of the level have rows for a map, and :math:`M_d`, are known as well, so intervals at
-    :math:`\alpha / (D M_d)` fail with probability :math:`\alpha / D` at most, and those of a smaller tail contain them.
+    \text{group}]`. Which groups of the level have a map, and :math:`M_d`, are then fixed too, so intervals at
+    :math:`\alpha / (D M_d)` fail with probability :math:`\alpha / D` at most, and intervals of a smaller tail contain
+    them.
 
-    Dividing by the number of all bins with rows would be a little tighter, and wrong: in which child of a group its
-    rows are says something of their labels, so what is found in the children must not narrow the group's own interval.
+    Dividing by the number of all bins with rows would be a little tighter, and wrong: the child group of a row carries
+    information about its label, so counts in the children must not narrow the interval of the group.
     """
     check_alpha(alpha)
     return Certificate("fixed", alpha, float(len(occupied) * max(occupied)))
 
 
 # Intervals for the mean of one bin, each end wrong with a probability of at most `tail`. Which one is valid depends on
-# what the rows are: 0/1 labels of one probability, of differing ones, soft targets, or weighted rows. All hold for
-# every number of rows; none is an approximation.
+# the rows: 0/1 labels of one probability, of differing probabilities, soft targets, or weighted rows. All hold for
+# every number of rows, without approximation.
 
 
 def mean_intervals(
     rows: Floats, w: Floats, wt: Floats, wtt: Floats, ww: Floats, tail: float, *, is_mixed: bool = True
 ) -> tuple[Floats, Floats]:
-    """Return the sharpest valid interval for each bin: binomial, bounded or weighted, by what its rows are.
+    """Return the sharpest valid interval for each bin: binomial, bounded or weighted, depending on its rows.
 
     is_mixed : the probabilities of a bin's rows may differ (given their confidences), not only their labels.
     """
@@ -156,7 +151,7 @@ def mean_intervals(
 
 
 def _count_intervals(right: Floats, rows: Floats, tail: float, is_mixed: bool) -> tuple[Floats, Floats]:
-    """Return exact intervals; of bins with the same counts, and uniform mass makes many, only one is computed."""
+    """Return exact intervals, computed once for bins with the same counts; uniform mass makes many such bins."""
     counts, which = np.unique(rows + 1j * right, return_inverse=True)
     rows, right = counts.real, counts.imag
     if is_mixed:
@@ -169,7 +164,7 @@ def _count_intervals(right: Floats, rows: Floats, tail: float, is_mixed: bool) -
 def binomial_interval(right: Floats, rows: Floats, tail: float) -> tuple[Floats, Floats]:
     r"""Return Clopper-Pearson intervals: each end is wrong with probability at most `tail`.
 
-    For `rows` independent labels of one probability, of which `right` are 1. Exact for every number of rows.
+    For `rows` independent labels of one probability; `right` of them are 1. Exact for every number of rows.
 
     >>> low, high = binomial_interval(np.array([8.0]), np.array([10.0]), tail=0.025)
     >>> low.round(3), high.round(3)

@@ -14,7 +14,7 @@ MOST = 2**62
 
 
 def is_whole(value: Any, least: int, most: int = MOST) -> TypeGuard[int]:
-    """Return whether a value is a whole number in a range, of Python or numpy; True and False are none.
+    """Return whether a value is a whole number (of Python or numpy) in a range; True and False are not.
 
     >>> is_whole(50, 1), is_whole(0, 1), is_whole(50.0, 1), is_whole("50", 1), is_whole(True, 1)
     (True, False, False, False, False)
@@ -23,17 +23,17 @@ def is_whole(value: Any, least: int, most: int = MOST) -> TypeGuard[int]:
 
 
 def is_number(value: Any, low: float, high: float) -> TypeGuard[float]:
-    """Return whether a value is a number in a range, of Python or numpy; True, False and NaN are none.
+    """Return whether a value is a number (of Python or numpy) in a range; True, False and NaN are not.
 
     >>> is_number(0.1, 0, 1), is_number(np.float64(2.0), 0, 1), is_number("0.1", 0, 1), is_number(float("nan"), 0, 1)
     (True, False, False, False)
     """
-    is_one = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
-    return is_one and bool(low <= value <= high)
+    is_numeric = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+    return is_numeric and bool(low <= value <= high)
 
 
 def require_kind(value: Any, kind: Any, name: str, expected: str) -> None:
-    """Refuse a value of another type than a parameter takes; None is left to those who have a default.
+    """Raise if a parameter has another type; None, which stands for a default, passes.
 
     >>> require_kind("law", dict, "columns", 'names by name, such as {"confidence": "score"}')
     Traceback (most recent call last):
@@ -45,7 +45,7 @@ def require_kind(value: Any, kind: Any, name: str, expected: str) -> None:
 
 
 def shown(value: Any) -> str:
-    """Return a value as an error shows it: short, whatever it is.
+    """Return a value as errors show it, at most 80 characters long.
 
     >>> shown("0.1"), shown(np.float64(2.0)), shown(10**5000)
     ("'0.1'", '2.0', 'a very large int')
@@ -66,37 +66,39 @@ class HasParameters:
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return the hyperparameters by name.
 
-        deep : also those of hyperparameters that have some of their own, such as `calibrator__points_per_bin`.
+        deep : also the hyperparameters of hyperparameters, such as `calibrator__points_per_bin`.
         """
-        own = {name: getattr(self, name) for name in self._defaults()}
-        inner = {name: value for name, value in own.items() if deep and isinstance(value, HasParameters)}
-        return own | {f"{name}__{key}": each for name, one in inner.items() for key, each in one.get_params().items()}
+        params = {name: getattr(self, name) for name in self._defaults()}
+        for name, part in list(params.items()):
+            if deep and isinstance(part, HasParameters):
+                params |= {f"{name}__{inner}": value for inner, value in part.get_params().items()}
+        return params
 
     def set_params(self, **params: Any) -> Self:
-        """Set hyperparameters by name; `calibrator__points_per_bin=20` sets that of the calibrator.
+        """Set hyperparameters by name; `calibrator__points_per_bin=20` sets `points_per_bin` of the calibrator.
 
-        Parts are set before their own parameters, so both can be given at once.
+        A part is set before its own parameters, so that one call can set both.
         """
-        known = list(self._defaults())
-        for name, value in sorted(params.items(), key=lambda item: "__" in item[0]):
-            own, separator, inner = name.partition("__")
-            if own not in known:
-                raise InputError(f"{type(self).__name__} has no parameter {own!r}; it has {known}.")
+        names = list(self._defaults())
+        for path, value in sorted(params.items(), key=lambda item: "__" in item[0]):
+            name, separator, inner = path.partition("__")
+            if name not in names:
+                raise InputError(f"{type(self).__name__} has no parameter {name!r}; it has {names}.")
             if not separator:
-                setattr(self, own, value)
+                setattr(self, name, value)
                 continue
-            part = getattr(self, own)
+            part = getattr(self, name)
             if not isinstance(part, HasParameters):
-                raise InputError(f"{name} cannot be set: {own} is {shown(part)}, which has no parameters.")
+                raise InputError(f"{path} cannot be set: {name} is {shown(part)}, which has no parameters.")
             part.set_params(**{inner: value})
         return self
 
     @classmethod
     def _restored(cls, values: dict[str, Any]) -> Self:
-        """Return an estimator as it was after its fit, by its parameters and its attributes that end in "_"."""
-        found = cls(**{name: value for name, value in values.items() if not name.endswith("_")})
-        vars(found).update({name: value for name, value in values.items() if name.endswith("_")})
-        return found
+        """Return a fitted estimator from its parameters and its attributes, which end in "_"."""
+        estimator = cls(**{name: value for name, value in values.items() if not name.endswith("_")})
+        vars(estimator).update({name: value for name, value in values.items() if name.endswith("_")})
+        return estimator
 
     def __repr__(self) -> str:
         """Show what differs from the defaults."""
@@ -109,5 +111,4 @@ class HasParameters:
 
     @classmethod
     def _defaults(cls) -> dict[str, Any]:
-        parameters = inspect.signature(cls).parameters.values()
-        return {parameter.name: parameter.default for parameter in parameters}
+        return {name: parameter.default for name, parameter in inspect.signature(cls).parameters.items()}

@@ -1,4 +1,4 @@
-"""The base classes of partitions: parameters, and a frozen fitted result that says which group a row is in."""
+"""The base classes of partitions: parameters, and a frozen fitted result that assigns rows to groups."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from qacal.parameters import MOST, HasParameters, is_whole, shown
 from qacal.storage import require, require_between, require_columns
 from qacal.tally.arrays import ArrayLike, Ints
 from qacal.tally.groups import MAX_DEPTH, Paths, as_grouping
-from qacal.tally.ids import MOST_SEED, mix
+from qacal.tally.ids import mix
 from qacal.tally.vectors import as_vectors
 
 EMBEDDING = "embedding"
@@ -25,11 +25,11 @@ Plain: TypeAlias = dict[str, Any]
 """JSON: text, numbers, booleans, None, lists and dictionaries of these."""
 
 ROUNDING = 2.0**-40
-"""How far above a sum of products, as a share of the longest vector, a threshold is put.
+"""Thresholds are put this far above a sum of products, as a share of the longest vector.
 
-Libraries of linear algebra round a sum differently in a batch and alone. A row that lies on a threshold to the last
-digit (it may be the median itself) must not change its group for that: the threshold is a little above it. The sums are
-exact to a few parts in 2^52, and vectors differ by much more than 2^-40.
+Libraries of linear algebra round a sum differently in a batch and alone. A row that lies exactly on a threshold (it may
+be the median itself) must not change its group for that. The sums are exact to a few parts in 2^52, and vectors differ
+by much more than 2^-40.
 """
 
 _MOST_ROWS = 20_000
@@ -38,8 +38,8 @@ _MOST_ROWS = 20_000
 class Partition(HasParameters, ABC):
     r"""Group rows: the paper's :math:`\beta`, or for vectors its second half :math:`\beta_{bin}`.
 
-    A subclass names its `kind` and keeps everything that it learns in one frozen object `fitted_`. Assigning changes
-    nothing, and needs numpy alone.
+    A subclass names its `kind` and stores everything that it learns in one frozen object `fitted_`. Assigning changes
+    nothing and needs only numpy.
     """
 
     kind: ClassVar[str]
@@ -60,7 +60,7 @@ class Partition(HasParameters, ABC):
 
     @property
     def rows_wanted(self) -> int:
-        """The number of vectors to learn from: more of them take longer and make no better groups."""
+        """The number of vectors to learn from; more vectors take longer and do not improve the groups."""
         return _MOST_ROWS
 
     @abstractmethod
@@ -69,10 +69,10 @@ class Partition(HasParameters, ABC):
 
     @abstractmethod
     def assign(self, Z: ArrayLike) -> NDArray[Any]:
-        """Return a label per row: a whole number, `NO_GROUP` for none; in a column of labels None for none."""
+        """Return a label per row. Rows without a group have `NO_GROUP`; in a column of labels, None."""
 
     def groups(self, Z: ArrayLike) -> Paths | NDArray[Any]:
-        """Return `groups=` of a calibrator: paths in a tree, which include the ancestors, or labels."""
+        """Return what calibrators take as `groups`: labels, or paths in a tree, which include the ancestors."""
         return self.assign(Z)
 
     def fit_rows(self, inputs: Mapping[str, ArrayLike]) -> Self:
@@ -89,17 +89,17 @@ class Partition(HasParameters, ABC):
 
     def parameters(self) -> Plain:
         """Return the hyperparameters as JSON."""
-        own = self.get_params(deep=False).items()
-        return {name: value.item() if isinstance(value, np.generic) else value for name, value in own}
+        params = self.get_params(deep=False).items()
+        return {name: value.item() if isinstance(value, np.generic) else value for name, value in params}
 
     def validate(self) -> None:
-        """Raise `InputError` if no fit with these parameters can have made `fitted_`, which may come from a file."""
+        """Raise `InputError` unless a fit with these parameters can have made `fitted_`, which may come from a file."""
         self._require_fitted()
         self.require_parameters()
         self.fitted_.validate()
 
     def require_parameters(self) -> None:
-        """Raise `InputError` for parameters without a meaning."""
+        """Raise `InputError` if a parameter is not valid."""
 
     def clone(self) -> Self:
         """Return an unfitted partition with the same parameters."""
@@ -125,7 +125,7 @@ class Tree(Partition):
         return min(_MOST_ROWS, max(3_000, 200 << int(self.max_depth)))  # some hundred a leaf
 
     def paths(self, Z: ArrayLike) -> Paths:
-        """Return each vector's place in the tree, from which the groups of every depth follow."""
+        """Return each vector's place in the tree, which gives its groups at every depth."""
         self._require_fitted()
         paths: Paths = self.fitted_.paths(as_vectors(Z, self.fitted_.width))
         return paths
@@ -140,7 +140,7 @@ class Tree(Partition):
         return self.paths(Z)
 
     def describe(self) -> Plain:
-        """Return the parameters, how many leaves have training rows and how many rows, and how each level splits."""
+        """Return the parameters, the number of leaves with training rows, their sizes, and how each level splits."""
         self._require_fitted()
         sizes = self.fitted_.sizes
         return {
@@ -165,14 +165,14 @@ class Tree(Partition):
 
 
 def require_leaves(sizes: Ints, depth: int) -> None:
-    """Refuse sizes that are not those of the leaves of a tree of this depth."""
+    """Raise unless there is one size for each leaf of a tree of this depth."""
     require(0 <= depth <= MAX_DEPTH, f"the tree has {depth} levels; expected 0 to {MAX_DEPTH}.")
     require_columns(2**depth, sizes=sizes)
     require_between(0, MOST, sizes=sizes)
 
 
 def column_of(inputs: Mapping[str, ArrayLike], name: str, reader: object) -> ArrayLike:
-    """Return one of the columns; if it is missing, list those that there are.
+    """Return one of the columns; if it is missing, the error lists the others.
 
     >>> from qacal.partitions import Column
     >>> column_of({"subject": ["law"]}, "tenant", Column("tenant"))
@@ -199,8 +199,8 @@ def start_of(seed: int, number: int) -> int:
 def one_thread() -> Iterator[None]:
     """Keep numerical libraries to one thread.
 
-    They add up in as many parts as there are threads, scikit-learn in the order in which these finish: the last digit
-    would depend on the machine and on luck. And for small matrices, threads wait for each other longer than they work.
+    They add up one part per thread, and scikit-learn adds the parts in the order in which threads finish. The last
+    digit would depend on the machine and on luck. For small matrices, threads are also slower.
     """
     # A library that is loaded later would still use all threads.
     import scipy.linalg  # noqa: F401
@@ -208,9 +208,3 @@ def one_thread() -> Iterator[None]:
 
     with threadpool_limits(limits=1):
         yield
-
-
-def check_seed(seed: object) -> None:
-    """Refuse a seed that is no whole number."""
-    if not is_whole(seed, -MOST_SEED, MOST_SEED):
-        raise InputError(f"seed is {shown(seed)}; expected a whole number.")

@@ -9,10 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qacal.errors import InputError
-from qacal.partitions.base import ROUNDING, Plain, Tree, check_seed, one_thread, require_leaves, start_of
+from qacal.partitions.base import ROUNDING, Plain, Tree, one_thread, require_leaves, start_of
 from qacal.storage import require, require_between, require_columns, require_moderate
 from qacal.tally.arrays import ArrayLike, Floats, Ints
 from qacal.tally.groups import Paths
+from qacal.tally.ids import check_seed
 from qacal.tally.vectors import fitting_vectors, portions, require_finite
 
 # The directions of a tree are this many numbers at most: a gigabyte.

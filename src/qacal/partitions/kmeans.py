@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 
 from qacal.errors import InputError
 from qacal.parameters import MOST, is_whole, shown
-from qacal.partitions.base import ROUNDING, Partition, Plain, check_seed, one_thread, start_of
+from qacal.partitions.base import ROUNDING, Partition, Plain, one_thread, start_of
 from qacal.storage import require, require_between, require_columns
 from qacal.tally.arrays import ArrayLike, Floats, Ints
+from qacal.tally.ids import check_seed
 from qacal.tally.vectors import LARGEST, as_vectors, fitting_vectors, portions, require_finite, row_hashes
 
 _MOST_GROUPS = 2**20

@@ -10,10 +10,11 @@ import numpy as np
 
 from qacal.errors import InputError
 from qacal.parameters import is_number, shown
-from qacal.partitions.base import EMBEDDING, ROUNDING, Plain, Tree, check_seed, column_of, one_thread
+from qacal.partitions.base import EMBEDDING, ROUNDING, Plain, Tree, column_of, one_thread
 from qacal.partitions.bisecting import Bisections, bisect, require_room
 from qacal.storage import require
 from qacal.tally.arrays import ArrayLike, Floats, require_length, seven_decimals, unit_values
+from qacal.tally.ids import check_seed
 from qacal.tally.isotonic import isotonic_shape
 from qacal.tally.tally import Tally
 from qacal.tally.vectors import as_vectors, labelled_rows

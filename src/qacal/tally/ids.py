@@ -20,7 +20,7 @@ from qacal.tally.arrays import ArrayLike, Bools, Floats, Hashes, Ints, column_of
 # The constants of the splitmix64 generator (Steele, Lea and Flood, 2014): an invertible mixing of 64 bits.
 _STEP = np.uint64(0x9E3779B97F4A7C15)
 _MULTIPLIERS = (np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))
-MOST_SEED = 2**64
+_MOST_SEED = 2**64
 _SHIFTS = (np.uint64(30), np.uint64(27), np.uint64(31))
 
 
@@ -30,8 +30,7 @@ def mix(bits: Hashes, seed: int = 0) -> Hashes:
     >>> mix(np.array([1, 2], dtype=np.uint64)) % 256
     array([193, 206], dtype=uint64)
     """
-    if not is_whole(seed, -MOST_SEED, MOST_SEED):
-        raise InputError(f"seed is {shown(seed)}; expected a whole number.")
+    check_seed(seed)
     with np.errstate(over="ignore"):
         z = bits + _STEP * np.uint64((int(seed) + 1) % 2**64)
         z = (z ^ (z >> _SHIFTS[0])) * _MULTIPLIERS[0]
@@ -39,10 +38,16 @@ def mix(bits: Hashes, seed: int = 0) -> Hashes:
         return z ^ (z >> _SHIFTS[2])
 
 
+def check_seed(seed: object) -> None:
+    """Raise if a seed is not a whole number."""
+    if not is_whole(seed, -_MOST_SEED, _MOST_SEED):
+        raise InputError(f"seed is {shown(seed)}; expected a whole number.")
+
+
 def id_hashes(ids: ArrayLike, length: int) -> Hashes:
     """Hash ids (whole numbers or text) to 64 bits, the same on every machine and in every version.
 
-    The number 7 and the text "7" are the same id: files do not agree on which of the two an id is.
+    The number 7 and the text "7" are the same id, since files write ids in both ways.
 
     >>> id_hashes([7, 8], 2) == id_hashes(["7", "8"], 2)
     array([ True,  True])
@@ -60,15 +65,15 @@ def id_hashes(ids: ArrayLike, length: int) -> Hashes:
         for at, value in enumerate(listed):
             if isinstance(value, bool) or not isinstance(value, str | int):
                 raise InputError(f"ids[{at}] is {value!r}; expected text or a whole number.")
-    known: dict[object, int] = dict.fromkeys(listed, 0)
-    digests = [blake2b(str(value).encode("utf-8", "surrogatepass"), digest_size=8).digest() for value in known]
-    known.update(zip(known, np.frombuffer(b"".join(digests), dtype="<u8").tolist(), strict=True))
+    hashes: dict[object, int] = dict.fromkeys(listed, 0)
+    digests = [blake2b(str(value).encode("utf-8", "surrogatepass"), digest_size=8).digest() for value in hashes]
+    hashes.update(zip(hashes, np.frombuffer(b"".join(digests), dtype="<u8").tolist(), strict=True))
     # The first character tells most texts from numbers.
-    maybe = (value for value in known if not isinstance(value, str) or value[:1] in "-0123456789")
-    whole = [value for value in maybe if _is_whole(value)]
+    candidates = (value for value in hashes if not isinstance(value, str) or value[:1] in "-0123456789")
+    whole = [value for value in candidates if _is_whole(value)]
     mixed = mix(np.array([int(str(value)) % 2**64 for value in whole], dtype=np.uint64))
-    known.update(zip(whole, mixed.tolist(), strict=True))
-    return np.fromiter((known[value] for value in listed), np.uint64, length)
+    hashes.update(zip(whole, mixed.tolist(), strict=True))
+    return np.fromiter((hashes[value] for value in listed), np.uint64, length)
 
 
 def as_tie(hashes: Hashes) -> Hashes:
@@ -77,7 +82,7 @@ def as_tie(hashes: Hashes) -> Hashes:
 
 
 def tie_order(hashes: Hashes | None, h: Floats) -> Hashes:
-    """Return the order among equal confidences; without ids there must be no equals."""
+    """Return the order among equal confidences; without ids, raise if any are equal."""
     in_order = np.sort(h)
     equal = in_order[1:] == in_order[:-1]
     if hashes is None:
@@ -186,7 +191,7 @@ def blocks(hashes: Hashes, count: int, seed: int = 0) -> Ints:
 def split(ids: ArrayLike, shares: Sequence[float] = (0.5, 0.5), seed: int = 0) -> Ints:
     """Return the part that each row falls into, by its id: all rows of a question fall into the same part.
 
-    shares : how large the parts are; they add up to 1. The paper's is (0.2, 0.6, 0.1, 0.1).
+    shares : the sizes of the parts, which add up to 1. The paper uses (0.2, 0.6, 0.1, 0.1).
 
     The same ids give the same parts in any order, in any file, on any machine; another seed gives other parts.
 
@@ -199,10 +204,9 @@ def split(ids: ArrayLike, shares: Sequence[float] = (0.5, 0.5), seed: int = 0) -
     parts = list(shares) if isinstance(shares, list | tuple) or np.ndim(shares) == 1 else []
     if not all(is_number(part, 0, 1) for part in parts) or abs(sum(parts) - 1) > 1e-9:
         raise InputError(f"shares are {shown(shares)}; expected parts that add up to 1, such as (0.5, 0.5).")
-    if not is_whole(seed, -MOST_SEED, MOST_SEED):
-        raise InputError(f"seed is {shown(seed)}; expected a whole number.")
+    check_seed(seed)
     edges = np.cumsum(np.asarray(parts, dtype=np.float64))
-    # Another seed than any other split has: the parts must be independent of halves and blocks within them.
+    # No other split uses this seed, so the parts are independent of the halves and blocks within them.
     column = column_of_any(ids, "ids")
     place = mix(id_hashes(column, len(column)), seed + 2**40) / 2.0**64
     return np.searchsorted(edges[:-1], place, side="right")
@@ -227,14 +231,13 @@ class HashSample:
         self._rows: list[Any] = []
 
     def add(self, ids: Hashes, rows: Any) -> None:
-        """Take more rows, known by the hashes of their ids."""
+        """Add rows with the hashes of their ids."""
         self._ids = np.concatenate([self._ids, mix(ids, 2)])
         self._rows.append(rows)
         if len(self._ids) > 2 * self._most:
             self._shrink()
 
     def rows(self) -> Any:
-        """Return the rows that were kept."""
         self._shrink()
         return self._rows[0]
 

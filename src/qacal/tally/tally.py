@@ -1,8 +1,9 @@
 r"""The tally: the sums over rows from which calibrators and metrics are computed.
 
 Calibrators and metrics do not need the rows themselves, only the number of rows and of correct rows for each (group,
-confidence). LLM confidences are heavily tied (a stated 0.8, 0.9, 1.0), so ten million rows are often ten thousand *cells*.
-A cell holds sums over its rows, with :math:`w` the weight of a row and :math:`t \in [0, 1]` its target (0/1, or soft):
+confidence). LLM confidences are heavily tied (a stated 0.8, 0.9, 1.0), so ten million rows are often ten thousand
+*cells*. A cell holds sums over its rows, with :math:`w` the weight of a row and :math:`t \in [0, 1]` its target (0/1,
+or soft):
 
 ======  ==================  =====================================================
 rows    :math:`n`           number of rows, without rows of weight 0
