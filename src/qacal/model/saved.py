@@ -1,4 +1,4 @@
-"""What is saved of a model, and the model that is made of it again."""
+"""Save a model, and load it again: its parts as one dataclass, which :mod:`qacal.storage` writes."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ CLASSES: tuple[type, ...] = (
 
 @dataclass(frozen=True, eq=False)
 class SavedModel:
-    """What is saved of a :class:`~qacal.QACalibrator`.
+    """The saved parts of a :class:`~qacal.QACalibrator`.
 
-    embedder : what tells the embedder from others: its name, dimension and digest; empty if the model reads no vectors.
+    embedder : the name, dimension and digest of the embedder; empty if the model reads no vectors.
     output, train_share, examples, seed : the parameters.
-    partition, score : None if the model has none.
+    partition, score : None if the model does not use one.
     rows, origins, groups, fit_record, decision_rule, read_as, fitted_for : the attributes of the fitted model.
     """
 
@@ -65,10 +65,9 @@ class SavedModel:
     fitted_for: Mapping[str, Any] | None
 
     def validate(self) -> None:
-        """Raise `InputError` if this is no fitted model."""
         kinds = {"name": str, "dim": int, "digest": str}
-        is_known = {name: type(value) for name, value in self.embedder.items()} in ({}, kinds)
-        require(is_known, f"embedder is {dict(self.embedder)!r:.80}; expected its name, dim and digest.")
+        is_described = {name: type(value) for name, value in self.embedder.items()} in ({}, kinds)
+        require(is_described, f"embedder is {dict(self.embedder)!r:.80}; expected its name, dim and digest.")
         require(self.rows >= 0, f"rows is {self.rows}; expected 0 or more.")
         column = self.fitted_for
         is_one = column is None or ({*column} == {"column", "value"} and isinstance(column["value"], str | int))
@@ -109,7 +108,7 @@ def load(path: str | Path, *, embedder: str | Embedder | None = None, warm: bool
     model = QACalibrator(
         ForeignName.unless_known(name) if embedder is None else embedder,
         saved.partition,
-        # It follows from the output there, and is refused beside it in a new fit.
+        # A continuous output determines the calibrator, and a new fit raises if both are named.
         None if saved.output == "continuous" else saved.calibrator,
         learned_score=saved.score,
         output=saved.output,
@@ -118,24 +117,20 @@ def load(path: str | Path, *, embedder: str | Embedder | None = None, warm: bool
         seed=saved.seed,
     )
     partition = BisectingTree() if saved.partition is None else saved.partition
-    found = Fitted(
-        pipeline=Pipeline(partition, saved.score, saved.calibrator, _vectors(model.embedder, saved.embedder)),
+    vectors = RowVectors(model.embedder, saved.embedder)
+    if isinstance(model.embedder, str) and model.embedder == name and name.startswith("column:"):
+        vectors = RowVectors(ColumnEmbedder(name.removeprefix("column:"), saved.embedder["dim"]))
+    fitted = Fitted(
+        pipeline=Pipeline(partition, saved.score, saved.calibrator, vectors),
         tuned=None,
         rows=saved.rows,
         origins={name: list(values) for name, values in saved.origins.items()},
         groups=saved.groups,
         memory=saved.fit_record,
     )
-    model._set_fitted(found, saved.decision_rule)
+    model._set_fitted(fitted, saved.decision_rule)
     model.read_as_ = saved.read_as
     model.fitted_for_ = None if saved.fitted_for is None else dict(saved.fitted_for)
     if warm:
         model._warm()
     return model
-
-
-def _vectors(embedder: str | Embedder, known: Mapping[str, Any]) -> RowVectors:
-    """Return where vectors come from, by what the model says of it."""
-    if isinstance(embedder, str) and embedder == known.get("name") and embedder.startswith("column:"):
-        return RowVectors(ColumnEmbedder(embedder[7:], known.get("dim")))
-    return RowVectors(embedder, known)

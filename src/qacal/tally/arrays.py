@@ -35,7 +35,7 @@ _MISSING = "Leave the row out, or fill it in from what you know of it."
 
 
 def unit_values(values: ArrayLike, name: str) -> Floats:
-    """Return `values` as float64 in [0, 1]; the error names the first that is not.
+    """Return `values` as float64 in [0, 1]; the error names the first value outside.
 
     >>> unit_values([True, 0, 0.5], "correct")
     array([1. , 0. , 0.5])
@@ -65,12 +65,12 @@ def weight_values(values: ArrayLike | None, length: int) -> Floats | None:
         at = int(np.argmax(bad))
         raise InputError(f"sample_weight[{at}] is {array[at]}; expected 0, or a number from 1e-100 to 1e100.")
     if not array.any():
-        raise InputError("sample_weight is 0 in every row: no row is left to learn from.")
+        raise InputError("sample_weight is 0 in every row: no row is left to train on.")
     return array
 
 
 def require_sorted(values: ArrayLike, name: str) -> Floats:
-    """Return numbers, each of them at least the one before."""
+    """Return numbers; raise if they are not in rising order."""
     array = _numbers(values, name)
     if not np.isfinite(array).all() or not (np.diff(array) >= 0).all():
         raise InputError(f"{name} are {shown(values)}; expected rising numbers.")
@@ -136,7 +136,7 @@ def is_missing(value: Any) -> bool:
         return not value
     try:
         return bool(value != value)
-    except ValueError:  # an array, which has many answers
+    except ValueError:  # an array, which has one answer per element
         return False
     except (TypeError, ArithmeticError):  # pandas.NA and a signalling NaN do not say whether they equal themselves
         return True
@@ -184,7 +184,7 @@ def _of_pandas(values: Any, name: str) -> NDArray[Any]:
 
 
 def require_length(array: Sized, length: int, name: str) -> None:
-    """Refuse a column of another length than `confidence`."""
+    """Raise if a column has another length than `confidence`."""
     if not _is_sized(array):
         raise _no_column(array, name)
     if len(array) != length:
@@ -203,9 +203,9 @@ def _numbers(values: ArrayLike, name: str) -> Floats:
 
 
 def as_written(raw: NDArray[Any]) -> Floats:
-    """Return numbers as float64, those of a shorter type as the decimals that were meant.
+    """Return numbers as float64; numbers of a shorter type become the decimals that they stand for.
 
-    Numbers without a short decimal stay as they are. Converted back, every number is the same as before.
+    Numbers without a short decimal do not change. Converting back to the shorter type gives the same number.
 
     >>> as_written(np.array([0.8], dtype=np.float32))
     array([0.8])

@@ -123,7 +123,7 @@ def equal_bins(tally: Tally, n_bins: int) -> Bins:
 
 
 def check_points_per_bin(points_per_bin: int) -> None:
-    """Refuse what is not a whole number of 1 or more."""
+    """Raise unless points per bin are a whole number of 1 or more."""
     if not is_whole(points_per_bin, 1):
         raise InputError(
             f"points_per_bin is {shown(points_per_bin)}; expected a whole number of 1 or more, such as 50."

@@ -30,7 +30,7 @@ MAX_DEPTH = 20
 class Paths:
     """The places of rows in a tree of depth `depth`.
 
-    path : the turns taken, one bit a level, the root's turn highest; `depth` bits.
+    path : the turns, one bit per level, the turn at the root in the highest bit; `depth` bits.
     exit : the first depth at which the row has no group; ``depth + 1`` for rows that reach a leaf.
 
     >>> paths = Paths(path=np.array([5, 4, 5]), exit=np.array([4, 4, 2]), depth=3)
@@ -43,7 +43,7 @@ class Paths:
     depth: int
 
     def groups(self, depth: int) -> Ints:
-        """Return the group of each row at one depth, `NO_GROUP` if it has left the tree before."""
+        """Return the group of each row at one depth, `NO_GROUP` if the row left the tree above it."""
         return as_grouping(self, len(self)).leaves(depth)
 
     def __len__(self) -> int:
@@ -52,10 +52,10 @@ class Paths:
 
 @dataclass(frozen=True, eq=False)
 class GroupColumn:
-    """One partition's column: a code per row (or per cell of a tally), and what the codes mean.
+    """One partition's column: a code per row (or per cell of a tally), and the meaning of the codes.
 
     code : the label itself if labels are whole numbers, else a position in `labels`; in a tree the path bits.
-    labels : the sorted labels, unless these are whole numbers.
+    labels : the sorted labels; None if labels are whole numbers.
     exit, depth : for trees, as in :class:`Paths`.
     """
 
@@ -101,7 +101,7 @@ class GroupColumn:
         return GroupColumn(code, None, exits, self.depth)
 
     def validate(self) -> None:
-        """Refuse what :meth:`distinct` cannot have made."""
+        """Raise unless :meth:`distinct` can have made this column."""
         if self.depth is None:
             require(self.exit is None, "a column without a depth is no tree, and has no exits.")
             require_columns(len(self.code.ravel()), code=self.code)
@@ -109,7 +109,7 @@ class GroupColumn:
             require_between(0, largest, code=self.code)
             require(rises(self.code), "the codes of groups must rise.")
             labels = self.labels or ()
-            # Of 1, 1.0 and True, which are equal, a column has one.
+            # 1, 1.0 and True are equal, so they are one label.
             is_sorted = len(set(labels)) == len(labels) and _sorted_labels(set(labels)) == labels
             require(is_sorted, "labels must be sorted, each of them once.")
             return
@@ -148,8 +148,8 @@ class GroupColumn:
             if self.labels is None and other.labels is None:
                 return other
             require_common_kind(_kinds(other), _kinds(self), "groups")
-            known = _codes(self.labels) if self.labels is not None else None
-            return GroupColumn(_translate(other, known), self.labels)
+            codes = _codes(self.labels) if self.labels is not None else None
+            return GroupColumn(_translate(other, codes), self.labels)
         if other.depth is None:
             if other.labels is not None:
                 raise InputError("groups must be leaf numbers or Paths: this calibrator was fitted on a tree.")
@@ -199,14 +199,14 @@ def merge_labels(first: GroupColumn, second: GroupColumn) -> tuple[GroupColumn, 
     if first.labels == second.labels:
         return first, second
     both = _sorted_labels({*(first.labels or _used(first)), *(second.labels or _used(second))})
-    known = _codes(both)
-    return GroupColumn(_translate(first, known), both), GroupColumn(_translate(second, known), both)
+    codes = _codes(both)
+    return GroupColumn(_translate(first, codes), both), GroupColumn(_translate(second, codes), both)
 
 
 def as_labels(values: ArrayLike, name: str) -> NDArray[np.object_]:
-    """Return a column as an array of labels, None for those that are missing (None, NaN, the number -1).
+    """Return a column as an array of labels, with None for missing labels (None, NaN, the number -1).
 
-    Labels are equal as for calibrators: the number 2 and the text "2" are two labels, 2.0 and 2 are one.
+    As in calibrators, the number 2 and the text "2" are two labels, and 2.0 and 2 are one.
 
     >>> as_labels([3.0, float("nan")], "tenant")
     array([3, None], dtype=object)
@@ -225,7 +225,7 @@ def as_labels(values: ArrayLike, name: str) -> NDArray[np.object_]:
 
 
 def object_array(values: Iterable[Any]) -> NDArray[np.object_]:
-    """Return a flat array of any values; numpy itself would make a matrix of tuples."""
+    """Return a flat array of any values; `numpy.array` would turn tuples into a matrix."""
     listed = list(values)
     array = np.empty(len(listed), dtype=object)
     array[:] = listed
@@ -233,7 +233,7 @@ def object_array(values: Iterable[Any]) -> NDArray[np.object_]:
 
 
 def kind_of(label: Any) -> str:
-    """Return the kind of a label: labels of different kinds are never equal."""
+    """Return the kind of a label; labels of different kinds are never equal."""
     if isinstance(label, str):
         return "text"
     return "numbers" if isinstance(label, int | float) else type(label).__name__
@@ -244,11 +244,11 @@ def kinds_of(labels: Iterable[Any]) -> frozenset[str]:
     return frozenset(kind_of(label) for label in set(labels) if label is not None)
 
 
-def require_common_kind(theirs: frozenset[str], mine: frozenset[str], name: str) -> None:
-    """Refuse labels of other kinds than `mine`, those of the fit ("2" and 2, say): all of them would be unknown."""
-    if theirs and mine and not theirs & mine:
+def require_common_kind(kinds: frozenset[str], fitted: frozenset[str], name: str) -> None:
+    """Raise if no label has a kind of the fit (text "2" instead of the number 2, say): all would be unknown."""
+    if kinds and fitted and not kinds & fitted:
         raise InputError(
-            f"{name} has labels that are {', '.join(sorted(theirs))}; those of the fit are {', '.join(sorted(mine))}. "
+            f"{name} has labels that are {', '.join(sorted(kinds))}; those of the fit are {', '.join(sorted(fitted))}. "
             "Convert the column."
         )
 
@@ -291,14 +291,14 @@ def _from_objects(values: list[Any]) -> GroupColumn:
     if all(value is None or is_whole(value, 0, 2**63 - 1) for value in values):
         return GroupColumn(np.array([NO_GROUP if value is None else value for value in values], dtype=np.int64))
     labels = _sorted_labels({value for value in values if value is not None})
-    known = _codes(labels)
-    return GroupColumn(np.array([known.get(value, NO_GROUP) for value in values], dtype=np.int64), labels)
+    codes = _codes(labels)
+    return GroupColumn(np.array([codes.get(value, NO_GROUP) for value in values], dtype=np.int64), labels)
 
 
 def _sorted_labels(labels: set[Any]) -> tuple[Any, ...]:
     try:
         return tuple(sorted(labels, key=lambda label: (type(label).__name__, label)))
-    except TypeError:  # labels without an order of their own, such as members of an Enum
+    except TypeError:  # labels that cannot be ordered, such as members of an Enum
         return tuple(sorted(labels, key=lambda label: (type(label).__name__, repr(label))))
 
 
@@ -310,12 +310,10 @@ def _used(column: GroupColumn) -> Iterator[int]:
     return (int(code) for code in np.unique(column.code) if code != NO_GROUP)
 
 
-def _translate(column: GroupColumn, known: dict[Any, int] | None) -> Ints:
-    """Return the codes of a column's labels by `known`; with None, a whole number is its own code."""
+def _translate(column: GroupColumn, codes: dict[Any, int] | None) -> Ints:
+    """Return other codes for a column's labels; without `codes`, a whole number is its own code."""
     used, where = np.unique(column.code, return_inverse=True)
-    labels = (column.label(int(code)) for code in used)
-    if known is None:
-        codes = [label if isinstance(label, int) else NO_GROUP for label in labels]
-    else:
-        codes = [known.get(label, NO_GROUP) for label in labels]
-    return np.array(codes, dtype=np.int64)[where]
+    labels = [column.label(int(code)) for code in used]
+    if codes is None:
+        codes = {label: label for label in labels if isinstance(label, int)}
+    return np.array([codes.get(label, NO_GROUP) for label in labels], dtype=np.int64)[where]

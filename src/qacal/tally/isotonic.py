@@ -1,7 +1,7 @@
-r"""The shape that all groups share: the accuracy at a stated confidence, as a rising curve on the scale of logits.
+r"""The curve that all groups share: the accuracy at a stated confidence, in logits, which never falls.
 
-Stated confidences are no scale: an LLM's 0.95 may be right as often as its 0.8, and its 1.0 far more often. The curve
-is learned from all rows together (isotonic regression); a group only shifts and stretches it.
+Stated confidences are not a scale: an LLM's 0.95 may be correct as often as its 0.8, and its 1.0 far more often. The
+curve is trained on all rows together (isotonic regression); a group only shifts and stretches it.
 """
 
 from __future__ import annotations

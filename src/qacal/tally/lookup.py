@@ -31,9 +31,9 @@ class GroupIndex:
     table: Ints | None = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        # Here, and not in validate(): the table is made by writing to these places.
+        # Checked here, not in validate(), since the next lines write to these places.
         require_columns(len(self.codes.ravel()), codes=self.codes, entries=self.entries)
-        require(rises(self.codes) and self.codes[:1].sum() >= 0, "the codes of a directory must rise from 0 or above.")
+        require(rises(self.codes) and self.codes[:1].sum() >= 0, "the codes of groups must rise from 0 or above.")
         require_between(0, 2**63 - 1, entries=self.entries)
         table = None
         if len(self.codes) == 0 or self.codes[-1] < _LARGEST_TABLE:

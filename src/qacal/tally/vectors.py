@@ -1,4 +1,4 @@
-"""Vectors, one row each: checked, read in portions, and put in an order that depends on them alone."""
+"""Vectors, one per row: check them, read them in portions, and sort them in an order that depends on them alone."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LARGEST = 1e100
 def as_vectors(Z: ArrayLike, width: int | None = None, fitted: str = "tree") -> NDArray[np.floating]:
     """Return vectors as a matrix; float32 and float64 are not copied.
 
-    width, fitted : the number of coordinates that there must be, and the name of what was fitted on them.
+    width, fitted : the expected number of coordinates, and the name of the fitted object, for the error.
 
     >>> as_vectors([[1.0, 2.0, 3.0]], width=2)
     Traceback (most recent call last):
@@ -38,14 +38,14 @@ def as_vectors(Z: ArrayLike, width: int | None = None, fitted: str = "tree") -> 
 def fitting_vectors(Z: ArrayLike) -> Floats:
     """Return vectors to learn from: float64, finite, and in the order of a hash of each row.
 
-    So sums over rows round the same way, and seeded choices fall on the same rows, however a file is sorted.
+    So sums round the same way, and seeded choices pick the same rows, whatever the order of the file.
     """
     exact = _exact(as_vectors(Z))
     return exact[np.argsort(row_hashes(exact), kind="stable")]
 
 
 def labelled_rows(Z: NDArray[np.floating], confidence: Floats, correct: Floats) -> tuple[Floats, Floats, Floats]:
-    """Return vectors to learn from with their labels, in an order that does not depend on that of the file."""
+    """Return vectors to learn from with their labels, in an order that does not depend on the order of the file."""
     exact = _exact(Z)
     order = np.lexsort([correct, confidence, row_hashes(exact)])
     return exact[order], confidence[order], correct[order]
@@ -58,15 +58,15 @@ def _exact(Z: NDArray[np.floating]) -> Floats:
 
 
 def portions(Z: NDArray[np.floating], n_rows: int = 4096) -> Iterator[tuple[slice, Floats]]:
-    """Yield some rows at a time as float64, few enough for the processor's cache, with their places."""
+    """Yield the rows as float64, in portions that fit into the processor's cache, with their places."""
     for start in range(0, len(Z), n_rows):
         rows = slice(start, start + n_rows)
         yield rows, Z[rows].astype(np.float64, copy=False)
 
 
 def require_finite(block: Floats, numbers: Sequence[int] | Ints) -> None:
-    """Refuse NaN, infinity and numbers that cannot be squared; `numbers` are those of the rows, to name one."""
-    if not (block.max(initial=0.0) <= LARGEST and block.min(initial=0.0) >= -LARGEST):  # so is NaN
+    """Raise on NaN, infinity and numbers too large to be squared; `numbers` are the row numbers for the error."""
+    if not (block.max(initial=0.0) <= LARGEST and block.min(initial=0.0) >= -LARGEST):  # NaN fails both
         row, column = np.argwhere(~(np.abs(block) <= LARGEST))[0]
         raise InputError(
             f"the vector of row {numbers[row]} has {block[row, column]} at {column}; expected finite numbers."
@@ -76,7 +76,7 @@ def require_finite(block: Floats, numbers: Sequence[int] | Ints) -> None:
 def row_hashes(Z: Floats) -> Hashes:
     """Return a hash of the bits of each row; there must be no -0.0.
 
-    It is the sum of the numbers' bits, each times a random number of its column, mixed.
+    The bits of each number are multiplied by a random number of its column, added up and mixed.
     """
     # The high bits of a float vary most, and do not affect the low bits of a product.
     bits = np.ascontiguousarray(Z).view(np.uint64)
