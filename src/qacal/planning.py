@@ -191,9 +191,8 @@ def nu_bound(
     judged, true = unit_values(proxy, "proxy"), unit_values(truth, "truth")
     require_length(judged, len(h), "proxy")
     require_length(true, len(h), "truth")
-    difference = judged - true
     # Map the differences from [-1, 1] to [0, 1], where they are soft targets.
-    tally = Tally.of(h, (difference + 1) / 2, groups=groups)
+    tally = Tally.of(h, (judged - true + 1) / 2, groups=groups)
     by_group = tally.flat() if groups is not None else tally
     bins = mass_bins(by_group, points_per_bin)
     low, high = bounded_interval(bins.mean, bins.rows, alpha / (2 * len(bins.rows)))
@@ -214,7 +213,7 @@ def nu_bound(
 class Ranges:
     """Points per bin to try, and which of them go with a number of groups.
 
-    points_per_bin : in falling order, so that of two with the same score the one with the better guarantee is chosen.
+    points_per_bin : in falling order, so that the better guarantee wins among equal scores.
     bins_a_group : allowed range of bins in a group of average size; None if any number is allowed.
     note : explains the range.
     """
@@ -250,9 +249,13 @@ def paper_ranges(rows: int, *, epsilon: float = 0.1, alpha: float = 0.1, nu: flo
 def wide_ranges(rows: int, *, alpha: float = 0.1) -> Ranges:
     """Return the range from 10 points per bin to a third of the rows, whatever it guarantees."""
     largest = max(SMALLEST, rows // BINS_A_GROUP[0])
-    bins = _steps(min(SMALLEST, largest), largest)
-    note = f"points per bin from {bins[-1]} to {bins[0]}"
-    return Ranges(bins, None, f"{note}; {_reach(rows, alpha)}")
+    # The smallest useful choice: three bins in each of two groups.
+    b = rows // (2 * BINS_A_GROUP[0])
+    reach = f"{rows:,} rows guarantee nothing"
+    if b >= 2:
+        error = min(epsilon(b, rows, alpha), 1.0)
+        reach = f"three bins in each of two groups guarantee an error of {error:.3f} with {rows:,} rows"
+    return Ranges(_steps(SMALLEST, largest), None, f"points per bin from {SMALLEST} to {largest}; {reach}")
 
 
 def search_ranges(rows: int, groups: Sequence[int], *, epsilon: float = 0.1, alpha: float = 0.1) -> Ranges:
@@ -275,15 +278,6 @@ def search_ranges(rows: int, groups: Sequence[int], *, epsilon: float = 0.1, alp
     return strict if len(left) > 1 else wide_ranges(rows, alpha=alpha)
 
 
-def _reach(rows: int, alpha: float) -> str:
-    """Return what the smallest useful choice, three bins in each of two groups, guarantees."""
-    b = rows // (2 * BINS_A_GROUP[0])
-    if b < 2:
-        return f"{rows:,} rows guarantee nothing"
-    reach = min(epsilon(b, rows, alpha), 1.0)
-    return f"three bins in each of two groups guarantee an error of {reach:.3f} with {rows:,} rows"
-
-
 def _steps(smallest: int, largest: int) -> tuple[int, ...]:
     steps = np.unique(np.round(np.geomspace(smallest, largest, 12)).astype(int))
     return tuple(steps[::-1].tolist())
@@ -294,7 +288,7 @@ def labels_for_group(certifying: int, share: float, learning: float) -> int:
 
     certifying : number of certifying rows that the group needs.
     share : the group's share of the rows.
-    learning : the share of the questions that train.
+    learning : the share of the questions used for training.
 
     >>> labels_for_group(250, 1 / 16, 0.8)
     20000

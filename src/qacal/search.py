@@ -5,10 +5,10 @@ Both samples are tallies over the same groups, and the search works on their cel
 - The tally of a tree rolls up to every depth, so one tally serves all depths.
 - The bins of a group depend only on points per bin :math:`b`, so they are made once for every (depth, :math:`b`), and
   each tuning cell looks up its bin once. Methods that bin the same rows share both.
-- A group with fewer than :math:`b` rows uses its nearest ancestor with enough. So its answer at depth :math:`d` is that
-  of the deepest level up to :math:`d` at which it has enough rows.
+- A group with fewer than :math:`b` rows uses its nearest ancestor with enough. So its answer at depth :math:`d` comes
+  from the deepest level up to :math:`d` at which it has enough rows.
 
-The calibrator itself then fits the chosen setting, so nothing of the search is saved.
+The calibrator then fits the chosen setting itself, so the search leaves nothing to save.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Tuned:
 
     @property
     def is_pooled(self) -> bool:
-        """Whether no groups were best, for flat groups; a tree is cut at depth 0 instead."""
+        """Whether flat groups lost to no groups; a tree is cut at depth 0 instead."""
         return self.best.cut == ROOT and any(isinstance(trial.cut, str) for trial in self.trials)
 
     @property
@@ -89,15 +89,15 @@ class Search:
 
     Parameters
     ----------
-    calibration, tuning : tallies over the same tree, or over the same flat partitions, one of which is chosen. They
-        share no question. Some methods need calibration rows in two halves (``n_blocks=2``).
+    calibration, tuning : tallies over the same tree, or over the same flat partitions; the search chooses one of them.
+        They share no question. Some methods need calibration rows in two halves (``n_blocks=2``).
     ranges : what to try, or a function of the number of rows and the numbers of groups; by default the paper's ranges,
         if there are enough rows (:func:`qacal.planning.search_ranges`).
     objective : minimised on the tuning rows: "log_loss"; "brier"; "auac", the paper's choice, which is maximised;
         "error", the debiased calibration error within groups that are the same for all settings.
-    keeps_groups : for flat groups, do not try without them: a certificate covers the groups that it was made for, not
-        the choice between partitions. For a tree it covers all depths.
-    progress : called with the number of cuts that are done, and of all cuts.
+    keeps_groups : do not compare flat groups with no groups. A certificate covers the groups that it was made for, not
+        the choice between partitions; for a tree it covers all depths.
+    progress : called with the number of finished cuts and the number of all cuts.
 
     Examples
     --------
@@ -110,8 +110,8 @@ class Search:
     >>> paths = Paths(leaf, np.full(3000, 3), 2)
     >>> fit = Tally.of(h[:2500], right[:2500], groups=Paths(leaf[:2500], paths.exit[:2500], 2))
     >>> tune = Tally.of(h[2500:], right[2500:], groups=Paths(leaf[2500:], paths.exit[2500:], 2))
-    >>> found = Search(fit, tune).tune(QABinning())
-    >>> found.best.cut, found.calibrator.max_depth
+    >>> tuned = Search(fit, tune).tune(QABinning())
+    >>> tuned.best.cut, tuned.calibrator.max_depth
     (1, 1)
     """
 
@@ -151,7 +151,7 @@ class Search:
         fitted = chosen.fit_tally(self.at(self.calibration, best.cut, is_final=True))
         return Tuned(fitted, best, trials, self.tuning.n, self.ranges.note)
 
-    # What there is to try
+    # The settings to try
 
     @cached_property
     def _is_tree(self) -> bool:
@@ -171,8 +171,8 @@ class Search:
     @cached_property
     def common_cut(self) -> Cut:
         """The finest cut with 30 tuning rows per group on average; errors within groups are measured on it."""
-        fitting = [cut for cut, groups in self.sizes if self.tuning.n >= ROWS_A_GROUP * groups]
-        return fitting[-1] if fitting else ROOT
+        large_enough = [cut for cut, groups in self.sizes if self.tuning.n >= ROWS_A_GROUP * groups]
+        return large_enough[-1] if large_enough else ROOT
 
     def at(self, tally: Tally, cut: Cut, *, is_final: bool = False) -> Tally:
         """Return a tally with the groups of a cut.
@@ -192,9 +192,9 @@ class Search:
             cuts = cuts[1:]
         for done, (cut, groups) in enumerate(cuts):
             if isinstance(calibrator, BinningCalibrator) and calibrator.ties == "merge":
-                answers = self._quickly(calibrator, cut, groups)
+                answers = self._answers_of_bins(calibrator, cut, groups)
             else:
-                answers = self._plainly(calibrator, cut, groups)
+                answers = self._answers_of_fits(calibrator, cut, groups)
             for b, confidence in answers:
                 yield Trial(cut, b, OBJECTIVES[self.objective](self, confidence))
             if self.progress is not None:
@@ -202,7 +202,7 @@ class Search:
 
     # Any calibrator: fit it
 
-    def _plainly(self, calibrator: Calibrator, cut: Cut, groups: int) -> Iterator[tuple[int | None, Floats]]:
+    def _answers_of_fits(self, calibrator: Calibrator, cut: Cut, groups: int) -> Iterator[tuple[int | None, Floats]]:
         calibration = self.at(self.calibration, cut)
         rows = Rows(self.tuning.confidence, self._groups(cut), self.tuning.tie)
         has_bins = "points_per_bin" in calibrator.get_params()
@@ -212,7 +212,9 @@ class Search:
 
     # Bins: make them once
 
-    def _quickly(self, calibrator: BinningCalibrator, cut: Cut, groups: int) -> Iterator[tuple[int | None, Floats]]:
+    def _answers_of_bins(
+        self, calibrator: BinningCalibrator, cut: Cut, groups: int
+    ) -> Iterator[tuple[int | None, Floats]]:
         labels, targets = calibrator.targets(calibrator._relevant(self.at(self.calibration, cut)))
         # The cuts from the root to this one: each may answer for a group.
         chain: list[Cut] = [*range(int(cut) + 1)] if self._is_tree else [*dict.fromkeys([ROOT, cut])]
@@ -220,13 +222,12 @@ class Search:
         flat_targets = [_flat(targets, level) for level in chain]
         for b in self._admitted(labels.n, groups):
             root = confidence = levels[0].answers(b, flat_targets[0])
-            for level, own in zip(levels[1:], flat_targets[1:], strict=True):
-                confidence = np.where(level.rows >= b, level.answers(b, own), confidence)
+            for level, flat in zip(levels[1:], flat_targets[1:], strict=True):
+                confidence = np.where(level.rows >= b, level.answers(b, flat), confidence)
             yield b, np.where(levels[-1].is_outside, root, confidence)
 
     def _admitted(self, rows: int, groups: int) -> Sequence[int]:
-        values = self.ranges.points_per_bin
-        return [b for b in values if groups == 1 or self.ranges.admits(rows, groups, b)]
+        return [b for b in self.ranges.points_per_bin if groups == 1 or self.ranges.admits(rows, groups, b)]
 
     def _level(self, calibrator: BinningCalibrator, labels: Tally, cut: Cut) -> _Level:
         key = (calibrator.bins_half, labels.resolution, cut)
@@ -261,7 +262,7 @@ class _Level:
         self._labels = labels
         resolution = labels.resolution
         self._confidence = seven_decimals(confidence) if resolution is None else snap(confidence, resolution)
-        known, first, last = group_runs(labels)
+        groups, first, last = group_runs(labels)
         self._first = first
         self._places: dict[int, tuple[Bins, Ints]] = {}
         if codes is None:
@@ -270,9 +271,9 @@ class _Level:
             self.is_outside = np.zeros(len(confidence), dtype=bool)
             return
         through = np.concatenate([[0], np.cumsum(labels.rows)])
-        self._run = np.minimum(np.searchsorted(known, codes), len(known) - 1)
+        self._run = np.minimum(np.searchsorted(groups, codes), len(groups) - 1)
         self.is_outside = codes == NO_GROUP
-        is_known = (known[self._run] == codes) & ~self.is_outside
+        is_known = (groups[self._run] == codes) & ~self.is_outside
         self.rows = np.where(is_known, (through[last] - through[first])[self._run], 0)
 
     def answers(self, points_per_bin: int, targets: Tally) -> Floats:
@@ -318,7 +319,7 @@ def _error_within(search: Search, answers: Floats) -> float:
 
 
 def _log_loss(search: Search, answers: Floats) -> float:
-    """Return the log loss; the order of cells does not matter to a sum, so they are not sorted again."""
+    """Return the log loss; a sum does not depend on the order of cells, so they are not sorted again."""
     return log_loss(replace(search.tuning, partitions={}, confidence=answers))
 
 
@@ -334,10 +335,10 @@ OBJECTIVES: dict[str, Objective] = {
     "auac": _overall(lambda scored: -auac(scored)),
     "error": _error_within,
 }
-"""What a search minimises, as functions of the answers for all tuning cells."""
+"""The functions of the answers for all tuning cells that a search minimises."""
 
 
 def require_objective(name: str, parameter: str = "objective") -> None:
-    """Refuse an unknown objective."""
+    """Raise if an objective is unknown."""
     if not isinstance(name, str) or name not in OBJECTIVES:
         raise InputError(f"{parameter} is {shown(name)}; expected one of {', '.join(OBJECTIVES)}.")

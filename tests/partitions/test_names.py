@@ -42,7 +42,7 @@ def test_other_texts_are_refused(wrong):
 
 @pytest.mark.parametrize("wrong", [None, 3, KMeans, ["kdtree"]])
 def test_other_values_are_refused(wrong):
-    with pytest.raises(InputError, match="is no partition; there are"):
+    with pytest.raises(InputError, match="is not a partition; there are"):
         as_partition(wrong)
 
 

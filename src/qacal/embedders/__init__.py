@@ -33,7 +33,7 @@ onnx: and hf: may end in ?pooling=cls, ?pooling=mean or ?pooling=last."""
 
 
 def embedder(name: str | Embedder) -> Embedder:
-    """Return the embedder of a name; an embedder is returned as it is.
+    """Return the embedder of a name; an embedder is returned unchanged.
 
     >>> embedder("column:embedding").name
     'column:embedding'

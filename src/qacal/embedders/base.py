@@ -1,4 +1,4 @@
-"""What an embedder is: questions and answers in, one vector per row out; and what several embedders share."""
+"""The protocol of embedders (questions and answers in, one vector per row out), and functions that they share."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Vectors: TypeAlias = NDArray[np.float32]
 """One row per (question, answer)."""
 
 Progress: TypeAlias = Callable[[int, int], None]
-"""Called with the number of rows done and the number of all rows."""
+"""Called with the number of finished rows and the number of all rows."""
 
 
 @runtime_checkable
@@ -35,7 +35,7 @@ class Embedder(Protocol):
 
     @property
     def dim(self) -> int | None:
-        """The length of the vectors; None for a column of vectors before the first ones were read."""
+        """The length of the vectors; None for a column of vectors that has not been read yet."""
 
     @property
     def digest(self) -> str:
@@ -46,7 +46,7 @@ class Embedder(Protocol):
 
 
 def paired_texts(questions: Sequence[str], answers: Sequence[str]) -> tuple[list[str], list[str]]:
-    r"""Return both columns as lists of readable text, or name the value that is not text.
+    r"""Return both columns as lists of valid text; the error names the first value that is not text.
 
     An empty answer is an answer. Tokenizers refuse half a surrogate pair; it becomes U+FFFD.
 
@@ -55,7 +55,7 @@ def paired_texts(questions: Sequence[str], answers: Sequence[str]) -> tuple[list
     >>> paired_texts(["2 + 2?", "2 + 3?"], ["4", None])
     Traceback (most recent call last):
     ...
-    qacal.errors.InputError: answers[1] is None; expected text. An answer that is not there is the empty text "".
+    qacal.errors.InputError: answers[1] is None; expected text. Write a missing answer as the empty text "".
     """
     left, right = _texts(questions, "questions"), _texts(answers, "answers")
     if len(left) != len(right):
@@ -69,7 +69,7 @@ def _texts(values: Sequence[str], name: str) -> list[str]:
     listed = list(values)
     for at, value in enumerate(listed):
         if not isinstance(value, str):
-            advice = ' An answer that is not there is the empty text "".' if name == "answers" else ""
+            advice = ' Write a missing answer as the empty text "".' if name == "answers" else ""
             raise InputError(f"{name}[{at}] is {value!r}; expected text.{advice}")
     # UTF-16 joins the two halves of a surrogate pair again; only a half without its other one is replaced.
     return [
@@ -124,7 +124,7 @@ def file_digest(path: Path) -> str:
 def settings_digest(**settings: str | int | None) -> str:
     """Return the sha256 of named settings, digests of files among them.
 
-    Paths and names do not belong in here: the same weights in another folder are the same embedder.
+    Leave out paths and names: the same weights in another folder are the same embedder.
 
     >>> settings_digest(weights="ab12", pooling="mean") == settings_digest(pooling="mean", weights="ab12")
     True

@@ -17,8 +17,8 @@ from qacal.tally.arrays import ArrayLike
 class ColumnEmbedder:
     """Take the vectors from a column: lists of numbers, arrays, or JSON text of either.
 
-    Choose it when you have embedded your rows already. The vectors are used as they are. Their length is `dim`, or that
-    of the first vectors; vectors of another length are refused.
+    Choose it when you have embedded your rows already. The vectors are used unchanged. They must all have length `dim`,
+    or the length of the first vector.
 
     Examples
     --------
@@ -45,18 +45,18 @@ class ColumnEmbedder:
 
     @property
     def digest(self) -> str:
-        """The sha256 of the column's name and the vectors' length: all that is known of how they were made."""
+        """The sha256 of the column's name and the length of the vectors; nothing else is known about them."""
         return settings_digest(kind="column", column=self.column, dim=self.dim)
 
     def embed(self, questions: Sequence[str], answers: Sequence[str], progress: Progress | None = None) -> NoReturn:
-        """Refuse: these vectors come with the records and cannot be made from text."""
+        """Raise: these vectors come with the records and cannot be made from text."""
         raise InputError(
             f"{self.name} reads vectors from the column {self.column!r} and cannot embed text. Pass records that have "
             'this column, or choose an embedder of text, such as "static".'
         )
 
     def vectors(self, values: ArrayLike) -> Vectors:
-        """Return a column's values as a matrix, or name the first row that is not a vector."""
+        """Return a column's values as a matrix; the error names the first row that is not a vector."""
         whole = _as_matrix(values)
         if whole is not None and len(whole) and self.dim in (None, whole.shape[1]):
             self.dim = whole.shape[1]
@@ -75,7 +75,7 @@ class ColumnEmbedder:
 
 
 def _as_matrix(values: Any) -> Vectors | None:
-    """Return a typed column of equally long vectors of finite numbers at once; None for all others."""
+    """Return a typed column of finite vectors of one length without a loop; None for any other column."""
     if hasattr(values, "list") and hasattr(values, "null_count"):
         if values.null_count():
             return None

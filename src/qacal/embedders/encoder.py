@@ -1,4 +1,4 @@
-"""What all encoders of pairs share: tokenize, batch by length, run the network, pool, and restore the order of rows."""
+"""The steps of every encoder: tokenize, batch by length, run the network, pool, and restore the order of rows."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from qacal.errors import InputError
 from qacal.tally.arrays import Ints
 
 TOKENS_A_BATCH = 1024
-"""How many tokens, padding included, a network gets at a time; with more, MiniLM outgrows the caches and slows down."""
+"""Tokens per batch, padding included; with more, MiniLM outgrows the processor's caches and slows down."""
 
-# How many rows are tokenized at a time: enough to sort by length, few enough to hold in memory.
+# Rows that are tokenized at a time: enough to sort by length, few enough to hold in memory.
 _ROWS_A_STEP = 8192
 # Encoders that name no limit get the usual one. A limit above a million is a placeholder: transformers writes 10^30.
 _USUAL_MAX_LENGTH, _NO_LIMIT = 512, 10**6
@@ -42,7 +42,7 @@ class Batch:
 
 @dataclass(frozen=True)
 class Padding:
-    """How the tokenizer pads short rows: with which token, of which type, on which side."""
+    """How the tokenizer pads short rows."""
 
     token: int = 0
     token_type: int = 0
@@ -60,8 +60,8 @@ class Padding:
         mask = np.zeros(shape, dtype=np.int64)
         for at, row in enumerate(rows):
             count = len(row.ids)
-            own = slice(count) if self.side == "right" else slice(shape[1] - count, None)
-            ids[at, own], types[at, own], mask[at, own] = row.ids, row.type_ids, 1
+            tokens = slice(count) if self.side == "right" else slice(shape[1] - count, None)
+            ids[at, tokens], types[at, tokens], mask[at, tokens] = row.ids, row.type_ids, 1
         return Batch(ids, mask, types)
 
 
@@ -74,7 +74,7 @@ class Encoder:
     max_length : where `tokenize` cuts a pair.
     cls : the ids that the token for the whole text may have.
     normalised : whether vectors are scaled to length 1.
-    tokens_a_batch : how many tokens the network gets at a time; 0 means one row at a time.
+    tokens_a_batch : tokens per batch; 0 means one row at a time.
     """
 
     tokenize: Callable[[list[str], list[str]], list[TokenRow]]
@@ -86,16 +86,6 @@ class Encoder:
     cls: frozenset[int] = frozenset()
     normalised: bool = False
     tokens_a_batch: int = TOKENS_A_BATCH
-
-    def settings(self) -> dict[str, str | int]:
-        """Return what shapes the vectors besides weights and tokenizer, for the digest."""
-        return {
-            "pair": "pair",
-            "max_length": self.max_length,
-            "pooling": self.pooling,
-            "normalised": self.normalised,
-            "padding": f"{self.padding.side} {self.padding.token} {self.padding.token_type}",
-        }
 
     def embed(self, questions: Sequence[str], answers: Sequence[str], progress: Progress | None = None) -> Vectors:
         """Return one vector per row. Equal rows are run once."""
@@ -118,25 +108,34 @@ class Encoder:
     def _vectors(self, rows: list[TokenRow]) -> Vectors:
         # A text without tokens has no vector; it gets zeros.
         out = np.zeros((len(rows), self.dim), dtype=np.float32)
-        known = [at for at, row in enumerate(rows) if row.ids]
-        if known:
-            batch = self.padding.batch([rows[at] for at in known])
+        filled = [at for at, row in enumerate(rows) if row.ids]
+        if filled:
+            batch = self.padding.batch([rows[at] for at in filled])
             vectors = pooled(self.hidden(batch), batch, self.pooling, self.cls)
-            out[known] = unit_rows(vectors) if self.normalised else vectors
+            out[filled] = unit_rows(vectors) if self.normalised else vectors
         return out
 
 
 class EncoderEmbedder:
     """Base of embedders that run an encoder.
 
-    arguments : those of the embedder's constructor. Pickle and copy call it again, which loads the files again.
+    arguments : the arguments of the constructor. Pickle and copy call it again, which loads the files again.
+    digests : of the weights and the tokenizer. Together with the settings that change vectors, they make the digest.
     """
 
     def __init__(self, encoder: Encoder, *arguments: Any, **digests: str) -> None:
         self._encoder = encoder
         self._arguments = arguments
         self.dim = encoder.dim
-        self.digest = settings_digest(**digests, **encoder.settings())
+        padding = encoder.padding
+        self.digest = settings_digest(
+            **digests,
+            pair="pair",
+            max_length=encoder.max_length,
+            pooling=encoder.pooling,
+            normalised=encoder.normalised,
+            padding=f"{padding.side} {padding.token} {padding.token_type}",
+        )
 
     def __reduce__(self) -> tuple[type[EncoderEmbedder], tuple[Any, ...]]:
         return type(self), self._arguments
@@ -178,7 +177,7 @@ def as_pooling(value: str) -> Pooling:
 
 
 def max_length_of(*limits: Any) -> int:
-    """Return how many tokens an encoder reads: the lowest of the limits that it names.
+    """Return the number of tokens that an encoder reads: the lowest of the limits that it names.
 
     >>> max_length_of(10**30, None, 128), max_length_of(None)
     (128, 512)
@@ -190,15 +189,15 @@ def pooled(hidden: Vectors, batch: Batch, pooling: Pooling, cls: frozenset[int])
     """Return one vector per row of a batch.
 
     hidden : the tokens' vectors, (rows, tokens, dim).
-    pooling : "mean" averages the row's own tokens; "last" takes its last one; "cls" takes the token that the encoder
-        reserves for the whole text.
+    pooling : "mean" averages the tokens of the row, without padding; "last" takes the last token; "cls" takes the
+        token that the encoder reserves for the whole text.
     cls : the ids that such a token may have.
     """
     mask, rows = batch.attention_mask, np.arange(len(hidden))
     if pooling == "mean":
-        own = mask[:, :, None] > 0
+        is_token = mask[:, :, None] > 0
         # Along the middle axis numpy adds token by token, so the zeros of the padding change no bit.
-        means: Vectors = np.where(own, hidden, np.float32(0)).sum(axis=1) / own.sum(axis=1, dtype=np.float32)
+        means: Vectors = np.where(is_token, hidden, np.float32(0)).sum(axis=1) / is_token.sum(axis=1, dtype=np.float32)
         return means
     at = mask.shape[1] - 1 - mask[:, ::-1].argmax(axis=1)
     if pooling == "cls":
@@ -216,7 +215,7 @@ def pooled(hidden: Vectors, batch: Batch, pooling: Pooling, cls: frozenset[int])
 
 
 def unit_rows(vectors: Vectors) -> Vectors:
-    """Scale every row to length 1; a row of zeros stays as it is.
+    """Scale every row to length 1, except rows of zeros.
 
     >>> unit_rows(np.array([[3, 4], [0, 0]], dtype=np.float32))
     array([[0.6, 0.8],

@@ -30,7 +30,7 @@ _MODEL_SHA256 = "8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a
 # Where the vocabulary comes from, and its licence: data/NOTICE.
 _VOCABULARY = Path(__file__).parent / "data" / "bert_uncased_vocab.txt.gz"
 _VOCABULARY_SHA256 = "07eced375cec144d27c900241f3e339478dec958f92fddbc551f295c992038a3"
-# As its authors set it: longer texts are cut.
+# The limit that its authors set; longer texts are cut.
 _MAX_LENGTH = 256
 _INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 # sentence-transformers 6 names the pooling; before, each had a switch of its own.
@@ -88,7 +88,7 @@ class OnnxEmbedder(EncoderEmbedder):
     Parameters
     ----------
     directory : the folder.
-    pooling : "cls", "mean" or "last"; by default that of the folder, or else the mean.
+    pooling : "cls", "mean" or "last"; by default the pooling that the folder names, or else the mean.
 
     Examples
     --------
@@ -147,9 +147,9 @@ class OnnxEmbedder(EncoderEmbedder):
             raise InputError(f"{path} is not JSON: {error}.") from None
 
     def _max_length(self, tokenizer: Any) -> int:
-        own = self._json("sentence_bert_config.json").get("max_seq_length")
-        if own:
-            return max_length_of(own)
+        stated = self._json("sentence_bert_config.json").get("max_seq_length")
+        if stated:
+            return max_length_of(stated)
         return max_length_of(
             (tokenizer.truncation or {}).get("max_length"),
             self._json("tokenizer_config.json").get("model_max_length"),
@@ -159,11 +159,11 @@ class OnnxEmbedder(EncoderEmbedder):
     def _pooling(self) -> Pooling:
         config = self._json("1_Pooling/config.json")
         switches = [mode for mode in config if mode.startswith("pooling_mode_") and config[mode]]
-        asked = config.get("pooling_mode", switches or "mean")
-        mode = asked[0] if isinstance(asked, list) and len(asked) == 1 else asked
+        modes = config.get("pooling_mode", switches or "mean")
+        mode = modes[0] if isinstance(modes, list) and len(modes) == 1 else modes
         if not isinstance(mode, str) or mode not in _POOLINGS:
             raise InputError(
-                f"{self.directory}/1_Pooling/config.json asks for {asked}; use ?pooling=cls, mean or last."
+                f"{self.directory}/1_Pooling/config.json asks for {modes}; use ?pooling=cls, mean or last."
             )
         return _POOLINGS[mode]
 

@@ -1,4 +1,4 @@
-"""Groups from columns of the rows: by the labels of one (subjects, tenants, languages), or by any function of them."""
+"""Groups from columns of the rows: the labels of one column (subject, tenant, language), or any function of them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from math import isfinite
+from math import inf
 from typing import Any, NoReturn, Self
 
 import numpy as np
@@ -19,16 +19,18 @@ from qacal.storage import require
 from qacal.tally.arrays import ArrayLike
 from qacal.tally.groups import Paths, as_labels, kind_of, kinds_of, object_array, require_common_kind
 
-# The most groups of a column: each is described in the saved model, and of more few would have enough rows.
+# The most groups of a column: the saved model describes each, and with more groups few would have enough rows.
 _MOST_LABELS = 10_000
 
 # The most labels that a description lists.
 _SHOWN = 50
 
+_INFINITE = (inf, -inf)  # numbers that JSON does not have
+
 
 @dataclass(frozen=True)
 class Labels:
-    """The labels of the training rows, the most frequent first, and how many rows have each."""
+    """The labels of the training rows, the most frequent first, and the number of rows with each."""
 
     labels: tuple[Any, ...]
     counts: tuple[int, ...]
@@ -118,7 +120,7 @@ class Column(Partition):
             "n_groups": len(labels),
             "rows": sum(counts),
             "labels": [
-                [label if isinstance(label, str | int) or _is_finite(label) else str(label), count]
+                [label if isinstance(label, str | int | float) and label not in _INFINITE else str(label), count]
                 for label, count in zip(labels[:_SHOWN], counts[:_SHOWN], strict=True)
             ],
             "more": max(0, len(labels) - _SHOWN),
@@ -126,11 +128,7 @@ class Column(Partition):
 
     def require_parameters(self) -> None:
         if not isinstance(self.name, str) or not self.name:
-            raise InputError(f"the name of a Column is {self.name!r}; expected that of a column, as text.")
-
-
-def _is_finite(label: Any) -> bool:
-    return isinstance(label, float) and isfinite(label)
+            raise InputError(f"the name of a Column is {self.name!r}; expected the name of a column, as text.")
 
 
 class Function(Partition):
@@ -142,8 +140,8 @@ class Function(Partition):
     Parameters
     ----------
     function : takes a mapping of columns and returns a column of labels, with None for rows that have no group.
-    name : of the function, for descriptions; its own by default.
-    columns : the columns that it gets; all by default.
+    name : the name in descriptions; by default the function's own name.
+    columns : the columns that the function reads; all by default.
 
     Examples
     --------

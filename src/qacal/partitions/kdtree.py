@@ -21,12 +21,12 @@ from qacal.tally.vectors import fitting_vectors, portions, require_finite
 class TreeMap:
     """A fitted kd-tree.
 
-    pivots : the medians, node by node, level after level: those of depth d from 2^d - 1 on.
+    pivots : the medians, one per node, level after level; the nodes of depth d start at 2^d - 1.
     low, high : the bounding values of each level's coordinate.
     width : the number of coordinates of a vector.
     axes : directions in place of coordinates, one a row; None for raw coordinates. With axes, pivots and bounds are a
         little wider (`ROUNDING`).
-    sizes : how many training rows are in each leaf.
+    sizes : the number of training rows in each leaf.
     """
 
     pivots: Floats

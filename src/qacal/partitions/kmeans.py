@@ -23,13 +23,13 @@ _MOST_GROUPS = 2**20
 
 @dataclass(frozen=True, eq=False)
 class Centres:
-    """Fitted centres, one a row, and how many training rows are nearest to each."""
+    """Fitted centres, one per row, and the number of training rows nearest to each."""
 
     centres: Floats
     sizes: Ints
 
     def nearest(self, Z: NDArray[np.floating]) -> Ints:
-        """Return the nearest centre of each vector; the first of those that are equally near up to rounding."""
+        """Return the nearest centre of each vector; the first one if several are equally near up to rounding."""
         group = np.empty(len(Z), dtype=np.int64)
         directions, offsets, margin = self._planes
         for rows, block in portions(Z, max(1, min(4096, 2**22 // len(offsets)))):
@@ -131,7 +131,7 @@ class KMeans(Partition):
 
 
 def centres_of(Z: Floats, n_groups: int, seed: int) -> Centres:
-    """Return the centres of k-means that have rows, the one with most rows first."""
+    """Return the centres of k-means that have rows, the largest group first."""
     from sklearn import config_context
     from sklearn.cluster import KMeans
     from sklearn.exceptions import ConvergenceWarning
@@ -140,7 +140,7 @@ def centres_of(Z: Floats, n_groups: int, seed: int) -> Centres:
     # The rows are known to be finite; on few rows, checks would take as long as clustering.
     checks = config_context(assume_finite=True, skip_parameter_validation=True)
     with one_thread(), checks, warnings.catch_warnings():
-        # It warns of fewer clusters than asked for, since some rows are equal up to rounding; that is fine.
+        # Rows that are equal up to rounding give fewer clusters, which is fine.
         warnings.simplefilter("ignore", ConvergenceWarning)
         fitted = KMeans(n_clusters, n_init=4, random_state=start_of(seed, 0)).fit(Z)
         centres = np.asarray(fitted.cluster_centers_)

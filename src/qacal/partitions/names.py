@@ -46,7 +46,7 @@ def as_partition(value: Any) -> Partition:
         return parts[0] if len(parts) == 1 else Product(*parts)
     if callable(value) and not isinstance(value, type):
         return Function(value)
-    raise InputError(f"{value!r} is no partition; there are {_KNOWN}.")
+    raise InputError(f"{value!r} is not a partition; there are {_KNOWN}.")
 
 
 def _spelled(text: str, whole: str) -> Partition:

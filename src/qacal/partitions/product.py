@@ -19,17 +19,17 @@ MOST_PARTS = 16
 class Product(Partition):
     """Group rows by several partitions at once: a group for every combination that occurs.
 
-    The label of a group is text: those of the parts, joined by " / ", with each "/" inside of a part doubled, so that
-    different combinations never share a label. A row without a group in one of the parts has none.
+    The label of a group is text: the labels of the parts, joined by " / ". A "/" inside a label is doubled, so that
+    different combinations never share a label. A row without a group in one of the parts has no group.
 
     Parameters
     ----------
-    parts : partitions. Groups multiply: take few parts, or the groups are too small for maps of their own.
+    parts : partitions. Groups multiply: with many parts, groups are too small for their own maps.
 
     Notes
     -----
     The groups are flat, even if a part is a tree: the leaves of the tree are combined, and borrow from the root. Labels
-    are compared as text, so that the number 2 and the text "2" of one column are one label.
+    are compared as text, so the number 2 and the text "2" are one label.
 
     Examples
     --------
@@ -72,7 +72,7 @@ class Product(Partition):
         parts = [_flat(part.groups_of(Z)) for part in self.fitted_]
         lengths = {len(part) for part in parts}
         if len(lengths) > 1:
-            raise InputError(f"the columns have {', '.join(map(str, sorted(lengths)))} rows; expected as many in each.")
+            raise InputError(f"the columns have {', '.join(map(str, sorted(lengths)))} rows; expected one length.")
         rows = list(zip(*(part.tolist() for part in parts), strict=True))
         names = {
             row: None if None in row else " / ".join(str(label).replace("/", "//") for label in row)
@@ -127,6 +127,6 @@ class Product(Partition):
 
 
 def _flat(groups: Paths | NDArray[Any]) -> NDArray[np.object_]:
-    """Return the labels of one part: of places in a tree, the leaves."""
+    """Return the labels of one part; for a tree, its leaves."""
     leaves = as_grouping(groups, len(groups)).leaves() if isinstance(groups, Paths) else groups
     return as_labels(leaves, "a part of the Product")
