@@ -324,7 +324,7 @@ def save(
             _replace(target, document, text, writers)
         finally:
             if is_new:
-                with suppress(OSError):  # the model is in it
+                with suppress(OSError):  # after a save it is not empty, and stays
                     target.rmdir()
     except InputError as error:
         raise ArtifactError(f"the model cannot be saved: {error}") from error
@@ -336,18 +336,19 @@ def save(
 def _replace(target: Path, document: str, text: bytes, writers: Mapping[str, Callable[[Path], None]]) -> None:
     """Write the folders of a new document, then put it in the place of the old document in one step.
 
-    writers : what writes each folder, by the folder's name.
+    writers : functions that write the folders, by the folders' names.
     """
-    unfinished, old = target / f".{document}.new-{secrets.token_hex(4)}", set()
+    unfinished, stale = target / f".{document}.new-{secrets.token_hex(4)}", {*writers}
     try:
         for name, write in writers.items():
             write(target / name)
         _write(unfinished, text)
         old = _folders(target / document)
         patiently(lambda: os.replace(unfinished, target / document))
+        stale = old
     finally:
-        # An error or interrupt may come at any point. The document in place tells which folders are in use.
-        for name in {*old, *writers} - _folders(target / document):
+        # An interrupt may come just after the replacement. Folders that the document names are in use.
+        for name in stale - _folders(target / document):
             shutil.rmtree(target / name, ignore_errors=True)
         unfinished.unlink(missing_ok=True)
 

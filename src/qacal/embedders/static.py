@@ -12,7 +12,6 @@ from qacal.embedders.base import (
     file_digest,
     optional_package,
     package_file,
-    package_folder,
     paired_texts,
     settings_digest,
 )
@@ -47,9 +46,8 @@ class StaticEmbedder:
     def __init__(self) -> None:
         # Only the files of the package are used. Importing it takes a second, sets up logging for the whole program
         # and brings a downloader along.
-        folder = package_folder("wordllama", "text")
-        weights = package_file(folder, "weights/l2_supercat_256.safetensors", "text")
-        tokenizer = package_file(folder, "tokenizers/l2_supercat_tokenizer_config.json", "text")
+        weights = package_file("wordllama", "weights/l2_supercat_256.safetensors", "text")
+        tokenizer = package_file("wordllama", "tokenizers/l2_supercat_tokenizer_config.json", "text")
         tensors = optional_package("safetensors.numpy", "text").load_file(weights)
         self._table: Vectors = np.ascontiguousarray(tensors["embedding.weight"], dtype=np.float32)
         self._tokenizer = optional_package("tokenizers", "text").Tokenizer.from_file(str(tokenizer))

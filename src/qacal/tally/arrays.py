@@ -48,7 +48,7 @@ def unit_values(values: ArrayLike, name: str) -> Floats:
     low, high = array.min(), array.max()
     # NaN fails every comparison, so this one line lets only finite values of [0, 1] pass.
     if not (low >= 0 and high <= 1):
-        raise InputError(_complaint(array, name))
+        raise _outside(array, name)
     # -0.0 equals 0.0 but has other bits, and bits are hashed and sorted.
     return array + 0.0 if low == 0 else array
 
@@ -254,16 +254,16 @@ def _from_objects(raw: NDArray[Any], name: str) -> Floats:
     return out
 
 
-def _complaint(array: Floats, name: str) -> str:
+def _outside(array: Floats, name: str) -> InputError:
     bad = ~((array >= 0) & (array <= 1))
     at = int(np.argmax(bad))
     value = float(array[at])
     others = f" (and {bad.sum() - 1} more)" if bad.sum() > 1 else ""
-    text = f"{name}[{at}] is {value}{others}; expected 0 to 1."
+    advice = ""
     if np.isnan(value):
-        return f"{text} {_MISSING}"
-    if np.isfinite(value) and 1 < value <= 100 and name == "confidence":
+        advice = f" {_MISSING}"
+    elif 1 < value <= 100 and name == "confidence":
+        advice = " If these are percents, divide by 100."
         if np.nanmax(array) <= 10:
-            return f"{text} None is above 10, as on a scale from 0 to 10 or 1 to 5: bring them to 0 to 1 first."
-        return f"{text} If these are percents, divide by 100."
-    return text
+            advice = " None is above 10, as on a scale from 0 to 10 or 1 to 5: bring them to 0 to 1 first."
+    return InputError(f"{name}[{at}] is {value}{others}; expected 0 to 1.{advice}")
