@@ -32,7 +32,7 @@ class Bisections:
 
     directions, offsets : one per node, level after level; the nodes of depth d start at 2^d - 1. Directions have length
         1. A node with a direction of zeros does not split: everything goes left.
-    sizes : how many training rows are in each leaf.
+    sizes : the number of training rows in each leaf.
     """
 
     directions: Floats
@@ -61,7 +61,7 @@ class Bisections:
         return Paths(path, np.full(len(Z), self.depth + 1), self.depth)
 
     def levels(self) -> list[Plain]:
-        """Return how many nodes of each level split."""
+        """Return the number of nodes of each level that split."""
         splits = (self.directions != 0).any(axis=1)
         return [{"depth": d + 1, "splits": int(splits[2**d - 1 : 2 ** (d + 1) - 1].sum())} for d in range(self.depth)]
 
@@ -208,7 +208,7 @@ def _widest_step(Z: Floats, seed: int, node: int) -> Floats:
 
 
 def require_room(max_depth: int, width: int, kind: str) -> None:
-    """Refuse a tree with too many directions for the memory."""
+    """Raise if a tree has too many directions for the memory."""
     if 2**max_depth * width > _MOST_NUMBERS:
         deepest = (_MOST_NUMBERS // width).bit_length() - 1
         raise InputError(

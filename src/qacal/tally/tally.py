@@ -150,7 +150,7 @@ class Tally:
         is_soft = bool(np.count_nonzero(t) > np.count_nonzero(t == 1))
         is_clustered = hashes is not None and len(np.unique(hashes)) < len(hashes)
         if not (columns or n_blocks > 1 or ties or is_soft or weight is not None):
-            return _assemble(count_plain(h, t), {}, is_clustered=is_clustered, resolution=resolution)
+            return Tally(**_fields(count_plain(h, t), {}), is_clustered=is_clustered, resolution=resolution)
         tie = identity.tie_order(hashes, h) if ties else None
         keys = [key for column in columns.values() for key in _keys_of(column)]
         if n_blocks > 1:
@@ -162,9 +162,8 @@ class Tally:
             w, ww = weight, weight * weight
             sums = {"w": w, "wt": w * t, "wtt": w * t * t, "ww": ww, "wwt": ww * t, "wwtt": ww * t * t}
         cells = gather(keys, h, tie, sums, is_exact=weight is None and not is_soft)
-        return _assemble(
-            cells,
-            columns,
+        return Tally(
+            **_fields(cells, columns),
             n_blocks=int(n_blocks),
             seed=seed if n_blocks > 1 else 0,
             is_weighted=weight is not None,
@@ -377,20 +376,11 @@ class Tally:
         names = SUMS if self.is_weighted else ("rows", "wt", "wtt") if self.is_soft else ("rows", "wt")
         sums = {name: getattr(self, name).astype(np.float64, copy=False) for name in names}
         cells = gather(keys, self.confidence, self.tie, sums, is_exact=not (self.is_soft or self.is_weighted))
-        return _assemble(
-            cells,
-            self.partitions,
-            n_blocks=self.n_blocks,
-            seed=self.seed,
-            is_sum=self.is_sum,
-            is_weighted=self.is_weighted,
-            is_soft=self.is_soft,
-            is_clustered=self.is_clustered,
-            resolution=self.resolution,
-        )
+        return replace(self, **_fields(cells, self.partitions))
 
 
-def _assemble(cells: Cells, like: Mapping[str, GroupColumn], *, n_blocks: int = 1, **flags: Any) -> Tally:
+def _fields(cells: Cells, like: Mapping[str, GroupColumn]) -> dict[str, Any]:
+    """Return the fields of a tally that cells determine; their keys are the columns `like`, then the block."""
     keys = list(cells.keys)
     columns = {}
     for name, column in like.items():
@@ -399,23 +389,15 @@ def _assemble(cells: Cells, like: Mapping[str, GroupColumn], *, n_blocks: int = 
         columns[name] = GroupColumn(code, column.labels, exits, column.depth)
     sums: Any = cells.sums
     w = sums["w"] if "w" in sums else sums["rows"].astype(np.float64)
-    wt = sums["wt"]
-    wtt = sums.get("wtt", wt)
-    return Tally(
-        confidence=cells.confidence,
-        rows=sums["rows"],
-        w=w,
-        wt=wt,
-        wtt=wtt,
-        ww=sums.get("ww", w),
-        wwt=sums.get("wwt", wt),
-        wwtt=sums.get("wwtt", wtt),
-        partitions=columns,
-        block=keys.pop() if keys else None,
-        n_blocks=n_blocks,
-        tie=cells.tie,
-        **flags,
-    )
+    wtt = sums.get("wtt", sums["wt"])
+    every = {"w": w, "wtt": wtt, "ww": w, "wwt": sums["wt"], "wwtt": wtt} | sums
+    return {
+        "confidence": cells.confidence,
+        "partitions": columns,
+        "block": keys.pop() if keys else None,
+        "tie": cells.tie,
+        **every,
+    }
 
 
 def _keys_of(column: GroupColumn) -> list[Ints]:
