@@ -116,7 +116,7 @@ def test_a_product_with_a_column():
 
 def test_the_estimator_of_scikit_learn_refuses_it():
     X = np.column_stack([np.full(50, 0.8), np.arange(50.0)])
-    with pytest.raises(InputError, match="learns groups from labels, and here the same rows would calibrate"):
+    with pytest.raises(InputError, match="learns groups from labels, and the same rows would calibrate"):
         QACalibrationClassifier(partition=LearnedTree(max_depth=1)).fit(X, np.arange(50) % 2)
 
 
