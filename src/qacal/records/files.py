@@ -10,6 +10,7 @@ import json
 import re
 import shutil
 import sys
+import tempfile
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -26,7 +27,6 @@ from qacal.records.file_options import NOT_UTF8, OTHER_ENCODING, current_options
 from qacal.records.forks import require_polars
 from qacal.records.json_stream import JsonDocument
 from qacal.records.table import Fault, FrameTable, ObjectTable, Table
-from qacal.records.temporary import temporary_folder
 
 _SUFFIXES = {
     ".parquet": "parquet",
@@ -156,8 +156,8 @@ def open_file(path: str | Path) -> File:
 @contextmanager
 def from_stream(stream: IO[bytes], name: str = "standard input") -> Iterator[File]:
     """Yield a copy of a stream as a file, its format found from its first bytes: rows are read more than once."""
-    with temporary_folder() as folder:
-        path = folder / "input"
+    with tempfile.TemporaryDirectory(prefix="qacal-") as folder:
+        path = Path(folder) / "input"
         with path.open("wb") as copy:
             shutil.copyfileobj(stream, copy)
         yield File(path, _sniffed(path, name), name)
