@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import codecs
 import csv
-import gzip
 import io
 import json
 import re
 import shutil
 import sys
 import tempfile
-import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -22,11 +19,10 @@ from typing import IO, Any, AnyStr, Generic
 
 import numpy as np
 
-from qacal.errors import EncodingError, InputError
-from qacal.records.file_options import NOT_UTF8, OTHER_ENCODING, current_options, largest_row, too_large
-from qacal.records.forks import require_polars
+from qacal.errors import InputError
+from qacal.records.file_options import NOT_UTF8, largest_row, opened_bytes, too_large
 from qacal.records.json_stream import JsonDocument
-from qacal.records.table import Fault, FrameTable, ObjectTable, Table
+from qacal.records.table import Fault, FrameTable, ObjectTable, Table, require_polars
 
 _SUFFIXES = {
     ".parquet": "parquet",
@@ -38,9 +34,6 @@ _SUFFIXES = {
     ".tsv": "csv",
 }
 _SEPARATORS = ",;\t"
-# Text packs to a tenth, logs with many repeats to a fiftieth; what unpacks to more was made for that.
-_RATIO, _UNPACKED = 100, 2**28
-_SAMPLE = 4096
 # The place of a row, the row, and how large it is as text.
 _Row = tuple[int, dict[str, Any], int]
 # Rows have some dozens of columns; a header with more than this is a matrix, or another file.
@@ -383,97 +376,3 @@ def _tables(
             places, objects, total = [], [], 0
     if objects:
         yield table()
-
-
-def opened_bytes(path: Path, name: str | None = None) -> IO[bytes]:
-    """Return a file to read, unpacked if it is packed with gzip.
-
-    name : what messages call it.
-    """
-    stream: io.BufferedReader = path.open("rb")
-    if stream.peek(2)[:2] == b"\x1f\x8b":
-        stream = io.BufferedReader(_Unpacked(stream, path.stat().st_size, name or str(path)))
-    encoding = current_options().encoding
-    if encoding is not None:
-        return io.BufferedReader(_Recoded(stream, encoding, name or str(path)))
-    found = _wide_encoding(stream.peek(_SAMPLE)[:_SAMPLE])
-    if found is not None:
-        stream.close()
-        raise EncodingError(f"{name or path} is {found} text; expected UTF-8. {OTHER_ENCODING.format(found.lower())}")
-    return stream
-
-
-def _wide_encoding(start: bytes) -> str | None:
-    """Return the encoding of text whose characters have two bytes; None if it has none of these."""
-    if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        return "UTF-16"
-    even, odd = start[::2].count(0), start[1::2].count(0)
-    if max(even, odd) <= len(start) / 4 or len(start) < 4:
-        return None
-    return "UTF-16-BE" if even > odd else "UTF-16-LE"
-
-
-class _Recoded(io.RawIOBase):
-    """Text of another encoding as UTF-8."""
-
-    def __init__(self, stream: IO[bytes], encoding: str, name: str) -> None:
-        self._stream, self._encoding, self._name = stream, encoding, name
-        self._decode = codecs.getincrementaldecoder(encoding)().decode
-        self._ready = b""
-        self._is_read = False
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        while not self._ready and not self._is_read:
-            raw = self._stream.read(_SAMPLE)
-            self._is_read = not raw
-            try:
-                self._ready = self._decode(raw, final=not raw).encode()
-            except UnicodeError as error:
-                raise EncodingError(f"{self._name} cannot be read as {self._encoding}: {error}.") from None
-        part, self._ready = self._ready[: len(buffer)], self._ready[len(buffer) :]
-        buffer[: len(part)] = part
-        return len(part)
-
-    def close(self) -> None:
-        self._stream.close()
-        super().close()
-
-
-class _Unpacked(io.RawIOBase):
-    """The content of a gzip file; damage, and more than a file of its size should hold, are errors that say so."""
-
-    def __init__(self, packed: IO[bytes], size: int, name: str) -> None:
-        self._name = name
-        self._packed = packed
-        self._file = gzip.GzipFile(fileobj=packed)
-        self._size = size
-        self._count = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        try:
-            data = self._file.read1(len(buffer))
-        except (OSError, EOFError, zlib.error) as error:
-            raise InputError(
-                f"{self._name} cannot be read beyond byte {self._count:,}, unpacked: {error}. Is the file whole?"
-            ) from None
-        self._count += len(data)
-        allowed = current_options().max_unpacked_gb
-        if self._count > (max(_UNPACKED, _RATIO * self._size) if allowed is None else allowed * 2**30):
-            raise InputError(
-                f"{self._name} has {self._size:,} bytes and unpacks to more than {self._count - len(data):,}, as do "
-                "files made to fill the memory. If you trust the file, unpack it first, or allow more: "
-                "qacal --max-unpacked-gb GB (in Python: with qacal.file_options(max_unpacked_gb=GB): ...)."
-            )
-        buffer[: len(data)] = data
-        return len(data)
-
-    def close(self) -> None:
-        self._file.close()
-        self._packed.close()
-        super().close()

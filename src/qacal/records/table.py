@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import json
 import math
+import os
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from threading import Thread
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from qacal.errors import InputError
+from qacal.errors import InputError, QacalError
 from qacal.records.columns import LABELS, number_in
 from qacal.tally.arrays import Bools, Ints, column_of_any
 
@@ -31,7 +34,7 @@ _NUMBERS: Mapping[str, float] = MappingProxyType({"confidence": 1.0, "confidence
 class Fault:
     """One row that cannot be used, and why: the message names its place, its column and its value.
 
-    kind : what it has in common with other bad rows, such as "confidence above 1", to count them by.
+    kind : what it has in common with other bad rows, such as "confidence above 1"; bad rows are counted by kind.
     """
 
     origin: str
@@ -440,3 +443,41 @@ def _plain_column(column: Any, name: str) -> Any:
         return column
     array = column_of_any(column, name)
     return array.tolist() if array.dtype == object else array
+
+
+# Polars in a forked child. A fork does not copy the threads of polars, so work that needs them would wait for ever.
+# Calibrating rows in memory needs none; reading and writing files does. A spawned child is not affected.
+
+_PATIENCE = 10.0  # seconds; with threads, the trial below takes milliseconds
+_is_doubtful = False
+_is_stuck = False
+
+
+def _doubt() -> None:
+    global _is_doubtful
+    _is_doubtful = "polars" in sys.modules
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_doubt)
+
+
+def require_polars() -> None:
+    """Raise if polars would wait for threads that this process does not have."""
+    global _is_doubtful, _is_stuck
+    if _is_doubtful:
+        trial = Thread(target=_use_polars, daemon=True)
+        trial.start()
+        trial.join(_PATIENCE)
+        _is_doubtful, _is_stuck = False, trial.is_alive()
+    if _is_stuck:
+        raise QacalError(
+            "this process was forked after polars had started its threads, which a fork does not copy: reading files, "
+            'saving models and reports would wait for ever. Start processes with multiprocessing.get_context("spawn").'
+        )
+
+
+def _use_polars() -> None:
+    import polars as pl
+
+    pl.DataFrame({"a": [1]}).select(pl.col("a").sum(), b=pl.col("a").max())
