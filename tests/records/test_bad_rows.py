@@ -37,7 +37,7 @@ def test_reasons_are_counted_with_an_example_each():
         "confidence above 1": 2,
         "confidence in words": 1,
         "no correct": 1,
-        "answer that is no text": 1,
+        "answer that is not text": 1,
     }
     assert bad.reasons[0].example.place == "row 1"
 

@@ -39,7 +39,7 @@ _current: ContextVar[FileOptions] = ContextVar("file_options", default=_DEFAULT)
 
 
 def current_options() -> FileOptions:
-    """Return the options that hold here."""
+    """Return the options of the innermost block."""
     return _current.get()
 
 
@@ -47,11 +47,11 @@ def current_options() -> FileOptions:
 def file_options(
     *, encoding: str | None = None, max_row_mb: float | None = None, max_unpacked_gb: float | None = None
 ) -> Iterator[None]:
-    """Read files in this way within a block; what is None stays as it is.
+    """Set how files are read within a block; None keeps the current value.
 
-    encoding : of text files; at first UTF-8.
-    max_row_mb : the largest row, in megabytes; at first 32.
-    max_unpacked_gb : how large gzip files may be when unpacked, in gigabytes; at first a hundred times their size.
+    encoding : of text files; UTF-8 by default.
+    max_row_mb : the largest row, in megabytes; 32 by default.
+    max_unpacked_gb : the largest unpacked gzip file, in gigabytes; 100 times its packed size by default.
 
     Examples
     --------
@@ -60,7 +60,7 @@ def file_options(
     ...     model = qacal.QACalibrator().fit("answers.csv")  # doctest: +SKIP
     """
     try:
-        "a".encode(encoding or "utf-8")  # which knows hex and the like for no encodings of text
+        "a".encode(encoding or "utf-8")  # refuses codecs that are not for text, such as hex
     except (LookupError, ValueError):
         raise InputError(
             f"there is no encoding {encoding!r} of text; expected a name such as latin-1, cp1252 or utf-16."
@@ -75,12 +75,12 @@ def file_options(
 
 
 def largest_row() -> int:
-    """Return the size in bytes that a row may have, unpacked."""
+    """Return the size limit of an unpacked row, in bytes."""
     return int(_current.get().max_row_mb * 2**20)
 
 
 def too_large(what: str) -> str:
-    """Return what to say of something that is larger than a row may be."""
+    """Return the message about a row or item above the size limit."""
     limit = f"{_current.get().max_row_mb:g} MB"
     return (
         f"{what} is larger than {limit}; if you trust the file, allow more: qacal --max-row-mb MB (in Python: "
@@ -89,25 +89,22 @@ def too_large(what: str) -> str:
 
 
 def opened_bytes(path: Path, name: str | None = None) -> IO[bytes]:
-    """Return a file to read, unpacked if it is packed with gzip.
-
-    name : what messages call it.
-    """
+    """Return a file to read as UTF-8, unpacked if it is packed with gzip; messages call it `name`."""
     stream: io.BufferedReader = path.open("rb")
     if stream.peek(2)[:2] == b"\x1f\x8b":
         stream = io.BufferedReader(_Unpacked(stream, path.stat().st_size, name or str(path)))
     encoding = current_options().encoding
     if encoding is not None:
         return io.BufferedReader(_Recoded(stream, encoding, name or str(path)))
-    found = _wide_encoding(stream.peek(_SAMPLE)[:_SAMPLE])
-    if found is not None:
+    wide = _wide_encoding(stream.peek(_SAMPLE)[:_SAMPLE])
+    if wide is not None:
         stream.close()
-        raise EncodingError(f"{name or path} is {found} text; expected UTF-8. {OTHER_ENCODING.format(found.lower())}")
+        raise EncodingError(f"{name or path} is {wide} text; expected UTF-8. {OTHER_ENCODING.format(wide.lower())}")
     return stream
 
 
 def _wide_encoding(start: bytes) -> str | None:
-    """Return the encoding of text whose characters have two bytes; None if it has none of these."""
+    """Return the encoding of text with two bytes a character; None for other text."""
     if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return "UTF-16"
     even, odd = start[::2].count(0), start[1::2].count(0)
@@ -117,7 +114,7 @@ def _wide_encoding(start: bytes) -> str | None:
 
 
 class _Recoded(io.RawIOBase):
-    """Text of another encoding as UTF-8."""
+    """Converts text of another encoding to UTF-8."""
 
     def __init__(self, stream: IO[bytes], encoding: str, name: str) -> None:
         self._stream, self._encoding, self._name = stream, encoding, name
@@ -146,7 +143,7 @@ class _Recoded(io.RawIOBase):
 
 
 class _Unpacked(io.RawIOBase):
-    """The content of a gzip file; damage, and more than a file of its size should hold, are errors that say so."""
+    """The content of a gzip file; raises if the file is damaged or unpacks to suspiciously much."""
 
     def __init__(self, packed: IO[bytes], size: int, name: str) -> None:
         self._name = name
@@ -169,8 +166,8 @@ class _Unpacked(io.RawIOBase):
         allowed = current_options().max_unpacked_gb
         if self._count > (max(_UNPACKED, _RATIO * self._size) if allowed is None else allowed * 2**30):
             raise InputError(
-                f"{self._name} has {self._size:,} bytes and unpacks to more than {self._count - len(data):,}, as do "
-                "files made to fill the memory. If you trust the file, unpack it first, or allow more: "
+                f"{self._name} has {self._size:,} bytes and unpacks to more than {self._count - len(data):,}, like a "
+                "file that was made to fill the memory. If you trust the file, unpack it first, or allow more: "
                 "qacal --max-unpacked-gb GB (in Python: with qacal.file_options(max_unpacked_gb=GB): ...)."
             )
         buffer[: len(data)] = data
