@@ -177,7 +177,7 @@ class Checks:
         if array is None:
             read_text = self._table.reads_text_as_numbers
             words = LABELS if column == "correct" else self._expressions if column == "confidence" else {}
-            array = np.array([_number(value, read_text, words, most) for value in listed(values)], dtype=np.float64)
+            array = np.array([parse_number(value, read_text, words, most) for value in listed(values)], np.float64)
         good = (array >= 0) & (array <= most)
         if most == 100.0:  # 0.75 among percents may be a fraction
             good &= (array == 0) | (array >= 1)
@@ -229,7 +229,7 @@ class Checks:
         return self._table.column(name)
 
     def _number_kind(self, value: Any, most: float) -> str:
-        number = _number(value, True, {}, most)
+        number = parse_number(value, most=most)
         if isinstance(value, str) and not self._table.reads_text_as_numbers and not np.isnan(number):
             return "in quotes"
         if np.isnan(number):
@@ -243,7 +243,7 @@ class Checks:
         is_quoted = isinstance(value, str) and not self._table.reads_text_as_numbers
         if column == "correct":
             return f"expected {EXPECTED_LABELS}." + (_QUOTED if is_quoted and not is_missing(value) else "")
-        number = _number(value, True, {}, most)
+        number = parse_number(value, most=most)
         if isinstance(value, str) and np.isnan(number) and column == "confidence" and _LETTER.search(value):
             return f"{expected} Give words a number: --expression high=0.85 (in Python: expressions)."
         if is_quoted:
@@ -284,7 +284,7 @@ def shares(table: Table, name: str, *, may_miss: bool) -> Floats:
     values = listed(column)
     fast = _fast_numbers(column)
     is_text = table.reads_text_as_numbers
-    numbers = np.array([_number(value, is_text, {}) for value in values]) if fast is None else fast
+    numbers = np.array([parse_number(value, is_text) for value in values]) if fast is None else fast
     bad = ~((numbers >= 0) & (numbers <= 1))
     if may_miss:
         bad &= ~np.array([is_missing(value) for value in values], dtype=bool)
@@ -321,7 +321,9 @@ def _fast_numbers(values: Any) -> Floats | None:
     return as_written(raw) if raw.dtype.kind in "biuf" else None
 
 
-def _number(value: Any, is_text_allowed: bool, words: Mapping[str, float], most: float = 1.0) -> float:
+def parse_number(
+    value: Any, reads_text: bool = True, words: Mapping[str, float] | None = None, most: float = 1.0
+) -> float:
     """Return a value as a number, NaN if it is not one; `words` have numbers from 0 to 1."""
     if isinstance(value, bool | int | float | np.generic | Decimal):
         try:
@@ -329,7 +331,7 @@ def _number(value: Any, is_text_allowed: bool, words: Mapping[str, float], most:
         except (OverflowError, ValueError, TypeError):
             return np.nan
     if isinstance(value, str):
-        number = number_in(value, most) if is_text_allowed else np.nan
+        number = number_in(value, most) if reads_text else np.nan
         return words.get(expression_key(value), np.nan) * most if words and np.isnan(number) else number
     return np.nan
 
