@@ -311,9 +311,7 @@ def test_one_fraction_among_percents_is_refused():
     with pytest.raises(InputError, match=r"row 31: confidence is 0.75; percents are 0, or 1 to 100. .* one scale"):
         confidences([*[80.0] * 30, 0.75], percent=True)
     assert confidences([80, 0, 1], percent=True) == [0.8, 0.0, 0.01]
-    with pytest.raises(
-        InputError, match=r"row 2: confidence is 80; .* Others lie between 0 and 1: convert them"
-    ):
+    with pytest.raises(InputError, match=r"row 2: confidence is 80; .* Others lie between 0 and 1: convert them"):
         confidences([0.75, 80])
 
 

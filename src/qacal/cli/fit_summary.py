@@ -132,8 +132,8 @@ def equal_labels(fit: QACalibrator | ModelSet, files: Sequence[str]) -> Iterator
         for overview, file in zip(model.overviews_, files, strict=False):
             label = overview.only_label
             if label is not None:
-                known = {1.0: ("correct", "wrong"), 0.0: ("wrong", "correct")}
-                what, when = known.get(label, (f"labelled {label:g}", "wrong"))
+                names = {1.0: ("correct", "wrong"), 0.0: ("wrong", "correct")}
+                what, when = names.get(label, (f"labelled {label:g}", "wrong"))
                 where = "" if len(files) == 1 else f" of {file}"
                 yield (
                     f"qacal: {title}all {overview.rows:,} rows{where} are {what}; a model cannot learn when the LLM is "
