@@ -28,6 +28,7 @@ from qacal.records.file_options import current_options, file_options
 from qacal.records.files import File
 from qacal.records.reading import Reading, as_source
 from qacal.records.table import Table
+from qacal.records.writers import finite
 from qacal.tally.arrays import Bools, Floats, Hashes
 from qacal.thresholds.curve import CANDIDATES, threshold_curve
 from qacal.thresholds.outlook import rows_needed
@@ -118,20 +119,12 @@ class RecordsCheck:
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain values for JSON; NaN becomes None."""
-        return {"is_fine": self.is_fine, **_plain(asdict(self))}
+        return {"is_fine": self.is_fine, **finite(asdict(self))}
 
     def __str__(self) -> str:
         from qacal.checking.words import described
 
         return described(self)
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _plain(part) for key, part in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(part) for part in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def check(

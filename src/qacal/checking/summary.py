@@ -18,7 +18,7 @@ from qacal.checking.names import Columns
 from qacal.checking.others import OtherColumn
 from qacal.records.bad_rows import BadRows
 from qacal.records.columns import Checks, listed
-from qacal.records.reading import PROVENANCE
+from qacal.records.reading import PROVENANCE, Gathered
 from qacal.records.table import Table
 from qacal.tally.arrays import Floats, Hashes, is_missing
 from qacal.tally.ids import combined, id_hashes
@@ -50,11 +50,11 @@ class Summary:
         self.others: dict[str, OtherColumn] = {}
         self._most = most
         self._expressions = expressions
-        self._kept: dict[str, list[Any]] = {}
+        self._kept = Gathered()
 
     def column(self, name: str) -> Any:
         """Return a column of numbers that was kept of all rows; None if the rows lack it."""
-        return np.concatenate(self._kept[name]) if name in self._kept else None
+        return self._kept.get(name)
 
     @property
     def has_no_label(self) -> bool:
@@ -78,17 +78,13 @@ class Summary:
         # Last, so that rows without a question or a label are counted even if all confidences are words.
         is_sound = checks.is_good.copy()
         stated = self._confidences(table, present, checks)
-        self._keep(place=table.places, written=_written(table, present), stated=stated, label=label)
-        self._keep(sound=is_sound, good=checks.is_good)
+        self._kept.add(place=table.places, written=_written(table, present), stated=stated, label=label)
+        self._kept.add(sound=is_sound, good=checks.is_good)
         self._add_origins(table, present)
         for name in [name for name in names if name not in present.values()][:_COLUMNS]:
             other = self.others.setdefault(name, OtherColumn(name))
             if not other.is_done:
                 other.add(listed(table.column(name)), label)
-
-    def _keep(self, **columns: Any) -> None:
-        for name, values in columns.items():
-            self._kept.setdefault(name, []).append(values)
 
     def _confidences(self, table: Table, present: dict[str, str], checks: Checks) -> Floats:
         """Return confidences as numbers, on any scale; NaN for others."""
@@ -113,14 +109,14 @@ class Summary:
         self.has_utf8 = self.has_utf8 or any(not text.isascii() and text.isprintable() for text in questions)
         if "question" in self.columns.names:
             hashes = id_hashes(questions, rows)
-            self._keep(question=hashes, asked=np.array([bool(text) for text in questions], dtype=bool))
+            self._kept.add(question=hashes, asked=np.array([bool(text) for text in questions], dtype=bool))
             if "answer" in self.columns.names:
-                self._keep(pair=combined(hashes, id_hashes(answers, rows)))
+                self._kept.add(pair=combined(hashes, id_hashes(answers, rows)))
         if "id" in self.columns.names:
             ids = checks.ids() if "id" in present else [None] * rows
             is_id = [isinstance(id_, str | int) and not isinstance(id_, bool) and id_ != "" for id_ in ids]
             valid = [id_ if is_valid else 0 for id_, is_valid in zip(ids, is_id, strict=True)]
-            self._keep(id=id_hashes(valid, rows), named=np.array(is_id, dtype=bool))
+            self._kept.add(id=id_hashes(valid, rows), named=np.array(is_id, dtype=bool))
 
     def _require_columns(self, table: Table, present: dict[str, str], checks: Checks) -> None:
         """Count the rows of a batch without a column that earlier batches have."""
@@ -146,7 +142,7 @@ class Summary:
                 names = [str(value) for value in values]
                 hashes = id_hashes(names, len(names))
                 self.llms.update(zip(hashes.tolist(), names, strict=True))
-                self._keep(llm=hashes)
+                self._kept.add(llm=hashes)
 
 
 def _written(table: Table, present: Mapping[str, str]) -> Hashes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
@@ -112,6 +112,7 @@ def run(
         qacal fit judged.parquet -o model --certify people.parquet
     """
     from qacal.sources.elicitation.judging import UNSURE, Judge, Verdicts, ground_truths, judged
+    from qacal.sources.elicitation.store import open_store
 
     if unsure is not None:
         unsure = options.chosen("--unsure", unsure, UNSURE)
@@ -133,10 +134,10 @@ def run(
     if base_url is not None:
         client = elicit.client(base_url, key_env, header, max_reply_mb, timeout=timeout, tries=tries, rpm=rpm)
     compared = None if human is None else _Compared(human, people)
-    failed = 0
+    failed, replies = 0, Path(file if file.endswith(".db") else f"{output}.judge.db")
     with (
         _rows(file, run, options.expressions(expression), options.mapping(column, only=_NAMES)) as rows,
-        _store(file, output, store, client is not None) as kept,
+        nullcontext() if client is None else open_store(store or replies, to_write=True) as kept,
     ):
         if not any(ground_truths(row) for row in rows()):
             raise InputError("no row has a ground_truth, so answers cannot be compared. Add the correct answers.")
@@ -311,17 +312,6 @@ def _renamed(row: _Record, columns: dict[str, str]) -> _Record:
     moved = {its_name for its_name in columns.values() if its_name not in _NAMES or its_name in columns}
     others = {f"table_{name}" if name in columns else name: row[name] for name in row if name not in moved}
     return others | {name: row[its_name] for name, its_name in columns.items() if its_name in row}
-
-
-@contextmanager
-def _store(file: str, output: str, path: Path | None, is_needed: bool) -> Iterator[Store | None]:
-    if not is_needed:
-        yield None
-        return
-    from qacal.sources.elicitation.store import open_store
-
-    with open_store(path or Path(file if file.endswith(".db") else f"{output}.judge.db"), to_write=True) as store:
-        yield store
 
 
 def _unlabelled(rows: Iterator[_Record]) -> Iterator[_Record]:

@@ -332,18 +332,19 @@ def json_line(row: dict[str, Any]) -> bytes:
     try:
         text = json.dumps(row, ensure_ascii=False, default=_plain, allow_nan=False)
     except ValueError:  # JSON has no NaN and no infinity
-        text = json.dumps(_finite(row), ensure_ascii=False, default=_plain)
+        text = json.dumps(finite(row), ensure_ascii=False, default=_plain)
     try:
         return text.encode() + b"\n"
     except UnicodeEncodeError:  # half of a surrogate pair is not UTF-8
-        return json.dumps(_finite(row), default=_plain).encode() + b"\n"
+        return json.dumps(finite(row), default=_plain).encode() + b"\n"
 
 
-def _finite(value: Any) -> Any:
+def finite(value: Any) -> Any:
+    """Return a value for JSON, which has no NaN and no infinity: they become None."""
     if isinstance(value, dict):
-        return {name: _finite(inner) for name, inner in value.items()}
-    if isinstance(value, list):
-        return [_finite(inner) for inner in value]
+        return {name: finite(inner) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(inner) for inner in value]
     return None if isinstance(value, float) and not np.isfinite(value) else value
 
 
