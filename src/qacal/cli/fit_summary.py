@@ -37,7 +37,8 @@ def show_set(models: dict[Any, QACalibrator], by: str) -> None:
     if has_losses:
         options.show("log loss: of the stated confidence and of the learned score, on held-out rows; lower is better.")
     options.show(
-        "certified within: half of the answers are this close to the true accuracy; no: 0.5 or more says nothing."
+        "certified within: for half of the answers the true accuracy is within this distance of the printed value; "
+        "no: the distance is 0.5 or more, which says nothing."
     )
 
 

@@ -138,8 +138,8 @@ def chosen(option: str, value: str, choices: Sequence[str]) -> str:
 def mapping(columns: list[str] | None, *further: str, only: Sequence[str] | None = None) -> dict[str, str]:
     """Return ``--column`` options as a mapping.
 
-    further : standard names of this command beside those of records; other names are then accepted too.
-    only : the standard names of this command instead of those of records.
+    further : further standard names of this command; all other names are then accepted too.
+    only : the standard names of this command, instead of the columns of records.
 
     >>> mapping(["confidence=score"])
     {'confidence': 'score'}
