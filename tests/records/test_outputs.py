@@ -17,6 +17,7 @@ from qacal.cli.options import require_apart
 from qacal.errors import InputError
 from qacal.records.file_options import file_options
 from qacal.records.files import open_file
+from qacal.records.temporary import temporary_folder
 from qacal.records.writers import atomic_file, write_frame, write_objects
 from tests.cli.test_cli import run
 
@@ -240,36 +241,57 @@ def test_too_many_columns_are_refused(tmp_path):
         list(open_file(tmp_path / "a.csv").batches())
 
 
-def test_what_a_killed_run_left_is_removed_after_a_day(tmp_path):
+def test_what_a_killed_run_left_is_swept_and_what_is_in_use_is_not(tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     code = (
-        "import os, signal, sys\nfrom qacal.records.writers import writing\nfrom qacal.records.table import as_table\n"
-        "with writing(sys.argv[1] + '/a.parquet', '') as writer:\n"
+        "import os, signal, sys, tempfile\nfrom qacal.records.writers import writing\n"
+        "from qacal.records.temporary import temporary_folder\n"
+        "from qacal.records.table import as_table\ntempfile.tempdir = sys.argv[1]\n"
+        "with temporary_folder(), writing(sys.argv[1] + '/a.parquet', '') as writer:\n"
         "    writer.write(as_table([{'x': 1}]))\n    os.kill(os.getpid(), signal.SIGKILL)\n"
     )
     subprocess.run([sys.executable, "-c", code, tmp_path], check=False)
-    [left] = tmp_path.iterdir()
-    write_frame(pl.DataFrame(ROWS), tmp_path / "a.parquet")
-    assert left.exists()
-    for path in [left, *left.rglob("*")]:
+    left = sorted(tmp_path.iterdir())
+    assert len(left) == 3
+    for path in [*tmp_path.rglob("*")]:
         os.utime(path, (0, 0))
-    with atomic_file(tmp_path / "a.parquet") as ours:
-        ours.write_text("in use")
+    with atomic_file(tmp_path / "a.parquet") as ours, temporary_folder():
+        os.utime(ours, (0, 0))
         write_frame(pl.DataFrame(ROWS), tmp_path / "a.parquet")
         assert ours.exists()
-        assert not left.exists()
+        assert not any(path.exists() for path in left)
     assert [path.name for path in tmp_path.iterdir()] == ["a.parquet"]
 
 
-def test_only_what_we_made_is_removed(tmp_path):
-    """Files and folders with similar names stay."""
-    (tmp_path / ".a.csv.notes_01.qacal-tmp").write_text("a file")
-    for name in ("work", ".a.csv.notes.qacal-tmp", ".b.csv.notes_01.qacal-tmp", ".a.csv.notes_02.qacal"):
+def test_only_what_we_made_is_swept(tmp_path, monkeypatch):
+    """Whoever names files as we do, or nearly, keeps them."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with temporary_folder() as folder:
+        lock = (folder / "lock").read_bytes()
+    texts = ["qacal-notes.txt", ".qacal-tmp-notes_01", ".a.csv.notes.qacal", ".a.csv.notes.qacal-tmp"]
+    for name in texts:
+        (tmp_path / name).write_text("keep")
+        (tmp_path / name).chmod(0o600)
+    (tmp_path / ".a.csv.notes_01.qacal-tmp").write_text("a mode that we never give")
+    (tmp_path / ".a.csv.notes_01.qacal-tmp").chmod(0o644)
+    for name, mode, content in [
+        ("qacal-work", 0o700, lock),
+        (".qacal-tmp-work", 0o700, lock),
+        (".qacal-tmp-abcdefgh-old", 0o700, lock),
+        (".qacal-tmp-aaaaaaaa", 0o755, lock),
+        (".qacal-tmp-bbbbbbbb", 0o700, b""),
+        (".qacal-tmp-cccccccc", 0o700, lock + b"more"),
+    ]:
         (tmp_path / name).mkdir()
-    (tmp_path / ".a.csv.notes_03.qacal-tmp").symlink_to(tmp_path / "work")
+        (tmp_path / name / "lock").write_bytes(content)
+        (tmp_path / name).chmod(mode)
+    (tmp_path / ".qacal-tmp-dddddddd").symlink_to(tmp_path / "qacal-work")
+    os.mkfifo(tmp_path / ".a.csv.fifo_001.qacal-tmp", 0o600)
     before = sorted(tmp_path.rglob("*"))
     for path in before:
         os.utime(path, (0, 0))
-    write_objects(ROWS, tmp_path / "a.csv", "rows")
+    with temporary_folder():
+        write_objects(ROWS, tmp_path / "a.csv", "rows")
     assert sorted(tmp_path.rglob("*")) == sorted([*before, tmp_path / "a.csv"])
 
 
@@ -291,7 +313,8 @@ def test_windows_is_given_no_open_file_to_rename_and_is_tried_again(tmp_path, mo
             raise PermissionError(13, "The process cannot access the file")
         replace(source, target)
 
-    monkeypatch.setattr("qacal.storage.os", Windows())
+    for module in ("records.temporary", "storage"):
+        monkeypatch.setattr(f"qacal.{module}.os", Windows())
     monkeypatch.setattr(os, "replace", replace_closed)
     write_objects(ROWS, tmp_path / "a.jsonl", "rows")
     assert len(tried) == 2

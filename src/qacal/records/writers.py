@@ -12,7 +12,6 @@ import re
 import shutil
 import sys
 import tempfile
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -25,6 +24,7 @@ import numpy as np
 from qacal.errors import InputError
 from qacal.records.files import format_of, is_tsv
 from qacal.records.table import FrameTable, ObjectTable, Table
+from qacal.records.temporary import PARTS, held, sweep_files, temporary_folder
 from qacal.storage import patiently
 
 if TYPE_CHECKING:
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 
 _ROWS_AT_ONCE = 10_000
 _ENDING = ".qacal-tmp"
-# Seconds after which a temporary folder is taken for the remains of a process that was killed.
-_LEFT_BEHIND = 86_400.0
 _DESCRIPTORS = {"/dev/stdout": 1, "/dev/stderr": 2}
 # The number of links to follow, as in the kernel.
 _LINKS = 40
@@ -44,15 +42,15 @@ _DECIMAL_COMMA = re.compile(r"-?\d+,\d+")
 
 @contextmanager
 def atomic_file(path: str | Path) -> Iterator[Path]:
-    """Yield a temporary path, alone in its folder; it replaces `path` at the end, and is removed after an error.
+    """Yield a path to write to; it takes the place of `path` once all is written, and vanishes if that fails.
 
-    ``-`` is standard output. Standard output, devices and pipes receive all content at the end. Links are followed.
+    ``-`` is standard output, which is then sent all at once, as is whatever else is no regular file: a device, a pipe.
+    A link is followed.
     """
     if is_stream(path):
-        with tempfile.TemporaryDirectory(prefix="qacal-") as folder:
-            temporary = Path(folder) / "output"
-            yield temporary
-            with temporary.open("rb") as file, _stream(path) as out:
+        with temporary_folder() as folder:
+            yield folder / "output"
+            with (folder / "output").open("rb") as file, _stream(path) as out:
                 shutil.copyfileobj(file, out)
                 out.flush()
         return
@@ -61,33 +59,19 @@ def atomic_file(path: str | Path) -> Iterator[Path]:
         raise InputError(f"{target}: the folder {target.parent} does not exist.")
     if target.is_dir():
         raise InputError(f"{target} is a folder; expected the name of a file to write.")
-    _remove_leftovers(target)
+    sweep_files(target.parent, f".{target.name}.", _ENDING)
     try:
-        folder = tempfile.mkdtemp(prefix=f".{target.name}.", suffix=_ENDING, dir=target.parent)
+        descriptor, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=_ENDING, dir=target.parent)
     except OSError as error:
         raise InputError(f"{target} cannot be written: {error.strerror or error}.") from None
-    temporary = Path(folder) / "output"
+    temporary = Path(name)
     try:
-        with naming_full_disk(target):
+        with naming_full_disk(target), held(descriptor):
             yield temporary
-            if target.exists():
-                temporary.chmod(target.stat().st_mode & 0o777)
+            temporary.chmod(target.stat().st_mode & 0o777 if target.exists() else 0o666 & ~_umask())
             patiently(lambda: os.replace(temporary, target))
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def _remove_leftovers(target: Path) -> None:
-    """Remove temporary folders of this output that nobody has written to for a day."""
-    # mkdtemp puts eight random characters between prefix and suffix.
-    pattern = re.compile(re.escape(f".{target.name}.") + "[a-z0-9_]{8}" + re.escape(_ENDING))
-    for name in os.listdir(target.parent):
-        folder = target.parent / name
-        if pattern.fullmatch(name) and folder.is_dir() and not folder.is_symlink():
-            with suppress(OSError):  # another process may remove it at this moment
-                changed = max(path.stat().st_mtime for path in (folder, *folder.rglob("*")))
-                if time.time() - changed > _LEFT_BEHIND:
-                    shutil.rmtree(folder, ignore_errors=True)
+        temporary.unlink(missing_ok=True)
 
 
 @contextmanager
@@ -142,6 +126,12 @@ def _stream(path: str | Path) -> Iterator[IO[bytes]]:
     sys.stderr.flush()
     with open(opened, "wb") as file:
         yield file
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
 
 
 class Writer(ABC):
@@ -287,7 +277,7 @@ class _ParquetWriter(Writer):
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._parts = path.parent / "parts"
+        self._parts = Path(f"{path}{PARTS}")
         self._parts.mkdir()
         self._count = 0
 
@@ -300,17 +290,21 @@ class _ParquetWriter(Writer):
         import polars as pl
 
         parts = [self._parts / f"{number}.parquet" for number in range(self._count)]
-        with plain_errors():
-            if not parts:
-                pl.DataFrame().write_parquet(self._path)
-            elif len(parts) == 1:
-                parts[0].replace(self._path)
-            else:
-                whole = pl.concat([pl.scan_parquet(part) for part in parts], how="diagonal_relaxed")
-                whole.sink_parquet(self._path)
+        try:
+            with plain_errors():
+                if not parts:
+                    pl.DataFrame().write_parquet(self._path)
+                elif len(parts) == 1:
+                    # Into the same file: whoever holds its lock goes on holding it.
+                    shutil.copyfile(parts[0], self._path)
+                else:
+                    whole = pl.concat([pl.scan_parquet(part) for part in parts], how="diagonal_relaxed")
+                    whole.sink_parquet(self._path)
+        finally:
+            self.discard()
 
     def discard(self) -> None:
-        pass  # the parts go with the temporary folder
+        shutil.rmtree(self._parts, ignore_errors=True)
 
 
 @contextmanager
