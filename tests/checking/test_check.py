@@ -54,7 +54,7 @@ def test_rows_of_every_kind_give_the_same_check(tmp_path):
         (math.log, "logarithms"),
         (lambda c: "high" if c > 0.7 else "low", "words"),
         (lambda c: 1000 * c, "unknown_scale"),
-        (lambda c: str(c).replace(".", ","), "decimal_commas"),
+        (lambda c: str(c).replace(".", ","), "bad_rows"),
     ],
 )
 def test_scales(change, kind):
@@ -111,7 +111,7 @@ def test_a_header_in_another_encoding_is_read(tmp_path):
     path = as_csv(tmp_path / "a.csv", renamed(labelled(), answer="réponse"), encoding="latin-1")
     found = qacal.check(path)
     assert [finding.kind for finding in found.findings] == ["encoding", "renamed_columns"]
-    assert found.findings[0].problem == "Not in UTF-8: the header. All that follows is read as cp1252."
+    assert found.findings[0].problem == "Not in UTF-8: the header. The rest of this check reads it as cp1252."
     assert (found.columns["answer"], found.options) == ("réponse", ("--column 'answer=réponse'",))
 
 

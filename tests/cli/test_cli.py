@@ -126,7 +126,7 @@ def test_bad_rows_stop_the_work_or_go_into_a_file(folder, tmp_path):
     (tmp_path / "bad.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     code, out, err = run("apply", folder / "model", tmp_path / "bad.jsonl", "-o", tmp_path / "out.jsonl")
     assert (code, out) == (1, "")
-    assert "bad.jsonl line 8: confidence is 85; expected 0 to 1. Others lie between 0 and 1: bring them to one" in err
+    assert "bad.jsonl line 8: confidence is 85; expected 0 to 1. Others lie between 0 and 1: convert them" in err
     assert not (tmp_path / "out.jsonl").exists()
     with (tmp_path / "bad.jsonl").open("a") as file:
         file.write("{oops\n")

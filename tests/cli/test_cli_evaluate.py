@@ -79,10 +79,10 @@ def test_errors_within_groups_are_a_gate_too(measured):
 def test_a_gate_that_has_seen_nothing(measured):
     code, _, err = measured(rows(1, 0.0), "--fail-above", "0.05")
     assert code == 0
-    assert "cannot be measured on so few rows; passed; --strict fails. Use more rows." in err
+    assert "cannot be measured: too few rows; passed; --strict fails. Use more rows." in err
     code, _, err = measured(rows(1, 0.0), "--fail-above", "0.05", "--strict")
     assert code == 1
-    assert "cannot be measured on so few rows; a strict gate fails." in err
+    assert "cannot be measured: too few rows; a strict gate fails." in err
 
 
 def test_a_few_rows_that_are_all_right_show_nothing(measured):

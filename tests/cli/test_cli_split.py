@@ -72,7 +72,7 @@ def test_csv_keeps_its_separator_and_its_decimal_commas(tmp_path, separator):
         for i in range(40)
     ]
     as_csv(tmp_path / "all.csv", wanted, separator)
-    one, two, _ = split(tmp_path, "all.csv", "--percent", ending="csv")
+    one, two, _ = split(tmp_path, "all.csv", ending="csv")
     parts = [list(csv.DictReader(path.read_text().splitlines(), delimiter=separator)) for path in (one, two)]
     assert sorted(parts[0] + parts[1], key=lambda row: row["confidence"]) == wanted
     (batch,) = read(one, Reading(percent=True), needs_labels=True)

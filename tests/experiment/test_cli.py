@@ -23,7 +23,7 @@ def file(tmp_path_factory):
 
 def test_tables_on_the_screen_and_in_files(file, tmp_path):
     out = tmp_path / "results"
-    code, printed, said = run("experiment", file, "--out", out, "--by", "model", "--group-column", "kind", *QUICK)
+    code, printed, said = run("experiment", file, "--output", out, "--by", "model", "--group-column", "kind", *QUICK)
     assert code == 0, said
     assert "parrot-1" in printed
     assert "CE by kind debiased" in printed
@@ -42,7 +42,7 @@ def test_tables_on_the_screen_and_in_files(file, tmp_path):
 def test_from_text(tmp_path):
     """Without ids, rows are known by their questions; different questions are no copies."""
     pl.DataFrame(answers(800)).drop("id").write_parquet(tmp_path / "answers.parquet")
-    code, printed, said = run("experiment", tmp_path / "answers.parquet", "--out", tmp_path / "out", "--seeds", "1")
+    code, printed, said = run("experiment", tmp_path / "answers.parquet", "--output", tmp_path / "out", "--seeds", "1")
     assert code == 0, said
     assert "QAB" in printed
     assert "copies" not in said
@@ -50,7 +50,7 @@ def test_from_text(tmp_path):
 
 def test_four_betas_in_one_command(file, tmp_path):
     two = ("--embedder", "column:embedding,column:other", "--seeds", "1", "--by", "model")
-    ok("experiment", file, "--out", tmp_path / "out", "--varying-beta", *two)
+    ok("experiment", file, "--output", tmp_path / "out", "--varying-beta", *two)
     found = pl.read_parquet(tmp_path / "out" / "results.parquet")
     assert sorted(found.select("beta_emb", "beta_bin").unique().rows()) == [
         ("column:embedding", "kdtree"), ("column:embedding", "kmeans"),
@@ -63,7 +63,7 @@ def test_the_papers_own_choices(file, tmp_path):
     paper = ("--partition", "kdtree:2:coordinate", "--ties", "jitter")
     one = tmp_path / "one.parquet"
     pl.read_parquet(file).filter(pl.col("model") == "parrot-1").write_parquet(one)
-    ok("experiment", one, "--out", tmp_path / "out", *QUICK[:2], *paper, "--objective", "auac", "--seeds", "1")
+    ok("experiment", one, "--output", tmp_path / "out", *QUICK[:2], *paper, "--objective", "auac", "--seeds", "1")
     found = pl.read_parquet(tmp_path / "out" / "results.parquet")
     assert found["beta_bin"].unique().to_list() == ["kdtree:2:coordinate"]
     fit = ("fit", one, "-o", tmp_path / "model", *QUICK[:2], *paper)
@@ -94,11 +94,13 @@ def test_wrong_use_and_bad_input_leave_nothing(file, tmp_path):
         (("--search", "deep", "--by", "model"), 2, "--search is 'deep'; expected one of auto, paper, wide"),
         ((), 1, "several LLMs"),
     ):
-        got, printed, error = run("experiment", file, "--out", tmp_path / "out", *QUICK[:2], "--seeds", "1", *arguments)
+        got, printed, error = run(
+            "experiment", file, "--output", tmp_path / "out", *QUICK[:2], "--seeds", "1", *arguments
+        )
         assert (got, printed) == (code, ""), arguments
         assert said in " ".join(error.split())
         assert "Traceback" not in error
-    code, _, error = run("experiment", file, "--out", tmp_path / "mine", "--by", "model")
+    code, _, error = run("experiment", file, "--output", tmp_path / "mine", "--by", "model")
     assert code == 1
     assert "holds what is no part of the results of an experiment (thesis.tex)" in error
     assert sorted(path.name for path in tmp_path.iterdir()) == ["mine"]

@@ -37,7 +37,7 @@ def test_reasons_are_counted_with_an_example_each():
         "confidence above 1": 2,
         "confidence in words": 1,
         "no correct": 1,
-        "answer that is no text": 1,
+        "answer that is not text": 1,
     }
     assert bad.reasons[0].example.place == "row 1"
 
@@ -201,7 +201,10 @@ def test_apply_calibrates_rows_whose_label_is_bad(tmp_path):
 def test_a_file_that_holds_no_bad_rows_is_not_overwritten_by_them(tmp_path):
     file = lines(tmp_path / "a.jsonl", rows_with({"confidence": 85}))
     other = lines(tmp_path / "kept.jsonl", rows_with())
-    for written, message in ((other, "kept.jsonl exists and has no bad rows"), (file, "a.jsonl is named twice")):
+    for written, message in (
+        (other, "kept.jsonl exists and was not written by --skip-bad-rows"),
+        (file, "a.jsonl is named twice"),
+    ):
         before = written.read_bytes()
         code, _, err = run("evaluate", file, "--skip-bad-rows", written)
         assert (code, written.read_bytes()) == (2 if written == file else 1, before)

@@ -13,9 +13,9 @@ import multiprocessing, os, sys
 import pandas as pd
 import polars as pl
 from qacal import Column, QABinning, QACalibrator, QacalError
-from qacal.records import forks
+from qacal.records import table
 
-forks._PATIENCE = 0.5
+table._PATIENCE = 0.5
 rows = [
     {"id": i, "question": f"Q {i}?", "answer": "A", "confidence": (0.8, 0.8, 0.9)[i % 3], "subject": "ab"[i % 2],
      "correct": i % 3 > 0}

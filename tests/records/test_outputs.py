@@ -190,7 +190,7 @@ def test_damaged_gzip_says_so(tmp_path, kind, damage):
 
 
 def test_what_unpacks_to_far_too_much_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr("qacal.records.files._UNPACKED", 100_000)
+    monkeypatch.setattr("qacal.records.file_options._UNPACKED", 100_000)
     path = tmp_path / "a.jsonl.gz"
     path.write_bytes(gzip.compress(b'{"question": "' + b"a" * 3_000_000 + b'"}\n'))
     with pytest.raises(InputError, match=r"unpacks to more than .* allow more: qacal --max-unpacked-gb GB"):

@@ -210,7 +210,7 @@ def test_the_questions_text_stands_in_for_an_id():
 
 def test_no_rows_are_refused(tmp_path):
     (tmp_path / "a.jsonl").write_text("\n")
-    with pytest.raises(InputError, match="there is no row to work on"):
+    with pytest.raises(InputError, match="there are no rows to use"):
         one(tmp_path / "a.jsonl")
     with pytest.raises(BadRowsError, match=r"No row can be used: 3 of 3 rows \(100%\)"):
         one({**GOOD, "confidence": [7, 8, 9]}, Reading(on_fault=lambda fault: None))
@@ -311,7 +311,7 @@ def test_one_fraction_among_percents_is_refused():
     with pytest.raises(InputError, match=r"row 31: confidence is 0.75; percents are 0, or 1 to 100. .* one scale"):
         confidences([*[80.0] * 30, 0.75], percent=True)
     assert confidences([80, 0, 1], percent=True) == [0.8, 0.0, 0.01]
-    with pytest.raises(InputError, match=r"row 2: confidence is 80; .* Others lie between 0 and 1: bring them to one"):
+    with pytest.raises(InputError, match=r"row 2: confidence is 80; .* Others lie between 0 and 1: convert them"):
         confidences([0.75, 80])
 
 
@@ -403,5 +403,5 @@ def test_quotes_are_named(column, value, said):
 def test_percents_that_are_none(tmp_path, value):
     path = tmp_path / "a.csv"
     path.write_text(f"confidence\n{value}\n")
-    with pytest.raises(InputError, match='A percent is written as "70%", from 1% to 100%'):
+    with pytest.raises(InputError, match='Write percents as "70%", from 1% to 100%'):
         list(read(path, needs_labels=False, needs_text=False))

@@ -1,4 +1,4 @@
-"""From counts to findings: the problem, and what to do about it."""
+"""Findings about records: each has a problem and a remedy."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ from qacal.tally.ids import combined, surplus
 # A model learns little from fewer correct or wrong answers than this.
 _FEW_OF_A_KIND = 20
 FEWEST_LABELS = 20
-"""With fewer labelled rows, `split` or `fit` may leave a part without rows."""
+"""With fewer labelled rows, a part of a split may be empty."""
 
 GAP = "?"
-"""Marks in an option what only a person knows."""
+"""Stands in an option for a value that the user must fill in."""
 
 _MEANS = {"confidence": " (stated by the LLM)", "correct": " (the label: 1 for correct, 0 for wrong)"}
 
 
 @dataclass(frozen=True)
 class Finding:
-    """Something about the rows that stops a fit, or misleads it.
+    """A problem with the rows that stops a fit or makes its results less reliable.
 
-    kind : what it is, for programs: "bad_rows", "duplicate_rows", "opposite_confidences", ...
-    stops : whether a fit refuses the rows because of it; if not, the fit's numbers mean less.
-    count : how many rows it concerns; None if all, or if it is not about rows.
+    kind : a name for programs: "bad_rows", "duplicate_rows", "opposite_confidences", ...
+    stops : whether a fit refuses the rows; if not, its results are less reliable.
+    count : the number of rows concerned; None if all, or if it is not about rows.
     """
 
     kind: str
@@ -49,7 +49,7 @@ class Finding:
 
 
 def in_order(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """Return findings, what stops a fit first."""
+    """Return findings, those that stop a fit first."""
     return tuple(sorted(findings, key=lambda finding: not finding.stops))
 
 
@@ -57,18 +57,18 @@ def in_order(findings: Iterable[Finding]) -> tuple[Finding, ...]:
 
 
 def on_columns(summary: Summary, stated: Mapping[str, str], *, is_file: bool) -> Iterator[Finding]:
-    """Yield findings on columns that are missing, or have another name."""
+    """Yield findings on columns that are missing or have other names."""
     names, columns = list(summary.names), summary.columns
     if not names:
         return
-    for column, own in stated.items():
-        if own not in names:
-            remedy = f"Leave --column {column}={own} out, or name one of: {some_of(names, 12)}."
-            yield Finding("missing_columns", True, f"There is no column {own!r} to be the {column}.", remedy)
+    for column, name in stated.items():
+        if name not in names:
+            remedy = f"Leave out --column {column}={name}, or name one of: {some_of(names, 12)}."
+            yield Finding("missing_columns", True, f"There is no column {name!r} for the {column}.", remedy)
     if columns.guessed:
         mapping = {name: columns.names[name] for name in columns.guessed}
-        guesses = ", ".join(f"{name} seems to be {own!r}" for name, own in mapping.items())
-        remedy = "Pass the --column options below, if that is so." if is_file else f"Pass columns={mapping}"
+        guesses = ", ".join(f"{column} seems to be {name!r}" for column, name in mapping.items())
+        remedy = "If so, pass the --column options below." if is_file else f"If so, pass columns={mapping}"
         yield Finding("renamed_columns", True, f"Columns with other names: {guesses}.", remedy)
     missing = [column for column in columns.missing if column not in stated]
     if missing:
@@ -100,7 +100,7 @@ def column_options(mapping: Mapping[str, str]) -> list[str]:
     >>> column_options({"confidence": "stated score"})
     ["--column 'confidence=stated score'"]
     """
-    return [f"--column {quote(f'{column}={own}')}" for column, own in mapping.items()]
+    return [f"--column {quote(f'{column}={name}')}" for column, name in mapping.items()]
 
 
 def _either(names: Sequence[str]) -> str:
@@ -114,7 +114,7 @@ def _either(names: Sequence[str]) -> str:
 
 
 def on_outputs(summary: Summary) -> Iterator[Finding]:
-    """Yield a finding on columns with names that `apply` gives to new ones."""
+    """Yield a finding on columns with the names of new columns of `apply`."""
     new = {field.name for field in fields(Evidence)} - {"confidence"}
     taken = [name for name in summary.names if name in new]
     if taken:
@@ -130,7 +130,7 @@ def on_outputs(summary: Summary) -> Iterator[Finding]:
 
 
 def on_rows(summary: Summary, scale: Scale) -> Iterator[Finding]:
-    """Yield findings on bad rows, unlabelled ones, and those that occur more than once."""
+    """Yield findings on bad, unlabelled and repeated rows."""
     reasons = unexplained(summary, scale)
     if reasons:
         count = sum(reason.count for reason in reasons)
@@ -150,12 +150,12 @@ def on_rows(summary: Summary, scale: Scale) -> Iterator[Finding]:
 
 
 def _example(reason: Reason) -> str:
-    """Return the place and the value of the first bad row of a kind, without what was expected instead."""
+    """Return the place and the value of the first bad row of a kind, without the expected value."""
     return f"{reason.example.place}, {reason.example.problem.partition('; ')[0].rstrip('.')}"
 
 
 def unexplained(summary: Summary, scale: Scale) -> list[Reason]:
-    """Return the kinds of bad rows, without those that other findings explain: on the scale, or on all labels."""
+    """Return the kinds of bad rows that no other finding explains (on the scale, or on all labels)."""
     kinds = _off_scale(summary, scale)
     if summary.has_no_label:
         kinds |= {reason.kind for reason in _unread_labels(summary)}
@@ -164,7 +164,7 @@ def unexplained(summary: Summary, scale: Scale) -> list[Reason]:
 
 def _off_scale(summary: Summary, scale: Scale) -> set[str]:
     """Return the kinds of bad rows that the finding on the scale explains."""
-    if scale.kind == "words" or (scale.commas > 0 and not scale.words):
+    if scale.kind == "words":
         explained = ["in words", "in quotes"]
     elif scale.kind in ("mixed", "0-1"):
         explained = ["between 0 and 1 among percents"]
@@ -174,7 +174,7 @@ def _off_scale(summary: Summary, scale: Scale) -> set[str]:
 
 
 def are_usable(summary: Summary, scale: Scale) -> Bools:
-    """Return which rows can be used, labelled or not; a wrong scale of all confidences can be put right."""
+    """Return which rows can be used, labelled or not; a wrong scale does not count, because it can be converted."""
     if not summary.rows:
         return np.empty(0, dtype=bool)
     is_off = any(reason.kind in _off_scale(summary, scale) for reason in summary.bad.reasons)
@@ -183,7 +183,7 @@ def are_usable(summary: Summary, scale: Scale) -> Bools:
 
 
 def count_unlabelled(summary: Summary, scale: Scale) -> int:
-    """Return how many rows lack nothing but a label; 0 without a column of labels."""
+    """Return the number of rows that lack only a label; 0 without a column of labels."""
     if "correct" not in summary.columns.names or not summary.rows:
         return 0
     return int(np.count_nonzero(np.isnan(summary.column("label")) & are_usable(summary, scale)))
@@ -195,7 +195,7 @@ def _unread_labels(summary: Summary) -> list[Reason]:
 
 
 def on_encoding(summary: Summary) -> Finding | None:
-    """Return a finding on text that is not UTF-8, in the header or in rows; None if all is."""
+    """Return a finding on text that is not UTF-8, in the header or in rows; None if there is no such text."""
     first = next((reason for reason in summary.bad.reasons if reason.kind == "not UTF-8"), None)
     parts = ["the header"] if any("\udc80" <= letter <= "\udcff" for name in summary.names for letter in name) else []
     if first is not None:
@@ -244,7 +244,7 @@ def _repeats(summary: Summary) -> Iterator[Finding]:
 
 
 def _first_pair(hashes: Hashes) -> tuple[int, int]:
-    """Return the places of an earlier row and of its first copy."""
+    """Return the places of the first row with a later copy, and of that copy."""
     order = np.argsort(hashes, kind="stable")
     again = np.flatnonzero(hashes[order][1:] == hashes[order][:-1])
     at = int(again[np.argmin(order[again + 1])])
@@ -265,7 +265,7 @@ def _on_ids(identity: Hashes, question: Hashes) -> Iterator[Finding]:
 
 
 def _repeated(hashes: Hashes) -> int:
-    """Return how many values occur more than once."""
+    """Return the number of values that occur more than once."""
     return int(np.count_nonzero(np.unique(hashes, return_counts=True)[1] > 1))
 
 
@@ -285,37 +285,34 @@ def on_origins(summary: Summary) -> Iterator[Finding]:
 # Labels and confidences
 
 
-def on_labels(summary: Summary, known: Floats) -> Iterator[Finding]:
-    """Yield a finding on labels from which a fit learns nothing, or little; `known` are those of usable rows."""
+def on_labels(summary: Summary, labels: Floats) -> Iterator[Finding]:
+    """Yield a finding if the labels of usable rows are too few, or nearly all the same."""
     if summary.has_no_label:
         problem, remedy = "No row has a label.", "Label some answers: qacal judge, or by hand."
         for reason in _unread_labels(summary)[:1]:
             problem, remedy = f"No label can be read: {_example(reason)}.", f"Write {EXPECTED_LABELS}."
         yield Finding("no_labels", True, problem, remedy)
-    if not len(known):
+    if not len(labels):
         return
-    right, wrong = (int(np.count_nonzero(known == value)) for value in (1.0, 0.0))
-    if len(known) < FEWEST_LABELS:
-        problem = f"Only {counted(len(known), 'row')} can be used and {'has' if len(known) == 1 else 'have'} a label."
+    right, wrong = (int(np.count_nonzero(labels == value)) for value in (1.0, 0.0))
+    if len(labels) < FEWEST_LABELS:
+        problem = f"Only {counted(len(labels), 'row')} can be used and {'has' if len(labels) == 1 else 'have'} a label."
         remedy = "Label more answers: rows are needed to train, to certify and to evaluate."
-        yield Finding("few_labels", len(known) == 1, problem, remedy, len(known))
-    elif (known == known[0]).all():
-        what = {1.0: "correct", 0.0: "wrong"}.get(float(known[0]), f"labelled {known[0]:g}")
+        yield Finding("few_labels", len(labels) == 1, problem, remedy, len(labels))
+    elif (labels == labels[0]).all():
+        what = {1.0: "correct", 0.0: "wrong"}.get(float(labels[0]), f"labelled {labels[0]:g}")
         other = "correct" if what == "wrong" else "wrong"
         remedy = f"Check the labels. A fit accepts them, but cannot learn when the LLM is {other}."
-        yield Finding("one_label", False, f"All {len(known):,} labelled answers are {what}.", remedy)
-    elif right + wrong == len(known) and min(right, wrong) < _FEW_OF_A_KIND:
+        yield Finding("one_label", False, f"All {len(labels):,} labelled answers are {what}.", remedy)
+    elif right + wrong == len(labels) and min(right, wrong) < _FEW_OF_A_KIND:
         few, what = (right, "correct") if right < wrong else (wrong, "wrong")
         remedy = f"Label more answers: a fit learns from these few when the LLM is {what}."
-        yield Finding("few_of_a_kind", False, f"Only {few:,} of {len(known):,} answers are {what}.", remedy, few)
+        yield Finding("few_of_a_kind", False, f"Only {few:,} of {len(labels):,} answers are {what}.", remedy, few)
 
 
-def on_scale(scale: Scale, own: str, percent: bool) -> Iterator[Finding]:
-    """Yield findings on confidences that are not numbers from 0 to 1; `own` is the name of their column."""
-    span = f"{own} goes from {scale.low:g} to {scale.high:g}"
-    if scale.commas:
-        problem = f"{counted(scale.commas, 'row')} with a decimal comma in {own}."
-        yield Finding("decimal_commas", True, problem, "Write 0.85 instead of 0,85.", scale.commas)
+def on_scale(scale: Scale, name: str, percent: bool) -> Iterator[Finding]:
+    """Yield a finding on confidences that are not numbers from 0 to 1; `name` is the name of their column."""
+    span = f"{name} goes from {scale.low:g} to {scale.high:g}"
     if scale.kind == "percent" and not percent:
         yield Finding("percents", True, f"{span}: these are percents.", "Pass --percent (in Python: percent=True).")
     elif scale.kind == "0-1" and percent and scale.above == 0 and scale.fractions:
@@ -325,7 +322,7 @@ def on_scale(scale: Scale, own: str, percent: bool) -> Iterator[Finding]:
         remedy = f"Divide by {scale.most:g} first; --percent would read {scale.high:g} as {scale.high / 100:g}."
         yield Finding("grades", True, f"{span}: these look like grades up to {scale.most:g}.", remedy)
     elif scale.kind == "mixed":
-        problem = f"{own} mixes scales: {scale.fractions:,} numbers lie between 0 and 1, and {scale.above:,} above 1."
+        problem = f"{name} mixes scales: {scale.fractions:,} numbers lie between 0 and 1, and {scale.above:,} above 1."
         yield Finding("mixed_scales", True, problem, "Convert them to one scale first; a 1 may mean 1% or certain.")
     elif scale.kind == "logarithms":
         remedy = "Take exp() of them first: exp(-0.1) is 0.90."
@@ -336,7 +333,7 @@ def on_scale(scale: Scale, own: str, percent: bool) -> Iterator[Finding]:
         words = some_of([f"{word} ({count:,})" for word, count in scale.words.items()], 5)
         option = f"--expression '{next(iter(scale.words))}=0.85' (in Python: expressions)"
         remedy = f"Give each a number from 0 to 1: {option}."
-        yield Finding("words", True, f"{own} contains words: {words}.", remedy, sum(scale.words.values()))
+        yield Finding("words", True, f"{name} contains words: {words}.", remedy, sum(scale.words.values()))
 
 
 def on_doubts(
@@ -345,13 +342,13 @@ def on_doubts(
     """Yield findings on confidences that do not separate correct from wrong answers, for each LLM.
 
     confidence, label : of labelled rows, with confidences from 0 to 1.
-    question : a hash of what each row answers; None if that is not known.
-    llm, names : a hash of each row's LLM, and the names by hash; `llm` is None if there is only one LLM.
+    question : a hash of each row's question; None if there is no column for it.
+    llm, names : a hash of each row's LLM, and the names by hash; `llm` is None for a single LLM.
     """
     for llm_hash in [None] if llm is None else np.unique(llm).tolist():
-        is_own = np.ones(len(label), dtype=bool) if llm is None else llm == llm_hash
-        questions = None if question is None else len(np.unique(question[is_own]))
-        doubt = doubt_of(label[is_own], confidence[is_own], questions=questions) if is_own.any() else None
+        rows = np.ones(len(label), dtype=bool) if llm is None else llm == llm_hash
+        questions = None if question is None else len(np.unique(question[rows]))
+        doubt = doubt_of(label[rows], confidence[rows], questions=questions) if rows.any() else None
         if doubt is not None:
             opening = "" if llm_hash is None else f"{names[llm_hash]}: "
             problem, _, remedy = doubt.text.partition(". ")

@@ -1,4 +1,4 @@
-"""Which column is which: by its name, by the names that others use, and by what it holds."""
+"""Find the standard columns in a table: by their names, by common other names, and by their values."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from qacal.tally.arrays import is_missing
 NEEDED = ("question", "answer", "confidence", "correct")
 """The columns that `fit` needs."""
 
-# What others call these columns, the likeliest first. `prompt` is also a column of ours, which names the prompt that an
-# LLM was asked with; it is taken for the question only where there is no question.
+# Common other names of these columns, the likeliest first. `prompt` is also a standard column, the name of a prompt
+# template; it is taken for the question only if there is no question.
 _OTHER_NAMES: Mapping[str, tuple[str, ...]] = {
     "question": (
         *("question_text", "query", "prompt", "input", "problem", "user_input", "user_message", "user_prompt"),
@@ -44,7 +44,7 @@ _OTHER_NAMES: Mapping[str, tuple[str, ...]] = {
     "model": ("model_name", "model_id", "llm", "llm_name", "engine", "deployment"),
     "id": ("question_id", "qid", "item_id", "example_id", "sample_id", "doc_id", "task_id", "uid", "uuid", "key"),
 }
-# A longer name is taken for the role that one of its words names, unless another word says that it is something else.
+# A longer name matches if it contains one of these words and none of the words in _ELSE.
 _WORDS = {
     "question": {"question", "query", "prompt"},
     "answer": {"answer", "response", "completion", "prediction"},
@@ -56,7 +56,7 @@ _ELSE = {
     *("id", "length", "len", "time", "tokens", "source", "type", "count", "date", "hash", "model", "url"),
 }
 
-# Labels that are 1 where an answer is wrong; to take one for `correct` would reverse all labels.
+# Names of labels that are 1 if an answer is wrong; such a column must not be taken for `correct`.
 _REVERSED = {"wrong", "incorrect", "error", "false", "fail", "failed", "failure", "hallucinated", "hallucination"}
 
 _SAMPLE = 2_000
@@ -67,13 +67,13 @@ _DIFFERENT = 21
 
 @dataclass(frozen=True)
 class Columns:
-    """Which column of a table is which.
+    """The standard columns of a table.
 
-    names : the name in the table of each column of ours; those that were not found are left out.
-    guessed : those of them that have another name, which no person gave.
+    names : their names in the table; columns that were not found are left out.
+    guessed : columns with another name that the caller did not give.
     rival_answer : another column that looks like the LLM's answer, such as "model_answer".
-    reverse : a column that seems to say which answers are wrong, where none says which are correct.
-    candidates : for a column that a fit needs and that was not found, those that hold such values.
+    reverse : a column that seems to mark wrong answers, if no column marks correct ones.
+    candidates : columns with suitable values, for each column that a fit needs and that was not found.
     """
 
     names: Mapping[str, str]
@@ -84,17 +84,17 @@ class Columns:
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """The columns that a fit needs, and that were not found."""
+        """The columns that a fit needs and that were not found."""
         return tuple(column for column in NEEDED if column not in self.names)
 
     @property
     def mapping(self) -> dict[str, str]:
-        """The names of columns that have another name, as in ``columns=``."""
+        """The columns with other names, as in ``columns=``."""
         return {column: name for column, name in self.names.items() if column != name}
 
 
 def find_columns(table: Table, stated: Mapping[str, str]) -> Columns:
-    """Return which column is which, judged by the first rows; `stated` are the names that a person gave.
+    """Find the standard columns by the first rows; `stated` are the names that the caller gave.
 
     >>> from qacal.records.table import as_table
     >>> rows = [{"prompt": "2 + 2?", "model_answer": "5", "conf": 0.9, "is_correct": False},
@@ -103,16 +103,15 @@ def find_columns(table: Table, stated: Mapping[str, str]) -> Columns:
     {'question': 'prompt', 'answer': 'model_answer', 'confidence': 'conf', 'correct': 'is_correct'}
     """
     sample = _Sample(table)
-    names = {column: own for column, own in stated.items() if own in sample.names}
+    names = {column: name for column, name in stated.items() if name in sample.names}
     taken = {*names.values()}
     names |= {name: name for name in KNOWN if name in sample.names and name not in names and name not in taken}
     guessed = []
     for column in _OTHER_NAMES:
-        # What a person has named is not guessed again.
-        own = None if column in names or column in stated else _guess(column, sample, names)
-        if own is not None:
+        guess = None if column in names or column in stated else _guess(column, sample, names)
+        if guess is not None:
             guessed.append(column)
-            names = {name: other for name, other in names.items() if other != own} | {column: own}
+            names = {name: other for name, other in names.items() if other != guess} | {column: guess}
     reverse = (name for name in sample.names if _is_reverse(name) and _are_labels(sample[name]))
     unsure = {column: _candidates(column, sample, names) for column in NEEDED if column not in {*names, *stated}}
     return Columns(
@@ -125,7 +124,7 @@ def find_columns(table: Table, stated: Mapping[str, str]) -> Columns:
 
 
 def column_called(name: str) -> str | None:
-    """Return the column of ours that others give this name; None if none is known by it.
+    """Return the standard column that has this name elsewhere; None for an unknown name.
 
     >>> column_called("Frage"), column_called("modelAnswer"), column_called("subject")
     ('question', 'answer', None)
@@ -134,7 +133,7 @@ def column_called(name: str) -> str | None:
 
 
 class _Sample(dict[str, list[Any]]):
-    """The first rows of a table, column by column, without what is missing; a column is read when it is used."""
+    """The first rows of a table as columns without missing values; a column is read on its first use."""
 
     def __init__(self, table: Table) -> None:
         self._table = table
@@ -146,12 +145,12 @@ class _Sample(dict[str, list[Any]]):
         return self[name]
 
 
-def _guess(column: str, sample: _Sample, known: Mapping[str, str]) -> str | None:
-    """Return the column of the table that is most likely meant, None if none is likely."""
-    taken = {*known.values()} - ({"prompt"} if column == "question" else set())
+def _guess(column: str, sample: _Sample, names: Mapping[str, str]) -> str | None:
+    """Return the most likely name of a standard column in the table; None if there is no likely one."""
+    taken = {*names.values()} - ({"prompt"} if column == "question" else set())
     free = [name for name in sample.names if name not in taken and not (column == "correct" and _is_reverse(name))]
     if column == "id":
-        return _guessed_id(sample, free, known.get("question"))
+        return _guessed_id(sample, free, names.get("question"))
     spelled = {name: _spelled(name) for name in free}
     by_name = [name for name in free if spelled[name] == column]
     by_name += [name for other in _OTHER_NAMES[column] for name in free if spelled[name] == other]
@@ -161,18 +160,18 @@ def _guess(column: str, sample: _Sample, known: Mapping[str, str]) -> str | None
     named = [name for name in by_name if _HOLDS[column](sample[name])]
     if named or column not in ("confidence", "correct"):
         return named[0] if named else None
-    # The only column that holds such values, whatever its name.
+    # Otherwise the only column with such values, whatever its name.
     holds = _are_probabilities if column == "confidence" else _are_two_labels
     fitting = [name for name in free if holds(sample[name])]
     if len(fitting) == 1:
         return fitting[0]
-    # Labels in words that are not read, such as "ja" and "nein".
+    # Otherwise labels in words that qacal does not read, such as "ja" and "nein".
     pairs = [name for name in by_name if column == "correct" and len({*map(str, sample[name])}) == 2]
     return pairs[0] if pairs else None
 
 
 def _spelled(name: str) -> str:
-    """Return a name in small letters without accents, with underscores.
+    """Return a name in snake case without accents.
 
     >>> _spelled("modelAnswer"), _spelled(" Is Correct? "), _spelled("Réponse")
     ('model_answer', 'is_correct', 'reponse')
@@ -186,15 +185,15 @@ def _is_reverse(name: str) -> bool:
     return bool({*_spelled(name).split("_")} & _REVERSED)
 
 
-def _candidates(column: str, sample: _Sample, known: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the columns that hold what is looked for, and are not known to be something else."""
+def _candidates(column: str, sample: _Sample, names: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the columns with suitable values that are not yet assigned."""
     holds = _are_texts if column == "answer" else _HOLDS[column]
-    free = [name for name in sample.names if name not in known.values() and not _is_reverse(name)]
+    free = [name for name in sample.names if name not in names.values() and not _is_reverse(name)]
     return tuple(name for name in free if holds(sample[name]))
 
 
 def _guessed_id(sample: _Sample, free: list[str], question: str | None) -> str | None:
-    """Return a column of ids, if it tells more than the texts do: a question may be worded in two ways."""
+    """Return a column of ids, if it has fewer values than there are texts: a question may be worded in two ways."""
     if question is None:
         return None
     texts = len({*map(str, sample[question])})
@@ -202,16 +201,16 @@ def _guessed_id(sample: _Sample, free: list[str], question: str | None) -> str |
     return next((name for name in named if 1 < len({*map(str, sample[name])}) < texts), None)
 
 
-def _rival_answer(sample: _Sample, known: Mapping[str, str]) -> str | None:
-    """Return another column that seems to be the answer of the LLM; the one called `answer` may be the expected one."""
-    if known.get("answer") != "answer":
+def _rival_answer(sample: _Sample, names: Mapping[str, str]) -> str | None:
+    """Return another column that may be the LLM's answer, because `answer` may be the expected one."""
+    if names.get("answer") != "answer":
         return None
-    names = {_spelled(name): name for name in sample.names if name not in known.values()}
-    likely = (names[other] for other in _OTHER_NAMES["answer"] if other in names and len(other) > 1)
+    spelled = {_spelled(name): name for name in sample.names if name not in names.values()}
+    likely = (spelled[other] for other in _OTHER_NAMES["answer"] if other in spelled and len(other) > 1)
     return next((name for name in likely if _are_texts(sample[name])), None)
 
 
-# What a column must hold
+# Values that a column must have
 
 
 def _are_texts(values: list[Any]) -> bool:
@@ -220,7 +219,7 @@ def _are_texts(values: list[Any]) -> bool:
 
 
 def _are_questions(values: list[Any]) -> bool:
-    """Return whether values are texts that differ from row to row: the name of a prompt is the same in many."""
+    """Return whether values are texts that differ from row to row, unlike names of prompts."""
     return _are_texts(values) and len({*map(str, values)}) >= min(_DIFFERENT, len(values) / 2)
 
 
@@ -255,6 +254,6 @@ _HOLDS: Mapping[str, Callable[[list[Any]], bool]] = {
     "answer": lambda values: bool(values) and all(isinstance(value, str | int | float) for value in values),
     "confidence": _are_confidences,
     "correct": _are_labels,
-    # A single LLM is no problem, whatever its column is called.
+    # With a single LLM the name of the column does not matter.
     "model": lambda values: 1 < len({*map(str, values)}) <= _LLMS,
 }

@@ -1,4 +1,4 @@
-"""Columns beside those that a fit needs: which of them say something about whether an answer is right."""
+"""Further columns that tell something about whether an answer is correct."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from qacal.checking.confidences import number_of
 from qacal.metrics.ranking import Auroc, auroc_of_counts
 from qacal.tally.arrays import Floats, is_missing
 
-# A column with more values does not divide the questions into kinds.
+# A column with more values does not group the questions.
 _MOST_LEVELS = 50
 _BINS = 1_000
-# A kind of question with fewer labelled rows shows no accuracy of its own.
+# A value with fewer labelled rows is ignored.
 _ROWS_A_LEVEL = 20
-# How rarely chance may make a column look useful; divided by the number of columns.
+# Significance level of the test; divided by the number of columns.
 _CHANCE = 0.01
-# What orders right and wrong answers this well is known only once the answers are labelled.
+# A column that separates correct from wrong answers this well is itself a label.
 _TOO_GOOD = 0.99
 _VECTOR = 8
 
@@ -31,8 +31,8 @@ class UsefulColumn:
 
     use : "confidence", "groups" or "vectors".
     options : the options of `qacal fit` that use it, the first of them recommended.
-    auroc : of a confidence, how well it tells right from wrong.
-    values, low, high : of groups, how many values there are, and the shares of right answers of the worst and the best.
+    auroc : of a confidence, how well it separates correct from wrong answers.
+    values, low, high : of groups, their number, and the lowest and highest accuracy.
     """
 
     name: str
@@ -45,7 +45,7 @@ class UsefulColumn:
 
 
 class OtherColumn:
-    """Gathers what a column tells about labels, in memory that does not grow with the rows."""
+    """Gathers the relation of a column to the labels, in constant memory."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -61,16 +61,16 @@ class OtherColumn:
 
     def add(self, values: Sequence[Any], labels: Floats) -> None:
         """Add rows; unlabelled rows have NaN."""
-        is_known = np.array([not is_missing(value) for value in values], dtype=bool)
-        known, label = [value for value, is_one in zip(values, is_known, strict=True) if is_one], labels[is_known]
-        if not all(isinstance(value, str | int | float | np.generic) for value in known):
-            self._is_vector = _is_vector(known[0])
+        rows = [row for row, value in enumerate(values) if not is_missing(value)]
+        present, label = [values[row] for row in rows], labels[rows]
+        if not all(isinstance(value, str | int | float | np.generic) for value in present):
+            self._is_vector = _is_vector(present[0])
             self._levels = self._bins = None
             return
         if self._levels is not None:
-            self._add_levels(known, label, self._levels)
+            self._add_levels(present, label, self._levels)
         if self._bins is not None:
-            self._add_numbers(known, label, self._bins)
+            self._add_numbers(present, label, self._bins)
 
     def _add_levels(self, values: Sequence[Any], labels: Floats, levels: dict[Any, list[float]]) -> None:
         for value, label in zip(values, labels.tolist(), strict=True):
@@ -97,9 +97,9 @@ class OtherColumn:
         np.add.at(bins[:, 1], places, labels[is_labelled])
 
     def use(self, columns: int) -> UsefulColumn | None:
-        """Return what a fit could use the column for; None if it says nothing, or is the label itself.
+        """Return how a fit could use the column; None if it tells nothing, or is a label.
 
-        columns : how many were looked at.
+        columns : the number of columns tested.
         """
         if self._is_vector:
             return UsefulColumn(self.name, "vectors", (f"--embedder column:{self.name}",))
@@ -126,7 +126,7 @@ class OtherColumn:
 
 
 def _by_chance(rows: Floats, right: Floats, mean: float) -> float:
-    """Return how often values that say nothing would differ as much in accuracy (chi-squared test)."""
+    """Return the p-value of equal accuracy for all values (chi-squared test)."""
     from scipy import special
 
     statistic = float(((right - rows * mean) ** 2 / (rows * mean * (1 - mean))).sum())

@@ -1,4 +1,4 @@
-"""Everything about records at once, before any fit."""
+"""Check records before a fit."""
 
 from __future__ import annotations
 
@@ -28,11 +28,12 @@ from qacal.records.file_options import current_options, file_options
 from qacal.records.files import File
 from qacal.records.reading import Reading, as_source
 from qacal.records.table import Table
+from qacal.records.writers import finite
 from qacal.tally.arrays import Bools, Floats, Hashes
 from qacal.thresholds.curve import CANDIDATES, threshold_curve
 from qacal.thresholds.outlook import rows_needed
 
-# What text is read in that is not UTF-8: the encoding that spreadsheets write.
+# The encoding to try for text that is not UTF-8: spreadsheets write it.
 _ENCODING = "cp1252"
 # Measured on five LLMs.
 _TEXT_HELPS = ((300, "half of the fits"), (1_000, "nearly all fits"))
@@ -44,7 +45,7 @@ _ALPHA = 0.1
 
 @dataclass(frozen=True)
 class BadRowsOfAKind:
-    """Rows that cannot be used for the same reason; `place` and `problem` are those of the first."""
+    """Bad rows with the same reason; `place` and `problem` are of the first row."""
 
     kind: str
     count: int
@@ -54,11 +55,11 @@ class BadRowsOfAKind:
 
 @dataclass(frozen=True)
 class Goal:
-    """Something to do with labelled rows.
+    """A use of labelled rows.
 
     kind : "text", "threshold" or "groups", for programs.
-    labels : how many it takes; None if no number of labels is enough with the stated confidence.
-    more : how many are missing.
+    labels : the number of labels that it needs; None if no number is enough with the stated confidence.
+    more : the number of labels that are still missing.
     """
 
     kind: str
@@ -68,26 +69,25 @@ class Goal:
 
     @property
     def is_met(self) -> bool:
-        """Whether there are enough."""
         return self.more == 0
 
 
 @dataclass(frozen=True)
 class RecordsCheck:
-    """What a person should know of records before a fit. ``print`` it to read it.
+    """What to know about records before a fit. ``print`` it to read it.
 
     origin : the path of a file, or "records".
-    is_read : whether all of it could be read; if not, a finding says why.
-    rows : the number of rows, with the bad ones; `labelled` of them can be used and have a label.
-    accuracy : the share of correct answers among the labelled; NaN if there are none.
-    questions : the number of different questions; None if no column has them.
-    names : all columns. `columns` says which of them is which, under its name in qacal.
-    candidates : for each column that a fit needs and that was not found, those that hold such values.
+    is_read : whether the file could be read to its end; if not, a finding says why.
+    rows : the number of rows, including bad ones; `labelled` of them are usable and have a label.
+    accuracy : the share of correct answers among the labelled rows; NaN without labels.
+    questions : the number of different questions; None without a column for them.
+    names : all columns. `columns` has the standard columns with their names here.
+    candidates : columns with suitable values, for each column that a fit needs and that was not found.
     auroc : how well the confidence separates correct from wrong answers; None if that cannot be measured.
-    findings : what stops a fit, then what misleads it.
-    bad_rows : the kinds of rows that cannot be used, with the first of each kind.
+    findings : those that stop a fit come first.
+    bad_rows : the kinds of bad rows, with the first example of each.
     useful : further columns that a fit could use.
-    fewest : the LLM with the fewest labels, and how many it has; None for a single LLM.
+    fewest : the LLM with the fewest labels, and their number; None for a single LLM.
     goals : what the labels are enough for, and how many the next goal needs.
     options : the options that `qacal fit` needs for these rows.
     encoding : the value of `qacal --encoding`, before the command; None for UTF-8.
@@ -115,25 +115,16 @@ class RecordsCheck:
 
     @property
     def is_fine(self) -> bool:
-        """Whether nothing was found."""
         return not self.findings
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything as plain values, for JSON; what is not known is None."""
-        return {"is_fine": self.is_fine, **_plain(asdict(self))}
+        """Return everything as plain values for JSON; NaN becomes None."""
+        return {"is_fine": self.is_fine, **finite(asdict(self))}
 
     def __str__(self) -> str:
         from qacal.checking.words import described
 
         return described(self)
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _plain(part) for key, part in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(part) for part in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def check(
@@ -144,22 +135,22 @@ def check(
     expressions: Mapping[str, float] | None = None,
     progress: Progress | None = None,
 ) -> RecordsCheck:
-    """Check records before a fit: what stops it, what misleads it, what it could use, what the labels are enough for.
+    """Check records before a fit: problems, further columns that it could use, and what the labels are enough for.
 
-    It reads the rows once, and also works on rows that a fit refuses. It guesses columns with other names, and judges
-    everything else as if the guess were right. It keeps a few numbers of each row, and no text.
+    It reads the rows once, and also works on rows that a fit refuses. It guesses columns with other names, and checks
+    everything else as if the guess were right. It keeps a few numbers of each row in memory, but no text.
 
     Parameters
     ----------
     records : a path (Parquet, JSONL, CSV), a frame of pandas, polars or Arrow, a list of objects.
-    columns : the names of columns, as far as they are known: ``{"confidence": "score"}``.
+    columns : the names of columns that differ from the standard names: ``{"confidence": "score"}``.
     percent : confidences are percents.
     expressions : the numbers of words in the column of confidences: ``{"high": 0.85}``.
     progress : called now and then with the current step and the number of rows so far.
 
     Raises
     ------
-    InputError : there is no such file, or these are no records.
+    InputError : there is no such file, or the input is not records.
 
     Examples
     --------
@@ -179,14 +170,14 @@ def check(
     if not has_utf8:
         with file_options(encoding=_ENCODING):
             readable, _, _ = _checked(source, reading, progress)
-        if not any(finding.kind == "encoding" for finding in readable.findings):  # else it is not in this one either
+        if not any(finding.kind == "encoding" for finding in readable.findings):
             checked = readable
-            encoding = replace(encoding, problem=f"{encoding.problem} All that follows is read as {_ENCODING}.")
+            encoding = replace(encoding, problem=f"{encoding.problem} The rest of this check reads it as {_ENCODING}.")
     return replace(checked, findings=findings.in_order([encoding, *checked.findings]))
 
 
 def _checked(source: Any, reading: Reading, progress: Progress | None) -> tuple[RecordsCheck, Finding | None, bool]:
-    """Return the check; what is wrong with the encoding; whether some rows are UTF-8."""
+    """Return the check, a finding on the encoding, and whether some rows are UTF-8."""
     bad = BadRows()
     batches = source.batches(bad.add_unread)
     fault: InputError | None = None
@@ -208,11 +199,11 @@ def _checked(source: Any, reading: Reading, progress: Progress | None) -> tuple[
 
 
 def _begun(first: Table, reading: Reading, bad: BadRows) -> Summary:
-    """Return an empty summary; the first rows tell which column is which, and the scale to read all rows by."""
+    """Return an empty summary; the first rows determine the columns and the scale for all rows."""
     columns = find_columns(first, reading.columns)
-    own = columns.names.get("confidence")
+    name = columns.names.get("confidence")
     words = {expression_key(expression): number for expression, number in reading.expressions.items()}
-    values = [] if own is None else listed(first.column(own))
+    values = [] if name is None else listed(first.column(name))
     scale = scale_of_values(
         [value for value in values if not isinstance(value, str) or expression_key(value) not in words]
     )
@@ -223,7 +214,7 @@ def _begun(first: Table, reading: Reading, bad: BadRows) -> Summary:
 def _judged(summary: Summary, reading: Reading, source: Any, fault: InputError | None) -> RecordsCheck:
     is_file, names = isinstance(source, File), summary.columns.names
     stated, label = (np.empty(0) if not summary.rows else summary.column(name) for name in ("stated", "label"))
-    scale = scale_of(stated[~np.isnan(stated)], summary.words, summary.commas)
+    scale = scale_of(stated[~np.isnan(stated)], summary.words)
     is_known = ~np.isnan(label) & findings.are_usable(summary, scale)
     is_both = is_known & ~np.isnan(stated)
     key, is_asked = (summary.column(name) for name in (("id", "named") if "id" in names else ("question", "asked")))
@@ -277,11 +268,11 @@ def _on_file(summary: Summary, fault: InputError | None) -> Iterator[Finding]:
         kind = "encoding" if is_encoding else "unreadable"
         yield Finding(kind, True, f"It cannot be read: {fault}{rows}", remedy)
     elif not summary.bad.rows:
-        yield Finding("empty", True, "There is no row in it.", "Check that this is the file you mean.")
+        yield Finding("empty", True, "There are no rows.", "Check that this is the right file.")
 
 
 def _fewest(summary: Summary, is_known: Bools) -> tuple[str, int] | None:
-    """Return the LLM with the fewest labels, and how many it has; None for a single LLM."""
+    """Return the LLM with the fewest labels, and their number; None for a single LLM."""
     if "model" not in summary.columns.names or not is_known.any():
         return None
     hashes, counts = np.unique(summary.column("llm")[is_known], return_counts=True)
@@ -300,7 +291,7 @@ def _auroc(stated: Floats, label: Floats, question: Hashes | None) -> Auroc | No
 
 
 def _rated(stated: Floats, is_known: Bools, scale: Scale) -> tuple[Bools, Floats]:
-    """Return which labelled rows have a confidence on the scale, and these as numbers from 0 to 1."""
+    """Return which labelled rows have a confidence on the scale, and these confidences from 0 to 1."""
     unit = np.exp(stated) if scale.kind == "logarithms" else stated / scale.most
     is_scaled = scale.kind in ("0-1", "percent", "grades", "logarithms")
     is_rated = is_known & (unit >= 0) & (unit <= 1) & is_scaled
@@ -308,16 +299,16 @@ def _rated(stated: Floats, is_known: Bools, scale: Scale) -> tuple[Bools, Floats
 
 
 def _goals(labelled: int, confidence: Floats, correct: Floats) -> tuple[Goal, ...]:
-    """Return what this number of labelled rows is enough for, and the next steps, what needs the fewest first.
+    """Return what this number of labelled rows is enough for, and the next steps, in the order of labels needed.
 
-    confidence, correct : of all labelled rows, with confidences from 0 to 1; empty if they are on no such scale.
+    confidence, correct : of all labelled rows, with confidences from 0 to 1; empty if the scale is unknown.
     """
 
     def goal(kind: str, what: str, labels: int | None) -> Goal:
         return Goal(kind, what, labels, None if labels is None else max(0, labels - labelled))
 
     texts = [goal("text", f"probabilities that use the text, in {often}", labels) for labels, often in _TEXT_HELPS]
-    # The last step that there are labels for, and the first that there are not.
+    # The last step with enough labels, and the first without.
     steps = [step for step in texts if step.is_met][-1:] + [step for step in texts if not step.is_met][:1]
     certifying, groups = int(StepBinning().get_params()["rows_per_map"]), 2**DEPTH_WITH_SCORE
     what = f"separate intervals for each of {groups} groups of texts, if equally large"

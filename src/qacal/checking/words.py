@@ -1,4 +1,4 @@
-"""A check as text for a terminal of 80 columns: the most important findings first, each with what to do."""
+"""Print a check on 80 columns: the findings with their remedies, commands to paste, and facts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SCALES = {"0-1": "scale 0 to 1", "percent": "percents", "mixed": "mixed scales"
 
 
 def described(checked: RecordsCheck) -> str:
-    """Return a check as text."""
+    """Return a check as text for a terminal."""
     parts = (_head(checked), _findings(checked), _command(checked), _facts(checked), _useful(checked), _enough(checked))
     return "\n\n".join("\n".join(lines) for part in parts if (lines := list(part)))
 
@@ -80,10 +80,9 @@ def _command_line(command: str, options: Sequence[str]) -> Iterator[str]:
 
 
 def _is_stuck(checked: RecordsCheck) -> bool:
-    """Return whether options alone are not enough."""
-    by_option = {"renamed_columns", "percents", "several_models", "words"} | (
-        {"encoding"} if checked.encoding else set()
-    )
+    """Return whether some problem needs more than options."""
+    by_option = {"renamed_columns", "percents", "several_models", "words"}
+    by_option |= {"encoding"} if checked.encoding else set()
     by_option |= {"bad_rows", "unlabelled"} if _skips(checked) else set()
     by_option |= {"missing_columns"} if {*NEEDED} <= {*checked.columns, *checked.candidates} else set()
     return any(finding.stops and finding.kind not in by_option for finding in checked.findings)
@@ -101,8 +100,8 @@ def _facts(checked: RecordsCheck) -> Iterator[str]:
     if not checked.names:
         return
     yield "Contents:"
-    own = [column if own == column else f"{column} ({own})" for column, own in checked.columns.items()]
-    yield from _wrapped(", ".join(own) or "none of the standard ones", "    columns     ")
+    columns = [column if name == column else f"{column} ({name})" for column, name in checked.columns.items()]
+    yield from _wrapped(", ".join(columns) or "none of the standard ones", "    columns     ")
     others = [name for name in checked.names if name not in checked.columns.values()]
     if others:
         yield from _wrapped(some_of(others, 15), "    others      ")
@@ -154,6 +153,6 @@ def _enough(checked: RecordsCheck) -> Iterator[str]:
 
 
 def _wrapped(text: str, opening: str = "") -> list[str]:
-    """Return a text in lines, indented as far as the opening of the first line."""
+    """Return the lines of a text; they are indented like the opening of the first line."""
     inset = " " * min(len(opening), 16)
     return wrap(text, _WIDTH, initial_indent=opening, subsequent_indent=inset, break_on_hyphens=False)

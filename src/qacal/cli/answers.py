@@ -12,15 +12,13 @@ from qacal.cli.elicit import summary, write_answers
 
 Run = Annotated[
     int | None,
-    typer.Option("--run", metavar="NUMBER", help="Which run, if the file has several, for example of several LLMs."),
+    typer.Option("--run", metavar="NUMBER", help="Number of the run, if the file has several."),
 ]
 
 
 def run(
     file: Annotated[Path, typer.Argument(metavar="RUN.db", help="A run of qacal elicit, finished or not.")],
-    output: Annotated[
-        str, typer.Option("--output", "-o", metavar="FILE", help=".parquet, .jsonl or .csv; - for standard output.")
-    ] = "-",
+    output: options.Output = "-",
     unread: Annotated[
         str | None,
         typer.Option(

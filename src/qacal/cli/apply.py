@@ -15,16 +15,16 @@ _KEPT = "kept without a calibrated confidence (unparsable lines left out)"
 def run(
     model: options.Model,
     file: options.Rows,
-    output: Annotated[
-        str,
-        typer.Option(
-            "--output", "-o", metavar="FILE", help="Output file, in any of the formats; - for standard output."
-        ),
-    ] = "-",
+    output: options.Output = "-",
     prefix: Annotated[str, typer.Option(help="Prefix for the names of the new columns.")] = "",
     threshold: Annotated[
         float | None,
-        typer.Option(min=0.0, max=1.0, help="Threshold for this run. Default: the one saved by qacal threshold."),
+        typer.Option(
+            metavar="NUMBER",
+            min=0.0,
+            max=1.0,
+            help="Threshold for this run. Default: the one saved by qacal threshold.",
+        ),
     ] = None,
     allow_other_source: options.AllowOtherSource = None,
     json: options.Json = False,
@@ -38,7 +38,7 @@ def run(
     """Add calibrated confidences to rows, with the evidence.
 
     New columns: calibrated (the probability that the answer is correct), low and high (its interval, if the model
-    certifies one; any interval is wrong with probability alpha), group, source (which calibration rows gave the answer:
+    certifies one; with probability alpha any interval is wrong), group, source (which calibration rows were used:
     group, ancestor for a larger group, root for all rows), rows (their number), decision ("answer" or "abstain", after
     qacal threshold) and threshold (empty if such rows always abstain). All other columns pass through unchanged. With
     --skip-bad-rows, bad rows stay in place with empty new columns.
@@ -58,12 +58,10 @@ def run(
     if threshold is not None:
         loaded.set_threshold(threshold)
     done, columns, decisions = 0, list[str](), Counter[Any]()
-    with (
-        options.opened(file) as rows,
-        options.reading_like(loaded, rows, column, percent, skip_bad_rows, max_bad, expression, _KEPT) as reading,
-        options.writing(output, rows) as writer,
-        options.progress() as progress,
-    ):
+    reads = options.input_rows(
+        file, column, percent, skip_bad_rows, max_bad, expression, model=loaded, bad_rows_are=_KEPT
+    )
+    with reads as (rows, reading, progress), options.writing(output, rows) as writer:
         for table in loaded._calibrated(
             rows, reading, allow_other_source=allow_other_source or (), prefix=prefix, progress=progress
         ):

@@ -1,4 +1,4 @@
-"""`qacal check`: everything about a file at once, before any fit."""
+"""`qacal check`: problems and contents of a file, before a fit."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ def run(
     expression: options.Expressions = None,
     json: options.Json = False,
 ) -> None:
-    """Check a file before any fit.
+    """Check a file before a fit.
 
-    It prints the columns it found, with commands to paste; unusable rows by reason; duplicates; the scale of the
-    confidences, and whether they agree with the labels; other columns that a fit could use; and what the labels are
-    enough for. It reads the file once (twice if it is not UTF-8), and also reads files that fit refuses.
+    It prints problems with remedies and commands to paste: missing columns, bad rows by reason, duplicates, the scale
+    of the confidences, and whether they agree with the labels. It also prints other columns that a fit could use, and
+    what the labels are enough for. It reads the file once (twice if it is not UTF-8), and reads files that fit refuses.
 
     The exit code is 0 if there are no findings, 2 if there are, and 1 if the file could not be read to its end.
 
@@ -45,7 +45,7 @@ def run(
 
 
 def _for_shell(checked: RecordsCheck) -> RecordsCheck:
-    """Return a check without hints for Python callers; the lines are broken afterwards."""
+    """Return a check without hints for Python callers; this comes before lines are wrapped."""
     shell = options.for_shell
     findings = (replace(one, problem=shell(one.problem), remedy=shell(one.remedy)) for one in checked.findings)
     return replace(checked, findings=tuple(findings))

@@ -39,9 +39,13 @@ _HELPS = {"TIMEOUT": "--timeout SECONDS, or fewer --workers", "BUSY": "--rpm, or
 BaseUrl = Annotated[
     str, typer.Option("--base-url", metavar="URL", help="Address of the API: http://127.0.0.1:8080/v1.")
 ]
-Workers = Annotated[int, typer.Option("--workers", min=1, max=1000, help="Number of parallel requests.")]
-Timeout = Annotated[float, typer.Option("--timeout", min=1.0, help="Timeout of a request in seconds.")]
-Tries = Annotated[int, typer.Option("--tries", min=1, help="Attempts before a request has failed.")]
+Workers = Annotated[
+    int, typer.Option("--workers", metavar="NUMBER", min=1, max=1000, help="Number of parallel requests.")
+]
+Timeout = Annotated[float, typer.Option("--timeout", metavar="SECONDS", min=1.0, help="Timeout of a request.")]
+Tries = Annotated[
+    int, typer.Option("--tries", metavar="NUMBER", min=1, help="Attempts before a request counts as failed.")
+]
 KeyEnv = Annotated[
     str | None,
     typer.Option(
@@ -76,7 +80,7 @@ MaxReply = Annotated[
         metavar="MB",
         min=1.0,
         max=200.0,
-        help="Largest reply of the server, decompressed; a larger one has failed.",
+        help="Largest reply of the server, decompressed; a larger one counts as failed.",
     ),
 ]
 Preset = Annotated[
@@ -84,8 +88,8 @@ Preset = Annotated[
     typer.Option(
         "--preset",
         metavar="NAME",
-        help="reasoning: for LLMs that think first, and servers that refuse temperature, max_tokens and token "
-        "probabilities; sends max_completion_tokens=8192 (--field changes it).",
+        help="reasoning: for LLMs that think first and servers that refuse temperature, max_tokens or token "
+        "probabilities; sends max_completion_tokens=8192 instead (--field changes it).",
     ),
 ]
 
@@ -112,7 +116,7 @@ def run(
         typer.Option("--answers", metavar="FILE", help="Also write the answers: .parquet, .jsonl or .csv."),
     ] = None,
     limit: Annotated[
-        int | None, typer.Option("--limit", min=1, help="Ask only the first questions, this many.")
+        int | None, typer.Option("--limit", metavar="NUMBER", min=1, help="Ask only the first NUMBER questions.")
     ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Ask nothing; print the first prompt and the cost of the run in tokens.")
@@ -135,9 +139,9 @@ def run(
     """Ask an LLM questions, and how confident it is in its answers.
 
     The file has the column question, and may have id, choices and ground_truth (a text, or a list of accepted answers);
-    other columns pass through. Each raw reply is stored in RUN.db before the next request is made. A run that was
-    stopped or killed continues with the same command, and repeats no request that has a reply. If the server is busy
-    (429, 5xx), the run waits as long as the server asks.
+    other columns pass through. Each raw reply is stored in RUN.db before the next request is made. The same command
+    continues a run that was stopped or killed, and repeats no request that has a reply. If the server is busy (429,
+    5xx), the run waits as long as the server asks.
 
     \b
         qacal elicit questions.parquet --base-url http://127.0.0.1:8080/v1 --model NAME -o run.db --dry-run
@@ -198,7 +202,7 @@ def note_unlisted(asked: Client, model: str) -> None:
 
 
 def requests_made(done: Progress) -> str:
-    """Return how many requests were made, and how many of them repeated, with the option that helps."""
+    """Return the number of requests, and of those that were repeated with the option that helps."""
     return f"{done.traffic.requests:,} requests made{_repeated(done)}"
 
 
@@ -310,7 +314,7 @@ def telling() -> Iterator[Callable[[int], Callable[[Progress], None]]]:
                 yield lambda total: _teller(total, status.update, 0.0)
         else:
             yield lambda total: _teller(total, options.note, _SECONDS_BETWEEN_LINES)
-    except (KeyboardInterrupt, SystemExit):  # the latter is how main takes SIGTERM
+    except (KeyboardInterrupt, SystemExit):  # main turns SIGTERM into SystemExit
         options.note("All replies so far are stored; run the same command again to continue.")
         raise
 

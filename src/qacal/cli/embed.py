@@ -11,7 +11,7 @@ from qacal.cli import options
 
 def run(
     file: options.Rows,
-    output: Annotated[str, typer.Option("--output", "-o", metavar="FILE", help="Output file; Parquet is best.")] = "-",
+    output: options.Output = "-",
     embedder: Annotated[str, typer.Option(help="static, minilm, onnx:DIR or hf:ID.")] = "static",
     into: Annotated[str, typer.Option(metavar="COLUMN", help="The name of the new column.")] = "embedding",
     column: options.Columns = None,
@@ -20,7 +20,7 @@ def run(
 ) -> None:
     """Add the vector of every question-answer pair as a column.
 
-    The vectors are then computed once, not by every command:
+    The vectors are then computed once, not by every command. Parquet stores them best.
 
     \b
         qacal embed answers.parquet -o embedded.parquet --embedder minilm
@@ -36,12 +36,8 @@ def run(
     options.require_writable(output)
     maker = embedder_of(embedder)
     done = 0
-    with (
-        options.opened(file) as rows,
-        options.reading(column, False, skip_bad_rows, max_bad) as reading,
-        options.writing(output, rows) as writer,
-        options.progress() as progress,
-    ):
+    reads = options.input_rows(file, column, False, skip_bad_rows, max_bad)
+    with reads as (rows, reading, progress), options.writing(output, rows) as writer:
         for table, questions, answers in texts_of(rows, reading):
             if into in table.names:
                 raise InputError(f"{table.origin} already has a column {into!r}; pass another name with --into.")

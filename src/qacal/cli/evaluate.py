@@ -32,7 +32,7 @@ def run(
         str | None,
         typer.Option(metavar="COLUMN", help="Also measure within each value of this column, such as subject."),
     ] = None,
-    by: options.By = None,
+    by: options.SeparateResults = None,
     json: options.Json = False,
     fail_above: Annotated[
         float | None,
@@ -59,13 +59,13 @@ def run(
     accuracy typically differ by 0.08, without noise. "none seen" means that noise alone would measure as much; the
     interval then says how large an error may still be (--json has the estimate, which is below 0). The error is
     measured over all rows and within groups, because a confidence can be right on average and wrong in every group.
-    AURC is the error rate of the answers given, averaged over the share answered: it measures ranking. The output names
-    groups that calibration made worse or that still have an error. A set of models (qacal fit --by) is measured model
-    by model.
+    AURC is the error rate of the accepted answers, averaged over the share accepted: it measures ranking. The output
+    names groups that calibration made worse or that still have an error. A set of models (qacal fit --by) is measured
+    model by model.
 
     The gate checks the error over all rows and the error within groups. By default it fails only if the rows show that
-    an error is above the limit. With few rows it passes, and says that they show nothing. With --strict the rows must
-    show that the error is below the limit; for 0.05 that takes about 1,000 rows, if there is no error.
+    an error is above the limit. With few rows it passes, and says that the rows are too few. With --strict the rows
+    must show that the error is below the limit; for 0.05 that takes about 1,000 rows, if there is no error.
 
     \b
         qacal evaluate labelled.parquet --model model --groups subject
@@ -82,11 +82,8 @@ def run(
     loaded = None if model is None else load(model, embedder=embedder)
     if by is None and loaded is not None:
         by = loaded._by
-    with (
-        options.opened(file) as rows,
-        options.reading_like(loaded, rows, column, percent, skip_bad_rows, max_bad, expression) as reading,
-        options.progress() as progress,
-    ):
+    reads = options.input_rows(file, column, percent, skip_bad_rows, max_bad, expression, model=loaded)
+    with reads as (rows, reading, progress):
         columns = collect(
             rows, reading, loaded, groups, by, allow_other_source=allow_other_source or (), progress=progress
         )
@@ -224,7 +221,8 @@ def _fails(evaluations: dict[Any, Evaluation], by: str | None, limit: float, is_
         for where, error in errors.items():
             if error is None:
                 continue
-            is_above = _is_above(error, limit, is_strict)
+            # An unmeasurable error fails the strict gate only.
+            is_above = not error.high <= limit if is_strict else error.low > limit
             if is_above or not error.high <= limit:
                 what = f"{title}the calibration error {where}"
                 options.note(f"qacal: {_judgement(what, error, limit, is_above)}")
@@ -232,15 +230,10 @@ def _fails(evaluations: dict[Any, Evaluation], by: str | None, limit: float, is_
     return fails
 
 
-def _is_above(error: CalibrationError, limit: float, is_strict: bool) -> bool:
-    """Return whether an error fails the gate; an unmeasurable one fails the strict gate only."""
-    return not error.high <= limit if is_strict else error.low > limit
-
-
 def _judgement(what: str, error: CalibrationError, limit: float, is_above: bool) -> str:
     if isnan(error.low):
         ruling = "a strict gate fails" if is_above else "passed; --strict fails"
-        return f"{what} cannot be measured on so few rows; {ruling}. Use more rows."
+        return f"{what} cannot be measured: too few rows; {ruling}. Use more rows."
     measured = f"{what} is {_seen(error.debiased, 4)} (95% interval {_interval(error)})"
     if error.low > limit:
         return f"{measured}, above {limit:g}."

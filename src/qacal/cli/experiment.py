@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def run(
     file: options.Rows,
-    out: Annotated[str, typer.Option("--output", "-o", "--out", metavar="DIR", help="Folder for the results.")],
+    out: Annotated[str, typer.Option("--output", "-o", metavar="DIR", help="Folder for the results.")],
     by: Annotated[
         str | None,
         typer.Option(metavar="COLUMNS", help="Separate results for every value, such as model or model,dataset."),
@@ -36,7 +36,7 @@ def run(
     varying_beta: Annotated[
         bool, typer.Option("--varying-beta", help="Two embedders (static and minilm) with kdtree and kmeans each.")
     ] = False,
-    seeds: Annotated[int, typer.Option(min=1, help="Number of random splits.")] = 8,
+    seeds: Annotated[int, typer.Option(metavar="NUMBER", min=1, help="Number of random splits.")] = 8,
     objective: Annotated[str, typer.Option(help="Tune by log-loss, brier, auac or error.")] = "log-loss",
     search: Annotated[
         str, typer.Option(help="Points per bin to try: paper (they guarantee --epsilon), wide (from 10 up), or auto.")
@@ -79,11 +79,7 @@ def run(
         raise typer.BadParameter("--varying-beta takes two embedders and two partitions: --embedder static,hf:ID")
     for name in partitions:
         options.require_partition(name)
-    with (
-        options.opened(file) as rows,
-        options.reading(column, percent, skip_bad_rows, max_bad, expression) as reading,
-        options.progress() as progress,
-    ):
+    with options.input_rows(file, column, percent, skip_bad_rows, max_bad, expression) as (rows, reading, progress):
         results = run_experiment(
             rows,
             by=_listed(by),

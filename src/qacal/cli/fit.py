@@ -91,7 +91,10 @@ def run(
         float | None,
         typer.Option(help="Share of the questions that train groups and score: 0.8, or 0.25 without a score."),
     ] = None,
-    by: options.By = None,
+    by: Annotated[
+        str | None,
+        typer.Option(metavar="COLUMN", help="One model for each value of this column, usually model: the LLM's name."),
+    ] = None,
     allow_mixed: Annotated[bool, typer.Option("--allow-mixed", help="One model for all LLMs in the file.")] = False,
     examples: Annotated[int, typer.Option(help="Number of example rows to store for each group.")] = 3,
     seed: Annotated[int, typer.Option(help="Random seed of the split.")] = 0,
@@ -105,8 +108,8 @@ def run(
     """Train a model on labelled answers.
 
     The rows need question, answer, confidence and correct. A column id keeps the rows of one question together. 80% of
-    the questions train a score on confidence and text; the other 20% certify it. A group of questions has intervals of
-    its own if it has enough certifying rows; a smaller group uses those of a larger group or of all rows.
+    the questions train a score on confidence and text; the other 20% certify it. A group of questions with enough
+    certifying rows has its own intervals; a smaller group uses those of a larger group or of all rows.
 
     \b
         qacal fit answers.parquet -o model
@@ -154,11 +157,7 @@ def run(
     if not continuous:
         parts = Defaults(**model.get_params(deep=False)).pipeline(has_certify_records=certify is not None)
         model.set_params(calibrator=_with_settings(parts.calibrator, points_per_bin, alpha, ties))
-    with (
-        options.opened(file) as rows,
-        options.reading(column, percent, skip_bad_rows, max_bad, expression) as reading,
-        options.progress() as progress,
-    ):
+    with options.input_rows(file, column, percent, skip_bad_rows, max_bad, expression) as (rows, reading, progress):
         if by is None:
             inputs = FitInputs(rows, reading, group_rows, certify, allow_mixed)
             fit: QACalibrator | ModelSet = model._fit_inputs(inputs, progress)
@@ -195,13 +194,13 @@ def _calibrator(name: str) -> Calibrator:
 
 def _with_settings(calibrator: Calibrator, points_per_bin: int | None, alpha: float, ties: str) -> Calibrator:
     """Set the options of the command that a calibrator has; the others must be left at their defaults."""
-    known = calibrator.get_params()
+    params = calibrator.get_params()
     name = next(name for name, kind in _CALIBRATORS.items() if kind == type(calibrator).__name__)
-    if points_per_bin is not None and "points_per_bin" not in known:
+    if points_per_bin is not None and "points_per_bin" not in params:
         raise typer.BadParameter(
             f"{name} does not count points per bin; leave out --points-per-bin, or use qa-binning."
         )
-    if ties == "jitter" and "ties" not in known:
+    if ties == "jitter" and "ties" not in params:
         raise typer.BadParameter(
             f"{name} does not divide equal confidences; leave out --ties, or use --calibrator qa-binning, "
             "scaling-qa-binning, uniform-mass-binning or scaling-binning."
@@ -209,7 +208,7 @@ def _with_settings(calibrator: Calibrator, points_per_bin: int | None, alpha: fl
     settings: dict[str, Any] = {"alpha": alpha, "ties": ties, "cross_fit": True}
     if points_per_bin is not None:
         settings["points_per_bin"] = points_per_bin
-    return calibrator.set_params(**{name: value for name, value in settings.items() if name in known})
+    return calibrator.set_params(**{name: value for name, value in settings.items() if name in params})
 
 
 def _print_next(

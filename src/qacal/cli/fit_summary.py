@@ -37,7 +37,8 @@ def show_set(models: dict[Any, QACalibrator], by: str) -> None:
     if has_losses:
         options.show("log loss: of the stated confidence and of the learned score, on held-out rows; lower is better.")
     options.show(
-        "certified within: half of the answers are this close to the true accuracy; no: 0.5 or more says nothing."
+        "certified within: for half of the answers the true accuracy is within this distance of the printed value; "
+        "no: the distance is 0.5 or more, which says nothing."
     )
 
 
@@ -132,8 +133,8 @@ def equal_labels(fit: QACalibrator | ModelSet, files: Sequence[str]) -> Iterator
         for overview, file in zip(model.overviews_, files, strict=False):
             label = overview.only_label
             if label is not None:
-                known = {1.0: ("correct", "wrong"), 0.0: ("wrong", "correct")}
-                what, when = known.get(label, (f"labelled {label:g}", "wrong"))
+                names = {1.0: ("correct", "wrong"), 0.0: ("wrong", "correct")}
+                what, when = names.get(label, (f"labelled {label:g}", "wrong"))
                 where = "" if len(files) == 1 else f" of {file}"
                 yield (
                     f"qacal: {title}all {overview.rows:,} rows{where} are {what}; a model cannot learn when the LLM is "

@@ -19,12 +19,7 @@ def run(
         ),
     ],
     paths: Annotated[list[Path], typer.Argument(metavar="PATH", help="Files, or folders of them.")],
-    output: Annotated[
-        str,
-        typer.Option(
-            "--output", "-o", metavar="FILE", help="Output file: .parquet, .jsonl, .csv; - for standard output."
-        ),
-    ],
+    output: options.Output,
     confidence_from: Annotated[
         str | None,
         typer.Option(
@@ -84,7 +79,7 @@ def run(
 ) -> None:
     """Import the log of an evaluation as a file of records.
 
-    Batches, traces and tables can be imported too. Records have id (of the question), question, answer, confidence and
+    It also imports batches, traces and tables. Records have id (of the question), question, answer, confidence and
     confidence_source; correct, ground_truth, model, prompt, task and judge if the log has them; and a column for every
     plain value in a log's metadata, such as the subject. Dropped rows are counted by reason. A missing confidence is
     never replaced by a number.
@@ -100,6 +95,7 @@ def run(
         qacal import helm runs/v1/mmlu:subject=law -o records.parquet
         qacal import deepeval test_run_20261115.json -o records.parquet
     """
+    from qacal.records.reading import Reading
     from qacal.records.writers import writing
     from qacal.sources.importers import Selection
     from qacal.sources.importers.formats import format_named
@@ -127,7 +123,7 @@ def run(
     )
     source.require(selection)
     with (
-        options.reading(None, False, skip_bad_rows, max_bad) as bad_rows,
+        options.skipping(Reading(), skip_bad_rows, max_bad) as bad_rows,
         options.progress() as progress,
         gathered(
             source.importer,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
@@ -57,7 +57,9 @@ def run(
     human: Annotated[
         str | None,
         typer.Option(
-            "--human-labels", metavar="COLUMN", help="Labels by people in some rows: print how the judge agrees."
+            "--human-labels",
+            metavar="COLUMN",
+            help="Column with human labels of some rows: print how often the judge agrees.",
         ),
     ] = None,
     people: Annotated[
@@ -74,8 +76,8 @@ def run(
         typer.Option(
             "--unsure",
             metavar="WHAT",
-            help="Answers without a verdict of the judge: wrong labels them as wrong, ask-again asks once more for one "
-            "word, drop leaves the rows out. Default: write nothing if there are any.",
+            help="What to do with answers without a verdict of the judge: wrong labels them as wrong, ask-again asks "
+            "once more for one word, drop leaves them out. Default: write nothing if there are any.",
         ),
     ] = None,
     workers: elicit.Workers = 8,
@@ -94,13 +96,13 @@ def run(
     """Label answers as correct or wrong.
 
     It adds correct (1, 0, or empty if unknown) and judge. An answer is correct if it equals ground_truth, or one of its
-    spellings (a list; in CSV a JSON list: ["4", "four"]), up to case, articles and punctuation. The judge, if there is
-    one, decides about all others; its first word must be Yes or No. Answers without a verdict cannot simply be left
-    out, because matching answers have a label without the judge: the LLM would look better than it is. Choose with
-    --unsure. Without a judge, all other answers are wrong, even if they say the same in other words.
+    spellings (a list; in CSV a JSON list: ["4", "four"]), up to case, articles and punctuation. A judge decides about
+    all other answers; its first word must be Yes or No. Answers without a verdict cannot simply be left out, because
+    matching answers get a label without the judge, and the LLM would look better than it is: choose with --unsure.
+    Without a judge, all other answers count as wrong, even if they say the same in other words.
 
     Judges make errors. Label some rows by hand, in another column: --human-labels prints how often the judge agrees,
-    and --human-output writes these rows to a file of their own, which can certify a model trained on the judge's.
+    and --human-output writes these rows to a separate file, which can certify a model trained on the judge's labels.
 
     \b
         qacal judge run.db -o answers.parquet
@@ -110,6 +112,7 @@ def run(
         qacal fit judged.parquet -o model --certify people.parquet
     """
     from qacal.sources.elicitation.judging import UNSURE, Judge, Verdicts, ground_truths, judged
+    from qacal.sources.elicitation.store import open_store
 
     if unsure is not None:
         unsure = options.chosen("--unsure", unsure, UNSURE)
@@ -131,10 +134,10 @@ def run(
     if base_url is not None:
         client = elicit.client(base_url, key_env, header, max_reply_mb, timeout=timeout, tries=tries, rpm=rpm)
     compared = None if human is None else _Compared(human, people)
-    failed = 0
+    failed, replies = 0, Path(file if file.endswith(".db") else f"{output}.judge.db")
     with (
         _rows(file, run, options.expressions(expression), options.mapping(column, only=_NAMES)) as rows,
-        _store(file, output, store, client is not None) as kept,
+        nullcontext() if client is None else open_store(store or replies, to_write=True) as kept,
     ):
         if not any(ground_truths(row) for row in rows()):
             raise InputError("no row has a ground_truth, so answers cannot be compared. Add the correct answers.")
@@ -305,21 +308,10 @@ def _note_lost(outcomes: Outcomes, source: str) -> None:
 
 def _renamed(row: _Record, columns: dict[str, str]) -> _Record:
     """Return a row with the standard names; another column with such a name becomes ``table_NAME``."""
-    # A mapped column may also be used under its own name: an id that is the question.
-    moved = {own for own in columns.values() if own not in _NAMES or own in columns}
+    # A mapped column may also be used under its standard name: an id that is the question.
+    moved = {its_name for its_name in columns.values() if its_name not in _NAMES or its_name in columns}
     others = {f"table_{name}" if name in columns else name: row[name] for name in row if name not in moved}
-    return others | {name: row[own] for name, own in columns.items() if own in row}
-
-
-@contextmanager
-def _store(file: str, output: str, path: Path | None, is_needed: bool) -> Iterator[Store | None]:
-    if not is_needed:
-        yield None
-        return
-    from qacal.sources.elicitation.store import open_store
-
-    with open_store(path or Path(file if file.endswith(".db") else f"{output}.judge.db"), to_write=True) as store:
-        yield store
+    return others | {name: row[its_name] for name, its_name in columns.items() if its_name in row}
 
 
 def _unlabelled(rows: Iterator[_Record]) -> Iterator[_Record]:

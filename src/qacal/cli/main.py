@@ -69,7 +69,7 @@ Plan how many rows a guarantee needs:
 
 Every command has --help."""
 
-# Of wrong use. It is click's class, which typer does not export; some versions contain a copy of click.
+# The class of usage errors is click's; typer does not export it, and some versions contain a copy of click.
 _USAGE_ERROR: Any = typer.BadParameter.__base__
 
 app = typer.Typer(help=_HELP, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False)
@@ -156,7 +156,7 @@ def _run() -> None:
 
 @contextmanager
 def _warnings_as_notes() -> Iterator[None]:
-    """Print our own warnings as a sentence, without the place in the code."""
+    """Print the warnings of qacal as notes, without the place in the code."""
     usual = warnings.showwarning
 
     def show(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:

@@ -1,4 +1,4 @@
-"""What the commands share: options, opening and reading rows, bad rows, progress and printing."""
+"""Shared by the commands: options, input rows, bad rows, progress and printing."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from qacal.records.table import Fault
     from qacal.records.writers import Writer
 
-# A file of bad rows starts with this; it is empty if a run found none.
+# Start of a file of bad rows; without bad rows the file is empty.
 _BAD_ROW = b'{"place": "'
-# A hint for Python callers beside an option of the command line; inside it, parentheses may be two deep.
+# A hint for Python callers after an option of the command line; it may contain two levels of parentheses.
 _IN_PYTHON = re.compile(r" \(in Python: (?:[^()\n]|\((?:[^()\n]|\([^()\n]*\))*\))*\)")
 # Width of the output into a pipe, unless COLUMNS is set: wide enough that no line breaks.
 _PIPE = 10_000
@@ -38,6 +38,12 @@ Rows = Annotated[
     typer.Argument(
         metavar="FILE",
         help="Rows: .parquet, .jsonl, .json, .csv (all but the first also .gz), or - for standard input.",
+    ),
+]
+Output = Annotated[
+    str,
+    typer.Option(
+        "--output", "-o", metavar="FILE", help="Output: .parquet, .jsonl, .json or .csv; - for standard output."
     ),
 ]
 Columns = Annotated[
@@ -62,15 +68,15 @@ AllowOtherSource = Annotated[
     typer.Option(
         "--allow-other-source",
         metavar="COLUMN",
-        help="Accept rows with another model (the LLM), prompt, confidence_source or judge than in the fit. May be "
-        "repeated. apply ignores the judge.",
+        help="Accept another model (the LLM), prompt, confidence_source or judge than in the fit. May be repeated. "
+        "apply ignores the judge.",
     ),
 ]
 Embedder = Annotated[
     str | None,
     typer.Option(
         metavar="NAME",
-        help="The embedder of the fit, if it is onnx:DIR or hf:ID: these load only if you name them.",
+        help="The embedder of the fit, if it is onnx:DIR or hf:ID, which load only by name.",
     ),
 ]
 Expressions = Annotated[
@@ -85,7 +91,7 @@ SkipBadRows = Annotated[
     Path | None,
     typer.Option(
         metavar="FILE",
-        help="Skip unusable rows and write them to FILE (JSON lines) with the reason. FILE may exist only if an "
+        help="Skip bad rows, and write them to FILE (JSON lines) with the reason. FILE must not exist, unless an "
         "earlier run wrote it.",
     ),
 ]
@@ -108,9 +114,11 @@ TiesOption = Annotated[
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-By = Annotated[
+SeparateResults = Annotated[
     str | None,
-    typer.Option(metavar="COLUMN", help="One model for each value of this column, usually model: the LLM's name."),
+    typer.Option(
+        "--by", metavar="COLUMN", help="Separate results for each value of this column, usually model: the LLM's name."
+    ),
 ]
 
 
@@ -122,16 +130,16 @@ def chosen(option: str, value: str, choices: Sequence[str]) -> str:
     """
     spelled = value.replace("-", "_")
     if spelled not in choices:
-        known = ", ".join(choice.replace("_", "-") for choice in choices)
-        raise typer.BadParameter(f"{option} is {value!r}; expected one of {known}.")
+        expected = ", ".join(choice.replace("_", "-") for choice in choices)
+        raise typer.BadParameter(f"{option} is {value!r}; expected one of {expected}.")
     return spelled
 
 
 def mapping(columns: list[str] | None, *further: str, only: Sequence[str] | None = None) -> dict[str, str]:
     """Return ``--column`` options as a mapping.
 
-    further : names that the command accepts in addition to those of records; it may accept others too.
-    only : the names that it accepts instead.
+    further : further standard names of this command; all other names are then accepted too.
+    only : the standard names of this command, instead of the columns of records.
 
     >>> mapping(["confidence=score"])
     {'confidence': 'score'}
@@ -141,17 +149,17 @@ def mapping(columns: list[str] | None, *further: str, only: Sequence[str] | None
     accepted = (*KNOWN, *further) if only is None else only
     out = {}
     for text in columns or []:
-        name, _, own = text.partition("=")
-        if not (name and own):
+        name, _, its_name = text.partition("=")
+        if not (name and its_name):
             raise typer.BadParameter(f"{text!r} is not of the form NAME=ITS_NAME, such as question=text.")
-        if name not in accepted and (own in accepted or not further):
-            raise typer.BadParameter(_unknown_column(name, own, accepted))
-        out[name] = own
+        if name not in accepted and (its_name in accepted or not further):
+            raise typer.BadParameter(_unknown_column(name, its_name, accepted))
+        out[name] = its_name
     return out
 
 
-def _unknown_column(name: str, own: str, accepted: Sequence[str]) -> str:
-    """Return what is wrong with ``--column name=own``: the two are swapped, or `name` is what others call a column.
+def _unknown_column(name: str, its_name: str, accepted: Sequence[str]) -> str:
+    """Return the message about ``--column name=its_name``, with a guess: the two are swapped, or `name` is a synonym.
 
     >>> _unknown_column("frage", "prompt", ["question", "answer", "prompt"])
     'there is no column frage to map; expected one of question, answer, prompt. Did you mean question=prompt?'
@@ -160,10 +168,10 @@ def _unknown_column(name: str, own: str, accepted: Sequence[str]) -> str:
 
     column = column_called(name)
     meant = ""
-    if own in accepted and column in (None, own):
-        meant = f" Did you mean {own}={name}?"
+    if its_name in accepted and column in (None, its_name):
+        meant = f" Did you mean {its_name}={name}?"
     elif column in accepted:
-        meant = f" Did you mean {column}={own}?"
+        meant = f" Did you mean {column}={its_name}?"
     return f"there is no column {name} to map; expected one of {', '.join(accepted)}.{meant}"
 
 
@@ -197,61 +205,56 @@ def opened(path: str) -> Iterator[File]:
         yield file
 
 
-def reading(
-    columns: list[str] | None,
-    percent: bool,
-    skip_bad_rows: Path | None,
-    max_bad: float,
-    expression: list[str] | None = None,
-) -> AbstractContextManager[Reading]:
-    """Return how to read rows, from the options of a command."""
-    from qacal.records.reading import Reading
-
-    return _skipping(Reading(mapping(columns), percent, expressions=expressions(expression)), skip_bad_rows, max_bad)
-
-
-def reading_like(
-    model: Answering | None,
-    rows: File,
-    columns: list[str] | None,
+@contextmanager
+def input_rows(
+    path: str,
+    column: list[str] | None,
     percent: bool | None,
     skip_bad_rows: Path | None,
     max_bad: float,
-    expression: list[str] | None,
+    expression: list[str] | None = None,
+    *,
+    model: Answering | None = None,
     bad_rows_are: str = "left out",
-) -> AbstractContextManager[Reading]:
-    """Return how to read rows: like those of the fit unless options differ; print what is assumed.
+) -> Iterator[tuple[File, Reading, Progress | None]]:
+    """Yield the rows of a command, how to read them, and a callback for progress.
 
+    model : read the rows like those of its fit unless options differ; print what is assumed.
     bad_rows_are : what happens to bad rows, for the note.
     """
-    if model is None:
-        return reading(columns, bool(percent), skip_bad_rows, max_bad, expression)
-    stated, words = mapping(columns), expressions(expression)
-    like = model._reading(rows, stated, percent, words)
-    assumed = {
-        "--column": [f"{name} is {own}" for name, own in like.columns.items() if name not in stated],
-        "--no-percent": ["confidences are percents"] if like.assumes_percent else [],
-        "--expression": [] if words else [f"{word}={number}" for word, number in like.expressions.items()],
-    }
-    assumed = {option: parts for option, parts in assumed.items() if parts}
-    if assumed:
-        parts = ", ".join(part for parts in assumed.values() for part in parts)
-        note(f"As in the fit: {parts} (to change it: {', '.join(assumed)}).")
-    return _skipping(like, skip_bad_rows, max_bad, bad_rows_are)
+    from qacal.records.reading import Reading
+
+    columns, words = mapping(column), expressions(expression)
+    with opened(path) as rows:
+        if model is None:
+            reading = Reading(columns, bool(percent), expressions=words)
+        else:
+            reading = model._reading(rows, columns, percent, words)
+            assumed = {
+                "--column": [f"{name} is {its}" for name, its in reading.columns.items() if name not in columns],
+                "--no-percent": ["confidences are percents"] if reading.assumes_percent else [],
+                "--expression": [] if words else [f"{word}={value}" for word, value in reading.expressions.items()],
+            }
+            parts = ", ".join(part for parts in assumed.values() for part in parts)
+            if parts:
+                changes = ", ".join(option for option, parts in assumed.items() if parts)
+                note(f"As in the fit: {parts} (to change it: {changes}).")
+        with skipping(reading, skip_bad_rows, max_bad, bad_rows_are) as reading, progress() as show_progress:
+            yield rows, reading, show_progress
 
 
 @contextmanager
-def _skipping(
+def skipping(
     reading: Reading, skip_bad_rows: Path | None, max_bad: float, bad_rows_are: str = "left out"
 ) -> Iterator[Reading]:
-    """Yield how to read rows; with `skip_bad_rows`, bad rows are written to that file, even if there are too many."""
+    """Yield how to read rows; with `skip_bad_rows`, write bad rows to that file, even if there are too many."""
     from qacal.records.bad_rows import BadRows
     from qacal.records.writers import atomic_file, json_line
 
     if skip_bad_rows is None:
         yield reading
         return
-    _require_no_other_file(skip_bad_rows)
+    _require_bad_rows(skip_bad_rows)
     too_many = None
     with atomic_file(skip_bad_rows) as path, path.open("wb") as file:
 
@@ -268,8 +271,8 @@ def _skipping(
     note(f"Bad rows, written to {skip_bad_rows} and {bad_rows_are}: {bad}" if bad.count else "No bad rows.")
 
 
-def _require_no_other_file(skip_bad_rows: Path) -> None:
-    """Refuse to replace a file other than one of bad rows: users may pass the file of rows to read."""
+def _require_bad_rows(skip_bad_rows: Path) -> None:
+    """Raise if the file exists and does not have bad rows: users may pass the file of rows by mistake."""
     from qacal.records.writers import is_stream
 
     if is_stream(skip_bad_rows) or not skip_bad_rows.is_file():
@@ -278,8 +281,8 @@ def _require_no_other_file(skip_bad_rows: Path) -> None:
         start = file.read(len(_BAD_ROW))
     if start not in (b"", _BAD_ROW):
         raise InputError(
-            f"{skip_bad_rows} exists and has no bad rows of an earlier run; it is not overwritten. --skip-bad-rows "
-            "names the file to write bad rows to: choose another name."
+            f"{skip_bad_rows} exists and was not written by --skip-bad-rows, so it is not overwritten. Choose another "
+            "name for the file of bad rows."
         )
 
 
@@ -300,7 +303,7 @@ def progress() -> Iterator[Progress | None]:
 
 @contextmanager
 def printing() -> Iterator[None]:
-    """Print in this block; a reader that leaves early (``| head``) changes neither what follows nor the exit code."""
+    """Print in this block; a reader that closes the pipe (``| head``) does not change the exit code."""
     try:
         yield
         sys.stdout.flush()
@@ -340,7 +343,7 @@ def note(text: str) -> None:
 
 
 def show(text: str | TextTable) -> None:
-    """Print text or a table as wide as the terminal; into a pipe as wide as needed, or COLUMNS for a table."""
+    """Print text or a table as wide as the terminal; in a pipe as wide as needed, or COLUMNS for a table."""
     from rich.console import Console
 
     is_text = isinstance(text, str)
@@ -365,7 +368,7 @@ def json_text(value: Any) -> str:
 
 
 def writing(output: str, rows: File) -> AbstractContextManager[Writer]:
-    """Return the writer of rows like these; on a terminal they are never Parquet."""
+    """Return a writer in the format of the input; Parquet is not printed on a terminal."""
     from qacal.records.writers import is_standard_output, writing
 
     is_shown = is_standard_output(output) and sys.stdout.isatty()
@@ -373,7 +376,7 @@ def writing(output: str, rows: File) -> AbstractContextManager[Writer]:
 
 
 def require_free_output(json: bool, output: str) -> None:
-    """Refuse JSON and rows on the same standard output."""
+    """Raise if both --json and the rows would go to standard output."""
     from qacal.records.writers import is_standard_output
 
     if json and is_standard_output(output):
@@ -381,7 +384,7 @@ def require_free_output(json: bool, output: str) -> None:
 
 
 def require_apart(*paths: str | Path | None) -> None:
-    """Refuse to use one file twice; a device or a pipe may be."""
+    """Raise if a file is named twice; devices and pipes are allowed."""
     from qacal.records.writers import is_stream
 
     files = [Path(path).resolve() for path in paths if path is not None and not is_stream(path)]

@@ -22,13 +22,15 @@ def run(
     nu: Annotated[
         float, typer.Option(help="Largest error of the labels in any group and bin, if they come from a judge.")
     ] = 0.0,
-    levels: Annotated[int, typer.Option(help="Levels of maps: 1, 2 with the root's map, depth + 1 for a tree.")] = 1,
+    levels: Annotated[
+        int, typer.Option(help="Levels of groups: 1; 2 if small groups use all rows; depth + 1 for a tree.")
+    ] = 1,
     model: Annotated[
         str | None, typer.Option(metavar="MODEL", help="Print the certified bounds of this model.")
     ] = None,
     json: options.Json = False,
 ) -> None:
-    """Plan the number of points per bin.
+    """Plan how many points per bin a guarantee needs.
 
     With probability 1 - alpha, every bin of every group has an error of at most epsilon. More points per bin guarantee
     a smaller error; fewer follow the confidence more closely.

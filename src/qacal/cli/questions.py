@@ -14,12 +14,10 @@ def run(
         str,
         typer.Argument(metavar="NAME", help="quiz, triviaqa, sciq, bigbench, openbookqa or mmlu.", show_default=False),
     ],
-    output: Annotated[
-        str, typer.Option("--output", "-o", metavar="FILE", help=".parquet, .jsonl or .csv; - for standard output.")
-    ] = "-",
+    output: options.Output = "-",
     limit: Annotated[
         int | None,
-        typer.Option("--limit", min=1, help="A sample of this many questions, always the same."),
+        typer.Option("--limit", metavar="NUMBER", min=1, help="A fixed sample of NUMBER questions."),
     ] = None,
     split: Annotated[
         str | None,
@@ -44,7 +42,7 @@ def run(
 ) -> None:
     """Write questions with known answers, to ask an LLM.
 
-    quiz is the project's own and needs no network. The others are the paper's benchmarks: they come from the Hugging
+    quiz comes with qacal and needs no network. The others are the paper's benchmarks: they come from the Hugging
     Face hub and need pip install '.[hub]'. Columns: id, question, choices, ground_truth (a list of accepted
     spellings; in CSV a JSON list such as ["4", "four"]), subject and dataset. Rows without an answer and repeated
     questions are left out and counted.

@@ -1,4 +1,4 @@
-"""`qacal report`: one HTML file that shows what was fitted and how good it is."""
+"""`qacal report`: one HTML file about a model and its quality on held-out rows."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def run(
         float | None, typer.Option(help="Mark this threshold instead of the one saved by qacal threshold.")
     ] = None,
     title: Annotated[str | None, typer.Option(help="Title of the page.")] = None,
-    by: options.By = None,
+    by: options.SeparateResults = None,
     examples: Annotated[
         int, typer.Option(help="Number of question-answer pairs to show for each group; 0 shows no text.")
     ] = 4,
@@ -41,10 +41,10 @@ def run(
 ) -> None:
     """Write a report on a model, as one HTML file.
 
-    It needs no network, and is for a screen, a phone or paper. The rows need correct, and must not be those of the fit:
-    any model looks good on its own rows. It compares the stated confidence, one pooled correction for all groups, and
-    the calibrated confidence: reliability overall and by group, what calibration changes, when to answer, what is
-    guaranteed and whether it held, and what is in the groups.
+    The file needs no network, and works on a screen, on a phone and on paper. The rows need `correct`, and must be
+    held-out rows, because any model looks good on the rows of its fit. The report compares the stated confidence, one
+    pooled correction for all groups, and the calibrated confidence. It shows reliability overall and by group, what
+    calibration changes, when to answer, which guarantees the model gives and whether they held, and the groups.
 
     \b
         qacal report model test.parquet -o report.html
@@ -63,11 +63,8 @@ def run(
     if output != "-":
         options.require_folder(output)
     loaded = load(model, embedder=embedder)
-    with (
-        options.opened(file) as rows,
-        options.reading_like(loaded, rows, column, percent, skip_bad_rows, max_bad, expression) as reading,
-        options.progress() as progress,
-    ):
+    reads = options.input_rows(file, column, percent, skip_bad_rows, max_bad, expression, model=loaded)
+    with reads as (rows, reading, progress):
         contents = read_contents(
             loaded,
             rows,

@@ -29,17 +29,14 @@ def run(
     seed: Annotated[int, typer.Option(help="Random seed of the split.")] = 0,
     json: options.Json = False,
     column: options.Columns = None,
-    percent: options.Percent = False,
-    expression: options.Expressions = None,
     skip_bad_rows: options.SkipBadRows = None,
     max_bad: options.MaxBad = 0.2,
 ) -> None:
     """Split rows into two files that share no question.
 
     All rows of a question go to the same file: those with the same id, or with the same text if there is no column id.
-    A hash decides, so a question goes to the same side in any order and any file. Rows and columns do not change, and
-    CSV keeps its separator. --percent and --expression have no effect on the output. If one file cannot be written,
-    neither is.
+    A hash decides, so a question always goes to the same side, in any order and any file. Rows and columns do not
+    change, and CSV keeps its separator. If one file cannot be written, neither is.
 
     \b
         qacal split answers.parquet -o train.parquet --rest test.parquet
@@ -56,7 +53,7 @@ def run(
     for path in (output, rest):
         options.require_writable(path)
     parts = _Part(output), _Part(rest)
-    with options.opened(file) as rows, options.reading(column, percent, skip_bad_rows, max_bad, expression) as reading:
+    with options.input_rows(file, column, False, skip_bad_rows, max_bad) as (rows, reading, _):
         for path in (output, rest):
             if rows.format == "csv" and output_format(path, "csv") != "csv":
                 raise typer.BadParameter(
@@ -80,12 +77,12 @@ class _Part:
     rows: int = 0
     questions: list[Hashes] = field(default_factory=list)
 
-    def add(self, table: Table, questions: Hashes, mine: Bools, writer: Writer) -> None:
+    def add(self, table: Table, questions: Hashes, is_here: Bools, writer: Writer) -> None:
         """Write the rows of this part."""
-        if mine.any():
-            writer.write(table.only(mine))
-            self.rows += int(mine.sum())
-            self.questions.append(questions[mine])
+        if is_here.any():
+            writer.write(table.only(is_here))
+            self.rows += int(is_here.sum())
+            self.questions.append(questions[is_here])
 
     def to_dict(self) -> dict[str, Any]:
         """Return what JSON can hold."""
@@ -100,9 +97,9 @@ def _write(rows: File, reading: Reading, shares: tuple[float, float], seed: int,
 
     with write_pair(parts[0].path, parts[1].path, rows.format, rows.separator()) as writers:
         for table, questions in _with_questions(rows, reading):
-            hashes, dealt = id_hashes(questions, len(table)), split(questions, shares, seed)
+            hashes, sides = id_hashes(questions, len(table)), split(questions, shares, seed)
             for number, (part, writer) in enumerate(zip(parts, writers, strict=True)):
-                part.add(table, hashes, dealt == number, writer)
+                part.add(table, hashes, sides == number, writer)
         for part in parts:
             if not part.rows:
                 raise InputError(
@@ -144,7 +141,7 @@ def _question_column(table: Table, reading: Reading, before: str | None) -> str:
             raise InputError(f"{table.origin}: only some rows have an {identity}; give all of them one, or none.")
         return before
     if "id" in reading.columns:
-        table.require(identity, f"It is what --column id={identity} asks for.")
+        table.require(identity, f"--column id={identity} asks for it.")
         return identity
     if identity in table.names:
         return identity

@@ -1,4 +1,4 @@
-"""Tables on terminals of any width: lines end between words, and where columns do not fit, each row is a list."""
+"""Tables for terminals of any width: lines break between words; if the columns do not fit, each row is a list."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType
 
 _TEXTS = ("", "words")
-# A longer word may be broken if the table fits then, as names of groups and files are.
+# A longer word, such as the name of a file, may be broken if the table then fits.
 _LONG = 24
 
 
 @dataclass(frozen=True)
 class TextTable:
-    """A table that looks at the width it is given; the first column is text, the others are numbers."""
+    """A table that adapts to the width; the first column is text, the others are numbers."""
 
     title: str
     columns: Sequence[str]
     rows: Sequence[Sequence[str]]
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
-        """Yield the table, with wide gaps or narrow ones, or else one list of values for each row."""
+        """Yield the table with wide or narrow gaps; if neither fits, yield one list of values for each row."""
         from rich.text import Text
 
         for gap, is_tight, longest in ((3, False, None), (1, False, None), (1, True, None), (1, True, _LONG)):
@@ -39,7 +39,7 @@ class TextTable:
             yield Text("\n".join([f"{self.columns[0]} {row[0]}".strip(), *lines, ""]), overflow="fold")
 
     def _widths(self, width: int, gap: int, is_tight: bool, longest: int | None) -> list[int] | None:
-        """Return widths of columns that break no word, or none up to `longest`; None if there is no room."""
+        """Return widths of columns that break no word up to `longest`; None if there is no room."""
         from rich.cells import cell_len
 
         cells = [[row[place] for row in self.rows] for place in range(len(self.columns))]
@@ -47,7 +47,7 @@ class TextTable:
         room = width - gap * (len(cells) - 1) - 2
         if sum(needed) > room:
             return None
-        # Names of columns are broken into lines sooner than cells are.
+        # Wrap the names of columns before the cells.
         whole = [max(need, _longest(texts)) for need, texts in zip(needed, cells, strict=True)]
         widths = [max(cell_len(name), most) for name, most in zip(self.columns, whole, strict=True)]
         while sum(widths) > room:
@@ -57,9 +57,9 @@ class TextTable:
         return widths
 
     def _needed(self, place: int, texts: list[str], is_tight: bool, longest: int | None) -> int:
-        """Return the least width of a column; cells with numbers, such as intervals, are never broken into lines.
+        """Return the least width of a column.
 
-        is_tight : other cells are.
+        is_tight : wrap cells without numbers; cells with numbers, such as intervals, are never wrapped.
         """
         name = _longest(self.columns[place].split())
         if self._is_text(place):

@@ -20,17 +20,19 @@ def run(
     accuracy: Annotated[
         float | None, typer.Option(help="Target accuracy of the accepted answers, such as 0.9.")
     ] = None,
-    risk: Annotated[float | None, typer.Option(help="The same as an error rate, such as 0.1.")] = None,
+    risk: Annotated[
+        float | None, typer.Option(help="Instead: target error rate of the accepted answers, such as 0.1.")
+    ] = None,
     alpha: Annotated[float, typer.Option(help="Probability that the target is missed.")] = 0.1,
     per_group: Annotated[
         bool,
-        typer.Option("--per-group", help="A threshold for each group of the model; all hold at once."),
+        typer.Option("--per-group", help="A threshold for each group of the model; all targets hold at once."),
     ] = False,
     wrong: Annotated[
-        float | None, typer.Option(help="Cost of a wrong answer: find the cheapest threshold instead.")
+        float | None, typer.Option(help="Instead: cost of a wrong answer, to find the cheapest threshold.")
     ] = None,
     abstain: Annotated[float | None, typer.Option(help="Cost of an abstention.")] = None,
-    save: Annotated[bool, typer.Option("--save", help="Store it in the model for qacal apply.")] = False,
+    save: Annotated[bool, typer.Option("--save", help="Store the threshold in the model for qacal apply.")] = False,
     json: options.Json = False,
     allow_other_source: options.AllowOtherSource = None,
     embedder: options.Embedder = None,
@@ -43,14 +45,14 @@ def run(
     """Choose the confidence threshold above which to answer.
 
     With --accuracy 0.9: the lowest threshold at which, with probability 1 - alpha, at least 90% of accepted answers are
-    correct. It prints the share of answers accepted, and how many correct answers are withheld.
+    correct. It prints the share of accepted answers, and the number of correct answers that are withheld.
 
-    The rows need `correct`, and questions other than those used for fitting or tuning. Rows used for fitting are
-    detected by id, or by question if the rows of the fit had no id, and refused. One row of each question is used.
+    The rows need `correct`, and must not have been used for fitting or tuning. Rows of the fit are refused; they are
+    detected by id, or by question if the rows of the fit had no id. One row of each question is used.
 
     With --per-group every group gets its own threshold, at alpha divided by the number of groups. Groups without a
     certified threshold abstain, and so do rows of unknown groups. In a set of models (qacal fit --by) each model gets
-    its thresholds, at alpha each.
+    thresholds at alpha.
 
     With --wrong 5 --abstain 1: the cheapest threshold if a wrong answer costs five times as much as an abstention. For
     calibrated confidences that is 1 - 1/5; it is compared with the cheapest on these rows. There is no guarantee.
@@ -72,11 +74,8 @@ def run(
         check_alpha(alpha)
     options.require_apart(file, skip_bad_rows)
     loaded = load(model, embedder=embedder)
-    with (
-        options.opened(file) as rows,
-        options.reading_like(loaded, rows, column, percent, skip_bad_rows, max_bad, expression) as reading,
-        options.progress() as progress,
-    ):
+    reads = options.input_rows(file, column, percent, skip_bad_rows, max_bad, expression, model=loaded)
+    with reads as (rows, reading, progress):
         chosen = choices(loaded, rows, reading, goal, allow_other_source=allow_other_source or (), progress=progress)
     with options.printing():
         _print(chosen, json)
@@ -151,17 +150,17 @@ def _print_reachable(certified: CertifiedThreshold) -> None:
 
 
 def _line(part: Certification) -> tuple[str, ...]:
-    is_known = part.threshold is not None and part.accuracy is not None
+    is_certified = part.threshold is not None and part.accuracy is not None
     return (
         "all" if part.group is None else str(part.group),
-        f"{part.threshold:g}" if is_known else "abstain",
+        f"{part.threshold:g}" if is_certified else "abstain",
         f"{part.rows:,}",
         f"{part.accepted:,}",
         f"{part.coverage:.3f}",
-        f"{part.accuracy:.3f}" if is_known else "",
-        f"{part.low:.3f} to {part.high:.3f}" if is_known else "",
+        f"{part.accuracy:.3f}" if is_certified else "",
+        f"{part.low:.3f} to {part.high:.3f}" if is_certified else "",
         f"{part.withheld:,.0f} ({part.withheld_share:.0%})",
-        "" if is_known else part.outlook or f"{part.rows_needed:,}",
+        "" if is_certified else part.outlook or f"{part.rows_needed:,}",
     )
 
 

@@ -12,10 +12,9 @@ import numpy as np
 
 from qacal.errors import InputError
 from qacal.records.files import OnFault, refuse
-from qacal.records.forks import require_polars
 from qacal.records.provenance import AllowOtherSource
 from qacal.records.reading import Batch, ReadAs, Reading, as_source
-from qacal.records.table import Fault, Table
+from qacal.records.table import Fault, Table, require_polars
 from qacal.tally.arrays import Floats
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from qacal.records.forks import require_polars
+from qacal.records.table import require_polars
 from qacal.storage import require, require_between
 from qacal.tally.arrays import Floats, Hashes
 from qacal.tally.tally import Tally

@@ -19,10 +19,9 @@ from qacal.model.fitting import FitInputs
 from qacal.model.model import QACalibrator
 from qacal.records.columns import listed
 from qacal.records.files import OnFault, refuse
-from qacal.records.forks import require_polars
 from qacal.records.provenance import AllowOtherSource
 from qacal.records.reading import Batch, ReadAs, Reading, Source, as_source, read, tables_of
-from qacal.records.table import Table, joined
+from qacal.records.table import Table, joined, require_polars
 from qacal.storage import MODEL_SET, require
 from qacal.tally.arrays import Bools, is_missing
 

@@ -1,4 +1,4 @@
-"""Rows that cannot be used: how many there are, and why."""
+"""Count rows that cannot be used, by reason."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from qacal.records.files import OnFault
 from qacal.records.table import Fault
 
 MAX_BAD = 0.2
-"""The share of bad rows above which reading stops, unless the caller says otherwise."""
+"""Reading stops if a larger share of the rows is bad; the default."""
 
 
 @dataclass(frozen=True)
 class Reason:
-    """One kind of bad row: how many there are, and the first of them."""
+    """One kind of bad row: its count and the first example."""
 
     kind: str
     count: int
@@ -26,7 +26,7 @@ class Reason:
 class BadRows:
     """Counts bad rows by reason. Pass one as `on_fault`; a row that is read again counts once.
 
-    on_fault : called with each bad row when it is met for the first time.
+    on_fault : called once with each bad row.
 
     >>> bad = BadRows()
     >>> for line, value in enumerate((85, 90, "high"), 1):
@@ -47,7 +47,6 @@ class BadRows:
         self._rows: Counter[str] = Counter()
 
     def __call__(self, fault: Fault) -> None:
-        """Count a bad row."""
         if (fault.origin, fault.place) in self._places:
             return
         if self._on_fault is not None:
@@ -57,7 +56,7 @@ class BadRows:
         self._examples.setdefault(fault.kind, fault)
 
     def add_unread(self, fault: Fault) -> None:
-        """Count a bad row that no table will hold, such as a line that is not JSON."""
+        """Count a bad row that is in no table, such as a line that is not JSON."""
         self.add_rows(fault.origin, 1)
         self(fault)
 
@@ -66,17 +65,16 @@ class BadRows:
         self._rows[origin] += count
 
     def take_rows(self, other: BadRows) -> None:
-        """Take over how many rows each origin has from one pass over the rows; a file may be read several times."""
+        """Take over the row counts of one pass over the rows; a file may be read several times."""
         self._rows |= other._rows
 
     @property
     def count(self) -> int:
-        """How many rows are bad."""
         return len(self._places)
 
     @property
     def rows(self) -> int:
-        """How many rows there are, good and bad, of all that were read to the end."""
+        """The number of rows, good and bad, in all that was read to the end."""
         return self._rows.total()
 
     @property
@@ -85,7 +83,7 @@ class BadRows:
         return [Reason(kind, count, self._examples[kind]) for kind, count in self._counts.most_common()]
 
     def require(self, max_bad: float) -> None:
-        """Stop if more than this share of the rows is bad, or all of them."""
+        """Raise if more than this share of the rows is bad, or all of them."""
         if self.count and self.count >= self.rows:
             raise BadRowsError(f"No row can be used: {self}")
         if self.count > max_bad * self.rows + 1e-6:

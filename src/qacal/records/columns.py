@@ -24,12 +24,11 @@ KNOWN = (
     *("id", "question", "answer", "confidence", "correct", "calibrated"),
     *("model", "prompt", "confidence_source", "judge"),
 )
-"""The columns that have a meaning of their own."""
+"""The columns that qacal uses."""
 
 EXPECTED_LABELS = "1 (correct) or 0 (wrong), yes or no, true or false, pass or fail, or a number between 0 and 1"
-"""What a label may be."""
 _QUOTED = " Numbers have no quotes."
-# So many percents that are all at most one are fractions; if all are at most ten, they are grades.
+# With this many values, all at most 1 means fractions, and all at most 10 means grades.
 _ENOUGH = 20
 _GRADES = "as on a scale from 0 to 10 or 1 to 5, which are not percents: convert them to 0 to 1 first"
 
@@ -37,16 +36,16 @@ LABELS = {
     **dict.fromkeys(("true", "yes", "y", "correct", "right", "pass", "passed"), 1.0),
     **dict.fromkeys(("false", "no", "n", "incorrect", "wrong", "fail", "failed"), 0.0),
 }
-"""The words for right and wrong that labels may be."""
+"""Words that are accepted as labels."""
 
 _LETTER = re.compile(r"[^\W\d_]")
 
 
 def number_in(text: str, most: float = 1.0) -> float:
-    """Return the number that a text is, NaN if it is none; `most` is 1 where 1 is certain, 100 where that is.
+    """Parse a number; NaN if the text is not one. `most` is the number for certain: 1, or 100 for percents.
 
-    A sign says what is a percent, whatever all others are. "0.9%" may be meant or not, so it is none. A comma is a
-    decimal point: thousands are no confidences.
+    A percent sign makes it a percent on either scale; "0.9%" is ambiguous, so NaN. A comma is a decimal point, because
+    confidences have no thousands.
 
     >>> number_in(" .7"), number_in("70%"), number_in("70%", most=100.0), number_in("0.9%"), number_in("1_0")
     (0.7, 0.7, 70.0, nan, nan)
@@ -57,7 +56,7 @@ def number_in(text: str, most: float = 1.0) -> float:
     if stripped.count(",") == 1:
         stripped = stripped.replace(",", ".")
     try:
-        # Digits with underscores are a number to Python, and to nobody else.
+        # Only Python takes digits with underscores for a number.
         number = float(stripped.removesuffix("%")) if "_" not in stripped else math.nan
     except ValueError:
         return math.nan
@@ -67,7 +66,7 @@ def number_in(text: str, most: float = 1.0) -> float:
 
 
 def require_expressions(expressions: Mapping[str, float]) -> None:
-    """Refuse a list of expressions that cannot be read.
+    """Raise unless each expression has words and one number from 0 to 1.
 
     >>> require_expressions({"Sure": 90})
     Traceback (most recent call last):
@@ -80,13 +79,13 @@ def require_expressions(expressions: Mapping[str, float]) -> None:
         has_words = isinstance(name, str) and _LETTER.search(name)
         if not has_words or not isinstance(worth, int | float) or not 0 <= worth <= 1:
             raise InputError(f"the expression {name!r} is worth {worth!r}; expected words and a number from 0 to 1.")
-        known = worths.setdefault(expression_key(name), worth)
-        if known != worth:
-            raise InputError(f"the expression {name!r} is worth {known!r} and {worth!r}; expected one number.")
+        first = worths.setdefault(expression_key(name), worth)
+        if first != worth:
+            raise InputError(f"the expression {name!r} is worth {first!r} and {worth!r}; expected one number.")
 
 
 def expression_key(name: str) -> str:
-    """Return what is the same for all spellings of an expression: capitals, and how its words are joined.
+    """Return an expression in lower case with single spaces; hyphens count as spaces.
 
     >>> expression_key(" Highly-Likely")
     'highly likely'
@@ -96,7 +95,7 @@ def expression_key(name: str) -> str:
 
 @dataclass
 class Percents:
-    """Counts confidences that were divided by a hundred.
+    """Check that confidences declared as percents are percents.
 
     >>> seen = Percents()
     >>> seen.add([0.0075, 0.8, 0.006])
@@ -110,16 +109,16 @@ class Percents:
     highest: float = 0.0
 
     def add(self, shares: ArrayLike) -> None:
-        """Add some, as shares."""
-        given = np.asarray(shares, dtype=np.float64)
-        self.rows += given.size
-        self.small += int(np.count_nonzero((given > 0) & (given < 0.01)))
-        self.highest = max(self.highest, float(given.max(initial=0.0)))
+        """Add confidences that were divided by 100."""
+        values = np.asarray(shares, dtype=np.float64)
+        self.rows += values.size
+        self.small += int(np.count_nonzero((values > 0) & (values < 0.01)))
+        self.highest = max(self.highest, float(values.max(initial=0.0)))
 
     def require(self, *, is_assumed: bool = False) -> None:
-        """Refuse fractions and grades that were called percents, all of them or some.
+        """Raise if some or all values look like fractions or grades.
 
-        is_assumed : nobody called them percents, so that a single 1 may be a certain answer, or one percent.
+        is_assumed : the caller did not declare percents, so a single 1 may mean certain or 1%.
         """
         if is_assumed and 0 < self.highest <= 0.01:
             raise InputError(
@@ -140,16 +139,16 @@ class Percents:
         if self.small and self.highest > 0.01:
             raise InputError(
                 f"{self.small:,} of {self.rows:,} confidences lie between 0 and 1, and others reach "
-                f"{100 * self.highest:g}: fractions among percents. Bring them to one scale first."
+                f"{100 * self.highest:g}: fractions among percents. Convert them to one scale first."
             )
 
 
 class Checks:
-    """Goes through a table's columns and keeps count of the rows that are still good; a row is reported once.
+    """Validate the columns of a table one by one, and keep track of the rows that are still good.
 
-    names : what a column is called in the table, if not by its own name.
-    on_fault : called with each row that cannot be used.
-    expressions : what a confidence in words stands for, by :func:`expression_key`.
+    names : names of columns in the table, if they differ from the standard names.
+    on_fault : called once with each bad row.
+    expressions : the numbers for confidences in words, by :func:`expression_key`.
 
     Examples
     --------
@@ -157,7 +156,7 @@ class Checks:
     >>> table = as_table([{"score": 0.9}, {"score": 85}])
     >>> checks = Checks(table, {"confidence": "score"}, lambda fault: print(fault.problem))
     >>> numbers = checks.numbers("confidence", 1.0)
-    score is 85; expected 0 to 1. Others lie between 0 and 1: bring them to one scale first.
+    score is 85; expected 0 to 1. Others lie between 0 and 1: convert them to one scale first.
     >>> checks.is_good
     array([ True, False])
     """
@@ -178,18 +177,18 @@ class Checks:
         if array is None:
             read_text = self._table.reads_text_as_numbers
             words = LABELS if column == "correct" else self._expressions if column == "confidence" else {}
-            array = np.array([_number(value, read_text, words, most) for value in listed(values)], dtype=np.float64)
+            array = np.array([parse_number(value, read_text, words, most) for value in listed(values)], np.float64)
         good = (array >= 0) & (array <= most)
         if most == 100.0:  # 0.75 among percents may be a fraction
             good &= (array == 0) | (array >= 1)
         if may_miss:
             good |= np.array([is_missing(value) for value in listed(values)]) if not good.all() else False
         bad = np.flatnonzero(~good & self.is_good).tolist()
-        given = listed(values) if bad else []
-        scale = _Scale.of(array) if bad else None
+        written = listed(values) if bad else []
         for row in bad:
-            kind, problem = self._number_kind(given[row], most), self._number_problem(column, given[row], most, scale)
-            self._fault(row, column, given[row], problem, kind)
+            kind = self._number_kind(written[row], most)
+            problem = self._number_problem(column, written[row], most, array)
+            self._fault(row, column, written[row], problem, kind)
         return array + 0.0
 
     def texts(self, column: str, *, may_be_empty: bool = True) -> list[str]:
@@ -204,8 +203,8 @@ class Checks:
         out = [value if isinstance(value, str) else _text(value) for value in values]
         for row, text in enumerate(out):
             if text is None and self.is_good[row]:
-                problem = "expected text." if not is_missing(values[row]) else "expected text; an empty one may be ''."
-                self._fault(row, column, values[row], problem, "that is no text")
+                problem = "expected text." if not is_missing(values[row]) else "expected text, which may be empty ('')."
+                self._fault(row, column, values[row], problem, "that is not text")
         return [text or "" for text in out]
 
     def ids(self) -> list[Any]:
@@ -216,7 +215,7 @@ class Checks:
         values = [int(value) if isinstance(value, np.integer) else value for value in values]
         for row, value in enumerate(values):
             if (isinstance(value, bool) or value == "" or not isinstance(value, str | int)) and self.is_good[row]:
-                self._fault(row, "id", value, "expected text or a whole number.", "that is no id")
+                self._fault(row, "id", value, "expected text or a whole number.", "that is not an id")
         return values
 
     def _name(self, column: str) -> str:
@@ -224,40 +223,40 @@ class Checks:
 
     def _column(self, column: str) -> Any:
         name = self._name(column)
-        alike = next((own for own in self._table.names if own.strip().lower() == column), "NAME")
-        remedy = f"--column {column}={alike} (in Python: columns={{{column!r}: {alike!r}}})"
+        similar = next((other for other in self._table.names if other.strip().lower() == column), "NAME")
+        remedy = f"--column {column}={similar} (in Python: columns={{{column!r}: {similar!r}}})"
         self._table.require(name, f"If it has another name here, pass {remedy}.")
         return self._table.column(name)
 
     def _number_kind(self, value: Any, most: float) -> str:
-        number = _number(value, True, {}, most)
+        number = parse_number(value, most=most)
         if isinstance(value, str) and not self._table.reads_text_as_numbers and not np.isnan(number):
             return "in quotes"
         if np.isnan(number):
-            return "in words" if isinstance(value, str) else "that is no number"
+            return "in words" if isinstance(value, str) else "that is not a number"
         if 0 < number < 1:
             return "between 0 and 1 among percents"
         return "below 0" if number < 0 else f"above {most:g}"
 
-    def _number_problem(self, column: str, value: Any, most: float, scale: _Scale | None) -> str:
+    def _number_problem(self, column: str, value: Any, most: float, numbers: Floats) -> str:
         expected = f"expected 0 to {most:g}."
         is_quoted = isinstance(value, str) and not self._table.reads_text_as_numbers
         if column == "correct":
             return f"expected {EXPECTED_LABELS}." + (_QUOTED if is_quoted and not is_missing(value) else "")
-        number = _number(value, True, {}, most)
+        number = parse_number(value, most=most)
         if isinstance(value, str) and np.isnan(number) and column == "confidence" and _LETTER.search(value):
             return f"{expected} Give words a number: --expression high=0.85 (in Python: expressions)."
         if is_quoted:
             return f"expected a number from 0 to {most:g}, not text."
         if str(value).strip().endswith("%"):
-            return f'{expected} A percent is written as "70%", from 1% to 100%; what is less is to be written as 0.007.'
+            return f'{expected} Write percents as "70%", from 1% to 100%, and smaller ones as fractions: 0.007.'
         if most == 100.0 and 0 < number < 1:
             return (
                 "percents are 0, or 1 to 100. If all of these are fractions, leave out --percent (in Python: "
                 "percent=True). If some are, convert them to one scale first; write percents below 1 as fractions."
             )
-        if most == 1.0 and scale is not None and 1 < number <= 100:
-            return f"{expected} {scale.remedy(column in KNOWN)}"
+        if most == 1.0 and 1 < number <= 100:
+            return f"{expected} {_scale_remedy(numbers[np.isfinite(numbers)], column in KNOWN)}"
         return expected
 
     def _fault(self, row: int, column: str, value: Any, problem: str, kind: str) -> None:
@@ -268,35 +267,24 @@ class Checks:
         self._on_fault(self._table.fault(row, f"{name} is {what}; {problem}", kind))
 
 
-@dataclass(frozen=True)
-class _Scale:
-    """On what scale the numbers of a column seem to be."""
-
-    highest: float
-    has_fractions: bool
-
-    @staticmethod
-    def of(numbers: Floats) -> _Scale:
-        finite = numbers[np.isfinite(numbers)]
-        return _Scale(float(finite.max(initial=0.0)), bool(((finite > 0) & (finite < 1)).any()))
-
-    def remedy(self, may_be_percent: bool) -> str:
-        """Return what to do with numbers above 1."""
-        if self.has_fractions:
-            return "Others lie between 0 and 1: bring them to one scale first."
-        if self.highest <= 10:
-            return f"None here is above {self.highest:g}, {_GRADES}."
-        remedy = "pass --percent (in Python: percent=True)" if may_be_percent else "divide them by 100"
-        return f"If these are percents, {remedy}."
+def _scale_remedy(numbers: Floats, may_be_percent: bool) -> str:
+    """Return what to do with a column that has numbers above 1."""
+    highest = float(numbers.max(initial=0.0))
+    if ((numbers > 0) & (numbers < 1)).any():
+        return "Others lie between 0 and 1: convert them to one scale first."
+    if highest <= 10:
+        return f"No value here is above {highest:g}, {_GRADES}."
+    remedy = "pass --percent (in Python: percent=True)" if may_be_percent else "divide them by 100"
+    return f"If these are percents, {remedy}."
 
 
 def shares(table: Table, name: str, *, may_miss: bool) -> Floats:
-    """Return a column of numbers in [0, 1], or refuse the first value that is none; NaN for those that are missing."""
+    """Return a column of numbers in [0, 1], NaN for missing ones; raise at the first other value."""
     column = table.column(name)
     values = listed(column)
     fast = _fast_numbers(column)
     is_text = table.reads_text_as_numbers
-    numbers = np.array([_number(value, is_text, {}) for value in values]) if fast is None else fast
+    numbers = np.array([parse_number(value, is_text) for value in values]) if fast is None else fast
     bad = ~((numbers >= 0) & (numbers <= 1))
     if may_miss:
         bad &= ~np.array([is_missing(value) for value in values], dtype=bool)
@@ -308,16 +296,16 @@ def shares(table: Table, name: str, *, may_miss: bool) -> Floats:
 
 
 def distinct_values(column: Any) -> list[Any]:
-    """Return the distinct values of a column, those that are missing left out."""
+    """Return the distinct values of a column, without missing ones."""
     values = listed(column)
-    with contextlib.suppress(TypeError):  # lists and objects cannot be told apart so quickly
+    with contextlib.suppress(TypeError):  # lists and objects have no hash
         values = list(dict.fromkeys(values))
     present = (value for value in values if not is_missing(value))
     return list(dict.fromkeys(value if isinstance(value, str | int | float) else str(value) for value in present))
 
 
 def listed(values: Any) -> list[Any]:
-    """Return a column of any kind as a list, with None for what is missing; empty text stays."""
+    """Return a column of any type as a list, with None for missing values; empty text stays."""
     if not isinstance(values, list):
         return list(column_of_any(values, "a column").tolist())
     if {*map(type, values)} <= {str, int, bool, type(None)}:
@@ -326,25 +314,24 @@ def listed(values: Any) -> list[Any]:
 
 
 def _fast_numbers(values: Any) -> Floats | None:
-    """Return a column of numbers without looking at them one by one, if it is one."""
+    """Return a numeric column as an array; None if each value must be parsed."""
     if isinstance(values, list):
         return None
     raw = column_of_any(values, "a column")
     return as_written(raw) if raw.dtype.kind in "biuf" else None
 
 
-def _number(value: Any, is_text_allowed: bool, words: Mapping[str, float], most: float = 1.0) -> float:
-    """Return a value as a number; NaN if it is none, which no range contains.
-
-    words : what words stand for, 1 being the most.
-    """
+def parse_number(
+    value: Any, reads_text: bool = True, words: Mapping[str, float] | None = None, most: float = 1.0
+) -> float:
+    """Return a value as a number, NaN if it is not one; `words` have numbers from 0 to 1."""
     if isinstance(value, bool | int | float | np.generic | Decimal):
         try:
             return float(value)
         except (OverflowError, ValueError, TypeError):
             return np.nan
     if isinstance(value, str):
-        number = number_in(value, most) if is_text_allowed else np.nan
+        number = number_in(value, most) if reads_text else np.nan
         return words.get(expression_key(value), np.nan) * most if words and np.isnan(number) else number
     return np.nan
 

@@ -1,17 +1,25 @@
-"""How files are read: their encoding, and how much they may hold. One setting for all that is read within a block."""
+"""Open files to read, with settings that hold for a block of code: the encoding, and limits on the size."""
 
 from __future__ import annotations
 
+import codecs
+import gzip
+import io
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
-from typing import Any
+from pathlib import Path
+from typing import IO, Any
 
-from qacal.errors import InputError
+from qacal.errors import EncodingError, InputError
 
 # Rows have a few kilobytes. As objects in memory, 32 MB of JSON take up to 1 GB; a packed file may have them in 30 kB.
 MAX_ROW_MB = 32
+# Text packs to a tenth, logs with many repeats to a fiftieth; a file that unpacks to more was made for that.
+_RATIO, _UNPACKED = 100, 2**28
+_SAMPLE = 4096
 
 OTHER_ENCODING = 'Name it: qacal --encoding {0} COMMAND (in Python: with qacal.file_options(encoding="{0}"): ...).'
 NOT_UTF8 = "it may be Latin-1 or Windows-1252, as Excel writes. " + OTHER_ENCODING.format("cp1252")
@@ -31,7 +39,7 @@ _current: ContextVar[FileOptions] = ContextVar("file_options", default=_DEFAULT)
 
 
 def current_options() -> FileOptions:
-    """Return the options that hold here."""
+    """Return the options of the innermost block."""
     return _current.get()
 
 
@@ -39,11 +47,11 @@ def current_options() -> FileOptions:
 def file_options(
     *, encoding: str | None = None, max_row_mb: float | None = None, max_unpacked_gb: float | None = None
 ) -> Iterator[None]:
-    """Read files in this way within a block; what is None stays as it is.
+    """Set how files are read within a block; None keeps the current value.
 
-    encoding : of text files; at first UTF-8.
-    max_row_mb : the largest row, in megabytes; at first 32.
-    max_unpacked_gb : how large gzip files may be when unpacked, in gigabytes; at first a hundred times their size.
+    encoding : of text files; UTF-8 by default.
+    max_row_mb : the largest row, in megabytes; 32 by default.
+    max_unpacked_gb : the largest unpacked gzip file, in gigabytes; 100 times its packed size by default.
 
     Examples
     --------
@@ -52,7 +60,7 @@ def file_options(
     ...     model = qacal.QACalibrator().fit("answers.csv")  # doctest: +SKIP
     """
     try:
-        "a".encode(encoding or "utf-8")  # which knows hex and the like for no encodings of text
+        "a".encode(encoding or "utf-8")  # refuses codecs that are not for text, such as hex
     except (LookupError, ValueError):
         raise InputError(
             f"there is no encoding {encoding!r} of text; expected a name such as latin-1, cp1252 or utf-16."
@@ -67,14 +75,105 @@ def file_options(
 
 
 def largest_row() -> int:
-    """Return the size in bytes that a row may have, unpacked."""
+    """Return the size limit of an unpacked row, in bytes."""
     return int(_current.get().max_row_mb * 2**20)
 
 
 def too_large(what: str) -> str:
-    """Return what to say of something that is larger than a row may be."""
+    """Return the message about a row or item above the size limit."""
     limit = f"{_current.get().max_row_mb:g} MB"
     return (
         f"{what} is larger than {limit}; if you trust the file, allow more: qacal --max-row-mb MB (in Python: "
         "with qacal.file_options(max_row_mb=MB): ...)"
     )
+
+
+def opened_bytes(path: Path, name: str | None = None) -> IO[bytes]:
+    """Return a file to read as UTF-8, unpacked if it is packed with gzip; messages call it `name`."""
+    stream: io.BufferedReader = path.open("rb")
+    if stream.peek(2)[:2] == b"\x1f\x8b":
+        stream = io.BufferedReader(_Unpacked(stream, path.stat().st_size, name or str(path)))
+    encoding = current_options().encoding
+    if encoding is not None:
+        return io.BufferedReader(_Recoded(stream, encoding, name or str(path)))
+    wide = _wide_encoding(stream.peek(_SAMPLE)[:_SAMPLE])
+    if wide is not None:
+        stream.close()
+        raise EncodingError(f"{name or path} is {wide} text; expected UTF-8. {OTHER_ENCODING.format(wide.lower())}")
+    return stream
+
+
+def _wide_encoding(start: bytes) -> str | None:
+    """Return the encoding of text with two bytes a character; None for other text."""
+    if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return "UTF-16"
+    even, odd = start[::2].count(0), start[1::2].count(0)
+    if max(even, odd) <= len(start) / 4 or len(start) < 4:
+        return None
+    return "UTF-16-BE" if even > odd else "UTF-16-LE"
+
+
+class _Recoded(io.RawIOBase):
+    """Converts text of another encoding to UTF-8."""
+
+    def __init__(self, stream: IO[bytes], encoding: str, name: str) -> None:
+        self._stream, self._encoding, self._name = stream, encoding, name
+        self._decode = codecs.getincrementaldecoder(encoding)().decode
+        self._ready = b""
+        self._is_read = False
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while not self._ready and not self._is_read:
+            raw = self._stream.read(_SAMPLE)
+            self._is_read = not raw
+            try:
+                self._ready = self._decode(raw, final=not raw).encode()
+            except UnicodeError as error:
+                raise EncodingError(f"{self._name} cannot be read as {self._encoding}: {error}.") from None
+        part, self._ready = self._ready[: len(buffer)], self._ready[len(buffer) :]
+        buffer[: len(part)] = part
+        return len(part)
+
+    def close(self) -> None:
+        self._stream.close()
+        super().close()
+
+
+class _Unpacked(io.RawIOBase):
+    """The content of a gzip file; raises if the file is damaged or unpacks to suspiciously much."""
+
+    def __init__(self, packed: IO[bytes], size: int, name: str) -> None:
+        self._name = name
+        self._packed = packed
+        self._file = gzip.GzipFile(fileobj=packed)
+        self._size = size
+        self._count = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        try:
+            data = self._file.read1(len(buffer))
+        except (OSError, EOFError, zlib.error) as error:
+            raise InputError(
+                f"{self._name} cannot be read beyond byte {self._count:,}, unpacked: {error}. Is the file whole?"
+            ) from None
+        self._count += len(data)
+        allowed = current_options().max_unpacked_gb
+        if self._count > (max(_UNPACKED, _RATIO * self._size) if allowed is None else allowed * 2**30):
+            raise InputError(
+                f"{self._name} has {self._size:,} bytes and unpacks to more than {self._count - len(data):,}, like a "
+                "file that was made to fill the memory. If you trust the file, unpack it first, or allow more: "
+                "qacal --max-unpacked-gb GB (in Python: with qacal.file_options(max_unpacked_gb=GB): ...)."
+            )
+        buffer[: len(data)] = data
+        return len(data)
+
+    def close(self) -> None:
+        self._file.close()
+        self._packed.close()
+        super().close()

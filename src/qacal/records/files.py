@@ -1,16 +1,13 @@
-"""Files of rows: Parquet, JSON lines, JSON lists and CSV, read in batches and again as often as needed."""
+"""Files of rows: Parquet, JSON lines, JSON lists and CSV, read in batches, and as often as needed."""
 
 from __future__ import annotations
 
-import codecs
 import csv
-import gzip
 import io
 import json
 import re
 import shutil
 import sys
-import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -21,11 +18,10 @@ from typing import IO, Any, AnyStr, Generic
 
 import numpy as np
 
-from qacal.errors import EncodingError, InputError
-from qacal.records.file_options import NOT_UTF8, OTHER_ENCODING, current_options, largest_row, too_large
-from qacal.records.forks import require_polars
+from qacal.errors import InputError
+from qacal.records.file_options import NOT_UTF8, largest_row, opened_bytes, too_large
 from qacal.records.json_stream import JsonDocument
-from qacal.records.table import Fault, FrameTable, ObjectTable, Table
+from qacal.records.table import Fault, FrameTable, ObjectTable, Table, require_polars
 from qacal.records.temporary import temporary_folder
 
 _SUFFIXES = {
@@ -37,13 +33,11 @@ _SUFFIXES = {
     ".csv": "csv",
     ".tsv": "csv",
 }
+_ENDINGS = ".parquet, .jsonl, .json or .csv (the last three also .gz)"
 _SEPARATORS = ",;\t"
-# Text packs to a tenth, logs with many repeats to a fiftieth; what unpacks to more was made for that.
-_RATIO, _UNPACKED = 100, 2**28
-_SAMPLE = 4096
-# The place of a row, the row, and how large it is as text.
+# The place of a row, the row, and its size as text.
 _Row = tuple[int, dict[str, Any], int]
-# Rows have some dozens of columns; a header with more than this is a matrix, or another file.
+# Rows have dozens of columns; a header with more than this is a matrix, or the file is not CSV.
 _MOST_COLUMNS = 10_000
 
 # Enough rows for arrays to pay off, few enough that their texts and vectors fit into any memory.
@@ -59,20 +53,20 @@ def refuse(fault: Fault) -> None:
 
 
 def format_of(path: str | Path) -> str:
-    """Return the format that a file's name tells.
+    """Return the format of a file by its name.
 
     >>> format_of("answers.jsonl.gz"), format_of("ANSWERS.CSV")
     ('jsonl', 'csv')
     """
     name = str(path).lower().removesuffix(".gz")
-    found = _SUFFIXES.get(Path(name).suffix)
-    if found is None or (found == "parquet" and str(path).lower().endswith(".gz")):
-        raise InputError(f"{path}: cannot tell the format; expected a name ending in {_endings()}.")
-    return found
+    format_ = _SUFFIXES.get(Path(name).suffix)
+    if format_ is None or (format_ == "parquet" and str(path).lower().endswith(".gz")):
+        raise InputError(f"{path}: cannot tell the format; expected a name ending in {_ENDINGS}.")
+    return format_
 
 
 def ending_of(file: str) -> str:
-    """Return the ending of a file's name; that of a common file for standard input.
+    """Return the ending of a file's name; .parquet for standard input.
 
     >>> ending_of("answers.csv.gz"), ending_of("-")
     ('.csv.gz', '.parquet')
@@ -94,34 +88,30 @@ def split_names(file: str) -> tuple[str, str]:
 
 
 def held_out_name(file: str) -> str | None:
-    """Return the name that the held-out part of a training file has; None if the file is not called a training file.
+    """Return the name of the held-out part of a training file; None if the name of the file does not have "train".
 
     >>> held_out_name("data/names_train.csv"), held_out_name("constraints.csv")
     ('data/names_test.csv', None)
     """
     path = Path(file)
-    name, found = re.subn(r"(?<![a-z])train(?![a-z])", "test", path.name)
-    return str(path.with_name(name)) if found else None
-
-
-def _endings() -> str:
-    return ".parquet, .jsonl, .json or .csv (the last three also .gz)"
+    name, changes = re.subn(r"(?<![a-z])train(?![a-z])", "test", path.name)
+    return str(path.with_name(name)) if changes else None
 
 
 @dataclass(frozen=True)
 class File:
-    """A file of rows that can be read again and again.
+    """A file of rows that can be read several times.
 
-    name : what messages call it; the path unless it is a copy of standard input.
+    name : its name in messages; the path unless it is a copy of standard input.
     """
 
     path: Path
     format: str
     name: str
-    _known_columns: dict[str, bool] = field(default_factory=dict, repr=False, compare=False)
+    _has_column: dict[str, bool] = field(default_factory=dict, repr=False, compare=False)
 
     def batches(self, on_fault: OnFault = refuse, batch_rows: int = BATCH_ROWS) -> Iterator[Table]:
-        """Yield the rows, batch after batch; lines that are no rows go to `on_fault`."""
+        """Yield the rows in batches; lines that are not rows go to `on_fault`."""
         if not self.path.exists():
             raise InputError(f"{self.name} does not exist.")
         if not self.path.is_file():
@@ -132,30 +122,29 @@ class File:
         return read(self, on_fault, batch_rows)
 
     def separator(self) -> str:
-        """Return what separates the values of CSV; a comma for all other files, and for what its name says (.tsv)."""
+        """Return the separator of a CSV file; a comma for other formats, and for .tsv, where the name implies it."""
         if self.format != "csv" or is_tsv(self.name) or not self.path.is_file():
             return ","
         with io.TextIOWrapper(opened_bytes(self.path, self.name), "utf-8-sig", "surrogateescape") as text:
             return _separator(_Lines(text, self.name), self)[0]
 
     def has_column(self, name: str) -> bool:
-        """Return whether a row has a column; the file is read until one has."""
-        known = self._known_columns
-        if name not in known:
-            known[name] = any(name in table.names for table in self.batches(lambda fault: None))
-        return known[name]
+        """Return whether any row has a column; this reads the file up to the first such row."""
+        if name not in self._has_column:
+            self._has_column[name] = any(name in table.names for table in self.batches(lambda fault: None))
+        return self._has_column[name]
 
 
 def open_file(path: str | Path) -> File:
-    """Return the file at `path`, its format found from its name."""
+    """Return the file at `path`, in the format of its name."""
     if Path(path).is_dir():
-        raise InputError(f"{path} is a folder; expected a file ending in {_endings()}.")
+        raise InputError(f"{path} is a folder; expected a file ending in {_ENDINGS}.")
     return File(Path(path), format_of(path), str(path))
 
 
 @contextmanager
 def from_stream(stream: IO[bytes], name: str = "standard input") -> Iterator[File]:
-    """Yield a copy of a stream as a file, its format found from its first bytes: rows are read more than once."""
+    """Yield a copy of a stream as a file, because rows are read more than once; its first bytes tell the format."""
     with temporary_folder() as folder:
         path = folder / "input"
         with path.open("wb") as copy:
@@ -188,10 +177,10 @@ def _parquet(file: File, on_fault: OnFault, batch_rows: int) -> Iterator[Table]:
             yield FrameTable(file.name, "row", np.arange(first + 1, first + len(frame) + 1), frame)
     except (pl.exceptions.PolarsError, OSError) as error:
         raise InputError(f"{file.name} cannot be read as Parquet: {str(error).splitlines()[0]}") from None
-    except pl.exceptions.PanicException as error:  # no Exception: polars met what it takes to be impossible
-        said = f"{str(error).partition(chr(10))[0]:.200}"
+    except pl.exceptions.PanicException as error:  # not an Exception: a bug in polars, or a damaged file
+        message = f"{str(error).partition(chr(10))[0]:.200}"
         raise InputError(
-            f"{file.name} cannot be read as Parquet and is probably damaged; write it again. Polars gave up: {said}"
+            f"{file.name} cannot be read as Parquet and is probably damaged; write it again. Polars gave up: {message}"
         ) from None
 
 
@@ -202,21 +191,28 @@ def _json_lines(file: File, on_fault: OnFault, batch_rows: int) -> Iterator[Tabl
             for line, raw in enumerate(lines, 1):
                 lines.size = 0
                 text = raw.removeprefix(b"\xef\xbb\xbf") if line == 1 else raw
-                if text.strip():
-                    row, problem = _json_row(text)
-                    if row is None:
-                        kind, said = problem
-                        on_fault(
-                            Fault(file.name, f"line {line}", said, text.decode("utf-8", "replace").rstrip("\n"), kind)
-                        )
-                    else:
+                if not text.strip():
+                    continue
+                try:
+                    row = json.loads(text)
+                except UnicodeDecodeError:
+                    kind, problem = "not UTF-8", f"the line is not UTF-8 text; {NOT_UTF8}"
+                except (ValueError, RecursionError) as error:
+                    kind, problem = "not JSON", f"the line is not JSON ({error}). One object on each line is expected."
+                else:
+                    if isinstance(row, dict):
                         yield line, row, len(raw)
+                        continue
+                    kind = "not an object"
+                    problem = f"the line is {type(row).__name__}, not an object with question, answer and confidence."
+                content = text.decode("utf-8", "replace").rstrip("\n")
+                on_fault(Fault(file.name, f"line {line}", problem, content, kind))
 
     yield from _tables(file, parsed(), batch_rows, is_text=False)
 
 
 def _json_list(file: File, on_fault: OnFault, batch_rows: int) -> Iterator[Table]:
-    """Read a list of objects; JSON lines under the name of a list are read as lines."""
+    """Read a list of objects, or JSON lines in a file that is named .json."""
     with opened_bytes(file.path, file.name) as stream:
         is_list = stream.read(1024).removeprefix(b"\xef\xbb\xbf").lstrip()[:1] == b"["
     if not is_list:
@@ -237,23 +233,9 @@ def _json_list(file: File, on_fault: OnFault, batch_rows: int) -> Iterator[Table
     yield from _tables(file, parsed(), batch_rows, is_text=False, unit="item")
 
 
-def _json_row(text: bytes) -> tuple[dict[str, Any] | None, tuple[str, str]]:
-    """Return the row that a line is; None, and what is wrong with it in short and in full, if it is none."""
-    try:
-        row = json.loads(text)
-    except UnicodeDecodeError:
-        return None, ("not UTF-8", f"the line is not UTF-8 text; {NOT_UTF8}")
-    except (ValueError, RecursionError) as error:
-        return None, ("not JSON", f"the line is not JSON ({error}). One object on each line is expected.")
-    if not isinstance(row, dict):
-        problem = f"the line is {type(row).__name__}, not an object with question, answer and confidence."
-        return None, ("not an object", problem)
-    return row, ("", "")
-
-
 def _csv(file: File, on_fault: OnFault, batch_rows: int) -> Iterator[Table]:
     def parsed() -> Iterator[_Row]:
-        # Answers may be long; the limit of the csv module is meant for other files, and _Lines has ours.
+        # Answers may be long: lift the limit of the csv module; _Lines has its own.
         csv.field_size_limit(min(sys.maxsize, 2**31 - 1))
         raw = opened_bytes(file.path, file.name)
         with io.TextIOWrapper(raw, "utf-8-sig", "surrogateescape", newline="") as text:
@@ -285,9 +267,9 @@ def _csv(file: File, on_fault: OnFault, batch_rows: int) -> Iterator[Table]:
 
 
 class _Lines(Generic[AnyStr]):
-    """The lines of a stream.
+    """The lines of a stream; a row that is too large is an error.
 
-    size : of the lines since somebody set it to 0, which is where a row begins; a row that is too large is an error.
+    size : total length of the lines since the caller set it to 0, at the start of a row.
     """
 
     def __init__(self, stream: IO[AnyStr], name: str) -> None:
@@ -310,9 +292,9 @@ class _Lines(Generic[AnyStr]):
 
 
 def _separator(text: Iterable[str], file: File) -> tuple[str, list[str]]:
-    """Return what separates the values, and the lines that were read to tell.
+    """Return the separator, and the lines that were read to find it.
 
-    Of comma, semicolon and tab it is the one that parts the header most.
+    It is the one of comma, semicolon and tab that splits the header into the most parts.
     """
     if is_tsv(file.name):
         return "\t", []
@@ -322,23 +304,23 @@ def _separator(text: Iterable[str], file: File) -> tuple[str, list[str]]:
         if line.strip():
             break
     header = start[-1] if start else ""
-    return max(_SEPARATORS, key=lambda letter: _parts(header, letter)), start
+
+    def n_columns(separator: str) -> int:
+        try:
+            return len(next(csv.reader([header], delimiter=separator), []))
+        except csv.Error:
+            return 0
+
+    return max(_SEPARATORS, key=n_columns), start
 
 
 def is_tsv(name: str) -> bool:
-    """Return whether a name says that values are separated by tabs."""
+    """Return whether a file is named .tsv, so tabs separate its values."""
     return ".tsv" in Path(name.lower()).suffixes
 
 
-def _parts(header: str, separator: str) -> int:
-    try:
-        return len(next(csv.reader([header], delimiter=separator), []))
-    except csv.Error:
-        return 0
-
-
 def _csv_problem(values: list[str], header: list[str]) -> tuple[str, str]:
-    """Return what is wrong with a row of CSV, in short and in full; nothing if it is sound."""
+    """Return what is wrong with a row of CSV, in short and in full; empty texts for a good row."""
     if len(values) != len(header):
         kind = f"{'more' if len(values) > len(header) else 'fewer'} values than the header has"
         problem = f"the row has {len(values)} values and the header {len(header)}."
@@ -364,116 +346,17 @@ def _require_header(header: list[str], file: File) -> None:
 def _tables(
     file: File, rows: Iterator[_Row], batch_rows: int, is_text: bool, unit: str = "line"
 ) -> Iterator[ObjectTable]:
-    """Yield batches of so many rows; of fewer if these are large: two batches may be in memory at once."""
-    places: list[int] = []
-    objects: list[dict[str, Any]] = []
-    total = 0
-    # The rows of CSV all have the columns of its header; objects of JSON have their own.
+    """Yield batches of up to `batch_rows` rows; fewer if they are large: two batches may be in memory at once."""
+    # In CSV every row has the columns of the header; in JSON each object has its own.
     is_elsewhere = None if is_text else file.has_column
-
-    def table() -> ObjectTable:
-        return ObjectTable(file.name, unit, np.array(places), objects, is_text, is_elsewhere=is_elsewhere)
-
-    for place, row, size in rows:
-        places.append(place)
-        objects.append(row)
-        total += size
-        if len(objects) == batch_rows or total > largest_row() // 4:
-            yield table()
-            places, objects, total = [], [], 0
-    if objects:
-        yield table()
-
-
-def opened_bytes(path: Path, name: str | None = None) -> IO[bytes]:
-    """Return a file to read, unpacked if it is packed with gzip.
-
-    name : what messages call it.
-    """
-    stream: io.BufferedReader = path.open("rb")
-    if stream.peek(2)[:2] == b"\x1f\x8b":
-        stream = io.BufferedReader(_Unpacked(stream, path.stat().st_size, name or str(path)))
-    encoding = current_options().encoding
-    if encoding is not None:
-        return io.BufferedReader(_Recoded(stream, encoding, name or str(path)))
-    found = _wide_encoding(stream.peek(_SAMPLE)[:_SAMPLE])
-    if found is not None:
-        stream.close()
-        raise EncodingError(f"{name or path} is {found} text; expected UTF-8. {OTHER_ENCODING.format(found.lower())}")
-    return stream
-
-
-def _wide_encoding(start: bytes) -> str | None:
-    """Return the encoding of text whose characters have two bytes; None if it has none of these."""
-    if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        return "UTF-16"
-    even, odd = start[::2].count(0), start[1::2].count(0)
-    if max(even, odd) <= len(start) / 4 or len(start) < 4:
-        return None
-    return "UTF-16-BE" if even > odd else "UTF-16-LE"
-
-
-class _Recoded(io.RawIOBase):
-    """Text of another encoding as UTF-8."""
-
-    def __init__(self, stream: IO[bytes], encoding: str, name: str) -> None:
-        self._stream, self._encoding, self._name = stream, encoding, name
-        self._decode = codecs.getincrementaldecoder(encoding)().decode
-        self._ready = b""
-        self._is_read = False
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        while not self._ready and not self._is_read:
-            raw = self._stream.read(_SAMPLE)
-            self._is_read = not raw
-            try:
-                self._ready = self._decode(raw, final=not raw).encode()
-            except UnicodeError as error:
-                raise EncodingError(f"{self._name} cannot be read as {self._encoding}: {error}.") from None
-        part, self._ready = self._ready[: len(buffer)], self._ready[len(buffer) :]
-        buffer[: len(part)] = part
-        return len(part)
-
-    def close(self) -> None:
-        self._stream.close()
-        super().close()
-
-
-class _Unpacked(io.RawIOBase):
-    """The content of a gzip file; damage, and more than a file of its size should hold, are errors that say so."""
-
-    def __init__(self, packed: IO[bytes], size: int, name: str) -> None:
-        self._name = name
-        self._packed = packed
-        self._file = gzip.GzipFile(fileobj=packed)
-        self._size = size
-        self._count = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        try:
-            data = self._file.read1(len(buffer))
-        except (OSError, EOFError, zlib.error) as error:
-            raise InputError(
-                f"{self._name} cannot be read beyond byte {self._count:,}, unpacked: {error}. Is the file whole?"
-            ) from None
-        self._count += len(data)
-        allowed = current_options().max_unpacked_gb
-        if self._count > (max(_UNPACKED, _RATIO * self._size) if allowed is None else allowed * 2**30):
-            raise InputError(
-                f"{self._name} has {self._size:,} bytes and unpacks to more than {self._count - len(data):,}, as do "
-                "files made to fill the memory. If you trust the file, unpack it first, or allow more: "
-                "qacal --max-unpacked-gb GB (in Python: with qacal.file_options(max_unpacked_gb=GB): ...)."
-            )
-        buffer[: len(data)] = data
-        return len(data)
-
-    def close(self) -> None:
-        self._file.close()
-        self._packed.close()
-        super().close()
+    while True:
+        places, objects, total = list[int](), list[dict[str, Any]](), 0
+        for place, row, size in rows:
+            places.append(place)
+            objects.append(row)
+            total += size
+            if len(objects) == batch_rows or total > largest_row() // 4:
+                break
+        if not objects:
+            return
+        yield ObjectTable(file.name, unit, np.array(places), objects, is_text, is_elsewhere=is_elsewhere)

@@ -1,4 +1,4 @@
-"""JSON documents that are walked from front to back: of a list of a million rows, the one at hand is in memory."""
+"""JSON documents read as a stream: only the current row of a list is in memory."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from qacal.errors import EncodingError, InputError
 from qacal.records.file_options import NOT_UTF8, largest_row, too_large
 
 _CHUNK = 2**16
-# What is kept of all that a document says beside its rows.
+# Largest total size of the header: the values beside the rows.
 _LARGEST_HEADER = 2**24
 _STRUCTURE = re.compile(r'["\[\]{}]')
 _TOO_LARGE = object()
@@ -22,9 +22,9 @@ _ENDS = frozenset(_SPACE + ",]}:")
 
 
 class JsonDocument:
-    """A JSON document that is read from front to back.
+    """A JSON document read as a stream.
 
-    header : the members of its top object that were passed on the way to the items; large ones are left out.
+    header : the members of the top object beside the items, as far as they were read; large ones are left out.
 
     >>> import io
     >>> log = JsonDocument(io.BytesIO(b'{"eval": {"model": "m"}, "samples": [{"id": 1}, {"id": 2}]}'))
@@ -46,11 +46,11 @@ class JsonDocument:
 
     @property
     def position(self) -> int:
-        """How much was passed so far, in characters."""
+        """The number of characters read so far."""
         return self._passed + self._at
 
     def items(self, *inside: str) -> Iterator[Any]:
-        """Yield the items of the list at a path of names; a document that is a list itself is that list."""
+        """Yield the items of the list at a path of names, or of the document itself if it is a list."""
         try:
             if not self._next():
                 raise ValueError("it is empty")
@@ -88,12 +88,12 @@ class JsonDocument:
 
     def _take(self, expected: str) -> None:
         if self._next() != expected:
-            found = f"there is {self._next()!r}" if self._next() else "it ends"
-            raise ValueError(f"{found} where {expected!r} should be")
+            problem = f"there is {self._next()!r}" if self._next() else "it ends"
+            raise ValueError(f"{problem} where {expected!r} should be")
         self._at += 1
 
     def _next(self) -> str:
-        """Return the character that comes next, spaces left out; nothing at the end."""
+        """Skip spaces and return the next character without consuming it; empty at the end."""
         while True:
             while self._at < len(self._text) and self._text[self._at] in _SPACE:
                 self._at += 1
@@ -107,7 +107,7 @@ class JsonDocument:
         return value
 
     def _up_to(self, most: int) -> Any:
-        """Return the next value; if it is longer than that, nothing of it is taken and something else is returned."""
+        """Return the next value; if it is longer than `most`, consume nothing and return _TOO_LARGE."""
         self._next()
         while True:
             size = len(self._text) - self._at
@@ -117,7 +117,7 @@ class JsonDocument:
                 value, end = None, len(self._text)
                 if self._is_read:
                     raise
-            # What was read so far may end within a number, as 0. does of 0.5, and then seems to be a shorter one.
+            # A number may go on in the next chunk: 0. may be the start of 0.5.
             if self._is_read or self._text[end : end + 1] in _ENDS:
                 if end - self._at > most:
                     return _TOO_LARGE
@@ -128,7 +128,7 @@ class JsonDocument:
             self._more(min(max(_CHUNK, size), most + 1 - size))
 
     def _keep(self, name: Any, opening: str, header: dict[str, Any]) -> None:
-        """Take a member that is no list of items into the header, if there is room; pass it otherwise."""
+        """Add a member to the header if there is room; otherwise skip it."""
         if opening not in '"[{':
             header[name] = self._value()
             return
@@ -141,7 +141,7 @@ class JsonDocument:
             header[name] = value
 
     def _skip(self) -> None:
-        """Pass text, a list or an object without building it."""
+        """Skip text, a list or an object without building it."""
         depth, is_text = 0, False
         while True:
             sign = (_IN_TEXT if is_text else _STRUCTURE).search(self._text, self._at)

@@ -1,4 +1,4 @@
-"""Where rows come from: which LLM, prompt, confidence source and judge. Other origins, other meanings of 0.9."""
+"""Where rows come from: LLM, prompt, confidence source and judge; 0.9 may mean something else for each of them."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from qacal.errors import InputError, some_of
 from qacal.parameters import require_kind
 
 AllowOtherSource: TypeAlias = bool | str | Collection[str]
-"""Which origins may be others than those of the fit: True for all, or the names of some."""
+"""Which origins may differ from those of the fit: True for all, or the names of some."""
 
 if TYPE_CHECKING:
     from qacal.records.reading import Batch
 
-# A column that differs from row to row (a prompt with the question in it) tells nothing about where rows are from.
+# A column with more values differs from row to row, such as a prompt that contains the question: not an origin.
 _ORIGINS = 20
 
 APART = (
@@ -24,23 +24,22 @@ APART = (
 
 
 class Sources:
-    """The values of the columns that say where rows come from, gathered from batches."""
+    """The values of the provenance columns, gathered from batches."""
 
     def __init__(self) -> None:
         self._values: dict[str, dict[Any, None]] = {name: {} for name, _ in APART}
 
     def add(self, batch: Batch) -> None:
-        """Take more rows."""
         for name, values in self._values.items():
             if name == "model" or len(values) <= _ORIGINS:
                 values.update(dict.fromkeys(batch.values_of(name)))
 
     def known(self) -> dict[str, list[Any]]:
-        """Return the values of each column that says where rows come from."""
+        """Return the values of each provenance column."""
         return {name: list(values) for name, values in self._values.items() if is_provenance(name, list(values))}
 
     def require_one(self) -> None:
-        """Refuse rows of several LLMs, prompts, kinds of confidence or judges."""
+        """Raise if rows come from several LLMs, prompts, confidence sources or judges."""
         for name, plural in APART:
             values = self.known().get(name, ())
             if len(values) > 1:
@@ -51,15 +50,12 @@ class Sources:
 
 
 def is_provenance(name: str, values: list[Any]) -> bool:
-    """Return whether a column tells where rows come from."""
+    """Return whether a column with these values tells where rows come from."""
     return bool(values) and (name == "model" or len(values) <= _ORIGINS)
 
 
 def require_same_source(train: Sources, certify: Sources) -> None:
-    """Refuse rows that certify and come from another LLM, prompt or kind of confidence than those that train.
-
-    Their judges may differ: that is what the two sets are for.
-    """
+    """Raise if training and certifying rows differ in LLM, prompt or confidence source; judges may differ."""
     one, two = train.known(), certify.known()
     for name in ("model", "prompt", "confidence_source"):
         if name in one and name in two and {*one[name]} != {*two[name]}:
@@ -70,21 +66,21 @@ def require_same_source(train: Sources, certify: Sources) -> None:
 
 
 def require_comparable_ids(one: bool, other: bool) -> None:
-    """Refuse two sets of rows, only one of which has ids."""
+    """Raise if only one of two sets of rows has ids."""
     if one != other:
         raise InputError(
-            "only one of the two sets of rows has ids, so it is unknown whether they share questions. Give both of "
-            "them ids, or neither."
+            "only one of the two sets of rows has ids, so shared questions cannot be detected. Give both of them ids, "
+            "or neither."
         )
 
 
 def require_known_origin(
     batch: Batch, origins: dict[str, list[Any]], accepted: AllowOtherSource = False, *, uses_labels: bool
 ) -> None:
-    """Refuse rows of another origin than those of the fit.
+    """Raise if rows have another origin than those of the fit.
 
-    accepted : which of the origins may be others.
-    uses_labels : whether labels are read; if not, who judged does not matter.
+    accepted : the origins that may differ.
+    uses_labels : whether labels are read; if not, the judge may differ too.
     """
     require_kind(accepted, bool | Iterable, "allow_other_source", "True, or names such as model")
     allowed = {*origins} if accepted is True else {accepted} if isinstance(accepted, str) else {*(accepted or ())}
@@ -93,13 +89,13 @@ def require_known_origin(
         raise InputError(
             f"allow_other_source is {unknown[0]!r}; expected {', '.join(name for name, _ in APART)}, or True."
         )
-    for name, known in origins.items():
+    for name, fitted in origins.items():
         if name in allowed or (name == "judge" and not uses_labels):
             continue
-        others = [value for value in batch.values_of(name) if value not in known]
+        others = [value for value in batch.values_of(name) if value not in fitted]
         if others:
             raise InputError(
-                f"{batch.table.origin}: {name} is {others[0]!r}; this model was fitted on {some_of(known)}. Fit a "
+                f"{batch.table.origin}: {name} is {others[0]!r}; this model was fitted on {some_of(fitted)}. Fit a "
                 f"model for it, since its confidences or labels may mean something else; or pass --allow-other-source "
                 f"{name} (in Python: allow_other_source={name!r})."
             )

@@ -1,29 +1,32 @@
-"""A batch of rows as it came in: a frame of pandas, polars or Arrow, or the objects of a JSONL or CSV file.
+"""A batch of rows: a frame of pandas, polars or Arrow, or the objects of a JSON lines or CSV file.
 
-Whatever it is, columns can be read from it, rows left out, and columns added; everything else passes through untouched,
-and what goes out is of the kind that came in.
+A table has columns to read; rows can be left out and columns added. All else passes through unchanged, and the output
+has the type of the input.
 """
 
 from __future__ import annotations
 
 import json
 import math
+import os
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from threading import Thread
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from qacal.errors import InputError
+from qacal.errors import InputError, QacalError
 from qacal.records.columns import LABELS, number_in
 from qacal.tally.arrays import Bools, Ints, column_of_any
 
 if TYPE_CHECKING:
     import polars as pl
 
-# What should not come out of CSV as text: columns of numbers, and which number is certain.
+# Columns that hold numbers even in CSV, and the number for certain.
 _NUMBERS: Mapping[str, float] = MappingProxyType({"confidence": 1.0, "confidence_tokens": 1.0, "correct": 1.0})
 
 
@@ -31,7 +34,7 @@ _NUMBERS: Mapping[str, float] = MappingProxyType({"confidence": 1.0, "confidence
 class Fault:
     """One row that cannot be used, and why: the message names its place, its column and its value.
 
-    kind : what it has in common with other bad rows, such as "confidence above 1", to count them by.
+    kind : what it has in common with other bad rows, such as "confidence above 1"; bad rows are counted by kind.
     """
 
     origin: str
@@ -48,9 +51,9 @@ class Fault:
 class Table(ABC):
     """Rows, and where they come from.
 
-    origin : what a message calls them, such as ``answers.jsonl``.
-    unit : what `places` count: "line" of a text file, "row" of anything else.
-    places : where each row stands in its origin, counted from 1.
+    origin : their name in messages, such as ``answers.jsonl``.
+    unit : what `places` count: "line" in a text file, "item" in a JSON list, otherwise "row".
+    places : the place of each row in its origin, counted from 1.
     """
 
     origin: str
@@ -62,7 +65,7 @@ class Table(ABC):
 
     @property
     def reads_text_as_numbers(self) -> bool:
-        """True for files in which everything is text."""
+        """True for CSV, where every value is text."""
         return False
 
     @property
@@ -87,16 +90,16 @@ class Table(ABC):
         """Yield the rows as objects."""
 
     def typed_rows(self) -> Iterator[dict[str, Any]]:
-        """Yield the rows as objects for a file that tells numbers from text, as CSV does not."""
+        """Yield the rows as objects, with the numbers of a CSV file as numbers."""
         return self.rows()
 
     @property
     def number_names(self) -> list[str]:
-        """The columns that hold numbers though all is text."""
+        """The columns of a CSV file that hold numbers."""
         return []
 
     def with_numbers(self, columns: Mapping[str, float]) -> Table:
-        """Return the table, knowing that these columns hold numbers up to the given ones, should all be text."""
+        """Return the table with the names of further columns that hold numbers, and the number for certain in each."""
         return self
 
     @abstractmethod
@@ -106,7 +109,7 @@ class Table(ABC):
     @property
     @abstractmethod
     def native(self) -> Any:
-        """What came in, with what has been added."""
+        """The rows in the type of the input."""
 
     def row(self, place: int) -> dict[str, Any]:
         """Return one row as an object."""
@@ -121,7 +124,7 @@ class Table(ABC):
         return name in self.names
 
     def require(self, name: str, remedy: str = "") -> None:
-        """Refuse rows of a file, or of a frame, that lacks a column."""
+        """Raise if the file or frame lacks a column."""
         if not len(self):
             raise InputError(f"there are no rows in {self.origin}.")
         if not self.has(name):
@@ -131,12 +134,12 @@ class Table(ABC):
 
 @dataclass(frozen=True, eq=False)
 class ObjectTable(Table):
-    """Rows as objects, in the order and with the values they were written with.
+    """Rows as objects, with values as they were written.
 
     is_text : every value is text, as in CSV.
-    numbers : the columns that hold numbers all the same, and the largest that each can have.
+    numbers : columns that hold numbers even then, and the number for certain in each.
     kinds : the types of columns that came from a frame.
-    is_elsewhere : whether other rows of the same file have a column; it is asked for a column that no row here has.
+    is_elsewhere : returns whether other rows of the same file have a column; used if no row here has it.
     """
 
     objects: Sequence[Mapping[str, Any]]
@@ -147,43 +150,35 @@ class ObjectTable(Table):
 
     @property
     def reads_text_as_numbers(self) -> bool:
-        """True for CSV."""
         return self.is_text
 
     @property
     def names(self) -> list[str]:
-        """Every name that some row has, in the order of their first use."""
+        """The names that any row has, in the order of their first use."""
         return list(dict.fromkeys(name for row in self.objects for name in row))
 
     def has(self, name: str) -> bool:
-        """Return whether there is a column, here or in other rows of the same file."""
         return name in self.names or (self.is_elsewhere is not None and self.is_elsewhere(name))
 
     def column(self, name: str) -> list[Any]:
-        """Return a column's values, None where a row has none."""
         return [row.get(name) for row in self.objects]
 
     def row(self, place: int) -> dict[str, Any]:
-        """Return one row as an object."""
         return dict(self.objects[place])
 
     def only(self, keep: Bools) -> ObjectTable:
-        """Return some of the rows."""
         kept = [self.objects[row] for row in np.flatnonzero(keep).tolist()]
         return replace(self, objects=kept, places=self.places[keep])
 
     def extended(self, columns: pl.DataFrame) -> ObjectTable:
-        """Return the rows with further columns."""
         more = columns.iter_rows(named=True)
         objects = [{**row, **new} for row, new in zip(self.objects, more, strict=True)]
         return replace(self, objects=objects, kinds={**self.kinds, **columns.schema})
 
     def with_numbers(self, columns: Mapping[str, float]) -> ObjectTable:
-        """Return the table, knowing of further columns with numbers."""
         return replace(self, numbers={**self.numbers, **columns})
 
     def typed_rows(self) -> Iterator[dict[str, Any]]:
-        """Yield the rows with numbers as such."""
         typed = {name: _numbers(self.column(name), most) for name, most in self._numbers_as_text.items()}
         for at, row in enumerate(self.objects):
             yield {**row, **{name: values[at] for name, values in typed.items() if name in row}}
@@ -197,110 +192,96 @@ class ObjectTable(Table):
         return {name: self.numbers[name] for name in self.names if name in self.numbers} if self.is_text else {}
 
     def rows(self) -> Iterator[dict[str, Any]]:
-        """Yield the rows as objects."""
         return (dict(row) for row in self.objects)
 
     def frame(self) -> pl.DataFrame:
         """Return the rows as a polars frame.
 
-        A frame has one type for a column, which may be lists of numbers or of texts. Among numbers true is 1 and false
-        0. Other columns of several types, and objects, become JSON text; half a surrogate pair, which no frame can
-        hold, becomes the replacement character.
+        Each column gets one type (:func:`column_type`).
         """
         import polars as pl
 
-        as_text = self._numbers_as_text
-        return pl.DataFrame([self._series(name, as_text) for name in self.names])
-
-    def _series(self, name: str, as_text: Mapping[str, float]) -> pl.Series:
-        import polars as pl
-
-        values = self.column(name)
-        if name in self.kinds:
-            return pl.Series(name, values, self.kinds[name])
-        values = _numbers(values, as_text[name]) if name in as_text else values
-        _, convert = column_type({value_kind(value) for value in values if value is not None})
-        return pl.Series(name, [None if value is None else convert(value) for value in values])
+        as_text, columns = self._numbers_as_text, []
+        for name in self.names:
+            values = self.column(name)
+            if name in self.kinds:
+                columns.append(pl.Series(name, values, self.kinds[name]))
+                continue
+            values = _numbers(values, as_text[name]) if name in as_text else values
+            _, convert = column_type({value_kind(value) for value in values if value is not None})
+            columns.append(pl.Series(name, [None if value is None else convert(value) for value in values]))
+        return pl.DataFrame(columns)
 
     @property
     def native(self) -> list[dict[str, Any]]:
-        """The objects."""
         return list(self.rows())
 
 
 @dataclass(frozen=True, eq=False)
 class FrameTable(Table):
-    """A frame of pandas, polars, Arrow, or whatever else narwhals can read."""
+    """A frame of pandas, polars, Arrow, or another library that narwhals can read."""
 
-    given: Any
+    data: Any
 
     @property
     def names(self) -> list[str]:
-        """The columns."""
-        return list(_narwhals(self.given).columns)
+        return list(_narwhals(self.data).columns)
 
     def column(self, name: str) -> Any:
-        """Return the frame's own series."""
-        return _narwhals(self.given)[name].to_native()
+        return _narwhals(self.data)[name].to_native()
 
     def row(self, place: int) -> dict[str, Any]:
-        """Return one row as an object."""
-        frame = _narwhals(self.given)
+        frame = _narwhals(self.data)
         return {name: frame[name][place] for name in frame.columns}
 
     def only(self, keep: Bools) -> FrameTable:
-        """Return some of the rows."""
         if keep.all():
             return self
         rows = np.flatnonzero(keep)
-        frame = _narwhals(self.given)
+        frame = _narwhals(self.data)
         if frame.implementation.is_polars():
             import polars as pl
 
             # Column by column: all at once needs threads, which a forked child does not have.
-            kept = pl.DataFrame([column.gather(rows) for column in self.given])
+            kept = pl.DataFrame([column.gather(rows) for column in self.data])
         else:
             kept = frame[rows.tolist()].to_native()
-        return replace(self, given=kept, places=self.places[keep])
+        return replace(self, data=kept, places=self.places[keep])
 
     def extended(self, columns: pl.DataFrame) -> FrameTable:
-        """Return the frame with further columns; its own are not touched."""
         import narwhals as nw
 
-        frame = _narwhals(self.given)
+        frame = _narwhals(self.data)
         if frame.implementation.is_polars():
-            return replace(self, given=self.given.hstack(columns.get_columns()))
+            return replace(self, data=self.data.hstack(columns.get_columns()))
         if frame.implementation.is_pandas_like():
-            return replace(self, given=self.given.assign(**_pandas_columns(columns, self.given.index)))
+            return replace(self, data=self.data.assign(**_pandas_columns(columns, self.data.index)))
         series = []
         for name, column in columns.to_dict().items():
             kind = nw.from_native(column, series_only=True).dtype
-            # A column of nulls has no type that narwhals knows: the backend finds one.
-            known = None if kind == nw.Unknown else kind
-            series.append(nw.new_series(name, column.to_list(), known, backend=frame.implementation))
-        return replace(self, given=frame.with_columns(*series).to_native())
+            # A column of nulls has no type in narwhals; the backend chooses one.
+            dtype = None if kind == nw.Unknown else kind
+            series.append(nw.new_series(name, column.to_list(), dtype, backend=frame.implementation))
+        return replace(self, data=frame.with_columns(*series).to_native())
 
     def rows(self) -> Iterator[dict[str, Any]]:
-        """Yield the rows as objects."""
         return self.frame().iter_rows(named=True)
 
     def frame(self) -> pl.DataFrame:
-        """Return the rows as a polars frame."""
         import polars as pl
 
-        if isinstance(self.given, pl.DataFrame):
-            return self.given
-        frame = _narwhals(self.given)
+        if isinstance(self.data, pl.DataFrame):
+            return self.data
+        frame = _narwhals(self.data)
         return pl.DataFrame({name: _plain_column(frame[name], name) for name in frame.columns}, strict=False)
 
     @property
     def native(self) -> Any:
-        """The frame."""
-        return self.given
+        return self.data
 
 
 def as_table(data: Any, origin: str = "records") -> Table:
-    """Return rows that are in memory as a table: a frame, a list of objects, or an object of columns.
+    """Return rows in memory as a table: a frame, a list of objects, or an object of columns.
 
     >>> as_table([{"question": "2+2?", "confidence": 0.9}]).names
     ['question', 'confidence']
@@ -327,7 +308,7 @@ def as_table(data: Any, origin: str = "records") -> Table:
 
 
 def joined(tables: Sequence[Table]) -> Table:
-    """Return the rows of several tables that came from one place, as one table."""
+    """Return the rows of several tables of one origin as one table."""
     first, places = tables[0], np.concatenate([table.places for table in tables])
     if isinstance(first, ObjectTable):
         parts = [table for table in tables if isinstance(table, ObjectTable)]
@@ -369,21 +350,21 @@ def _pandas_columns(columns: pl.DataFrame, index: Any) -> dict[str, Any]:
 
 
 def _numbers(values: list[Any], most: float) -> list[Any]:
-    """Return texts as numbers, None where there is nothing, and as they are where they are none.
+    """Return numbers and labels in texts as numbers, and empty texts as None; other texts stay.
 
     >>> _numbers(["0.90", "", "70%", "yes", "high"], 1.0)
     [0.9, None, 0.7, 1.0, 'high']
     """
-    return [_number(value.strip().lower(), most, value) if value else None for value in values]
-
-
-def _number(text: str, most: float, given: str) -> float | str:
-    number = LABELS[text] if text in LABELS else number_in(text, most)
-    return given if math.isnan(number) else number
+    out: list[Any] = []
+    for value in values:
+        text = (value or "").strip().lower()
+        number = LABELS[text] if text in LABELS else number_in(text, most)
+        out.append(None if not value else value if math.isnan(number) else number)
+    return out
 
 
 def value_kind(value: Any) -> str:
-    """Return the kind of a value, of which :func:`column_type` makes the type of its column.
+    """Return the kind of a value; :func:`column_type` derives the type of a column from the kinds of its values.
 
     >>> [value_kind(value) for value in ("a", 1, 2**64, True, [1, 0.5], ["a"], [], {"a": 1})]
     ['str', 'int', 'large', 'bool', 'floats', 'texts', 'empty', 'object']
@@ -403,9 +384,10 @@ def value_kind(value: Any) -> str:
 
 
 def column_type(kinds: set[str]) -> tuple[Any, Callable[[Any], Any]]:
-    """Return the polars type that holds values of these kinds, and the function that converts a value to it.
+    """Return the polars type for values of these kinds, and a function that converts a value to it.
 
-    Among numbers true is 1 and false 0. Text holds everything: other values become JSON.
+    Lists of numbers or texts stay lists. Among numbers true is 1 and false 0. All other mixtures and objects become
+    text, as JSON.
     """
     import polars as pl
 
@@ -425,13 +407,13 @@ def column_type(kinds: set[str]) -> tuple[Any, Callable[[Any], Any]]:
 
 
 def json_or_text(value: Any) -> str:
-    """Return text as it is and other values as JSON; half a surrogate pair, which no frame can hold, is replaced."""
+    """Return text unchanged and other values as JSON; polars cannot store half a surrogate pair, so it is replaced."""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
     return text if text.isascii() else text.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
 
 
 def _plain_column(column: Any, name: str) -> Any:
-    """Return a column as polars takes it, with None for what is missing."""
+    """Return a column in a form that polars accepts, with None for missing values."""
     if isinstance(column, list | tuple | range):
         return list(column)
     import polars as pl
@@ -440,3 +422,41 @@ def _plain_column(column: Any, name: str) -> Any:
         return column
     array = column_of_any(column, name)
     return array.tolist() if array.dtype == object else array
+
+
+# Polars in a forked child. A fork does not copy the threads of polars, so work that needs them would wait for ever.
+# Calibrating rows in memory needs none; reading and writing files does. A spawned child is not affected.
+
+_PATIENCE = 10.0  # seconds; with threads, the trial below takes milliseconds
+_is_doubtful = False
+_is_stuck = False
+
+
+def _doubt() -> None:
+    global _is_doubtful
+    _is_doubtful = "polars" in sys.modules
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_doubt)
+
+
+def require_polars() -> None:
+    """Raise if polars would wait for threads that this process does not have."""
+    global _is_doubtful, _is_stuck
+    if _is_doubtful:
+        trial = Thread(target=_use_polars, daemon=True)
+        trial.start()
+        trial.join(_PATIENCE)
+        _is_doubtful, _is_stuck = False, trial.is_alive()
+    if _is_stuck:
+        raise QacalError(
+            "this process was forked after polars had started its threads, which a fork does not copy: reading files, "
+            'saving models and reports would wait for ever. Start processes with multiprocessing.get_context("spawn").'
+        )
+
+
+def _use_polars() -> None:
+    import polars as pl
+
+    pl.DataFrame({"a": [1]}).select(pl.col("a").sum(), b=pl.col("a").max())

@@ -1,4 +1,4 @@
-"""Writing rows as Parquet, JSON lines, a JSON list or CSV: whole, or not at all."""
+"""Write rows as Parquet, JSON lines, a JSON list or CSV: a complete file, or none."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 _ROWS_AT_ONCE = 10_000
 _ENDING = ".qacal-tmp"
 _DESCRIPTORS = {"/dev/stdout": 1, "/dev/stderr": 2}
-# Links to links are followed no further, as the system does.
+# The number of links to follow, as in the kernel.
 _LINKS = 40
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _DECIMAL_COMMA = re.compile(r"-?\d+,\d+")
@@ -76,18 +76,18 @@ def atomic_file(path: str | Path) -> Iterator[Path]:
 
 @contextmanager
 def naming_full_disk(target: Path) -> Iterator[None]:
-    """Raise an error that names the output if the disk is full."""
+    """Turn the error of a full disk into one that names the output."""
     try:
         yield
     except OSError as error:
         if error.errno not in _FULL:
             raise
-        raise InputError(f"{target} cannot be written: {error.strerror}. What was there before is unchanged.") from None
+        raise InputError(f"{target} cannot be written: {error.strerror}. The old file, if any, is unchanged.") from None
 
 
 def is_stream(path: str | Path) -> bool:
-    """Return whether a path is standard output, or anything else that exists and is no regular file or folder."""
-    # The file behind a descriptor (standard output was redirected to it) may be regular; it must not be replaced.
+    """Return whether a path is standard output, a device or a pipe: all but regular files and folders."""
+    # A descriptor may lead to a regular file, if the output is redirected; it must not be replaced.
     if _descriptor(path) is not None or os.path.abspath(path).startswith("/proc/"):
         return True
     return os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path)
@@ -99,13 +99,13 @@ def is_standard_output(path: str | Path) -> bool:
 
 
 def _descriptor(path: str | Path) -> int | None:
-    """Return the number of the descriptor that a path, or the link there, is a name of; none for other paths."""
+    """Return the number of the descriptor that a path stands for, directly or as a link; None for other paths."""
     name = "/dev/stdout" if str(path) == "-" else os.path.abspath(path)
     for _ in range(_LINKS):
         if name in _DESCRIPTORS:
             return _DESCRIPTORS[name]
-        if found := re.fullmatch(rf"/(?:dev|proc/(?:self|thread-self|{os.getpid()}))/fd/(\d+)", name):
-            return int(found[1])
+        if match := re.fullmatch(rf"/(?:dev|proc/(?:self|thread-self|{os.getpid()}))/fd/(\d+)", name):
+            return int(match[1])
         if not os.path.islink(name):
             break
         name = os.path.abspath(os.path.join(os.path.dirname(name), os.readlink(name)))
@@ -119,7 +119,7 @@ def _stream(path: str | Path) -> Iterator[IO[bytes]]:
         yield sys.stdout.buffer
         return
     try:
-        # Opening /dev/stderr again would lose its place in the file behind it, and what is in that file.
+        # Opening /dev/stderr again would overwrite the file that it is redirected to.
         opened = os.open(path, os.O_WRONLY | os.O_APPEND) if descriptor is None else os.dup(descriptor)
     except OSError as error:
         raise InputError(f"{path} cannot be written: {error.strerror or error}.") from None
@@ -135,14 +135,14 @@ def _umask() -> int:
 
 
 class Writer(ABC):
-    """Takes tables one after the other and writes one file."""
+    """Writes tables into one file."""
 
     @abstractmethod
     def write(self, table: Table) -> None:
         """Add rows."""
 
     def write_objects(self, objects: Iterable[dict[str, Any]], origin: str) -> int:
-        """Add rows that come one by one, few of them in memory at a time; return how many there were."""
+        """Add rows, few of them in memory at a time; return their number."""
         count, rows = 0, iter(objects)
         while some := list(islice(rows, _ROWS_AT_ONCE)):
             self.write(ObjectTable(origin, "row", np.arange(count + 1, count + len(some) + 1), some))
@@ -154,13 +154,13 @@ class Writer(ABC):
         """Finish the file."""
 
     def discard(self) -> None:
-        """Let go of a file that will not be finished."""
+        """Close a file that will not be finished."""
         with suppress(OSError):
             self.close()
 
 
 def output_format(path: str | Path, like: str) -> str:
-    """Return the format that a name tells; `like` for standard output, a device or a pipe whose name tells none."""
+    """Return the format by name; `like` for standard output, a device or a pipe without an ending."""
     try:
         return format_of(path)
     except InputError:
@@ -171,10 +171,7 @@ def output_format(path: str | Path, like: str) -> str:
 
 @contextmanager
 def writing(path: str | Path, like: str, separator: str = ",") -> Iterator[Writer]:
-    """Yield a writer for `path`, in the format that its name tells; in the format `like` for a stream without one.
-
-    separator : of the values of CSV; a file that ends in .tsv has tabs.
-    """
+    """Yield a writer for `path` in the format :func:`output_format`; `separator` is for .csv, .tsv has tabs."""
     with atomic_file(path) as temporary, _writer(temporary, path, like, separator) as writer:
         yield writer
 
@@ -183,7 +180,7 @@ def writing(path: str | Path, like: str, separator: str = ",") -> Iterator[Write
 def write_pair(
     first: str | Path, second: str | Path, like: str = "jsonl", separator: str = ","
 ) -> Iterator[tuple[Writer, Writer]]:
-    """Yield writers for two files; both are finished before either takes its place, so neither is there alone."""
+    """Yield writers for two files; both are finished before either replaces an old one."""
     with (
         atomic_file(second) as later,
         atomic_file(first) as sooner,
@@ -195,8 +192,7 @@ def write_pair(
 
 @contextmanager
 def _writer(temporary: Path, path: str | Path, like: str, separator: str) -> Iterator[Writer]:
-    """Yield a writer into a file that will be called `path`."""
-    format_ = output_format(path, like)
+    """Yield a writer into the temporary file of `path`."""
     is_packed = str(path).lower().endswith(".gz")
     kinds: dict[str, Callable[[], Writer]] = {
         "parquet": lambda: _ParquetWriter(temporary),
@@ -204,7 +200,7 @@ def _writer(temporary: Path, path: str | Path, like: str, separator: str) -> Ite
         "json": lambda: _JsonListWriter(temporary, is_packed),
         "csv": lambda: _CsvWriter(temporary, is_packed, "\t" if is_tsv(str(path)) else separator),
     }
-    writer = kinds[format_]()
+    writer = kinds[output_format(path, like)]()
     try:
         yield writer
     except BaseException:
@@ -225,7 +221,7 @@ class _JsonWriter(Writer):
 
 
 class _JsonListWriter(_JsonWriter):
-    """Writes a list, an object on each line."""
+    """Writes a list with one object on each line."""
 
     _before = b"["
 
@@ -250,12 +246,12 @@ class _CsvWriter(Writer):
 
     def write(self, table: Table) -> None:
         if self._rows is None:
-            # The csv module quotes a carriage return only if lines end in one; ours are cut to a plain newline below.
+            # The csv module quotes a carriage return only if lines end in one; _flush_line cuts lines to a newline.
             options: dict[str, Any] = {"extrasaction": "raise", "lineterminator": "\r\n", "delimiter": self._separator}
             self._rows = csv.DictWriter(self._line, table.names, **options)
             self._rows.writeheader()
             self._flush_line()
-            # As the columns that hold numbers have them; an answer may be 1,234.
+            # Only columns of numbers tell whether the file has decimal commas: an answer may be 1,234.
             numbers = [value for row in table.rows() for value in map(row.get, table.number_names) if value]
             has_points = any("." in str(value) for value in numbers)
             has_commas = any(isinstance(value, str) and _DECIMAL_COMMA.fullmatch(value) for value in numbers)
@@ -264,7 +260,7 @@ class _CsvWriter(Writer):
             try:
                 self._rows.writerow({name: _cell(value, self._has_commas) for name, value in row.items()})
             except ValueError as error:
-                raise InputError(f"{table.origin}: a row has columns that the first ones do not: {error}.") from None
+                raise InputError(f"{table.origin}: a row has columns that the first rows lack: {error}.") from None
             self._flush_line()
 
     def _flush_line(self) -> None:
@@ -313,7 +309,7 @@ class _ParquetWriter(Writer):
 
 @contextmanager
 def plain_errors() -> Iterator[None]:
-    """Turn what polars raises when the system cannot write into the error that Python would raise."""
+    """Turn the error of polars for a failed write into the OSError behind it."""
     import polars as pl
 
     try:
@@ -329,19 +325,20 @@ def json_line(row: dict[str, Any]) -> bytes:
     """Return a row as one line of JSON."""
     try:
         text = json.dumps(row, ensure_ascii=False, default=_plain, allow_nan=False)
-    except ValueError:  # NaN or an infinity, which JSON cannot hold
-        text = json.dumps(_finite(row), ensure_ascii=False, default=_plain)
+    except ValueError:  # JSON has no NaN and no infinity
+        text = json.dumps(finite(row), ensure_ascii=False, default=_plain)
     try:
         return text.encode() + b"\n"
-    except UnicodeEncodeError:  # half of a surrogate pair, which UTF-8 cannot hold
-        return json.dumps(_finite(row), default=_plain).encode() + b"\n"
+    except UnicodeEncodeError:  # half of a surrogate pair is not UTF-8
+        return json.dumps(finite(row), default=_plain).encode() + b"\n"
 
 
-def _finite(value: Any) -> Any:
+def finite(value: Any) -> Any:
+    """Return a value for JSON, which has no NaN and no infinity: they become None."""
     if isinstance(value, dict):
-        return {name: _finite(inner) for name, inner in value.items()}
-    if isinstance(value, list):
-        return [_finite(inner) for inner in value]
+        return {name: finite(inner) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(inner) for inner in value]
     return None if isinstance(value, float) and not np.isfinite(value) else value
 
 
@@ -352,14 +349,14 @@ def _plain(value: Any) -> Any:
 
 
 def _cell(value: Any, has_commas: bool) -> Any:
-    """Return a value as CSV has it; with decimal commas if the file has them."""
+    """Return a value for a cell of CSV."""
     if isinstance(value, list | dict | np.ndarray):
         return json.dumps(value, ensure_ascii=False, default=_plain)
     return repr(value).replace(".", ",") if has_commas and type(value) is float else value
 
 
 class _Packed(gzip.GzipFile):
-    """A gzip file without name and time in it, so that the same rows give the same bytes."""
+    """A gzip file without a name and a time, so that the same rows give the same bytes."""
 
     def __init__(self, path: Path) -> None:
         self._raw = path.open("wb")
@@ -371,12 +368,12 @@ class _Packed(gzip.GzipFile):
 
 
 def write_frame(frame: pl.DataFrame, path: str | Path, like: str = "csv") -> None:
-    """Write a frame as a file of its own."""
+    """Write a frame to a file."""
     with writing(path, like) as writer:
         writer.write(FrameTable("table", "row", np.arange(1, len(frame) + 1), frame))
 
 
 def write_objects(objects: Iterable[dict[str, Any]], path: str | Path, origin: str) -> int:
-    """Write rows that come one by one to a file; return how many there were."""
+    """Write rows to a file, few of them in memory at a time; return their number."""
     with writing(path, "jsonl") as writer:
         return writer.write_objects(objects, origin)

@@ -37,7 +37,7 @@ def off_by(error: CalibrationError, *, has_interval: bool = False) -> str:
     """
     is_known = not math.isnan(error.high)
     if math.isnan(error.debiased):
-        return "cannot be measured on so few rows"
+        return "cannot be measured: too few rows"
     if not error.debiased > 0:
         most = f" (at most {points(error.high)} at 95%)" if is_known and error.high > 0 else ""
         return f"shows no error beyond noise{most}"

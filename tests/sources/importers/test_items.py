@@ -110,7 +110,7 @@ def test_rows_of_any_types_fit_one_schema_whatever_the_batches(rows, size):
         with RowBuffer(("a",)) as buffer:
             for row in rows:
                 buffer.add(row)
-            tables = [table.given for table in buffer.tables()]
+            tables = [table.data for table in buffer.tables()]
             assert len({tuple(table.schema.items()) for table in tables}) == 1
             assert sum(map(len, tables)) == len(rows)
             assert buffer.frame().equals(pl.concat(tables))

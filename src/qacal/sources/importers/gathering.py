@@ -267,7 +267,7 @@ class RowBuffer:
         """Return all rows."""
         import polars as pl
 
-        frames = [table.given for table in self.tables()]
+        frames = [table.data for table in self.tables()]
         return pl.concat(frames) if frames else self._frame([])
 
     def _flush(self) -> None:

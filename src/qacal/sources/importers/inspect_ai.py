@@ -31,8 +31,8 @@ from pathlib import Path
 from typing import Any
 
 from qacal.errors import InputError, MissingPackageError
-from qacal.records.file_options import largest_row, too_large
-from qacal.records.files import OnFault, opened_bytes
+from qacal.records.file_options import largest_row, opened_bytes, too_large
+from qacal.records.files import OnFault
 from qacal.records.json_stream import JsonDocument
 from qacal.records.table import Fault
 from qacal.sources.elicitation.matching import normalise_answer

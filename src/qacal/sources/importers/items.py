@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from qacal.errors import EncodingError, InputError
-from qacal.records.file_options import NOT_UTF8, largest_row, too_large
-from qacal.records.files import OnFault, open_file, opened_bytes
+from qacal.records.file_options import NOT_UTF8, largest_row, opened_bytes, too_large
+from qacal.records.files import OnFault, open_file
 from qacal.records.json_stream import JsonDocument
 from qacal.records.table import Fault
 from qacal.sources.importers.base import Outcome, UnusableRowError
