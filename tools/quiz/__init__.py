@@ -1,6 +1,6 @@
-"""Questions with known answers: of topics that a small LLM knows, half knows, and only believes to know.
+"""Questions with known answers, on topics that a small LLM knows well, partly, or not at all.
 
-Facts are typed into tables (`facts/`), all else is computed. See :func:`tools.quiz.questions`.
+Facts are in tables (`facts/`), everything else is computed. See :func:`tools.quiz.questions`.
 """
 
 from tools.quiz.question import Question, Topic

@@ -25,27 +25,23 @@ TOPICS: tuple[Topic, ...] = (
     *programs.TOPICS,
 )
 
-
+# The largest number of questions of a topic. A small LLM takes a second for each.
 MOST = 84
-"""Questions of a topic. More would not tell topics apart any better, and a small LLM takes a second for each."""
 
 
 def all_questions() -> Iterator[Question]:
-    """Yield the questions of all topics: of larger ones those whose ids have the lowest hashes, so that few change."""
+    """Yield the questions of all topics; of larger topics, the questions whose ids have the lowest hashes."""
     for topic in TOPICS:
-        found = list(topic.questions())
-        kept = {question.id for question in sorted(found, key=lambda one: _rank(one.id))[:MOST]}
-        yield from (question for question in found if question.id in kept)
-
-
-def _rank(identity: str) -> bytes:
-    return sha256(identity.encode()).digest()
+        generated = list(topic.questions())
+        ids = sorted((question.id for question in generated), key=lambda id_: sha256(id_.encode()).digest())
+        kept = set(ids[:MOST])
+        yield from (question for question in generated if question.id in kept)
 
 
 def questions() -> pl.DataFrame:
-    """Return the quiz: `id`, `question`, `ground_truth`, `subject`, `choices` and `dataset`, a row a question.
+    """Return the quiz: `id`, `question`, `ground_truth`, `subject`, `choices` and `dataset`, one row per question.
 
-    The same on every machine. A question keeps its id when others come or go.
+    The quiz is the same on every machine. A question keeps its id when other questions are added or removed.
 
     >>> quiz = questions()
     >>> quiz.row(0)[:4]
