@@ -21,8 +21,8 @@ from qacal.sources.elicitation.reading.numbers import read_probability
 from qacal.sources.elicitation.reading.parsing import parse_stated
 from qacal.sources.elicitation.reply import Refused, Reply, Stated
 from qacal.sources.elicitation.tokens import answer_probability, joint_probability
-from qacal.sources.importers.base import Confidence, OffScale, Scored, Unscored, inside
-from qacal.sources.importers.texts import unpacked
+from qacal.sources.importers.base import Confidence, OffScale, Scored, Unscored
+from qacal.sources.importers.texts import inside, unpacked
 from qacal.tally.arrays import is_missing
 
 METADATA, STATED, TOKENS = "metadata", "stated", "tokens"

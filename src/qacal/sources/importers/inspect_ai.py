@@ -37,20 +37,7 @@ from qacal.records.json_stream import JsonDocument
 from qacal.records.table import Fault
 from qacal.sources.elicitation.matching import normalise_answer
 from qacal.sources.elicitation.reply import Reply
-from qacal.sources.importers.base import (
-    Dropped,
-    LogRow,
-    OnlyName,
-    Outcome,
-    Scored,
-    Selection,
-    UnusableRowError,
-    inside,
-    listed,
-    members,
-    text_of,
-    texts_of,
-)
+from qacal.sources.importers.base import Dropped, LogRow, OnlyName, Outcome, Scored, Selection, UnusableRowError
 from qacal.sources.importers.confidences import (
     AGREEMENT,
     METADATA,
@@ -63,7 +50,17 @@ from qacal.sources.importers.confidences import (
 )
 from qacal.sources.importers.items import Item, checked_items, files_in, read_each
 from qacal.sources.importers.rows import graded, log_row
-from qacal.sources.importers.texts import Question, content_of, digest, question_of
+from qacal.sources.importers.texts import (
+    Question,
+    content_of,
+    digest,
+    inside,
+    listed,
+    members,
+    question_of,
+    text_of,
+    texts_of,
+)
 
 _ATTACHMENT = "attachment://"
 _ZSTANDARD = 93

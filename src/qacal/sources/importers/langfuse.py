@@ -19,20 +19,20 @@ from typing import Any
 
 from qacal.errors import InputError
 from qacal.records.files import OnFault
-from qacal.sources.importers.base import (
-    Dropped,
-    OnlyName,
-    Outcome,
-    Selection,
-    UnusableRowError,
-    inside,
-    text_of,
-    texts_of,
-)
+from qacal.sources.importers.base import Dropped, OnlyName, Outcome, Selection, UnusableRowError
 from qacal.sources.importers.confidences import METADATA, STATED, ParsedReply, is_cut_off, parse_confidence
 from qacal.sources.importers.items import TABLES, Item, files_in, first_item, items_of, read_each
 from qacal.sources.importers.rows import graded, log_row
-from qacal.sources.importers.texts import named_truth, prompt_of, question_of, reply_of, unpacked
+from qacal.sources.importers.texts import (
+    inside,
+    named_truth,
+    prompt_of,
+    question_of,
+    reply_of,
+    text_of,
+    texts_of,
+    unpacked,
+)
 
 _CONFIDENCE = "confidence"
 _HUMP = re.compile(r"(?<=[a-z0-9])([A-Z])")

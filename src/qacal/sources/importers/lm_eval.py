@@ -45,15 +45,20 @@ from qacal.sources.importers.base import (
     Selection,
     Unscored,
     UnusableRowError,
-    inside,
-    listed,
-    members,
-    texts_of,
 )
 from qacal.sources.importers.confidences import AGREEMENT, LIKELIHOOD, STATED, ParsedReply, agreement, bare_number
 from qacal.sources.importers.items import Item, document, files_in, items_of, read_each
 from qacal.sources.importers.rows import choose_confidence, graded, plain_columns
-from qacal.sources.importers.texts import Question, named_question, prompt_of, question_of
+from qacal.sources.importers.texts import (
+    Question,
+    inside,
+    listed,
+    members,
+    named_question,
+    prompt_of,
+    question_of,
+    texts_of,
+)
 
 _NAME = re.compile(r"samples_(?P<task>.+?)(?:_(?P<time>\d{4}-\d\d-\d\dT[\d.:-]+))?\.jsonl(?:\.gz)?")
 _QUESTIONS = ("question", "question_stem", "query", "problem", "goal", "input", "inputs")

@@ -15,21 +15,21 @@ from pathlib import Path
 from typing import Any
 
 from qacal.records.files import OnFault
-from qacal.sources.importers.base import (
-    Dropped,
-    OnlyName,
-    Outcome,
-    Selection,
-    UnusableRowError,
-    inside,
-    listed,
-    members,
-    text_of,
-)
+from qacal.sources.importers.base import Dropped, OnlyName, Outcome, Selection, UnusableRowError
 from qacal.sources.importers.confidences import METADATA, STATED, ParsedReply, is_cut_off, parse_confidence
 from qacal.sources.importers.items import TABLES, Item, files_in, items_of, read_each
 from qacal.sources.importers.rows import graded, log_row
-from qacal.sources.importers.texts import prompt_of, question_of, reply_of, truths_of, unpacked
+from qacal.sources.importers.texts import (
+    inside,
+    listed,
+    members,
+    prompt_of,
+    question_of,
+    reply_of,
+    text_of,
+    truths_of,
+    unpacked,
+)
 
 _CONFIDENCE = "confidence"
 _SOURCES = ("HUMAN", "CODE", "LLM_JUDGE")

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from qacal.records.files import OnFault
-from qacal.sources.importers.base import Dropped, Outcome, Selection, UnusableRowError, inside, members, text_of
+from qacal.sources.importers.base import Dropped, Outcome, Selection, UnusableRowError
 from qacal.sources.importers.confidences import (
     METADATA,
     STATED,
@@ -20,7 +20,17 @@ from qacal.sources.importers.confidences import (
 )
 from qacal.sources.importers.items import Item, files_in, items_of, read_each
 from qacal.sources.importers.rows import graded, log_row
-from qacal.sources.importers.texts import Question, as_text, digest, named_question, named_truth, question_of
+from qacal.sources.importers.texts import (
+    Question,
+    as_text,
+    digest,
+    inside,
+    members,
+    named_question,
+    named_truth,
+    question_of,
+    text_of,
+)
 
 _FAILED = 2
 

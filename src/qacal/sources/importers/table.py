@@ -10,11 +10,11 @@ from typing import Any
 from qacal.errors import InputError
 from qacal.records.columns import expression_key, require_expressions
 from qacal.records.files import OnFault
-from qacal.sources.importers.base import Confidence, Outcome, Scored, Selection, UnusableRowError, text_of
+from qacal.sources.importers.base import Confidence, Outcome, Scored, Selection, UnusableRowError
 from qacal.sources.importers.confidences import parse_confidence
 from qacal.sources.importers.items import TABLES, Item, files_in, first_item, items_of, read_each
 from qacal.sources.importers.rows import graded, log_row
-from qacal.sources.importers.texts import Question, truths_of
+from qacal.sources.importers.texts import Question, text_of, truths_of
 from qacal.tally.arrays import is_missing
 
 _NEEDED = ("question", "answer")

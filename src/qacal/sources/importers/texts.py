@@ -1,4 +1,4 @@
-"""Questions and replies in the forms that logs have: text, JSON as text, chats, and objects with any of these."""
+"""Values of nested objects, and questions and replies in the forms that logs have: text, JSON as text, chats."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
 
-from qacal.sources.importers.base import Selection, inside, listed, members, text_of, texts_of
+from qacal.sources.importers.base import Selection
 
 _QUESTIONS = ("question", "query", "input", "prompt", "user_input", "text", "content")
 _REPLIES = ("content", "answer", "output", "response", "text", "completion", "result")
@@ -17,6 +17,47 @@ _USER = ("user", "human")
 _SPEAKERS = (*_USER, "assistant", "ai", "model")
 _DEFAULTS = Selection()
 _TRUTHS = ("ground_truth", "expected_answer", "expected_response", "expected", "reference", "target", "answer")
+
+
+def inside(value: Any, *path: str | int) -> Any:
+    """Return the value at a path into nested objects and lists, None if there is none.
+
+    >>> inside({"choices": [{"text": "Paris"}]}, "choices", 0, "text")
+    'Paris'
+    """
+    for step in path:
+        if isinstance(value, dict) and isinstance(step, str):
+            value = value.get(step)
+        elif isinstance(value, list) and isinstance(step, int) and -len(value) <= step < len(value):
+            value = value[step]
+        else:
+            return None
+    return value
+
+
+def listed(value: Any) -> list[Any]:
+    """Return a list as it is, and an empty one for anything else."""
+    return value if isinstance(value, list) else []
+
+
+def members(value: Any) -> dict[str, Any]:
+    """Return an object as it is, and an empty one for anything else."""
+    return value if isinstance(value, dict) else {}
+
+
+def text_of(value: Any) -> str | None:
+    """Return text, or a number as text; None for anything else."""
+    return str(value) if isinstance(value, str | int | float) and not isinstance(value, bool) else None
+
+
+def texts_of(value: Any) -> tuple[str, ...]:
+    """Return a text or a list of texts as a tuple; empty and other values are left out.
+
+    >>> texts_of(["Paris", None, 4]), texts_of("")
+    (('Paris', '4'), ())
+    """
+    texts = [text_of(part) for part in (value if isinstance(value, list | tuple) else [value])]
+    return tuple(text for text in texts if text)
 
 
 def unpacked(value: Any) -> Any:
