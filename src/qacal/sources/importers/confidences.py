@@ -138,7 +138,7 @@ def agreement(answers: Sequence[str], answer: str | None = None) -> tuple[str, C
     # A counter keeps the order of first use, and the first of equals is the most common.
     wanted = counts.most_common(1)[0][0] if answer is None else normalise_answer(answer)
     if wanted not in counts:
-        return answer or "", Unscored("no confidence: the judged answer is not among the repeats")
+        return answer or "", Unscored("the judged answer is not among the repeats")
     confidence = Scored(counts[wanted] / len(answers), AGREEMENT)
     return answers[alike.index(wanted)] if answer is None else answer, confidence
 

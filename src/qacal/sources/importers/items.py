@@ -5,7 +5,6 @@ Only one row at a time is in memory. A JSON document is not loaded either: its l
 
 from __future__ import annotations
 
-import codecs
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -52,12 +51,7 @@ def items_of(path: Path, on_fault: OnFault, *inside: str) -> Iterator[Item]:
     """Yield the rows of a file; those of a JSON document are the items of the list at `inside`, or of the top."""
     if not path.is_file():
         raise InputError(f"{path} {'is a folder' if path.is_dir() else 'does not exist'}; expected a file.")
-    is_document = path.suffixes[-1:] == [".json"] or path.suffixes[-2:] == [".json", ".gz"]
-    if not is_document:
-        # Old harnesses wrote one list into files named .jsonl.
-        with opened_bytes(path) as stream:
-            is_document = stream.read(64).removeprefix(codecs.BOM_UTF8).lstrip()[:1] == b"["
-    if is_document:
+    if path.suffixes[-1:] == [".json"] or path.suffixes[-2:] == [".json", ".gz"]:
         with opened_bytes(path) as stream:
             yield from checked_items(path, JsonDocument(stream, str(path)).items(*inside), on_fault)
         return
