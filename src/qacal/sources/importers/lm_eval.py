@@ -339,7 +339,7 @@ def _right(sample: Sample, shown: list[str], texts: list[str]) -> set[int]:
 
 
 def _judged_reply(sample: Sample, selection: Selection) -> Judged | Dropped:
-    """Return the judged answer: the text that the filter extracted or, without one, the answer that the parser reads."""
+    """Return the judged answer: the text that the filter extracted or, without one, the answer of the parser."""
     repeats = _reply_texts(inside(sample.row, "resps", 0)) or _reply_texts(sample.row["filtered_resps"])
     filtered = sample.row["filtered_resps"][0]
     if not repeats:
