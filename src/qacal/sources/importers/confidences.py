@@ -22,7 +22,7 @@ from qacal.sources.elicitation.reading.parsing import parse_stated
 from qacal.sources.elicitation.reply import Refused, Reply, Stated
 from qacal.sources.elicitation.tokens import answer_probability, joint_probability
 from qacal.sources.importers.base import Confidence, OffScale, Scored, Unscored
-from qacal.sources.importers.texts import inside, unpacked
+from qacal.sources.importers.values import inside, unpacked
 from qacal.tally.arrays import is_missing
 
 METADATA, STATED, TOKENS = "metadata", "stated", "tokens"
@@ -197,17 +197,14 @@ class Scales:
     qacal.errors.InputError: the confidence in the metadata is not on a scale from 0 to 1: 2 numbers lie outside ...
     """
 
-    _numbers: dict[OffScale, _Outside] = field(default_factory=dict)
+    _numbers: dict[OffScale, list[float]] = field(default_factory=dict)
 
     def note(self, off_scale: OffScale) -> None:
-        """Add a number that lies outside of 0 to 1."""
-        source, number = replace(off_scale, number=0.0), off_scale.number
-        before = self._numbers.get(source, _Outside(0, number, number))
-        self._numbers[source] = _Outside(before.count + 1, min(before.lowest, number), max(before.highest, number))
+        self._numbers.setdefault(replace(off_scale, number=0.0), []).append(off_scale.number)
 
     def require(self) -> None:
         """Refuse a log in which a source that is used is on another scale."""
-        faults = [outside.fault(source) for source, outside in self._numbers.items() if source.column is None]
+        faults = [_fault(source, numbers) for source, numbers in self._numbers.items() if source.column is None]
         if faults:
             raise InputError("\n".join(faults))
 
@@ -217,30 +214,18 @@ class Scales:
         return (source.column for source in self._numbers if source.column is not None)
 
 
-@dataclass(frozen=True, slots=True)
-class _Outside:
-    """The numbers of a source that lie outside of 0 to 1."""
-
-    count: int
-    lowest: float
-    highest: float
-
-    def fault(self, source: OffScale) -> str:
-        numbers = (
-            f"1 number lies outside ({self.lowest:g})"
-            if self.count == 1
-            else f"{self.count:,} numbers lie outside (from {self.lowest:g} to {self.highest:g})"
-        )
-        remedy = source.remedy
-        if 1 < self.highest <= 10 and "percents" in remedy:
-            remedy = (
-                "None is above 10, as on a scale from 0 to 10 or 1 to 5, which are not percents: bring them to 0 to 1 "
-                "first."
-            )
-        sentences = (
-            f"{source.source} is not on a scale from 0 to 1: {numbers}. A 1 may mean anything then, so nothing is "
-            "imported.",
-            remedy,
-            "If -1 or the like means no value, leave it empty." if self.lowest < 0 else "",
-        )
-        return " ".join(filter(None, sentences))
+def _fault(source: OffScale, numbers: Sequence[float]) -> str:
+    lowest, highest, remedy = min(numbers), max(numbers), source.remedy
+    outside = (
+        f"1 number lies outside ({lowest:g})"
+        if len(numbers) == 1
+        else f"{len(numbers):,} numbers lie outside (from {lowest:g} to {highest:g})"
+    )
+    if 1 < highest <= 10 and "percents" in remedy:
+        remedy = "None is above 10, as on a scale from 0 to 10 or 1 to 5, which are not percents: bring them to 0 to 1 first."
+    sentences = (
+        f"{source.source} is not on a scale from 0 to 1: {outside}. So a 1 may mean anything, and nothing is imported.",
+        remedy,
+        "If -1 or the like means no value, leave it empty." if lowest < 0 else "",
+    )
+    return " ".join(filter(None, sentences))

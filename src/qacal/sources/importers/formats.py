@@ -56,19 +56,21 @@ class Format:
 
 
 _CHATS = ("question_after", "last_turn")
-_NEEDS: dict[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {
-    "table": ("table", (), ("columns", "percent", "expressions")),
-    "lm-eval": ("lm_eval", (LIKELIHOOD, AGREEMENT, STATED), ("filter", "metric", *_CHATS)),
-    "inspect": ("inspect_ai", (METADATA, STATED, TOKENS, AGREEMENT), ("scorer", "percent", *_CHATS)),
-    "openai-batch": ("openai_batch", (STATED, TOKENS), ("labels", *_CHATS)),
-    "promptfoo": ("promptfoo", (METADATA, STATED, TOKENS), ("metric", "percent", *_CHATS)),
-    "langfuse": ("langfuse", (METADATA, STATED), ("score", "observation", "percent", *_CHATS)),
-    "mlflow": ("mlflow", (METADATA, STATED), ("assessment", "percent", *_CHATS)),
-    "helm": ("helm", (MAX_PROB, STATED), ("metric",)),
-    "deepeval": ("deepeval", (METADATA, STATED), ("metric", "percent", *_CHATS)),
-}
 FORMATS: Mapping[str, Format] = MappingProxyType(
-    {name: Format(name, module, sources, options) for name, (module, sources, options) in _NEEDS.items()}
+    {
+        log_format.name: log_format
+        for log_format in (
+            Format("table", "table", (), ("columns", "percent", "expressions")),
+            Format("lm-eval", "lm_eval", (LIKELIHOOD, AGREEMENT, STATED), ("filter", "metric", *_CHATS)),
+            Format("inspect", "inspect_ai", (METADATA, STATED, TOKENS, AGREEMENT), ("scorer", "percent", *_CHATS)),
+            Format("openai-batch", "openai_batch", (STATED, TOKENS), ("labels", *_CHATS)),
+            Format("promptfoo", "promptfoo", (METADATA, STATED, TOKENS), ("metric", "percent", *_CHATS)),
+            Format("langfuse", "langfuse", (METADATA, STATED), ("score", "observation", "percent", *_CHATS)),
+            Format("mlflow", "mlflow", (METADATA, STATED), ("assessment", "percent", *_CHATS)),
+            Format("helm", "helm", (MAX_PROB, STATED), ("metric",)),
+            Format("deepeval", "deepeval", (METADATA, STATED), ("metric", "percent", *_CHATS)),
+        )
+    }
 )
 
 

@@ -15,7 +15,8 @@ from qacal.sources.importers.base import Dropped, Outcome, Selection, Unscored, 
 from qacal.sources.importers.confidences import MAX_PROB, STATED, ParsedReply, is_cut_reason, parse_confidence
 from qacal.sources.importers.items import Item, document, items_of, read_each
 from qacal.sources.importers.rows import graded, log_row
-from qacal.sources.importers.texts import Question, inside, listed, members, text_of
+from qacal.sources.importers.texts import Question
+from qacal.sources.importers.values import inside, listed, members, text_of
 
 _METRICS = ("exact_match", "quasi_exact_match")
 _Key: TypeAlias = tuple[str | None, str | None, str]

@@ -22,7 +22,7 @@ import sys
 import zipfile
 import zlib
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
@@ -50,17 +50,8 @@ from qacal.sources.importers.confidences import (
 )
 from qacal.sources.importers.items import Item, checked_items, files_in, read_each
 from qacal.sources.importers.rows import graded, log_row
-from qacal.sources.importers.texts import (
-    Question,
-    content_of,
-    digest,
-    inside,
-    listed,
-    members,
-    question_of,
-    text_of,
-    texts_of,
-)
+from qacal.sources.importers.texts import Question, content_of, digest, question_of
+from qacal.sources.importers.values import first, inside, listed, members, text_of, texts_of
 
 _ATTACHMENT = "attachment://"
 _ZSTANDARD = 93
@@ -76,10 +67,10 @@ def read(paths: Sequence[Path], selection: Selection, on_fault: OnFault) -> Iter
     scorers = OnlyName("scorer", name or None)
     for path in files_in(paths, "*.eval", "*.json"):
         agreeing = _agreeing(path, selection, scorers, part)
-        with open_log(path, on_fault) as log:
-            reader = _Samples(log.header, selection, scorers, part, agreeing)
-            yield from read_each(log.items(), reader.outcome, on_fault)
-            if "eval" not in log.header:
+        with open_log(path, on_fault) as (header, samples):
+            reader = _Samples(header, selection, scorers, part, agreeing)
+            yield from read_each(samples, reader.outcome, on_fault)
+            if "eval" not in header:
                 raise InputError(f"{path} says nothing of an eval; expected a log of inspect_ai.")
     scorers.check()
 
@@ -91,14 +82,13 @@ def _agreeing(path: Path, selection: Selection, scorers: OnlyName, part: str) ->
     def ignore(fault: Fault) -> None:
         """Leave a fault to the second reading."""
 
-    with open_log(path, ignore) as log:
-        items = log.items()
-        first = next(items, None)
-        epochs = inside(log.header, "eval", "config", "epochs")
-        if first is None or not isinstance(epochs, int) or epochs < 2:
+    with open_log(path, ignore) as (header, samples):
+        sample = next(samples, None)
+        epochs = inside(header, "eval", "config", "epochs")
+        if sample is None or not isinstance(epochs, int) or epochs < 2:
             return answers
-        reader = _Samples(log.header, selection, scorers, part, answers)
-        for outcome in read_each(chain([first], items), reader.outcome, ignore):
+        reader = _Samples(header, selection, scorers, part, answers)
+        for outcome in read_each(chain([sample], samples), reader.outcome, ignore):
             if isinstance(outcome, LogRow):
                 answers[outcome.id][_alike(outcome.answer)] += 1
     return answers
@@ -128,9 +118,8 @@ class _Samples:
             raise UnusableRowError("there are no id and input; expected a sample of an inspect_ai log.")
         if sample.get("error") is not None:
             return Dropped("the sample ended with an error")
-        completion = text_of(inside(sample, "output", "completion"))
-        if completion is None:
-            completion = content_of(inside(sample, "output", "choices", 0, "message", "content"))
+        message = inside(sample, "output", "choices", 0, "message", "content")
+        completion = first(text_of(inside(sample, "output", "completion")), content_of(message))
         # All names are shown to the choice, so that it can say which there are.
         taken = [(name, score) for name, score in members(sample.get("scores")).items() if self.scorers.takes(name)]
         name, score = taken[0] if taken else ("", {})
@@ -152,8 +141,7 @@ class _Samples:
         task = text_of(inside(self.header, "eval", "task")) or "inspect"
         model = text_of(inside(self.header, "eval", "model"))
         id_, epoch = f"{task}:{sample['id']}", sample.get("epoch")
-        numbers = (inside(holder, "metadata", "confidence") for holder in (score, sample))
-        number = next((number for number in numbers if number is not None), None)
+        number = first(*(inside(holder, "metadata", "confidence") for holder in (score, sample)))
         try:
             output = Reply.from_body(sample.get("output"))
         except InputError:
@@ -210,29 +198,20 @@ def _choice(answer: str, choices: Sequence[str]) -> str:
     return choices[place] if 0 <= place < len(choices) else answer
 
 
-@dataclass(frozen=True, eq=False)
-class Log:
-    """A log.
-
-    header : what it says about the run; that of a JSON document is complete once its first sample was read.
-    items : goes through the samples.
-    """
-
-    header: dict[str, Any]
-    items: Callable[[], Iterator[Item]]
-
-
 @contextmanager
-def open_log(path: Path, on_fault: OnFault) -> Iterator[Log]:
-    """Yield the log at a path."""
+def open_log(path: Path, on_fault: OnFault) -> Iterator[tuple[dict[str, Any], Iterator[Item]]]:
+    """Yield the header of a log and its samples.
+
+    The header of a JSON document is complete only after its first sample was read.
+    """
     if not zipfile.is_zipfile(path):
         with opened_bytes(path) as stream:
             document = JsonDocument(stream, str(path))
-            yield Log(document.header, lambda: checked_items(path, document.items("samples"), on_fault))
+            yield document.header, checked_items(path, document.items("samples"), on_fault)
         return
     try:
         with zipfile.ZipFile(path) as archive:
-            yield Log(_header(archive, path), lambda: _samples(archive, path, on_fault))
+            yield _header(archive, path), _samples(archive, path, on_fault)
     except (zipfile.BadZipFile, EOFError) as error:
         raise InputError(f"{path} cannot be read: {error}. Is the file whole?") from None
 

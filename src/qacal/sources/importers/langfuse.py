@@ -23,16 +23,8 @@ from qacal.sources.importers.base import Dropped, OnlyName, Outcome, Selection, 
 from qacal.sources.importers.confidences import METADATA, STATED, ParsedReply, is_cut_off, parse_confidence
 from qacal.sources.importers.items import TABLES, Item, files_in, first_item, items_of, read_each
 from qacal.sources.importers.rows import graded, log_row
-from qacal.sources.importers.texts import (
-    inside,
-    named_truth,
-    prompt_of,
-    question_of,
-    reply_of,
-    text_of,
-    texts_of,
-    unpacked,
-)
+from qacal.sources.importers.texts import TRUTHS, named_text, prompt_of, question_of, reply_of
+from qacal.sources.importers.values import inside, text_of, texts_of, unpacked
 
 _CONFIDENCE = "confidence"
 _HUMP = re.compile(r"(?<=[a-z0-9])([A-Z])")
@@ -162,7 +154,7 @@ class _Observations:
             score = self.scores.of_traces[trace]
         correct = None if score is None else graded(score.value, self.selection.correct_at, f"the score {score.name}")
         metadata = unpacked(row.get("metadata"))
-        number, truth = inside(metadata, _CONFIDENCE), named_truth(metadata)
+        number, truth = inside(metadata, _CONFIDENCE), named_text(metadata, TRUTHS)
         if number is None:
             number = self.scores.confidences.get(id_, self.scores.confidences.get(trace or ""))
         reply = ParsedReply.of(output, is_cut=is_cut_off(row.get("output")))

@@ -48,16 +48,8 @@ from qacal.sources.importers.base import (
 from qacal.sources.importers.confidences import AGREEMENT, LIKELIHOOD, STATED, ParsedReply, agreement, bare_number
 from qacal.sources.importers.items import Item, document, files_in, items_of, read_each
 from qacal.sources.importers.rows import graded, log_row
-from qacal.sources.importers.texts import (
-    Question,
-    inside,
-    listed,
-    members,
-    named_question,
-    prompt_of,
-    question_of,
-    texts_of,
-)
+from qacal.sources.importers.texts import Question, named_text, prompt_of, question_of
+from qacal.sources.importers.values import first, inside, listed, members, texts_of
 
 _NAME = re.compile(r"samples_(?P<task>.+?)(?:_(?P<time>\d{4}-\d\d-\d\dT[\d.:-]+))?\.jsonl(?:\.gz)?")
 _QUESTIONS = ("question", "question_stem", "query", "problem", "goal", "input", "inputs")
@@ -125,7 +117,7 @@ class _Log:
         if isinstance(judged, Dropped):
             return judged
         id_ = f"{self.task}:{row['doc_id']}"
-        named = named_question(sample.doc, _QUESTIONS)
+        named = named_text(sample.doc, _QUESTIONS)
         return log_row(
             self.selection,
             Question(named[1]) if named else question_of(sample.prompt, self.selection) or Question(""),
@@ -196,9 +188,7 @@ class Sample:
     @property
     def has_likelihoods(self) -> bool:
         """True if choices were compared, false if text was generated."""
-        response = inside(self.row, "resps", 0, 0)
-        if response is None:
-            response = inside(self.row, "filtered_resps", 0)
+        response = first(inside(self.row, "resps", 0, 0), self.row["filtered_resps"][0])
         return isinstance(response, list) and len(response) == 2 and str(response[1]) in ("True", "False")
 
     @property

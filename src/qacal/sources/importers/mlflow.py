@@ -19,21 +19,11 @@ from qacal.sources.importers.base import Dropped, OnlyName, Outcome, Selection, 
 from qacal.sources.importers.confidences import METADATA, STATED, ParsedReply, is_cut_off, parse_confidence
 from qacal.sources.importers.items import TABLES, Item, files_in, items_of, read_each
 from qacal.sources.importers.rows import graded, log_row
-from qacal.sources.importers.texts import (
-    inside,
-    listed,
-    members,
-    prompt_of,
-    question_of,
-    reply_of,
-    text_of,
-    truths_of,
-    unpacked,
-)
+from qacal.sources.importers.texts import TRUTHS, prompt_of, question_of, reply_of
+from qacal.sources.importers.values import first, inside, listed, members, text_of, truths_of, unpacked
 
 _CONFIDENCE = "confidence"
 _SOURCES = ("HUMAN", "CODE", "LLM_JUDGE")
-_TRUTHS = ("expected_response", "expected_answer", "ground_truth", "expected", "answer")
 
 
 def read(paths: Sequence[Path], selection: Selection, on_fault: OnFault) -> Iterator[Outcome]:
@@ -73,8 +63,8 @@ class _Trace:
         inputs, outputs = root.get("mlflow.spanInputs"), root.get("mlflow.spanOutputs")
         # Previews are cut off, so they are used last.
         has_spans = bool(trace and root)
-        request = _first(None if has_spans else row.get("request"), inputs, info.get("request_preview"))
-        response = _first(None if has_spans else row.get("response"), outputs, info.get("response_preview"))
+        request = first(None if has_spans else row.get("request"), inputs, info.get("request_preview"))
+        response = first(None if has_spans else row.get("response"), outputs, info.get("response_preview"))
         is_preview = isinstance(response, str) and response is info.get("response_preview")
         is_cut = is_cut_off(response) or (is_preview and response.endswith(("...", "…")))
         assessments = _objects(info.get("assessments"))
@@ -102,12 +92,12 @@ class _Traces:
         correct = graded(inside(judgement, "feedback", "value"), self.selection.correct_at, source)
         reply = ParsedReply.of(output, is_cut=trace.is_cut)
         assessed = [inside(part, "feedback", "value") for part in trace.assessments if _name(part) == _CONFIDENCE]
-        number = _first(*assessed, trace.tags.get(_CONFIDENCE), trace.metadata.get(_CONFIDENCE))
+        number = first(*assessed, trace.tags.get(_CONFIDENCE), trace.metadata.get(_CONFIDENCE))
         own = {
             name: value for name, value in {**trace.metadata, **trace.tags}.items() if not name.startswith("mlflow.")
         }
         expected = {_name(part): inside(part, "expectation", "value") for part in trace.assessments}
-        truths = next((truths_of(expected[name]) for name in _TRUTHS if expected.get(name)), ())
+        truths = next((truths_of(expected[name]) for name in TRUTHS if expected.get(name)), ())
         return log_row(
             self.selection,
             question,
@@ -152,7 +142,3 @@ def _objects(value: Any) -> list[dict[str, Any]]:
 
 def _object(value: Any) -> dict[str, Any]:
     return members(unpacked(value))
-
-
-def _first(*values: Any) -> Any:
-    return next((value for value in values if value is not None), None)

@@ -18,7 +18,8 @@ from qacal.sources.importers.base import Dropped, Outcome, Selection, UnusableRo
 from qacal.sources.importers.confidences import STATED, TOKENS, ParsedReply, by_tokens, is_cut_off
 from qacal.sources.importers.items import Item, files_in, first_item, items_of, read_each
 from qacal.sources.importers.rows import graded, log_row
-from qacal.sources.importers.texts import Question, inside, listed, prompt_of, question_of, text_of, truths_of
+from qacal.sources.importers.texts import Question, prompt_of, question_of
+from qacal.sources.importers.values import inside, listed, text_of, truths_of
 from qacal.tally.arrays import is_missing
 
 _IDS = ("custom_id", "id")

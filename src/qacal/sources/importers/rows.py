@@ -10,7 +10,8 @@ from typing import Any
 from qacal.records.columns import KNOWN, LABELS
 from qacal.sources.importers.base import Confidence, Dropped, LogRow, OffScale, Outcome, Scored, Selection, Unscored
 from qacal.sources.importers.confidences import bare_number, is_unit, unit
-from qacal.sources.importers.texts import Question, digest, members
+from qacal.sources.importers.texts import Question, digest
+from qacal.sources.importers.values import members
 
 # Columns that `qacal apply` adds; a log's column of that name would collide with them.
 _ADDED = ("low", "high", "group", "source", "rows", "alpha", "decision", "threshold")

@@ -14,7 +14,8 @@ from qacal.sources.importers.base import Confidence, Outcome, Scored, Selection,
 from qacal.sources.importers.confidences import parse_confidence
 from qacal.sources.importers.items import TABLES, Item, files_in, first_item, items_of, read_each
 from qacal.sources.importers.rows import graded, log_row
-from qacal.sources.importers.texts import Question, text_of, truths_of
+from qacal.sources.importers.texts import Question
+from qacal.sources.importers.values import text_of, truths_of
 from qacal.tally.arrays import is_missing
 
 _NEEDED = ("question", "answer")
