@@ -20,9 +20,9 @@ from qacal.sources.importers.items import TABLES, files_in, first_item
 class Format:
     """A format.
 
-    module : the module that reads it; loaded when it is used.
-    sources : where it looks for a confidence, first to last.
-    own_options : the fields of :class:`Selection` that it uses, besides those that all formats use.
+    module : the module that reads the format; it is loaded on first use.
+    sources : the sources of confidence, in the order of preference.
+    own_options : the fields of :class:`Selection` that the format uses besides those of all formats.
     """
 
     name: str
@@ -32,7 +32,6 @@ class Format:
 
     @property
     def importer(self) -> Importer:
-        """The function that reads it."""
         read: Importer = importlib.import_module(f"qacal.sources.importers.{self.module}").read
         return read
 
@@ -83,7 +82,7 @@ _DOCUMENTS = (
     (("testRunData", "testCases"), "deepeval"),
     (("testRunData", "conversationalTestCases"), "deepeval"),
 )
-# The columns of a row of each format, alternatives together; the first format that fits is taken.
+# The columns that a row of each format needs, as lists of alternatives; the first format that fits is chosen.
 _SHAPES: tuple[tuple[Sequence[Sequence[str]], str], ...] = (
     ((("doc_id",), ("resps", "filtered_resps")), "lm-eval"),
     ((("custom_id",),), "openai-batch"),
@@ -104,7 +103,7 @@ def format_named(name: str, paths: Sequence[Path]) -> Format:
 
 
 def detected(paths: Sequence[Path]) -> str:
-    """Return the one format that all files seem to have."""
+    """Return the format of the files, recognised by their first rows."""
     formats = {path: _looks_like(path) for path in paths}
     names = set(formats.values())
     if len(names) > 1:

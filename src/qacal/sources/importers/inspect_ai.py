@@ -1,15 +1,15 @@
 """inspect_ai: logs as ``.eval`` (a ZIP with a JSON file for each sample) and as one ``.json``.
 
 Nothing of a ZIP is written to disk, and only one sample at a time is in memory. Members of a ZIP are packed with zstd,
-which `zipfile` reads from Python 3.14 on. Before, `zipfile` reads the index and
-`zstandard` unpacks the members, without changing the standard library for others.
+which `zipfile` reads from Python 3.14 on. In earlier versions `zipfile` reads the index and `zstandard` unpacks the
+members.
 
-A confidence in metadata is that of the LLM only if it is the ``confidence`` in the metadata of the chosen scorer's
-score or, if there is none, of the sample. The confidence of another scorer is ignored: a judge may say how sure it is
-of its own verdict. If the chosen scorer is such a judge, use ``--confidence-from stated``.
+The confidence in metadata is ``confidence`` in the metadata of the chosen scorer's score or, if it is missing there, of
+the sample. Other scorers are ignored: a judge may state how sure it is of its own verdict. If the chosen scorer is such
+a judge, use ``--confidence-from stated``.
 
-Epochs are samples of one LLM on one question. The share of epochs that give a row's answer is a confidence in it; to
-count them, a log with epochs is read twice. Epochs that ended with an error, or have no reply, do not count.
+Epochs are repeated samples of one question. The share of epochs that agree with a row's answer is a confidence; a log
+with epochs is read twice to count them. Epochs without a reply, or with an error, do not count.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def read(paths: Sequence[Path], selection: Selection, on_fault: OnFault) -> Iter
 
 
 def _agreeing(path: Path, selection: Selection, scorers: OnlyName, part: str) -> dict[str, Counter[str]]:
-    """Return how often the LLM gave each answer to each question, if a log has several epochs; empty for other logs."""
+    """Return the number of epochs with each answer, by question; empty if the log has one epoch."""
     answers: dict[str, Counter[str]] = defaultdict(Counter)
 
     def ignore(fault: Fault) -> None:
@@ -101,9 +101,9 @@ def _alike(answer: str) -> str:
 
 @dataclass(frozen=True)
 class _Samples:
-    """Reads the samples of one log; `header` may only be complete once the first sample is read.
+    """Reads the samples of one log; `header` may be complete only after the first sample was read.
 
-    answers : how often the LLM gave each answer in all epochs, by question.
+    answers : the number of epochs with each answer, by question.
     """
 
     header: Mapping[str, Any]
@@ -120,7 +120,7 @@ class _Samples:
             return Dropped("the sample ended with an error")
         message = inside(sample, "output", "choices", 0, "message", "content")
         completion = first(text_of(inside(sample, "output", "completion")), content_of(message))
-        # All names are shown to the choice, so that it can say which there are.
+        # `takes` is called with all names, so that `check` can list them.
         taken = [(name, score) for name, score in members(sample.get("scores")).items() if self.scorers.takes(name)]
         name, score = taken[0] if taken else ("", {})
         value = inside(score, "value")
@@ -175,7 +175,7 @@ class _Samples:
 
 
 def _attached(sample: dict[str, Any]) -> Any:
-    """Return what was asked; a sample has long texts as attachments."""
+    """Return the input of a sample, with its attachments, which hold long texts, in their places."""
     attachments = sample.get("attachments")
 
     def resolved(value: Any) -> Any:
@@ -189,7 +189,7 @@ def _attached(sample: dict[str, Any]) -> Any:
 
 
 def _choice(answer: str, choices: Sequence[str]) -> str:
-    """Return the choice of a letter.
+    """Return the choice that a letter stands for; other answers are returned unchanged.
 
     >>> _choice("B", ["Rome", "Paris"]), _choice("Paris", ["Rome", "Paris"]), _choice("B", [])
     ('Paris', 'Paris', 'B')
@@ -249,7 +249,7 @@ def _loaded(archive: zipfile.ZipFile, member: zipfile.ZipInfo, path: Path) -> tu
     except (ValueError, RecursionError) as error:
         return None, f"it is not JSON ({error})."
     except Exception as error:
-        # Each way of packing has errors of its own for damaged data; zlib's and zstandard's share no parent.
+        # Each way of packing raises its own errors for damaged data; those of zlib and zstandard share no base class.
         if type(error).__module__.partition(".")[0] not in ("zlib", "zstandard", "zipfile", "lzma", "compression"):
             raise
         return None, f"it cannot be unpacked ({error})."

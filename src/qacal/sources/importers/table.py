@@ -78,4 +78,4 @@ def _require_columns(path: Path, selection: Selection) -> None:
         own = selection.columns.get(name, name)
         if own not in first:
             have = ", ".join(first)
-            raise InputError(f"{path} has no column {own!r}; it has {have}. Say --column {name}=ITS_NAME.")
+            raise InputError(f"{path} has no column {own!r}; it has {have}. Pass --column {name}=ITS_NAME.")
