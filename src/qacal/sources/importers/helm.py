@@ -46,7 +46,7 @@ class _Run:
 
     @cached_property
     def has_logprobs(self) -> bool:
-        """False if the model gave none: HELM then writes a log-probability of 0, and a max_prob of 1."""
+        """False if the model gave none; HELM then writes a log-probability of 0 and a max_prob of 1."""
         return any(means.get("logprob", 0.0) < 0 for means in self.stats.values())
 
     @staticmethod
@@ -122,7 +122,7 @@ def _key(id_: Any, row: dict[str, Any], perturbation: Any) -> _Key:
 
 
 def _is_cut(state: dict[str, Any]) -> bool:
-    """Return whether a reply was cut off. Most clients of HELM give no reason; then the number of tokens shows it."""
+    """Return whether a reply was cut off; without a finish reason, which most clients omit, by its number of tokens."""
     reply, most = inside(state, "result", "completions", 0), inside(state, "request", "max_tokens")
     is_full = isinstance(most, int) and len(listed(inside(reply, "tokens"))) >= most > 0
     return is_cut_reason(inside(reply, "finish_reason")) or (is_full and inside(reply, "finish_reason") is None)

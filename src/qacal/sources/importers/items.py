@@ -1,6 +1,6 @@
-"""The rows of a log, one after the other, from JSON lines, a JSON document, CSV or Parquet of any length.
+"""The rows of a log, one by one, from JSON lines, a JSON document, CSV or Parquet of any length.
 
-Only one row at a time is in memory. A JSON document is not loaded either: its list is read item by item.
+Only one row at a time is in memory: even the list in a JSON document is read item by item.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Item:
 
 
 def read_each(items: Iterator[Item], read: Callable[[Item], Outcome], on_fault: OnFault) -> Iterator[Outcome]:
-    """Yield what `read` makes of the items; those that it cannot use go to `on_fault`."""
+    """Yield the outcomes of the items; items that `read` cannot use go to `on_fault`."""
     for item in items:
         try:
             outcome = read(item)
@@ -82,7 +82,7 @@ def document(path: Path) -> Any:
 
 
 def files_in(paths: Sequence[Path], *patterns: str) -> list[Path]:
-    """Return files as they are; of folders, the files with names that match, in the order of their names."""
+    """Return the files among the paths, and of folders the files that match a pattern, sorted by name."""
     files: list[Path] = []
     for path in paths:
         if not path.exists():

@@ -3,9 +3,9 @@
 Exports have names like ``trace_id``; the API and the SDK have ``traceId``, rows under ``data``, and for each score a
 ``subject``, which the API gives if it is asked for it (``fields=subject``).
 
-A score belongs to an observation, or to a whole trace. The score of a trace is that of its only generation; if a trace
-has several, the export does not say which of them was judged. The id of a record is that of its question, because
-people ask the same again; the ids of the observation and the trace are columns.
+A score belongs to an observation or to a trace. The score of a trace counts for its generation if there is only one; of
+several, the export does not say which one was judged. A record has the id of its question, because users ask the same
+question again; the ids of the observation and the trace are columns.
 """
 
 from __future__ import annotations
@@ -32,7 +32,6 @@ _HUMP = re.compile(r"(?<=[a-z0-9])([A-Z])")
 _OTHERS = {"subject", "session_id", "dataset_run_id"}
 # Scores that are texts and grade nothing.
 _TEXTS = ("TEXT", "CORRECTION")
-# People before programs, programs before judges.
 _SOURCES = ("ANNOTATION", "API", "EVAL")
 _JUDGES = {"ANNOTATION": "human"}
 
@@ -96,7 +95,7 @@ class _Score:
 
     @property
     def rank(self) -> tuple[int, str]:
-        """The larger, the more it counts: by who judged, then by when."""
+        """The score with the highest rank counts: people before programs before judges, and then the latest."""
         return (-_SOURCES.index(self.source) if self.source in _SOURCES else -len(_SOURCES), self.time)
 
 

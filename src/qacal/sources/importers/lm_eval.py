@@ -7,16 +7,16 @@ A task with several filters has a row for each of them, with another answer and 
 * ``acc``: the largest :math:`\ell_c`;
 * ``acc_norm``: the largest :math:`\ell_c` for each character of the choice;
 * ``acc_bytes``: the largest :math:`\ell_c` for each byte of the choice in UTF-8;
-* ``acc_mutual_info``: the largest :math:`\ell_c - \ell_c^0`, where :math:`\ell_c^0` is that without the question.
+* ``acc_mutual_info``: the largest :math:`\ell_c - \ell_c^0`; :math:`\ell_c^0` is computed without the question.
 
 The confidence is the softmax of the same numbers at the best choice, so answer, confidence and `correct` follow one
-rule. After division by a length the numbers are close together, and these confidences stay near one over the number of
-choices. They rank answers and have to be calibrated.
+rule. After division by a length the numbers are close together, so these confidences stay near one over the number of
+choices. They rank answers, but need calibration.
 
 **Replies.** The confidence is stated in the text, or is the share of repeats that agree. The answer of a repeat is what
-the task's filter extracts. A row has that of the judged repeat only; the steps of the filter are in
-``results_*.json`` and are applied to the others here. The log does not say why a reply ended. A reply that was cut off
-within its number looks like any other, so a task needs a limit (``max_gen_toks``) that is large enough.
+the task's filter extracts. A row has only the answer of the judged repeat; the steps of the filter are in
+``results_*.json`` and are applied to the other repeats here. The log does not say why a reply ended. A reply that was
+cut off within its number looks like any other, so the limit of a task (``max_gen_toks``) must be large enough.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""MLflow: traces as ``search_traces`` gives them, in Parquet, CSV, JSON or JSON lines; nested values may be text.
+"""MLflow: the result of ``search_traces`` as Parquet, CSV, JSON or JSON lines; nested values may be text.
 
-``search_traces().to_json("traces.jsonl", orient="records", lines=True)`` writes everything. A frame as CSV has its
-nested values in Python's notation; the column `trace`, which is always JSON, is preferred to them.
+``search_traces().to_json("traces.jsonl", orient="records", lines=True)`` writes everything. CSV has nested values in
+Python's notation, so the column `trace`, which is always JSON, is preferred.
 
-A person's assessment is preferred to a program's, and that to a judge's. The id of a record is that of its question,
-because people ask the same again; the id of the trace is a column.
+Assessments by people are preferred to those by programs, and these to those by LLMs. A record has the id of its
+question, because users ask the same question again; the id of the trace is a column.
 """
 
 from __future__ import annotations
@@ -93,9 +93,8 @@ class _Traces:
         reply = ParsedReply.of(output, is_cut=trace.is_cut)
         assessed = [inside(part, "feedback", "value") for part in trace.assessments if _name(part) == _CONFIDENCE]
         number = first(*assessed, trace.tags.get(_CONFIDENCE), trace.metadata.get(_CONFIDENCE))
-        own = {
-            name: value for name, value in {**trace.metadata, **trace.tags}.items() if not name.startswith("mlflow.")
-        }
+        tags = {**trace.metadata, **trace.tags}
+        users_tags = {name: value for name, value in tags.items() if not name.startswith("mlflow.")}
         expected = {_name(part): inside(part, "expectation", "value") for part in trace.assessments}
         truths = next((truths_of(expected[name]) for name in TRUTHS if expected.get(name)), ())
         return log_row(
@@ -104,12 +103,12 @@ class _Traces:
             reply.answer,
             correct,
             {METADATA: parse_confidence(number, percent=self.selection.percent), STATED: reply.stated},
-            model=text_of(own.get("model")) or text_of(inside(unpacked(trace.request), "model")),
+            model=text_of(users_tags.get("model")) or text_of(inside(unpacked(trace.request), "model")),
             key=(trace.id,),
             ground_truth=truths,
             prompt=prompt_of(trace.request),
             judge=None if correct is None else _judge(judgement),
-            objects=[("mlflow", {"trace_id": trace.id}), ("tag", own)],
+            objects=[("mlflow", {"trace_id": trace.id}), ("tag", users_tags)],
             used=(_CONFIDENCE, "model"),
         )
 

@@ -103,12 +103,12 @@ def named_text(values: Any, names: Sequence[str]) -> tuple[str, str] | None:
 
 
 def as_text(value: Any) -> str:
-    """Return text as it is, and anything else as JSON."""
+    """Return text unchanged, and any other value as JSON."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
 
 
 def digest(value: Any) -> str:
-    """Return 16 hexadecimal digits, equal for equal values: the id of a question in every file."""
+    """Return 16 hexadecimal digits that are equal for equal values: the id of a question in every file."""
     return blake2b(json.dumps(value, sort_keys=True, default=str).encode(), digest_size=8).hexdigest()
 
 
