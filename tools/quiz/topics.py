@@ -49,12 +49,4 @@ def questions() -> pl.DataFrame:
     """
     import polars as pl
 
-    schema: dict[str, pl.DataType | type[pl.DataType]] = {
-        "id": pl.String,
-        "question": pl.String,
-        "ground_truth": pl.List(pl.String),
-        "subject": pl.String,
-        "choices": pl.List(pl.String),
-        "dataset": pl.String,
-    }
-    return pl.DataFrame([asdict(question) for question in all_questions()], schema=schema, orient="row")
+    return pl.DataFrame([asdict(question) for question in all_questions()], infer_schema_length=None)

@@ -153,7 +153,8 @@ class Plan:
         require_fields(fields, self.logprobs)
         if not self.logprobs and prompt.needs_logprobs:
             raise InputError(
-                f"the prompt {prompt.name} needs token probabilities; leave out --no-logprobs (in Python: logprobs=False)."
+                f"the prompt {prompt.name} needs token probabilities: leave out --no-logprobs (in Python: "
+                "logprobs=False)."
             )
         text = Path(self.prompt).read_text(encoding="utf-8") if is_file else ""
         return Setup(

@@ -184,22 +184,20 @@ class _Rows:
 def _record(row: LogRow) -> dict[str, Any]:
     scored = row.confidence if isinstance(row.confidence, Scored) else None
     truths = row.ground_truth
-    always = {
+    return {
         "id": row.id,
         "question": row.question,
         "answer": row.answer,
         "confidence": None if scored is None else float(scored.value),
         "confidence_source": None if scored is None else scored.source,
         "correct": None if row.correct is None else float(row.correct),
-    }
-    further = {
         "ground_truth": None if not truths else truths[0] if len(truths) == 1 else list(truths),
         "model": row.model,
         "prompt": None if row.prompt == row.question else row.prompt,
         "task": row.task,
         "judge": row.judge,
+        **row.columns,
     }
-    return {**always, **{name: value for name, value in further.items() if value is not None}, **row.columns}
 
 
 def _by_count(counts: Counter[str]) -> list[tuple[str, int]]:
