@@ -22,7 +22,7 @@ from qacal.records.files import OnFault
 from qacal.sources.importers.base import Dropped, OnlyName, Outcome, Selection, UnusableRowError
 from qacal.sources.importers.confidences import METADATA, STATED, ParsedReply, is_cut_off, parse_confidence
 from qacal.sources.importers.items import TABLES, Item, files_in, first_item, items_of, read_each
-from qacal.sources.importers.rows import graded, log_row
+from qacal.sources.importers.rows import graded, judgement_rank, log_row
 from qacal.sources.importers.texts import TRUTHS, named_text, prompt_of, question_of, reply_of
 from qacal.sources.importers.values import inside, text_of, texts_of, unpacked
 
@@ -32,6 +32,7 @@ _HUMP = re.compile(r"(?<=[a-z0-9])([A-Z])")
 _OTHERS = {"subject", "session_id", "dataset_run_id"}
 # Scores that are texts and grade nothing.
 _TEXTS = ("TEXT", "CORRECTION")
+# People before programs, programs before judges.
 _SOURCES = ("ANNOTATION", "API", "EVAL")
 _JUDGES = {"ANNOTATION": "human"}
 
@@ -95,8 +96,7 @@ class _Score:
 
     @property
     def rank(self) -> tuple[int, str]:
-        """The score with the highest rank counts: people before programs before judges, and then the latest."""
-        return (-_SOURCES.index(self.source) if self.source in _SOURCES else -len(_SOURCES), self.time)
+        return judgement_rank(self.source, _SOURCES, self.time)
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from qacal.records.files import OnFault
 from qacal.sources.importers.base import Dropped, OnlyName, Outcome, Selection, UnusableRowError
 from qacal.sources.importers.confidences import METADATA, STATED, ParsedReply, is_cut_off, parse_confidence
 from qacal.sources.importers.items import TABLES, Item, files_in, items_of, read_each
-from qacal.sources.importers.rows import graded, log_row
+from qacal.sources.importers.rows import graded, judgement_rank, log_row
 from qacal.sources.importers.texts import TRUTHS, prompt_of, question_of, reply_of
 from qacal.sources.importers.values import first, inside, listed, members, text_of, truths_of, unpacked
 
@@ -128,7 +128,7 @@ def _judge(judgement: dict[str, Any]) -> str:
 def _rank(part: dict[str, Any]) -> tuple[int, str]:
     kind = str(inside(part, "source", "source_type"))
     time = part.get("last_update_time") or part.get("last_update_time_ms") or part.get("create_time")
-    return (-_SOURCES.index(kind) if kind in _SOURCES else -len(_SOURCES), str(time))
+    return judgement_rank(kind, _SOURCES, time)
 
 
 def _name(part: dict[str, Any]) -> str:

@@ -99,6 +99,11 @@ def graded(value: Any, correct_at: float | None = None, source: str = "the score
     return unit(number)
 
 
+def judgement_rank(kind: str, kinds: Sequence[str], time: Any) -> tuple[int, str]:
+    """Return the rank of a judgement, the highest for the first of the kinds of judges and the latest time."""
+    return (-kinds.index(kind) if kind in kinds else -len(kinds), str(time))
+
+
 @dataclass(frozen=True, slots=True)
 class ConfidenceChoice:
     """The chosen confidence; a row with several has all of them as columns, for a learned score."""
