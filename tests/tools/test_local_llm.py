@@ -110,14 +110,21 @@ def test_a_model_that_is_not_installed_says_what_to_type(cache, monkeypatch):
         local_llm.start("gpt")
 
 
-def test_a_model_that_is_not_the_published_one_is_refused_and_leaves_nothing(cache, monkeypatch):
+def test_a_part_that_is_not_the_published_one_is_named_and_leaves_nothing(cache, monkeypatch):
     parts = [cache / "a.bin", cache / "b.bin"]
     for path in parts:
         path.write_bytes(path.stem.encode())
-    digest = sha256(b"aother").hexdigest()
-    model = local_llm.LocalModel("Tiny", ("a", "b"), "{part}.bin", digest, "verb1s-top1", "make tiny")
+    model = local_llm.LocalModel(
+        "Tiny",
+        ("a", "b"),
+        "{part}.bin",
+        sha256(b"aother").hexdigest(),
+        "verb1s-top1",
+        "make tiny",
+        (sha256(b"a").hexdigest(), sha256(b"other").hexdigest()),
+    )
     monkeypatch.setattr(local_llm.LocalModel, "_part", lambda self, number, package: parts[number - 1])
-    with pytest.raises(InputError, match=r"Tiny is not the file that was published.*make tiny"):
+    with pytest.raises(InputError, match=r"b\.bin is not the file that was published for Tiny.*make tiny"):
         model.path()
     assert list(local_llm.cache_folder().iterdir()) == []
     parts[1].write_bytes(b"other")
