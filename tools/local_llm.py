@@ -164,13 +164,6 @@ class Running:
         return "tools.local_llm" in said and f" {self.port} " in said
 
 
-def model_named(name: str) -> LocalModel:
-    """Return a local model by its short name."""
-    if name not in MODELS:
-        raise InputError(f"there is no local model {name!r}; there are {', '.join(MODELS)}.")
-    return MODELS[name]
-
-
 def running() -> list[Running]:
     """Return the servers that :func:`start` has started and that still run."""
     found = []
@@ -189,7 +182,9 @@ def start(name: str, port: int | None = None, *, slots: int = 4) -> Running:
 
     slots : how many requests it works on at a time.
     """
-    model = model_named(name)
+    if name not in MODELS:
+        raise InputError(f"there is no local model {name!r}; there are {', '.join(MODELS)}.")
+    model = MODELS[name]
     for server in running():
         if server.model == model.name and port in (None, server.port) and server.is_ready:
             return server

@@ -2,6 +2,6 @@
 
 import sys
 
-from tools.quiz.topics import questions
+from tools.quiz import questions
 
 questions().write_parquet(sys.argv[1], compression="zstd", compression_level=19)

@@ -1,4 +1,4 @@
-"""Sums, products, remainders, and numbers in a row: easy ones and those that few do in their head."""
+"""Sums, products, remainders and sequences: easy ones, and ones that few people do in their head."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _next_prime(draws: Draws) -> Item:
 
 
 def _larger_decimal(draws: Draws) -> Item | None:
-    """Ask for the larger of two decimals; in most of them it is the shorter one."""
+    """Ask for the larger of two decimals; mostly it is the shorter one."""
     whole, short, long = draws.number(0, 99), draws.number(2, 9), draws.number(11, 99)
     if long % 10 == 0 or long // 10 == short or (long // 10 > short and draws.number(0, 2)):
         return None
@@ -67,19 +67,12 @@ def _sequence(draws: Draws) -> Item:
 
 
 TOPICS = (
-    drawn("addition-3", "sums of three-digit numbers", 120, lambda draws: _sum(draws, 101, 999)),
-    drawn("addition-5", "sums of five-digit numbers", 130, lambda draws: _sum(draws, 10_001, 99_999)),
-    drawn(
-        "multiplication-1x3",
-        "products of a digit and a three-digit number",
-        120,
-        lambda draws: _product(draws, (3, 9), (112, 999)),
-    ),
-    drawn(
-        "multiplication-2x2", "products of two-digit numbers", 130, lambda draws: _product(draws, (13, 99), (13, 99))
-    ),
-    drawn("remainders", "remainders of a division", 120, _remainder),
-    drawn("next-prime", "the first prime above a number", 120, _next_prime),
-    drawn("larger-decimal", "which of two decimals is the larger one, to choose", 130, _larger_decimal),
-    drawn("sequences", "the next number in a row", 120, _sequence),
+    drawn("addition-3", 120, lambda draws: _sum(draws, 101, 999)),
+    drawn("addition-5", 130, lambda draws: _sum(draws, 10_001, 99_999)),
+    drawn("multiplication-1x3", 120, lambda draws: _product(draws, (3, 9), (112, 999))),
+    drawn("multiplication-2x2", 130, lambda draws: _product(draws, (13, 99), (13, 99))),
+    drawn("remainders", 120, _remainder),
+    drawn("next-prime", 120, _next_prime),
+    drawn("larger-decimal", 130, _larger_decimal),
+    drawn("sequences", 120, _sequence),
 )

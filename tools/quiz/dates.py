@@ -17,7 +17,7 @@ _MONTHS = (
 )
 
 
-def _said(day: date) -> str:
+def _written(day: date) -> str:
     return f"{day.day} {_MONTHS[day.month - 1]} {day.year}"
 
 
@@ -28,15 +28,15 @@ def _day(draws: Draws, first: date, last: date) -> date:
 def _weekday(draws: Draws) -> Item:
     day = _day(draws, date(1900, 1, 1), date(2025, 12, 31))
     number = day.weekday()
-    return Item(day.isoformat(), f"What day of the week was {_said(day)}?", (_WEEKDAYS[number], *_SHORT[number]))
+    return Item(day.isoformat(), f"What day of the week was {_written(day)}?", (_WEEKDAYS[number], *_SHORT[number]))
 
 
 def _days_between(draws: Draws) -> Item:
     start = _day(draws, date(1950, 1, 1), date(2024, 12, 31))
-    # Within a month they are a difference; over the end of one, few are right.
+    # Within a month this is a subtraction; across the end of a month few LLMs are correct.
     days = draws.number(2, 40)
     end = start + timedelta(days=days)
-    question = f"How many days after {_said(start)} is {_said(end)}?"
+    question = f"How many days after {_written(start)} is {_written(end)}?"
     return Item(f"{start} {end}", question, number_forms(days, "days"))
 
 
@@ -46,7 +46,7 @@ def _years() -> Iterator[Item]:
 
 
 TOPICS = (
-    drawn("weekdays", "the weekday of a date", 130, _weekday),
-    drawn("days-between", "the days from one date to another", 120, _days_between),
-    Topic("years", "the year of an event", _years),
+    drawn("weekdays", 130, _weekday),
+    drawn("days-between", 120, _days_between),
+    Topic("years", _years),
 )

@@ -1,4 +1,4 @@
-"""Tables of facts: one fact a line, columns parted by "|", other forms of the same thing by ";"."""
+"""Tables of facts: one fact per line; "|" separates columns, ";" separates forms of the same answer."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Fact: TypeAlias = tuple[tuple[str, ...], ...]
 
 
 def facts(name: str) -> Iterator[Fact]:
-    """Yield the lines of a table, each as columns, each of those as its forms; an empty column has none.
+    """Yield the facts of a table: a tuple of columns, each a tuple of forms; an empty column has no forms.
 
     >>> next(facts("states"))
     (('Alabama',), ('Montgomery',))
@@ -26,10 +26,10 @@ def facts(name: str) -> Iterator[Fact]:
 def asked(
     name: str, template: str, column: int = 1, also: Callable[[str, tuple[str, ...]], tuple[str, ...]] | None = None
 ) -> Callable[[], Iterator[Item]]:
-    """Return what asks for a column of a table, given the first one.
+    """Return the generator of questions about a column of a table, given the first column.
 
-    template : the question, with `{}` for what is asked about.
-    also : makes more forms of an answer from what is asked about and the forms of the table.
+    template : the question, with `{}` for the first column.
+    also : returns further forms of an answer, from the first column and the forms in the table.
     """
 
     def items() -> Iterator[Item]:
@@ -43,7 +43,7 @@ def asked(
 
 
 def quoted(thing: str) -> str:
-    """Return a thing between quotation marks, and what explains it behind them.
+    """Return a name in quotation marks, followed by its explanation in brackets.
 
     >>> quoted("mouse (animal)")
     "'mouse' (animal)"

@@ -9,7 +9,7 @@ from tools.quiz.facts import asked, facts
 from tools.quiz.question import Draws, Item, Topic, drawn, shuffled
 
 _CAPITAL, _CONTINENT, _CURRENCY, _LANGUAGE, _AREA = 1, 2, 3, 4, 5
-# Areas of countries differ from source to source by some percent; what is asked must hold in all of them.
+# Areas of countries differ by some percent between sources; the answer must be the same in all of them.
 _CLEAR, _FAR = 1.25, 4.0
 
 
@@ -18,7 +18,7 @@ def _with_place(place: str, cities: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _with_code(country: str, names: tuple[str, ...]) -> tuple[str, ...]:
-    """Return names of a currency with its code behind them, and as what a country uses, as they are often written."""
+    """Return further usual forms of a currency: with its code, and in a sentence."""
     codes = [name for name in names if len(name) == 3 and name.isupper()]
     plain = [name for name in names if name not in codes]
     return (*(f"{name} ({code})" for code in codes[:1] for name in plain), *(f"{country} uses the {n}" for n in plain))
@@ -29,7 +29,7 @@ def _with_word(country: str, languages: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _bare(country: str) -> str:
-    """Return a country without its article, and without what tells it from a state."""
+    """Return a country without its article, and without the words in brackets that distinguish it from a state."""
     return country.removeprefix("the ").partition(" (")[0]
 
 
@@ -57,25 +57,13 @@ def _larger(draws: Draws) -> Item | None:
 
 
 TOPICS = (
+    Topic("capitals", asked("countries", "What is the capital of {}?", _CAPITAL, _with_place)),
+    Topic("continents", asked("countries", "On which of the seven continents is {}?", _CONTINENT)),
+    Topic("currencies", asked("countries", "What is the currency of {}?", _CURRENCY, _with_code)),
     Topic(
-        "capitals", "the capital of a country", asked("countries", "What is the capital of {}?", _CAPITAL, _with_place)
+        "languages", asked("countries", "Which language does the government of {} mainly use?", _LANGUAGE, _with_word)
     ),
-    Topic(
-        "continents",
-        "the continent of a country",
-        asked("countries", "On which of the seven continents is {}?", _CONTINENT),
-    ),
-    Topic(
-        "currencies",
-        "the currency of a country",
-        asked("countries", "What is the currency of {}?", _CURRENCY, _with_code),
-    ),
-    Topic(
-        "languages",
-        "the language of a country's government",
-        asked("countries", "Which language does the government of {} mainly use?", _LANGUAGE, _with_word),
-    ),
-    Topic("cities", "the country of a city that is no capital", asked("cities", "In which country is the city of {}?")),
-    Topic("us-states", "capitals of the states of the USA, both ways", _states),
-    drawn("larger-country", "which of two countries is the larger one, to choose", 150, _larger),
+    Topic("cities", asked("cities", "In which country is the city of {}?")),
+    Topic("us-states", _states),
+    drawn("larger-country", 150, _larger),
 )

@@ -44,8 +44,8 @@ def _translated(language: str, column: int) -> Callable[[], Iterator[Item]]:
 
 
 TOPICS = (
-    Topic("irregular-verbs", "the past forms of an irregular verb", _verbs),
-    Topic("plurals", "the plural of a noun", _plurals),
-    Topic("spanish", "a common word in Spanish", _translated("Spanish", 1)),
-    Topic("german", "a common word in German", _translated("German", 2)),
+    Topic("irregular-verbs", _verbs),
+    Topic("plurals", _plurals),
+    Topic("spanish", _translated("Spanish", 1)),
+    Topic("german", _translated("German", 2)),
 )

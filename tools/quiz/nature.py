@@ -31,8 +31,8 @@ def _animals() -> Iterator[Item]:
 
 
 TOPICS = (
-    Topic("symbol-of-element", "the symbol of an element", _symbols),
-    Topic("element-of-symbol", "the element of a symbol", _names),
-    Topic("atomic-number", "the atomic number of an element", _numbers),
-    Topic("animals", "young, sexes, groups, classes and bodies of animals", _animals),
+    Topic("symbol-of-element", _symbols),
+    Topic("element-of-symbol", _names),
+    Topic("atomic-number", _numbers),
+    Topic("animals", _animals),
 )

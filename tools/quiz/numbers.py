@@ -14,7 +14,7 @@ _ROMAN = (
 
 
 def number_forms(number: int, *units: str) -> tuple[str, ...]:
-    """Return how a number may be written; with units, also with each of them behind it.
+    """Return the usual forms of a number, also with each of the units.
 
     >>> number_forms(1234)
     ('1234', '1,234')
@@ -42,7 +42,7 @@ def in_words(number: int) -> str:
 
 
 def ordinal(number: int) -> str:
-    """Return a number as a place in a row.
+    """Return a number as an ordinal.
 
     >>> ordinal(1), ordinal(12), ordinal(23)
     ('1st', '12th', '23rd')
@@ -53,7 +53,7 @@ def ordinal(number: int) -> str:
 
 
 def roman(number: int) -> str:
-    """Return a number from 1 to 3999 as the Romans wrote it.
+    """Return a number from 1 to 3999 as a Roman numeral.
 
     >>> roman(1994)
     'MCMXCIV'

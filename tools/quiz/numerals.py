@@ -1,4 +1,4 @@
-"""The same number in another script, the same amount in another unit."""
+"""The same number in another numeral system, the same amount in another unit."""
 
 from __future__ import annotations
 
@@ -30,18 +30,16 @@ def _from_hexadecimal(draws: Draws) -> Item:
 
 
 def _units() -> Iterator[Item]:
-    """Every unit of the table is asked with its own amounts."""
     for (many,), (factor,), (small, *names), amounts in facts("units"):
         for amount in map(int, amounts):
-            there = amount * int(factor)
             question = f"How many {small} are in {amount} {many}?"
-            yield Item(f"{amount} {many} {small}", question, number_forms(there, small, *names))
+            yield Item(f"{amount} {many} {small}", question, number_forms(amount * int(factor), small, *names))
 
 
 TOPICS = (
-    drawn("roman-to-number", "the number of a Roman numeral", 120, _from_roman),
-    drawn("number-to-roman", "the Roman numeral of a number", 120, _to_roman),
-    drawn("binary-to-number", "the number of a binary one", 110, _from_binary),
-    drawn("hexadecimal-to-number", "the number of a hexadecimal one", 120, _from_hexadecimal),
-    Topic("units", "amounts in another unit", _units),
+    drawn("roman-to-number", 120, _from_roman),
+    drawn("number-to-roman", 120, _to_roman),
+    drawn("binary-to-number", 110, _from_binary),
+    drawn("hexadecimal-to-number", 120, _from_hexadecimal),
+    Topic("units", _units),
 )

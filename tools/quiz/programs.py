@@ -1,4 +1,4 @@
-"""What small Python programs print; the truth is what they printed when the questions were made."""
+"""The output of small Python programs; the answer is what they printed when the questions were generated."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from hashlib import sha256
 from tools.quiz.question import Draws, Item, drawn
 
 _STRINGS = ("python", "calibrate", "question", "banana", "notebook", "hello", "window", "garden", "planet", "orchard")
-# Whoever compares answers takes articles away, and nothing would be left of these.
+# Comparing answers removes articles, so nothing would be left of these.
 _ARTICLES = ("a", "an", "the")
 
 
 def printed(program: str) -> str:
-    r"""Return what a program prints, without the end of the line.
+    r"""Return the output of a program, without the final line break.
 
     >>> printed("print(6 * 7)")
     '42'
@@ -128,7 +128,7 @@ def _joined(draws: Draws) -> str:
 _PROGRAMS: tuple[Callable[[Draws], str], ...] = (
     *(_loop_sum, _loop_squares, _while_halving, _collatz, _nested),
     *(_recursion, _list_changes, _dictionary, _joined),
-    # Three kinds that a small LLM can follow, as often as the six that hardly any does.
+    # A small LLM can follow these three kinds, so they come twice as often.
     *(_assignments, _branch, _last_of_list) * 2,
 )
 
@@ -152,6 +152,6 @@ def _item(question: str, program: str) -> Item | None:
 
 
 TOPICS = (
-    drawn("python-expressions", "what a Python expression prints", 150, _asked_expression),
-    drawn("python-programs", "what a Python program of some lines prints", 150, _asked_program),
+    drawn("python-expressions", 150, _asked_expression),
+    drawn("python-programs", 150, _asked_program),
 )

@@ -1,4 +1,4 @@
-"""What a quiz is made of: questions, the topics that make them, and draws that are the same on every machine."""
+"""Questions of the quiz, the topics that generate them, and draws that are the same on every machine."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from typing import TypeVar
 from qacal.errors import InputError
 
 _TRIES = 100
-# Letters that Unicode does not take apart into a plain one and a mark.
+# Letters that Unicode does not decompose into a plain letter and a mark.
 _UNMARKED = str.maketrans({"ø": "o", "Ø": "O", "ł": "l", "đ": "d", "ß": "ss", "œ": "oe", "æ": "ae", "ʻ": ""})
 
 T = TypeVar("T")
 
 
 class Draws:
-    """Numbers that follow from a seed alone; Python's own generator may draw otherwise in its next version.
+    """Numbers that depend on a seed alone; Python's own generator may draw other numbers in its next version.
 
     >>> draws = Draws("addition-0")
     >>> draws.number(10, 99), draws.pick("abc")
@@ -50,9 +50,9 @@ class Draws:
 class Item:
     """A question before it belongs to a topic.
 
-    key : what it asks about; unique within the topic, and part of the id.
-    answers : the truth, in all its usual forms; the first is the canonical one.
-    choices : what to choose from, where the question names it.
+    key : the subject of the question; unique within the topic, and part of the id.
+    answers : the correct answer in all its usual forms, the canonical one first.
+    choices : the choices that the question lists, if any.
     """
 
     key: str
@@ -62,17 +62,18 @@ class Item:
 
     @property
     def gives_itself_away(self) -> bool:
-        """Whether an answer stands in the question, word for word, with nothing to choose from."""
-        return self.choices is None and any(_has_words(self.question, answer) for answer in self.answers)
+        """Whether the question contains an answer word for word, without being a choice."""
+        patterns = (rf"(?<!\w){re.escape(answer.casefold())}(?!\w)" for answer in self.answers)
+        return self.choices is None and any(re.search(pattern, self.question.casefold()) for pattern in patterns)
 
 
 @dataclass(frozen=True)
 class Question:
     """A question of the quiz.
 
-    ground_truth : the answer and its other usual forms, the canonical one first.
+    ground_truth : the correct answer in all its usual forms, the canonical one first.
     subject : the name of its topic.
-    choices : what to choose from; None where nothing is.
+    choices : the answers to choose from; None for an open question.
     """
 
     id: str
@@ -87,24 +88,23 @@ class Question:
 class Topic:
     """Questions of one kind.
 
-    name : goes into the ids and seeds the draws, so it stays as it is.
-    about : what is asked, in a few words.
-    items : makes the questions.
+    name : part of the ids and the seed of the draws, so it must not change.
+    items : generates the questions.
     """
 
     name: str
-    about: str
     items: Callable[[], Iterator[Item]]
 
     def questions(self) -> Iterator[Question]:
-        """Yield the questions."""
+        """Yield the questions; answers with accents are also given without them."""
         for item in self.items():
             key = f"{self.name}-{slug(item.key)}"
-            yield Question(key, item.question, with_plain_letters(item.answers), self.name, item.choices)
+            forms = tuple(dict.fromkeys((*item.answers, *map(plain_letters, item.answers))))
+            yield Question(key, item.question, forms, self.name, item.choices)
 
 
 def shuffled(values: Sequence[str]) -> tuple[str, ...]:
-    """Return values in an order that they alone decide, so that the same choices are always asked in the same way.
+    """Return values in an order that depends on them alone, so that the same choices always have the same order.
 
     >>> shuffled(["Chad", "Peru"]) == shuffled(["Peru", "Chad"])
     True
@@ -113,11 +113,11 @@ def shuffled(values: Sequence[str]) -> tuple[str, ...]:
     return tuple(Draws(" ".join(ordered)).some(ordered, len(ordered)))
 
 
-def drawn(name: str, about: str, size: int, make: Callable[[Draws], Item | None]) -> Topic:
-    """Return a topic of `size` different questions, the n-th made with draws that only the name and n decide.
+def drawn(name: str, size: int, make: Callable[[Draws], Item | None]) -> Topic:
+    """Return a topic of `size` different questions; the draws of the n-th depend on the name and n alone.
 
-    So a larger size adds questions and changes none. What `make` turns down (None), what gives its answer away and what
-    was made before is passed over.
+    So a larger size adds questions and changes none. Draws for which `make` returns None, a known question or a
+    question that gives its answer away are skipped.
     """
 
     def items() -> Iterator[Item]:
@@ -133,11 +133,11 @@ def drawn(name: str, about: str, size: int, make: Callable[[Draws], Item | None]
             f"{_TRIES * size} draws made {len(seen)} questions of topic {name!r}, not {size}; ask for fewer."
         )
 
-    return Topic(name, about, items)
+    return Topic(name, items)
 
 
 def slug(text: str) -> str:
-    """Return text as it may stand in an id.
+    """Return text in the form that ids have.
 
     >>> slug("Côte d'Ivoire")
     'cote-d-ivoire'
@@ -146,19 +146,10 @@ def slug(text: str) -> str:
 
 
 def plain_letters(text: str) -> str:
-    """Return text without marks on its letters.
+    """Return text without accents.
 
     >>> plain_letters("Dvořák, Jørn, złoty, Straße")
     'Dvorak, Jorn, zloty, Strasse'
     """
     apart = unicodedata.normalize("NFD", text.translate(_UNMARKED))
     return "".join(letter for letter in apart if not unicodedata.combining(letter))
-
-
-def with_plain_letters(forms: Sequence[str]) -> tuple[str, ...]:
-    """Return all forms, those with marks on their letters also without, each once."""
-    return tuple(dict.fromkeys((*forms, *map(plain_letters, forms))))
-
-
-def _has_words(text: str, words: str) -> bool:
-    return re.search(rf"(?<!\w){re.escape(words.casefold())}(?!\w)", text.casefold()) is not None

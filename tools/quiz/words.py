@@ -1,4 +1,4 @@
-"""Letters of words: what a model that reads whole words at once does not see."""
+"""Letters of words, which an LLM that reads whole words as tokens does not see."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def _length(draws: Draws) -> Item:
 
 
 def _occurrences(draws: Draws) -> Item:
-    """Ask for repeated letters of the word more often than for others, lest "1" be right nearly always."""
+    """Ask for repeated letters more often than for others; otherwise "1" would nearly always be correct."""
     word = draws.pick(_WORDS)
     repeated = [letter for letter in _LETTERS if word.lower().count(letter) > 1]
     letter = draws.pick(draws.pick((repeated or _LETTERS, repeated or _LETTERS, word.lower())))
@@ -37,7 +37,7 @@ def _letter_at(draws: Draws) -> Item | None:
     word = draws.pick(_WORDS).lower()
     place = draws.number(2, len(word) - 1)
     letter = word[place - 1]
-    # "a" is an article to whoever compares answers, and would be taken away.
+    # Comparing answers removes articles, so nothing would be left of "a".
     if letter == "a":
         return None
     question = f"What is the {ordinal(place)} letter of the word '{word}'?"
@@ -45,7 +45,7 @@ def _letter_at(draws: Draws) -> Item | None:
 
 
 def _first_of_four(draws: Draws) -> Item:
-    """Ask for the first of four words, some of which begin alike."""
+    """Ask for the first of four words; two or three of them share the first letter."""
     words = [word.lower() for word in _WORDS]
     start = draws.pick(words)[0]
     alike = [word for word in words if word[0] == start]
@@ -57,9 +57,9 @@ def _first_of_four(draws: Draws) -> Item:
 
 
 TOPICS = (
-    drawn("word-length", "the number of letters in a word", 120, _length),
-    drawn("letter-count", "how often a letter is in a word", 130, _occurrences),
-    drawn("backwards", "a number with its digits in reverse order", 120, _reversed),
-    drawn("letter-at", "the letter at a place in a word", 120, _letter_at),
-    drawn("alphabetical", "the first of four words in the alphabet, to choose", 130, _first_of_four),
+    drawn("word-length", 120, _length),
+    drawn("letter-count", 130, _occurrences),
+    drawn("backwards", 120, _reversed),
+    drawn("letter-at", 120, _letter_at),
+    drawn("alphabetical", 130, _first_of_four),
 )

@@ -9,7 +9,7 @@ from tools.quiz.question import Item, Topic
 
 
 def _names(forms: tuple[str, ...]) -> tuple[str, ...]:
-    """Return a name and, where the table gives no forms of its own, the surname."""
+    """Return the forms of a name; if the table has only one, also the surname."""
     return (*forms, forms[0].split()[-1]) if len(forms) == 1 else forms
 
 
@@ -27,7 +27,7 @@ def _art() -> Iterator[Item]:
 
 
 TOPICS = (
-    Topic("authors", "who wrote a book", _made("books", "wrote")),
-    Topic("directors", "who directed a film", _made("films", "directed the film")),
-    Topic("artists", "who painted, built or composed a work", _art),
+    Topic("authors", _made("books", "wrote")),
+    Topic("directors", _made("films", "directed the film")),
+    Topic("artists", _art),
 )

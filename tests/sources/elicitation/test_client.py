@@ -40,7 +40,7 @@ def ran(server, tmp_path):
         ("redirect", "/login. If that is the LLM server, use that address as --base-url. Is the base URL"),
         ("stream", "it is an event stream, which was not asked for"),
         ("noise", "got no JSON: it begins with"),
-        ("deep", "got JSON that is nested more than 100 levels deep"),
+        ("deep", "got JSON that is nested too deeply"),
         ("bomb", "the reply has more than 64 MB"),
     ],
 )

@@ -175,10 +175,10 @@ def test_what_turns_an_expression_round_is_never_passed_over(expression, before)
 def test_spellings_of_one_expression_are_one():
     usual = ExpressionReader()
     for name in ("highly likely", "HIGHLY-LIKELY", "Highly  Likely"):
-        other = usual.and_also({name: 0.8})
+        other = usual.extended({name: 0.8})
         assert len(other.expressions) == len(EXPRESSIONS)
         assert other([Reply("Guess: Paris\nConfidence: Highly Likely")]) == (Stated("Paris", 0.8),)
-        assert other.mark == usual.and_also({"Highly Likely": 0.8}).mark != usual.and_also({"Highly Likely": 0.3}).mark
-        assert usual.and_also({name: 0.9}).mark == ""
+        assert other.mark == usual.extended({"Highly Likely": 0.8}).mark != usual.extended({"Highly Likely": 0.3}).mark
+        assert usual.extended({name: 0.9}).mark == ""
     with pytest.raises(InputError, match="expected one number"):
-        usual.and_also({"highly likely": 0.8, "Highly-Likely": 0.3})
+        usual.extended({"highly likely": 0.8, "Highly-Likely": 0.3})

@@ -50,15 +50,21 @@ ENDLESS = f"{RECURSIVE} 1 AS run, x AS place, 'q' || x AS id, '{{}}' AS content 
 @pytest.mark.parametrize(
     ("script", "problem"),
     [
-        ("DROP TABLE request;", "has other tables than a run"),
-        ("DROP TABLE run; CREATE TABLE run (id, setup);", "has other tables than a run"),
+        ("DROP TABLE request;", "has other tables"),
+        ("DROP TABLE run; CREATE TABLE run (id, setup);", "has other tables"),
         (
             f"DROP TABLE question; CREATE VIEW question AS {ENDLESS}",
-            "has the view 'question', which qacal elicit has not made",
+            "has other tables",
         ),
-        (f"DROP TABLE run; CREATE VIEW run AS {RECURSIVE} x AS id, '{{}}' AS setup FROM n;", "has the view 'run'"),
-        ("CREATE TRIGGER t AFTER INSERT ON request BEGIN DELETE FROM question; END;", "has the trigger 't'"),
-        ("CREATE INDEX i ON request (length(hex(asked)));", "has the index 'i'"),
+        (
+            f"DROP TABLE run; CREATE VIEW run AS {RECURSIVE} x AS id, '{{}}' AS setup FROM n;",
+            "has other tables",
+        ),
+        (
+            "CREATE TRIGGER t AFTER INSERT ON request BEGIN DELETE FROM question; END;",
+            "has other tables",
+        ),
+        ("CREATE INDEX i ON request (length(hex(asked)));", "has other tables"),
         ("UPDATE run SET setup = 'x';", "run 1 is 'x'; expected a JSON object"),
         ("UPDATE run SET setup = x'ff00';", "expected a JSON object"),
         ("UPDATE run SET setup = '[1]';", "run 1 is '[1]'; expected a JSON object"),

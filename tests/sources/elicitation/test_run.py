@@ -259,7 +259,7 @@ def test_passwords_in_the_base_url_are_not_kept(server, tmp_path):
 
 
 def test_a_prompt_that_needs_token_probabilities_asks_for_them(ran, server):
-    with pytest.raises(InputError, match="off token probabilities"):
+    with pytest.raises(InputError, match="p-true needs token probabilities"):
         ran(questions(2), Plan("tiny", "p-true", logprobs=False))
     assert server.asked == []
 

@@ -162,7 +162,7 @@ def test_scores_become_correct(tmp_path, value, correct):
     [
         ({"accuracy": 1}, "the score is an object, not one value"),
         (["C"], "the score is a list, not one value"),
-        ("maybe", "the score is neither a number nor a word for right or wrong"),
+        ("maybe", "the score is neither a number nor a word for correct or wrong"),
     ],
 )
 def test_scores_that_say_nothing_are_counted(tmp_path, value, why):
@@ -255,7 +255,7 @@ def test_a_source_that_is_not_there_is_not_replaced(tmp_path):
 def test_percents_are_read_when_told(tmp_path):
     one = sample(7, PARIS, metadata={"confidence": 95})
     assert only(tmp_path, one, confidence_from="metadata", percent=True)["confidence"] == 0.95
-    with pytest.raises(InputError, match=r"1 number lies outside \(95\).*If these are percents, say --percent\."):
+    with pytest.raises(InputError, match=r"1 number lies outside \(95\).*If these are percents, pass --percent\."):
         imported(tmp_path, one, confidence_from="metadata")
 
 

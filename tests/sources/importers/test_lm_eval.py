@@ -146,22 +146,11 @@ def test_choices_that_are_contexts(tmp_path):
     }
 
 
-def test_rows_of_old_versions(tmp_path):
-    old = {
-        "doc_id": 7,
-        "doc": {"question": "Capital?", "subject": "geography"},
-        "target": 1,
-        "arguments": [["Question: Capital?", " Rome"], ["Question: Capital?", " Paris"]],
-        "resps": [[[-3.0, False]], [[-1.0, True]]],
-        "filtered_resps": [[-3.0, False], [-1.0, True]],
-        "acc": 1.0,
-        "acc_norm": 1.0,
-    }
-    as_lines = only(tmp_path, old)
-    assert (as_lines["id"], as_lines["answer"], as_lines["correct"]) == ("quiz:7", "Paris", 1.0)
-    # Older ones still wrote one list into a file of this name.
-    path = write_json(tmp_path / "list" / NAME, [old])
-    assert import_log("lm-eval", [path]).frame["answer"].to_list() == ["Paris"]
+def test_rows_of_old_versions_are_refused(tmp_path):
+    row = choice_row(7, ["Rome", "Paris"], [-3.0, -1.0], 1, acc=1.0)
+    for old in ({"arguments": [["Question: q", " Rome"], ["Question: q", " Paris"]]}, {"metrics": None}):
+        with pytest.raises(InputError, match="Those of old versions cannot be read"):
+            imported(tmp_path, row | old)
 
 
 def test_one_filter_is_imported(tmp_path):
@@ -254,7 +243,7 @@ def test_repeats_that_a_filter_kept_apart(tmp_path):
     assert found.account.dropped == {
         "the score is shared by repeats that differ": 1,
         "no confidence: the judged answer is not among the repeats (no results_*.json beside the samples says "
-        "what the filter takes out of a reply)": 1,
+        "what the filter extracts)": 1,
     }
 
 
@@ -293,7 +282,7 @@ def test_the_other_steps_of_a_filter():
 def test_a_step_that_cannot_be_done_is_named(tmp_path):
     paths = lm_eval_repeats(tmp_path, [{"function": "custom"}])
     with pytest.raises(
-        InputError, match=r"3: no confidence: .* \(a step of its filter cannot be done here: a function of its own"
+        InputError, match=r"3: no confidence: .* \(a step of its filter cannot be applied here: it is a custom function"
     ):
         import_log("lm-eval", paths)
 

@@ -147,3 +147,41 @@ def test_the_responses_api(tmp_path):
     with pytest.raises(InputError, match="the reply is cut off"):
         imported(tmp_path, [response], [request])
     assert (row["question"], row["answer"], row["confidence"]) == (QUESTION, "Paris", 0.9)
+
+
+def test_lines_with_all_fields_that_the_api_writes(tmp_path):
+    """The fields of published lines that the API wrote in 2024 and 2025; ids and texts are ours."""
+    usage = {
+        "prompt_tokens": 57,
+        "completion_tokens": 9,
+        "total_tokens": 66,
+        "prompt_tokens_details": {"cached_tokens": 0, "audio_tokens": 0},
+        "completion_tokens_details": {"reasoning_tokens": 0, "audio_tokens": 0, "accepted_prediction_tokens": 0},
+    }
+    completion = {
+        "id": "chatcmpl-0",
+        "object": "chat.completion",
+        "created": 1734986202,
+        "model": "gpt-4o-mini-2024-07-18",
+        "choices": [
+            {
+                "index": 0,
+                "message": {"role": "assistant", "content": SAID, "refusal": None},
+                "logprobs": None,
+                "finish_reason": "stop",
+            }
+        ],
+        "usage": usage,
+        "system_fingerprint": "fp_0",
+    }
+    quota = {"message": "You exceeded your quota.", "type": "insufficient_quota", "param": None, "code": "quota"}
+    rows = [
+        {"id": f"batch_req_{id_}", "custom_id": id_, "response": response, "error": None}
+        for id_, response in (
+            ("good", {"status_code": 200, "request_id": "0", "body": completion}),
+            ("late", {"status_code": 429, "request_id": "1", "body": {"error": quota}}),
+        )
+    ]
+    found = imported(tmp_path, rows)
+    assert found.frame.select("answer", "confidence", "model").rows() == [("Paris", 0.9, "gpt-4o-mini-2024-07-18")]
+    assert found.account.dropped == {"the request failed (status 429)": 1}

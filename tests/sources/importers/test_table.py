@@ -88,7 +88,7 @@ def test_confidences_on_another_scale_are_refused_as_a_whole(tmp_path, as_text):
         imported(tmp_path, *rows)
     assert str(refused.value) == (
         "the confidence in the column 'confidence' is not on a scale from 0 to 1: 3 numbers lie outside (from 60 to "
-        "95). A 1 may mean anything then, so nothing is imported. If these are percents, say --percent."
+        "95). So a 1 may mean anything, and nothing is imported. If these are percents, pass --percent."
     )
     assert imported(tmp_path, *rows, percent=True).frame["confidence"].to_list() == [n / 100 for n in numbers]
     with pytest.raises(InputError, match=r"1 number lies outside \(150\).*They are not percents either\."):
@@ -102,8 +102,8 @@ def test_grades_on_another_scale_are_refused_as_a_whole(tmp_path):
     with pytest.raises(InputError) as refused:
         imported(tmp_path, *rows, columns={"correct": "rating"})
     assert str(refused.value) == (
-        "the column 'rating' is not on a scale from 0 to 1: 3 numbers lie outside (from 2 to 5). A 1 may mean anything "
-        "then, so nothing is imported. Say from which score on an answer is right: --correct-at SCORE."
+        "the column 'rating' is not on a scale from 0 to 1: 3 numbers lie outside (from 2 to 5). So a 1 may mean "
+        "anything, and nothing is imported. Pass the lowest score of a correct answer: --correct-at SCORE."
     )
     found = imported(tmp_path, *rows, columns={"correct": "rating"}, correct_at=4)
     assert found.frame["correct"].to_list() == [0.0, 0.0, 1.0, 1.0, 0.0]
@@ -154,7 +154,7 @@ def test_a_truth_that_looks_like_a_list_is_one_only_if_all_of_it_is_text(tmp_pat
 
 
 def test_missing_columns_are_named(tmp_path):
-    with pytest.raises(InputError, match=r"has no column 'answer'; it has question\. Say --column answer=ITS_NAME"):
+    with pytest.raises(InputError, match=r"has no column 'answer'; it has question\. Pass --column answer=ITS_NAME"):
         imported(tmp_path, {"question": "?"})
     with pytest.raises(InputError, match="has no column 'score'; it has question, answer, confidence, correct"):
         imported(tmp_path, ROW, columns={"confidence": "score"})

@@ -157,7 +157,7 @@ def test_a_larger_topic_keeps_its_questions():
         number = draws.number(1, 60)
         return Item(str(number), f"What comes after {number}?", (str(number + 1),)) if number % 3 else None
 
-    few, many = (list(drawn("successor", "what comes next", size, make).questions()) for size in (10, 30))
+    few, many = (list(drawn("successor", size, make).questions()) for size in (10, 30))
     assert many[:10] == few
     assert len({row.id for row in many}) == 30
 
@@ -169,7 +169,7 @@ def successor_of_digit(draws: Draws) -> Item:
 
 
 def test_a_question_that_gives_itself_away_is_not_drawn():
-    topic = drawn("digits", "what comes next", 4, successor_of_digit)
+    topic = drawn("digits", 4, successor_of_digit)
     assert {row.ground_truth for row in topic.questions()} == {("3",), ("5",), ("7",), ("9",)}
     assert Item("a", "Who wrote Kim?", ("Kim",)).gives_itself_away
     assert not Item("a", "Who wrote Kimono?", ("Kim",)).gives_itself_away
@@ -178,7 +178,7 @@ def test_a_question_that_gives_itself_away_is_not_drawn():
 
 def test_a_topic_that_has_no_more_questions_says_so():
     with pytest.raises(InputError, match=r"500 draws made 4 questions of topic 'digits', not 5; ask for fewer"):
-        list(drawn("digits", "what comes next", 5, successor_of_digit).questions())
+        list(drawn("digits", 5, successor_of_digit).questions())
 
 
 def test_draws_reach_both_ends_and_nothing_else():

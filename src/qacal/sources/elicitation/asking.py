@@ -36,12 +36,12 @@ class NoLogprobsError(InputError):
 class Progress:
     """How far a run is.
 
-    done : conversations that have ended, failed ones included.
-    fresh : those of them for which the server was asked.
-    sent, known : requests that the server replied to now, and those that had a reply before.
+    done : conversations that have ended, including failed ones.
+    fresh : ended conversations for which the server was asked.
+    sent, known : requests that the server replied to in this run, and requests with a stored reply.
     failed : requests without a reply; the next run makes them again.
     failures : the number of failures by reason.
-    traffic : how many requests were made; some are made several times.
+    traffic : the number of requests; some are made several times.
     """
 
     done: int = 0
@@ -76,7 +76,6 @@ class Asking:
             raise InputError(f"workers is {self.workers!r}; expected a whole number from 1.")
 
     def all(self, conversations: Iterable[Conversation]) -> Progress:
-        """Ask all; workers take conversations one by one."""
         try:
             asyncio.run(self._all(iter(conversations)))
         except* (QacalError, *STORE_ERRORS) as group:
@@ -103,7 +102,7 @@ class Asking:
             except StopIteration:
                 pass
             self.progress.done += 1
-            # Other workers may have asked meanwhile, which is the usual case if anything is asked.
+            # Another worker may have asked meanwhile; then this conversation most likely asked too.
             self.progress.fresh += self.progress.sent > before
             self.tell(self.progress)
 
@@ -111,10 +110,10 @@ class Asking:
         key = digest(request)
         while key in self._in_flight:  # two questions with the same text are one request
             await self._in_flight[key].wait()
-        known = self.store.reply(request)
-        if known is not None:
+        stored = self.store.reply(request)
+        if stored is not None:
             self.progress.known += 1
-            return known
+            return stored
         self._in_flight[key] = asyncio.Event()
         try:
             result = await self.client.ask(request, self.progress.traffic, lambda: self.tell(self.progress))
@@ -155,9 +154,9 @@ def _report_exception(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) 
 
 
 def require_fields(fields: Mapping[str, Any], logprobs: bool | None = None) -> None:
-    """Refuse fields of requests that contradict other options, or have an effect that nobody would read.
+    """Refuse fields of requests that contradict other options, or whose effect would be ignored.
 
-    logprobs : whether token probabilities are asked for; None leaves that to the fields.
+    logprobs : whether token probabilities are requested; None leaves that to the fields.
 
     >>> require_fields({"n": 5})
     Traceback (most recent call last):
@@ -175,10 +174,10 @@ def require_fields(fields: Mapping[str, Any], logprobs: bool | None = None) -> N
         elif name == "messages":
             why = "the prompt says it. For another one, write a prompt of your own (.toml)."
         elif name == "logprobs" and logprobs and not value:
-            why = "token probabilities are asked for. To stop that, pass --no-logprobs (in Python: logprobs=False)."
+            why = "token probabilities are requested. To change that, pass --no-logprobs (in Python: logprobs=False)."
         elif name in ("logprobs", "top_logprobs") and logprobs is False and value:
             why = (
-                "token probabilities are not asked for. Leave it out, or leave out --no-logprobs (in Python: "
+                "token probabilities are not requested. Leave it out, or leave out --no-logprobs (in Python: "
                 "logprobs=False)."
             )
         if why is not None:

@@ -99,7 +99,6 @@ class Failed:
 
     @property
     def remedy(self) -> str:
-        """What to do about it."""
         if self.trouble in _REMEDIES:
             return _REMEDIES[self.trouble]
         if self.status in (401, 403):
@@ -174,16 +173,16 @@ class Client:
 
     @property
     def is_strange(self) -> bool:
-        """Whether this is another kind of server: of two or more replies none was a chat completion."""
+        """Whether the server sent two or more replies, and none was a chat completion."""
         return not self._has_worked and self._strange >= 2
 
     @property
     def is_nowhere(self) -> bool:
-        """Whether nothing listens at the address; a server that was there before is waited for."""
+        """Whether nothing listens at the address; after a first contact, the client waits for the server instead."""
         return not self._was_reached and monotonic() - self._away_since > _LONGEST_AWAY
 
     def listed_models(self) -> list[str] | None:
-        """Return the names of the LLMs that the server lists; None if it lists none."""
+        """Return the names of the LLMs that the server lists; None if it has no list."""
         httpx2, seconds = optional_package("httpx2", "elicit"), min(self._timeout, 10.0)
         end, raw = monotonic() + seconds, bytearray()
         try:
@@ -273,7 +272,7 @@ class Client:
         return self._base._replace(path=self._base.path + path).geturl()
 
     async def _turn(self) -> None:
-        """Wait until the server wants requests again, and the rate allows one."""
+        """Wait until the server accepts requests again, and the rate allows one."""
         while (left := self._not_before - monotonic()) > 0:
             # Not all at the same instant: the server was too busy for that.
             await asyncio.sleep(left + random.uniform(0.0, 0.1 * left))
@@ -289,8 +288,8 @@ def _checked_headers(headers: Mapping[str, str], key: str | None) -> dict[str, s
             raise InputError(f"{name!r} is not a header that can be set; expected one such as api-key.")
         if not (value.isascii() and value.isprintable()):
             raise InputError(f"the header {name} has letters that cannot be sent; expected plain ASCII in one line.")
-    has_own = key is None or "authorization" in map(str.lower, headers)
-    return dict(headers) if has_own else {"Authorization": f"Bearer {key}", **headers}
+    needs_no_key = key is None or "authorization" in map(str.lower, headers)
+    return dict(headers) if needs_no_key else {"Authorization": f"Bearer {key}", **headers}
 
 
 def _decoded(raw: bytearray) -> str:
@@ -298,19 +297,17 @@ def _decoded(raw: bytearray) -> str:
 
 
 def _trouble(status: int, text: str, request: Request) -> Trouble:
-    """Return the kind of a server's error."""
     if request.get("logprobs") and "logprob" in text.lower():
         return Trouble.NO_LOGPROBS
     if status == 402 or (status == 429 and _NO_QUOTA.search(text)):
         return Trouble.QUOTA
     if status == 429:
         return Trouble.BUSY
-    # These say that the server is away for a moment; the request is made again.
+    # The server is away for a moment with these three, so the request is made again.
     return Trouble.REFUSED if 400 <= status < 500 and status not in (408, 409, 425) else Trouble.SERVER
 
 
 def _error_message(text: str) -> str:
-    """Return the error message in the body of a response."""
     try:
         body = json.loads(text)
         error = body.get("error", body) if isinstance(body, dict) else body

@@ -1,16 +1,16 @@
 r"""Labels for answers: by comparison with the ground truth, by an LLM as judge, and by people.
 
-An answer is correct if it matches the ground truth or one of its spellings, apart from case, articles and punctuation:
-that costs nothing. All others go to the judge (the paper's ground-truth proxy). Its first word counts if it is Yes or
-No; anything else is no verdict. Matching answers have a label without the judge, so leaving out answers without a
-verdict would make the LLM look better than it is: the user must choose what happens to them.
+An answer is correct if it matches the ground truth or one of its spellings, apart from case, articles and punctuation.
+All other answers go to the judge (the paper's ground-truth proxy). Its first word counts if it is Yes or No; anything
+else is no verdict. Matching answers need no verdict, so leaving out answers without a verdict would make the LLM look
+better than it is: the user must choose what happens to them.
 
-An answer may try to instruct the judge. So question and answers are JSON strings in the prompt, in which every
-quotation mark and line break is escaped: no answer can end its quotation. The prompt says so first.
+An answer may try to instruct the judge. So the prompt has question and answers as JSON strings, in which quotation
+marks and line breaks are escaped: no answer can end its quotation. The prompt begins by saying so.
 
-A judge makes errors. A certificate from a judge's labels holds for the labels of the judge. People's labels are fewer,
-and true: :class:`HumanLabels` separates these rows, so that they alone certify a model trained on the judge's labels,
-and :func:`agreement` compares both.
+A judge makes errors, and a certificate from its labels holds for its labels. Labels by people are fewer, and true:
+:class:`HumanLabels` separates these rows, so that they alone certify a model trained on the judge's labels, and
+:func:`agreement` compares both.
 """
 
 from __future__ import annotations
@@ -81,7 +81,6 @@ class Judge:
         return "alias" if self.model is None else f"{self.model} (judge/1)"
 
     def request(self, question: str, answer: str, truths: Sequence[str]) -> Request:
-        """Return the request to the judge."""
         usual = {
             "model": self.model,
             "messages": judge_messages(question, answer, truths),
@@ -300,14 +299,14 @@ def agreement(
         raise InputError(f"there are {len(judged)} labels of the judge and {len(human)} of people; expected as many.")
     asked = [str(place) for place in range(len(judged))] if questions is None else questions
     rows = [
-        (bool(own), bool(label), question)
-        for own, label, question in zip(judged, human, asked, strict=True)
-        if own is not None and label is not None
+        (bool(verdict), bool(label), question)
+        for verdict, label, question in zip(judged, human, asked, strict=True)
+        if verdict is not None and label is not None
     ]
     return Agreement(
-        _share([(own == label, question) for own, label, question in rows], alpha),
-        _share([(own, question) for own, label, question in rows if label], alpha),
-        _share([(not own, question) for own, label, question in rows if not label], alpha),
+        _share([(verdict == label, question) for verdict, label, question in rows], alpha),
+        _share([(verdict, question) for verdict, label, question in rows if label], alpha),
+        _share([(not verdict, question) for verdict, label, question in rows if not label], alpha),
     )
 
 

@@ -68,17 +68,17 @@ def matches(answer: str, ground_truth: Sequence[str], question: str | None = Non
     >>> matches("The capital of Peru is Lima.", ["Lima"], "What is the capital of Peru?")
     True
     """
-    truths = [ground_truth] if isinstance(ground_truth, str) else ground_truth
-    known = {normalise_answer(truth) for truth in truths} - {""}
+    spellings = [ground_truth] if isinstance(ground_truth, str) else ground_truth
+    truths = {normalise_answer(spelling) for spelling in spellings} - {""}
     forms = [answer] if question is None else [answer, *_without_question(answer, question)]
     return any(
-        normalise_answer(form) in known or all(normalise_answer(part) in known for part in _parts(form))
+        normalise_answer(form) in truths or all(normalise_answer(part) in truths for part in _parts(form))
         for form in forms
     )
 
 
 def _parts(answer: str) -> list[str]:
-    """Split an answer from the brackets at its end. Not by a pattern: on many blanks that takes quadratic time."""
+    """Split an answer from the brackets at its end; a pattern would take quadratic time on many blanks."""
     before, opening, rest = answer.partition("(")
     within, closing, after = rest.partition(")")
     is_separate = bool(before.strip()) and before[-1:].isspace() and ")" not in before

@@ -1,4 +1,4 @@
-"""Regular expressions from files, which may come from anybody: bounded in length and in the time they take.
+"""Regular expressions from files of unknown origin, with bounds on their length and their time.
 
 The package `regex` can stop a match; the standard library cannot.
 """

@@ -84,7 +84,6 @@ class PatternReader:
             )
 
     def __call__(self, replies: Sequence[Reply]) -> Outcomes:
-        """Return the outcome of the only reply."""
         (reply,) = replies
         if reply.is_cut:
             return (malformed(Reason.CUT, reply.text),)

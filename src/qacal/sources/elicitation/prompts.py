@@ -89,7 +89,6 @@ _LING1S = (
 
 
 def _verb1s_topk(count: int) -> str:
-    """Return the prompt that asks for several guesses."""
     first, last = (
         f"G{number}: {_GUESS.format(rank=f'{_RANKS[number - 1]} ')}\n"
         f"P{number}: {_PROBABILITY.format(guess=f'G{number}')}"
@@ -139,7 +138,7 @@ class ExpressionReader:
     >>> replies = [Reply("Guess: Paris\nConfidence: High")]
     >>> ExpressionReader()(replies)[0].why
     <Reason.UNKNOWN_EXPRESSION: 'the expression is not one of the list'>
-    >>> ExpressionReader().and_also({"High": 0.85})(replies)
+    >>> ExpressionReader().extended({"High": 0.85})(replies)
     (Stated(answer='Paris', confidence=0.85),)
     """
 
@@ -149,11 +148,10 @@ class ExpressionReader:
         require_expressions(self.expressions)
 
     def __call__(self, replies: Sequence[Reply]) -> Outcomes:
-        """Return the guess with the number of its expression."""
         return (parse_expression_guess(replies[0].text, self.expressions, is_cut=replies[0].is_cut),)
 
-    def and_also(self, further: Mapping[str, float]) -> ExpressionReader:
-        """Return a reader that knows further expressions, or other numbers for the same ones in any spelling."""
+    def extended(self, further: Mapping[str, float]) -> ExpressionReader:
+        """Return a reader with further expressions, or with other numbers for the same ones in any spelling."""
         require_expressions(further)
         renamed = {expression_key(name) for name in further}
         kept = {name: number for name, number in self.expressions.items() if expression_key(name) not in renamed}
@@ -205,7 +203,6 @@ class Stage:
     alternatives: int = 0
 
     def filled(self, question: Question) -> str:
-        """Return the text for a question."""
         choices = json.dumps(question.choices, ensure_ascii=False) if question.choices else ""
         text = Template(self.template).safe_substitute(question=question.text, choices=choices)
         if question.choices and self.names == {"question"}:
@@ -274,18 +271,18 @@ class Prompt:
 
     @property
     def identity(self) -> str:
-        """Name and version, and a mark if the text or the numbers of expressions differ from the known prompt.
+        """Name and version, and a mark if the text or the numbers of expressions differ from the built-in prompt.
 
-        >>> prompt_named("ling1s-top1").knowing({"High": 0.85}).identity
+        >>> prompt_named("ling1s-top1").with_expressions({"High": 0.85}).identity
         'ling1s-top1/1~ea7a11f6'
         """
-        own = f"{self.name}/{self.version}"
-        known = PROMPTS.get(self.name)
-        is_known = known is not None and known.version == self.version and known.digest == self.digest
+        built_in = PROMPTS.get(self.name)
+        is_same = built_in is not None and (built_in.version, built_in.digest) == (self.version, self.digest)
+        changes = "" if is_same else f"+{self.digest[:8]}"
         mark = self.reader.mark if isinstance(self.reader, ExpressionReader) else ""
-        return (own if is_known else f"{own}+{self.digest[:8]}") + mark
+        return f"{self.name}/{self.version}{changes}{mark}"
 
-    def knowing(self, expressions: Mapping[str, float]) -> Prompt:
+    def with_expressions(self, expressions: Mapping[str, float]) -> Prompt:
         """Return the prompt with further expressions that replies may use, or other numbers for the same ones.
 
         The request stays the same, so stored replies can be read again.
@@ -294,7 +291,7 @@ class Prompt:
             return self
         if not isinstance(self.reader, ExpressionReader):
             raise InputError(f"the prompt {self.name} does not ask for expressions, so there is none to give a number.")
-        return replace(self, reader=self.reader.and_also(expressions))
+        return replace(self, reader=self.reader.extended(expressions))
 
     def messages(self, question: Question, replies: Sequence[Reply] = ()) -> list[Message]:
         """Return the messages of the next stage: all turns so far, and the new one."""
@@ -358,6 +355,6 @@ def prompt_named(name: str) -> Prompt:
     """
     if name in PROMPTS:
         return PROMPTS[name]
-    others = [known for known in PROMPTS if not known.startswith("verb1s-top")]
+    others = [other for other in PROMPTS if not other.startswith("verb1s-top")]
     listed = ", ".join(["verb1s-top1", "verb1s-top2 to verb1s-top20", *others])
     raise InputError(f"there is no prompt {name!r}; there are {listed}. A file of your own ends in .toml.")

@@ -101,7 +101,7 @@ def texts_in(value: str) -> list[str]:
     if value.lstrip().startswith("["):
         try:
             texts = json.loads(value)
-        except ValueError:
+        except (ValueError, RecursionError):
             return [value]
         if isinstance(texts, list) and texts and all(isinstance(text, str) for text in texts):
             return texts

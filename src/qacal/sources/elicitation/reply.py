@@ -17,8 +17,6 @@ from qacal.errors import InputError
 
 Request: TypeAlias = dict[str, Any]
 
-# A chat completion has less than ten levels. Some readers of JSON fail at a few hundred.
-_DEEPEST = 100
 _SHOWN = 200
 
 
@@ -28,7 +26,7 @@ class Token:
 
     logprob : the natural logarithm of its probability; NaN if the server gave none.
     alternatives : the likeliest tokens at this place, with their log-probabilities; usually with this one.
-    raw : its bytes, if the server gave them. A character may be spread over several tokens, which only bytes can join.
+    raw : its bytes, if the server gave them. Only bytes can join a character that is spread over several tokens.
     """
 
     text: str
@@ -38,16 +36,16 @@ class Token:
 
     @property
     def encoded(self) -> bytes:
-        """Its bytes, from the text if the server gave none."""
+        """The bytes of the token, computed from the text if the server gave none."""
         return self.text.encode(errors="surrogatepass") if self.raw is None else self.raw
 
 
 @dataclass(frozen=True)
 class Reply:
-    """What an LLM replied.
+    """The reply of an LLM.
 
     tokens : None if the server gave no log-probabilities.
-    finish : why it ended, in the server's word: "stop", "length", "content_filter".
+    finish : the server's reason why the reply ended: "stop", "length", "content_filter".
     refusal : the server's field for refusals.
     model : the server's name of the LLM, which may be more exact than the requested one.
     """
@@ -60,7 +58,7 @@ class Reply:
 
     @property
     def is_cut(self) -> bool:
-        """Whether it ended because it reached its limit."""
+        """Whether the reply ended because it reached its limit."""
         return self.finish is not None and self.finish.lower() in ("length", "max_tokens")
 
     @staticmethod
@@ -68,13 +66,10 @@ class Reply:
         """Return the first reply in a chat completion, as the text that a server sends."""
         try:
             body = json.loads(text)
-            is_deep = _is_deeper(body, _DEEPEST)
         except RecursionError:
-            is_deep = True
+            raise InputError("expected a chat completion; got JSON that is nested too deeply.") from None
         except ValueError:
             raise InputError(f"expected a chat completion; got no JSON: it begins with {text[:80]!r}.") from None
-        if is_deep:
-            raise InputError(f"expected a chat completion; got JSON that is nested more than {_DEEPEST} levels deep.")
         return Reply.from_body(body)
 
     @staticmethod
@@ -98,16 +93,6 @@ class Reply:
             _encodable(message.get("refusal")),
             _encodable(body.get("model")),
         )
-
-
-def _is_deeper(value: Any, most: int) -> bool:
-    level: list[Any] = [[value]]
-    for _ in range(most + 1):
-        inner = (part for outer in level for part in (outer.values() if isinstance(outer, dict) else outer))
-        level = [part for part in inner if isinstance(part, dict | list)]
-        if not level:
-            return False
-    return True
 
 
 def _first_choice(body: Any) -> Mapping[str, Any]:
@@ -148,8 +133,8 @@ def _encodable(value: Any) -> str | None:
 def _tokens(logprobs: Any) -> tuple[Token, ...] | None:
     content = logprobs.get("content") if isinstance(logprobs, Mapping) else None
     tokens = [_token(entry) for entry in content] if isinstance(content, list) else []
-    known = tuple(token for token in tokens if token is not None)
-    return known if known and len(known) == len(tokens) else None
+    complete = tuple(token for token in tokens if token is not None)
+    return complete if complete and len(complete) == len(tokens) else None
 
 
 def _token(entry: Any) -> Token | None:

@@ -102,10 +102,10 @@ class Setup:
         kinds |= dict.fromkeys(("origin", "fields", "expressions"), dict)
         wrong = [name for name, kind in kinds.items() if not isinstance(stored.get(name), kind)]
         if not wrong:
-            origin, known = stored["origin"], stored["expressions"]
+            origin, numbers = stored["origin"], stored["expressions"]
             if not isinstance(origin.get("file", origin.get("name")), str):
                 wrong = ["origin"]
-            elif not all(isinstance(number, int | float) for number in known.values()):
+            elif not all(isinstance(number, int | float) for number in numbers.values()):
                 wrong = ["expressions"]
         if wrong:
             raise InputError(
@@ -119,8 +119,10 @@ class Setup:
                 f"the run was made with {stored['prompt']}, and the text of this prompt has changed since: its replies "
                 "cannot be found. Read it with the qacal that made it."
             )
-        known = {**known, **(expressions or {})}
-        return Setup(stored["model"], prompt.knowing(known), stored["logprobs"], stored["fields"], text, known)
+        numbers = {**numbers, **(expressions or {})}
+        return Setup(
+            stored["model"], prompt.with_expressions(numbers), stored["logprobs"], stored["fields"], text, numbers
+        )
 
 
 @dataclass(frozen=True)
@@ -145,22 +147,26 @@ class Plan:
     expressions: Mapping[str, float] = field(default_factory=dict)
 
     def setup(self) -> Setup:
-        """Return what all requests share."""
         is_file = self.prompt.endswith(".toml")
         prompt = load_prompt(self.prompt) if is_file else prompt_named(self.prompt)
         fields = dict(self.fields or {})
         require_fields(fields, self.logprobs)
         if not self.logprobs and prompt.needs_logprobs:
-            raise InputError(f"the prompt {prompt.name} reads its confidence off token probabilities; ask for them.")
+            raise InputError(
+                f"the prompt {prompt.name} needs token probabilities: leave out --no-logprobs (in Python: "
+                "logprobs=False)."
+            )
         text = Path(self.prompt).read_text(encoding="utf-8") if is_file else ""
-        return Setup(self.model, prompt.knowing(self.expressions), self.logprobs, fields, text, self.expressions)
+        return Setup(
+            self.model, prompt.with_expressions(self.expressions), self.logprobs, fields, text, self.expressions
+        )
 
     def questions(self, source: Any) -> Iterator[Question]:
         """Yield the questions of a file, a frame or objects that are to be asked."""
         return islice(read_questions(source, self.columns), self.limit)
 
     def estimate(self, questions: Any) -> CostEstimate:
-        """Return what asking would cost, without asking."""
+        """Return the cost of a run, without asking."""
         setup = self.setup()
         stages = setup.prompt.stages
         count, tokens, first = 0, 0.0, ""
@@ -207,7 +213,6 @@ class Outcomes:
     models: Counter[str] = field(default_factory=Counter)
 
     def add(self, outcome: Outcome) -> None:
-        """Count an outcome."""
         if isinstance(outcome, Stated):
             self.stated += 1
         else:
@@ -249,7 +254,6 @@ class StoredRun:
                     yield self._record(question, outcome, replies[0], place)
 
     def outcomes(self) -> Outcomes:
-        """Return the outcomes of all questions."""
         outcomes = Outcomes()
         for _ in self.answers(outcomes):
             pass
@@ -391,7 +395,7 @@ class _Asker:
 
     def ask(self, setup: Setup) -> RunResult:
         """Ask, and return the result; a new run that cannot have log-probabilities is removed again."""
-        known = len(self.store.runs())
+        runs_before = len(self.store.runs())
         run = self.store.run(setup.to_dict(), self.client.shown_url)
         try:
             tell = self.show(self.store.add_questions(run, self.questions()))
@@ -399,7 +403,7 @@ class _Asker:
             # The questions of this call, not all that are in the store.
             progress = asking.all(map(setup.conversation, self.questions()))
         except NoLogprobsError:
-            if len(self.store.runs()) > known:
+            if len(self.store.runs()) > runs_before:
                 self.store.forget(run)
             raise
         outcomes = StoredRun(self.store, run, setup).outcomes()

@@ -37,10 +37,14 @@ CREATE TABLE request (
 """
 # The second is raised if a message of SQLite quotes bytes that are not text.
 STORE_ERRORS = (sqlite3.Error, UnicodeDecodeError)
-_NAMES = ("run", "question", "request")
+# Everything in the file that concerns the three tables: themselves, or views, indexes and triggers of others.
+_LAYOUT = """
+SELECT sql FROM sqlite_master
+WHERE sql IS NOT NULL AND (type = 'trigger' OR tbl_name IN ('run', 'question', 'request'))
+"""
 _BROKEN = "The file is damaged, or was changed by something else; write to a new one."
 _AT_ONCE = 500
-# A file with larger values is damaged, or made to fill the memory: replies are shorter (--max-reply-mb).
+# A file with larger values is damaged, or was made to fill the memory: replies are shorter (--max-reply-mb).
 _LARGEST_VALUE = 2**28
 # Another program may hold the file for a moment.
 _SECONDS_TO_WAIT = 10.0
@@ -64,7 +68,7 @@ class Store:
         return int(number)
 
     def base_url(self, run: int) -> str:
-        """Return where a run was begun."""
+        """Return the base URL at which a run began."""
         (url,) = self._db.execute("SELECT base_url FROM run WHERE id = ?", (run,)).fetchone()
         return str(url)
 
@@ -80,7 +84,7 @@ class Store:
         return [(number, self._object(setup, f"run {number}")) for number, setup in rows]
 
     def add_questions(self, run: int, questions: Iterable[Question]) -> int:
-        """Add questions to a run, all or none; return their number. Known questions keep their place."""
+        """Add questions to a run, all or none; return their number. Questions that are there keep their place."""
         ids: set[str] = set()
         with self._db:
             (last,) = self._db.execute("SELECT coalesce(max(place), 0) FROM question WHERE run = ?", (run,)).fetchone()
@@ -99,17 +103,17 @@ class Store:
         content = {"question": question.text, "choices": question.choices, "ground_truth": question.ground_truth}
         text = json.dumps(content | {"others": dict(question.others)}, ensure_ascii=False, default=str)
         row = (run, question.id)
-        known = self._db.execute("SELECT content FROM question WHERE run = ? AND id = ?", row).fetchone()
-        if known is None:
+        stored = self._db.execute("SELECT content FROM question WHERE run = ? AND id = ?", row).fetchone()
+        if stored is None:
             self._db.execute("INSERT INTO question VALUES (?, ?, ?, ?)", (run, place, question.id, text))
-        elif (before := self._object(known[0], f"question {question.id!r}").get("question")) != question.text:
+        elif (before := self._object(stored[0], f"question {question.id!r}").get("question")) != question.text:
             raise InputError(
                 f"the id {question.id!r} belongs to two questions: {before!r:.80} and {question.text!r:.80}. Give each "
                 "its own id, or write to a new file."
             )
         else:
             self._db.execute("UPDATE question SET content = ? WHERE run = ? AND id = ?", (text, *row))
-        return int(known is None)
+        return int(stored is None)
 
     def questions(self, run: int) -> Iterator[Question]:
         """Yield the questions of a run in their order, reading a few at a time."""
@@ -171,7 +175,6 @@ class Store:
             )
 
     def _object(self, text: Any, name: str) -> dict[str, Any]:
-        """Return the JSON object that a text of the file holds."""
         try:
             value = json.loads(text)
         except (ValueError, TypeError, RecursionError):
@@ -233,7 +236,9 @@ def _prepare(connection: sqlite3.Connection, path: Path, to_write: bool) -> None
     if is_new and not to_write:
         raise InputError(f"{path} is empty; expected a run of qacal elicit.")
     if not is_new:
-        _require_layout(connection, path)
+        ours = {" ".join(text.split()) for text in _TABLES.split(";") if text.strip()}
+        if {" ".join(str(text).split()) for (text,) in connection.execute(_LAYOUT)} != ours:
+            raise InputError(f"{path} has other tables, indexes or triggers than a run of qacal elicit. {_BROKEN}")
     # A commit is in the file, past this process, at once; only a crash of the whole machine could lose the last ones.
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = NORMAL")
@@ -242,19 +247,6 @@ def _prepare(connection: sqlite3.Connection, path: Path, to_write: bool) -> None
         connection.executescript(
             f"BEGIN; {_TABLES} PRAGMA application_id = {_APPLICATION}; PRAGMA user_version = {_VERSION}; COMMIT;"
         )
-
-
-def _require_layout(connection: sqlite3.Connection, path: Path) -> None:
-    """Refuse a file that has other tables than ours, or triggers."""
-    ours = {" ".join(text.split()) for text in _TABLES.split(";") if text.strip()}
-    tables = set()
-    for kind, name, table, text in connection.execute("SELECT type, name, tbl_name, sql FROM sqlite_master").fetchall():
-        if kind == "table" and name in _NAMES:
-            tables.add(" ".join(str(text).split()))
-        elif kind == "trigger" or name in _NAMES or (table in _NAMES and text is not None):
-            raise InputError(f"{path} has the {kind!s:.20} {name!r:.80}, which qacal elicit has not made. {_BROKEN}")
-    if tables != ours:
-        raise InputError(f"{path} has other tables than a run of qacal elicit: {sorted(tables)!r:.200}.")
 
 
 @contextmanager

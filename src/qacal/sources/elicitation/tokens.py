@@ -1,12 +1,11 @@
 r"""The probability that an LLM gave to the tokens of its answer: a confidence that it never states.
 
 With tokens :math:`t_1 \dots t_m` that spell the answer, :func:`answer_probability` is the joint probability
-:math:`\prod_i p(t_i)`: how likely the LLM was to write just this, given all before it. It is of the answer alone:
-labels, quotes and line breaks around it are left out.
+:math:`\prod_i p(t_i)`: how likely the LLM was to write this answer after the text before it. Labels, quotes and line
+breaks around the answer are left out.
 
-Servers write -9999 for a token that is not among the likeliest 20. Its probability is then not known, only bounded, and
-a product with an unknown factor is unknown: the result is None, neither 0 (which would be a claim) nor clipped (a
-number that depends on the server).
+Servers write -9999 for a token that is not among the likeliest 20. Its probability is unknown, and so is a product with
+this factor: the result is None, neither 0 (which would be a claim) nor clipped (a number that depends on the server).
 """
 
 from __future__ import annotations

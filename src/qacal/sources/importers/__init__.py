@@ -1,4 +1,4 @@
-"""Records from logs of other tools: evaluation harnesses, batches, traces of production, and tables of your own.
+"""Records from logs of other tools: evaluation harnesses, batches, production traces, and your own tables.
 
 In: files of a format. Out: records, and an account of dropped rows. Open `formats.py` and `base.py` first, then one
 format, such as `deepeval.py`.
@@ -35,7 +35,7 @@ def import_log(
 
     format_name : one of :data:`FORMATS`, or "auto".
     paths : files or folders; the format's module says which.
-    selection : what to take from a log with several scores, filters or sources of confidence.
+    selection : what to use in a log with several scores, filters or sources of confidence.
     keep_unscored : keep rows without a confidence.
     on_fault : called with each row that does not follow its format; by default the first is an error.
     max_bad : the largest share of such rows; if there are more, an error counts them by reason.

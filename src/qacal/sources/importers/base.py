@@ -1,4 +1,4 @@
-"""What every importer yields: a row of a log, or the reason why a row was dropped; and what users select."""
+"""What importers yield (a row of a log, or the reason why a row was dropped), and what users can select."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class Scored:
 class OffScale:
     """A number outside 0 to 1: its source is on another scale, on which a 1 means neither certain nor correct.
 
-    source, remedy : where the number is, and what to do, in words.
-    column : the column with other numbers of this source, if the source was not asked for.
+    source, remedy : where the number is, and what the user can do, for messages.
+    column : the column with other numbers of this source, if the user chose another source.
     """
 
     source: str
@@ -35,7 +35,7 @@ class OffScale:
 
 @dataclass(frozen=True, slots=True)
 class Unscored:
-    """No confidence, and why. It is never taken for 0."""
+    """The reason why there is no confidence, which is not the same as a confidence of 0."""
 
     why: str
     off_scale: OffScale | None = field(default=None, repr=False)
@@ -48,13 +48,13 @@ Confidence: TypeAlias = Scored | Unscored
 class LogRow:
     """A question and its answer in a log.
 
-    id : of the question; all its rows have it.
-    correct : from 0 to 1, None if nobody has judged.
+    id : the id of the question, which all its rows share.
+    correct : from 0 to 1; None if the answer was not judged.
     ground_truth : the spellings of the correct answer.
-    columns : what else may distinguish kinds of questions.
+    columns : further values, which may distinguish kinds of questions.
     key : unique for each row.
-    off_scale : a number of the row that shows that a source of confidence is on another scale.
-    turns : how many messages of the user the question has.
+    off_scale : a number that shows that a source of confidence is on another scale.
+    turns : the number of the user's messages in the question.
     """
 
     id: str
@@ -75,7 +75,7 @@ class LogRow:
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
-    """A valid row that is not wanted, or not usable. There are few reasons, because they are counted."""
+    """A valid row that is not selected or cannot be used. Reasons are counted, so they name no details of the row."""
 
     why: str
     off_scale: OffScale | None = field(default=None, repr=False)
@@ -95,14 +95,14 @@ class Selection:
     filter, metric : of lm-eval; `metric` also of HELM, promptfoo and DeepEval.
     scorer : of inspect; ``NAME:PART`` if its value is an object.
     score, observation : of Langfuse. assessment : of MLflow.
-    confidence_from : the only source of confidence to look at; by default the first that a row has.
-    correct_at : scores from this on are correct, those below wrong; by default a score from 0 to 1 stays as it is.
+    confidence_from : the only source of confidence to use; by default the first that a row has.
+    correct_at : the lowest score of a correct answer; by default a score from 0 to 1 is the label.
     percent : confidences in metadata and tables are percents.
-    expressions : the numbers of words in the column of confidences, in tables: ``{"high": 0.85}``.
+    expressions : numbers for words in a table's column of confidences: ``{"high": 0.85}``.
     labels : a table with an id, and correct, ground_truth or further columns, for batches.
     columns : the names of columns in a table, such as ``{"confidence": "score"}``.
     question_after : the question is what follows this text in a prompt.
-    last_turn : of a chat of several turns, the question is the user's last message; otherwise it is the chat.
+    last_turn : the question in a chat of several turns is the user's last message; otherwise it is the whole chat.
     model : the LLM's name; by default the one in the log.
     """
 
@@ -124,7 +124,7 @@ class Selection:
 
 
 class OnlyName:
-    """The one name to use of those that a log has: the one asked for, or the only one.
+    """The one name to use of all names in a log: the one that the user chose, or the only one.
 
     >>> filters = OnlyName("filter", None)
     >>> [filters.takes(name) for name in ("strict", "strict", "none")]
@@ -141,55 +141,14 @@ class OnlyName:
         self._seen: dict[str, None] = {}
 
     def takes(self, name: str) -> bool:
-        """Return whether to use this name; if none was asked for, the first one is used, and `check` refuses others."""
+        """Return whether to use this name: the chosen one or, without a choice, the first; `check` refuses others."""
         self._seen.setdefault(name)
         return name == (self._wanted if self._wanted is not None else next(iter(self._seen)))
 
     def check(self) -> None:
-        """Refuse a log with several names if none was asked for, after all rows were read."""
+        """Refuse several names without a choice; call it after all rows are read."""
         names = ", ".join(self._seen) or "none"
         if self._wanted is not None and self._wanted not in self._seen:
             raise InputError(f"{self._where}there is no {self._what} {self._wanted!r}; there is {names}.")
         if self._wanted is None and len(self._seen) > 1:
             raise InputError(f"{self._where}there are several {self._what}s: {names}. Choose one with --{self._what}.")
-
-
-def inside(value: Any, *path: str | int) -> Any:
-    """Return the value at a path into nested objects and lists, None if there is none.
-
-    >>> inside({"choices": [{"text": "Paris"}]}, "choices", 0, "text")
-    'Paris'
-    """
-    for step in path:
-        if isinstance(value, dict) and isinstance(step, str):
-            value = value.get(step)
-        elif isinstance(value, list) and isinstance(step, int) and -len(value) <= step < len(value):
-            value = value[step]
-        else:
-            return None
-    return value
-
-
-def listed(value: Any) -> list[Any]:
-    """Return a list as it is, and an empty one for anything else."""
-    return value if isinstance(value, list) else []
-
-
-def members(value: Any) -> dict[str, Any]:
-    """Return an object as it is, and an empty one for anything else."""
-    return value if isinstance(value, dict) else {}
-
-
-def text_of(value: Any) -> str | None:
-    """Return text, or a number as text; None for anything else."""
-    return str(value) if isinstance(value, str | int | float) and not isinstance(value, bool) else None
-
-
-def texts_of(value: Any) -> tuple[str, ...]:
-    """Return a text or a list of texts as a tuple; empty and other values are left out.
-
-    >>> texts_of(["Paris", None, 4]), texts_of("")
-    (('Paris', '4'), ())
-    """
-    texts = [text_of(part) for part in (value if isinstance(value, list | tuple) else [value])]
-    return tuple(text for text in texts if text)

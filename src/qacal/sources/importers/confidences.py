@@ -1,10 +1,10 @@
 """The confidence of a row: in the log's metadata, stated in a reply, of its tokens, or by agreement of repeats.
 
 A source must be on a scale from 0 to 1. On another scale a 1 is one percent, or the worst of five grades. One number
-outside 0 to 1 shows that; dropping its row would keep exactly those that are misread. So :class:`Scales` refuses the
-whole source, once all rows are read.
+outside 0 to 1 reveals another scale. Dropping only its row would keep the rows that are misread, so :class:`Scales`
+refuses the whole source after all rows are read.
 
-A reply may be cut off. The number at its end may then lack digits: its "0" was to be "0.9".
+A number at the end of a reply that was cut off may lack digits: "0" may be the beginning of "0.9".
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from qacal.sources.elicitation.reading.numbers import read_probability
 from qacal.sources.elicitation.reading.parsing import parse_stated
 from qacal.sources.elicitation.reply import Refused, Reply, Stated
 from qacal.sources.elicitation.tokens import answer_probability, joint_probability
-from qacal.sources.importers.base import Confidence, OffScale, Scored, Unscored, inside
-from qacal.sources.importers.texts import unpacked
+from qacal.sources.importers.base import Confidence, OffScale, Scored, Unscored
+from qacal.sources.importers.values import inside, unpacked
 from qacal.tally.arrays import is_missing
 
 METADATA, STATED, TOKENS = "metadata", "stated", "tokens"
@@ -34,12 +34,12 @@ def parse_confidence(
 ) -> Confidence:
     """Return a confidence that a log has as a number, or as text with one.
 
-    Text is read as that of an LLM, so "0.95%" is not read. A number without a percent sign is read as it is, so "95" is
-    outside 0 to 1.
+    Text follows the rules for replies, so "0.95%" is not read. A number without a percent sign is a fraction, so "95"
+    is outside 0 to 1.
 
     percent : numbers without a sign are percents.
-    place : where the number is, in words.
-    can_be_percent : whether ``--percent`` can help.
+    place : the name of the number's place in messages.
+    can_be_percent : whether messages may recommend ``--percent``.
 
     >>> parse_confidence("95%"), parse_confidence(95), parse_confidence(95, percent=True).value
     (Scored(value=0.95, source='metadata'), Unscored(why='outside 0 to 1'), 0.95)
@@ -55,7 +55,7 @@ def parse_confidence(
     if not math.isfinite(scaled):
         return Unscored(f"what is in {where} is not a number")
     if not is_unit(scaled):
-        of_scale = "They are not percents either." if percent else "If these are percents, say --percent."
+        of_scale = "They are not percents either." if percent else "If these are percents, pass --percent."
         # If a place is given, it is the only source of its format.
         of_source = "Another source is chosen with --confidence-from." if place is None else ""
         remedy = " ".join(filter(None, (of_scale if can_be_percent else "", of_source)))
@@ -87,7 +87,6 @@ class ParsedReply:
 
     @staticmethod
     def of(text: str, *, is_cut: bool = False) -> ParsedReply:
-        """Read a reply."""
         outcome = parse_stated(text, is_cut=is_cut)
         if isinstance(outcome, Stated):
             return ParsedReply(outcome.answer, Scored(outcome.confidence, STATED))
@@ -112,7 +111,7 @@ def by_tokens(reply: Reply, answer: str) -> Confidence:
 def by_logprobs(logprobs: Any, *, is_answer: bool) -> Confidence:
     """Return the probability of a reply from the log-probabilities of its tokens, for logs without the tokens.
 
-    is_answer : whether the reply is only the answer; otherwise it is not known which tokens spell the answer.
+    is_answer : whether the reply is only the answer; otherwise it is unknown which tokens spell the answer.
 
     >>> by_logprobs([-0.5, -0.25], is_answer=True).value == math.exp(-0.75)
     True
@@ -133,14 +132,14 @@ def agreement(answers: Sequence[str], answer: str | None = None) -> tuple[str, C
     >>> agreement(["Paris", "Lyon", "paris."])
     ('Paris', Scored(value=0.6666666666666666, source='agreement'))
     """
-    alike = [normalise_answer(text) for text in answers]
-    counts = Counter(alike)
-    # A counter keeps the order of first use, and the first of equals is the most common.
+    normalised = [normalise_answer(text) for text in answers]
+    # A counter keeps the order of first use, so the first of equally frequent answers is the most common.
+    counts = Counter(normalised)
     wanted = counts.most_common(1)[0][0] if answer is None else normalise_answer(answer)
     if wanted not in counts:
-        return answer or "", Unscored("no confidence: the judged answer is not among the repeats")
+        return answer or "", Unscored("the judged answer is not among the repeats")
     confidence = Scored(counts[wanted] / len(answers), AGREEMENT)
-    return answers[alike.index(wanted)] if answer is None else answer, confidence
+    return answers[normalised.index(wanted)] if answer is None else answer, confidence
 
 
 # Words of OpenAI (two APIs), Anthropic, Gemini, inspect_ai and Hugging Face.
@@ -152,7 +151,7 @@ _NAMES = ("finish_reason", "stop_reason", "finishReason", "stopReason", "done_re
 
 
 def is_cut_reason(reason: Any) -> bool:
-    """Return whether a finish reason says that the reply reached its limit; HELM has the reason in an object.
+    """Return whether a finish reason means that the reply reached its limit; HELM puts the reason into an object.
 
     >>> [is_cut_reason(reason) for reason in ("length", "MAX_TOKENS", {"reason": "length"}, "stop", None)]
     [True, True, True, False, False]
@@ -162,7 +161,7 @@ def is_cut_reason(reason: Any) -> bool:
 
 
 def is_cut_off(replied: Any) -> bool:
-    """Return whether the body of a completion, or a message, says that it is cut off; it may be JSON as text.
+    """Return whether a completion or a message, possibly JSON as text, says that it was cut off.
 
     >>> is_cut_off('{"choices": [{"message": {"content": "Guess: Par"}, "finish_reason": "length"}]}')
     True
@@ -175,7 +174,7 @@ def is_cut_off(replied: Any) -> bool:
 
 
 def is_unit(number: float) -> bool:
-    """Return whether a number lies in 0 to 1, but for rounding."""
+    """Return whether a number lies in 0 to 1, apart from rounding."""
     # A softmax in single precision may give 1.0000001; no other scale ends there.
     return -1e-6 <= number <= 1 + 1e-6
 
@@ -187,27 +186,24 @@ def unit(number: float) -> float:
 
 @dataclass(frozen=True)
 class Scales:
-    """Collects the sources that are on another scale.
+    """Collects numbers that show that their source is on another scale.
 
     >>> scales = Scales()
     >>> for number in (95, 80):
-    ...     scales.note(OffScale("the confidence in the metadata", number, "If these are percents, say --percent."))
+    ...     scales.note(OffScale("the confidence in the metadata", number, "If these are percents, pass --percent."))
     >>> scales.require()
     Traceback (most recent call last):
     qacal.errors.InputError: the confidence in the metadata is not on a scale from 0 to 1: 2 numbers lie outside ...
     """
 
-    _numbers: dict[OffScale, _Outside] = field(default_factory=dict)
+    _numbers: dict[OffScale, list[float]] = field(default_factory=dict)
 
     def note(self, off_scale: OffScale) -> None:
-        """Add a number that lies outside of 0 to 1."""
-        source, number = replace(off_scale, number=0.0), off_scale.number
-        before = self._numbers.get(source, _Outside(0, number, number))
-        self._numbers[source] = _Outside(before.count + 1, min(before.lowest, number), max(before.highest, number))
+        self._numbers.setdefault(replace(off_scale, number=0.0), []).append(off_scale.number)
 
     def require(self) -> None:
         """Refuse a log in which a source that is used is on another scale."""
-        faults = [outside.fault(source) for source, outside in self._numbers.items() if source.column is None]
+        faults = [_fault(source, numbers) for source, numbers in self._numbers.items() if source.column is None]
         if faults:
             raise InputError("\n".join(faults))
 
@@ -217,30 +213,20 @@ class Scales:
         return (source.column for source in self._numbers if source.column is not None)
 
 
-@dataclass(frozen=True, slots=True)
-class _Outside:
-    """The numbers of a source that lie outside of 0 to 1."""
-
-    count: int
-    lowest: float
-    highest: float
-
-    def fault(self, source: OffScale) -> str:
-        numbers = (
-            f"1 number lies outside ({self.lowest:g})"
-            if self.count == 1
-            else f"{self.count:,} numbers lie outside (from {self.lowest:g} to {self.highest:g})"
+def _fault(source: OffScale, numbers: Sequence[float]) -> str:
+    lowest, highest, remedy = min(numbers), max(numbers), source.remedy
+    outside = (
+        f"1 number lies outside ({lowest:g})"
+        if len(numbers) == 1
+        else f"{len(numbers):,} numbers lie outside (from {lowest:g} to {highest:g})"
+    )
+    if 1 < highest <= 10 and "percents" in remedy:
+        remedy = (
+            "None is above 10, so these may be grades from 0 to 10 or 1 to 5, not percents: rescale them to 0 to 1."
         )
-        remedy = source.remedy
-        if 1 < self.highest <= 10 and "percents" in remedy:
-            remedy = (
-                "None is above 10, as on a scale from 0 to 10 or 1 to 5, which are not percents: bring them to 0 to 1 "
-                "first."
-            )
-        sentences = (
-            f"{source.source} is not on a scale from 0 to 1: {numbers}. A 1 may mean anything then, so nothing is "
-            "imported.",
-            remedy,
-            "If -1 or the like means no value, leave it empty." if self.lowest < 0 else "",
-        )
-        return " ".join(filter(None, sentences))
+    sentences = (
+        f"{source.source} is not on a scale from 0 to 1: {outside}. So a 1 may mean anything, and nothing is imported.",
+        remedy,
+        "If -1 or the like means no value, leave it empty." if lowest < 0 else "",
+    )
+    return " ".join(filter(None, sentences))

@@ -12,21 +12,12 @@ from typing import Any
 
 from qacal.errors import InputError
 from qacal.records.files import OnFault
-from qacal.sources.importers.base import (
-    Dropped,
-    Outcome,
-    Selection,
-    UnusableRowError,
-    inside,
-    listed,
-    members,
-    text_of,
-    texts_of,
-)
+from qacal.sources.importers.base import Dropped, Outcome, Selection, UnusableRowError
 from qacal.sources.importers.confidences import METADATA, STATED, ParsedReply, parse_confidence
 from qacal.sources.importers.items import Item, files_in, first_item, items_of, read_each
 from qacal.sources.importers.rows import graded, log_row
 from qacal.sources.importers.texts import question_of
+from qacal.sources.importers.values import inside, listed, members, text_of, texts_of
 
 _LISTS = [(*outer, name) for outer in ((), ("testRunData",)) for name in ("testCases", "conversationalTestCases")]
 

@@ -20,9 +20,9 @@ from qacal.sources.importers.items import TABLES, files_in, first_item
 class Format:
     """A format.
 
-    module : the module that reads it; loaded when it is used.
-    sources : where it looks for a confidence, first to last.
-    own_options : the fields of :class:`Selection` that it uses, besides those that all formats use.
+    module : the module that reads the format; it is loaded on first use.
+    sources : the sources of confidence, in the order of preference.
+    own_options : the fields of :class:`Selection` that the format uses besides those of all formats.
     """
 
     name: str
@@ -32,7 +32,6 @@ class Format:
 
     @property
     def importer(self) -> Importer:
-        """The function that reads it."""
         read: Importer = importlib.import_module(f"qacal.sources.importers.{self.module}").read
         return read
 
@@ -56,19 +55,21 @@ class Format:
 
 
 _CHATS = ("question_after", "last_turn")
-_NEEDS: dict[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {
-    "table": ("table", (), ("columns", "percent", "expressions")),
-    "lm-eval": ("lm_eval", (LIKELIHOOD, AGREEMENT, STATED), ("filter", "metric", *_CHATS)),
-    "inspect": ("inspect_ai", (METADATA, STATED, TOKENS, AGREEMENT), ("scorer", "percent", *_CHATS)),
-    "openai-batch": ("openai_batch", (STATED, TOKENS), ("labels", *_CHATS)),
-    "promptfoo": ("promptfoo", (METADATA, STATED, TOKENS), ("metric", "percent", *_CHATS)),
-    "langfuse": ("langfuse", (METADATA, STATED), ("score", "observation", "percent", *_CHATS)),
-    "mlflow": ("mlflow", (METADATA, STATED), ("assessment", "percent", *_CHATS)),
-    "helm": ("helm", (MAX_PROB, STATED), ("metric",)),
-    "deepeval": ("deepeval", (METADATA, STATED), ("metric", "percent", *_CHATS)),
-}
 FORMATS: Mapping[str, Format] = MappingProxyType(
-    {name: Format(name, module, sources, options) for name, (module, sources, options) in _NEEDS.items()}
+    {
+        log_format.name: log_format
+        for log_format in (
+            Format("table", "table", (), ("columns", "percent", "expressions")),
+            Format("lm-eval", "lm_eval", (LIKELIHOOD, AGREEMENT, STATED), ("filter", "metric", *_CHATS)),
+            Format("inspect", "inspect_ai", (METADATA, STATED, TOKENS, AGREEMENT), ("scorer", "percent", *_CHATS)),
+            Format("openai-batch", "openai_batch", (STATED, TOKENS), ("labels", *_CHATS)),
+            Format("promptfoo", "promptfoo", (METADATA, STATED, TOKENS), ("metric", "percent", *_CHATS)),
+            Format("langfuse", "langfuse", (METADATA, STATED), ("score", "observation", "percent", *_CHATS)),
+            Format("mlflow", "mlflow", (METADATA, STATED), ("assessment", "percent", *_CHATS)),
+            Format("helm", "helm", (MAX_PROB, STATED), ("metric",)),
+            Format("deepeval", "deepeval", (METADATA, STATED), ("metric", "percent", *_CHATS)),
+        )
+    }
 )
 
 
@@ -81,7 +82,7 @@ _DOCUMENTS = (
     (("testRunData", "testCases"), "deepeval"),
     (("testRunData", "conversationalTestCases"), "deepeval"),
 )
-# The columns of a row of each format, alternatives together; the first format that fits is taken.
+# The columns that a row of each format needs, as lists of alternatives; the first format that fits is chosen.
 _SHAPES: tuple[tuple[Sequence[Sequence[str]], str], ...] = (
     ((("doc_id",), ("resps", "filtered_resps")), "lm-eval"),
     ((("custom_id",),), "openai-batch"),
@@ -102,7 +103,7 @@ def format_named(name: str, paths: Sequence[Path]) -> Format:
 
 
 def detected(paths: Sequence[Path]) -> str:
-    """Return the one format that all files seem to have."""
+    """Return the format of the files, recognised by their first rows."""
     formats = {path: _looks_like(path) for path in paths}
     names = set(formats.values())
     if len(names) > 1:

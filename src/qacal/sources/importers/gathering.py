@@ -1,8 +1,7 @@
 """From the rows of an importer to records: counted, without duplicates, and with the same columns for every format.
 
-Rows wait in a temporary file until all of them are read: only then are the columns and their types known. Logs have
-other columns in every task, and a column that has numbers in 50,000 rows may have text in the next. Memory holds one
-batch of rows.
+Rows wait in a temporary file until all are read, because only then are the columns and their types known: each task of
+a log has other columns, and a column with numbers in 50,000 rows may have text in the next. Memory holds one batch.
 """
 
 from __future__ import annotations
@@ -44,10 +43,10 @@ class Account:
     read : the number of rows; `kept` and those `dropped` add up to it.
     dropped : the number of dropped rows by reason.
     sources : the number of kept rows with a confidence, by its source.
-    labelled : how many of the kept rows have `correct`.
-    columns_left_out : how many columns were left out because there were more than 500.
-    chats : how many of the kept rows have a question that is a chat of several turns.
-    off_scale : further columns that were left out because they are not on a scale from 0 to 1.
+    labelled : the number of kept rows with `correct`.
+    columns_left_out : the number of columns beyond the first 500, which were left out.
+    chats : the number of kept rows whose question is a chat of several turns.
+    off_scale : columns that were left out because they are not on a scale from 0 to 1.
     """
 
     read: int = 0
@@ -104,7 +103,7 @@ def gathered(
 
     on_fault : called with each row that does not follow its format; by default the first is an error.
     max_bad : the largest share of such rows.
-    keep_unscored : keep rows without a confidence; they cannot be calibrated, but judged, counted and asked again.
+    keep_unscored : keep rows without a confidence; these can be judged, counted and asked again, but not calibrated.
     """
     with RowBuffer(_ALWAYS) as buffer:
         rows = _Rows(buffer, keep_unscored)
@@ -185,22 +184,20 @@ class _Rows:
 def _record(row: LogRow) -> dict[str, Any]:
     scored = row.confidence if isinstance(row.confidence, Scored) else None
     truths = row.ground_truth
-    always = {
+    return {
         "id": row.id,
         "question": row.question,
         "answer": row.answer,
         "confidence": None if scored is None else float(scored.value),
         "confidence_source": None if scored is None else scored.source,
         "correct": None if row.correct is None else float(row.correct),
-    }
-    further = {
         "ground_truth": None if not truths else truths[0] if len(truths) == 1 else list(truths),
         "model": row.model,
         "prompt": None if row.prompt == row.question else row.prompt,
         "task": row.task,
         "judge": row.judge,
+        **row.columns,
     }
-    return {**always, **{name: value for name, value in further.items() if value is not None}, **row.columns}
 
 
 def _by_count(counts: Counter[str]) -> list[tuple[str, int]]:
@@ -250,11 +247,10 @@ class RowBuffer:
             self._flush()
 
     def leave_out(self, name: str) -> None:
-        """Leave a column out of all rows, earlier ones too."""
+        """Leave a column out of all rows, also of those that were added before."""
         self._kinds.pop(name, None)
 
     def tables(self) -> Iterator[FrameTable]:
-        """Yield the rows, batch after batch."""
         self._flush()
         self._file.seek(0)
         count = 0
@@ -264,7 +260,6 @@ class RowBuffer:
             count += len(rows)
 
     def frame(self) -> pl.DataFrame:
-        """Return all rows."""
         import polars as pl
 
         frames = [table.data for table in self.tables()]

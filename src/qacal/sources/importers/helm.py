@@ -11,21 +11,12 @@ from typing import Any, TypeAlias
 
 from qacal.errors import InputError
 from qacal.records.files import OnFault
-from qacal.sources.importers.base import (
-    Dropped,
-    Outcome,
-    Selection,
-    Unscored,
-    UnusableRowError,
-    inside,
-    listed,
-    members,
-    text_of,
-)
+from qacal.sources.importers.base import Dropped, Outcome, Selection, Unscored, UnusableRowError
 from qacal.sources.importers.confidences import MAX_PROB, STATED, ParsedReply, is_cut_reason, parse_confidence
 from qacal.sources.importers.items import Item, document, items_of, read_each
 from qacal.sources.importers.rows import graded, log_row
 from qacal.sources.importers.texts import Question
+from qacal.sources.importers.values import inside, listed, members, text_of
 
 _METRICS = ("exact_match", "quasi_exact_match")
 _Key: TypeAlias = tuple[str | None, str | None, str]
@@ -55,7 +46,7 @@ class _Run:
 
     @cached_property
     def has_logprobs(self) -> bool:
-        """False if the model gave none: HELM then writes a log-probability of 0, and a max_prob of 1."""
+        """False if the model gave none; HELM then writes a log-probability of 0 and a max_prob of 1."""
         return any(means.get("logprob", 0.0) < 0 for means in self.stats.values())
 
     @staticmethod
@@ -131,7 +122,7 @@ def _key(id_: Any, row: dict[str, Any], perturbation: Any) -> _Key:
 
 
 def _is_cut(state: dict[str, Any]) -> bool:
-    """Return whether a reply was cut off. Most clients of HELM give no reason; then the number of tokens shows it."""
+    """Return whether a reply was cut off; without a finish reason, which most clients omit, by its number of tokens."""
     reply, most = inside(state, "result", "completions", 0), inside(state, "request", "max_tokens")
     is_full = isinstance(most, int) and len(listed(inside(reply, "tokens"))) >= most > 0
     return is_cut_reason(inside(reply, "finish_reason")) or (is_full and inside(reply, "finish_reason") is None)

@@ -1,15 +1,15 @@
 """inspect_ai: logs as ``.eval`` (a ZIP with a JSON file for each sample) and as one ``.json``.
 
 Nothing of a ZIP is written to disk, and only one sample at a time is in memory. Members of a ZIP are packed with zstd,
-which `zipfile` reads from Python 3.14 on. Before, `zipfile` reads the index and
-`zstandard` unpacks the members, without changing the standard library for others.
+which `zipfile` reads from Python 3.14 on. In earlier versions `zipfile` reads the index and `zstandard` unpacks the
+members.
 
-A confidence in metadata is that of the LLM only if it is the ``confidence`` in the metadata of the chosen scorer's
-score or, if there is none, of the sample. The confidence of another scorer is ignored: a judge may say how sure it is
-of its own verdict. If the chosen scorer is such a judge, use ``--confidence-from stated``.
+The confidence in metadata is ``confidence`` in the metadata of the chosen scorer's score or, if it is missing there, of
+the sample. Other scorers are ignored: a judge may state how sure it is of its own verdict. If the chosen scorer is such
+a judge, use ``--confidence-from stated``.
 
-Epochs are samples of one LLM on one question. The share of epochs that give a row's answer is a confidence in it; to
-count them, a log with epochs is read twice. Epochs that ended with an error, or have no reply, do not count.
+Epochs are repeated samples of one question. The share of epochs that agree with a row's answer is a confidence; a log
+with epochs is read twice to count them. Epochs without a reply, or with an error, do not count.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import sys
 import zipfile
 import zlib
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
@@ -37,20 +37,7 @@ from qacal.records.json_stream import JsonDocument
 from qacal.records.table import Fault
 from qacal.sources.elicitation.matching import normalise_answer
 from qacal.sources.elicitation.reply import Reply
-from qacal.sources.importers.base import (
-    Dropped,
-    LogRow,
-    OnlyName,
-    Outcome,
-    Scored,
-    Selection,
-    UnusableRowError,
-    inside,
-    listed,
-    members,
-    text_of,
-    texts_of,
-)
+from qacal.sources.importers.base import Dropped, LogRow, OnlyName, Outcome, Scored, Selection, UnusableRowError
 from qacal.sources.importers.confidences import (
     AGREEMENT,
     METADATA,
@@ -64,6 +51,7 @@ from qacal.sources.importers.confidences import (
 from qacal.sources.importers.items import Item, checked_items, files_in, read_each
 from qacal.sources.importers.rows import graded, log_row
 from qacal.sources.importers.texts import Question, content_of, digest, question_of
+from qacal.sources.importers.values import first, inside, listed, members, text_of, texts_of
 
 _ATTACHMENT = "attachment://"
 _ZSTANDARD = 93
@@ -79,29 +67,28 @@ def read(paths: Sequence[Path], selection: Selection, on_fault: OnFault) -> Iter
     scorers = OnlyName("scorer", name or None)
     for path in files_in(paths, "*.eval", "*.json"):
         agreeing = _agreeing(path, selection, scorers, part)
-        with open_log(path, on_fault) as log:
-            reader = _Samples(log.header, selection, scorers, part, agreeing)
-            yield from read_each(log.items(), reader.outcome, on_fault)
-            if "eval" not in log.header:
+        with open_log(path, on_fault) as (header, samples):
+            reader = _Samples(header, selection, scorers, part, agreeing)
+            yield from read_each(samples, reader.outcome, on_fault)
+            if "eval" not in header:
                 raise InputError(f"{path} says nothing of an eval; expected a log of inspect_ai.")
     scorers.check()
 
 
 def _agreeing(path: Path, selection: Selection, scorers: OnlyName, part: str) -> dict[str, Counter[str]]:
-    """Return how often the LLM gave each answer to each question, if a log has several epochs; empty for other logs."""
+    """Return the number of epochs with each answer, by question; empty if the log has one epoch."""
     answers: dict[str, Counter[str]] = defaultdict(Counter)
 
     def ignore(fault: Fault) -> None:
         """Leave a fault to the second reading."""
 
-    with open_log(path, ignore) as log:
-        items = log.items()
-        first = next(items, None)
-        epochs = inside(log.header, "eval", "config", "epochs")
-        if first is None or not isinstance(epochs, int) or epochs < 2:
+    with open_log(path, ignore) as (header, samples):
+        sample = next(samples, None)
+        epochs = inside(header, "eval", "config", "epochs")
+        if sample is None or not isinstance(epochs, int) or epochs < 2:
             return answers
-        reader = _Samples(log.header, selection, scorers, part, answers)
-        for outcome in read_each(chain([first], items), reader.outcome, ignore):
+        reader = _Samples(header, selection, scorers, part, answers)
+        for outcome in read_each(chain([sample], samples), reader.outcome, ignore):
             if isinstance(outcome, LogRow):
                 answers[outcome.id][_alike(outcome.answer)] += 1
     return answers
@@ -114,9 +101,9 @@ def _alike(answer: str) -> str:
 
 @dataclass(frozen=True)
 class _Samples:
-    """Reads the samples of one log; `header` may only be complete once the first sample is read.
+    """Reads the samples of one log; `header` may be complete only after the first sample was read.
 
-    answers : how often the LLM gave each answer in all epochs, by question.
+    answers : the number of epochs with each answer, by question.
     """
 
     header: Mapping[str, Any]
@@ -131,10 +118,9 @@ class _Samples:
             raise UnusableRowError("there are no id and input; expected a sample of an inspect_ai log.")
         if sample.get("error") is not None:
             return Dropped("the sample ended with an error")
-        completion = text_of(inside(sample, "output", "completion"))
-        if completion is None:
-            completion = content_of(inside(sample, "output", "choices", 0, "message", "content"))
-        # All names are shown to the choice, so that it can say which there are.
+        message = inside(sample, "output", "choices", 0, "message", "content")
+        completion = first(text_of(inside(sample, "output", "completion")), content_of(message))
+        # `takes` is called with all names, so that `check` can list them.
         taken = [(name, score) for name, score in members(sample.get("scores")).items() if self.scorers.takes(name)]
         name, score = taken[0] if taken else ("", {})
         value = inside(score, "value")
@@ -155,8 +141,7 @@ class _Samples:
         task = text_of(inside(self.header, "eval", "task")) or "inspect"
         model = text_of(inside(self.header, "eval", "model"))
         id_, epoch = f"{task}:{sample['id']}", sample.get("epoch")
-        numbers = (inside(holder, "metadata", "confidence") for holder in (score, sample))
-        number = next((number for number in numbers if number is not None), None)
+        number = first(*(inside(holder, "metadata", "confidence") for holder in (score, sample)))
         try:
             output = Reply.from_body(sample.get("output"))
         except InputError:
@@ -190,7 +175,7 @@ class _Samples:
 
 
 def _attached(sample: dict[str, Any]) -> Any:
-    """Return what was asked; a sample has long texts as attachments."""
+    """Return the input of a sample, with its attachments, which hold long texts, in their places."""
     attachments = sample.get("attachments")
 
     def resolved(value: Any) -> Any:
@@ -204,7 +189,7 @@ def _attached(sample: dict[str, Any]) -> Any:
 
 
 def _choice(answer: str, choices: Sequence[str]) -> str:
-    """Return the choice of a letter.
+    """Return the choice that a letter stands for; other answers are returned unchanged.
 
     >>> _choice("B", ["Rome", "Paris"]), _choice("Paris", ["Rome", "Paris"]), _choice("B", [])
     ('Paris', 'Paris', 'B')
@@ -213,29 +198,20 @@ def _choice(answer: str, choices: Sequence[str]) -> str:
     return choices[place] if 0 <= place < len(choices) else answer
 
 
-@dataclass(frozen=True, eq=False)
-class Log:
-    """A log.
-
-    header : what it says about the run; that of a JSON document is complete once its first sample was read.
-    items : goes through the samples.
-    """
-
-    header: dict[str, Any]
-    items: Callable[[], Iterator[Item]]
-
-
 @contextmanager
-def open_log(path: Path, on_fault: OnFault) -> Iterator[Log]:
-    """Yield the log at a path."""
+def open_log(path: Path, on_fault: OnFault) -> Iterator[tuple[dict[str, Any], Iterator[Item]]]:
+    """Yield the header of a log and its samples.
+
+    The header of a JSON document is complete only after its first sample was read.
+    """
     if not zipfile.is_zipfile(path):
         with opened_bytes(path) as stream:
             document = JsonDocument(stream, str(path))
-            yield Log(document.header, lambda: checked_items(path, document.items("samples"), on_fault))
+            yield document.header, checked_items(path, document.items("samples"), on_fault)
         return
     try:
         with zipfile.ZipFile(path) as archive:
-            yield Log(_header(archive, path), lambda: _samples(archive, path, on_fault))
+            yield _header(archive, path), _samples(archive, path, on_fault)
     except (zipfile.BadZipFile, EOFError) as error:
         raise InputError(f"{path} cannot be read: {error}. Is the file whole?") from None
 
@@ -273,7 +249,7 @@ def _loaded(archive: zipfile.ZipFile, member: zipfile.ZipInfo, path: Path) -> tu
     except (ValueError, RecursionError) as error:
         return None, f"it is not JSON ({error})."
     except Exception as error:
-        # Each way of packing has errors of its own for damaged data; zlib's and zstandard's share no parent.
+        # Each way of packing raises its own errors for damaged data; those of zlib and zstandard share no base class.
         if type(error).__module__.partition(".")[0] not in ("zlib", "zstandard", "zipfile", "lzma", "compression"):
             raise
         return None, f"it cannot be unpacked ({error})."

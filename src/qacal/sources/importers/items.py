@@ -1,11 +1,10 @@
-"""The rows of a log, one after the other, from JSON lines, a JSON document, CSV or Parquet of any length.
+"""The rows of a log, one by one, from JSON lines, a JSON document, CSV or Parquet of any length.
 
-Only one row at a time is in memory. A JSON document is not loaded either: its list is read item by item.
+Only one row at a time is in memory: even the list in a JSON document is read item by item.
 """
 
 from __future__ import annotations
 
-import codecs
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -34,7 +33,7 @@ class Item:
 
 
 def read_each(items: Iterator[Item], read: Callable[[Item], Outcome], on_fault: OnFault) -> Iterator[Outcome]:
-    """Yield what `read` makes of the items; those that it cannot use go to `on_fault`."""
+    """Yield the outcomes of the items; items that `read` cannot use go to `on_fault`."""
     for item in items:
         try:
             outcome = read(item)
@@ -52,12 +51,7 @@ def items_of(path: Path, on_fault: OnFault, *inside: str) -> Iterator[Item]:
     """Yield the rows of a file; those of a JSON document are the items of the list at `inside`, or of the top."""
     if not path.is_file():
         raise InputError(f"{path} {'is a folder' if path.is_dir() else 'does not exist'}; expected a file.")
-    is_document = path.suffixes[-1:] == [".json"] or path.suffixes[-2:] == [".json", ".gz"]
-    if not is_document:
-        # Old harnesses wrote one list into files named .jsonl.
-        with opened_bytes(path) as stream:
-            is_document = stream.read(64).removeprefix(codecs.BOM_UTF8).lstrip()[:1] == b"["
-    if is_document:
+    if path.suffixes[-1:] == [".json"] or path.suffixes[-2:] == [".json", ".gz"]:
         with opened_bytes(path) as stream:
             yield from checked_items(path, JsonDocument(stream, str(path)).items(*inside), on_fault)
         return
@@ -88,7 +82,7 @@ def document(path: Path) -> Any:
 
 
 def files_in(paths: Sequence[Path], *patterns: str) -> list[Path]:
-    """Return files as they are; of folders, the files with names that match, in the order of their names."""
+    """Return the files among the paths, and of folders the files that match a pattern, sorted by name."""
     files: list[Path] = []
     for path in paths:
         if not path.exists():

@@ -3,9 +3,9 @@
 Exports have names like ``trace_id``; the API and the SDK have ``traceId``, rows under ``data``, and for each score a
 ``subject``, which the API gives if it is asked for it (``fields=subject``).
 
-A score belongs to an observation, or to a whole trace. The score of a trace is that of its only generation; if a trace
-has several, the export does not say which of them was judged. The id of a record is that of its question, because
-people ask the same again; the ids of the observation and the trace are columns.
+A score belongs to an observation or to a trace. The score of a trace counts for its generation if there is only one; of
+several, the export does not say which one was judged. A record has the id of its question, because users ask the same
+question again; the ids of the observation and the trace are columns.
 """
 
 from __future__ import annotations
@@ -19,20 +19,12 @@ from typing import Any
 
 from qacal.errors import InputError
 from qacal.records.files import OnFault
-from qacal.sources.importers.base import (
-    Dropped,
-    OnlyName,
-    Outcome,
-    Selection,
-    UnusableRowError,
-    inside,
-    text_of,
-    texts_of,
-)
+from qacal.sources.importers.base import Dropped, OnlyName, Outcome, Selection, UnusableRowError
 from qacal.sources.importers.confidences import METADATA, STATED, ParsedReply, is_cut_off, parse_confidence
 from qacal.sources.importers.items import TABLES, Item, files_in, first_item, items_of, read_each
-from qacal.sources.importers.rows import graded, log_row
-from qacal.sources.importers.texts import named_truth, prompt_of, question_of, reply_of, unpacked
+from qacal.sources.importers.rows import graded, judgement_rank, log_row
+from qacal.sources.importers.texts import TRUTHS, named_text, prompt_of, question_of, reply_of
+from qacal.sources.importers.values import inside, text_of, texts_of, unpacked
 
 _CONFIDENCE = "confidence"
 _HUMP = re.compile(r"(?<=[a-z0-9])([A-Z])")
@@ -104,8 +96,7 @@ class _Score:
 
     @property
     def rank(self) -> tuple[int, str]:
-        """The larger, the more it counts: by who judged, then by when."""
-        return (-_SOURCES.index(self.source) if self.source in _SOURCES else -len(_SOURCES), self.time)
+        return judgement_rank(self.source, _SOURCES, self.time)
 
 
 @dataclass(frozen=True)
@@ -162,7 +153,7 @@ class _Observations:
             score = self.scores.of_traces[trace]
         correct = None if score is None else graded(score.value, self.selection.correct_at, f"the score {score.name}")
         metadata = unpacked(row.get("metadata"))
-        number, truth = inside(metadata, _CONFIDENCE), named_truth(metadata)
+        number, truth = inside(metadata, _CONFIDENCE), named_text(metadata, TRUTHS)
         if number is None:
             number = self.scores.confidences.get(id_, self.scores.confidences.get(trace or ""))
         reply = ParsedReply.of(output, is_cut=is_cut_off(row.get("output")))

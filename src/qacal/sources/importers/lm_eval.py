@@ -7,16 +7,16 @@ A task with several filters has a row for each of them, with another answer and 
 * ``acc``: the largest :math:`\ell_c`;
 * ``acc_norm``: the largest :math:`\ell_c` for each character of the choice;
 * ``acc_bytes``: the largest :math:`\ell_c` for each byte of the choice in UTF-8;
-* ``acc_mutual_info``: the largest :math:`\ell_c - \ell_c^0`, where :math:`\ell_c^0` is that without the question.
+* ``acc_mutual_info``: the largest :math:`\ell_c - \ell_c^0`; :math:`\ell_c^0` is computed without the question.
 
 The confidence is the softmax of the same numbers at the best choice, so answer, confidence and `correct` follow one
-rule. After division by a length the numbers are close together, and these confidences stay near one over the number of
-choices. They rank answers and have to be calibrated.
+rule. After division by a length the numbers are close together, so these confidences stay near one over the number of
+choices. They rank answers, but need calibration.
 
 **Replies.** The confidence is stated in the text, or is the share of repeats that agree. The answer of a repeat is what
-the task's filter extracts. A row has that of the judged repeat only; the steps of the filter are in
-``results_*.json`` and are applied to the others here. The log does not say why a reply ended. A reply that was cut off
-within its number looks like any other, so a task needs a limit (``max_gen_toks``) that is large enough.
+the task's filter extracts. A row has only the answer of the judged repeat; the steps of the filter are in
+``results_*.json`` and are applied to the other repeats here. The log does not say why a reply ended. A reply that was
+cut off within its number looks like any other, so the limit of a task (``max_gen_toks``) must be large enough.
 """
 
 from __future__ import annotations
@@ -38,34 +38,27 @@ from qacal.sources.elicitation.patterns import PatternError, all_matches
 from qacal.sources.importers.base import (
     Confidence,
     Dropped,
-    LogRow,
     OnlyName,
     Outcome,
     Scored,
     Selection,
     Unscored,
     UnusableRowError,
-    inside,
-    listed,
-    members,
-    texts_of,
 )
 from qacal.sources.importers.confidences import AGREEMENT, LIKELIHOOD, STATED, ParsedReply, agreement, bare_number
 from qacal.sources.importers.items import Item, document, files_in, items_of, read_each
-from qacal.sources.importers.rows import choose_confidence, graded, plain_columns
-from qacal.sources.importers.texts import Question, named_question, prompt_of, question_of
+from qacal.sources.importers.rows import graded, log_row
+from qacal.sources.importers.texts import Question, named_text, prompt_of, question_of
+from qacal.sources.importers.values import first, inside, listed, members, texts_of
 
 _NAME = re.compile(r"samples_(?P<task>.+?)(?:_(?P<time>\d{4}-\d\d-\d\dT[\d.:-]+))?\.jsonl(?:\.gz)?")
 _QUESTIONS = ("question", "question_stem", "query", "problem", "goal", "input", "inputs")
-_FIELDS = {
-    *("doc_id", "doc", "target", "arguments", "resps", "filtered_resps", "filter", "metrics"),
-    *("doc_hash", "prompt_hash", "target_hash"),
-}
-_NO_RESULTS = "no results_*.json beside the samples says what the filter takes out of a reply"
-_NO_STEP = "a step of its filter cannot be done here: a function of its own"
-# What lm-eval's filters write if they find no answer.
+_KINDS = {"arguments": dict, "metrics": list, "filtered_resps": list}
+_NO_RESULTS = "no results_*.json beside the samples says what the filter extracts"
+_NO_STEP = "a step of its filter cannot be applied here: it is a custom function"
+# The text that lm-eval's filters write if they find no answer.
 _NOTHING_FOUND = "[invalid]"
-# lm-eval's own default.
+# lm-eval's default.
 _PATTERN = r"#### (\-?[0-9\.\,]+)"
 
 
@@ -106,8 +99,12 @@ class _Log:
 
     def outcome(self, item: Item) -> Outcome:
         row = item.value
-        if "doc_id" not in row or not isinstance(row.get("filtered_resps"), list) or not row["filtered_resps"]:
-            raise UnusableRowError("there are no doc_id and filtered_resps; expected a row of lm-eval's samples.")
+        is_sample = all(isinstance(row.get(name), kind) for name, kind in _KINDS.items())
+        if "doc_id" not in row or not is_sample or not row["filtered_resps"]:
+            raise UnusableRowError(
+                "there are no doc_id, arguments, metrics and filtered_resps; expected a row of lm-eval's samples. "
+                "Those of old versions cannot be read."
+            )
         filter_ = str(row.get("filter", "none"))
         if not self.filters.takes(filter_):
             return Dropped("it is of another filter")
@@ -119,25 +116,23 @@ class _Log:
         judged = (_judged_choice if sample.has_likelihoods else _judged_reply)(sample, self.selection)
         if isinstance(judged, Dropped):
             return judged
-        id_ = f"{self.task}:{sample.row['doc_id']}"
-        named = named_question(sample.doc, _QUESTIONS)
-        question = Question(named[1]) if named else question_of(sample.prompt, self.selection) or Question("")
-        return LogRow(
-            id=id_,
-            question=question.text,
-            answer=judged.answer,
-            confidence=judged.confidence,
-            correct=judged.correct,
+        id_ = f"{self.task}:{row['doc_id']}"
+        named = named_text(sample.doc, _QUESTIONS)
+        return log_row(
+            self.selection,
+            Question(named[1]) if named else question_of(sample.prompt, self.selection) or Question(""),
+            judged.answer,
+            judged.correct,
+            {judged.source: judged.confidence},
+            identity=id_,
+            model=self.model,
             key=(self.model, id_, filter_),
             ground_truth=judged.ground_truth,
-            model=self.model,
             prompt=prompt_of(sample.prompt),
             task=self.task,
-            columns={
-                **({"filter": filter_} if "filter" in sample.row else {}),
-                **plain_columns(("doc", sample.doc), used=named[:1] if named else ()),
-            },
-            turns=question.turns,
+            columns={"filter": filter_},
+            objects=[("doc", sample.doc)],
+            used=named[:1] if named else (),
         )
 
 
@@ -154,9 +149,10 @@ def _steps(results: Any, task: str) -> dict[str, list[dict[str, Any]]]:
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """The answer of a row with its confidence and its label."""
+    """The answer of a row with its confidence, the source of that, and its label."""
 
     answer: str
+    source: str
     confidence: Confidence
     correct: float | None
     ground_truth: tuple[str, ...]
@@ -166,51 +162,44 @@ class Judged:
 class Sample:
     """A row.
 
-    arguments : what the LLM was asked, request by request: a context, and what should follow it or how to generate.
-    metrics : the names of those that have a number.
-    steps : what the row's filter does to a reply, if the results say it.
+    requests : what the LLM was asked: a context, and the text that follows it or how to generate one.
+    metrics : the names of metrics with a number.
+    steps : the steps of the row's filter, if the results list them.
     """
 
     row: dict[str, Any]
     doc: dict[str, Any]
-    arguments: list[list[Any]]
+    requests: list[list[Any]]
     metrics: tuple[str, ...]
-    steps: Sequence[Mapping[str, Any]] | None = None
+    steps: Sequence[Mapping[str, Any]] | None
 
     @staticmethod
-    def of(row: dict[str, Any], steps: Sequence[Mapping[str, Any]] | None = None) -> Sample:
-        """Return a row in parts."""
-        names = row.get("metrics")
-        candidates = names if isinstance(names, list) else [name for name in row if name not in _FIELDS]
-        values = {name: row.get(name) for name in candidates if isinstance(name, str)}
+    def of(row: dict[str, Any], steps: Sequence[Mapping[str, Any]] | None) -> Sample:
+        """Return the parts of a row."""
+        values = {name: row.get(name) for name in row["metrics"] if isinstance(name, str)}
         numeric = (
             name
             for name, value in values.items()
             if isinstance(value, bool) or (isinstance(value, int | float) and math.isfinite(bare_number(value)))
         )
-        arguments = row.get("arguments")
-        if isinstance(arguments, dict):
-            arguments = [list(part.values()) if isinstance(part, dict) else part for part in arguments.values()]
-        requests = [request for request in listed(arguments) if isinstance(request, list) and request]
+        requests = [list(request.values()) for request in map(members, row["arguments"].values()) if request]
         return Sample(row, members(row.get("doc")), requests, tuple(numeric), steps)
 
     @property
     def has_likelihoods(self) -> bool:
-        """True where choices were compared, false where text was generated."""
-        response = inside(self.row, "resps", 0, 0)
-        if response is None:
-            response = inside(self.row, "filtered_resps", 0)
+        """True if choices were compared, false if text was generated."""
+        response = first(inside(self.row, "resps", 0, 0), self.row["filtered_resps"][0])
         return isinstance(response, list) and len(response) == 2 and str(response[1]) in ("True", "False")
 
     @property
     def prompt(self) -> Any:
-        """What the LLM was asked first: text, or the messages of a chat."""
-        context = self.arguments[0][0] if self.arguments else None
+        """The context of the first request: text, or the messages of a chat."""
+        context = inside(self.requests, 0, 0)
         return context[0] if isinstance(context, list) and len(context) == 1 else context
 
     @property
     def targets(self) -> tuple[str, ...]:
-        """The correct answers; the log has a list as text. Numbers in it are places of choices, or part of the text."""
+        """The correct answers; a list is text in the log, and its numbers are places of choices or part of the text."""
         target = self.row.get("target")
         # Longer texts are answers, not lists of answers.
         if isinstance(target, str) and target[:1] == "[" and len(target) <= 10_000:
@@ -272,15 +261,12 @@ def _judged_choice(sample: Sample, selection: Selection) -> Judged | Dropped:
     metric = selection.metric or next((name for name in RULES if name in sample.metrics), "acc")
     if metric not in RULES:
         return Dropped(f"{metric} does not judge one choice")
-    if metric in ("acc_norm", "acc_bytes") and len({str(request[1]) for request in sample.arguments}) == 1:
+    if metric in ("acc_norm", "acc_bytes") and len({str(request[1]) for request in sample.requests}) == 1:
         return Dropped(f"its choices are contexts: lm-eval does not log the lengths that {metric} divides by")
     chosen = best_choice(choices, metric)
     if chosen is None:
         return Dropped("a choice has no likelihood, so the best one is not known")
-    best: int = chosen[0]
-    confidence: Confidence = chosen[1]
-    if selection.confidence_from not in (None, LIKELIHOOD):
-        confidence = Unscored(f"no confidence: it is a choice by likelihood, not {selection.confidence_from}")
+    best, confidence = chosen
     correct = sample.row.get(metric)
     if correct is not None and correct not in (0, 1):
         return Dropped(f"{metric} is a share, and does not judge one choice")
@@ -292,13 +278,13 @@ def _judged_choice(sample: Sample, selection: Selection) -> Judged | Dropped:
             "target; the log judges by another rule. Try another --metric."
         )
     truths = tuple(texts[place] for place in sorted(right)) if right else (texts[best],) if correct else ()
-    return Judged(texts[best], confidence, None if correct is None else float(correct), truths)
+    return Judged(texts[best], LIKELIHOOD, confidence, None if correct is None else float(correct), truths)
 
 
 def _choices(sample: Sample) -> list[Choice]:
     """Return the choices. With acc_mutual_info each is listed twice, the second time without a context."""
     numbers = [bare_number(inside(response, 0)) for response in sample.row["filtered_resps"]]
-    pairs = [(request[0], request[1]) for request in sample.arguments if len(request) > 1]
+    pairs = [(request[0], request[1]) for request in sample.requests if len(request) > 1]
     if len(pairs) != len(numbers):
         raise UnusableRowError(f"there are {len(numbers)} likelihoods and {len(pairs)} arguments; expected as many.")
     alone = [number for number, (context, _) in zip(numbers, pairs, strict=True) if context == ""]
@@ -317,8 +303,8 @@ def _choice_texts(pairs: list[tuple[Any, Any]]) -> list[str]:
         # lm-eval measures the choice without the space that it puts before it.
         return [ending.lstrip() for ending in endings]
     words = [re.split(r"(?<=\s)", str(context)) for context, _ in pairs]
-    alike = sum(1 for _ in takewhile(lambda column: len(set(column)) == 1, zip(*words, strict=False)))
-    return ["".join(parts[alike:]) for parts in words]
+    shared = sum(1 for _ in takewhile(lambda column: len(set(column)) == 1, zip(*words, strict=False)))
+    return ["".join(parts[shared:]) for parts in words]
 
 
 def _shown(sample: Sample, texts: list[str]) -> list[str]:
@@ -343,7 +329,7 @@ def _right(sample: Sample, shown: list[str], texts: list[str]) -> set[int]:
 
 
 def _judged_reply(sample: Sample, selection: Selection) -> Judged | Dropped:
-    """Return the answer that was judged: what the filter took out of the reply, or what the parser reads in it."""
+    """Return the judged answer: the text that the filter extracted or, without one, the answer of the parser."""
     repeats = _reply_texts(inside(sample.row, "resps", 0)) or _reply_texts(sample.row["filtered_resps"])
     filtered = sample.row["filtered_resps"][0]
     if not repeats:
@@ -356,18 +342,18 @@ def _judged_reply(sample: Sample, selection: Selection) -> Judged | Dropped:
     if wanted == AGREEMENT or (wanted is None and len(repeats) > 1):
         if isinstance(filtered, list) and correct not in (None, 0.0, 1.0):
             return Dropped("the score is shared by repeats that differ")
-        answer, confidence = _agreed(repeats, filtered, sample)
+        source, (answer, confidence) = AGREEMENT, _agreed(repeats, filtered, sample)
     else:
-        answer, confidence = _stated_reply(repeats, filtered, wanted)
+        source, (answer, confidence) = STATED, _stated_reply(repeats, filtered)
     if correct == 0 and filtered == repeats[0] != answer and answer in sample.targets:
         raise InputError(
             f"{metric} is 0 though the answer {answer!r} is the target: it judges the whole reply, not the answer in "
-            "it. Choose a filter that takes out the answer (--filter)."
+            "it. Choose a filter that extracts the answer (--filter)."
         )
-    return Judged(answer, confidence, correct, sample.targets)
+    return Judged(answer, source, confidence, correct, sample.targets)
 
 
-def _stated_reply(repeats: Sequence[str], filtered: object, wanted: str | None = None) -> tuple[str, Confidence]:
+def _stated_reply(repeats: Sequence[str], filtered: object) -> tuple[str, Confidence]:
     """Return the answer and the stated confidence; of several replies, those of the first that gives the answer."""
     replies, picked = [ParsedReply.of(text) for text in repeats], 0
     if isinstance(filtered, str) and len(repeats) > 1:
@@ -375,13 +361,13 @@ def _stated_reply(repeats: Sequence[str], filtered: object, wanted: str | None =
         picked = matches.index(True) if any(matches) else 0
     is_extract = isinstance(filtered, str) and filtered.strip() not in (repeats[picked].strip(), _NOTHING_FOUND)
     answer = str(filtered) if is_extract else replies[picked].answer
-    return answer, choose_confidence({STATED: replies[picked].stated}, wanted).confidence
+    return answer, replies[picked].stated
 
 
 def _agreed(repeats: Sequence[str], filtered: object, sample: Sample) -> tuple[str, Confidence]:
     """Return the answer that was judged and the share of repeats that give it; of a list, the most frequent one."""
     if len(repeats) == 1:
-        return _stated_reply(repeats, filtered)[0], Unscored("no confidence: there are no repeats")
+        return _stated_reply(repeats, filtered)[0], Unscored("there are no repeats")
     unknown = ""
     if isinstance(filtered, list):
         answer, confidence = agreement(_reply_texts(filtered) or repeats)
@@ -393,7 +379,7 @@ def _agreed(repeats: Sequence[str], filtered: object, sample: Sample) -> tuple[s
             filtered = answers[repeats.index(filtered)] if filtered in repeats else filtered
         answer, confidence = agreement(answers, str(filtered))
     if answer.strip() in ("", _NOTHING_FOUND):
-        confidence = Unscored("no confidence: the filter found no answer in what was judged")
+        confidence = Unscored("the filter found no answer in what was judged")
     elif isinstance(confidence, Unscored):
         confidence = Unscored(confidence.why + unknown)
     return answer, confidence
@@ -403,10 +389,10 @@ def _metric(sample: Sample, selection: Selection) -> str | None:
     """Return the metric that decides correctness: the one asked for, exact_match, acc, or the only one."""
     if selection.metric is not None:
         return selection.metric
-    known: list[str | None] = [name for name in ("exact_match", "acc") if name in sample.metrics]
-    if not known and len(sample.metrics) > 1:
+    usual: list[str | None] = [name for name in ("exact_match", "acc") if name in sample.metrics]
+    if not usual and len(sample.metrics) > 1:
         raise InputError(f"there are several metrics: {', '.join(sample.metrics)}. Choose one with --metric.")
-    return (known or [*sample.metrics, None])[0]
+    return (usual or [*sample.metrics, None])[0]
 
 
 def _reply_texts(replies: object) -> list[str]:
@@ -414,7 +400,7 @@ def _reply_texts(replies: object) -> list[str]:
 
 
 def filtered_replies(replies: Sequence[str], steps: Sequence[Mapping[str, Any]] | None) -> list[str] | None:
-    r"""Return what a filter takes out of each of the replies that it looks at; None if a step cannot be done here.
+    r"""Return what a filter extracts from each of the replies; None if a step cannot be applied here.
 
     >>> steps = [{"function": "regex", "regex_pattern": r"The answer is (\d+)"}, {"function": "majority_vote"}]
     >>> filtered_replies(["So 7. The answer is 7.", "The answer is 8.", "Hard to say."], steps)
@@ -424,7 +410,7 @@ def filtered_replies(replies: Sequence[str], steps: Sequence[Mapping[str, Any]] 
     for step in steps or ():
         name, number = step.get("function"), step.get("k")
         if texts is None or name in ("take_first", "majority_vote"):
-            # These choose among replies and leave each as it is.
+            # These choose among replies and change none.
             continue
         if name == "take_first_k" and isinstance(number, int) and number > 0:
             texts = texts[:number]

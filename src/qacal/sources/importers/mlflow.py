@@ -1,10 +1,10 @@
-"""MLflow: traces as ``search_traces`` gives them, in Parquet, CSV, JSON or JSON lines; nested values may be text.
+"""MLflow: the result of ``search_traces`` as Parquet, CSV, JSON or JSON lines; nested values may be text.
 
-``search_traces().to_json("traces.jsonl", orient="records", lines=True)`` writes everything. A frame as CSV has its
-nested values in Python's notation; the column `trace`, which is always JSON, is preferred to them.
+``search_traces().to_json("traces.jsonl", orient="records", lines=True)`` writes everything. CSV has nested values in
+Python's notation, so the column `trace`, which is always JSON, is preferred.
 
-A person's assessment is preferred to a program's, and that to a judge's. The id of a record is that of its question,
-because people ask the same again; the id of the trace is a column.
+Assessments by people are preferred to those by programs, and these to those by LLMs. A record has the id of its
+question, because users ask the same question again; the id of the trace is a column.
 """
 
 from __future__ import annotations
@@ -15,25 +15,15 @@ from pathlib import Path
 from typing import Any
 
 from qacal.records.files import OnFault
-from qacal.sources.importers.base import (
-    Dropped,
-    OnlyName,
-    Outcome,
-    Selection,
-    UnusableRowError,
-    inside,
-    listed,
-    members,
-    text_of,
-)
+from qacal.sources.importers.base import Dropped, OnlyName, Outcome, Selection, UnusableRowError
 from qacal.sources.importers.confidences import METADATA, STATED, ParsedReply, is_cut_off, parse_confidence
 from qacal.sources.importers.items import TABLES, Item, files_in, items_of, read_each
-from qacal.sources.importers.rows import graded, log_row
-from qacal.sources.importers.texts import prompt_of, question_of, reply_of, truths_of, unpacked
+from qacal.sources.importers.rows import graded, judgement_rank, log_row
+from qacal.sources.importers.texts import TRUTHS, prompt_of, question_of, reply_of
+from qacal.sources.importers.values import first, inside, listed, members, text_of, truths_of, unpacked
 
 _CONFIDENCE = "confidence"
 _SOURCES = ("HUMAN", "CODE", "LLM_JUDGE")
-_TRUTHS = ("expected_response", "expected_answer", "ground_truth", "expected", "answer")
 
 
 def read(paths: Sequence[Path], selection: Selection, on_fault: OnFault) -> Iterator[Outcome]:
@@ -73,8 +63,8 @@ class _Trace:
         inputs, outputs = root.get("mlflow.spanInputs"), root.get("mlflow.spanOutputs")
         # Previews are cut off, so they are used last.
         has_spans = bool(trace and root)
-        request = _first(None if has_spans else row.get("request"), inputs, info.get("request_preview"))
-        response = _first(None if has_spans else row.get("response"), outputs, info.get("response_preview"))
+        request = first(None if has_spans else row.get("request"), inputs, info.get("request_preview"))
+        response = first(None if has_spans else row.get("response"), outputs, info.get("response_preview"))
         is_preview = isinstance(response, str) and response is info.get("response_preview")
         is_cut = is_cut_off(response) or (is_preview and response.endswith(("...", "…")))
         assessments = _objects(info.get("assessments"))
@@ -102,24 +92,23 @@ class _Traces:
         correct = graded(inside(judgement, "feedback", "value"), self.selection.correct_at, source)
         reply = ParsedReply.of(output, is_cut=trace.is_cut)
         assessed = [inside(part, "feedback", "value") for part in trace.assessments if _name(part) == _CONFIDENCE]
-        number = _first(*assessed, trace.tags.get(_CONFIDENCE), trace.metadata.get(_CONFIDENCE))
-        own = {
-            name: value for name, value in {**trace.metadata, **trace.tags}.items() if not name.startswith("mlflow.")
-        }
+        number = first(*assessed, trace.tags.get(_CONFIDENCE), trace.metadata.get(_CONFIDENCE))
+        tags = {**trace.metadata, **trace.tags}
+        users_tags = {name: value for name, value in tags.items() if not name.startswith("mlflow.")}
         expected = {_name(part): inside(part, "expectation", "value") for part in trace.assessments}
-        truths = next((truths_of(expected[name]) for name in _TRUTHS if expected.get(name)), ())
+        truths = next((truths_of(expected[name]) for name in TRUTHS if expected.get(name)), ())
         return log_row(
             self.selection,
             question,
             reply.answer,
             correct,
             {METADATA: parse_confidence(number, percent=self.selection.percent), STATED: reply.stated},
-            model=text_of(own.get("model")) or text_of(inside(unpacked(trace.request), "model")),
+            model=text_of(users_tags.get("model")) or text_of(inside(unpacked(trace.request), "model")),
             key=(trace.id,),
             ground_truth=truths,
             prompt=prompt_of(trace.request),
             judge=None if correct is None else _judge(judgement),
-            objects=[("mlflow", {"trace_id": trace.id}), ("tag", own)],
+            objects=[("mlflow", {"trace_id": trace.id}), ("tag", users_tags)],
             used=(_CONFIDENCE, "model"),
         )
 
@@ -139,7 +128,7 @@ def _judge(judgement: dict[str, Any]) -> str:
 def _rank(part: dict[str, Any]) -> tuple[int, str]:
     kind = str(inside(part, "source", "source_type"))
     time = part.get("last_update_time") or part.get("last_update_time_ms") or part.get("create_time")
-    return (-_SOURCES.index(kind) if kind in _SOURCES else -len(_SOURCES), str(time))
+    return judgement_rank(kind, _SOURCES, time)
 
 
 def _name(part: dict[str, Any]) -> str:
@@ -152,7 +141,3 @@ def _objects(value: Any) -> list[dict[str, Any]]:
 
 def _object(value: Any) -> dict[str, Any]:
     return members(unpacked(value))
-
-
-def _first(*values: Any) -> Any:
-    return next((value for value in values if value is not None), None)

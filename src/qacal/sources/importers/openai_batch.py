@@ -1,7 +1,7 @@
 """Batches of the OpenAI API: the files of requests, responses and errors, and labels of your own.
 
-Responses are in any order and without their questions; all files are joined on `custom_id`, which is unique for a
-request. The id of a record is that of its question, so that a question that was asked twice has one id.
+Responses are in any order and lack their questions, so all files are joined on `custom_id`, which is unique for each
+request. A record has the id of its question, so a question that was asked twice has one id.
 """
 
 from __future__ import annotations
@@ -14,11 +14,12 @@ from typing import Any
 from qacal.errors import InputError
 from qacal.records.files import OnFault
 from qacal.sources.elicitation.reply import Reply
-from qacal.sources.importers.base import Dropped, Outcome, Selection, UnusableRowError, inside, listed, text_of
+from qacal.sources.importers.base import Dropped, Outcome, Selection, UnusableRowError
 from qacal.sources.importers.confidences import STATED, TOKENS, ParsedReply, by_tokens, is_cut_off
 from qacal.sources.importers.items import Item, files_in, first_item, items_of, read_each
 from qacal.sources.importers.rows import graded, log_row
-from qacal.sources.importers.texts import Question, prompt_of, question_of, truths_of
+from qacal.sources.importers.texts import Question, prompt_of, question_of
+from qacal.sources.importers.values import inside, listed, text_of, truths_of
 from qacal.tally.arrays import is_missing
 
 _IDS = ("custom_id", "id")
@@ -134,5 +135,5 @@ def _labels(path: Path) -> dict[str, dict[str, Any]]:
 
 
 def _refuse(fault: object) -> None:
-    # Rows of labels cannot be skipped, unlike those of the log.
+    # Rows of the log may be skipped, but not those of the labels.
     raise InputError(str(fault))

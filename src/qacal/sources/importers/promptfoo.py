@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from qacal.records.files import OnFault
-from qacal.sources.importers.base import Dropped, Outcome, Selection, UnusableRowError, inside, members, text_of
+from qacal.sources.importers.base import Dropped, Outcome, Selection, UnusableRowError
 from qacal.sources.importers.confidences import (
     METADATA,
     STATED,
@@ -20,7 +20,8 @@ from qacal.sources.importers.confidences import (
 )
 from qacal.sources.importers.items import Item, files_in, items_of, read_each
 from qacal.sources.importers.rows import graded, log_row
-from qacal.sources.importers.texts import Question, as_text, digest, named_question, named_truth, question_of
+from qacal.sources.importers.texts import QUESTIONS, TRUTHS, Question, as_text, digest, named_text, question_of
+from qacal.sources.importers.values import inside, members, text_of
 
 _FAILED = 2
 
@@ -44,7 +45,7 @@ def _outcome(selection: Selection, item: Item) -> Outcome:
     reply = ParsedReply.of(text, is_cut=is_cut_off(row["response"]))
     tokens = by_logprobs(inside(row, "response", "logProbs"), is_answer=reply.answer == text.strip())
     number = parse_confidence(inside(metadata, "confidence"), percent=selection.percent)
-    asked, truth = named_question(variables), named_truth(variables)
+    asked, truth = named_text(variables, QUESTIONS), named_text(variables, TRUTHS)
     raw = inside(row, "prompt", "raw")
     question = Question(asked[1]) if asked else question_of(raw, selection) or Question("")
     names = (text_of(inside(row, "provider", name)) for name in ("label", "id"))

@@ -8,19 +8,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from qacal.records.columns import KNOWN, LABELS
-from qacal.sources.importers.base import (
-    Confidence,
-    Dropped,
-    LogRow,
-    OffScale,
-    Outcome,
-    Scored,
-    Selection,
-    Unscored,
-    members,
-)
+from qacal.sources.importers.base import Confidence, Dropped, LogRow, OffScale, Outcome, Scored, Selection, Unscored
 from qacal.sources.importers.confidences import bare_number, is_unit, unit
 from qacal.sources.importers.texts import Question, digest
+from qacal.sources.importers.values import members
 
 # Columns that `qacal apply` adds; a log's column of that name would collide with them.
 _ADDED = ("low", "high", "group", "source", "rows", "alpha", "decision", "threshold")
@@ -78,9 +69,9 @@ def log_row(
 def graded(value: Any, correct_at: float | None = None, source: str = "the score") -> float | Dropped | None:
     """Return the correctness that a score means: 0, 1, or a share in between; None if there is no score.
 
-    correct_at : scores from this on are correct, those below wrong. By default a number must lie in [0, 1], and one
-        that does not makes the whole source useless: the worst grade of 1 to 5 would be correct.
-    source : where the scores come from, in words.
+    correct_at : the lowest score of a correct answer. By default scores must lie in [0, 1]; one outside makes the whole
+        source unusable, because the worst grade of 1 to 5 would count as correct.
+    source : the name of the score in messages.
 
     >>> graded("C"), graded(True), graded(0.4), graded(7, correct_at=5)
     (1.0, 1.0, 0.4, 1.0)
@@ -99,18 +90,23 @@ def graded(value: Any, correct_at: float | None = None, source: str = "the score
         return Dropped(f"the score is {'an object' if isinstance(value, dict) else 'a list'}, not one value")
     number = bare_number(value)
     if not math.isfinite(number):
-        return Dropped("the score is neither a number nor a word for right or wrong")
+        return Dropped("the score is neither a number nor a word for correct or wrong")
     if correct_at is not None:
         return float(number >= correct_at)
     if not is_unit(number):
-        remedy = "Say from which score on an answer is right: --correct-at SCORE."
+        remedy = "Pass the lowest score of a correct answer: --correct-at SCORE."
         return Dropped("the score is outside 0 to 1", OffScale(source, number, remedy))
     return unit(number)
 
 
+def judgement_rank(kind: str, kinds: Sequence[str], time: Any) -> tuple[int, str]:
+    """Return the rank of a judgement, the highest for the first of the kinds of judges and the latest time."""
+    return (-kinds.index(kind) if kind in kinds else -len(kinds), str(time))
+
+
 @dataclass(frozen=True, slots=True)
 class ConfidenceChoice:
-    """A confidence; if a row has several, all of them are columns, because a learned score can use them together."""
+    """The chosen confidence; a row with several has all of them as columns, for a learned score."""
 
     confidence: Confidence
     columns: dict[str, float]
@@ -128,15 +124,15 @@ def choose_confidence(offers: Mapping[str, Confidence], wanted: str | None = Non
     scored = {source: offer for source, offer in offers.items() if isinstance(offer, Scored)}
     unscored = {source: offer for source, offer in offers.items() if isinstance(offer, Unscored)}
     columns = {f"confidence_{source}": offer.value for source, offer in scored.items()} if len(scored) > 1 else {}
-    asked = [source for source in offers if wanted in (None, source)]
+    allowed = [source for source in offers if wanted in (None, source)]
     off_scales = (
-        offer.off_scale if source in asked else replace(offer.off_scale, column=f"confidence_{source}")
+        offer.off_scale if source in allowed else replace(offer.off_scale, column=f"confidence_{source}")
         for source, offer in unscored.items()
         if offer.off_scale is not None
     )
-    confidence: Confidence | None = next((scored[source] for source in asked if source in scored), None)
+    confidence: Confidence | None = next((scored[source] for source in allowed if source in scored), None)
     if confidence is None:
-        reasons = dict.fromkeys(unscored[source].why for source in asked)
+        reasons = dict.fromkeys(unscored[source].why for source in allowed)
         confidence = Unscored("no confidence: " + ("; ".join(reasons) or "the log has no such source"))
     return ConfidenceChoice(confidence, columns, next(off_scales, None))
 

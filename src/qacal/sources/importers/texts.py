@@ -8,43 +8,16 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
 
-from qacal.sources.importers.base import Selection, inside, listed, members, text_of, texts_of
+from qacal.sources.importers.base import Selection
+from qacal.sources.importers.values import first, inside, listed, members, text_of, unpacked
 
-_QUESTIONS = ("question", "query", "input", "prompt", "user_input", "text", "content")
+QUESTIONS = ("question", "query", "input", "prompt", "user_input", "text", "content")
 _REPLIES = ("content", "answer", "output", "response", "text", "completion", "result")
 _CONFIDENCES = {"confidence", "probability", "likelihood"}
 _USER = ("user", "human")
 _SPEAKERS = (*_USER, "assistant", "ai", "model")
 _DEFAULTS = Selection()
-_TRUTHS = ("ground_truth", "expected_answer", "expected_response", "expected", "reference", "target", "answer")
-
-
-def unpacked(value: Any) -> Any:
-    """Return the value of JSON text; other text and values as they are.
-
-    Parquet files have maps as lists of keys and values; these become objects again.
-
-    >>> unpacked('{"topic": "geo"}'), unpacked("Paris"), unpacked([{"key": "topic", "value": "geo"}])
-    ({'topic': 'geo'}, 'Paris', {'topic': 'geo'})
-    """
-    if isinstance(value, str) and value[:1] in ("{", "[", '"'):
-        try:
-            return json.loads(value)
-        except (ValueError, RecursionError):
-            return value
-    is_map = isinstance(value, list) and all(isinstance(part, dict) and set(part) == {"key", "value"} for part in value)
-    return {str(part["key"]): part["value"] for part in value} if is_map and value else value
-
-
-def truths_of(value: Any) -> tuple[str, ...]:
-    """Return the spellings of the correct answer; a list as text is a list of spellings if all its items are text.
-
-    >>> truths_of('["Paris", "Paname"]'), truths_of("[1, 2, 3]"), truths_of(4)
-    (('Paris', 'Paname'), ('[1, 2, 3]',), ('4',))
-    """
-    parts = unpacked(value) if isinstance(value, str) and value.startswith("[") else value
-    are_texts = isinstance(parts, list) and all(isinstance(part, str) for part in parts)
-    return texts_of(parts if are_texts else value)
+TRUTHS = ("ground_truth", "expected_answer", "expected_response", "expected", "reference", "target", "answer")
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +62,8 @@ def reply_of(replied: Any) -> str | None:
     """
     value = unpacked(replied)
     last = members(value[-1]) if isinstance(value, list) and value else {}
-    messages = inside(value, "choices", 0, "message"), inside(value, "message"), last if "role" in last else None
-    message = next((message for message in messages if message is not None), None)
+    choice, own = inside(value, "choices", 0, "message"), inside(value, "message")
+    message = first(choice, own, last if "role" in last else None)
     if message is not None:
         text = reply_of(message)
     elif not isinstance(value, dict):
@@ -99,8 +72,7 @@ def reply_of(replied: Any) -> str | None:
         # The parser reads objects that state a confidence; in others, one member is the answer.
         text = as_text(value)
     else:
-        texts = (content_of(value.get(name)) for name in _REPLIES)
-        text = next((text for text in texts if text is not None), None)
+        text = first(*(content_of(value.get(name)) for name in _REPLIES))
     return replied if text is None and isinstance(replied, str) else text
 
 
@@ -125,31 +97,18 @@ def prompt_of(asked: Any) -> str | None:
     return _shown(turns) if len(turns) > 1 else _asked(value)
 
 
-def named_truth(values: Any) -> tuple[str, str] | None:
-    """Return the name and the text of the correct answer, if an object has it under one of its usual names."""
-    for name in _TRUTHS:
-        text = text_of(inside(values, name))
-        if text:
-            return name, text
-    return None
-
-
-def named_question(values: Any, names: Sequence[str] = _QUESTIONS) -> tuple[str, str] | None:
-    """Return the name and the text of a question, if an object has it under one of its usual names."""
-    for name in names:
-        text = inside(values, name)
-        if isinstance(text, str) and text:
-            return name, text
-    return None
+def named_text(values: Any, names: Sequence[str]) -> tuple[str, str] | None:
+    """Return the first of the names under which an object has text, and the text."""
+    return next(((name, text) for name in names if (text := text_of(inside(values, name)))), None)
 
 
 def as_text(value: Any) -> str:
-    """Return text as it is, and anything else as JSON."""
+    """Return text unchanged, and any other value as JSON."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
 
 
 def digest(value: Any) -> str:
-    """Return 16 hexadecimal digits, equal for equal values: the id of a question in every file."""
+    """Return 16 hexadecimal digits that are equal for equal values: the id of a question in every file."""
     return blake2b(json.dumps(value, sort_keys=True, default=str).encode(), digest_size=8).hexdigest()
 
 
@@ -171,7 +130,7 @@ def _asked(value: Any) -> str | None:
         return ([text for role, text in chat if role in _USER] or [text for _, text in chat])[-1]
     if not isinstance(value, dict):
         return content_of(value)
-    if named := named_question(value):
+    if named := named_text(value, QUESTIONS):
         return named[1]
     # The arguments of a traced function, if one of them is text.
     texts = [text for text in value.values() if isinstance(text, str)]

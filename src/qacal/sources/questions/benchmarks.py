@@ -70,8 +70,8 @@ class Gathered:
     def sample(self, limit: int) -> Gathered:
         """Return a sample of the questions: those with the lowest hashes of ids, in their order.
 
-        Benchmarks are sorted by subject, so the first few questions would have one subject. The same ids are chosen
-        each time, and a larger sample contains the smaller ones.
+        Benchmarks are sorted by subject, so the first questions would share one subject. The same ids are chosen each
+        time, and a larger sample contains the smaller ones.
         """
         ids = sorted((one.id for one in self.questions), key=lambda id_: sha256(id_.encode()).digest())
         chosen = set(ids[:limit])
@@ -90,7 +90,7 @@ def gather(rows: Iterable[Row], reader: Reader) -> Gathered:
     """Return the questions of rows, and count the rows that cannot be used.
 
     A row is left out if it cannot be asked or judged (no answer, a key that names no choice), or if an earlier row asks
-    the same: an LLM would give the same answer, which would count twice, and be both in training and in test rows.
+    the same: its answer would count twice, and could be in training and test rows.
 
     >>> capital = {"question": "Capital of Peru?", "subject": "geography", "choices": ["Quito", "Lima"], "answer": 1}
     >>> gathered = gather([capital, capital, capital | {"question": "Capital of Chad?", "answer": 7}], mmlu)
@@ -230,7 +230,7 @@ def mmlu(row: Row) -> BenchmarkQuestion:
 
 
 def _bigbench_truth(row: Row, offered: Sequence[str]) -> tuple[str, ...]:
-    """Return the targets; of a question with choices, those that are choices, or else the choices with a score."""
+    """Return the targets; with choices, those among the choices or, if there are none, the best-scored choices."""
     targets = _distinct(_texts(row, "targets"))
     truth = tuple(target for target in targets if target in offered or not offered)
     if not truth and offered:
@@ -245,9 +245,9 @@ def _bigbench_truth(row: Row, offered: Sequence[str]) -> tuple[str, ...]:
 
 
 def _shuffled(question: str, choices: Sequence[str]) -> tuple[str, ...]:
-    """Return choices in an order that hashes of the question decide: in the data the correct one may be the first.
+    """Return choices in an order that depends on the question alone: in the data the correct one may be the first.
 
-    Python's own generator may draw differently in its next version.
+    The order comes from hashes, because Python's own generator may draw differently in its next version.
     """
     left, order = sorted(choices), []
     for draw in range(len(left)):

@@ -35,7 +35,7 @@ class Benchmark:
     has_tasks: bool = False
 
     def reader(self, choices: bool | None) -> Callable[[Row], BenchmarkQuestion]:
-        """Return the reader of rows, with choices or without; None is the usual form."""
+        """Return the reader of rows, with choices or without; None chooses the usual form."""
         if choices is not None and choices not in self.forms:
             what = "no choices" if choices else "no questions that could be asked without their choices"
             raise InputError(f"{self.name} has {what}; leave out --{'' if choices else 'no-'}choices.")
@@ -152,8 +152,8 @@ def _rows(
         missing = [column for column in columns if column not in table.column_names]
         if missing:
             raise InputError(
-                f"{place}, has no column {missing[0]!r}; it has {', '.join(table.column_names)}. It may have changed "
-                "since; ask for an earlier --revision."
+                f"{place}, has no column {missing[0]!r}; it has {', '.join(table.column_names)}. The data may have "
+                "changed; ask for an earlier --revision."
             )
         # Other columns have search results and whole articles.
         for row in table.select_columns(list(columns)):

@@ -39,7 +39,7 @@ _LONGEST_OPENING = 60
 _LEADING = re.compile(r"(?:\b(?:with|and|at|has)(?:[ ](?:an?|the|my))?[ ])?[\"'*_`]{0,4}$", re.IGNORECASE)
 _LONGEST_LEADING = 16
 _KEY = re.compile(r"(?:best |my |final )?(guess|answer|g|probability|prob|confidence|likelihood|p)[ _#]?(\d{0,2})")
-# Not the underscores of bold type: __init__ is an answer.
+# Underscores are not among them, because __init__ is an answer.
 _PAIRS = (("**", "**"), ("*", "*"), ("`", "`"), ('"', '"'), ("'", "'"), ("<", ">"))
 _TAG = re.compile(r"</?[a-z][a-z0-9]*/?>")
 _BLANK_LINE = re.compile(r"\n[ ]*\n")
@@ -65,12 +65,10 @@ class Label:
 
     @property
     def kind(self) -> str:
-        """The kind of what it names: guess, answer, probability, ..."""
         return KINDS.get(self.name, self.name)
 
     @property
     def family(self) -> str:
-        """Guess, confidence, or something else."""
         return "guess" if self.kind in GUESS else "confidence" if self.kind in CONFIDENCE else self.kind
 
 

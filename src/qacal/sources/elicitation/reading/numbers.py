@@ -71,7 +71,7 @@ def read_probability(text: str, *, is_cut: bool = False, answer: str = "") -> fl
     """Return the probability that a text states, if it states one and can mean nothing else.
 
     is_cut : the reply reached its limit at the end of the text, so a number there may lack digits.
-    answer : the answer that it should be the probability of; "0.9 that it is Paris" is read for Paris only.
+    answer : the answer that the probability is about; "0.9 that it is Paris" is read only if this is Paris.
 
     >>> read_probability("about 80%"), read_probability("9/10"), read_probability("0.9 (90%)")
     (0.8, 0.9, 0.9)
@@ -83,7 +83,7 @@ def read_probability(text: str, *, is_cut: bool = False, answer: str = "") -> fl
 
 
 def scale_of(text: str) -> int | None:
-    """Return what the numbers in a text go up to, 1 or 100; None if some go to each, all are 0, or there are none.
+    """Return the upper end of the scale of a text's numbers, 1 or 100; None if both occur, all are 0, or none is there.
 
     >>> scale_of("1"), scale_of("1%"), scale_of("1/10"), scale_of("0.9 (90%)")
     (1, 100, 100, None)
@@ -159,7 +159,7 @@ def _fraction(part: str, whole: str) -> Decimal | Reason:
     share, scale = Decimal(part), Decimal(whole)
     if scale not in _SCALES:
         return Reason.UNCLEAR_NUMBER
-    # Fifty-fifty is no certainty, and forty to sixty no two thirds.
+    # "50/50" does not mean certainty, and "40/60" not two thirds.
     is_split = share > 0 and share + scale == 100
     is_slip = is_split or ("." in part and 0 < share <= 1 < scale)
     return Reason.UNCLEAR_NUMBER if is_slip else _in_range(share / scale)
@@ -239,15 +239,15 @@ def _may_be_mark(text: str, clump: str, answer: str) -> bool:
 
 
 def _is_of_another(text: str, answer: str) -> bool:
-    """Return whether the words after a number name something else than the answer, or deny the answer."""
-    own = words(answer)
+    """Return whether the words after a number name another answer, or deny the answer."""
+    answer_words = words(answer)
     reason = _REASON.search(text)
     clause = text[: reason.start()] if reason else text
-    if own and re.search(rf"\bnot[ ]{re.escape(answer[:80])}", clause, re.IGNORECASE):
+    if answer_words and re.search(rf"\bnot[ ]{re.escape(answer[:80])}", clause, re.IGNORECASE):
         return True
     # Only a short name follows, and not that of the answer: "0.3 (Lyon)".
     names = WORD.findall(clause)
     is_name = 0 < len(names) <= 3 and all(name[0].isupper() for name in names)
-    if is_name and words(clause).isdisjoint(_KNOWN | own):
+    if is_name and words(clause).isdisjoint(_KNOWN | answer_words):
         return True
-    return any(not words(claim[1]) <= _CLAIMED | own for claim in _CLAIM.finditer(clause))
+    return any(not words(claim[1]) <= _CLAIMED | answer_words for claim in _CLAIM.finditer(clause))

@@ -242,7 +242,6 @@ def _fault(visible: str, text: str, is_cut: bool) -> Malformed | None:
 
 
 def _ending(text: str, is_cut: bool) -> Reason | None:
-    """Return the reason if a reply ends too early."""
     return Reason.THINKING if ends_in_thoughts(text) else Reason.CUT if is_cut else None
 
 
@@ -293,7 +292,7 @@ def _agreed(values: Sequence[float | Malformed]) -> float | str:
 
 
 def _split_brackets(guess: str) -> Stated | None:
-    """Return the answer and the confidence of "Paris (0.9)"; None without such brackets, or if they belong to it."""
+    """Return answer and confidence of "Paris (0.9)"; None without such brackets, or if they belong to the answer."""
     match = _IN_BRACKETS.search(plain(guess[-_BRACKETS:]))
     if match is None:
         return None
