@@ -42,7 +42,7 @@ def test_an_ancestors_bins_are_held_against_all_rows_below_it():
     assert found.realised.answered[~is_own].sum() == borrowed
     assert found.realised.rows[~is_own].sum() >= 500
     facts = {fact.name: fact.text for fact in found.facts}
-    assert "the correction of a larger group" in facts["Answered by"]
+    assert "the correction for a larger group" in facts["Answered by"]
 
 
 def test_the_papers_algorithm_counts_its_edge_rows():

@@ -11,7 +11,7 @@ import numpy as np
 
 from qacal.calibrators.bin_maps import BinMaps
 from qacal.errors import InputError
-from qacal.metrics.evaluation import require_labels
+from qacal.metrics.evaluation import is_uneven, require_labels
 from qacal.model.answering import Answering, Progress
 from qacal.model.groups import Sampler
 from qacal.model.model import QACalibrator
@@ -229,9 +229,8 @@ class Gathered:
 
     @property
     def is_uneven(self) -> bool:
-        """Whether some questions have more rows than others; then a mean over rows is not one over questions."""
-        ids = self.column("ids")
-        return ids is not None and len(set(np.unique(ids, return_counts=True)[1].tolist())) > 1
+        """Whether some questions have more rows than others."""
+        return is_uneven(self.column("ids"))
 
     @property
     def has_one_map(self) -> bool:
