@@ -117,7 +117,7 @@ def content_of(gathered: Gathered, *, threshold: float | None = None, examples: 
         )
     tallies = scored.tallies()
     stated, calibrated = scored.scores["stated"], scored.scores["calibrated"]
-    evaluation = evaluate_rows(scored.correct, stated, calibrated, groups=scored.groups, ids=scored.ids)
+    evaluation = evaluate_rows(scored.correct, stated, calibrated, groups=gathered.row_labels(), ids=scored.ids)
     assert evaluation.after is not None
     assert evaluation.verdict is not None
     measured = {"stated": evaluation.before, "calibrated": evaluation.after}

@@ -217,6 +217,11 @@ class Gathered:
         codes = self.column("groups") if self.labels else None
         return Scored(self.column("correct"), scores, codes, self.column("ids"))
 
+    def row_labels(self) -> list[Any] | None:
+        """Return the group of each row, None for no group; None without groups."""
+        names = [*self.labels]
+        return [None if code < 0 else names[code] for code in self.column("groups").tolist()] if names else None
+
     @property
     def is_familiar(self) -> bool:
         """Whether the model was fitted on some of these questions, as far as its record tells."""

@@ -65,15 +65,14 @@ def groups_of(
 def _groups(
     gathered: Gathered, measured: list[GroupScores], tallies: dict[str, Tally], examples: int
 ) -> Iterator[Group]:
-    labels = {code: label for label, code in gathered.labels.items()}
     words, pairs = gathered.sampler.words(), gathered.sampler.examples(examples)
     by_code = {name: dict(iter(tally)) for name, tally in tallies.items()} if measured else {}
     for scores in measured:
-        code = scores.group
+        code = gathered.labels.get(scores.group)
         own = {name: column[code] for name, column in by_code.items()}
         pooled = own.get("pooled")
         yield Group(
-            **{**vars(scores), "group": labels.get(code)},
+            **vars(scores),
             pooled=None if pooled is None else mean_confidence(pooled),
             error_pooled=None if pooled is None else group_error(pooled),
             tallies={name: tally.without_blocks() for name, tally in own.items()},
