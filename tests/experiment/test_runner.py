@@ -84,7 +84,7 @@ def test_files_appear_whole_or_not_at_all(tmp_path):
     found.write(tmp_path / "out")
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.tex").write_text("dear")
-    with pytest.raises(InputError, match="holds what is no part of the results of an experiment"):
+    with pytest.raises(InputError, match="holds files that are not results of an experiment"):
         found.write(tmp_path / "mine")
     with pytest.raises(FileNotFoundError):
         found.write(tmp_path / "out", {"no/such/page": ""})
@@ -170,7 +170,7 @@ def test_the_file_that_is_read_is_not_swept_away(tmp_path):
     found = run_experiment(vectors_and_labels(600), **OPTIONS)
     found.write(tmp_path / "out")
     (tmp_path / "out" / "answers.parquet").write_bytes(b"mine")
-    with pytest.raises(InputError, match=r"no part of the results of an experiment \(answers.parquet\)"):
+    with pytest.raises(InputError, match=r"not results of an experiment \(answers.parquet\)"):
         found.write(tmp_path / "out")
     assert (tmp_path / "out" / "answers.parquet").read_bytes() == b"mine"
 

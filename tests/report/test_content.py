@@ -8,7 +8,8 @@ import pytest
 from qacal import Column, LearnedScore, QABinning, QACalibrator, QacalWarning, evaluate
 from qacal.errors import InputError
 from qacal.model.model_set import fit_set
-from qacal.report import gather, read_contents
+from qacal.report import read_contents
+from qacal.report.data import gather
 from qacal.report.sentences import Fact, in_short
 from qacal.report.tables import headline_table
 from tests.answers import answers

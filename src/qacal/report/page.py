@@ -100,7 +100,7 @@ def _shown(block: Block, key: str) -> dict[str, Any]:
 
 
 def _inline(ax: Axes, key: str) -> dict[str, Any]:
-    title, _, svg = inline_svg(ax, key)
+    title, svg = inline_svg(ax, key)
     # The only unescaped markup is matplotlib's; the XML writer has escaped the text in it.
     return {"title": title, "svg": Markup(svg)}
 

@@ -18,11 +18,11 @@ import numpy as np
 
 from qacal.errors import InputError
 from qacal.guarantee import check_alpha
+from qacal.metrics.selective import accepted_sums
 from qacal.parameters import is_number, shown
 from qacal.tally.arrays import ArrayLike, Floats
 from qacal.tally.tally import Tally
 from qacal.thresholds.certified import one_row_per_question
-from qacal.thresholds.curve import accepted_sums
 from qacal.thresholds.decisions import DecisionRule
 
 # Squares of costs are summed.

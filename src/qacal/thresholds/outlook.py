@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 
 from qacal.calibrators.platt import expit, fit_logistic
+from qacal.metrics.selective import accepted_sums
 from qacal.tally.arrays import Floats, Ints
 from qacal.tally.bins import group_runs
 from qacal.tally.tally import Tally
-from qacal.thresholds.curve import ThresholdCurve, accepted_sums, binomial_tail, relative_entropy
+from qacal.thresholds.curve import ThresholdCurve, binomial_tail, relative_entropy
 
 # At the start, expect this many times the rows that can show anything: there may be fewer.
 _SLACK = 1.25
