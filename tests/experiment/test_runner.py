@@ -119,7 +119,7 @@ def test_blocks_that_cannot_be_run_leave_a_note():
     assert found.results["model"].unique().to_list() == ["good"]
     notes = " ".join(found.notes)
     assert "model short was left out: 60 questions are too few" in notes
-    assert "model perfect was left out: all answers are right; there is nothing to calibrate" in notes
+    assert "model perfect was left out: all answers are correct; there is nothing to calibrate" in notes
 
 
 def test_an_llm_without_a_usable_row_is_named():
@@ -214,7 +214,7 @@ def test_errors_are_measured_within_what_no_method_has_seen():
     rows = vectors_and_labels(600)
     with pytest.raises(InputError, match="the groups are made of kind"):
         run_experiment(rows, label="kind", partitions=["column:kind"], seeds=1)
-    with pytest.raises(InputError, match="correct is no column to measure errors within"):
+    with pytest.raises(InputError, match="errors cannot be measured within correct"):
         run_experiment(rows, label="correct", **OPTIONS)
     with pytest.raises(InputError, match="the column id has 600 values"):
         run_experiment(rows, partitions=["column:id"], seeds=1)

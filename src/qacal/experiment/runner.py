@@ -37,8 +37,8 @@ FILES = (RESULTS, "results.md", "report.html")
 _EXPLANATION = """\
 The questions of every block were split {splits} into four parts, 20:60:10:10. The first made the groups,
 the second fitted the maps, the third chose groups and points per bin (b) by {objective}, and the fourth measured all
-numbers below. The numbers are means over splits, ± 1.96 standard deviations / sqrt({seeds}), which shows how much the split matters.
-The best of a column is in bold.
+numbers below. The numbers are means over splits, ± 1.96 standard deviations / sqrt({seeds}), which shows
+how much the split matters. The best of a column is in bold.
 
 - CE(h;β), CE(h) and β-MCE are the paper's plug-in estimates, on groups that are the same for all methods. They are
   mostly noise: the noise floor is what a perfectly calibrated score with the same outputs would measure, and it grows
@@ -83,7 +83,6 @@ class Experiment:
         return (*self.by, *(("beta_emb", "beta_bin") if len(self.betas) > 1 else ()))
 
     def tables(self) -> list[Table]:
-        """Return a table for every block."""
         return list(tables(self.results, self.names, self.protocol.label))
 
     def overview(self) -> list[Table]:

@@ -57,7 +57,7 @@ def reliability_table(
 
 
 def bin_means(cells: Tally, bins: Bins, alpha: float) -> dict[str, Any]:
-    """Return the `rows`, mean `confidence` and `accuracy` of each bin, and the ends `low` and `high` of its interval."""
+    """Return the `rows`, mean `confidence` and `accuracy` of each bin, and the `low` and `high` end of its interval."""
     rows, w, wt = bins.sum(cells.rows), bins.sum(cells.w), bins.sum(cells.wt)
     low, high = mean_intervals(rows, w, wt, bins.sum(cells.wtt), bins.sum(cells.ww), alpha / 2)
     confidence = bins.sum(cells.w * cells.confidence) / w

@@ -17,7 +17,7 @@ from qacal.records.provenance import AllowOtherSource
 from qacal.records.reading import Reading, copies_among
 from qacal.report.data import Gathered, Pairs, gather
 from qacal.report.groups import Group, groups_of
-from qacal.report.promise import Promise, Realised, promise_of, realised_of, why_not_judged
+from qacal.report.promise import Promise, Realised, promise_of, realised_errors, why_not_judged
 from qacal.report.sentences import Fact, facts_of
 from qacal.tally.tally import Tally
 
@@ -107,7 +107,7 @@ def read_contents(
 
 
 def content_of(gathered: Gathered, *, threshold: float | None = None, examples: int = 4) -> Content:
-    """Return what is shown of the rows that were gathered for one model."""
+    """Measure the rows that were gathered for one model."""
     scored = gathered.scored()
     accuracy = float(scored.correct.mean())
     if accuracy in (0.0, 1.0):
@@ -133,6 +133,9 @@ def content_of(gathered: Gathered, *, threshold: float | None = None, examples: 
         f"{type(model.calibrator_).__name__} answers without bins, so it has no intervals to test. The default model, "
         "QABinning and TreeBinning have intervals."
     )
+    untestable, realised = why_not_judged(gathered), None
+    if isinstance(maps, BinMaps) and not untestable:
+        realised = realised_errors(maps, *(gathered.column(name) for name in ("bins", "levels", "correct", "ids")))
     return Content(
         rows=evaluation.rows,
         accuracy=evaluation.accuracy,
@@ -146,9 +149,9 @@ def content_of(gathered: Gathered, *, threshold: float | None = None, examples: 
         is_uneven=gathered.is_uneven,
         without_group=without_group(gathered.grouped_by) if any(group.group is None for group in groups) else "",
         promise=promise_of(gathered, maps) if isinstance(maps, BinMaps) else None,
-        realised=realised_of(gathered, maps) if isinstance(maps, BinMaps) else None,
+        realised=realised,
         why_no_promise="" if isinstance(maps, BinMaps) else no_bins,
-        why_not_judged=why_not_judged(gathered),
+        why_not_judged=untestable,
         has_texts=gathered.has_texts and examples > 0,
         threshold=rule.threshold if threshold is None and rule is not None else threshold,
         doubts=tuple(_doubts(gathered, evaluation.doubt)),

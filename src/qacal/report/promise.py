@@ -224,13 +224,6 @@ def _median_bin(rows: Ints) -> float:
     return float(sizes[np.searchsorted(through, through[-1] / 2)])
 
 
-def realised_of(gathered: Gathered, maps: BinMaps) -> Realised | None:
-    """Return a test of the intervals on these rows; None if these rows cannot test them."""
-    if why_not_judged(gathered):
-        return None
-    return realised_errors(maps, *(gathered.column(name) for name in ("bins", "levels", "correct", "ids")))
-
-
 def why_not_judged(gathered: Gathered) -> str:
     """Return why these rows cannot test the guarantee; empty if they can."""
     if gathered.is_familiar:
