@@ -180,7 +180,7 @@ def test_rows_without_a_name_may_be_those_of_the_fit(fitted_on, shown):
     fitted.fit(without(answers(1000), *fitted_on))
     found = read_contents(fitted, without(answers(1000), *shown))[""]
     assert verdict_of(found).answer == "These rows cannot tell."
-    assert "these may be the same" in verdict_of(found).reasons
+    assert "these may have been used" in verdict_of(found).reasons
     facts = {fact.name: fact.text for fact in found.facts}
     assert facts["Warning"].startswith("the model may have been fitted on some of these rows")
 

@@ -86,7 +86,7 @@ class Experiment:
         return list(tables(self.results, self.names, self.protocol.label))
 
     def overview(self) -> list[Table]:
-        """Return the mean over all blocks, for every beta."""
+        """Return the means over all blocks, for every beta."""
         return overview(self.results, self.names[len(self.by) :], self.protocol.label)
 
     def markdown(self) -> str:

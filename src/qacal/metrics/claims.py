@@ -1,4 +1,4 @@
-r"""Test claims about accuracy: those of a model about its bins, and those of calibrated confidences about groups.
+r"""Test claims about accuracy: what a model guarantees for its bins, and what calibrated confidences say of groups.
 
 Each cell of rows comes with a claim: its true accuracy lies in :math:`[l, u]` (which may be one number). The
 :math:`m` rows of the cell give an exact interval for that accuracy, each end wrong with probability :math:`\tau`. The
@@ -28,7 +28,7 @@ GAMMA = 0.05
 class Judged:
     """Claims about cells, tested on rows.
 
-    low, high : an interval for the accuracy of each cell; those of cells that can be judged hold at once with
+    low, high : an interval for the accuracy of each cell. For cells that can be judged, all hold at once with
         probability 1 - gamma.
     can_be_judged : whether there are enough rows to contradict the claim.
     is_contradicted : whether they contradict it.

@@ -287,13 +287,13 @@ def _groups_that_are_off(p: Floats, t: Floats, codes: Ints, hashes: Hashes | Non
         return set()
     kept = slice(None) if hashes is None else one_of_each(hashes, t, p, codes)
     t, p = t[kept], p[kept]
-    known, at = np.unique(codes[kept], return_inverse=True)
+    tested, at = np.unique(codes[kept], return_inverse=True)
     rows, right, squares, total = (
         np.bincount(at, column).astype(np.float64) for column in (np.ones(len(t)), t, t * t, p)
     )
     claim = total / rows
     is_off = judged(rows, right, squares, (claim, claim)).is_contradicted & (np.abs(claim - right / rows) > _GAP)
-    return set(known[is_off].tolist())
+    return set(tested[is_off].tolist())
 
 
 def is_uneven(hashes: Hashes | None) -> bool:

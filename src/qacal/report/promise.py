@@ -42,13 +42,13 @@ class Realised:
     answer, low, high, bound : the answer of the bin, its certified interval, and the largest error that this allows.
     rows, accuracy : of the test rows that the interval covers.
     answered : number of these rows that the bin answered; deeper maps may answer the others.
-    noise_low, noise_high : an interval for the true accuracy from the test rows alone; those of bins that can be judged
+    noise_low, noise_high : an interval for the true accuracy from the test rows alone. For bins that can be judged, all
         hold at once with probability 1 - gamma.
     can_be_judged, is_broken : whether there are enough rows to contradict the certified interval, and whether they do.
     alpha : probability that any certified interval is wrong.
     is_about_all : whether the guarantee is about all future answers, not only about the calibration rows.
     left_out : test rows left out because their question has another row.
-    intervals : number of intervals of the fit, also those without test rows, but not those of bins without any row.
+    intervals : number of intervals of the fit, with or without test rows; bins without any row do not count.
     """
 
     group: tuple[Any, ...]
@@ -145,8 +145,8 @@ def _tested(maps: BinMaps, rows: Floats, right: Floats, squares: Floats) -> Judg
     of_level = [np.flatnonzero(np.repeat(maps.lineage.depth, np.diff(maps.offset)) == depth) for depth in levels]
     options: dict[str, Any] = {"gamma": GAMMA / len(levels), "is_mixed": not maps.certificate.is_about_all}
     parts = [
-        judged(rows[mine], right[mine], squares[mine], (maps.low[mine], maps.high[mine]), **options)
-        for mine in of_level
+        judged(rows[bins], right[bins], squares[bins], (maps.low[bins], maps.high[bins]), **options)
+        for bins in of_level
     ]
     order = np.argsort(np.concatenate(of_level))
     names = ("low", "high", "can_be_judged", "is_contradicted")
@@ -230,8 +230,8 @@ def why_not_judged(gathered: Gathered) -> str:
         return "the model was fitted on some of these questions, and the guarantee is about others. Use held-out rows."
     if not gathered.has_ids:
         return (
-            "the guarantee is about rows other than those of the fit, and these may be the same. To tell, both need an "
-            "id or a question."
+            "the guarantee is about rows that were not used for the fit, and these may have been used. To tell, the rows "
+            "of the fit and these rows need an id or a question."
         )
     if gathered.is_part:
         return (

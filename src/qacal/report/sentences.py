@@ -304,10 +304,10 @@ def _within(content: Content) -> str:
     by = content.grouped_by or ""
     each = "each of the model’s groups" if by.startswith("the model") else f"each {by}"
     errors = {name: scores.error_by_group for name, scores in content.measured.items()}
-    known = {name: error for name, error in errors.items() if error is not None}
-    if np.isnan([error.debiased for error in known.values()]).all():
+    measured = {name: error for name, error in errors.items() if error is not None}
+    if np.isnan([error.debiased for error in measured.values()]).all():
         return f"Within {each}, no error can be measured on so few rows."
-    parts = ", ".join(f"{labels[name]} {off_by(error, has_interval=True)}" for name, error in known.items())
+    parts = ", ".join(f"{labels[name]} {off_by(error, has_interval=True)}" for name, error in measured.items())
     return f"Typical error within {each}, without noise: {parts}."
 
 

@@ -78,7 +78,7 @@ class CheapestThreshold:
 
     @property
     def threshold(self) -> float | None:
-        """The threshold of the rule, or the cheapest one if the rows show that the rule costs more. None never answers."""
+        """The threshold of the rule, or the cheapest one if these rows show that the rule costs more."""
         return (self.rule_policy if self.is_rule_good else self.seen_policy).threshold
 
     def rule(self) -> DecisionRule:
