@@ -230,7 +230,7 @@ def why_not_judged(gathered: Gathered) -> str:
         return "the model was fitted on some of these questions, and the guarantee is about others. Use held-out rows."
     if not gathered.has_ids:
         return (
-            "the guarantee is about rows that were not used for the fit, and these may have been used. To tell, the rows "
+            "the guarantee is about rows that were not used for the fit, and these may have been used. To tell, rows "
             "of the fit and these rows need an id or a question."
         )
     if gathered.is_part:
