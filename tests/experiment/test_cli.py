@@ -102,5 +102,5 @@ def test_wrong_use_and_bad_input_leave_nothing(file, tmp_path):
         assert "Traceback" not in error
     code, _, error = run("experiment", file, "--output", tmp_path / "mine", "--by", "model")
     assert code == 1
-    assert "holds what is no part of the results of an experiment (thesis.tex)" in error
+    assert "holds files that are not results of an experiment (thesis.tex)" in error
     assert sorted(path.name for path in tmp_path.iterdir()) == ["mine"]

@@ -84,7 +84,7 @@ def test_files_appear_whole_or_not_at_all(tmp_path):
     found.write(tmp_path / "out")
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.tex").write_text("dear")
-    with pytest.raises(InputError, match="holds what is no part of the results of an experiment"):
+    with pytest.raises(InputError, match="holds files that are not results of an experiment"):
         found.write(tmp_path / "mine")
     with pytest.raises(FileNotFoundError):
         found.write(tmp_path / "out", {"no/such/page": ""})
@@ -119,7 +119,7 @@ def test_blocks_that_cannot_be_run_leave_a_note():
     assert found.results["model"].unique().to_list() == ["good"]
     notes = " ".join(found.notes)
     assert "model short was left out: 60 questions are too few" in notes
-    assert "model perfect was left out: all answers are right; there is nothing to calibrate" in notes
+    assert "model perfect was left out: all answers are correct; there is nothing to calibrate" in notes
 
 
 def test_an_llm_without_a_usable_row_is_named():
@@ -170,7 +170,7 @@ def test_the_file_that_is_read_is_not_swept_away(tmp_path):
     found = run_experiment(vectors_and_labels(600), **OPTIONS)
     found.write(tmp_path / "out")
     (tmp_path / "out" / "answers.parquet").write_bytes(b"mine")
-    with pytest.raises(InputError, match=r"no part of the results of an experiment \(answers.parquet\)"):
+    with pytest.raises(InputError, match=r"not results of an experiment \(answers.parquet\)"):
         found.write(tmp_path / "out")
     assert (tmp_path / "out" / "answers.parquet").read_bytes() == b"mine"
 
@@ -214,7 +214,7 @@ def test_errors_are_measured_within_what_no_method_has_seen():
     rows = vectors_and_labels(600)
     with pytest.raises(InputError, match="the groups are made of kind"):
         run_experiment(rows, label="kind", partitions=["column:kind"], seeds=1)
-    with pytest.raises(InputError, match="correct is no column to measure errors within"):
+    with pytest.raises(InputError, match="errors cannot be measured within correct"):
         run_experiment(rows, label="correct", **OPTIONS)
     with pytest.raises(InputError, match="the column id has 600 values"):
         run_experiment(rows, partitions=["column:id"], seeds=1)

@@ -8,7 +8,8 @@ import pytest
 from qacal import Column, LearnedScore, QABinning, QACalibrator, QacalWarning, evaluate
 from qacal.errors import InputError
 from qacal.model.model_set import fit_set
-from qacal.report import gather, read_contents
+from qacal.report import read_contents
+from qacal.report.data import gather
 from qacal.report.sentences import Fact, in_short
 from qacal.report.tables import headline_table
 from tests.answers import answers
@@ -29,17 +30,17 @@ def test_its_numbers_are_those_of_evaluate():
         assert measured.error_by_group.debiased == pytest.approx(found.error_by_group.debiased, abs=1e-12)
     groups = {group.group: group for group in said.groups}
     for group in content().groups:
-        assert group.accuracy == pytest.approx(groups[group.label].accuracy)
-        assert group.errors["calibrated"] == pytest.approx(groups[group.label].error_after, abs=1e-12)
+        assert group.accuracy == pytest.approx(groups[group.group].accuracy)
+        assert group.errors["calibrated"] == pytest.approx(groups[group.group].error_after, abs=1e-12)
 
 
 def test_groups_that_gain_most_come_first():
     gains = [group.gain for group in content().groups]
     assert gains == sorted(gains, reverse=True)
     rows = [*answers(300, seed=4), *few()]
-    assert read_contents(model(), rows)[""].groups[-1].label is None
+    assert read_contents(model(), rows)[""].groups[-1].group is None
     small = read_contents(model(), rows, groups="topic")[""]
-    assert small.groups[-1].label == "chess"
+    assert small.groups[-1].group == "chess"
     assert [len(group.examples) for group in small.groups] == [4, 4, 4, 4, 3]
 
 
@@ -74,13 +75,13 @@ def test_groups_may_be_a_column_of_the_rows():
     rows = [row | {"half": number % 2} for number, row in enumerate(answers(400, seed=1))]
     found = read_contents(model(), rows, groups="half")[""]
     assert found.grouped_by == "half"
-    assert sorted(group.label for group in found.groups) == [0, 1]
+    assert sorted(group.group for group in found.groups) == [0, 1]
 
 
 def test_lists_may_be_groups_too():
     rows = [row | {"tags": ["a"] if number % 2 else ["b", "c"]} for number, row in enumerate(answers(400, seed=1))]
     groups = read_contents(model(), rows, groups="tags")[""].groups
-    assert {group.label: (group.rows, len(group.examples)) for group in groups} == {
+    assert {group.group: (group.rows, len(group.examples)) for group in groups} == {
         "['a']": (200, 4),
         "['b', 'c']": (200, 4),
     }
@@ -140,14 +141,14 @@ def test_no_text_leaves_the_rows_if_none_is_asked_for():
 def test_the_sentences_are_those_of_the_rows():
     said = " ".join(in_short(content()))
     assert "Over 1,500 answers the LLM stated 82% on average" in said
-    assert "Within each topic, typically and without noise: the stated confidence is off by" in said
+    assert "Typical error within each topic, without noise: the stated confidence is off by" in said
     assert "Calibration improved the probabilities" in said
     assert "A threshold of 0.6 on the calibrated confidence answers" in said
     with pytest.warns(QacalWarning, match="answers with higher confidence are more often wrong"):
         worse = read_contents(model(), [row | {"correct": 1 - row["correct"]} for row in answers(1000, seed=1)])[""]
     assert in_short(worse)[0].startswith("Warning: answers with higher confidence are more often wrong")
     assert "improved" not in " ".join(in_short(worse))
-    assert re.search(r"calibrated one is off by [\d.]+ points \([\d.]+ to [\d.]+ at 95%\)", said)
+    assert re.search(r"calibrated confidence is off by [\d.]+ points \([\d.]+ to [\d.]+ at 95%\)", said)
     few_rows = read_contents(model(), answers(40, seed=1))[""]
     assert in_short(few_rows)[0].startswith("Only 40 rows were measured")
     assert few_rows.verdict.text in in_short(few_rows)

@@ -42,7 +42,7 @@ def test_an_ancestors_bins_are_held_against_all_rows_below_it():
     assert found.realised.answered[~is_own].sum() == borrowed
     assert found.realised.rows[~is_own].sum() >= 500
     facts = {fact.name: fact.text for fact in found.facts}
-    assert "the correction of a larger group" in facts["Answered by"]
+    assert "the correction for a larger group" in facts["Answered by"]
 
 
 def test_the_papers_algorithm_counts_its_edge_rows():
@@ -180,7 +180,7 @@ def test_rows_without_a_name_may_be_those_of_the_fit(fitted_on, shown):
     fitted.fit(without(answers(1000), *fitted_on))
     found = read_contents(fitted, without(answers(1000), *shown))[""]
     assert verdict_of(found).answer == "These rows cannot tell."
-    assert "these may be the same" in verdict_of(found).reasons
+    assert "these may have been used" in verdict_of(found).reasons
     facts = {fact.name: fact.text for fact in found.facts}
     assert facts["Warning"].startswith("the model may have been fitted on some of these rows")
 

@@ -16,23 +16,23 @@ def drawn(key="a", rows=300):
 
 
 def test_ids_are_under_the_figures_key():
-    _, _, first = drawn("a")
-    _, _, second = drawn("b")
+    _, first = drawn("a")
+    _, second = drawn("b")
     assert first != second
     assert first.replace('"a-', '"b-').replace(" a-", " b-").replace("#a-", "#b-") == second
 
 
 def test_the_title_goes_into_the_page():
-    title, text, svg = drawn()
+    title, svg = drawn()
     assert title.startswith("Stated confidence is off by")
     assert svg.count(title) == 1
-    assert text in svg
+    assert "<desc" in svg
     assert "<style" not in svg
     assert "metadata" not in svg
 
 
 def test_colours_are_variables():
-    _, _, svg = drawn()
+    _, svg = drawn()
     for name in ("stated", "pooled", "calibrated", "quiet", "grid"):
         assert f"var(--{name})" in svg
         assert COLOURS[name] not in svg

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from qacal.guarantee import mean_intervals
+from qacal.metrics.claims import GAMMA, judged
 from qacal.report import read_contents
-from qacal.report.promise import GAMMA, judged
 from qacal.report.sentences import in_short
 from tests.answers import answers
 from tests.report.rows import content, model, uneven
@@ -15,11 +15,11 @@ from tests.theory.lab import assert_breaks, assert_holds, failure_rate
 def test_the_worst_group_is_named():
     rows = [row | {"correct": 0 if row["topic"] == "cooking" else row["correct"]} for row in answers(400, seed=1)]
     found = read_contents(model(), rows)[""]
-    assert [group.label for group in found.groups if group.is_off] == ["cooking"]
+    assert [group.group for group in found.groups if group.is_off] == ["cooking"]
     said = next(sentence for sentence in in_short(found) if sentence.startswith("Largest gap"))
-    cooking = next(group for group in found.groups if group.label == "cooking")
+    cooking = next(group for group in found.groups if group.group == "cooking")
     assert said.startswith(
-        f"Largest gap beyond chance: cooking, where 0% of {cooking.rows} answers are correct and the calibrated"
+        f"Largest gap beyond chance: cooking, where 0% of {cooking.rows} answers are correct and the mean"
     )
     assert "other group" not in said
 
@@ -27,7 +27,7 @@ def test_the_worst_group_is_named():
 def test_rows_without_a_group_can_be_the_worst():
     rows = [row | {"topic": None, "correct": 0} if row["topic"] == "cooking" else row for row in answers(400, seed=1)]
     found = read_contents(model(), rows)[""]
-    assert [group.label for group in found.groups if group.is_off] == [None]
+    assert [group.group for group in found.groups if group.is_off] == [None]
     assert any(
         sentence.startswith("Largest gap beyond chance: the rows without a group, where 0% of")
         for sentence in in_short(found)
@@ -36,7 +36,7 @@ def test_rows_without_a_group_can_be_the_worst():
 
 def test_none_is_named_where_chance_explains_all():
     assert not any(group.is_off for group in content().groups)
-    assert "No gap beyond chance in any of 4 groups." in in_short(content())
+    assert "No group is off by more than 5 points beyond chance (4 groups)." in in_short(content())
     few = read_contents(model(), answers(100, seed=1))[""]
     assert any("only large gaps would show" in sentence for sentence in in_short(few))
 

@@ -6,8 +6,8 @@ import pytest
 from qacal import Paths, QABinning, StepBinning
 from qacal.calibrators import UniformMassBinning
 from qacal.guarantee import mean_intervals
+from qacal.metrics.claims import GAMMA
 from qacal.report import realised_errors
-from qacal.report.promise import GAMMA
 from qacal.tally.ids import id_hashes
 from tests.sizes import sized
 from tests.theory.lab import assert_breaks, assert_holds, at_least, at_most, failure_rate

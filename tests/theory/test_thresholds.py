@@ -6,7 +6,7 @@ from scipy import stats
 from qacal import Tally, certified_threshold, threshold_curve
 from qacal.thresholds.certified import lowest_rejected
 from qacal.thresholds.curve import CANDIDATES, ThresholdCurve, curve_of
-from qacal.thresholds.outlook import Forecast, Forecasts, cells_of
+from qacal.thresholds.outlook import Forecasts, cells_of
 from tests.theory.lab import assert_breaks, assert_holds, at_least, failure_rate
 
 TRIALS = 400
@@ -72,9 +72,9 @@ def test_picking_the_lowest_that_passes_is_not_enough():
 
 def test_a_start_that_has_seen_the_labels_of_the_tested_rows_is_not_allowed():
     def starts_where_it_looks_best(rng):
-        score, rows, right = cells_of(Tally.of(*flat(rng)))[None]
-        curve = curve_of(score, rows, right, SCORES, ALPHA, is_soft=False)
-        start = Forecast(score, rows.astype(float), right).start(SCORES, curve.rows, 0.8, ALPHA)
+        cells = cells_of(Tally.of(*flat(rng)))[None]
+        curve = curve_of(cells.score, cells.rows, cells.right, SCORES, ALPHA, is_soft=False)
+        start = cells.start(SCORES, curve.rows, 0.8, ALPHA)
         return lowest_rejected(curve.p_values(0.8), start, ALPHA) is not None
 
     assert_breaks(starts_where_it_looks_best, ALPHA, TRIALS)

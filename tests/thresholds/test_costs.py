@@ -67,5 +67,5 @@ def test_one_row_and_several_rows_of_a_question():
 
 @pytest.mark.parametrize("costs", [(0, 1), (-1, 1), (1, -1), (float("inf"), 1), (1, float("nan")), (True, 1)])
 def test_costs_are_numbers(costs):
-    with pytest.raises(InputError, match="expected what it costs"):
+    with pytest.raises(InputError, match="expected its cost"):
         cheapest_threshold([1], [0.5], wrong=costs[0], abstain=costs[1])

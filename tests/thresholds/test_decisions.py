@@ -130,7 +130,7 @@ def test_a_twentieth_of_known_questions_is_noticed():
         ({"score": np.full(6, 1.5)}, "expected 0 to 1"),
         ({"rows": np.full(6, -1.0)}, "expected 0 to"),
         ({"rows": np.full(6, 1e300)}, "expected 0 to"),
-        ({"rows": np.zeros(6)}, "more rows are right"),
+        ({"rows": np.zeros(6)}, "more rows are correct"),
         ({"right": np.full(6, np.nan)}, "right.0. is nan"),
     ],
 )

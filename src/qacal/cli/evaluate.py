@@ -181,13 +181,11 @@ def _name(group: GroupScores) -> str:
 
 def _troubles(groups: list[GroupScores]) -> Iterator[str]:
     """Yield the groups that calibration made worse or that still have an error, the largest three of each."""
-    for trouble, heading in (("worse", "Worse than before"), ("off", "Still wrong after calibration")):
-        names = [
-            f"{_name(group)} (calibrated {group.after:.2f}, accuracy {group.accuracy:.2f})"
-            for group in groups
-            if group.trouble == trouble
-        ]
-        if names:
+    worse = [group for group in groups if group.is_worse]
+    off = [group for group in groups if group.is_off and not group.is_worse]
+    for heading, named in (("Worse than before", worse), ("Still wrong after calibration", off)):
+        if named:
+            names = [f"{_name(group)} (calibrated {group.after:.2f}, accuracy {group.accuracy:.2f})" for group in named]
             yield f"{heading}: {some_of(names, 3)}."
 
 

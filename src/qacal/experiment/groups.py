@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from itertools import compress
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -71,7 +72,7 @@ class Beta:
         return paths
 
     def partitions(self, rows: int, seed: int = 0) -> Column | SearchedTree | dict[str, KMeans]:
-        """Return what is searched with this many beta rows: a column, a tree, or k-means of several sizes by name."""
+        """Return the partitions to search with this many beta rows; k-means has several sizes, by name."""
         partition = as_partition(self.partition)
         partition.require_parameters()
         is_limited = not isinstance(self.partition, str) or ":" in self.partition
@@ -94,9 +95,8 @@ def only(groups: Groups, rows: Bools) -> Groups:
     """Return the groups of some rows."""
     if isinstance(groups, Paths):
         return replace(groups, path=groups.path[rows], exit=groups.exit[rows])
-    kept = np.flatnonzero(rows)
     return {
-        name: column[rows] if isinstance(column, np.ndarray) else [column[row] for row in kept.tolist()]
+        name: column[rows] if isinstance(column, np.ndarray) else list(compress(column, rows))
         for name, column in groups.items()
     }
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from qacal.experiment.sample import Sample
 from qacal.metrics.calibration import (
     calibration_error,
     estimate_calibration_error,
@@ -15,7 +14,7 @@ from qacal.metrics.calibration import (
 )
 from qacal.metrics.evaluation import Scores
 from qacal.search import ROWS_A_BIN
-from qacal.tally.arrays import Bools, Floats, Hashes, Ints
+from qacal.tally.arrays import Floats, Hashes, Ints
 from qacal.tally.groups import NO_GROUP
 from qacal.tally.tally import BLOCKS, Tally
 
@@ -27,7 +26,10 @@ _MOST_BINS = 15
 
 @dataclass(frozen=True)
 class Column:
-    """A column of the results: its name in the file and in tables, and which way is better."""
+    """A column of the results: its name in the file and in tables, and which values are better.
+
+    is_root : a debiased error, which is the signed root of an unbiased square.
+    """
 
     name: str
     title: str
@@ -57,20 +59,13 @@ LABEL_COLUMNS = [
 
 @dataclass(frozen=True, eq=False)
 class TestRows:
-    """The rows that fitted and tuned nothing, and the groups that errors are measured within."""
+    """Held-out rows, and the groups that errors are measured within: common ones (beta), and a label of the records."""
 
     confidence: Floats
     correct: Floats
     ids: Hashes
     beta: Ints
     label: Any = None
-
-    @staticmethod
-    def of(sample: Sample, is_test: Bools, beta: Ints, label: str | None) -> TestRows:
-        """Take the test rows of a sample; `beta` has their common groups."""
-        kept = np.flatnonzero(is_test).tolist()
-        labels = None if label is None else [sample.columns[label][row] for row in kept]
-        return TestRows(sample.confidence[is_test], sample.correct[is_test], sample.ids[is_test], beta, labels)
 
     def measured(self, answers: Floats) -> dict[str, float]:
         """Return every measure of a method's answers."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import compress
 from typing import Any
 
 import numpy as np
@@ -36,7 +37,7 @@ BETA, CALIBRATION, TUNING, TEST = range(4)
 
 _NONE = Ranges((), None, "")
 
-# With fewer rows in a part, what is measured on it is noise.
+# With fewer rows in a part, measures are noise.
 SMALLEST_PART = 20
 
 METHODS: dict[str, Calibrator] = {
@@ -76,7 +77,7 @@ def methods(ties: Ties) -> dict[str, Calibrator]:
 
 @dataclass(frozen=True)
 class Protocol:
-    """What is the same for all seeds and blocks.
+    """The settings of a run, which are the same for all seeds and blocks.
 
     search : which points per bin are tried: "paper" (those that guarantee `epsilon`), "wide" (from 10 up), or "auto",
         the paper's where the rows allow.
@@ -94,7 +95,7 @@ class Protocol:
     ties: Ties = "merge"
 
     def validate(self) -> None:
-        """Refuse settings that there are not."""
+        """Raise an error for unknown settings."""
         if self.search not in ("auto", "paper", "wide"):
             raise InputError(f"search is {self.search!r}; expected auto, paper or wide.")
         if self.ties not in ("merge", "jitter"):
@@ -103,7 +104,7 @@ class Protocol:
             raise InputError(f"label is {self.label!r:.60}; expected the name of a column.")
         if self.label in ("correct", "confidence"):
             raise InputError(
-                f"{self.label} is no column to measure errors within; choose one that tells kinds of questions apart."
+                f"errors cannot be measured within {self.label}; choose a column that tells kinds of questions apart."
             )
         require_objective(self.objective)
         check_alpha(self.alpha)
@@ -128,7 +129,7 @@ class Split:
 
 
 def deal(sample: Sample, beta: Beta, seed: int, protocol: Protocol) -> Split:
-    """Deal the questions of a sample, make groups from the first part, and get ready to search."""
+    """Split the questions of a sample, make groups from the first part, and prepare the search."""
     part = split(sample.ids, SHARES, seed)
     groups = beta.groups(sample, part == BETA, seed)
     calibration, tuning = (_tally(sample, groups, part == which, protocol.ties) for which in (CALIBRATION, TUNING))
@@ -139,7 +140,9 @@ def deal(sample: Sample, beta: Beta, seed: int, protocol: Protocol) -> Split:
     is_test = part == TEST
     test_groups = only(groups, is_test)
     _, common = common_groups(test_groups, int(is_test.sum()))
-    return Split(part, search, TestRows.of(sample, is_test, common, protocol.label), test_groups)
+    labels = None if protocol.label is None else list(compress(sample.columns[protocol.label], is_test))
+    rows = TestRows(sample.confidence[is_test], sample.correct[is_test], sample.ids[is_test], common, labels)
+    return Split(part, search, rows, test_groups)
 
 
 def run_method(parts: Split, name: str, method: Calibrator) -> dict[str, Any]:
@@ -163,9 +166,9 @@ def run_method(parts: Split, name: str, method: Calibrator) -> dict[str, Any]:
 
 
 def require_enough(sample: Sample, seeds: int, protocol: Protocol, columns: Sequence[str]) -> None:
-    """Refuse a sample that cannot be split with every seed, or on which there is nothing to learn.
+    """Raise an error for a sample that some seed cannot split, or whose answers are all correct or all wrong.
 
-    columns : those that groups are made of, or errors measured within.
+    columns : columns that are groups, or that errors are measured within.
     """
     if protocol.ties == "jitter":
         tie_order(id_hashes(sample.ids, len(sample)), sample.confidence)
@@ -178,7 +181,9 @@ def require_enough(sample: Sample, seeds: int, protocol: Protocol, columns: Sequ
             f"needs {SMALLEST_PART} or more. Give rows of some {20 * SMALLEST_PART} different questions."
         )
     if len(np.unique(sample.correct)) == 1:
-        raise InputError(f"all answers are {'right' if sample.correct[0] else 'wrong'}; there is nothing to calibrate.")
+        raise InputError(
+            f"all answers are {'correct' if sample.correct[0] else 'wrong'}; there is nothing to calibrate."
+        )
     try:
         protocol.ranges(int(0.55 * len(questions)), [1, 2])
     except NotEnoughRowsError as error:

@@ -35,19 +35,19 @@ RESULTS = "results.parquet"
 FILES = (RESULTS, "results.md", "report.html")
 
 _EXPLANATION = """\
-The questions of every block were split {seeds} time(s) into four parts, 20:60:10:10: groups were made from the first,
-maps fitted on the second, groups and points per bin (b) chosen on the third by {objective}, and all numbers below
-measured on the fourth. They are means with 1.96 standard deviations / sqrt({seeds}): how much the split matters.
-The best of a column is in bold.
+The questions of every block were split {splits} into four parts, 20:60:10:10. The first made the groups,
+the second fitted the maps, the third chose groups and points per bin (b) by {objective}, and the fourth measured all
+numbers below. The numbers are means over splits, ± 1.96 standard deviations / sqrt({seeds}), which shows
+how much the split matters. The best of a column is in bold.
 
-- CE(h;β), CE(h) and β-MCE are the paper's plug-in estimates, on groups that are the same for all methods. Most of them
-  is noise: the noise floor is what a perfectly calibrated score with the same outputs would measure, and it grows with
-  the number of outputs. Do not rank methods by them.
-- Debiased errors have the noise removed, and are measured in the same number of bins for every method. At 0 or below no
-  error is visible. Rank methods by these, by Brier score and by log loss.
-- AUAC is the accuracy above a threshold, averaged over thresholds: stretching scores raises it. AURC is the error rate
-  of the accepted answers, averaged over how many are accepted: it measures only ranking.
-- {label}Groups (2^depth, of a tree) and b are medians of what was chosen; results.parquet has every choice.
+- CE(h;β), CE(h) and β-MCE are the paper's plug-in estimates, on groups that are the same for all methods. They are
+  mostly noise: the noise floor is what a perfectly calibrated score with the same outputs would measure, and it grows
+  with the number of outputs. Do not compare methods by them.
+- Debiased errors exclude the noise, and are measured in the same number of bins for every method. At 0 or below, no
+  error is visible. Compare methods by these, by Brier score and by log loss.
+- AUAC is the accuracy above a threshold, averaged over thresholds; stretching scores raises it. AURC is the error rate
+  of the accepted answers, averaged over the share accepted; it measures only ranking.
+- {label}The columns groups (2^depth for a tree) and b are medians of the choices; results.parquet has every choice.
 - {ties}
 
 Calibrators: {methods}."""
@@ -79,15 +79,14 @@ class Experiment:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The columns that tell tables apart: those of blocks, and those of beta if there are several."""
+        """The columns that tell tables apart: `by`, and the columns of beta if there are several."""
         return (*self.by, *(("beta_emb", "beta_bin") if len(self.betas) > 1 else ()))
 
     def tables(self) -> list[Table]:
-        """Return a table for every block."""
         return list(tables(self.results, self.names, self.protocol.label))
 
     def overview(self) -> list[Table]:
-        """Return the mean over all blocks, for every beta."""
+        """Return the means over all blocks, for every beta."""
         return overview(self.results, self.names[len(self.by) :], self.protocol.label)
 
     def markdown(self) -> str:
@@ -103,6 +102,7 @@ class Experiment:
     def _explanation(self) -> str:
         label = self.protocol.label
         return _EXPLANATION.format(
+            splits=times(self.seeds),
             seeds=self.seeds,
             objective=self.protocol.objective.replace("_", " "),
             label="" if label is None else f"Errors by {label} are within a column that no method has seen. ",
@@ -130,7 +130,7 @@ def require_own_folder(folder: str | Path) -> None:
     foreign = sorted({member.name for member in target.iterdir()} - {*FILES}) if target.exists() else []
     if foreign:
         raise InputError(
-            f"{folder} holds what is no part of the results of an experiment ({', '.join(foreign[:5])}), and is not "
+            f"{folder} holds files that are not results of an experiment ({', '.join(foreign[:5])}), so it is not "
             "replaced. Choose another name."
         )
 
@@ -175,7 +175,7 @@ def run_experiment(
     Parameters
     ----------
     records : as in :meth:`qacal.QACalibrator.fit`.
-    by : columns of which every combination of values is a block of its own, such as ("model", "dataset").
+    by : columns, such as ("model", "dataset"); every combination of their values is a block of its own.
     label : a column such as the subject; errors are measured within it too. No method sees it.
     embedders, partitions : every combination is run; ``("static", "minilm")`` and ``("kdtree", "kmeans")`` are the
         appendix's 2 x 2. "kdtree:8", ``KDTree(max_depth=8)`` or "kmeans:32" say how deep, and how many groups, the
@@ -270,6 +270,15 @@ def _lines(
         common = {**block, "beta_emb": beta.embedder, "beta_bin": beta.name, "seed": seed, "rows": len(sample)}
         for method, calibrator in compared.items():
             yield {**common, **run_method(parts, method, calibrator)}
+
+
+def times(count: int) -> str:
+    """Return how often.
+
+    >>> times(1), times(8)
+    ('once', '8 times')
+    """
+    return "once" if count == 1 else f"{count:,} times"
 
 
 def called(name: tuple[Any, ...], by: Sequence[str]) -> str:

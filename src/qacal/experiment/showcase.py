@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
+from itertools import compress
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from qacal.errors import RepeatedQuestionsWarning
 from qacal.experiment.groups import Beta, SearchedTree
@@ -76,11 +75,10 @@ def _frame(sample: Sample, beta: Beta, rows: Bools) -> pl.DataFrame:
     """Return some rows as records, with the vectors that groups are made of."""
     import polars as pl
 
-    kept = np.flatnonzero(rows).tolist()
-    columns: dict[str, Any] = {name: [values[row] for row in kept] for name, values in sample.columns.items()}
-    for name, texts in (("question", sample.question), ("answer", sample.answer)):
-        if texts is not None:
-            columns[name] = [texts[row] for row in kept]
+    texts = {name: column for name in ("question", "answer") if (column := getattr(sample, name)) is not None}
+    columns: dict[str, Any] = {
+        name: list(compress(values, rows)) for name, values in {**sample.columns, **texts}.items()
+    }
     if beta.embedder in sample.vectors:
         vectors = sample.vectors[beta.embedder][rows]
         columns[_VECTORS] = pl.Series(vectors, dtype=pl.Array(pl.Float64, vectors.shape[1]))

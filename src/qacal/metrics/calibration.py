@@ -86,7 +86,7 @@ def estimate_calibration_error(
 
     Returns
     -------
-    :class:`CalibrationError`. With :math:`S` the sum of :math:`w(t - p)` in a bin, :math:`W` that of :math:`w`, the
+    :class:`CalibrationError`. With :math:`S` the sum of :math:`w(t - p)` in a bin, :math:`W` the sum of :math:`w`, the
     debiased estimate is the signed root of :math:`\sum W (S^2 - \sum_i s_i^2) / (W^2 - \sum_i w_i^2) / \sum W` over
     bins with two rows or more, :math:`i` a row, or a block of questions where rows are dependent.
 
@@ -159,7 +159,7 @@ def estimate_maximum_calibration_error(
     alpha: float = 0.05,
     seed: int = 0,
 ) -> MaximumCalibrationError:
-    """Estimate the error of the worst bin, MCE; with groups that of the worst bin of the worst group, beta-MCE.
+    """Estimate the error of the worst bin, MCE; with groups, of the worst bin of any group, beta-MCE.
 
     The parameters are those of :func:`estimate_calibration_error`, and `min_rows`: bins with fewer rows are left out.
     With the paper's 1, the worst bin of real data is mostly one row that happened to be wrong; with 50 it is worth a

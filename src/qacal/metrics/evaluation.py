@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -13,12 +13,13 @@ from scipy import special
 from qacal.errors import InputError, QacalWarning
 from qacal.metrics.binned import BinChoice, ordered
 from qacal.metrics.calibration import CalibrationError, calibration_error, estimate_calibration_error
+from qacal.metrics.claims import judged
 from qacal.metrics.proper_scores import brier_score, log_loss, sharpness
 from qacal.metrics.ranking import Doubt, doubt_of
 from qacal.metrics.selective import auac, aurc
-from qacal.tally.arrays import ArrayLike, Floats, Hashes, column_of_any, require_length, unit_values
+from qacal.tally.arrays import ArrayLike, Floats, Hashes, Ints, column_of_any, require_length, unit_values
 from qacal.tally.groups import NO_GROUP, as_grouping
-from qacal.tally.ids import id_hashes
+from qacal.tally.ids import id_hashes, one_of_each
 from qacal.tally.tally import BLOCKS, Tally
 
 # The same number of bins for both scores: otherwise a score with few values would get other bins.
@@ -26,6 +27,8 @@ BINS = 15
 # Changes of the Brier score: the largest that counts as none, and the smallest that an interval must exclude before
 # "changed little" is said.
 _LITTLE, _NOT_MUCH = 0.001, 0.005
+# A smaller gap between the mean confidence and the accuracy of a group is no trouble.
+_GAP = 0.05
 
 FEWEST_ROWS = 20
 """The error of a group with fewer rows is noise."""
@@ -63,7 +66,7 @@ class Scores:
         bins, redraws : of the calibration errors; see :func:`~qacal.metrics.calibration.estimate_calibration_error`.
         """
         return Scores(
-            confidence=float(tally.w @ tally.confidence / tally.w.sum()),
+            confidence=mean_confidence(tally),
             error=estimate_calibration_error(tally, bins=bins, redraws=redraws),
             error_by_group=None if grouped is None else estimate_calibration_error(grouped, bins=bins, redraws=redraws),
             brier=brier_score(tally),
@@ -76,10 +79,12 @@ class Scores:
 
 @dataclass(frozen=True)
 class GroupScores:
-    """The accuracy of one group, and its mean confidence before and after calibration.
+    """The accuracy of one group, and its mean confidence and debiased error before and after calibration.
 
-    trouble : "worse" if calibration made its probabilities worse, "off" if the mean calibrated confidence still differs
-        from the accuracy by more than 0.05; both only if chance does not explain it, over all groups. None otherwise.
+    is_worse : calibration made the probabilities of this group worse.
+    is_off : the mean calibrated confidence still differs from the accuracy by more than 0.05. Both are True only if
+        chance does not explain it, over all groups. `is_off` is never True if some questions have more rows than
+        others: the test is about questions, the means are about rows.
     """
 
     group: Any
@@ -89,7 +94,8 @@ class GroupScores:
     after: float | None
     error_before: float
     error_after: float | None
-    trouble: str | None = None
+    is_worse: bool = False
+    is_off: bool = False
 
 
 @dataclass(frozen=True)
@@ -181,9 +187,7 @@ def evaluate(
     calibrated: ArrayLike | None = None,
     *,
     groups: ArrayLike | None = None,
-    grouped_by: str | None = None,
     ids: ArrayLike | None = None,
-    prefix: str = "",
 ) -> Evaluation:
     """Measure confidences, and calibrated ones with them, on held-out rows.
 
@@ -191,7 +195,6 @@ def evaluate(
 
     groups : a label per row: errors are then also measured within groups, and for each.
     ids : the question's id; several rows of one question are treated as dependent.
-    prefix : of the warning, such as "model gpt-4: ".
 
     Examples
     --------
@@ -204,7 +207,10 @@ def evaluate(
     True
     """
     ordered(y_true, y_prob)
-    return evaluate_rows(y_true, y_prob, calibrated, groups=groups, grouped_by=grouped_by, ids=ids, prefix=prefix)
+    result = evaluate_rows(y_true, y_prob, calibrated, groups=groups, ids=ids)
+    if result.doubt is not None:
+        warnings.warn(result.doubt.text, QacalWarning, stacklevel=2)
+    return result
 
 
 def evaluate_rows(
@@ -215,24 +221,20 @@ def evaluate_rows(
     groups: ArrayLike | None = None,
     grouped_by: str | None = None,
     ids: ArrayLike | None = None,
-    prefix: str = "",
 ) -> Evaluation:
-    """Do what :func:`evaluate` does with columns that were read by name, and so cannot be swapped."""
+    """Measure columns that were read by name, and so cannot be swapped; for `evaluate`, the report and the model."""
     h, t = unit_values(y_prob, "y_prob"), unit_values(y_true, "y_true")
     require_length(t, len(h), "y_true")
     p = None if calibrated is None else unit_values(calibrated, "calibrated")
     if p is not None:
         require_length(p, len(h), "calibrated")
     hashes = None if ids is None else id_hashes(ids, len(h))
-    doubt = doubt_of(t, h, questions=None if hashes is None else len(np.unique(hashes)))
-    if doubt is not None:
-        warnings.warn(f"{prefix}{doubt.text}", QacalWarning, stacklevel=3)
     return Evaluation(
         rows=len(h),
         accuracy=float(t.mean()),
         before=_scores(h, t, groups, ids),
         after=None if p is None else _scores(p, t, groups, ids),
-        doubt=doubt,
+        doubt=doubt_of(t, h, questions=None if hashes is None else len(np.unique(hashes))),
         grouped_by=grouped_by if groups is not None else None,
         groups=[] if groups is None else list(_per_group(h, t, p, groups, ids)),
         verdict=None if p is None else verdict_on(h, p, t, hashes),
@@ -246,39 +248,71 @@ def _scores(h: Floats, t: Floats, groups: ArrayLike | None, ids: ArrayLike | Non
 
 def _per_group(
     h: Floats, t: Floats, p: Floats | None, groups: ArrayLike, ids: ArrayLike | None
-) -> Iterable[GroupScores]:
+) -> Iterator[GroupScores]:
+    """Yield the measures of each group, the largest first."""
     column = as_grouping(groups, len(h))
-    codes, counts = np.unique(column.leaves(), return_counts=True)
-    hashes = None if ids is None else column_of_any(ids, "ids")
+    leaves = column.leaves()
+    codes, counts = np.unique(leaves, return_counts=True)
+    questions = None if ids is None else column_of_any(ids, "ids")
+    hashes = None if ids is None else id_hashes(ids, len(h))
+    off = set() if p is None else _groups_that_are_off(p, t, leaves, hashes)
     for code in codes[np.argsort(-counts, kind="stable")].tolist():
-        mine = column.leaves() == code
-        of = None if hashes is None else hashes[mine]
+        inside = leaves == code
+        own_ids = None if questions is None else questions[inside]
+        after, error_after, is_worse = None, None, False
+        if p is not None:
+            own_hashes = None if hashes is None else hashes[inside]
+            after, error_after = float(p[inside].mean()), _debiased(p[inside], t[inside], own_ids)
+            verdict = verdict_on(h[inside], p[inside], t[inside], own_hashes, groups=len(codes))
+            is_worse = verdict.kind == "worse"
         yield GroupScores(
             group=None if code == NO_GROUP else column.label(code),
-            rows=int(mine.sum()),
-            accuracy=float(t[mine].mean()),
-            before=float(h[mine].mean()),
-            after=None if p is None else float(p[mine].mean()),
-            error_before=_debiased(h[mine], t[mine], of),
-            error_after=None if p is None else _debiased(p[mine], t[mine], of),
-            trouble=None if p is None else trouble_of(h[mine], p[mine], t[mine], of, len(codes)),
+            rows=int(inside.sum()),
+            accuracy=float(t[inside].mean()),
+            before=float(h[inside].mean()),
+            after=after,
+            error_before=_debiased(h[inside], t[inside], own_ids),
+            error_after=error_after,
+            is_worse=is_worse,
+            is_off=code in off,
         )
 
 
-def trouble_of(h: Floats, p: Floats, t: Floats, ids: Any, groups: int) -> str | None:
-    """Return what is wrong with one of `groups` groups after calibration."""
-    hashes = None if ids is None else id_hashes(ids, len(t))
-    if verdict_on(h, p, t, hashes, groups=groups).kind == "worse":
-        return "worse"
-    questions = len(t) if hashes is None else len(np.unique(hashes))
-    if questions < FEWEST_ROWS:
-        return None
-    chance = float(special.ndtri(1 - 0.025 / groups)) * (float((p * (1 - p)).mean()) / questions) ** 0.5
-    return "off" if abs(float((p - t).mean())) > max(0.05, chance) else None
+def _groups_that_are_off(p: Floats, t: Floats, codes: Ints, hashes: Hashes | None) -> set[int]:
+    """Return the groups with a gap of more than 0.05 that chance does not explain; each question counts once.
+
+    If the calibrated confidences are right within every group, any group is returned with probability at most 0.05.
+    """
+    if is_uneven(hashes):
+        return set()
+    kept = slice(None) if hashes is None else one_of_each(hashes, t, p, codes)
+    t, p = t[kept], p[kept]
+    tested, at = np.unique(codes[kept], return_inverse=True)
+    rows, right, squares, total = (
+        np.bincount(at, column).astype(np.float64) for column in (np.ones(len(t)), t, t * t, p)
+    )
+    claim = total / rows
+    is_off = judged(rows, right, squares, (claim, claim)).is_contradicted & (np.abs(claim - right / rows) > _GAP)
+    return set(tested[is_off].tolist())
+
+
+def is_uneven(hashes: Hashes | None) -> bool:
+    """Return whether some questions have more rows than others; then a mean over rows is not one over questions."""
+    return hashes is not None and len(set(np.unique(hashes, return_counts=True)[1].tolist())) > 1
+
+
+def mean_confidence(tally: Tally) -> float:
+    """Return the mean confidence of the rows of a tally."""
+    return float(tally.w @ tally.confidence / tally.w.sum())
+
+
+def group_error(tally: Tally) -> float:
+    """Return the debiased calibration error of one group; NaN for a single row."""
+    return calibration_error(tally, bins=BINS) if tally.n > 1 else float("nan")
 
 
 def _debiased(h: Floats, t: Floats, ids: Any) -> float:
-    return calibration_error(Tally.of(h, t, ids=ids, n_blocks=BLOCKS), bins=BINS) if len(h) > 1 else float("nan")
+    return group_error(Tally.of(h, t, ids=ids, n_blocks=BLOCKS))
 
 
 def without_group(column: str | None) -> str:

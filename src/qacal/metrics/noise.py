@@ -148,8 +148,8 @@ def held_out_maximum(binned: Binned, alpha: float, enough: Bools) -> Estimate:
 def _mean_variance(binned: Binned, inside: Bools, bin_: int) -> tuple[float, int]:
     """Return the jackknife variance of the mean residual of one bin in one half, and the number of blocks."""
     pieces = binned.pieces
-    mine = inside & (pieces.bin == bin_)
-    S, W = pieces.residual[mine], pieces.weight[mine]
+    chosen = inside & (pieces.bin == bin_)
+    S, W = pieces.residual[chosen], pieces.weight[chosen]
     rest = W.sum() - W
     # If one block outweighs all others, the rest shows no spread.
     if len(S) < 2 or (rest <= 1e-9 * W.sum()).any():

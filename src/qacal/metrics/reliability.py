@@ -11,6 +11,7 @@ from qacal.guarantee import binomial_interval, bounded_interval, check_alpha, me
 from qacal.metrics.binned import BinChoice, Binned, as_tally, ordered
 from qacal.parameters import is_whole, shown
 from qacal.tally.arrays import ArrayLike, Floats
+from qacal.tally.bins import Bins
 from qacal.tally.groups import Paths
 from qacal.tally.tally import Tally
 
@@ -48,30 +49,26 @@ def reliability_table(
 
     check_alpha(alpha)
     binned = Binned.of(as_tally(y_true, y_prob, groups, sample_weight).without_blocks(), bins)
-    cells, of = binned.tally, binned.bins
-    rows, w, wt = of.sum(cells.rows), of.sum(cells.w), of.sum(cells.wt)
-    low, high = mean_intervals(rows, w, wt, of.sum(cells.wtt), of.sum(cells.ww), alpha / 2)
-    stated = of.sum(cells.w * cells.confidence) / w
-    accuracy = np.clip(wt / w, 0.0, 1.0)
-    columns: dict[str, Any] = {
-        "from": cells.confidence[of.start],
-        "to": of.top,
-        "rows": rows.astype(np.int64),
-        "confidence": stated,
-        "accuracy": accuracy,
-        "low": low,
-        "high": high,
-        "gap": stated - accuracy,
-    }
-    if cells.grouping is not None:
-        columns = {"group": cells.grouping.decode(of.group), **columns}
+    cells, bins_ = binned.tally, binned.bins
+    columns: dict[str, Any] = {} if cells.grouping is None else {"group": cells.grouping.decode(bins_.group)}
+    columns |= {"from": cells.confidence[bins_.start], "to": bins_.top, **bin_means(cells, bins_, alpha)}
+    columns["gap"] = columns["confidence"] - columns["accuracy"]
     return pl.DataFrame(columns, strict=False)
+
+
+def bin_means(cells: Tally, bins: Bins, alpha: float) -> dict[str, Any]:
+    """Return the `rows`, mean `confidence` and `accuracy` of each bin, and the `low` and `high` end of its interval."""
+    rows, w, wt = bins.sum(cells.rows), bins.sum(cells.w), bins.sum(cells.wt)
+    low, high = mean_intervals(rows, w, wt, bins.sum(cells.wtt), bins.sum(cells.ww), alpha / 2)
+    confidence = bins.sum(cells.w * cells.confidence) / w
+    accuracy = np.clip(wt / w, 0.0, 1.0)
+    return {"rows": rows.astype(np.int64), "confidence": confidence, "accuracy": accuracy, "low": low, "high": high}
 
 
 class ReliabilityDisplay:
     """The share of correct answers against the mean probability, bin by bin, with an exact interval for each bin.
 
-    Make one with :meth:`from_predictions` or :meth:`from_estimator`. Signatures and attributes are those of
+    Make one with :meth:`from_predictions` or :meth:`from_estimator`. Signatures and attributes are the same as in
     scikit-learn's `CalibrationDisplay`.
 
     Attributes

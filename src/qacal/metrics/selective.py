@@ -42,11 +42,15 @@ def accuracy_confidence_curve(
     """
     tally = by_confidence(y_true, y_prob, sample_weight)
     grid = require_sorted(thresholds, "thresholds")
-    first = np.searchsorted(tally.confidence, grid)
-    accepted = np.append(np.cumsum(tally.w[::-1])[::-1], 0.0)[first]
-    right = np.append(np.cumsum(tally.wt[::-1])[::-1], 0.0)[first]
+    accepted, right = accepted_sums(tally.confidence, grid, tally.w, tally.wt)
     accuracy = np.divide(right, accepted, out=np.zeros(len(grid)), where=accepted > 0)
     return AccuracyConfidenceCurve(grid, accepted / tally.w.sum(), accuracy)
+
+
+def accepted_sums(score: Floats, thresholds: Floats, *columns: ArrayLike) -> list[Floats]:
+    """Return, for each threshold, the sum of each column over the cells with at least that score; scores rise."""
+    first = np.searchsorted(score, thresholds)
+    return [np.append(np.cumsum(np.asarray(column, float)[::-1])[::-1], 0.0)[first] for column in columns]
 
 
 def auac(
@@ -96,8 +100,8 @@ class SelectiveRisk:
     """The area under the risk-coverage curve.
 
     aurc : the average risk over all coverages; lower is better.
-    excess : aurc minus that of the best possible order of the same answers (E-AURC); 0 is perfect ranking. NaN for soft
-        targets: cells do not show their best order.
+    excess : aurc minus the aurc of the best possible order of the same answers (E-AURC); 0 is perfect ranking. NaN for
+        soft targets: cells do not show their best order.
     """
 
     aurc: float

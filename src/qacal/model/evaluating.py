@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
-from qacal.errors import InputError
+from qacal.errors import InputError, QacalWarning
 from qacal.metrics.evaluation import Evaluation, evaluate_rows, require_labels
 from qacal.model.answering import Answering, Progress
 from qacal.model.model_set import rows_by
@@ -77,15 +78,17 @@ class EvaluationRows:
 
     def _evaluate(self, value: Any, prefix: str = "") -> Evaluation:
         mine = self.columns(value)
-        return evaluate_rows(
+        evaluation = evaluate_rows(
             mine["correct"],
             mine["confidence"],
             mine["calibrated"],
             groups=mine["groups"],
             grouped_by=self.grouped_by,
             ids=mine["ids"],
-            prefix=prefix,
         )
+        if evaluation.doubt is not None:
+            warnings.warn(f"{prefix}{evaluation.doubt.text}", QacalWarning, stacklevel=3)
+        return evaluation
 
     def count_fit_questions(self, model: Answering) -> int:
         """Return how many of the questions that a model remembers from its fit are among these rows."""

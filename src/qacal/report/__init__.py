@@ -11,8 +11,8 @@ Every figure is a function that takes tallies or records and an optional `ax`, a
 >>> ax.figure.savefig("reliability.pdf")  # doctest: +SKIP
 """
 
-from qacal.report.content import Content, content_of, read_contents
-from qacal.report.data import Gathered, Pairs, Scored, gather
+from qacal.report.content import Content, read_contents
+from qacal.report.data import Scored
 from qacal.report.figures.planning import points_per_bin_plot
 from qacal.report.figures.reliability import reliability_diagram, small_reliability_diagram
 from qacal.report.figures.scatter import recalibration_scatter, sharpness_plot
@@ -26,13 +26,9 @@ __all__ = [
     "Block",
     "Cell",
     "Content",
-    "Gathered",
-    "Pairs",
     "Realised",
     "Scored",
     "Table",
-    "content_of",
-    "gather",
     "points_per_bin_plot",
     "read_contents",
     "realised_error_plot",

@@ -7,19 +7,17 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import numpy as np
-
 from qacal.calibrators.bin_maps import BinMaps
 from qacal.errors import InputError, QacalWarning
-from qacal.metrics.evaluation import FITTED_ON, Scores, Verdict, verdict_on, without_group, without_nan
-from qacal.metrics.ranking import doubt_of
+from qacal.metrics.evaluation import FITTED_ON, Scores, Verdict, evaluate_rows, without_group, without_nan
+from qacal.metrics.ranking import Doubt
 from qacal.model.answering import Answering, Progress
 from qacal.partitions import Column
 from qacal.records.provenance import AllowOtherSource
 from qacal.records.reading import Reading, copies_among
 from qacal.report.data import Gathered, Pairs, gather
 from qacal.report.groups import Group, groups_of
-from qacal.report.promise import Promise, Realised, promise_of, realised_of, why_not_judged
+from qacal.report.promise import Promise, Realised, promise_of, realised_errors, why_not_judged
 from qacal.report.sentences import Fact, facts_of
 from qacal.tally.tally import Tally
 
@@ -63,12 +61,7 @@ class Content:
         """Return the numbers as JSON can hold them, by the names of :class:`qacal.metrics.evaluation.Evaluation`."""
         named = {"stated": "before", "pooled": "pooled", "calibrated": "after"}
         scores = {named[name]: asdict(one) for name, one in self.measured.items()}
-        groups = [
-            {"group": group.label, "rows": group.rows, "accuracy": group.accuracy, "is_off": group.is_off}
-            | {named[name]: value for name, value in group.confidence.items()}
-            | {f"error_{named[name]}": value for name, value in group.errors.items()}
-            for group in self.groups
-        ]
+        groups = [group.to_dict() for group in self.groups]
         about = {"rows": self.rows, "accuracy": self.accuracy, "grouped_by": self.grouped_by, "groups": groups}
         promise = None if self.promise is None else asdict(self.promise)
         broken = None if self.realised is None else int(self.realised.is_broken.sum())
@@ -114,7 +107,7 @@ def read_contents(
 
 
 def content_of(gathered: Gathered, *, threshold: float | None = None, examples: int = 4) -> Content:
-    """Return what is shown of the rows that were gathered for one model."""
+    """Measure the rows that were gathered for one model."""
     scored = gathered.scored()
     accuracy = float(scored.correct.mean())
     if accuracy in (0.0, 1.0):
@@ -123,43 +116,51 @@ def content_of(gathered: Gathered, *, threshold: float | None = None, examples: 
             "wrong answers. Use more rows, or check the column `correct`."
         )
     tallies = scored.tallies()
+    stated, calibrated = scored.scores["stated"], scored.scores["calibrated"]
+    evaluation = evaluate_rows(scored.correct, stated, calibrated, groups=gathered.row_labels(), ids=scored.ids)
+    assert evaluation.after is not None
+    assert evaluation.verdict is not None
+    measured = {"stated": evaluation.before, "calibrated": evaluation.after}
+    if "pooled" in tallies:
+        pooled = tallies["pooled"]
+        scores = Scores.of(pooled.pooled(), pooled if pooled.partitions else None)
+        measured = {"stated": evaluation.before, "pooled": scores, "calibrated": evaluation.after}
     model = gathered.model
     maps, rule = model.calibrator_.fitted_maps(), model.decision_rule_
-    groups = groups_of(gathered, tallies, examples)
+    groups = groups_of(gathered, evaluation.groups, tallies, examples)
     own_groups = model.partition_.name if isinstance(model.partition_, Column) else "the model’s groups"
     no_bins = (
         f"{type(model.calibrator_).__name__} answers without bins, so it has no intervals to test. The default model, "
         "QABinning and TreeBinning have intervals."
     )
+    untestable, realised = why_not_judged(gathered), None
+    if isinstance(maps, BinMaps) and not untestable:
+        realised = realised_errors(maps, *(gathered.column(name) for name in ("bins", "levels", "correct", "ids")))
     return Content(
-        rows=len(scored.correct),
-        accuracy=accuracy,
+        rows=evaluation.rows,
+        accuracy=evaluation.accuracy,
         facts=facts_of(gathered),
         tallies=tallies,
-        measured={
-            name: Scores.of(tally.pooled(), tally if tally.partitions else None) for name, tally in tallies.items()
-        },
+        measured=measured,
         pairs=scored.pairs(),
-        verdict=verdict_on(scored.scores["stated"], scored.scores["calibrated"], scored.correct, scored.ids),
+        verdict=evaluation.verdict,
         grouped_by=(gathered.grouped_by or own_groups) if gathered.labels else None,
         groups=groups,
         is_uneven=gathered.is_uneven,
-        without_group=without_group(gathered.grouped_by) if any(group.label is None for group in groups) else "",
+        without_group=without_group(gathered.grouped_by) if any(group.group is None for group in groups) else "",
         promise=promise_of(gathered, maps) if isinstance(maps, BinMaps) else None,
-        realised=realised_of(gathered, maps) if isinstance(maps, BinMaps) else None,
+        realised=realised,
         why_no_promise="" if isinstance(maps, BinMaps) else no_bins,
-        why_not_judged=why_not_judged(gathered),
+        why_not_judged=untestable,
         has_texts=gathered.has_texts and examples > 0,
         threshold=rule.threshold if threshold is None and rule is not None else threshold,
-        doubts=tuple(_doubts(gathered, tallies["stated"])),
+        doubts=tuple(_doubts(gathered, evaluation.doubt)),
     )
 
 
-def _doubts(gathered: Gathered, stated: Tally) -> Iterator[str]:
+def _doubts(gathered: Gathered, doubt: Doubt | None) -> Iterator[str]:
     if gathered.is_familiar:
         yield FITTED_ON
-    ids = gathered.column("ids")
-    doubt = doubt_of(stated, questions=None if ids is None else len(np.unique(ids)))
     if doubt is not None:
         yield doubt.text
     copies = copies_among(gathered.hashes)

@@ -11,7 +11,7 @@ import numpy as np
 
 from qacal.calibrators.bin_maps import BinMaps
 from qacal.errors import InputError
-from qacal.metrics.evaluation import require_labels
+from qacal.metrics.evaluation import is_uneven, require_labels
 from qacal.model.answering import Answering, Progress
 from qacal.model.groups import Sampler
 from qacal.model.model import QACalibrator
@@ -76,7 +76,6 @@ class Pairs:
 
     @staticmethod
     def of(stated: Floats, recalibrated: Floats) -> Pairs:
-        """Count rows."""
         ones = np.ones(len(stated), dtype=np.int64)
         x, y, rows = merged(stated, recalibrated, ones, _FINE)
         if len(rows) > _MANY:
@@ -123,9 +122,11 @@ def as_scored(records: Any) -> Scored:
             ids=batch.ids,
         )
     correct: Floats = columns["correct"]
-    known = {name: columns.get(name) for name in ("stated", "calibrated", "ids")}
+    read_columns = {name: columns.get(name) for name in ("stated", "calibrated", "ids")}
     # A column that only some batches have is left out.
-    complete = {name: values for name, values in known.items() if values is not None and len(values) == len(correct)}
+    complete = {
+        name: values for name, values in read_columns.items() if values is not None and len(values) == len(correct)
+    }
     return Scored(correct, {name: complete[name] for name in SCORES if name in complete}, ids=complete.get("ids"))
 
 
@@ -177,7 +178,6 @@ class Gathered:
     _columns: Columns = field(default_factory=Columns)
 
     def add(self, batch: Batch) -> None:
-        """Take more rows."""
         maps = self.model.calibrator_.fitted_maps()
         rows = self.model.pipeline_.rows(batch)
         evidence = maps.explain(rows)
@@ -217,6 +217,11 @@ class Gathered:
         codes = self.column("groups") if self.labels else None
         return Scored(self.column("correct"), scores, codes, self.column("ids"))
 
+    def row_labels(self) -> list[Any] | None:
+        """Return the group of each row, None for no group; None without groups."""
+        names = [*self.labels]
+        return [None if code < 0 else names[code] for code in self.column("groups").tolist()] if names else None
+
     @property
     def is_familiar(self) -> bool:
         """Whether the model was fitted on some of these questions, as far as its record tells."""
@@ -229,9 +234,8 @@ class Gathered:
 
     @property
     def is_uneven(self) -> bool:
-        """Whether some questions have more rows than others; then a mean over rows is not one over questions."""
-        ids = self.column("ids")
-        return ids is not None and len(set(np.unique(ids, return_counts=True)[1].tolist())) > 1
+        """Whether some questions have more rows than others."""
+        return is_uneven(self.column("ids"))
 
     @property
     def has_one_map(self) -> bool:
@@ -256,10 +260,10 @@ def gather(
     done, is_part = 0, by is not None and model._by is None
     for batch in read(records, reading or model._reading(records), needs_labels=True, **model._needs):
         for value, one, rows in model._parts(batch):
-            for name, mine in _by_value(rows, by) if is_part else [("" if value is None else str(value), rows)]:
-                require_known_origin(mine, one.origins_, allow_other_source, uses_labels=True)
+            for name, part in _by_value(rows, by) if is_part else [("" if value is None else str(value), rows)]:
+                require_known_origin(part, one.origins_, allow_other_source, uses_labels=True)
                 with one.pipeline_.vectors.telling(progress):
-                    out.setdefault(name, Gathered(one, groups, is_part)).add(mine)
+                    out.setdefault(name, Gathered(one, groups, is_part)).add(part)
         done += len(batch)
         if progress is not None:
             progress("calibrating", done)

@@ -1,4 +1,4 @@
-"""The page of an experiment: tables of all methods, and figures of the best model on the tuning rows."""
+"""The page of an experiment: tables of all methods, and figures of the method that was best on the tuning rows."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 from qacal.experiment import Experiment
 from qacal.experiment.protocol import MEANING
-from qacal.experiment.runner import called
+from qacal.experiment.runner import called, times
 from qacal.experiment.showcase import showcase
 from qacal.experiment.tables import Table as Results
 from qacal.model.answering import Progress
@@ -15,17 +15,17 @@ from qacal.report.page import Block, render
 from qacal.report.tables import Cell, Table
 
 _ABOUT = (
-    "The questions were split {seeds} times into four parts: 20% made the groups, 60% fitted the methods, 10% chose "
-    "groups and points per bin, 10% tested."
+    "The questions were split {splits} into four parts: 20% made the groups, 60% fitted the methods, 10% chose groups "
+    "and points per bin, and 10% measured the result."
 )
 _INTRO = (
-    "The figures show {method} ({meaning}), the best method with groups and bins on the tuning rows, on the test rows "
-    "of the first split."
+    "The figures show {method} ({meaning}) on the test rows of the first split. Of the methods with groups and bins it "
+    "was the best on the tuning rows."
 )
 _TABLE = (
-    "Means over splits, with 1.96 standard deviations / sqrt(splits). The best of a column is in bold. Plug-in errors "
-    "are mostly noise, as the noise floor shows, and favour methods with few outputs: rank by debiased errors, Brier "
-    "score and log loss."
+    "Means over splits, ± 1.96 standard deviations / sqrt(splits). The best of a column is in bold. Compare methods by "
+    "debiased errors, Brier score and log loss. Plug-in errors are mostly noise, as the noise floor shows, and favour "
+    "methods with few outputs."
 )
 
 
@@ -38,16 +38,16 @@ def experiment_page(run: Experiment, title: str, progress: Progress | None = Non
         blocks.append(_block(run, name, tables))
     betas = len(run.names) - len(run.by)
     over_all = [_table(table, "All blocks", range(betas)) for table in run.overview()] if len(blocks) > 1 else []
-    return render(title, blocks, intro=" ".join([_ABOUT.format(seeds=run.seeds), *run.notes]), tables=over_all)
+    return render(title, blocks, intro=" ".join([_ABOUT.format(splits=times(run.seeds)), *run.notes]), tables=over_all)
 
 
 def _block(run: Experiment, name: tuple[Any, ...], results: list[Results]) -> Block:
     shown = showcase(run, name)
     content = read_contents(shown.model, shown.test, groups=run.protocol.label)[""]
     intro = _INTRO.format(method=shown.method, meaning=MEANING[shown.method])
-    mine = [table for table in results if table.lines[0].names[: len(name)] == tuple(map(str, name))]
+    of_block = [table for table in results if table.lines[0].names[: len(name)] == tuple(map(str, name))]
     betas = range(len(run.by), len(run.names))
-    tables = [_table(table, "All methods", betas, "" if at else _TABLE) for at, table in enumerate(mine)]
+    tables = [_table(table, "All methods", betas, "" if at else _TABLE) for at, table in enumerate(of_block)]
     return Block(called(name, run.by), content, f"{run.ranges[name]} {intro}", tables)
 
 

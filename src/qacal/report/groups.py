@@ -1,19 +1,16 @@
-"""The groups of the test rows: their accuracy and confidence, gaps beyond chance, and the table of groups."""
+"""The groups of the test rows, as the page shows them: measures, characteristic words and examples."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from qacal.metrics.calibration import calibration_error
-from qacal.metrics.evaluation import BINS
+from qacal.metrics.evaluation import GroupScores, group_error, mean_confidence
 from qacal.report.data import Gathered
-from qacal.report.promise import judged
 from qacal.report.words import error_seen, percent
-from qacal.tally.ids import one_of_each
 from qacal.tally.tally import Tally
 
 if TYPE_CHECKING:
@@ -27,28 +24,24 @@ _SHORT = 140
 
 
 @dataclass(frozen=True, eq=False)
-class Group:
-    """One group of test rows: its accuracy, and the mean confidence and the error of each score.
+class Group(GroupScores):
+    """One group of test rows, with its measures and what else the page shows of it.
 
-    is_off : chance does not explain the gap between the mean calibrated confidence and the accuracy. Never if some
-        questions have more rows than others: the test is about questions, the means are about rows.
+    pooled, error_pooled : mean confidence and error after one correction for all; None without that score.
     words, examples : characteristic words, and some rows; empty if the records have no texts.
     """
 
-    label: Any
-    rows: int
-    accuracy: float
-    confidence: dict[str, float]
-    errors: dict[str, float]
-    tallies: dict[str, Tally]
-    is_off: bool = False
+    pooled: float | None = None
+    error_pooled: float | None = None
+    tallies: dict[str, Tally] = field(default_factory=dict)
     words: tuple[str, ...] = ()
     examples: tuple[dict[str, Any], ...] = ()
 
     @property
-    def gap(self) -> float:
-        """The distance of the mean calibrated confidence to the accuracy."""
-        return abs(self.confidence["calibrated"] - self.accuracy)
+    def errors(self) -> dict[str, float]:
+        """The error of each score."""
+        errors = {"stated": self.error_before, "pooled": self.error_pooled, "calibrated": self.error_after}
+        return {name: error for name, error in errors.items() if error is not None}
 
     @property
     def gain(self) -> float:
@@ -56,51 +49,36 @@ class Group:
         before, after = (np.nan_to_num(max(self.errors[name], 0.0)) for name in ("stated", "calibrated"))
         return float(before - after)
 
+    def to_dict(self) -> dict[str, Any]:
+        names = [*(column.name for column in fields(GroupScores)), "pooled", "error_pooled"]
+        return {name: getattr(self, name) for name in names}
 
-def groups_of(gathered: Gathered, tallies: dict[str, Tally], examples: int) -> tuple[Group, ...]:
+
+def groups_of(
+    gathered: Gathered, measured: list[GroupScores], tallies: dict[str, Tally], examples: int
+) -> tuple[Group, ...]:
     """Return the groups with the largest gain first, and those with few rows last."""
-    groups = _groups(gathered, tallies, examples)
-    return tuple(sorted(groups, key=lambda group: (group.rows < FEW_ROWS, -group.gain, str(group.label))))
+    groups = _groups(gathered, measured, tallies, examples)
+    return tuple(sorted(groups, key=lambda group: (group.rows < FEW_ROWS, -group.gain, str(group.group))))
 
 
-def _groups(gathered: Gathered, tallies: dict[str, Tally], examples: int) -> Iterator[Group]:
-    if not gathered.labels:
-        return
-    labels = {code: label for label, code in gathered.labels.items()}
-    off = set() if gathered.is_uneven else _codes_that_are_off(gathered)
+def _groups(
+    gathered: Gathered, measured: list[GroupScores], tallies: dict[str, Tally], examples: int
+) -> Iterator[Group]:
     words, pairs = gathered.sampler.words(), gathered.sampler.examples(examples)
-    columns = {name: dict(iter(tally)) for name, tally in tallies.items()}
-    for code, first in columns["stated"].items():
-        mine = {name: column[code] for name, column in columns.items()}
+    by_code = {name: dict(iter(tally)) for name, tally in tallies.items()} if measured else {}
+    for scores in measured:
+        code = gathered.labels.get(scores.group)
+        own = {name: column[code] for name, column in by_code.items()}
+        pooled = own.get("pooled")
         yield Group(
-            label=labels.get(code),
-            rows=first.n,
-            accuracy=first.mean,
-            confidence={name: float(tally.w @ tally.confidence / tally.w.sum()) for name, tally in mine.items()},
-            errors={
-                name: calibration_error(tally, bins=BINS) if tally.n > 1 else float("nan")
-                for name, tally in mine.items()
-            },
-            tallies={name: tally.without_blocks() for name, tally in mine.items()},
-            is_off=(-1 if code is None else code) in off,
+            **vars(scores),
+            pooled=None if pooled is None else mean_confidence(pooled),
+            error_pooled=None if pooled is None else group_error(pooled),
+            tallies={name: tally.without_blocks() for name, tally in own.items()},
             words=words.get(code, ()) if examples else (),
             examples=pairs.get(code, ()),
         )
-
-
-def _codes_that_are_off(gathered: Gathered) -> set[int]:
-    """Return the groups with a gap that chance does not explain; each question counts once.
-
-    If the calibrated confidences are right within every group, any group is returned with probability at most 0.05.
-    """
-    correct, claimed, codes, ids = (gathered.column(name) for name in ("correct", "calibrated", "groups", "ids"))
-    kept = slice(None) if ids is None else one_of_each(ids, correct, claimed, codes)
-    known, where = np.unique(codes[kept], return_inverse=True)
-    t, p = correct[kept], claimed[kept]
-    columns = (np.ones(len(t)), t, t * t, p)
-    rows, right, squares, total = (np.bincount(where, column).astype(np.float64) for column in columns)
-    judgement = judged(rows, right, squares, (total / rows, total / rows))
-    return set(known[judgement.is_contradicted].tolist())
 
 
 def group_name(label: Any) -> str:
@@ -116,7 +94,7 @@ def group_rows(content: Content) -> list[dict[str, Any]]:
     longest = min(max(_TEXT_BUDGET // max(texts, 1), 2 * _SHORT), 2_000)
     return [
         {
-            "name": group_name(group.label),
+            "name": group_name(group.group),
             "words": ", ".join(group.words),
             "numbers": _numbers(group),
             "pairs": [_pair(example, longest) for example in group.examples],
@@ -131,8 +109,8 @@ def _numbers(group: Group) -> dict[str, str]:
     return {
         "rows": f"{group.rows:,}",
         "accuracy": percent(group.accuracy),
-        "stated": percent(group.confidence["stated"]),
-        "calibrated": percent(group.confidence["calibrated"]),
+        "stated": percent(group.before),
+        "calibrated": percent(group.after or 0.0),
         **{name: error_seen(error, 2) for name, error in errors.items()},
     }
 

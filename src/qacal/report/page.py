@@ -94,24 +94,23 @@ def _shown(block: Block, key: str) -> dict[str, Any]:
         "small": small,
         "rows": group_rows(content),
         "scores": [(name, look_of(name).label) for name in content.tallies],
-        "most": SMALL_MULTIPLES,
         "few": FEW_ROWS,
         "verdict": verdict_of(content),
     }
 
 
 def _inline(ax: Axes, key: str) -> dict[str, Any]:
-    title, _, svg = inline_svg(ax, key)
+    title, svg = inline_svg(ax, key)
     # The only unescaped markup is matplotlib's; the XML writer has escaped the text in it.
     return {"title": title, "svg": Markup(svg)}
 
 
 def _small_multiples(content: Content, key: str) -> list[dict[str, Any]]:
     """Return small reliability diagrams of the groups with the largest gain, among those with enough rows."""
-    enough = [group for group in content.groups if group.rows >= FEW_ROWS and group.label is not None]
+    enough = [group for group in content.groups if group.rows >= FEW_ROWS and group.group is not None]
     return [
         {
-            "name": group_name(group.label),
+            "name": group_name(group.group),
             "words": ", ".join(group.words[:3]),
             "rows": f"{group.rows:,}",
             "errors": [(name, error_seen(error, 2).removesuffix(" seen")) for name, error in group.errors.items()],

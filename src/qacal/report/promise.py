@@ -1,15 +1,5 @@
 r"""What the bins of a fit guarantee, and a test of that guarantee on rows that the fit has not seen.
 
-*Cells.* Each cell of rows comes with a claim: its true accuracy lies in :math:`[l, u]` (which may be one number). The
-cell's :math:`m` rows alone give an exact interval for that accuracy, each end wrong with probability :math:`\tau`. The
-claim is *contradicted* if the two intervals do not meet; if all claims are true, this happens in some cell with
-probability at most :math:`\gamma = 0.05`.
-
-Rows that are all correct, or all wrong, contradict a claim only if :math:`u^m < \tau` or :math:`(1 - l)^m < \tau`.
-Other cells have too few rows to be judged; they cannot raise a false alarm, so the correction for many tests leaves
-them out (Tarone 1990): :math:`\tau = \gamma / (2K)` with the smallest :math:`K` for which at most :math:`K` cells can
-be judged.
-
 *Bins.* The fit guarantees, with probability :math:`1 - \alpha` over the calibration rows, that for every bin :math:`k`
 at once :math:`\theta_k = \mathrm{E}[Y \mid \text{bin}, \text{group}]` lies in :math:`[l_k, u_k]`. For one fit the
 guarantee holds or fails; one failure does not disprove the :math:`1 - \alpha`. Bins and groups are fixed before any
@@ -37,73 +27,11 @@ import numpy as np
 
 from qacal.calibrators.ancestry import deepest_level
 from qacal.calibrators.bin_maps import BinMaps
-from qacal.guarantee import mean_intervals
+from qacal.metrics.claims import GAMMA, Judged, judged
 from qacal.planning import epsilon
 from qacal.report.data import Gathered
 from qacal.tally.arrays import Bools, Floats, Hashes, Ints
 from qacal.tally.ids import one_of_each
-
-GAMMA = 0.05
-"""Largest probability that some claim is contradicted although all are true."""
-
-
-@dataclass(frozen=True, eq=False)
-class Judged:
-    """Claims about cells, tested on rows.
-
-    low, high : an interval for the accuracy of each cell; those of cells that can be judged hold at once with
-        probability 1 - gamma.
-    can_be_judged : whether there are enough rows to contradict the claim.
-    is_contradicted : whether they contradict it.
-    """
-
-    low: Floats
-    high: Floats
-    can_be_judged: Bools
-    is_contradicted: Bools
-
-
-def judged(
-    rows: Floats,
-    right: Floats,
-    squares: Floats,
-    claimed: tuple[Floats, Floats],
-    *,
-    gamma: float = GAMMA,
-    is_mixed: bool = True,
-) -> Judged:
-    """Test claims about the accuracy of cells.
-
-    rows, right, squares : of each cell, the number of rows and the sums of their labels and squared labels.
-    claimed : the ends of the claimed intervals.
-    is_mixed : rows of a cell may be correct with different probabilities, and the claim is about their average.
-
-    Examples
-    --------
-    An accuracy of 0.9 is claimed for both cells: one with 60 of 100 rows correct, and one with a single wrong row.
-
-    >>> rows, right, claim = np.array([100.0, 1.0]), np.array([60.0, 0.0]), np.array([0.9, 0.9])
-    >>> tested = judged(rows, right, right, (claim, claim))
-    >>> tested.can_be_judged, tested.is_contradicted, tested.high.round(2)
-    (array([ True, False]), array([ True, False]), array([0.7 , 0.98]))
-    """
-    low_claim, high_claim = claimed
-    least = np.minimum(high_claim**rows, (1 - low_claim) ** rows)
-    tail = _tail(least, gamma)
-    low, high = mean_intervals(rows, rows, right, squares, rows, tail, is_mixed=is_mixed)
-    return Judged(low, high, np.asarray(least < tail), np.asarray((low > high_claim) | (high < low_claim)))
-
-
-def _tail(least: Floats, gamma: float) -> float:
-    """Return the tail probability of each end; `least` is the smallest at which a cell can be judged.
-
-    >>> _tail(np.array([1e-9, 1e-9, 0.3, 0.4]), 0.05)  # two of the four can be judged
-    0.0125
-    """
-    counts = np.arange(1, max(len(least), 1) + 1)
-    tails = gamma / (2 * counts)
-    can_be_judged = np.searchsorted(np.sort(least), tails)
-    return float(tails[np.argmax(can_be_judged <= counts)])
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,13 +42,13 @@ class Realised:
     answer, low, high, bound : the answer of the bin, its certified interval, and the largest error that this allows.
     rows, accuracy : of the test rows that the interval covers.
     answered : number of these rows that the bin answered; deeper maps may answer the others.
-    noise_low, noise_high : an interval for the true accuracy from the test rows alone; those of bins that can be judged
+    noise_low, noise_high : an interval for the true accuracy from the test rows alone. For bins that can be judged, all
         hold at once with probability 1 - gamma.
     can_be_judged, is_broken : whether there are enough rows to contradict the certified interval, and whether they do.
     alpha : probability that any certified interval is wrong.
     is_about_all : whether the guarantee is about all future answers, not only about the calibration rows.
     left_out : test rows left out because their question has another row.
-    intervals : number of intervals of the fit, also those without test rows, but not those of bins without any row.
+    intervals : number of intervals of the fit, with or without test rows; bins without any row do not count.
     """
 
     group: tuple[Any, ...]
@@ -217,8 +145,8 @@ def _tested(maps: BinMaps, rows: Floats, right: Floats, squares: Floats) -> Judg
     of_level = [np.flatnonzero(np.repeat(maps.lineage.depth, np.diff(maps.offset)) == depth) for depth in levels]
     options: dict[str, Any] = {"gamma": GAMMA / len(levels), "is_mixed": not maps.certificate.is_about_all}
     parts = [
-        judged(rows[mine], right[mine], squares[mine], (maps.low[mine], maps.high[mine]), **options)
-        for mine in of_level
+        judged(rows[bins], right[bins], squares[bins], (maps.low[bins], maps.high[bins]), **options)
+        for bins in of_level
     ]
     order = np.argsort(np.concatenate(of_level))
     names = ("low", "high", "can_be_judged", "is_contradicted")
@@ -296,21 +224,14 @@ def _median_bin(rows: Ints) -> float:
     return float(sizes[np.searchsorted(through, through[-1] / 2)])
 
 
-def realised_of(gathered: Gathered, maps: BinMaps) -> Realised | None:
-    """Return a test of the intervals on these rows; None if these rows cannot test them."""
-    if why_not_judged(gathered):
-        return None
-    return realised_errors(maps, *(gathered.column(name) for name in ("bins", "levels", "correct", "ids")))
-
-
 def why_not_judged(gathered: Gathered) -> str:
     """Return why these rows cannot test the guarantee; empty if they can."""
     if gathered.is_familiar:
         return "the model was fitted on some of these questions, and the guarantee is about others. Use held-out rows."
     if not gathered.has_ids:
         return (
-            "the guarantee is about rows other than those of the fit, and these may be the same. To tell, both need an "
-            "id or a question."
+            "the guarantee is about rows that were not used for the fit, and these may have been used. To tell, rows "
+            "of the fit and these rows need an id or a question."
         )
     if gathered.is_part:
         return (

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
 _ORIGINS = {"model": "LLM", "prompt": "Prompt", "confidence_source": "Confidence from", "judge": "Judged by"}
 _SOURCES = {
-    "group": "the correction of their group",
-    "ancestor": "the correction of a larger group",
-    "root": "the correction of all questions",
+    "group": "the correction for their group",
+    "ancestor": "the correction for a larger group",
+    "root": "the correction for all questions",
 }
 _METHODS = {
     "Identity": "nothing: the stated confidence",
@@ -197,13 +197,12 @@ def _reasons(realised: Realised) -> Iterator[str]:
         )
     elif testable:
         inside = int((realised.is_inside & realised.can_be_judged).sum())
-        these = "it" if testable == 1 else "each of these"
         if inside == testable:
-            yield f"The accuracy lies inside {these}."
-        elif inside:
-            yield f"The accuracy lies inside {inside:,} of these and outside {testable - inside:,}, within chance."
+            yield f"The accuracy lies inside {'it' if testable == 1 else f'all {testable:,}'}."
+        elif testable == 1:
+            yield "The accuracy lies outside it, within chance."
         else:
-            yield f"The accuracy lies outside {these}, within chance."
+            yield f"The accuracy lies inside {inside:,} of these and outside {testable - inside:,}, within chance."
     if testable:
         yield "(This test rejects a valid guarantee in at most one report in 20.)"
     if not realised.is_about_all:
@@ -256,8 +255,8 @@ def _sentences(content: Content) -> Iterator[str]:
         f"correct {percent(content.accuracy)} of the time: {_gap(content)}. "
         f"The calibrated mean is {percent(after.confidence)}."
     )
-    yield _frequent_claim(content.tallies["stated"], "When it said {}, it")
-    yield _frequent_claim(content.tallies["calibrated"], "When the calibrated confidence was {}, it")
+    yield _frequent_claim(content.tallies["stated"], "When the LLM said {}, it")
+    yield _frequent_claim(content.tallies["calibrated"], "Where the calibrated confidence was {}, the LLM")
     if after.error_by_group is not None:
         yield _within(content)
         yield _worst_group(content)
@@ -297,34 +296,39 @@ def _frequent_claim(tally: Tally, start: str) -> str:
 
 
 def _within(content: Content) -> str:
-    labels = {"stated": "the stated confidence", "pooled": "one correction for all", "calibrated": "the calibrated one"}
+    labels = {
+        "stated": "the stated confidence",
+        "pooled": "one correction for all",
+        "calibrated": "the calibrated confidence",
+    }
     by = content.grouped_by or ""
     each = "each of the model’s groups" if by.startswith("the model") else f"each {by}"
     errors = {name: scores.error_by_group for name, scores in content.measured.items()}
-    known = {name: error for name, error in errors.items() if error is not None}
-    if np.isnan([error.debiased for error in known.values()]).all():
+    measured = {name: error for name, error in errors.items() if error is not None}
+    if np.isnan([error.debiased for error in measured.values()]).all():
         return f"Within {each}, no error can be measured on so few rows."
-    parts = ", ".join(f"{labels[name]} {off_by(error, has_interval=True)}" for name, error in known.items())
-    return f"Within {each}, typically and without noise: {parts}."
+    parts = ", ".join(f"{labels[name]} {off_by(error, has_interval=True)}" for name, error in measured.items())
+    return f"Typical error within {each}, without noise: {parts}."
 
 
 def _worst_group(content: Content) -> str:
-    """Return the group with the largest error of the calibrated confidence, among those beyond chance."""
+    """Return the group with the largest gap that chance does not explain."""
     if content.is_uneven:
         return "Groups cannot be tested for gaps beyond chance, because some questions have more rows than others."
     off = [group for group in content.groups if group.is_off]
     if not off:
         few = sum(group.rows < FEW_ROWS for group in content.groups) * 2 > len(content.groups)
-        hint = f"; with fewer than {FEW_ROWS} rows in most, only large gaps would show" if few else ""
-        return f"No gap beyond chance in any of {counted(len(content.groups), 'group')}{hint}."
-    worst = max(off, key=lambda group: group.gap)
+        hint = f"; most have fewer than {FEW_ROWS} rows, so only large gaps would show" if few else ""
+        groups = counted(len(content.groups), "group")
+        return f"No group is off by more than 5 points beyond chance ({groups}{hint})."
+    worst = max(off, key=lambda group: abs((group.after or 0.0) - group.accuracy))
     more = ""
     if len(off) > 1:
-        more = f"; {counted(len(off) - 1, 'other group')} also {'has' if len(off) == 2 else 'have'} one"
-    name = "the rows without a group" if worst.label is None else group_name(worst.label)
+        more = f"; {counted(len(off) - 1, 'other group')} {'is' if len(off) == 2 else 'are'} also off"
+    name = "the rows without a group" if worst.group is None else group_name(worst.group)
     return (
         f"Largest gap beyond chance: {name}, where {percent(worst.accuracy)} of {counted(worst.rows, 'answer')} are "
-        f"correct and the calibrated confidence is {percent(worst.confidence['calibrated'])}{more}."
+        f"correct and the mean calibrated confidence is {percent(worst.after or 0.0)}{more}."
     )
 
 

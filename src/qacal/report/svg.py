@@ -42,12 +42,10 @@ def drawing() -> Iterator[None]:
         yield
 
 
-def inline_svg(ax: Axes, key: str) -> tuple[str, str, str]:
-    """Return a figure for a page: its title, its text alternative, and its SVG without the title.
+def inline_svg(ax: Axes, key: str) -> tuple[str, str]:
+    """Return the title of a figure, which goes into the page, and its SVG with a text alternative for screen readers.
 
     key : prefix of every id, unique in the page.
-
-    The title goes into the page, where it wraps and can be searched; so does the text alternative.
     """
     title, text = ax.get_title(loc="left"), str(ax.get_label())
     ax.set_title("", loc="left")
@@ -57,7 +55,7 @@ def inline_svg(ax: Axes, key: str) -> tuple[str, str, str]:
     for element in root.iter():
         _restyle(element)
     _announce(root, key, title, text)
-    return title, text, ElementTree.tostring(root, encoding="unicode", short_empty_elements=True)
+    return title, ElementTree.tostring(root, encoding="unicode", short_empty_elements=True)
 
 
 def _saved(ax: Axes) -> bytes:

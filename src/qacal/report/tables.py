@@ -1,4 +1,4 @@
-"""Tables for the page: those of a block, and those that a caller adds."""
+"""Tables for the page: the headline numbers, and the tables that a caller adds."""
 
 from __future__ import annotations
 
@@ -65,14 +65,12 @@ _MEAN = Cell("mean confidence", "compare it with the accuracy")
 _ERROR = Cell("typical error", "calibration error without noise (debiased), and its 95% interval")
 _ERROR_WITHIN = Cell("typical error within groups", "calibration error within groups, debiased")
 _NOISY = Cell("the same, with noise", "plain (plug-in) error, and its noise floor")
-_AUAC = Cell(
-    "accuracy above a threshold, over all thresholds", "AUAC; higher is better, unless confidences are stretched"
-)
+_AUAC = Cell("accuracy above a threshold, averaged over thresholds", "AUAC; higher is better, but stretching raises it")
 _SHARPNESS = Cell("how much the confidences differ", "sharpness: their standard deviation")
 _LOWER_IS_BETTER = {
     "brier": Cell("squared distance from the outcome", "Brier score; lower is better"),
     "log_loss": Cell("penalty for confident errors", "log loss; lower is better"),
-    "aurc": Cell("error rate of the most confident answers", "AURC, ranking only; lower is better"),
+    "aurc": Cell("error rate, averaged over the share answered", "AURC, ranking only; lower is better"),
 }
 
 

@@ -120,18 +120,15 @@ class CertifiedThreshold:
 
     @property
     def rows(self) -> int:
-        """Number of test rows."""
         return sum(part.rows for part in self.parts)
 
     def rule(self) -> DecisionRule:
-        """Return when to answer and when to abstain."""
         about = {"kind": "certified", "accuracy": self.accuracy, "alpha": self.alpha, "rows": self.rows}
         if self.is_grouped:
             return DecisionRule(None, self.thresholds, about)
         return DecisionRule(self.threshold, None, about)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what JSON can hold."""
         return asdict(self) | {"is_certified": self.is_certified}
 
 
@@ -160,7 +157,7 @@ def certified_threshold(
         question.
     accuracy, risk : the target, or one minus it; give one of them.
     groups : a label per row: then every group has its own threshold, at alpha divided by the number of groups.
-    known_groups : the groups that alpha is divided by, also those without rows; by default those of the rows.
+    known_groups : the groups that alpha is divided by, also groups without rows; by default the groups of the rows.
     ids : the question's id; one row of each question is kept.
     candidates : the thresholds to choose from, which must not come from these rows; by default hundredths, and
         thousandths above 0.9.
@@ -173,8 +170,8 @@ def certified_threshold(
     >>> rng = np.random.default_rng(0)
     >>> stated = rng.choice([0.6, 0.8, 0.9, 1.0], 4000)
     >>> correct = rng.random(4000) < stated - 0.02
-    >>> found = certified_threshold(correct, stated, accuracy=0.9)
-    >>> found.threshold, found.parts[0].accepted, round(found.parts[0].accuracy, 3)
+    >>> certified = certified_threshold(correct, stated, accuracy=0.9)
+    >>> certified.threshold, certified.parts[0].accepted, round(certified.parts[0].accuracy, 3)
     (0.81, 1757, 0.932)
 
     With too few rows there is no threshold, but an estimate of the rows that are needed:
@@ -194,12 +191,12 @@ def certified_threshold(
         tally = Tally.of(at_candidates(h, grid), t, groups=column, ids=hashes, n_blocks=n_blocks, seed=seed)
     tested, expected, pilot_rows = _without_pilot(tally, others)
     is_grouped, cells = tally.grouping is not None, cells_of(tested)
-    known = cells_of(tally) if known_groups is None else known_groups
-    names = list(dict.fromkeys(known)) if is_grouped else [None]
+    names = list(dict.fromkeys(cells_of(tally) if known_groups is None else known_groups)) if is_grouped else [None]
     scale = tally.n / max(tested.n, 1)
     parts = []
     for name in names:
-        curve = curve_of(*cells.get(name, NOTHING), grid, alpha / len(names), is_soft=tested.is_soft)
+        rows = cells.get(name, NOTHING)
+        curve = curve_of(rows.score, rows.rows, rows.right, grid, alpha / len(names), is_soft=tested.is_soft)
         start = expected.expected(name).start(grid, curve.rows, target, curve.alpha)
         parts.append(_certification(name, curve, start, target, scale))
     ungrouped = tested.n - sum(part.rows for part in parts)

@@ -18,11 +18,11 @@ import numpy as np
 
 from qacal.errors import InputError
 from qacal.guarantee import check_alpha
+from qacal.metrics.selective import accepted_sums
 from qacal.parameters import is_number, shown
 from qacal.tally.arrays import ArrayLike, Floats
 from qacal.tally.tally import Tally
 from qacal.thresholds.certified import one_row_per_question
-from qacal.thresholds.curve import accepted_sums
 from qacal.thresholds.decisions import DecisionRule
 
 # Squares of costs are summed.
@@ -78,16 +78,14 @@ class CheapestThreshold:
 
     @property
     def threshold(self) -> float | None:
-        """That of the rule, unless the rows show that it costs more; then the cheapest one. None never answers."""
+        """The threshold of the rule, or the cheapest one if these rows show that the rule costs more."""
         return (self.rule_policy if self.is_rule_good else self.seen_policy).threshold
 
     def rule(self) -> DecisionRule:
-        """Return when to answer and when to abstain."""
         about = {"kind": "cheapest", "wrong": self.wrong, "abstain": self.abstain, "rows": self.rows}
         return DecisionRule(self.threshold, None, about)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what JSON can hold."""
         return asdict(self) | {"threshold": self.threshold, "is_rule_good": self.is_rule_good}
 
 
@@ -113,15 +111,15 @@ def cheapest_threshold(
     Answers at 0.9 are correct only half of the time, so the rule costs more than the cheapest threshold:
 
     >>> stated, correct = np.repeat([0.9, 0.99], 100), np.repeat([1, 0, 1, 0], [50, 50, 97, 3])
-    >>> found = cheapest_threshold(correct, stated, wrong=5, abstain=1)
-    >>> found.rule_policy.threshold, found.rule_policy.cost
+    >>> cheapest = cheapest_threshold(correct, stated, wrong=5, abstain=1)
+    >>> cheapest.rule_policy.threshold, cheapest.rule_policy.cost
     (0.8, 1.325)
-    >>> found.threshold, found.seen_policy.cost, found.is_rule_good
+    >>> cheapest.threshold, cheapest.seen_policy.cost, cheapest.is_rule_good
     (0.99, 0.575, False)
     """
     for name, value in (("wrong", wrong), ("abstain", abstain)):
         if not is_number(value, 0, _LARGEST) or (name == "wrong" and value == 0):
-            raise InputError(f"{name} is {shown(value)}; expected what it costs, a number above 0, such as 1.")
+            raise InputError(f"{name} is {shown(value)}; expected its cost, a number above 0, such as 1.")
     check_alpha(alpha)
     h, t, _, hashes, dropped = one_row_per_question(y_true, y_prob, None, ids)
     tally = Tally.of(h, t, ids=hashes, n_blocks=2)

@@ -1,4 +1,4 @@
-"""What each threshold does to these rows: how many it accepts, how many of them are correct, and what is withheld."""
+"""The effect of each threshold on these rows: accepted rows, correct ones among them, and withheld correct answers."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from qacal.guarantee import binomial_interval, bounded_interval, check_alpha
-from qacal.metrics.binned import as_tally
-from qacal.metrics.selective import GRID
+from qacal.metrics.binned import by_confidence
+from qacal.metrics.selective import GRID, accepted_sums
 from qacal.tally.arrays import ArrayLike, Floats, require_sorted
 from qacal.tally.tally import Tally
 
@@ -115,7 +115,7 @@ def threshold_curve(
     (array([1. , 0.5, 0. ]), array([0.75, 1.  , nan]), array([0., 1., 3.]))
     """
     check_alpha(alpha)
-    tally = as_tally(y_true, y_prob).pooled().without_blocks().without_ties()
+    tally = by_confidence(y_true, y_prob)
     return curve_of(
         tally.confidence, tally.rows, tally.wt, require_sorted(thresholds, "thresholds"), alpha, is_soft=tally.is_soft
     )
@@ -137,12 +137,6 @@ def at_candidates(score: Floats, candidates: Floats) -> Floats:
     array([0.  , 0.5 , 0.75])
     """
     return np.concatenate([[0.0], candidates])[np.searchsorted(candidates, score, side="right")]
-
-
-def accepted_sums(score: Floats, thresholds: Floats, *columns: ArrayLike) -> list[Floats]:
-    """Return, for each threshold, the sum of each column over the cells with at least that score."""
-    first = np.searchsorted(score, thresholds)
-    return [np.append(np.cumsum(np.asarray(column, float)[::-1])[::-1], 0.0)[first] for column in columns]
 
 
 def binomial_tail(right: Floats, rows: Floats, accuracy: float) -> Floats:

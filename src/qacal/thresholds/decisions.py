@@ -48,16 +48,16 @@ class DecisionRule:
         default = np.nan if self.threshold is None else float(self.threshold)
         threshold = np.full(len(evidence), default)
         if self.groups is not None:
-            known = {name: np.nan if value is None else float(value) for name, value in self.groups.items()}
-            # None means no group, even if a group of that name is known.
-            groups = [default if name is None else known.get(name, default) for name in evidence.group]
+            by_group = {name: np.nan if value is None else float(value) for name, value in self.groups.items()}
+            # None means no group, even if there is a group of that name.
+            groups = [default if name is None else by_group.get(name, default) for name in evidence.group]
             threshold = np.array(groups, dtype=float)
         # NaN fails the comparison: without a threshold, abstain.
         decision = np.where(evidence.calibrated >= threshold, "answer", "abstain").tolist()
         return replace(evidence, decision=decision, threshold=threshold)
 
     def validate(self) -> None:
-        """Refuse a rule of an unknown kind; it may come from a file."""
+        """Raise an error for a rule of an unknown kind; it may come from a file."""
         require(
             self.about.get("kind") in KINDS, f"the threshold is about {self.about!r:.80}; expected a kind of {KINDS}."
         )

@@ -58,9 +58,9 @@ class FitRecord:
         names = [column for column in (ids, texts) if column is not None]
         if not names:
             return 0
-        known = int(np.isin(self.questions, _marks(np.concatenate(names))).sum())
+        count = int(np.isin(self.questions, _marks(np.concatenate(names))).sum())
         has_own_ids = ids is not None and texts is not None and not np.array_equal(ids, texts)
-        return known if has_own_ids else known + int(np.isin(self.texts, _marks(names[-1])).sum())
+        return count if has_own_ids else count + int(np.isin(self.texts, _marks(names[-1])).sum())
 
     def outlooks(self) -> Forecasts:
         """Return what to expect of each threshold."""
@@ -71,7 +71,7 @@ class FitRecord:
         return Forecasts(every[0], dict(zip(self.groups, every[1:], strict=True)))
 
     def validate(self) -> None:
-        """Refuse what :func:`remembered` cannot have made."""
+        """Raise an error for values that :func:`remembered` cannot have made; they may come from a file."""
         require_columns(len(self.questions.ravel()), questions=self.questions)
         is_sample = len(self.questions) <= _MOST and rises(self.questions)
         require_columns(len(self.texts.ravel()), texts=self.texts)
@@ -85,7 +85,7 @@ class FitRecord:
         require(is_cut, f"offset must rise from 0 to {cells}, and does not.")
         require_between(0, 1, score=self.score)
         require_between(0, 2**53, rows=self.rows, right=self.right)
-        require(bool((self.right <= self.rows).all()), "more rows are right than there are.")
+        require(bool((self.right <= self.rows).all()), "more rows are correct than there are rows.")
         for start, stop in pairwise(self.offset.tolist()):
             require(rises(self.score[start:stop]), "the scores of a group must rise.")
 
@@ -96,16 +96,16 @@ def sample(ids: Hashes) -> Ints:
 
 
 def sampled(hashes: Hashes) -> Hashes:
-    """Return those of the hashes that :func:`sample` would keep."""
-    known = np.unique(hashes[hashes != 0])
-    return known[np.argsort(_marks(known))[:_MOST]]
+    """Return the hashes that :func:`sample` would keep."""
+    distinct = np.unique(hashes[hashes != 0])
+    return distinct[np.argsort(_marks(distinct))[:_MOST]]
 
 
 def remembered(ids: Hashes, texts: Hashes, outlooks: Forecasts) -> FitRecord:
-    """Return the record of rows with these questions and forecasts; `texts` are those of questions that have ids."""
+    """Return the record of rows with these questions and forecasts; `texts` belong to questions that have ids."""
     every = [outlooks.everywhere, *outlooks.groups.values()]
-    score, rows, right = (np.concatenate([getattr(own, name) for own in every]) for name in ("score", "rows", "right"))
-    offset = np.cumsum([0, *(len(own.score) for own in every)])
+    score, rows, right = (np.concatenate([getattr(one, name) for one in every]) for name in ("score", "rows", "right"))
+    offset = np.cumsum([0, *(len(one.score) for one in every)])
     return FitRecord(sample(ids), sample(texts), tuple(outlooks.groups), offset, score, rows, np.minimum(right, rows))
 
 

@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 
 from qacal.calibrators.platt import expit, fit_logistic
-from qacal.tally.arrays import Floats, Ints
+from qacal.metrics.selective import accepted_sums
+from qacal.tally.arrays import Floats
 from qacal.tally.bins import group_runs
 from qacal.tally.tally import Tally
-from qacal.thresholds.curve import ThresholdCurve, accepted_sums, binomial_tail, relative_entropy
+from qacal.thresholds.curve import ThresholdCurve, binomial_tail, relative_entropy
 
 # At the start, expect this many times the rows that can show anything: there may be fewer.
 _SLACK = 1.25
@@ -47,7 +48,7 @@ class Forecast:
         return Forecast(self.score, self.rows, self.rows * expit(intercept + slope * self.score))
 
     def within(self, everywhere: Forecast) -> Forecast:
-        """Return the forecast of this group, shrunk towards that of all rows."""
+        """Return the forecast of this group, shrunk towards the forecast of all rows."""
         share = _SHARED_ROWS / max(float(everywhere.rows.sum()), 1e-300)
         score = np.concatenate([self.score, everywhere.score])
         order = np.argsort(score, kind="stable")
@@ -83,35 +84,31 @@ class Forecasts:
     @staticmethod
     def of(tally: Tally) -> Forecasts:
         """Return the forecasts from a tally of other rows."""
-        pooled = cells_of(tally.pooled()).get(None, NOTHING)
-        groups = {} if tally.grouping is None else cells_of(tally)
-        return Forecasts(_forecast(pooled).smoothed(), {name: _forecast(cells) for name, cells in groups.items()})
+        everywhere = cells_of(tally.pooled()).get(None, NOTHING).smoothed()
+        return Forecasts(everywhere, {} if tally.grouping is None else cells_of(tally))
 
     def expected(self, group: Any) -> Forecast:
         """Return the forecast of a group, or of all rows for None."""
         if group is None:
             return self.everywhere
-        return self.groups.get(group, _forecast(NOTHING)).within(self.everywhere)
+        return self.groups.get(group, NOTHING).within(self.everywhere)
 
 
-NOTHING = (np.empty(0), np.empty(0, dtype=np.int64), np.empty(0))
+NOTHING = Forecast(np.empty(0), np.empty(0), np.empty(0))
 """The cells of no rows."""
 
 
-def cells_of(tally: Tally) -> dict[Any, tuple[Floats, Ints, Floats]]:
-    """Return (scores, rows, right) of each group; under None if the tally has no groups."""
+def cells_of(tally: Tally) -> dict[Any, Forecast]:
+    """Return the cells of each group; under None if the tally has no groups."""
     tally = tally.without_blocks().without_ties()
     column = tally.grouping
     out = {}
     for code, first, last in zip(*(bound.tolist() for bound in group_runs(tally)), strict=True) if len(tally) else ():
         if column is None or code >= 0:
             name = None if column is None else column.label(code)
-            out[name] = tally.confidence[first:last], tally.rows[first:last], tally.wt[first:last]
+            rows = tally.rows[first:last].astype(np.float64)
+            out[name] = Forecast(tally.confidence[first:last], rows, tally.wt[first:last])
     return out
-
-
-def _forecast(cells: tuple[Floats, Ints, Floats]) -> Forecast:
-    return Forecast(cells[0], cells[1].astype(np.float64), cells[2])
 
 
 def fewest_rows(accuracy: float, alpha: float) -> int:

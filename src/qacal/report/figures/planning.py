@@ -75,7 +75,7 @@ def points_per_bin_plot(
 
 
 def _bundle(ax: Axes, sizes: Sequence[int], nu: float, alpha: float, levels: int, widest: int, top: float) -> None:
-    """Draw the curves of one nu; those of all N are close together, the one with the most rows on top."""
+    """Draw the curves of one nu, which are close together for all N; the one with the most rows is on top."""
     ends = []
     for size in sizes:
         b, error = _errors(size, nu, alpha, levels, widest, top)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from qacal.guarantee import mean_intervals
 from qacal.metrics.calibration import CalibrationError, estimate_calibration_error
 from qacal.metrics.evaluation import BINS
+from qacal.metrics.reliability import bin_means
 from qacal.report import style, words
 from qacal.report.data import as_tallies
 from qacal.tally.arrays import Floats
@@ -75,9 +74,9 @@ def _diagram(tallies: dict[str, Tally], errors: dict[str, CalibrationError], bin
     for name, tally in tallies.items():
         look, points = style.look_of(name), _points(tally, bins, alpha)
         ax.errorbar(
-            points.confidence,
-            points.accuracy,
-            yerr=np.maximum([points.accuracy - points.low, points.high - points.accuracy], 0.0),
+            points["confidence"],
+            points["accuracy"],
+            yerr=np.maximum([points["accuracy"] - points["low"], points["high"] - points["accuracy"]], 0.0),
             label=f"{look.label}: {_short(errors[name])}",
             color=look.colour,
             linestyle=look.line,
@@ -92,25 +91,12 @@ def _diagram(tallies: dict[str, Tally], errors: dict[str, CalibrationError], bin
     return ax
 
 
-@dataclass(frozen=True, eq=False)
-class _Points:
-    """The points of a score: the mean confidence of each bin, and its accuracy with an interval."""
-
-    confidence: Floats
-    accuracy: Floats
-    low: Floats
-    high: Floats
-
-
-def _points(tally: Tally, bins: int, alpha: float) -> _Points:
-    """Bin a score so that no bin has very few rows, which would only show noise."""
+def _points(tally: Tally, bins: int, alpha: float) -> dict[str, Floats]:
+    """Return the columns of `bin_means`, for bins that are not so small that they would only show noise."""
     cells = tally.without_blocks().without_ties()
     # If there are only a few distinct values, each is a bin, unless it is rare.
     full = 4 * bins if len(cells) <= 2 * bins else bins
-    of = mass_bins(cells, max(cells.n // full, _FEWEST))
-    rows, w, wt = of.sum(cells.rows), of.sum(cells.w), of.sum(cells.wt)
-    low, high = mean_intervals(rows, w, wt, of.sum(cells.wtt), of.sum(cells.ww), alpha / 2)
-    return _Points(of.sum(cells.w * cells.confidence) / w, np.clip(wt / w, 0, 1), low, high)
+    return bin_means(cells, mass_bins(cells, max(cells.n // full, _FEWEST)), alpha)
 
 
 def _short(error: CalibrationError) -> str:
@@ -132,7 +118,7 @@ def _text(tallies: dict[str, Tally], errors: dict[str, CalibrationError], bins: 
     parts = ["Reliability diagram: accuracy by confidence; a calibrated score lies on the diagonal."]
     for name, tally in tallies.items():
         points = _points(tally, bins, 0.05)
-        pairs = zip(points.confidence.tolist(), points.accuracy.tolist(), strict=True)
+        pairs = zip(points["confidence"].tolist(), points["accuracy"].tolist(), strict=True)
         shown = ", ".join(f"accuracy {accuracy:.2f} at {confidence:.2f}" for confidence, accuracy in pairs)
         parts.append(f"{style.look_of(name).label} (error {_short(errors[name])}): {shown}.")
     return " ".join(parts)

@@ -131,12 +131,12 @@ def draw_bubbles(ax: Axes, x: Floats, y: Floats, rows: Ints, look: style.Look, *
     largest = 17.0 if len(rows) <= _MANY else 13.0
     most = int(rows.max()) if most is None else most
     level = np.maximum(np.rint(np.sqrt(rows / most) * _LEVELS), 1).astype(np.int64)
-    for one in np.unique(level)[::-1].tolist():
-        mine = level == one
-        diameter = max(largest * one / _LEVELS * _SIDE.get(look.marker, 1.0) - _EDGE, _SMALLEST)
+    for size in np.unique(level)[::-1].tolist():
+        marks = level == size
+        diameter = max(largest * size / _LEVELS * _SIDE.get(look.marker, 1.0) - _EDGE, _SMALLEST)
         ax.plot(
-            x[mine],
-            y[mine],
+            x[marks],
+            y[marks],
             linestyle="none",
             marker=look.marker,
             markersize=diameter,

@@ -53,7 +53,7 @@ def realised_error_plot(realised: Realised, *, ax: Axes | None = None, title: st
 
 
 def validity_plot(scores: Any, *, bins: int = BINS, ax: Axes | None = None, title: str | None = None) -> Axes:
-    """Draw the share of rows in bins with an error of at most epsilon, also for a perfect score with as many rows.
+    """Draw the share of rows in bins with an error of at most epsilon, beside a perfectly calibrated score.
 
     scores : as in :func:`reliability_diagram`; bins are made within the tallies' groups.
     """
@@ -65,7 +65,7 @@ def validity_plot(scores: Any, *, bins: int = BINS, ax: Axes | None = None, titl
         ax.plot(curve.epsilon, curve.share, color=look.colour, linestyle=look.line, linewidth=1.6, label=look.label)
     ideal = curve.calibrated
     if not np.isnan(ideal).any():
-        ax.plot(curve.epsilon, ideal, color=style.COLOURS["quiet"], linewidth=0.9, label="a perfect score")
+        ax.plot(curve.epsilon, ideal, color=style.COLOURS["quiet"], linewidth=0.9, label="perfectly calibrated")
     ax.set(xlim=(0, 0.52), ylim=(-0.03, 1.03))
     ax.xaxis.set_major_formatter("{x:g}")
     ax.yaxis.set_major_formatter(lambda value, _: f"{100 * value:g}%")
