@@ -190,6 +190,32 @@ def test_the_verbs_of_a_model(model):
     assert public - set(model.get_params(deep=False)) == verbs
 
 
+def public(estimator):
+    """Return the public names that are not hyperparameters."""
+    return {name for name in dir(estimator) if name[0] != "_" and name[-1] != "_"} - {*estimator.get_params(deep=False)}
+
+
+def test_calibrators_show_no_internals():
+    verbs = {"fit", "fit_tally", "predict", "predict_tally", "explain", "get_params", "set_params"}
+    for name in qacal.calibrators.__all__:
+        if name not in ("Evidence", "LearnedScore"):
+            assert public(getattr(qacal.calibrators, name)()) == verbs | {"properties", "validate"}
+    score = {"fit", "predict", "pooled", "chosen", "reads_text", "get_params", "set_params", "validate"}
+    assert public(qacal.LearnedScore()) == score
+
+
+def test_a_partition_is_asked_in_one_way():
+    """`fit` and `assign`, and in trees `paths`: the groups of every depth."""
+    partitions = qacal.partitions
+    verbs = {"fit", "assign", "describe", "clone", "get_params", "set_params"}
+    verbs |= {"kind", "uses_labels", "validate"}
+    for tree in (partitions.BisectingTree, partitions.KDTree, partitions.LearnedTree):
+        assert public(tree()) == verbs | {"paths"}
+    parts = (partitions.Column("a"), partitions.KMeans(), partitions.Function(len))
+    for partition in (*parts, partitions.Product(*parts[:2])):
+        assert public(partition) == verbs
+
+
 def test_a_model_loads_itself_and_chooses_its_threshold(model, tmp_path):
     model.save(tmp_path / "model")
     back = qacal.QACalibrator.load(tmp_path / "model")

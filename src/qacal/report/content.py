@@ -124,7 +124,7 @@ def content_of(gathered: Gathered, *, threshold: float | None = None, examples: 
         )
     tallies = scored.tallies()
     model = gathered.model
-    maps, rule = model.calibrator_.fitted_maps(), model.decision_rule_
+    maps, rule = model.calibrator_._fitted_maps(), model.decision_rule_
     groups = groups_of(gathered, tallies, examples)
     own_groups = model.partition_.name if isinstance(model.partition_, Column) else "the model’s groups"
     no_bins = (

@@ -178,7 +178,7 @@ class Gathered:
 
     def add(self, batch: Batch) -> None:
         """Take more rows."""
-        maps = self.model.calibrator_.fitted_maps()
+        maps = self.model.calibrator_._fitted_maps()
         rows = self.model.pipeline_.rows(batch)
         evidence = maps.explain(rows)
         names = batch.listed(self.grouped_by) if self.grouped_by else evidence.group
