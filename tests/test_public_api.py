@@ -246,6 +246,20 @@ def test_grid_search_over_records(kind):
     np.testing.assert_array_equal(search.predict(frame), search.best_estimator_.predict(frame))
 
 
+def test_the_text_model_is_cross_validated_and_tuned():
+    """The same text is always wrong in one topic: a model that reads it beats one that does not."""
+    rng = np.random.default_rng(0)
+    topic = rng.choice(["prime numbers", "capitals of Europe"], 240)
+    frame = pd.DataFrame({"id": np.arange(240), "question": [f"{t}, number {i}?" for i, t in enumerate(topic)]})
+    frame = frame.assign(answer="Yes", confidence=0.9, correct=rng.random(240) < np.where(topic == topic[0], 0.9, 0.2))
+    frame["confidence"] = rng.choice([0.8, 0.9], 240)
+    assert (cross_val_score(qacal.QACalibrator(), frame, cv=2, error_score="raise") > -0.6).all()
+    model = qacal.QACalibrator(learned_score=qacal.LearnedScore())
+    search = GridSearchCV(model, {"learned_score__text": [True, False]}, cv=2, error_score="raise").fit(frame)
+    assert search.best_params_ == {"learned_score__text": True}
+    assert search.best_estimator_.learned_score_.reads_text
+
+
 @pytest.fixture
 def no_window():
     """Draw to memory, and close what was drawn."""
@@ -274,6 +288,9 @@ def test_a_reliability_display_is_used_as_scikit_learns(no_window, strategy):
     np.testing.assert_allclose(shown.prob_pred, prob_pred)
     np.testing.assert_array_equal(shown.line_.get_ydata(), shown.prob_true)
     assert (shown.ax_.figure, shown.estimator_name) == (shown.figure_, "LLM")
+    theirs = CalibrationDisplay.from_predictions(y, p, n_bins=8, strategy=strategy, name="LLM")
+    assert vars(theirs).keys() <= vars(shown).keys()
+    assert (shown.pos_label, shown.line_.get_label()) == (theirs.pos_label, theirs.line_.get_label())
     again = qacal.ReliabilityDisplay.from_predictions(1 - y, 1 - p, ax=shown.ax_)
     assert again.figure_ is shown.figure_
     with pytest.raises(qacal.InputError, match="seem to be swapped"):

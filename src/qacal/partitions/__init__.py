@@ -1,4 +1,8 @@
-"""beta: from a row to its group, by its vector or by what is known of it."""
+"""From a row to its group: the paper's beta.
+
+In: vectors of texts, or columns of the rows. Out: a label per row, or its path in a tree. Open `base.py` first, then
+`bisecting.py` (the default).
+"""
 
 from qacal.partitions.base import EMBEDDING, Partition
 from qacal.partitions.bisecting import BisectingTree
