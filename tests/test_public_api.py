@@ -5,9 +5,11 @@ import sys
 from html import unescape
 
 import matplotlib as mpl
+import narwhals as nw
 import numpy as np
 import pandas as pd
 import polars as pl
+import pyarrow as pa
 import pytest
 from scipy import stats
 from sklearn import metrics as sklearn_metrics
@@ -180,6 +182,9 @@ def test_predict_takes_records_and_arrays(model, tmp_path):
         np.testing.assert_array_equal(model.predict(confidence, groups=frame["subject"]), expected)
     with pytest.raises(qacal.InputError, match="records have their own columns"):
         model.predict(frame, groups=frame["subject"])
+    with pytest.raises(qacal.InputError, match="Collect a lazy frame first"):
+        model.predict(pl.from_pandas(frame).lazy())
+    assert len(model.predict(pa.Table.from_pandas(frame))) == len(model.predict(nw.from_native(frame))) == 50
 
 
 def test_the_verbs_of_a_model(model):
