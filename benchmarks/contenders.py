@@ -55,7 +55,7 @@ def _paper_method(method: Calibrator, fitting: pl.DataFrame, testing: pl.DataFra
         tree = Beta("embedding", "kdtree").partitions(int((~used).sum()))
         assert isinstance(tree, qacal.partitions.KDTree)
         tree.fit(vectors(fitting)[~used])
-        theirs, asked = (tree.groups(vectors(rows)) for rows in (fitting, testing))
+        theirs, asked = (tree.paths(vectors(rows)) for rows in (fitting, testing))
     is_tuning = part == TUNING
     calibration, tuning = (_tally(fitting, theirs, rows) for rows in (used & ~is_tuning, is_tuning))
     chosen = qacal.Search(calibration, tuning, ranges=wide_ranges(calibration.n)).tune(method).calibrator

@@ -37,7 +37,7 @@ def components(fitting: pl.DataFrame, testing: pl.DataFrame) -> tuple[np.ndarray
 def bisecting_groups(fitting: pl.DataFrame, testing: pl.DataFrame, depth: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the group of every row at the depths 1, 2, ... of a bisecting tree, found on the fitting rows."""
     tree = BisectingTree(max_depth=depth).fit(vectors(fitting))
-    paths = (tree.groups(vectors(rows)) for rows in (fitting, testing))
+    paths = (tree.paths(vectors(rows)) for rows in (fitting, testing))
     first, second = (np.column_stack([path.groups(level + 1) for level in range(depth)]) for path in paths)
     return first, second
 

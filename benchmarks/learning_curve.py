@@ -1,7 +1,7 @@
 """How many labelled rows it takes: the quality of the default and of simpler methods by the number of rows.
 
     python -m benchmarks.learning_curve DATA [--embedder static|minilm] [--splits 3] [--only dev|judge|all]
-                                             [--anew NAME ...] [--cache DIR]
+                                             [--remeasure NAME ...] [--cache DIR]
 
 DATA, splits and test questions are those of `benchmarks.quality`. Of the 80% to learn from, methods are given the first
 100, 300, 1,000 and 3,000 rows, and all, in an order drawn by a hash of the id; few rows are drawn several times, since
@@ -110,8 +110,8 @@ class Draw:
 def main() -> None:
     asked = _arguments()
     asked.cache.mkdir(parents=True, exist_ok=True)
-    anew = [_name(method, rows, number) for method in asked.anew for rows, number in _numbered()]
-    ledger = Ledger(asked.cache / "curve.jsonl", anew)
+    remeasure = [_name(method, rows, number) for method in asked.remeasure for rows, number in _numbered()]
+    ledger = Ledger(asked.cache / "curve.jsonl", remeasure)
     keys: list[Key] = []
     with threadpool_limits(1), warnings.catch_warnings():
         warnings.simplefilter("ignore", qacal.RepeatedQuestionsWarning)
@@ -209,7 +209,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--embedder", default="static", help="static or minilm")
     parser.add_argument("--splits", type=int, default=3)
     parser.add_argument("--only", choices=["dev", "judge", "all"], default="dev")
-    parser.add_argument("--anew", nargs="+", choices=METHODS, default=[], metavar="NAME", help="measure these again")
+    parser.add_argument(
+        "--remeasure", nargs="+", choices=METHODS, default=[], metavar="NAME", help="measure these again"
+    )
     parser.add_argument("--cache", type=Path, default=Path(tempfile.gettempdir()) / "qacal-quality")
     return parser.parse_args()
 

@@ -23,16 +23,16 @@ class Key:
 class Ledger:
     """A file of lines; of two lines with one key, the later counts.
 
-    anew : methods whose lines of earlier runs do not count, since their code has changed.
+    remeasure : methods whose lines of earlier runs do not count, since their code has changed.
     """
 
-    def __init__(self, path: Path, anew: Collection[str] = ()) -> None:
+    def __init__(self, path: Path, remeasure: Collection[str] = ()) -> None:
         self._path = path
         self._lines: dict[Key, dict[str, float]] = {}
         for text in path.read_text().splitlines() if path.is_file() else ():
             line = json.loads(text)
             key = Key(**line.pop("key"))
-            if key.method not in anew:
+            if key.method not in remeasure:
                 self._lines[key] = line
 
     def __contains__(self, key: Key) -> bool:

@@ -1,7 +1,7 @@
 """How good the probabilities are, beside the paper's methods and the peers, on questions that nobody has seen.
 
     python -m benchmarks.quality DATA [--embedder static|minilm] [--splits 5] [--only dev|judge|all]
-                                      [--methods NAME ...] [--anew NAME ...] [--beside NAME] [--cache DIR]
+                                      [--methods NAME ...] [--remeasure NAME ...] [--beside NAME] [--cache DIR]
 
 DATA holds `openqa_verb1s.parquet` and `mmlu_pro_stated.parquet`: thirteen combinations of an LLM and a file. Questions
 are dealt 80:20 by id, several times; `contenders` says what each method does with its 80%. What is measured:
@@ -13,8 +13,8 @@ are dealt 80:20 by id, several times; `contenders` says what each method does wi
 - Seconds of one thread's work, whatever else the machine does: from vectors to probabilities, fitting and answering. Of
   MCGrad the fit alone.
 
-What was measured is kept in the cache: a run that was stopped goes on where it was, and another measures only what is
-new. `--anew` measures methods again whose code has changed. Develop with `--only dev`; `--only judge` is for the end.
+Results are cached: a stopped run continues, and a new run measures only what is missing. `--remeasure NAME` measures a
+method again after a change to its code. Develop with `--only dev`; `--only judge` is for the final comparison.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ METHODS = (*CONTENDERS, *MCGRAD)
 def main() -> None:
     asked = _arguments()
     asked.cache.mkdir(parents=True, exist_ok=True)
-    ledger = Ledger(asked.cache / "lines.jsonl", asked.anew)
+    ledger = Ledger(asked.cache / "lines.jsonl", asked.remeasure)
     keys = []
     with threadpool_limits(1), warnings.catch_warnings():
         warnings.simplefilter("ignore", qacal.RepeatedQuestionsWarning)
@@ -105,7 +105,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--splits", type=int, default=5)
     parser.add_argument("--only", choices=["dev", "judge", "all"], default="dev")
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=METHODS, metavar="NAME")
-    parser.add_argument("--anew", nargs="+", choices=METHODS, default=[], metavar="NAME", help="measure these again")
+    parser.add_argument(
+        "--remeasure", nargs="+", choices=METHODS, default=[], metavar="NAME", help="measure these again"
+    )
     parser.add_argument("--beside", choices=METHODS, default="default", metavar="NAME", help="compare with this one")
     parser.add_argument("--cache", type=Path, default=Path(tempfile.gettempdir()) / "qacal-quality")
     asked = parser.parse_args()

@@ -1,6 +1,6 @@
 """What the lines say: means over combinations, paired differences with intervals, and who is beaten where.
 
-Splits deal the same rows anew, so they are no new evidence; what is averaged over are combinations. A difference is
+All splits use the same rows, so they are no new evidence: means are over combinations. A difference is
 taken between means over the same splits, and its interval is Student's over the combinations. LLMs that answered the
 same questions are taken as independent, which they are not quite. Debiased errors are averaged over splits as squares,
 in which they have no bias: the root of one split's may be far below 0.

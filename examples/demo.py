@@ -1,4 +1,4 @@
-"""What qacal does, on real answers: a small LLM's to the quiz that comes with the package.
+"""Show what qacal does, on a small LLM's real answers to the quiz in the package.
 
 Trains on the answers to two thirds of the questions, applies the models to the others, and shows for every topic the
 accuracy, the stated confidence and the calibrated one: from the stated confidence and the text alone, as `qacal fit`
@@ -21,11 +21,11 @@ from qacal.report import Block, read_contents, render
 from qacal.sources.questions.quiz import answers, provenance
 
 SCORES = {"stated": "confidence", "qacal": "calibrated", "+tokens": "with_tokens"}
-"""The columns of both tables, and the columns of the rows that they show."""
+"""The columns of both tables, and the columns of the rows they are computed from."""
 
 _LEGEND = (
-    "stated: the confidence that the LLM stated. qacal: computed from that and the text, as qacal fit does. +tokens: "
-    "also uses the probability of the answer's tokens, which needs a server that gives log-probabilities."
+    "stated: the confidence that the LLM stated. qacal: computed from this confidence and the text, as qacal fit does. "
+    "+tokens: also uses the probability of the answer's tokens, which needs a server that gives log-probabilities."
 )
 _WIDTH = 79
 
@@ -90,7 +90,7 @@ def _overall(applied: pl.DataFrame) -> str:
         "Brier score (lower is better)": lambda p: qacal.metrics.brier_score(right, p),
         "log loss, cut at 0.001": lambda p: qacal.metrics.log_loss(right, p, cut=0.001),
         "error within topics": lambda p: _error(p, right, topics),
-        "accuracy of the surer half": lambda p: _surer_half(p, right),
+        "accuracy of the more confident half": lambda p: _confident_half(p, right),
     }
     lines = [f"\n{'':39}" + "".join(f"{name:>9}" for name in SCORES)]
     for name, measure in measures.items():
@@ -100,13 +100,13 @@ def _overall(applied: pl.DataFrame) -> str:
 
 
 def _error(p: np.ndarray, right: np.ndarray, topics: pl.Series) -> float:
-    """Return the calibration error within topics, as in qacal evaluate; 0 where none can be seen."""
+    """Return the calibration error within topics, as in qacal evaluate; 0 if no error is detected."""
     error = qacal.evaluate(right, p, groups=topics).before.error_by_group
     return 0.0 if error is None else max(0.0, error.debiased)
 
 
-def _surer_half(p: np.ndarray, right: np.ndarray) -> float:
-    """Return the accuracy of the surer half, on average over the orders of equal confidences."""
+def _confident_half(p: np.ndarray, right: np.ndarray) -> float:
+    """Return the accuracy of the more confident half; ties count with their mean accuracy."""
     cut = np.median(p)
     above, at = right[p > cut], right[p == cut]
     wanted = len(p) / 2
@@ -122,7 +122,7 @@ def _certificate(model: qacal.QACalibrator, applied: pl.DataFrame) -> str:
         f"Certified on {model.rows_} rows (with probability 90%), on which qacal was not trained: for half of the "
         f"answers the true accuracy is within {bound:.2f} of the calibrated probability. A group of questions has "
         "intervals of its own if it has 250 certifying rows, which takes about 1,250 labelled rows in that group. The "
-        f"largest of the {len(groups)} groups here has {groups[0].rows}, so each interval is that of all answers with "
+        f"largest of the {len(groups)} groups here has {groups[0].rows}, so every interval covers all answers with "
         "a similar probability."
     )
     return _wrapped(text)

@@ -133,7 +133,7 @@ def test_parameters_of_calibrators(kind):
 def test_parameters_of_partitions(kind):
     rows = {"embedding": VECTORS, "confidence": H, "correct": RIGHT}
     for name in kind().get_params():
-        survives(lambda value, name=name: kind(**{name: value}).fit_rows(rows).assign(VECTORS), name)
+        survives(lambda value, name=name: kind(**{name: value})._fit_rows(rows).assign(VECTORS), name)
 
 
 WRONG = ["x", None, [], [1], {}, NAN, -1, object(), len]

@@ -5,9 +5,11 @@ import sys
 from html import unescape
 
 import matplotlib as mpl
+import narwhals as nw
 import numpy as np
 import pandas as pd
 import polars as pl
+import pyarrow as pa
 import pytest
 from scipy import stats
 from sklearn import metrics as sklearn_metrics
@@ -180,6 +182,9 @@ def test_predict_takes_records_and_arrays(model, tmp_path):
         np.testing.assert_array_equal(model.predict(confidence, groups=frame["subject"]), expected)
     with pytest.raises(qacal.InputError, match="records have their own columns"):
         model.predict(frame, groups=frame["subject"])
+    with pytest.raises(qacal.InputError, match="Collect a lazy frame first"):
+        model.predict(pl.from_pandas(frame).lazy())
+    assert len(model.predict(pa.Table.from_pandas(frame))) == len(model.predict(nw.from_native(frame))) == 50
 
 
 def test_the_verbs_of_a_model(model):
@@ -188,6 +193,32 @@ def test_the_verbs_of_a_model(model):
     verbs |= {"save", "load", "score", "get_params", "set_params"}
     public = {name for name in dir(model) if not name.startswith("_") and not name.endswith("_")}
     assert public - set(model.get_params(deep=False)) == verbs
+
+
+def public(estimator):
+    """Return the public names that are not hyperparameters."""
+    return {name for name in dir(estimator) if name[0] != "_" and name[-1] != "_"} - {*estimator.get_params(deep=False)}
+
+
+def test_calibrators_show_no_internals():
+    verbs = {"fit", "fit_tally", "predict", "predict_tally", "explain", "get_params", "set_params"}
+    for name in qacal.calibrators.__all__:
+        if name not in ("Evidence", "LearnedScore"):
+            assert public(getattr(qacal.calibrators, name)()) == verbs | {"properties", "validate"}
+    score = {"fit", "predict", "pooled", "chosen", "reads_text", "get_params", "set_params", "validate"}
+    assert public(qacal.LearnedScore()) == score
+
+
+def test_a_partition_is_asked_in_one_way():
+    """`fit` and `assign`, and in trees `paths`: the groups of every depth."""
+    partitions = qacal.partitions
+    verbs = {"fit", "assign", "describe", "clone", "get_params", "set_params"}
+    verbs |= {"kind", "uses_labels", "validate"}
+    for tree in (partitions.BisectingTree, partitions.KDTree, partitions.LearnedTree):
+        assert public(tree()) == verbs | {"paths"}
+    parts = (partitions.Column("a"), partitions.KMeans(), partitions.Function(len))
+    for partition in (*parts, partitions.Product(*parts[:2])):
+        assert public(partition) == verbs
 
 
 def test_a_model_loads_itself_and_chooses_its_threshold(model, tmp_path):
@@ -220,6 +251,20 @@ def test_grid_search_over_records(kind):
     np.testing.assert_array_equal(search.predict(frame), search.best_estimator_.predict(frame))
 
 
+def test_the_text_model_is_cross_validated_and_tuned():
+    """The same text is always wrong in one topic: a model that reads it beats one that does not."""
+    rng = np.random.default_rng(0)
+    topic = rng.choice(["prime numbers", "capitals of Europe"], 240)
+    frame = pd.DataFrame({"id": np.arange(240), "question": [f"{t}, number {i}?" for i, t in enumerate(topic)]})
+    frame = frame.assign(answer="Yes", confidence=0.9, correct=rng.random(240) < np.where(topic == topic[0], 0.9, 0.2))
+    frame["confidence"] = rng.choice([0.8, 0.9], 240)
+    assert (cross_val_score(qacal.QACalibrator(), frame, cv=2, error_score="raise") > -0.6).all()
+    model = qacal.QACalibrator(learned_score=qacal.LearnedScore())
+    search = GridSearchCV(model, {"learned_score__text": [True, False]}, cv=2, error_score="raise").fit(frame)
+    assert search.best_params_ == {"learned_score__text": True}
+    assert search.best_estimator_.learned_score_.reads_text
+
+
 @pytest.fixture
 def no_window():
     """Draw to memory, and close what was drawn."""
@@ -248,6 +293,9 @@ def test_a_reliability_display_is_used_as_scikit_learns(no_window, strategy):
     np.testing.assert_allclose(shown.prob_pred, prob_pred)
     np.testing.assert_array_equal(shown.line_.get_ydata(), shown.prob_true)
     assert (shown.ax_.figure, shown.estimator_name) == (shown.figure_, "LLM")
+    theirs = CalibrationDisplay.from_predictions(y, p, n_bins=8, strategy=strategy, name="LLM")
+    assert vars(theirs).keys() <= vars(shown).keys()
+    assert (shown.pos_label, shown.line_.get_label()) == (theirs.pos_label, theirs.line_.get_label())
     again = qacal.ReliabilityDisplay.from_predictions(1 - y, 1 - p, ax=shown.ax_)
     assert again.figure_ is shown.figure_
     with pytest.raises(qacal.InputError, match="seem to be swapped"):

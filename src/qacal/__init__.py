@@ -1,8 +1,8 @@
 """qacal: how far to trust an LLM's answer.
 
-It turns the confidence an LLM states about an answer into the probability that the answer is right, for the kind of
-question it is, with a guarantee. ``QABinning().fit(confidence, correct, groups=groups).predict(...)`` is the start;
-the README tells the rest.
+In: answers of an LLM with their stated confidences, some labelled correct or wrong. Out: the probability that an answer
+is correct, with a certified interval. ``QACalibrator().fit(records).calibrate(new_records)`` is the start; open
+`model/model.py` first.
 """
 
 from __future__ import annotations

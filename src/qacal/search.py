@@ -208,14 +208,14 @@ class Search:
         has_bins = "points_per_bin" in calibrator.get_params()
         for b in self._admitted(calibration.n, groups) if has_bins else [None]:
             fitted = _configured(calibrator, None, b).fit_tally(calibration)
-            yield b, fitted.fitted_maps().apply(rows)
+            yield b, fitted._fitted_maps().apply(rows)
 
     # Bins: make them once
 
     def _answers_of_bins(
         self, calibrator: BinningCalibrator, cut: Cut, groups: int
     ) -> Iterator[tuple[int | None, Floats]]:
-        labels, targets = calibrator.targets(calibrator._relevant(self.at(self.calibration, cut)))
+        labels, targets = calibrator._targets(calibrator._relevant(self.at(self.calibration, cut)))
         # The cuts from the root to this one: each may answer for a group.
         chain: list[Cut] = [*range(int(cut) + 1)] if self._is_tree else [*dict.fromkeys([ROOT, cut])]
         levels = [self._level(calibrator, labels, level) for level in chain]
@@ -230,7 +230,7 @@ class Search:
         return [b for b in self.ranges.points_per_bin if groups == 1 or self.ranges.admits(rows, groups, b)]
 
     def _level(self, calibrator: BinningCalibrator, labels: Tally, cut: Cut) -> _Level:
-        key = (calibrator.bins_half, labels.resolution, cut)
+        key = (calibrator._bins_half, labels.resolution, cut)
         if key not in self._levels:
             self._levels[key] = _Level(_flat(labels, cut), self.tuning.confidence, self._codes(cut))
         return self._levels[key]

@@ -186,7 +186,7 @@ def test_tallies_add(calibrator, rows, cut):
     n = len(rows["confidence"])
     cut = min(cut, n)
     keyed = rows if calibrator.properties.uses_groups else {**rows, "groups": None}
-    options = calibrator.tally_options()
+    options = calibrator._tally_options()
     parts = [reordered(keyed, slice(0, cut)), reordered(keyed, slice(cut, n))]
     tallies = [Tally.of(**part, **options) for part in parts if len(part["confidence"])]
     whole = clone(calibrator).fit(**rows).predict(**asks(rows))
@@ -198,7 +198,7 @@ def test_tallies_add(calibrator, rows, cut):
 @given(rows=data())
 def test_predicting_cells_is_predicting_rows(calibrator, rows):
     model = fit(calibrator, rows)
-    keeps_ties = bool(calibrator.tally_options().get("ties"))
+    keeps_ties = bool(calibrator._tally_options().get("ties"))
     tally = Tally.of(rows["confidence"], rows["correct"], groups=rows["groups"], ids=rows["ids"], ties=keeps_ties)
     of_rows = model.predict(**asks(rows))
     of_cells = dict(zip(zip(*_keys(tally), strict=True), model.predict_tally(tally), strict=True))
@@ -218,7 +218,7 @@ def _keys(tally):
 @given(rows=data())
 def test_any_tally_of_the_same_rows_gives_the_same_maps(calibrator, rows):
     """Blocks, ties and groups that a calibrator did not ask for make no difference."""
-    options = calibrator.tally_options()
+    options = calibrator._tally_options()
     full = Tally.of(
         **rows,
         n_blocks=256,
@@ -394,7 +394,7 @@ def test_the_same_numbers_in_another_precision_get_the_same_answers(calibrator):
     for model in fits:
         for form in forms.values():
             np.testing.assert_array_equal(model.predict(form, groups=s, ids=range(300)), expected)
-        tally = Tally.of(h.astype(np.float32), t, groups=s, ids=range(300), **model.tally_options())
+        tally = Tally.of(h.astype(np.float32), t, groups=s, ids=range(300), **model._tally_options())
         again = clone(calibrator).fit_tally(tally)
         np.testing.assert_array_equal(again.predict(h, groups=s, ids=range(300)), expected)
 

@@ -296,7 +296,7 @@ TINY = 5e-324
 def test_numbers_at_the_ends_of_float64_give_no_nan(calibrator, extremes):
     """Weights that differ by 1e16 and by 1e200, and confidences next to 0 whose differences have no inverse."""
     rng = np.random.default_rng(3)
-    n, options = 120, calibrator.tally_options()
+    n, options = 120, calibrator._tally_options()
     groups, right, stated = rng.integers(0, 3, n), rng.integers(0, 2, n), rng.random(n).round(1)
     for weights in ([1e-8, 1e8], [1e-100, 1e100]):
         weight = rng.choice(weights, n) if extremes != "confidences" else None

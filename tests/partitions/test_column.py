@@ -121,7 +121,7 @@ def test_labels_that_no_file_holds(tmp_path):
 
 def test_repr_and_needs():
     assert repr(Column("subject")) == "Column('subject')"
-    assert Column("subject").needs == ("subject",)
+    assert Column("subject")._needs == ("subject",)
 
 
 def test_a_column_that_is_an_id_makes_no_groups():

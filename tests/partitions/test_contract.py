@@ -84,40 +84,40 @@ def loaded(partition):
 
 @every_saved_partition
 def test_loaded_partitions_are_the_same_to_the_bit(partition):
-    fitted = partition.clone().fit_rows(inputs(0))
+    fitted = partition.clone()._fit_rows(inputs(0))
     again = loaded(fitted)
     assert type(again) is type(fitted)
     assert repr(again) == repr(fitted)
     assert written(again) == written(fitted)
     assert again.describe() == fitted.describe()
-    assert leaves(again.groups_of(inputs(1))) == leaves(fitted.groups_of(inputs(1)))
+    assert leaves(again._groups_of(inputs(1))) == leaves(fitted._groups_of(inputs(1)))
 
 
 @every_saved_partition
 def test_row_order_is_irrelevant(partition):
     rows = inputs(3)
     order = np.random.default_rng(0).permutation(300)
-    fitted = partition.clone().fit_rows(rows)
-    shuffled = partition.clone().fit_rows(taken(rows, order))
+    fitted = partition.clone()._fit_rows(rows)
+    shuffled = partition.clone()._fit_rows(taken(rows, order))
     assert written(shuffled) == written(fitted)
 
 
 @every_saved_partition
 def test_predicting_changes_nothing(partition):
-    fitted = partition.clone().fit_rows(inputs(0))
+    fitted = partition.clone()._fit_rows(inputs(0))
     before = written(fitted)
-    first = leaves(fitted.groups_of(inputs(2)))
-    fitted.groups_of(inputs(5))
-    assert leaves(fitted.groups_of(inputs(2))) == first
+    first = leaves(fitted._groups_of(inputs(2)))
+    fitted._groups_of(inputs(5))
+    assert leaves(fitted._groups_of(inputs(2))) == first
     assert written(fitted) == before
 
 
 @every_saved_partition
 def test_descriptions_are_plain(partition):
-    facts = partition.clone().fit_rows(inputs(0)).describe()
+    facts = partition.clone()._fit_rows(inputs(0)).describe()
     assert json.loads(json.dumps(facts, allow_nan=False)) == facts
     assert facts["kind"] == partition.kind
-    assert facts["parameters"] == partition.parameters()
+    assert facts["parameters"] == partition._parameters()
     assert facts["n_groups"] >= 1
 
 
@@ -128,7 +128,7 @@ def test_manners(partition):
         assert twin is not partition
         assert repr(twin) == repr(partition)
     with pytest.raises(NotFittedError, match="call fit first"):
-        partition.clone().groups_of(inputs(0))
+        partition.clone()._groups_of(inputs(0))
     with pytest.raises(NotFittedError, match="call fit first"):
         partition.clone().describe()
     with pytest.raises(NotFittedError, match="call fit first"):
@@ -137,9 +137,9 @@ def test_manners(partition):
 
 @every_saved_partition
 def test_missing_columns_are_named(partition):
-    fitted = partition.clone().fit_rows(inputs(0))
-    for method in (fitted.groups_of, partition.clone().fit_rows):
-        with pytest.raises(InputError, match=f"needs '{partition.needs[0]}', and the rows have 'question'"):
+    fitted = partition.clone()._fit_rows(inputs(0))
+    for method in (fitted._groups_of, partition.clone()._fit_rows):
+        with pytest.raises(InputError, match=f"needs '{partition._needs[0]}', and the rows have 'question'"):
             method({"question": ["Why?"]})
         with pytest.raises(InputError, match="takes columns by name"):
             method([[1.0]])
@@ -268,7 +268,7 @@ def test_vectors_are_never_copied_whole(partition, dtype):
     fitted = learned_from(partition, clouds(0, width=64))
     Z = np.broadcast_to(clouds(1, n=1, width=64).astype(dtype), (200_000, 64))  # large to copy, small to hold
     tracemalloc.start()
-    fitted.groups(Z)
+    fitted._groups(Z)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < Z.nbytes
@@ -282,14 +282,14 @@ from qacal.partitions import Partition
 from qacal.storage import load
 for folder in sorted(pathlib.Path(sys.argv[1]).iterdir()):
     partition = load(folder, Partition, CLASSES)
-    partition.groups_of({"embedding": [[0.0] * 6], "subject": ["law"]})
+    partition._groups_of({"embedding": [[0.0] * 6], "subject": ["law"]})
     print(folder.name)
 """
 
 
 def test_applying_needs_numpy_alone(tmp_path):
     for at, partition in enumerate(SAVED):
-        save(tmp_path / f"{at:02}", partition.clone().fit_rows(inputs(0)), CLASSES)
+        save(tmp_path / f"{at:02}", partition.clone()._fit_rows(inputs(0)), CLASSES)
     run = subprocess.run([sys.executable, "-c", WITHOUT_OTHERS, str(tmp_path)], capture_output=True, text=True)
     assert run.stderr == ""
     assert run.stdout.split() == [f"{at:02}" for at in range(len(SAVED))]
@@ -322,7 +322,7 @@ def test_functions_are_refused_by_the_saved_form():
     ],
 )
 def test_what_no_fit_makes_is_refused(partition, changes, match):
-    fitted = partition.clone().fit_rows(inputs(0))
+    fitted = partition.clone()._fit_rows(inputs(0))
     fitted.validate()
     fitted.fitted_ = replace(fitted.fitted_, **changes)
     with pytest.raises(InputError, match=match):
@@ -338,4 +338,4 @@ def test_parameters_that_are_not_those_of_the_fit_are_refused():
         (Column("subject"), {"name": ""}, "the name of a Column is ''"),
     ):
         with pytest.raises(InputError, match=match):
-            partition.clone().fit_rows(inputs(0)).set_params(**changes).validate()
+            partition.clone()._fit_rows(inputs(0)).set_params(**changes).validate()

@@ -11,8 +11,8 @@ def first_letters(rows):
 
 
 def test_labels_of_a_function():
-    groups = Function(first_letters).fit_rows({"question": ["Why?"]})
-    assert groups.groups_of({"question": ["Who?", "", "How?"]}).tolist() == ["W", None, "H"]
+    groups = Function(first_letters)._fit_rows({"question": ["Why?"]})
+    assert groups._groups_of({"question": ["Who?", "", "How?"]}).tolist() == ["W", None, "H"]
     assert groups.describe() == {
         "kind": "function",
         "parameters": {"name": "first_letters", "columns": []},
@@ -29,24 +29,24 @@ def test_it_is_given_the_columns_it_names():
         return [0, 1]
 
     rows = {"question": ["a", "b"], "answer": ["c", "d"]}
-    assert Function(labels, columns=["answer"]).needs == ("answer",)
-    Function(labels, columns=["answer"]).groups_of(rows)
-    Function(labels).groups_of(rows)
+    assert Function(labels, columns=["answer"])._needs == ("answer",)
+    Function(labels, columns=["answer"])._groups_of(rows)
+    Function(labels)._groups_of(rows)
     assert seen == [["answer"], ["answer", "question"]]
     with pytest.raises(InputError, match=r"Function\(labels\) needs 'id', and the rows have 'question', 'answer'"):
-        Function(labels, columns=["id"]).groups_of(rows)
+        Function(labels, columns=["id"])._groups_of(rows)
 
 
 def test_refusals():
     with pytest.raises(InputError, match="returned 1 labels for the 2 rows of 'question'"):
-        Function(lambda rows: [1], name="short").groups_of({"question": ["a", "b"]})
+        Function(lambda rows: [1], name="short")._groups_of({"question": ["a", "b"]})
     with pytest.raises(InputError, match="what one returned is one int; expected a list or column"):
-        Function(lambda rows: 1, name="one").groups_of({"question": ["a", "b"]})
+        Function(lambda rows: 1, name="one")._groups_of({"question": ["a", "b"]})
     with pytest.raises(InputError, match="expected something that can be called"):
-        Function(3).groups_of({"question": ["a"]})
+        Function(3)._groups_of({"question": ["a"]})
     with pytest.raises(InputError, match="expected a list of names"):
-        Function(len, columns="question").fit_rows({"question": ["a"]})
+        Function(len, columns="question")._fit_rows({"question": ["a"]})
     with pytest.raises(InputError, match="takes columns by name"):
-        Function(len).groups_of(["a"])
+        Function(len)._groups_of(["a"])
     with pytest.raises(InputError, match=r"use Column\('kind'\) in its place"):
         Function(len).validate()

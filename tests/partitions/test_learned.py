@@ -212,6 +212,6 @@ def test_refusals():
         with pytest.raises(InputError, match=message):
             fit(LearnedTree(**parameters), Z, confidence, correct)
     with pytest.raises(InputError, match="needs 'correct', and the rows have 'embedding', 'confidence'"):
-        LearnedTree().fit_rows({"embedding": Z, "confidence": confidence})
+        LearnedTree()._fit_rows({"embedding": Z, "confidence": confidence})
     with pytest.raises(InputError, match="a learned tree of 200 coordinates has room for at most 19 levels"):
         fit(LearnedTree(max_depth=20), np.zeros((10, 200)), confidence, correct)

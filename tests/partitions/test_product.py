@@ -13,31 +13,31 @@ texts = st.text(alphabet="a/ ", min_size=1, max_size=4)
 
 
 def fitted(rows, *names):
-    return Product(*map(Column, names)).fit_rows(rows)
+    return Product(*map(Column, names))._fit_rows(rows)
 
 
 def test_labels_are_joined():
     rows = {"tenant": ["acme", "acme", None], "topic": ["a/b", 3, "x"]}
-    assert fitted(rows, "tenant", "topic").groups_of(rows).tolist() == ["acme / a//b", "acme / 3", None]
+    assert fitted(rows, "tenant", "topic")._groups_of(rows).tolist() == ["acme / a//b", "acme / 3", None]
 
 
 @given(st.lists(st.tuples(texts, texts, texts), min_size=1, max_size=20))
 def test_different_combinations_have_different_labels(rows):
     a, b, c = map(list, zip(*rows, strict=True))
-    groups = fitted({"a": a, "b": b, "c": c}, "a", "b", "c").groups_of({"a": a, "b": b, "c": c})
+    groups = fitted({"a": a, "b": b, "c": c}, "a", "b", "c")._groups_of({"a": a, "b": b, "c": c})
     assert len(set(groups.tolist())) == len(set(rows))
 
 
 def test_no_group_in_one_part_is_no_group():
     rows = {"tenant": ["a", "b"], "embedding": [[0.0], [1.0]]}
-    product = Product(Column("tenant"), KDTree(max_depth=1, axes="coordinate")).fit_rows(rows)
+    product = Product(Column("tenant"), KDTree(max_depth=1, axes="coordinate"))._fit_rows(rows)
     new = {"tenant": ["a", "c", "a"], "embedding": [[0.0], [0.0], [9.0]]}
-    assert product.groups_of(new).tolist() == ["a / 0", None, None]
+    assert product._groups_of(new).tolist() == ["a / 0", None, None]
 
 
 def test_parts_are_left_as_they_were():
     tree = BisectingTree(max_depth=1)
-    product = Product(Column("tenant"), tree).fit_rows({"tenant": ["a"], "embedding": [[0.0]]})
+    product = Product(Column("tenant"), tree)._fit_rows({"tenant": ["a"], "embedding": [[0.0]]})
     assert not hasattr(tree, "fitted_")
     assert product.parts[1] is tree
     copy = clone(product)
@@ -46,12 +46,12 @@ def test_parts_are_left_as_they_were():
 
 
 def test_needs_are_joined():
-    assert Product(Column("a"), KDTree(), KMeans(), Column("a")).needs == ("a", "embedding")
+    assert Product(Column("a"), KDTree(), KMeans(), Column("a"))._needs == ("a", "embedding")
 
 
 def test_description():
     rows = {"tenant": ["a", "b", "b"], "embedding": [[0.0], [1.0], [2.0]]}
-    facts = Product(Column("tenant"), KMeans(n_groups=2)).fit_rows(rows).describe()
+    facts = Product(Column("tenant"), KMeans(n_groups=2))._fit_rows(rows).describe()
     assert facts["n_groups"] == 4
     assert [part["kind"] for part in facts["parts"]] == ["column", "kmeans"]
     assert facts["parameters"]["parts"][0] == {"kind": "column", "parameters": {"name": "tenant"}}
@@ -60,26 +60,26 @@ def test_description():
 def test_with_a_function():
     rows = {"tenant": ["a", "b"], "question": ["Why?", "Because?"]}
     product = Product(Column("tenant"), Function(lambda rows: [len(q) for q in rows["question"]], name="length"))
-    assert product.fit_rows(rows).groups_of(rows).tolist() == ["a / 4", "b / 8"]
-    assert product.fit_rows(rows).describe()["n_groups"] is None
+    assert product._fit_rows(rows)._groups_of(rows).tolist() == ["a / 4", "b / 8"]
+    assert product._fit_rows(rows).describe()["n_groups"] is None
     with pytest.raises(InputError, match=r"Function\(length\) is code and cannot be saved"):
-        product.fit_rows(rows).validate()
+        product._fit_rows(rows).validate()
 
 
 def test_refusals():
     with pytest.raises(InputError, match="expected 1 to 16 partitions"):
-        Product().fit_rows({})
+        Product()._fit_rows({})
     with pytest.raises(InputError, match="a part of the Product is 'column:a'"):
-        Product("column:a").fit_rows({"a": [1]})
+        Product("column:a")._fit_rows({"a": [1]})
     with pytest.raises(InputError, match="list its parts instead"):
-        Product(Product(Column("a")), Column("b")).fit_rows({"a": [1], "b": [1]})
+        Product(Product(Column("a")), Column("b"))._fit_rows({"a": [1], "b": [1]})
     rows = {"a": [1, 2], "b": ["x", "y"]}
     with pytest.raises(InputError, match="the columns have 1, 2 rows"):
-        fitted(rows, "a", "b").groups_of({"a": [1, 2], "b": ["x"]})
+        fitted(rows, "a", "b")._groups_of({"a": [1, 2], "b": ["x"]})
 
 
 def test_many_rows():
     rng = np.random.default_rng(0)
     rows = {"a": rng.integers(0, 50, 10_000), "b": rng.integers(0, 50, 10_000)}
-    groups = fitted(rows, "a", "b").groups_of(rows)
+    groups = fitted(rows, "a", "b")._groups_of(rows)
     assert groups[17] == f"{rows['a'][17]} / {rows['b'][17]}"

@@ -92,7 +92,7 @@ class Calibrator(HasParameters, ABC):
     def _fit_tally(self, tally: Tally) -> Maps:
         """Return the frozen maps for a tally."""
 
-    def tally_options(self) -> dict[str, Any]:
+    def _tally_options(self) -> dict[str, Any]:
         """Return the options of `Tally.of` that this calibrator needs."""
         return {}
 
@@ -120,12 +120,12 @@ class Calibrator(HasParameters, ABC):
         if groups is not None and not self.properties.uses_groups:
             require_length(groups, len(confidence), "groups")
             groups = None
-        options = self.tally_options()
+        options = self._tally_options()
         tally = Tally.of(confidence, correct, groups=groups, sample_weight=sample_weight, ids=ids, **options)
         return self._fit(tally)
 
     def fit_tally(self, tally: Tally) -> Self:
-        """Learn the maps from a tally, counted with :meth:`tally_options`."""
+        """Learn the maps from a tally; an error names the options of `Tally.of` that it lacks."""
         self._require_parameters()
         return self._fit(tally)
 
@@ -150,7 +150,7 @@ class Calibrator(HasParameters, ABC):
 
     def _relevant(self, tally: Tally) -> Tally:
         """Refuse a tally that lacks what this calibrator needs; drop the rest, which must not change the result."""
-        needed = self.tally_options()
+        needed = self._tally_options()
         if not isinstance(tally, Tally):
             got = type(tally).__name__
             raise InputError(f"fit_tally takes a Tally and got {got}; see Tally.of and Tally.from_polars.")
@@ -175,20 +175,20 @@ class Calibrator(HasParameters, ABC):
         self, confidence: ArrayLike, *, groups: ArrayLike | Paths | None = None, ids: ArrayLike | None = None
     ) -> Floats:
         """Return the calibrated confidence of each row; rows of unknown groups get the root's."""
-        return self.fitted_maps().apply(self._checked_rows(confidence, groups, ids))
+        return self._fitted_maps().apply(self._checked_rows(confidence, groups, ids))
 
     def explain(
         self, confidence: ArrayLike, *, groups: ArrayLike | Paths | None = None, ids: ArrayLike | None = None
     ) -> Evidence:
         """Return the calibrated confidence of each row with the evidence behind it."""
-        return self.fitted_maps().explain(self._checked_rows(confidence, groups, ids))
+        return self._fitted_maps().explain(self._checked_rows(confidence, groups, ids))
 
     def predict_tally(self, tally: Tally) -> Floats:
         """Return the calibrated confidence of each cell of a tally."""
         groups = tally.grouping if self.properties.uses_groups else None
-        return self.fitted_maps().apply(Rows(tally.confidence, groups, tally.tie))
+        return self._fitted_maps().apply(Rows(tally.confidence, groups, tally.tie))
 
-    def fitted_maps(self) -> Maps:
+    def _fitted_maps(self) -> Maps:
         """Return `maps_`; raise `NotFittedError` before `fit`."""
         if not hasattr(self, "maps_"):
             raise NotFittedError(f"this {type(self).__name__} is not fitted yet; call fit first.")
@@ -197,7 +197,7 @@ class Calibrator(HasParameters, ABC):
     def validate(self) -> None:
         """Raise `InputError` if no fit with these parameters can have made `maps_`, which may come from a file."""
         self._require_parameters()
-        maps, own = self.fitted_maps(), self.get_params(deep=False)
+        maps, own = self._fitted_maps(), self.get_params(deep=False)
         maps.validate()
         for name, fitted in maps.parameters().items():
             # A tally may have a grid that the calibrator did not ask for.
@@ -211,6 +211,6 @@ class Calibrator(HasParameters, ABC):
         if groups is not None:
             require_length(groups, len(h), "groups")
         tie = None
-        if ids is not None and self.tally_options().get("ties"):
+        if ids is not None and self._tally_options().get("ties"):
             tie = identity.as_tie(identity.id_hashes(ids, len(h)))
         return Rows(h, groups if self.properties.uses_groups else None, tie)

@@ -44,20 +44,20 @@ class BinningCalibrator(Calibrator):
         self.alpha = alpha
         self.resolution = resolution
 
-    def targets(self, tally: Tally) -> tuple[Tally, Tally]:
+    def _targets(self, tally: Tally) -> tuple[Tally, Tally]:
         """Return the rows to bin with their labels, and with the targets that a bin answers the mean of."""
         return tally, tally
 
     @property
-    def bins_half(self) -> bool:
+    def _bins_half(self) -> bool:
         """True if a curve is fitted on one half of the rows, and only the other half is binned."""
         return False
 
-    def tally_options(self) -> dict[str, Any]:
+    def _tally_options(self) -> dict[str, Any]:
         return {"ties": self.ties == "jitter", "resolution": self.resolution}
 
     def _fit_tally(self, tally: Tally) -> BinMaps:
-        labels, targets = self.targets(tally)
+        labels, targets = self._targets(tally)
         # Pooled maps have no depth, and maps of groups no common number of bins.
         return fit_bins(
             labels,
@@ -94,14 +94,14 @@ class ScaledBinning(BinningCalibrator):
     def _scaler(self, tally: Tally) -> Maps:
         """Return the curve, or the curves per group, of some rows."""
 
-    def tally_options(self) -> dict[str, Any]:
-        return {"n_blocks": 2, "seed": self.seed, **super().tally_options()}
+    def _tally_options(self) -> dict[str, Any]:
+        return {"n_blocks": 2, "seed": self.seed, **super()._tally_options()}
 
     @property
-    def bins_half(self) -> bool:
+    def _bins_half(self) -> bool:
         return not self.cross_fit
 
-    def targets(self, tally: Tally) -> tuple[Tally, Tally]:
+    def _targets(self, tally: Tally) -> tuple[Tally, Tally]:
         """Return the rows to bin with their labels, and with the values of a curve that was fitted on other rows.
 
         Without cross-fitting the curve is fitted on half 0, and half 1 is binned. With it each half gets its targets

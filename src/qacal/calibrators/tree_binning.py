@@ -169,7 +169,7 @@ class TreeBinning(Calibrator):
     def properties(self) -> Properties:
         return Properties(is_discrete=True, is_certified=True, uses_groups=True)
 
-    def tally_options(self) -> dict[str, Any]:
+    def _tally_options(self) -> dict[str, Any]:
         return {"resolution": self.resolution}
 
     def _fit_tally(self, tally: Tally) -> BinMaps:

@@ -256,7 +256,7 @@ def _score(
 
     if not feature and not extra_confidence:
         return "auto"
-    needs = (EMBEDDING,) if partition is None else as_partition(partition).needs
+    needs = (EMBEDDING,) if partition is None else as_partition(partition)._needs
     columns = dict.fromkeys([*(name for name in needs if name != EMBEDDING), *(feature or ())])
     return LearnedScore(
         text=EMBEDDING in needs,

@@ -67,21 +67,21 @@ class Beta:
         if isinstance(partition, dict):
             return {name: kmeans.fit(Z[is_beta]).assign(Z) for name, kmeans in partition.items()}
         labelled = {"confidence": sample.confidence[is_beta], "correct": sample.correct[is_beta]}
-        paths = partition.fit_rows({EMBEDDING: Z[is_beta], **labelled}).groups(Z)
+        paths = partition._fit_rows({EMBEDDING: Z[is_beta], **labelled})._groups(Z)
         assert isinstance(paths, Paths)
         return paths
 
     def partitions(self, rows: int, seed: int = 0) -> Column | SearchedTree | dict[str, KMeans]:
         """Return the partitions to search with this many beta rows; k-means has several sizes, by name."""
         partition = as_partition(self.partition)
-        partition.require_parameters()
+        partition._require_parameters()
         is_limited = not isinstance(self.partition, str) or ":" in self.partition
         if isinstance(partition, Column):
             return partition
         if isinstance(partition, SearchedTree):
             depth = partition.max_depth if is_limited else _DEPTH
             allowed = max(1, int(np.log2(max(rows, 2) / _ROWS_A_LEAF)))
-            return type(partition)(**{**partition.parameters(), "max_depth": min(depth, allowed)})
+            return type(partition)(**{**partition.get_params(deep=False), "max_depth": min(depth, allowed)})
         if isinstance(partition, KMeans):
             most = max(2, min(partition.n_groups if is_limited else _GROUPS, rows // _ROWS_A_CENTRE))
             counts = [2**power for power in range(1, most.bit_length())]

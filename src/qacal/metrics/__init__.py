@@ -1,4 +1,8 @@
-"""How good confidences are: calibration, selective answering, proper scores; all from tallies."""
+"""How good confidences are: calibration error, selective answering, proper scores.
+
+In: `(y_true, y_prob)`, or a tally in place of both. Out: floats; `estimate_...` functions return intervals too. Open
+`calibration.py` first; `evaluation.py` compares before and after.
+"""
 
 from __future__ import annotations
 

@@ -130,6 +130,7 @@ class ReliabilityDisplay:
         """
         check_alpha(alpha)
         labels = y_true if pos_label is None else np.asarray(y_true) == pos_label
+        label = 1 if pos_label is None else pos_label
         right, p = ordered(labels, y_prob)
         if not is_whole(n_bins, 1):
             raise InputError(f"n_bins is {shown(n_bins)}; expected a whole number of 1 or more.")
@@ -146,7 +147,7 @@ class ReliabilityDisplay:
         else:
             low, high = bounded_interval(np.clip(correct / rows, 0, 1), rows, alpha / 2)
         predicted = np.bincount(of, weights=p, minlength=len(used)) / rows
-        display = cls(correct / rows, predicted, p, low=low, high=high, estimator_name=name, pos_label=pos_label)
+        display = cls(correct / rows, predicted, p, low=low, high=high, estimator_name=name, pos_label=label)
         return display.plot(ax=ax, name=name, ref_line=ref_line, **kwargs)
 
     @classmethod

@@ -82,7 +82,7 @@ class Defaults:
         if self.output == "continuous" and self.calibrator is not None:
             raise InputError('output="continuous" goes with no calibrator; for curves per group take TreeScaling().')
         if isinstance(self.learned_score, LearnedScore):
-            self.learned_score.require_parameters()
+            self.learned_score._require_parameters()
         elif not (self.learned_score is None or (isinstance(self.learned_score, str) and self.learned_score == "auto")):
             raise InputError(f'learned_score is {self.learned_score!r}; expected LearnedScore(...), "auto" or None.')
         if not isinstance(self.examples, int) or self.examples < 0:
@@ -112,7 +112,7 @@ class Defaults:
         has_certify_records : other rows certify than those that all else is learned from.
         """
         given = None if self.partition is None else _partition(self.partition)
-        reads_text = given is None or EMBEDDING in given.needs
+        reads_text = given is None or EMBEDDING in given._needs
         score = self._score(given) if reads_text or self.learned_score != "auto" else None
         depth = _DEPTH if score is None else DEPTH_WITH_SCORE
         partition = BisectingTree(max_depth=depth) if given is None else given
@@ -127,7 +127,7 @@ class Defaults:
         is_left_to_choose = self.calibrator is None or isinstance(self.calibrator, StepBinning)
         if self.learned_score is None or not is_left_to_choose:
             return None
-        columns = () if partition is None else tuple(name for name in partition.needs if name != EMBEDDING)
+        columns = () if partition is None else tuple(name for name in partition._needs if name != EMBEDDING)
         return LearnedScore(columns=columns, objective="brier" if self.tune == "brier" else "log_loss")
 
     def _calibrator(self, *, has_score: bool, has_certify_records: bool) -> Calibrator:
@@ -173,7 +173,7 @@ class Defaults:
 
 def _partition(given: Any) -> Partition:
     found = as_partition(given).clone()
-    if not found.needs:
+    if not found._needs:
         raise InputError(f"{found!r} does not say what it reads; name it: Function(f, columns=['subject']).")
     return found
 

@@ -101,7 +101,7 @@ def to_json(calibrator: Calibrator) -> dict[str, Any]:
 def _maps_of(calibrator: Calibrator) -> Maps:
     if not isinstance(calibrator, Calibrator):
         raise InputError(f"calibrator is {shown(calibrator)}; expected a fitted one, such as model.calibrator_.")
-    return calibrator.fitted_maps()
+    return calibrator._fitted_maps()
 
 
 def _described(maps: Maps) -> dict[str, Any]:

@@ -268,7 +268,7 @@ class QACalibrator(HasParameters, Answering):
         return self._evidence(self.pipeline_.rows_from_arrays(stated, groups, vectors, ids), stated)
 
     def _evidence(self, rows: Rows, stated: Floats) -> Evidence:
-        found = replace(self.calibrator_.fitted_maps().explain(rows), confidence=stated)
+        found = replace(self.calibrator_._fitted_maps().explain(rows), confidence=stated)
         return found if self.decision_rule_ is None else self.decision_rule_.decide(found)
 
     def predict(self, records: Any, *, groups: Any = None, vectors: Any = None, ids: ArrayLike | None = None) -> Floats:

@@ -186,7 +186,7 @@ class Pipeline:
     @property
     def groups_need_vectors(self) -> bool:
         """Whether groups are made from vectors."""
-        return self.uses_groups and EMBEDDING in self.partition.needs
+        return self.uses_groups and EMBEDDING in self.partition._needs
 
     @property
     def needs_vectors(self) -> bool:
@@ -206,7 +206,7 @@ class Pipeline:
     @property
     def columns(self) -> list[str]:
         """The columns that groups and score read, beside question, answer, confidence and vectors."""
-        names = [name for name in self.partition.needs if name != EMBEDDING] if self.uses_groups else []
+        names = [name for name in self.partition._needs if name != EMBEDDING] if self.uses_groups else []
         others = [] if self.score is None else [*self.score.columns, *self.score.confidences]
         return list(dict.fromkeys([*names, *others]))
 
@@ -236,8 +236,8 @@ class Pipeline:
         inputs: dict[str, Any] = {EMBEDDING: self.vectors.of(batch)} if self.needs_vectors else {}
         groups = None
         if self.uses_groups:
-            names = [name for name in self.partition.needs if name != EMBEDDING]
-            groups = self.partition.groups_of(inputs | {name: batch.column(name) for name in names})
+            names = [name for name in self.partition._needs if name != EMBEDDING]
+            groups = self.partition._groups_of(inputs | {name: batch.column(name) for name in names})
         if self.score is None:
             return batch.confidence, groups
         inputs |= {"confidence": batch.confidence}
@@ -255,7 +255,7 @@ class Pipeline:
         if groups is not None:
             groups = self._as_fitted(groups)
         elif vectors is not None and self.uses_groups:
-            groups = self.partition.groups(vectors)
+            groups = self.partition._groups(vectors)
         return self.calibrator._checked_rows(self._scored(confidence, vectors), groups, ids)
 
     def pooled(self, batch: Batch) -> Floats:

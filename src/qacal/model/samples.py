@@ -103,9 +103,9 @@ class PartitionSample:
 
     def __init__(self, partition: Partition) -> None:
         self._partition = partition
-        self._columns: dict[str, list[Any]] = {name: [] for name in partition.needs if name != EMBEDDING}
-        self._vectors = HashSample(partition.rows_wanted)
-        self._labels = HashSample(partition.rows_wanted)
+        self._columns: dict[str, list[Any]] = {name: [] for name in partition._needs if name != EMBEDDING}
+        self._vectors = HashSample(partition._rows_wanted)
+        self._labels = HashSample(partition._rows_wanted)
         self.count = 0
 
     def add_columns(self, batch: Batch) -> None:
@@ -130,13 +130,13 @@ class PartitionSample:
     def fit(self) -> None:
         """Train the partition."""
         inputs: dict[str, Any] = dict(self._columns)
-        if EMBEDDING in self._partition.needs:
+        if EMBEDDING in self._partition._needs:
             if not self.count:
                 raise InputError(f"no row is left to make groups from; {_LARGER_SHARE}")
             inputs[EMBEDDING] = self._vectors.rows()
             if self._partition.uses_labels:
                 inputs["confidence"], inputs["correct"] = self._labels.rows().T
-        self._partition.fit_rows(inputs)
+        self._partition._fit_rows(inputs)
 
 
 class ScoreSample:
@@ -176,7 +176,7 @@ class ScoreSample:
             inputs[EMBEDDING] = self._vectors.rows()
         ids = self._ids.rows()
         # Records without ids come with zeros. That is not one question, but as many as there are rows.
-        self._score.fit_hashed(inputs, correct, ids if ids.any() else None)
+        self._score._fit_hashed(inputs, correct, ids if ids.any() else None)
 
 
 def _codes(values: list[Any], known: dict[Any, int]) -> Floats:
@@ -205,7 +205,7 @@ class CalibrationSample:
 
     def __init__(self, pipeline: Pipeline, n_blocks: int | None = None) -> None:
         self._pipeline = pipeline
-        self._options = pipeline.calibrator.tally_options() | ({} if n_blocks is None else {"n_blocks": n_blocks})
+        self._options = pipeline.calibrator._tally_options() | ({} if n_blocks is None else {"n_blocks": n_blocks})
         self._total: Tally | None = None
         self._stated: Tally | None = None
         self._ids: list[Hashes] = []

@@ -1,7 +1,7 @@
-"""From a row to its group, the paper's beta.
+"""From a row to its group: the paper's beta.
 
-In: vectors, or columns of the rows. Out: a label per row, or its path in a tree. Open `base.py` first, then
-`bisecting.py`.
+In: vectors of texts, or columns of the rows. Out: a label per row, or its path in a tree. Open `base.py` first, then
+`bisecting.py` (the default).
 """
 
 from qacal.partitions.base import EMBEDDING, Partition

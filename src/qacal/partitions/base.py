@@ -46,20 +46,20 @@ class Partition(HasParameters, ABC):
     fitted_: Any
 
     @property
-    def needs(self) -> tuple[str, ...]:
+    def _needs(self) -> tuple[str, ...]:
         """The columns that it reads; `EMBEDDING` stands for the vectors."""
         return (EMBEDDING,)
 
     @property
     def uses_labels(self) -> bool:
-        """True if groups are learned from labels; then `fit_rows` reads the columns `confidence` and `correct` too.
+        """True if groups are learned from labels; then a fit reads the columns `confidence` and `correct` too.
 
         The rows of such a fit must not be used for calibration.
         """
         return False
 
     @property
-    def rows_wanted(self) -> int:
+    def _rows_wanted(self) -> int:
         """The number of vectors to learn from; more vectors take longer and do not improve the groups."""
         return _MOST_ROWS
 
@@ -71,23 +71,23 @@ class Partition(HasParameters, ABC):
     def assign(self, Z: ArrayLike) -> NDArray[Any]:
         """Return a label per row. Rows without a group have `NO_GROUP`; in a column of labels, None."""
 
-    def groups(self, Z: ArrayLike) -> Paths | NDArray[Any]:
+    def _groups(self, Z: ArrayLike) -> Paths | NDArray[Any]:
         """Return what calibrators take as `groups`: labels, or paths in a tree, which include the ancestors."""
         return self.assign(Z)
 
-    def fit_rows(self, inputs: Mapping[str, ArrayLike]) -> Self:
-        """Learn the groups from columns by name; `needs` lists the names."""
-        return self.fit(column_of(inputs, self.needs[0], self))
+    def _fit_rows(self, inputs: Mapping[str, ArrayLike]) -> Self:
+        """Learn the groups from columns by name; `_needs` lists the names."""
+        return self.fit(column_of(inputs, self._needs[0], self))
 
-    def groups_of(self, inputs: Mapping[str, ArrayLike]) -> Paths | NDArray[Any]:
-        """Return :meth:`groups` of columns by name."""
-        return self.groups(column_of(inputs, self.needs[0], self))
+    def _groups_of(self, inputs: Mapping[str, ArrayLike]) -> Paths | NDArray[Any]:
+        """Return `_groups` of columns by name."""
+        return self._groups(column_of(inputs, self._needs[0], self))
 
     @abstractmethod
     def describe(self) -> Plain:
         """Return a description: the kind, parameters, number of groups, and how it splits."""
 
-    def parameters(self) -> Plain:
+    def _parameters(self) -> Plain:
         """Return the hyperparameters as JSON."""
         params = self.get_params(deep=False).items()
         return {name: value.item() if isinstance(value, np.generic) else value for name, value in params}
@@ -95,10 +95,10 @@ class Partition(HasParameters, ABC):
     def validate(self) -> None:
         """Raise `InputError` unless a fit with these parameters can have made `fitted_`, which may come from a file."""
         self._require_fitted()
-        self.require_parameters()
+        self._require_parameters()
         self.fitted_.validate()
 
-    def require_parameters(self) -> None:
+    def _require_parameters(self) -> None:
         """Raise `InputError` if a parameter is not valid."""
 
     def clone(self) -> Self:
@@ -120,8 +120,8 @@ class Tree(Partition):
     max_depth: int
 
     @property
-    def rows_wanted(self) -> int:
-        self.require_parameters()
+    def _rows_wanted(self) -> int:
+        self._require_parameters()
         return min(_MOST_ROWS, max(3_000, 200 << int(self.max_depth)))  # some hundred a leaf
 
     def paths(self, Z: ArrayLike) -> Paths:
@@ -135,7 +135,7 @@ class Tree(Partition):
         paths = self.paths(Z)
         return as_grouping(paths, len(paths)).leaves()
 
-    def groups(self, Z: ArrayLike) -> Paths:
+    def _groups(self, Z: ArrayLike) -> Paths:
         """Return :meth:`paths`, which calibrators roll up to any depth."""
         return self.paths(Z)
 
@@ -145,7 +145,7 @@ class Tree(Partition):
         sizes = self.fitted_.sizes
         return {
             "kind": self.kind,
-            "parameters": self.parameters(),
+            "parameters": self._parameters(),
             "depth": self.fitted_.depth,
             "n_groups": int((sizes > 0).sum()),
             "rows": int(sizes.sum()),
@@ -159,7 +159,7 @@ class Tree(Partition):
         depth = self.fitted_.depth
         require(depth == self.max_depth, f"max_depth is {self.max_depth}, and the tree has {depth} levels; fit again.")
 
-    def require_parameters(self) -> None:
+    def _require_parameters(self) -> None:
         if not is_whole(self.max_depth, 0, MAX_DEPTH):
             raise InputError(f"max_depth is {shown(self.max_depth)}; expected a whole number from 0 to {MAX_DEPTH}.")
 

@@ -103,7 +103,7 @@ class BisectingTree(Tree):
     >>> tree = BisectingTree(max_depth=2).fit(Z)
     >>> tree.assign(corners)
     array([0, 1, 2, 3])
-    >>> tree.groups(corners).groups(depth=1)
+    >>> tree.paths(corners).groups(depth=1)
     array([0, 0, 1, 1])
     """
 
@@ -115,15 +115,15 @@ class BisectingTree(Tree):
         self.seed = seed
 
     def fit(self, Z: ArrayLike) -> Self:
-        self.require_parameters()
+        self._require_parameters()
         Z = fitting_vectors(Z)
         require_room(int(self.max_depth), Z.shape[1], self.kind)
         with one_thread():
             self.fitted_ = bisect(Z, int(self.max_depth), int(self.seed))
         return self
 
-    def require_parameters(self) -> None:
-        super().require_parameters()
+    def _require_parameters(self) -> None:
+        super()._require_parameters()
         check_seed(self.seed)
 
 

@@ -86,12 +86,12 @@ class Column(Partition):
         return f"Column({self.name!r})"
 
     @property
-    def needs(self) -> tuple[str, ...]:
-        self.require_parameters()
+    def _needs(self) -> tuple[str, ...]:
+        self._require_parameters()
         return (self.name,)
 
     def fit(self, Z: ArrayLike) -> Self:
-        self.require_parameters()
+        self._require_parameters()
         counts = Counter(label for label in as_labels(Z, self.name).tolist() if label is not None)
         if len(counts) > _MOST_LABELS:
             raise InputError(
@@ -116,7 +116,7 @@ class Column(Partition):
         labels, counts = self.fitted_.labels, self.fitted_.counts
         return {
             "kind": self.kind,
-            "parameters": self.parameters(),
+            "parameters": self._parameters(),
             "n_groups": len(labels),
             "rows": sum(counts),
             "labels": [
@@ -126,7 +126,7 @@ class Column(Partition):
             "more": max(0, len(labels) - _SHOWN),
         }
 
-    def require_parameters(self) -> None:
+    def _require_parameters(self) -> None:
         if not isinstance(self.name, str) or not self.name:
             raise InputError(f"the name of a Column is {self.name!r}; expected the name of a column, as text.")
 
@@ -147,7 +147,7 @@ class Function(Partition):
     --------
     >>> def length(rows):
     ...     return ["long" if len(question) > 20 else "short" for question in rows["question"]]
-    >>> Function(length, columns=["question"]).groups_of({"question": ["Why?", "Who wrote War and Peace?"]})
+    >>> Function(length, columns=["question"]).assign({"question": ["Why?", "Who wrote War and Peace?"]})
     array(['short', 'long'], dtype=object)
     """
 
@@ -168,7 +168,7 @@ class Function(Partition):
         return f"Function({self._name()})"
 
     @property
-    def needs(self) -> tuple[str, ...]:
+    def _needs(self) -> tuple[str, ...]:
         """The columns that it gets; empty for all."""
         require_kind(self.columns, Iterable, "columns", "a list of names")
         if isinstance(self.columns, str):
@@ -184,7 +184,7 @@ class Function(Partition):
         """Return the labels that the function gives to a mapping of columns by name."""
         if not callable(self.function):
             raise InputError(f"the function is {self.function!r}; expected something that can be called.")
-        inputs = {name: column_of(Z, name, self) for name in self.needs or Z}
+        inputs = {name: column_of(Z, name, self) for name in self._needs or Z}
         labels = as_labels(self.function(inputs), f"what {self._name()} returned")
         for name, column in inputs.items():
             if len(column) != len(labels):
@@ -192,17 +192,17 @@ class Function(Partition):
                 raise InputError(f"{self._name()} returned {counts}.")
         return labels
 
-    def fit_rows(self, inputs: Mapping[str, ArrayLike]) -> Self:
+    def _fit_rows(self, inputs: Mapping[str, ArrayLike]) -> Self:
         return self.fit(inputs)
 
-    def groups_of(self, inputs: Mapping[str, ArrayLike]) -> Paths | NDArray[Any]:
+    def _groups_of(self, inputs: Mapping[str, ArrayLike]) -> Paths | NDArray[Any]:
         return self.assign(inputs)
 
     def describe(self) -> Plain:
-        return {"kind": self.kind, "parameters": self.parameters(), "n_groups": None}
+        return {"kind": self.kind, "parameters": self._parameters(), "n_groups": None}
 
-    def parameters(self) -> Plain:
-        return {"name": self._name(), "columns": list(self.needs)}
+    def _parameters(self) -> Plain:
+        return {"name": self._name(), "columns": list(self._needs)}
 
     def validate(self) -> NoReturn:
         raise InputError(

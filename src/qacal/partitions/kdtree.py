@@ -145,7 +145,7 @@ class KDTree(Tree):
     array([0, 1, 2, 3])
     >>> tree.assign([[0.5, 0.5], [0.5, 9.0]])  # 9 is out of bounds
     array([ 0, -1])
-    >>> tree.groups([[0.5, 9.0]]).groups(depth=1)  # but one level up the second coordinate has no bounds
+    >>> tree.paths([[0.5, 9.0]]).groups(depth=1)  # but one level up the second coordinate has no bounds
     array([0])
     """
 
@@ -157,7 +157,7 @@ class KDTree(Tree):
         self.axes = axes
 
     def fit(self, Z: ArrayLike) -> Self:
-        self.require_parameters()
+        self._require_parameters()
         Z = fitting_vectors(Z)
         axes = None
         # Vectors that are all equal have no axes.
@@ -166,8 +166,8 @@ class KDTree(Tree):
         self.fitted_ = grow(Z, int(self.max_depth), axes)
         return self
 
-    def require_parameters(self) -> None:
-        super().require_parameters()
+    def _require_parameters(self) -> None:
+        super()._require_parameters()
         if not isinstance(self.axes, str) or self.axes not in ("principal", "coordinate"):
             raise InputError(f'axes is {shown(self.axes)}; expected "principal" or "coordinate".')
 

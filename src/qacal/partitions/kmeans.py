@@ -98,7 +98,7 @@ class KMeans(Partition):
         self.seed = seed
 
     def fit(self, Z: ArrayLike) -> Self:
-        self.require_parameters()
+        self._require_parameters()
         self.fitted_ = centres_of(fitting_vectors(Z), int(self.n_groups), int(self.seed))
         return self
 
@@ -113,7 +113,7 @@ class KMeans(Partition):
         sizes = self.fitted_.sizes.tolist()
         return {
             "kind": self.kind,
-            "parameters": self.parameters(),
+            "parameters": self._parameters(),
             "n_groups": len(sizes),
             "rows": sum(sizes),
             "sizes": sizes,
@@ -124,7 +124,7 @@ class KMeans(Partition):
         groups = len(self.fitted_.sizes)
         require(groups <= self.n_groups, f"n_groups is {self.n_groups}, and there are {groups} centres; fit again.")
 
-    def require_parameters(self) -> None:
+    def _require_parameters(self) -> None:
         if not is_whole(self.n_groups, 1, _MOST_GROUPS):
             raise InputError(f"n_groups is {shown(self.n_groups)}; expected a whole number from 1 to {_MOST_GROUPS}.")
         check_seed(self.seed)

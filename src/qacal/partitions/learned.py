@@ -92,7 +92,7 @@ class LearnedTree(Tree):
 
     def fit(self, Z: ArrayLike, *, confidence: ArrayLike = None, correct: ArrayLike = None) -> Self:
         """Learn the hyperplanes from vectors, one row each, with their confidences and labels."""
-        self.require_parameters()
+        self._require_parameters()
         if confidence is None or correct is None:
             raise InputError(
                 f"{self!r} learns from labels, and got none: fit(Z, confidence=..., correct=...). Without labels, use "
@@ -108,7 +108,7 @@ class LearnedTree(Tree):
             self.fitted_ = learn(*labelled_rows(vectors, h, y), int(self.max_depth), float(self.pull), int(self.seed))
         return self
 
-    def fit_rows(self, inputs: Mapping[str, ArrayLike]) -> Self:
+    def _fit_rows(self, inputs: Mapping[str, ArrayLike]) -> Self:
         Z, h, y = (column_of(inputs, name, self) for name in (EMBEDDING, "confidence", "correct"))
         return self.fit(Z, confidence=h, correct=y)
 
@@ -116,8 +116,8 @@ class LearnedTree(Tree):
         """Return the description of a tree, and the spread of the score over the training rows, in logits."""
         return {**super().describe(), "spread": self.fitted_.spread}
 
-    def require_parameters(self) -> None:
-        super().require_parameters()
+    def _require_parameters(self) -> None:
+        super()._require_parameters()
         check_seed(self.seed)
         if not is_number(self.pull, 0, _MOST_PULL):
             raise InputError(f"pull is {shown(self.pull)}; expected a number from 0 to {_MOST_PULL:g}.")

@@ -35,10 +35,8 @@ class Product(Partition):
     --------
     >>> from qacal.partitions import Column, KDTree
     >>> rows = {"tenant": ["acme", "acme", "a/b", None], "embedding": [[0.0], [2.0], [2.0], [0.0]]}
-    >>> both = Product(Column("tenant"), KDTree(max_depth=1)).fit_rows(rows)
-    >>> both.needs
-    ('tenant', 'embedding')
-    >>> both.groups_of(rows)
+    >>> both = Product(Column("tenant"), KDTree(max_depth=1)).fit(rows)
+    >>> both.assign(rows)
     array(['acme / 0', 'acme / 1', 'a//b / 1', None], dtype=object)
     """
 
@@ -52,9 +50,9 @@ class Product(Partition):
         return f"Product({', '.join(map(repr, self.parts))})"
 
     @property
-    def needs(self) -> tuple[str, ...]:
-        self.require_parameters()
-        return tuple(dict.fromkeys(name for part in self.parts for name in part.needs))
+    def _needs(self) -> tuple[str, ...]:
+        self._require_parameters()
+        return tuple(dict.fromkeys(name for part in self.parts for name in part._needs))
 
     @property
     def uses_labels(self) -> bool:
@@ -62,14 +60,14 @@ class Product(Partition):
 
     def fit(self, Z: ArrayLike) -> Self:
         """Fit a copy of each part to a mapping of columns by name."""
-        self.require_parameters()
-        self.fitted_ = tuple(part.clone().fit_rows(Z) for part in self.parts)
+        self._require_parameters()
+        self.fitted_ = tuple(part.clone()._fit_rows(Z) for part in self.parts)
         return self
 
     def assign(self, Z: ArrayLike) -> NDArray[np.object_]:
         """Return the combined labels of a mapping of columns by name."""
         self._require_fitted()
-        parts = [_flat(part.groups_of(Z)) for part in self.fitted_]
+        parts = [_flat(part._groups_of(Z)) for part in self.fitted_]
         lengths = {len(part) for part in parts}
         if len(lengths) > 1:
             raise InputError(f"the columns have {', '.join(map(str, sorted(lengths)))} rows; expected one length.")
@@ -80,10 +78,10 @@ class Product(Partition):
         }
         return object_array(map(names.__getitem__, rows))
 
-    def fit_rows(self, inputs: Mapping[str, ArrayLike]) -> Self:
+    def _fit_rows(self, inputs: Mapping[str, ArrayLike]) -> Self:
         return self.fit(inputs)
 
-    def groups_of(self, inputs: Mapping[str, ArrayLike]) -> NDArray[np.object_]:
+    def _groups_of(self, inputs: Mapping[str, ArrayLike]) -> NDArray[np.object_]:
         return self.assign(inputs)
 
     def describe(self) -> Plain:
@@ -92,14 +90,14 @@ class Product(Partition):
         parts = [part.describe() for part in self.fitted_]
         counts = [part["n_groups"] for part in parts]
         at_most = None if None in counts else int(np.prod(counts, dtype=object))
-        return {"kind": self.kind, "parameters": self.parameters(), "n_groups": at_most, "parts": parts}
+        return {"kind": self.kind, "parameters": self._parameters(), "n_groups": at_most, "parts": parts}
 
-    def parameters(self) -> Plain:
-        return {"parts": [{"kind": part.kind, "parameters": part.parameters()} for part in self.parts]}
+    def _parameters(self) -> Plain:
+        return {"parts": [{"kind": part.kind, "parameters": part._parameters()} for part in self.parts]}
 
     def validate(self) -> None:
         self._require_fitted()
-        self.require_parameters()
+        self._require_parameters()
         for part in self.fitted_:
             part.validate()
 
@@ -116,7 +114,7 @@ class Product(Partition):
     def __sklearn_clone__(self) -> Self:
         return self.clone()
 
-    def require_parameters(self) -> None:
+    def _require_parameters(self) -> None:
         if not isinstance(self.parts, tuple) or not 1 <= len(self.parts) <= MOST_PARTS:
             raise InputError(f"the parts of a Product are {self.parts!r}; expected 1 to {MOST_PARTS} partitions.")
         for part in self.parts:

@@ -77,8 +77,9 @@ def is_records(records: Any) -> bool:
     """
     if isinstance(records, list | tuple):
         return bool(records) and isinstance(records[0], Mapping)
+    # Of the type: asking a lazy frame itself for its columns starts its query.
     return isinstance(records, str | Path | Mapping | Table) or any(
-        hasattr(records, name) for name in ("columns", "column_names", "batches")
+        hasattr(type(records), name) for name in ("columns", "column_names", "batches")
     )
 
 

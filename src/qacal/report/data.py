@@ -178,7 +178,7 @@ class Gathered:
     _columns: Columns = field(default_factory=Columns)
 
     def add(self, batch: Batch) -> None:
-        maps = self.model.calibrator_.fitted_maps()
+        maps = self.model.calibrator_._fitted_maps()
         rows = self.model.pipeline_.rows(batch)
         evidence = maps.explain(rows)
         names = batch.listed(self.grouped_by) if self.grouped_by else evidence.group

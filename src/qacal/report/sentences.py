@@ -133,7 +133,7 @@ def _groups(gathered: Gathered) -> Fact:
 
 
 def _maps(gathered: Gathered) -> Fact:
-    maps = gathered.model.calibrator_.fitted_maps()
+    maps = gathered.model.calibrator_._fitted_maps()
     if not isinstance(maps, BinMaps):
         return Fact("Corrections", "curves, without intervals")
     count = len(maps.offset) - 1

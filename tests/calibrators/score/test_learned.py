@@ -242,7 +242,7 @@ def test_saved_scores_come_back_as_they_were():
         again.validate()
         np.testing.assert_array_equal(again.predict(asked), fitted.predict(asked))
         assert (again.tried_, again.chosen, again.rows_) == (fitted.tried_, fitted.chosen, fitted.rows_)
-        assert again.needs == fitted.needs
+        assert again._needs == fitted._needs
 
 
 def test_scores_that_no_fit_makes_are_refused():

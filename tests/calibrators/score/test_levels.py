@@ -77,9 +77,9 @@ def test_crossed_effects_are_calibrated_by_every_column_at_once(simulated):
     for name in SIZES:
         model = QABinning(points_per_bin=50).fit(rows["confidence"], y, groups=rows[name])
         rivals[name] = model.predict(new["confidence"], groups=new[name])
-    product = Product(*map(Column, SIZES)).fit_rows(rows)
-    model = QABinning(points_per_bin=50).fit(rows["confidence"], y, groups=product.groups_of(rows))
-    rivals["product"] = model.predict(new["confidence"], groups=product.groups_of(new))
+    product = Product(*map(Column, SIZES))._fit_rows(rows)
+    model = QABinning(points_per_bin=50).fit(rows["confidence"], y, groups=product._groups_of(rows))
+    rivals["product"] = model.predict(new["confidence"], groups=product._groups_of(new))
     loss = log_loss(new_y, found)
     assert loss < log_loss(new_y, truth) + 0.02
     for rival in rivals.values():

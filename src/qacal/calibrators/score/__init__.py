@@ -1,4 +1,8 @@
-"""Scores that are learned from rows of their own: the confidence, the text and columns of a row, in one probability."""
+"""The learned score: the probability that an answer is correct, from its confidence, text and columns.
+
+In: columns of training rows by name, and their labels. Out: :class:`LearnedScore`, the best of several candidates.
+Open `learned.py` first; `trials.py` compares the candidates, `maps.py` applies the chosen one.
+"""
 
 from qacal.calibrators.score.learned import LearnedScore
 from qacal.calibrators.score.trials import ScoreTrial

@@ -91,21 +91,21 @@ class LearnedScore(HasParameters):
         self.objective = objective
 
     @property
-    def needs(self) -> tuple[str, ...]:
+    def _needs(self) -> tuple[str, ...]:
         """The columns that it reads besides `confidence`."""
         return (*((EMBEDDING,) if self.text else ()), *self.columns, *self.confidences)
 
     def fit(self, inputs: Mapping[str, ArrayLike], correct: ArrayLike, *, ids: ArrayLike | None = None) -> Self:
-        """Learn the score from columns by name: `confidence`, and those of :attr:`needs`.
+        """Learn the score from columns by name: `confidence`, `embedding` if it reads text, and its own.
 
         ids : of the questions: rows of one question are held out together. Without them every row is a question.
         """
         y = unit_values(correct, "correct")
-        return self.fit_hashed(inputs, y, None if ids is None else id_hashes(ids, len(y)))
+        return self._fit_hashed(inputs, y, None if ids is None else id_hashes(ids, len(y)))
 
-    def fit_hashed(self, inputs: Mapping[str, ArrayLike], correct: Floats, ids: Hashes | None) -> Self:
+    def _fit_hashed(self, inputs: Mapping[str, ArrayLike], correct: Floats, ids: Hashes | None) -> Self:
         """Do what :meth:`fit` does, with hashes of ids."""
-        self.require_parameters()
+        self._require_parameters()
         confidences = self._confidences(inputs)
         require_length(correct, len(confidences), "correct")
         vectors = _vectors(column_of(inputs, EMBEDDING, self), len(correct)) if self.text else None
@@ -125,7 +125,7 @@ class LearnedScore(HasParameters):
         self.rows_ = len(correct)
         return self
 
-    def require_parameters(self) -> None:
+    def _require_parameters(self) -> None:
         """Refuse names that cannot be those of columns to read."""
         for name, names in (("columns", self.columns), ("confidences", self.confidences)):
             if isinstance(names, list | tuple) and "correct" in names:
@@ -172,7 +172,7 @@ class LearnedScore(HasParameters):
 
     def validate(self) -> None:
         self._require_fitted()
-        self.require_parameters()
+        self._require_parameters()
         self.maps_.validate()
         is_one = sum(trial.is_chosen for trial in self.tried_) == min(len(self.tried_), 1)
         require(is_one, "one of the trials of a score must be the chosen one.")
