@@ -26,6 +26,12 @@ def undrawn(monkeypatch):
     monkeypatch.setattr("qacal.report.svg._saved", lambda ax: empty)
 
 
+@pytest.fixture
+def undrawn_unless_full(request):
+    if not FULL:
+        request.getfixturevalue("undrawn")
+
+
 # typer makes its commands again for each run of the command line, which takes longer than most runs: keep them.
 typer.main.get_command = functools.cache(typer.main.get_command)
 

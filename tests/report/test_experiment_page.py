@@ -7,7 +7,6 @@ from qacal import run_experiment
 from qacal.experiment.showcase import showcase
 from qacal.report.experiment_page import experiment_page
 from tests.experiment.rows import vectors_and_labels
-from tests.sizes import FULL
 
 
 def run(partition="kdtree:3", rows=800, **options):
@@ -37,9 +36,8 @@ def test_no_row_of_the_figures_was_fitted_on():
     assert not shown.model.fit_record_.known(shown.test["id"].to_numpy())
 
 
-def test_the_page_has_tables_and_figures_of_every_block(request):
-    if not FULL:
-        request.getfixturevalue("undrawn")
+@pytest.mark.usefixtures("undrawn_unless_full")
+def test_the_page_has_tables_and_figures_of_every_block():
     rows = pl.concat([vectors_and_labels(600, 1, "parrot-1"), vectors_and_labels(600, 2, "parrot <2>")])
     found = run_experiment(
         rows, by=["model"], label="kind", embedders=["column:embedding"], partitions=["kdtree:2"], seeds=2
