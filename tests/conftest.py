@@ -1,6 +1,9 @@
+import functools
+import gc
 import os
 
 import pytest
+import typer.main
 from hypothesis import HealthCheck, settings
 
 from tests.sizes import FULL
@@ -21,6 +24,22 @@ def undrawn(monkeypatch):
     """Leave the figures of pages empty but for titles and text alternatives: drawing takes most of a report's time."""
     empty = b'<svg xmlns="http://www.w3.org/2000/svg" width="1pt" height="1pt" viewBox="0 0 1 1"/>'
     monkeypatch.setattr("qacal.report.svg._saved", lambda ax: empty)
+
+
+@pytest.fixture
+def undrawn_unless_full(request):
+    if not FULL:
+        request.getfixturevalue("undrawn")
+
+
+# typer makes its commands again for each run of the command line, which takes longer than most runs: keep them.
+typer.main.get_command = functools.cache(typer.main.get_command)
+
+
+def pytest_collection_finish():
+    """Leave modules and collected tests out of garbage collections: there are a million objects, and all stay."""
+    gc.collect()
+    gc.freeze()
 
 
 # Tables are as wide as their content unless a test says otherwise; workers of pytest-xdist set a width.

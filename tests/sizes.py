@@ -6,9 +6,13 @@ What is smaller is drawn from the same seeds. Every statement is tested at both 
 import os
 from typing import Any
 
+import pytest
 from hypothesis import settings
 
 FULL = os.environ.get("FULL_TESTS", "0") not in ("", "0")
+
+# For the longest simulations of formulas that must fail: `make test-all` runs them.
+full_only = pytest.mark.skipif(not FULL, reason="needs FULL_TESTS=1")
 
 
 def sized(full: int) -> int:

@@ -14,9 +14,10 @@ from qacal.guarantee import (
     weighted_interval,
 )
 from qacal.planning import nu_bound
+from tests.tables import each
 
 
-@pytest.mark.parametrize(("n", "b"), [(1000, 226), (5000, 293), (20000, 353)])
+@each("n, b", [(1000, 226), (5000, 293), (20000, 353)])
 def test_points_per_bin_of_the_theorem(n, b):
     """The advice printed under the paper's figure (300, 400, 500) is for a logarithm of base 2."""
     assert qacal.planning.points_per_bin(0.1, n, 0.1) == b
@@ -60,8 +61,8 @@ def test_what_cannot_be_reached_is_said():
         qacal.planning.n_bins(0.05, 100, 0.1)
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
+@each(
+    "call, message",
     [
         (lambda: qacal.planning.epsilon(1, 100, 0.1), "points_per_bin is 1; expected a whole number from 2 to n=100"),
         (lambda: qacal.planning.epsilon(101, 100, 0.1), "points_per_bin is 101"),
@@ -132,7 +133,7 @@ def test_averages_of_differing_probabilities_need_a_lower_first_end():
         mixed_binomial_interval([1], [n], 0.3)
 
 
-@pytest.mark.parametrize("seed", range(30))
+@each("seed", range(30))
 def test_mixed_intervals_cover_averages_exactly(seed):
     """No simulation: the distribution of a sum of differing Bernoulli variables is a product of polynomials."""
     rng = np.random.default_rng(seed)

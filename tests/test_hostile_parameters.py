@@ -13,6 +13,7 @@ import pytest
 import qacal
 from qacal.model.export import to_json, to_sql
 from tests.answers import answers
+from tests.tables import each
 
 ROWS = 60
 RNG = np.random.default_rng(0)
@@ -110,9 +111,7 @@ def of_functions():
         yield from ((function, given, name) for name in names if name not in COLUMNS)
 
 
-@pytest.mark.parametrize(
-    ("function", "given", "name"), list(of_functions()), ids=lambda value: getattr(value, "__name__", "")
-)
+@each("function, given, name", list(of_functions()))
 def test_parameters_of_functions(function, given, name):
     survives(lambda value: function(**{**given, name: value}), name)
 

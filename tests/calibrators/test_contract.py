@@ -58,7 +58,7 @@ def reordered(rows, order):
 
 
 @every_calibrator
-@examples(25)
+@examples(25, 5)
 @given(rows=data())
 def test_answers_are_probabilities_and_fit_predict_explain_agree(calibrator, rows):
     model = fit(calibrator, rows)
@@ -74,7 +74,7 @@ def test_answers_are_probabilities_and_fit_predict_explain_agree(calibrator, row
 
 
 @every_calibrator
-@examples(25)
+@examples(25, 5)
 @given(rows=data(), seed=st.integers(0, 1000))
 def test_row_order_is_irrelevant(calibrator, rows, seed):
     order = np.random.default_rng(seed).permutation(len(rows["confidence"]))
@@ -84,7 +84,7 @@ def test_row_order_is_irrelevant(calibrator, rows, seed):
 
 
 @every_calibrator
-@examples(10)
+@examples(10, 5)
 @given(rows=data(min_rows=20), seed=st.integers(0, 1000))
 def test_row_order_is_irrelevant_without_ids(calibrator, rows, seed):
     if getattr(calibrator, "ties", None) == "jitter":
@@ -97,7 +97,7 @@ def test_row_order_is_irrelevant_without_ids(calibrator, rows, seed):
 
 
 @every_calibrator
-@examples(15)
+@examples(15, 5)
 @given(rows=data())
 def test_predicting_changes_nothing(calibrator, rows):
     model = fit(calibrator, rows)
@@ -110,7 +110,7 @@ def test_predicting_changes_nothing(calibrator, rows):
 
 
 @every_calibrator
-@examples(15)
+@examples(15, 5)
 @given(rows=data())
 def test_one_row_at_a_time_is_the_same_as_all_together(calibrator, rows):
     model = fit(calibrator, rows)
@@ -120,7 +120,7 @@ def test_one_row_at_a_time_is_the_same_as_all_together(calibrator, rows):
 
 
 @every_calibrator
-@examples(15)
+@examples(15, 5)
 @given(rows=data())
 def test_one_group_equals_no_group(calibrator, rows):
     one = {**rows, "groups": np.full(len(rows["confidence"]), 5)}
@@ -134,7 +134,7 @@ def test_one_group_equals_no_group(calibrator, rows):
 
 
 @every_calibrator
-@examples(15)
+@examples(15, 5)
 @given(rows=data())
 def test_a_tree_of_depth_0_equals_no_group(calibrator, rows):
     n = len(rows["confidence"])
@@ -146,7 +146,7 @@ def test_a_tree_of_depth_0_equals_no_group(calibrator, rows):
 
 
 @every_calibrator
-@examples(15)
+@examples(15, 5)
 @given(rows=data())
 def test_names_of_groups_are_irrelevant(calibrator, rows):
     names = np.array([None, "zoology", "art", "law", "bible"], dtype=object)
@@ -156,7 +156,7 @@ def test_names_of_groups_are_irrelevant(calibrator, rows):
 
 
 @every_calibrator
-@examples(15)
+@examples(15, 5)
 @given(rows=data(weighted=False))
 def test_weights_of_one_equal_no_weights_and_a_weight_of_zero_is_no_row(calibrator, rows):
     n = len(rows["confidence"])
@@ -169,7 +169,7 @@ def test_weights_of_one_equal_no_weights_and_a_weight_of_zero_is_no_row(calibrat
 
 
 @every_calibrator
-@examples(15)
+@examples(15, 5)
 @given(rows=data(), factor=st.sampled_from([1e-50, 0.001, 3.0, 1000.0, 1e50]))
 def test_the_scale_of_weights_is_irrelevant(calibrator, rows, factor):
     rows["sample_weight"] = np.ones(len(rows["confidence"])) if rows["sample_weight"] is None else rows["sample_weight"]
@@ -180,7 +180,7 @@ def test_the_scale_of_weights_is_irrelevant(calibrator, rows, factor):
 
 
 @every_calibrator
-@examples(15)
+@examples(15, 5)
 @given(rows=data(), cut=st.integers(0, 80))
 def test_tallies_add(calibrator, rows, cut):
     n = len(rows["confidence"])
@@ -194,7 +194,7 @@ def test_tallies_add(calibrator, rows, cut):
 
 
 @every_calibrator
-@examples(15)
+@examples(15, 5)
 @given(rows=data())
 def test_predicting_cells_is_predicting_rows(calibrator, rows):
     model = fit(calibrator, rows)
@@ -214,7 +214,7 @@ def _keys(tally):
 
 
 @every_calibrator
-@examples(15)
+@examples(15, 5)
 @given(rows=data())
 def test_any_tally_of_the_same_rows_gives_the_same_maps(calibrator, rows):
     """Blocks, ties and groups that a calibrator did not ask for make no difference."""
@@ -234,7 +234,7 @@ def test_any_tally_of_the_same_rows_gives_the_same_maps(calibrator, rows):
 
 
 @all_that("keeps_mean")
-@examples(25)
+@examples(25, 5)
 @given(rows=data())
 def test_keeps_the_mean_where_it_says_so(calibrator, rows):
     model = fit(calibrator, rows)
@@ -254,7 +254,7 @@ def test_keeps_the_mean_where_it_says_so(calibrator, rows):
 
 
 @all_that("is_monotone")
-@examples(25)
+@examples(25, 5)
 @given(rows=data())
 def test_is_monotone_where_it_says_so(calibrator, rows):
     model = fit(calibrator, rows)
@@ -265,7 +265,7 @@ def test_is_monotone_where_it_says_so(calibrator, rows):
 
 
 @all_that("is_discrete")
-@examples(25)
+@examples(25, 5)
 @given(rows=data())
 def test_is_discrete_where_it_says_so(calibrator, rows):
     model = fit(calibrator, rows)
@@ -275,7 +275,7 @@ def test_is_discrete_where_it_says_so(calibrator, rows):
 
 
 @every_calibrator
-@examples(25)
+@examples(25, 5)
 @given(rows=data())
 def test_certifies_where_it_says_so(calibrator, rows):
     evidence = fit(calibrator, rows).explain(**asks(rows))

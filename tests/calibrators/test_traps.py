@@ -23,7 +23,7 @@ from qacal.calibrators import (
 from qacal.metrics import log_loss
 from qacal.tally.isotonic import IsotonicCurve
 from tests.calibrators.contract import CALIBRATORS, name_of, recalibrate
-from tests.sizes import sized
+from tests.sizes import FULL, sized
 
 every_calibrator = pytest.mark.parametrize("calibrator", CALIBRATORS, ids=name_of)
 with_points = [c for c in CALIBRATORS if "points_per_bin" in c.get_params()]
@@ -99,9 +99,9 @@ def test_a_group_that_is_all_right_or_all_wrong(calibrator, answer):
 @every_calibrator
 def test_a_million_rows_of_21_values(calibrator):
     rng = np.random.default_rng(0)
-    n = sized(10**6)
+    n = 10**6 if FULL else 10**5
     h = rng.integers(0, 21, n) / 20
-    groups = rng.integers(0, sized(16), n)
+    groups = rng.integers(0, 16 if FULL else 4, n)
     right = rng.random(n) < 0.2 + 0.5 * h
     ids = np.arange(n) if getattr(calibrator, "ties", None) == "jitter" else None
     # Small bins of a million jittered rows are another matter; here the rows are many and the bins are not.
@@ -120,13 +120,13 @@ def test_a_million_rows_of_21_values(calibrator):
 @every_calibrator
 def test_a_million_distinct_values(calibrator):
     rng = np.random.default_rng(0)
-    n = sized(10**6)
+    n = 10**6 if FULL else 10**5
     h = (rng.permutation(n) + 0.5) / n
     groups = rng.integers(0, 4, n)
     right = rng.random(n) < 0.2 + 0.5 * h
     model = clone(calibrator)
     if hasattr(model, "points_per_bin"):
-        model.set_params(points_per_bin=5000)
+        model.set_params(points_per_bin=5000 if FULL else 1000)
     model.fit(h, right, groups=groups)
     asked = np.linspace(0.1, 0.9, 9)
     p = model.predict(asked, groups=np.full(9, 3))

@@ -15,6 +15,7 @@ import pytest
 from qacal.cli.main import main
 from qacal.errors import InputError, QacalWarning
 from tests.answers import answers
+from tests.sizes import sized
 
 
 def run(*arguments, stdin=b""):
@@ -200,14 +201,16 @@ def test_one_model_for_each_llm(tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["parquet", "jsonl", "csv"])
-def test_embed_makes_vectors_once(folder, tmp_path, kind):
-    target = tmp_path / f"embedded.{kind}"
-    ok("embed", folder / "answers.parquet", "-o", target)
-    fit = ("-o", tmp_path / "model", "--partition", "bisecting:3", "--embedder", "column:embedding")
-    ok("fit", target, *fit)
-    ok("embed", folder / "new.parquet", "-o", tmp_path / f"new.{kind}")
-    out = ok("apply", tmp_path / "model", tmp_path / f"new.{kind}", "-o", tmp_path / "out.jsonl")
-    ok("apply", folder / "model", folder / "new.parquet", "-o", tmp_path / "direct.jsonl")
+def test_embed_makes_vectors_once(tmp_path, kind):
+    pl.DataFrame(answers(sized(2000))).write_parquet(tmp_path / "answers.parquet")
+    pl.DataFrame(answers(sized(1000), seed=1)).write_parquet(tmp_path / "new.parquet")
+    ok("embed", tmp_path / "answers.parquet", "-o", tmp_path / f"embedded.{kind}")
+    ok("embed", tmp_path / "new.parquet", "-o", tmp_path / f"new_embedded.{kind}")
+    tree = ("--partition", "bisecting:3")
+    ok("fit", tmp_path / f"embedded.{kind}", "-o", tmp_path / "model", *tree, "--embedder", "column:embedding")
+    ok("fit", tmp_path / "answers.parquet", "-o", tmp_path / "direct", *tree)
+    out = ok("apply", tmp_path / "model", tmp_path / f"new_embedded.{kind}", "-o", tmp_path / "out.jsonl")
+    ok("apply", tmp_path / "direct", tmp_path / "new.parquet", "-o", tmp_path / "direct.jsonl")
     found, direct = (
         [json.loads(line)["calibrated"] for line in (tmp_path / name).read_text().splitlines()]
         for name in ("out.jsonl", "direct.jsonl")

@@ -242,6 +242,7 @@ def test_rows_of_the_fit_are_noticed_wherever_numbers_would_be_too_good(folder, 
     assert "fitted on some of these questions" in (tmp_path / "r.html").read_text()
 
 
+@pytest.mark.usefixtures("undrawn_unless_full")
 def test_the_report_marks_the_threshold_that_the_model_keeps(folder, model, tmp_path):
     rows = folder / "labelled.parquet"
     ok("threshold", model, rows, "--wrong", "5", "--abstain", "1", "--save")

@@ -17,6 +17,7 @@ from qacal.records.reading import Reading
 from qacal.tally.groups import Paths
 from qacal.tally.ids import id_hashes
 from tests.experiment.rows import vectors_and_labels
+from tests.sizes import FULL
 
 USING_VECTORS = {"embedders": ["column:embedding"], "partitions": ["kdtree:3"]}
 
@@ -63,7 +64,7 @@ def one_seed_by_hand(rows, seed, axes="principal", ties="merge", depth=3):
 )
 def test_a_run_is_what_the_twin_finds(partition, twin):
     """With the defaults, and with the paper's own choices: raw coordinates and randomised ties."""
-    rows, seed = vectors_and_labels(), twin.get("seed", 0)
+    rows, seed = vectors_and_labels(1200 if FULL else 500), twin.get("seed", 0)
     results = run(rows, partitions=[partition], ties=twin.get("ties", "merge"), seeds=seed + 1).results
     found = results.filter(pl.col("seed") == seed)
     for name, (d, b, p, y) in one_seed_by_hand(rows, **{"seed": seed, **twin}).items():

@@ -16,6 +16,7 @@ from qacal.sources.importers.base import Unscored
 from qacal.sources.importers.confidences import parse_confidence
 from qacal.tally.arrays import column_of_any, is_missing
 from qacal.tally.groups import NO_GROUP, as_grouping
+from tests.tables import each
 
 MISSING = {
     "None": None,
@@ -45,7 +46,7 @@ def test_what_is_missing(gone):
     assert is_missing(gone)
 
 
-@pytest.mark.parametrize("value", THERE, ids=repr)
+@each("value", THERE)
 def test_what_is_not(value):
     assert not is_missing(value)
 

@@ -36,6 +36,7 @@ def test_no_row_of_the_figures_was_fitted_on():
     assert not shown.model.fit_record_.known(shown.test["id"].to_numpy())
 
 
+@pytest.mark.usefixtures("undrawn_unless_full")
 def test_the_page_has_tables_and_figures_of_every_block():
     rows = pl.concat([vectors_and_labels(600, 1, "parrot-1"), vectors_and_labels(600, 2, "parrot <2>")])
     found = run_experiment(

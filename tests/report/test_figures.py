@@ -49,17 +49,22 @@ ROWS = {
 }
 
 
-@pytest.mark.parametrize("rows", ROWS)
+# The small suite makes all figures and renders those of a few kinds of rows: rendering takes most of the time.
+RENDERED = ROWS if FULL else ["two rows", "all right", "continuous"]
+
+
 @pytest.mark.parametrize("figure", FIGURES, ids=lambda figure: figure.__name__)
-def test_every_figure_draws_every_kind_of_rows(figure, rows):
-    ax = figure(ROWS[rows])
-    ax.figure.savefig(io.BytesIO(), format="svg")
-    assert len(ax.get_title(loc="left")) > 20
-    assert len(ax.get_label()) > 40
-    assert "nan" not in (ax.get_title(loc="left") + ax.get_label()).lower()
+def test_every_figure_draws_every_kind_of_rows(figure):
+    for kind, rows in ROWS.items():
+        ax = figure(rows)
+        if kind in RENDERED:
+            ax.figure.savefig(io.BytesIO(), format="svg")
+        assert len(ax.get_title(loc="left")) > 20, kind
+        assert len(ax.get_label()) > 40, kind
+        assert "nan" not in (ax.get_title(loc="left") + ax.get_label()).lower(), kind
 
 
-@pytest.mark.parametrize("rows", ROWS if FULL else ["one row", "no groups", "200 groups"])
+@pytest.mark.parametrize("rows", ROWS if FULL else ["one row", "200 groups"])
 @pytest.mark.parametrize("figure", [one for one in FIGURES if one is not small_reliability_diagram])
 def test_the_key_covers_nothing(figure, rows):
     """It stands under the axes, clear of their numbers and names, and within the figure."""

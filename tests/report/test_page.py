@@ -11,6 +11,7 @@ from qacal.report import Block, Cell, Table, read_contents, render
 from qacal.report.glossary import GLOSSARY
 from qacal.report.style import COLOURS
 from tests.report.rows import HOSTILE, content, hostile_rows, model
+from tests.sizes import FULL
 
 VOID = {"meta", "br", "img", "link", "hr", "input"}
 
@@ -49,8 +50,18 @@ def page():
     return render("Two LLMs", [Block("parrot-1", content()), Block("parrot-2", content("curves"), intro="Curves.")])
 
 
+@pytest.fixture(scope="module")
+def hostile_page():
+    found = read_contents(model(), hostile_rows(), groups="kind", allow_other_source=True)[""]
+    return render(HOSTILE[0], [Block(HOSTILE[1], found, intro=HOSTILE[2])], intro=HOSTILE[3])
+
+
 def svgs(page):
     return re.findall(r"<svg.*?</svg>", page, flags=re.DOTALL)
+
+
+def articles(page):
+    return re.findall(r"<article.*?</article>", page, flags=re.DOTALL)
 
 
 def test_tags_are_balanced_and_ids_are_unique(page):
@@ -117,15 +128,13 @@ def test_text_can_be_read_in_every_scheme(page):
 
 
 def test_the_same_content_gives_the_same_bytes(page):
-    again = render("Two LLMs", [Block("parrot-1", content()), Block("parrot-2", content("curves"), intro="Curves.")])
-    assert again == page
+    second = Block("parrot-2", content("curves"), intro="Curves.") if FULL else Block("parrot-2")
+    again = render("Two LLMs", [Block("parrot-1", content()), second])
+    assert again == page if FULL else articles(again)[0] == articles(page)[0]
 
 
-def test_hostile_text_stays_text():
-    found = read_contents(model(), hostile_rows(), groups="kind", allow_other_source=True)[""]
-    title = HOSTILE[0]
-    page = render(title, [Block(HOSTILE[1], found, intro=HOSTILE[2])], intro=HOSTILE[3])
-    read = Reader(page)
+def test_hostile_text_stays_text(hostile_page):
+    read = Reader(hostile_page)
     tags = {tag for tag, _ in read.tags}
     assert not tags & {"script", "img"}
     assert not [name for _, attributes in read.tags for name in attributes if name.startswith("on")]
@@ -135,13 +144,12 @@ def test_hostile_text_stays_text():
     assert "👩‍👩‍👧‍👦" in text
     assert "שלום" in text
     assert "half a pair ?" in text
-    page.encode("utf-8")
+    hostile_page.encode("utf-8")
 
 
-def test_long_texts_are_cut_and_can_be_opened():
-    found = read_contents(model(), hostile_rows(), groups="kind", allow_other_source=True)[""]
-    page = render("Long", [Block("One", found)])
-    opened = re.findall(r'<details class="long"><summary dir="auto">(.*?)</summary><p dir="auto">(.*?)</p>', page)
+def test_long_texts_are_cut_and_can_be_opened(hostile_page):
+    long_text = r'<details class="long"><summary dir="auto">(.*?)</summary><p dir="auto">(.*?)</p>'
+    opened = re.findall(long_text, hostile_page)
     assert opened
     assert all(short.endswith("…") and len(short) == 140 and 140 < len(full) <= 2000 for short, full in opened)
 
@@ -156,14 +164,14 @@ def test_the_file_stays_small():
     Reader(page)
 
 
-def test_curves_leave_out_what_they_do_not_promise():
-    page = render("Curves", [Block("One", content("curves"))])
-    assert "answers without bins, so it has no intervals to test" in page
-    assert "this fit" not in page
+def test_curves_leave_out_what_they_do_not_promise(page):
+    bins, curves = articles(page)
+    assert "answers without bins, so it has no intervals to test" in curves
+    assert "this fit" in bins
+    assert "this fit" not in curves
 
 
-def test_the_words_are_explained_at_its_end_and_in_the_docs():
-    page = render("Words", [Block("One", content())])
+def test_the_words_are_explained_at_its_end_and_in_the_docs(page):
     end = page[page.index('<details class="glossary">') :]
     docs = (Path(__file__).parents[2] / "docs" / "glossary.md").read_text(encoding="utf-8")
     for word, meaning in GLOSSARY:

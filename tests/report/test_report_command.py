@@ -8,6 +8,7 @@ import pytest
 from tests.answers import answers
 from tests.cli.test_cli import ok, run
 from tests.report.rows import model
+from tests.sizes import FULL
 
 
 @pytest.fixture(scope="module")
@@ -37,8 +38,9 @@ def test_it_writes_one_file_and_says_where(folder, tmp_path):
     page = out.read_text(encoding="utf-8")
     assert '<h1 dir="auto">&lt;b&gt;Mine</h1>' in page
     assert "400 rows of" in page
-    run(*command)
-    assert out.read_text(encoding="utf-8") == page
+    if FULL:
+        run(*command)
+        assert out.read_text(encoding="utf-8") == page
     assert list(tmp_path.iterdir()) == [out]
 
 

@@ -8,7 +8,7 @@ from qacal import Paths, StepBinning, Tally
 from qacal.calibrators.ancestry import flat_levels, sums_between
 from qacal.calibrators.step_binning import step_tops
 from qacal.guarantee import fixed_certificate, mean_intervals
-from tests.sizes import sized
+from tests.sizes import FULL, sized
 from tests.theory.lab import assert_breaks, assert_holds, at_least, at_most, failure_rate
 
 ALPHA, DEPTH, STEP = 0.1, 3, 0.1
@@ -144,6 +144,7 @@ def test_what_is_found_below_must_not_narrow_the_intervals_above():
         statements = {k: fixed_certificate(ALPHA, [1, 16, max(k, 1)]).statements for k in set(leaves.tolist())}
         return np.array([statements[k] for k in leaves.tolist()])
 
-    trials = 20_000
+    trials = sized(20_000)
     assert nested_failures(by_level, trials) <= at_most(ALPHA, trials)
-    assert nested_failures(lambda read, leaves: 1 + read + leaves, trials) > at_most(ALPHA, trials)
+    if FULL:  # it is broken in 11.6% of the trials: too few of them cannot tell
+        assert nested_failures(lambda read, leaves: 1 + read + leaves, trials) > at_most(ALPHA, trials)

@@ -5,6 +5,7 @@ import polars as pl
 import pytest
 
 from qacal import QACalibrator, StepBinning
+from tests.sizes import sized
 from tests.theory.lab import assert_holds, failure_rate
 from tests.theory.test_learned_score import ALPHA, STEP, World, true_shares
 
@@ -46,7 +47,7 @@ def test_people_certify_what_a_judge_has_taught():
 
 def test_a_judge_alone_does_not():
     """Its labels certify what it says, not what is right."""
-    assert failure_rate(lambda rng: is_broken(rng, by_people=False), 10) > 0.5
+    assert failure_rate(lambda rng: is_broken(rng, by_people=False), sized(10)) > 0.5
 
 
 @pytest.mark.parametrize("by_people", [True, False])

@@ -96,7 +96,7 @@ def test_fits_as_they_come_are_seldom_said_to_have_broken_their_promise(kind):
 @pytest.mark.parametrize("kind", FITS)
 def test_a_clear_breach_is_said(kind):
     """Questions that became harder: 0.45 less of them are right than calibration rows said."""
-    assert failure_rate(lambda rng: not breach_is_seen(rng, FITS[kind], shift=0.45), 40) <= 0.05
+    assert failure_rate(lambda rng: not breach_is_seen(rng, FITS[kind], shift=0.45), sized(40)) <= 0.05
 
 
 def test_one_bin_that_misses_is_found_among_many():
@@ -106,7 +106,7 @@ def test_one_bin_that_misses_is_found_among_many():
         found = held_against(model, score, drawn(rng, truth))
         return found.is_broken.tolist() == (np.arange(N_BINS) == 13).tolist()
 
-    assert failure_rate(lambda rng: not is_found(rng), 100) <= 0.05
+    assert failure_rate(lambda rng: not is_found(rng), sized(100)) <= 0.05
 
 
 def borrowers(rng, is_whole):
@@ -130,7 +130,7 @@ def borrowers(rng, is_whole):
 
 def test_a_map_is_held_against_all_rows_it_speaks_of_and_not_those_that_read_it_alone():
     assert_holds(lambda rng: borrowers(rng, True), GAMMA, 100)
-    assert failure_rate(lambda rng: borrowers(rng, False), 100) > 0.9
+    assert failure_rate(lambda rng: borrowers(rng, False), sized(100)) > 0.9
 
 
 def repeated(rng, knows_ids):

@@ -5,6 +5,7 @@ import pytest
 
 from qacal import QABinning
 from qacal.partitions import LearnedTree
+from tests.sizes import sized
 from tests.theory.lab import assert_holds, at_most, failure_rate
 
 ALPHA = 0.1
@@ -51,7 +52,7 @@ def test_bins_of_learned_groups_keep_their_promise_on_other_rows(certificate):
 @pytest.mark.parametrize("certificate", ["conditional", "uniform"])
 def test_they_break_it_on_the_rows_whose_labels_made_the_groups(certificate):
     """Not by a little: always. With groups learned from noise instead, the same rows keep it."""
-    trials = 30
+    trials = sized(30)
     assert failure_rate(lambda rng: is_broken(rng, certificate, same_rows=True), trials) > 0.9
     unlearned = failure_rate(lambda rng: is_broken(rng, certificate, same_rows=True, by_labels=False), trials)
     assert unlearned <= at_most(ALPHA, trials)

@@ -3,7 +3,9 @@
 import json
 import subprocess
 import sys
+from copy import copy
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pandas as pd
@@ -120,6 +122,14 @@ def test_what_pooled_says_is_what_rows_of_a_confidence_are_worth():
         assert fitted.pooled(np.array([h]))[0] == pytest.approx(y[rows["confidence"] == h].mean(), abs=0.08)
 
 
+@cache
+def once_fitted():
+    """Return a score that no test changes."""
+    fitted = score().fit(*answers())
+    assert fitted.chosen.endswith("columns + text")
+    return fitted
+
+
 @pytest.mark.parametrize(
     ("message", "change"),
     [
@@ -139,13 +149,11 @@ def test_what_pooled_says_is_what_rows_of_a_confidence_are_worth():
 )
 def test_rows_that_cannot_be_read_are_refused_in_fit_and_predict(message, change):
     rows, y = answers()
-    fitted = score().fit(rows, y)
-    assert fitted.chosen.endswith("columns + text")
     broken = {name: change.get(name, values) for name, values in rows.items() if change.get(name) is not ...}
     with pytest.raises(InputError, match=message):
         score().fit(broken, y)
     with pytest.raises(InputError, match=message):
-        fitted.predict(broken)
+        once_fitted().predict(broken)
 
 
 @pytest.mark.parametrize(
@@ -246,21 +254,19 @@ def test_saved_scores_come_back_as_they_were():
 
 
 def test_scores_that_no_fit_makes_are_refused():
-    rows, y = answers()
-
     def changed(**changes):
-        found = score().fit(rows, y)
-        vars(found).update(changes)
-        return found
+        other = copy(once_fitted())
+        vars(other).update(changes)
+        return other
 
-    one, found = score().fit(rows, y), [*score().fit(rows, y).tried_]
+    one, tried = once_fitted(), once_fitted().tried_
     for bad, match in (
         (changed(columns=()), "read inputs that its parameters do not name"),
         (changed(confidences=()), "read inputs that its parameters do not name"),
         (changed(text=False), "read inputs that its parameters do not name"),
         (changed(columns=("embedding",)), "columns is"),
         (changed(rows_=0), "rests on 0 rows"),
-        (changed(tried_=tuple(replace(trial, is_chosen=True) for trial in found)), "must be the chosen one"),
+        (changed(tried_=tuple(replace(trial, is_chosen=True) for trial in tried)), "must be the chosen one"),
         (changed(maps_=replace(one.maps_, text=np.full_like(one.maps_.text, 1e60))), r"effects\[0\] is 1e\+60"),
         (changed(maps_=replace(one.maps_, shifts=np.zeros((3, 1)))), "shifts has shape"),
         (changed(maps_=replace(one.maps_, kernel=replace(one.maps_.kernel, mean=np.zeros(4)))), "mean has shape"),

@@ -11,6 +11,7 @@ import json
 import sys
 import threading
 import time
+from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -93,6 +94,11 @@ class _Handler(BaseHTTPRequestHandler):
         pass
 
 
+@cache
+def bomb():
+    return gzip.compress(b" " * 2**27)
+
+
 def other_server(kind, request, headers):
     """Return status, body and headers of a server that is no LLM server, or a peculiar one; None if it is neither."""
     if kind == "redirect":
@@ -108,7 +114,7 @@ def other_server(kind, request, headers):
     if kind == "deep-error":
         return 400, b'{"error":' + b"[" * 50_000 + b"]" * 50_000 + b"}", {}
     if kind == "bomb":
-        return 200, gzip.compress(b" " * 2**27), {"content-encoding": "gzip"}
+        return 200, bomb(), {"content-encoding": "gzip"}
     if kind == "wordy":
         body = json.dumps(completion(request, request["messages"][-1]["content"]) | {"about": " " * 2**21})
         return 200, gzip.compress(body.encode(), 1), {"content-encoding": "gzip"}

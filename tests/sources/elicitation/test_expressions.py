@@ -8,6 +8,7 @@ from qacal import InputError
 from qacal.sources.elicitation import Malformed, Reason, Reply, Stated
 from qacal.sources.elicitation.prompts import ExpressionReader
 from qacal.sources.elicitation.reading.expressions import EXPRESSIONS, read_expression
+from tests.tables import each
 
 READ = {
     "Almost No Chance": 0.02,
@@ -116,12 +117,12 @@ NOT_READ = {
 }
 
 
-@pytest.mark.parametrize("text", READ)
+@each("text", READ)
 def test_read(text):
     assert read_expression(text) == READ[text]
 
 
-@pytest.mark.parametrize("text", NOT_READ)
+@each("text", NOT_READ)
 def test_not_read(text):
     found = read_expression(text)
     assert isinstance(found, Malformed)
@@ -149,7 +150,7 @@ def test_a_map_of_ones_own():
     assert read_expression("Likely", mine).why == Reason.UNKNOWN_EXPRESSION
 
 
-@pytest.mark.parametrize("mine", [{"Sure": 1.5}, {"Sure": float("nan")}, {"": 0.5}, {"!": 0.5}])
+@each("mine", [{"Sure": 1.5}, {"Sure": float("nan")}, {"": 0.5}, {"!": 0.5}])
 def test_a_map_that_is_none(mine):
     with pytest.raises(InputError, match="expected words and a number from 0 to 1"):
         read_expression("Sure", mine)

@@ -27,6 +27,7 @@ from qacal.sources.elicitation.judging import (
 )
 from qacal.sources.elicitation.store import open_store
 from tests.sources.elicitation.serving import serving
+from tests.tables import each
 
 RECORDS = [
     {"question": "Capital of France?", "answer": "the PARIS.", "ground_truth": ["Paris"]},
@@ -245,7 +246,7 @@ VERDICTS = {
 }
 
 
-@pytest.mark.parametrize("text", VERDICTS)
+@each("text", VERDICTS)
 def test_verdicts(text):
     assert read_verdict(text) is VERDICTS[text]
 

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from qacal.sources.elicitation import matches
 from qacal.sources.elicitation.matching import normalise_answer
+from tests.tables import each
 
 SAME = [
     ("Paris", "paris"),
@@ -166,19 +167,19 @@ APART = [
 ]
 
 
-@pytest.mark.parametrize(("one", "two"), SAME)
+@each("one, two", SAME)
 def test_the_same(one, two):
     assert normalise_answer(one) == normalise_answer(two)
     assert matches(one, ["something else", two])
 
 
-@pytest.mark.parametrize(("one", "two"), APART)
+@each("one, two", APART)
 def test_apart(one, two):
     assert normalise_answer(one) != normalise_answer(two)
     assert not matches(one, [two])
 
 
-@pytest.mark.parametrize("text", ["The", "a", "AN", ".", "...", "C++", "A", "?", "-", "the the", "*", "<>", "_", "'"])
+@each("text", ["The", "a", "AN", ".", "...", "C++", "A", "?", "-", "the the", "*", "<>", "_", "'"])
 def test_something_is_left(text):
     assert normalise_answer(text)
 
@@ -209,8 +210,8 @@ def test_different_numbers_stay_different(one, two):
     assert matches(f"{one / 100}", [f"{two / 100}"]) == (one == two)
 
 
-@pytest.mark.parametrize(
-    ("answer", "truths", "question", "is_right"),
+@each(
+    "answer, truths, question, is_right",
     [
         ("The capital of Peru is Lima.", ["Lima"], "What is the capital of Peru?", True),
         ("the capital of peru is the Lima", ["Lima"], "What is the capital of Peru?", True),

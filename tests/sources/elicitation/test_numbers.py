@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qacal.sources.elicitation import Malformed, Reason, read_probability
+from tests.tables import each
 
 READ = {
     # the scale that was asked for
@@ -336,19 +337,19 @@ PIECES = ["0", "1", "9", "10", "80", ".", ",", "%", "/", "-", "+", "e", " ", "\n
 WORDS = ["Probability:", "about", "not", "or", "out of", "in", "to", "percent", "½", "٨", "٫", "８", "‰", "wrong", "^"]
 
 
-@pytest.mark.parametrize("text", READ)
+@each("text", READ)
 def test_read(text):
     assert read_probability(text) == READ[text]
 
 
-@pytest.mark.parametrize("text", NOT_READ)
+@each("text", NOT_READ)
 def test_not_read(text):
     found = read_probability(text)
     assert isinstance(found, Malformed)
     assert found.why == NOT_READ[text]
 
 
-@pytest.mark.parametrize(
+@each(
     "text",
     [
         "0.9 that it's Paris",
@@ -365,24 +366,24 @@ def test_the_answer_may_be_named(text):
         assert isinstance(read_probability(text, answer=other), Malformed)
 
 
-@pytest.mark.parametrize("text", ["0.3 (not Paris)", "0.3 that it is not Paris", "0.3 that it isn't Paris"])
+@each("text", ["0.3 (not Paris)", "0.3 that it is not Paris", "0.3 that it isn't Paris"])
 def test_the_answer_may_be_denied(text):
     assert read_probability(text, answer="Paris").why == Reason.UNCLEAR_NUMBER
 
 
-@pytest.mark.parametrize("text", ["0.9", "0.", "9", "1", "0.9 (9"])
+@each("text", ["0.9", "0.", "9", "1", "0.9 (9"])
 def test_a_number_that_may_have_been_cut(text):
     found = read_probability(text, is_cut=True)
     assert isinstance(found, Malformed)
     assert found.why == Reason.CUT
 
 
-@pytest.mark.parametrize("text", ["0.9\n", "0.9 ", "90%", "0.9 because", "(0.9)"])
+@each("text", ["0.9\n", "0.9 ", "90%", "0.9 because", "(0.9)"])
 def test_a_number_that_ends_before_the_cut(text):
     assert read_probability(text, is_cut=True) == 0.9
 
 
-@pytest.mark.parametrize("percent", range(101))
+@each("percent", range(101))
 def test_every_percent_in_every_notation(percent):
     """Exactly, not nearly: the same share must not become two numbers."""
     share = percent / 100

@@ -1,9 +1,8 @@
 """Replies to the prompts, in all the shapes that LLMs give them."""
 
-import pytest
-
 from qacal.sources.elicitation import Malformed, Reason, Refused, Stated, parse_guess, parse_stated
 from qacal.sources.elicitation.reading.parsing import answer_place, parse_expression_guess, parse_guesses
+from tests.tables import each
 
 PARIS = Stated("Paris", 0.9)
 SORRY = "I'm sorry, but I can't answer that."
@@ -278,13 +277,13 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize("text", STATED)
+@each("text", STATED)
 def test_stated(text):
     assert parse_guess(text) == STATED[text]
     assert parse_stated(text) == STATED[text]
 
 
-@pytest.mark.parametrize("text", NOT_STATED)
+@each("text", NOT_STATED)
 def test_not_stated(text):
     found = parse_guess(text)
     assert isinstance(found, Malformed)
@@ -292,14 +291,14 @@ def test_not_stated(text):
     assert isinstance(parse_stated(text), Malformed)
 
 
-@pytest.mark.parametrize("text", REFUSED)
+@each("text", REFUSED)
 def test_refused(text):
     assert isinstance(parse_guess(text), Refused)
     assert isinstance(parse_stated(text), Refused)
     assert isinstance(parse_expression_guess(text), Refused)
 
 
-@pytest.mark.parametrize("text", [text for text in REFUSED if "uess" not in text])
+@each("text", [text for text in REFUSED if "uess" not in text])
 def test_refusing_is_refusing_every_guess(text):
     assert [type(outcome) for outcome in parse_guesses(text, 2)] == [Refused, Refused]
 
@@ -309,19 +308,17 @@ def test_what_was_said_is_kept_short():
     assert len(parse_guess("words " * 1000).said) == 200
 
 
-@pytest.mark.parametrize(
-    "text", ["Guess: Paris\nProbability: 0.9", "Guess: Paris\nProbability: 0.", "Let me see: it", "Guess: Paris"]
-)
+@each("text", ["Guess: Paris\nProbability: 0.9", "Guess: Paris\nProbability: 0.", "Let me see: it", "Guess: Paris"])
 def test_cut_at_the_end(text):
     assert parse_guess(text, is_cut=True).why == Reason.CUT
 
 
-@pytest.mark.parametrize("text", ["Guess: Paris\nProbability: 0.9\n", "Guess: Paris\nProbability: 0.9\nBecause it"])
+@each("text", ["Guess: Paris\nProbability: 0.9\n", "Guess: Paris\nProbability: 0.9\nBecause it"])
 def test_cut_after_the_number(text):
     assert parse_guess(text, is_cut=True) == PARIS
 
 
-@pytest.mark.parametrize("text", [text for text in STATED if "{" not in text or "}" not in text])
+@each("text", [text for text in STATED if "{" not in text or "}" not in text])
 def test_an_answer_is_found_where_it_was_read(text):
     place = answer_place(text, STATED[text].answer)
     assert place is not None
@@ -342,7 +339,7 @@ def test_the_place_is_after_the_label():
     assert answer_place("Paris", "") is None
 
 
-@pytest.mark.parametrize(
+@each(
     "text",
     [
         r'{"guess": "\u0070rob", "prob": 0.9}',

@@ -1,7 +1,5 @@
 """Replies of the other forms: expressions, several guesses, and the two halves of prompts in two stages."""
 
-import pytest
-
 from qacal.sources.elicitation import Malformed, Reason, Refused, Stated, parse_stated
 from qacal.sources.elicitation.reading.parsing import (
     parse_answer,
@@ -9,6 +7,7 @@ from qacal.sources.elicitation.reading.parsing import (
     parse_expression_guess,
     parse_guesses,
 )
+from tests.tables import each
 
 PARIS = Stated("Paris", 0.9)
 SORRY = "I'm sorry, but I can't answer that."
@@ -42,13 +41,13 @@ NOT_EXPRESSED = {
 }
 
 
-@pytest.mark.parametrize("text", EXPRESSED)
+@each("text", EXPRESSED)
 def test_expressed(text):
     assert parse_expression_guess(text) == EXPRESSED[text]
     assert parse_stated(text) == EXPRESSED[text]
 
 
-@pytest.mark.parametrize("text", NOT_EXPRESSED)
+@each("text", NOT_EXPRESSED)
 def test_not_expressed(text):
     found = parse_expression_guess(text)
     assert isinstance(found, Malformed)
@@ -92,7 +91,7 @@ SEVERAL = {
 }
 
 
-@pytest.mark.parametrize("text", SEVERAL)
+@each("text", SEVERAL)
 def test_several(text):
     found = parse_guesses(text, 3)
     assert tuple(Reason(one.why) if isinstance(one, Malformed) else one for one in found) == SEVERAL[text]
@@ -127,7 +126,7 @@ SCALES = {
 }
 
 
-@pytest.mark.parametrize("said", SCALES)
+@each("said", SCALES)
 def test_a_reply_has_one_scale(said):
     a, b, c = said
     for text in (f"G1: A\nP1: {a}\nG2: B\nP2: {b}\nG3: C\nP3: {c}", f"G1: A P1: {a}\nG2: B P2: {b}\nG3: C P3: {c}"):
@@ -167,12 +166,12 @@ NO_ANSWERS = {
 }
 
 
-@pytest.mark.parametrize("text", ANSWERS)
+@each("text", ANSWERS)
 def test_an_answer_alone(text):
     assert parse_answer(text) == ANSWERS[text]
 
 
-@pytest.mark.parametrize("text", NO_ANSWERS)
+@each("text", NO_ANSWERS)
 def test_no_answer(text):
     assert parse_answer(text).why == NO_ANSWERS[text]
 
@@ -204,12 +203,12 @@ NO_CONFIDENCES = {
 }
 
 
-@pytest.mark.parametrize("text", CONFIDENCES)
+@each("text", CONFIDENCES)
 def test_a_confidence_alone(text):
     assert parse_confidence(text) == CONFIDENCES[text]
 
 
-@pytest.mark.parametrize("text", NO_CONFIDENCES)
+@each("text", NO_CONFIDENCES)
 def test_no_confidence(text):
     assert parse_confidence(text).why == NO_CONFIDENCES[text]
 

@@ -19,7 +19,7 @@ from qacal.sources.elicitation.reading.parsing import (
 )
 from qacal.sources.elicitation.reply import Reply, Token
 from qacal.sources.elicitation.tokens import answer_probability
-from tests.sizes import examples, sized
+from tests.sizes import FULL, examples
 
 WORDS = r"""
     Guess: Probability: Confidence: Answer: G1: P1: G2: P2: Guess Probability ** * ` ``` <think> </think> <guess> { }
@@ -94,7 +94,7 @@ def test_expressions_are_read_back(answer, expression):
     assert found == Stated(answer, EXPRESSIONS[expression])
 
 
-LONG = sized(100_000)
+LONG = 100_000 if FULL else 10_000
 HOSTILE = {
     "letters": "a" * LONG,
     "digits": "9" * LONG,

@@ -21,6 +21,7 @@ from qacal.sources.elicitation import (
 )
 from qacal.sources.elicitation.prompts import VERB1S_EXAMPLES, VERB1S_GRAMMAR
 from qacal.sources.elicitation.reply import Token
+from tests.tables import each
 
 FRANCE = Question("q1", "What is the capital of France?")
 COLOUR = Question("q2", "Which is a colour?", choices=("red", "two, or three", 'a "b"'))
@@ -54,14 +55,14 @@ ADDED = (
 )
 
 
-@pytest.mark.parametrize("name", SAID)
+@each("name", SAID)
 def test_words_of_the_paper(name):
     messages = prompt_named(name).messages(FRANCE)
     assert [message["role"] for message in messages] == ["user"]
     assert messages[0]["content"].split() == SAID[name].split()
 
 
-@pytest.mark.parametrize("label", ["Guess", "Probability", "The question is"])
+@each("label", ["Guess", "Probability", "The question is"])
 def test_labels_begin_lines(label):
     assert f"\n{label}:" in prompt_named("verb1s-top1").stages[0].template
 
@@ -79,7 +80,7 @@ def test_twenty_best_guesses():
     assert "G20: <twentieth most likely guess" in said
 
 
-@pytest.mark.parametrize("name", PROMPTS)
+@each("name", PROMPTS)
 def test_choices_follow_the_question_once(name):
     prompt = prompt_named(name)
     replies = [Reply("Guess: red")] * (len(prompt.stages) - 1)
@@ -118,7 +119,7 @@ def test_examples_are_turns():
     assert messages[2]["content"] == "Guess: 4\nProbability: 1.0"
 
 
-@pytest.mark.parametrize("reply", [reply for _, reply in VERB1S_EXAMPLES])
+@each("reply", [reply for _, reply in VERB1S_EXAMPLES])
 def test_examples_are_as_asked(reply):
     outcome = prompt_named("verb1s-top1").read([Reply(reply)])[0]
     assert isinstance(outcome, Stated)
@@ -208,8 +209,8 @@ def test_a_reader_of_ones_own():
     assert re.fullmatch(r"mine/a\+[0-9a-f]{8}", prompt.identity)
 
 
-@pytest.mark.parametrize(
-    ("stages", "problem"),
+@each(
+    "stages, problem",
     [
         ((), "has no stages"),
         ((Stage("Guess!"),), r"put \$question into its template"),
@@ -262,7 +263,7 @@ def test_what_the_grammar_lets_through_is_read(guess, probability):
     assert prompt_named("verb1s-top1").read([Reply(text)]) == (Stated(guess, float(probability)),)
 
 
-@pytest.mark.parametrize(
+@each(
     "text",
     ["Guess: \nProbability: 0.9", "Guess: a\nb\nProbability: 0.9", f"Guess: {'x' * 61}\nProbability: 0.9"]
     + [f"Guess: a\nProbability: {said}" for said in ("0.", "1.5", "90%", "0.955", "1", "0.9 ")],

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from qacal import InputError
 from qacal.sources.elicitation import Question, Reply
 from qacal.sources.elicitation.reply import Token
+from tests.tables import each
 
 
 def body(content="Guess: 4", finish="stop", logprobs=None, **message):
@@ -32,8 +33,8 @@ def test_a_body_as_servers_send_it():
     assert not reply.is_cut
 
 
-@pytest.mark.parametrize(
-    ("content", "text"),
+@each(
+    "content, text",
     [
         (None, ""),
         (7, ""),
@@ -46,7 +47,7 @@ def test_contents(content, text):
     assert Reply.from_body(body(content)).text == text
 
 
-@pytest.mark.parametrize(
+@each(
     "logprobs",
     [
         None,
@@ -64,14 +65,14 @@ def test_logprobs_are_whole_or_none(logprobs):
     assert Reply.from_body(body(logprobs=logprobs)).tokens is None
 
 
-@pytest.mark.parametrize("logprob", [None, "x", True, [1]])
+@each("logprob", [None, "x", True, [1]])
 def test_a_token_without_a_probability(logprob):
     reply = Reply.from_body(body(logprobs={"content": [{"token": "4", "logprob": logprob, "top_logprobs": 3}]}))
     assert math.isnan(reply.tokens[0].logprob)
     assert reply.tokens[0].alternatives == ()
 
 
-@pytest.mark.parametrize("given_bytes", [None, [300], [-1], ["a"], [True], "ab"])
+@each("given_bytes", [None, [300], [-1], ["a"], [True], "ab"])
 def test_bytes_that_are_none(given_bytes):
     reply = Reply.from_body(body(logprobs={"content": [{"token": "é", "logprob": -1, "bytes": given_bytes}]}))
     assert reply.tokens[0].raw is None
@@ -86,8 +87,8 @@ def test_refusals_and_ends():
     assert Reply.from_body(body(finish=3)).finish is None
 
 
-@pytest.mark.parametrize(
-    ("broken", "got"),
+@each(
+    "broken, got",
     [
         (None, "got None"),
         ("no", "got 'no'"),
@@ -139,8 +140,8 @@ def test_no_body_is_another_error(one, two, three):
         assert reply.tokens is None or all(isinstance(token, Token) for token in reply.tokens)
 
 
-@pytest.mark.parametrize(
-    ("values", "problem"),
+@each(
+    "values, problem",
     [
         (("q", " "), "expected text"),
         (("q", None), "expected text"),

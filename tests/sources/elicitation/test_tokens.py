@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from qacal.sources.elicitation import Malformed, Reason, Reply
 from qacal.sources.elicitation.reply import Token
 from qacal.sources.elicitation.tokens import answer_probability, true_probability
+from tests.tables import each
 
 
 def reply(*pieces, text=None):
@@ -37,7 +38,7 @@ FORMS = {
 }
 
 
-@pytest.mark.parametrize(("pieces", "expected"), FORMS.values(), ids=FORMS)
+@each("pieces, expected", FORMS.values())
 def test_just_the_tokens_of_the_answer(pieces, expected):
     assert answer_probability(reply(*pieces), "Paris") == pytest.approx(expected, rel=1e-12)
 
@@ -71,7 +72,7 @@ def test_thoughts_that_say_the_same_are_not_taken_for_the_answer():
     assert answer_probability(reply(*pieces, text="Guess: Paris\nProbability: 0.9"), "Paris") == pytest.approx(0.5)
 
 
-@pytest.mark.parametrize("logprob", [-9999.0, -10000.0, -math.inf, math.nan, math.inf])
+@each("logprob", [-9999.0, -10000.0, -math.inf, math.nan, math.inf])
 def test_a_token_whose_probability_is_not_known(logprob):
     tokens = (Token("Guess: ", -0.1), Token("Par", -0.1), Token("is", logprob))
     assert answer_probability(Reply("Guess: Paris", tokens), "Paris") is None
@@ -86,8 +87,8 @@ def test_rounding_above_one():
     assert answer_probability(Reply("Guess: 4", (Token("Guess: ", 0.0), Token("4", 1e-7))), "4") == 1.0
 
 
-@pytest.mark.parametrize(
-    ("said", "answer"),
+@each(
+    "said, answer",
     [
         (Reply("Guess: Paris"), "Paris"),
         (Reply("Guess: Paris", ()), "Paris"),
@@ -134,13 +135,13 @@ SHARES = {
 }
 
 
-@pytest.mark.parametrize(("said", "share"), SHARES.values(), ids=SHARES)
+@each("said, share", SHARES.values())
 def test_the_share_of_true(said, share):
     assert true_probability(said) == pytest.approx(share)
 
 
-@pytest.mark.parametrize(
-    ("said", "why"),
+@each(
+    "said, why",
     [
         (Reply("True"), Reason.NO_LOGPROBS),
         (Reply("True", ()), Reason.NO_LOGPROBS),

@@ -8,6 +8,7 @@ from functools import cache
 import pytest
 from tools.quiz.facts import facts
 
+from tests.tables import each
 from tests.tools.quiz.rows import everything
 
 KNOWN = {
@@ -70,7 +71,7 @@ def truths():
     return {row.question: row.ground_truth for row in everything()}
 
 
-@pytest.mark.parametrize(("question", "answer"), KNOWN.items())
+@each("question, answer", KNOWN.items())
 def test_what_anybody_can_look_up(question, answer):
     assert answer in truths()[question]
 
@@ -127,8 +128,8 @@ def test_makers_may_be_called_by_their_surname_unless_it_is_shared():
     assert "Strauss" not in truths()["Who composed Der Rosenkavalier?"]
 
 
-@pytest.mark.parametrize(
-    ("name", "columns"),
+@each(
+    "name, columns",
     [
         *(("countries", {6}), ("cities", {2}), ("states", {2}), ("elements", {2}), ("units", {4}), ("events", {2})),
         *(("books", {2}), ("films", {2}), ("artworks", {3}), ("animals", {2, 3}), ("verbs", {3}), ("plurals", {2})),
