@@ -412,12 +412,22 @@ def test_whoever_stops_a_save_leaves_the_old_model_or_the_new_one(step, when, tm
     assert load_turn(tmp_path / "model").turn == 2
 
 
-def test_what_a_killed_save_left_behind_is_in_nobodys_way(tmp_path):
-    (tmp_path / "model" / "arrays-00000001").mkdir(parents=True)
-    (tmp_path / "model" / ".model.json.new-00000001").write_text("{")
-    for turn in (1, 2):
-        save_turn(tmp_path / "model", turn, fitted(QABinning()))
-        assert load_turn(tmp_path / "model").turn == turn
+def test_what_a_killed_save_left_behind_is_removed_later(tmp_path):
+    save_turn(tmp_path / "model", 1, fitted(Identity()))
+    old = [tmp_path / "model" / name for name in ("arrays-00000001", "0-00000001", ".model.json.new-00000001")]
+    new = tmp_path / "model" / "arrays-00000002"
+    for folder in (*old[:2], new):
+        folder.mkdir()
+    old[2].write_text("{")
+    for path in old:
+        os.utime(path, (0, 0))
+    save_turn(tmp_path / "model", 2, fitted(Identity()))
+    assert not any(path.exists() for path in old)
+    # This one may be of somebody who is saving right now.
+    assert new.exists()
+    (tmp_path / "model" / MODEL).unlink()
+    save_turn(tmp_path / "model", 3, fitted(Identity()))
+    assert load_turn(tmp_path / "model").turn == 3
 
 
 SAVING = """

@@ -66,6 +66,7 @@ _MODERATE = 1e300  # a line a + b x of larger numbers could overflow; no fit com
 _ARRAY_NAME = re.compile(r"[a-z0-9_][a-z0-9_.]{0,99}")
 _FOLDER = re.compile("(arrays|[0-9]+)-[0-9a-f]{8}")
 _UNFINISHED = re.compile(r"\.models?\.json\.new-[0-9a-f]{8}")
+_LONGEST_SAVE = 3600.0  # seconds
 _WAITS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5)  # seconds, until Windows lets go of a file that another process reads
 
 
@@ -348,9 +349,22 @@ def _replace(target: Path, document: str, text: bytes, writers: Mapping[str, Cal
         stale = old
     finally:
         # An interrupt may come just after the replacement. Folders that the document names are in use.
-        for name in stale - _folders(target / document):
-            shutil.rmtree(target / name, ignore_errors=True)
+        named = _folders(target / document)
+        for name in (stale | _abandoned(target)) - named:
+            if (target / name).is_dir():
+                shutil.rmtree(target / name, ignore_errors=True)
+            else:
+                (target / name).unlink(missing_ok=True)
         unfinished.unlink(missing_ok=True)
+
+
+def _abandoned(target: Path) -> set[str]:
+    """Return the folders and unfinished documents of saves that were killed: nobody takes an hour to save."""
+    oldest = time.time() - _LONGEST_SAVE
+    with suppress(OSError):  # somebody else may remove them meanwhile
+        parts = [part for part in target.iterdir() if _FOLDER.fullmatch(part.name) or _UNFINISHED.fullmatch(part.name)]
+        return {part.name for part in parts if part.stat().st_mtime < oldest}
+    return set()
 
 
 def _require_replaceable(target: Path, document: str) -> None:
