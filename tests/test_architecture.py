@@ -54,8 +54,9 @@ def test_there_is_one_definition_of_missing():
     assert defined == [Path("tally/arrays.py")]
 
 
-def test_a_fit_reads_its_input_at_most_three_times(tmp_path, monkeypatch):
-    row = '{{"id": {}, "question": "?", "answer": "!", "topic": "{}", "confidence": 0.{}, "correct": {}}}'
+@pytest.mark.parametrize("texts", ['"question": "?", "answer": "!", ', ""])
+def test_a_fit_reads_its_input_at_most_three_times(texts, tmp_path, monkeypatch):
+    row = '{{"id": {}, ' + texts + '"topic": "{}", "confidence": 0.{}, "correct": {}}}'
     rows = [row.format(i, i % 2, 5 + i % 5, i % 3 % 2) for i in range(200)]
     source = tmp_path / "rows.jsonl"
     source.write_text("\n".join(rows), encoding="utf-8")

@@ -108,7 +108,7 @@ class File:
     path: Path
     format: str
     name: str
-    _has_column: dict[str, bool] = field(default_factory=dict, repr=False, compare=False)
+    _columns: set[str] = field(default_factory=set, repr=False, compare=False)
 
     def batches(self, on_fault: OnFault = refuse, batch_rows: int = BATCH_ROWS) -> Iterator[Table]:
         """Yield the rows in batches; lines that are not rows go to `on_fault`."""
@@ -129,10 +129,10 @@ class File:
             return _separator(_Lines(text, self.name), self)[0]
 
     def has_column(self, name: str) -> bool:
-        """Return whether any row has a column; this reads the file up to the first such row."""
-        if name not in self._has_column:
-            self._has_column[name] = any(name in table.names for table in self.batches(lambda fault: None))
-        return self._has_column[name]
+        """Return whether any row has a column; the first call reads the whole file."""
+        if not self._columns:
+            self._columns.update(*(table.names for table in self.batches(lambda fault: None)))
+        return name in self._columns
 
 
 def open_file(path: str | Path) -> File:
@@ -349,6 +349,7 @@ def _tables(
     """Yield batches of up to `batch_rows` rows; fewer if they are large: two batches may be in memory at once."""
     # In CSV every row has the columns of the header; in JSON each object has its own.
     is_elsewhere = None if is_text else file.has_column
+    is_first = True
     while True:
         places, objects, total = list[int](), list[dict[str, Any]](), 0
         for place, row, size in rows:
@@ -357,6 +358,9 @@ def _tables(
             total += size
             if len(objects) == batch_rows or total > largest_row() // 4:
                 break
+        else:
+            is_elsewhere = None if is_first else is_elsewhere  # there are no other rows
         if not objects:
             return
+        is_first = False
         yield ObjectTable(file.name, unit, np.array(places), objects, is_text, is_elsewhere=is_elsewhere)
