@@ -134,7 +134,7 @@ class QACalibrationClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
     def _groups(self, X: Floats) -> Paths | Ints | None:
         if self.partition_ is None:
             return None
-        groups: Paths | Ints = self.partition_.groups(X[:, 1:])
+        groups: Paths | Ints = self.partition_._groups(X[:, 1:])
         return groups
 
     def __sklearn_tags__(self) -> Any:
