@@ -92,7 +92,7 @@ def assert_sql_answers_as_predict_does(calibrator, kind, tied):
     is_discrete = model.properties.is_discrete
     h, groups = asked(kind, n=10_000 if FULL else 1000)
     h = np.concatenate([h, edges_of(model)])
-    groups += [groups[at] for at in range(len(h) - len(groups))]
+    groups = (groups * len(h))[: len(h)]
     # Curves are asked at seven decimals: what is not, a database cannot round as numpy does.
     h = h if is_discrete or isinstance(model, Identity) else seven_decimals(h)
     expected = model.predict(h, groups=known_to(model, kind, groups))

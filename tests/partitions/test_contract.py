@@ -265,7 +265,7 @@ def test_a_row_alone_has_the_group_it_has_in_a_batch(partition):
 @every_vector_partition
 def test_vectors_are_never_copied_whole(partition, dtype):
     fitted = learned_from(partition, clouds(0, width=64))
-    Z = np.broadcast_to(clouds(1, n=1, width=64).astype(dtype), (sized(200_000), 64))  # large to copy, small to hold
+    Z = np.broadcast_to(clouds(1, n=1, width=64).astype(dtype), (200_000, 64))  # large to copy, small to hold
     tracemalloc.start()
     fitted.groups(Z)
     peak = tracemalloc.get_traced_memory()[1]
