@@ -36,10 +36,13 @@ def undrawn_unless_full(request):
 typer.main.get_command = functools.cache(typer.main.get_command)
 
 
+# Modules and collected tests are a million objects that stay: leave them out of garbage collections.
+gc.disable()
+
+
 def pytest_collection_finish():
-    """Leave modules and collected tests out of garbage collections: there are a million objects, and all stay."""
-    gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 # Tables are as wide as their content unless a test says otherwise; workers of pytest-xdist set a width.

@@ -1,6 +1,7 @@
 """How large the tests are: all worlds, rows and examples with FULL_TESTS=1, as in `make test-all`, else a part of them.
 
-What is smaller is drawn from the same seeds. Every statement is tested at both sizes.
+The smaller part is drawn from the same seeds. A statement that is slow, or needs the full size, is marked `full_only` or stands
+under `if FULL`.
 """
 
 import os
@@ -11,7 +12,7 @@ from hypothesis import settings
 
 FULL = os.environ.get("FULL_TESTS", "0") not in ("", "0")
 
-# For the longest simulations of formulas that must fail: `make test-all` runs them.
+# For slow tests of what other tests check too, or of formulas that must fail.
 full_only = pytest.mark.skipif(not FULL, reason="needs FULL_TESTS=1")
 
 

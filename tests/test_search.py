@@ -93,7 +93,7 @@ def test_every_trial_is_what_the_calibrator_answers(method, kind):
     assert answered == pytest.approx(found.best.score, rel=1e-9)
 
 
-@examples(40)
+@examples(40, 8)
 @given(st.integers(8, 150), st.integers(0, 10**6), st.lists(st.integers(1, 80), min_size=1, max_size=3, unique=True))
 def test_quick_answers_are_the_calibrators_for_any_rows(n, seed, points):
     calibration, tuning = halves(n, seed)

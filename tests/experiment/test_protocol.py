@@ -17,7 +17,7 @@ from qacal.records.reading import Reading
 from qacal.tally.groups import Paths
 from qacal.tally.ids import id_hashes
 from tests.experiment.rows import vectors_and_labels
-from tests.sizes import FULL
+from tests.sizes import FULL, full_only
 
 USING_VECTORS = {"embedders": ["column:embedding"], "partitions": ["kdtree:3"]}
 
@@ -59,7 +59,11 @@ def one_seed_by_hand(rows, seed, axes="principal", ties="merge", depth=3):
     [
         ("kdtree:3", {}),
         ("kdtree:3:coordinate", {"axes": "coordinate", "ties": "jitter"}),
-        (KDTree(max_depth=3, axes="coordinate"), {"axes": "coordinate", "ties": "jitter", "seed": 1}),
+        pytest.param(
+            KDTree(max_depth=3, axes="coordinate"),
+            {"axes": "coordinate", "ties": "jitter", "seed": 1},
+            marks=full_only,
+        ),
     ],
 )
 def test_a_run_is_what_the_twin_finds(partition, twin):

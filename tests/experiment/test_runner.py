@@ -1,6 +1,7 @@
 """Blocks, notes, tables and files of an experiment; and what happens with rows that cannot be run."""
 
 import errno
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,12 @@ from qacal.records.reading import Reading
 from tests.experiment.rows import vectors_and_labels
 
 OPTIONS = {"embedders": ["column:embedding"], "partitions": ["kdtree:2"], "seeds": 2}
+
+
+@cache
+def once_run():
+    """Return results that no test changes."""
+    return run_experiment(vectors_and_labels(600), **OPTIONS)
 
 
 def two_llms():
@@ -57,7 +64,7 @@ def test_numbers_are_means_with_half_widths_as_the_paper_has_them():
 
 
 def test_the_best_of_a_column_is_bold():
-    found = run_experiment(vectors_and_labels(800), **OPTIONS)
+    found = once_run()
     table = found.tables()[0]
     place = [column.name for column in COLUMNS].index("log_loss")
     best = [line.cells[place] for line in table.lines if line.cells[place].is_best]
@@ -73,7 +80,7 @@ def test_the_best_of_a_column_is_bold():
 
 
 def test_files_appear_whole_or_not_at_all(tmp_path):
-    found = run_experiment(vectors_and_labels(600), **OPTIONS)
+    found = once_run()
     found.write(tmp_path / "out", {"report.html": "<p>"})
     assert {path.name for path in (tmp_path / "out").iterdir()} == {"results.parquet", "results.md", "report.html"}
     assert pl.read_parquet(tmp_path / "out" / "results.parquet").equals(found.results)
@@ -94,7 +101,7 @@ def test_files_appear_whole_or_not_at_all(tmp_path):
 
 @pytest.mark.parametrize("where", ["results.parquet", "results.md"])
 def test_a_full_disk_is_an_error_that_names_the_output(tmp_path, monkeypatch, where):
-    found = run_experiment(vectors_and_labels(600), **OPTIONS)
+    found = once_run()
 
     def fails(*arguments, **options):
         if where == "results.md":
@@ -167,7 +174,7 @@ def test_refusals():
 
 def test_the_file_that_is_read_is_not_swept_away(tmp_path):
     """A folder that holds anything else than results is not replaced, though there are results in it."""
-    found = run_experiment(vectors_and_labels(600), **OPTIONS)
+    found = once_run()
     found.write(tmp_path / "out")
     (tmp_path / "out" / "answers.parquet").write_bytes(b"mine")
     with pytest.raises(InputError, match=r"not results of an experiment \(answers.parquet\)"):
@@ -178,7 +185,7 @@ def test_the_file_that_is_read_is_not_swept_away(tmp_path):
 def test_results_behind_a_link_are_renewed_where_they_are(tmp_path):
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "real")
-    run_experiment(vectors_and_labels(600), **OPTIONS).write(tmp_path / "link")
+    once_run().write(tmp_path / "link")
     assert (tmp_path / "link").is_symlink()
     assert (tmp_path / "real" / "results.md").is_file()
 

@@ -27,6 +27,7 @@ from tests.sizes import FULL
 EXPORTABLE = [calibrator for calibrator in CALIBRATORS if getattr(calibrator, "ties", "merge") == "merge"]
 every_exportable = pytest.mark.parametrize("calibrator", EXPORTABLE, ids=name_of)
 KINDS = ["none", "int", "text", "tree"]
+every_kind = pytest.mark.parametrize("kind", KINDS)
 
 NAMES = np.array(["law", "o'hara", 'a "b"', "größe", "; DROP TABLE rows; --", "two\nlines", None], dtype=object)
 

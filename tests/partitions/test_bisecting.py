@@ -11,7 +11,7 @@ from qacal.partitions import BisectingTree
 from qacal.partitions.base import ROUNDING
 from qacal.partitions.bisecting import ENOUGH_ROWS, Bisections
 from tests.partitions.rows import clouds, grid, seeds
-from tests.sizes import examples
+from tests.sizes import FULL, examples
 
 
 def printed_assign(tree, z):
@@ -132,7 +132,8 @@ def test_rows_on_a_boundary_stay_on_one_side():
     Z = Z.reshape(-1, 40)
     together = tree.assign(Z)
     assert (together[:160] < 32).all()  # the rows on the root's boundary
-    np.testing.assert_array_equal(together, [tree.assign(z[None])[0] for z in Z])
+    some = slice(None, None, 1 if FULL else 10)
+    np.testing.assert_array_equal(together[some], [tree.assign(z[None])[0] for z in Z[some]])
     np.testing.assert_array_equal(together, np.concatenate([tree.assign(part) for part in np.array_split(Z, 77)]))
 
 

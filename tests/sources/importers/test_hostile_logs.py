@@ -63,7 +63,7 @@ def written(path, value):
 
 
 @pytest.mark.parametrize("kind", WRITERS)
-@examples(150)
+@examples(150, 8)
 @given(data=st.data())
 def test_nothing_but_an_input_error_is_raised(kind, data):
     format_, write = WRITERS[kind]
