@@ -1,7 +1,7 @@
 """How large the tests are: all worlds, rows and examples with FULL_TESTS=1, as in `make test-all`, else a part of them.
 
-The smaller part is drawn from the same seeds. A statement that is slow, or needs the full size, is marked `full_only` or stands
-under `if FULL`.
+The smaller part is drawn from the same seeds. A statement that is slow, or needs the full size, is marked `full_only`
+or stands under `if FULL`.
 """
 
 import os

@@ -67,7 +67,7 @@ def shared_map():
     return QACalibrator(partition="bisecting:3", calibrator=steps).fit(answers(1000))
 
 
-@pytest.mark.usefixtures("undrawn")
+@pytest.mark.usefixtures("undrawn_unless_full")
 def test_groups_that_share_one_map_get_an_answer_too():
     found = read_contents(shared_map(), answers(800, seed=1))[""]
     verdict = verdict_of(found)
@@ -147,7 +147,7 @@ def test_questions_with_more_rows_than_others_cannot_tell():
     assert verdict_of(found).reasons.startswith("Some questions have more rows here than others.")
 
 
-@pytest.mark.usefixtures("undrawn")
+@pytest.mark.usefixtures("undrawn_unless_full")
 def test_rows_that_cannot_tell_are_not_asked():
     part = read_contents(model(), answers(400, seed=1), by="topic")["cooking"]
     assert part.realised is None
