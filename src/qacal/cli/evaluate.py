@@ -219,13 +219,17 @@ def _fails(evaluations: dict[Any, Evaluation], by: str | None, limit: float, is_
         for where, error in errors.items():
             if error is None:
                 continue
-            # An unmeasurable error fails the strict gate only.
-            is_above = not error.high <= limit if is_strict else error.low > limit
+            is_above = _is_above(error, limit, is_strict)
             if is_above or not error.high <= limit:
                 what = f"{title}the calibration error {where}"
                 options.note(f"qacal: {_judgement(what, error, limit, is_above)}")
             fails |= is_above
     return fails
+
+
+def _is_above(error: CalibrationError, limit: float, is_strict: bool) -> bool:
+    """Return whether an error fails the gate; an unmeasurable one fails the strict gate only."""
+    return not error.high <= limit if is_strict else error.low > limit
 
 
 def _judgement(what: str, error: CalibrationError, limit: float, is_above: bool) -> str:
