@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from qacal.errors import InputError, QacalWarning
 from qacal.metrics.ranking import doubt_of
-from qacal.model.answering import Answering, Progress
+from qacal.model.base import BaseModel, Progress
 from qacal.model.evaluating import collect
 from qacal.model.model import QACalibrator
 from qacal.records.provenance import AllowOtherSource
@@ -60,7 +60,7 @@ class Goal:
 
 
 def choices(
-    model: Answering,
+    model: BaseModel,
     records: Any,
     reading: Reading,
     goal: Goal,

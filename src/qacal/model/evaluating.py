@@ -7,7 +7,7 @@ from typing import Any
 
 from qacal.errors import InputError, QacalWarning
 from qacal.metrics.evaluation import Evaluation, evaluate_rows, require_labels
-from qacal.model.answering import Answering, Progress
+from qacal.model.base import BaseModel, Progress
 from qacal.model.model_set import rows_by
 from qacal.records.provenance import AllowOtherSource
 from qacal.records.reading import Batch, Gathered, Reading, read, warn_of_copies
@@ -90,13 +90,13 @@ class EvaluationRows:
             warnings.warn(f"{prefix}{evaluation.doubt.text}", QacalWarning, stacklevel=3)
         return evaluation
 
-    def count_fit_questions(self, model: Answering) -> int:
+    def count_fit_questions(self, model: BaseModel) -> int:
         """Return how many of the questions that a model remembers from its fit are among these rows."""
         mine = {value: self.columns(value, "owners") for value in model._models}
         models = model._models.items()
         return sum(one.fit_record_.known(mine[value]["ids"], mine[value]["questions"]) for value, one in models)
 
-    def has_ids(self, model: Answering) -> bool:
+    def has_ids(self, model: BaseModel) -> bool:
         """Whether rows and model have ids, so that questions of the fit can be recognised."""
         return "ids" in self._columns and all(len(one.fit_record_.questions) for one in model._models.values())
 
@@ -112,7 +112,7 @@ def _taken(values: Any, rows: list[int]) -> Any:
 def collect(
     records: Any,
     reading: Reading,
-    model: Answering | None,
+    model: BaseModel | None,
     groups: str | None,
     by: str | None,
     *,
@@ -129,7 +129,7 @@ def collect(
         for batch in read(records, reading, needs_labels=True, needs_text=False):
             out.add(batch, batch.calibrated(), batch.listed(groups) if groups else None, has_model=False)
     else:
-        for batch, found in model._answers(
+        for batch, found in model._explained_batches(
             records, reading, needs_labels=True, allow_other_source=allow_other_source, progress=progress
         ):
             names = batch.listed(groups) if groups else found["group"].to_list()

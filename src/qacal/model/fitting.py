@@ -14,17 +14,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from qacal.errors import InputError
-from qacal.model.answering import Progress
+from qacal.model.base import Progress
 from qacal.model.defaults import Defaults
 from qacal.model.groups import GroupSummary
 from qacal.model.pipeline import Pipeline
-from qacal.model.samples import CalibrationSample, Overview, PartitionSample, ScoreSample, ids_of
+from qacal.model.samples import CalibratorSample, Overview, PartitionSample, ScoreSample, ids_of
 from qacal.records.provenance import require_comparable_ids, require_same_source
-from qacal.records.reading import Batch, Reading, read, read_again
+from qacal.records.reading import Batch, Reading, read, rereadable
 from qacal.tally.arrays import Hashes
 from qacal.tally.ids import split
 from qacal.tally.tally import Tally
-from qacal.thresholds.memory import FitRecord, remembered
+from qacal.thresholds.fit_record import FitRecord, remembered
 
 if TYPE_CHECKING:
     from qacal.search import Tuned
@@ -66,7 +66,7 @@ class Fitted:
     rows : how many calibrate.
     origins : of each column that says where rows come from, the values.
     groups : what is in each group, the largest first; made when it is first read, which is when the model is saved.
-    memory : what is remembered of the rows.
+    fit_record : what the model stores about the rows.
     overviews : of the rows that it was fitted on, and of those that certify if they are others; empty if it was loaded.
     """
 
@@ -75,7 +75,7 @@ class Fitted:
     rows: int
     origins: dict[str, list[Any]]
     groups: Iterable[GroupSummary]
-    memory: FitRecord
+    fit_record: FitRecord
     overviews: tuple[Overview, ...] = ()
 
 
@@ -112,10 +112,10 @@ def fit_model(defaults: Defaults, inputs: FitInputs, progress: Progress) -> Fitt
     pipeline = defaults.pipeline(has_certify_records=has_certify_records)
     if has_certify_records:
         _require_something_to_learn(defaults, inputs, pipeline)
-    records = read_again(inputs.records, inputs.reading, needs_labels=True, **pipeline.needs)
+    records = rereadable(inputs.records, inputs.reading, needs_labels=True, **pipeline.needs)
     certify = records
     if has_certify_records:
-        certify = read_again(inputs.certify_records, inputs.reading, needs_labels=True, **pipeline.needs)
+        certify = rereadable(inputs.certify_records, inputs.reading, needs_labels=True, **pipeline.needs)
     with pipeline.vectors.telling(progress):
         overviews = _look(records, certify, inputs)
         if pipeline.needs_vectors:
@@ -123,7 +123,7 @@ def fit_model(defaults: Defaults, inputs: FitInputs, progress: Progress) -> Fitt
         parts = _split(defaults, inputs, pipeline, overviews[0].rows)
         seen, group_ids = _train(pipeline, records, parts, inputs, overviews[0], progress)
         tunes = defaults.tune is not None and pipeline.score is None
-        rows = CalibrationSample(pipeline, _FOLDS * _BLOCKS if tunes else None)
+        rows = CalibratorSample(pipeline, _FOLDS * _BLOCKS if tunes else None)
         for batch in certify:
             _require_apart(batch, seen if has_certify_records else group_ids)
             mine = parts.calibrate(batch)
@@ -144,7 +144,7 @@ def fit_model(defaults: Defaults, inputs: FitInputs, progress: Progress) -> Fitt
         rows=tally.n,
         origins=overviews[-1].sources.known(),
         groups=rows.summaries(tally, defaults.examples),
-        memory=_record(
+        fit_record=_record(
             pipeline, tally, np.concatenate([seen, rows.ids()]), np.concatenate([one.texts for one in overviews])
         ),
         overviews=overviews,
@@ -179,10 +179,10 @@ def _look(records: Iterable[Batch], certify: Iterable[Batch], inputs: FitInputs)
         require_comparable_ids(overviews[0].has_ids, overviews[1].has_ids)
         if not inputs.allow_mixed:
             require_same_source(overviews[0].sources, overviews[1].sources)
-        overviews[0].judge(f"{inputs.prefix}the rows to learn from: ")
-        overviews[1].judge(f"{inputs.prefix}the rows that certify: ")
+        overviews[0].warn(f"{inputs.prefix}the rows to learn from: ")
+        overviews[1].warn(f"{inputs.prefix}the rows that certify: ")
     else:
-        overviews[0].judge(inputs.prefix)
+        overviews[0].warn(inputs.prefix)
     return overviews
 
 

@@ -20,7 +20,7 @@ from qacal.calibrators.score import LearnedScore
 from qacal.embedders import Embedder
 from qacal.errors import InputError, NotFittedError
 from qacal.metrics.proper_scores import log_loss
-from qacal.model.answering import Answering, Progress, no_progress
+from qacal.model.base import BaseModel, Progress, no_progress
 from qacal.model.defaults import Defaults, Output
 from qacal.model.fitting import FitInputs, Fitted, fit_model
 from qacal.model.groups import GroupSummary
@@ -31,11 +31,11 @@ from qacal.partitions import Partition
 from qacal.records.bad_rows import MAX_BAD
 from qacal.records.files import OnFault, refuse
 from qacal.records.provenance import AllowOtherSource, require_known_origin
-from qacal.records.reading import Batch, ReadAs, Reading, is_records, read
+from qacal.records.reading import Batch, ReadAs, Reading, is_records
 from qacal.tally.arrays import ArrayLike, Floats, unit_values
 from qacal.tally.tally import Tally
 from qacal.thresholds.decisions import DecisionRule
-from qacal.thresholds.memory import FitRecord
+from qacal.thresholds.fit_record import FitRecord
 
 if TYPE_CHECKING:
     import polars as pl
@@ -51,7 +51,7 @@ def require_no_target(y: Any) -> None:
         raise InputError("y is given; labels are the column correct of the records. Leave y out.")
 
 
-class QACalibrator(HasParameters, Answering):
+class QACalibrator(HasParameters, BaseModel):
     r"""Calibrate the confidences of question-answer pairs, group by group.
 
     Parameters
@@ -187,7 +187,7 @@ class QACalibrator(HasParameters, Answering):
         self.rows_ = fitted.rows
         self.origins_ = fitted.origins
         self.groups_ = fitted.groups
-        self.fit_record_ = fitted.memory
+        self.fit_record_ = fitted.fit_record
         self.overviews_ = fitted.overviews
         self.decision_rule_ = decision_rule
         self.fitted_for_ = None
@@ -211,54 +211,41 @@ class QACalibrator(HasParameters, Answering):
 
     @property
     def _models(self) -> dict[Any, QACalibrator]:
-        """The model itself, by None; see :class:`~qacal.model.model_set.ModelSet`."""
         return {None: self}
-
-    def _parts(self, batch: Batch) -> Iterator[tuple[Any, QACalibrator, Batch]]:
-        """Yield the model itself with all rows."""
-        yield None, self, batch
 
     @property
     def _needs(self) -> dict[str, Any]:
-        """What rows must have beside a confidence, as :func:`qacal.records.reading.read` takes it."""
+        self._require_fitted()
         return self.pipeline_.needs
 
     @property
     def _read_as(self) -> ReadAs:
-        """How the rows of the fit were read."""
         self._require_fitted()
         return self.read_as_
 
-    # Answering
+    # Calibrating
 
-    def _answers(
+    def _with_model(self, batch: Batch) -> Batch:
+        return batch
+
+    def _parts(self, batch: Batch) -> Iterator[tuple[Any, QACalibrator, Batch]]:
+        yield None, self, batch
+
+    def _explain(
         self,
-        records: Any,
-        reading: Reading | None = None,
+        batch: Batch,
         *,
-        needs_labels: bool = False,
-        keeps_bad: bool = False,
         allow_other_source: AllowOtherSource = False,
+        uses_labels: bool = False,
         progress: Progress | None = None,
-    ) -> Iterator[tuple[Batch, pl.DataFrame]]:
-        """Yield the records batch after batch, and beside each batch its evidence."""
-        self._require_fitted()
-        done = 0
-        for batch in read(records, reading, needs_labels=needs_labels, keeps_bad=keeps_bad, **self._needs):
-            with self.pipeline_.vectors.telling(progress):
-                found = self._answer(batch, allow_other_source=allow_other_source, uses_labels=needs_labels)
-            yield batch, found
-            done += len(batch)
-            (progress or no_progress)("calibrating", done)
-
-    def _answer(
-        self, batch: Batch, *, allow_other_source: AllowOtherSource = False, uses_labels: bool = False
     ) -> pl.DataFrame:
-        """Return the evidence for checked rows."""
+        """Return the evidence for validated rows."""
         if not len(batch):
             return Evidence.of(batch.confidence, batch.confidence).to_polars()
         require_known_origin(batch, self.origins_, allow_other_source, uses_labels=uses_labels)
-        return self._evidence(self.pipeline_.rows(batch), batch.confidence).to_polars()
+        with self.pipeline_.vectors.telling(progress):
+            rows = self.pipeline_.rows(batch)
+        return self._evidence(rows, batch.confidence).to_polars()
 
     def _evidence_of_arrays(
         self, confidence: ArrayLike, *, groups: Any = None, vectors: Any = None, ids: ArrayLike | None = None
@@ -293,7 +280,7 @@ class QACalibrator(HasParameters, Answering):
         from qacal.metrics.evaluation import require_labels  # needs scipy, and answering does not
 
         require_no_target(y)
-        answers = list(self._answers(records, needs_labels=True))
+        answers = list(self._explained_batches(records, needs_labels=True))
         correct = np.concatenate([require_labels(batch.correct, "records") for batch, _ in answers])
         calibrated = np.concatenate([found["calibrated"].to_numpy() for _, found in answers])
         return -log_loss(Tally.of(calibrated, correct))

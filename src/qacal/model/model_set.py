@@ -14,13 +14,13 @@ from qacal import storage
 from qacal.embedders import Embedder
 from qacal.errors import ArtifactError, InputError
 from qacal.model import saved
-from qacal.model.answering import Answering, Progress
+from qacal.model.base import BaseModel, Progress
 from qacal.model.fitting import FitInputs
 from qacal.model.model import QACalibrator
 from qacal.records.columns import listed
 from qacal.records.files import OnFault, refuse
 from qacal.records.provenance import AllowOtherSource
-from qacal.records.reading import Batch, ReadAs, Reading, Source, as_source, read, tables_of
+from qacal.records.reading import Batch, ReadAs, Reading, Source, as_source, tables_of
 from qacal.records.table import Table, joined, require_polars
 from qacal.storage import MODEL_SET, require
 from qacal.tally.arrays import Bools, is_missing
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 _MOST_ROWS = 200_000
 
 
-class ModelSet(Answering):
+class ModelSet(BaseModel):
     """Models by the value of a column; each row is answered by the model of its value.
 
     models : the models by their values.
@@ -46,85 +46,72 @@ class ModelSet(Answering):
 
     @property
     def _models(self) -> dict[Any, QACalibrator]:
-        """The models by their value of the column that tells them apart."""
         return self.models
-
-    def _parts(self, batch: Batch) -> Iterator[tuple[Any, QACalibrator, Batch]]:
-        """Yield each value of the column `by` with its model and its rows; rows without a model are faults."""
-        known = self._known(batch)
-        for value, rows in rows_by(known.listed(self._by)).items():
-            yield value, self._models[value], known.only(mask(rows, len(known)))
 
     @property
     def _read_as(self) -> ReadAs:
         """How the rows of the fit were read."""
-        return next(iter(self._models.values()))._read_as
+        return next(iter(self.models.values()))._read_as
 
     @property
     def _needs(self) -> dict[str, Any]:
         """What rows must have beside a confidence: what one of the models needs."""
-        all_needs = [model._needs for model in self._models.values()]
+        all_needs = [model._needs for model in self.models.values()]
         names = dict.fromkeys(name for needs in all_needs for name in needs["confidences"])
         return {"needs_text": any(needs["needs_text"] for needs in all_needs), "confidences": tuple(names)}
 
-    def _answers(
-        self,
-        records: Any,
-        reading: Reading | None = None,
-        *,
-        needs_labels: bool = False,
-        keeps_bad: bool = False,
-        allow_other_source: AllowOtherSource = False,
-        progress: Progress | None = None,
-    ) -> Iterator[tuple[Batch, pl.DataFrame]]:
-        """Yield the records batch after batch, and beside each batch its evidence."""
-        done = 0
-        for batch in read(records, reading, needs_labels=needs_labels, keeps_bad=keeps_bad, **self._needs):
-            known = self._known(batch)
-            if len(known) or keeps_bad:
-                yield known, self._answered(known, allow_other_source, needs_labels)
-            done += len(batch)
-            if progress is not None:
-                progress("calibrating", done)
+    def _with_model(self, batch: Batch) -> Batch:
+        values = batch.listed(self._by)
+        has_model = np.array([isinstance(value, str | int) and value in self.models for value in values], dtype=bool)
+        names = ", ".join(map(str, self.models))
+        for row in np.flatnonzero(~has_model).tolist():
+            problem = f"{self._by} is {values[row]!r}, and there are models for {names}. Fit one for it."
+            batch.reading.on_fault(batch.table.fault(row, problem, f"{self._by} without a model"))
+        return batch.only(has_model)
 
-    def _answered(self, batch: Batch, allow_other_source: AllowOtherSource, uses_labels: bool) -> pl.DataFrame:
+    def _parts(self, batch: Batch) -> Iterator[tuple[Any, QACalibrator, Batch]]:
+        usable = self._with_model(batch)
+        for value, rows in rows_by(usable.listed(self._by)).items():
+            yield value, self.models[value], usable.only(mask(rows, len(usable)))
+
+    def _explain(
+        self,
+        batch: Batch,
+        *,
+        allow_other_source: AllowOtherSource = False,
+        uses_labels: bool = False,
+        progress: Progress | None = None,
+    ) -> pl.DataFrame:
         import polars as pl
 
         require_polars()
         if not len(batch):
-            return next(iter(self._models.values()))._answer(batch, allow_other_source=True)
+            return next(iter(self.models.values()))._explain(batch)
         parts = []
         for value, rows in rows_by(batch.listed(self._by)).items():
-            found = self._models[value]._answer(
-                batch.only(mask(rows, len(batch))), allow_other_source=allow_other_source, uses_labels=uses_labels
+            evidence = self.models[value]._explain(
+                batch.only(mask(rows, len(batch))),
+                allow_other_source=allow_other_source,
+                uses_labels=uses_labels,
+                progress=progress,
             )
-            parts.append(found.with_columns(place=pl.Series(rows)))
+            parts.append(evidence.with_columns(place=pl.Series(rows)))
         return pl.concat(parts, how="vertical_relaxed").sort("place").drop("place")
 
     def _rows_to_warm_with(self) -> list[dict[str, Any]]:
         """Return a row for each model."""
-        each = self._models.items()
+        each = self.models.items()
         return [row | {self._by: value} for value, model in each for row in model._rows_to_warm_with()]
 
     def set_threshold(self, threshold: float | None) -> None:
         """Set one threshold for all models, by hand; see :meth:`QACalibrator.set_threshold`."""
-        for model in self._models.values():
+        for model in self.models.values():
             model.set_threshold(threshold)
-
-    def _known(self, batch: Batch) -> Batch:
-        """Return the rows that have a model; the others are faults."""
-        values = batch.listed(self._by)
-        good = np.array([isinstance(value, str | int) and value in self._models for value in values], dtype=bool)
-        known = ", ".join(map(str, self._models))
-        for row in np.flatnonzero(~good).tolist():
-            problem = f"{self._by} is {values[row]!r}, and there are models for {known}. Fit one for it."
-            batch.reading.on_fault(batch.table.fault(row, problem, f"{self._by} without a model"))
-        return batch.only(good)
 
     def save(self, path: str | Path) -> None:
         """Write the models as folders within one folder; whole or not at all."""
-        parts = [model.save for model in self._models.values()]
-        storage.save(path, _Index(self._by, tuple(self._models)), document=MODEL_SET, parts=parts)
+        parts = [model.save for model in self.models.values()]
+        storage.save(path, _Index(self._by, tuple(self.models)), document=MODEL_SET, parts=parts)
 
 
 @dataclass(frozen=True)

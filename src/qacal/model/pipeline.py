@@ -23,7 +23,7 @@ from qacal.calibrators.base import Calibrator, Rows
 from qacal.calibrators.score import LearnedScore
 from qacal.embedders import ColumnEmbedder, Embedder, embedder
 from qacal.errors import InputError
-from qacal.model.answering import Progress
+from qacal.model.base import Progress
 from qacal.partitions import EMBEDDING, Column, Partition, Product
 from qacal.records.reading import Batch
 from qacal.tally.arrays import ArrayLike, Floats

@@ -22,7 +22,7 @@ from qacal.tally.arrays import Floats, Hashes
 from qacal.tally.groups import Paths, as_grouping, as_labels
 from qacal.tally.ids import HashSample, mix
 from qacal.tally.tally import Tally
-from qacal.thresholds.memory import sampled
+from qacal.thresholds.fit_record import sampled
 
 # Scores are learned from at most this many rows: what more of them teach is less than a fit's own noise.
 _MOST_SCORE_ROWS = 50_000
@@ -70,7 +70,7 @@ class Overview:
             confidence=batch.confidence, correct=batch.correct, ids=ids_of(batch), hashes=batch.row_hashes()
         )
 
-    def judge(self, prefix: str) -> None:
+    def warn(self, prefix: str) -> None:
         """Warn of copies, and of confidences that look swapped, random or constant; forget the rows.
 
         prefix : stands before each warning, such as "model gpt-4: ".
@@ -183,7 +183,7 @@ def _codes(values: list[Any], known: dict[Any, int]) -> Floats:
     return np.array([known.setdefault(value, len(known)) for value in values], dtype=np.float64)
 
 
-class CalibrationSample:
+class CalibratorSample:
     """Rows that calibrate: a tally for the calibrator, and a few texts of every group.
 
     pipeline : its score and groups are what the calibrator sees of a row.
@@ -196,7 +196,7 @@ class CalibrationSample:
     >>> from qacal.records.reading import read
     >>> records = [{"subject": "law", "confidence": 0.9, "correct": right} for right in (0, 1, 1)]
     >>> pipeline = Pipeline(Column("subject").fit(["art", "law"]), None, QABinning(), RowVectors("static"))
-    >>> rows = CalibrationSample(pipeline)
+    >>> rows = CalibratorSample(pipeline)
     >>> for batch in read(records, needs_labels=True, **pipeline.needs):
     ...     rows.add(batch)
     >>> rows.tally()
