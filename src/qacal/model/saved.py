@@ -1,4 +1,4 @@
-"""Save a model, and load it again: its parts as one dataclass, which :mod:`qacal.storage` writes."""
+"""Save a model and load it: its parts as one dataclass, which :mod:`qacal.storage` writes."""
 
 from __future__ import annotations
 
