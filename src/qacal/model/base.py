@@ -52,10 +52,6 @@ class BaseModel(ABC):
         """How the rows of the fit were read."""
 
     @abstractmethod
-    def _with_model(self, batch: Batch) -> Batch:
-        """Return the rows that have a model; the others are faults."""
-
-    @abstractmethod
     def _parts(self, batch: Batch) -> Iterator[tuple[Any, QACalibrator, Batch]]:
         """Yield each value of the column `by` with its model and its rows; rows without a model are faults."""
 
@@ -67,8 +63,8 @@ class BaseModel(ABC):
         allow_other_source: AllowOtherSource = False,
         uses_labels: bool = False,
         progress: Progress | None = None,
-    ) -> pl.DataFrame:
-        """Return the evidence for validated rows that have a model."""
+    ) -> tuple[Batch, pl.DataFrame]:
+        """Return the validated rows that have a model, and their evidence; rows without a model are faults."""
 
     @abstractmethod
     def _rows_to_warm_with(self) -> list[dict[str, Any]]:
@@ -167,14 +163,11 @@ class BaseModel(ABC):
         """
         done = 0
         for batch in read(records, reading, needs_labels=needs_labels, keeps_bad=keeps_bad, **self._needs):
-            usable = self._with_model(batch)
+            usable, evidence = self._explain(
+                batch, allow_other_source=allow_other_source, uses_labels=needs_labels, progress=progress
+            )
             if len(usable) or keeps_bad:
-                yield (
-                    usable,
-                    self._explain(
-                        usable, allow_other_source=allow_other_source, uses_labels=needs_labels, progress=progress
-                    ),
-                )
+                yield usable, evidence
             done += len(batch)
             (progress or no_progress)("calibrating", done)
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from qacal.calibrators.ancestry import Lineage, deepest_level
-from qacal.calibrators.base import Calibrator, Maps
+from qacal.calibrators.base import Calibrator
 from qacal.calibrators.bin_maps import BinMaps
 from qacal.calibrators.evidence import FROM_GROUP, FROM_ROOT, SOURCES
 from qacal.calibrators.hierarchical import LogisticMaps
@@ -25,6 +26,8 @@ from qacal.tally.arrays import Floats, Ints, seven_decimals
 from qacal.tally.cells import snap
 from qacal.tally.groups import NO_GROUP, GroupColumn
 from qacal.tally.isotonic import IsotonicCurve
+
+_Exportable: TypeAlias = BinMaps | IsotonicMaps | LogisticMaps | TreeMaps | LogisticMap | IdentityMap
 
 # PostgreSQL refuses an exp that overflows or underflows; a curve is 0 or 1 to 300 digits long before.
 _STEEPEST = 700.0
@@ -92,19 +95,21 @@ def to_json(calibrator: Calibrator) -> dict[str, Any]:
     >>> exported["rules"][0]
     'A group uses the map that lists it in read_by; all others, and rows without a group, use the first.'
     """
-    maps = _maps_of(calibrator)
-    exported = {"calibrator": type(calibrator).__name__, **_described(maps)}
+    exported = {"calibrator": type(calibrator).__name__, **_described(_maps_of(calibrator))}
     require_plain(exported, "the export")
     return exported
 
 
-def _maps_of(calibrator: Calibrator) -> Maps:
+def _maps_of(calibrator: Calibrator) -> _Exportable:
     if not isinstance(calibrator, Calibrator):
         raise InputError(f"calibrator is {shown(calibrator)}; expected a fitted one, such as model.calibrator_.")
-    return calibrator._fitted_maps()
+    maps: Any = calibrator._fitted_maps()
+    if not isinstance(maps, _Exportable):
+        raise InputError(f"{type(maps).__name__} cannot be exported; it is none of qacal's maps.")
+    return maps
 
 
-def _described(maps: Maps) -> dict[str, Any]:
+def _described(maps: _Exportable) -> dict[str, Any]:
     if isinstance(maps, BinMaps):
         up_to = seven_decimals(_edges(maps))
         bins = [entry.to_json() | {"bins": _bins(maps, up_to, entry.number)} for entry in _entries(maps)]
@@ -112,22 +117,21 @@ def _described(maps: Maps) -> dict[str, Any]:
         rules = [*_rules(maps.grouping), _PRECISION, _BINS, _INTERVAL]
         return {"form": "bins", "rules": rules, **certificate, "resolution": maps.resolution, "maps": bins}
     if isinstance(maps, IsotonicMaps):
-        knots = [entry.to_json() | _knots(maps, entry.number) for entry in _entries(maps)]
+        knots = [entry.to_json() | _knots_of(maps, entry.number) for entry in _entries(maps)]
         return {"form": "knots", "rules": [*_rules(maps.grouping), _PRECISION, _KNOTS], "maps": knots}
-    if isinstance(maps, TreeMaps) and maps.shape is not None:
-        rules = [*_rules(maps.grouping, _LEFT), _PRECISION, _CURVE, _SHAPE]
-        return {"form": "curves", "rules": rules, "shape": _shape_knots(maps.shape), "maps": _all_curves(maps)}
     if isinstance(maps, LogisticMaps | TreeMaps):
-        lost = [_LEFT] if isinstance(maps, TreeMaps) else []
-        rules = [*_rules(maps.grouping, *lost), *_curve_rules(_plain_feature(maps))]
-        return {"form": "curves", "rules": rules, "maps": _all_curves(maps)}
+        rules = _rules(maps.grouping, *([_LEFT] if isinstance(maps, TreeMaps) else []))
+        curves = [entry.to_json() | _curve(maps, entry.number) for entry in _entries(maps)]
+        if isinstance(maps, LogisticMaps) or maps.shape is None:
+            return {"form": "curves", "rules": [*rules, *_curve_rules(maps.feature)], "maps": curves}
+        pairs = zip(maps.shape.confidence.tolist(), maps.shape.score.tolist(), strict=True)
+        shape = [{"confidence": confidence, "score": score} for confidence, score in pairs]
+        return {"form": "curves", "rules": [*rules, _PRECISION, _CURVE, _SHAPE], "shape": shape, "maps": curves}
     if isinstance(maps, LogisticMap):
         root = _Entry(0, None, 0, "root").to_json()
         curve = {"intercept": maps.intercept, "slope": maps.slope, "feature": maps.feature, "rows": maps.rows}
         return {"form": "curves", "rules": _curve_rules(maps.feature), "maps": [root | curve]}
-    if isinstance(maps, IdentityMap):
-        return {"form": "identity", "rules": ["calibrated = confidence."], "maps": []}
-    raise InputError(f"{type(maps).__name__} cannot be exported; it is none of qacal's maps.")
+    return {"form": "identity", "rules": ["calibrated = confidence."], "maps": []}
 
 
 def _bins(maps: BinMaps, up_to: Floats, number: int) -> list[dict[str, Any]]:
@@ -145,24 +149,11 @@ def _bins(maps: BinMaps, up_to: Floats, number: int) -> list[dict[str, Any]]:
     ]
 
 
-def _knots(maps: IsotonicMaps, number: int) -> dict[str, Any]:
+def _knots_of(maps: IsotonicMaps, number: int) -> dict[str, Any]:
     part = slice(maps.offset[number], maps.offset[number + 1])
     pairs = zip(maps.x[part].tolist(), maps.y[part].tolist(), strict=True)
     knots = [{"confidence": confidence, "calibrated": calibrated} for confidence, calibrated in pairs]
     return {"rows": int(maps.rows[number]), "knots": knots}
-
-
-def _shape_knots(shape: IsotonicCurve) -> list[dict[str, float]]:
-    pairs = zip(shape.confidence.tolist(), shape.score.tolist(), strict=True)
-    return [{"confidence": confidence, "score": score} for confidence, score in pairs]
-
-
-def _plain_feature(maps: LogisticMaps | TreeMaps) -> Feature:
-    return "logit" if maps.feature == "logit" else "confidence"
-
-
-def _all_curves(maps: LogisticMaps | TreeMaps) -> list[dict[str, Any]]:
-    return [entry.to_json() | _curve(maps, entry.number) for entry in _entries(maps)]
 
 
 def _curve(maps: LogisticMaps | TreeMaps, number: int) -> dict[str, Any]:
@@ -174,19 +165,12 @@ def _rules(grouping: GroupColumn | None, *of_trees: str) -> list[str]:
     return [_READERS, _LEAVES, *of_trees] if grouping is not None and grouping.is_tree else [_READERS]
 
 
-def _curve_rules(feature: Feature) -> list[str]:
-    if feature == "confidence":
-        return [_PRECISION, _CURVE, "x = confidence."]
-    return [
-        _PRECISION,
-        _CURVE,
-        f"x = log(c / (1 - c)), where c is the confidence cut off at {LOGIT_CUT} and {1 - LOGIT_CUT}.",
-    ]
+def _curve_rules(feature: str) -> list[str]:
+    logit = f"x = log(c / (1 - c)), where c is the confidence cut off at {LOGIT_CUT} and {1 - LOGIT_CUT}."
+    return [_PRECISION, _CURVE, logit if feature == "logit" else "x = confidence."]
 
 
 # As SQL
-
-_Formula: TypeAlias = Callable[[int, str], str]
 
 
 def to_sql(calibrator: Calibrator, *, confidence: str = "confidence", group: str = "group_id") -> str:
@@ -216,17 +200,16 @@ def to_sql(calibrator: Calibrator, *, confidence: str = "confidence", group: str
       END
     END AS DOUBLE PRECISION)
     """
-    maps, column = _maps_of(calibrator), sql.name(confidence)
+    maps, column, of_group = _maps_of(calibrator), sql.name(confidence), sql.name(group)
     possible = f"{column} >= 0 AND {column} <= 1"
     if isinstance(maps, IdentityMap):
         return sql.case([(possible, column)], None)
     if isinstance(maps, LogisticMap):
         value = _curve_sql(maps.intercept, maps.slope, maps.feature, column)
     elif isinstance(maps, TreeMaps) and maps.shape is not None:
-        value = _shaped_sql(maps, maps.shape, column, sql.name(group))
+        value = _shaped_sql(maps, maps.shape, column, of_group)
     else:
-        formula = _formula(maps)
-        value = _by_group(_entries(maps), sql.name(group), lambda number: formula(number, column))
+        value = _by_group(_entries(maps), of_group, _formula(maps, column))
     # PostgreSQL takes 0.65e0 for NUMERIC: without a cast the type would depend on the model and on the column.
     return f"CAST({sql.case([(possible, value)], None)} AS DOUBLE PRECISION)"
 
@@ -238,28 +221,22 @@ def _by_group(entries: list[_Entry], group: str, value: Callable[[int], str]) ->
     return sql.case(branches, value(0))
 
 
-def _formula(maps: Maps) -> _Formula:
+def _formula(maps: BinMaps | IsotonicMaps | LogisticMaps | TreeMaps, column: str) -> Callable[[int], str]:
     """Return the function that writes a map, by its number, as SQL."""
     if isinstance(maps, BinMaps):
         edges = _edges(maps)
-        return lambda number, column: _bins_sql(maps, edges, number, column)
+        return lambda number: _bins_sql(maps, edges, number, column)
     if isinstance(maps, IsotonicMaps):
-        return lambda number, column: _knots_sql(maps, number, column)
-    if isinstance(maps, LogisticMaps | TreeMaps):
-        feature = _plain_feature(maps)
-        return lambda number, column: _curve_sql(maps.intercept[number], maps.slope[number], feature, column)
-    raise InputError(f"{type(maps).__name__} cannot be exported; it is none of qacal's maps.")
+        parts = [slice(first, last) for first, last in pairwise(maps.offset.tolist())]
+        return lambda number: _lines_sql(maps.x[parts[number]], maps.y[parts[number]], column)
+    feature: Feature = "logit" if maps.feature == "logit" else "confidence"
+    return lambda number: _curve_sql(maps.intercept[number], maps.slope[number], feature, column)
 
 
 def _bins_sql(maps: BinMaps, edges: Floats, number: int, column: str) -> str:
     *lower, last = range(maps.offset[number], maps.offset[number + 1])
     branches = [(f"{column} <= {sql.number(edges[at])}", sql.number(maps.value[at])) for at in lower]
     return sql.case(branches, sql.number(maps.value[last]))
-
-
-def _knots_sql(maps: IsotonicMaps, number: int, column: str) -> str:
-    part = slice(maps.offset[number], maps.offset[number + 1])
-    return _lines_sql(maps.x[part], maps.y[part], column)
 
 
 def _lines_sql(x: Floats, y: Floats, column: str) -> str:
@@ -322,7 +299,7 @@ def _require_one_type(entries: list[_Entry]) -> None:
 # Which groups use a map, and where its bins end
 
 
-def _entries(maps: BinMaps | IsotonicMaps | LogisticMaps | TreeMaps | Any) -> list[_Entry]:
+def _entries(maps: BinMaps | IsotonicMaps | LogisticMaps | TreeMaps) -> list[_Entry]:
     """Return every map with its group and the groups that use it, the root's first."""
     column = maps.grouping
     lineage = _lineage_of_curves(maps) if isinstance(maps, LogisticMaps) else maps.lineage

@@ -56,7 +56,7 @@ class GroupSummary:
         return asdict(self)
 
     def validate(self) -> None:
-        """Raise for values that :func:`summaries` cannot have made; they may come from a file."""
+        """Raise for values that :class:`Summaries` cannot have made; they may come from a file."""
         shares = np.array([self.accuracy, self.confidence])
         require(self.rows >= 0, f"a group has {self.rows} rows; expected 0 or more.")
         require_between(0, 1, shares=shares)
@@ -129,11 +129,11 @@ def _counted(heaps: Sequence[Sequence[_Entry]]) -> pl.DataFrame:
     used = rows.select("group", words).explode("word", empty_as_null=True).drop_nulls().group_by("group", "word")
     return (
         used.agg(
-            mine=pl.len().cast(pl.Float64),
+            inside=pl.len().cast(pl.Float64),
             n=pl.col("group").first().replace_strict(range(len(sizes)), sizes, return_dtype=pl.Float64),
             total=pl.lit(float(sum(sizes))),
         )
-        .with_columns(everywhere=pl.col("mine").sum().over("word"))
+        .with_columns(everywhere=pl.col("inside").sum().over("word"))
         .collect()
     )
 
@@ -142,44 +142,43 @@ def _distinctive(counted: pl.DataFrame) -> pl.DataFrame:
     """Return the distinctive words of each group with their z; all words by count if there is nothing to compare."""
     import polars as pl
 
-    mine, n = pl.col("mine") + 0.5, pl.col("n")
-    others, rest = pl.col("everywhere") - pl.col("mine") + 0.5, pl.col("total") - n
-    odds = (mine / (n + 1 - mine)).log() - (others / (rest + 1 - others)).log()
-    is_alone = (pl.col("total") == n) | (pl.col("mine").max().over("group") < 2)
-    z = pl.when(is_alone).then("mine").otherwise(odds / (1 / mine + 1 / others).sqrt())
-    return counted.select("group", "word", z=z, is_kept=is_alone | ((pl.col("mine") >= 2) & (z > 1))).filter("is_kept")
-
-
-def summaries(tally: Tally, depth: int, sampler: Sampler, examples: int) -> list[GroupSummary]:
-    """Return what is in each group of a tally, the largest first; for a tree, in the groups at `depth`."""
-    column = tally.grouping
-    if column is None:
-        return []
-    if column.depth is not None:
-        tally = tally.roll_up(depth).flat()
-        sampler = sampler.rolled_up(column.depth - depth)
-    words, rows = sampler.words(), sampler.examples(examples)
-    out = []
-    for label, part in tally:
-        if label is not None:
-            weight = part.w.sum()
-            accuracy, stated = float(part.wt.sum() / weight), float(part.w @ part.confidence / weight)
-            out.append(GroupSummary(label, int(part.n), accuracy, stated, words.get(label, ()), rows.get(label, ())))
-    return sorted(out, key=lambda group: (-group.rows, str(group.group)))
+    inside, n = pl.col("inside") + 0.5, pl.col("n")
+    others, rest = pl.col("everywhere") - pl.col("inside") + 0.5, pl.col("total") - n
+    odds = (inside / (n + 1 - inside)).log() - (others / (rest + 1 - others)).log()
+    is_alone = (pl.col("total") == n) | (pl.col("inside").max().over("group") < 2)
+    z = pl.when(is_alone).then("inside").otherwise(odds / (1 / inside + 1 / others).sqrt())
+    return counted.select("group", "word", z=z, is_kept=is_alone | ((pl.col("inside") >= 2) & (z > 1))).filter(
+        "is_kept"
+    )
 
 
 class Summaries:
-    """The summaries of all groups, computed when they are first read: calibrating does not need them.
+    """The summaries of all groups, the largest first; for a tree, of the groups at `depth`.
 
-    tally, depth, sampler, examples : as in :func:`summaries`.
+    They are computed when they are first read: calibrating does not need them.
     """
 
     def __init__(self, tally: Tally, depth: int, sampler: Sampler, examples: int) -> None:
-        self._arguments = (tally, depth, sampler, examples)
+        self._tally, self._depth, self._sampler, self._examples = tally, depth, sampler, examples
 
     def __iter__(self) -> Iterator[GroupSummary]:
         return iter(self._groups)
 
     @cached_property
     def _groups(self) -> list[GroupSummary]:
-        return summaries(*self._arguments)
+        tally, sampler, column = self._tally, self._sampler, self._tally.grouping
+        if column is None:
+            return []
+        if column.depth is not None:
+            tally = tally.roll_up(self._depth).flat()
+            sampler = sampler.rolled_up(column.depth - self._depth)
+        words, rows = sampler.words(), sampler.examples(self._examples)
+        out = []
+        for label, part in tally:
+            if label is not None:
+                weight = part.w.sum()
+                accuracy, stated = float(part.wt.sum() / weight), float(part.w @ part.confidence / weight)
+                out.append(
+                    GroupSummary(label, int(part.n), accuracy, stated, words.get(label, ()), rows.get(label, ()))
+                )
+        return sorted(out, key=lambda group: (-group.rows, str(group.group)))

@@ -222,9 +222,6 @@ class QACalibrator(HasParameters, BaseModel):
 
     # Calibrating
 
-    def _with_model(self, batch: Batch) -> Batch:
-        return batch
-
     def _parts(self, batch: Batch) -> Iterator[tuple[Any, QACalibrator, Batch]]:
         yield None, self, batch
 
@@ -235,14 +232,13 @@ class QACalibrator(HasParameters, BaseModel):
         allow_other_source: AllowOtherSource = False,
         uses_labels: bool = False,
         progress: Progress | None = None,
-    ) -> pl.DataFrame:
-        """Return the evidence for validated rows."""
+    ) -> tuple[Batch, pl.DataFrame]:
         if not len(batch):
-            return Evidence.of(batch.confidence, batch.confidence).to_polars()
+            return batch, Evidence.of(batch.confidence, batch.confidence).to_polars()
         require_known_origin(batch, self.origins_, allow_other_source, uses_labels=uses_labels)
         with self.pipeline_.vectors.telling(progress):
             rows = self.pipeline_.rows(batch)
-        return self._evidence(rows, batch.confidence).to_polars()
+        return batch, self._evidence(rows, batch.confidence).to_polars()
 
     def _evidence_of_arrays(
         self, confidence: ArrayLike, *, groups: Any = None, vectors: Any = None, ids: ArrayLike | None = None

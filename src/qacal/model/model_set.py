@@ -59,6 +59,7 @@ class ModelSet(BaseModel):
         return {"needs_text": any(needs["needs_text"] for needs in all_needs), "confidences": tuple(names)}
 
     def _with_model(self, batch: Batch) -> Batch:
+        """Return the rows that have a model; the others are faults."""
         values = batch.listed(self._by)
         has_model = np.array([isinstance(value, str | int) and value in self.models for value in values], dtype=bool)
         names = ", ".join(map(str, self.models))
@@ -79,22 +80,23 @@ class ModelSet(BaseModel):
         allow_other_source: AllowOtherSource = False,
         uses_labels: bool = False,
         progress: Progress | None = None,
-    ) -> pl.DataFrame:
+    ) -> tuple[Batch, pl.DataFrame]:
         import polars as pl
 
         require_polars()
+        batch = self._with_model(batch)
         if not len(batch):
             return next(iter(self.models.values()))._explain(batch)
         parts = []
         for value, rows in rows_by(batch.listed(self._by)).items():
-            evidence = self.models[value]._explain(
+            _, evidence = self.models[value]._explain(
                 batch.only(mask(rows, len(batch))),
                 allow_other_source=allow_other_source,
                 uses_labels=uses_labels,
                 progress=progress,
             )
             parts.append(evidence.with_columns(place=pl.Series(rows)))
-        return pl.concat(parts, how="vertical_relaxed").sort("place").drop("place")
+        return batch, pl.concat(parts, how="vertical_relaxed").sort("place").drop("place")
 
     def _rows_to_warm_with(self) -> list[dict[str, Any]]:
         each = self.models.items()
