@@ -61,7 +61,7 @@ def run(
     ] = None,
     continuous: Annotated[
         bool,
-        typer.Option("--continuous", help="Train on all rows and answer with the score itself, without intervals."),
+        typer.Option("--continuous", help="Train on all rows and output the score itself, without intervals."),
     ] = False,
     points_per_bin: Annotated[
         int | None, typer.Option(help="Rows in a bin, for calibrators that count them (default 50); see qacal plan.")
@@ -145,7 +145,7 @@ def run(
     objective = None if tune is None else options.chosen("--tune", tune, list(OBJECTIVES))
     ties = options.chosen("--ties", ties, ["merge", "jitter"])
     if continuous and (calibrator is not None or ties != "merge"):
-        raise typer.BadParameter("--continuous answers with the score itself; leave out --calibrator and --ties.")
+        raise typer.BadParameter("--continuous outputs the score itself; leave out --calibrator and --ties.")
     model = QACalibrator(
         embedder,
         partition,

@@ -147,9 +147,8 @@ def _distinctive(counted: pl.DataFrame) -> pl.DataFrame:
     odds = (inside / (n + 1 - inside)).log() - (others / (rest + 1 - others)).log()
     is_alone = (pl.col("total") == n) | (pl.col("inside").max().over("group") < 2)
     z = pl.when(is_alone).then("inside").otherwise(odds / (1 / inside + 1 / others).sqrt())
-    return counted.select("group", "word", z=z, is_kept=is_alone | ((pl.col("inside") >= 2) & (z > 1))).filter(
-        "is_kept"
-    )
+    is_kept = is_alone | ((pl.col("inside") >= 2) & (z > 1))
+    return counted.select("group", "word", z=z, is_kept=is_kept).filter("is_kept")
 
 
 class Summaries:

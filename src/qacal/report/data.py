@@ -239,7 +239,7 @@ class Gathered:
 
     @property
     def has_one_map(self) -> bool:
-        """Whether one map answers for all rows, because there is at most one group."""
+        """Whether all rows use one map, because there is at most one group."""
         return set(self.sources) == {"root"} and len(self.model.describe_groups()) <= 1
 
 

@@ -66,16 +66,16 @@ class Nodes:
         """The number of nodes without children."""
         return len(self) - len(np.unique(self.parent[1:])) if len(self) > 1 else 1
 
-    def subtree_sums(self, own: Floats) -> Floats:
+    def subtree_sums(self, values: Floats) -> Floats:
         """Return the sum over each node and all nodes below it; the last axis is the nodes."""
-        total = own.copy()
+        total = values.copy()
         for family in reversed(self.families):
             family.add_to_parents(total[..., family.children], total)
         return total
 
-    def cumulated(self, own: Floats) -> Floats:
+    def cumulated(self, values: Floats) -> Floats:
         """Return the sum over each node and its ancestors."""
-        total = own.copy()
+        total = values.copy()
         for place, parents in self.levels:
             total[..., place] += np.take(total, parents, axis=-1)
         return total
