@@ -120,12 +120,12 @@ def fit_model(defaults: Defaults, inputs: FitInputs, progress: Progress) -> Fitt
         if pipeline.needs_vectors:
             pipeline.vectors.load()
         split = _split(defaults, inputs, pipeline, overviews[0].rows)
-        trained, group_ids = _train(pipeline, records, split, inputs, overviews[0], progress)
+        all_ids, group_ids = _train(pipeline, records, split, inputs, overviews[0], progress)
         tunes = defaults.tune is not None and pipeline.score is None
         rows = CalibratorSample(pipeline, _FOLDS * _BLOCKS if tunes else None)
         step = "certifying" if pipeline.calibrator.properties.is_certified else "calibrating"
         for batch in certify:
-            _require_apart(batch, trained if has_certify_records else group_ids)
+            _require_apart(batch, all_ids if has_certify_records else group_ids)
             part = split.for_calibrator(batch)
             if len(part):
                 rows.add(part)
@@ -145,7 +145,7 @@ def fit_model(defaults: Defaults, inputs: FitInputs, progress: Progress) -> Fitt
         origins=overviews[-1].sources.known(),
         groups=rows.summaries(tally, defaults.examples),
         fit_record=_record(
-            pipeline, tally, np.concatenate([trained, rows.ids()]), np.concatenate([one.texts for one in overviews])
+            pipeline, tally, np.concatenate([all_ids, rows.ids()]), np.concatenate([one.texts for one in overviews])
         ),
         overviews=overviews,
     )
@@ -221,20 +221,20 @@ def _train(
     calibrator. Within `records`, `split` keeps the questions apart.
     """
     partition = pipeline.partition if pipeline.uses_groups else None
-    trained = group_ids = _NO_IDS
+    all_ids = group_ids = _NO_IDS
     if partition is not None and inputs.group_records is not None:
         needs: dict[str, Any] = {"needs_confidence": partition.uses_labels, "reads_labels": partition.uses_labels}
         rows = read(inputs.group_records, inputs.reading, needs_labels=False, needs_text=pipeline.needs_text, **needs)
-        trained = _train_on(
+        all_ids = _train_on(
             _with_ids(rows, overview), Split(None, 0), pipeline, PartitionSample(partition), None, progress
         )
-        group_ids = trained if pipeline.groups_need_vectors else _NO_IDS
+        group_ids = all_ids if pipeline.groups_need_vectors else _NO_IDS
         partition = None
     if partition is not None or pipeline.score is not None:
         groups = None if partition is None else PartitionSample(partition)
         score = None if pipeline.score is None else ScoreSample(pipeline.score)
-        trained = np.concatenate([trained, _train_on(records, split, pipeline, groups, score, progress)])
-    return trained, group_ids
+        all_ids = np.concatenate([all_ids, _train_on(records, split, pipeline, groups, score, progress)])
+    return all_ids, group_ids
 
 
 def _with_ids(rows: Iterable[Batch], overview: Overview) -> Iterable[Batch]:

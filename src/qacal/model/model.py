@@ -62,7 +62,7 @@ class QACalibrator(HasParameters, BaseModel):
         score and 6 without; calibrators that count points per bin use the deepest level at which groups have rows for
         four bins. Choose :class:`~qacal.Column` if a column has the kind of question;
         :class:`~qacal.partitions.LearnedTree` to learn from labels where the LLM is miscalibrated.
-    calibrator : turns scores into probabilities with intervals. By default :class:`~qacal.StepBinning`, which keeps the
+    calibrator : turns scores into probabilities. By default :class:`~qacal.StepBinning`, which keeps the
         score within its interval; :class:`~qacal.TreeBinning` if groups are columns and no text is read. Any other
         calibrator corrects the confidence in each group, as in the paper, unless you pass a `learned_score`.
     learned_score : the calibrator's input in place of the confidence: a :class:`~qacal.LearnedScore`, which can also
