@@ -286,8 +286,8 @@ def _require_apart(batch: Batch, trained_on: Hashes) -> None:
     if shared:
         raise InputError(
             f"{batch.table.origin}: {shared} rows have questions that the model was trained on. Rows that "
-            "calibrate or certify need other questions: remove the shared ones from one of the two files (--group-rows "
-            "or --certify; in Python: group_records, certify_records)."
+            "calibrate or certify need other questions: remove the shared ones from one of the two files of "
+            "--group-rows or --certify (in Python: group_records, certify_records)."
         )
 
 
