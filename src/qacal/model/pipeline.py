@@ -212,17 +212,17 @@ class Pipeline:
         return list(dict.fromkeys([*names, *others]))
 
     def values_seen(self) -> dict[str, Any]:
-        """Return a value for each column that is read, from the fit; None if any value will do."""
-        values: dict[str, Any] = dict.fromkeys(self.columns)
+        """Return a value for each column that is read, of a kind that the fit has seen; None where any will do."""
+        found: dict[str, Any] = dict.fromkeys(self.columns)
         levels = None if self.score is None else self.score.maps_.levels
         if levels is not None:
-            values |= {levels.names[at]: label for at, label in zip(levels.column, levels.labels, strict=True)}
+            found |= {levels.names[at]: label for at, label in zip(levels.column, levels.labels, strict=True)}
         parts = self.partition.fitted_ if isinstance(self.partition, Product) else (self.partition,)
         columns = [part for part in parts if isinstance(part, Column) and part.fitted_.labels]
-        values |= {part.name: part.fitted_.labels[0] for part in columns}
+        found |= {part.name: part.fitted_.labels[0] for part in columns}
         if self.needs_vectors and isinstance(loaded := self.vectors.load(), ColumnEmbedder):
-            values[loaded.column] = [1.0] * (loaded.dim or 1)
-        return values
+            found[loaded.column] = [1.0] * (loaded.dim or 1)
+        return found
 
     @property
     def depth(self) -> int:
