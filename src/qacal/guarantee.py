@@ -1,9 +1,9 @@
-r"""Guarantees: the interval behind every printed probability, and the certificate that covers all of them at once.
+r"""Guarantees: the interval of every bin, and the certificate that covers all intervals at once.
 
-A certificate is made after fitting: an interval for the accuracy of each bin, all of them correct at once with
-probability :math:`1 - \alpha`. It holds for tied scores, soft targets and weights. It assumes that rows are independent
-(one per question), that the groups were fixed without them, and that labels are true. :mod:`qacal.planning` predicts
-the width before any row is seen.
+A certificate is made during the fit, from the certifying rows: an interval for the accuracy of each bin, all of them
+correct at once with probability :math:`1 - \alpha`. It holds for tied scores, soft targets and weights. It assumes
+that rows are independent (one per question), that the groups were fixed without them, and that labels are true.
+:mod:`qacal.planning` predicts the width before any row is seen.
 """
 
 from __future__ import annotations

@@ -5,7 +5,6 @@ import pytest
 
 from qacal import InputError, Paths, TreeBinning
 from qacal.calibrators import TreeScaling
-from qacal.calibrators.tree_binning import Steps
 from tests.sizes import FULL, sized
 
 DEPTH = 4
@@ -60,14 +59,6 @@ def test_values_without_rows_in_a_group_are_answered_by_its_curve():
     assert empty.any()
     assert (found.low[empty] == 0).all()
     assert (found.high[empty] == 1).all()
-
-
-def test_curves_are_cut_at_multiples_of_the_step():
-    steps = Steps.of(np.array([[0.1, 0.14, 0.15, 0.31], [0.5, 0.4, 0.38, 0.1]]), 0.05)
-    assert steps.start.tolist() == [0, 2, 3, 4, 5, 6, 7]
-    assert steps.node.tolist() == [0, 0, 0, 1, 1, 1, 1]
-    assert steps.offset.tolist() == [0, 3, 7]
-    np.testing.assert_allclose(steps.sum(np.ones((2, 4))), [2, 1, 1, 1, 1, 1, 1])
 
 
 def test_all_intervals_hold_at_once_though_curves_and_bins_come_from_the_same_rows():

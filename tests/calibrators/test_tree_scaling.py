@@ -14,7 +14,7 @@ from qacal.calibrators.mixed.tree import (
     Cells,
     covariance_of,
     fit_tree,
-    gather_knowledge,
+    gather_information,
     gaussian_curvature,
     own_curvature,
     posterior_covariances,
@@ -112,7 +112,7 @@ def test_likelihood_modes_and_covariances_are_those_of_dense_matrices(theta, sof
     twin, here = Dense(cells, theta), evaluate(as_data(*cells), theta)
     assert here.loss == pytest.approx(twin.loss, abs=1e-9)
     np.testing.assert_allclose(here.c, twin.c, atol=1e-9)
-    S = posterior_covariances(cells[-1], gather_knowledge(cells[-1], here.at.A, covariance_of(here.theta)))
+    S = posterior_covariances(cells[-1], gather_information(cells[-1], here.at.A, covariance_of(here.theta)))
     np.testing.assert_allclose([matrix(three) for three in S.T], twin.covariances, atol=1e-12)
 
 

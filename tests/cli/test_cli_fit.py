@@ -118,7 +118,7 @@ def test_what_certifies_nothing_says_nothing_of_certificates(tmp_path):
     out, _ = fit(tmp_path, answers(300), "--continuous")
     assert "ertif" not in out
     out, _ = fit(tmp_path, answers(100), "--calibrator", "platt-scaling")
-    assert "With so few rows the calibration is unreliable." in out
+    assert "With fewer than 200 rows the calibration is unreliable." in out
 
 
 # What the rows have

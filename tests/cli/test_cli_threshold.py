@@ -228,7 +228,7 @@ def test_a_set_of_models(tmp_path):
     pl.DataFrame(labelled[0]).write_parquet(tmp_path / "one.parquet")
     code, _, err = run("threshold", models, tmp_path / "one.parquet", "--accuracy", "0.85")
     assert code == 1
-    assert "model parrot-2: there is no row" in err
+    assert "model parrot-2: there are no rows" in err
 
 
 @pytest.mark.usefixtures("undrawn")

@@ -97,5 +97,5 @@ def test_exact_copies_are_counted_in_both_files():
     with pytest.warns(QacalWarning, match="exact cop") as warned:
         model.fit([*learn, *learn[:3]], certify_records=[*certify, certify[0]])
     said = [str(warning.message).partition(" (")[0] for warning in warned]
-    assert "the rows to learn from: 3 of 603 rows are exact copies of earlier rows" in said
-    assert "the rows that certify: 1 of 301 rows is an exact copy of an earlier row" in said
+    assert "the training rows: 3 of 603 rows are exact copies of earlier rows" in said
+    assert "the certifying rows: 1 of 301 rows is an exact copy of an earlier row" in said

@@ -15,18 +15,18 @@ def ids_of(batch):
 
 def test_the_two_parts_share_no_question_and_are_all_rows():
     (batch,) = read(answers(2000), needs_labels=True)
-    deal = Split(0.8, seed=0)
-    learning, calibrating = deal.train(batch), deal.calibrate(batch)
-    assert not ids_of(learning) & ids_of(calibrating)
-    assert len(learning) + len(calibrating) == 2000
-    assert len(learning) == pytest.approx(1600, abs=80)
-    assert ids_of(Split(0.8, seed=1).train(batch)) != ids_of(learning)
+    parts = Split(0.8, seed=0)
+    training, calibrating = parts.for_training(batch), parts.for_calibrator(batch)
+    assert not ids_of(training) & ids_of(calibrating)
+    assert len(training) + len(calibrating) == 2000
+    assert len(training) == pytest.approx(1600, abs=80)
+    assert ids_of(Split(0.8, seed=1).for_training(batch)) != ids_of(training)
 
 
-def test_rows_that_are_not_dealt_are_there_for_both():
+def test_rows_that_are_not_split_are_in_both_parts():
     (batch,) = read(answers(30), needs_labels=True)
-    deal = Split(None, seed=0)
-    assert deal.train(batch) is deal.calibrate(batch) is batch
+    parts = Split(None, seed=0)
+    assert parts.for_training(batch) is parts.for_calibrator(batch) is batch
 
 
 @pytest.mark.parametrize("parameters", [{}, {"calibrator": QABinning(), "tune": "log_loss"}, {"output": "continuous"}])

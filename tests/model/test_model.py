@@ -444,12 +444,12 @@ def test_who_judged_matters_to_evaluation_only_and_each_origin_is_accepted_by_it
     judged = [{**row, "judge": "gpt"} for row in rows[:20]]
     assert len(fitted.calibrate(judged)) == 20
     with pytest.raises(InputError, match=r"judge is 'gpt'.*--allow-other-source judge"):
-        list(fitted._answers(judged, needs_labels=True))
+        list(fitted._explained_batches(judged, needs_labels=True))
     other = [{**row, "prompt": "two"} for row in judged]
     for accepted in ("judge", ["judge", "model"]):
         with pytest.raises(InputError, match=r"prompt is 'two'.*--allow-other-source prompt"):
-            list(fitted._answers(other, needs_labels=True, allow_other_source=accepted))
-    assert len(list(fitted._answers(other, needs_labels=True, allow_other_source=["judge", "prompt"]))) == 1
+            list(fitted._explained_batches(other, needs_labels=True, allow_other_source=accepted))
+    assert len(list(fitted._explained_batches(other, needs_labels=True, allow_other_source=["judge", "prompt"]))) == 1
     assert len(fitted.calibrate(other, allow_other_source=True)) == 20
     with pytest.raises(InputError, match="allow_other_source is 'llm'; expected model, prompt"):
         fitted.calibrate(other, allow_other_source="llm")

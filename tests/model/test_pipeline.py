@@ -160,7 +160,7 @@ def test_embedding_is_told_while_it_lasts():
     assert any(what.startswith("embedding") for what, _ in told)
     assert any("rows a second" in what and what.endswith(" left") for what, _ in told)
     told.clear()
-    list(model._answers(answers(50, seed=1), progress=lambda what, rows: told.append((what, rows))))
+    list(model._explained_batches(answers(50, seed=1), progress=lambda what, rows: told.append((what, rows))))
     assert ("calibrating", 50) in told
     assert max(rows for what, rows in told if what.startswith("embedding")) == 50
     pickle.dumps(model.pipeline_.vectors)

@@ -16,7 +16,7 @@ from qacal.calibrators import Identity, PlattScaling
 from qacal.model import sql
 from qacal.model.export import to_sql
 from qacal.tally.arrays import seven_decimals
-from tests.model.test_exports import asked, edges_of, every_exportable, every_kind, fitted, known_to
+from tests.model.test_exports import KINDS, asked, edges_of, every_exportable, fitted, known_to
 
 INITDB = shutil.which("initdb") or next(iter(sorted(glob.glob("/usr/lib/postgresql/*/bin/initdb"), reverse=True)), None)
 
@@ -76,7 +76,7 @@ def copied(value):
 
 
 @every_exportable
-@every_kind
+@pytest.mark.parametrize("kind", KINDS)
 def test_every_row_as_predict_has_it(ask, calibrator, kind):
     """And one type of result, whatever the model and the column: PostgreSQL takes 0.8e0 for NUMERIC."""
     model = fitted(calibrator, kind, tied=False)

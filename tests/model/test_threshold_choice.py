@@ -113,7 +113,7 @@ def test_groups_of_a_tree_are_named_as_calibrated_rows_name_them():
 
 
 def test_rows_of_the_fit_are_refused(model):
-    with pytest.raises(InputError, match="fitted on some of these questions: of the 256 that it remembers 256 are"):
+    with pytest.raises(InputError, match="fitted on some of these questions: 256 of the 256 that it stores are"):
         model.choose_threshold(rows(3000, 0), accuracy=0.9)
     with pytest.raises(InputError, match="fitted on some of these questions"):
         model.choose_threshold(NEW + rows(3000, 0)[:300], accuracy=0.9)

@@ -125,7 +125,7 @@ def test_few_rows_make_no_verdict():
     assert "too few answers to tell whether that is too high or too low (95% interval" in said[1]
     assert not any(word in " ".join(said) for word in ("points too", "right on average", "improved", "worse"))
     apart = [row | {"topic": str(at)} for at, row in enumerate(rows)]
-    within = "Within each topic, no error can be measured on so few rows."
+    within = "Within each topic, there are too few rows to measure an error."
     assert within in in_short(read_contents(model(), apart, groups="topic")[""])
     # Far off is far off, also on few rows.
     wrong = [row | {"confidence": 0.99, "correct": int(at < 3)} for at, row in enumerate(answers(40, seed=1))]

@@ -12,7 +12,7 @@ from qacal import InputError, Tally
 from qacal.calibrators import Evidence
 from qacal.storage import flatten, unflatten
 from qacal.thresholds.decisions import DecisionRule
-from qacal.thresholds.memory import FitRecord, remembered, sample
+from qacal.thresholds.fit_record import FitRecord, remembered, sample
 from qacal.thresholds.outlook import Forecasts
 from tests.sizes import examples
 

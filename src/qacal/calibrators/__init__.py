@@ -1,7 +1,7 @@
 """The calibrators: each is a thin class around a solver that takes a tally.
 
-In: a tally of confidences, labels and groups. Out: frozen maps, which answer with a probability and its interval. Open
-`base.py` first, then `step_binning.py` (the default) or `binning.py` (the paper's four methods).
+In: a tally of confidences, labels and groups. Out: frozen maps from confidence and group to a probability and its
+interval. Open `base.py` first, then `step_binning.py` (the default) or `binning.py` (the paper's four methods).
 """
 
 from __future__ import annotations

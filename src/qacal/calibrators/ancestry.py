@@ -1,4 +1,4 @@
-"""Which node answers for a group: itself if it has enough rows, else its nearest ancestor that has, else the root."""
+"""Which map a group uses: its own if it has enough rows, else that of the nearest ancestor with enough rows."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def flat_levels(tally: Tally, max_depth: int | None = None) -> list[Tally]:
 
 
 def level_of(tally: Tally, depth: int) -> Tally:
-    """Return the tally over the groups at one depth; without groups for the root."""
+    """Return the tally over the groups at one depth; at depth 0, a tally without groups."""
     if depth == 0:
         return tally.pooled()
     column = tally.grouping
@@ -31,7 +31,7 @@ def level_of(tally: Tally, depth: int) -> Tally:
 
 
 def deepest_level(column: GroupColumn | None, max_depth: int | None = None) -> int:
-    """Return the depth at which rows have the groups of a column; 0 without one, 1 for flat groups."""
+    """Return the depth of the groups in use: 0 without a column, 1 for flat groups."""
     if column is None:
         return 0
     if column.depth is None:
@@ -46,11 +46,11 @@ def deepest_level(column: GroupColumn | None, max_depth: int | None = None) -> i
 
 @dataclass(frozen=True, eq=False)
 class Lineage:
-    """The nodes that answer, in the order of (depth, code); the root is the first.
+    """The nodes with maps, in the order of (depth, code); the root is the first.
 
-    depth, owner : of each node: its depth, and its code there.
-    source : what a node is to the groups that it answers for: the group itself, an ancestor or the root.
-    directory : from a group's code to the place of the node that answers for it.
+    depth, owner : the depth of each node, and its code at that depth.
+    source : what the node is to the groups that use its map: the group itself, an ancestor or the root.
+    directory : from a group's code to the place of the node whose map it uses.
     """
 
     depth: Ints
@@ -59,7 +59,7 @@ class Lineage:
     directory: GroupIndex
 
     def validate(self, column: GroupColumn | None, max_depth: int | None = None) -> None:
-        """Refuse groups that are not sound, and nodes that :func:`lineage` cannot have made for them."""
+        """Raise for invalid groups, and for nodes that :func:`lineage` cannot have made for them."""
         if column is not None:
             column.validate()
         deepest, n_nodes = deepest_level(column, max_depth), len(self.depth.ravel())
@@ -70,14 +70,14 @@ class Lineage:
         is_sorted = rises_within(np.array([0, n_nodes]), self.depth, self.owner)
         require(is_sorted and bool((self.owner[1:] >= 0).all()), "nodes must rise by depth and code.")
         require(np.array_equal(self.source, sources(self.depth, deepest)), "source does not agree with depth.")
-        own = self.owner[(self.depth == deepest) & (self.owner != NO_GROUP)]
-        is_known = np.isin(own, known_groups(column, max_depth)).all()
-        require(bool(is_known), "a group answers that had no row in the fit.")
+        groups = self.owner[(self.depth == deepest) & (self.owner != NO_GROUP)]
+        is_known = np.isin(groups, known_groups(column, max_depth)).all()
+        require(bool(is_known), "a group has a map, but had no rows in the fit.")
         codes, entries = self.directory.codes, self.directory.entries
         require_between(0, n_nodes - 1, entries=entries)
         depth = self.depth[entries]
         owner = np.where(depth == 0, NO_GROUP, codes >> (deepest - depth))
-        require(np.array_equal(owner, self.owner[entries]), "a group reads the answer of another group.")
+        require(np.array_equal(owner, self.owner[entries]), "a group uses the map of another group.")
         if column is None or deepest == 0:
             require(len(codes) == 0, "there are no groups, and the directory lists some.")
         elif column.is_tree:
@@ -85,7 +85,7 @@ class Lineage:
 
 
 def lineage(levels: list[Tally], column: GroupColumn | None, rows: int) -> Lineage:
-    """Return which node answers for each group if a group needs `rows` rows to answer for itself."""
+    """Return the nodes with maps, if a group needs `rows` rows to have its own."""
     deepest = len(levels) - 1
     if column is None or deepest == 0:
         leaves = np.array([], dtype=np.int64)
@@ -105,26 +105,26 @@ def lineage(levels: list[Tally], column: GroupColumn | None, rows: int) -> Linea
 
 
 def sums_between(cuts: Floats, levels: list[Tally], ancestry: Lineage, names: Iterable[str]) -> dict[str, Floats]:
-    """Return tables of (node, cut): sums of tally columns over rows with a confidence up to the cut, above the last."""
+    """Return tables of (node, cut): sums of tally columns over confidences above the cut before, up to this one."""
     shape = (len(ancestry.depth), len(cuts))
     sums = {name: np.zeros(shape[0] * shape[1]) for name in names}
     for depth, level in enumerate(levels):
-        cells, row = _answered_by(level, np.flatnonzero(ancestry.depth == depth), ancestry)
+        cells, row = _cells_of(np.flatnonzero(ancestry.depth == depth), level, ancestry)
         place = row * len(cuts) + np.searchsorted(cuts, level.confidence[cells])
         for name, total in sums.items():
             total += np.bincount(place, weights=getattr(level, name)[cells], minlength=len(total))
     return {name: total.reshape(shape) for name, total in sums.items()}
 
 
-def _answered_by(level: Tally, mine: Ints, ancestry: Lineage) -> tuple[Ints, Ints]:
-    """Return the cells of a level that are in one of the nodes `mine`, and the place of that node."""
+def _cells_of(nodes: Ints, level: Tally, ancestry: Lineage) -> tuple[Ints, Ints]:
+    """Return the cells of a level that are in one of these nodes, and the place of that node."""
     column = level.grouping
-    if column is None or len(mine) == 0 or ancestry.owner[mine[0]] == NO_GROUP:
-        n_cells = len(level) if len(mine) else 0
+    if column is None or len(nodes) == 0 or ancestry.owner[nodes[0]] == NO_GROUP:
+        n_cells = len(level) if len(nodes) else 0
         return np.arange(n_cells), np.zeros(n_cells, dtype=np.int64)
-    at = np.minimum(np.searchsorted(ancestry.owner[mine], column.code), len(mine) - 1)
-    cells = np.flatnonzero(ancestry.owner[mine[at]] == column.code)
-    return cells, mine[at[cells]]
+    at = np.minimum(np.searchsorted(ancestry.owner[nodes], column.code), len(nodes) - 1)
+    cells = np.flatnonzero(ancestry.owner[nodes[at]] == column.code)
+    return cells, nodes[at[cells]]
 
 
 def known_groups(column: GroupColumn | None, max_depth: int | None = None) -> Ints:
@@ -133,7 +133,7 @@ def known_groups(column: GroupColumn | None, max_depth: int | None = None) -> In
 
 
 def sources(depth: Ints, deepest: int) -> Ints:
-    """Return what nodes of these depths are to the groups that they answer for."""
+    """Return what nodes of these depths are to the groups that use their maps."""
     return np.where(depth == 0, FROM_ROOT, np.where(depth == deepest, FROM_GROUP, FROM_ANCESTOR))
 
 

@@ -1,4 +1,4 @@
-"""What every calibrator is: a thin shell of parameters around a solver that takes a tally and returns frozen maps."""
+"""The base of all calibrators: parameters around a solver that takes a tally and returns frozen maps."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from qacal.tally.tally import Tally
 
 @dataclass(frozen=True)
 class Rows:
-    """Checked rows to calibrate: `exact` is a confidence or a score, `confidence` the same to seven decimals."""
+    """Validated rows to calibrate: `exact` is a confidence or a score, `confidence` the same to seven decimals."""
 
     exact: Floats
     groups: ArrayLike | Paths | None
@@ -46,7 +46,7 @@ def group_names(codes: Ints, fitted: GroupColumn | None, max_depth: int | None =
 
 
 class Maps(Protocol):
-    """The frozen result of a fit: everything that prediction needs, and what gets saved."""
+    """The frozen result of a fit: all that prediction needs, and what is saved."""
 
     def apply(self, rows: Rows) -> Floats:
         """Return the calibrated confidences."""
@@ -58,7 +58,7 @@ class Maps(Protocol):
         """Raise `InputError` if no fit can have made these maps; called for maps that come from a file."""
 
     def parameters(self) -> dict[str, Any]:
-        """Return the parameters of the fit that can be read off the maps."""
+        """Return the parameters of the fit that the maps show."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ class Calibrator(HasParameters, ABC):
         sample_weight: ArrayLike | None = None,
         ids: ArrayLike | None = None,
     ) -> Self:
-        """Learn the maps from rows.
+        """Fit the maps to rows.
 
         Parameters
         ----------
@@ -113,7 +113,7 @@ class Calibrator(HasParameters, ABC):
         correct : 0/1, or a soft target in [0, 1].
         groups : one label per row, of any type, or :class:`qacal.Paths` of a tree.
         sample_weight : importance of each row; 0 leaves a row out.
-        ids : the question's id; all rows of a question go to the same half, and ids order equal confidences.
+        ids : the ids of the questions. They keep all rows of a question in one half, and order equal confidences.
         """
         self._require_parameters()
         confidence = seven_decimals(unit_values(confidence, "confidence"))
@@ -125,7 +125,7 @@ class Calibrator(HasParameters, ABC):
         return self._fit(tally)
 
     def fit_tally(self, tally: Tally) -> Self:
-        """Learn the maps from a tally; an error names the options of `Tally.of` that it lacks."""
+        """Fit the maps to a tally; raise if it was made without the options of `Tally.of` that are needed."""
         self._require_parameters()
         return self._fit(tally)
 
@@ -134,7 +134,7 @@ class Calibrator(HasParameters, ABC):
         if self.properties.is_certified and tally.is_clustered:
             message = (
                 "some ids have several rows (the answers of several LLMs, perhaps). Intervals assume independent rows, "
-                "so these come out too narrow; keep one row per question, or do not rely on low and high."
+                "so these are too narrow; keep one row per question, or do not rely on low and high."
             )
             # Shown at the line that called fit or fit_tally.
             warnings.warn(message, RepeatedQuestionsWarning, stacklevel=3)
@@ -149,7 +149,7 @@ class Calibrator(HasParameters, ABC):
                 raise InputError(f"{name} is {shown(value)}, a {type(value).__name__}; expected a number or a word.")
 
     def _relevant(self, tally: Tally) -> Tally:
-        """Refuse a tally that lacks what this calibrator needs; drop the rest, which must not change the result."""
+        """Refuse a tally that lacks what this calibrator needs; drop what it does not need."""
         needed = self._tally_options()
         if not isinstance(tally, Tally):
             got = type(tally).__name__
@@ -197,12 +197,12 @@ class Calibrator(HasParameters, ABC):
     def validate(self) -> None:
         """Raise `InputError` if no fit with these parameters can have made `maps_`, which may come from a file."""
         self._require_parameters()
-        maps, own = self._fitted_maps(), self.get_params(deep=False)
+        maps, params = self._fitted_maps(), self.get_params(deep=False)
         maps.validate()
         for name, fitted in maps.parameters().items():
             # A tally may have a grid that the calibrator did not ask for.
-            is_same = name not in own or own[name] == fitted or (name == "resolution" and own[name] is None)
-            require(is_same, f"{name} is {own.get(name)!r}, and the maps were fitted with {fitted!r}; fit again.")
+            is_same = name not in params or params[name] == fitted or (name == "resolution" and params[name] is None)
+            require(is_same, f"{name} is {params.get(name)!r}, and the maps were fitted with {fitted!r}; fit again.")
         has_groups = getattr(maps, "grouping", None) is not None
         require(self.properties.uses_groups or not has_groups, "the maps have groups, which this calibrator ignores.")
 

@@ -1,11 +1,11 @@
-r"""Maps made of bins: for every group a table of confidences, each bin with its answer and its interval.
+r"""Maps made of bins: for every group a table of confidences, each bin with its value and its interval.
 
 Bin :math:`k` of a map is (top of bin k-1, top of bin k]; the first starts at 0 and the last ends at 1, both included.
 With ``ties="jitter"`` the order is that of the pair (confidence, hash of the id), and a bin is half open to the right
 as in Algorithm UMD. One comparison serves both: a row is in the first bin with a (top, tie) above the row's own.
 
-A group with fewer than :math:`b` rows has no map of its own. It reads that of the nearest ancestor with :math:`b` rows
-or more; the root always has one.
+A group with fewer than :math:`b` rows has no map of its own. It uses that of the nearest ancestor with :math:`b` rows
+or more; the root always has a map.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ class BinMaps:
     """The maps of all groups, their bins end to end; map 0 is the root's.
 
     top, tie : where each bin ends; infinite in the last bin of a map.
-    value, low, high, rows : each bin's answer, its interval, and the rows behind it.
+    value, low, high, rows : the calibrated confidence of each bin, its interval, and the rows in it.
     offset : map j has the bins ``offset[j]`` to ``offset[j + 1] - 1``.
-    lineage : the node of each map, and which map a group reads.
+    lineage : the node of each map, and which map a group uses.
     """
 
     top: Floats
@@ -57,11 +57,11 @@ class BinMaps:
     resolution: float | None
 
     def apply(self, rows: Rows) -> Floats:
-        """Return the answer of each row's bin."""
+        """Return the value of each row's bin."""
         return self.value[self.bins_of(rows)]
 
     def explain(self, rows: Rows) -> Evidence:
-        """Return the answer of each row's bin with its interval and rows."""
+        """Return the value of each row's bin with its interval and rows."""
         codes = rows.leaves(self.grouping, self.max_depth)
         maps = self.lineage.directory.find(codes)
         bins = self._bins(rows, maps)
@@ -77,19 +77,19 @@ class BinMaps:
         )
 
     def bins_of(self, rows: Rows) -> Ints:
-        """Return the bin that answers each row: its place in `value`, `low`, `high` and `rows`."""
+        """Return the bin of each row, as a place in `value`, `low`, `high` and `rows`."""
         return self._bins(rows, self.lineage.directory.find(rows.leaves(self.grouping, self.max_depth)))
 
     def bins_by_level(self, rows: Rows) -> Ints:
         """Return the bin of each row in the map of its group at every level of maps, the root's first; -1 for no map.
 
-        An ancestor's interval is about all rows of the ancestor, also about those that another map answers.
+        An ancestor's interval is about all rows of the ancestor, including those of groups with a map of their own.
         """
         levels = np.unique(self.lineage.depth).tolist()
         return np.stack([self._bins_at(rows, depth) for depth in levels], axis=1)
 
     def validate(self) -> None:
-        """Refuse what no fit can have made: afterwards no lookup leaves its map, and answers are in [0, 1]."""
+        """Raise for maps that no fit can have made: then lookups stay within a map, and values are in [0, 1]."""
         self.lineage.validate(self.grouping, self.max_depth)
         n_bins = len(self.top.ravel())
         columns = {"value": self.value, "low": self.low, "high": self.high}
@@ -104,7 +104,7 @@ class BinMaps:
         require(bool((self.top[last] == np.inf).all()), "the last bin of a map must have no top.")
         keys = (self.top, self.tie) if self.is_jittered else (self.top,)
         require(rises_within(self.offset, *keys), "the tops of a map must rise.")
-        # Only tops that are confidences of the rows have seven decimals: not fixed ones, nor those on a grid.
+        # Tops that are confidences of rows have seven decimals; fixed tops and those on a grid need not.
         if self.certificate.kind != "fixed" and self.resolution is None:
             is_read = np.array_equal(seven_decimals(self.top[~last]), self.top[~last])
             require(is_read, "the tops of a map have seven decimals; this one is of an earlier qacal. Fit again.")
@@ -132,49 +132,48 @@ class BinMaps:
         return common | {"ties": "merge", "certificate": self.certificate.kind}
 
     def error_bounds(self) -> Floats:
-        """Return how far each bin's answer can be from the truth: the distance to the far end of its interval."""
+        """Return how far each bin's value can be from its true accuracy: the distance to the interval's far end."""
         return np.maximum(np.abs(self.value - self.low), np.abs(self.high - self.value))
 
     def median_error_bound(self) -> float:
         """Return the median of the error bound over the calibration rows."""
-        bound, read = self.error_bounds(), self.rows_read()
+        bound = self.error_bounds()
         order = np.argsort(bound)
-        through = np.cumsum(read[order])
+        through = np.cumsum(self.rows_read()[order])
         return float(bound[order][np.searchsorted(through, through[-1] / 2)])
 
     def rows_read(self) -> Floats:
-        """Return how many calibration rows each bin answers: those that no map below answers.
+        """Return how many calibration rows use each bin: rows of groups with a map of their own use that map instead.
 
         Fixed bins are the same in every map, so their rows can be counted. Other bins differ from map to map: the share
-        of a map's rows that no map below answers is assumed to be the same in each of its bins.
+        of a map's rows that use it is assumed to be the same in each of its bins.
         """
         rows = self.rows.astype(np.float64)
         if self.certificate.kind == "fixed":
             return self._without_descendants(rows.reshape(len(self.lineage.depth), -1)).ravel()
-        own = np.add.reduceat(rows, self.offset[:-1])
-        share = self._without_descendants(own) / np.maximum(own, 1.0)
+        total = np.add.reduceat(rows, self.offset[:-1])
+        share = self._without_descendants(total) / np.maximum(total, 1.0)
         return rows * np.repeat(share, np.diff(self.offset))
 
-    def _without_descendants(self, own: Floats) -> Floats:
-        """Return what each map has beyond the maps right below it."""
-        left = own.copy()
+    def _without_descendants(self, total: Floats) -> Floats:
+        """Return the total of each map, minus those of the maps right below it."""
+        rest = total.copy()
         nodes = zip(self.lineage.depth.tolist(), self.lineage.owner.tolist(), strict=True)
         place = {node: at for at, node in enumerate(nodes)}
         for (depth, owner), child in list(place.items())[1:]:
             ancestors = ((depth - up, owner >> up) for up in range(1, depth))
-            left[next((place[node] for node in ancestors if node in place), 0)] -= own[child]
-        return np.maximum(left, 0.0)
+            rest[next((place[node] for node in ancestors if node in place), 0)] -= total[child]
+        return np.maximum(rest, 0.0)
 
     def _bins_at(self, rows: Rows, depth: int) -> Ints:
         if depth == 0:
             return self._bins(rows, np.zeros(len(rows.confidence), dtype=np.int64))
         if self.grouping is None or rows.groups is None:
             return np.full(len(rows.confidence), -1)
-        mine = np.flatnonzero(self.lineage.depth == depth)
+        maps = np.flatnonzero(self.lineage.depth == depth)
         codes = rows.leaves(self.grouping, depth if self.grouping.is_tree else None)
-        at = np.minimum(np.searchsorted(self.lineage.owner[mine], codes), len(mine) - 1)
-        has_map = self.lineage.owner[mine[at]] == codes
-        return np.where(has_map, self._bins(rows, mine[at]), -1)
+        maps = maps[np.minimum(np.searchsorted(self.lineage.owner[maps], codes), len(maps) - 1)]
+        return np.where(self.lineage.owner[maps] == codes, self._bins(rows, maps), -1)
 
     def _bins(self, rows: Rows, maps: Ints) -> Ints:
         h = rows.confidence if self.resolution is None else snap(rows.confidence, self.resolution)
@@ -185,7 +184,7 @@ class BinMaps:
         return self._among_equal_tops(h, rows.tie, bins, self.offset[maps + 1] - 1) if self.is_jittered else bins
 
     def _among_equal_tops(self, h: Floats, tie: Hashes | None, bins: Ints, stop: Ints) -> Ints:
-        """Move rows that are equal to the top of their bin past the tops that are not above them."""
+        """Move rows with a confidence equal to tops on, to the first bin with a (top, tie) above their own."""
         on_edge = np.flatnonzero((bins < stop) & (self.top[bins] == h))
         if tie is None:
             if self.tie.any() and len(on_edge):
@@ -213,11 +212,11 @@ def fit_bins(
 ) -> BinMaps:
     """Return the maps for a tally.
 
-    labels : the rows with their true labels: they make the bins and the intervals.
-    targets : the same rows with other targets; a bin answers their mean. By default these are the labels.
+    labels : the rows with their true labels, for bins and intervals.
+    targets : the same rows with other targets, for the values of bins; by default the labels.
     n_bins : instead of points per bin, for tallies without groups.
-    max_depth : of a tree, use the groups at this depth. The uniform certificate covers all depths of the tree, so
-        that any of them may be chosen.
+    max_depth : use the groups of a tree at this depth. The uniform certificate covers all depths of the tree, so the
+        depth may be chosen on the same rows.
     """
     check_alpha(alpha)
     for name, choice, kind in (("ties", ties, Ties), ("certificate", certificate, CertificateKind)):
@@ -228,24 +227,24 @@ def fit_bins(
         raise InputError(f'points_per_bin is {points_per_bin}; ties="jitter" needs 2 or more, an edge row and another.')
     if ties == "jitter" and labels.n != len(labels):
         raise InputError(
-            'some rows have the same id and the same confidence; ties="jitter" needs an id for every row: one of '
-            "question and answer, say."
+            'some rows have the same id and the same confidence; ties="jitter" needs an id for every row, '
+            "for example one of question and answer."
         )
     levels = flat_levels(labels, max_depth)
     levels_of_targets = levels if targets is None or targets is labels else flat_levels(targets, max_depth)
     ancestry = lineage(levels, labels.grouping, points_per_bin)
     bins = [_bins(level, points_per_bin, n_bins, ties) for level in levels]
-    in_use = [np.isin(of.group, ancestry.owner[ancestry.depth == depth]) for depth, of in enumerate(bins)]
+    has_map = [np.isin(of.group, ancestry.owner[ancestry.depth == depth]) for depth, of in enumerate(bins)]
     if ties == "jitter":
         counts = [_bins_with_rows(of, level, points_per_bin) for of, level in zip(bins, levels, strict=True)]
         guarantee = jittered_certificate(alpha, counts)
     elif certificate == "conditional":
-        guarantee = Certificate("conditional", alpha, sum(int(mine.sum()) for mine in in_use))
+        guarantee = Certificate("conditional", alpha, sum(int(which.sum()) for which in has_map))
     else:
         distinct = distinct_values(levels if max_depth is None else flat_levels(labels))
         guarantee = uniform_certificate(alpha, distinct, labels.resolution)
-    parts = [_columns(*level, ties, guarantee) for level in zip(bins, levels_of_targets, in_use, strict=True)]
-    sizes = [np.unique(of.group[mine], return_counts=True)[1] for of, mine in zip(bins, in_use, strict=True)]
+    parts = [_columns(*level, ties, guarantee) for level in zip(bins, levels_of_targets, has_map, strict=True)]
+    sizes = [np.unique(of.group[which], return_counts=True)[1] for of, which in zip(bins, has_map, strict=True)]
     return BinMaps(
         **{name: np.concatenate([part[name] for part in parts]) for name in parts[0]},
         offset=np.concatenate([[0], np.cumsum(np.concatenate(sizes))]),
@@ -265,14 +264,14 @@ def _bins(level: Tally, points_per_bin: int, n_bins: int | None, ties: Ties) -> 
 
 
 def _bins_with_rows(bins: Bins, level: Tally, least: int) -> int:
-    """Return how many bins a level has in groups with `least` rows or more; the root always counts."""
+    """Return the number of bins of a level in groups with `least` rows or more; the root always counts."""
     if level.grouping is None:
         return len(bins.group)
     return int(np.isin(bins.group, groups_with_rows(level, least)).sum())
 
 
 def distinct_values(levels: list[Tally]) -> list[Ints]:
-    """Return how many distinct confidences each node has, level by level from the root."""
+    """Return the number of distinct confidences of each node, level by level from the root."""
     counts = [np.array([len(levels[0])])]
     for level in levels[1:]:
         codes, first, last = group_runs(level)
@@ -280,12 +279,12 @@ def distinct_values(levels: list[Tally]) -> list[Ints]:
     return counts
 
 
-def _columns(bins: Bins, targets: Tally, mine: Bools, ties: Ties, guarantee: Certificate) -> dict[str, Any]:
-    """Return the columns of a level's bins `mine`, those of maps in use."""
+def _columns(bins: Bins, targets: Tally, has_map: Bools, ties: Ties, guarantee: Certificate) -> dict[str, Any]:
+    """Return the columns of those bins of a level whose group has a map."""
     labels = bins.tally
     # Without weights or soft targets several columns are one and the same array, and are added up once.
     columns: list[Any] = [labels.rows, labels.w, labels.wt, labels.wtt, labels.ww, targets.w, targets.wt]
-    once = {id(column): bins.sum(column)[mine] for column in {id(column): column for column in columns}.values()}
+    once = {id(column): bins.sum(column)[has_map] for column in {id(column): column for column in columns}.values()}
     rows, w, wt, wtt, ww, targets_w, targets_wt = (once[id(column)] for column in columns)
     low, high = guarantee.intervals(rows, w, wt, wtt, ww)
     is_last = np.append(bins.group[1:] != bins.group[:-1], True)
@@ -293,8 +292,8 @@ def _columns(bins: Bins, targets: Tally, mine: Bools, ties: Ties, guarantee: Cer
     end = np.minimum(bins.stop - (1 if ties == "merge" else 0), len(labels) - 1)
     tie = np.zeros(len(labels), dtype=np.uint64) if labels.tie is None else labels.tie
     return {
-        "top": np.where(is_last, np.inf, labels.confidence[end])[mine],
-        "tie": tie[end][mine],
+        "top": np.where(is_last, np.inf, labels.confidence[end])[has_map],
+        "tie": tie[end][has_map],
         "value": np.clip(targets_wt / targets_w, 0.0, 1.0),
         "low": low,
         "high": high,

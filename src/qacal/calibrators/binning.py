@@ -1,7 +1,7 @@
 """The paper's binning calibrators: bins of equal count, pooled or within groups, of labels or of a fitted curve.
 
 ======================  =======  ==========================================  ===============
-class                   paper    what a bin answers                          bins
+class                   paper    the value of a bin                          bins
 ======================  =======  ==========================================  ===============
 UniformMassBinning      B        its accuracy                                of all rows
 QABinning               QAB      its accuracy                                in every group
@@ -10,9 +10,9 @@ ScalingQABinning        S-QAB,   the mean of one curve, or of curves per     in 
                         HS-QAB   group
 ======================  =======  ==========================================  ===============
 
-A curve is fitted on one half of the rows; the bins of the other half answer the mean of its values there. Halves are
-blocks of the tally, so all rows of a question are in the same one. The labels of the binned rows are used for the
-intervals only: a bin's interval covers its accuracy, whatever the curve says.
+A curve is fitted on one half of the rows, and its mean over a bin of the other half is the value of the bin. Halves are
+blocks of the tally, so all rows of a question are in the same half. The labels of the binned rows are used for the
+intervals only: a bin's interval covers its accuracy, however wrong the curve is.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class BinningCalibrator(Calibrator):
         self.resolution = resolution
 
     def _targets(self, tally: Tally) -> tuple[Tally, Tally]:
-        """Return the rows to bin with their labels, and with the targets that a bin answers the mean of."""
+        """Return the rows to bin with their labels, and with the targets whose mean is the value of a bin."""
         return tally, tally
 
     @property
@@ -58,7 +58,7 @@ class BinningCalibrator(Calibrator):
 
     def _fit_tally(self, tally: Tally) -> BinMaps:
         labels, targets = self._targets(tally)
-        # Pooled maps have no depth, and maps of groups no common number of bins.
+        # Only pooled calibrators have n_bins, and only those with groups have max_depth.
         return fit_bins(
             labels,
             targets,
@@ -104,9 +104,9 @@ class ScaledBinning(BinningCalibrator):
     def _targets(self, tally: Tally) -> tuple[Tally, Tally]:
         """Return the rows to bin with their labels, and with the values of a curve that was fitted on other rows.
 
-        Without cross-fitting the curve is fitted on half 0, and half 1 is binned. With it each half gets its targets
-        from the curve of the other, and both are binned together in one map. If all rows are in one half, it is used
-        for both.
+        Without cross-fitting, the curve is fitted on half 0, and half 1 is binned. With cross-fitting, each half gets
+        its targets from the curve of the other, and both are binned together. If all rows are in one half, that half is
+        used for both.
         """
         if tally.block is None or len(np.unique(tally.block % 2)) < 2:
             everything = tally.without_blocks()
@@ -124,21 +124,21 @@ def _with_fitted(tally: Tally, maps: Maps) -> Tally:
 
 
 class UniformMassBinning(BinningCalibrator):
-    r"""Cut confidences into bins of equal count; answer with each bin's share of correct rows.
+    r"""Cut confidences into bins of equal count; the value of a bin is its share of correct rows.
 
     Going up, a bin closes at the first confidence where it holds :math:`b` rows or more; equal confidences share a bin,
-    and a short rest joins the last. With ``ties="jitter"`` it is Algorithm UMD to the letter: :math:`B = \lfloor n/b
-    \rfloor` bins between the ranks :math:`\lceil k(n+1)/B \rceil`, edge rows left out of the means, equal confidences
-    ordered by the hash of their id.
+    and a short rest joins the last bin. ``ties="jitter"`` is exactly Algorithm UMD: :math:`B = \lfloor n/b \rfloor`
+    bins between the ranks :math:`\lceil k(n+1)/B \rceil`, edge rows left out of the means, equal confidences ordered by
+    the hash of their id.
 
     Parameters
     ----------
     points_per_bin : :math:`b`. Use :func:`qacal.planning.points_per_bin` to pick it from the error you can accept.
-    n_bins : :math:`B`, instead: this many bins of equal count. Ties may leave fewer.
+    n_bins : :math:`B`, instead of points per bin: this many bins of equal count, or fewer because of ties.
     ties : "merge" or "jitter" (the paper's; needs `ids` where confidences are equal).
-    certificate : "uniform", intervals that stay valid whatever else is chosen on the same rows; "conditional", tighter,
-        for a `points_per_bin` that was fixed before. With "jitter" it is always the theorem's.
-    alpha : how often the intervals may fail.
+    certificate : "uniform" (valid even if bins and depth were chosen on the same rows) or "conditional" (tighter, for a
+        `points_per_bin` that was fixed before the fit). With "jitter" it is always the theorem's.
+    alpha : the probability that at least one interval is wrong.
     resolution : round confidences to the grid 0, resolution, ..., 1.
 
     Examples
@@ -171,25 +171,25 @@ class UniformMassBinning(BinningCalibrator):
 
 
 class QABinning(BinningCalibrator):
-    r"""Answer with the share of correct rows among those of the same group and a similar confidence.
+    r"""Return the share of correct rows among those of the same group and a similar confidence.
 
-    Each group :math:`s` with :math:`n_s \ge b` rows gets :math:`\lfloor n_s / b \rfloor` uniform-mass bins of its own,
-    or fewer where ties do not divide (:class:`UniformMassBinning` says how a bin closes). A smaller group uses the map
-    of its nearest ancestor with :math:`b` rows or more; unknown groups use the root's, which is made of all rows.
+    Each group :math:`g` with :math:`n_g \ge b` rows gets :math:`\lfloor n_g / b \rfloor` uniform-mass bins of its own,
+    or fewer because of ties (:class:`UniformMassBinning` says how a bin closes). A smaller group uses the map of its
+    nearest ancestor with :math:`b` rows or more; unknown groups use the root's, which is made of all rows.
 
-    How to choose: with about 1,000 labelled rows a group it needs no assumption at all and its intervals are useful.
-    With fewer, :class:`ScalingQABinning` or :class:`HierarchicalScaling` are closer to the truth.
+    How to choose: with about 1,000 labelled rows per group, it needs no assumptions and its intervals are useful. With
+    fewer, :class:`ScalingQABinning` or :class:`HierarchicalScaling` are more accurate.
 
     Parameters
     ----------
-    max_depth : of the groups of a tree, use those at this depth. The uniform certificate covers every depth of the
-        tree, so this may be chosen on the same rows; a tree cut off before fitting may not.
+    max_depth : use the groups of a tree at this depth. The uniform certificate covers every depth of the tree, so the
+        depth may be chosen on the same rows, unless the tree was cut before the fit.
     points_per_bin, ties, certificate, alpha, resolution : as in :class:`UniformMassBinning`; `alpha` covers all groups
         and bins at once.
 
     Examples
     --------
-    An LLM states 0.8 for everything. On average that is right; in each subject it is wrong:
+    An LLM states 0.8 for every answer. That is right on average, and wrong in each subject:
 
     >>> correct = np.repeat([1, 0, 1, 0], [65, 35, 95, 5])
     >>> subject = np.repeat(["law", "physics"], 100)
@@ -219,9 +219,9 @@ class QABinning(BinningCalibrator):
 
 
 class ScalingBinning(ScaledBinning):
-    """Fit a Platt curve on half of the rows, and answer with its mean over uniform-mass bins of the other half.
+    """Fit a Platt curve on half of the rows, and take its mean over uniform-mass bins of the other half.
 
-    The answers vary less than those of :class:`UniformMassBinning`, at the price of the curve's bias.
+    The values vary less than those of :class:`UniformMassBinning`, at the price of the curve's bias.
 
     Parameters
     ----------
@@ -229,7 +229,7 @@ class ScalingBinning(ScaledBinning):
         rows that are binned.
     cross_fit : scale each half by the other's curve and bin all rows, instead of half of them.
     feature : as in :class:`PlattScaling`.
-    seed : another seed gives other halves.
+    seed : of the split into halves.
 
     Examples
     --------
@@ -265,14 +265,14 @@ class ScalingBinning(ScaledBinning):
 
 
 class ScalingQABinning(ScaledBinning):
-    r"""Fit a scaler on half of the rows, and answer with its mean over the bins of each group on the other half.
+    r"""Fit a scaler on half of the rows, and take its mean over the bins of each group on the other half.
 
     With ``pooling="partial"`` the scaler is the hierarchical model (HS-QAB), with ``"full"`` one Platt curve for all
     groups (S-QAB). The bins, their ancestors and the root are those of :class:`QABinning`.
 
     How to choose: for groups with tens of rows, where the bins of QA binning are noise. The intervals come from true
-    labels, so they need no bound :math:`\nu` on the error of the curves; an answer may lie outside of its interval,
-    and its error is at most the distance to the far end.
+    labels, so they need no bound :math:`\nu` on the error of the curves. A value may lie outside of its interval; its
+    error is at most the distance to the far end.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The evidence behind a calibrated confidence: one schema everywhere, in columns, JSON and pages."""
+"""The evidence behind a calibrated confidence: one schema for arrays, tables, JSON and reports."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ FROM_GROUP, FROM_ANCESTOR, FROM_ROOT = range(3)
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """What stands behind each row's probability.
+    """Each row's probability, and what it rests on.
 
     confidence : what the LLM stated.
     calibrated : the probability that the answer is correct.
     low, high : the interval: with probability 1 - alpha all such intervals contain the truth at once. NaN if the
         calibrator guarantees nothing.
-    group : the row's group, None if it has none that the calibrator knows.
-    source : the map that gave the answer: that of the "group", of an "ancestor" or of the "root". An interval from an
-        ancestor or the root is about that larger set, not about this group.
-    rows : the number of calibration rows behind the answer.
-    alpha : how often the intervals may fail; NaN without intervals.
+    group : the row's group; None if the calibrator does not know it.
+    source : whose map was used: "group", "ancestor" or "root". An interval from an ancestor or the root is about that
+        larger set, not about this group.
+    rows : the number of calibration rows in the bin that was used; for curves, those that the curve was fitted on.
+    alpha : the probability that at least one interval of the fit is wrong; NaN without intervals.
     decision, threshold : "answer" or "abstain" after a threshold has been chosen; None and NaN before.
     """
 
@@ -55,7 +55,7 @@ class Evidence:
         high: Floats | float = np.nan,
         alpha: float = np.nan,
     ) -> Evidence:
-        """Return evidence; what is not given gets its default."""
+        """Return evidence from arrays, or from one value for all rows."""
         n = len(confidence)
         return Evidence(
             confidence=confidence,
@@ -74,7 +74,7 @@ class Evidence:
         return len(self.calibrated)
 
     def to_polars(self) -> pl.DataFrame:
-        """Return the evidence as a table, one row each; missing values are null."""
+        """Return the evidence as a table; missing values are null."""
         import polars as pl
 
         columns = {}

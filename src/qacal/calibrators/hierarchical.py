@@ -23,7 +23,7 @@ from qacal.tally.tally import Tally
 
 @dataclass(frozen=True, eq=False)
 class LogisticMaps:
-    """A curve per group; entry 0 is the common one, for rows of no known group."""
+    """A curve per group; entry 0 is the common curve, for rows of unknown groups."""
 
     intercept: Floats
     slope: Floats
@@ -56,7 +56,7 @@ class LogisticMaps:
         require_columns(curves, intercept=self.intercept, slope=self.slope, rows=self.rows)
         require_between(0, 2**63 - 1, rows=self.rows)
         is_known = np.isin(codes, known_groups(self.grouping, self.max_depth)).all()
-        require(bool(is_known), "a group has a curve, and had no row in the fit.")
+        require(bool(is_known), "a group has a curve, but had no rows in the fit.")
         in_order = np.array_equal(self.directory.entries, np.arange(1, curves))
         require(in_order, "the curves must be the common one, and one per group in their order.")
         intercept, slope = _curves(self.fit)
@@ -82,17 +82,17 @@ def fit_curves(tally: Tally, feature: Feature = "confidence", max_depth: int | N
     codes, first, last = group_runs(leaves)
     x = feature_values(leaves.confidence, feature)
     code = np.repeat(codes, last - first)
-    # Shrinkage weighs a group's rows against the common curve: in effective rows.
+    # Shrinkage compares a group's rows with the common curve, so weights are scaled to effective rows.
     scale = leaves.w.sum() / leaves.ww.sum()
     fit = fit_hierarchical(x, leaves.w * scale, leaves.wt * scale, code)
-    known = codes[codes != NO_GROUP]
-    rows = np.add.reduceat(leaves.rows, first)[codes != NO_GROUP]
+    is_group = codes != NO_GROUP
+    rows = np.add.reduceat(leaves.rows, first)[is_group]
     intercept, slope = _curves(fit)
     return LogisticMaps(
         intercept=intercept,
         slope=slope,
         rows=np.append(leaves.n, rows),
-        directory=GroupIndex(known, np.arange(1, len(known) + 1)),
+        directory=GroupIndex(codes[is_group], np.arange(1, len(rows) + 1)),
         grouping=None if tally.grouping is None else tally.grouping.distinct(),
         max_depth=max_depth,
         feature=feature,
@@ -103,23 +103,23 @@ def fit_curves(tally: Tally, feature: Feature = "confidence", max_depth: int | N
 class HierarchicalScaling(Calibrator):
     r"""Fit a logistic curve per group, with random intercept and slope (partial pooling).
 
-    .. math:: p = \mathrm{logit}^{-1}\big(B_0 + U_s + (B_1 + V_s) h\big), \qquad (U_s, V_s) \sim N(0, \Sigma)
+    .. math:: p = \mathrm{logit}^{-1}\big(B_0 + U_g + (B_1 + V_g) h\big), \qquad (U_g, V_g) \sim N(0, \Sigma)
 
     with a full covariance, by Laplace-approximate maximum likelihood: what
     ``lme4::glmer(correct ~ confidence + (1 + confidence | group), family = binomial)`` fits. Groups with many rows
     follow their own rows, groups with few the common curve. Rows of unknown groups get the common curve.
 
     How to choose: for many groups with few rows each; :class:`TreeScaling` is more accurate. It guarantees nothing,
-    since curves can be wrong in shape: see :class:`TreeBinning` for answers with intervals.
+    since curves can be wrong in shape: see :class:`TreeBinning` for probabilities with intervals.
 
     Parameters
     ----------
     feature : "confidence" (the paper's) or "logit" of it, cut off at 0.001 and 0.999.
-    max_depth : of the groups of a tree, use those at this depth.
+    max_depth : use the groups of a tree at this depth.
 
     Examples
     --------
-    Two subjects in which the LLM is wrong in opposite directions:
+    The LLM states 0.8. In law that is too high, in physics too low:
 
     >>> correct = np.repeat([1, 0, 1, 0], [26, 14, 38, 2])
     >>> subject = np.repeat(["law", "physics"], 40)

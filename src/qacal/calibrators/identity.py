@@ -13,7 +13,7 @@ from qacal.tally.tally import Tally
 
 @dataclass(frozen=True)
 class IdentityMap:
-    """Return every confidence as stated; no rows are behind it."""
+    """Return every confidence as stated."""
 
     def apply(self, rows: Rows) -> Floats:
         return rows.exact.copy()
@@ -22,14 +22,14 @@ class IdentityMap:
         return Evidence.of(rows.exact, rows.exact.copy())
 
     def validate(self) -> None:
-        """Do nothing: there is nothing that could be wrong."""
+        """Accept: there is nothing to validate."""
 
     def parameters(self) -> dict[str, Any]:
         return {}
 
 
 class Identity(Calibrator):
-    """Answer with the confidence that the LLM stated, to its last digit.
+    """Return the confidence that the LLM stated, to its last digit.
 
     Examples
     --------

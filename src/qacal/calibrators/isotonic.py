@@ -96,11 +96,11 @@ def fit_isotonic(tally: Tally, rows_per_group: int, max_depth: int | None = None
 
 
 def _fit_one(h: Floats, w: Floats, wt: Floats) -> tuple[Floats, Floats]:
-    # scikit-learn's IsotonicRegression calls this too; its checks take ten times as long for a small group.
+    # scikit-learn's IsotonicRegression calls this too; its validation takes ten times as long for a small group.
     from scipy.optimize import isotonic_regression
 
     y = np.asarray(isotonic_regression(np.clip(wt / w, 0.0, 1.0), weights=w).x)
-    # Of a level piece only the two ends are kept.
+    # Only the two ends of a level piece are needed.
     is_inside = np.zeros(len(y), dtype=bool)
     is_inside[1:-1] = (y[1:-1] == y[:-2]) & (y[1:-1] == y[2:])
     return h[~is_inside], y[~is_inside]
@@ -109,14 +109,14 @@ def _fit_one(h: Floats, w: Floats, wt: Floats) -> tuple[Floats, Floats]:
 class IsotonicCalibration(Calibrator):
     """Fit the best curve that never falls, by least squares (scipy's isotonic regression inside, as in scikit-learn).
 
-    How to choose: pooled, it is hard to beat on average with a thousand rows or more, but ignores groups. Per group
-    it needs some hundred rows a group.
+    How to choose: pooled, it is hard to beat on average with a thousand rows or more, but it ignores groups. One curve
+    per group needs a few hundred rows in each group.
 
     Parameters
     ----------
     pooling : "full", one curve for all rows; "none", one per group.
-    rows_per_group : groups with fewer rows use the curve of their nearest ancestor with as many, or the pooled one.
-    max_depth : of the groups of a tree, use those at this depth.
+    rows_per_group : groups with fewer rows use the curve of their nearest ancestor with enough, or the pooled curve.
+    max_depth : use the groups of a tree at this depth.
 
     Examples
     --------

@@ -21,8 +21,8 @@ from qacal.tally.tally import Tally
 
 Feature: TypeAlias = Literal["confidence", "logit"]
 
-# A stated 1.0 has an infinite logit. Cut off here it is 6.9, far from the middle but not so far that it alone decides
-# the slope.
+# A stated 1.0 has an infinite logit. Cut off here it is 6.9: far from the middle, but a single one does not decide the
+# slope.
 LOGIT_CUT = 1e-3
 
 _Pair: TypeAlias = tuple[float, float]
@@ -43,7 +43,7 @@ def feature_values(confidence: Floats, feature: Feature) -> Floats:
 
 
 def expit(eta: Floats) -> Floats:
-    """Return 1 / (1 + exp(-eta)), for eta of any size, with numpy alone: fitted curves must apply without scipy.
+    """Return 1 / (1 + exp(-eta)), for eta of any size, with numpy only: applying fitted curves does not need scipy.
 
     >>> expit(np.array([-1000.0, 0.0, 1000.0]))
     array([0. , 0.5, 1. ])
@@ -90,7 +90,7 @@ def fit_logistic(x: Floats, w: Floats, wt: Floats) -> tuple[float, float]:
 
 def _gradient(at: _Pair, powers: Floats, w: Floats, wt: Floats) -> tuple[Floats, Floats, _Pair]:
     """Return the expected number of correct answers, the probabilities, and the gradient of the log likelihood."""
-    # scipy's expit takes a sixth of the time on a few cells; fitting may need scipy.
+    # scipy's expit takes a sixth of the time on a few cells, and fitting may use scipy.
     from scipy import special
 
     p = special.expit(at[0] + at[1] * powers[1])

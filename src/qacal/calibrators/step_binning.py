@@ -1,4 +1,4 @@
-"""Step binning: bins that are fixed beforehand, to give a good score intervals."""
+"""Step binning: intervals for a good score, in bins that are fixed before the fit."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def fit_step_bins(
     low, high = guarantee.intervals(*(sums[name] for name in names))
     scores = [level.with_targets(level.confidence) for level in levels]
     total, weight = sums_between(tops, scores, ancestry, ("wt",))["wt"].ravel(), sums["w"]
-    # A bin without rows answers its middle.
+    # A bin without rows has its middle as value.
     middle = np.tile((np.arange(len(tops)) + 0.5) / len(tops), len(ancestry.depth))
     value = np.where(weight > 0, total / np.where(weight > 0, weight, 1.0), middle)
     if recalibrate:
@@ -45,7 +45,7 @@ def fit_step_bins(
     return BinMaps(
         top=np.tile(tops, len(ancestry.depth)),
         tie=np.zeros(len(value), dtype=np.uint64),
-        # If the interval is right, an answer outside of it is wrong.
+        # If the interval is right, a value outside of it is wrong.
         value=np.clip(value, low, high),
         low=low,
         high=high,
@@ -63,7 +63,7 @@ def fit_step_bins(
 def corrected(score: Floats, right: Floats, weight: Floats) -> Floats:
     r"""Return the accuracy of bins, estimated from their rows and their score, which counts as :math:`k` more rows.
 
-    .. math:: p = \frac{k h + \sum w y}{k + \sum w}
+    .. math:: p = \frac{k s + \sum w y}{k + \sum w}
 
     The model: accuracies scatter around the score by a beta distribution of :math:`k` rows. :math:`k` maximises the
     likelihood of the counts in all bins, as if the rows of a group and of its ancestors were different rows. If the
@@ -102,13 +102,13 @@ def step_tops(step: float) -> Floats:
 
 
 def _occupied(level: Tally, tops: Floats, rows_per_map: int) -> int:
-    """Return how many bins have rows, over the root or over all groups of a level that have a map."""
+    """Return the number of bins with rows, in the root or in all groups of a level that have a map."""
     bins = np.searchsorted(tops, level.confidence)
     if level.grouping is None:
         return len(np.unique(bins))
     code = level.grouping.code
-    mine = np.isin(code, groups_with_rows(level, rows_per_map))
-    code, bins = code[mine], bins[mine]
+    has_map = np.isin(code, groups_with_rows(level, rows_per_map))
+    code, bins = code[has_map], bins[has_map]
     # Cells are sorted by group and confidence, so each bin's are a run.
     return min(len(code), 1) + int(np.count_nonzero((code[1:] != code[:-1]) | (bins[1:] != bins[:-1])))
 
@@ -116,33 +116,33 @@ def _occupied(level: Tally, tops: Floats, rows_per_map: int) -> int:
 class StepBinning(Calibrator):
     r"""Keep a good score, rounded to steps, and give each step in each group an interval.
 
-    The bins are :math:`(k\delta, (k+1)\delta]`, the first with its lower end, the same in every map. A bin answers with
-    the mean score of its rows,
+    The bins are :math:`(k\delta, (k+1)\delta]`, the same in every map; the first includes 0. The value of a bin is the
+    mean score of its rows,
 
-    .. math:: p = \frac{\sum_{i \in \text{bin}} w_i h_i}{\sum_{i \in \text{bin}} w_i},
+    .. math:: p = \frac{\sum_{i \in \text{bin}} w_i s_i}{\sum_{i \in \text{bin}} w_i},
 
-    or with its middle if it has none, moved to the nearest end of its interval if it lies outside. Labels are used for
-    the intervals only, unless `recalibrate` is set. Neither bins nor groups depend on the calibration rows, so an
+    or its middle if it has no rows. A value outside of the bin's interval is moved to the nearest end. Labels are used
+    for the intervals only, unless `recalibrate` is set. Neither bins nor groups depend on the calibration rows, so an
     interval is about :math:`\mathrm{E}[Y \mid \text{bin}, \text{group}]`: the accuracy of all answers of the group with
     a score in the bin, past and future. :func:`qacal.guarantee.fixed_certificate` says why, and how alpha is shared
     among the maps of all depths, which hold at once.
 
-    A group with fewer than `rows_per_map` rows uses the map of its nearest ancestor that has as many; the root always
-    has one.
+    A group with fewer than `rows_per_map` rows uses the map of its nearest ancestor with enough rows; the root always
+    has a map.
 
-    How to choose: only for a score that was learned on *other* rows, or a stated confidence that is good. Without
-    `recalibrate` it learns nothing: an error of the score stays, within the interval. The guarantee is void if the
-    score or the groups were learned on these rows, or if `step`, `rows_per_map` or `max_depth` were chosen on them. To
-    correct a stated confidence, take :class:`TreeBinning`.
+    How to choose: only for a score that was trained on *other* rows, or a stated confidence that is good. Without
+    `recalibrate`, an error of the score stays, within the interval. The guarantee is void if the score or the groups
+    were trained on these rows, or if `step`, `rows_per_map` or `max_depth` were chosen on them. To correct a stated
+    confidence, use :class:`TreeBinning`.
 
     Parameters
     ----------
     step : :math:`\delta`, one over a whole number. Wider steps have more rows and narrower intervals.
-    rows_per_map : how many rows a group needs to have a map of its own.
-    max_depth : how deep into a tree of groups to go.
-    alpha : how often the intervals may fail, over all groups and bins at once.
-    recalibrate : also correct the score where labels disagree with it (:func:`corrected`). For a score that was
-        learned from other labels than these, such as a judge's. The intervals stay the same: bins were fixed before.
+    rows_per_map : the rows that a group needs to have a map of its own.
+    max_depth : the depth of the groups of a tree to use.
+    alpha : the probability that at least one interval is wrong, over all groups and bins.
+    recalibrate : also correct the score where labels disagree with it (:func:`corrected`), for a score that was
+        trained on labels of another kind, such as a judge's. The intervals stay the same, since the bins are fixed.
 
     Notes
     -----
@@ -151,7 +151,7 @@ class StepBinning(Calibrator):
 
     Examples
     --------
-    A score of 0.9 that is right for law; in physics the accuracy is 0.7. There the answer moves to the end of its
+    A score of 0.9 that is right for law; in physics the accuracy is 0.7. There the value moves to the end of its
     interval and no further. No row of law had a score near 0.3:
 
     >>> correct = np.repeat([1, 0, 1, 0], [450, 50, 350, 150])

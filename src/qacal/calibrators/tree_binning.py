@@ -1,80 +1,26 @@
-"""Tree binning: the curves of tree scaling in steps, so that every answer has an interval."""
+"""Tree binning: the curves of tree scaling in steps, so that every probability has an interval."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from qacal.calibrators.ancestry import Lineage, flat_levels, lineage, sums_between
+from qacal.calibrators.ancestry import flat_levels, lineage, sums_between
 from qacal.calibrators.base import Calibrator, Properties
 from qacal.calibrators.bin_maps import BinMaps, distinct_values
 from qacal.calibrators.platt import expit
-from qacal.calibrators.tree_scaling import TreeFeature, TreeMaps, fit_tree_curves
+from qacal.calibrators.tree_scaling import TreeFeature, fit_tree_curves
 from qacal.errors import InputError
-from qacal.guarantee import Certificate, check_alpha, uniform_certificate
+from qacal.guarantee import check_alpha, uniform_certificate
 from qacal.parameters import is_number, shown
 from qacal.tally.arrays import Floats, Ints
 from qacal.tally.tally import Tally
 
-# Curves are cut at the confidences of the rows; if these are more, at quantiles of them.
+# Curves are cut at the confidences of the rows; at quantiles of them if there are more than this.
 _MOST_CUTS = 200
 
 _SUMS = ("rows", "w", "wt", "wtt", "ww")
-
-
-@dataclass(frozen=True, eq=False)
-class Curves:
-    """The curves of all nodes at every cut, and the sums of the rows there: tables of (node, cut).
-
-    cuts : confidences; the rows of a cut are those above the cut before, up to it.
-    sums : of the calibration rows, by the names that they have in a tally.
-    """
-
-    cuts: Floats
-    heights: Floats
-    sums: dict[str, Floats]
-
-    @staticmethod
-    def of(fitted: TreeMaps, levels: list[Tally], ancestry: Lineage) -> Curves:
-        confidence = levels[0].confidence
-        cuts = confidence[np.linspace(0, len(confidence) - 1, min(len(confidence), _MOST_CUTS)).round().astype(int)]
-        node = fitted.nodes_at(ancestry.depth, ancestry.owner)
-        heights = expit(fitted.intercept[node][:, None] + fitted.slope[node][:, None] * fitted.scores(cuts))
-        return Curves(cuts, heights, sums_between(cuts, levels, ancestry, _SUMS))
-
-
-@dataclass(frozen=True, eq=False)
-class Steps:
-    """Runs of cuts over which a curve stays between two multiples of a step, curve after curve.
-
-    start, stop : the places of each run in a table of (node, cut), read row after row.
-    node : the place of each run's node.
-    """
-
-    start: Ints
-    stop: Ints
-    node: Ints
-
-    @staticmethod
-    def of(heights: Floats, step: float) -> Steps:
-        """Cut every curve where it passes a multiple of `step`."""
-        # A little is added, so that 0.15 / 0.05 is 3 and not less.
-        level = np.floor(heights / step + 1e-9)
-        is_first = np.ones(heights.shape, dtype=bool)
-        is_first[:, 1:] = level[:, 1:] != level[:, :-1]
-        start = np.flatnonzero(is_first)
-        return Steps(start, np.append(start[1:], heights.size), start // heights.shape[1])
-
-    def sum(self, table: Floats) -> Floats:
-        """Add up a table of (node, cut) over each run."""
-        return np.asarray(np.add.reduceat(table.ravel(), self.start))
-
-    @property
-    def offset(self) -> Ints:
-        """The place where the runs of each curve start, and the end of the last ones."""
-        return np.append(np.flatnonzero(np.append(True, self.node[1:] != self.node[:-1])), len(self.node))
 
 
 def fit_tree_bins(
@@ -86,16 +32,34 @@ def fit_tree_bins(
         raise InputError(f"step is {shown(step)}; expected 0.001 to 1, such as 0.05.")
     levels = flat_levels(tally, max_depth)
     ancestry = lineage(levels, tally.grouping, 1)
-    curves = Curves.of(fit_tree_curves(tally, feature, max_depth), levels, ancestry)
-    steps = Steps.of(curves.heights, step)
     distinct = distinct_values(levels if max_depth is None else flat_levels(tally))
     guarantee = uniform_certificate(alpha, distinct, tally.resolution)
-    is_last = np.append(steps.node[1:] != steps.node[:-1], True)
+    # Tables of (node, cut): the height of each curve at the cut, and the sums of the rows above the cut before.
+    confidence = levels[0].confidence
+    cuts = confidence[np.linspace(0, len(confidence) - 1, min(len(confidence), _MOST_CUTS)).round().astype(int)]
+    curves = fit_tree_curves(tally, feature, max_depth)
+    node = curves.nodes_at(ancestry.depth, ancestry.owner)
+    heights = expit(curves.intercept[node][:, None] + curves.slope[node][:, None] * curves.scores(cuts))
+    table = sums_between(cuts, levels, ancestry, _SUMS)
+
+    start = step_starts(heights, step)
+    stop = np.append(start[1:], heights.size)
+    is_last = stop % len(cuts) == 0
+    sums = {name: np.add.reduceat(column.ravel(), start) for name, column in table.items()}
+    low, high = guarantee.intervals(*(sums[name] for name in _SUMS))
+    total, weight = np.add.reduceat((table["w"] * heights).ravel(), start), sums["w"]
+    # A step without rows has the mean of its curve over the cuts.
+    plain = np.add.reduceat(heights.ravel(), start) / (stop - start)
+    value = np.where(weight > 0, total / np.where(weight > 0, weight, 1.0), plain)
     return BinMaps(
-        **_answers(curves, steps, guarantee),
-        top=np.where(is_last, np.inf, curves.cuts[(steps.stop - 1) % len(curves.cuts)]),
-        tie=np.zeros(len(steps.start), dtype=np.uint64),
-        offset=steps.offset,
+        top=np.where(is_last, np.inf, cuts[(stop - 1) % len(cuts)]),
+        tie=np.zeros(len(start), dtype=np.uint64),
+        # If the interval is right, a value outside of it is wrong.
+        value=np.clip(value, low, high),
+        low=low,
+        high=high,
+        rows=sums["rows"].astype(np.int64),
+        offset=np.append(0, np.flatnonzero(is_last) + 1),
         lineage=ancestry,
         grouping=None if tally.grouping is None else tally.grouping.distinct(),
         max_depth=max_depth,
@@ -105,37 +69,37 @@ def fit_tree_bins(
     )
 
 
-def _answers(curves: Curves, steps: Steps, guarantee: Certificate) -> dict[str, Any]:
-    """Return the answer of each step, its interval, and the rows behind it."""
-    sums = {name: steps.sum(table) for name, table in curves.sums.items()}
-    low, high = guarantee.intervals(*(sums[name] for name in _SUMS))
-    total, weight = steps.sum(curves.sums["w"] * curves.heights), sums["w"]
-    # A step without rows answers the mean of its curve over the cuts.
-    plain = steps.sum(curves.heights) / (steps.stop - steps.start)
-    value = np.where(weight > 0, total / np.where(weight > 0, weight, 1.0), plain)
-    # If the interval is right, an answer outside of it is wrong.
-    return {"value": np.clip(value, low, high), "low": low, "high": high, "rows": sums["rows"].astype(np.int64)}
+def step_starts(heights: Floats, step: float) -> Ints:
+    """Cut every curve, a row of a table, where it passes a multiple of `step`; return where steps start, row by row.
+
+    >>> step_starts(np.array([[0.1, 0.14, 0.15, 0.31], [0.5, 0.4, 0.38, 0.1]]), 0.05)
+    array([0, 2, 3, 4, 5, 6, 7])
+    """
+    # A little is added, so that 0.15 / 0.05 is 3 and not less.
+    level = np.floor(heights / step + 1e-9)
+    is_first = np.ones(heights.shape, dtype=bool)
+    is_first[:, 1:] = level[:, 1:] != level[:, :-1]
+    return np.flatnonzero(is_first)
 
 
 class TreeBinning(Calibrator):
-    r"""Fit the curves of :class:`TreeScaling`, and answer in steps of them, each with an interval.
+    r"""Fit the curves of :class:`TreeScaling` and round them to steps, each with an interval.
 
-    A group's curve :math:`p_s(h)` rises with the confidence, so the confidences over which it stays between two
-    multiples of :math:`\delta` are an interval. Each is a bin: it answers with the mean of the curve over its rows, and
-    its interval comes from their true labels. The uniform certificate holds for every interval of confidences in every
-    node at once, so nothing is lost to halves or folds: curves and intervals use all rows. An answer outside of its
-    interval is moved to the nearest end, since it is wrong if the interval is right.
+    A group's curve :math:`p_g(h)` rises with the confidence. The range of confidences over which it stays between two
+    multiples of :math:`\delta` is a bin. Its value is the mean of the curve over its rows, and its interval comes from
+    their true labels. The uniform certificate holds for every range of confidences in every node at once, so curves and
+    intervals both use all rows, without halves or folds. A value outside of its interval is moved to the nearest end.
 
     How to choose: probabilities as good as those of :class:`TreeScaling` (in steps of 0.1, held-out log loss was higher
-    by 0.0002 to 0.0007 on five LLMs), with intervals. These are as wide as few rows make them: a deep tree has the best
-    answers and the widest intervals, `max_depth` trades one for the other.
+    by 0.0002 to 0.0007 on five LLMs), with intervals. A deep tree has the best probabilities and, with few rows per
+    group, the widest intervals; `max_depth` trades one for the other.
 
     Parameters
     ----------
     step : :math:`\delta`. Wider steps have more rows and narrower intervals; rounding costs about
         :math:`\delta^2 / 12` of Brier score.
     feature, max_depth : as in :class:`TreeScaling`.
-    alpha : how often the intervals may fail, over all groups and bins at once.
+    alpha : the probability that at least one interval is wrong, over all groups and bins.
     resolution : round confidences to the grid 0, resolution, ..., 1.
 
     Examples

@@ -26,9 +26,9 @@ TreeFeature: TypeAlias = Literal["isotonic", "confidence", "logit"]
 
 @dataclass(frozen=True, eq=False)
 class TreeMaps:
-    """A curve per node, in the order of (depth, code); the first is the root's, for rows of no known group.
+    """A curve per node, in the order of (depth, code); the first is the root's, for rows of unknown groups.
 
-    rows : how many rows are in each node, those below it included.
+    rows : the number of rows in each node, including those below it.
     shape : the curve of the feature "isotonic"; None for other features.
     addresses, lineage : which node a row is in; the node of each curve. Both follow from the groups.
     """
@@ -45,7 +45,7 @@ class TreeMaps:
     lineage: Lineage = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        # Here, and not in validate(): the addresses are made of the groups.
+        # Validated here, and not in validate(), because the addresses are made of the groups.
         if self.grouping is not None:
             self.grouping.validate()
         nodes = nodes_of(self.grouping, self.max_depth)
@@ -89,12 +89,12 @@ class TreeMaps:
         return self.addresses.find(self.grouping.encode(rows.groups, len(rows.confidence)))
 
     def nodes_at(self, depth: Ints, code: Ints) -> Ints:
-        """Return the places of nodes that are known by their depth and code."""
+        """Return the places of nodes, from their depth and code."""
         nodes = nodes_of(self.grouping, self.max_depth)
         places = np.zeros(len(depth), dtype=np.int64)
         for level in range(1, len(nodes.codes)):
-            mine = depth == level
-            places[mine] = nodes.offset[level] + np.searchsorted(nodes.codes[level], code[mine])
+            is_here = depth == level
+            places[is_here] = nodes.offset[level] + np.searchsorted(nodes.codes[level], code[is_here])
         return places
 
     def scores(self, confidence: Floats) -> Floats:
@@ -118,15 +118,15 @@ def fit_tree_curves(tally: Tally, feature: TreeFeature = "isotonic", max_depth: 
     node = np.zeros(len(tally), dtype=np.int64) if column is None else addresses.find(column)
     shape = isotonic_shape(tally) if feature == "isotonic" else None
     x = _scores(tally.confidence, feature, shape)
-    # Shrinkage weighs the rows of a node against its parent: in effective rows.
+    # Shrinkage compares the rows of a node with its parent, so weights are scaled to effective rows.
     scale = tally.w.sum() / tally.ww.sum()
     fit = fit_tree(*_cells(x, tally.w * scale, tally.wt * scale, node), nodes)
     intercept, slope = fit.curves()
-    own_rows = np.bincount(node, weights=tally.rows, minlength=len(nodes)).astype(np.float64)
+    rows = np.bincount(node, weights=tally.rows, minlength=len(nodes)).astype(np.float64)
     return TreeMaps(
         intercept=intercept,
         slope=slope,
-        rows=nodes.subtree_sums(own_rows).astype(np.int64),
+        rows=nodes.subtree_sums(rows).astype(np.int64),
         shape=shape,
         grouping=None if column is None else column.distinct(),
         max_depth=max_depth,
@@ -136,7 +136,7 @@ def fit_tree_curves(tally: Tally, feature: TreeFeature = "isotonic", max_depth: 
 
 
 def _cells(x: Floats, w: Floats, wt: Floats, node: Ints) -> tuple[Floats, Floats, Floats, Ints]:
-    """Return cells by (node, x), those with one key added up: many confidences may have one score."""
+    """Return cells sorted by (node, x), with equal keys added up: several confidences may have the same score."""
     if not ((node[1:] > node[:-1]) | ((node[1:] == node[:-1]) & (x[1:] >= x[:-1]))).all():
         order = np.lexsort((x, node))
         x, w, wt, node = x[order], w[order], wt[order], node[order]
@@ -150,23 +150,23 @@ class TreeScaling(Calibrator):
     .. math::
         p = \mathrm{logit}^{-1}\Big(B_0 + B_1 x(h) + \sum_{v} (U_v + V_v x(h))\Big), \quad (U_v, V_v) \sim N(0, \Sigma),
 
-    the sum going over the nodes on a row's path, from the first split down to its leaf, or to where it left the tree.
-    :math:`x(h)` is the logit of the pooled isotonic curve, so that stated values need not be a scale of any kind. All
-    depths are fitted together by Laplace-approximate maximum likelihood: a node with many rows follows its own rows, a
-    node with few follows its parent. Deeper nodes stay with their parents unless their rows show a difference, so depth
-    need not be chosen.
+    with a sum over the nodes on a row's path, from the first split down to its leaf, or to where it left the tree.
+    :math:`x(h)` is the logit of the pooled isotonic curve, so that only the order of the stated values matters. All
+    depths are fitted together by Laplace-approximate maximum likelihood: a node with many rows follows its rows, a node
+    with few rows follows its parent. Deeper nodes stay with their parents unless their rows show a difference, so the
+    depth need not be chosen.
 
     Flat groups are a tree of depth one: then this is :class:`HierarchicalScaling` on the pooled shape. A group without
     calibration rows uses its nearest ancestor's curve; rows of unknown groups use the common one.
 
     How to choose: the most accurate probabilities of all methods here, for trees and for flat groups. It guarantees
-    nothing, since curves can be wrong in shape: see :class:`TreeBinning` for answers with intervals.
+    nothing, since curves can be wrong in shape: see :class:`TreeBinning` for probabilities with intervals.
 
     Parameters
     ----------
     feature : "isotonic", the pooled shape; or "confidence" or "logit" themselves, as in :class:`HierarchicalScaling`.
-        With some hundred rows or fewer these are safer, since they learn no shape.
-    max_depth : of the groups of a tree, use those down to this depth; None uses them all.
+        With a few hundred rows or fewer these are safer, since no shape is fitted.
+    max_depth : use the groups of a tree down to this depth; None uses all depths.
 
     Examples
     --------

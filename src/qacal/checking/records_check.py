@@ -19,7 +19,7 @@ from qacal.checking.others import UsefulColumn
 from qacal.checking.summary import Summary
 from qacal.errors import EncodingError, InputError
 from qacal.metrics.ranking import Auroc, auroc_of_counts
-from qacal.model.answering import Progress, no_progress
+from qacal.model.base import Progress, no_progress
 from qacal.model.defaults import DEPTH_WITH_SCORE, SHARE_WITH_SCORE
 from qacal.planning import labels_for_group, rounded_up
 from qacal.records.bad_rows import MAX_BAD, BadRows

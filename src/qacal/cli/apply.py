@@ -38,10 +38,10 @@ def run(
     """Add calibrated confidences to rows, with the evidence.
 
     New columns: calibrated (the probability that the answer is correct), low and high (its interval, if the model
-    certifies one; with probability alpha any interval is wrong), group, source (which calibration rows were used:
-    group, ancestor for a larger group, root for all rows), rows (their number), decision ("answer" or "abstain", after
-    qacal threshold) and threshold (empty if such rows always abstain). All other columns pass through unchanged. With
-    --skip-bad-rows, bad rows stay in place with empty new columns.
+    certifies one), group, source (whose intervals were used: group, ancestor for a larger group, root for all rows),
+    rows (certifying rows in the bin that was used), alpha (the probability that at least one interval of the model is
+    wrong), decision ("answer" or "abstain", after qacal threshold) and threshold (empty if such rows always abstain).
+    All other columns pass through unchanged. With --skip-bad-rows, bad rows stay in place with empty new columns.
 
     \b
         qacal apply model new.parquet -o out.parquet

@@ -61,13 +61,13 @@ def run(
     ] = None,
     continuous: Annotated[
         bool,
-        typer.Option("--continuous", help="Train on all rows and answer with the score itself, without intervals."),
+        typer.Option("--continuous", help="Train on all rows and output the score itself, without intervals."),
     ] = False,
     points_per_bin: Annotated[
         int | None, typer.Option(help="Rows in a bin, for calibrators that count them (default 50); see qacal plan.")
     ] = None,
     ties: options.TiesOption = "merge",
-    alpha: Annotated[float, typer.Option(help="Probability that any interval is wrong.")] = 0.1,
+    alpha: Annotated[float, typer.Option(help="Probability that at least one interval of the model is wrong.")] = 0.1,
     tune: Annotated[
         str | None,
         typer.Option(
@@ -89,7 +89,9 @@ def run(
     ] = None,
     train_share: Annotated[
         float | None,
-        typer.Option(help="Share of the questions that train groups and score: 0.8, or 0.25 without a score."),
+        typer.Option(
+            help="Share of the questions that train groups and score: 0.8 (0.9 below 200 rows), 0.25 without a score."
+        ),
     ] = None,
     by: Annotated[
         str | None,
@@ -107,9 +109,10 @@ def run(
 ) -> None:
     """Train a model on labelled answers.
 
-    The rows need question, answer, confidence and correct. A column id keeps the rows of one question together. 80% of
-    the questions train a score on confidence and text; the other 20% certify it. A group of questions with enough
-    certifying rows has its own intervals; a smaller group uses those of a larger group or of all rows.
+    The rows need question, answer, confidence and correct. A column id keeps the rows of one question together. About
+    80% of the questions (90% below 200 rows) train a score on confidence and text; the others certify it. A group of
+    questions with enough certifying rows has its own intervals; a smaller group uses those of a larger group or of all
+    rows.
 
     \b
         qacal fit answers.parquet -o model
@@ -142,7 +145,7 @@ def run(
     objective = None if tune is None else options.chosen("--tune", tune, list(OBJECTIVES))
     ties = options.chosen("--ties", ties, ["merge", "jitter"])
     if continuous and (calibrator is not None or ties != "merge"):
-        raise typer.BadParameter("--continuous answers with the score itself; leave out --calibrator and --ties.")
+        raise typer.BadParameter("--continuous outputs the score itself; leave out --calibrator and --ties.")
     model = QACalibrator(
         embedder,
         partition,
@@ -155,6 +158,7 @@ def run(
         seed=seed,
     )
     if not continuous:
+        # The default calibrator, so that --alpha can be set on it.
         parts = Defaults(**model.get_params(deep=False)).pipeline(has_certify_records=certify is not None)
         model.set_params(calibrator=_with_settings(parts.calibrator, points_per_bin, alpha, ties))
     with options.input_rows(file, column, percent, skip_bad_rows, max_bad, expression) as (rows, reading, progress):

@@ -35,7 +35,7 @@ def show_set(models: dict[Any, QACalibrator], by: str) -> None:
     if len(rows) > _MODELS_IN_TABLE:
         options.show(_summary([*lines.values()][_MODELS_IN_TABLE:]))
     if has_losses:
-        options.show("log loss: of the stated confidence and of the learned score, on held-out rows; lower is better.")
+        options.show("log loss: of the stated confidence and of the score, by cross-validation; lower is better.")
     options.show(
         "certified within: for half of the answers the true accuracy is within this distance of the printed value; "
         "no: the distance is 0.5 or more, which says nothing."
@@ -47,7 +47,7 @@ class _Line:
     """One of many models in the table.
 
     rows : number of rows of the fit, training and certifying.
-    before, after : held-out log loss of the stated confidence and of the learned score; None without a score.
+    before, after : cross-validated log loss of the stated confidence and of the learned score; None without a score.
     within : bound on the error of half of the answers; None if it is 0.5 or more, which is uninformative.
     """
 
@@ -92,7 +92,7 @@ def _summary(lines: list[_Line]) -> str:
 
 
 def to_dict(model: QACalibrator) -> dict[str, Any]:
-    """Return what was fitted, for JSON; `tried` are the candidates that were compared on held-out rows."""
+    """Return what was fitted, for JSON; `tried` are the candidates that cross-validation compared."""
     from dataclasses import asdict
 
     from qacal.calibrators.bin_maps import BinMaps

@@ -19,7 +19,7 @@ from qacal.cli.text_table import TextTable
 from qacal.errors import BadRowsError, InputError, printable
 
 if TYPE_CHECKING:
-    from qacal.model.answering import Answering, Progress
+    from qacal.model.base import BaseModel, Progress
     from qacal.records.files import File
     from qacal.records.reading import Reading
     from qacal.records.table import Fault
@@ -214,7 +214,7 @@ def input_rows(
     max_bad: float,
     expression: list[str] | None = None,
     *,
-    model: Answering | None = None,
+    model: BaseModel | None = None,
     bad_rows_are: str = "left out",
 ) -> Iterator[tuple[File, Reading, Progress | None]]:
     """Yield the rows of a command, how to read them, and a callback for progress.

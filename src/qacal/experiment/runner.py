@@ -18,7 +18,7 @@ from qacal.experiment.measures import COLUMNS, LABEL_COLUMNS
 from qacal.experiment.protocol import MEANING, Protocol, deal, methods, require_enough, run_method
 from qacal.experiment.sample import Sample, lost_blocks, read_samples
 from qacal.experiment.tables import Table, escaped, overview, tables
-from qacal.model.answering import Progress
+from qacal.model.base import Progress
 from qacal.partitions import Column, Partition, as_partition
 from qacal.records.reading import Reading
 from qacal.records.writers import naming_full_disk, plain_errors

@@ -1,16 +1,15 @@
-"""Choosing when a model answers, on records that it was not fitted on: by a target with a guarantee, or by costs."""
+"""Choose a threshold on records that were not in the fit: by a target with a guarantee, or by costs."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from qacal.errors import InputError, QacalWarning
 from qacal.metrics.ranking import doubt_of
-from qacal.model.answering import Answering, Progress
+from qacal.model.base import BaseModel, Progress
 from qacal.model.evaluating import collect
 from qacal.model.model import QACalibrator
 from qacal.records.provenance import AllowOtherSource
@@ -24,19 +23,16 @@ from qacal.thresholds.certified import (
 )
 from qacal.thresholds.costs import CheapestThreshold, cheapest_threshold
 
-if TYPE_CHECKING:
-    pass
-
 Choice: TypeAlias = CertifiedThreshold | CheapestThreshold
 
 
 @dataclass(frozen=True)
 class Goal:
-    """What a threshold is for: a target accuracy, or the least cost.
+    """The goal of a threshold: a target accuracy, or the lowest cost.
 
-    accuracy, risk, wrong, abstain : give accuracy, or risk, or both costs.
-    alpha : how often the target may be missed.
-    per_group : a threshold for each of the model's groups, at alpha divided by their number.
+    accuracy, risk, wrong, abstain : pass accuracy, or risk, or both costs.
+    alpha : the probability that the target is missed.
+    per_group : a threshold for each of the model's groups, with alpha divided by their number.
     """
 
     accuracy: float | None = None
@@ -60,7 +56,7 @@ class Goal:
 
 
 def choices(
-    model: Answering,
+    model: BaseModel,
     records: Any,
     reading: Reading,
     goal: Goal,
@@ -69,8 +65,8 @@ def choices(
     progress: Progress | None = None,
 ) -> dict[Any, Choice]:
     """Return the choice for a model (under None), or for each model of a set."""
-    if goal.per_group:
-        _require_groups(model._models)
+    if goal.per_group and any(not one.describe_groups() for one in model._models.values()):
+        raise InputError("this model has no groups; leave out --per-group (in Python: per_group=True).")
     rows = collect(records, reading, model, None, model._by, allow_other_source=allow_other_source, progress=progress)
     return {
         value: _choice(one, rows.columns(value), goal, "" if value is None else f"{model._by} {value}: ")
@@ -81,8 +77,14 @@ def choices(
 def _choice(model: QACalibrator, rows: dict[str, Any], goal: Goal, where: str) -> Choice:
     calibrated, correct, ids = rows["calibrated"], rows["correct"], rows["ids"]
     if not len(correct):
-        raise InputError(f"{where}there is no row to choose a threshold on.")
-    _require_other_rows(model, rows, where)
+        raise InputError(f"{where}there are no rows to choose a threshold on.")
+    shared = model.fit_record_.known(ids, rows["questions"])
+    if shared:
+        raise InputError(
+            f"{where}the model was fitted on some of these questions: {shared} of the "
+            f"{len(model.fit_record_.questions)} that it stores are here. It looks better on them than it is; choose a "
+            "threshold on other questions."
+        )
     doubt = doubt_of(correct, rows["confidence"], questions=None if ids is None else len({*ids}))
     if doubt is not None and doubt.kind == "opposite":
         warnings.warn(f"{where}{doubt.text}", QacalWarning, stacklevel=2)
@@ -98,23 +100,9 @@ def _choice(model: QACalibrator, rows: dict[str, Any], goal: Goal, where: str) -
         ids=ids,
         others=model.fit_record_.outlooks(),
     )
-    found = certify(accuracy=goal.accuracy, risk=goal.risk, alpha=goal.alpha)
-    if found.is_certified:
-        return found
-    lower = lower_targets(found.accuracy)
+    threshold = certify(accuracy=goal.accuracy, risk=goal.risk, alpha=goal.alpha)
+    if threshold.is_certified:
+        return threshold
+    lower = lower_targets(threshold.accuracy)
     others = [certify(accuracy=target, alpha=goal.alpha / len(lower)) for target in lower]
-    return replace(found, reachable=tuple(map(as_reachable, others)))
-
-
-def _require_groups(models: Mapping[Any, QACalibrator]) -> None:
-    if any(not model.describe_groups() for model in models.values()):
-        raise InputError("this model has no groups; leave out --per-group (in Python: per_group=True).")
-
-
-def _require_other_rows(model: QACalibrator, rows: dict[str, Any], where: str) -> None:
-    known = model.fit_record_.known(rows["ids"], rows["questions"])
-    if known:
-        raise InputError(
-            f"{where}the model was fitted on some of these questions: of the {len(model.fit_record_.questions)} that "
-            f"it remembers {known} are here. It looks better on them than it is; choose a threshold on other questions."
-        )
+    return replace(threshold, reachable=tuple(map(as_reachable, others)))

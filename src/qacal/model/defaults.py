@@ -1,7 +1,6 @@
-"""What a model is to be made of: its parameters, checked, and the parts that follow where they leave a choice.
+"""The parameters of a model, validated, and the defaults for those that were left out.
 
-Nothing here looks at an answer. Parts, shares and depths follow from parameters and numbers of rows alone, so that what
-is promised of the answers holds for them.
+Parts, shares and depths depend on parameters and numbers of rows only, never on labels, so that the guarantee holds.
 """
 
 from __future__ import annotations
@@ -26,14 +25,14 @@ from qacal.tally.bins import check_points_per_bin
 Output: TypeAlias = Literal["certified", "continuous"]
 
 # The default tree has up to 2^6 groups. For calibrators that count points per bin it is cut at the depth at which an
-# average group has rows for four bins. A score knows the text already: then groups are there to be looked at and to be
-# certified, and 16 are enough.
+# average group has rows for four bins. A score reads the text itself; groups then serve the intervals and the reader,
+# and 16 are enough.
 _DEPTH = 6
 DEPTH_WITH_SCORE = 4
 _BINS_A_GROUP = 4
 
-# The share of the questions that groups are made from, and the share that groups and score are learned from. Of fewer
-# rows than two hundred, a fifth certifies no more than a tenth does, and is missed where the score is learned.
+# The share of the questions that train groups, and the share that train groups and score. Below 200 rows,
+# a fifth certifies hardly more than a tenth, and the score needs the rows more.
 SHARE = 0.25
 SHARE_WITH_SCORE, _SHARE_OF_FEW = 0.8, 0.9
 _FEW_ROWS = 200
@@ -41,7 +40,7 @@ _FEW_ROWS = 200
 
 @dataclass(frozen=True, eq=False)
 class Defaults:
-    """The parameters of :class:`~qacal.QACalibrator`, which says what each is, and what follows from them.
+    """The parameters of :class:`~qacal.QACalibrator`, which documents them, and the parts that follow from them.
 
     Examples
     --------
@@ -69,10 +68,8 @@ class Defaults:
     examples: int
     seed: int
 
-    # What does not go together
-
     def validate(self) -> None:
-        """Refuse parameters that can mean nothing."""
+        """Refuse invalid parameters, and parameters that contradict each other."""
         if self.train_share is not None and not (is_number(self.train_share, 0, 1) and 0 < self.train_share < 1):
             raise InputError(
                 f"train_share is {shown(self.train_share)}; expected a share between 0 and 1, such as 0.25."
@@ -107,15 +104,15 @@ class Defaults:
     # The parts
 
     def pipeline(self, *, has_certify_records: bool = False) -> Pipeline:
-        """Return fresh parts, the default ones where none are given.
+        """Return new, unfitted parts, with defaults for those that were left out.
 
-        has_certify_records : other rows certify than those that all else is learned from.
+        has_certify_records : the calibrator is fitted on a file of its own.
         """
-        given = None if self.partition is None else _partition(self.partition)
-        reads_text = given is None or EMBEDDING in given._needs
-        score = self._score(given) if reads_text or self.learned_score != "auto" else None
+        chosen = None if self.partition is None else _partition(self.partition)
+        reads_text = chosen is None or EMBEDDING in chosen._needs
+        score = self._score(chosen) if reads_text or self.learned_score != "auto" else None
         depth = _DEPTH if score is None else DEPTH_WITH_SCORE
-        partition = BisectingTree(max_depth=depth) if given is None else given
+        partition = BisectingTree(max_depth=depth) if chosen is None else chosen
         calibrator = self._calibrator(has_score=score is not None, has_certify_records=has_certify_records)
         self._require_tunable(score, calibrator)
         return Pipeline(partition, score, calibrator, RowVectors(self.embedder))
@@ -124,15 +121,20 @@ class Defaults:
         if isinstance(self.learned_score, LearnedScore):
             objective = {} if self.tune is None else {"objective": self.tune}
             return LearnedScore(**self.learned_score.get_params(deep=False) | objective)
-        is_left_to_choose = self.calibrator is None or isinstance(self.calibrator, StepBinning)
-        if self.learned_score is None or not is_left_to_choose:
+        # StepBinning is the default calibrator: naming it, as `qacal fit` does to set alpha, keeps the score.
+        is_default = self.calibrator is None or isinstance(self.calibrator, StepBinning)
+        if self.learned_score is None or not is_default:
             return None
         columns = () if partition is None else tuple(name for name in partition._needs if name != EMBEDDING)
         return LearnedScore(columns=columns, objective="brier" if self.tune == "brier" else "log_loss")
 
     def _calibrator(self, *, has_score: bool, has_certify_records: bool) -> Calibrator:
         if self.calibrator is not None:
-            return _calibrator(self.calibrator)
+            if not isinstance(self.calibrator, Calibrator):
+                raise InputError(
+                    f"calibrator is {self.calibrator!r}; expected one such as QABinning(points_per_bin=50)."
+                )
+            return type(self.calibrator)(**self.calibrator.get_params())
         if self.output == "continuous":
             return Identity() if has_score else TreeScaling()
         return StepBinning(recalibrate=has_certify_records) if has_score else TreeBinning()
@@ -154,7 +156,7 @@ class Defaults:
     # What follows from the number of rows
 
     def share_to_train(self, rows: int, *, has_score: bool) -> float:
-        """Return the share of the questions that train groups and score, of so many rows."""
+        """Return the share of the questions that train groups and score; `rows` is the number of all rows."""
         if self.train_share is not None:
             return self.train_share
         if not has_score:
@@ -162,23 +164,17 @@ class Defaults:
         return SHARE_WITH_SCORE if rows >= _FEW_ROWS else _SHARE_OF_FEW
 
     def cut_tree(self, pipeline: Pipeline, rows: int) -> None:
-        """Cut the default tree where groups have rows for some bins: with one bin a group, the confidence is lost."""
-        chosen = pipeline.calibrator.get_params()
-        if self.partition is not None or not pipeline.uses_groups or "points_per_bin" not in chosen:
+        """Cut the default tree where groups have rows for several bins: one bin per group ignores the confidence."""
+        params = pipeline.calibrator.get_params()
+        if self.partition is not None or not pipeline.uses_groups or "points_per_bin" not in params:
             return
-        if chosen.get("max_depth", 0) is None:
-            groups = max(1, rows // (_BINS_A_GROUP * int(chosen["points_per_bin"])))
+        if params.get("max_depth", 0) is None:
+            groups = max(1, rows // (_BINS_A_GROUP * int(params["points_per_bin"])))
             pipeline.calibrator.set_params(max_depth=min(_DEPTH, groups.bit_length() - 1))
 
 
-def _partition(given: Any) -> Partition:
-    found = as_partition(given).clone()
-    if not found._needs:
-        raise InputError(f"{found!r} does not say what it reads; name it: Function(f, columns=['subject']).")
-    return found
-
-
-def _calibrator(given: Any) -> Calibrator:
-    if not isinstance(given, Calibrator):
-        raise InputError(f"calibrator is {given!r}; expected one such as QABinning(points_per_bin=50).")
-    return type(given)(**given.get_params())
+def _partition(chosen: Any) -> Partition:
+    partition = as_partition(chosen).clone()
+    if not partition._needs:
+        raise InputError(f"{partition!r} does not say what it reads; name it: Function(f, columns=['subject']).")
+    return partition

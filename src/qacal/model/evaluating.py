@@ -1,4 +1,4 @@
-"""The columns that an evaluation needs, gathered from records of any size: a few numbers per row."""
+"""Gather the columns that an evaluation needs, from records of any size: a few numbers per row."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from qacal.errors import InputError, QacalWarning
 from qacal.metrics.evaluation import Evaluation, evaluate_rows, require_labels
-from qacal.model.answering import Answering, Progress
+from qacal.model.base import BaseModel, Progress
 from qacal.model.model_set import rows_by
 from qacal.records.provenance import AllowOtherSource
 from qacal.records.reading import Batch, Gathered, Reading, read, warn_of_copies
@@ -20,7 +20,7 @@ class EvaluationRows:
     """Labelled rows with their calibrated confidences, a few numbers each.
 
     grouped_by : what the groups are, in words.
-    by : the column whose values are measured one by one.
+    by : the column whose values are evaluated separately.
     """
 
     def __init__(self, grouped_by: str | None, by: str | None) -> None:
@@ -36,7 +36,7 @@ class EvaluationRows:
         *,
         has_model: bool,
     ) -> None:
-        """Take more rows; `owners` are the values by which a set of models chose who answers."""
+        """Take more rows; `owners` are their values of the column that chooses a model of a set."""
         if "confidence" in self._columns and (calibrated is None) != ("calibrated" not in self._columns):
             raise InputError(f"{batch.table.origin}: only some rows have a calibrated confidence.")
         values = None if self.by is None else batch.listed(self.by)
@@ -57,9 +57,9 @@ class EvaluationRows:
         )
 
     def columns(self, value: Any = None, of: str = "values") -> dict[str, Any]:
-        """Return the columns of the rows with a value in the column `by`; of all rows if there is no such column.
+        """Return the columns of the rows with a value in the column `by`; of all rows without such a column.
 
-        of : "owners" for the values by which a set of models chose who answers.
+        of : "owners" to take the value from the column that chooses a model of a set.
 
         Columns that the rows do not have are None.
         """
@@ -77,26 +77,25 @@ class EvaluationRows:
         return {str(value): self._evaluate(value, f"{self.by} {value}: ") for value in values}
 
     def _evaluate(self, value: Any, prefix: str = "") -> Evaluation:
-        mine = self.columns(value)
+        columns = self.columns(value)
         evaluation = evaluate_rows(
-            mine["correct"],
-            mine["confidence"],
-            mine["calibrated"],
-            groups=mine["groups"],
+            columns["correct"],
+            columns["confidence"],
+            columns["calibrated"],
+            groups=columns["groups"],
             grouped_by=self.grouped_by,
-            ids=mine["ids"],
+            ids=columns["ids"],
         )
         if evaluation.doubt is not None:
             warnings.warn(f"{prefix}{evaluation.doubt.text}", QacalWarning, stacklevel=3)
         return evaluation
 
-    def count_fit_questions(self, model: Answering) -> int:
-        """Return how many of the questions that a model remembers from its fit are among these rows."""
-        mine = {value: self.columns(value, "owners") for value in model._models}
-        models = model._models.items()
-        return sum(one.fit_record_.known(mine[value]["ids"], mine[value]["questions"]) for value, one in models)
+    def count_fit_questions(self, model: BaseModel) -> int:
+        """Return how many of the questions that a model stores from its fit are among these rows."""
+        parts = ((one, self.columns(value, "owners")) for value, one in model._models.items())
+        return sum(one.fit_record_.known(part["ids"], part["questions"]) for one, part in parts)
 
-    def has_ids(self, model: Answering) -> bool:
+    def has_ids(self, model: BaseModel) -> bool:
         """Whether rows and model have ids, so that questions of the fit can be recognised."""
         return "ids" in self._columns and all(len(one.fit_record_.questions) for one in model._models.values())
 
@@ -112,31 +111,31 @@ def _taken(values: Any, rows: list[int]) -> Any:
 def collect(
     records: Any,
     reading: Reading,
-    model: Answering | None,
+    model: BaseModel | None,
     groups: str | None,
     by: str | None,
     *,
     allow_other_source: AllowOtherSource = False,
     progress: Progress | None = None,
 ) -> EvaluationRows:
-    """Read the records through a model, or with the column `calibrated` they may have.
+    """Calibrate the records with a model; without one, use their column `calibrated`, if they have it.
 
-    groups : the column to measure within; the model's own groups by default.
-    by : measure each value of this column by itself.
+    groups : the column of groups to evaluate within; by default the groups of the model.
+    by : evaluate each value of this column separately.
     """
     out = EvaluationRows(groups or ("the model's groups" if model is not None else None), by)
     if model is None:
         for batch in read(records, reading, needs_labels=True, needs_text=False):
             out.add(batch, batch.calibrated(), batch.listed(groups) if groups else None, has_model=False)
     else:
-        for batch, found in model._answers(
+        for batch, evidence in model._explained_batches(
             records, reading, needs_labels=True, allow_other_source=allow_other_source, progress=progress
         ):
-            names = batch.listed(groups) if groups else found["group"].to_list()
+            names = batch.listed(groups) if groups else evidence["group"].to_list()
             owners = None if model._by is None else batch.listed(model._by)
             if owners is not None and not groups and by != model._by:  # group 3 of one model is not group 3 of another
                 pairs = zip(owners, names, strict=True)
                 names = [None if group is None else f"{value}: {group}" for value, group in pairs]
-            out.add(batch, found["calibrated"].to_numpy(), names, owners, has_model=True)
+            out.add(batch, evidence["calibrated"].to_numpy(), names, owners, has_model=True)
     out.warn_of_copies()
     return out

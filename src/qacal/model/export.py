@@ -1,15 +1,16 @@
-"""Fitted maps for those who calibrate elsewhere: as JSON, or as one expression of SQL."""
+"""Export fitted maps, to calibrate elsewhere: as JSON, or as one SQL expression."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from qacal.calibrators.ancestry import Lineage, deepest_level
-from qacal.calibrators.base import Calibrator, Maps
+from qacal.calibrators.base import Calibrator
 from qacal.calibrators.bin_maps import BinMaps
 from qacal.calibrators.evidence import FROM_GROUP, FROM_ROOT, SOURCES
 from qacal.calibrators.hierarchical import LogisticMaps
@@ -26,17 +27,19 @@ from qacal.tally.cells import snap
 from qacal.tally.groups import NO_GROUP, GroupColumn
 from qacal.tally.isotonic import IsotonicCurve
 
-# PostgreSQL refuses an exp that overflows or vanishes; a curve is 0 or 1 to 300 digits long before.
+_Exportable: TypeAlias = BinMaps | IsotonicMaps | LogisticMaps | TreeMaps | LogisticMap | IdentityMap
+
+# PostgreSQL refuses an exp that overflows or underflows; a curve is 0 or 1 to 300 digits long before.
 _STEEPEST = 700.0
 
-_WHO = "A group reads the map that names it in read_by; all others, and rows without a group, read the first."
+_READERS = "A group uses the map that lists it in read_by; all others, and rows without a group, use the first."
 _LEAVES = "read_by holds ranges of group numbers, first and last included, as calibrated rows have them in `group`."
 _LEFT = (
     "A row outside of all boxes of a kd-tree has no group; `qacal apply` uses the curve of its last box, this export "
     "the first."
 )
-_BINS = "A bin answers for confidences above `above`, up to and with `up_to`; null is no bound."
-_INTERVAL = "low and high hold for all bins at once with probability 1 - alpha, and speak of the map's owner."
+_BINS = "A bin holds confidences above `above`, up to and including `up_to`; null is no bound."
+_INTERVAL = "low and high hold for all bins at once with probability 1 - alpha; they are about the map's own group."
 _PRECISION = "A confidence is first rounded to a 32-bit float, and that to seven decimals, halves to even."
 _CURVE = "calibrated = 1 / (1 + exp(-(intercept + slope * x)))."
 _KNOTS = "Straight lines between the knots, level outside of them."
@@ -45,10 +48,10 @@ _SHAPE = "x is the score of the confidence: straight lines between the knots of 
 
 @dataclass(frozen=True)
 class _Entry:
-    """One map, or curve, and who reads it.
+    """One map, or curve, and the groups that use it.
 
-    group, depth : its owner; None and 0 for the root.
-    labels, leaves : its readers, by label; or in a tree by ranges of numbers. The root's are all others.
+    group, depth : the group that it was fitted on; None and 0 for the root.
+    labels, leaves : the groups that use it: by label, or in a tree by ranges of numbers. All others use the root's.
     """
 
     number: int
@@ -63,7 +66,7 @@ class _Entry:
         return {"group": self.group, "depth": self.depth, "source": self.source, "read_by": read_by}
 
     def condition(self, column: str) -> str:
-        """Return what is true of the rows that read it, in SQL."""
+        """Return the SQL condition for rows that use this map."""
         single = [*map(sql.literal, self.labels), *(str(first) for first, last in self.leaves if first == last)]
         parts = [f"{column} BETWEEN {first} AND {last}" for first, last in self.leaves if first < last]
         if single:
@@ -77,9 +80,9 @@ class _Entry:
 def to_json(calibrator: Calibrator) -> dict[str, Any]:
     """Return the maps as plain values, with the rules for reading them in words.
 
-    What is in a bin is said of confidences to seven decimals: where the calibrator snaps them to a grid, `above` and
-    `up_to` have that in them already. Equal confidences that are divided by the hash of an id (``ties="jitter"``)
-    cannot be told apart elsewhere, and are refused.
+    Bounds of bins are for confidences to seven decimals; if the calibrator snaps confidences to a grid, `above` and
+    `up_to` take this into account. Maps that divide equal confidences by the hash of an id (``ties="jitter"``) cannot
+    be exported, and are refused.
 
     Examples
     --------
@@ -90,21 +93,23 @@ def to_json(calibrator: Calibrator) -> dict[str, Any]:
     >>> exported["maps"][1]["group"], exported["maps"][1]["bins"][0]["calibrated"]
     ('law', 0.65)
     >>> exported["rules"][0]
-    'A group reads the map that names it in read_by; all others, and rows without a group, read the first.'
+    'A group uses the map that lists it in read_by; all others, and rows without a group, use the first.'
     """
-    maps = _maps_of(calibrator)
-    exported = {"calibrator": type(calibrator).__name__, **_described(maps)}
+    exported = {"calibrator": type(calibrator).__name__, **_described(_maps_of(calibrator))}
     require_plain(exported, "the export")
     return exported
 
 
-def _maps_of(calibrator: Calibrator) -> Maps:
+def _maps_of(calibrator: Calibrator) -> _Exportable:
     if not isinstance(calibrator, Calibrator):
         raise InputError(f"calibrator is {shown(calibrator)}; expected a fitted one, such as model.calibrator_.")
-    return calibrator._fitted_maps()
+    maps: Any = calibrator._fitted_maps()
+    if not isinstance(maps, _Exportable):
+        raise InputError(f"{type(maps).__name__} cannot be exported; it is none of qacal's maps.")
+    return maps
 
 
-def _described(maps: Maps) -> dict[str, Any]:
+def _described(maps: _Exportable) -> dict[str, Any]:
     if isinstance(maps, BinMaps):
         up_to = seven_decimals(_edges(maps))
         bins = [entry.to_json() | {"bins": _bins(maps, up_to, entry.number)} for entry in _entries(maps)]
@@ -112,22 +117,21 @@ def _described(maps: Maps) -> dict[str, Any]:
         rules = [*_rules(maps.grouping), _PRECISION, _BINS, _INTERVAL]
         return {"form": "bins", "rules": rules, **certificate, "resolution": maps.resolution, "maps": bins}
     if isinstance(maps, IsotonicMaps):
-        knots = [entry.to_json() | _knots(maps, entry.number) for entry in _entries(maps)]
+        knots = [entry.to_json() | _knots_of(maps, entry.number) for entry in _entries(maps)]
         return {"form": "knots", "rules": [*_rules(maps.grouping), _PRECISION, _KNOTS], "maps": knots}
-    if isinstance(maps, TreeMaps) and maps.shape is not None:
-        rules = [*_rules(maps.grouping, _LEFT), _PRECISION, _CURVE, _SHAPE]
-        return {"form": "curves", "rules": rules, "shape": _shape_knots(maps.shape), "maps": _all_curves(maps)}
     if isinstance(maps, LogisticMaps | TreeMaps):
-        lost = [_LEFT] if isinstance(maps, TreeMaps) else []
-        rules = [*_rules(maps.grouping, *lost), *_curve_rules(_plain_feature(maps))]
-        return {"form": "curves", "rules": rules, "maps": _all_curves(maps)}
+        rules = _rules(maps.grouping, *([_LEFT] if isinstance(maps, TreeMaps) else []))
+        curves = [entry.to_json() | _curve(maps, entry.number) for entry in _entries(maps)]
+        if isinstance(maps, LogisticMaps) or maps.shape is None:
+            return {"form": "curves", "rules": [*rules, *_curve_rules(maps.feature)], "maps": curves}
+        pairs = zip(maps.shape.confidence.tolist(), maps.shape.score.tolist(), strict=True)
+        shape = [{"confidence": confidence, "score": score} for confidence, score in pairs]
+        return {"form": "curves", "rules": [*rules, _PRECISION, _CURVE, _SHAPE], "shape": shape, "maps": curves}
     if isinstance(maps, LogisticMap):
         root = _Entry(0, None, 0, "root").to_json()
         curve = {"intercept": maps.intercept, "slope": maps.slope, "feature": maps.feature, "rows": maps.rows}
         return {"form": "curves", "rules": _curve_rules(maps.feature), "maps": [root | curve]}
-    if isinstance(maps, IdentityMap):
-        return {"form": "identity", "rules": ["calibrated = confidence."], "maps": []}
-    raise InputError(f"{type(maps).__name__} cannot be exported; it is none of qacal's maps.")
+    return {"form": "identity", "rules": ["calibrated = confidence."], "maps": []}
 
 
 def _bins(maps: BinMaps, up_to: Floats, number: int) -> list[dict[str, Any]]:
@@ -145,24 +149,11 @@ def _bins(maps: BinMaps, up_to: Floats, number: int) -> list[dict[str, Any]]:
     ]
 
 
-def _knots(maps: IsotonicMaps, number: int) -> dict[str, Any]:
+def _knots_of(maps: IsotonicMaps, number: int) -> dict[str, Any]:
     part = slice(maps.offset[number], maps.offset[number + 1])
     pairs = zip(maps.x[part].tolist(), maps.y[part].tolist(), strict=True)
     knots = [{"confidence": confidence, "calibrated": calibrated} for confidence, calibrated in pairs]
     return {"rows": int(maps.rows[number]), "knots": knots}
-
-
-def _shape_knots(shape: IsotonicCurve) -> list[dict[str, float]]:
-    pairs = zip(shape.confidence.tolist(), shape.score.tolist(), strict=True)
-    return [{"confidence": confidence, "score": score} for confidence, score in pairs]
-
-
-def _plain_feature(maps: LogisticMaps | TreeMaps) -> Feature:
-    return "logit" if maps.feature == "logit" else "confidence"
-
-
-def _all_curves(maps: LogisticMaps | TreeMaps) -> list[dict[str, Any]]:
-    return [entry.to_json() | _curve(maps, entry.number) for entry in _entries(maps)]
 
 
 def _curve(maps: LogisticMaps | TreeMaps, number: int) -> dict[str, Any]:
@@ -171,22 +162,15 @@ def _curve(maps: LogisticMaps | TreeMaps, number: int) -> dict[str, Any]:
 
 
 def _rules(grouping: GroupColumn | None, *of_trees: str) -> list[str]:
-    return [_WHO, _LEAVES, *of_trees] if grouping is not None and grouping.is_tree else [_WHO]
+    return [_READERS, _LEAVES, *of_trees] if grouping is not None and grouping.is_tree else [_READERS]
 
 
-def _curve_rules(feature: Feature) -> list[str]:
-    if feature == "confidence":
-        return [_PRECISION, _CURVE, "x = confidence."]
-    return [
-        _PRECISION,
-        _CURVE,
-        f"x = log(c / (1 - c)), where c is the confidence cut off at {LOGIT_CUT} and {1 - LOGIT_CUT}.",
-    ]
+def _curve_rules(feature: str) -> list[str]:
+    logit = f"x = log(c / (1 - c)), where c is the confidence cut off at {LOGIT_CUT} and {1 - LOGIT_CUT}."
+    return [_PRECISION, _CURVE, logit if feature == "logit" else "x = confidence."]
 
 
 # As SQL
-
-_Formula: TypeAlias = Callable[[int, str], str]
 
 
 def to_sql(calibrator: Calibrator, *, confidence: str = "confidence", group: str = "group_id") -> str:
@@ -216,50 +200,43 @@ def to_sql(calibrator: Calibrator, *, confidence: str = "confidence", group: str
       END
     END AS DOUBLE PRECISION)
     """
-    maps, column = _maps_of(calibrator), sql.name(confidence)
+    maps, column, of_group = _maps_of(calibrator), sql.name(confidence), sql.name(group)
     possible = f"{column} >= 0 AND {column} <= 1"
     if isinstance(maps, IdentityMap):
         return sql.case([(possible, column)], None)
     if isinstance(maps, LogisticMap):
         value = _curve_sql(maps.intercept, maps.slope, maps.feature, column)
     elif isinstance(maps, TreeMaps) and maps.shape is not None:
-        value = _shaped_sql(maps, maps.shape, column, sql.name(group))
+        value = _shaped_sql(maps, maps.shape, column, of_group)
     else:
-        formula = _formula(maps)
-        value = _by_group(_entries(maps), sql.name(group), lambda number: formula(number, column))
+        value = _by_group(_entries(maps), of_group, _formula(maps, column))
     # PostgreSQL takes 0.65e0 for NUMERIC: without a cast the type would depend on the model and on the column.
     return f"CAST({sql.case([(possible, value)], None)} AS DOUBLE PRECISION)"
 
 
 def _by_group(entries: list[_Entry], group: str, value: Callable[[int], str]) -> str:
-    """Return the value of the map that a row's group reads."""
+    """Return the value of the map that a row's group uses."""
     _require_one_type(entries)
     branches = [(condition, value(entry.number)) for entry in entries[1:] if (condition := entry.condition(group))]
     return sql.case(branches, value(0))
 
 
-def _formula(maps: Maps) -> _Formula:
-    """Return what writes the map of a number as SQL."""
+def _formula(maps: BinMaps | IsotonicMaps | LogisticMaps | TreeMaps, column: str) -> Callable[[int], str]:
+    """Return the function that writes a map, by its number, as SQL."""
     if isinstance(maps, BinMaps):
         edges = _edges(maps)
-        return lambda number, column: _bins_sql(maps, edges, number, column)
+        return lambda number: _bins_sql(maps, edges, number, column)
     if isinstance(maps, IsotonicMaps):
-        return lambda number, column: _knots_sql(maps, number, column)
-    if isinstance(maps, LogisticMaps | TreeMaps):
-        feature = _plain_feature(maps)
-        return lambda number, column: _curve_sql(maps.intercept[number], maps.slope[number], feature, column)
-    raise InputError(f"{type(maps).__name__} cannot be exported; it is none of qacal's maps.")
+        parts = [slice(first, last) for first, last in pairwise(maps.offset.tolist())]
+        return lambda number: _lines_sql(maps.x[parts[number]], maps.y[parts[number]], column)
+    feature: Feature = "logit" if maps.feature == "logit" else "confidence"
+    return lambda number: _curve_sql(maps.intercept[number], maps.slope[number], feature, column)
 
 
 def _bins_sql(maps: BinMaps, edges: Floats, number: int, column: str) -> str:
     *lower, last = range(maps.offset[number], maps.offset[number + 1])
     branches = [(f"{column} <= {sql.number(edges[at])}", sql.number(maps.value[at])) for at in lower]
     return sql.case(branches, sql.number(maps.value[last]))
-
-
-def _knots_sql(maps: IsotonicMaps, number: int, column: str) -> str:
-    part = slice(maps.offset[number], maps.offset[number + 1])
-    return _lines_sql(maps.x[part], maps.y[part], column)
 
 
 def _lines_sql(x: Floats, y: Floats, column: str) -> str:
@@ -300,7 +277,7 @@ def _curve_sql(intercept: float, slope: float, feature: Feature, column: str) ->
 
 
 def _read_sql(column: str) -> str:
-    """Return a confidence to seven decimals; those that are none may end up one beside what `predict` reads."""
+    """Return a confidence to seven decimals; if it has more, it may differ by 0.0000001 from what `predict` reads."""
     return f"(ROUND({column} * 1e7) / 1e7)"
 
 
@@ -319,38 +296,38 @@ def _require_one_type(entries: list[_Entry]) -> None:
         )
 
 
-# Who reads what, and up to where
+# Which groups use a map, and where its bins end
 
 
-def _entries(maps: BinMaps | IsotonicMaps | LogisticMaps | TreeMaps | Any) -> list[_Entry]:
-    """Return every map with its owner and its readers, the root's first."""
+def _entries(maps: BinMaps | IsotonicMaps | LogisticMaps | TreeMaps) -> list[_Entry]:
+    """Return every map with its group and the groups that use it, the root's first."""
     column = maps.grouping
-    who = _lineage_of_curves(maps) if isinstance(maps, LogisticMaps) else maps.lineage
-    order = np.argsort(who.directory.entries, kind="stable")
-    # Those who read the root's map are not listed: everybody else does too.
-    bounds = np.searchsorted(who.directory.entries[order], np.arange(1, len(who.owner) + 1))
+    lineage = _lineage_of_curves(maps) if isinstance(maps, LogisticMaps) else maps.lineage
+    order = np.argsort(lineage.directory.entries, kind="stable")
+    # Groups that use the root's map are not listed: all unknown groups use it too.
+    bounds = np.searchsorted(lineage.directory.entries[order], np.arange(1, len(lineage.owner) + 1))
     readers = [order[:0], *np.split(order, bounds)[1:-1]]
     return [
         _Entry(
             number,
-            group=None if column is None else column.label(int(who.owner[number])),
-            depth=int(who.depth[number]),
-            source=str(SOURCES[who.source[number]]),
-            **({} if column is None else _readers(who.directory.codes[readers[number]], column)),
+            group=None if column is None else column.label(int(lineage.owner[number])),
+            depth=int(lineage.depth[number]),
+            source=str(SOURCES[lineage.source[number]]),
+            **({} if column is None else _readers(lineage.directory.codes[readers[number]], column)),
         )
-        for number in range(len(who.owner))
+        for number in range(len(lineage.owner))
     ]
 
 
 def _lineage_of_curves(maps: LogisticMaps) -> Lineage:
-    """Every group with a curve reads its own."""
+    """Return the lineage of curves: every group with a curve uses its own."""
     owner = np.append(NO_GROUP, maps.directory.codes)
     depth = np.where(owner == NO_GROUP, 0, deepest_level(maps.grouping, maps.max_depth))
     return Lineage(depth, owner, np.where(owner == NO_GROUP, FROM_ROOT, FROM_GROUP), maps.directory)
 
 
 def _readers(codes: Ints, column: GroupColumn) -> dict[str, Any]:
-    """Return labels, or ranges of the numbers that the groups have at the depth in use, as the evidence names them."""
+    """Return the labels of groups; in a tree, ranges of their numbers at the depth in use."""
     if column.depth is None:
         return {"labels": tuple(column.decode(codes))}
     starts = np.flatnonzero(np.diff(codes, prepend=-2) > 1)
@@ -360,13 +337,13 @@ def _readers(codes: Ints, column: GroupColumn) -> dict[str, Any]:
 
 
 def _edges(maps: BinMaps) -> Floats:
-    """Return the highest number of each bin, before it is rounded to seven decimals, or snapped to a grid."""
+    """Return the highest number that falls into each bin once it is rounded to seven decimals or snapped to a grid."""
     if maps.is_jittered and maps.tie.any():
         raise InputError(
             'bins with ties="jitter" divide equal confidences by the hash of an id, which is not known elsewhere. '
             'To export, fit with --ties merge (in Python: ties="merge").'
         )
-    # Of distinct scores that were fitted without ids, a bin ends just below the edge that follows it.
+    # With distinct scores, fitted without ids, a bin ends just below the edge that follows it.
     top = np.nextafter(maps.top, -np.inf) if maps.is_jittered else maps.top
     resolution = maps.resolution
     return _last_below(top, seven_decimals if resolution is None else lambda h: snap(h, resolution))
@@ -375,9 +352,9 @@ def _edges(maps: BinMaps) -> Floats:
 def _last_below(top: Floats, read: Callable[[Floats], Floats]) -> Floats:
     """Return the largest number in [0, 1] that is read as `top` or less.
 
-    Reading never changes the order of two numbers, so a bin's rows are those up to some number; but which way halves
-    are rounded is between numpy and the database. A number between two 32-bit floats divides columns of either
-    precision at the same place. The bits of positive floats are in the order of the floats: 62 halvings find it.
+    Reading keeps the order of numbers, so the rows of a bin are those up to some number. Databases may round halves
+    differently from numpy; the number found here divides columns of 32 and of 64 bits at the same place. The bits of
+    positive floats are in the order of the floats, so bisection on the bits finds it in 62 steps.
     """
     low = np.zeros(len(top), dtype=np.int64)
     high = np.full(len(top), np.float64(1.0).view(np.int64))

@@ -2,7 +2,8 @@
 
 1. Look at all rows: their sources, copies, labels.
 2. Train groups and score on one part of the questions.
-3. Calibrate on the other part: the guarantee holds for groups and scores that were fixed without its rows.
+3. Fit the calibrator on the other part. By default this certifies the score: it computes an interval for each bin. The
+   guarantee needs groups and scores that were fixed without these rows.
 """
 
 from __future__ import annotations
@@ -14,24 +15,24 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from qacal.errors import InputError
-from qacal.model.answering import Progress
+from qacal.model.base import Progress
 from qacal.model.defaults import Defaults
 from qacal.model.groups import GroupSummary
 from qacal.model.pipeline import Pipeline
-from qacal.model.samples import CalibrationSample, Overview, PartitionSample, ScoreSample, ids_of
+from qacal.model.samples import CalibratorSample, Overview, PartitionSample, ScoreSample, ids_of
 from qacal.records.provenance import require_comparable_ids, require_same_source
-from qacal.records.reading import Batch, Reading, read, read_again
+from qacal.records.reading import Batch, Reading, read, rereadable
 from qacal.tally.arrays import Hashes
-from qacal.tally.ids import split
+from qacal.tally.ids import split as split_ids
 from qacal.tally.tally import Tally
-from qacal.thresholds.memory import FitRecord, remembered
+from qacal.thresholds.fit_record import FitRecord, remembered
 
 if TYPE_CHECKING:
     from qacal.search import Tuned
 
 # One fold of the questions chooses depth and points per bin.
 _FOLDS = 7
-# Of each fold; enough for errors that take the rows of a question as dependent, and a multiple of the halves.
+# Blocks of each fold: enough for standard errors by question, and an even number, for calibrators that use halves.
 _BLOCKS = 32
 
 _NO_IDS: Hashes = np.empty(0, dtype=np.uint64)
@@ -43,10 +44,10 @@ class FitInputs:
 
     records : labelled rows.
     reading : how to read them.
-    group_records : rows to make groups from in place of a part of `records`; None for none.
-    certify_records : rows to certify on in place of a part of `records`; None for none.
-    allow_mixed : whether several LLMs or prompts may go together.
-    prefix : stands before warnings, such as "model gpt-4: ".
+    group_records : rows to make groups from; by default a part of `records`.
+    certify_records : rows to fit the calibrator on; by default a part of `records`.
+    allow_mixed : whether the records may come from several LLMs or prompts.
+    prefix : opens warnings, such as "model gpt-4: ".
     """
 
     records: Any
@@ -62,12 +63,12 @@ class Fitted:
     """The result of a fit.
 
     pipeline : the fitted parts.
-    tuned : what was tried for the calibrator; None if nothing was.
-    rows : how many calibrate.
-    origins : of each column that says where rows come from, the values.
-    groups : what is in each group, the largest first; made when it is first read, which is when the model is saved.
-    memory : what is remembered of the rows.
-    overviews : of the rows that it was fitted on, and of those that certify if they are others; empty if it was loaded.
+    tuned : the settings that were tried for the calibrator; None without tuning.
+    rows : the number of rows that the calibrator was fitted on.
+    origins : the values of each column that says where rows come from.
+    groups : what is in each group, the largest first; computed when it is first read.
+    fit_record : what the model stores about the rows.
+    overviews : of `records`, and of `certify_records` if there are any; empty for a loaded model.
     """
 
     pipeline: Pipeline
@@ -75,26 +76,24 @@ class Fitted:
     rows: int
     origins: dict[str, list[Any]]
     groups: Iterable[GroupSummary]
-    memory: FitRecord
+    fit_record: FitRecord
     overviews: tuple[Overview, ...] = ()
 
 
 @dataclass(frozen=True)
 class Split:
-    """Which rows train, and which calibrate.
+    """Which rows train groups and score, and which fit the calibrator.
 
-    share : the share of the questions that train; None if all rows do both.
+    share : the share of the questions that train; None to use all rows for both.
     """
 
     share: float | None
     seed: int
 
-    def train(self, batch: Batch) -> Batch:
-        """Return the rows that train groups and score."""
+    def for_training(self, batch: Batch) -> Batch:
         return self._part(batch, 0)
 
-    def calibrate(self, batch: Batch) -> Batch:
-        """Return the rows that calibrate."""
+    def for_calibrator(self, batch: Batch) -> Batch:
         return self._part(batch, 1)
 
     def _part(self, batch: Batch, number: int) -> Batch:
@@ -102,36 +101,37 @@ class Split:
             return batch
         if batch.ids is None:
             raise InputError("the records need a column id or question, so that the two parts share no question.")
-        return batch.only(split(batch.ids, (self.share, 1 - self.share), self.seed) == number)
+        return batch.only(split_ids(batch.ids, (self.share, 1 - self.share), self.seed) == number)
 
 
 def fit_model(defaults: Defaults, inputs: FitInputs, progress: Progress) -> Fitted:
-    """Fit new parts to records; `progress` is called with what is being done, and for how many rows."""
+    """Fit new parts to records."""
     defaults.validate()
     has_certify_records = inputs.certify_records is not None
     pipeline = defaults.pipeline(has_certify_records=has_certify_records)
     if has_certify_records:
         _require_something_to_learn(defaults, inputs, pipeline)
-    records = read_again(inputs.records, inputs.reading, needs_labels=True, **pipeline.needs)
+    records = rereadable(inputs.records, inputs.reading, needs_labels=True, **pipeline.needs)
     certify = records
     if has_certify_records:
-        certify = read_again(inputs.certify_records, inputs.reading, needs_labels=True, **pipeline.needs)
+        certify = rereadable(inputs.certify_records, inputs.reading, needs_labels=True, **pipeline.needs)
     with pipeline.vectors.telling(progress):
         overviews = _look(records, certify, inputs)
         if pipeline.needs_vectors:
             pipeline.vectors.load()
-        parts = _split(defaults, inputs, pipeline, overviews[0].rows)
-        seen, group_ids = _train(pipeline, records, parts, inputs, overviews[0], progress)
+        split = _split(defaults, inputs, pipeline, overviews[0].rows)
+        all_ids, group_ids = _train(pipeline, records, split, inputs, overviews[0], progress)
         tunes = defaults.tune is not None and pipeline.score is None
-        rows = CalibrationSample(pipeline, _FOLDS * _BLOCKS if tunes else None)
+        rows = CalibratorSample(pipeline, _FOLDS * _BLOCKS if tunes else None)
+        step = "certifying" if pipeline.calibrator.properties.is_certified else "calibrating"
         for batch in certify:
-            _require_apart(batch, seen if has_certify_records else group_ids)
-            mine = parts.calibrate(batch)
-            if len(mine):
-                rows.add(mine)
-                progress("calibrating", rows.count)
+            _require_apart(batch, all_ids if has_certify_records else group_ids)
+            part = split.for_calibrator(batch)
+            if len(part):
+                rows.add(part)
+                progress(step, rows.count)
         tally = rows.tally()
-        # With a score there is nothing left to choose: the score was chosen on its own rows.
+        # With a score nothing is left to choose: the score was chosen on the training rows.
         tuned = _tune(pipeline, tally, str(defaults.tune), progress) if tunes else None
         if tuned is None:
             defaults.cut_tree(pipeline, tally.n)
@@ -144,8 +144,8 @@ def fit_model(defaults: Defaults, inputs: FitInputs, progress: Progress) -> Fitt
         rows=tally.n,
         origins=overviews[-1].sources.known(),
         groups=rows.summaries(tally, defaults.examples),
-        memory=_record(
-            pipeline, tally, np.concatenate([seen, rows.ids()]), np.concatenate([one.texts for one in overviews])
+        fit_record=_record(
+            pipeline, tally, np.concatenate([all_ids, rows.ids()]), np.concatenate([one.texts for one in overviews])
         ),
         overviews=overviews,
     )
@@ -162,7 +162,7 @@ def _require_something_to_learn(defaults: Defaults, inputs: FitInputs, pipeline:
     if pipeline.score is None and not pipeline.needs_vectors:
         raise InputError(
             "with --certify (in Python: certify_records) the other rows train groups and score, and here there is "
-            "nothing to train: groups are columns, and there is no score. Fit on the rows that certify alone."
+            "nothing to train: groups are columns, and there is no score. Fit on the certifying rows alone."
         )
 
 
@@ -170,7 +170,7 @@ def _require_something_to_learn(defaults: Defaults, inputs: FitInputs, pipeline:
 
 
 def _look(records: Iterable[Batch], certify: Iterable[Batch], inputs: FitInputs) -> tuple[Overview, ...]:
-    """Refuse rows that do not go together before anything is embedded; warn of what looks wrong."""
+    """Refuse rows from different sources before anything is embedded; warn of what looks wrong."""
     overviews = (_overview(records), _overview(certify)) if certify is not records else (_overview(records),)
     if not inputs.allow_mixed:
         for one in reversed(overviews):
@@ -179,25 +179,25 @@ def _look(records: Iterable[Batch], certify: Iterable[Batch], inputs: FitInputs)
         require_comparable_ids(overviews[0].has_ids, overviews[1].has_ids)
         if not inputs.allow_mixed:
             require_same_source(overviews[0].sources, overviews[1].sources)
-        overviews[0].judge(f"{inputs.prefix}the rows to learn from: ")
-        overviews[1].judge(f"{inputs.prefix}the rows that certify: ")
+        overviews[0].warn(f"{inputs.prefix}the training rows: ")
+        overviews[1].warn(f"{inputs.prefix}the certifying rows: ")
     else:
-        overviews[0].judge(inputs.prefix)
+        overviews[0].warn(inputs.prefix)
     return overviews
 
 
 def _overview(records: Iterable[Batch]) -> Overview:
-    found = Overview()
+    overview = Overview()
     for batch in records:
-        found.add(batch)
-    return found
+        overview.add(batch)
+    return overview
 
 
 def _split(defaults: Defaults, inputs: FitInputs, pipeline: Pipeline, rows: int) -> Split:
-    """Split the questions if these rows are to calibrate what is learned from them."""
+    """Split the questions if the same records train and fit the calibrator."""
     has_score = pipeline.score is not None
     is_learned = has_score or (pipeline.needs_vectors and inputs.group_records is None)
-    # Of a continuous score nothing is certified, and so nothing is held out.
+    # A continuous score has no certificate, so no rows are held out.
     trains_on_all = inputs.certify_records is not None or (defaults.output == "continuous" and has_score)
     if not is_learned or trains_on_all:
         return Split(None, defaults.seed)
@@ -210,35 +210,35 @@ def _split(defaults: Defaults, inputs: FitInputs, pipeline: Pipeline, rows: int)
 def _train(
     pipeline: Pipeline,
     records: Iterable[Batch],
-    parts: Split,
+    split: Split,
     inputs: FitInputs,
     overview: Overview,
     progress: Progress,
 ) -> tuple[Hashes, Hashes]:
-    """Train groups and score; groups on `group_records` if these are given.
+    """Train groups and score; groups on `group_records` if there are any.
 
-    Returns the ids of all rows that were seen, and of those `group_records` whose questions must not calibrate; of one
-    set of records, `parts` keeps the questions apart.
+    Returns the ids of all rows that were read, and the ids of `group_records` whose questions must not fit the
+    calibrator. Within `records`, `split` keeps the questions apart.
     """
     partition = pipeline.partition if pipeline.uses_groups else None
-    seen = group_ids = _NO_IDS
+    all_ids = group_ids = _NO_IDS
     if partition is not None and inputs.group_records is not None:
         needs: dict[str, Any] = {"needs_confidence": partition.uses_labels, "reads_labels": partition.uses_labels}
         rows = read(inputs.group_records, inputs.reading, needs_labels=False, needs_text=pipeline.needs_text, **needs)
-        seen = _train_on(
+        all_ids = _train_on(
             _with_ids(rows, overview), Split(None, 0), pipeline, PartitionSample(partition), None, progress
         )
-        group_ids = seen if pipeline.groups_need_vectors else _NO_IDS
+        group_ids = all_ids if pipeline.groups_need_vectors else _NO_IDS
         partition = None
     if partition is not None or pipeline.score is not None:
         groups = None if partition is None else PartitionSample(partition)
         score = None if pipeline.score is None else ScoreSample(pipeline.score)
-        seen = np.concatenate([seen, _train_on(records, parts, pipeline, groups, score, progress)])
-    return seen, group_ids
+        all_ids = np.concatenate([all_ids, _train_on(records, split, pipeline, groups, score, progress)])
+    return all_ids, group_ids
 
 
 def _with_ids(rows: Iterable[Batch], overview: Overview) -> Iterable[Batch]:
-    """Yield rows whose ids can be compared with those of the other rows."""
+    """Yield rows; raise if their ids cannot be compared with those of the records."""
     for batch in rows:
         require_comparable_ids(batch.reading.name("id") in batch.table.names, overview.has_ids)
         yield batch
@@ -246,7 +246,7 @@ def _with_ids(rows: Iterable[Batch], overview: Overview) -> Iterable[Batch]:
 
 def _train_on(
     records: Iterable[Batch],
-    parts: Split,
+    split: Split,
     pipeline: Pipeline,
     groups: PartitionSample | None,
     score: ScoreSample | None,
@@ -255,46 +255,46 @@ def _train_on(
     """Train on one part of the rows; return the ids of all of them."""
     reads_vectors = groups is not None and pipeline.groups_need_vectors
     reads_text = reads_vectors or (score is not None and pipeline.score is not None and pipeline.score.text)
-    seen = [_NO_IDS]
+    ids = [_NO_IDS]
     for batch in records:
-        seen.append(ids_of(batch))
+        ids.append(ids_of(batch))
         if groups is not None:
             groups.add_columns(batch)
-        mine = parts.train(batch)
-        if not len(mine):
+        part = split.for_training(batch)
+        if not len(part):
             continue
-        vectors = pipeline.vectors.of(mine) if reads_text else None
+        vectors = pipeline.vectors.of(part) if reads_text else None
         if groups is not None and reads_vectors:
-            groups.add_vectors(mine, vectors)
+            groups.add_vectors(part, vectors)
             progress("making groups", groups.count)
         if score is not None:
-            score.add(mine, vectors)
+            score.add(part, vectors)
     if groups is not None:
         groups.fit()
     if score is not None:
-        progress("learning a score", score.count)
+        progress("training the score", score.count)
         score.fit()
-    return np.unique(np.concatenate(seen))
+    return np.unique(np.concatenate(ids))
 
 
-# 3. Calibrate
+# 3. Fit the calibrator
 
 
 def _require_apart(batch: Batch, trained_on: Hashes) -> None:
-    """Refuse calibration rows whose questions other records were trained on."""
+    """Refuse rows whose questions groups or score were trained on."""
     shared = 0 if batch.ids is None else int(np.isin(batch.ids, trained_on).sum())
     if shared:
         raise InputError(
-            f"{batch.table.origin}: {shared} rows have questions that the model was trained on. Calibration rows must "
-            "be others: remove those questions from one of the two files of --group-rows or --certify (in Python: "
-            "group_records, certify_records)."
+            f"{batch.table.origin}: {shared} rows have questions that the model was trained on. Rows that "
+            "calibrate or certify need other questions: remove the shared ones from one of the two files of "
+            "--group-rows or --certify (in Python: group_records, certify_records)."
         )
 
 
 def _tune(pipeline: Pipeline, tally: Tally, objective: str, progress: Progress) -> Tuned:
     """Choose depth and points per bin on a seventh of the questions.
 
-    All rows are fitted on afterwards: the uniform certificate holds for every depth and points per bin at once.
+    The calibrator is then fitted on all rows: the uniform certificate holds for every depth and points per bin at once.
     """
     from qacal.planning import wide_ranges
     from qacal.search import Search
@@ -311,13 +311,13 @@ def _tune(pipeline: Pipeline, tally: Tally, objective: str, progress: Progress) 
         keeps_groups=pipeline.calibrator.properties.is_certified,
         progress=lambda done, of: progress(f"tuning, {done} of {of}", calibration.n),
     )
-    found = search.tune(pipeline.calibrator)
-    pipeline.calibrator.set_params(**found.calibrator.get_params())
-    return found
+    tuned = search.tune(pipeline.calibrator)
+    pipeline.calibrator.set_params(**tuned.calibrator.get_params())
+    return tuned
 
 
 def _record(pipeline: Pipeline, tally: Tally, ids: Hashes, texts: Hashes) -> FitRecord:
-    """Return what to remember of the rows: a sample of their ids, and which confidences they got."""
+    """Return what the model stores about the rows: a sample of their ids, and their calibrated confidences."""
     from qacal.thresholds.curve import CANDIDATES, at_candidates
     from qacal.thresholds.outlook import Forecasts
 

@@ -1,4 +1,4 @@
-r"""What is in a group: its size, how often its answers are right, the words that set it apart, and a few examples.
+r"""What is in a group: its size, its accuracy, its distinctive words, and a few examples.
 
 A word is distinctive by the weighted log odds of Monroe, Colaresi and Quinn (2008): with :math:`y_w` of :math:`n`
 texts of the group and :math:`y'_w` of :math:`n'` others using word :math:`w`, and half a text added to each count,
@@ -24,24 +24,24 @@ from qacal.tally.tally import Tally
 if TYPE_CHECKING:
     import polars as pl
 
-# Words are counted in this many texts of a group: enough to tell what it is about, however many rows there are.
+# Words are counted in this many texts of a group: enough to show what it is about.
 _TEXTS = 400
 _WORD = r"[\p{L}\p{M}]{3,}"
 
 
-# A text in a heap: the negative of its hash, so that the lowest hashes stay; the rest decides between equal ones.
+# A text in a heap: the negative of its hash, so that the lowest hashes stay; then what decides between equal hashes.
 _Entry: TypeAlias = tuple[int, str, str, *tuple[float, ...]]
 _NAMES = ("question", "answer", "confidence", "correct", "calibrated")
 
 
 @dataclass(frozen=True)
 class GroupSummary:
-    """One group as a person would want to see it.
+    """One group, for people to read.
 
     group : its name.
-    rows : the calibration rows in it.
-    accuracy, confidence : how often they were right, and what they claimed on average.
-    words : the words that set it apart, the most distinctive first.
+    rows : how many of its rows the calibrator was fitted on.
+    accuracy, confidence : of these rows; the mean of the stated confidences.
+    words : the most distinctive first.
     examples : some of its rows.
     """
 
@@ -53,18 +53,17 @@ class GroupSummary:
     examples: tuple[dict[str, Any], ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what JSON can hold."""
         return asdict(self)
 
     def validate(self) -> None:
-        """Refuse what :func:`summaries` cannot have made; it may come from a file."""
+        """Raise for values that :class:`Summaries` cannot have made; they may come from a file."""
         shares = np.array([self.accuracy, self.confidence])
         require(self.rows >= 0, f"a group has {self.rows} rows; expected 0 or more.")
         require_between(0, 1, shares=shares)
 
 
 class Sampler:
-    """Keeps some texts of every group: those whose hashes are lowest, so that the order of rows does not matter."""
+    """Keeps some texts of every group: those with the lowest hashes, so that the order of rows does not matter."""
 
     def __init__(self) -> None:
         self._kept: dict[Any, list[_Entry]] = {}
@@ -79,7 +78,7 @@ class Sampler:
         correct: Floats,
         calibrated: Floats | None = None,
     ) -> None:
-        """Look at more rows; examples show what was calibrated where all rows say it."""
+        """Take more rows; examples have `calibrated` if all calls pass it."""
         numbers = [column.tolist() for column in (confidence, correct, calibrated) if column is not None]
         for group, key, question, answer, *others in zip(
             groups, ids.tolist(), questions, answers, *numbers, strict=True
@@ -94,7 +93,7 @@ class Sampler:
                 heapq.heapreplace(heap, entry)
 
     def rolled_up(self, levels: int) -> Sampler:
-        """Return the texts of a tree's groups so many levels further up."""
+        """Return the texts by the ancestors of their groups, `levels` further up the tree."""
         out = Sampler()
         for leaf, heap in self._kept.items():
             out._kept.setdefault(leaf >> levels, []).extend(heap)
@@ -105,13 +104,12 @@ class Sampler:
         """Return the most distinctive words of each group."""
         if not self._kept:
             return {}
-        found = _distinctive(_counted([*self._kept.values()]))
-        best = found.sort("group", "z", "word", descending=[False, True, False]).group_by("group").head(count)
+        distinctive = _distinctive(_counted([*self._kept.values()]))
+        best = distinctive.sort("group", "z", "word", descending=[False, True, False]).group_by("group").head(count)
         listed = dict(best.group_by("group").agg("word").iter_rows())
         return {group: tuple(listed.get(number, ())) for number, group in enumerate(self._kept)}
 
     def examples(self, count: int) -> dict[Any, tuple[dict[str, Any], ...]]:
-        """Return some rows of each group."""
         return {
             group: tuple(dict(zip(_NAMES, entry[1:], strict=False)) for entry in heapq.nlargest(count, heap))
             for group, heap in self._kept.items()
@@ -119,69 +117,67 @@ class Sampler:
 
 
 def _counted(heaps: Sequence[Sequence[_Entry]]) -> pl.DataFrame:
-    """Return how many texts of a group, and of all, use a word; and how many texts there are."""
+    """Return for each group and word how many texts use it, in the group and everywhere, and the numbers of texts."""
     import polars as pl
 
     require_polars()
     sizes = [len(heap) for heap in heaps]
-    # Half a character (a lone surrogate, which JSON can hold) is in no word.
+    # A lone surrogate, which JSON can hold, is replaced: polars takes valid text only.
     texts = [f"{entry[1]} {entry[2]}".encode("utf-8", "replace").decode() for heap in heaps for entry in heap]
     rows = pl.LazyFrame({"group": np.repeat(np.arange(len(heaps)), sizes), "word": texts})
     words = pl.col("word").str.to_lowercase().str.extract_all(_WORD).list.unique()
     used = rows.select("group", words).explode("word", empty_as_null=True).drop_nulls().group_by("group", "word")
     return (
         used.agg(
-            mine=pl.len().cast(pl.Float64),
+            inside=pl.len().cast(pl.Float64),
             n=pl.col("group").first().replace_strict(range(len(sizes)), sizes, return_dtype=pl.Float64),
             total=pl.lit(float(sum(sizes))),
         )
-        .with_columns(everywhere=pl.col("mine").sum().over("word"))
+        .with_columns(everywhere=pl.col("inside").sum().over("word"))
         .collect()
     )
 
 
 def _distinctive(counted: pl.DataFrame) -> pl.DataFrame:
-    """Return the words that set a group apart, with their z; of a group that has none to be told from, all by count."""
+    """Return the distinctive words of each group with their z; all words by count if there is nothing to compare."""
     import polars as pl
 
-    mine, n = pl.col("mine") + 0.5, pl.col("n")
-    others, rest = pl.col("everywhere") - pl.col("mine") + 0.5, pl.col("total") - n
-    odds = (mine / (n + 1 - mine)).log() - (others / (rest + 1 - others)).log()
-    is_alone = (pl.col("total") == n) | (pl.col("mine").max().over("group") < 2)
-    z = pl.when(is_alone).then("mine").otherwise(odds / (1 / mine + 1 / others).sqrt())
-    return counted.select("group", "word", z=z, is_kept=is_alone | ((pl.col("mine") >= 2) & (z > 1))).filter("is_kept")
-
-
-def summaries(tally: Tally, depth: int, sampler: Sampler, examples: int) -> list[GroupSummary]:
-    """Return what is in each group of a tally, the largest first; of a tree, the groups at `depth`."""
-    column = tally.grouping
-    if column is None:
-        return []
-    if column.depth is not None:
-        tally = tally.roll_up(depth).flat()
-        sampler = sampler.rolled_up(column.depth - depth)
-    words, rows = sampler.words(), sampler.examples(examples)
-    out = []
-    for label, mine in tally:
-        if label is not None:
-            weight = mine.w.sum()
-            right, stated = float(mine.wt.sum() / weight), float(mine.w @ mine.confidence / weight)
-            out.append(GroupSummary(label, int(mine.n), right, stated, words.get(label, ()), rows.get(label, ())))
-    return sorted(out, key=lambda group: (-group.rows, str(group.group)))
+    inside, n = pl.col("inside") + 0.5, pl.col("n")
+    others, rest = pl.col("everywhere") - pl.col("inside") + 0.5, pl.col("total") - n
+    odds = (inside / (n + 1 - inside)).log() - (others / (rest + 1 - others)).log()
+    is_alone = (pl.col("total") == n) | (pl.col("inside").max().over("group") < 2)
+    z = pl.when(is_alone).then("inside").otherwise(odds / (1 / inside + 1 / others).sqrt())
+    is_kept = is_alone | ((pl.col("inside") >= 2) & (z > 1))
+    return counted.select("group", "word", z=z, is_kept=is_kept).filter("is_kept")
 
 
 class Summaries:
-    """What is in each group, the largest first; words are counted when somebody looks, since answers need none.
+    """The summaries of all groups, the largest first; for a tree, of the groups at `depth`.
 
-    tally, depth, sampler, examples : as in :func:`summaries`.
+    They are computed when they are first read: calibrating does not need them.
     """
 
     def __init__(self, tally: Tally, depth: int, sampler: Sampler, examples: int) -> None:
-        self._arguments = (tally, depth, sampler, examples)
+        self._tally, self._depth, self._sampler, self._examples = tally, depth, sampler, examples
 
     def __iter__(self) -> Iterator[GroupSummary]:
-        return iter(self._found)
+        return iter(self._groups)
 
     @cached_property
-    def _found(self) -> list[GroupSummary]:
-        return summaries(*self._arguments)
+    def _groups(self) -> list[GroupSummary]:
+        tally, sampler, column = self._tally, self._sampler, self._tally.grouping
+        if column is None:
+            return []
+        if column.depth is not None:
+            tally = tally.roll_up(self._depth).flat()
+            sampler = sampler.rolled_up(column.depth - self._depth)
+        words, rows = sampler.words(), sampler.examples(self._examples)
+        out = []
+        for label, part in tally:
+            if label is not None:
+                weight = part.w.sum()
+                accuracy, stated = float(part.wt.sum() / weight), float(part.w @ part.confidence / weight)
+                out.append(
+                    GroupSummary(label, int(part.n), accuracy, stated, words.get(label, ()), rows.get(label, ()))
+                )
+        return sorted(out, key=lambda group: (-group.rows, str(group.group)))

@@ -20,7 +20,7 @@ from qacal.calibrators.score import LearnedScore
 from qacal.embedders import Embedder
 from qacal.errors import InputError, NotFittedError
 from qacal.metrics.proper_scores import log_loss
-from qacal.model.answering import Answering, Progress, no_progress
+from qacal.model.base import BaseModel, Progress, no_progress
 from qacal.model.defaults import Defaults, Output
 from qacal.model.fitting import FitInputs, Fitted, fit_model
 from qacal.model.groups import GroupSummary
@@ -31,11 +31,11 @@ from qacal.partitions import Partition
 from qacal.records.bad_rows import MAX_BAD
 from qacal.records.files import OnFault, refuse
 from qacal.records.provenance import AllowOtherSource, require_known_origin
-from qacal.records.reading import Batch, ReadAs, Reading, is_records, read
+from qacal.records.reading import Batch, ReadAs, Reading, is_records
 from qacal.tally.arrays import ArrayLike, Floats, unit_values
 from qacal.tally.tally import Tally
 from qacal.thresholds.decisions import DecisionRule
-from qacal.thresholds.memory import FitRecord
+from qacal.thresholds.fit_record import FitRecord
 
 if TYPE_CHECKING:
     import polars as pl
@@ -51,37 +51,36 @@ def require_no_target(y: Any) -> None:
         raise InputError("y is given; labels are the column correct of the records. Leave y out.")
 
 
-class QACalibrator(HasParameters, Answering):
-    r"""Calibrate the confidences of question-answer pairs, group by group.
+class QACalibrator(HasParameters, BaseModel):
+    r"""Calibrate the confidences of question-answer pairs: a learned score, with an interval for each bin and group.
 
     Parameters
     ----------
-    embedder : from text to vectors: "static" (the default; fast), "minilm" (better groups, slower), "onnx:DIR",
+    embedder : turns text into vectors: "static" (the default; fast), "minilm" (better groups, slower), "onnx:DIR",
         "hf:ID", or "column:NAME" for vectors that the records carry.
-    partition : from vectors or columns to groups. By default a :class:`~qacal.BisectingTree`, of depth 4 with a score
-        and 6 without; calibrators that count points per bin use the deepest level at which groups have rows for four
-        bins. Choose :class:`~qacal.Column` if the records say which kind of question each is;
+    partition : assigns groups from vectors or columns. By default a :class:`~qacal.BisectingTree`, of depth 4 with a
+        score and 6 without; calibrators that count points per bin use the deepest level at which groups have rows for
+        four bins. Choose :class:`~qacal.Column` if a column has the kind of question;
         :class:`~qacal.partitions.LearnedTree` to learn from labels where the LLM is miscalibrated.
-    calibrator : the correction per group. By default :class:`~qacal.StepBinning` of a learned score;
-        :class:`~qacal.TreeBinning` where groups are columns and no text is read. Another calibrator corrects the
-        confidence itself, as the paper has it.
-    learned_score : the calibrator's input in place of the confidence: a :class:`~qacal.LearnedScore`, which also takes
-        columns to read and further confidences. By default ("auto") one that reads the text and the columns of the
-        partition, if the calibrator is left to choose and groups are made from the text; None for none.
-    output : "certified" answers in steps, each with an interval from rows of its own. "continuous" learns from all
-        rows (50,000 at most) and answers with the score itself: better by about .001 in log loss.
-        Nothing is promised of it, and there are no groups.
-    train_share : the share of the questions that groups and score are learned from; the others calibrate. By default .8
-        with a score (.9 of fewer than 200 rows), and .25 without, which is the paper's 20:60.
-    tune : choose by "log_loss" or "brier" among scores (always done, by log loss unless this says otherwise); with a
-        calibrator, depth and points per bin by "log_loss", "brier", "auac" or "error" on a seventh of the calibration
-        questions (the paper's 60:10), then fit on all of them.
-    examples : how many rows of each group the model keeps to show what is in it; 0 keeps no text of the records.
-    seed : decides which questions are in which part.
+    calibrator : turns scores into probabilities. By default :class:`~qacal.StepBinning`, which keeps the
+        score within its interval; :class:`~qacal.TreeBinning` if groups are columns and no text is read. Any other
+        calibrator corrects the confidence in each group, as in the paper, unless you pass a `learned_score`.
+    learned_score : the calibrator's input in place of the confidence: a :class:`~qacal.LearnedScore`, which can also
+        read columns and further confidences. By default ("auto") one that reads the text and the columns of the
+        partition, if `calibrator` is left out and groups are made from the text; None for no score.
+    output : "certified" predicts in steps, each with an interval from held-out rows. "continuous" trains on all rows
+        (at most 50,000) and predicts the score itself: better by about .001 in log loss, without groups and guarantee.
+    train_share : the share of the questions that train groups and score; the calibrator is fitted on the others. By
+        default .8 with a score (.9 below 200 rows), and .25 without, which is the paper's 20:60.
+    tune : the objective that chooses the score: "log_loss" (default) or "brier". With a calibrator and no score, choose
+        depth and points per bin by "log_loss", "brier", "auac" or "error" on a seventh of the calibrator's questions
+        (the paper's 60:10), then fit on all of them.
+    examples : the number of rows of each group that the model stores as examples; 0 stores no text of the records.
+    seed : of the split.
 
     Examples
     --------
-    An LLM that says 0.8 or 0.9 to everything, and is right about capitals and wrong about sums:
+    An LLM states 0.8 or 0.9 for every answer. Most of its capitals are correct, and few of its sums:
 
     >>> rng = np.random.default_rng(0)
     >>> sums = [{"question": f"What is {i} plus {i}?", "answer": str(i), "correct": rng.random() < 0.2}
@@ -91,8 +90,8 @@ class QACalibrator(HasParameters, Answering):
     >>> records = [{**row, "confidence": 0.9 if rng.random() < (0.6 if row["correct"] else 0.4) else 0.8}
     ...            for row in sums + capitals]
     >>> model = QACalibrator(partition="bisecting:1").fit(records)
-    >>> said = model.explain("What is 5 plus 7?", "13", 0.9)
-    >>> round(said["calibrated"], 1), said["low"] < 0.2 < said["high"]
+    >>> evidence = model.explain("What is 5 plus 7?", "13", 0.9)
+    >>> round(evidence["calibrated"], 1), evidence["low"] < 0.2 < evidence["high"]
     (0.2, True)
     >>> [round(group.accuracy, 1) for group in model.describe_groups()]
     [0.2, 0.8]
@@ -132,7 +131,7 @@ class QACalibrator(HasParameters, Answering):
         self.examples = examples
         self.seed = seed
 
-    # Learning
+    # Fitting
 
     def fit(
         self,
@@ -149,45 +148,45 @@ class QACalibrator(HasParameters, Answering):
         max_bad: float = MAX_BAD,
         progress: Progress | None = None,
     ) -> Self:
-        """Make the groups from one part of the records and the corrections from the other.
+        """Train groups and score on one part of the questions; compute intervals on the other.
 
         Parameters
         ----------
-        records : a path (Parquet, JSONL, CSV), a frame of pandas, polars or Arrow, a list of objects. They need
-            `correct`; `id` keeps the rows of one question together (the question's text does where there is none).
+        records : a path (Parquet, JSONL, CSV), a pandas, polars or Arrow table, or a list of objects. They need
+            `correct`. `id` keeps the rows of one question together; without `id`, the question's text does.
         y : always None; scikit-learn passes it. Labels are the column `correct` of the records.
-        group_records : make the groups from these rows instead; all of `records` calibrate, or, with a score, those
-            that it was not learned from. These need no `correct`, unless groups are learned from it
+        group_records : make the groups from these rows. Without a score, the calibrator is then fitted on all of
+            `records`. They need `correct` only if groups are learned from labels
             (:class:`~qacal.partitions.LearnedTree`).
-        certify_records : certify on these rows, and learn groups and score from all of `records`: for labels by a judge
-            in `records`, and by people here. What is answered, and its interval, then speak of people's labels alone.
-        columns : ``{"confidence": "score"}`` where the records use other names.
+        certify_records : compute the intervals on these rows, and train groups and score on all of `records`: for
+            labels by a judge in `records` and by people here. The intervals are then about people's labels alone.
+        columns : the names of columns that are called something else: ``{"confidence": "score"}``.
         percent : confidences are percents.
-        expressions : what a confidence in words stands for: ``{"high": 0.85, "low": 0.3}``.
-        allow_mixed : go on if the records come from several LLMs or prompts; one model for each is usually better.
-        on_fault : called with each row that cannot be used; by default the first is an error. A :class:`qacal.BadRows`
+        expressions : the numbers for confidences in words: ``{"high": 0.85, "low": 0.3}``.
+        allow_mixed : accept records of several LLMs or prompts; one model for each is usually better.
+        on_fault : called with each row that cannot be used; by default the first raises. A :class:`qacal.BadRows`
             counts them by reason.
-        max_bad : the largest share of such rows; if there are more, it is an error that counts them by reason.
-        progress : called with what is being done and the number of rows.
+        max_bad : raise if the share of such rows is larger.
+        progress : called with the name of the current step and the number of rows.
         """
         require_no_target(y)
         reading = Reading(columns or {}, percent, on_fault or refuse, max_bad, expressions or {})
         return self._fit_inputs(FitInputs(records, reading, group_records, certify_records, allow_mixed), progress)
 
     def _fit_inputs(self, inputs: FitInputs, progress: Progress | None = None) -> Self:
-        """Do what :meth:`fit` does, with one object that says what to read, and how."""
+        """Fit as :meth:`fit` does, with all inputs in one object."""
         self._set_fitted(fit_model(Defaults(**self.get_params(deep=False)), inputs, progress or no_progress))
         self.read_as_ = ReadAs(dict(inputs.reading.columns), inputs.reading.percent, dict(inputs.reading.expressions))
         return self
 
     def _set_fitted(self, fitted: Fitted, decision_rule: DecisionRule | None = None) -> Self:
-        """Take over the results of a fit, or of a saved model."""
+        """Set the attributes of a fitted or a loaded model."""
         self.pipeline_ = fitted.pipeline
         self.tuned_ = fitted.tuned
         self.rows_ = fitted.rows
         self.origins_ = fitted.origins
         self.groups_ = fitted.groups
-        self.fit_record_ = fitted.memory
+        self.fit_record_ = fitted.fit_record
         self.overviews_ = fitted.overviews
         self.decision_rule_ = decision_rule
         self.fitted_for_ = None
@@ -196,69 +195,50 @@ class QACalibrator(HasParameters, Answering):
 
     @property
     def partition_(self) -> Partition:
-        """The fitted partition."""
         return self.pipeline_.partition
 
     @property
     def learned_score_(self) -> LearnedScore | None:
-        """The fitted score; None if the calibrator reads the confidence itself."""
+        """None if the calibrator reads the confidence itself."""
         return self.pipeline_.score
 
     @property
     def calibrator_(self) -> Calibrator:
-        """The fitted calibrator."""
         return self.pipeline_.calibrator
 
     @property
     def _models(self) -> dict[Any, QACalibrator]:
-        """The model itself, by None; see :class:`~qacal.model.model_set.ModelSet`."""
         return {None: self}
-
-    def _parts(self, batch: Batch) -> Iterator[tuple[Any, QACalibrator, Batch]]:
-        """Yield the model itself with all rows."""
-        yield None, self, batch
 
     @property
     def _needs(self) -> dict[str, Any]:
-        """What rows must have beside a confidence, as :func:`qacal.records.reading.read` takes it."""
+        self._require_fitted()
         return self.pipeline_.needs
 
     @property
     def _read_as(self) -> ReadAs:
-        """How the rows of the fit were read."""
         self._require_fitted()
         return self.read_as_
 
-    # Answering
+    # Calibrating
 
-    def _answers(
+    def _parts(self, batch: Batch) -> Iterator[tuple[Any, QACalibrator, Batch]]:
+        yield None, self, batch
+
+    def _explain(
         self,
-        records: Any,
-        reading: Reading | None = None,
+        batch: Batch,
         *,
-        needs_labels: bool = False,
-        keeps_bad: bool = False,
         allow_other_source: AllowOtherSource = False,
+        uses_labels: bool = False,
         progress: Progress | None = None,
-    ) -> Iterator[tuple[Batch, pl.DataFrame]]:
-        """Yield the records batch after batch, and beside each batch its evidence."""
-        self._require_fitted()
-        done = 0
-        for batch in read(records, reading, needs_labels=needs_labels, keeps_bad=keeps_bad, **self._needs):
-            with self.pipeline_.vectors.telling(progress):
-                found = self._answer(batch, allow_other_source=allow_other_source, uses_labels=needs_labels)
-            yield batch, found
-            done += len(batch)
-            (progress or no_progress)("calibrating", done)
-
-    def _answer(
-        self, batch: Batch, *, allow_other_source: AllowOtherSource = False, uses_labels: bool = False
-    ) -> pl.DataFrame:
-        """Return the evidence for checked rows."""
+    ) -> tuple[Batch, pl.DataFrame]:
         if not len(batch):
-            return Evidence.of(batch.confidence, batch.confidence).to_polars()
+            return batch, Evidence.of(batch.confidence, batch.confidence).to_polars()
         require_known_origin(batch, self.origins_, allow_other_source, uses_labels=uses_labels)
-        return self._evidence(self.pipeline_.rows(batch), batch.confidence).to_polars()
+        with self.pipeline_.vectors.telling(progress):
+            rows = self.pipeline_.rows(batch)
+        return batch, self._evidence(rows, batch.confidence).to_polars()
 
     def _evidence_of_arrays(
         self, confidence: ArrayLike, *, groups: Any = None, vectors: Any = None, ids: ArrayLike | None = None
@@ -268,16 +248,15 @@ class QACalibrator(HasParameters, Answering):
         return self._evidence(self.pipeline_.rows_from_arrays(stated, groups, vectors, ids), stated)
 
     def _evidence(self, rows: Rows, stated: Floats) -> Evidence:
-        found = replace(self.calibrator_._fitted_maps().explain(rows), confidence=stated)
-        return found if self.decision_rule_ is None else self.decision_rule_.decide(found)
+        evidence = replace(self.calibrator_._fitted_maps().explain(rows), confidence=stated)
+        return evidence if self.decision_rule_ is None else self.decision_rule_.decide(evidence)
 
     def predict(self, records: Any, *, groups: Any = None, vectors: Any = None, ids: ArrayLike | None = None) -> Floats:
         """Return the calibrated confidence of each row as an array.
 
-        records : as in :meth:`calibrate`, read as those of the fit. Or an array of confidences: no text is read then
-            and nothing is embedded, so it needs `groups`, as :meth:`describe_groups` and calibrated rows name them, or
-            `vectors`; a learned score needs vectors.
-        ids : of the questions, for arrays and calibrators that order equal confidences by them.
+        records : as in :meth:`calibrate`. Or an array of confidences, without text; then pass `groups`, by the names in
+            :meth:`describe_groups` and in calibrated rows, or `vectors`. A learned score needs vectors.
+        ids : the ids of the questions, for arrays and calibrators that order equal confidences by id.
         """
         if not is_records(records):
             return self._evidence_of_arrays(records, groups=groups, vectors=vectors, ids=ids).calibrated
@@ -290,12 +269,12 @@ class QACalibrator(HasParameters, Answering):
 
         y : always None; labels are the column `correct` of the records.
         """
-        from qacal.metrics.evaluation import require_labels  # needs scipy, and answering does not
+        from qacal.metrics.evaluation import require_labels  # needs scipy, which `calibrate` does not
 
         require_no_target(y)
-        answers = list(self._answers(records, needs_labels=True))
-        correct = np.concatenate([require_labels(batch.correct, "records") for batch, _ in answers])
-        calibrated = np.concatenate([found["calibrated"].to_numpy() for _, found in answers])
+        pairs = list(self._explained_batches(records, needs_labels=True))
+        correct = np.concatenate([require_labels(batch.correct, "records") for batch, _ in pairs])
+        calibrated = np.concatenate([evidence["calibrated"].to_numpy() for _, evidence in pairs])
         return -log_loss(Tally.of(calibrated, correct))
 
     def describe_groups(self) -> list[GroupSummary]:
@@ -304,10 +283,9 @@ class QACalibrator(HasParameters, Answering):
         return list(self.groups_)
 
     def _rows_to_warm_with(self) -> list[dict[str, Any]]:
-        """Return one made-up row."""
         return [{**self.pipeline_.values_seen(), "question": "Is it warm?", "answer": "Yes", "confidence": 0.5}]
 
-    # When to answer
+    # Thresholds
 
     def choose_threshold(
         self,
@@ -327,17 +305,17 @@ class QACalibrator(HasParameters, Answering):
         max_bad: float = MAX_BAD,
         progress: Progress | None = None,
     ) -> CertifiedThreshold | CheapestThreshold:
-        """Return when the model should answer, by labelled records that it was not fitted on.
+        """Return the threshold above which to accept answers, from labelled records that were not in the fit.
 
-        accuracy, risk, alpha : the lowest threshold whose accepted answers are right that often, with probability
+        accuracy, risk, alpha : the lowest threshold at which accepted answers have this accuracy, with probability
             1 - alpha; see :func:`qacal.certified_threshold`.
-        per_group : one for each group of the model.
-        wrong, abstain : instead, the threshold that costs least; see :func:`qacal.cheapest_threshold`.
+        per_group : one threshold for each group of the model.
+        wrong, abstain : the two costs, for the cheapest threshold instead; see :func:`qacal.cheapest_threshold`.
         columns, percent, expressions, allow_other_source, on_fault, max_bad, progress : as in
             :meth:`calibrate`.
 
-        Records of the fit are refused where the model can tell: it remembers some of its questions. Records that the
-        model was tuned on must not be used either, and no model can tell those.
+        Records of the fit are detected by a sample of their questions, and refused. Records that settings of the model
+        were chosen on must not be used either; the model cannot detect those.
 
         Examples
         --------
@@ -347,10 +325,10 @@ class QACalibrator(HasParameters, Answering):
         ...     return [{"id": first + i, "confidence": h, "correct": rng.random() < h ** 2}
         ...             for i, h in enumerate(rng.choice([0.5, 0.7, 0.9, 0.99], n).tolist())]
         >>> model = QACalibrator(calibrator=PlattScaling()).fit(answers(0, 2000))
-        >>> found = model.choose_threshold(answers(2000, 1000), accuracy=0.9)
-        >>> found.threshold, round(found.parts[0].coverage, 2)
+        >>> chosen = model.choose_threshold(answers(2000, 1000), accuracy=0.9)
+        >>> chosen.threshold, round(chosen.parts[0].coverage, 2)
         (0.86, 0.24)
-        >>> model.set_threshold(found).explain("2 + 2?", "4", 0.99)["decision"]
+        >>> model.set_threshold(chosen).explain("2 + 2?", "4", 0.99)["decision"]
         'answer'
         """
         from qacal.model.choosing import Goal, choices
@@ -363,10 +341,10 @@ class QACalibrator(HasParameters, Answering):
     def set_threshold(
         self, threshold: float | Mapping[Any, float | None] | CertifiedThreshold | CheapestThreshold | None
     ) -> Self:
-        """Answer where the calibrated confidence reaches a threshold, from now on; `decision` says so of every row.
+        """Set the threshold for the column `decision`: "answer" at or above it, "abstain" below.
 
-        threshold : what :meth:`choose_threshold` found; or a number, by hand; or one for each group, where None
-            abstains, as do rows of all other groups; None takes the threshold away. It is saved with the model.
+        threshold : the result of :meth:`choose_threshold`; a number; or a number for each group. A group that is None
+            or left out abstains. None removes the threshold. It is saved with the model.
         """
         self._require_fitted()
         if isinstance(threshold, Mapping):
@@ -380,10 +358,10 @@ class QACalibrator(HasParameters, Answering):
             self.decision_rule_ = threshold.rule()
         return self
 
-    # Keeping it
+    # Saving
 
     def save(self, path: str | Path) -> None:
-        """Write the model as a directory: plain JSON and arrays, no code; whole or not at all."""
+        """Write the model as a folder of JSON and arrays, without code. The folder is complete or absent."""
         from qacal.model.saved import save
 
         self._require_fitted()

@@ -14,13 +14,13 @@ from qacal import storage
 from qacal.embedders import Embedder
 from qacal.errors import ArtifactError, InputError
 from qacal.model import saved
-from qacal.model.answering import Answering, Progress
+from qacal.model.base import BaseModel, Progress
 from qacal.model.fitting import FitInputs
 from qacal.model.model import QACalibrator
 from qacal.records.columns import listed
 from qacal.records.files import OnFault, refuse
 from qacal.records.provenance import AllowOtherSource
-from qacal.records.reading import Batch, ReadAs, Reading, Source, as_source, read, tables_of
+from qacal.records.reading import Batch, ReadAs, Reading, Source, as_source, tables_of
 from qacal.records.table import Table, joined, require_polars
 from qacal.storage import MODEL_SET, require
 from qacal.tally.arrays import Bools, is_missing
@@ -28,12 +28,12 @@ from qacal.tally.arrays import Bools, is_missing
 if TYPE_CHECKING:
     import polars as pl
 
-# The rows of so many are held at once while models are fitted: of 2,000 characters each, about half a gigabyte.
+# Rows in memory at once while models are fitted: about half a gigabyte with 2,000 characters each.
 _MOST_ROWS = 200_000
 
 
-class ModelSet(Answering):
-    """Models by the value of a column; each row is answered by the model of its value.
+class ModelSet(BaseModel):
+    """One model for each value of a column; each row goes to the model of its value.
 
     models : the models by their values.
     """
@@ -46,100 +46,86 @@ class ModelSet(Answering):
 
     @property
     def _models(self) -> dict[Any, QACalibrator]:
-        """The models by their value of the column that tells them apart."""
         return self.models
-
-    def _parts(self, batch: Batch) -> Iterator[tuple[Any, QACalibrator, Batch]]:
-        """Yield each value of the column `by` with its model and its rows; rows without a model are faults."""
-        known = self._known(batch)
-        for value, rows in rows_by(known.listed(self._by)).items():
-            yield value, self._models[value], known.only(mask(rows, len(known)))
 
     @property
     def _read_as(self) -> ReadAs:
-        """How the rows of the fit were read."""
-        return next(iter(self._models.values()))._read_as
+        return next(iter(self.models.values()))._read_as
 
     @property
     def _needs(self) -> dict[str, Any]:
-        """What rows must have beside a confidence: what one of the models needs."""
-        all_needs = [model._needs for model in self._models.values()]
+        all_needs = [model._needs for model in self.models.values()]
         names = dict.fromkeys(name for needs in all_needs for name in needs["confidences"])
         return {"needs_text": any(needs["needs_text"] for needs in all_needs), "confidences": tuple(names)}
 
-    def _answers(
-        self,
-        records: Any,
-        reading: Reading | None = None,
-        *,
-        needs_labels: bool = False,
-        keeps_bad: bool = False,
-        allow_other_source: AllowOtherSource = False,
-        progress: Progress | None = None,
-    ) -> Iterator[tuple[Batch, pl.DataFrame]]:
-        """Yield the records batch after batch, and beside each batch its evidence."""
-        done = 0
-        for batch in read(records, reading, needs_labels=needs_labels, keeps_bad=keeps_bad, **self._needs):
-            known = self._known(batch)
-            if len(known) or keeps_bad:
-                yield known, self._answered(known, allow_other_source, needs_labels)
-            done += len(batch)
-            if progress is not None:
-                progress("calibrating", done)
+    def _with_model(self, batch: Batch) -> Batch:
+        """Return the rows that have a model; the others are faults."""
+        values = batch.listed(self._by)
+        has_model = np.array([isinstance(value, str | int) and value in self.models for value in values], dtype=bool)
+        names = ", ".join(map(str, self.models))
+        for row in np.flatnonzero(~has_model).tolist():
+            problem = f"{self._by} is {values[row]!r}, and there are models for {names}. Fit one for it."
+            batch.reading.on_fault(batch.table.fault(row, problem, f"{self._by} without a model"))
+        return batch.only(has_model)
 
-    def _answered(self, batch: Batch, allow_other_source: AllowOtherSource, uses_labels: bool) -> pl.DataFrame:
+    def _parts(self, batch: Batch) -> Iterator[tuple[Any, QACalibrator, Batch]]:
+        usable = self._with_model(batch)
+        for value, rows in rows_by(usable.listed(self._by)).items():
+            yield value, self.models[value], usable.only(mask(rows, len(usable)))
+
+    def _explain(
+        self,
+        batch: Batch,
+        *,
+        allow_other_source: AllowOtherSource = False,
+        uses_labels: bool = False,
+        progress: Progress | None = None,
+    ) -> tuple[Batch, pl.DataFrame]:
         import polars as pl
 
         require_polars()
+        batch = self._with_model(batch)
         if not len(batch):
-            return next(iter(self._models.values()))._answer(batch, allow_other_source=True)
+            return next(iter(self.models.values()))._explain(batch)
         parts = []
         for value, rows in rows_by(batch.listed(self._by)).items():
-            found = self._models[value]._answer(
-                batch.only(mask(rows, len(batch))), allow_other_source=allow_other_source, uses_labels=uses_labels
+            _, evidence = self.models[value]._explain(
+                batch.only(mask(rows, len(batch))),
+                allow_other_source=allow_other_source,
+                uses_labels=uses_labels,
+                progress=progress,
             )
-            parts.append(found.with_columns(place=pl.Series(rows)))
-        return pl.concat(parts, how="vertical_relaxed").sort("place").drop("place")
+            parts.append(evidence.with_columns(place=pl.Series(rows)))
+        return batch, pl.concat(parts, how="vertical_relaxed").sort("place").drop("place")
 
     def _rows_to_warm_with(self) -> list[dict[str, Any]]:
-        """Return a row for each model."""
-        each = self._models.items()
+        each = self.models.items()
         return [row | {self._by: value} for value, model in each for row in model._rows_to_warm_with()]
 
     def set_threshold(self, threshold: float | None) -> None:
-        """Set one threshold for all models, by hand; see :meth:`QACalibrator.set_threshold`."""
-        for model in self._models.values():
+        """Set one threshold for all models; see :meth:`QACalibrator.set_threshold`."""
+        for model in self.models.values():
             model.set_threshold(threshold)
 
-    def _known(self, batch: Batch) -> Batch:
-        """Return the rows that have a model; the others are faults."""
-        values = batch.listed(self._by)
-        good = np.array([isinstance(value, str | int) and value in self._models for value in values], dtype=bool)
-        known = ", ".join(map(str, self._models))
-        for row in np.flatnonzero(~good).tolist():
-            problem = f"{self._by} is {values[row]!r}, and there are models for {known}. Fit one for it."
-            batch.reading.on_fault(batch.table.fault(row, problem, f"{self._by} without a model"))
-        return batch.only(good)
-
     def save(self, path: str | Path) -> None:
-        """Write the models as folders within one folder; whole or not at all."""
-        parts = [model.save for model in self._models.values()]
-        storage.save(path, _Index(self._by, tuple(self._models)), document=MODEL_SET, parts=parts)
+        """Write the models as folders within one folder, which is complete or absent."""
+        parts = [model.save for model in self.models.values()]
+        storage.save(path, _Index(self._by, tuple(self.models)), document=MODEL_SET, parts=parts)
 
 
 @dataclass(frozen=True)
 class _Index:
-    """What is saved of a set, beside its models.
+    """What a saved set has beside its models.
 
-    values : those of the column `by`, in the order of the models.
+    values : the values of the column `by`, in the order of the models.
     """
 
     by: str
     values: tuple[Any, ...]
 
     def validate(self) -> None:
-        are_sound = all(isinstance(value, str | int) for value in self.values)
-        require(are_sound and len({*self.values}) == len(self.values), "the values of a set of models must differ.")
+        are_names = all(isinstance(value, str | int) for value in self.values)
+        require(are_names and len({*self.values}) == len(self.values), "the values of a set of models must differ.")
 
 
 def rows_by(values: Iterable[Any]) -> dict[Any, list[int]]:
@@ -157,10 +143,10 @@ def rows_by(values: Iterable[Any]) -> dict[Any, list[int]]:
 
 
 def mask(rows: list[int], count: int) -> Bools:
-    """Return which of so many rows are among these."""
-    found = np.zeros(count, dtype=bool)
-    found[rows] = True
-    return found
+    """Return for each of `count` rows whether it is in `rows`."""
+    out = np.zeros(count, dtype=bool)
+    out[rows] = True
+    return out
 
 
 def fit_set(
@@ -178,7 +164,7 @@ def fit_set(
     source = as_source(records)
     models: dict[Any, QACalibrator] = {}
     counts = _counts(source, reading, by)
-    for value, mine in _parts(source, reading.name(by), counts):
+    for value, part in _sources(source, reading.name(by), counts):
 
         def tell(what: str, rows: int, value: Any = value) -> None:
             if progress is not None:
@@ -187,18 +173,18 @@ def fit_set(
         one = QACalibrator(**model.get_params(deep=False))
         try:
             models[value] = one._fit_inputs(
-                FitInputs(mine, reading, group_records, allow_mixed=allow_mixed, prefix=f"{by} {value}: "), tell
+                FitInputs(part, reading, group_records, allow_mixed=allow_mixed, prefix=f"{by} {value}: "), tell
             )
         except InputError as error:
             raise type(error)(f"{by} {value}: {error}") from None
     return ModelSet(by, models)
 
 
-def _parts(source: Source, column: str, counts: list[tuple[Any, int]]) -> Iterator[tuple[Any, Source]]:
+def _sources(source: Source, column: str, counts: list[tuple[Any, int]]) -> Iterator[tuple[Any, Source]]:
     """Yield each value of a column with its rows.
 
-    The source is read once for as many values as have rows for the memory, not once for each; a value with more rows
-    than that is read from the source whenever its rows are needed.
+    The source is read once for as many values as fit into memory together. A value with more rows than fit is read from
+    the source each time.
     """
     block: list[Any] = []
     rows = 0
@@ -214,7 +200,7 @@ def _parts(source: Source, column: str, counts: list[tuple[Any, int]]) -> Iterat
 
 @dataclass(frozen=True)
 class _Only:
-    """The rows of a source that have some values in a column; lines that are no rows were reported before."""
+    """The rows of a source with one of `values` in a column. Unreadable lines were reported before, and are skipped."""
 
     source: Source
     column: str
@@ -223,49 +209,47 @@ class _Only:
     def batches(self, on_fault: OnFault = refuse) -> Iterator[Table]:
         for table in self.source.batches(lambda fault: None):
             table.require(self.column)
-            mine = [_hashable(value) in self.values for value in listed(table.column(self.column))]
-            if any(mine):
-                yield table.only(np.array(mine, dtype=bool))
+            # A value that is no name may have a type that cannot be looked up.
+            values = listed(table.column(self.column))
+            is_wanted = [isinstance(value, str | int) and value in self.values for value in values]
+            if any(is_wanted):
+                yield table.only(np.array(is_wanted, dtype=bool))
 
     def parted(self) -> dict[Any, Source]:
         """Return the rows of each value, in memory."""
-        found: dict[Any, list[Table]] = {}
+        out: dict[Any, list[Table]] = {}
         for table in self.batches():
             for value, rows in rows_by(listed(table.column(self.column))).items():
-                found.setdefault(value, []).append(table.only(mask(rows, len(table))))
-        return {value: as_source(joined(tables)) for value, tables in found.items()}
-
-
-def _hashable(value: Any) -> Any:
-    return value if isinstance(value, str | int) else None
+                out.setdefault(value, []).append(table.only(mask(rows, len(table))))
+        return {value: as_source(joined(tables)) for value, tables in out.items()}
 
 
 def _counts(source: Source, reading: Reading, by: str) -> list[tuple[Any, int]]:
-    """Return the values of a column, and how many rows have each."""
-    found: Counter[Any] = Counter()
+    """Return the values of a column with their numbers of rows."""
+    counts: Counter[Any] = Counter()
     for table, counting in tables_of(source, reading):
         table.require(reading.name(by), "It is the column that --by names.")
         for row, value in enumerate(listed(table.column(reading.name(by)))):
             if isinstance(value, str | int) and value != "":
-                found[value] += 1
+                counts[value] += 1
             else:
                 problem = f"{by} is {value!r}; expected text, to choose its model."
                 counting.on_fault(
                     table.fault(row, problem, f"no {by}" if is_missing(value) else f"{by} that is no name")
                 )
-    if not found:
-        raise InputError("there is no row to work on: the records are empty.")
-    return sorted(found.items(), key=lambda item: str(item[0]))
+    if not counts:
+        raise InputError("there are no rows to fit on: the records are empty.")
+    return sorted(counts.items(), key=lambda item: str(item[0]))
 
 
 def load(path: str | Path, *, embedder: str | Embedder | None = None, warm: bool = False) -> QACalibrator | ModelSet:
-    """Return the model that was saved at `path`; a damaged, foreign or newer one is an error, and runs no code.
+    """Return the model that was saved at `path`, without running code from it; raise for a damaged or newer one.
 
-    Of a set (`qacal fit --by`), what is returned answers each row by the model of its LLM, and has these in `models`.
+    For a set (`qacal fit --by`), return a :class:`ModelSet`: each row goes to the model of its LLM. `models` has them.
 
-    embedder : what the model was fitted with, if it is not "static", "minilm" or "column:NAME". Others ("hf:ID",
-        "onnx:DIR", your own) are loaded only if they are named here, and never because the model names them.
-    warm : load the embedder and all packages now, not at the first answer, which then takes milliseconds.
+    embedder : the embedder of the fit, if it is not "static", "minilm" or "column:NAME". Others ("hf:ID", "onnx:DIR",
+        your own) are loaded only if you name them here, and never because the model names them.
+    warm : load the embedder and all packages now, so that the first row takes milliseconds.
     """
     if not (Path(path) / MODEL_SET).is_file():
         return saved.load(path, embedder=embedder, warm=warm)
@@ -277,34 +261,33 @@ def load(path: str | Path, *, embedder: str | Embedder | None = None, warm: bool
             _require_fitted_for(models[value], index.by, value, folder)
         return ModelSet(index.by, models)
 
-    found: ModelSet = storage.load(path, _Index, document=MODEL_SET, made=made)
+    models: ModelSet = storage.load(path, _Index, document=MODEL_SET, made=made)
     if warm:
-        found._warm()
-    return found
+        models._warm()
+    return models
 
 
 def _named(index: _Index, folders: list[Path]) -> dict[Any, Path]:
-    """Return the folder of each value's model."""
     if not len(index.values) == len(folders) > 0:
         raise ArtifactError(f"{MODEL_SET} names {len(index.values)} models in {len(folders)} folders; copy them again.")
     return dict(zip(index.values, folders, strict=True))
 
 
 def _require_fitted_for(model: QACalibrator, by: str, value: Any, folder: Path) -> None:
-    """Refuse a model of other rows than those that the index names: its numbers would be another LLM's."""
-    known = model.fitted_for_ or {"column": "no column", "value": ""}
-    if known != {"column": by, "value": value}:
+    """Refuse a model of another value than the index names: its numbers would be another LLM's."""
+    actual = model.fitted_for_ or {"column": "no column", "value": ""}
+    if actual != {"column": by, "value": value}:
         raise ArtifactError(
-            f"{folder} holds the model of {known['column']} {known['value']}, and {MODEL_SET} names it as that of {by} "
-            f"{value}: names or folders were exchanged. Copy the models again, or refit."
+            f"{folder} holds the model of {actual['column']} {actual['value']}, and {MODEL_SET} names it as the model "
+            f"of {by} {value}: names or folders were exchanged. Copy the models again, or refit."
         )
 
 
 def load_one(path: str | Path) -> QACalibrator:
-    """Return the model that was saved at `path`; of a set, say how to name one."""
-    found = load(path)
-    if isinstance(found, ModelSet):
+    """Return the single model that was saved at `path`; for a set, raise and name its models."""
+    model = load(path)
+    if isinstance(model, ModelSet):
         folders = storage.load(path, _Index, document=MODEL_SET, made=_named)
         each = ", ".join(f"{folder} ({value})" for value, folder in folders.items())
-        raise InputError(f"{path} holds one model for each {found._by}; name one of them: {each}.")
-    return found
+        raise InputError(f"{path} holds one model for each {model._by}; name one of them: {each}.")
+    return model

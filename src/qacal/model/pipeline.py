@@ -1,10 +1,11 @@
 r"""The path of a row through the parts of a model, up to the calibrator.
 
-.. math:: (q, a, h) \;\to\; s = \beta(q, a), \; f = f(q, a, h) \;\to\; g_s(f)
+.. math:: (q, a, h) \;\to\; g = \beta(q, a), \; s = s(q, a, h) \;\to\; p = C_g(s)
 
-:math:`\beta` embeds question and answer and finds their group :math:`s`, the score :math:`f` weighs confidence and
-text, and the calibrator :math:`g` maps that score in that group. Without a score, :math:`f = h`. Rows that
-certify and rows to answer take this path; rows that train are only embedded (`fitting.py`).
+:math:`\beta` embeds question and answer and finds their group :math:`g`, the score :math:`s` is trained on confidence
+and text, and the calibrator :math:`C` maps the score to a probability with the map of the group. Without a score,
+:math:`s = h`, the confidence. Rows that fit the calibrator and rows to calibrate take this path; rows that train groups
+and score are only embedded (`fitting.py`).
 """
 
 from __future__ import annotations
@@ -23,29 +24,29 @@ from qacal.calibrators.base import Calibrator, Rows
 from qacal.calibrators.score import LearnedScore
 from qacal.embedders import ColumnEmbedder, Embedder, embedder
 from qacal.errors import InputError
-from qacal.model.answering import Progress
+from qacal.model.base import Progress
 from qacal.partitions import EMBEDDING, Column, Partition, Product
 from qacal.records.reading import Batch
 from qacal.tally.arrays import ArrayLike, Floats
 from qacal.tally.groups import Paths, as_grouping
 
-# Embedders that come with packages, while a model uses them; by process, since a fork does not copy their threads.
+# Built-in embedders that a model in this process uses. The key has the process: a fork does not copy their threads.
 _BUILT_IN = ("static", "minilm")
 _in_use: WeakValueDictionary[tuple[str, int], Embedder] = WeakValueDictionary()
 
 
 class ForeignName(str):
-    """The name of an embedder that nobody but a saved model has named.
+    """The name of an embedder that comes from a saved model, not from the user.
 
-    Whoever wrote the model may have chosen any repository or path, so nothing is loaded by such a name. Embedders that
-    come with packages of this program are not foreign, and neither are vectors in a column.
+    The author of the model may have chosen any repository or path, so nothing is loaded by such a name. Built-in
+    embedders and vectors in a column are not foreign.
     """
 
     __slots__ = ()
 
     @classmethod
     def unless_known(cls, name: str) -> str:
-        """Return the name as it is if it may be loaded, and as a foreign one if not."""
+        """Return the name itself if it may be loaded, else a foreign name."""
         return name if name in _BUILT_IN or name.startswith("column:") else cls(name)
 
 
@@ -53,18 +54,18 @@ class RowVectors:
     """The vectors of rows, by an embedder that is loaded when it is first needed.
 
     embedder : the embedder, or its name.
-    known : what a saved model says of the embedder that it was fitted with; any other is refused.
+    expected : the name, dimension and digest of the embedder in a saved model; any other embedder is refused.
     """
 
-    def __init__(self, embedder: str | Embedder, known: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, embedder: str | Embedder, expected: Mapping[str, Any] | None = None) -> None:
         self._embedder = embedder
-        self._known = known
+        self._expected = expected
         self._loaded: Embedder | None = None
         self._progress: Progress | None = None
 
     @contextmanager
     def telling(self, progress: Progress | None) -> Iterator[None]:
-        """Report progress while embedding: rows a second, and the time left."""
+        """Report progress while embedding: rows per second, and the time left."""
         self._progress = progress
         try:
             yield
@@ -73,57 +74,57 @@ class RowVectors:
 
     @property
     def read_text(self) -> bool:
-        """Whether they are made from question and answer; else the records carry them."""
+        """Whether vectors are made from question and answer; else a column of the records has them."""
         return not str(getattr(self._embedder, "name", self._embedder)).startswith("column:")
 
     def of(self, batch: Batch) -> Any:
-        """Return the vectors of checked rows."""
-        maker = self.load()
-        if isinstance(maker, ColumnEmbedder):
-            return maker.vectors(batch.column(maker.column))
+        """Return the vectors of validated rows."""
+        loaded = self.load()
+        if isinstance(loaded, ColumnEmbedder):
+            return loaded.vectors(batch.column(loaded.column))
         texts = batch.question or [], batch.answer or []
-        return maker.embed(*texts) if self._progress is None else maker.embed(*texts, progress=_paced(self._progress))
+        return loaded.embed(*texts) if self._progress is None else loaded.embed(*texts, progress=_paced(self._progress))
 
     def load(self) -> Embedder:
-        """Return the embedder."""
+        """Return the embedder; refuse one that the model was not fitted with."""
         if self._loaded is None:
             if isinstance(self._embedder, ForeignName):
                 name = str(self._embedder)
                 raise InputError(
                     f"the model was fitted with the embedder {name!r}, which is loaded only if you name it, since "
-                    f"whoever wrote the model may have chosen anything. If you trust it, pass --embedder {name} "
+                    f"the author of the model may have chosen anything. If you trust it, pass --embedder {name} "
                     "(in Python: qacal.load(path, embedder=...))."
                 )
-            found = _shared(self._embedder)
-            if self._known is not None and found.digest != self._known.get("digest"):
+            loaded = _shared(self._embedder)
+            if self._expected is not None and loaded.digest != self._expected.get("digest"):
                 raise InputError(
-                    f"the embedder {found.name!r} is not the one that the model was fitted with (its weights, "
+                    f"the embedder {loaded.name!r} is not the one that the model was fitted with (its weights, "
                     "tokenizer or settings differ), and would put rows into other groups. Install that one, or refit."
                 )
-            self._loaded = found
+            self._loaded = loaded
         return self._loaded
 
     def described(self) -> dict[str, Any]:
         """Return the name, dimension and digest of the embedder; those of a saved model without loading it."""
-        if self._loaded is None and self._known is not None:
-            return dict(self._known)
-        maker = self.load()
-        return {"name": maker.name, "dim": maker.dim, "digest": maker.digest}
+        if self._loaded is None and self._expected is not None:
+            return dict(self._expected)
+        loaded = self.load()
+        return {"name": loaded.name, "dim": loaded.dim, "digest": loaded.digest}
 
 
-def _shared(given: str | Embedder) -> Embedder:
+def _shared(name: str | Embedder) -> Embedder:
     """Return an embedder; models share the built-in ones, so that a set of models loads the weights once."""
-    if given not in _BUILT_IN:
-        return embedder(given)
-    key = str(given), os.getpid()
-    found = _in_use.get(key)
-    if found is None:
-        found = _in_use[key] = embedder(given)
-    return found
+    if name not in _BUILT_IN:
+        return embedder(name)
+    key = str(name), os.getpid()
+    loaded = _in_use.get(key)
+    if loaded is None:
+        loaded = _in_use[key] = embedder(name)
+    return loaded
 
 
 def _paced(progress: Progress) -> Callable[[int, int], None]:
-    """Return what an embedder calls with the rows that are done, and all."""
+    """Return the function that an embedder calls with the number of rows that are done, and of all rows."""
     began = monotonic()
 
     def tell(done: int, of: int) -> None:
@@ -149,12 +150,12 @@ def pace(done: int, of: int, seconds: float) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Pipeline:
-    """The parts of a model, and what the calibrator sees of rows through them.
+    """The parts of a model, and the inputs of the calibrator that they compute from rows.
 
-    partition : tells groups, if the calibrator uses them.
-    score : what it is given in place of the confidence; None for the confidence itself.
-    calibrator : what answers at the end.
-    vectors : what the other two read of the text.
+    partition : assigns each row to a group, if the calibrator uses groups.
+    score : the input of the calibrator; None to use the confidence itself.
+    calibrator : maps score and group to a probability.
+    vectors : embed the text for partition and score.
 
     Examples
     --------
@@ -200,7 +201,7 @@ class Pipeline:
 
     @property
     def needs(self) -> dict[str, Any]:
-        """What rows must have beside a confidence, as :func:`qacal.records.reading.read` takes it."""
+        """The columns that rows must have beside a confidence, as arguments of :func:`qacal.records.reading.read`."""
         return {"needs_text": self.needs_text, "confidences": () if self.score is None else self.score.confidences}
 
     @property
@@ -219,20 +220,20 @@ class Pipeline:
         parts = self.partition.fitted_ if isinstance(self.partition, Product) else (self.partition,)
         columns = [part for part in parts if isinstance(part, Column) and part.fitted_.labels]
         found |= {part.name: part.fitted_.labels[0] for part in columns}
-        if self.needs_vectors and isinstance(maker := self.vectors.load(), ColumnEmbedder):
-            found[maker.column] = [1.0] * (maker.dim or 1)
+        if self.needs_vectors and isinstance(loaded := self.vectors.load(), ColumnEmbedder):
+            found[loaded.column] = [1.0] * (loaded.dim or 1)
         return found
 
     @property
     def depth(self) -> int:
-        """How deep into a tree the calibrator looks."""
-        asked = getattr(self.calibrator, "max_depth", None)
-        return int(getattr(self.partition, "max_depth", 0) if asked is None else asked)
+        """The depth of the tree's groups that the calibrator uses."""
+        chosen = getattr(self.calibrator, "max_depth", None)
+        return int(getattr(self.partition, "max_depth", 0) if chosen is None else chosen)
 
-    # What is seen of them
+    # From rows to the inputs of the calibrator
 
     def inputs(self, batch: Batch) -> tuple[Floats, Any]:
-        """Return what the calibrator sees of checked rows: scores, or confidences, and groups, None if it has none."""
+        """Return the scores (or confidences) and groups of validated rows; groups are None if they are not used."""
         inputs: dict[str, Any] = {EMBEDDING: self.vectors.of(batch)} if self.needs_vectors else {}
         groups = None
         if self.uses_groups:
@@ -246,12 +247,12 @@ class Pipeline:
         return self.score.predict(inputs), groups
 
     def rows(self, batch: Batch) -> Rows:
-        """Return checked rows as the calibrator's maps take them."""
+        """Return validated rows in the form that the calibrator's maps take."""
         scores, groups = self.inputs(batch)
         return self.calibrator._checked_rows(scores, groups, batch.ids)
 
     def rows_from_arrays(self, confidence: Floats, groups: Any, vectors: Any, ids: ArrayLike | None) -> Rows:
-        """Do what :meth:`rows` does, for arrays: groups are given by name, or found from vectors."""
+        """Return what :meth:`rows` returns, for arrays; groups come by name or from vectors."""
         if groups is not None:
             groups = self._as_fitted(groups)
         elif vectors is not None and self.uses_groups:
@@ -259,7 +260,7 @@ class Pipeline:
         return self.calibrator._checked_rows(self._scored(confidence, vectors), groups, ids)
 
     def pooled(self, batch: Batch) -> Floats:
-        """Return what one map for all rows answers, whatever their text and group."""
+        """Return the probabilities of one map for all rows, which ignores text and group."""
         if self.score is not None:
             return self.score.pooled(batch.confidence)
         return self.calibrator.predict(batch.confidence, ids=batch.ids)
@@ -275,7 +276,7 @@ class Pipeline:
         return self.score.predict({"confidence": confidence, EMBEDDING: vectors})
 
     def _as_fitted(self, groups: Any) -> Any:
-        """Return groups as the calibrator takes them: a tree's by the number of one of their leaves."""
+        """Return groups in the form of the fit: a group of a tree as the number of one of its leaves."""
         deepest = getattr(self.partition, "max_depth", None)
         if deepest is None or isinstance(groups, Paths):
             return groups

@@ -1,6 +1,6 @@
-"""Rows of a fit, gathered from batches: what all of them are like, what trains groups and score, and what calibrates.
+"""Rows of a fit, gathered from batches: an overview, and samples that train groups, score and calibrator.
 
-Each sample takes batches with `add` and is read at the end. None depends on the order of the rows.
+Each takes batches with `add` and is used at the end. The order of the rows does not matter.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from qacal.tally.arrays import Floats, Hashes
 from qacal.tally.groups import Paths, as_grouping, as_labels
 from qacal.tally.ids import HashSample, mix
 from qacal.tally.tally import Tally
-from qacal.thresholds.memory import sampled
+from qacal.thresholds.fit_record import sampled
 
-# Scores are learned from at most this many rows: what more of them teach is less than a fit's own noise.
+# Scores are trained on at most this many rows: the gain from more rows is smaller than the noise of a fit.
 _MOST_SCORE_ROWS = 50_000
 # Columns with names like this hold further confidences, as the importers and `elicit` write them.
 _CONFIDENCE = "confidence_"
@@ -37,13 +37,12 @@ def ids_of(batch: Batch) -> Hashes:
 
 
 class Overview:
-    """All rows of a fit before anything is learned from them: their sources, and what is odd about them.
+    """What a fit notes about all its rows before training: their number, their sources, and what looks wrong.
 
-    rows : how many there are.
     sources : the LLMs, prompts, confidence sources and judges.
     has_ids : whether the rows of one question can be recognised.
     further_confidences : columns that hold other confidences.
-    only_label : the label of all rows, if they have the same one: then nothing can be learned.
+    only_label : the label of all rows, if it is the same for all: then nothing can be learned.
     texts : hashes of the texts of some questions that have ids.
     """
 
@@ -70,10 +69,10 @@ class Overview:
             confidence=batch.confidence, correct=batch.correct, ids=ids_of(batch), hashes=batch.row_hashes()
         )
 
-    def judge(self, prefix: str) -> None:
-        """Warn of copies, and of confidences that look swapped, random or constant; forget the rows.
+    def warn(self, prefix: str) -> None:
+        """Warn of copies, and of confidences that look swapped, random or constant; release the rows.
 
-        prefix : stands before each warning, such as "model gpt-4: ".
+        prefix : opens each warning, such as "model gpt-4: ".
         """
         from qacal.metrics.ranking import doubt_of
 
@@ -88,7 +87,7 @@ class Overview:
 
 
 def _is_confidence(batch: Batch, name: str) -> bool:
-    """Return whether a column holds numbers in [0, 1], and some at least."""
+    """Return whether a column has numbers, all of them in [0, 1]; some rows may have none."""
     try:
         return bool((batch.partial(name) >= 0).any())
     except InputError:
@@ -98,7 +97,7 @@ def _is_confidence(batch: Batch, name: str) -> bool:
 class PartitionSample:
     """Rows that train a partition: a sample of vectors, with labels if it uses them, and the columns of all rows.
 
-    Columns are given and not learned, so they need no split of their own.
+    Groups that are columns are not learned, so they come from all rows and need no split.
     """
 
     def __init__(self, partition: Partition) -> None:
@@ -109,12 +108,10 @@ class PartitionSample:
         self.count = 0
 
     def add_columns(self, batch: Batch) -> None:
-        """Take the columns of some rows."""
         for name, values in self._columns.items():
             values.extend(batch.listed(name))
 
     def add_vectors(self, batch: Batch, vectors: Any) -> None:
-        """Take the vectors of some rows."""
         self._vectors.add(ids_of(batch), vectors)
         if self._partition.uses_labels:
             if batch.correct is None or not (batch.correct >= 0).all():
@@ -175,7 +172,7 @@ class ScoreSample:
         if self._score.text:
             inputs[EMBEDDING] = self._vectors.rows()
         ids = self._ids.rows()
-        # Records without ids come with zeros. That is not one question, but as many as there are rows.
+        # Records without ids have zeros: each row is a question of its own.
         self._score._fit_hashed(inputs, correct, ids if ids.any() else None)
 
 
@@ -183,11 +180,10 @@ def _codes(values: list[Any], known: dict[Any, int]) -> Floats:
     return np.array([known.setdefault(value, len(known)) for value in values], dtype=np.float64)
 
 
-class CalibrationSample:
-    """Rows that calibrate: a tally for the calibrator, and a few texts of every group.
+class CalibratorSample:
+    """Rows that fit the calibrator: a tally of their scores and groups, and a few texts of every group.
 
-    pipeline : its score and groups are what the calibrator sees of a row.
-    n_blocks : into how many blocks to split the questions; by default as many as the calibrator needs.
+    n_blocks : the number of blocks to split the questions into; by default as many as the calibrator needs.
 
     Examples
     --------
@@ -196,7 +192,7 @@ class CalibrationSample:
     >>> from qacal.records.reading import read
     >>> records = [{"subject": "law", "confidence": 0.9, "correct": right} for right in (0, 1, 1)]
     >>> pipeline = Pipeline(Column("subject").fit(["art", "law"]), None, QABinning(), RowVectors("static"))
-    >>> rows = CalibrationSample(pipeline)
+    >>> rows = CalibratorSample(pipeline)
     >>> for batch in read(records, needs_labels=True, **pipeline.needs):
     ...     rows.add(batch)
     >>> rows.tally()
@@ -217,8 +213,8 @@ class CalibrationSample:
         if batch.ids is None and (self._options.get("n_blocks", 1) > 1 or self._options.get("ties")):
             name = type(self._pipeline.calibrator).__name__
             raise InputError(f"{name} splits rows by question; the records need a column id or question.")
-        seen, groups = self._pipeline.inputs(batch)
-        more = Tally.of(seen, batch.correct, groups=groups, ids=batch.ids, **self._options)
+        scores, groups = self._pipeline.inputs(batch)
+        more = Tally.of(scores, batch.correct, groups=groups, ids=batch.ids, **self._options)
         self._total = more if self._total is None else self._total + more
         if self._pipeline.score is not None:
             stated = Tally.of(batch.confidence, batch.correct, groups=groups)
@@ -236,15 +232,14 @@ class CalibrationSample:
             raise InputError(
                 "no row is left to calibrate on; give more rows, or a smaller --train-share (in Python: train_share)."
             )
-        # Which questions are in several batches is known here, and not to tallies that are added.
+        # Only here it is known which questions are in several batches; added tallies do not know it.
         ids = self.ids()
         is_clustered = bool(ids.any()) and len(np.unique(ids)) < len(ids)
         return replace(self._total, is_clustered=is_clustered, is_sum=False)
 
     def ids(self) -> Hashes:
-        """Return the hashes of the ids of the rows."""
         return np.concatenate(self._ids)
 
     def summaries(self, tally: Tally, examples: int) -> Summaries:
-        """Return what is in each group of their tally: with a score, of the confidences that were stated."""
+        """Return what is in each group; `confidence` there is the stated one, also with a score."""
         return Summaries(tally if self._stated is None else self._stated, self._pipeline.depth, self._sampler, examples)

@@ -1,4 +1,4 @@
-"""Save a model, and load it again: its parts as one dataclass, which :mod:`qacal.storage` writes."""
+"""Save a model and load it: its parts as one dataclass, which :mod:`qacal.storage` writes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from qacal.partitions import BisectingTree, Column, KDTree, KMeans, LearnedTree,
 from qacal.records.reading import ReadAs
 from qacal.storage import require
 from qacal.thresholds.decisions import DecisionRule
-from qacal.thresholds.memory import FitRecord
+from qacal.thresholds.fit_record import FitRecord
 
 CLASSES: tuple[type, ...] = (
     *(Identity, PlattScaling, IsotonicCalibration, UniformMassBinning, ScalingBinning, QABinning, ScalingQABinning),
@@ -126,7 +126,7 @@ def load(path: str | Path, *, embedder: str | Embedder | None = None, warm: bool
         rows=saved.rows,
         origins={name: list(values) for name, values in saved.origins.items()},
         groups=saved.groups,
-        memory=saved.fit_record,
+        fit_record=saved.fit_record,
     )
     model._set_fitted(fitted, saved.decision_rule)
     model.read_as_ = saved.read_as

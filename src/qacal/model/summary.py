@@ -20,7 +20,7 @@ _FEW = 200
 
 
 def described(model: QACalibrator, *, is_certified_apart: bool = False) -> str:
-    """Return what was fitted in a few lines.
+    """Return the summary of a fit.
 
     is_certified_apart : the certifying rows came in a separate file.
     """
@@ -29,7 +29,7 @@ def described(model: QACalibrator, *, is_certified_apart: bool = False) -> str:
     if isinstance(maps, BinMaps):
         lines += [_certified(model, maps), *_certified_groups(model, maps, is_certified_apart)]
     elif model.rows_ < _FEW and model.learned_score_ is None:
-        lines.append("With so few rows the calibration is unreliable.")
+        lines.append(f"With fewer than {_FEW} rows the calibration is unreliable.")
     return "\n".join(lines)
 
 
@@ -44,34 +44,29 @@ def _fitted(model: QACalibrator) -> str:
 
 def _chosen(model: QACalibrator) -> str:
     """Return the settings that tuning chose, and their objective."""
-    found = model.tuned_
-    if found is None:
+    tuned = model.tuned_
+    if tuned is None:
         return ""
-    best, what = found.best, str(model.tune).replace("_", " ")
-    b = "" if best.points_per_bin is None else f", {best.points_per_bin} points per bin"
-    depth = (
-        f"depth {best.cut}"
-        if isinstance(best.cut, int) and best.cut
-        else "one map for all"
-        if not best.cut
-        else "groups"
-    )
-    without = found.best_pooled
+    best, objective = tuned.best, str(model.tune).replace("_", " ")
+    points = "" if best.points_per_bin is None else f", {best.points_per_bin} points per bin"
+    depth = "one map for all" if not best.cut else f"depth {best.cut}" if isinstance(best.cut, int) else "groups"
+    without = tuned.best_pooled
     pooled = "" if without is None or best.cut == 0 else f", {abs(without.score):.4f} without groups"
-    tried = f"{what} {abs(best.score):.4f} on {found.rows:,} rows{pooled}; {len(found.trials)} settings tried"
-    return f" Chosen: {depth}{b} ({tried}; {found.note})."
+    tried = f"{objective} {abs(best.score):.4f} on {tuned.rows:,} rows{pooled}; {len(tuned.trials)} settings tried"
+    return f" Chosen: {depth}{points} ({tried}; {tuned.note})."
 
 
 def _tried(model: QACalibrator) -> list[str]:
-    """Return the candidates for the score with their held-out losses, and the chosen one."""
+    """Return the candidates for the score with their cross-validated losses, and the chosen one."""
     score = model.learned_score_
     if score is None:
         return []
     others = "other rows" if model.output == "certified" else "rows"
     lines = [f"Score: {score.chosen}, trained on {score.rows_:,} {others}."]
-    width = max([43, *(len(trial.name) for trial in score.tried_)])
     if score.tried_:
-        lines.append(f"{f'Compared on {score.tried_[0].rows:,} held-out rows':<{width + 3}} log loss   Brier")
+        title = f"Cross-validated on {score.tried_[0].rows:,} of the training rows"
+        width = max(43, *(len(trial.name) for trial in score.tried_))
+        lines.append(f"{title:<{width + 3}} log loss   Brier")
     for trial in score.tried_:
         mark = "*" if trial.is_chosen else " "
         lines.append(f" {mark} {trial.name:<{width}} {trial.log_loss:8.4f}  {trial.brier:6.4f}")

@@ -353,18 +353,18 @@ def tables_of(records: Any, reading: Reading) -> Iterator[tuple[Table, Reading]]
     bad.require(reading.max_bad)
 
 
-def read_again(records: Any, reading: Reading, **needs: Any) -> Iterable[Batch]:
+def rereadable(records: Any, reading: Reading, **needs: Any) -> Iterable[Batch]:
     """Return validated records to iterate over several times: a file is read again, a table is validated once.
 
     needs : as in :func:`read`.
     """
     source = as_source(records)
-    again = _Again(source, reading, needs)
-    return list(again) if isinstance(source, _Memory) else again
+    batches = _Rereadable(source, reading, needs)
+    return list(batches) if isinstance(source, _Memory) else batches
 
 
 @dataclass(frozen=True)
-class _Again:
+class _Rereadable:
     source: Source
     reading: Reading
     needs: Mapping[str, Any]

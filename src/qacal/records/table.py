@@ -99,7 +99,7 @@ class Table(ABC):
         return []
 
     def with_numbers(self, columns: Mapping[str, float]) -> Table:
-        """Return the table with the names of further columns that hold numbers, and the number for certain in each."""
+        """Return the table with further columns as numbers; `columns` has the top of each: 1, or 100 for percents."""
         return self
 
     @abstractmethod

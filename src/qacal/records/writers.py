@@ -44,8 +44,7 @@ _DECIMAL_COMMA = re.compile(r"-?\d+,\d+")
 def atomic_file(path: str | Path) -> Iterator[Path]:
     """Yield a path to write to; it takes the place of `path` once all is written, and vanishes if that fails.
 
-    ``-`` is standard output, which is then sent all at once, as is whatever else is no regular file: a device, a pipe.
-    A link is followed.
+    For ``-`` (standard output), a device or a pipe, everything is sent at the end. A link is followed.
     """
     if is_stream(path):
         with temporary_folder() as folder:

@@ -11,7 +11,7 @@ from qacal.calibrators.bin_maps import BinMaps
 from qacal.errors import InputError, QacalWarning
 from qacal.metrics.evaluation import FITTED_ON, Scores, Verdict, evaluate_rows, without_group, without_nan
 from qacal.metrics.ranking import Doubt
-from qacal.model.answering import Answering, Progress
+from qacal.model.base import BaseModel, Progress
 from qacal.partitions import Column
 from qacal.records.provenance import AllowOtherSource
 from qacal.records.reading import Reading, copies_among
@@ -70,7 +70,7 @@ class Content:
 
 
 def read_contents(
-    model: Answering,
+    model: BaseModel,
     records: Any,
     reading: Reading | None = None,
     *,

@@ -12,7 +12,7 @@ import numpy as np
 from qacal.calibrators.bin_maps import BinMaps
 from qacal.errors import InputError
 from qacal.metrics.evaluation import is_uneven, require_labels
-from qacal.model.answering import Answering, Progress
+from qacal.model.base import BaseModel, Progress
 from qacal.model.groups import Sampler
 from qacal.model.model import QACalibrator
 from qacal.model.model_set import mask, rows_by
@@ -239,12 +239,12 @@ class Gathered:
 
     @property
     def has_one_map(self) -> bool:
-        """Whether one map answers for all rows, because there is at most one group."""
+        """Whether all rows use one map, because there is at most one group."""
         return set(self.sources) == {"root"} and len(self.model.describe_groups()) <= 1
 
 
 def gather(
-    model: Answering,
+    model: BaseModel,
     records: Any,
     reading: Reading | None = None,
     *,

@@ -9,7 +9,7 @@ from qacal.experiment.protocol import MEANING
 from qacal.experiment.runner import called, times
 from qacal.experiment.showcase import showcase
 from qacal.experiment.tables import Table as Results
-from qacal.model.answering import Progress
+from qacal.model.base import Progress
 from qacal.report.content import read_contents
 from qacal.report.page import Block, render
 from qacal.report.tables import Cell, Table

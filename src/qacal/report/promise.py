@@ -10,9 +10,9 @@ interval is contradicted with probability at most :math:`\gamma = 0.05`, and for
 guarantee allows, and none of 8,000 default fits (``tests/theory/test_kept_promises.py``).
 
 *Which rows count.* The interval of a map covers all rows below its node, so all of these are its evidence, including
-those that a deeper map answers. One row of each question is kept, since rows must be independent; so every question
-must have the same number of rows, or accuracy over questions is not the accuracy over rows that the guarantee covers
-(:func:`why_not_judged`).
+rows of groups with a map of their own. One row of each question is kept, since rows must be independent; so every
+question must have the same number of rows, or accuracy over questions is not the accuracy over rows that the guarantee
+covers (:func:`why_not_judged`).
 
 A guarantee about the calibration rows alone (:attr:`qacal.guarantee.Certificate.is_about_all` is False) needs one more
 assumption: within a bin, new confidences are distributed like those of the calibration rows.

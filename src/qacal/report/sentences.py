@@ -306,7 +306,7 @@ def _within(content: Content) -> str:
     errors = {name: scores.error_by_group for name, scores in content.measured.items()}
     measured = {name: error for name, error in errors.items() if error is not None}
     if np.isnan([error.debiased for error in measured.values()]).all():
-        return f"Within {each}, no error can be measured on so few rows."
+        return f"Within {each}, there are too few rows to measure an error."
     parts = ", ".join(f"{labels[name]} {off_by(error, has_interval=True)}" for name, error in measured.items())
     return f"Typical error within {each}, without noise: {parts}."
 

@@ -1,8 +1,8 @@
 """What the two models share: the cells of many groups, symmetric matrices of two by two, and the fitted result.
 
-The models ask two things of cells: the value of a polynomial of the feature in every cell, with the coefficients of its
-group, and the moments of a column in every group. What belongs to groups has a row per number and a column per group; a
-symmetric matrix is its three numbers (11, 12, 22).
+The models compute two things from cells: a polynomial of the feature in every cell, with the coefficients of its group,
+and the moments of a column in every group. Arrays of groups have a row per number and a column per group; a symmetric
+matrix is its three numbers (11, 12, 22).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class MixedFit:
     covariance : :math:`\Sigma` of the effects; in a tree, of the difference between a node and its parent.
     effects : (U, V) per group, one row each; in a tree per node, those of its ancestors included.
     negative_log_likelihood : Laplace's approximation, without binomial coefficients.
-    is_singular : the covariance has lost rank: the groups do not need one of the two effects, or either.
+    is_singular : the covariance has rank one or zero: the groups do not need both effects.
     """
 
     fixed: Floats
@@ -67,7 +67,7 @@ def pooled_loss(fixed: Floats, x: Floats, w: Floats, wt: Floats) -> float:
 class Runs:
     """Cells in runs, one run a group, each cell with a feature of its own.
 
-    is_free : 1 for groups; 0 for the run without a group: its effects are zero.
+    is_free : 1 for groups; 0 for the run of rows without a group, which has no effects.
     """
 
     z: Floats
@@ -154,7 +154,7 @@ def as_table(runs: Runs) -> Table | None:
     (2, 2)
     """
     most = 2 * len(runs.z) // len(runs.starts)
-    # All different values need not be sorted to see that they are too many.
+    # If all values differ, some of them show that there are too many; sorting all is not needed.
     if len(runs.z) > _MANY and len(np.unique(runs.z[: 2 * most])) > most:
         return None
     values = np.unique(runs.z)

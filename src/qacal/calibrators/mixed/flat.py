@@ -1,45 +1,45 @@
 r"""The hierarchical logistic model: random intercept and slope per group, fitted by Laplace's approximation.
 
-For cell :math:`c` of group :math:`s` with feature :math:`x_c = (1, h_c)`,
+For cell :math:`c` of group :math:`j` with feature :math:`x_c = (1, h_c)`,
 
 .. math::
-    \eta_c = x_c^\top (\beta + L v_s), \qquad v_s \sim N(0, I), \qquad \Sigma = L L^\top,
+    \eta_c = x_c^\top (\beta + L v_j), \qquad v_j \sim N(0, I), \qquad \Sigma = L L^\top,
 
-so that :math:`L v_s = (U_s, V_s)` are the paper's random effects. :math:`L` is lower triangular with free signs:
+so that :math:`L v_j = (U_j, V_j)` are the paper's random effects. :math:`L` is lower triangular with free signs:
 covariances of rank one or zero are ordinary points, not edges. Given :math:`\theta = (\beta, L)` each group has a
-mode :math:`\hat v_s`, and the log likelihood is approximated by
+mode :math:`\hat v_j`, and the log likelihood is approximated by
 
 .. math::
-    F(\theta) = \sum_s \Big[ \ell_s(\beta + L \hat v_s) - \tfrac12 |\hat v_s|^2 - \tfrac12 \log\det M_s \Big],
-    \qquad M_s = L^\top A_s L + I, \quad A_s = \sum_{c \in s} W_c x_c x_c^\top,
+    F(\theta) = \sum_j \Big[ \ell_j(\beta + L \hat v_j) - \tfrac12 |\hat v_j|^2 - \tfrac12 \log\det M_j \Big],
+    \qquad M_j = L^\top A_j L + I, \quad A_j = \sum_{c \in j} W_c x_c x_c^\top,
 
-with :math:`W_c = w_c p_c (1 - p_c)`; binomial coefficients are left out. With :math:`g_s = \sum_c (wt_c - w_c p_c)
-x_c`, :math:`C_s = L M_s^{-1} L^\top`, :math:`r_s = \sum_c W'_c \, (x_c^\top C_s x_c) \, x_c` (:math:`W'` by
-:math:`\eta`), :math:`z_s = M_s^{-1} L^\top r_s`, :math:`a_s = r_s - A_s L z_s` and :math:`K_s = A_s - A_s C_s A_s`,
-what group :math:`s` knows of :math:`\beta` when its own effects are unknown, the gradient is
+with :math:`W_c = w_c p_c (1 - p_c)`; binomial coefficients are left out. With :math:`g_j = \sum_c (wt_c - w_c p_c)
+x_c`, :math:`C_j = L M_j^{-1} L^\top`, :math:`r_j = \sum_c W'_c \, (x_c^\top C_j x_c) \, x_c` (:math:`W'` by
+:math:`\eta`), :math:`z_j = M_j^{-1} L^\top r_j`, :math:`a_j = r_j - A_j L z_j` and :math:`K_j = A_j - A_j C_j A_j`,
+the information of group :math:`j` about :math:`\beta` when its own effects are unknown, the gradient is
 
 .. math::
-    \partial_\beta F = \sum_s g_s - \tfrac12 a_s, \qquad
-    \partial_L F = \sum_s (g_s - \tfrac12 a_s) \hat v_s^\top - \tfrac12 g_s z_s^\top - K_s L.
+    \partial_\beta F = \sum_j g_j - \tfrac12 a_j, \qquad
+    \partial_L F = \sum_j (g_j - \tfrac12 a_j) \hat v_j^\top - \tfrac12 g_j z_j^\top - K_j L.
 
 The search takes the curvature from the Gaussian model that the approximation amounts to. Of its expected and its
 observed curvature, the average is by far the closest to that of :math:`F`, and the traces in them cancel (Gilmour,
 Thompson and Cullis 1995): for directions :math:`E`, :math:`E'` of :math:`\Sigma`,
 
 .. math::
-    -\partial^2_\beta F \approx \sum_s K_s, \qquad
-    -\partial_\beta \partial_E F \approx \tfrac12 \sum_s K_s E g_s, \qquad
-    -\partial_E \partial_{E'} F \approx \tfrac12 \sum_s g_s^\top E K_s E' g_s, \qquad
-    \partial_\Sigma F \approx \tfrac12 \sum_s g_s g_s^\top - K_s =: S.
+    -\partial^2_\beta F \approx \sum_j K_j, \qquad
+    -\partial_\beta \partial_E F \approx \tfrac12 \sum_j K_j E g_j, \qquad
+    -\partial_E \partial_{E'} F \approx \tfrac12 \sum_j g_j^\top E K_j E' g_j, \qquad
+    \partial_\Sigma F \approx \tfrac12 \sum_j g_j g_j^\top - K_j =: S.
 
 For matrices of two by two, with :math:`A^*` the adjugate, these need no solver and hold at every rank:
 
 .. math::
-    M_s^{-1} = (L^\top A_s L + I)^* / \det M_s, \qquad K_s = (A_s + \det A_s \, \Sigma^*) / \det M_s.
+    M_j^{-1} = (L^\top A_j L + I)^* / \det M_j, \qquad K_j = (A_j + \det A_j \, \Sigma^*) / \det M_j.
 
 Newton's method maximises :math:`F` in :math:`\theta`. Everything works on cells: rows and cells give the same :math:`F`
-to the last digit. What belongs to groups is stored a row per number and a column per group; a symmetric matrix is its
-three numbers (11, 12, 22).
+to the last digit. Arrays of groups have a row per number and a column per group; a symmetric matrix is its three
+numbers (11, 12, 22).
 """
 
 from __future__ import annotations

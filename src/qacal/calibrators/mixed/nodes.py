@@ -1,4 +1,4 @@
-"""The nodes of a tree that have calibration rows, and which of them answers for a row."""
+"""The nodes of a tree that have calibration rows, and which of them a row belongs to."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from qacal.tally.lookup import GroupIndex
 class Nodes:
     """The nodes with rows of their own or below, in the order of (depth, code); the root is the first.
 
-    codes : those of the nodes at each depth. Flat groups are the children of the root, whatever their codes.
+    codes : the codes of the nodes at each depth. Flat groups are the children of the root, whatever their codes.
 
     >>> nodes = Nodes((np.array([0]), np.array([0, 1]), np.array([1, 2, 3])))
     >>> nodes.parent, nodes.depth
@@ -63,19 +63,19 @@ class Nodes:
 
     @property
     def tips(self) -> int:
-        """How many nodes have no child."""
+        """The number of nodes without children."""
         return len(self) - len(np.unique(self.parent[1:])) if len(self) > 1 else 1
 
-    def subtree_sums(self, own: Floats) -> Floats:
+    def subtree_sums(self, values: Floats) -> Floats:
         """Return the sum over each node and all nodes below it; the last axis is the nodes."""
-        total = own.copy()
+        total = values.copy()
         for family in reversed(self.families):
             family.add_to_parents(total[..., family.children], total)
         return total
 
-    def cumulated(self, own: Floats) -> Floats:
+    def cumulated(self, values: Floats) -> Floats:
         """Return the sum over each node and its ancestors."""
-        total = own.copy()
+        total = values.copy()
         for place, parents in self.levels:
             total[..., place] += np.take(total, parents, axis=-1)
         return total
@@ -106,7 +106,7 @@ class _Family:
 
 
 def nodes_of(column: GroupColumn | None, max_depth: int | None = None) -> Nodes:
-    """Return the nodes for a column of groups: of a tree, all its depths down to `max_depth`; of flat groups, two."""
+    """Return the nodes for a column of groups: all depths of a tree down to `max_depth`, or two for flat groups."""
     deepest = deepest_level(column, max_depth)
     codes = [np.zeros(1, dtype=np.int64)]
     if column is not None and column.depth is None:
@@ -120,9 +120,9 @@ def nodes_of(column: GroupColumn | None, max_depth: int | None = None) -> Nodes:
 
 @dataclass(frozen=True, eq=False)
 class Addresses:
-    """Which node answers for a row: the last one on its path that has calibration rows.
+    """Which node a row belongs to: the last node on its path that has calibration rows.
 
-    A place in a tree has the number that it has in a heap: ``2^depth + code``, the root 1.
+    Places in a tree are numbered as in a heap: ``2^depth + code``, the root 1.
     """
 
     directory: GroupIndex
@@ -138,7 +138,7 @@ class Addresses:
         return Addresses(GroupIndex(codes, np.arange(1, len(codes) + 1)), deepest, False)
 
     def find(self, column: GroupColumn) -> Ints:
-        """Return the node of each row of a column; the root for rows of no known group."""
+        """Return the node of each row of a column; the root for rows of unknown groups."""
         if not self.is_tree or column.exit is None:
             return self.directory.find(column.code)
         cut = column.at_depth(self.deepest)
@@ -146,7 +146,7 @@ class Addresses:
         return self.directory.find((1 << depth) + (cut.code >> (self.deepest - depth)))
 
     def lineage(self, nodes: Nodes) -> Lineage:
-        """Return which node answers for each group, by the group's number or label."""
+        """Return the node whose curve each group uses, by the number or label of the group."""
         owner = np.concatenate(nodes.codes)
         owner[0] = NO_GROUP
         directory = self.directory

@@ -16,8 +16,8 @@ approximated by
 
 Steps to the mode, :math:`\Lambda_v`, :math:`K_v` and the variances :math:`S_v` left of :math:`c_v` come from two passes
 over the tree, below. Let :math:`G_v` be the sum of the scores :math:`\sum_i (wt_i - w_i p_i) x_i` over the subtree of
-:math:`v` (at the mode, :math:`y_v = G_v`), and :math:`P_v = K_v - K_v S_{pa(v)} K_v` what it knows of a
-shift common to it. The mode moves with the parameters: with :math:`r_v = \sum_i W'_i (x_i^\top S_v x_i) x_i`
+:math:`v` (at the mode, :math:`y_v = G_v`), and :math:`P_v = K_v - K_v S_{pa(v)} K_v` its information about
+a common shift. The mode moves with the parameters: with :math:`r_v = \sum_i W'_i (x_i^\top S_v x_i) x_i`
 (:math:`W = w p (1 - p)`, its slope by :math:`\eta`), and :math:`d` the Newton step for scores :math:`r`, let
 :math:`a_v` be the sum of :math:`r - A d` over the subtree. Then
 
@@ -33,8 +33,8 @@ average information: :math:`\Lambda_{root}` for :math:`\beta`, and :math:`\frac1
 :math:`P f = A (f - d)` with :math:`d` the Newton step for scores :math:`A f`.
 
 The Gaussian model is exact: one pass up the tree and one down. The rows of a node determine its :math:`c_v`, with the
-curvature :math:`A_v` and the score :math:`g_v`. Going up, let :math:`\Lambda_v = A_v + \sum_{children} K` be what the
-rows below :math:`v` know of :math:`c_v`. Then they know of its parent's
+curvature :math:`A_v` and the score :math:`g_v`. Going up, let :math:`\Lambda_v = A_v + \sum_{children} K` be the
+information in the rows below :math:`v` about :math:`c_v`. Their information about its parent's is
 
 .. math::
     K_v = \Lambda_v - \Lambda_v C_v \Lambda_v, \qquad C_v = \Sigma (I + \Lambda_v \Sigma)^{-1},
@@ -186,21 +186,21 @@ class Summit(NamedTuple):
     by_sigma: Floats
     G: Floats
     at: Point
-    known: Knowledge
+    info: Information
 
 
 def evaluate(data: Cells, theta: Floats, y: Floats, tolerance: float = _MODE) -> Summit:
     """Return everything at theta; `y` is where the search for the mode starts."""
     sigma = covariance_of(theta)
     at, c, y = _modes(data, theta[:2], sigma, y, tolerance)
-    known = gather_knowledge(data.nodes, at.A, sigma)
-    value = at.log_likelihood - np.vdot(times(sigma[:, None], y), y) / 2 - known.log_determinant / 2
-    by_beta, by_sigma, G = _gradient(data, at, known)
+    info = gather_information(data.nodes, at.A, sigma)
+    value = at.log_likelihood - np.vdot(times(sigma[:, None], y), y) / 2 - info.log_determinant / 2
+    by_beta, by_sigma, G = _gradient(data, at, info)
     penalty, from_beta, from_sigma = _wall(theta[:2], sigma)
     by_beta, by_sigma = from_beta - by_beta, from_sigma - by_sigma
     by_L = 2 * matrix(by_sigma) @ factor(theta)
     gradient = np.array([*by_beta, by_L[0, 0], by_L[1, 0], by_L[1, 1]])
-    return Summit(theta, y, c, penalty - float(value), gradient, by_sigma, G, at, known)
+    return Summit(theta, y, c, penalty - float(value), gradient, by_sigma, G, at, info)
 
 
 def _modes(data: Cells, beta: Floats, sigma: Floats, y: Floats, tolerance: float) -> tuple[Point, Floats, Floats]:
@@ -210,7 +210,7 @@ def _modes(data: Cells, beta: Floats, sigma: Floats, y: Floats, tolerance: float
     at = _point(data, c)
     height = at.log_likelihood - np.vdot(times(three, y), y) / 2
     for _ in range(100):
-        new, d = solve(data.nodes, gather_knowledge(data.nodes, at.A, sigma), at.g, y)
+        new, d = solve(data.nodes, gather_information(data.nodes, at.A, sigma), at.g, y)
         step = new - y
         size, least = 1.0, height - 1e-12 * abs(height)
         while True:
@@ -244,16 +244,16 @@ def _by_node(data: Cells, of_places: Floats) -> Floats:
     return out
 
 
-def _gradient(data: Cells, at: Point, known: Knowledge) -> tuple[Floats, Floats, Floats]:
+def _gradient(data: Cells, at: Point, info: Information) -> tuple[Floats, Floats, Floats]:
     """Return the gradients of F by beta and by Sigma, and the scores of all subtrees."""
     nodes = data.nodes
-    S = posterior_covariances(nodes, known)
+    S = posterior_covariances(nodes, info)
     slope = at.W * (1 - 2 * at.p) * data.cells.polynomial(np.take(S * _TWICE, data.place, axis=1))
     r = _by_node(data, data.cells.moments(slope, 1))
-    _, d = solve(nodes, known, r, np.zeros_like(r))
+    _, d = solve(nodes, info, r, np.zeros_like(r))
     G, a = np.split(nodes.subtree_sums(np.concatenate([at.g, r - times(at.A, d)])), 2)
     half = G - a / 2
-    P = known.K - (_congruence(known.K[[0, 1, 1, 2]]) * np.take(S, nodes.parent, axis=1)).sum(axis=1)
+    P = info.K - (_congruence(info.K[[0, 1, 1, 2]]) * np.take(S, nodes.parent, axis=1)).sum(axis=1)
     # G G' - (a G' + G a') / 2, the sum over all nodes but the root.
     product = half[:, 1:] @ G[:, 1:].T - G[:, 1:] @ a[:, 1:].T / 2
     return half[:, 0], (product[[0, 0, 1], [0, 1, 1]] - P.sum(axis=1)) / 2, G
@@ -266,7 +266,7 @@ def gaussian_curvature(data: Cells, here: Summit) -> Floats:
     S = here.by_sigma
     bend = 2 * np.array([[S[0], S[1], 0.0], [S[1], S[2], 0.0], [0.0, 0.0, S[2]]])
     out = np.zeros((5, 5))
-    out[:2, :2] = matrix(here.known.Lambda[:, 0])
+    out[:2, :2] = matrix(here.info.Lambda[:, 0])
     out[2:, 2:] = directions @ _information(data, here) @ directions.T + bend
     return out
 
@@ -288,7 +288,7 @@ def _information(data: Cells, here: Summit) -> Floats:
     f = nodes.cumulated(own)
     A = here.at.A[:, None]
     score = times(A, f)
-    _, d = solve(nodes, here.known, score, np.zeros_like(score))
+    _, d = solve(nodes, here.info, score, np.zeros_like(score))
     return np.asarray(np.einsum("ijn,ikn->jk", score, f - d) / 2)
 
 
@@ -315,7 +315,7 @@ def _wall(beta: Floats, sigma: Floats) -> tuple[float, Floats, Floats]:
 # The passes over the tree
 
 
-class Knowledge(NamedTuple):
+class Information(NamedTuple):
     """What the pass up finds for every node. Of the root, which has no part of its own, C, K and E are zero.
 
     transposed : the four numbers of E'.
@@ -330,8 +330,8 @@ class Knowledge(NamedTuple):
     log_determinant: float
 
 
-def gather_knowledge(nodes: Nodes, A: Floats, sigma: Floats) -> Knowledge:
-    """Return what the rows know, for curvatures A of all nodes and the three numbers of a covariance."""
+def gather_information(nodes: Nodes, A: Floats, sigma: Floats) -> Information:
+    """Return the information in the rows, for curvatures A of all nodes and the three numbers of a covariance."""
     Lambda, K, m = A.copy(), np.zeros_like(A), np.ones(A.shape[1])
     column, adjugate, det_sigma = sigma[:, None], _ADJUGATE @ sigma[:, None], float(determinant(sigma))
     for family in reversed(nodes.families):
@@ -345,17 +345,17 @@ def gather_knowledge(nodes: Nodes, A: Floats, sigma: Floats) -> Knowledge:
     share[0] = 0.0
     C = (column + det_sigma * (_ADJUGATE @ Lambda)) * share
     E = (_adjugate_of_product(sigma) @ Lambda + np.array([[1.0], [0.0], [0.0], [1.0]])) * share
-    return Knowledge(sigma, Lambda, C, K, E, E[[0, 2, 1, 3]], float(np.log(m).sum()))
+    return Information(sigma, Lambda, C, K, E, E[[0, 2, 1, 3]], float(np.log(m).sum()))
 
 
-def solve(nodes: Nodes, known: Knowledge, g: Floats, y: Floats) -> tuple[Floats, Floats]:
+def solve(nodes: Nodes, info: Information, g: Floats, y: Floats) -> tuple[Floats, Floats]:
     r"""Return (y, d): the effects to which one Newton step leads, and how far it moves every :math:`c_v`.
 
     They maximise :math:`\sum_v g_v^\top d_v - \frac12 d_v^\top A_v d_v - \frac12 y_v^\top \Sigma y_v` for scores g at
     effects that stand at y so far. Several problems may be solved at once: g and y may have further axes in the middle.
     """
     # A column per node, with room for several problems between.
-    parts = (*known[:2], *known[3:6])
+    parts = (*info[:2], *info[3:6])
     sigma, Lambda, K, E, transposed = (part.reshape(len(part), *[1] * (g.ndim - 2), -1) for part in parts)
     delta = times(sigma, y)
     eta, stay = g.copy(), y - _times4(E, y)
@@ -370,9 +370,9 @@ def solve(nodes: Nodes, known: Knowledge, g: Floats, y: Floats) -> tuple[Floats,
     return alone - times(K, np.take(d, nodes.parent, axis=-1)), d
 
 
-def posterior_covariances(nodes: Nodes, known: Knowledge) -> Floats:
+def posterior_covariances(nodes: Nodes, info: Information) -> Floats:
     r"""Return what the rows leave unknown of every :math:`c_v`: :math:`S_v = C_v + E_v^\top S_{pa(v)} E_v`."""
-    S, turn = known.C.copy(), _congruence(known.E)
+    S, turn = info.C.copy(), _congruence(info.E)
     for level, parents in nodes.levels:
         S[:, level] += (turn[:, :, level] * np.take(S, parents, axis=1)).sum(axis=1)
     return S

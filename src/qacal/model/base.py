@@ -1,4 +1,4 @@
-"""Whatever can answer records: one model, or one for each LLM."""
+"""What one model (`model.py`) and a set of models (`model_set.py`) share: reading records and adding evidence."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numpy as np
 from qacal.errors import InputError
 from qacal.records.files import OnFault, refuse
 from qacal.records.provenance import AllowOtherSource
-from qacal.records.reading import Batch, ReadAs, Reading, as_source
+from qacal.records.reading import Batch, ReadAs, Reading, as_source, read
 from qacal.records.table import Fault, Table, require_polars
 from qacal.tally.arrays import Floats
 
@@ -23,18 +23,18 @@ if TYPE_CHECKING:
     from qacal.model.model import QACalibrator
 
 Progress: TypeAlias = Callable[[str, int], None]
-"""Called with what is being done, and for how many rows it is."""
+"""Called with the name of the current step and the number of rows that are done."""
 
 
 def no_progress(what: str, rows: int) -> None:
-    """Take the place of a progress that nobody asked for."""
+    """Report nothing: the default."""
 
 
-class Answering(ABC):
-    """Whatever can answer records."""
+class BaseModel(ABC):
+    """A fitted model, or a set of models with one for each LLM."""
 
     _by: str | None = None
-    """The column that says which model answers a row; None for a single model."""
+    """The column whose value chooses the model of a row; None for a single model."""
 
     @property
     @abstractmethod
@@ -44,16 +44,31 @@ class Answering(ABC):
     @property
     @abstractmethod
     def _needs(self) -> dict[str, Any]:
-        """What rows must have beside a confidence, as :func:`qacal.records.reading.read` takes it."""
-
-    @abstractmethod
-    def _parts(self, batch: Batch) -> Iterator[tuple[Any, QACalibrator, Batch]]:
-        """Yield each value of the column `by` with its model and its rows; rows without a model are faults."""
+        """The columns that rows must have beside a confidence, as arguments of :func:`qacal.records.reading.read`."""
 
     @property
     @abstractmethod
     def _read_as(self) -> ReadAs:
         """How the rows of the fit were read."""
+
+    @abstractmethod
+    def _parts(self, batch: Batch) -> Iterator[tuple[Any, QACalibrator, Batch]]:
+        """Yield each value of the column `by` with its model and its rows; rows without a model are faults."""
+
+    @abstractmethod
+    def _explain(
+        self,
+        batch: Batch,
+        *,
+        allow_other_source: AllowOtherSource = False,
+        uses_labels: bool = False,
+        progress: Progress | None = None,
+    ) -> tuple[Batch, pl.DataFrame]:
+        """Return the validated rows that have a model, and their evidence; rows without a model are faults."""
+
+    @abstractmethod
+    def _rows_to_warm_with(self) -> list[dict[str, Any]]:
+        """Return made-up rows with all columns that the model reads."""
 
     def _reading(
         self,
@@ -63,19 +78,20 @@ class Answering(ABC):
         expressions: Mapping[str, float] | None = None,
         **others: Any,
     ) -> Reading:
-        """Return how to read records: as those of the fit, unless the arguments say otherwise.
+        """Return how to read records: like those of the fit, unless the arguments say otherwise.
 
-        others : as :class:`~qacal.records.reading.Reading` takes them.
+        others : further arguments of :class:`~qacal.records.reading.Reading`.
         """
+        fit = self._read_as
         names: list[str] = []
-        if self._read_as.columns:
-            # What is wrong with the rows is said when they are read.
+        if fit.columns:
+            # Faults are reported later, when all rows are read.
             first = next(iter(as_source(records).batches(lambda fault: None)), None)
-            names = [] if first is None else [name for name in self._read_as.columns.values() if first.has(name)]
-        words = expressions or self._read_as.expressions
-        found, is_percent = self._read_as.for_rows(names, columns, percent)
+            names = [] if first is None else [name for name in fit.columns.values() if first.has(name)]
+        columns, is_percent = fit.for_rows(names, columns, percent)
         is_assumed = is_percent and percent is None
-        return Reading(found, is_percent, expressions=words, assumes_percent=is_assumed, **others)
+        words = expressions or fit.expressions
+        return Reading(columns, is_percent, expressions=words, assumes_percent=is_assumed, **others)
 
     def calibrate(
         self,
@@ -90,15 +106,15 @@ class Answering(ABC):
         max_bad: float = 1.0,
         progress: Progress | None = None,
     ) -> Any:
-        """Return the records with the evidence behind every answer: what came in, with more columns.
+        """Return the records with calibrated confidences and their evidence as further columns.
 
-        Rows that cannot be used are kept too, if `on_fault` lets them pass; their new columns are empty.
+        Rows that cannot be used are kept too, if `on_fault` does not raise; their new columns are empty.
 
-        allow_other_source : go on with rows of another origin than those of the fit: "model", "prompt",
-            "confidence_source", several of them, or True for all.
-        prefix : put before the names of the new columns.
-        columns, percent, expressions : as in :meth:`QACalibrator.fit`. What is not given is as it was there, if the
-            records have those columns.
+        allow_other_source : accept rows that differ from those of the fit in "model", "prompt" or "confidence_source",
+            in several of these, or in any (True).
+        prefix : opens the names of the new columns.
+        columns, percent, expressions : as in :meth:`QACalibrator.fit`. The default is what the fit used, if the records
+            have those columns.
         on_fault, max_bad, progress : as in :meth:`QACalibrator.fit`.
         """
         reading = self._reading(records, columns, percent, expressions, on_fault=on_fault or refuse, max_bad=max_bad)
@@ -113,7 +129,7 @@ class Answering(ABC):
         return pl.concat([table.frame() for table in tables], how="diagonal_relaxed")
 
     def explain(self, question: str, answer: str, confidence: float, **others: Any) -> dict[str, Any]:
-        """Return the evidence for one answer; `others` are further columns that the groups need.
+        """Return the evidence for one answer of the LLM; `others` are further columns that groups or score read.
 
         >>> from qacal import QACalibrator
         >>> QACalibrator().explain("2 + 2?", "4", 0.9)
@@ -123,16 +139,15 @@ class Answering(ABC):
         """
         row = {"question": question, "answer": answer, "confidence": confidence, **others}
         prefix = "qacal_"
-        found = next(self._calibrated([row], Reading(on_fault=_refuse_answer), prefix=prefix)).row(0)
-        evidence = {name.removeprefix(prefix): value for name, value in found.items() if name.startswith(prefix)}
+        calibrated = next(self._calibrated([row], Reading(on_fault=_refuse_answer), prefix=prefix)).row(0)
+        evidence = {name.removeprefix(prefix): value for name, value in calibrated.items() if name.startswith(prefix)}
         return {"confidence": float(confidence), **evidence}
 
     def predict(self, records: Any) -> Floats:
-        """Return the calibrated confidence of each row as an array; the records are read as those of the fit."""
-        return np.concatenate([found["calibrated"].to_numpy() for _, found in self._answers(records)])
+        """Return the calibrated confidence of each row as an array."""
+        return np.concatenate([evidence["calibrated"].to_numpy() for _, evidence in self._explained_batches(records)])
 
-    @abstractmethod
-    def _answers(
+    def _explained_batches(
         self,
         records: Any,
         reading: Reading | None = None,
@@ -142,17 +157,22 @@ class Answering(ABC):
         allow_other_source: AllowOtherSource = False,
         progress: Progress | None = None,
     ) -> Iterator[tuple[Batch, pl.DataFrame]]:
-        """Yield the records batch after batch, and beside each batch its evidence.
+        """Yield the records batch by batch, each batch with its evidence.
 
-        keeps_bad : also yield batches in which no row can be answered.
+        keeps_bad : also yield batches without a usable row.
         """
-
-    @abstractmethod
-    def _rows_to_warm_with(self) -> list[dict[str, Any]]:
-        """Return made-up rows that have all that is read of a row."""
+        done = 0
+        for batch in read(records, reading, needs_labels=needs_labels, keeps_bad=keeps_bad, **self._needs):
+            usable, evidence = self._explain(
+                batch, allow_other_source=allow_other_source, uses_labels=needs_labels, progress=progress
+            )
+            if len(usable) or keeps_bad:
+                yield usable, evidence
+            done += len(batch)
+            (progress or no_progress)("calibrating", done)
 
     def _warm(self) -> None:
-        """Load all that answers need (packages, embedder), by answering made-up rows as objects and as frames."""
+        """Load packages and embedder by calibrating made-up rows, as objects and as frames."""
         import polars as pl
 
         rows = self._rows_to_warm_with()
@@ -171,13 +191,13 @@ class Answering(ABC):
         prefix: str = "",
         progress: Progress | None = None,
     ) -> Iterator[Table]:
-        """Yield all records, batch after batch, with their evidence; see :meth:`QACalibrator.calibrate`."""
-        for batch, found in self._answers(
+        """Yield all records batch by batch, with their evidence as further columns."""
+        for batch, evidence in self._explained_batches(
             records, reading, keeps_bad=True, allow_other_source=allow_other_source, progress=progress
         ):
-            yield batch.with_evidence(found, prefix)
+            yield batch.with_evidence(evidence, prefix)
 
 
 def _refuse_answer(fault: Fault) -> None:
-    """Stop at a single answer that cannot be used: it has no place in a file, and cannot be skipped."""
+    """Raise for a single answer that cannot be used, without naming a row of a file."""
     raise InputError(fault.problem)
