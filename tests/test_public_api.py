@@ -205,7 +205,8 @@ def test_calibrators_show_no_internals():
     for name in qacal.calibrators.__all__:
         if name not in ("Evidence", "LearnedScore"):
             assert public(getattr(qacal.calibrators, name)()) == verbs | {"properties", "validate"}
-    score = {"fit", "predict", "pooled", "chosen", "reads_text", "get_params", "set_params", "validate"}
+    score = {"fit", "predict", "pooled", "chosen", "columns_used", "get_params", "set_params", "validate"}
+    score |= {"reads_text", "reads_words"}
     assert public(qacal.LearnedScore()) == score
 
 

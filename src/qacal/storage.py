@@ -50,7 +50,7 @@ T = TypeVar("T")
 Plain: TypeAlias = dict[str, Any]
 Arrays: TypeAlias = dict[str, NDArray[Any]]
 
-SCHEMA = 4
+SCHEMA = 5
 MODEL = "model.json"
 MODEL_SET = "models.json"
 

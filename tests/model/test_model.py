@@ -14,7 +14,17 @@ import pytest
 import sklearn.base
 
 import qacal
-from qacal import BisectingTree, Column, InputError, NotFittedError, QABinning, QACalibrator, StepBinning, TreeBinning
+from qacal import (
+    BisectingTree,
+    Column,
+    InputError,
+    LearnedScore,
+    NotFittedError,
+    QABinning,
+    QACalibrator,
+    StepBinning,
+    TreeBinning,
+)
 from qacal.calibrators import HierarchicalScaling, IsotonicCalibration, PlattScaling, ScalingQABinning, TreeScaling
 from qacal.metrics import calibration_error, log_loss
 from qacal.partitions import KDTree, Product
@@ -157,15 +167,18 @@ def test_vectors_that_the_records_carry():
     np.testing.assert_array_equal(
         column(one.calibrate(rows), "calibrated"), column(other.calibrate(carried), "calibrated")
     )
+    with pytest.raises(InputError, match="reads the text: calibrate whole records"):
+        one.predict(column(rows, "confidence"), vectors=vectors)
+    wordless = QACalibrator(partition=BisectingTree(max_depth=2), learned_score=LearnedScore(words=False)).fit(rows)
     np.testing.assert_array_equal(
-        one.predict(column(rows, "confidence"), vectors=vectors), column(one.calibrate(rows), "calibrated")
+        wordless.predict(column(rows, "confidence"), vectors=vectors), column(wordless.calibrate(rows), "calibrated")
     )
 
 
 def test_explain_answers_one_question(fitted):
-    said = fitted.explain("What is 5 plus 7, as a number?", "The sum is 13.", 0.9)
+    said = fitted.explain("What is 5 plus 7, as a number? (no. 12)", "The sum is 7.", 0.9)
     assert said["confidence"] == 0.9
-    assert said["calibrated"] < 0.5
+    assert said["calibrated"] < fitted.explain("Which city is the capital of Pell? (no. 3)", "Kell.", 0.9)["calibrated"]
     assert said["low"] <= said["calibrated"] <= said["high"]
     assert said["source"] == "ancestor"  # groups of 20% of the rows are too small for maps of their own
     assert set(said) == {"confidence", *EVIDENCE}
@@ -287,12 +300,11 @@ def test_hard_texts_get_an_answer(fitted, text):
 
 
 def test_a_saved_model_applies_with_numpy_alone(fitted, tmp_path):
-    import subprocess
-    import sys
-
     fitted.save(tmp_path / "model")
-    vectors = qacal.embedder("static").embed(["What is 5 plus 7, as a number?"], ["The sum is 13."])
-    np.save(tmp_path / "vectors.npy", vectors)
+    texts = ["What is 5 plus 7, as a number? (no. 12)"], ["The sum is 7."]
+    np.save(tmp_path / "vectors.npy", qacal.embedder("static").embed(*texts))
+    row = "{'confidence': [0.9], 'embedding': np.load(" + repr(str(tmp_path / "vectors.npy")) + "), "
+    row += "'question': {!r}, 'answer': {!r}}}".format(*texts)
     program = (
         "import sys\n"
         "class Absent:\n"
@@ -303,11 +315,12 @@ def test_a_saved_model_applies_with_numpy_alone(fitted, tmp_path):
         "sys.meta_path.insert(0, Absent())\n"
         "import numpy as np, qacal\n"
         f"model = qacal.load({str(tmp_path / 'model')!r})\n"
-        f"print(repr(float(model.predict([0.9], vectors=np.load({str(tmp_path / 'vectors.npy')!r}))[0])))\n"
+        f"row = {row}\n"
+        "groups = model.partition_.paths(row['embedding'])\n"
+        "print(repr(float(model.calibrator_.predict(model.learned_score_.predict(row), groups=groups)[0])))\n"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    said = fitted.explain("What is 5 plus 7, as a number?", "The sum is 13.", 0.9)
-    assert float(done.stdout) == said["calibrated"]
+    assert float(done.stdout) == fitted.explain(texts[0][0], texts[1][0], 0.9)["calibrated"]
 
 
 def test_a_function_says_what_it_reads():

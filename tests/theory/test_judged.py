@@ -4,7 +4,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from qacal import QACalibrator, StepBinning
+from qacal import LearnedScore, QACalibrator, StepBinning
 from tests.sizes import sized
 from tests.theory.lab import assert_holds, failure_rate
 from tests.theory.test_learned_score import ALPHA, STEP, World, true_shares
@@ -28,7 +28,8 @@ def is_broken(rng, by_people):
     world = World(rng, tenants=1)
     rows, _, labels = world.answers(500 if by_people else 2_000)
     judged = records(rows, by_judge(rng, labels, rows), "j")
-    model = QACalibrator("column:embedding", calibrator=StepBinning(step=STEP, rows_per_map=30, alpha=ALPHA))
+    steps = StepBinning(step=STEP, rows_per_map=30, alpha=ALPHA)
+    model = QACalibrator("column:embedding", calibrator=steps, learned_score=LearnedScore(words=False))
     if by_people:
         rows, _, labels = world.answers(150)
         model.fit(judged, certify_records=records(rows, labels, "p"))

@@ -103,7 +103,7 @@ def test_a_score_that_was_learned_on_the_certifying_rows_breaks_it():
 def test_the_promise_says_something():
     """Maps of groups below the root are among those that hold, and their intervals exclude much."""
     maps, truth, _, score = certified(np.random.default_rng(0), 4000, 10, has_certify_records=True)
-    assert score.chosen.endswith("columns + text")
+    assert score.chosen.endswith("+ text + tenant")
     assert set(maps.lineage.depth.tolist()) == {0, 2}
     assert np.median((maps.high - maps.low)[maps.rows > 20]) < 0.5
     assert truth.max() - truth.min() > 0.5

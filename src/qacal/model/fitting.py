@@ -117,6 +117,8 @@ def fit_model(defaults: Defaults, inputs: FitInputs, progress: Progress) -> Fitt
         certify = rereadable(inputs.certify_records, inputs.reading, needs_labels=True, **pipeline.needs)
     with pipeline.vectors.telling(progress):
         overviews = _look(records, certify, inputs)
+        if pipeline.score is not None and not all(one.has_texts for one in overviews):
+            pipeline.score.set_params(words=False)  # the records carry vectors, and no texts
         if pipeline.needs_vectors:
             pipeline.vectors.load()
         split = _split(defaults, inputs, pipeline, overviews[0].rows)

@@ -90,7 +90,7 @@ class QACalibrator(HasParameters, BaseModel):
     >>> records = [{**row, "confidence": 0.9 if rng.random() < (0.6 if row["correct"] else 0.4) else 0.8}
     ...            for row in sums + capitals]
     >>> model = QACalibrator(partition="bisecting:1").fit(records)
-    >>> evidence = model.explain("What is 5 plus 7?", "13", 0.9)
+    >>> evidence = model.explain("What is 42 plus 42?", "42", 0.9)
     >>> round(evidence["calibrated"], 1), evidence["low"] < 0.2 < evidence["high"]
     (0.2, True)
     >>> [round(group.accuracy, 1) for group in model.describe_groups()]

@@ -197,7 +197,7 @@ class Pipeline:
     @property
     def needs_text(self) -> bool:
         """Whether rows must have a question and an answer."""
-        return self.needs_vectors and self.vectors.read_text
+        return (self.needs_vectors and self.vectors.read_text) or (self.score is not None and self.score.reads_words)
 
     @property
     def needs(self) -> dict[str, Any]:
@@ -208,13 +208,13 @@ class Pipeline:
     def columns(self) -> list[str]:
         """The columns that groups and score read, beside question, answer, confidence and vectors."""
         names = [name for name in self.partition._needs if name != EMBEDDING] if self.uses_groups else []
-        others = [] if self.score is None else [*self.score.columns, *self.score.confidences]
+        others = [] if self.score is None else [*self.score.columns_used, *self.score.confidences]
         return list(dict.fromkeys([*names, *others]))
 
     def values_seen(self) -> dict[str, Any]:
         """Return a value for each column that is read, of a kind that the fit has seen; None where any will do."""
         found: dict[str, Any] = dict.fromkeys(self.columns)
-        levels = None if self.score is None else self.score.maps_.levels
+        levels = None if self.score is None else self.score.maps_.signals.levels
         if levels is not None:
             found |= {levels.names[at]: label for at, label in zip(levels.column, levels.labels, strict=True)}
         parts = self.partition.fitted_ if isinstance(self.partition, Product) else (self.partition,)
@@ -242,8 +242,10 @@ class Pipeline:
         if self.score is None:
             return batch.confidence, groups
         inputs |= {"confidence": batch.confidence}
-        inputs |= {name: batch.listed(name) for name in self.score.columns}
+        inputs |= {name: batch.listed(name) for name in self.score.columns_used}
         inputs |= {name: batch.partial(name) for name in self.score.confidences}
+        if self.score.reads_words:
+            inputs |= {"question": batch.question or [], "answer": batch.answer or []}
         return self.score.predict(inputs), groups
 
     def rows(self, batch: Batch) -> Rows:
@@ -269,9 +271,10 @@ class Pipeline:
         """Return the scores of arrays; the confidences themselves without a score."""
         if self.score is None:
             return confidence
-        others = [*self.score.columns, *self.score.confidences]
-        if (self.score.reads_text and vectors is None) or others:
-            what, remedy = (f"columns ({', '.join(others)})", "") if others else ("the text", "give vectors=..., or ")
+        others = [*self.score.columns_used, *self.score.confidences]
+        if (self.score.reads_text and vectors is None) or self.score.reads_words or others:
+            what = f"columns ({', '.join(others)})" if others else "the text"
+            remedy = "" if others or self.score.reads_words else "give vectors=..., or "
             raise InputError(f"the score of this model reads {what}: {remedy}calibrate whole records.")
         return self.score.predict({"confidence": confidence, EMBEDDING: vectors})
 

@@ -41,6 +41,7 @@ class Overview:
 
     sources : the LLMs, prompts, confidence sources and judges.
     has_ids : whether the rows of one question can be recognised.
+    has_texts : whether all rows have a question and an answer.
     further_confidences : columns that hold other confidences.
     only_label : the label of all rows, if it is the same for all: then nothing can be learned.
     texts : hashes of the texts of some questions that have ids.
@@ -50,6 +51,7 @@ class Overview:
         self.rows = 0
         self.sources = Sources()
         self.has_ids = False
+        self.has_texts = True
         self.further_confidences: tuple[str, ...] = ()
         self.only_label: float | None = None
         self.texts: Hashes = np.empty(0, dtype=np.uint64)
@@ -62,6 +64,7 @@ class Overview:
             names = [name for name in batch.table.names if name.startswith(_CONFIDENCE) and name != "confidence_source"]
             self.further_confidences = tuple(name for name in names if _is_confidence(batch, name))
         self.rows += len(batch)
+        self.has_texts &= batch.question is not None and batch.answer is not None
         self.sources.add(batch)
         if self.has_ids and batch.question is not None:
             self.texts = sampled(np.concatenate([self.texts, batch.question_hashes()]))
@@ -142,7 +145,7 @@ class ScoreSample:
     def __init__(self, score: LearnedScore) -> None:
         self._score = score
         # All samples are of the same rows: the same ids are added to each in the same order.
-        self._ids, self._numbers, self._vectors = (HashSample(_MOST_SCORE_ROWS) for _ in range(3))
+        self._ids, self._numbers, self._vectors, self._texts = (HashSample(_MOST_SCORE_ROWS) for _ in range(4))
         self._known: dict[str, dict[Any, int]] = {name: {} for name in score.columns}
         self.count = 0
 
@@ -156,6 +159,10 @@ class ScoreSample:
         self._numbers.add(ids, np.column_stack(numbers))
         if self._score.text:
             self._vectors.add(ids, vectors)
+        if self._score.text and self._score.words:
+            self._texts.add(
+                ids, np.column_stack([np.array(texts, dtype=object) for texts in (batch.question, batch.answer)])
+            )
         self.count += len(batch)
 
     def fit(self) -> None:
@@ -171,6 +178,8 @@ class ScoreSample:
             inputs[name] = [labels[code] for code in codes.astype(np.int64).tolist()]
         if self._score.text:
             inputs[EMBEDDING] = self._vectors.rows()
+        if self._score.text and self._score.words:
+            inputs |= dict(zip(("question", "answer"), self._texts.rows().T.tolist(), strict=True))
         ids = self._ids.rows()
         # Records without ids have zeros: each row is a question of its own.
         self._score._fit_hashed(inputs, correct, ids if ids.any() else None)

@@ -154,3 +154,25 @@ def test_soft_labels_are_shares():
     labels = np.concatenate([(soft > at).astype(float) for at in (0.0, 0.3, 0.6, 0.9)])
     found = fitted(X, soft, np.array([FIXED, FIXED]), []).coefficients
     np.testing.assert_allclose(found, fitted(apart, labels, np.array([FIXED, FIXED]), []).coefficients, atol=0.01)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_words_and_other_columns_are_one_penalised_regression(seed):
+    """Steps in turn end where a general optimiser ends that has all columns at once."""
+    from scipy.sparse import random_array
+
+    from qacal.calibrators.score.effects import _WORD_PENALTY
+    from qacal.calibrators.score.words import WordRows
+
+    rng = np.random.default_rng(seed)
+    X, _, block = crossed(seed)
+    cells = random_array((len(X), 300), density=0.05, rng=rng)
+    words = WordRows(*map(np.asarray, (*cells.coords, cells.data)), cells.shape)
+    y = (rng.random(len(X)) < expit(X[:, 1] + words @ rng.normal(size=300))).astype(float)
+    fit = fit_effects(X, y, block, start=np.zeros(X.shape[1]), variances=np.array([0.3, 0.3]), words=words)
+    both = np.hstack([X, cells.toarray()])
+    penalty = np.concatenate([penalties(block, fit.variances), np.full(300, _WORD_PENALTY)])
+    expected = mode(both, y, penalty)
+    np.testing.assert_allclose(both @ np.concatenate([fit.coefficients, fit.words]), both @ expected, atol=0.06)
+    again = fit_effects(X, y, block, start=fit.coefficients, variances=fit.variances, words=words, word_start=fit.words)
+    np.testing.assert_allclose(X @ again.coefficients + words @ again.words, both @ expected, atol=0.06)

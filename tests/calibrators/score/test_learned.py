@@ -69,7 +69,7 @@ def test_landmarks_are_of_many_questions_however_many_rows_each_has():
     fitted = LearnedScore().fit(
         {"confidence": np.full(8000, 0.8), "embedding": Z}, rng.random(8000) < expit(2 * Z[:, 0]), ids=question
     )
-    kernel = fitted.maps_.kernel
+    kernel = fitted.maps_.signals.text
     centre = (Z[::20] - kernel.mean) @ kernel.axes
     nearest = ((kernel.landmarks[:, None] - centre) ** 2).sum(axis=2).argmin(axis=1)
     assert len(set(nearest.tolist())) > 150
@@ -126,7 +126,7 @@ def test_what_pooled_says_is_what_rows_of_a_confidence_are_worth():
 def once_fitted():
     """Return a score that no test changes."""
     fitted = score().fit(*answers())
-    assert fitted.chosen.endswith("columns + text")
+    assert fitted.chosen.endswith("text + topic")
     return fitted
 
 
@@ -259,7 +259,9 @@ def test_scores_that_no_fit_makes_are_refused():
         vars(other).update(changes)
         return other
 
-    one, tried = once_fitted(), once_fitted().tried_
+    maps, tried = once_fitted().maps_, once_fitted().tried_
+    signals = maps.signals
+    kernel = replace(signals.text, mean=np.zeros(4))
     for bad, match in (
         (changed(columns=()), "read inputs that its parameters do not name"),
         (changed(confidences=()), "read inputs that its parameters do not name"),
@@ -267,9 +269,10 @@ def test_scores_that_no_fit_makes_are_refused():
         (changed(columns=("embedding",)), "columns is"),
         (changed(rows_=0), "rests on 0 rows"),
         (changed(tried_=tuple(replace(trial, is_chosen=True) for trial in tried)), "must be the chosen one"),
-        (changed(maps_=replace(one.maps_, text=np.full_like(one.maps_.text, 1e60))), r"effects\[0\] is 1e\+60"),
-        (changed(maps_=replace(one.maps_, shifts=np.zeros((3, 1)))), "shifts has shape"),
-        (changed(maps_=replace(one.maps_, kernel=replace(one.maps_.kernel, mean=np.zeros(4)))), "mean has shape"),
+        (changed(maps_=replace(maps, coefficients=maps.coefficients * 1e60)), r"effects\[0\] is"),
+        (changed(maps_=replace(maps, coefficients=np.zeros(3))), "coefficients has shape"),
+        (changed(maps_=replace(maps, words=np.zeros(3))), "words has shape"),
+        (changed(maps_=replace(maps, signals=replace(signals, text=kernel))), "mean has shape"),
     ):
         with pytest.raises(InputError, match=match):
             bad.validate()

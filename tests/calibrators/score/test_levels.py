@@ -71,7 +71,7 @@ def error_by(p, new, y, name):
 def test_crossed_effects_are_calibrated_by_every_column_at_once(simulated):
     """One column, or all combinations, are not: what the others do is left over, or rows are too few."""
     rows, y, score, (new, new_y, truth) = simulated
-    assert score.chosen.endswith("columns")
+    assert score.columns_used == tuple(SIZES)
     found = score.predict(new)
     rivals = {}
     for name in SIZES:
@@ -107,7 +107,7 @@ def test_values_that_were_not_seen_have_no_effect(simulated):
     maps = score.maps_
     c = maps.pooled.logits(h[:, None]) - maps.centre
     np.testing.assert_allclose(
-        score.predict({"confidence": h, **unseen}), expit(maps.fixed[0] + maps.fixed[1] * c), atol=1e-12
+        score.predict({"confidence": h, **unseen}), expit(maps.coefficients[0] + maps.coefficients[1] * c), atol=1e-12
     )
 
 

@@ -46,7 +46,7 @@ def loss(model, rows):
 
 
 def test_columns_and_confidences_are_read_from_records(fitted, new):
-    assert fitted.learned_score_.chosen.endswith("of 2 confidences + columns + text")
+    assert fitted.learned_score_.chosen.endswith("of 2 confidences + text + tenant")
     assert isinstance(fitted.calibrator_, StepBinning)
     plain = QACalibrator(partition="bisecting:2").fit(records(2500))
     assert loss(fitted, new) < loss(plain, new) - 0.05
@@ -124,7 +124,7 @@ def test_rows_without_ids_are_questions_of_their_own():
     rows = [{name: row[name] for name in ("confidence", "correct", "tenant")} for row in records(1500)]
     score = LearnedScore(text=False, columns=["tenant"])
     model = QACalibrator(partition="column:tenant", learned_score=score, output="continuous").fit(rows)
-    assert model.learned_score_.chosen.endswith("columns")
+    assert model.learned_score_.chosen.endswith("+ tenant")
 
 
 @pytest.mark.parametrize("value", [["a"], {"a": 1}])

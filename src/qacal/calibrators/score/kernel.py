@@ -85,7 +85,7 @@ class Kernel:
         require_between(-1e50, 1e50, weights=self.weights.ravel(), offset=self.offset)
 
 
-def fit_kernel(vectors: Floats) -> Kernel | None:
+def fit_kernel(vectors: Floats, coordinates: int = _COORDINATES) -> Kernel | None:
     """Return the map for vectors in a random order; None if they are all equal, or nearly."""
     some = vectors[:KERNEL_ROWS]
     mean, spread, axes = _principal_axes(some)
@@ -98,7 +98,7 @@ def fit_kernel(vectors: Floats) -> Kernel | None:
     between = _gauss(landmarks, landmarks)
     centred = between - between.mean(axis=0)
     centred -= centred.mean(axis=1)[:, None]
-    values, directions = _largest(centred, _COORDINATES, _ROUNDING)
+    values, directions = _largest(centred, coordinates, _ROUNDING)
     if not len(values):
         return None
     weights = directions / np.sqrt(values)

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Self, get_args
+from dataclasses import replace
+from itertools import combinations
+from typing import Any, Self, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from qacal.calibrators.score.kernel import KERNEL_ROWS, fit_kernel
-from qacal.calibrators.score.maps import ScoreInputs, ScoreMaps, find_levels, pooled_maps
-from qacal.calibrators.score.trials import Material, Objective, ScoreTrial, choose
+from qacal.calibrators.score.maps import ScoreInputs, ScoreMaps, Signals, find_levels, pooled_maps
+from qacal.calibrators.score.numbers import fit_numbers, numbers_of
+from qacal.calibrators.score.texts import PairTexts
+from qacal.calibrators.score.trials import ColumnTrial, Material, Objective, ScoreTrial, choose
+from qacal.calibrators.score.words import fit_vocabulary
 from qacal.errors import InputError, NotFittedError
 from qacal.parameters import HasParameters
 from qacal.partitions import EMBEDDING
@@ -30,23 +35,34 @@ from qacal.tally.arrays import (
 from qacal.tally.ids import id_hashes, mix, value_hashes
 from qacal.tally.vectors import as_vectors, portions, require_finite, row_hashes
 
-_NO_INPUTS = ("confidence", "correct", EMBEDDING)
+TEXTS = ("question", "answer")
+"""The texts that a score reads besides their embedding, where rows have them."""
+
+_NO_INPUTS = ("confidence", "correct", EMBEDDING, *TEXTS)
 
 
 class LearnedScore(HasParameters):
     r"""Learn the probability that an answer is correct from text, columns and confidences together.
 
-    .. math:: \mathrm{logit}\,s = b_0 + b_1 c + u(z) + v(z)\,c + \sum_g (U_g + V_g c), \quad c = x(h) - \bar x,
+    .. math:: \mathrm{logit}\,s = b_0 + b_1 c + u(z) + v(z)\,c + f(q, a, c) + w \cdot t + \sum_g (U_g + V_g c),
+        \quad c = x(h) - \bar x,
 
-    :math:`x(h)` being the accuracy at a confidence over all rows (a line or an isotonic curve, in logits). The smooth
-    functions :math:`u` and :math:`v` of the embedding :math:`z` are drawn from Gaussian processes: they say where the
-    LLM is better or worse than its confidence, and where the confidence counts for more or less. They act as groups
-    without borders: similar texts borrow from each other. :math:`U_g, V_g \sim N(0, \cdot)` belong to the values of
-    columns, crossed: every row has a tenant and a language, and the groups of the two overlap. All variances are
-    estimated together by approximate maximum likelihood, so effects that the rows do not support vanish.
+    :math:`x(h)` being the accuracy at a confidence over all rows (a line or an isotonic curve, in logits). The other
+    terms shift the curve, or change how much the confidence counts:
+
+    - smooth functions :math:`u` and :math:`v` of the embedding :math:`z`, drawn from Gaussian processes: groups without
+      borders, since similar texts borrow from each other;
+    - smooth functions :math:`f` of the form of question and answer: lengths, digits, punctuation, shared words;
+    - weights :math:`w` of the words :math:`t` of question and answer (tf-idf);
+    - effects :math:`U_g, V_g` of the values of columns, crossed: every row has a tenant and a language, and the groups
+      of the two overlap; for columns of numbers, smooth functions of their ranks.
+
+    All coefficients are drawn from normal distributions. The variances of all blocks but the words' are estimated
+    together by approximate maximum likelihood, so effects that the rows do not support vanish.
 
     Simpler scores are tried as well, on held-out questions: without text, without columns, one line or curve for all,
-    the confidence as stated. The best of them is taken; :attr:`tried_` lists them all.
+    the confidence as stated. The best of them is taken; :attr:`tried_` lists them all. Each column is tried by itself,
+    and used only if it helps; :attr:`columns_tried_` says by how much.
 
     How to choose: the best probabilities that qacal has, if there are some hundred labelled rows or more. The score is
     *trained* on its rows, so it guarantees nothing there: certify it on other rows, as :class:`~qacal.QACalibrator`
@@ -54,8 +70,12 @@ class LearnedScore(HasParameters):
 
     Parameters
     ----------
-    text : whether to read the embedding.
-    columns : names of columns with effects.
+    text : whether to read the text.
+    words : whether to read question and answer themselves, where rows have them, besides their embedding: their words
+        (as hashes; a model keeps no text for that) and their form, such as lengths and digits.
+    columns : names of columns of categories, such as a tenant or a topic: each value has an effect.
+    numbers : names of columns of numbers on any scale, such as a retrieval score or a count of tokens: each has a
+        smooth effect. A row may lack them.
     confidences : names of columns that hold further confidences in [0, 1], such as the probability of the answer's
         tokens. A row may lack them.
     objective : the loss by which to choose among scores, "log_loss" or "brier".
@@ -75,25 +95,30 @@ class LearnedScore(HasParameters):
 
     maps_: ScoreMaps
     tried_: tuple[ScoreTrial, ...]
+    columns_tried_: tuple[ColumnTrial, ...]
     rows_: int
 
     def __init__(
         self,
         *,
         text: bool = True,
+        words: bool = True,
         columns: Sequence[str] = (),
+        numbers: Sequence[str] = (),
         confidences: Sequence[str] = (),
         objective: Objective = "log_loss",
     ) -> None:
         self.text = text
+        self.words = words
         self.columns = columns
+        self.numbers = numbers
         self.confidences = confidences
         self.objective = objective
 
     @property
     def _needs(self) -> tuple[str, ...]:
         """The columns that it reads besides `confidence`."""
-        return (*((EMBEDDING,) if self.text else ()), *self.columns, *self.confidences)
+        return (*((EMBEDDING,) if self.text else ()), *self.columns, *self.numbers, *self.confidences)
 
     def fit(self, inputs: Mapping[str, ArrayLike], correct: ArrayLike, *, ids: ArrayLike | None = None) -> Self:
         """Learn the score from columns by name: `confidence`, `embedding` if it reads text, and its own.
@@ -112,32 +137,44 @@ class LearnedScore(HasParameters):
         columns = {name: column_of(inputs, name, self) for name in self.columns}
         for name, values in columns.items():
             require_length(values, len(correct), name)
+        numbers = self._numbers(inputs, len(correct))
         levels = find_levels(columns)
         codes = None if levels is None else levels.codes(columns)
-        order, ids = _own_order(correct, confidences, codes, vectors, ids)
+        texts = self._texts(inputs, len(correct)) if vectors is not None else None
+        order, ids = _own_order(correct, np.column_stack([confidences, *numbers.values()]), codes, vectors, ids)
         # Matrices here are small: threads wait for each other longer than they work.
         with one_thread():
             kernel = None if vectors is None else fit_kernel(vectors[order[:KERNEL_ROWS]].astype(np.float64))
-            coordinates = None if kernel is None or vectors is None else kernel.coordinates(vectors)
-            rows = ScoreInputs(confidences, coordinates, codes).only(order)
-            material = Material(rows, correct[order], ids, kernel, levels)
-            self.maps_, self.tried_ = choose(material, self.objective)
+            signals = Signals(text=kernel, levels=levels)
+            if texts is not None and kernel is not None:
+                signals = replace(
+                    signals, form=fit_numbers(texts.form[order], together=True), words=fit_vocabulary(texts)
+                )
+            if numbers:
+                found = fit_numbers(np.column_stack(list(numbers.values())), together=False)
+                signals = replace(signals, number_names=tuple(numbers), numbers=found)
+            rows = signals.inputs(confidences, vectors, texts, columns | numbers).only(order)
+            choice = choose(Material(rows, correct[order], ids, signals), self.objective)
+            self.maps_, self.tried_, self.columns_tried_ = choice.maps, choice.trials, choice.columns
         self.rows_ = len(correct)
         return self
 
     def _require_parameters(self) -> None:
         """Refuse names that cannot be those of columns to read."""
-        for name, names in (("columns", self.columns), ("confidences", self.confidences)):
+        lists = {"columns": self.columns, "numbers": self.numbers, "confidences": self.confidences}
+        for name, names in lists.items():
             if isinstance(names, list | tuple) and "correct" in names:
                 raise InputError(f"{name} is {names!r:.80}; a score must not read `correct`, which it predicts.")
             are_names = isinstance(names, list | tuple) and all(isinstance(one, str) for one in names)
             if not are_names or len({*names, *_NO_INPUTS}) < len(names) + len(_NO_INPUTS):
                 raise InputError(f"{name} is {names!r:.80}; expected names of other columns, such as ['tenant'].")
-        both = [name for name in self.columns if name in self.confidences]
-        if both:
-            raise InputError(f"{both[0]!r} is among columns and confidences; a score reads it as one of the two.")
-        if not isinstance(self.text, bool):
-            raise InputError(f"text is {self.text!r:.80}; expected True or False.")
+        for (one, names), (other, others) in combinations(lists.items(), 2):
+            both = [name for name in names if name in others]
+            if both:
+                raise InputError(f"{both[0]!r} is among {one} and {other}; a score reads it as one of the two.")
+        for name, value in (("text", self.text), ("words", self.words)):
+            if not isinstance(value, bool):
+                raise InputError(f"{name} is {value!r:.80}; expected True or False.")
         if self.objective not in get_args(Objective):
             raise InputError(f'objective is {self.objective!r:.80}; expected "log_loss" or "brier".')
 
@@ -145,9 +182,30 @@ class LearnedScore(HasParameters):
         """Return the score of each row, a probability."""
         self._require_fitted()
         confidences = self._confidences(inputs)
-        vectors = column_of(inputs, EMBEDDING, self) if self.maps_.kernel is not None else None
-        columns = {} if self.maps_.levels is None else {name: column_of(inputs, name, self) for name in self.columns}
-        return self.maps_.apply(self.maps_.rows(confidences, vectors, columns))
+        signals = self.maps_.signals
+        vectors = column_of(inputs, EMBEDDING, self) if signals.text is not None else None
+        texts = self._texts(inputs, len(confidences)) if self.reads_words else None
+        if self.reads_words and texts is None:
+            raise InputError("the score reads question and answer, and the rows do not have both.")
+        columns = {name: column_of(inputs, name, self) for name in signals.columns}
+        columns |= {name: numbers_of(columns[name], name) for name in signals.number_names}
+        confidences = confidences[:, : self.maps_.pooled.n_confidences]
+        return self.maps_.apply(signals.inputs(confidences, vectors, texts, columns))
+
+    def _numbers(self, inputs: Mapping[str, ArrayLike], length: int) -> dict[str, Floats]:
+        """Return the columns of numbers, NaN where one is missing."""
+        columns = {name: numbers_of(column_of(inputs, name, self), name) for name in self.numbers}
+        for name, column in columns.items():
+            require_length(column, length, name)
+        return columns
+
+    def _texts(self, inputs: Mapping[str, Any], length: int) -> PairTexts | None:
+        """Return questions and answers, if the rows have both."""
+        if not self.words or not {*TEXTS} <= {*inputs}:
+            return None
+        for name in TEXTS:
+            require_length(inputs[name], length, name)
+        return PairTexts.of(*(list(inputs[name]) for name in TEXTS))
 
     def pooled(self, confidence: Floats) -> Floats:
         """Return the pooled map at each confidence; further confidences count as missing."""
@@ -161,9 +219,19 @@ class LearnedScore(HasParameters):
         return next((trial.name for trial in self.tried_ if trial.is_chosen), "stated confidence")
 
     @property
+    def columns_used(self) -> tuple[str, ...]:
+        """The columns of numbers and categories that the score reads: before it is fitted, all that it will try."""
+        return self.maps_.signals.columns if hasattr(self, "maps_") else (*self.numbers, *self.columns)
+
+    @property
     def reads_text(self) -> bool:
         """Whether the fitted score depends on the embedding."""
-        return self.maps_.kernel is not None
+        return self.maps_.signals.text is not None
+
+    @property
+    def reads_words(self) -> bool:
+        """Whether the score is fitted and reads questions and answers themselves."""
+        return hasattr(self, "maps_") and self.maps_.signals.reads_texts
 
     def _confidences(self, inputs: Mapping[str, ArrayLike]) -> Floats:
         first = unit_values(column_of(inputs, "confidence", self), "confidence")
@@ -177,8 +245,10 @@ class LearnedScore(HasParameters):
         is_one = sum(trial.is_chosen for trial in self.tried_) == min(len(self.tried_), 1)
         require(is_one, "one of the trials of a score must be the chosen one.")
         require(self.rows_ >= 1, f"a score rests on {self.rows_} rows; expected 1 or more.")
-        is_named = self.maps_.kernel is None or self.text
-        is_named &= self.maps_.levels is None or self.maps_.levels.names == tuple(self.columns)
+        signals = self.maps_.signals
+        is_named = (signals.text is None or self.text) and (not signals.reads_texts or (self.text and self.words))
+        is_named &= signals.levels is None or {*signals.levels.names} <= {*self.columns}
+        is_named &= {*signals.number_names} <= {*self.numbers}
         is_named &= self.maps_.pooled.n_confidences <= 1 + len(self.confidences)
         require(is_named, "the maps of a score read inputs that its parameters do not name; fit again.")
 

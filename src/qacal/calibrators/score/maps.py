@@ -1,16 +1,17 @@
 r"""A fitted score: the pooled map, and what texts and columns change about it.
 
-.. math:: \mathrm{logit}\,s = b_0 + b_1 c + u(z) + v(z)\,c + \sum_g (U_g + V_g c), \qquad c = x(h) - \bar x,
+.. math:: \mathrm{logit}\,s = b_0 + b_1 c + \sum_k \big(u_k + v_k c\big), \qquad c = x(h) - \bar x,
 
-:math:`x(h)` being the pooled logit, :math:`u, v` smooth functions of the embedding, and the sum going over the values
-of a row's columns.
+:math:`x(h)` being the pooled logit. Each signal :math:`k` shifts it by :math:`u_k`, and some change by :math:`v_k` how
+much the confidence counts: smooth functions of the embedding, of the form of the texts, weights of their words,
+effects of the values of columns.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,10 @@ import numpy as np
 from qacal.calibrators.platt import LOGIT_CUT, expit
 from qacal.calibrators.score.effects import FIXED, EffectsFit, fit_effects
 from qacal.calibrators.score.kernel import Kernel
+from qacal.calibrators.score.numbers import Numbers, first_cosines
 from qacal.calibrators.score.pooled import PooledMap
+from qacal.calibrators.score.texts import PairTexts
+from qacal.calibrators.score.words import Vocabulary, WordRows
 from qacal.partitions import EMBEDDING
 from qacal.storage import require, require_between, require_columns
 from qacal.tally.arrays import Floats, Ints, require_length
@@ -26,9 +30,6 @@ from qacal.tally.groups import as_labels, kinds_of, require_common_kind
 
 # How a confidence counts changes more slowly over texts than how often answers are right.
 _SLOPES = 48
-
-# Where the search for variances starts: at values found on the LLMs that this was developed with.
-_START = {"text": 0.4, "text_slopes": 0.2, "shifts": 0.1, "level_slopes": 0.05}
 
 # Values beyond the most frequent ones have no effects of their own: they would be a row or two each.
 _MOST_LEVELS = 256
@@ -61,6 +62,32 @@ class Levels:
             codes.append(np.fromiter((known.get(value, NO_LEVEL) for value in values), np.int64, len(values)))
         return np.column_stack(codes)
 
+    def only(self, columns: Collection[str]) -> Levels | None:
+        """Return the values of some columns."""
+        kept = [at for at, name in enumerate(self.names) if name in columns]
+        if not kept:
+            return None
+        places = np.flatnonzero(np.isin(self.column, kept))
+        labels = tuple(self.labels[place] for place in places.tolist())
+        return Levels(tuple(self.names[at] for at in kept), labels, np.searchsorted(kept, self.column[places]))
+
+    def codes_of(self, codes: Ints, columns: Collection[str]) -> Ints | None:
+        """Return codes as :meth:`only` gives them."""
+        kept = [at for at, name in enumerate(self.names) if name in columns]
+        if not kept:
+            return None
+        new = np.full(len(self) + 1, NO_LEVEL)  # the last serves NO_LEVEL, which is -1
+        places = np.flatnonzero(np.isin(self.column, kept))
+        new[places] = np.arange(len(places))
+        return np.asarray(new[codes[:, kept]])
+
+    def indicators(self, codes: Ints) -> Floats:
+        """Return a column for each value, 1 in the rows that have it."""
+        columns = np.zeros((len(codes), len(self) + 1))
+        for column in codes.T:
+            columns[np.arange(len(codes)), column] = 1.0  # the last serves NO_LEVEL, which is -1
+        return columns[:, :-1]
+
     def validate(self) -> None:
         require(all(isinstance(name, str) for name in self.names), "the columns of a score have names.")
         require_columns(len(self.labels), column=self.column)
@@ -90,20 +117,153 @@ class ScoreInputs:
     """The inputs of a score.
 
     confidences : a column for each, NaN where one is missing.
-    coordinates : of the texts in a kernel; None without texts.
+    text : coordinates of the embedding in a kernel; None without vectors.
+    form, together : cosines of the form of the texts, and coordinates of it in a kernel; None without texts.
+    words : weights of the words; None without texts.
+    numbers : columns of numbers, NaN where one is missing; None without such columns.
     codes : of the values of the columns; None without columns.
     """
 
     confidences: Floats
-    coordinates: Floats | None = None
+    text: Floats | None = None
+    form: Floats | None = None
+    together: Floats | None = None
+    words: WordRows | None = None
+    numbers: Floats | None = None
     codes: Ints | None = None
 
     def only(self, keep: Any) -> ScoreInputs:
-        return ScoreInputs(
-            self.confidences[keep],
-            None if self.coordinates is None else self.coordinates[keep],
-            None if self.codes is None else self.codes[keep],
-        )
+        values: dict[str, Any] = {field.name: getattr(self, field.name) for field in fields(self)}
+        values = {name: value if value is None else value[keep] for name, value in values.items()}
+        return ScoreInputs(**values)
+
+
+@dataclass(frozen=True, eq=False)
+class Term:
+    """A part of the regression: columns that share a variance.
+
+    signal : what they belong to.
+    columns : a row for each row; of slopes, before they are multiplied by the pooled logit.
+    is_slope : whether they change how much the confidence counts.
+    variance : where the search for their variance starts: near the values found on the LLMs of development.
+    """
+
+    signal: str
+    columns: Floats
+    is_slope: bool
+    variance: float
+
+
+@dataclass(frozen=True, eq=False)
+class Signals:
+    """What a score reads of a row besides its confidences; None for what it does not read.
+
+    text : the embedding.
+    form : numbers that describe the form of question and answer.
+    words : the words of question and answer.
+    number_names, numbers : columns of numbers.
+    levels : values of columns.
+    """
+
+    text: Kernel | None = None
+    form: Numbers | None = None
+    words: Vocabulary | None = None
+    number_names: tuple[str, ...] = ()
+    numbers: Numbers | None = None
+    levels: Levels | None = None
+
+    @property
+    def reads_texts(self) -> bool:
+        """Whether rows must have a question and an answer."""
+        return self.form is not None or self.words is not None
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The names of the columns."""
+        return (*self.number_names, *(() if self.levels is None else self.levels.names))
+
+    def only(self, *, text: bool, columns: Collection[str]) -> Signals:
+        """Return the signals of the text, if wanted, and those of some columns."""
+        texts = (self.text, self.form, self.words) if text else (None, None, None)
+        kept = [name in columns for name in self.number_names]
+        numbers = self.numbers.only(kept) if self.numbers is not None and any(kept) else None
+        names = tuple(name for name in self.number_names if name in columns)
+        return Signals(*texts, names, numbers, None if self.levels is None else self.levels.only(columns))
+
+    def seen(self, rows: ScoreInputs, *, text: bool, columns: Collection[str]) -> ScoreInputs:
+        """Return rows as the signals of :meth:`only` read them."""
+        if not text:
+            rows = replace(rows, text=None, form=None, together=None, words=None)
+        if rows.numbers is not None:
+            kept = [name in columns for name in self.number_names]
+            rows = replace(rows, numbers=rows.numbers[:, kept] if any(kept) else None)
+        if rows.codes is not None and self.levels is not None:
+            rows = replace(rows, codes=self.levels.codes_of(rows.codes, columns))
+        return rows
+
+    def inputs(
+        self, confidences: Floats, vectors: Any, texts: PairTexts | None, columns: Mapping[str, Any]
+    ) -> ScoreInputs:
+        """Return rows as a score reads them."""
+        for name, column in columns.items():
+            require_length(column, len(confidences), name)
+        text = None if self.text is None else self.text.coordinates(vectors)
+        if text is not None:
+            require_length(text, len(confidences), EMBEDDING)
+        codes = None if self.levels is None else self.levels.codes(columns)
+        numbers = None
+        if self.numbers is not None:
+            numbers = np.column_stack([columns[name] for name in self.number_names])
+        form = None if self.form is None or texts is None else self.form.cosines(texts.form)
+        together = None if self.form is None or form is None else self.form.together(form)
+        words = None if self.words is None or texts is None else self.words.weigh(texts)
+        return ScoreInputs(confidences, text, form, together, words, numbers, codes)
+
+    def terms(self, rows: ScoreInputs) -> Iterator[Term]:
+        """Yield the parts of the regression, words aside."""
+        if rows.text is not None:
+            yield Term("text", rows.text, False, 0.2)
+            yield Term("text", rows.text[:, :_SLOPES], True, 0.2)
+        if rows.form is not None and rows.together is not None:
+            yield Term("form", rows.form, False, 0.01)
+            yield Term("form", first_cosines(rows.form), True, 0.01)
+            yield Term("form", rows.together, False, 0.3)
+        if rows.numbers is not None and self.numbers is not None:
+            cosines = self.numbers.cosines(rows.numbers)
+            for name, mine in zip(self.number_names, np.split(cosines, self.numbers.count, axis=1), strict=True):
+                # A number may say much more, or less, than another.
+                yield Term(name, mine, False, 0.05)
+                yield Term(name, mine[:, :1], True, 0.05)
+            yield Term("missing numbers", np.isnan(rows.numbers).astype(np.float64), False, 0.1)
+        if rows.codes is not None and self.levels is not None:
+            indicators = self.levels.indicators(rows.codes)
+            for at, name in enumerate(self.levels.names):
+                # Each column has variances of its own: tenants may differ much and languages little.
+                mine = indicators[:, self.levels.column == at]
+                yield Term(name, mine, False, 0.1)
+                yield Term(name, mine, True, 0.05)
+
+    @property
+    def widths(self) -> list[int]:
+        """The number of columns of each term."""
+        text = 0 if self.text is None else self.text.width
+        out = [] if self.text is None else [text, min(text, _SLOPES)]
+        if self.form is not None:
+            kernel = self.form.kernel
+            out += [self.form.width, self.form.count, 0 if kernel is None else kernel.width]
+        if self.numbers is not None:
+            out += [self.numbers.width // self.numbers.count, 1] * self.numbers.count + [self.numbers.count]
+        if self.levels is not None:
+            sizes = np.bincount(self.levels.column, minlength=len(self.levels.names))
+            out += np.repeat(sizes, 2).tolist()
+        return out
+
+    def validate(self) -> None:
+        for part in (self.text, self.form, self.words, self.numbers, self.levels):
+            if part is not None:
+                part.validate()
+        count = 0 if self.numbers is None else self.numbers.count
+        require(len(self.number_names) == count, "the columns of numbers of a score and their names differ.")
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,126 +271,85 @@ class ScoreMaps:
     """A fitted score.
 
     centre : of the pooled logits.
-    fixed : :math:`b_0` and :math:`b_1`; empty if nothing changes the pooled map.
-    text, text_slopes, shifts, level_slopes : the coefficients of :math:`u, v, U, V`.
+    coefficients : :math:`b_0` and :math:`b_1`, then those of the terms of the signals, one after the other; empty if
+        nothing changes the pooled map.
+    words : the weights of the words.
     """
 
     pooled: PooledMap
-    kernel: Kernel | None
-    levels: Levels | None
+    signals: Signals
     centre: float
-    fixed: Floats
-    text: Floats
-    text_slopes: Floats
-    shifts: Floats
-    level_slopes: Floats
-
-    def rows(self, confidences: Floats, vectors: Any, columns: Mapping[str, Any]) -> ScoreInputs:
-        """Return rows as the maps read them."""
-        for name, column in columns.items():
-            require_length(column, len(confidences), name)
-        coordinates = None if self.kernel is None else self.kernel.coordinates(vectors)
-        if coordinates is not None:
-            require_length(coordinates, len(confidences), EMBEDDING)
-        codes = None if self.levels is None else self.levels.codes(columns)
-        return ScoreInputs(confidences[:, : self.pooled.n_confidences], coordinates, codes)
+    coefficients: Floats
+    words: Floats
 
     def apply(self, rows: ScoreInputs) -> Floats:
         """Return the score of each row."""
-        if not len(self.fixed):
+        if not len(self.coefficients):
             if self.pooled.kind == "stated" and self.pooled.n_confidences == 1:
                 # A single wrong answer at 1.0 would cost more than a curve can gain.
                 return np.clip(rows.confidences[:, 0], LOGIT_CUT, 1 - LOGIT_CUT)
             return expit(self.pooled.logits(rows.confidences))
+        return expit(sum(self.contributions(rows).values(), np.zeros(len(rows.confidences))))
+
+    def contributions(self, rows: ScoreInputs) -> dict[str, Floats]:
+        """Return what the pooled map and each signal add to the logit of each row."""
         c = self.pooled.logits(rows.confidences) - self.centre
-        shift, slope = np.full(len(c), self.fixed[0]), np.full(len(c), self.fixed[1])
-        if rows.coordinates is not None:
-            shift += rows.coordinates @ self.text
-            slope += rows.coordinates[:, : len(self.text_slopes)] @ self.text_slopes
-        if rows.codes is not None:
-            shift += np.append(self.shifts, 0.0)[rows.codes].sum(axis=1)
-            slope += np.append(self.level_slopes, 0.0)[rows.codes].sum(axis=1)
-        return expit(shift + slope * c)
+        out = {"confidence": self.coefficients[0] + self.coefficients[1] * c}
+        at = 2
+        for term in self.signals.terms(rows):
+            shift = term.columns @ self.coefficients[at : at + term.columns.shape[1]]
+            out[term.signal] = out.get(term.signal, 0.0) + (shift * c if term.is_slope else shift)
+            at += term.columns.shape[1]
+        if rows.words is not None:
+            out["words"] = rows.words @ self.words
+        return out
 
     def validate(self) -> None:
         self.pooled.validate()
-        if self.kernel is not None:
-            self.kernel.validate()
-        if self.levels is not None:
-            self.levels.validate()
-        has_effects = self.kernel is not None or self.levels is not None
-        require_columns(2 if has_effects else 0, fixed=self.fixed)
-        width, count = 0 if self.kernel is None else self.kernel.width, 0 if self.levels is None else len(self.levels)
-        require_columns(width, text=self.text)
-        require_columns(min(width, _SLOPES), text_slopes=self.text_slopes)
-        require_columns(count, shifts=self.shifts, level_slopes=self.level_slopes)
-        columns = self.fixed, self.text, self.text_slopes, self.shifts, self.level_slopes
-        for column in (*columns, np.array([self.centre])):
+        self.signals.validate()
+        widths, words = self.signals.widths, self.signals.words
+        count = 0 if words is None else len(words)
+        require_columns(2 + sum(widths) if widths or count else 0, coefficients=self.coefficients)
+        require_columns(count, words=self.words)
+        for column in (self.coefficients, self.words, np.array([self.centre])):
             # Products of these with logits and coordinates must stay finite.
             require_between(-1e50, 1e50, effects=column)
 
 
 def pooled_maps(pooled: PooledMap) -> ScoreMaps:
     """Return the score that is the pooled map alone."""
-    none = np.empty(0)
-    return ScoreMaps(pooled, None, None, 0.0, none, none, none, none, none)
+    return ScoreMaps(pooled, Signals(), 0.0, np.empty(0), np.empty(0))
+
+
+def design(logits: Floats, rows: ScoreInputs, signals: Signals) -> tuple[Floats, Ints, Floats]:
+    """Return the columns of the regression, the block of each, and where the search for variances starts."""
+    terms = list(signals.terms(rows))
+    columns = [term.columns * logits[:, None] if term.is_slope else term.columns for term in terms]
+    widths = [column.shape[1] for column in columns]
+    block = np.concatenate([[FIXED, FIXED], np.repeat(np.arange(len(widths)), widths)]).astype(np.int64)
+    X = np.hstack([np.ones((len(logits), 1)), logits[:, None], *columns])
+    return X, block, np.array([term.variance for term in terms])
+
+
+def fit_design(
+    X: Floats, block: Ints, variances: Floats, correct: Floats, words: WordRows | None = None, centre: float = 0.0
+) -> EffectsFit:
+    """Return the effects of a design, from the pooled map on."""
+    start = np.zeros(X.shape[1])
+    start[:2] = centre, 1.0
+    return fit_effects(X, correct, block, start=start, variances=variances, words=words)
 
 
 def fit_maps(
-    pooled: PooledMap,
-    rows: ScoreInputs,
-    correct: Floats,
-    *,
-    kernel: Kernel | None,
-    levels: Levels | None,
-    start: EffectsFit | None = None,
+    pooled: PooledMap, rows: ScoreInputs, correct: Floats, signals: Signals, start: EffectsFit | None = None
 ) -> tuple[ScoreMaps, EffectsFit]:
-    """Return the effects of texts and columns on a pooled map, and their fit; it begins at `start`, an earlier one."""
+    """Return the effects of signals on a pooled map, and their fit; it begins at `start`, an earlier one."""
     logits = pooled.logits(rows.confidences)
     centre = float(logits.mean())
-    design = _Design.of(logits - centre, rows, levels)
+    X, block, variances = design(logits - centre, rows, signals)
     if start is None:
-        at = np.zeros(design.X.shape[1])
-        at[:2] = centre, 1.0
-        fit = fit_effects(design.X, correct, design.block, start=at, variances=design.start)
+        fit = fit_design(X, block, variances, correct, rows.words, centre)
     else:
-        fit = fit_effects(design.X, correct, design.block, start=start.coefficients, variances=start.variances)
-    parts = dict(zip(design.names, np.split(fit.coefficients, design.ends[:-1]), strict=True))
-    effects = {name: parts.get(name, np.empty(0)) for name in _START}
-    return ScoreMaps(pooled, kernel, levels, centre, parts["fixed"], **effects), fit
-
-
-@dataclass(frozen=True, eq=False)
-class _Design:
-    """The columns of a regression; `names` are those of its parts, which end at `ends`."""
-
-    X: Floats
-    block: Ints
-    names: list[str]
-    ends: list[int]
-    start: Floats
-
-    @staticmethod
-    def of(c: Floats, rows: ScoreInputs, levels: Levels | None) -> _Design:
-        parts = {"fixed": np.column_stack([np.ones_like(c), c])}
-        blocks = {"fixed": np.full(2, FIXED)}
-        starts: list[float] = []
-        if rows.coordinates is not None:
-            parts["text"] = rows.coordinates
-            parts["text_slopes"] = rows.coordinates[:, :_SLOPES] * c[:, None]
-            for name in ("text", "text_slopes"):
-                blocks[name] = np.full(parts[name].shape[1], len(starts))
-                starts.append(_START[name])
-        if rows.codes is not None and levels is not None:
-            indicators = np.zeros((len(c), len(levels) + 1))
-            for column in rows.codes.T:
-                indicators[np.arange(len(c)), column] = 1.0  # the last serves NO_LEVEL, which is -1
-            parts["shifts"] = indicators[:, :-1]
-            parts["level_slopes"] = parts["shifts"] * c[:, None]
-            for name in ("shifts", "level_slopes"):
-                # Each column has variances of its own: tenants may differ much and languages little.
-                blocks[name] = levels.column + len(starts)
-                starts += [_START[name]] * len(levels.names)
-        ends = np.cumsum([part.shape[1] for part in parts.values()]).tolist()
-        block = np.concatenate(list(blocks.values())).astype(np.int64)
-        return _Design(np.hstack(list(parts.values())), block, list(parts), ends, np.array(starts))
+        begin = {"start": start.coefficients, "variances": start.variances, "word_start": start.words}
+        fit = fit_effects(X, correct, block, words=rows.words, **begin)
+    return ScoreMaps(pooled, signals, centre, fit.coefficients, fit.words), fit

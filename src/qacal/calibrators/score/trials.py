@@ -8,9 +8,9 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
+from qacal.calibrators.platt import LOGIT_CUT
 from qacal.calibrators.score.effects import EffectsFit
-from qacal.calibrators.score.kernel import Kernel
-from qacal.calibrators.score.maps import Levels, ScoreInputs, ScoreMaps, fit_maps, pooled_maps
+from qacal.calibrators.score.maps import ScoreInputs, ScoreMaps, Signals, design, fit_design, fit_maps, pooled_maps
 from qacal.calibrators.score.pooled import Kind, fit_pooled
 from qacal.metrics.proper_scores import brier_score, log_loss
 from qacal.tally.arrays import Bools, Floats, Hashes
@@ -20,30 +20,32 @@ Objective: TypeAlias = Literal["log_loss", "brier"]
 
 _FOLDS = 5
 # Folds must be independent of other splits of the questions.
-_SEED = 5
+_SEED, _COLUMN_SEED = 5, 6
 # Folds are used until they have this many rows: then the differences between candidates that matter, .01 of log loss,
 # are twice their own noise.
 _ENOUGH_ROWS = 1_000
 
+# A column that leaves less than the first share of the log loss is suspected to be made from the label; with less than
+# the second it surely is. Of honest signals, the probability of the answer's tokens leaves three quarters.
+_SUSPECT, _LEAK = 0.5, 0.1
+
 
 @dataclass(frozen=True)
 class Candidate:
-    """A kind of score: of the pooled map, the number of confidences, and whether columns and text modify it."""
+    """A kind of score: of the pooled map, the number of confidences, and whether text and which columns modify it."""
 
     kind: Kind
     confidences: int = 1
-    has_columns: bool = False
     has_text: bool = False
+    columns: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
         """A description in a few words."""
         words = {"stated": "stated confidence", "line": "pooled line", "curve": "pooled curve"}
-        parts = [words[self.kind]]
-        if self.confidences > 1:
-            parts.append(f"of {self.confidences} confidences")
-        others = [word for word, has in (("columns", self.has_columns), ("text", self.has_text)) if has]
-        return " ".join(parts) + "".join(f" + {word}" for word in others)
+        parts = [words[self.kind] + (f" of {self.confidences} confidences" if self.confidences > 1 else "")]
+        parts += ["text"] if self.has_text else []
+        return " + ".join([*parts, *self.columns])
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,33 @@ class ScoreTrial:
     is_chosen: bool = False
 
 
+@dataclass(frozen=True)
+class ColumnTrial:
+    """What a column adds to the best score without columns, on held-out questions.
+
+    gain, error : by how much it lowers the log loss, and the standard error of that.
+    is_leak : whether it predicts the label so well that it must have been made from it; such a column is not used.
+    is_suspect : whether it may have been.
+    is_used : whether the score reads it.
+    """
+
+    name: str
+    gain: float
+    error: float
+    is_leak: bool
+    is_suspect: bool
+    is_used: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Choice:
+    """The chosen score, and everything that was tried."""
+
+    maps: ScoreMaps
+    trials: tuple[ScoreTrial, ...] = ()
+    columns: tuple[ColumnTrial, ...] = ()
+
+
 @dataclass(frozen=True, eq=False)
 class Material:
     """The rows to learn a score from, with everything that candidates may read."""
@@ -64,27 +93,23 @@ class Material:
     rows: ScoreInputs
     correct: Floats
     ids: Hashes
-    kernel: Kernel | None
-    levels: Levels | None
+    signals: Signals
 
     def fit(
         self, candidate: Candidate, keep: Bools | slice = slice(None), start: EffectsFit | None = None
     ) -> tuple[ScoreMaps, EffectsFit | None]:
         """Return the score of a candidate, learned from some of the rows, and its effects: a start for another fit."""
-        mine = self.seen(candidate).only(keep)
-        pooled = fit_pooled(mine.confidences, self.correct[keep], candidate.kind)
-        if mine.coordinates is None and mine.codes is None:
+        signals = self.signals.only(text=candidate.has_text, columns=candidate.columns)
+        rows = self.seen(candidate).only(keep)
+        pooled = fit_pooled(rows.confidences, self.correct[keep], candidate.kind)
+        if not candidate.has_text and not candidate.columns:
             return pooled_maps(pooled), None
-        kernel, levels = self.kernel if candidate.has_text else None, self.levels if candidate.has_columns else None
-        return fit_maps(pooled, mine, self.correct[keep], kernel=kernel, levels=levels, start=start)
+        return fit_maps(pooled, rows, self.correct[keep], signals, start)
 
     def seen(self, candidate: Candidate) -> ScoreInputs:
         """Return the rows as a candidate reads them."""
-        return ScoreInputs(
-            self.rows.confidences[:, : candidate.confidences],
-            self.rows.coordinates if candidate.has_text else None,
-            self.rows.codes if candidate.has_columns else None,
-        )
+        rows = self.signals.seen(self.rows, text=candidate.has_text, columns=candidate.columns)
+        return replace(rows, confidences=self.rows.confidences[:, : candidate.confidences])
 
     def folds(self) -> Iterator[Bools]:
         """Yield the held-out rows of each fold of questions, until there are enough rows."""
@@ -97,14 +122,15 @@ class Material:
                 yield held
 
 
-def choose(material: Material, objective: Objective = "log_loss") -> tuple[ScoreMaps, tuple[ScoreTrial, ...]]:
+def choose(material: Material, objective: Objective = "log_loss") -> Choice:
     """Return the candidate with the lowest held-out loss, fitted on all rows, and all trials.
 
     Of equals the simpler one is taken. If texts and columns do not help, that is one curve or line for all; if that
-    does not help either, or if there is only one question to learn from, the confidence as stated.
+    does not help either, or if there is only one question to learn from, the confidence as stated. A column is tried
+    by itself first; those that help are tried together.
     """
     if not any(True for _ in material.folds()):
-        return material.fit(Candidate("stated"))[0], ()
+        return Choice(material.fit(Candidate("stated"))[0])
 
     def loss(tried: _Tried) -> float:
         return float(getattr(tried.trial, objective))
@@ -114,35 +140,65 @@ def choose(material: Material, objective: Objective = "log_loss") -> tuple[Score
     plain = [Candidate(kind) for kind in kinds] + [Candidate(kind, count) for kind in kinds[1:] if count > 1]
     tried = [_tried(material, candidate) for candidate in plain]
     # Texts and columns are added to the best candidate without them.
-    simple = min(tried[1:], key=loss).candidate
-    has_columns, has_text = material.levels is not None, material.kernel is not None
-    rich = [replace(simple, has_columns=True)] if has_columns else []
-    rich += [replace(simple, has_text=True)] if has_text else []
-    rich += [replace(simple, has_columns=True, has_text=True)] if has_columns and has_text else []
-    tried += [_tried(material, candidate) for candidate in rich]
+    simple = min(tried[1:], key=loss)
+    if material.signals.text is not None:
+        tried.append(_tried(material, replace(simple.candidate, has_text=True)))
+    base = min([simple, *tried[len(plain) :]], key=loss)
+    columns = [_column_trial(material, name, base) for name in material.signals.columns]
+    helpful = tuple(one.name for one in columns if one.gain > one.error and not one.is_leak)
+    if helpful:
+        tried.append(_tried(material, replace(base.candidate, columns=helpful)))
     best = min(tried, key=loss)
-    trials = tuple(replace(one.trial, is_chosen=one is best) for one in tried)
-    return material.fit(best.candidate, start=best.effects)[0], trials
+    return Choice(
+        material.fit(best.candidate, start=best.effects)[0],
+        tuple(replace(one.trial, is_chosen=one is best) for one in tried),
+        tuple(replace(one, is_used=one.name in best.candidate.columns) for one in columns),
+    )
 
 
 @dataclass(frozen=True, eq=False)
 class _Tried:
-    """A candidate, its loss, and the effects of its last fit."""
+    """A candidate, its loss, its held-out scores and where they are, and the effects of its last fit."""
 
     candidate: Candidate
     trial: ScoreTrial
+    held: Bools
+    scores: Floats
     effects: EffectsFit | None
 
 
 def _tried(material: Material, candidate: Candidate) -> _Tried:
-    scores, labels = [], []
+    scores, judged = np.zeros(len(material.correct)), np.zeros(len(material.correct), dtype=bool)
     effects: EffectsFit | None = None
+    rows = material.seen(candidate)
     for held in material.folds():
         # A fit does not depend on its start, up to what is left of the last step: the labels of this fold do not reach
         # it through the effects of another.
         maps, effects = material.fit(candidate, ~held, effects)
-        scores.append(maps.apply(material.seen(candidate).only(held)))
-        labels.append(material.correct[held])
-    score, correct = np.concatenate(scores), np.concatenate(labels)
+        scores[held] = maps.apply(rows.only(held))
+        judged |= held
+    score, correct = scores[judged], material.correct[judged]
     trial = ScoreTrial(candidate.name, len(score), log_loss(correct, score), brier_score(correct, score))
-    return _Tried(candidate, trial, effects)
+    return _Tried(candidate, trial, judged, score, effects)
+
+
+def _column_trial(material: Material, name: str, base: _Tried) -> ColumnTrial:
+    """Return what a column adds to held-out scores, by cross-validation on the rows that have them."""
+    signals = material.signals.only(text=False, columns=(name,))
+    rows = material.signals.seen(material.rows, text=False, columns=(name,)).only(base.held)
+    correct = material.correct[base.held]
+    clipped = np.clip(base.scores, LOGIT_CUT, 1 - LOGIT_CUT)
+    logits = np.log(clipped / (1 - clipped))
+    fold = mix(material.ids[base.held], _COLUMN_SEED) % np.uint64(_FOLDS)
+    losses = np.zeros((2, len(correct)))
+    for number in np.unique(fold):
+        held = fold == number
+        for place, read in enumerate((Signals(), signals)):
+            seen = rows if place else ScoreInputs(rows.confidences)
+            fit = fit_design(*design(logits[~held], seen.only(~held), read), correct[~held])
+            eta = design(logits[held], seen.only(held), read)[0] @ fit.coefficients
+            losses[place, held] = np.logaddexp(0, eta) - correct[held] * eta
+    difference = losses[0] - losses[1]
+    share = losses[1].mean() / max(losses[0].mean(), 1e-12)
+    error = float(difference.std() / np.sqrt(len(difference)))
+    return ColumnTrial(name, float(difference.mean()), error, bool(share < _LEAK), bool(share < _SUSPECT))

@@ -1,0 +1,121 @@
+r"""Numbers of any scale as columns of a regression: smooth functions of each, and of all of them together.
+
+A number is replaced by its rank :math:`r \in [0, 1]` among the rows of the fit, so its scale does not matter. A smooth
+function of the rank is :math:`\sum_j a_j \sqrt2 \cos(\pi j r) / j` with independent :math:`a_j \sim N(0, \sigma^2)`:
+wiggles have little weight. What several numbers say only together is a smooth function of their ranks (`kernel.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from qacal.calibrators.score.kernel import Kernel, fit_kernel
+from qacal.errors import InputError
+from qacal.storage import require, require_between
+from qacal.tally.arrays import ArrayLike, Floats, column_of_any, is_missing
+
+_QUANTILES = 65
+_COSINES = 5
+_COORDINATES = 64
+
+
+@dataclass(frozen=True, eq=False)
+class Numbers:
+    """A map from numbers to columns.
+
+    quantiles : of each number among the rows of the fit, a row for each.
+    kernel : of the ranks; None if the numbers count by themselves only, or are constant.
+    """
+
+    quantiles: Floats
+    kernel: Kernel | None
+
+    @property
+    def count(self) -> int:
+        """How many numbers there are."""
+        return len(self.quantiles)
+
+    @property
+    def width(self) -> int:
+        """How many cosines there are."""
+        return self.count * _COSINES
+
+    def only(self, kept: Sequence[bool]) -> Numbers:
+        """Return some of the numbers, each by itself."""
+        return Numbers(self.quantiles[np.asarray(kept)], None)
+
+    def cosines(self, values: Floats) -> Floats:
+        """Return the cosines of each number's rank, those of one number side by side; 0 where a number is missing."""
+        ranks = np.column_stack([_ranks(column, known) for column, known in zip(values.T, self.quantiles, strict=True)])
+        j = np.arange(1, _COSINES + 1)
+        waves = np.sqrt(2) * np.cos(np.pi * ranks[:, :, None] * j) / j
+        return np.asarray(np.nan_to_num(waves, nan=0.0).reshape(len(values), -1))
+
+    def together(self, cosines: Floats) -> Floats:
+        """Return coordinates in which a smooth function of all ranks is a weighted sum."""
+        if self.kernel is None:
+            return np.empty((len(cosines), 0))
+        return self.kernel.coordinates(first_cosines(cosines))
+
+    def validate(self) -> None:
+        require(self.quantiles.ndim == 2 and self.quantiles.size > 0, "the quantiles of numbers are a table.")
+        require_between(-1e300, 1e300, quantiles=self.quantiles.ravel())
+        require(bool((np.diff(self.quantiles, axis=1) >= 0).all()), "the quantiles of numbers must not fall.")
+        if self.kernel is not None:
+            self.kernel.validate()
+
+
+def first_cosines(cosines: Floats) -> Floats:
+    """Return the first cosine of each number, which falls with its rank."""
+    return np.ascontiguousarray(cosines[:, ::_COSINES])
+
+
+def fit_numbers(values: Floats, *, together: bool) -> Numbers:
+    """Return the map for numbers, a column each; NaN where one is missing.
+
+    together : whether to give coordinates for a function of all of them.
+    """
+    shares = np.linspace(0, 1, _QUANTILES)
+    known = [column[np.isfinite(column)] for column in values.T]
+    quantiles = np.array([np.quantile(column, shares) if len(column) else np.zeros(_QUANTILES) for column in known])
+    numbers = Numbers(quantiles, None)
+    if not together:
+        return numbers
+    return Numbers(quantiles, fit_kernel(first_cosines(numbers.cosines(values)), coordinates=_COORDINATES))
+
+
+def _ranks(values: Floats, quantiles: Floats) -> Floats:
+    """Return ranks between 0 and 1; of equal quantiles, the middle one counts."""
+    places, first = np.unique(quantiles, return_index=True)
+    last = np.append(first[1:], len(quantiles)) - 1
+    return np.where(np.isfinite(values), np.interp(values, places, (first + last) / 2 / (len(quantiles) - 1)), np.nan)
+
+
+def numbers_of(values: ArrayLike, name: str) -> Floats:
+    """Return a column as numbers, NaN where one is missing; raise for anything else.
+
+    >>> numbers_of([3, None, 0.5], "retrieval")
+    array([3. , nan, 0.5])
+    >>> numbers_of([3, "many"], "retrieval")
+    Traceback (most recent call last):
+    ...
+    qacal.errors.InputError: retrieval[1] is 'many'; expected a number.
+    """
+    column = column_of_any(values, name)
+    if column.dtype.kind in "biuf":
+        out = column.astype(np.float64)
+    else:
+        listed = column.tolist()
+        out = np.full(len(listed), np.nan)
+        for row, value in enumerate(listed):
+            if not is_missing(value):
+                if not isinstance(value, int | float):
+                    raise InputError(f"{name}[{row}] is {value!r:.60}; expected a number.")
+                out[row] = value
+    infinite = np.isinf(out)
+    if infinite.any():
+        raise InputError(f"{name}[{int(np.argmax(infinite))}] is infinite; expected a number.")
+    return out

@@ -1,0 +1,180 @@
+"""Texts as arrays of characters: their words as hashes, and numbers that describe their form.
+
+Many texts are one array of code points, so that every count is an operation on a whole array: no loop over rows, no
+regular expression, and no thread that a forked process would lack.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from qacal.tally.arrays import Floats, Hashes, Ints
+from qacal.tally.ids import mix
+
+# Kinds of characters. Ideographs, kana among them, are words by themselves: no space stands between words there.
+_OTHER, _SPACE, _LINE, _LETTER, _CAPITAL, _DIGIT, _IDEOGRAPH, _COMMA, _STOP, _QUESTION, _SYMBOL = range(11)
+_KINDS = 11
+_SPECIAL = {"\n": _LINE, ",": _COMMA, ";": _COMMA, ":": _COMMA, ".": _STOP, "!": _STOP, "?": _QUESTION}
+_CATEGORIES = {"Z": _SPACE, "L": _LETTER, "M": _LETTER, "N": _DIGIT, "P": _SYMBOL, "S": _SYMBOL}
+_IDEOGRAPHS = ((0x3040, 0x30FF), (0x3400, 0x4DBF), (0x4E00, 0x9FFF), (0x20000, 0x3FFFF))
+
+FORM = (
+    *("length", "words", "word length", "begins with a capital", "digits", "capitals"),
+    *("commas", "full stops", "question marks", "symbols", "lines"),
+)
+"""Numbers that describe the form of a text."""
+
+_BASIC = 0x10000
+# Arrays of this many characters stay in the processor's cache.
+_PORTION = 2**15
+# Odd, so that it has an inverse modulo 2^64.
+_BASE = 0x9E3779B97F4A7C15
+
+
+def _kind(code: int) -> int:
+    letter = chr(code)
+    if any(first <= code <= last for first, last in _IDEOGRAPHS):
+        return _IDEOGRAPH
+    category = unicodedata.category(letter)
+    if category == "Lu":
+        return _CAPITAL
+    return _SPECIAL.get(letter, _SPACE if letter.isspace() else _CATEGORIES.get(category[0], _OTHER))
+
+
+@cache
+def _basic() -> tuple[NDArray[np.uint8], Hashes]:
+    """Return the kind of the first characters of Unicode, and a hash that a capital shares with its small letter."""
+    kinds = np.array([_kind(code) for code in range(_BASIC)], dtype=np.uint8)
+    small = np.arange(_BASIC, dtype=np.uint64)
+    for code in np.flatnonzero(kinds == _CAPITAL).tolist():
+        small[code] = ord(chr(code).lower()[0])
+    return kinds, mix(small)
+
+
+@cache
+def _powers(count: int) -> tuple[Hashes, Hashes]:
+    """Return the powers of the base, and of its inverse."""
+    with np.errstate(over="ignore"):
+        bases = (_BASE, pow(_BASE, -1, 2**64))
+        one, inverse = (np.cumprod(np.full(count, base, dtype=np.uint64), dtype=np.uint64) for base in bases)
+    return one, inverse
+
+
+@dataclass(frozen=True, eq=False)
+class Texts:
+    """What is read of texts.
+
+    form : a row for each text, a column for each of :data:`FORM`.
+    rows, words : the text that each word is in, and a hash of the word without regard to capitals.
+    """
+
+    form: Floats
+    rows: Ints
+    words: Hashes
+
+    @staticmethod
+    def of(texts: Sequence[str]) -> Texts:
+        portions = [_Portion.of(texts[first:last]).read(first) for first, last in _portions(texts)]
+        if not portions:
+            return Texts(np.empty((0, len(FORM))), np.empty(0, np.int64), np.empty(0, np.uint64))
+        form, rows, words = (np.concatenate(part) for part in zip(*portions, strict=True))
+        return Texts(form, rows, words)
+
+
+def _portions(texts: Sequence[str]) -> Iterator[tuple[int, int]]:
+    """Yield the first and the last text, exclusive, of portions with about as many characters."""
+    first = size = 0
+    for at, text in enumerate(texts, 1):
+        size += len(text)
+        if size >= _PORTION or at == len(texts):
+            yield first, at
+            first, size = at, 0
+
+
+@dataclass(frozen=True, eq=False)
+class _Portion:
+    """The characters of some texts, one text after the other.
+
+    kinds, hashes : of each character.
+    bounds : 0, and where each text ends.
+    """
+
+    kinds: NDArray[np.uint8]
+    hashes: Hashes
+    bounds: Ints
+
+    @staticmethod
+    def of(texts: Sequence[str]) -> _Portion:
+        codes = np.frombuffer("".join(texts).encode("utf-32-le", "surrogatepass"), dtype=np.uint32)
+        kind_of, hash_of = _basic()
+        place = np.minimum(codes, _BASIC - 1)
+        kinds, hashes = kind_of[place], hash_of[place]
+        rare = codes >= _BASIC
+        if rare.any():
+            kinds[rare] = [_kind(code) for code in codes[rare].tolist()]
+            hashes[rare] = mix(codes[rare].astype(np.uint64))
+        return _Portion(kinds, hashes, np.cumsum([0, *map(len, texts)]))
+
+    def read(self, first: int) -> tuple[Floats, Ints, Hashes]:
+        r"""Return the form of the texts, and the row and hash of each word; `first` is the row of the first text.
+
+        The hash of the characters :math:`x_0 x_1 \dots` is :math:`\sum_i x_i B^i` modulo :math:`2^{64}`, mixed; a
+        difference of two running sums gives it for every word at once.
+        """
+        is_joined = (self.kinds >= _LETTER) & (self.kinds <= _DIGIT)
+        is_word = is_joined | (self.kinds == _IDEOGRAPH)
+        # A word goes on where a character and the one before it are joined, and no text begins there.
+        goes_on = np.zeros(len(self.kinds) + 1, dtype=bool)
+        goes_on[1:-1] = is_joined[1:] & is_joined[:-1]
+        goes_on[self.bounds] = False
+        starts = np.flatnonzero(is_word & ~goes_on[:-1])
+        ends = np.flatnonzero(is_word & ~goes_on[1:]) + 1
+        size = 1 << max(len(self.kinds) - 1, 1).bit_length()
+        powers, inverse = _powers(size)
+        with np.errstate(over="ignore"):
+            sums = np.zeros(len(self.kinds) + 1, dtype=np.uint64)
+            np.cumsum(self.hashes * powers[: len(self.kinds)], out=sums[1:])
+            words = mix((sums[ends] - sums[starts]) * inverse[starts])
+        text = np.repeat(np.arange(len(self.bounds) - 1), np.diff(self.bounds))
+        return self._form(text, text[starts]), text[starts] + first, words
+
+    def _form(self, text: Ints, of_words: Ints) -> Floats:
+        """Return the numbers of each text; `text` and `of_words` say which text a character and a word are in."""
+        count = len(self.bounds) - 1
+        kinds = np.bincount(text * _KINDS + self.kinds, minlength=count * _KINDS).reshape(count, _KINDS)
+        length, words = np.diff(self.bounds), np.bincount(of_words, minlength=count)
+        begins = np.append(self.kinds, np.uint8(_OTHER))[self.bounds[:-1]] == _CAPITAL
+        counted = kinds[:, [_DIGIT, _CAPITAL, _COMMA, _STOP, _QUESTION, _SYMBOL, _LINE]]
+        return np.column_stack([length, words, length / (words + 1), begins & (length > 0), counted])
+
+
+@dataclass(frozen=True, eq=False)
+class PairTexts:
+    """Questions and answers, and numbers that describe the form of each pair.
+
+    form : those of the question, those of the answer, and how many words of the answer are in the question: the
+        number of distinct ones, and their share.
+    """
+
+    question: Texts
+    answer: Texts
+    form: Floats
+
+    @staticmethod
+    def of(questions: Sequence[str], answers: Sequence[str]) -> PairTexts:
+        question, answer = Texts.of(questions), Texts.of(answers)
+        keys = [mix(texts.words ^ mix(texts.rows.astype(np.uint64))) for texts in (question, answer)]
+        distinct, first = np.unique(keys[1], return_index=True)
+        rows, count = answer.rows[first], len(questions)
+        place = np.minimum(np.searchsorted(distinct, keys[0]), max(len(distinct) - 1, 0))
+        is_shared = np.zeros(len(distinct), dtype=bool)
+        is_shared[place[distinct[place] == keys[0]] if len(distinct) else []] = True
+        shared = np.bincount(rows[is_shared], minlength=count)
+        share = shared / np.maximum(np.bincount(rows, minlength=count), 1)
+        return PairTexts(question, answer, np.column_stack([question.form, answer.form, shared, share]))

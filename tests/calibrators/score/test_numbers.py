@@ -1,0 +1,51 @@
+"""Numbers of any scale as smooth columns."""
+
+from functools import partial
+
+import numpy as np
+import pytest
+
+from qacal.calibrators.score import numbers as module
+from qacal.calibrators.score.numbers import first_cosines
+
+fit_numbers = partial(module.fit_numbers, together=True)
+
+
+@pytest.mark.parametrize("scale", [np.exp, lambda x: 1e12 * x, lambda x: x**3], ids=["exp", "large", "cube"])
+def test_the_scale_does_not_matter(scale):
+    """Between two quantiles a rank is interpolated: a sixty-fourth at most is lost."""
+    x = np.random.default_rng(0).normal(size=(500, 1))
+    plain, scaled = (fit_numbers(values).cosines(values) for values in (x, scale(x)))
+    assert np.abs(first_cosines(plain) - first_cosines(scaled)).max() < np.sqrt(2) * np.pi / 64
+
+
+def test_equal_numbers_have_the_middle_rank():
+    x = np.array([[0.0]] * 60 + [[1.0]] * 40)
+    ranks = np.arccos(first_cosines(fit_numbers(x).cosines(x)) / np.sqrt(2)) / np.pi
+    np.testing.assert_allclose(np.unique(ranks.round(2)), [0.29, 0.8], atol=0.02)
+
+
+def test_a_missing_number_is_average_and_changes_no_other():
+    x = np.random.default_rng(1).normal(size=(300, 2))
+    numbers = fit_numbers(x)
+    holes = x.copy()
+    holes[::3, 0] = np.nan
+    cosines, full = numbers.cosines(holes), numbers.cosines(x)
+    assert not cosines[::3, : numbers.width // 2].any()
+    np.testing.assert_array_equal(cosines[:, numbers.width // 2 :], full[:, numbers.width // 2 :])
+    assert np.abs(full.mean(axis=0)).max() < 0.05
+
+
+@pytest.mark.parametrize("value", [3.0, np.nan])
+def test_a_constant_says_nothing(value):
+    x = np.full((50, 1), value)
+    numbers = fit_numbers(x)
+    cosines = numbers.cosines(x)
+    assert np.ptp(cosines) == 0 or np.abs(np.ptp(cosines, axis=0)).max() == 0
+    assert numbers.together(cosines).shape == (50, 0)
+    numbers.validate()
+
+
+def test_numbers_beyond_those_of_the_fit_have_the_ranks_of_the_ends():
+    numbers = fit_numbers(np.arange(10.0)[:, None])
+    np.testing.assert_array_equal(numbers.cosines(np.array([[-1e9], [1e9]])), numbers.cosines(np.array([[0.0], [9.0]])))
