@@ -20,6 +20,7 @@ import qacal
 from benchmarks.combinations import BETA, TUNING
 from benchmarks.features import GROUP_DEPTH, bisecting_groups, components, logits, vectors
 from benchmarks.multicalibration import Multicalibration
+from benchmarks.practitioner import boosted_trees_with_form, tfidf_regression
 from qacal.calibrators.base import Calibrator
 from qacal.experiment import METHODS
 from qacal.experiment.groups import Beta, Groups, only
@@ -104,6 +105,7 @@ def _multicalibrated(fitting: pl.DataFrame, testing: pl.DataFrame) -> np.ndarray
 
 CONTENDERS: dict[str, Contender] = {
     "default": partial(_whole_model, lambda: qacal.QACalibrator("column:embedding")),
+    "continuous": partial(_whole_model, lambda: qacal.QACalibrator("column:embedding", output="continuous")),
     "tree": partial(
         _whole_model, lambda: qacal.QACalibrator("column:embedding", "bisecting:8", qacal.calibrators.TreeScaling())
     ),
@@ -111,5 +113,7 @@ CONTENDERS: dict[str, Contender] = {
     "hkrr": _multicalibrated,
     "boosted": partial(_boosted_trees, {}),
     "boosted-tuned": partial(_boosted_trees, _TUNED),
+    "tfidf": tfidf_regression,
+    "boosted-form": partial(boosted_trees_with_form, _TUNED),
 }
 """Everyone who runs in this process, by the name in tables; MCGrad has an environment of its own."""
