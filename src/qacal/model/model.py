@@ -69,7 +69,7 @@ class QACalibrator(HasParameters, BaseModel):
         read columns and further confidences. By default ("auto") one that reads the text and the columns of the
         partition, if `calibrator` is left out and groups are made from the text; None for no score.
     output : "certified" predicts in steps, each with an interval from held-out rows. "continuous" trains on all rows
-        (at most 50,000) and predicts the score itself: better by about .001 in log loss, without groups and guarantee.
+        (at most 50,000) and predicts the score itself: better by about .003 in log loss, without groups and guarantee.
     train_share : the share of the questions that train groups and score; the calibrator is fitted on the others. By
         default .8 with a score (.9 below 200 rows), and .25 without, which is the paper's 20:60.
     tune : the objective that chooses the score: "log_loss" (default) or "brier". With a calibrator and no score, choose
