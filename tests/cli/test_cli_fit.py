@@ -11,6 +11,7 @@ import pytest
 
 from qacal import QACalibrator, QacalWarning, load
 from qacal.cli import options as cli_options
+from qacal.metrics import log_loss
 from qacal.thresholds.decisions import DecisionRule
 from tests.answers import answers
 from tests.cli.test_cli import ok, run
@@ -425,3 +426,27 @@ def test_labels_that_are_all_the_same_for_many_llms_are_one_line(tmp_path):
     err = fit(tmp_path, rows, "--by", "model", "--partition", "column:topic")[1]
     assert "qacal: for 5 LLMs (model llm-0, llm-1, llm-2 and others) all rows have the same label" in err
     assert err.count("cannot learn") == 1
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet", "jsonl"])
+def test_features_have_kinds(tmp_path, ending):
+    rng = np.random.default_rng(0)
+    rows = [
+        row | {"retrieval": None if rng.random() < 0.1 else float(1000 * np.exp(row["correct"] + rng.normal()))}
+        for row in answers(1500)
+    ]
+    frame = pl.DataFrame(rows)
+    write = {"csv": frame.write_csv, "parquet": frame.write_parquet, "jsonl": frame.write_ndjson}[ending]
+    write(tmp_path / f"a.{ending}")
+    done = ok("fit", tmp_path / f"a.{ending}", "-o", tmp_path / "model", "--feature", "retrieval:numeric")
+    assert "Column retrieval: used. By itself it lowers the log loss by 0.0" in done
+    assert load(tmp_path / "model").learned_score_.columns_used == ("retrieval",)
+    new = load(tmp_path / "model").calibrate(tmp_path / f"a.{ending}")
+    assert log_loss([row["correct"] for row in rows], new["calibrated"].to_numpy()) < 0.5
+
+
+@pytest.mark.filterwarnings("always::qacal.QacalWarning")
+def test_numbers_that_are_taken_for_categories_are_named(tmp_path):
+    rows = [row | {"retrieval": number * 1.5} for number, row in enumerate(answers(400))]
+    _, notes = fit(tmp_path, rows, "--feature", "retrieval")
+    assert "If they are numbers, pass --feature retrieval:numeric." in notes

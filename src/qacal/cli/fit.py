@@ -53,7 +53,11 @@ def run(
     ] = None,
     feature: Annotated[
         list[str] | None,
-        typer.Option(metavar="COLUMN", help="Another input column of the score: tenant, language. May be repeated."),
+        typer.Option(
+            metavar="COLUMN",
+            help="Another input column of the score: a category, such as tenant; COLUMN:numeric for numbers on any "
+            "scale, COLUMN:confidence as --extra-confidence. May be repeated.",
+        ),
     ] = None,
     extra_confidence: Annotated[
         list[str] | None,
@@ -117,6 +121,7 @@ def run(
     \b
         qacal fit answers.parquet -o model
         qacal fit answers.parquet -o model --extra-confidence confidence_tokens
+        qacal fit answers.parquet -o model --feature tenant --feature retrieval_score:numeric
         qacal fit answers.csv -o model --partition column:subject --column confidence=score --percent
         qacal fit answers.parquet -o model --tune log-loss
         qacal fit answers_of_many_llms.jsonl -o models --by model
@@ -261,10 +266,20 @@ def _score(
     if not feature and not extra_confidence:
         return "auto"
     needs = (EMBEDDING,) if partition is None else as_partition(partition)._needs
-    columns = dict.fromkeys([*(name for name in needs if name != EMBEDDING), *(feature or ())])
+    named: dict[str, list[str]] = {
+        "category": [name for name in needs if name != EMBEDDING],
+        "numeric": [],
+        "confidence": list(extra_confidence or ()),
+    }
+    for text in feature or ():
+        name, separator, kind = text.rpartition(":")
+        is_kind = bool(separator) and kind in named
+        named[kind if is_kind else "category"].append(name if is_kind else text)
+    columns, numbers, confidences = (tuple(dict.fromkeys(names)) for names in named.values())
     return LearnedScore(
         text=EMBEDDING in needs,
-        columns=tuple(columns),
-        confidences=tuple(extra_confidence or ()),
+        columns=columns,
+        numbers=numbers,
+        confidences=confidences,
         objective="brier" if objective == "brier" else "log_loss",
     )

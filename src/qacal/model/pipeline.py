@@ -242,7 +242,9 @@ class Pipeline:
         if self.score is None:
             return batch.confidence, groups
         inputs |= {"confidence": batch.confidence}
-        inputs |= {name: batch.listed(name) for name in self.score.columns_used}
+        is_number = {*self.score.numbers}
+        for name in self.score.columns_used:
+            inputs[name] = batch.numbers(name) if name in is_number else batch.listed(name)
         inputs |= {name: batch.partial(name) for name in self.score.confidences}
         if self.score.reads_words:
             inputs |= {"question": batch.question or [], "answer": batch.answer or []}

@@ -26,6 +26,8 @@ from qacal.thresholds.fit_record import sampled
 
 # Scores are trained on at most this many rows: the gain from more rows is smaller than the noise of a fit.
 _MOST_SCORE_ROWS = 50_000
+# A category with more values than this, and fewer than two rows a value, is none.
+_MANY_VALUES = 20
 # Columns with names like this hold further confidences, as the importers and `elicit` write them.
 _CONFIDENCE = "confidence_"
 _LARGER_SHARE = "give more rows, or a larger --train-share (in Python: train_share)."
@@ -153,6 +155,7 @@ class ScoreSample:
         """Take more labelled rows."""
         numbers = [batch.confidence, np.asarray(batch.correct)]
         numbers += [batch.partial(name) for name in self._score.confidences]
+        numbers += [batch.numbers(name) for name in self._score.numbers]
         numbers += [_codes(as_labels(batch.listed(name), name).tolist(), known) for name, known in self._known.items()]
         ids = ids_of(batch)
         self._ids.add(ids, ids)
@@ -167,12 +170,22 @@ class ScoreSample:
 
     def fit(self) -> None:
         """Train the score."""
+        for name, codes in self._known.items():
+            if len(codes) > _MANY_VALUES and len(codes) > self.count / 2:
+                warnings.warn(
+                    f"the column {name} has {len(codes):,} values in {self.count:,} training rows; as categories these "
+                    f"say nothing about other rows. If they are numbers, pass --feature {name}:numeric (in Python: "
+                    f"LearnedScore(numbers=[{name!r}])).",
+                    QacalWarning,
+                    stacklevel=2,
+                )
         if not self.count:
             raise InputError(f"no row is left to learn a score from; {_LARGER_SHARE}")
         confidence, correct, *others = self._numbers.rows().T
         inputs: dict[str, Any] = {"confidence": confidence}
-        split = len(self._score.confidences)
-        inputs |= dict(zip(self._score.confidences, others[:split], strict=True))
+        names = (*self._score.confidences, *self._score.numbers)
+        split = len(names)
+        inputs |= dict(zip(names, others[:split], strict=True))
         for (name, known), codes in zip(self._known.items(), others[split:], strict=True):
             labels = list(known)
             inputs[name] = [labels[code] for code in codes.astype(np.int64).tolist()]

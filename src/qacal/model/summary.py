@@ -14,6 +14,7 @@ from qacal.model.defaults import SHARE, SHARE_WITH_SCORE
 from qacal.planning import labels_for_group
 
 if TYPE_CHECKING:
+    from qacal.calibrators.score.trials import ColumnTrial
     from qacal.model.model import QACalibrator
 
 _FEW = 200
@@ -70,7 +71,18 @@ def _tried(model: QACalibrator) -> list[str]:
     for trial in score.tried_:
         mark = "*" if trial.is_chosen else " "
         lines.append(f" {mark} {trial.name:<{width}} {trial.log_loss:8.4f}  {trial.brier:6.4f}")
-    return lines
+    return lines + [_column(trial) for trial in score.columns_tried_]
+
+
+def _column(trial: ColumnTrial) -> str:
+    """Return what a column adds to the score."""
+    if trial.is_leak:
+        return f"Column {trial.name}: not used. It predicts the label almost perfectly, so it was made from the label."
+    change = f"{'lowers' if trial.gain >= 0 else 'raises'} the log loss by {abs(trial.gain):.4f} ± {trial.error:.4f}"
+    if not trial.is_used:
+        return f"Column {trial.name}: not used. By itself it {change}, which is not enough."
+    doubt = " That is suspiciously much: is it known before the answer is judged?" if trial.is_suspect else ""
+    return f"Column {trial.name}: used. By itself it {change}.{doubt}"
 
 
 def _certified(model: QACalibrator, maps: BinMaps) -> str:

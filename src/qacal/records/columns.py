@@ -278,20 +278,21 @@ def _scale_remedy(numbers: Floats, may_be_percent: bool) -> str:
     return f"If these are percents, {remedy}."
 
 
-def shares(table: Table, name: str, *, may_miss: bool) -> Floats:
-    """Return a column of numbers in [0, 1], NaN for missing ones; raise at the first other value."""
+def numbers_in(table: Table, name: str, *, low: float = 0.0, high: float = 1.0, may_miss: bool = True) -> Floats:
+    """Return a column of numbers from `low` to `high`, NaN for missing ones; raise at the first other value."""
     column = table.column(name)
     values = listed(column)
     fast = _fast_numbers(column)
     is_text = table.reads_text_as_numbers
     numbers = np.array([parse_number(value, is_text) for value in values]) if fast is None else fast
-    bad = ~((numbers >= 0) & (numbers <= 1))
+    bad = ~((numbers >= low) & (numbers <= high) & np.isfinite(numbers))
     if may_miss:
         bad &= ~np.array([is_missing(value) for value in values], dtype=bool)
     if bad.any():
         row = int(np.argmax(bad))
         place = f"{table.origin} {table.unit} {table.places[row]}"
-        raise InputError(f"{place}: {name} is {_shown(values[row])}; expected 0 to 1.")
+        expected = f"{low:g} to {high:g}" if np.isfinite(high) else "a number"
+        raise InputError(f"{place}: {name} is {_shown(values[row])}; expected {expected}.")
     return numbers
 
 

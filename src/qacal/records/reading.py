@@ -26,8 +26,8 @@ from qacal.records.columns import (
     distinct_values,
     expression_key,
     listed,
+    numbers_in,
     require_expressions,
-    shares,
 )
 from qacal.records.files import OnFault, open_file, refuse
 from qacal.records.table import Table, as_table
@@ -253,12 +253,17 @@ class Batch:
         """Return the column of calibrated confidences; None if the rows have none."""
         if self.reading.name("calibrated") not in self.table.names:
             return None
-        return shares(self.table, self.reading.name("calibrated"), may_miss=False)
+        return numbers_in(self.table, self.reading.name("calibrated"), may_miss=False)
 
     def partial(self, name: str) -> Floats:
         """Return any column of numbers in [0, 1], NaN for missing ones."""
         self.table.require(self.reading.name(name))
-        return shares(self.table, self.reading.name(name), may_miss=True)
+        return numbers_in(self.table, self.reading.name(name))
+
+    def numbers(self, name: str) -> Floats:
+        """Return another column of numbers on any scale; NaN where there is none."""
+        self.table.require(self.reading.name(name))
+        return numbers_in(self.table, self.reading.name(name), low=-np.inf, high=np.inf)
 
     def values_of(self, name: str) -> list[Any]:
         """Return the distinct values of a column, without missing ones; an empty list without the column."""
