@@ -167,7 +167,7 @@ def test_vectors_that_the_records_carry():
     np.testing.assert_array_equal(
         column(one.calibrate(rows), "calibrated"), column(other.calibrate(carried), "calibrated")
     )
-    with pytest.raises(InputError, match="reads the text: calibrate whole records"):
+    with pytest.raises(InputError, match="reads the text: pass records with all their columns"):
         one.predict(column(rows, "confidence"), vectors=vectors)
     wordless = QACalibrator(partition=BisectingTree(max_depth=2), learned_score=LearnedScore(words=False)).fit(rows)
     np.testing.assert_array_equal(

@@ -277,7 +277,10 @@ class Pipeline:
         if (self.score.reads_text and vectors is None) or self.score.reads_words or others:
             what = f"columns ({', '.join(others)})" if others else "the text"
             remedy = "" if others or self.score.reads_words else "give vectors=..., or "
-            raise InputError(f"the score of this model reads {what}: {remedy}calibrate whole records.")
+            raise InputError(
+                f"the score of this model reads {what}: {remedy}pass records with all their columns in place of an "
+                "array of confidences."
+            )
         return self.score.predict({"confidence": confidence, EMBEDDING: vectors})
 
     def _as_fitted(self, groups: Any) -> Any:

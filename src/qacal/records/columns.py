@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -223,9 +224,13 @@ class Checks:
 
     def _column(self, column: str) -> Any:
         name = self._name(column)
-        similar = next((other for other in self._table.names if other.strip().lower() == column), "NAME")
-        remedy = f"--column {column}={similar} (in Python: columns={{{column!r}: {similar!r}}})"
-        self._table.require(name, f"If it has another name here, pass {remedy}.")
+        remedy = ""
+        if column in KNOWN:
+            alike = {other.strip().lower(): other for other in self._table.names}
+            similar = alike.get(next(iter(get_close_matches(column, alike, 1, 0.75)), ""), "NAME")
+            remedy = f"--column {column}={similar} (in Python: columns={{{column!r}: {similar!r}}})"
+            remedy = f"If it has another name here, pass {remedy}."
+        self._table.require(name, remedy)
         return self._table.column(name)
 
     def _number_kind(self, value: Any, most: float) -> str:
