@@ -75,7 +75,8 @@ class QACalibrator(HasParameters, BaseModel):
     tune : the objective that chooses the score: "log_loss" (default) or "brier". With a calibrator and no score, choose
         depth and points per bin by "log_loss", "brier", "auac" or "error" on a seventh of the calibrator's questions
         (the paper's 60:10), then fit on all of them.
-    examples : the number of rows of each group that the model stores as examples; 0 stores no text of the records.
+    examples : the number of rows of each group that the model stores as examples; 0 stores none, but
+        the words that tell a group from others are stored.
     seed : of the split.
 
     Examples

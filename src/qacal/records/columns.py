@@ -289,7 +289,15 @@ def numbers_in(table: Table, name: str, *, low: float = 0.0, high: float = 1.0, 
     values = listed(column)
     fast = _fast_numbers(column)
     is_text = table.reads_text_as_numbers
-    numbers = np.array([parse_number(value, is_text) for value in values]) if fast is None else fast
+    numbers = fast
+    if numbers is None and np.isfinite(high):
+        numbers = np.array([parse_number(value, is_text) for value in values])
+    elif numbers is None:
+        # On any scale, a comma may part thousands, and a percent sign may mean a hundredth or nothing: neither is read.
+        is_plain = [not isinstance(value, str) or not {*value} & {*",%"} for value in values]
+        numbers = np.array(
+            [parse_number(value, is_text and plain) for value, plain in zip(values, is_plain, strict=True)]
+        )
     bad = ~((numbers >= low) & (numbers <= high) & np.isfinite(numbers))
     if may_miss:
         bad &= ~np.array([is_missing(value) for value in values], dtype=bool)

@@ -100,7 +100,7 @@ def _facts(gathered: Gathered) -> Iterator[Fact]:
 def _inputs(score: LearnedScore) -> str:
     further = score.confidences if score.maps_.pooled.n_confidences > 1 else ()
     parts = ["the text"] * score.reads_text + ["the stated confidence", *further]
-    parts += list(score.columns) if score.maps_.signals.levels is not None else []
+    parts += score.columns_used
     return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
 
 

@@ -86,7 +86,10 @@ def test_contributions_add_up_to_the_logit():
 
 def test_what_is_no_number_is_refused():
     rows, correct, _ = world(200)
-    for bad, message in (("high", r"wave\[3\] is 'high'; expected a number"), (np.inf, r"wave\[3\] is infinite")):
+    for bad, message in (
+        ("high", r"wave\[3\] is 'high'; expected a number"),
+        (np.inf, r"wave\[3\] is inf; expected a number"),
+    ):
         values = rows["wave"].astype(object)
         values[3] = bad
         with pytest.raises(InputError, match=message):
@@ -101,3 +104,44 @@ def test_the_order_of_rows_does_not_matter():
     one = score().fit(rows, correct)
     other = score().fit({name: column[order] for name, column in rows.items()}, correct[order])
     np.testing.assert_array_equal(one.predict(rows), other.predict(rows))
+
+
+def test_rows_that_differ_in_a_missing_number_or_in_words_alone_have_one_order():
+    rng = np.random.default_rng(5)
+    wave = rng.choice([-1.0, np.nan, 2.0], 300)
+    texts = [f"{word} {other}" for word, other in rng.choice(["ant", "bee", "cow", "dog"], (300, 2))]
+    rows = {
+        "confidence": np.full(300, 0.8),
+        "wave": wave,
+        "embedding": rng.normal(size=(5, 3))[rng.integers(0, 5, 300)],
+    }
+    rows |= {"question": np.array(texts, dtype=object), "answer": np.array(texts[::-1], dtype=object)}
+    correct, order = rng.random(300) < 0.5, rng.permutation(300)
+    one = LearnedScore(numbers=["wave"]).fit(rows, correct)
+    other = LearnedScore(numbers=["wave"]).fit({name: column[order] for name, column in rows.items()}, correct[order])
+    assert [trial.log_loss for trial in one.tried_] == [trial.log_loss for trial in other.tried_]
+
+
+def test_texts_that_are_none_are_refused():
+    rows = {"confidence": [0.8] * 4, "embedding": np.eye(4), "question": ["a", None, "b", "c"], "answer": ["d"] * 4}
+    with pytest.raises(InputError, match=r"question\[1\] is None; expected text"):
+        LearnedScore().fit(rows, [0, 1, 0, 1])
+
+
+def test_held_out_labels_do_not_reach_a_fold():
+    """Words of noise do not seem to help: folds that began where another ended found .0045 in 200 rows."""
+    gains = []
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        texts = [" ".join(words) for words in rng.choice([f"w{i}" for i in range(60)], (200, 6))]
+        rows = {
+            "confidence": rng.random(200),
+            "embedding": rng.normal(size=(200, 8)),
+            "question": texts,
+            "answer": texts,
+        }
+        losses = {trial.name: trial.log_loss for trial in LearnedScore().fit(rows, rng.random(200) < 0.5).tried_}
+        gains.append(
+            min(losses["pooled line"], losses["pooled curve"]) - losses[next(n for n in losses if "text" in n)]
+        )
+    assert np.mean(gains) < 0.001

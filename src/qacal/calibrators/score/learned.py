@@ -141,7 +141,8 @@ class LearnedScore(HasParameters):
         levels = find_levels(columns)
         codes = None if levels is None else levels.codes(columns)
         texts = self._texts(inputs, len(correct)) if vectors is not None else None
-        order, ids = _own_order(correct, np.column_stack([confidences, *numbers.values()]), codes, vectors, ids)
+        seen = np.column_stack([confidences, *numbers.values()])
+        order, ids = _own_order(correct, seen, codes, vectors, texts, ids)
         # Matrices here are small: threads wait for each other longer than they work.
         with one_thread():
             kernel = None if vectors is None else fit_kernel(vectors[order[:KERNEL_ROWS]].astype(np.float64))
@@ -203,9 +204,13 @@ class LearnedScore(HasParameters):
         """Return questions and answers, if the rows have both."""
         if not self.words or not {*TEXTS} <= {*inputs}:
             return None
-        for name in TEXTS:
-            require_length(inputs[name], length, name)
-        return PairTexts.of(*(list(inputs[name]) for name in TEXTS))
+        columns = {name: list(inputs[name]) for name in TEXTS}
+        for name, texts in columns.items():
+            require_length(texts, length, name)
+            for row, text in enumerate(texts):
+                if not isinstance(text, str):
+                    raise InputError(f"{name}[{row}] is {text!r:.60}; expected text.")
+        return PairTexts.of(*columns.values())
 
     def pooled(self, confidence: Floats) -> Floats:
         """Return the pooled map at each confidence; further confidences count as missing."""
@@ -266,18 +271,25 @@ def _vectors(column: ArrayLike, length: int) -> NDArray[np.floating]:
 
 
 def _own_order(
-    correct: Floats, confidences: Floats, codes: Ints | None, vectors: NDArray[np.floating] | None, ids: Hashes | None
+    correct: Floats,
+    numbers: Floats,
+    codes: Ints | None,
+    vectors: NDArray[np.floating] | None,
+    texts: PairTexts | None,
+    ids: Hashes | None,
 ) -> tuple[Ints, Hashes]:
     """Return a random order that depends on the rows alone, not on how they are sorted, and the hashes of their ids.
 
     So sums round the same way and landmarks are the same for every order of the file; and landmarks come from many
     questions, however many rows each has.
     """
-    keys = [correct, *np.nan_to_num(confidences, nan=-1.0).T]
+    lacks = np.isnan(numbers)
+    keys = [correct, *np.where(lacks, 0.0, numbers).T, *lacks[:, lacks.any(axis=0)].astype(np.float64).T]
     keys += [] if codes is None else [*codes.T]
     # Vectors are long, and used only if ids do not tell rows apart.
     if vectors is not None and (ids is None or len(np.unique(ids)) < len(ids)):
         keys.append(np.concatenate([row_hashes(block + 0.0) for _, block in portions(vectors)]).view(np.int64))
+        keys += [] if texts is None else [one.hashes().view(np.int64) for one in (texts.question, texts.answer)]
     ids = value_hashes(*keys) if ids is None else ids
     order = np.lexsort([*keys, ids])
     order = order[np.argsort(mix(np.arange(len(order), dtype=np.uint64)))]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 
 import numpy as np
 
@@ -17,6 +18,7 @@ from qacal.errors import InputError
 from qacal.storage import require, require_between
 from qacal.tally.arrays import ArrayLike, Floats, column_of_any, is_missing
 
+LARGEST = 1e300
 _QUANTILES = 65
 _COSINES = 5
 _COORDINATES = 64
@@ -62,7 +64,7 @@ class Numbers:
 
     def validate(self) -> None:
         require(self.quantiles.ndim == 2 and self.quantiles.size > 0, "the quantiles of numbers are a table.")
-        require_between(-1e300, 1e300, quantiles=self.quantiles.ravel())
+        require_between(-LARGEST, LARGEST, quantiles=self.quantiles.ravel())
         require(bool((np.diff(self.quantiles, axis=1) >= 0).all()), "the quantiles of numbers must not fall.")
         if self.kernel is not None:
             self.kernel.validate()
@@ -102,7 +104,7 @@ def numbers_of(values: ArrayLike, name: str) -> Floats:
     >>> numbers_of([3, "many"], "retrieval")
     Traceback (most recent call last):
     ...
-    qacal.errors.InputError: retrieval[1] is 'many'; expected a number.
+    qacal.errors.InputError: retrieval[1] is 'many'; expected a number, at most 1e+300.
     """
     column = column_of_any(values, name)
     if column.dtype.kind in "biuf":
@@ -112,10 +114,14 @@ def numbers_of(values: ArrayLike, name: str) -> Floats:
         out = np.full(len(listed), np.nan)
         for row, value in enumerate(listed):
             if not is_missing(value):
-                if not isinstance(value, int | float):
-                    raise InputError(f"{name}[{row}] is {value!r:.60}; expected a number.")
-                out[row] = value
-    infinite = np.isinf(out)
-    if infinite.any():
-        raise InputError(f"{name}[{int(np.argmax(infinite))}] is infinite; expected a number.")
+                try:
+                    out[row] = float(value) if isinstance(value, int | float | Decimal) else np.inf
+                except OverflowError:
+                    out[row] = np.inf
+                if abs(out[row]) > LARGEST:
+                    raise InputError(f"{name}[{row}] is {value!r:.60}; expected a number, at most {LARGEST:g}.")
+    large = np.abs(out) > LARGEST
+    if large.any():
+        row = int(np.argmax(large))
+        raise InputError(f"{name}[{row}] is {out[row]:g}; expected a number, at most {LARGEST:g}.")
     return out

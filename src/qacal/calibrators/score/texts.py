@@ -58,6 +58,10 @@ def _basic() -> tuple[NDArray[np.uint8], Hashes]:
 
 
 @cache
+def _usual_powers() -> tuple[Hashes, Hashes]:
+    return _powers(2 * _PORTION)
+
+
 def _powers(count: int) -> tuple[Hashes, Hashes]:
     """Return the powers of the base, and of its inverse."""
     with np.errstate(over="ignore"):
@@ -77,6 +81,15 @@ class Texts:
     form: Floats
     rows: Ints
     words: Hashes
+
+    def hashes(self) -> Hashes:
+        """Return a hash of the words of each text, whatever their order."""
+        out = np.zeros(len(self.form), dtype=np.uint64)
+        if len(self.rows):
+            row, first = np.unique(self.rows, return_index=True)  # rows rise
+            with np.errstate(over="ignore"):
+                out[row] = np.add.reduceat(mix(self.words, 1), first)
+        return out
 
     @staticmethod
     def of(texts: Sequence[str]) -> Texts:
@@ -135,8 +148,8 @@ class _Portion:
         goes_on[self.bounds] = False
         starts = np.flatnonzero(is_word & ~goes_on[:-1])
         ends = np.flatnonzero(is_word & ~goes_on[1:]) + 1
-        size = 1 << max(len(self.kinds) - 1, 1).bit_length()
-        powers, inverse = _powers(size)
+        is_usual = len(self.kinds) <= 2 * _PORTION
+        powers, inverse = _usual_powers() if is_usual else _powers(len(self.kinds))
         with np.errstate(over="ignore"):
             sums = np.zeros(len(self.kinds) + 1, dtype=np.uint64)
             np.cumsum(self.hashes * powers[: len(self.kinds)], out=sums[1:])

@@ -172,9 +172,8 @@ def _tried(material: Material, candidate: Candidate) -> _Tried:
     effects: EffectsFit | None = None
     rows = material.seen(candidate)
     for held in material.folds():
-        # A fit does not depend on its start, up to what is left of the last step: the labels of this fold do not reach
-        # it through the effects of another.
-        maps, effects = material.fit(candidate, ~held, effects)
+        # Each from the beginning: the effects of another fold have seen the labels of this one.
+        maps, effects = material.fit(candidate, ~held)
         scores[held] = maps.apply(rows.only(held))
         judged |= held
     score, correct = scores[judged], material.correct[judged]

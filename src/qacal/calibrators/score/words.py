@@ -1,7 +1,8 @@
 r"""The words of questions and answers as a sparse matrix, each text a vector of length 1 (tf-idf).
 
 The weight of a word that occurs :math:`t` times in a text and in :math:`d` of :math:`n` texts is
-:math:`(1 + \log t)\,(1 + \log\frac{1 + n}{1 + d})`. Words are kept as hashes: a model holds no text.
+:math:`(1 + \log t)\,(1 + \log\frac{1 + n}{1 + d})`. Words are kept as hashes: whoever has a
+model can test whether it knows a word, but cannot read its words.
 """
 
 from __future__ import annotations
@@ -85,7 +86,7 @@ class Vocabulary:
         require_columns(len(self.words), words=self.words, rarity=self.rarity)
         is_sorted = rises(self.words[: self.questions]) and rises(self.words[self.questions :])
         require(is_sorted, "the words of a vocabulary must rise.")
-        require_between(0, 100, rarity=self.rarity)
+        require_between(1, 100, rarity=self.rarity)
 
 
 def _weighed(texts: Texts, known: Hashes, rarity: Floats, first: int) -> tuple[Ints, Ints, Floats]:
