@@ -80,7 +80,7 @@ def _column(trial: ColumnTrial) -> str:
         return f"Column {trial.name}: not used. It predicts the label almost perfectly, so it was made from the label."
     change = f"{'lowers' if trial.gain >= 0 else 'raises'} the log loss by {abs(trial.gain):.4f} ± {trial.error:.4f}"
     if not trial.is_used:
-        reason = "a simpler score is better" if trial.gain > trial.error else "which is not enough"
+        reason = "a simpler score is better" if trial.gain > trial.error else "that is not enough"
         return f"Column {trial.name}: not used. By itself it {change}; {reason}."
     doubt = " That is suspiciously much: is it known before the answer is judged?" if trial.is_suspect else ""
     return f"Column {trial.name}: used. By itself it {change}.{doubt}"

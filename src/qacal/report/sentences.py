@@ -110,9 +110,9 @@ def _tried(score: LearnedScore) -> str:
         return score.chosen
     losses = {trial.name: f"{trial.log_loss:.3f}" for trial in score.tried_}
     others = ", ".join(f"{name} {loss}" for name, loss in losses.items() if name != score.chosen)
-    held_out = counted(score.tried_[0].rows, "row")
+    rows = counted(score.tried_[0].rows, "training row")
     return (
-        f"the best of {len(losses)} candidates by log loss (lower is better) on {held_out} held out: "
+        f"the best of {len(losses)} candidates by log loss (lower is better), cross-validated on {rows}: "
         f"{score.chosen} {losses[score.chosen]}; {others}"
     )
 
