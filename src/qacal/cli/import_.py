@@ -15,7 +15,7 @@ def run(
         str,
         typer.Argument(
             metavar="FORMAT",
-            help="table, lm-eval, inspect, openai-batch, promptfoo, langfuse, mlflow, helm, deepeval, or auto.",
+            help="table, lm-eval, inspect, openai-batch, promptfoo, langfuse, mlflow, deepeval, or auto.",
         ),
     ],
     paths: Annotated[list[Path], typer.Argument(metavar="PATH", help="Files, or folders of them.")],
@@ -24,7 +24,7 @@ def run(
         str | None,
         typer.Option(
             metavar="SOURCE",
-            help="Use only this kind of confidence: metadata, stated, tokens, agreement, choice-likelihood, max_prob. "
+            help="Use only this kind of confidence: metadata, stated, tokens, agreement, choice-likelihood. "
             "Default: the first that a row has.",
         ),
     ] = None,
@@ -40,7 +40,7 @@ def run(
         typer.Option(
             metavar="NAME",
             help="The metric for correctness, for lm-eval (default acc or exact_match; acc_norm also changes answer "
-            "and confidence), helm, promptfoo and deepeval.",
+            "and confidence), promptfoo and deepeval.",
         ),
     ] = None,
     scorer: Annotated[
@@ -92,7 +92,6 @@ def run(
         qacal import promptfoo results.json -o records.parquet
         qacal import langfuse observations_v2/ scores/ -o records.parquet --score correctness
         qacal import mlflow traces.parquet -o records.parquet --assessment correctness
-        qacal import helm runs/v1/mmlu:subject=law -o records.parquet
         qacal import deepeval test_run_20261115.json -o records.parquet
     """
     from qacal.records.reading import Reading

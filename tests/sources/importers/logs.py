@@ -380,46 +380,6 @@ def mlflow_parquet(folder):
     return [path]
 
 
-# HELM
-
-
-def helm_state(number, case, **changes):
-    return {
-        "instance": {
-            "input": {"text": case.question},
-            "references": [
-                {"output": {"text": case.truth}, "tags": ["correct"]},
-                {"output": {"text": "neither"}, "tags": []},
-            ],
-            "split": "test",
-            "id": f"id{number}",
-        },
-        "train_trial_index": 0,
-        "output_mapping": {"A": case.answer, "B": "neither"},
-        "request": {"model": "org/llm", "prompt": f"Question: {case.question}\nAnswer:"},
-        "result": {"success": True, "completions": [{"text": " A", "logprob": math.log(case.confidence)}]},
-        **changes,
-    }
-
-
-def helm_stats(number, case, **means):
-    means = {"max_prob": case.confidence, "logprob": math.log(case.confidence), "exact_match": case.correct, **means}
-    stats = [{"name": {"name": name, "split": "test"}, "count": 1, "mean": mean} for name, mean in means.items()]
-    return {"instance_id": f"id{number}", "train_trial_index": 0, "stats": stats}
-
-
-def helm(folder, states=None, stats=None):
-    run = folder / "mmlu_subject=law"
-    numbered = list(enumerate(CASES))
-    states = [helm_state(number, case) for number, case in numbered] if states is None else states
-    stats = [helm_stats(number, case) for number, case in numbered] if stats is None else stats
-    spec = {"name": "mmlu:subject=law,model=org_llm", "scenario_spec": {"args": {"field": "law"}}}
-    write_json(run / "run_spec.json", spec)
-    write_json(run / "scenario_state.json", {"adapter_spec": {"method": "generation"}, "request_states": states})
-    write_json(run / "per_instance_stats.json", stats)
-    return [folder]
-
-
 # Tables
 
 

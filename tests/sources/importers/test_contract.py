@@ -36,7 +36,6 @@ LOGS = {
     "langfuse API": ("langfuse", logs.langfuse_api, "stated"),
     "mlflow .jsonl": ("mlflow", logs.mlflow_lines, "stated"),
     "mlflow .parquet": ("mlflow", logs.mlflow_parquet, "stated"),
-    "helm": ("helm", logs.helm, "max_prob"),
     "deepeval": ("deepeval", logs.deepeval, "metadata"),
     "deepeval conversations": ("deepeval", logs.deepeval_conversations, "metadata"),
     "table": ("table", logs.table_csv, "score"),
@@ -71,7 +70,7 @@ def test_the_same_answers_come_out(kind, tmp_path):
         assert row["confidence_source"] == LOGS[kind][2]
         assert row["correct"] == case.correct
         assert row["ground_truth"] == case.truth
-        assert kind == "helm" or row["subject"] == case.subject
+        assert row["subject"] == case.subject
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -116,7 +115,7 @@ def test_the_format_can_be_told(kind, tmp_path):
 
 @pytest.mark.parametrize(
     "kind",
-    [kind for kind in KINDS if kind not in ("inspect .eval", "mlflow .parquet", "langfuse", "langfuse API", "helm")],
+    [kind for kind in KINDS if kind not in ("inspect .eval", "mlflow .parquet", "langfuse", "langfuse API")],
 )
 def test_files_packed_with_gzip_are_read(kind, tmp_path):
     format_, write, _ = LOGS[kind]
@@ -203,8 +202,8 @@ def test_a_chat_of_several_turns_is_the_question_and_it_is_said(format_, tmp_pat
 def test_an_option_that_a_format_does_not_heed_is_refused(tmp_path):
     with pytest.raises(InputError, match=r"deepeval has no filter to choose \(--filter\); it takes confidence-from"):
         import_log("deepeval", logs.deepeval(tmp_path), Selection(filter="strict"))
-    with pytest.raises(InputError, match="helm has no confidence from 'tokens'; it has max_prob, stated"):
-        import_log("helm", logs.helm(tmp_path), Selection(confidence_from="tokens"))
+    with pytest.raises(InputError, match="mlflow has no confidence from 'tokens'; it has metadata, stated"):
+        import_log("mlflow", logs.mlflow_lines(tmp_path), Selection(confidence_from="tokens"))
 
 
 def test_unknown_formats_and_files_say_what_there_is(tmp_path):

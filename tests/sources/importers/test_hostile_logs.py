@@ -26,7 +26,6 @@ WRITERS = {
     "langfuse": ("langfuse", logs.langfuse),
     "langfuse API": ("langfuse", logs.langfuse_api),
     "mlflow": ("mlflow", logs.mlflow_lines),
-    "helm": ("helm", logs.helm),
     "deepeval": ("deepeval", logs.deepeval),
     "deepeval conversations": ("deepeval", logs.deepeval_conversations),
 }

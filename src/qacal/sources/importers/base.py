@@ -92,7 +92,7 @@ class UnusableRowError(Exception):
 class Selection:
     """What to take from a log that has several filters, scores or sources of confidence.
 
-    filter, metric : of lm-eval; `metric` also of HELM, promptfoo and DeepEval.
+    filter, metric : of lm-eval; `metric` also of promptfoo and DeepEval.
     scorer : of inspect; ``NAME:PART`` if its value is an object.
     score, observation : of Langfuse. assessment : of MLflow.
     confidence_from : the only source of confidence to use; by default the first that a row has.

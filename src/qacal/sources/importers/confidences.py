@@ -26,11 +26,11 @@ from qacal.sources.importers.values import inside, unpacked
 from qacal.tally.arrays import is_missing
 
 METADATA, STATED, TOKENS = "metadata", "stated", "tokens"
-AGREEMENT, LIKELIHOOD, MAX_PROB = "agreement", "choice likelihood", "max_prob"
+AGREEMENT, LIKELIHOOD = "agreement", "choice likelihood"
 
 
 def parse_confidence(
-    value: Any, *, percent: bool = False, source: str = METADATA, place: str | None = None, can_be_percent: bool = True
+    value: Any, *, percent: bool = False, source: str = METADATA, place: str | None = None
 ) -> Confidence:
     """Return a confidence that a log has as a number, or as text with one.
 
@@ -39,7 +39,6 @@ def parse_confidence(
 
     percent : numbers without a sign are percents.
     place : the name of the number's place in messages.
-    can_be_percent : whether messages may recommend ``--percent``.
 
     >>> parse_confidence("95%"), parse_confidence(95), parse_confidence(95, percent=True).value
     (Scored(value=0.95, source='metadata'), Unscored(why='outside 0 to 1'), 0.95)
@@ -58,7 +57,7 @@ def parse_confidence(
         of_scale = "They are not percents either." if percent else "If these are percents, pass --percent."
         # If a place is given, it is the only source of its format.
         of_source = "Another source is chosen with --confidence-from." if place is None else ""
-        remedy = " ".join(filter(None, (of_scale if can_be_percent else "", of_source)))
+        remedy = " ".join(filter(None, (of_scale, of_source)))
         off_scale = OffScale(f"the confidence in {where}", number, remedy)
         return Unscored(f"outside 0 to {100 if percent else 1}", off_scale)
     return Scored(unit(scaled), source, percent)
@@ -151,7 +150,7 @@ _NAMES = ("finish_reason", "stop_reason", "finishReason", "stopReason", "done_re
 
 
 def is_cut_reason(reason: Any) -> bool:
-    """Return whether a finish reason means that the reply reached its limit; HELM puts the reason into an object.
+    """Return whether a finish reason means that the reply reached its limit; the Responses API puts it into an object.
 
     >>> [is_cut_reason(reason) for reason in ("length", "MAX_TOKENS", {"reason": "length"}, "stop", None)]
     [True, True, True, False, False]

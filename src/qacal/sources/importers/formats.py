@@ -11,7 +11,7 @@ from types import MappingProxyType
 
 from qacal.errors import InputError
 from qacal.sources.importers.base import Selection
-from qacal.sources.importers.confidences import AGREEMENT, LIKELIHOOD, MAX_PROB, METADATA, STATED, TOKENS
+from qacal.sources.importers.confidences import AGREEMENT, LIKELIHOOD, METADATA, STATED, TOKENS
 from qacal.sources.importers.gathering import Importer
 from qacal.sources.importers.items import TABLES, files_in, first_item
 
@@ -38,9 +38,9 @@ class Format:
     def require(self, selection: Selection) -> None:
         """Refuse a selection with options that the format does not use.
 
-        >>> FORMATS["helm"].require(Selection(filter="strict"))
+        >>> FORMATS["mlflow"].require(Selection(filter="strict"))
         Traceback (most recent call last):
-        qacal.errors.InputError: helm has no filter to choose (--filter); it takes confidence-from, ..., metric, model.
+        qacal.errors.InputError: mlflow has no filter to choose (--filter); it takes assessment, ...
         """
         everywhere = ("correct_at", "model", "confidence_from") if self.sources else ("correct_at", "model")
         options = sorted((*everywhere, *self.own_options))
@@ -66,7 +66,6 @@ FORMATS: Mapping[str, Format] = MappingProxyType(
             Format("promptfoo", "promptfoo", (METADATA, STATED, TOKENS), ("metric", "percent", *_CHATS)),
             Format("langfuse", "langfuse", (METADATA, STATED), ("score", "observation", "percent", *_CHATS)),
             Format("mlflow", "mlflow", (METADATA, STATED), ("assessment", "percent", *_CHATS)),
-            Format("helm", "helm", (MAX_PROB, STATED), ("metric",)),
             Format("deepeval", "deepeval", (METADATA, STATED), ("metric", "percent", *_CHATS)),
         )
     }
@@ -114,7 +113,7 @@ def detected(paths: Sequence[Path]) -> str:
 
 def _looks_like(path: Path) -> str:
     if path.is_dir():
-        for pattern, name in (("scenario_state.json", "helm"), ("samples_*.jsonl*", "lm-eval"), ("*.eval", "inspect")):
+        for pattern, name in (("samples_*.jsonl*", "lm-eval"), ("*.eval", "inspect")):
             if next(path.rglob(pattern), None) is not None:
                 return name
     file = files_in([path], *TABLES)[0]

@@ -15,7 +15,7 @@ from qacal.sources.importers.values import members
 
 # Columns that `qacal apply` adds; a log's column of that name would collide with them.
 _ADDED = ("low", "high", "group", "source", "rows", "alpha", "decision", "threshold")
-_CONFIDENCES = tuple(f"confidence_{source}" for source in ("metadata", "stated", "tokens", "agreement", "max_prob"))
+_CONFIDENCES = tuple(f"confidence_{source}" for source in ("metadata", "stated", "tokens", "agreement"))
 _RESERVED = frozenset((*KNOWN, *_ADDED, *_CONFIDENCES, "ground_truth", "task", "filter", "epoch"))
 # The letters are inspect's.
 _GRADES = LABELS | {"c": 1.0, "i": 0.0, "noanswer": 0.0, "p": 0.5, "partial": 0.5}
