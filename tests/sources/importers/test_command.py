@@ -112,7 +112,7 @@ def test_a_scale_that_is_none_writes_nothing_and_says_what_to_type(tmp_path):
     path, out = write_lines(tmp_path / "rows.jsonl", rows), tmp_path / "records.jsonl"
     code, _, err = run("import", "table", path, "-o", out)
     assert code == 1
-    assert "3 numbers lie outside (from 60 to 95)" in err
+    assert "is 95; expected 0 to 1" in err
     assert "pass --percent" in err
     assert list(tmp_path.iterdir()) == [path]
     ok("import", "table", path, "-o", out, "--percent")
@@ -149,7 +149,7 @@ def test_grades_are_told_from_percents(tmp_path):
     path = write_lines(tmp_path / "rows.jsonl", rows)
     code, _, err = run("import", "table", path, "-o", tmp_path / "records.jsonl")
     assert code == 1
-    assert "None is above 10, so these may be grades" in err
+    assert "If these are grades, as from 0 to 10 or 1 to 5, convert them" in err
 
 
 def test_a_row_that_unpacks_to_too_much_is_refused_unless_allowed(tmp_path):

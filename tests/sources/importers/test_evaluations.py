@@ -83,7 +83,7 @@ def test_a_cut_output_of_promptfoo_is_not_guessed_at(tmp_path):
 
 def test_a_named_score_on_another_scale_is_refused(tmp_path):
     results = [promptfoo_result(at, PARIS, namedScores={"stars": stars}) for at, stars in enumerate((1, 5))]
-    with pytest.raises(InputError, match=r"the metric stars is not on .*1 number lies outside \(5\).*--correct-at"):
+    with pytest.raises(InputError, match=r"line 2: the metric stars is 5; expected 0 to 1\. .*--correct-at"):
         promptfoo(tmp_path, *results, metric="stars")
 
 

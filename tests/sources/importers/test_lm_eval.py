@@ -294,9 +294,7 @@ def test_one_metric_says_what_is_right(tmp_path):
     assert only(tmp_path, row, metric="f1")["correct"] == 0.8
     assert only(tmp_path, row, metric="f1", correct_at=0.5)["correct"] == 1.0
     assert only(tmp_path, row, metric="bleu", correct_at=50)["correct"] == 0.0
-    with pytest.raises(
-        InputError, match=r"the metric bleu is not on a scale from 0 to 1: 1 number .*--correct-at SCORE"
-    ):
+    with pytest.raises(InputError, match=r"line 1: the metric bleu is 31; expected 0 to 1\. .*--correct-at SCORE"):
         imported(tmp_path, row, metric="bleu")
     with pytest.raises(InputError, match="there is no metric 'rouge'; there is f1, bleu"):
         imported(tmp_path, row, metric="rouge")

@@ -87,13 +87,13 @@ def test_confidences_on_another_scale_are_refused_as_a_whole(tmp_path, as_text):
     with pytest.raises(InputError) as refused:
         imported(tmp_path, *rows)
     assert str(refused.value) == (
-        "the confidence in the column 'confidence' is not on a scale from 0 to 1: 3 numbers lie outside (from 60 to "
-        "95). So a 1 may mean anything, and nothing is imported. If these are percents, pass --percent."
+        f"{tmp_path / 'rows.jsonl'} line 1: the confidence in the column 'confidence' is 95; expected 0 to 1. On "
+        "another scale a 1 may mean anything, so nothing is imported. If these are percents, pass --percent."
     )
     assert imported(tmp_path, *rows, percent=True).frame["confidence"].to_list() == [n / 100 for n in numbers]
-    with pytest.raises(InputError, match=r"1 number lies outside \(150\).*They are not percents either\."):
+    with pytest.raises(InputError, match=r"is 150; .*It is not a percent either\."):
         imported(tmp_path, *rows, {**ROW, "confidence": 150}, percent=True)
-    with pytest.raises(InputError, match=r"outside \(-1\).*If -1 or the like means no value, leave it empty\."):
+    with pytest.raises(InputError, match=r"is -1; .*If -1 or the like means no value, leave it empty\."):
         imported(tmp_path, ROW, {**ROW, "confidence": -1})
 
 
@@ -102,8 +102,8 @@ def test_grades_on_another_scale_are_refused_as_a_whole(tmp_path):
     with pytest.raises(InputError) as refused:
         imported(tmp_path, *rows, columns={"correct": "rating"})
     assert str(refused.value) == (
-        "the column 'rating' is not on a scale from 0 to 1: 3 numbers lie outside (from 2 to 5). So a 1 may mean "
-        "anything, and nothing is imported. Pass the lowest score of a correct answer: --correct-at SCORE."
+        f"{tmp_path / 'rows.jsonl'} line 2: the column 'rating' is 2; expected 0 to 1. On another scale a 1 may mean "
+        "anything, so nothing is imported. Pass the lowest score of a correct answer: --correct-at SCORE."
     )
     found = imported(tmp_path, *rows, columns={"correct": "rating"}, correct_at=4)
     assert found.frame["correct"].to_list() == [0.0, 0.0, 1.0, 1.0, 0.0]
@@ -113,7 +113,7 @@ def test_a_scale_may_show_itself_late(tmp_path):
     """Rows of many batches are on their way before the one that tells."""
     rows = [{**ROW, "confidence": 1} for _ in range(9_000)]
     assert imported(tmp_path, *rows).account.kept == 9_000
-    with pytest.raises(InputError, match=r"1 number lies outside \(55\)"):
+    with pytest.raises(InputError, match="line 9001: the confidence in the column 'confidence' is 55"):
         imported(tmp_path, *rows, {**ROW, "confidence": 55})
 
 

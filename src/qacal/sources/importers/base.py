@@ -20,25 +20,10 @@ class Scored:
 
 
 @dataclass(frozen=True, slots=True)
-class OffScale:
-    """A number outside 0 to 1: its source is on another scale, on which a 1 means neither certain nor correct.
-
-    source, remedy : where the number is, and what the user can do, for messages.
-    column : the column with other numbers of this source, if the user chose another source.
-    """
-
-    source: str
-    number: float
-    remedy: str
-    column: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class Unscored:
     """The reason why there is no confidence, which is not the same as a confidence of 0."""
 
     why: str
-    off_scale: OffScale | None = field(default=None, repr=False)
 
 
 Confidence: TypeAlias = Scored | Unscored
@@ -53,7 +38,6 @@ class LogRow:
     ground_truth : the spellings of the correct answer.
     columns : further values, which may distinguish kinds of questions.
     key : unique for each row.
-    off_scale : a number that shows that a source of confidence is on another scale.
     turns : the number of the user's messages in the question.
     """
 
@@ -69,7 +53,6 @@ class LogRow:
     task: str | None = None
     judge: str | None = None
     columns: Mapping[str, Any] = field(default_factory=dict)
-    off_scale: OffScale | None = None
     turns: int = 1
 
 
@@ -78,7 +61,6 @@ class Dropped:
     """A valid row that is not selected or cannot be used. Reasons are counted, so they name no details of the row."""
 
     why: str
-    off_scale: OffScale | None = field(default=None, repr=False)
 
 
 Outcome: TypeAlias = LogRow | Dropped

@@ -1,8 +1,8 @@
 """The confidence of a row: in the log's metadata, stated in a reply, of its tokens, or by agreement of repeats.
 
 A source must be on a scale from 0 to 1. On another scale a 1 is one percent, or the worst of five grades. One number
-outside 0 to 1 reveals another scale. Dropping only its row would keep the rows that are misread, so :class:`Scales`
-refuses the whole source after all rows are read.
+outside 0 to 1 reveals another scale. Dropping only its row would keep the rows that are misread, so the whole log is
+refused.
 
 A number at the end of a reply that was cut off may lack digits: "0" may be the beginning of "0.9".
 """
@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from qacal.errors import InputError
@@ -21,7 +21,7 @@ from qacal.sources.elicitation.reading.numbers import read_probability
 from qacal.sources.elicitation.reading.parsing import parse_stated
 from qacal.sources.elicitation.reply import Refused, Reply, Stated
 from qacal.sources.elicitation.tokens import answer_probability, joint_probability
-from qacal.sources.importers.base import Confidence, OffScale, Scored, Unscored
+from qacal.sources.importers.base import Confidence, Scored, Selection, Unscored
 from qacal.sources.importers.values import inside, unpacked
 from qacal.tally.arrays import is_missing
 
@@ -30,37 +30,39 @@ AGREEMENT, LIKELIHOOD = "agreement", "choice likelihood"
 
 
 def parse_confidence(
-    value: Any, *, percent: bool = False, source: str = METADATA, place: str | None = None
+    value: Any, selection: Selection, source: str = METADATA, place: str = "the metadata"
 ) -> Confidence:
-    """Return a confidence that a log has as a number, or as text with one.
+    """Return a confidence that a log has as a number, or as text with one; none if another source was chosen.
 
     Text follows the rules for replies, so "0.95%" is not read. A number without a percent sign is a fraction, so "95"
     is outside 0 to 1.
 
-    percent : numbers without a sign are percents.
     place : the name of the number's place in messages.
 
-    >>> parse_confidence("95%"), parse_confidence(95), parse_confidence(95, percent=True).value
-    (Scored(value=0.95, source='metadata'), Unscored(why='outside 0 to 1'), 0.95)
+    >>> parse_confidence("95%", Selection()), parse_confidence(95, Selection(percent=True)).value
+    (Scored(value=0.95, source='metadata'), 0.95)
+    >>> parse_confidence(95, Selection())
+    Traceback (most recent call last):
+    qacal.errors.InputError: the confidence in the metadata is 95; expected 0 to 1. ...
     """
-    where = place or f"the {source}"
+    if selection.confidence_from not in (None, source):
+        return Unscored(f"{source} was not chosen")
     if is_missing(value):
-        return Unscored(f"none in {where}")
+        return Unscored(f"none in {place}")
     number = bare_number(value)
-    scaled = number / 100 if percent else number
-    if isinstance(value, str) and (math.isnan(number) or (is_unit(number) and not percent)):
+    if isinstance(value, str) and (math.isnan(number) or (is_unit(number) and not selection.percent)):
         reading = read_probability(value)
-        return Scored(reading, source) if isinstance(reading, float) else Unscored(f"{where}: {reading.why}")
-    if not math.isfinite(scaled):
-        return Unscored(f"what is in {where} is not a number")
-    if not is_unit(scaled):
-        of_scale = "They are not percents either." if percent else "If these are percents, pass --percent."
-        # If a place is given, it is the only source of its format.
-        of_source = "Another source is chosen with --confidence-from." if place is None else ""
-        remedy = " ".join(filter(None, (of_scale, of_source)))
-        off_scale = OffScale(f"the confidence in {where}", number, remedy)
-        return Unscored(f"outside 0 to {100 if percent else 1}", off_scale)
-    return Scored(unit(scaled), source, percent)
+        return Scored(reading, source) if isinstance(reading, float) else Unscored(f"{place}: {reading.why}")
+    if not math.isfinite(number):
+        return Unscored(f"what is in {place} is not a number")
+    scaled = number / 100 if selection.percent else number
+    remedy = "It is not a percent either." if selection.percent else "If these are percents, pass --percent."
+    if 1 < number <= 10:
+        remedy = "If these are grades, as from 0 to 10 or 1 to 5, convert them to 0 to 1 first. " + remedy
+    if source == METADATA:
+        remedy += " Another source is chosen with --confidence-from."
+    require_unit(scaled, f"the confidence in {place}", number, remedy)
+    return Scored(unit(scaled), source, selection.percent)
 
 
 def bare_number(value: Any) -> float:
@@ -178,54 +180,16 @@ def is_unit(number: float) -> bool:
     return -1e-6 <= number <= 1 + 1e-6
 
 
+def require_unit(number: float, source: str, written: float, remedy: str) -> None:
+    """Refuse a log with a number outside 0 to 1: its source is on another scale."""
+    if not is_unit(number):
+        missing = " If -1 or the like means no value, leave it empty." if number < 0 else ""
+        raise InputError(
+            f"{source} is {written:g}; expected 0 to 1. On another scale a 1 may mean anything, so nothing is "
+            f"imported. {remedy}{missing}"
+        )
+
+
 def unit(number: float) -> float:
     """Return the nearest number in 0 to 1."""
     return min(max(number + 0.0, 0.0), 1.0)
-
-
-@dataclass(frozen=True)
-class Scales:
-    """Collects numbers that show that their source is on another scale.
-
-    >>> scales = Scales()
-    >>> for number in (95, 80):
-    ...     scales.note(OffScale("the confidence in the metadata", number, "If these are percents, pass --percent."))
-    >>> scales.require()
-    Traceback (most recent call last):
-    qacal.errors.InputError: the confidence in the metadata is not on a scale from 0 to 1: 2 numbers lie outside ...
-    """
-
-    _numbers: dict[OffScale, list[float]] = field(default_factory=dict)
-
-    def note(self, off_scale: OffScale) -> None:
-        self._numbers.setdefault(replace(off_scale, number=0.0), []).append(off_scale.number)
-
-    def require(self) -> None:
-        """Refuse a log in which a source that is used is on another scale."""
-        faults = [_fault(source, numbers) for source, numbers in self._numbers.items() if source.column is None]
-        if faults:
-            raise InputError("\n".join(faults))
-
-    @property
-    def unused_columns(self) -> Iterator[str]:
-        """Columns of sources that were not asked for and are on another scale."""
-        return (source.column for source in self._numbers if source.column is not None)
-
-
-def _fault(source: OffScale, numbers: Sequence[float]) -> str:
-    lowest, highest, remedy = min(numbers), max(numbers), source.remedy
-    outside = (
-        f"1 number lies outside ({lowest:g})"
-        if len(numbers) == 1
-        else f"{len(numbers):,} numbers lie outside (from {lowest:g} to {highest:g})"
-    )
-    if 1 < highest <= 10 and "percents" in remedy:
-        remedy = (
-            "None is above 10, so these may be grades from 0 to 10 or 1 to 5, not percents: rescale them to 0 to 1."
-        )
-    sentences = (
-        f"{source.source} is not on a scale from 0 to 1: {outside}. So a 1 may mean anything, and nothing is imported.",
-        remedy,
-        "If -1 or the like means no value, leave it empty." if lowest < 0 else "",
-    )
-    return " ".join(filter(None, sentences))

@@ -54,7 +54,7 @@ def _outcome(selection: Selection, item: Item) -> Outcome:
     # The expected outcome of a conversation is a description, not a spelling of the answer.
     planned = {"scenario": case.get("scenario"), "expected_outcome": case.get("expectedOutcome")}
     reply = ParsedReply.of(output)
-    number = parse_confidence(inside(metadata, "confidence"), percent=selection.percent)
+    number = parse_confidence(inside(metadata, "confidence"), selection)
     return log_row(
         selection,
         asked,

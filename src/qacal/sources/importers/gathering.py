@@ -23,7 +23,6 @@ from qacal.records.columns import Percents
 from qacal.records.files import OnFault, refuse
 from qacal.records.table import Fault, FrameTable, column_type, json_or_text, value_kind
 from qacal.sources.importers.base import LogRow, Outcome, Scored, Selection
-from qacal.sources.importers.confidences import Scales
 
 if TYPE_CHECKING:
     import polars as pl
@@ -46,7 +45,6 @@ class Account:
     labelled : the number of kept rows with `correct`.
     columns_left_out : the number of columns beyond the first 500, which were left out.
     chats : the number of kept rows whose question is a chat of several turns.
-    off_scale : columns that were left out because they are not on a scale from 0 to 1.
     """
 
     read: int = 0
@@ -55,7 +53,6 @@ class Account:
     sources: Counter[str] = field(default_factory=Counter)
     labelled: int = 0
     columns_left_out: int = 0
-    off_scale: tuple[str, ...] = ()
     chats: int = 0
 
     @property
@@ -76,7 +73,6 @@ class Account:
                 f"Questions that are a whole chat of several turns: {self.chats:,}. --last-turn (in Python: "
                 "last_turn=True) takes only the user's last message."
             )
-        lines += [f"{column} is left out: it is not on a scale from 0 to 1." for column in self.off_scale]
         return "\n".join(lines)
 
 
@@ -121,7 +117,8 @@ def gathered(
         if isinstance(on_fault, BadRows):
             on_fault.take_rows(bad)
         bad.require(max_bad)
-        rows.finish()
+        rows.percents.require()
+        account.columns_left_out = len(buffer.left_out)
         if not account.read:
             raise InputError("the files hold no rows.")
         if not account.kept:
@@ -138,7 +135,6 @@ class _Rows:
     keep_unscored: bool
     account: Account = field(default_factory=Account)
     keys: set[Any] = field(default_factory=set)
-    scales: Scales = field(default_factory=Scales)
     percents: Percents = field(default_factory=Percents)
 
     def drop(self, why: str) -> None:
@@ -146,8 +142,6 @@ class _Rows:
         self.account.dropped[why] += 1
 
     def take(self, outcome: Outcome) -> None:
-        if outcome.off_scale is not None:
-            self.scales.note(outcome.off_scale)
         if not isinstance(outcome, LogRow):
             return self.drop(outcome.why)
         if outcome.key in self.keys:
@@ -170,15 +164,6 @@ class _Rows:
         self.account.labelled += outcome.correct is not None
         self.account.chats += outcome.turns > 1
         return self.buffer.add(_record(outcome))
-
-    def finish(self) -> None:
-        """Check the scale of each source, which is known only after all rows were read."""
-        self.scales.require()
-        self.percents.require()
-        self.account.off_scale = tuple(self.scales.unused_columns)
-        for column in self.account.off_scale:
-            self.buffer.leave_out(column)
-        self.account.columns_left_out = len(self.buffer.left_out)
 
 
 def _record(row: LogRow) -> dict[str, Any]:
@@ -245,10 +230,6 @@ class RowBuffer:
         self._waiting.append(row)
         if len(self._waiting) == _BATCH_ROWS:
             self._flush()
-
-    def leave_out(self, name: str) -> None:
-        """Leave a column out of all rows, also of those that were added before."""
-        self._kinds.pop(name, None)
 
     def tables(self) -> Iterator[FrameTable]:
         self._flush()

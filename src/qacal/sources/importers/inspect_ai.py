@@ -147,7 +147,7 @@ class _Samples:
         except InputError:
             output = Reply(completion)
         offers = {
-            METADATA: parse_confidence(number, percent=self.selection.percent),
+            METADATA: parse_confidence(number, self.selection),
             STATED: reply.stated,
             TOKENS: by_tokens(output, written),
         }

@@ -162,7 +162,7 @@ class _Observations:
             question,
             reply.answer,
             correct,
-            {METADATA: parse_confidence(number, percent=self.selection.percent), STATED: reply.stated},
+            {METADATA: parse_confidence(number, self.selection), STATED: reply.stated},
             model=text_of(row.get("provided_model_name")) or text_of(row.get("model")),
             key=(id_,),
             ground_truth=texts_of(truth[1]) if truth else (),

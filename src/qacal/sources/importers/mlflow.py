@@ -102,7 +102,7 @@ class _Traces:
             question,
             reply.answer,
             correct,
-            {METADATA: parse_confidence(number, percent=self.selection.percent), STATED: reply.stated},
+            {METADATA: parse_confidence(number, self.selection), STATED: reply.stated},
             model=text_of(users_tags.get("model")) or text_of(inside(unpacked(trace.request), "model")),
             key=(trace.id,),
             ground_truth=truths,

@@ -44,7 +44,7 @@ def _outcome(selection: Selection, item: Item) -> Outcome:
     metadata, text = members(row.get("metadata")), as_text(output)
     reply = ParsedReply.of(text, is_cut=is_cut_off(row["response"]))
     tokens = by_logprobs(inside(row, "response", "logProbs"), is_answer=reply.answer == text.strip())
-    number = parse_confidence(inside(metadata, "confidence"), percent=selection.percent)
+    number = parse_confidence(inside(metadata, "confidence"), selection)
     asked, truth = named_text(variables, QUESTIONS), named_text(variables, TRUTHS)
     raw = inside(row, "prompt", "raw")
     question = Question(asked[1]) if asked else question_of(raw, selection) or Question("")

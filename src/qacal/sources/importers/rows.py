@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Any
 
 from qacal.records.columns import KNOWN, LABELS
-from qacal.sources.importers.base import Confidence, Dropped, LogRow, OffScale, Outcome, Scored, Selection, Unscored
-from qacal.sources.importers.confidences import bare_number, is_unit, unit
+from qacal.sources.importers.base import Confidence, Dropped, LogRow, Outcome, Scored, Selection, Unscored
+from qacal.sources.importers.confidences import bare_number, require_unit, unit
 from qacal.sources.importers.texts import Question, digest
 from qacal.sources.importers.values import members
 
@@ -51,16 +50,15 @@ def log_row(
     """
     if isinstance(correct, Dropped):
         return correct
-    choice = choose_confidence(offers, selection.confidence_from)
+    confidence, confidences = choose_confidence(offers, selection.confidence_from)
     return LogRow(
         id=identity or digest(question.text),
         question=question.text,
         answer=answer,
-        confidence=choice.confidence,
+        confidence=confidence,
         correct=correct,
         model=selection.model or model,
-        columns={**(columns or {}), **choice.columns, **plain_columns(*objects, used=used)},
-        off_scale=choice.off_scale,
+        columns={**(columns or {}), **confidences, **plain_columns(*objects, used=used)},
         turns=question.turns,
         **others,
     )
@@ -69,14 +67,14 @@ def log_row(
 def graded(value: Any, correct_at: float | None = None, source: str = "the score") -> float | Dropped | None:
     """Return the correctness that a score means: 0, 1, or a share in between; None if there is no score.
 
-    correct_at : the lowest score of a correct answer. By default scores must lie in [0, 1]; one outside makes the whole
-        source unusable, because the worst grade of 1 to 5 would count as correct.
+    correct_at : the lowest score of a correct answer. By default a score outside 0 to 1 is an error, because the worst
+        grade of 1 to 5 would count as correct.
     source : the name of the score in messages.
 
     >>> graded("C"), graded(True), graded(0.4), graded(7, correct_at=5)
     (1.0, 1.0, 0.4, 1.0)
-    >>> graded(7), graded({"accuracy": 1})
-    (Dropped(why='the score is outside 0 to 1'), Dropped(why='the score is an object, not one value'))
+    >>> graded({"accuracy": 1})
+    Dropped(why='the score is an object, not one value')
     """
     if value is None:
         return None
@@ -93,9 +91,7 @@ def graded(value: Any, correct_at: float | None = None, source: str = "the score
         return Dropped("the score is neither a number nor a word for correct or wrong")
     if correct_at is not None:
         return float(number >= correct_at)
-    if not is_unit(number):
-        remedy = "Pass the lowest score of a correct answer: --correct-at SCORE."
-        return Dropped("the score is outside 0 to 1", OffScale(source, number, remedy))
+    require_unit(number, source, number, "Pass the lowest score of a correct answer: --correct-at SCORE.")
     return unit(number)
 
 
@@ -104,37 +100,26 @@ def judgement_rank(kind: str, kinds: Sequence[str], time: Any) -> tuple[int, str
     return (-kinds.index(kind) if kind in kinds else -len(kinds), str(time))
 
 
-@dataclass(frozen=True, slots=True)
-class ConfidenceChoice:
-    """The chosen confidence; a row with several has all of them as columns, for a learned score."""
-
-    confidence: Confidence
-    columns: dict[str, float]
-    off_scale: OffScale | None = field(default=None, repr=False)
-
-
-def choose_confidence(offers: Mapping[str, Confidence], wanted: str | None = None) -> ConfidenceChoice:
+def choose_confidence(
+    offers: Mapping[str, Confidence], wanted: str | None = None
+) -> tuple[Confidence, dict[str, float]]:
     """Return the first confidence that exists, or that of the `wanted` source.
 
+    A row with several has all of them as columns, for a learned score.
+
     >>> choose_confidence({"metadata": Unscored("none in the metadata"), "stated": Scored(0.9, "stated")})
-    ConfidenceChoice(confidence=Scored(value=0.9, source='stated'), columns={})
-    >>> choose_confidence({"metadata": Scored(0.8, "metadata"), "stated": Scored(0.9, "stated")}, "stated").columns
-    {'confidence_metadata': 0.8, 'confidence_stated': 0.9}
+    (Scored(value=0.9, source='stated'), {})
+    >>> choose_confidence({"stated": Scored(0.8, "stated"), "tokens": Scored(0.9, "tokens")}, "tokens")[1]
+    {'confidence_stated': 0.8, 'confidence_tokens': 0.9}
     """
     scored = {source: offer for source, offer in offers.items() if isinstance(offer, Scored)}
-    unscored = {source: offer for source, offer in offers.items() if isinstance(offer, Unscored)}
     columns = {f"confidence_{source}": offer.value for source, offer in scored.items()} if len(scored) > 1 else {}
-    allowed = [source for source in offers if wanted in (None, source)]
-    off_scales = (
-        offer.off_scale if source in allowed else replace(offer.off_scale, column=f"confidence_{source}")
-        for source, offer in unscored.items()
-        if offer.off_scale is not None
-    )
-    confidence: Confidence | None = next((scored[source] for source in allowed if source in scored), None)
-    if confidence is None:
-        reasons = dict.fromkeys(unscored[source].why for source in allowed)
-        confidence = Unscored("no confidence: " + ("; ".join(reasons) or "the log has no such source"))
-    return ConfidenceChoice(confidence, columns, next(off_scales, None))
+    allowed = {source: offer for source, offer in offers.items() if wanted in (None, source)}
+    for source in allowed:
+        if source in scored:
+            return scored[source], columns
+    reasons = dict.fromkeys(offer.why for offer in allowed.values() if isinstance(offer, Unscored))
+    return Unscored("no confidence: " + ("; ".join(reasons) or "the log has no such source")), columns
 
 
 def plain_columns(*parts: tuple[str, Any], used: Collection[str] = ()) -> dict[str, Any]:

@@ -47,7 +47,7 @@ def _outcome(selection: Selection, words: Mapping[str, float], item: Item) -> Ou
         offer: Confidence = Scored(words[expression_key(confidence)], source)
     else:
         place = f"the column {columns['confidence']!r}"
-        offer = parse_confidence(confidence, percent=selection.percent, source=source, place=place)
+        offer = parse_confidence(confidence, selection, source, place)
     return log_row(
         selection,
         Question(str(row["question"])),
