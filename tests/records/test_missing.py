@@ -12,8 +12,9 @@ from qacal.model.evaluating import collect
 from qacal.records.columns import distinct_values, listed
 from qacal.records.reading import Reading, read
 from qacal.sources.elicitation.judging import HumanLabels, question_of
-from qacal.sources.importers.base import Selection, Unscored
-from qacal.sources.importers.confidences import parse_confidence
+from qacal.sources.importers.base import Log
+from qacal.sources.importers.confidences import Unscored
+from qacal.sources.importers.formats import Selection
 from qacal.tally.arrays import column_of_any, is_missing
 from qacal.tally.groups import NO_GROUP, as_grouping
 from tests.tables import each
@@ -84,4 +85,4 @@ def test_people_have_not_labelled_it(gone):
 
 
 def test_an_imported_confidence_is_none(gone):
-    assert isinstance(parse_confidence(gone, Selection()), Unscored)
+    assert isinstance(Log([], Selection(), print).confidence(gone), Unscored)

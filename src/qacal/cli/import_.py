@@ -15,7 +15,7 @@ def run(
         str,
         typer.Argument(
             metavar="FORMAT",
-            help="table, lm-eval, inspect, openai-batch, promptfoo, langfuse, mlflow, deepeval, or auto.",
+            help="table, lm-eval, inspect, openai-batch, promptfoo, langfuse, mlflow or deepeval.",
         ),
     ],
     paths: Annotated[list[Path], typer.Argument(metavar="PATH", help="Files, or folders of them.")],
@@ -96,13 +96,10 @@ def run(
     """
     from qacal.records.reading import Reading
     from qacal.records.writers import writing
-    from qacal.sources.importers import Selection
-    from qacal.sources.importers.formats import format_named
-    from qacal.sources.importers.gathering import gathered
+    from qacal.sources.importers import Selection, gathered
 
     options.require_apart(*paths, output, skip_bad_rows, labels)
     options.require_writable(output)
-    source = format_named(format_, paths)
     selection = Selection(
         filter=filter_,
         metric=metric,
@@ -120,12 +117,11 @@ def run(
         last_turn=last_turn,
         model=model,
     )
-    source.require(selection)
     with (
         options.skipping(Reading(), skip_bad_rows, max_bad) as bad_rows,
         options.progress() as progress,
         gathered(
-            source.importer,
+            format_,
             paths,
             selection,
             on_fault=bad_rows.on_fault,

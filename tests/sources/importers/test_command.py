@@ -37,7 +37,7 @@ def test_every_kind_of_file_is_read_as_records(ending, tmp_path):
 
 
 def test_standard_output_has_the_rows_and_nothing_else(tmp_path):
-    out = ok("import", "auto", *logs.deepeval(tmp_path), "-o", "-")
+    out = ok("import", "deepeval", *logs.deepeval(tmp_path), "-o", "-")
     assert [json.loads(line)["question"] for line in out.splitlines()] == [case.question for case in CASES]
 
 

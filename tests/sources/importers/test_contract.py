@@ -9,7 +9,6 @@ import pytest
 
 from qacal.errors import InputError
 from qacal.sources.importers import FORMATS, Selection, import_log
-from qacal.sources.importers.formats import detected
 from tests.sources.importers import logs
 from tests.sources.importers.logs import CASES
 
@@ -105,12 +104,6 @@ def test_a_file_named_twice_is_refused(kind, tmp_path):
     # The last file has the rows; requests of a batch come first.
     with pytest.raises(InputError, match="two rows of"):
         import_log(format_, [*paths, paths[-1]], selection_of(kind, tmp_path))
-
-
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "table"])
-def test_the_format_can_be_told(kind, tmp_path):
-    format_, write, _ = LOGS[kind]
-    assert detected(write(tmp_path)) == format_
 
 
 @pytest.mark.parametrize(
@@ -211,8 +204,3 @@ def test_unknown_formats_and_files_say_what_there_is(tmp_path):
         import_log("excel", [tmp_path])
     with pytest.raises(InputError, match="does not exist"):
         import_log("lm-eval", [tmp_path / "nowhere.jsonl"])
-    strange = logs.write_lines(tmp_path / "strange.jsonl", [{"colour": "red", "size": 3}])
-    with pytest.raises(InputError, match=r"cannot tell the format; it has colour, size\. Name one of"):
-        import_log("auto", [strange])
-    with pytest.raises(InputError, match=r"several formats: .* looks like promptfoo; .* looks like deepeval"):
-        import_log("auto", [*logs.promptfoo_lines(tmp_path), *logs.deepeval(tmp_path)])

@@ -263,9 +263,7 @@ def test_a_source_on_another_scale_is_refused_unless_another_is_chosen(tmp_path)
     """Neither the confidence nor a column may hold the 1 that is one percent."""
     samples = [sample(at, PARIS, metadata={"confidence": number}) for at, number in enumerate((95, 80, 1, 0, 60, 1))]
     for kept in (False, True):
-        with pytest.raises(
-            InputError, match=r"in the metadata is 95; .* chosen with --confidence-from"
-        ):
+        with pytest.raises(InputError, match=r"in the metadata is 95; .* chosen with --confidence-from"):
             imported(tmp_path, *samples, keep_unscored=kept)
     found = imported(tmp_path, *samples, confidence_from="stated")
     assert found.frame["confidence"].to_list() == [0.95] * 6

@@ -9,7 +9,6 @@ import pytest
 
 from qacal.errors import InputError
 from qacal.sources.importers import Selection, import_log
-from qacal.sources.importers.formats import detected
 from tests.sources.importers.logs import write_json
 
 WRITTEN = Path(__file__).parent / "written"
@@ -116,19 +115,3 @@ def test_mlflow_frames(tmp_path, ending):
         ("Goethe", 0.6, 1.0, "Goethe", "llm", "letters", "human"),
         ("Paris", 0.95, 1.0, "Paris", "llm", "geography", "human"),
     ]
-
-
-@pytest.mark.parametrize(
-    ("name", "format_"),
-    [
-        ("lm_eval", "lm-eval"),
-        ("inspect/quiz_epochs.eval", "inspect"),
-        ("promptfoo/out.jsonl", "promptfoo"),
-        ("langfuse/observations.json", "langfuse"),
-        ("langfuse/scores.json", "langfuse"),
-        ("deepeval/test_run_conversations.json", "deepeval"),
-        ("mlflow/traces.jsonl", "mlflow"),
-    ],
-)
-def test_the_format_can_be_told(name, format_):
-    assert detected([WRITTEN / name]) == format_

@@ -11,58 +11,59 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
 
-from qacal.errors import InputError
 from qacal.sources.elicitation.matching import normalise_answer
-from qacal.sources.elicitation.reading.numbers import read_probability
 from qacal.sources.elicitation.reading.parsing import parse_stated
 from qacal.sources.elicitation.reply import Refused, Reply, Stated
 from qacal.sources.elicitation.tokens import answer_probability, joint_probability
-from qacal.sources.importers.base import Confidence, Scored, Selection, Unscored
-from qacal.sources.importers.values import inside, unpacked
-from qacal.tally.arrays import is_missing
+from qacal.sources.importers.texts import inside, unpacked
 
 METADATA, STATED, TOKENS = "metadata", "stated", "tokens"
 AGREEMENT, LIKELIHOOD = "agreement", "choice likelihood"
 
 
-def parse_confidence(
-    value: Any, selection: Selection, source: str = METADATA, place: str = "the metadata"
-) -> Confidence:
-    """Return a confidence that a log has as a number, or as text with one; none if another source was chosen.
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """A confidence in [0, 1], and where it came from; `is_percent` if it was a percent."""
 
-    Text follows the rules for replies, so "0.95%" is not read. A number without a percent sign is a fraction, so "95"
-    is outside 0 to 1.
+    value: float
+    source: str
+    is_percent: bool = field(default=False, repr=False)
 
-    place : the name of the number's place in messages.
 
-    >>> parse_confidence("95%", Selection()), parse_confidence(95, Selection(percent=True)).value
-    (Scored(value=0.95, source='metadata'), 0.95)
-    >>> parse_confidence(95, Selection())
-    Traceback (most recent call last):
-    qacal.errors.InputError: the confidence in the metadata is 95; expected 0 to 1. ...
+@dataclass(frozen=True, slots=True)
+class Unscored:
+    """The reason why there is no confidence, which is not the same as a confidence of 0."""
+
+    why: str
+
+
+Confidence: TypeAlias = Scored | Unscored
+
+
+def choose_confidence(
+    offers: Mapping[str, Confidence], wanted: str | None = None
+) -> tuple[Confidence, dict[str, float]]:
+    """Return the first confidence that exists, or that of the `wanted` source.
+
+    If there are several, all of them are columns, for a learned score.
+
+    >>> choose_confidence({"metadata": Unscored("none in the metadata"), "stated": Scored(0.9, "stated")})
+    (Scored(value=0.9, source='stated'), {})
+    >>> choose_confidence({"stated": Scored(0.8, "stated"), "tokens": Scored(0.9, "tokens")}, "tokens")[1]
+    {'confidence_stated': 0.8, 'confidence_tokens': 0.9}
     """
-    if selection.confidence_from not in (None, source):
-        return Unscored(f"{source} was not chosen")
-    if is_missing(value):
-        return Unscored(f"none in {place}")
-    number = bare_number(value)
-    if isinstance(value, str) and (math.isnan(number) or (is_unit(number) and not selection.percent)):
-        reading = read_probability(value)
-        return Scored(reading, source) if isinstance(reading, float) else Unscored(f"{place}: {reading.why}")
-    if not math.isfinite(number):
-        return Unscored(f"what is in {place} is not a number")
-    scaled = number / 100 if selection.percent else number
-    remedy = "It is not a percent either." if selection.percent else "If these are percents, pass --percent."
-    if 1 < number <= 10:
-        remedy = "If these are grades, as from 0 to 10 or 1 to 5, convert them to 0 to 1 first. " + remedy
-    if source == METADATA:
-        remedy += " Another source is chosen with --confidence-from."
-    require_unit(scaled, f"the confidence in {place}", number, remedy)
-    return Scored(unit(scaled), source, selection.percent)
+    scored = {source: offer for source, offer in offers.items() if isinstance(offer, Scored)}
+    columns = {f"confidence_{source}": offer.value for source, offer in scored.items()} if len(scored) > 1 else {}
+    allowed = {source: offer for source, offer in offers.items() if wanted in (None, source)}
+    for source in allowed:
+        if source in scored:
+            return scored[source], columns
+    reasons = dict.fromkeys(offer.why for offer in allowed.values() if isinstance(offer, Unscored))
+    return Unscored("no confidence: " + ("; ".join(reasons) or "the log has no such source")), columns
 
 
 def bare_number(value: Any) -> float:
@@ -172,24 +173,3 @@ def is_cut_off(replied: Any) -> bool:
     holders = (body, inside(body, "choices", 0), last, inside(last, "response_metadata"))
     reasons = [inside(holder, name) for holder in holders for name in _NAMES]
     return any(is_cut_reason(reason) for reason in (*reasons, inside(body, "incomplete_details")))
-
-
-def is_unit(number: float) -> bool:
-    """Return whether a number lies in 0 to 1, apart from rounding."""
-    # A softmax in single precision may give 1.0000001; no other scale ends there.
-    return -1e-6 <= number <= 1 + 1e-6
-
-
-def require_unit(number: float, source: str, written: float, remedy: str) -> None:
-    """Refuse a log with a number outside 0 to 1: its source is on another scale."""
-    if not is_unit(number):
-        missing = " If -1 or the like means no value, leave it empty." if number < 0 else ""
-        raise InputError(
-            f"{source} is {written:g}; expected 0 to 1. On another scale a 1 may mean anything, so nothing is "
-            f"imported. {remedy}{missing}"
-        )
-
-
-def unit(number: float) -> float:
-    """Return the nearest number in 0 to 1."""
-    return min(max(number + 0.0, 0.0), 1.0)

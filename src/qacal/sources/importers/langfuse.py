@@ -12,19 +12,27 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from qacal.errors import InputError
 from qacal.records.files import OnFault
-from qacal.sources.importers.base import Dropped, OnlyName, Outcome, Selection, UnusableRowError
-from qacal.sources.importers.confidences import METADATA, STATED, ParsedReply, is_cut_off, parse_confidence
-from qacal.sources.importers.items import TABLES, Item, files_in, first_item, items_of, read_each
-from qacal.sources.importers.rows import graded, judgement_rank, log_row
-from qacal.sources.importers.texts import TRUTHS, named_text, prompt_of, question_of, reply_of
-from qacal.sources.importers.values import inside, text_of, texts_of, unpacked
+from qacal.sources.importers.base import (
+    TABLES,
+    Dropped,
+    Item,
+    Log,
+    Outcome,
+    UnusableRowError,
+    first_item,
+    items_of,
+    judgement_rank,
+)
+from qacal.sources.importers.confidences import METADATA, STATED, ParsedReply, is_cut_off
+from qacal.sources.importers.formats import OnlyName, Selection
+from qacal.sources.importers.texts import TRUTHS, inside, named_text, prompt_of, reply_of, text_of, texts_of, unpacked
 
 _CONFIDENCE = "confidence"
 _HUMP = re.compile(r"(?<=[a-z0-9])([A-Z])")
@@ -37,27 +45,27 @@ _SOURCES = ("ANNOTATION", "API", "EVAL")
 _JUDGES = {"ANNOTATION": "human"}
 
 
-def read(paths: Sequence[Path], selection: Selection, on_fault: OnFault) -> Iterator[Outcome]:
+def read(log: Log) -> Iterator[Outcome]:
     """Yield the generations among observations, with the score that judges them."""
-    files = files_in(paths, *TABLES)
+    files = log.files(*TABLES)
     kinds = {file: _kind(file) for file in files}
     observations = [file for file in files if kinds[file] == "observations"]
     if not observations:
         raise InputError(
             f"there are no observations among {', '.join(map(str, files))}; expected rows with type and output."
         )
-    scores = _Scores(OnlyName("score", selection.score))
+    scores = _Scores(OnlyName("score", log.selection.score))
     for file in files:
         if kinds[file] == "scores":
-            scores.gather(file, on_fault)
+            scores.gather(file, log.on_fault)
     scores.names.check()
     generations: Counter[str | None] = Counter()
     for file in observations if scores.of_traces else ():
         rows = (item.value for item in _rows(file, lambda fault: None))
-        generations.update(text_of(row.get("trace_id")) for row in rows if _is_wanted(row, selection))
-    reader = _Observations(selection, scores, generations)
+        generations.update(text_of(row.get("trace_id")) for row in rows if _is_wanted(row, log.selection))
+    reader = _Observations(log, scores, generations)
     for file in observations:
-        yield from read_each(_rows(file, on_fault), reader.outcome, on_fault)
+        yield from log.rows(_rows(file, log.on_fault), reader.outcome)
 
 
 def _rows(file: Path, on_fault: OnFault) -> Iterator[Item]:
@@ -131,7 +139,7 @@ class _Scores:
 
 @dataclass(frozen=True)
 class _Observations:
-    selection: Selection
+    log: Log
     scores: _Scores
     generations: Counter[str | None]
 
@@ -140,9 +148,9 @@ class _Observations:
         id_ = text_of(row.get("id"))
         if id_ is None or "type" not in row:
             raise UnusableRowError("there are no id and type; expected an observation of Langfuse.")
-        if not _is_wanted(row, self.selection):
+        if not _is_wanted(row, self.log.selection):
             return Dropped("it is not a generation, or has another name")
-        output, question = reply_of(row.get("output")), question_of(row.get("input"), self.selection)
+        output, question = reply_of(row.get("output")), self.log.question(row.get("input"))
         if not output or question is None:
             return Dropped("there is no input" if output else "there is no output")
         trace = text_of(row.get("trace_id"))
@@ -151,18 +159,17 @@ class _Observations:
             if self.generations[trace] > 1:
                 return Dropped("the score is of a trace with several generations (--observation chooses one)")
             score = self.scores.of_traces[trace]
-        correct = None if score is None else graded(score.value, self.selection.correct_at, f"the score {score.name}")
+        correct = None if score is None else self.log.grade(score.value, f"the score {score.name}")
         metadata = unpacked(row.get("metadata"))
         number, truth = inside(metadata, _CONFIDENCE), named_text(metadata, TRUTHS)
         if number is None:
             number = self.scores.confidences.get(id_, self.scores.confidences.get(trace or ""))
         reply = ParsedReply.of(output, is_cut=is_cut_off(row.get("output")))
-        return log_row(
-            self.selection,
+        return self.log.row(
             question,
             reply.answer,
             correct,
-            {METADATA: parse_confidence(number, self.selection), STATED: reply.stated},
+            {METADATA: self.log.confidence(number), STATED: reply.stated},
             model=text_of(row.get("provided_model_name")) or text_of(row.get("model")),
             key=(id_,),
             ground_truth=texts_of(truth[1]) if truth else (),

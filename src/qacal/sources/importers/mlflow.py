@@ -9,28 +9,35 @@ question, because users ask the same question again; the id of the trace is a co
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from qacal.records.files import OnFault
-from qacal.sources.importers.base import Dropped, OnlyName, Outcome, Selection, UnusableRowError
-from qacal.sources.importers.confidences import METADATA, STATED, ParsedReply, is_cut_off, parse_confidence
-from qacal.sources.importers.items import TABLES, Item, files_in, items_of, read_each
-from qacal.sources.importers.rows import graded, judgement_rank, log_row
-from qacal.sources.importers.texts import TRUTHS, prompt_of, question_of, reply_of
-from qacal.sources.importers.values import first, inside, listed, members, text_of, truths_of, unpacked
+from qacal.sources.importers.base import TABLES, Dropped, Item, Log, Outcome, UnusableRowError, judgement_rank
+from qacal.sources.importers.confidences import METADATA, STATED, ParsedReply, is_cut_off
+from qacal.sources.importers.formats import OnlyName
+from qacal.sources.importers.texts import (
+    TRUTHS,
+    first,
+    inside,
+    listed,
+    members,
+    prompt_of,
+    reply_of,
+    text_of,
+    truths_of,
+    unpacked,
+)
 
 _CONFIDENCE = "confidence"
 _SOURCES = ("HUMAN", "CODE", "LLM_JUDGE")
 
 
-def read(paths: Sequence[Path], selection: Selection, on_fault: OnFault) -> Iterator[Outcome]:
+def read(log: Log) -> Iterator[Outcome]:
     """Yield the traces, with the assessment that judges them."""
-    reader = _Traces(selection, OnlyName("assessment", selection.assessment))
-    for path in files_in(paths, *TABLES):
-        yield from read_each(items_of(path, on_fault, "traces"), reader.outcome, on_fault)
+    reader = _Traces(log, OnlyName("assessment", log.selection.assessment))
+    for path in log.files(*TABLES):
+        yield from log.rows(path, reader.outcome, "traces")
     reader.names.check()
 
 
@@ -75,7 +82,7 @@ class _Trace:
 
 @dataclass(frozen=True)
 class _Traces:
-    selection: Selection
+    log: Log
     names: OnlyName
 
     def outcome(self, item: Item) -> Outcome:
@@ -84,12 +91,12 @@ class _Traces:
             raise UnusableRowError("there are no trace_id, request and response; expected a trace of MLflow.")
         if trace.state.endswith("ERROR"):
             return Dropped("the trace ended with an error")
-        question, output = question_of(trace.request, self.selection), reply_of(trace.response)
+        question, output = self.log.question(trace.request), reply_of(trace.response)
         if question is None or not output:
             return Dropped("there is no question in the request" if output else "there is no text in the response")
         judgement = self._judgement(trace)
         source = f"the assessment {_name(judgement)}"
-        correct = graded(inside(judgement, "feedback", "value"), self.selection.correct_at, source)
+        correct = self.log.grade(inside(judgement, "feedback", "value"), source)
         reply = ParsedReply.of(output, is_cut=trace.is_cut)
         assessed = [inside(part, "feedback", "value") for part in trace.assessments if _name(part) == _CONFIDENCE]
         number = first(*assessed, trace.tags.get(_CONFIDENCE), trace.metadata.get(_CONFIDENCE))
@@ -97,12 +104,11 @@ class _Traces:
         users_tags = {name: value for name, value in tags.items() if not name.startswith("mlflow.")}
         expected = {_name(part): inside(part, "expectation", "value") for part in trace.assessments}
         truths = next((truths_of(expected[name]) for name in TRUTHS if expected.get(name)), ())
-        return log_row(
-            self.selection,
+        return self.log.row(
             question,
             reply.answer,
             correct,
-            {METADATA: parse_confidence(number, self.selection), STATED: reply.stated},
+            {METADATA: self.log.confidence(number), STATED: reply.stated},
             model=text_of(users_tags.get("model")) or text_of(inside(unpacked(trace.request), "model")),
             key=(trace.id,),
             ground_truth=truths,

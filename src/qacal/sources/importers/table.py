@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from qacal.errors import InputError
 from qacal.records.columns import expression_key, require_expressions
-from qacal.records.files import OnFault
-from qacal.sources.importers.base import Confidence, Outcome, Scored, Selection, UnusableRowError
-from qacal.sources.importers.confidences import parse_confidence
-from qacal.sources.importers.items import TABLES, Item, files_in, first_item, items_of, read_each
-from qacal.sources.importers.rows import graded, log_row
-from qacal.sources.importers.texts import Question
-from qacal.sources.importers.values import text_of, truths_of
+from qacal.sources.importers.base import TABLES, Item, Log, Outcome, Question, UnusableRowError, first_item
+from qacal.sources.importers.confidences import Confidence, Scored
+from qacal.sources.importers.texts import text_of, truths_of
 from qacal.tally.arrays import is_missing
 
 _NEEDED = ("question", "answer")
@@ -25,18 +21,19 @@ _KNOWN = (
 )
 
 
-def read(paths: Sequence[Path], selection: Selection, on_fault: OnFault) -> Iterator[Outcome]:
+def read(log: Log) -> Iterator[Outcome]:
     """Yield the rows of tables, with their other columns."""
-    require_expressions(selection.expressions)
-    words = {expression_key(expression): number for expression, number in selection.expressions.items()}
-    for path in files_in(paths, *TABLES):
-        _require_columns(path, selection)
-        yield from read_each(items_of(path, on_fault), partial(_outcome, selection, words), on_fault)
+    expressions = log.selection.expressions
+    require_expressions(expressions)
+    words = {expression_key(expression): number for expression, number in expressions.items()}
+    for path in log.files(*TABLES):
+        _require_columns(path, log.selection.columns)
+        yield from log.rows(path, partial(_outcome, log, words))
 
 
-def _outcome(selection: Selection, words: Mapping[str, float], item: Item) -> Outcome:
-    row = _by_record_names(item.value, selection.columns)
-    columns = {name: selection.columns.get(name, name) for name in _KNOWN}
+def _outcome(log: Log, words: Mapping[str, float], item: Item) -> Outcome:
+    row = _by_record_names(item.value, log.selection.columns)
+    columns = {name: log.selection.columns.get(name, name) for name in _KNOWN}
     for name in _NEEDED:
         if text_of(row.get(name)) is None:
             raise UnusableRowError(f"{columns[name]} is {row.get(name)!r}; expected text.")
@@ -46,13 +43,11 @@ def _outcome(selection: Selection, words: Mapping[str, float], item: Item) -> Ou
     if isinstance(confidence, str) and expression_key(confidence) in words:
         offer: Confidence = Scored(words[expression_key(confidence)], source)
     else:
-        place = f"the column {columns['confidence']!r}"
-        offer = parse_confidence(confidence, selection, source, place)
-    return log_row(
-        selection,
+        offer = log.confidence(confidence, source, f"the column {columns['confidence']!r}")
+    return log.row(
         Question(str(row["question"])),
         str(row["answer"]),
-        graded(present.get("correct"), selection.correct_at, f"the column {columns['correct']!r}"),
+        log.grade(present.get("correct"), f"the column {columns['correct']!r}"),
         {source: offer},
         identity=text_of(row.get("id")),
         model=text_of(row.get("model")),
@@ -72,10 +67,10 @@ def _by_record_names(values: dict[str, Any], columns: Mapping[str, str]) -> dict
     return renamed | {name: values.get(column) for name, column in columns.items()}
 
 
-def _require_columns(path: Path, selection: Selection) -> None:
+def _require_columns(path: Path, columns: Mapping[str, str]) -> None:
     first = first_item(path)
-    for name in dict.fromkeys((*_NEEDED, *selection.columns)) if first else ():
-        column = selection.columns.get(name, name)
+    for name in dict.fromkeys((*_NEEDED, *columns)) if first else ():
+        column = columns.get(name, name)
         if column not in first:
             have = ", ".join(first)
             raise InputError(f"{path} has no column {column!r}; it has {have}. Pass --column {name}=ITS_NAME.")
