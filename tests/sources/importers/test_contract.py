@@ -79,6 +79,12 @@ def test_columns_are_of_the_same_types_everywhere(kind, tmp_path):
     assert list(schema.values())[:6] == [pl.String, pl.String, pl.String, pl.Float64, pl.String, pl.Float64]
 
 
+def test_columns_without_any_value_have_their_type(tmp_path):
+    path = logs.write_lines(tmp_path / "rows.jsonl", [{"question": "2+2?", "answer": "4"}])
+    schema = import_log("table", [path], keep_unscored=True).frame.schema
+    assert (schema["confidence"], schema["confidence_source"], schema["correct"]) == (pl.Float64, pl.String, pl.Float64)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_account_adds_up(kind, tmp_path):
     found = imported(kind, tmp_path)

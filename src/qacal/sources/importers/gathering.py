@@ -189,7 +189,7 @@ class RowBuffer:
 
     def __init__(self) -> None:
         self.left_out: set[str] = set()
-        self._kinds: dict[str, set[str]] = {name: set() for name in _ALWAYS}
+        self._kinds = {name: {kind} for name, kind in _ALWAYS.items()}
         self._file = tempfile.TemporaryFile("w+", encoding="utf-8")  # noqa: SIM115
 
     def __enter__(self) -> RowBuffer:
