@@ -351,32 +351,46 @@ def assessment(value, source="HUMAN", name="correctness", **changes):
     }
 
 
-def trace(number, case, **changes):
-    return {
+def trace(number, case, request=None, response=None, **changes):
+    """A trace as Trace.to_dict gives it; `request` and `response` are what the root span has."""
+    info = {
         "trace_id": f"tr-{number}",
         "state": "OK",
-        "request": json.dumps({"question": case.question}),
-        "response": json.dumps(reply(case)),
         "trace_metadata": {"mlflow.user": "ann", "subject": case.subject},
         "tags": {"mlflow.traceName": "answer", "model": "llm"},
         "assessments": [
             assessment("yes" if case.correct else "no"),
             {"assessment_name": "expected_response", "expectation": {"value": case.truth}},
         ],
-        **changes,
+        "request_preview": case.question[:5],
+        "response_preview": reply(case)[:5],
     }
+    root = {
+        "mlflow.spanInputs": json.dumps({"question": case.question}) if request is None else request,
+        "mlflow.spanOutputs": json.dumps(reply(case)) if response is None else response,
+    }
+    search = {"mlflow.spanInputs": '{"q": "no"}', "mlflow.spanOutputs": "nothing"}
+    spans = [{"parent_span_id": "1", "attributes": search}, {"parent_span_id": None, "attributes": root}]
+    return {"info": info | changes, "data": {"spans": spans}}
+
+
+def mlflow_json(folder):
+    return [write_json(folder / "traces.json", [trace(number, case) for number, case in enumerate(CASES)])]
+
+
+def _mlflow_frame():
+    """The columns that are used of what search_traces gives, and one of the others."""
+    traces = [trace(number, case) for number, case in enumerate(CASES)]
+    return [{"trace_id": whole["info"]["trace_id"], "trace": json.dumps(whole)} for whole in traces]
 
 
 def mlflow_lines(folder):
-    return [write_lines(folder / "traces.jsonl", [trace(number, case) for number, case in enumerate(CASES)])]
+    return [write_lines(folder / "traces.jsonl", _mlflow_frame())]
 
 
 def mlflow_parquet(folder):
-    """Nested columns as JSON text, as a frame with objects in it is usually written."""
-    rows = [trace(number, case) for number, case in enumerate(CASES)]
-    nested = [{k: v if isinstance(v, str) else json.dumps(v) for k, v in row.items()} for row in rows]
     path = folder / "traces.parquet"
-    pl.DataFrame(nested).write_parquet(path)
+    pl.DataFrame(_mlflow_frame()).write_parquet(path)
     return [path]
 
 

@@ -33,6 +33,7 @@ LOGS = {
     "promptfoo .jsonl": ("promptfoo", logs.promptfoo_lines, "stated"),
     "langfuse": ("langfuse", logs.langfuse, "stated"),
     "langfuse API": ("langfuse", logs.langfuse_api, "stated"),
+    "mlflow .json": ("mlflow", logs.mlflow_json, "stated"),
     "mlflow .jsonl": ("mlflow", logs.mlflow_lines, "stated"),
     "mlflow .parquet": ("mlflow", logs.mlflow_parquet, "stated"),
     "deepeval": ("deepeval", logs.deepeval, "metadata"),

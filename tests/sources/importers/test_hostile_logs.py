@@ -25,7 +25,7 @@ WRITERS = {
     "promptfoo": ("promptfoo", logs.promptfoo_json),
     "langfuse": ("langfuse", logs.langfuse),
     "langfuse API": ("langfuse", logs.langfuse_api),
-    "mlflow": ("mlflow", logs.mlflow_lines),
+    "mlflow": ("mlflow", logs.mlflow_json),
     "deepeval": ("deepeval", logs.deepeval),
     "deepeval conversations": ("deepeval", logs.deepeval_conversations),
 }

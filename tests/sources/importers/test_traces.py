@@ -139,13 +139,6 @@ def test_a_completion_that_was_cut_is_not_guessed_at(tmp_path, reason, confidenc
         assert import_log(format_, [path], keep_unscored=True).frame["confidence"].to_list() == [confidence]
 
 
-@pytest.mark.parametrize(("preview", "confidence"), [("Probability: 0.9...", None), ("Probability: 0.9", 0.9)])
-def test_a_preview_of_mlflow_may_be_cut(tmp_path, preview, confidence):
-    row = trace(0, PARIS, response=None, response_preview=f"Guess: Paris\n{preview}")
-    path = write_lines(tmp_path / "t.jsonl", [row])
-    assert import_log("mlflow", [path], keep_unscored=True).frame["confidence"].to_list() == [confidence]
-
-
 def test_a_wish_without_any_score_is_refused(tmp_path):
     with pytest.raises(InputError, match="there is no score 'correctness'; there is none"):
         langfuse(tmp_path, [observation(0, PARIS)], score="correctness")
@@ -255,41 +248,10 @@ def test_where_mlflow_may_have_a_confidence(tmp_path):
     assert found["correct"].to_list() == [1.0] * 4
 
 
-def test_traces_as_whole_objects(tmp_path):
-    """What Trace.to_dict gives: previews are cut, the root span has all of it."""
-    spans = [
-        {"name": "search", "parent_id": "1", "attributes": {"mlflow.spanInputs": '{"q": "no"}'}},
-        {
-            "name": "answer",
-            "parent_id": None,
-            "attributes": {
-                "mlflow.spanInputs": json.dumps(
-                    {"messages": [{"role": "user", "content": "Capital?"}], "model": "llm-9"}
-                ),
-                "mlflow.spanOutputs": json.dumps(
-                    {"choices": [{"message": {"content": "Guess: Paris\nProbability: 0.9"}}]}
-                ),
-            },
-        },
-    ]
-    info = {
-        "trace_id": "tr-0",
-        "state": "OK",
-        "request_preview": '{"messages": [{"ro',
-        "response_preview": "Gue",
-        "assessments": [assessment("yes")],
-        "tags": {"team": "support"},
-    }
-    whole = {"info": info, "data": {"spans": spans}}
-    expected = ("tr-0", "Capital?", "Paris", 0.9, 1.0, "llm-9", "support")
-    names = ("trace_id", "question", "answer", "confidence", "correct", "model", "team")
-    for path in (
-        write_json(tmp_path / "list.json", [whole]),
-        write_json(tmp_path / "traces.json", {"traces": [whole]}),
-        write_lines(tmp_path / "frame.jsonl", [{"trace_id": "tr-0", "trace": json.dumps(whole), "state": "OK"}]),
-    ):
-        row = import_log("mlflow", [path]).frame.to_dicts()[0]
-        assert tuple(row[name] for name in names) == expected
+def test_the_model_may_be_in_the_request(tmp_path):
+    request = json.dumps({"messages": [{"role": "user", "content": "Capital?"}], "model": "llm-9"})
+    row = mlflow(tmp_path, trace(0, PARIS, request=request, tags={"team": "support"})).frame.to_dicts()[0]
+    assert (row["question"], row["model"], row["team"]) == ("Capital?", "llm-9", "support")
 
 
 def test_traces_that_say_nothing_are_counted(tmp_path):
@@ -297,8 +259,8 @@ def test_traces_that_say_nothing_are_counted(tmp_path):
         tmp_path,
         trace(0, PARIS),
         trace(1, PARIS, state="ERROR"),
-        trace(2, PARIS, response=None),
-        trace(3, PARIS, request=None),
+        trace(2, PARIS, response={}),
+        trace(3, PARIS, request={}),
     )
     assert found.account.dropped == {
         "the trace ended with an error": 1,
