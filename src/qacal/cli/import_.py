@@ -15,7 +15,7 @@ def run(
         str,
         typer.Argument(
             metavar="FORMAT",
-            help="table, lm-eval, inspect, openai-batch, promptfoo, langfuse, mlflow or deepeval.",
+            help="lm-eval, inspect, openai-batch, promptfoo, langfuse, mlflow or deepeval.",
         ),
     ],
     paths: Annotated[list[Path], typer.Argument(metavar="PATH", help="Files, or folders of them.")],
@@ -71,21 +71,19 @@ def run(
         ),
     ] = False,
     model: Annotated[str | None, typer.Option(metavar="NAME", help="The LLM's name, if the log lacks it.")] = None,
-    column: options.Columns = None,
     percent: options.Percent = False,
-    expression: options.Expressions = None,
     skip_bad_rows: options.SkipBadRows = None,
     max_bad: options.MaxBad = 0.2,
 ) -> None:
     """Import the log of an evaluation as a file of records.
 
-    It also imports batches, traces and tables. Records have id (of the question), question, answer, confidence and
-    confidence_source; correct, ground_truth, model, prompt, task and judge if the log has them; and a column for every
-    plain value in a log's metadata, such as the subject. Dropped rows are counted by reason. A missing confidence is
-    never replaced by a number.
+    It also imports batches and traces. A table of your own needs no import: other commands take --column and
+    --percent. Records have id (of the question), question, answer, confidence and confidence_source; correct,
+    ground_truth, model, prompt, task and judge if the log has them; and a column for every plain value in a log's
+    metadata, such as the subject. Dropped rows are counted by reason. A missing confidence is never replaced by a
+    number.
 
     \b
-        qacal import table answers.csv -o records.parquet --column question=user_input --column correct=score
         qacal import lm-eval output/my-llm -o records.parquet --filter strict-match
         qacal import inspect logs/2026-11-15_qa.eval -o records.parquet --scorer match
         qacal import openai-batch input.jsonl output.jsonl -o records.parquet --labels labels.csv
@@ -110,9 +108,7 @@ def run(
         confidence_from=None if confidence_from is None else confidence_from.replace("choice-", "choice "),
         correct_at=correct_at,
         percent=percent,
-        expressions=options.expressions(expression),
         labels=labels,
-        columns=options.mapping(column, "ground_truth", "task"),
         question_after=question_after,
         last_turn=last_turn,
         model=model,

@@ -135,10 +135,9 @@ def chosen(option: str, value: str, choices: Sequence[str]) -> str:
     return spelled
 
 
-def mapping(columns: list[str] | None, *further: str, only: Sequence[str] | None = None) -> dict[str, str]:
+def mapping(columns: list[str] | None, only: Sequence[str] | None = None) -> dict[str, str]:
     """Return ``--column`` options as a mapping.
 
-    further : further standard names of this command; all other names are then accepted too.
     only : the standard names of this command, instead of the columns of records.
 
     >>> mapping(["confidence=score"])
@@ -146,13 +145,13 @@ def mapping(columns: list[str] | None, *further: str, only: Sequence[str] | None
     """
     from qacal.records.columns import KNOWN
 
-    accepted = (*KNOWN, *further) if only is None else only
+    accepted = KNOWN if only is None else only
     out = {}
     for text in columns or []:
         name, _, its_name = text.partition("=")
         if not (name and its_name):
             raise typer.BadParameter(f"{text!r} is not of the form NAME=ITS_NAME, such as question=text.")
-        if name not in accepted and (its_name in accepted or not further):
+        if name not in accepted:
             raise typer.BadParameter(_unknown_column(name, its_name, accepted))
         out[name] = its_name
     return out

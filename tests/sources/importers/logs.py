@@ -392,23 +392,3 @@ def mlflow_parquet(folder):
     path = folder / "traces.parquet"
     pl.DataFrame(_mlflow_frame()).write_parquet(path)
     return [path]
-
-
-# Tables
-
-
-def table_csv(folder):
-    rows = [
-        {
-            "user_input": case.question,
-            "response": case.answer,
-            "score": 100 * case.confidence,
-            "grade": 5 * case.correct,
-            "reference": case.truth,
-            "subject": case.subject,
-        }
-        for case in CASES
-    ]
-    path = folder / "table.csv"
-    pl.DataFrame(rows).write_csv(path)
-    return [path]

@@ -12,17 +12,6 @@ from qacal.sources.importers import FORMATS, Selection, import_log
 from tests.sources.importers import logs
 from tests.sources.importers.logs import CASES
 
-RAGAS = Selection(
-    columns={
-        "question": "user_input",
-        "answer": "response",
-        "confidence": "score",
-        "correct": "grade",
-        "ground_truth": "reference",
-    },
-    percent=True,
-    correct_at=2.5,
-)
 LOGS = {
     "lm-eval": ("lm-eval", logs.lm_eval, "choice likelihood"),
     "lm-eval repeats": ("lm-eval", logs.lm_eval_repeats, "agreement"),
@@ -38,7 +27,6 @@ LOGS = {
     "mlflow .parquet": ("mlflow", logs.mlflow_parquet, "stated"),
     "deepeval": ("deepeval", logs.deepeval, "metadata"),
     "deepeval conversations": ("deepeval", logs.deepeval_conversations, "metadata"),
-    "table": ("table", logs.table_csv, "score"),
 }
 KINDS = list(LOGS)
 
@@ -46,7 +34,7 @@ KINDS = list(LOGS)
 def selection_of(kind, folder):
     if kind == "openai-batch":
         return Selection(labels=folder / "labels" / "labels.jsonl")
-    return RAGAS if kind == "table" else Selection()
+    return Selection()
 
 
 def imported(kind, folder, **options):
@@ -81,8 +69,8 @@ def test_columns_are_of_the_same_types_everywhere(kind, tmp_path):
 
 
 def test_columns_without_any_value_have_their_type(tmp_path):
-    path = logs.write_lines(tmp_path / "rows.jsonl", [{"question": "2+2?", "answer": "4"}])
-    schema = import_log("table", [path], keep_unscored=True).frame.schema
+    path = logs.write_lines(tmp_path / "rows.jsonl", [logs.deepeval_case(0, CASES[0], metricsData=[], metadata={})])
+    schema = import_log("deepeval", [path], keep_unscored=True).frame.schema
     assert (schema["confidence"], schema["confidence_source"], schema["correct"]) == (pl.Float64, pl.String, pl.Float64)
 
 
@@ -207,7 +195,7 @@ def test_an_option_that_a_format_does_not_heed_is_refused(tmp_path):
 
 
 def test_unknown_formats_and_files_say_what_there_is(tmp_path):
-    with pytest.raises(InputError, match="there is no format 'excel'; there are table, lm-eval"):
+    with pytest.raises(InputError, match="there is no format 'excel'; there are lm-eval"):
         import_log("excel", [tmp_path])
     with pytest.raises(InputError, match="does not exist"):
         import_log("lm-eval", [tmp_path / "nowhere.jsonl"])

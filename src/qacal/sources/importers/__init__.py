@@ -1,4 +1,4 @@
-"""Records from logs of other tools: evaluation harnesses, batches, production traces, and your own tables.
+"""Records from logs of other tools: evaluation harnesses, batches and production traces.
 
 In: files of a format. Out: records, and an account of dropped rows. Open `base.py` first, then one format, such as
 `deepeval.py`; `gathering.py` makes records of its rows.

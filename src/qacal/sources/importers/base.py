@@ -184,13 +184,11 @@ class Log:
             return float(number >= self.selection.correct_at)
         return _unit(number, number, source, "Pass the lowest score of a correct answer: --correct-at SCORE.")
 
-    def confidence(self, value: Any, source: str = METADATA, place: str = "the metadata") -> Confidence:
-        """Return a confidence that a log has as a number, or as text with one; none if another source was chosen.
+    def confidence(self, value: Any) -> Confidence:
+        """Return the confidence in a log's metadata: a number, or text with one; none if another source was chosen.
 
         Text follows the rules for replies, so "0.95%" is not read. A number without a percent sign is a fraction, so
         "95" is an error.
-
-        place : the name of the number's place in messages.
 
         >>> log = Log([], Selection(), print)
         >>> log.confidence("95%"), Log([], Selection(percent=True), print).confidence(95).value
@@ -200,23 +198,22 @@ class Log:
         qacal.errors.InputError: the confidence in the metadata is 95; expected 0 to 1. ...
         """
         percent = self.selection.percent
-        if self.selection.confidence_from not in (None, source):
-            return Unscored(f"{source} was not chosen")
+        if self.selection.confidence_from not in (None, METADATA):
+            return Unscored("the metadata was not chosen")
         if is_missing(value):
-            return Unscored(f"none in {place}")
+            return Unscored("none in the metadata")
         number = bare_number(value)
         if isinstance(value, str) and (math.isnan(number) or (_is_unit(number) and not percent)):
             reading = read_probability(value)
-            return Scored(reading, source) if isinstance(reading, float) else Unscored(f"{place}: {reading.why}")
+            return Scored(reading, METADATA) if isinstance(reading, float) else Unscored(f"the metadata: {reading.why}")
         if not math.isfinite(number):
-            return Unscored(f"what is in {place} is not a number")
+            return Unscored("what is in the metadata is not a number")
         remedy = "It is not a percent either." if percent else "If these are percents, pass --percent."
         if 1 < number <= 10:
             remedy = "If these are grades, as from 0 to 10 or 1 to 5, convert them to 0 to 1 first. " + remedy
-        if source == METADATA:
-            remedy += " Another source is chosen with --confidence-from."
-        share = _unit(number / 100 if percent else number, number, f"the confidence in {place}", remedy)
-        return Scored(share, source, percent)
+        remedy += " Another source is chosen with --confidence-from."
+        share = _unit(number / 100 if percent else number, number, "the confidence in the metadata", remedy)
+        return Scored(share, METADATA, percent)
 
     def row(
         self,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -25,10 +25,8 @@ class Selection:
     score, observation : of Langfuse. assessment : of MLflow.
     confidence_from : the only source of confidence to use; by default the first that a row has.
     correct_at : the lowest score of a correct answer; by default a score from 0 to 1 is the label.
-    percent : confidences in metadata and tables are percents.
-    expressions : numbers for words in a table's column of confidences: ``{"high": 0.85}``.
+    percent : confidences in metadata are percents.
     labels : a table with an id, and correct, ground_truth or further columns, for batches.
-    columns : the names of columns in a table, such as ``{"confidence": "score"}``.
     question_after : the question is what follows this text in a prompt.
     last_turn : the question in a chat of several turns is the user's last message; otherwise it is the whole chat.
     model : the LLM's name; by default the one in the log.
@@ -43,9 +41,7 @@ class Selection:
     confidence_from: str | None = None
     correct_at: float | None = None
     percent: bool = False
-    expressions: Mapping[str, float] = field(default_factory=dict)
     labels: Path | None = None
-    columns: Mapping[str, str] = field(default_factory=dict)
     question_after: str | None = None
     last_turn: bool = False
     model: str | None = None
@@ -77,8 +73,7 @@ class Format:
         Traceback (most recent call last):
         qacal.errors.InputError: mlflow has no filter to choose (--filter); it takes assessment, ...
         """
-        everywhere = ("correct_at", "model", "confidence_from") if self.sources else ("correct_at", "model")
-        options = sorted((*everywhere, *self.own_options))
+        options = sorted(("correct_at", "model", "confidence_from", *self.own_options))
         for name, default in vars(Selection()).items():
             if getattr(selection, name) != default and name not in options:
                 option, taken = name.replace("_", "-"), ", ".join(options).replace("_", "-")
@@ -94,7 +89,6 @@ FORMATS: Mapping[str, Format] = MappingProxyType(
     {
         log_format.name: log_format
         for log_format in (
-            Format("table", "table", (), ("columns", "percent", "expressions")),
             Format("lm-eval", "lm_eval", (LIKELIHOOD, AGREEMENT, STATED), ("filter", "metric", *_CHATS)),
             Format("inspect", "inspect_ai", (METADATA, STATED, TOKENS, AGREEMENT), ("scorer", "percent", *_CHATS)),
             Format("openai-batch", "openai_batch", (STATED, TOKENS), ("labels", *_CHATS)),
