@@ -88,7 +88,7 @@ def run(
         qacal import inspect logs/2026-11-15_qa.eval -o records.parquet --scorer match
         qacal import openai-batch input.jsonl output.jsonl -o records.parquet --labels labels.csv
         qacal import promptfoo results.json -o records.parquet
-        qacal import langfuse observations_v2/ scores/ -o records.parquet --score correctness
+        qacal import langfuse observations.json scores.json -o records.parquet --score correctness
         qacal import mlflow traces.parquet -o records.parquet --assessment correctness
         qacal import deepeval test_run_20261115.json -o records.parquet
     """

@@ -294,51 +294,40 @@ def deepeval_conversations(folder):
 def observation(number, case, **changes):
     return {
         "id": f"obs-{number}",
-        "trace_id": f"trace-{number}",
+        "traceId": f"trace-{number}",
         "type": "GENERATION",
         "name": "answer",
         "metadata": {"subject": case.subject, "expected": case.truth},
-        "input": json.dumps([{"role": "user", "content": case.question}]),
-        "output": json.dumps({"role": "assistant", "content": reply(case)}),
-        "provided_model_name": "llm",
+        "input": [{"role": "user", "content": case.question}],
+        "output": {"role": "assistant", "content": reply(case)},
+        "providedModelName": "llm",
         **changes,
     }
 
 
-def langfuse_score(number, value, **changes):
+def langfuse_score(number, value, *, of_trace=False, **changes):
+    """A score of an observation, or of its trace."""
+    observed = {"kind": "observation", "id": f"obs-{number}", "traceId": f"trace-{number}"}
     return {
         "id": f"score-{number}",
-        "trace_id": f"trace-{number}",
-        "observation_id": f"obs-{number}",
         "name": "correctness",
         "value": value,
-        "data_type": "NUMERIC",
-        "string_value": None,
+        "dataType": "NUMERIC",
         "source": "EVAL",
-        "updated_at": "2026-11-15 19:05:00.000000",
+        "updatedAt": "2026-11-15T19:05:00Z",
+        "subject": {"kind": "trace", "id": f"trace-{number}"} if of_trace else observed,
         **changes,
     }
 
 
-def langfuse(folder):
-    write_lines(folder / "observations_v2" / "a.jsonl", [observation(at, case) for at, case in enumerate(CASES)])
-    write_lines(folder / "scores" / "a.jsonl", [langfuse_score(at, case.correct) for at, case in enumerate(CASES)])
-    return [folder]
-
-
-def langfuse_api(folder):
-    """The same as the public API gives it: other names, rows under `data`, and what a score judges in `subject`."""
-    observations, scores = [], []
-    for at, case in enumerate(CASES):
-        row = observation(at, case, input=[{"role": "user", "content": case.question}])
-        row |= {"traceId": row.pop("trace_id"), "model": row.pop("provided_model_name")}
-        observations.append(row)
-        subject = {"kind": "observation", "id": f"obs-{at}", "traceId": f"trace-{at}"}
-        kept = {"id": f"score-{at}", "name": "correctness", "source": "EVAL", "updatedAt": "2026-11-15T19:05:00Z"}
-        scores.append({**kept, "dataType": "BOOLEAN", "value": bool(case.correct), "subject": subject})
-    write_json(folder / "observations.json", {"data": observations, "meta": {"cursor": None}})
-    write_json(folder / "scores.json", {"data": scores, "meta": {"cursor": None, "limit": 50}})
-    return [folder]
+def langfuse(folder, observations=None, scores=None):
+    if observations is None:
+        observations = [observation(at, case) for at, case in enumerate(CASES)]
+        scores = [langfuse_score(at, case.correct) for at, case in enumerate(CASES)]
+    paths = [write_json(folder / "observations.json", {"data": observations, "meta": {"cursor": None}})]
+    if scores:
+        paths.insert(0, write_json(folder / "scores.json", {"data": scores, "meta": {"cursor": None}}))
+    return paths
 
 
 def assessment(value, source="HUMAN", name="correctness", **changes):

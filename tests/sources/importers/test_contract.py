@@ -21,7 +21,6 @@ LOGS = {
     "promptfoo .json": ("promptfoo", logs.promptfoo_json, "stated"),
     "promptfoo .jsonl": ("promptfoo", logs.promptfoo_lines, "stated"),
     "langfuse": ("langfuse", logs.langfuse, "stated"),
-    "langfuse API": ("langfuse", logs.langfuse_api, "stated"),
     "mlflow .json": ("mlflow", logs.mlflow_json, "stated"),
     "mlflow .jsonl": ("mlflow", logs.mlflow_lines, "stated"),
     "mlflow .parquet": ("mlflow", logs.mlflow_parquet, "stated"),
@@ -103,7 +102,7 @@ def test_a_file_named_twice_is_refused(kind, tmp_path):
 
 @pytest.mark.parametrize(
     "kind",
-    [kind for kind in KINDS if kind not in ("inspect .eval", "mlflow .parquet", "langfuse", "langfuse API")],
+    [kind for kind in KINDS if kind not in ("inspect .eval", "mlflow .parquet")],
 )
 def test_files_packed_with_gzip_are_read(kind, tmp_path):
     format_, write, _ = LOGS[kind]

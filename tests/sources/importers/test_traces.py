@@ -2,21 +2,18 @@
 
 import json
 
-import polars as pl
 import pytest
 
 from qacal.errors import InputError
 from qacal.sources.importers import Selection, import_log
-from tests.sources.importers.logs import CASES, assessment, langfuse_score, observation, trace, write_json, write_lines
+from tests.sources.importers import logs
+from tests.sources.importers.logs import CASES, assessment, langfuse_score, observation, trace, write_lines
 
 PARIS, FIVE, GOETHE = CASES
 
 
 def langfuse(folder, observations, scores=(), **selection):
-    paths = [write_lines(folder / "observations.jsonl", observations)]
-    if scores:
-        paths.append(write_lines(folder / "scores.jsonl", scores))
-    return import_log("langfuse", paths, Selection(**selection))
+    return import_log("langfuse", logs.langfuse(folder, observations, scores), Selection(**selection))
 
 
 def mlflow(folder, *traces, **selection):
@@ -27,16 +24,16 @@ def mlflow(folder, *traces, **selection):
 
 
 def test_a_score_of_the_trace_is_of_its_only_generation(tmp_path):
-    of_trace = langfuse_score(0, 0, observation_id=None)
-    span = observation(5, PARIS, type="SPAN", trace_id="trace-0")
+    of_trace = langfuse_score(0, 0, of_trace=True)
+    span = observation(5, PARIS, type="SPAN", traceId="trace-0")
     found = langfuse(tmp_path, [observation(0, PARIS), span], [of_trace])
     assert found.frame["correct"].to_list() == [0.0]
     assert found.account.dropped == {"it is not a generation, or has another name": 1}
 
 
 def test_a_score_of_a_trace_with_several_generations_is_of_none(tmp_path):
-    of_trace = langfuse_score(0, 0, observation_id=None)
-    search = observation(5, FIVE, trace_id="trace-0", name="search")
+    of_trace = langfuse_score(0, 0, of_trace=True)
+    search = observation(5, FIVE, traceId="trace-0", name="search")
     good = observation(1, FIVE)
     found = langfuse(tmp_path, [observation(0, PARIS), search, good], [of_trace])
     assert found.account.dropped == {"the score is of a trace with several generations (--observation chooses one)": 2}
@@ -45,14 +42,14 @@ def test_a_score_of_a_trace_with_several_generations_is_of_none(tmp_path):
 
 
 def test_the_score_of_the_observation_comes_first(tmp_path):
-    scores = [langfuse_score(0, 0, observation_id=None), langfuse_score(0, 1)]
+    scores = [langfuse_score(0, 0, of_trace=True), langfuse_score(0, 1)]
     assert langfuse(tmp_path, [observation(0, PARIS)], scores).frame["correct"].to_list() == [1.0]
 
 
 def test_people_come_before_judges_and_late_before_early(tmp_path):
-    judge = langfuse_score(0, 0, updated_at="2026-11-17 00:00:00")
-    person = langfuse_score(0, 1, source="ANNOTATION", updated_at="2026-11-16 00:00:00")
-    again = langfuse_score(0, 0.5, source="ANNOTATION", updated_at="2026-11-16 00:00:01")
+    judge = langfuse_score(0, 0, updatedAt="2026-11-17 00:00:00")
+    person = langfuse_score(0, 1, source="ANNOTATION", updatedAt="2026-11-16 00:00:00")
+    again = langfuse_score(0, 0.5, source="ANNOTATION", updatedAt="2026-11-16 00:00:01")
     for scores in ([judge, person, again], [again, person, judge]):
         row = langfuse(tmp_path, [observation(0, PARIS)], scores).frame.to_dicts()[0]
         assert (row["correct"], row["judge"]) == (0.5, "human")
@@ -62,11 +59,10 @@ def test_people_come_before_judges_and_late_before_early(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "correct"),
     [
-        ({"data_type": "BOOLEAN", "value": 1}, 1.0),
-        ({"data_type": "BOOLEAN", "value": 0, "string_value": "False"}, 0.0),
-        ({"data_type": "CATEGORICAL", "value": None, "string_value": "correct"}, 1.0),
-        ({"data_type": "CATEGORICAL", "value": None, "string_value": "wrong"}, 0.0),
-        ({"value": "0.25"}, 0.25),  # as CSV has it
+        ({"dataType": "BOOLEAN", "value": 1}, 1.0),
+        ({"dataType": "BOOLEAN", "value": 0, "stringValue": "False"}, 0.0),
+        ({"dataType": "CATEGORICAL", "value": None, "stringValue": "correct"}, 1.0),
+        ({"dataType": "CATEGORICAL", "value": None, "stringValue": "wrong"}, 0.0),
     ],
 )
 def test_kinds_of_scores(tmp_path, changes, correct):
@@ -179,23 +175,6 @@ def test_a_question_that_is_json_stays_a_question(tmp_path):
         found = langfuse(tmp_path, [observation(0, PARIS, input=json.dumps([{"role": "user", "content": question}]))])
         assert found.frame["question"].to_list() == [question]
         assert langfuse(tmp_path, [observation(0, PARIS, input=question)]).frame["question"].to_list() == [question]
-
-
-def test_exports_of_other_types(tmp_path):
-    """CSV has everything as text, and Parquet has maps as lists of keys and values."""
-    row = observation(0, PARIS)
-    pl.DataFrame([row | {"metadata": json.dumps(row["metadata"])}]).write_csv(tmp_path / "observations.csv")
-    as_map = [{"key": name, "value": value} for name, value in row["metadata"].items()]
-    pl.DataFrame([row | {"metadata": as_map}]).write_parquet(tmp_path / "observations.parquet")
-    write_json(tmp_path / "observations.json", [row])
-    pl.DataFrame([langfuse_score(0, 1)]).write_csv(tmp_path / "scores.csv")
-    frames = [
-        import_log("langfuse", [tmp_path / f"observations.{kind}", tmp_path / "scores.csv"]).frame
-        for kind in ("csv", "parquet", "json")
-    ]
-    assert frames[0]["subject"].to_list() == ["geography"]
-    assert frames[0].equals(frames[1])
-    assert frames[0].equals(frames[2])
 
 
 def test_scores_alone_are_no_rows(tmp_path):

@@ -65,18 +65,15 @@ def texts_of(value: Any) -> tuple[str, ...]:
 def unpacked(value: Any) -> Any:
     """Return the value of JSON text; other text and values are returned unchanged.
 
-    Parquet files store maps as lists of keys and values; these become objects again.
-
-    >>> unpacked('{"topic": "geo"}'), unpacked("Paris"), unpacked([{"key": "topic", "value": "geo"}])
-    ({'topic': 'geo'}, 'Paris', {'topic': 'geo'})
+    >>> unpacked('{"topic": "geo"}'), unpacked("Paris")
+    ({'topic': 'geo'}, 'Paris')
     """
     if isinstance(value, str) and value[:1] in ("{", "[", '"'):
         try:
             return json.loads(value)
         except (ValueError, RecursionError):
             return value
-    is_map = isinstance(value, list) and all(isinstance(part, dict) and set(part) == {"key", "value"} for part in value)
-    return {str(part["key"]): part["value"] for part in value} if is_map and value else value
+    return value
 
 
 def truths_of(value: Any) -> tuple[str, ...]:
