@@ -34,24 +34,18 @@ def run(
     correct_at: Annotated[
         float | None, typer.Option(metavar="SCORE", help="Scores of at least this are correct, lower ones wrong.")
     ] = None,
-    filter_: Annotated[str | None, typer.Option("--filter", metavar="NAME", help="lm-eval: the filter.")] = None,
     metric: Annotated[
         str | None,
         typer.Option(
             metavar="NAME",
-            help="The metric for correctness, for lm-eval (default acc or exact_match; acc_norm also changes answer "
-            "and confidence), promptfoo and deepeval.",
+            help="What decides correctness: the metric (for lm-eval, default acc or exact_match; acc_norm also changes "
+            "answer and confidence), the scorer of inspect (NAME:PART if its value is an object), the score of "
+            "langfuse or the assessment of mlflow.",
         ),
     ] = None,
-    scorer: Annotated[
-        str | None, typer.Option(metavar="NAME", help="inspect: the scorer; NAME:PART if its value is an object.")
-    ] = None,
-    score: Annotated[str | None, typer.Option(metavar="NAME", help="langfuse: the score for correctness.")] = None,
+    filter_: Annotated[str | None, typer.Option("--filter", metavar="NAME", help="lm-eval: the filter.")] = None,
     observation: Annotated[
         str | None, typer.Option(metavar="NAME", help="langfuse: only generations with this name.")
-    ] = None,
-    assessment: Annotated[
-        str | None, typer.Option(metavar="NAME", help="mlflow: the assessment for correctness.")
     ] = None,
     labels: Annotated[
         Path | None,
@@ -85,11 +79,11 @@ def run(
 
     \b
         qacal import lm-eval output/my-llm -o records.parquet --filter strict-match
-        qacal import inspect logs/2026-11-15_qa.eval -o records.parquet --scorer match
+        qacal import inspect logs/2026-11-15_qa.eval -o records.parquet --metric match
         qacal import openai-batch input.jsonl output.jsonl -o records.parquet --labels labels.csv
         qacal import promptfoo results.json -o records.parquet
-        qacal import langfuse observations.json scores.json -o records.parquet --score correctness
-        qacal import mlflow traces.parquet -o records.parquet --assessment correctness
+        qacal import langfuse observations.json scores.json -o records.parquet --metric correctness
+        qacal import mlflow traces.parquet -o records.parquet --metric correctness
         qacal import deepeval test_run_20261115.json -o records.parquet
     """
     from qacal.records.reading import Reading
@@ -99,12 +93,9 @@ def run(
     options.require_apart(*paths, output, skip_bad_rows, labels)
     options.require_writable(output)
     selection = Selection(
-        filter=filter_,
         metric=metric,
-        scorer=scorer,
-        score=score,
+        filter=filter_,
         observation=observation,
-        assessment=assessment,
         confidence_from=None if confidence_from is None else confidence_from.replace("choice-", "choice "),
         correct_at=correct_at,
         percent=percent,

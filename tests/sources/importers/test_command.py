@@ -93,7 +93,7 @@ def test_a_failed_import_leaves_what_was_there(tmp_path):
     path = write_eval(tmp_path / "quiz.eval", [sample(0, CASES[0], scores=scores)])
     code, _, err = run("import", "inspect", path, "-o", out)
     assert code == 1
-    assert "there are several scorers: match, includes. Choose one with --scorer." in err
+    assert "there are several scorers: match, includes. Choose one with --metric." in err
     assert out.read_text() == "before\n"
     assert sorted(tmp_path.iterdir()) == [path, out]
 
@@ -142,7 +142,7 @@ def test_a_row_that_unpacks_to_too_much_is_refused_unless_allowed(tmp_path):
 def test_wrong_use_is_refused_before_the_work(tmp_path):
     (path,) = logs.lm_eval(tmp_path)
     assert "cannot tell the format" in run("import", "lm-eval", path, "-o", tmp_path / "records.xls")[2]
-    assert "lm-eval has no scorer to choose" in run("import", "lm-eval", path, "-o", "-", "--scorer", "x")[2]
+    assert "lm-eval has no observation to choose" in run("import", "lm-eval", path, "-o", "-", "--observation", "x")[2]
     assert "named twice" in run("import", "lm-eval", path, "-o", path)[2]
     assert "there is no format 'excel'" in run("import", "excel", path, "-o", "-")[2]
 

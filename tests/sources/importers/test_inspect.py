@@ -176,12 +176,12 @@ def test_one_scorer_says_what_is_right(tmp_path):
         "rubric": {"value": {"facts": 1, "tone": 0}, "answer": "Paris"},
     }
     one = sample(7, PARIS, scores=scores)
-    with pytest.raises(InputError, match=r"there are several scorers: match, rubric\. Choose one with --scorer\."):
+    with pytest.raises(InputError, match=r"there are several scorers: match, rubric\. Choose one with --metric\."):
         imported(tmp_path, one)
     with pytest.raises(InputError, match="there is no scorer 'includes'; there is match, rubric"):
-        imported(tmp_path, one, scorer="includes")
-    assert only(tmp_path, one, scorer="match")["correct"] == 0.0
-    assert only(tmp_path, one, scorer="rubric:facts")["correct"] == 1.0
+        imported(tmp_path, one, metric="includes")
+    assert only(tmp_path, one, metric="match")["correct"] == 0.0
+    assert only(tmp_path, one, metric="rubric:facts")["correct"] == 1.0
 
 
 def test_a_scorer_on_another_scale_is_refused(tmp_path):
@@ -230,9 +230,9 @@ def test_the_confidence_of_another_scorer_is_its_own(tmp_path):
     """A judge that says how sure it is of its verdict says nothing of the answer."""
     judge = {"value": "C", "answer": "Paris", "metadata": {"confidence": 0.2}}
     one = sample(7, PARIS, scores={**scored("C"), "judge": judge})
-    assert only(tmp_path, one, scorer="match")["confidence"] == 0.95
-    assert only(tmp_path, one, scorer="judge")["confidence"] == 0.2
-    row = only(tmp_path, one, scorer="judge", confidence_from="stated")
+    assert only(tmp_path, one, metric="match")["confidence"] == 0.95
+    assert only(tmp_path, one, metric="judge")["confidence"] == 0.2
+    row = only(tmp_path, one, metric="judge", confidence_from="stated")
     assert (row["confidence"], row["confidence_source"]) == (0.95, "stated")
 
 

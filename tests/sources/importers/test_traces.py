@@ -72,9 +72,9 @@ def test_kinds_of_scores(tmp_path, changes, correct):
 
 def test_one_score_says_what_is_right(tmp_path):
     scores = [langfuse_score(0, 1), langfuse_score(0, 0.2, name="tone")]
-    with pytest.raises(InputError, match=r"there are several scores: correctness, tone\. Choose one with --score"):
+    with pytest.raises(InputError, match=r"there are several scores: correctness, tone\. Choose one with --metric"):
         langfuse(tmp_path, [observation(0, PARIS)], scores)
-    assert langfuse(tmp_path, [observation(0, PARIS)], scores, score="tone").frame["correct"].to_list() == [0.2]
+    assert langfuse(tmp_path, [observation(0, PARIS)], scores, metric="tone").frame["correct"].to_list() == [0.2]
 
 
 def test_observations_without_scores_are_not_judged(tmp_path):
@@ -137,7 +137,7 @@ def test_a_completion_that_was_cut_is_not_guessed_at(tmp_path, reason, confidenc
 
 def test_a_wish_without_any_score_is_refused(tmp_path):
     with pytest.raises(InputError, match="there is no score 'correctness'; there is none"):
-        langfuse(tmp_path, [observation(0, PARIS)], score="correctness")
+        langfuse(tmp_path, [observation(0, PARIS)], metric="correctness")
 
 
 @pytest.mark.parametrize(
@@ -210,7 +210,7 @@ def test_one_assessment_says_what_is_right(tmp_path):
     one = trace(0, PARIS, assessments=[assessment(True), assessment("no", name="tone")])
     with pytest.raises(InputError, match=r"there are several assessments: correctness, tone\. Choose one with"):
         mlflow(tmp_path, one)
-    assert mlflow(tmp_path, one, assessment="tone").frame["correct"].to_list() == [0.0]
+    assert mlflow(tmp_path, one, metric="tone").frame["correct"].to_list() == [0.0]
     assert mlflow(tmp_path, trace(0, PARIS, assessments=[])).frame["correct"].to_list() == [None]
 
 

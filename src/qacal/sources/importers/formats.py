@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from qacal.errors import InputError
@@ -20,9 +19,9 @@ if TYPE_CHECKING:
 class Selection:
     """What to take from a log that has several filters, scores or sources of confidence.
 
-    filter, metric : of lm-eval; `metric` also of promptfoo and DeepEval.
-    scorer : of inspect; ``NAME:PART`` if its value is an object.
-    score, observation : of Langfuse. assessment : of MLflow.
+    metric : what decides correctness: a metric, a scorer of inspect (``NAME:PART`` if its value is an object), a score
+        of Langfuse, or an assessment of MLflow.
+    filter : of lm-eval. observation : the name of generations of Langfuse.
     confidence_from : the only source of confidence to use; by default the first that a row has.
     correct_at : the lowest score of a correct answer; by default a score from 0 to 1 is the label.
     percent : confidences in metadata are percents.
@@ -32,12 +31,9 @@ class Selection:
     model : the LLM's name; by default the one in the log.
     """
 
-    filter: str | None = None
     metric: str | None = None
-    scorer: str | None = None
-    score: str | None = None
+    filter: str | None = None
     observation: str | None = None
-    assessment: str | None = None
     confidence_from: str | None = None
     correct_at: float | None = None
     percent: bool = False
@@ -71,7 +67,7 @@ class Format:
 
         >>> FORMATS["mlflow"].require(Selection(filter="strict"))
         Traceback (most recent call last):
-        qacal.errors.InputError: mlflow has no filter to choose (--filter); it takes assessment, ...
+        qacal.errors.InputError: mlflow has no filter to choose (--filter); it takes confidence-from, ...
         """
         options = sorted(("correct_at", "model", "confidence_from", *self.own_options))
         for name, default in vars(Selection()).items():
@@ -85,35 +81,34 @@ class Format:
 
 
 _CHATS = ("question_after", "last_turn")
-FORMATS: Mapping[str, Format] = MappingProxyType(
-    {
-        log_format.name: log_format
-        for log_format in (
-            Format("lm-eval", "lm_eval", (LIKELIHOOD, AGREEMENT, STATED), ("filter", "metric", *_CHATS)),
-            Format("inspect", "inspect_ai", (METADATA, STATED, TOKENS, AGREEMENT), ("scorer", "percent", *_CHATS)),
-            Format("openai-batch", "openai_batch", (STATED, TOKENS), ("labels", *_CHATS)),
-            Format("promptfoo", "promptfoo", (METADATA, STATED, TOKENS), ("metric", "percent", *_CHATS)),
-            Format("langfuse", "langfuse", (METADATA, STATED), ("score", "observation", "percent", *_CHATS)),
-            Format("mlflow", "mlflow", (METADATA, STATED), ("assessment", "percent", *_CHATS)),
-            Format("deepeval", "deepeval", (METADATA, STATED), ("metric", "percent", *_CHATS)),
-        )
-    }
-)
+FORMATS = {
+    log_format.name: log_format
+    for log_format in (
+        Format("lm-eval", "lm_eval", (LIKELIHOOD, AGREEMENT, STATED), ("filter", "metric", *_CHATS)),
+        Format("inspect", "inspect_ai", (METADATA, STATED, TOKENS, AGREEMENT), ("metric", "percent", *_CHATS)),
+        Format("openai-batch", "openai_batch", (STATED, TOKENS), ("labels", *_CHATS)),
+        Format("promptfoo", "promptfoo", (METADATA, STATED, TOKENS), ("metric", "percent", *_CHATS)),
+        Format("langfuse", "langfuse", (METADATA, STATED), ("metric", "observation", "percent", *_CHATS)),
+        Format("mlflow", "mlflow", (METADATA, STATED), ("metric", "percent", *_CHATS)),
+        Format("deepeval", "deepeval", (METADATA, STATED), ("metric", "percent", *_CHATS)),
+    )
+}
 
 
 class OnlyName:
     """The one name to use of all names in a log: the one that the user chose, or the only one.
 
-    >>> filters = OnlyName("filter", None)
-    >>> [filters.takes(name) for name in ("strict", "strict", "none")]
+    >>> scores = OnlyName("score", None)
+    >>> [scores.takes(name) for name in ("correct", "correct", "tone")]
     [True, True, False]
-    >>> filters.check()
+    >>> scores.check()
     Traceback (most recent call last):
-    qacal.errors.InputError: there are several filters: strict, none. Choose one with --filter.
+    qacal.errors.InputError: there are several scores: correct, tone. Choose one with --metric.
     """
 
-    def __init__(self, what: str, wanted: str | None, where: str = "") -> None:
+    def __init__(self, what: str, wanted: str | None, option: str = "--metric", where: str = "") -> None:
         self._what = what
+        self._option = option
         self._where = where
         self._wanted = wanted
         self._seen: dict[str, None] = {}
@@ -129,4 +124,4 @@ class OnlyName:
         if self._wanted is not None and self._wanted not in self._seen:
             raise InputError(f"{self._where}there is no {self._what} {self._wanted!r}; there is {names}.")
         if self._wanted is None and len(self._seen) > 1:
-            raise InputError(f"{self._where}there are several {self._what}s: {names}. Choose one with --{self._what}.")
+            raise InputError(f"{self._where}there are several {self._what}s: {names}. Choose one with {self._option}.")

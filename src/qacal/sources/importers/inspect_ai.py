@@ -61,7 +61,7 @@ _SAMPLE = re.compile(r"samples/.+_epoch_\d+\.json")
 
 def read(log: Log) -> Iterator[Outcome]:
     """Yield the samples of logs, or of all logs in folders; each epoch of a question is a row."""
-    name, _, part = (log.selection.scorer or "").partition(":")
+    name, _, part = (log.selection.metric or "").partition(":")
     scorers = OnlyName("scorer", name or None)
     for path in log.files("*.eval", "*.json"):
         agreeing = _agreeing(path, log, scorers, part)

@@ -47,7 +47,7 @@ def read(log: Log) -> Iterator[Outcome]:
         raise InputError(
             f"there are no observations among {', '.join(map(str, files))}; expected rows with type and output."
         )
-    scores = _Scores(OnlyName("score", log.selection.score))
+    scores = _Scores(OnlyName("score", log.selection.metric))
     for file in files:
         if "dataType" in first_rows[file]:
             scores.gather(file, log.on_fault)

@@ -66,10 +66,10 @@ def read(log: Log) -> Iterator[Outcome]:
     """Yield the rows of sample files, or of all of them in folders."""
     selection = log.selection
     metrics = OnlyName("metric", selection.metric)
-    filters = OnlyName("filter", selection.filter)
+    filters = OnlyName("filter", selection.filter, "--filter")
     for path in log.files("samples_*.jsonl", "samples_*.jsonl.gz"):
         if selection.filter is None:
-            filters = OnlyName("filter", None, f"{path}: ")
+            filters = OnlyName("filter", None, "--filter", f"{path}: ")
         name = _NAME.fullmatch(path.name)
         task = name["task"] if name else path.name.removesuffix(".gz").removesuffix(".jsonl")
         folder = path.absolute().parent

@@ -35,7 +35,7 @@ _SOURCES = ("HUMAN", "CODE", "LLM_JUDGE")
 
 def read(log: Log) -> Iterator[Outcome]:
     """Yield the traces, with the assessment that judges them."""
-    reader = _Traces(log, OnlyName("assessment", log.selection.assessment))
+    reader = _Traces(log, OnlyName("assessment", log.selection.metric))
     for path in log.files(*TABLES):
         yield from log.rows(path, reader.outcome, "traces")
     reader.names.check()
