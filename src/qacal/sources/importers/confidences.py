@@ -76,24 +76,16 @@ def bare_number(value: Any) -> float:
         return math.nan
 
 
-@dataclass(frozen=True, slots=True)
-class ParsedReply:
-    r"""The answer that the parser reads in a reply, or the whole text; and the confidence that the reply states.
+def stated_reply(text: str, *, is_cut: bool = False) -> tuple[str, Confidence]:
+    r"""Return the answer that the parser reads in a reply, or the whole text; and the confidence that the reply states.
 
-    >>> ParsedReply.of("Guess: Paris\nProbability: 0.9")
-    ParsedReply(answer='Paris', stated=Scored(value=0.9, source='stated'))
+    >>> stated_reply("Guess: Paris\nProbability: 0.9")
+    ('Paris', Scored(value=0.9, source='stated'))
     """
-
-    answer: str
-    stated: Confidence
-
-    @staticmethod
-    def of(text: str, *, is_cut: bool = False) -> ParsedReply:
-        outcome = parse_stated(text, is_cut=is_cut)
-        if isinstance(outcome, Stated):
-            return ParsedReply(outcome.answer, Scored(outcome.confidence, STATED))
-        why = "the LLM refused" if isinstance(outcome, Refused) else str(outcome.why)
-        return ParsedReply(text.strip(), Unscored(why))
+    outcome = parse_stated(text, is_cut=is_cut)
+    if isinstance(outcome, Stated):
+        return outcome.answer, Scored(outcome.confidence, STATED)
+    return text.strip(), Unscored("the LLM refused" if isinstance(outcome, Refused) else str(outcome.why))
 
 
 def by_tokens(reply: Reply, answer: str) -> Confidence:

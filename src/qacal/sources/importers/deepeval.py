@@ -11,7 +11,7 @@ from typing import Any
 
 from qacal.errors import InputError
 from qacal.sources.importers.base import Dropped, Item, Log, Outcome, UnusableRowError, first_item
-from qacal.sources.importers.confidences import METADATA, STATED, ParsedReply
+from qacal.sources.importers.confidences import METADATA, STATED, stated_reply
 from qacal.sources.importers.texts import inside, listed, members, text_of, texts_of
 
 _LISTS = [(*outer, name) for outer in ((), ("testRunData",)) for name in ("testCases", "conversationalTestCases")]
@@ -48,13 +48,13 @@ def _outcome(log: Log, item: Item) -> Outcome:
     metadata = members(case.get("metadata")) or members(case.get("additionalMetadata"))
     # The expected outcome of a conversation is a description, not a spelling of the answer.
     planned = {"scenario": case.get("scenario"), "expected_outcome": case.get("expectedOutcome")}
-    reply = ParsedReply.of(output)
+    answer, stated = stated_reply(output)
     number = log.confidence(inside(metadata, "confidence"))
     return log.row(
         asked,
-        reply.answer,
+        answer,
         _correct(log, case),
-        {METADATA: number, STATED: reply.stated},
+        {METADATA: number, STATED: stated},
         key=(f"{item.origin} {'conversation' if 'turns' in case else 'case'}, {item.place}",),
         ground_truth=texts_of(case.get("expectedOutput")),
         objects=[("metadata", metadata), ("case", planned)],

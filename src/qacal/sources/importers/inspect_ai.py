@@ -43,10 +43,10 @@ from qacal.sources.importers.confidences import (
     METADATA,
     STATED,
     TOKENS,
-    ParsedReply,
     Scored,
     by_tokens,
     is_cut_reason,
+    stated_reply,
 )
 from qacal.sources.importers.formats import OnlyName
 from qacal.sources.importers.texts import content_of, digest, first, inside, listed, members, text_of, texts_of
@@ -130,11 +130,12 @@ class _Samples:
         return self._row(sample, score, correct, completion)
 
     def _row(self, sample: dict[str, Any], score: Any, correct: float | Dropped | None, completion: str) -> Outcome:
-        reply = ParsedReply.of(completion, is_cut=is_cut_reason(inside(sample, "output", "choices", 0, "stop_reason")))
+        stop_reason = inside(sample, "output", "choices", 0, "stop_reason")
+        said, stated = stated_reply(completion, is_cut=is_cut_reason(stop_reason))
         choices = texts_of(sample.get("choices"))
         scored = text_of(inside(score, "answer"))
         is_part = bool(scored) and str(scored).strip().lower() != completion.strip().lower()
-        written = str(scored) if is_part else reply.answer
+        written = str(scored) if is_part else said
         answer = _choice(written, choices)
         task = text_of(inside(self.header, "eval", "task")) or "inspect"
         model = text_of(inside(self.header, "eval", "model"))
@@ -146,7 +147,7 @@ class _Samples:
             output = Reply(completion)
         offers = {
             METADATA: self.log.confidence(number),
-            STATED: reply.stated,
+            STATED: stated,
             TOKENS: by_tokens(output, written),
         }
         epochs = self.answers.get(id_, Counter())

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from qacal.errors import InputError
-from qacal.records.files import OnFault
 from qacal.sources.importers.base import (
     Dropped,
     Item,
@@ -26,8 +25,8 @@ from qacal.sources.importers.base import (
     items_of,
     judgement_rank,
 )
-from qacal.sources.importers.confidences import METADATA, STATED, ParsedReply, is_cut_off
-from qacal.sources.importers.formats import OnlyName, Selection
+from qacal.sources.importers.confidences import METADATA, STATED, is_cut_off, stated_reply
+from qacal.sources.importers.formats import OnlyName
 from qacal.sources.importers.texts import TRUTHS, inside, named_text, prompt_of, reply_of, text_of, texts_of, unpacked
 
 _CONFIDENCE = "confidence"
@@ -35,7 +34,6 @@ _CONFIDENCE = "confidence"
 _TEXTS = ("TEXT", "CORRECTION")
 # People before programs, programs before judges.
 _SOURCES = ("ANNOTATION", "API", "EVAL")
-_JUDGES = {"ANNOTATION": "human"}
 
 
 def read(log: Log) -> Iterator[Outcome]:
@@ -47,41 +45,34 @@ def read(log: Log) -> Iterator[Outcome]:
         raise InputError(
             f"there are no observations among {', '.join(map(str, files))}; expected rows with type and output."
         )
-    scores = _Scores(OnlyName("score", log.selection.metric))
+    reader = _Reader(log, OnlyName("score", log.selection.metric))
     for file in files:
         if "dataType" in first_rows[file]:
-            scores.gather(file, log.on_fault)
-    scores.names.check()
-    generations: Counter[str | None] = Counter()
-    for file in observations if scores.of_traces else ():
+            reader.gather_scores(file)
+    reader.names.check()
+    for file in observations:
         rows = (item.value for item in items_of(file, lambda fault: None, "data"))
-        generations.update(text_of(row.get("traceId")) for row in rows if _is_wanted(row, log.selection))
-    reader = _Observations(log, scores, generations)
+        reader.generations.update(text_of(row.get("traceId")) for row in rows if reader.is_wanted(row))
     for file in observations:
         yield from log.rows(file, reader.outcome, "data")
 
 
-@dataclass(frozen=True, slots=True)
-class _Score:
-    name: str
-    value: Any
-    source: str
-    time: str
-
-    @property
-    def rank(self) -> tuple[int, str]:
-        return judgement_rank(self.source, _SOURCES, self.time)
-
-
 @dataclass(frozen=True)
-class _Scores:
-    names: OnlyName
-    of_observations: dict[str, _Score] = field(default_factory=dict)
-    of_traces: dict[str, _Score] = field(default_factory=dict)
-    confidences: dict[str, Any] = field(default_factory=dict)
+class _Reader:
+    """Reads observations.
 
-    def gather(self, file: Path, on_fault: OnFault) -> None:
-        for item in items_of(file, on_fault, "data"):
+    scores, confidences : by the id of an observation or a trace; of several scores, the preferred one.
+    generations : the number of generations in each trace.
+    """
+
+    log: Log
+    names: OnlyName
+    scores: dict[str, dict[str, Any]] = field(default_factory=dict)
+    confidences: dict[str, Any] = field(default_factory=dict)
+    generations: Counter[str | None] = field(default_factory=Counter)
+
+    def gather_scores(self, file: Path) -> None:
+        for item in items_of(file, self.log.on_fault, "data"):
             row = item.value
             if "subject" not in row:
                 raise InputError(
@@ -90,58 +81,52 @@ class _Scores:
                 )
             name, id_ = text_of(row.get("name")), text_of(inside(row, "subject", "id"))
             # Others belong to a session, or to a whole run over a data set.
-            scores = {"observation": self.of_observations, "trace": self.of_traces}.get(
-                str(inside(row, "subject", "kind"))
-            )
-            if name is None or id_ is None or scores is None:
+            is_ours = inside(row, "subject", "kind") in ("observation", "trace")
+            if name is None or id_ is None or not is_ours:
                 continue
             if name == _CONFIDENCE:
                 self.confidences[id_] = row.get("value")
             elif row.get("dataType") not in _TEXTS and self.names.takes(name):
-                value = row.get("stringValue") or row.get("value")
-                score = _Score(name, value, str(row.get("source")), str(row.get("updatedAt")))
-                if id_ not in scores or scores[id_].rank < score.rank:
-                    scores[id_] = score
+                self.scores[id_] = max(self.scores.get(id_, row), row, key=_rank)
 
-
-@dataclass(frozen=True)
-class _Observations:
-    log: Log
-    scores: _Scores
-    generations: Counter[str | None]
+    def is_wanted(self, row: dict[str, Any]) -> bool:
+        is_generation = str(row.get("type")).upper() == "GENERATION"
+        return is_generation and self.log.selection.observation in (None, row.get("name"))
 
     def outcome(self, item: Item) -> Outcome:
         row = item.value
         id_ = text_of(row.get("id"))
         if id_ is None or "type" not in row:
             raise UnusableRowError("there are no id and type; expected an observation of Langfuse.")
-        if not _is_wanted(row, self.log.selection):
+        if not self.is_wanted(row):
             return Dropped("it is not a generation, or has another name")
         output, question = reply_of(row.get("output")), self.log.question(row.get("input"))
         if not output or question is None:
             return Dropped("there is no input" if output else "there is no output")
         trace = text_of(row.get("traceId"))
-        score = self.scores.of_observations.get(id_)
-        if score is None and trace in self.scores.of_traces:
+        score = self.scores.get(id_)
+        if score is None and trace in self.scores:
             if self.generations[trace] > 1:
                 return Dropped("the score is of a trace with several generations (--observation chooses one)")
-            score = self.scores.of_traces[trace]
-        correct = None if score is None else self.log.grade(score.value, f"the score {score.name}")
+            score = self.scores[trace]
+        score = score or {}
+        correct = self.log.grade(score.get("stringValue") or score.get("value"), f"the score {score.get('name')}")
+        judge = str(score.get("source"))
         metadata = unpacked(row.get("metadata"))
         number, truth = inside(metadata, _CONFIDENCE), named_text(metadata, TRUTHS)
         if number is None:
-            number = self.scores.confidences.get(id_, self.scores.confidences.get(trace or ""))
-        reply = ParsedReply.of(output, is_cut=is_cut_off(row.get("output")))
+            number = self.confidences.get(id_, self.confidences.get(trace or ""))
+        answer, stated = stated_reply(output, is_cut=is_cut_off(row.get("output")))
         return self.log.row(
             question,
-            reply.answer,
+            answer,
             correct,
-            {METADATA: self.log.confidence(number), STATED: reply.stated},
+            {METADATA: self.log.confidence(number), STATED: stated},
             model=text_of(row.get("providedModelName")) or text_of(row.get("model")),
             key=(id_,),
             ground_truth=texts_of(truth[1]) if truth else (),
             prompt=prompt_of(row.get("input")),
-            judge=None if score is None or correct is None else _JUDGES.get(score.source, score.source.lower()),
+            judge=None if correct is None else "human" if judge == "ANNOTATION" else judge.lower(),
             objects=[
                 ("langfuse", {"observation_id": id_, "trace_id": trace}),
                 ("metadata", metadata),
@@ -152,6 +137,5 @@ class _Observations:
         )
 
 
-def _is_wanted(row: dict[str, Any], selection: Selection) -> bool:
-    is_generation = str(row.get("type")).upper() == "GENERATION"
-    return is_generation and selection.observation in (None, row.get("name"))
+def _rank(score: dict[str, Any]) -> tuple[int, str]:
+    return judgement_rank(str(score.get("source")), _SOURCES, score.get("updatedAt"))

@@ -42,11 +42,11 @@ from qacal.sources.importers.confidences import (
     LIKELIHOOD,
     STATED,
     Confidence,
-    ParsedReply,
     Scored,
     Unscored,
     agreement,
     bare_number,
+    stated_reply,
 )
 from qacal.sources.importers.formats import OnlyName
 from qacal.sources.importers.texts import first, inside, listed, members, named_text, prompt_of, texts_of
@@ -65,11 +65,8 @@ _PATTERN = r"#### (\-?[0-9\.\,]+)"
 def read(log: Log) -> Iterator[Outcome]:
     """Yield the rows of sample files, or of all of them in folders."""
     selection = log.selection
-    metrics = OnlyName("metric", selection.metric)
-    filters = OnlyName("filter", selection.filter, "--filter")
     for path in log.files("samples_*.jsonl", "samples_*.jsonl.gz"):
-        if selection.filter is None:
-            filters = OnlyName("filter", None, "--filter", f"{path}: ")
+        filters = OnlyName("filter", selection.filter, "--filter", f"{path}: ")
         name = _NAME.fullmatch(path.name)
         task = name["task"] if name else path.name.removesuffix(".gz").removesuffix(".jsonl")
         folder = path.absolute().parent
@@ -80,13 +77,10 @@ def read(log: Log) -> Iterator[Outcome]:
         model_name = inside(results, "model_name")
         logged = model_name if isinstance(model_name, str) else None
         model = selection.model or logged or folder.name.replace("__", "/")
-        samples = _Samples(log, task, model, filters, metrics, _steps(results, task))
+        samples = _Samples(log, task, model, filters, _steps(results, task))
         yield from log.rows(path, samples.outcome)
         if selection.filter is None:
             filters.check()
-    filters.check()
-    if selection.metric is not None:
-        metrics.check()
 
 
 def _results(path: Path) -> dict[str, Any]:
@@ -102,7 +96,6 @@ class _Samples:
     task: str
     model: str
     filters: OnlyName
-    metrics: OnlyName
     steps: Mapping[str, list[dict[str, Any]]]
 
     def outcome(self, item: Item) -> Outcome:
@@ -115,12 +108,10 @@ class _Samples:
             )
         filter_ = str(row.get("filter", "none"))
         if not self.filters.takes(filter_):
-            return Dropped("it is of another filter")
+            return Dropped(f"it is of the filter {filter_}")
         sample = Sample.of(row, self.steps.get(filter_))
-        for name in sample.metrics:
-            self.metrics.takes(name)
         if self.log.selection.metric not in (None, *sample.metrics):
-            return Dropped(f"it has no metric {self.log.selection.metric}")
+            return Dropped(f"it has no metric {self.log.selection.metric}, but {', '.join(sample.metrics) or 'none'}")
         judged = (_judged_choice if sample.has_likelihoods else _judged_reply)(sample, self.log)
         if isinstance(judged, Dropped):
             return judged
@@ -362,13 +353,13 @@ def _judged_reply(sample: Sample, log: Log) -> Judged | Dropped:
 
 def _stated_reply(repeats: Sequence[str], filtered: object) -> tuple[str, Confidence]:
     """Return the answer and the stated confidence; of several replies, those of the first that gives the answer."""
-    replies, picked = [ParsedReply.of(text) for text in repeats], 0
+    replies, picked = [stated_reply(text) for text in repeats], 0
     if isinstance(filtered, str) and len(repeats) > 1:
-        matches = [normalise_answer(reply.answer) == normalise_answer(filtered) for reply in replies]
+        matches = [normalise_answer(answer) == normalise_answer(filtered) for answer, _ in replies]
         picked = matches.index(True) if any(matches) else 0
     is_extract = isinstance(filtered, str) and filtered.strip() not in (repeats[picked].strip(), _NOTHING_FOUND)
-    answer = str(filtered) if is_extract else replies[picked].answer
-    return answer, replies[picked].stated
+    answer, stated = replies[picked]
+    return str(filtered) if is_extract else answer, stated
 
 
 def _agreed(repeats: Sequence[str], filtered: object, sample: Sample) -> tuple[str, Confidence]:
@@ -382,7 +373,7 @@ def _agreed(repeats: Sequence[str], filtered: object, sample: Sample) -> tuple[s
         answers = filtered_replies(repeats, sample.steps)
         if answers is None:
             unknown = f" ({_NO_STEP if sample.steps else _NO_RESULTS})"
-            answers = [ParsedReply.of(reply).answer for reply in repeats]
+            answers = [stated_reply(reply)[0] for reply in repeats]
             filtered = answers[repeats.index(filtered)] if filtered in repeats else filtered
         answer, confidence = agreement(answers, str(filtered))
     if answer.strip() in ("", _NOTHING_FOUND):

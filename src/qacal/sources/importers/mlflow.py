@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from qacal.sources.importers.base import TABLES, Dropped, Item, Log, Outcome, UnusableRowError, judgement_rank
-from qacal.sources.importers.confidences import METADATA, STATED, ParsedReply, is_cut_off
+from qacal.sources.importers.confidences import METADATA, STATED, is_cut_off, stated_reply
 from qacal.sources.importers.formats import OnlyName
 from qacal.sources.importers.texts import (
     TRUTHS,
@@ -61,7 +61,7 @@ class _Traces:
         assessments = _objects(info.get("assessments"))
         judgement = self._judgement(assessments)
         correct = self.log.grade(inside(judgement, "feedback", "value"), f"the assessment {_name(judgement)}")
-        reply = ParsedReply.of(output, is_cut=is_cut_off(response))
+        answer, stated = stated_reply(output, is_cut=is_cut_off(response))
         tags = members(info.get("trace_metadata")) | members(info.get("tags"))
         users_tags = {name: value for name, value in tags.items() if not name.startswith("mlflow.")}
         assessed = [inside(part, "feedback", "value") for part in assessments if _name(part) == _CONFIDENCE]
@@ -70,9 +70,9 @@ class _Traces:
         truths = next((truths_of(expected[name]) for name in TRUTHS if expected.get(name)), ())
         return self.log.row(
             question,
-            reply.answer,
+            answer,
             correct,
-            {METADATA: self.log.confidence(number), STATED: reply.stated},
+            {METADATA: self.log.confidence(number), STATED: stated},
             model=text_of(users_tags.get("model")) or text_of(inside(unpacked(request), "model")),
             key=(id_,),
             ground_truth=truths,

@@ -14,7 +14,7 @@ from typing import Any
 from qacal.errors import InputError
 from qacal.sources.elicitation.reply import Reply
 from qacal.sources.importers.base import Dropped, Item, Log, Outcome, Question, UnusableRowError, first_item, items_of
-from qacal.sources.importers.confidences import STATED, TOKENS, ParsedReply, by_tokens, is_cut_off
+from qacal.sources.importers.confidences import STATED, TOKENS, by_tokens, is_cut_off, stated_reply
 from qacal.sources.importers.texts import inside, listed, prompt_of, text_of, truths_of
 from qacal.tally.arrays import is_missing
 
@@ -89,13 +89,13 @@ class _Batch:
             raise UnusableRowError(str(error)) from None
         if reply.refusal or not reply.text.strip():
             return Dropped("the LLM refused" if reply.refusal else "there is no reply")
-        parsed = ParsedReply.of(reply.text, is_cut=reply.is_cut)
+        answer, stated = stated_reply(reply.text, is_cut=reply.is_cut)
         model = text_of(inside(body, "model")) or request.model
         return self.log.row(
             question,
-            parsed.answer,
+            answer,
             self.log.grade(label.get("correct"), "the column 'correct' of the labels"),
-            {STATED: parsed.stated, TOKENS: by_tokens(reply, parsed.answer)},
+            {STATED: stated, TOKENS: by_tokens(reply, answer)},
             model=model,
             key=(self.log.selection.model or model, id_),
             ground_truth=truths_of(label.get("ground_truth")),

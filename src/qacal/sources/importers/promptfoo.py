@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from qacal.sources.importers.base import Dropped, Item, Log, Outcome, Question, UnusableRowError
-from qacal.sources.importers.confidences import METADATA, STATED, TOKENS, ParsedReply, by_logprobs, is_cut_off
+from qacal.sources.importers.confidences import METADATA, STATED, TOKENS, by_logprobs, is_cut_off, stated_reply
 from qacal.sources.importers.texts import QUESTIONS, TRUTHS, as_text, digest, inside, members, named_text, text_of
 
 _FAILED = 2
@@ -28,8 +28,8 @@ def _outcome(log: Log, item: Item) -> Outcome:
         return Dropped("the provider failed")
     variables = members(row.get("vars")) or members(inside(row, "testCase", "vars"))
     metadata, text = members(row.get("metadata")), as_text(output)
-    reply = ParsedReply.of(text, is_cut=is_cut_off(row["response"]))
-    tokens = by_logprobs(inside(row, "response", "logProbs"), is_answer=reply.answer == text.strip())
+    answer, stated = stated_reply(text, is_cut=is_cut_off(row["response"]))
+    tokens = by_logprobs(inside(row, "response", "logProbs"), is_answer=answer == text.strip())
     number = log.confidence(inside(metadata, "confidence"))
     asked, truth = named_text(variables, QUESTIONS), named_text(variables, TRUTHS)
     raw = inside(row, "prompt", "raw")
@@ -37,9 +37,9 @@ def _outcome(log: Log, item: Item) -> Outcome:
     names = (text_of(inside(row, "provider", name)) for name in ("label", "id"))
     return log.row(
         question,
-        reply.answer,
+        answer,
         _correct(log, row),
-        {METADATA: number, STATED: reply.stated, TOKENS: tokens},
+        {METADATA: number, STATED: stated, TOKENS: tokens},
         # Variables stay the same under every prompt; without them, the prompt is the question.
         identity=digest(variables if variables and not asked else question.text or raw),
         model=next(filter(None, names), None),
