@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from qacal.sources.importers.base import Log, Outcome
 
 
+# The options of all formats.
+_EVERYWHERE = ("correct_at", "model", "confidence_from", "question_after", "last_turn")
+
+
 @dataclass(frozen=True)
 class Selection:
     """What to take from a log that has several filters, scores or sources of confidence.
@@ -69,7 +73,7 @@ class Format:
         Traceback (most recent call last):
         qacal.errors.InputError: mlflow has no filter to choose (--filter); it takes confidence-from, ...
         """
-        options = sorted(("correct_at", "model", "confidence_from", *self.own_options))
+        options = sorted((*_EVERYWHERE, *self.own_options))
         for name, default in vars(Selection()).items():
             if getattr(selection, name) != default and name not in options:
                 option, taken = name.replace("_", "-"), ", ".join(options).replace("_", "-")
@@ -80,17 +84,16 @@ class Format:
             )
 
 
-_CHATS = ("question_after", "last_turn")
 FORMATS = {
     log_format.name: log_format
     for log_format in (
-        Format("lm-eval", "lm_eval", (LIKELIHOOD, AGREEMENT, STATED), ("filter", "metric", *_CHATS)),
-        Format("inspect", "inspect_ai", (METADATA, STATED, TOKENS, AGREEMENT), ("metric", "percent", *_CHATS)),
-        Format("openai-batch", "openai_batch", (STATED, TOKENS), ("labels", *_CHATS)),
-        Format("promptfoo", "promptfoo", (METADATA, STATED, TOKENS), ("metric", "percent", *_CHATS)),
-        Format("langfuse", "langfuse", (METADATA, STATED), ("metric", "observation", "percent", *_CHATS)),
-        Format("mlflow", "mlflow", (METADATA, STATED), ("metric", "percent", *_CHATS)),
-        Format("deepeval", "deepeval", (METADATA, STATED), ("metric", "percent", *_CHATS)),
+        Format("lm-eval", "lm_eval", (LIKELIHOOD, AGREEMENT, STATED), ("metric", "filter")),
+        Format("inspect", "inspect_ai", (METADATA, STATED, TOKENS, AGREEMENT), ("metric", "percent")),
+        Format("openai-batch", "openai_batch", (STATED, TOKENS), ("labels",)),
+        Format("promptfoo", "promptfoo", (METADATA, STATED, TOKENS), ("metric", "percent")),
+        Format("langfuse", "langfuse", (METADATA, STATED), ("metric", "observation", "percent")),
+        Format("mlflow", "mlflow", (METADATA, STATED), ("metric", "percent")),
+        Format("deepeval", "deepeval", (METADATA, STATED), ("metric", "percent")),
     )
 }
 
