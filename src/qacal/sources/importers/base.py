@@ -156,8 +156,7 @@ class Log:
     def grade(self, value: Any, source: str = "the score") -> float | Dropped | None:
         """Return the correctness that a score means: 0, 1, or a share in between; None if there is no score.
 
-        Without ``selection.correct_at``, a score outside 0 to 1 is an error, because the worst grade of 1 to 5 would
-        count as correct.
+        Without ``selection.correct_at``, a score outside 0 to 1 is an error.
 
         source : the name of the score in messages.
 
@@ -332,7 +331,11 @@ def _is_unit(number: float) -> bool:
 
 
 def _unit(number: float, written: float, source: str, remedy: str) -> float:
-    """Return a number in 0 to 1; refuse the log if it lies outside, because then its source is on another scale."""
+    """Return a number in 0 to 1; refuse the whole log if it lies outside.
+
+    Then its source is on another scale, on which a 1 is one percent, or the worst of five grades. Dropping only this
+    row would keep the rows that are misread.
+    """
     if not _is_unit(number):
         missing = " If -1 or the like means no value, leave it empty." if number < 0 else ""
         raise InputError(

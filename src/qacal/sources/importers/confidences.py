@@ -1,8 +1,4 @@
-"""The confidence of a row: in the log's metadata, stated in a reply, of its tokens, or by agreement of repeats.
-
-A source must be on a scale from 0 to 1. On another scale a 1 is one percent, or the worst of five grades. One number
-outside 0 to 1 reveals another scale. Dropping only its row would keep the rows that are misread, so the whole log is
-refused.
+"""The confidence of a row: stated in a reply, of its tokens, or by agreement of repeats.
 
 A number at the end of a reply that was cut off may lack digits: "0" may be the beginning of "0.9".
 """

@@ -28,7 +28,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from qacal.errors import InputError
@@ -224,14 +223,12 @@ def _by_length(length: Callable[[str], int]) -> Callable[[Choice], float]:
     return lambda choice: choice.loglikelihood / length(choice.text) if choice.text else math.nan
 
 
-RULES: Mapping[str, Callable[[Choice], float]] = MappingProxyType(
-    {
-        "acc": lambda choice: choice.loglikelihood,
-        "acc_norm": _by_length(len),
-        "acc_bytes": _by_length(lambda text: len(text.encode(errors="surrogatepass"))),
-        "acc_mutual_info": lambda choice: choice.loglikelihood - choice.alone,
-    }
-)
+RULES: dict[str, Callable[[Choice], float]] = {
+    "acc": lambda choice: choice.loglikelihood,
+    "acc_norm": _by_length(len),
+    "acc_bytes": _by_length(lambda text: len(text.encode(errors="surrogatepass"))),
+    "acc_mutual_info": lambda choice: choice.loglikelihood - choice.alone,
+}
 
 
 def best_choice(choices: Sequence[Choice], metric: str = "acc") -> tuple[int, Scored] | None:
