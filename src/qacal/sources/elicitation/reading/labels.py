@@ -242,7 +242,7 @@ def _lines(text: str, start: int, end: int) -> tuple[int, int]:
     until = text.find("\n", start, end)
     if until < 0:
         return start, end
-    below = re.search(r"\S.*", text[until:end]) if re.search(r"\d", text[start:until]) else None
+    below = re.search(r"\S.*", text[until:end])
     return start, until + below.end() if below and _GOES_ON.match(below[0]) else until
 
 
