@@ -84,7 +84,6 @@ def run(
     timeout: elicit.Timeout = 120.0,
     tries: elicit.Tries = 6,
     rpm: elicit.Rpm = None,
-    max_reply_mb: elicit.MaxReply = 64.0,
     preset: elicit.Preset = None,
     field: elicit.Fields = None,
     key_env: elicit.KeyEnv = None,
@@ -132,7 +131,7 @@ def run(
     judge, count = Judge(model, elicit.fields(field, preset)), Verdicts()
     client = None
     if base_url is not None:
-        client = elicit.client(base_url, key_env, header, max_reply_mb, timeout=timeout, tries=tries, rpm=rpm)
+        client = elicit.client(base_url, key_env, header, timeout=timeout, tries=tries, rpm=rpm)
     compared = None if human is None else _Compared(human, people)
     failed, replies = 0, Path(file if file.endswith(".db") else f"{output}.judge.db")
     with (
