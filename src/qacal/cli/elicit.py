@@ -201,7 +201,7 @@ def note_failures(done: Progress) -> None:
 def client(base_url: str, key_env: str | None, header: list[str] | None, **limits: Any) -> Client:
     """Return the client of the server."""
     from qacal.sources.elicitation.client import Client
-    from qacal.sources.elicitation.masking import brings_credentials
+    from qacal.sources.elicitation.masking import checked_url, credentials
 
     headers = {}
     for text in header or []:
@@ -211,7 +211,7 @@ def client(base_url: str, key_env: str | None, header: list[str] | None, **limit
             raise typer.BadParameter("a --header is not of the form NAME=VALUE, such as api-key=...")
         headers[name] = value
     # If the user gives a key for this server, do not also send the one in the environment.
-    has_own = key_env is None and brings_credentials(base_url, headers)
+    has_own = key_env is None and bool(credentials(checked_url(base_url), headers))
     key = None if has_own else os.environ.get(key_env or "OPENAI_API_KEY") or None
     if key_env is not None and key is None:
         raise typer.BadParameter(f"--key-env {key_env}: there is no such environment variable, or it is empty.")

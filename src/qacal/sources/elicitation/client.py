@@ -13,8 +13,6 @@ import re
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from enum import StrEnum
 from time import monotonic
 from typing import Self
@@ -326,19 +324,10 @@ def _other_kind(text: str, content_type: str) -> str | None:
 
 
 def _retry_after(value: str | None) -> float | None:
-    """Return the seconds that a Retry-After header asks for, as a number or as a date.
+    """Return the seconds that a Retry-After header asks for; None for anything else, such as a date.
 
     >>> _retry_after("3"), _retry_after("soon")
     (3.0, None)
     """
-    if value is None:
-        return None
-    try:
-        seconds = float(value)
-    except ValueError:
-        try:
-            date = parsedate_to_datetime(value)
-        except ValueError:
-            return None
-        seconds = (date.replace(tzinfo=date.tzinfo or UTC) - datetime.now(UTC)).total_seconds()
-    return min(max(seconds, 0.0), _LONGEST_ASKED) if seconds == seconds else None
+    match = re.fullmatch(r"\d{1,9}(?:\.\d{1,9})?", value or "")
+    return None if match is None else min(float(match[0]), _LONGEST_ASKED)

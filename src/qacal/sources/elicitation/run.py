@@ -226,14 +226,11 @@ class StoredRun:
         tokens, if the server gave it), model, prompt and confidence_source; `guess` numbers several guesses.
         """
         outcomes = Outcomes() if outcomes is None else outcomes
-        for question in self.store.questions(self.number):
+        for question, replies, guesses in self._questions():
             outcomes.questions += 1
             outcomes.truths += bool(question.ground_truth)
-            answered = self._answered(question)
-            if answered is None:
+            if not replies:
                 outcomes.lost[NOT_YET] += 1
-                continue
-            replies, guesses = answered
             outcomes.models.update(reply.model for reply in replies if reply.model is not None)
             for place, outcome in enumerate(guesses, 1):
                 outcomes.add(outcome)
@@ -248,29 +245,27 @@ class StoredRun:
 
     def unread(self) -> Iterator[dict[str, Any]]:
         """Yield replies that became no record: id and question, why, and the texts, for a person to look at."""
-        for question in self.store.questions(self.number):
+        for question, replies, guesses in self._questions():
             row = {"id": question.id, "question": question.text}
-            answered = self._answered(question)
-            if answered is None:
+            if not replies:
                 yield row | {"why": NOT_YET, "guess": None, "replies": []}
-                continue
-            replies, guesses = answered
             texts = [reply.refusal or reply.text for reply in replies]
             for place, outcome in enumerate(guesses, 1):
                 if not isinstance(outcome, Stated):
                     yield row | {"why": _reason(outcome), "guess": place, "replies": texts}
 
-    def _answered(self, question: Question) -> Answered | None:
-        """Return the stored replies to a question; None if not all are in the store."""
-        conversation = self.setup.conversation(question)
-        request = next(conversation)
-        while (reply := self.store.reply(request)) is not None:
-            try:
-                request = conversation.send(reply)
-            except StopIteration as end:
-                answered: Answered = end.value
-                return answered
-        return None
+    def _questions(self) -> Iterator[tuple[Question, tuple[Reply, ...], tuple[Outcome, ...]]]:
+        """Yield each question with its replies and their outcomes; without any if not all replies are in the store."""
+        for question in self.store.questions(self.number):
+            conversation = self.setup.conversation(question)
+            request: Request | None = next(conversation)
+            answered: Answered = ((), ())
+            while request is not None and (reply := self.store.reply(request)) is not None:
+                try:
+                    request = conversation.send(reply)
+                except StopIteration as end:
+                    request, answered = None, end.value
+            yield question, *answered
 
     def _record(self, question: Question, stated: Stated, reply: Reply, place: int) -> dict[str, Any]:
         prompt = self.setup.prompt

@@ -122,10 +122,9 @@ def parse_guesses(text: str, count: int, *, is_cut: bool = False) -> tuple[Outco
     has_percents = any(part.kind in CONFIDENCE and scale_of(part.text) == 100 for part in parts)
 
     def read(confidence: str, *, is_cut: bool) -> float | Malformed:
-        is_unclear = has_percents and scale_of(confidence) == 1
-        return (
-            malformed(Reason.UNCLEAR_NUMBER, confidence) if is_unclear else read_probability(confidence, is_cut=is_cut)
-        )
+        if has_percents and scale_of(confidence) == 1:
+            return malformed(Reason.UNCLEAR_NUMBER, confidence)
+        return read_probability(confidence, is_cut=is_cut)
 
     rows = ([part for part in parts if part.number == number] for number in range(1, count + 1))
     return tuple(_named_ending(_outcome(visible, row, read, is_cut), text, is_cut) for row in rows)
