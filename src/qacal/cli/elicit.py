@@ -153,8 +153,7 @@ def run(
         with telling() as tell:
             ran = elicit(rows, asked, plan, output, workers=workers, progress=tell)
     done = ran.progress
-    options.note(f"{requests_made(done)}, {done.known:,} already had a reply, {done.failed:,} failed.")
-    note_failures(done)
+    note_requests(done)
     if ran.no_logprobs is not None:
         options.note(_NO_LOGPROBS.format(message=ran.no_logprobs))
     options.note(summary(ran.outcomes))
@@ -179,9 +178,12 @@ def note_unlisted(asked: Client, model: str) -> None:
         )
 
 
-def requests_made(done: Progress) -> str:
-    """Return the number of requests, and of those that were repeated with the option that helps."""
-    return f"{done.traffic.requests:,} requests made{_repeated(done)}"
+def note_requests(done: Progress) -> None:
+    """Print how many requests were made, repeated and failed, and the most frequent reasons for failures."""
+    made = f"{done.traffic.requests:,} requests made{_repeated(done)}"
+    options.note(f"{made}, {done.known:,} already had a reply, {done.failed:,} failed.")
+    for why, count in done.failures.most_common(3):
+        options.note(f"  {count:,} failed: {why}")
 
 
 def _repeated(done: Progress) -> str:
@@ -190,12 +192,6 @@ def _repeated(done: Progress) -> str:
         helps = f"; {_HELPS[trouble.name]} helps" if trouble.name in _HELPS else ""
         parts.append(f"{count:,} repeated, {trouble}{helps}")
     return f" ({', '.join(parts)})" if parts else ""
-
-
-def note_failures(done: Progress) -> None:
-    """Print why requests failed, the most frequent reasons first."""
-    for why, count in done.failures.most_common(3):
-        options.note(f"  {count:,} failed: {why}")
 
 
 def client(base_url: str, key_env: str | None, header: list[str] | None, **limits: Any) -> Client:

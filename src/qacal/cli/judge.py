@@ -169,8 +169,7 @@ def _ask(rows: _Records, judge: Judge, kept: Store, client: Client, workers: int
     with elicit.telling() as tell:
         asking = Asking(kept, client, workers, tell(total))
         ask_judge(rows(), judge, asking, again=again)
-    options.note(f"{elicit.requests_made(asking.progress)}, {asking.progress.failed:,} failed.")
-    elicit.note_failures(asking.progress)
+    elicit.note_requests(asking.progress)
     return asking.progress.failed
 
 
