@@ -36,13 +36,13 @@ class Scored:
     """Labelled rows with their scores.
 
     scores : confidences by name; see :data:`SCORES`.
-    groups : a number for each row, -1 for none; None without groups.
+    groups : of each row, for :func:`validity_plot`.
     ids : hashes of the questions' ids.
     """
 
     correct: Floats
     scores: Mapping[str, Floats]
-    groups: Ints | None = None
+    groups: Any = None
     ids: Hashes | None = None
 
     def tallies(self) -> dict[str, Tally]:
@@ -170,7 +170,6 @@ class Gathered:
     grouped_by: str | None = None
     is_part: bool = False
     origins: dict[str, None] = field(default_factory=dict)
-    labels: dict[Any, int] = field(default_factory=dict)
     sampler: Sampler = field(default_factory=Sampler)
     has_texts: bool = False
     sources: Counter[str] = field(default_factory=Counter)
@@ -182,8 +181,8 @@ class Gathered:
         rows = self.model.pipeline_.rows(batch)
         evidence = maps.explain(rows)
         names = batch.listed(self.grouped_by) if self.grouped_by else evidence.group
-        labels = [str(name) if isinstance(name, list | dict) else name for name in names]
-        codes = [-1 if is_missing(label) else self.labels.setdefault(label, len(self.labels)) for label in labels]
+        names = [str(name) if isinstance(name, list | dict) else name for name in names]
+        labels = [None if is_missing(name) else name for name in names]
         correct = require_labels(batch.correct, batch.table.origin)
         self.origins[batch.table.origin] = None
         self.hashes.append(batch.row_hashes())
@@ -192,7 +191,7 @@ class Gathered:
             pooled=self.model.pipeline_.pooled(batch),
             calibrated=evidence.calibrated,
             correct=correct,
-            groups=np.array(codes, dtype=np.int64),
+            labels=labels,
             ids=batch.ids,
             questions=None if batch.ids is None else batch.question_hashes(),
         )
@@ -202,25 +201,22 @@ class Gathered:
         if batch.question is not None and batch.answer is not None:
             self.has_texts = True
             ids = np.zeros(len(batch), dtype=np.uint64) if batch.ids is None else batch.ids
-            keys = [None if code < 0 else code for code in codes]
             texts = (batch.question, batch.answer)
-            self.sampler.add(keys, mix(ids, 1), *texts, batch.confidence, correct, evidence.calibrated)
+            self.sampler.add(labels, mix(ids, 1), *texts, batch.confidence, correct, evidence.calibrated)
 
     def column(self, name: str) -> Any:
         """Return a column of all rows, or None."""
         return self._columns.get(name)
 
-    def scored(self) -> Scored:
-        """Return the rows with their scores; the pooled score only if it differs from the calibrated one."""
+    def scores(self) -> dict[str, Floats]:
+        """Return the confidences by name; the pooled ones only if they differ from the calibrated ones."""
         has_groups = self.model.calibrator_.properties.uses_groups or self.model.learned_score_ is not None
-        scores = {name: self.column(name) for name in (SCORES if has_groups else ("stated", "calibrated"))}
-        codes = self.column("groups") if self.labels else None
-        return Scored(self.column("correct"), scores, codes, self.column("ids"))
+        return {name: self.column(name) for name in (SCORES if has_groups else ("stated", "calibrated"))}
 
-    def row_labels(self) -> list[Any] | None:
+    def labels(self) -> list[Any] | None:
         """Return the group of each row, None for no group; None without groups."""
-        names = [*self.labels]
-        return [None if code < 0 else names[code] for code in self.column("groups").tolist()] if names else None
+        labels: list[Any] = self.column("labels")
+        return None if all(label is None for label in labels) else labels
 
     @property
     def is_familiar(self) -> bool:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from qacal.metrics.evaluation import GroupScores, group_error, mean_confidence
+from qacal.metrics.evaluation import Evaluation, GroupScores
 from qacal.report.data import Gathered
 from qacal.report.words import error_seen, percent
 from qacal.tally.tally import Tally
@@ -27,12 +26,9 @@ _SHORT = 140
 class Group(GroupScores):
     """One group of test rows, with its measures and what else the page shows of it.
 
-    pooled, error_pooled : mean confidence and error after one correction for all; None without that score.
     words, examples : characteristic words, and some rows; empty if the records have no texts.
     """
 
-    pooled: float | None = None
-    error_pooled: float | None = None
     tallies: dict[str, Tally] = field(default_factory=dict)
     words: tuple[str, ...] = ()
     examples: tuple[dict[str, Any], ...] = ()
@@ -49,36 +45,23 @@ class Group(GroupScores):
         before, after = (np.nan_to_num(max(self.errors[name], 0.0)) for name in ("stated", "calibrated"))
         return float(before - after)
 
-    def to_dict(self) -> dict[str, Any]:
-        names = [*(column.name for column in fields(GroupScores)), "pooled", "error_pooled"]
-        return {name: getattr(self, name) for name in names}
 
-
-def groups_of(
-    gathered: Gathered, measured: list[GroupScores], tallies: dict[str, Tally], examples: int
-) -> tuple[Group, ...]:
+def groups_of(gathered: Gathered, evaluation: Evaluation, examples: int) -> tuple[Group, ...]:
     """Return the groups with the largest gain first, and those with few rows last."""
-    groups = _groups(gathered, measured, tallies, examples)
-    return tuple(sorted(groups, key=lambda group: (group.rows < FEW_ROWS, -group.gain, str(group.group))))
-
-
-def _groups(
-    gathered: Gathered, measured: list[GroupScores], tallies: dict[str, Tally], examples: int
-) -> Iterator[Group]:
+    if not evaluation.groups:
+        return ()
     words, pairs = gathered.sampler.words(), gathered.sampler.examples(examples)
-    by_code = {name: dict(iter(tally)) for name, tally in tallies.items()} if measured else {}
-    for scores in measured:
-        code = gathered.labels.get(scores.group)
-        own = {name: column[code] for name, column in by_code.items()}
-        pooled = own.get("pooled")
-        yield Group(
+    tallies = {name: dict(iter(tally.without_blocks())) for name, tally in evaluation.tallies.items()}
+    groups = [
+        Group(
             **vars(scores),
-            pooled=None if pooled is None else mean_confidence(pooled),
-            error_pooled=None if pooled is None else group_error(pooled),
-            tallies={name: tally.without_blocks() for name, tally in own.items()},
-            words=words.get(code, ()) if examples else (),
-            examples=pairs.get(code, ()),
+            tallies={name: of_group[scores.group] for name, of_group in tallies.items()},
+            words=words.get(scores.group, ()) if examples else (),
+            examples=pairs.get(scores.group, ()),
         )
+        for scores in evaluation.groups
+    ]
+    return tuple(sorted(groups, key=lambda group: (group.rows < FEW_ROWS, -group.gain, str(group.group))))
 
 
 def group_name(label: Any) -> str:

@@ -93,7 +93,7 @@ def _shown(block: Block, key: str) -> dict[str, Any]:
         "figures": figures,
         "small": small,
         "rows": group_rows(content),
-        "scores": [(name, look_of(name).label) for name in content.tallies],
+        "scores": [(name, look_of(name).label) for name in content.evaluation.tallies],
         "few": FEW_ROWS,
         "verdict": verdict_of(content),
     }
@@ -121,7 +121,7 @@ def _small_multiples(content: Content, key: str) -> list[dict[str, Any]]:
 
 
 def _figures(content: Content) -> Iterator[tuple[str, Axes]]:
-    tallies, threshold = content.tallies, content.threshold
+    tallies, threshold = content.evaluation.tallies, content.threshold
     yield "reliability", reliability_diagram(tallies)
     yield "scatter", recalibration_scatter(content.pairs)
     yield "sharpness", sharpness_plot(tallies)

@@ -244,23 +244,25 @@ def in_short(content: Content) -> list[str]:
 
 
 def _sentences(content: Content) -> Iterator[str]:
+    measured = content.evaluation
+    assert measured.verdict is not None
     for doubt in content.doubts:
         yield f"Warning: {doubt}"
-    if content.rows < _ENOUGH:
-        few = "too few to judge this model" if content.verdict.kind == "unclear" else "few"
-        yield f"Only {counted(content.rows, 'row')} were measured, {few}: every number here is rough."
-    before, after = content.measured["stated"], content.measured["calibrated"]
+    if measured.rows < _ENOUGH:
+        few = "too few to judge this model" if measured.verdict.kind == "unclear" else "few"
+        yield f"Only {counted(measured.rows, 'row')} were measured, {few}: every number here is rough."
+    before, after = measured.before, measured.last
     yield (
-        f"Over {counted(content.rows, 'answer')} the LLM stated {percent(before.confidence)} on average and was "
-        f"correct {percent(content.accuracy)} of the time: {_gap(content)}. "
+        f"Over {counted(measured.rows, 'answer')} the LLM stated {percent(before.confidence)} on average and was "
+        f"correct {percent(measured.accuracy)} of the time: {_gap(content)}. "
         f"The calibrated mean is {percent(after.confidence)}."
     )
-    yield _frequent_claim(content.tallies["stated"], "When the LLM said {}, it")
-    yield _frequent_claim(content.tallies["calibrated"], "Where the calibrated confidence was {}, the LLM")
+    yield _frequent_claim(measured.tallies["stated"], "When the LLM said {}, it")
+    yield _frequent_claim(measured.tallies["calibrated"], "Where the calibrated confidence was {}, the LLM")
     if after.error_by_group is not None:
         yield _within(content)
         yield _worst_group(content)
-    yield content.verdict.text
+    yield measured.verdict.text
     verdict = verdict_of(content)
     if verdict is not None and content.promise is not None:
         sure = percent(1 - content.promise.alpha)
@@ -271,12 +273,13 @@ def _sentences(content: Content) -> Iterator[str]:
 
 def _gap(content: Content) -> str:
     """Return whether the stated confidence is too high or too low beyond chance."""
-    gap = content.measured["stated"].confidence - content.accuracy
-    row = reliability_table(content.tallies["stated"].pooled().without_ties(), bins=1).row(0, named=True)
+    measured = content.evaluation
+    gap = measured.before.confidence - measured.accuracy
+    row = reliability_table(measured.tallies["stated"].pooled(), bins=1).row(0, named=True)
     if not row["low"] <= row["confidence"] <= row["high"] and abs(gap) >= _SMALL:
         return f"{points(gap)} too {'high' if gap > 0 else 'low'}"
     bounds = f"95% interval {interval(100 * row['low'], 100 * row['high'], 0)}%"
-    if content.rows < _ENOUGH:
+    if measured.rows < _ENOUGH:
         return f"too few answers to tell whether that is too high or too low ({bounds})"
     return "right on average" if abs(gap) < _SMALL else f"a difference within chance ({bounds})"
 
@@ -301,9 +304,9 @@ def _within(content: Content) -> str:
         "pooled": "one correction for all",
         "calibrated": "the calibrated confidence",
     }
-    by = content.grouped_by or ""
+    by = content.evaluation.grouped_by or ""
     each = "each of the model’s groups" if by.startswith("the model") else f"each {by}"
-    errors = {name: scores.error_by_group for name, scores in content.measured.items()}
+    errors = {name: scores.error_by_group for name, scores in content.evaluation.by_score.items()}
     measured = {name: error for name, error in errors.items() if error is not None}
     if np.isnan([error.debiased for error in measured.values()]).all():
         return f"Within {each}, there are too few rows to measure an error."
@@ -333,11 +336,11 @@ def _worst_group(content: Content) -> str:
 
 
 def _answering(content: Content, threshold: float) -> str:
-    share, right = answered(content.tallies["calibrated"], threshold)
+    share, right = answered(content.evaluation.tallies["calibrated"], threshold)
     start = f"A threshold of {threshold:g} on the calibrated confidence"
     if share == 0:
         return f"{start} answers none of these questions."
-    old_share, old_right = answered(content.tallies["stated"], threshold)
+    old_share, old_right = answered(content.evaluation.tallies["stated"], threshold)
     return (
         f"{start} answers {percent(share)} of the questions with an accuracy of {percent(right)}; on the stated "
         f"confidence it answers {percent(old_share)} with {percent(old_right)}."
