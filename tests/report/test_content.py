@@ -200,12 +200,3 @@ def test_an_error_that_is_not_seen_is_no_zero():
         "none seen",
         f"at most {calm.evaluation.by_score['calibrated'].error.high:.3f}",
     )
-
-
-def test_bins_that_follow_curves_are_held_against_the_points_they_have():
-    rows = answers(2000)
-    model = QACalibrator(partition="column:topic").fit(rows)
-    content = read_contents(model, answers(600, seed=1))[""]
-    maps = model.calibrator_.maps_
-    assert 2 <= content.promise.points_per_bin <= maps.rows[maps.offset[1] :].max()
-    assert content.promise.epsilon > 0.03

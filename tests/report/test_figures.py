@@ -12,7 +12,6 @@ from matplotlib.figure import Figure
 from qacal import StepBinning, Tally
 from qacal.errors import InputError
 from qacal.report import (
-    points_per_bin_plot,
     realised_error_plot,
     realised_errors,
     recalibration_scatter,
@@ -133,23 +132,6 @@ def test_a_threshold_is_marked_on_every_score():
     assert len(risk_coverage_plot(scored(500), threshold=0.4).lines) == 3 + 3
 
 
-def test_the_points_of_a_fit_are_marked():
-    ax = points_per_bin_plot(fit=(50, 5000), realised=0.04)
-    assert ax.get_title(loc="left") == "The theorem guarantees an error of at most 0.28 for 50 points per bin"
-    assert any("0.04 on test rows" in text.get_text() for text in ax.texts)
-    for fit in ((2, 2), (5, 40), (3000, 100_000)):
-        points_per_bin_plot(fit=fit, levels=3).figure.savefig(io.BytesIO(), format="svg")
-    assert "with probability 0.9" in points_per_bin_plot().get_title(loc="left")
-
-
-def test_no_curve_runs_through_the_words_of_the_budget():
-    ax = points_per_bin_plot(fit=(10, 2111), realised=0.24)
-    (words,) = [text for text in ax.texts if "on test rows" in text.get_text()]
-    left, middle = words.get_position()
-    beyond = [line.get_ydata()[line.get_xdata() >= left] for line in ax.lines if len(line.get_xdata()) > 2]
-    assert all((curve < middle - 0.05).all() for curve in beyond)
-
-
 def test_realised_errors_are_drawn_over_their_bounds():
     realised = content().realised
     ax = realised_error_plot(realised)
@@ -218,14 +200,6 @@ def test_a_frequent_confidence_is_in_the_column_that_it_begins():
         stated = np.array([0.15, 0.3, 0.7, 0.95], dtype=kind).astype(np.float64)
         heights = sharpness_plot(Tally.of(stated, [0, 1, 0, 1])).patches[0].get_data().values
         assert np.flatnonzero(heights).tolist() == [3, 6, 14, 19]
-
-
-def test_a_promise_above_half_is_marked_where_it_is():
-    ax = points_per_bin_plot(fit=(5, 400), realised=0.7)
-    marked = {line.get_marker(): float(np.asarray(line.get_ydata())[0]) for line in ax.lines}
-    assert f"ε {marked['o']:.2f}" in ax.texts[-2].get_text()
-    assert marked["D"] == 0.7
-    assert ax.get_ylim()[1] > max(marked["o"], 0.7)
 
 
 def test_a_bin_within_its_bound_is_drawn_below_the_diagonal():

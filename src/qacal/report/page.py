@@ -14,7 +14,6 @@ from matplotlib.axes import Axes
 
 from qacal import __version__
 from qacal.report.content import Content
-from qacal.report.figures.planning import points_per_bin_plot
 from qacal.report.figures.reliability import reliability_diagram, small_reliability_diagram
 from qacal.report.figures.scatter import recalibration_scatter, sharpness_plot
 from qacal.report.figures.selective import risk_coverage_plot, threshold_plot
@@ -127,11 +126,6 @@ def _figures(content: Content) -> Iterator[tuple[str, Axes]]:
     yield "sharpness", sharpness_plot(tallies)
     yield "threshold", threshold_plot(tallies, threshold=threshold)
     yield "coverage", risk_coverage_plot(tallies, threshold=threshold)
-    if content.promise is not None:
-        fit = (content.promise.points_per_bin, content.promise.rows)
-        seen = None if content.realised is None else content.realised.typical
-        alpha, levels = content.promise.alpha, content.promise.levels
-        yield "points", points_per_bin_plot(fit=fit, alpha=alpha, levels=levels, realised=seen)
     if content.realised is not None:
         yield "realised", realised_error_plot(content.realised)
     yield "validity", validity_plot(tallies)
