@@ -48,7 +48,6 @@ MEASURES = [
         qacal.metrics.calibration_error,
         qacal.metrics.maximum_calibration_error,
         qacal.metrics.confidence_bias,
-        qacal.metrics.validity_curve,
     ),
     *(
         qacal.metrics.reliability_table,

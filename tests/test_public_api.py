@@ -61,7 +61,6 @@ METRICS = [
     qacal.metrics.risk_coverage_curve,
     qacal.metrics.selective_risk,
     qacal.threshold_curve,
-    qacal.metrics.validity_curve,
 ]
 
 

@@ -113,10 +113,6 @@ def test_plug_in_errors(data):
         bias = qacal.metrics.confidence_bias(t, h, groups=by, sample_weight=w, bins="outputs")
         assert bias.over + bias.under == pytest.approx(error.plugin)
         assert bias.mean == pytest.approx((w * (h - t)).sum() / w.sum())
-        curve = qacal.metrics.validity_curve(t, h, groups=by, sample_weight=w, bins="outputs", redraws=2)
-        for epsilon in (0.1, 0.5, 1.0):
-            share = sum(weight for weight, gap, _ in bins if abs(gap) <= epsilon + 1e-12) / w.sum()
-            assert curve.at(epsilon) == pytest.approx(share)
 
 
 @given(rows())
@@ -372,19 +368,9 @@ def test_the_best_order_of_soft_targets_is_not_known():
     assert np.isnan(qacal.metrics.selective_risk([0.9, 0.8, 0.7], [0.9, 0.8, 0.7]).excess)
 
 
-def test_curves_refuse_what_they_cannot_answer():
-    curve = qacal.metrics.validity_curve(np.tile([1, 0], 500), np.repeat([0.5, 0.9], 500), epsilons=[0.1, 0.5])
-    assert curve.at(0.1) == 0.5
-    with pytest.raises(InputError, match=r"the curve starts at 0\.1"):
-        curve.at(0.05)
-    for call in (
-        lambda: qacal.metrics.validity_curve([1], [0.5], epsilons=[0.5, 0.1]),
-        lambda: qacal.metrics.auac([1], [0.5], thresholds=[1, 0]),
-    ):
-        with pytest.raises(InputError, match="expected rising numbers"):
-            call()
-    with pytest.raises(InputError, match="redraws is -1"):
-        qacal.metrics.validity_curve([1], [0.5], redraws=-1)
+def test_metrics_refuse_what_they_cannot_measure():
+    with pytest.raises(InputError, match="expected rising numbers"):
+        qacal.metrics.auac([1], [0.5], thresholds=[1, 0])
     halves = [Tally.of([0.5], [1], ids=[1], n_blocks=2).fold(k, of=2) for k in (0, 1)]
     with pytest.raises(InputError, match="the tally is empty"):
         qacal.metrics.estimate_calibration_error(min(halves, key=len))

@@ -20,7 +20,6 @@ from qacal.report import (
     sharpness_plot,
     small_reliability_diagram,
     threshold_plot,
-    validity_plot,
 )
 from qacal.report.data import merged
 from tests.report.rows import content, scored
@@ -33,17 +32,14 @@ FIGURES = [
     sharpness_plot,
     threshold_plot,
     risk_coverage_plot,
-    validity_plot,
 ]
 ROWS = {
     "one row": scored(1),
-    "two rows": scored(2, groups=1),
+    "two rows": scored(2),
     "all right": scored(80, mean=1.0),
     "all wrong": scored(80, mean=0.0),
     "one confidence": scored(200, values=1),
-    "no groups": scored(300, groups=None),
-    "one group": scored(300, groups=1),
-    "200 groups": scored(3000, groups=200),
+    "300 rows": scored(300),
     "continuous": scored(3000, values=None),
 }
 
@@ -63,7 +59,7 @@ def test_every_figure_draws_every_kind_of_rows(figure):
         assert "nan" not in (ax.get_title(loc="left") + ax.get_label()).lower(), kind
 
 
-@pytest.mark.parametrize("rows", ROWS if FULL else ["one row", "200 groups"])
+@pytest.mark.parametrize("rows", ROWS if FULL else ["one row", "300 rows"])
 @pytest.mark.parametrize("figure", [one for one in FIGURES if one is not small_reliability_diagram])
 def test_the_key_covers_nothing(figure, rows):
     """It stands under the axes, clear of their numbers and names, and within the figure."""
@@ -89,7 +85,7 @@ def test_every_figure_uses_the_axes_it_is_given(figure):
 
 
 def test_figures_take_tallies_and_records_alike():
-    rows = scored(500, groups=None)
+    rows = scored(500)
     records = pl.DataFrame({"confidence": rows.scores["stated"], "correct": rows.correct})
     from_records = reliability_diagram(records)
     tally = Tally.of(rows.scores["stated"], rows.correct, n_blocks=256)

@@ -84,7 +84,7 @@ def test_it_loads_nothing(page):
 
 def test_every_figure_is_said_in_words(page):
     found = svgs(page)
-    assert len(found) == 7 + 4 + 6 + 4
+    assert len(found) == 6 + 4 + 5 + 4
     for svg in found:
         root = ElementTree.fromstring(svg)
         title, text = (root.find(f"{{http://www.w3.org/2000/svg}}{tag}") for tag in ("title", "desc"))
@@ -160,7 +160,7 @@ def test_the_file_stays_small():
     assert len(found.groups) == 200
     page = render("Many", [Block("One", found)])
     assert len(page.encode()) < 1_500_000
-    assert len(svgs(page)) == 7 + 12
+    assert len(svgs(page)) == 6 + 12
     Reader(page)
 
 

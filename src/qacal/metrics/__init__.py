@@ -30,7 +30,6 @@ _HOME = {
     "risk_coverage_curve": "selective",
     "selective_risk": "selective",
     "sharpness": "proper_scores",
-    "validity_curve": "calibration",
 }
 
 __all__ = sorted(_HOME)

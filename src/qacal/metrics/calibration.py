@@ -1,4 +1,4 @@
-r"""Calibration error, overall and per group, with its noise; and the validity curve.
+r"""Calibration error, overall and per group, with its noise.
 
 .. math:: CE(h; \beta) = \mathrm{E} \big| \mathrm{E}[Y \mid h, \beta] - h \big|
 
@@ -20,7 +20,7 @@ from qacal.guarantee import check_alpha
 from qacal.metrics.binned import BinChoice, Binned, as_tally
 from qacal.metrics.noise import debiased_square, held_out_maximum, p_value, redraw
 from qacal.parameters import is_whole, shown
-from qacal.tally.arrays import ArrayLike, Floats, require_sorted
+from qacal.tally.arrays import ArrayLike, Floats
 from qacal.tally.groups import Paths
 from qacal.tally.tally import BLOCKS, Tally
 
@@ -253,61 +253,6 @@ def confidence_bias(
     over = float(-np.minimum(binned.residual, 0).sum() / total)
     under = float(np.maximum(binned.residual, 0).sum() / total)
     return ConfidenceBias(round(over, 15), round(under, 15), round(over - under, 15))
-
-
-@dataclass(frozen=True)
-class ValidityCurve:
-    """For each epsilon, the share of rows in bins with an error of at most epsilon.
-
-    share : as measured; noise makes it lower than the truth.
-    calibrated : the mean share of a perfectly calibrated score of this size.
-    """
-
-    epsilon: Floats
-    share: Floats
-    calibrated: Floats
-
-    def at(self, epsilon: float) -> float:
-        """Return the share at `epsilon`, or at the next smaller value of the curve."""
-        if epsilon < self.epsilon[0]:
-            raise InputError(f"epsilon is {epsilon}; the curve starts at {self.epsilon[0]}.")
-        return float(self.share[np.searchsorted(self.epsilon, epsilon, side="right") - 1])
-
-
-def validity_curve(
-    y_true: ArrayLike | Tally,
-    y_prob: ArrayLike | None = None,
-    *,
-    groups: ArrayLike | Paths | None = None,
-    sample_weight: ArrayLike | None = None,
-    ids: ArrayLike | None = None,
-    bins: BinChoice = None,
-    epsilons: ArrayLike | None = None,
-    redraws: int = 199,
-    seed: int = 0,
-) -> ValidityCurve:
-    """Return the share of rows in bins with an error of at most epsilon: the paper's marginal calibration, as a curve.
-
-    epsilons : rising; 0, 0.01, ..., 1 by default.
-
-    >>> curve = validity_curve(np.tile([1, 0], 500), np.repeat([0.5, 0.9], 500))
-    >>> curve.at(0.1), curve.at(0.4)
-    (0.5, 1.0)
-    """
-    binned = Binned.of(as_tally(y_true, y_prob, groups, sample_weight, ids, n_blocks=BLOCKS), bins)
-    grid = np.arange(101) / 100 if epsilons is None else require_sorted(epsilons, "epsilons")
-    weight = binned.weight
-
-    def shares(residuals: Floats) -> Floats:
-        # Rounding must not push a bin with an error of exactly epsilon beyond it.
-        misses = np.abs(residuals) / weight - 1e-12
-        order = np.argsort(misses, axis=-1)
-        through = np.concatenate([[0.0], np.cumsum(weight[order])]) / weight.sum()
-        return np.asarray(through[np.searchsorted(misses[order], grid, side="right")])
-
-    drawn = redraw(binned, lambda rows: np.stack([shares(row) for row in rows]), redraws, seed)
-    calibrated = drawn.mean(axis=0) if len(drawn) else np.full(len(grid), np.nan)
-    return ValidityCurve(grid, shares(binned.residual), calibrated)
 
 
 def _estimate(

@@ -216,9 +216,9 @@ def _unevenness(binned: Binned, statistic: Statistic, rng: np.random.Generator) 
     residuals = ((rng.random((draws, len(cells))) < cells.confidence) - cells.confidence) * cells.w
     of_pieces: Any = np.stack([np.bincount(pieces.of_cell, row, len(pieces.bin)) for row in residuals])
     signs = rng.integers(0, 2, (draws, binned.blocked.n_blocks)) * 2.0 - 1.0
-    by_labels = statistic(_sum_pieces(binned, of_pieces)).mean(axis=0)
-    by_signs = statistic(_sum_pieces(binned, np.asarray(signs[:, pieces.block] * of_pieces))).mean(axis=0)
-    return float(by_labels / by_signs) if np.ndim(by_labels) == 0 and by_signs > 0 else 1.0
+    by_labels = statistic(_sum_pieces(binned, of_pieces)).mean()
+    by_signs = statistic(_sum_pieces(binned, np.asarray(signs[:, pieces.block] * of_pieces))).mean()
+    return float(by_labels / by_signs) if by_signs > 0 else 1.0
 
 
 def _sum_pieces(binned: Binned, residuals: Floats) -> Floats:

@@ -36,19 +36,18 @@ class Scored:
     """Labelled rows with their scores.
 
     scores : confidences by name; see :data:`SCORES`.
-    groups : of each row, for :func:`validity_plot`.
     ids : hashes of the questions' ids.
     """
 
     correct: Floats
     scores: Mapping[str, Floats]
-    groups: Any = None
     ids: Hashes | None = None
 
     def tallies(self) -> dict[str, Tally]:
-        """Return the tally of each score, over the groups, with blocks of questions."""
-        options: dict[str, Any] = {"groups": self.groups, "ids": self.ids, "n_blocks": BLOCKS}
-        return {name: Tally.of(score, self.correct, **options) for name, score in self.scores.items()}
+        """Return the tally of each score, with blocks of questions."""
+        return {
+            name: Tally.of(score, self.correct, ids=self.ids, n_blocks=BLOCKS) for name, score in self.scores.items()
+        }
 
     def pairs(self) -> dict[str, Pairs]:
         """Return the pairs of stated and recalibrated confidence, for each recalibrated score."""

@@ -14,10 +14,10 @@ from matplotlib.axes import Axes
 
 from qacal import __version__
 from qacal.report.content import Content
+from qacal.report.figures.realised import realised_error_plot
 from qacal.report.figures.reliability import reliability_diagram, small_reliability_diagram
 from qacal.report.figures.scatter import recalibration_scatter, sharpness_plot
 from qacal.report.figures.selective import risk_coverage_plot, threshold_plot
-from qacal.report.figures.validity import realised_error_plot, validity_plot
 from qacal.report.glossary import GLOSSARY
 from qacal.report.groups import FEW_ROWS, group_name, group_rows
 from qacal.report.sentences import in_short, verdict_of
@@ -128,4 +128,3 @@ def _figures(content: Content) -> Iterator[tuple[str, Axes]]:
     yield "coverage", risk_coverage_plot(tallies, threshold=threshold)
     if content.realised is not None:
         yield "realised", realised_error_plot(content.realised)
-    yield "validity", validity_plot(tallies)

@@ -1,16 +1,14 @@
-"""Figures of the guarantee: the error of each bin on test rows by its certified bound, and the validity curve."""
+"""A figure of the guarantee: the error of each bin on test rows by its certified bound."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from qacal.errors import counted
-from qacal.metrics.calibration import validity_curve
-from qacal.metrics.evaluation import BINS
-from qacal.report import style, words
-from qacal.report.data import as_tallies, merged
+from qacal.report import style
+from qacal.report.data import merged
 from qacal.report.figures.scatter import draw_bubbles
 from qacal.report.promise import Realised
 
@@ -50,34 +48,3 @@ def realised_error_plot(realised: Realised, *, ax: Axes | None = None, title: st
         f"{np.median(realised.error):.2f}, the largest {realised.error.max():.2f}; {within} are within their bound."
     )
     return style.describe(ax, title or result, text)
-
-
-def validity_plot(scores: Any, *, bins: int = BINS, ax: Axes | None = None, title: str | None = None) -> Axes:
-    """Draw the share of rows in bins with an error of at most epsilon, beside a perfectly calibrated score.
-
-    scores : as in :func:`reliability_diagram`; bins are made within the tallies' groups.
-    """
-    tallies = as_tallies(scores)
-    ax = style.axes_for(ax, height=style.WITH_KEY)
-    curves = {name: validity_curve(tally, bins=bins, redraws=49) for name, tally in tallies.items()}
-    for name, curve in curves.items():
-        look = style.look_of(name)
-        ax.plot(curve.epsilon, curve.share, color=look.colour, linestyle=look.line, linewidth=1.6, label=look.label)
-    ideal = curve.calibrated
-    if not np.isnan(ideal).any():
-        ax.plot(curve.epsilon, ideal, color=style.COLOURS["quiet"], linewidth=0.9, label="perfectly calibrated")
-    ax.set(xlim=(0, 0.52), ylim=(-0.03, 1.03))
-    ax.xaxis.set_major_formatter("{x:g}")
-    ax.yaxis.set_major_formatter(lambda value, _: f"{100 * value:g}%")
-    style.key(ax)
-    style.name_axes(ax, "error ε", "rows in bins with error ≤ ε")
-    shares = {name: words.percent(curve.at(0.1)) for name, curve in curves.items()}
-    if title is None:
-        first, *_, last = [*shares.values()] * 2
-        after = "" if len(shares) == 1 else f" before, {last} after"
-        title = f"Rows in bins with an error of at most 0.1: {first}{after}"
-    at_a_tenth = ", ".join(f"{style.look_of(name).label} {share}" for name, share in shares.items())
-    text = f"Share of rows in bins with an error of at most epsilon. At 0.1: {at_a_tenth}."
-    if not np.isnan(ideal[10]):
-        text += f" A perfectly calibrated score with as many rows would measure {words.percent(float(ideal[10]))}."
-    return style.describe(ax, title, text)
