@@ -47,7 +47,6 @@ MEASURES = [
     *(
         qacal.metrics.calibration_error,
         qacal.metrics.maximum_calibration_error,
-        qacal.metrics.confidence_bias,
     ),
     *(
         qacal.metrics.reliability_table,

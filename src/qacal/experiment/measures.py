@@ -78,7 +78,7 @@ class TestRows:
             "ce_beta_debiased": _debiased(within_beta),
             "ce": scores.error.plugin,
             "ce_debiased": _debiased(tally),
-            "mce_beta": estimate_maximum_calibration_error(within_beta, redraws=0).plugin,
+            "mce_beta": estimate_maximum_calibration_error(within_beta).plugin,
             "auac": scores.auac,
             "aurc": scores.aurc,
             "brier": scores.brier,

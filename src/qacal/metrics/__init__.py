@@ -19,7 +19,6 @@ _HOME = {
     "brier_decomposition": "proper_scores",
     "brier_score": "proper_scores",
     "calibration_error": "calibration",
-    "confidence_bias": "calibration",
     "estimate_auroc": "ranking",
     "estimate_calibration_error": "calibration",
     "estimate_maximum_calibration_error": "calibration",
@@ -28,7 +27,6 @@ _HOME = {
     "maximum_calibration_error": "calibration",
     "reliability_table": "reliability",
     "risk_coverage_curve": "selective",
-    "selective_risk": "selective",
     "sharpness": "proper_scores",
 }
 

@@ -123,39 +123,19 @@ def _noise_ends(value: float, noise: float, one_more: float, blocks: int, alpha:
     return float(np.sign(low) * low**2), float(high**2)
 
 
-def held_out_maximum(binned: Binned, alpha: float, enough: Bools) -> Estimate:
+def held_out_maximum(binned: Binned, enough: Bools) -> float:
     """Return the error of the bin that is worst in one half of the questions, measured in the other; both averaged."""
-    pieces = binned.pieces
-    n_bins, n_blocks = len(binned.bins), binned.blocked.n_blocks
-    if n_blocks < 2:
-        return _UNKNOWN
+    pieces, n_bins = binned.pieces, len(binned.bins)
     half = pieces.block % 2
     S = np.stack([np.bincount(pieces.bin, pieces.residual * (half == k), n_bins) for k in (0, 1)])
     W = np.stack([np.bincount(pieces.bin, pieces.weight * (half == k), n_bins) for k in (0, 1)])
     shared = (W > 0).all(axis=0) & enough
     if not shared.any():
-        return _UNKNOWN
+        return float("nan")
     mean = np.where(shared, S / np.where(W > 0, W, 1), 0.0)
     worst = np.abs(mean).argmax(axis=1)
     sign = np.sign(mean[[0, 1], worst])
-    held = [sign[k] * mean[1 - k, worst[k]] for k in (0, 1)]
-    value = float(np.mean(held))
-    variances, blocks = zip(*(_mean_variance(binned, half == 1 - k, int(worst[k])) for k in (0, 1)), strict=True)
-    reach = _reach(sum(variances) / 4, min(blocks), alpha)
-    return value, value - reach, value + reach
-
-
-def _mean_variance(binned: Binned, inside: Bools, bin_: int) -> tuple[float, int]:
-    """Return the jackknife variance of the mean residual of one bin in one half, and the number of blocks."""
-    pieces = binned.pieces
-    chosen = inside & (pieces.bin == bin_)
-    S, W = pieces.residual[chosen], pieces.weight[chosen]
-    rest = W.sum() - W
-    # If one block outweighs all others, the rest shows no spread.
-    if len(S) < 2 or (rest <= 1e-9 * W.sum()).any():
-        return float("inf"), 2
-    without = (S.sum() - S) / rest
-    return float((len(S) - 1) / len(S) * ((without - without.mean()) ** 2).sum()), len(S)
+    return float(np.mean([sign[k] * mean[1 - k, worst[k]] for k in (0, 1)]))
 
 
 def _reach(variance: float, blocks: int, alpha: float) -> float:
