@@ -18,7 +18,6 @@ from qacal.report.figures.realised import realised_error_plot
 from qacal.report.figures.reliability import reliability_diagram, small_reliability_diagram
 from qacal.report.figures.scatter import recalibration_scatter, sharpness_plot
 from qacal.report.figures.selective import risk_coverage_plot, threshold_plot
-from qacal.report.glossary import GLOSSARY
 from qacal.report.groups import FEW_ROWS, group_name, group_rows
 from qacal.report.sentences import in_short, verdict_of
 from qacal.report.style import look_of
@@ -71,7 +70,7 @@ def _template() -> Template:
         lstrip_blocks=True,
     )
     css = Markup((_FOLDER / "page.css").read_text(encoding="utf-8"))
-    environment.globals.update(version=__version__, css=css, glossary=GLOSSARY)
+    environment.globals.update(version=__version__, css=css)
     environment.filters["percent"] = percent
     return environment.get_template("page.html")
 
