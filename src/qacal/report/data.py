@@ -26,9 +26,9 @@ from qacal.tally.tally import BLOCKS, Tally
 SCORES = ("stated", "pooled", "calibrated")
 """The confidence that the LLM stated, the one after one correction for all groups, and the calibrated one."""
 
-# Pairs of confidences are shown on a grid, so that a million rows are a few hundred marks. The coarse grid is used if
-# the fine one has more than _MANY marks.
-_FINE, _COARSE, _MANY = 0.02, 0.04, 300
+# Points are shown on a grid, so that a million rows are a few hundred marks. The coarse grid is used if the fine one
+# has more marks than this.
+_MANY = 300
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,9 +76,7 @@ class Pairs:
     @staticmethod
     def of(stated: Floats, recalibrated: Floats) -> Pairs:
         ones = np.ones(len(stated), dtype=np.int64)
-        x, y, rows = merged(stated, recalibrated, ones, _FINE)
-        if len(rows) > _MANY:
-            x, y, rows = merged(stated, recalibrated, ones, _COARSE)
+        x, y, rows = merged(stated, recalibrated, ones, fine=0.02, coarse=0.04)
         slope, intercept = np.polyfit(stated, recalibrated, 1) if np.ptp(stated) > 1e-6 else (np.nan, np.nan)
         is_rough = bool(np.unique(stated, return_counts=True)[1].max() < len(stated) / 50)
         rounded = np.rint(stated * 10) / 10 if is_rough else stated
@@ -93,17 +91,23 @@ class Pairs:
         return f"{'confidence around ' if self.is_rough else ''}{self.common[0]:g}"
 
 
-def merged(x: Floats, y: Floats, rows: Ints, step: float) -> tuple[Floats, Floats, Ints]:
-    """Merge points that would overlap, at the mean of their rows.
+def merged(x: Floats, y: Floats, rows: Ints, *, fine: float, coarse: float) -> tuple[Floats, Floats, Ints]:
+    """Merge points that would overlap, at the mean of their rows: those in one cell of a grid.
 
     Points on different sides of the diagonal stay apart: figures show the side.
 
-    >>> x, y, rows = merged(np.array([0.95, 0.95, 0.5]), np.array([0.60, 0.61, 0.51]), np.array([1, 3, 2]), 0.04)
+    fine, coarse : the size of a cell, and the size if that leaves too many points.
+
+    >>> x, y, rows = np.array([0.95, 0.95, 0.5]), np.array([0.60, 0.61, 0.51]), np.array([1, 3, 2])
+    >>> x, y, rows = merged(x, y, rows, fine=0.04, coarse=0.1)
     >>> x.round(4), y.round(4), rows
     (array([0.5 , 0.95]), array([0.51  , 0.6075]), array([2, 4]))
     """
-    cells = np.rint(np.stack([x, y, np.where(y > x, step, 0.0)]) / step).astype(np.int64)
-    _, where = np.unique(cells, axis=1, return_inverse=True)
+    for step in (fine, coarse):
+        cells = np.rint(np.stack([x, y, np.where(y > x, step, 0.0)]) / step).astype(np.int64)
+        kept, where = np.unique(cells, axis=1, return_inverse=True)
+        if kept.shape[1] <= _MANY:
+            break
     total, sum_x, sum_y = (np.bincount(where.ravel(), column) for column in (rows, rows * x, rows * y))
     return sum_x / total, sum_y / total, total.astype(np.int64)
 

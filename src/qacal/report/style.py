@@ -14,6 +14,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.transforms import ScaledTranslation
 
+from qacal.tally.arrays import Floats
+
 COLOURS = {
     "ink": "#24292f",
     "quiet": "#5f6771",
@@ -94,6 +96,17 @@ def write(ax: Axes, x: float, y: float, text: str, colour: str = "quiet", **opti
     """Write text at a point of the data."""
     options = {"fontsize": FONT, "color": COLOURS.get(colour, colour), "parse_math": False, **options}
     ax.text(x, y, text, **options)
+
+
+def line(ax: Axes, x: Floats, y: Floats, look: Look, value: str) -> None:
+    """Draw the curve of a score; the key gives a value with its name."""
+    ax.plot(x, y, color=look.colour, linestyle=look.line, linewidth=1.6, label=f"{look.label}: {value}")
+
+
+def mark(ax: Axes, x: float | None, y: float, look: Look) -> None:
+    """Mark the chosen threshold on the curve of a score; nothing if it accepts no answer (`x` is None)."""
+    if x is not None:
+        ax.plot(x, y, look.marker, color=look.colour, markerfacecolor=look.face, markersize=5, zorder=6, clip_on=False)
 
 
 # From the axes down past the numbers and the name of the x axis, in points.

@@ -15,10 +15,8 @@ from qacal.report.promise import Realised
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_FINE, _COARSE, _MANY = 0.005, 0.02, 200
 
-
-def realised_error_plot(realised: Realised, *, ax: Axes | None = None, title: str | None = None) -> Axes:
+def realised_error_plot(realised: Realised, *, ax: Axes | None = None) -> Axes:
     """Draw the error of each bin on test rows by its certified bound; the area of a mark is its number of test rows.
 
     Bins above the diagonal exceed their bound, which may be chance; the title counts those that chance cannot explain.
@@ -27,8 +25,7 @@ def realised_error_plot(realised: Realised, *, ax: Axes | None = None, title: st
     top = 1.08 * float(max(realised.bound.max(), realised.error.max(), 0.05))
     ax.fill_between([0, top], [0, top], [top, top], color=style.COLOURS["grid"], alpha=0.5, linewidth=0)
     ax.plot([0, top], [0, top], color=style.COLOURS["quiet"], linewidth=0.8)
-    step = _FINE if len(realised.rows) <= _MANY else _COARSE
-    x, y, rows = merged(realised.bound, realised.error, realised.rows, step)
+    x, y, rows = merged(realised.bound, realised.error, realised.rows, fine=0.005, coarse=0.02)
     draw_bubbles(ax, x, y, rows, style.LOOKS["calibrated"])
     style.write(ax, 0.03 * top, 0.95 * top, "error above the bound", va="top")
     ax.set(xlim=(0, top), ylim=(0, top))
@@ -47,4 +44,4 @@ def realised_error_plot(realised: Realised, *, ax: Axes | None = None, title: st
         f"{realised.bound.min():.2f} and {realised.bound.max():.2f}; the median error is "
         f"{np.median(realised.error):.2f}, the largest {realised.error.max():.2f}; {within} are within their bound."
     )
-    return style.describe(ax, title or result, text)
+    return style.describe(ax, result, text)
