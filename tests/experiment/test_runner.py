@@ -142,7 +142,7 @@ def test_an_llm_without_a_usable_row_is_named():
 
 
 def test_refusals():
-    rows = vectors_and_labels(600)
+    rows = vectors_and_labels(600).with_columns(tags=pl.lit(["a"]), gap=pl.lit(None, dtype=pl.String))
     for bad, said in (
         (rows.drop("correct"), "no column 'correct'"),
         (rows.with_columns(correct=pl.lit(0)), "all answers are wrong"),
@@ -155,6 +155,8 @@ def test_refusals():
         ({"label": "id"}, "the column id has 600 values in 600 rows"),
         ({"label": "colour"}, "colour"),
         ({"by": ["colour"]}, "colour"),
+        ({"by": ["tags"]}, r"\['a'\] cannot separate rows; expected a column of text or whole numbers"),
+        ({"by": ["gap"]}, "row 1: gap is missing; it is a column that --by names"),
         ({"objective": "fame"}, "objective is 'fame'"),
         ({"search": "deep"}, "search is 'deep'"),
         ({"seeds": 0}, "seeds is 0"),

@@ -6,12 +6,11 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
 from qacal.embedders import ColumnEmbedder, Embedder, embedder
 from qacal.errors import InputError
 from qacal.metrics.evaluation import require_labels
 from qacal.model.base import Progress
+from qacal.model.model_set import mask, rows_by
 from qacal.records.columns import listed
 from qacal.records.provenance import Sources
 from qacal.records.reading import Batch, Gathered, Reading, as_source, read
@@ -64,7 +63,7 @@ def read_samples(
         if not allow_mixed:
             sources.add(batch)
             sources.require_one()
-        for name, rows in _by_value(batch, by):
+        for name, rows in parts_by(batch, by):
             blocks.setdefault(name, Gathered()).add(
                 confidence=rows.confidence,
                 correct=require_labels(rows.correct, rows.table.origin),
@@ -103,20 +102,19 @@ def lost_blocks(
     return [name for name in in_file if name not in read_blocks and not any(map(is_missing, name))]
 
 
-def _by_value(batch: Batch, by: Sequence[str]) -> Iterator[tuple[tuple[Any, ...], Batch]]:
+def parts_by(batch: Batch, by: Sequence[str]) -> Iterator[tuple[tuple[Any, ...], Batch]]:
+    """Yield each combination of the values of some columns, and its rows."""
     if not by:
         yield (), batch
         return
-    names = list(zip(*(batch.listed(column) for column in by), strict=True))
-    missing = next((row for row, name in enumerate(names) if any(map(is_missing, name))), None)
-    if missing is not None:
-        column = by[[is_missing(value) for value in names[missing]].index(True)]
-        raise InputError(
-            f"{batch.table.origin} {batch.table.unit} {batch.table.places[missing]}: {column} is missing; it is a "
-            "column that --by names."
-        )
-    for name in dict.fromkeys(names):
-        yield name, batch.only(np.array([other == name for other in names]))
+    columns = [batch.listed(column) for column in by]
+    for column, values in zip(by, columns, strict=True):
+        for value, rows in rows_by(values).items():
+            if is_missing(value):
+                place = f"{batch.table.origin} {batch.table.unit} {batch.table.places[rows[0]]}"
+                raise InputError(f"{place}: {column} is missing; it is a column that --by names.")
+    for name, rows in rows_by(zip(*columns, strict=True)).items():
+        yield name, batch.only(mask(rows, len(batch)))
 
 
 def _vectors(maker: Embedder, batch: Batch) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,11 +11,11 @@ import numpy as np
 
 from qacal.calibrators.bin_maps import BinMaps
 from qacal.errors import InputError
+from qacal.experiment.sample import parts_by
 from qacal.metrics.evaluation import is_uneven, require_labels
 from qacal.model.base import BaseModel, Progress
 from qacal.model.groups import Sampler
 from qacal.model.model import QACalibrator
-from qacal.model.model_set import mask, rows_by
 from qacal.records.provenance import AllowOtherSource, require_known_origin
 from qacal.records.reading import Batch, Reading, read
 from qacal.records.reading import Gathered as Columns
@@ -256,21 +256,15 @@ def gather(
     if model._by is not None and by not in (None, model._by):
         raise InputError(f"this set has one model for each {model._by}, so the report cannot be by {by}.")
     out: dict[str, Gathered] = {}
-    done, is_part = 0, by is not None and model._by is None
+    done, columns = 0, [by] if by is not None and model._by is None else []
     for batch in read(records, reading or model._reading(records), needs_labels=True, **model._needs):
         for value, one, rows in model._parts(batch):
-            for name, part in _by_value(rows, by) if is_part else [("" if value is None else str(value), rows)]:
+            for (name, *_), part in parts_by(rows, columns) if columns else [((value,), rows)]:
                 require_known_origin(part, one.origins_, allow_other_source, uses_labels=True)
+                title = "" if name is None else str(name)
                 with one.pipeline_.vectors.telling(progress):
-                    out.setdefault(name, Gathered(one, groups, is_part)).add(part)
+                    out.setdefault(title, Gathered(one, groups, is_part=bool(columns))).add(part)
         done += len(batch)
         if progress is not None:
             progress("calibrating", done)
     return dict(sorted(out.items()))
-
-
-def _by_value(batch: Batch, by: str | None) -> Iterator[tuple[str, Batch]]:
-    for value, rows in rows_by(batch.listed(str(by))).items():
-        if is_missing(value):
-            raise InputError(f"{batch.table.origin}: {by} is missing in some rows; it is the column that --by names.")
-        yield str(value), batch.only(mask(rows, len(batch)))
