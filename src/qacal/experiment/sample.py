@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,9 +11,8 @@ from qacal.errors import InputError
 from qacal.metrics.evaluation import require_labels
 from qacal.model.base import Progress
 from qacal.model.model_set import mask, rows_by
-from qacal.records.columns import listed
 from qacal.records.provenance import Sources
-from qacal.records.reading import Batch, Gathered, Reading, as_source, read
+from qacal.records.reading import Batch, Gathered, Reading, read
 from qacal.tally.arrays import Floats, Hashes, is_missing
 
 
@@ -88,18 +87,6 @@ def read_samples(
         )
         for name, rows in sorted(blocks.items(), key=lambda block: str(block[0]))
     }
-
-
-def lost_blocks(
-    records: Any, reading: Reading, by: Sequence[str], read_blocks: Collection[tuple[Any, ...]]
-) -> list[tuple[Any, ...]]:
-    """Return the blocks without any usable row."""
-    in_file: dict[tuple[Any, ...], None] = {}
-    for table in as_source(records).batches(lambda fault: None):
-        names = [reading.name(column) for column in by]
-        if by and all(name in table.names for name in names):
-            in_file.update(dict.fromkeys(zip(*(listed(table.column(name)) for name in names), strict=True)))
-    return [name for name in in_file if name not in read_blocks and not any(map(is_missing, name))]
 
 
 def parts_by(batch: Batch, by: Sequence[str]) -> Iterator[tuple[tuple[Any, ...], Batch]]:
