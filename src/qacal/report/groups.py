@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -12,14 +13,10 @@ from qacal.report.data import Gathered
 from qacal.report.words import error_seen, percent
 from qacal.tally.tally import Tally
 
-if TYPE_CHECKING:
-    from qacal.report.content import Content
-
 # With fewer test rows the error of a group is mostly noise, and it is shown last.
 FEW_ROWS = 50
 # Characters of all texts of a block together; with hundreds of groups each text is cut shorter.
 _TEXT_BUDGET = 400_000
-_SHORT = 140
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,23 +68,8 @@ def group_name(label: Any) -> str:
     return f"group {label}" if isinstance(label, int) and not isinstance(label, bool) else str(label)
 
 
-def group_rows(content: Content) -> list[dict[str, Any]]:
-    """Return the rows of the table of groups, as the template shows them."""
-    texts = 2 * sum(len(group.examples) for group in content.groups)
-    longest = min(max(_TEXT_BUDGET // max(texts, 1), 2 * _SHORT), 2_000)
-    return [
-        {
-            "name": group_name(group.group),
-            "words": ", ".join(group.words),
-            "numbers": _numbers(group),
-            "pairs": [_pair(example, longest) for example in group.examples],
-            "is_small": group.rows < FEW_ROWS,
-        }
-        for group in content.groups
-    ]
-
-
-def _numbers(group: Group) -> dict[str, str]:
+def group_numbers(group: Group) -> dict[str, str]:
+    """Return the numbers of a group as text, by the titles of their columns."""
     errors = {f"error {'one for all' if name == 'pooled' else name}": error for name, error in group.errors.items()}
     return {
         "rows": f"{group.rows:,}",
@@ -98,18 +80,7 @@ def _numbers(group: Group) -> dict[str, str]:
     }
 
 
-def _pair(example: dict[str, Any], longest: int) -> dict[str, Any]:
-    return {
-        "question": _cut(str(example["question"]), longest),
-        "answer": _cut(str(example["answer"]), longest),
-        "stated": percent(example["confidence"]),
-        "calibrated": percent(example["calibrated"]),
-        "verdict": {1.0: "correct", 0.0: "wrong"}.get(example["correct"], f"{example['correct']:.2g} correct"),
-    }
-
-
-def _cut(text: str, longest: int) -> dict[str, str]:
-    """Return a text for one line, and if that is only its start, more of it."""
-    line = " ".join(text.split())
-    full = line if len(line) <= longest else f"{line[: longest - 1]}…"
-    return {"short": line, "full": ""} if len(line) <= _SHORT else {"short": f"{line[: _SHORT - 1]}…", "full": full}
+def longest_text(groups: Sequence[Group]) -> int:
+    """Return how many characters to show of a text of an example."""
+    texts = 2 * sum(len(group.examples) for group in groups)
+    return min(max(_TEXT_BUDGET // max(texts, 1), 280), 2_000)

@@ -18,7 +18,7 @@ from qacal.report.figures.realised import realised_error_plot
 from qacal.report.figures.reliability import reliability_diagram, small_reliability_diagram
 from qacal.report.figures.scatter import recalibration_scatter, sharpness_plot
 from qacal.report.figures.selective import risk_coverage_plot, threshold_plot
-from qacal.report.groups import FEW_ROWS, group_name, group_rows
+from qacal.report.groups import FEW_ROWS, group_name, group_numbers, longest_text
 from qacal.report.sentences import in_short, verdict_of
 from qacal.report.style import look_of
 from qacal.report.svg import drawing, inline_svg
@@ -70,8 +70,8 @@ def _template() -> Template:
         lstrip_blocks=True,
     )
     css = Markup((_FOLDER / "page.css").read_text(encoding="utf-8"))
-    environment.globals.update(version=__version__, css=css)
-    environment.filters["percent"] = percent
+    environment.globals.update(version=__version__, css=css, few=FEW_ROWS)
+    environment.filters.update(percent=percent, group_name=group_name, group_numbers=group_numbers)
     return environment.get_template("page.html")
 
 
@@ -90,9 +90,8 @@ def _shown(block: Block, key: str) -> dict[str, Any]:
         "headline": headline_table(content),
         "figures": figures,
         "small": small,
-        "rows": group_rows(content),
+        "longest": longest_text(content.groups),
         "scores": [(name, look_of(name).label) for name in content.evaluation.tallies],
-        "few": FEW_ROWS,
         "verdict": verdict_of(content),
     }
 

@@ -108,8 +108,7 @@ def _restyle(element: ElementTree.Element) -> None:
 def _announce(root: ElementTree.Element, key: str, title: str, text: str) -> None:
     """Make the figure as wide as its column, and add title and text alternative for screen readers."""
     root.attrib.pop("version", None)
-    width, height = root.attrib.pop("width"), root.attrib.pop("height")
-    root.set("viewBox", root.get("viewBox") or f"0 0 {width[:-2]} {height[:-2]}")
+    del root.attrib["width"], root.attrib["height"]
     root.set("role", "img")
     root.set("aria-labelledby", f"{key}-title {key}-text")
     for place, (tag, name, content) in enumerate((("title", "title", title), ("desc", "text", text))):

@@ -27,7 +27,8 @@ def realised_error_plot(realised: Realised, *, ax: Axes | None = None) -> Axes:
     ax.plot([0, top], [0, top], color=style.COLOURS["quiet"], linewidth=0.8)
     x, y, rows = merged(realised.bound, realised.error, realised.rows, fine=0.005, coarse=0.02)
     draw_bubbles(ax, x, y, rows, style.LOOKS["calibrated"])
-    style.write(ax, 0.03 * top, 0.95 * top, "error above the bound", va="top")
+    quiet = style.COLOURS["quiet"]
+    ax.text(0.03 * top, 0.95 * top, "error above the bound", va="top", fontsize=style.FONT, color=quiet)
     ax.set(xlim=(0, top), ylim=(0, top))
     ax.xaxis.set_major_formatter("{x:g}")
     ax.yaxis.set_major_formatter("{x:g}")
