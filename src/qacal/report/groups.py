@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from qacal.metrics.evaluation import Evaluation, GroupScores
+from qacal.metrics.words import error_seen, percent
 from qacal.report.data import Gathered
-from qacal.report.words import error_seen, percent
 from qacal.tally.tally import Tally
 
 # With fewer test rows the error of a group is mostly noise, and it is shown last.

@@ -13,6 +13,7 @@ from markupsafe import Markup
 from matplotlib.axes import Axes
 
 from qacal import __version__
+from qacal.metrics.words import error_seen, percent
 from qacal.report.content import Content
 from qacal.report.figures.realised import realised_error_plot
 from qacal.report.figures.reliability import reliability_diagram, small_reliability_diagram
@@ -23,7 +24,6 @@ from qacal.report.sentences import in_short, verdict_of
 from qacal.report.style import look_of
 from qacal.report.svg import drawing, inline_svg
 from qacal.report.tables import Table, headline_table
-from qacal.report.words import error_seen, percent
 
 _FOLDER = Path(__file__).parent / "templates"
 

@@ -13,11 +13,11 @@ from qacal.calibrators.score import LearnedScore
 from qacal.errors import counted, some_of
 from qacal.metrics.evaluation import FITTED_ON
 from qacal.metrics.reliability import reliability_table
+from qacal.metrics.words import interval, off_by, percent, points
 from qacal.report.data import Gathered
 from qacal.report.figures.selective import answered
 from qacal.report.groups import FEW_ROWS, group_name
 from qacal.report.promise import Realised
-from qacal.report.words import interval, off_by, percent, points
 from qacal.tally.tally import Tally
 
 if TYPE_CHECKING:

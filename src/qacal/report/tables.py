@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from math import isnan
 
 from qacal.metrics.calibration import CalibrationError
+from qacal.metrics.words import decimal, error_seen, percent
 from qacal.report.content import Content
 from qacal.report.style import look_of
-from qacal.report.words import decimal, error_seen, percent
 
 
 @dataclass(frozen=True)

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from qacal.metrics import words
 from qacal.metrics.calibration import CalibrationError, estimate_calibration_error
 from qacal.metrics.evaluation import BINS
 from qacal.metrics.reliability import bin_means
-from qacal.report import style, words
+from qacal.report import style
 from qacal.report.data import as_tallies
 from qacal.tally.arrays import Floats
 from qacal.tally.bins import mass_bins

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from qacal.metrics import words
 from qacal.metrics.proper_scores import sharpness
-from qacal.report import style, words
+from qacal.report import style
 from qacal.report.data import Pairs, as_pairs, as_tallies
 from qacal.tally.arrays import Floats, Ints
 from qacal.tally.tally import Tally

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from qacal.metrics import words
 from qacal.metrics.selective import accuracy_confidence_curve, auac, aurc, risk_coverage_curve
-from qacal.report import style, words
+from qacal.report import style
 from qacal.report.data import as_tallies
 from qacal.tally.tally import Tally
 
