@@ -99,9 +99,7 @@ def _facts(gathered: Gathered) -> Iterator[Fact]:
 
 def _inputs(score: LearnedScore) -> str:
     further = score.confidences if score.maps_.pooled.n_confidences > 1 else ()
-    parts = ["the text"] * score.reads_text + ["the stated confidence", *further]
-    parts += score.columns_used
-    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
+    return ", ".join(["the text"] * score.reads_text + ["the stated confidence", *further, *score.columns_used])
 
 
 def _tried(score: LearnedScore) -> str:
@@ -169,64 +167,46 @@ def verdict_of(content: Content) -> PromiseVerdict | None:
     """Return whether the guarantee held, as far as the test rows tell; None without a guarantee."""
     if content.promise is None:
         return None
-    if content.realised is None:
+    realised = content.realised
+    if realised is None:
         why = content.why_not_judged
         return PromiseVerdict("These rows cannot tell.", why[:1].upper() + why[1:])
-    return PromiseVerdict(_answer(content.realised), " ".join(_reasons(content.realised)))
-
-
-def _answer(realised: Realised) -> str:
     testable, broken = int(realised.can_be_judged.sum()), int(realised.is_broken.sum())
     if broken:
-        return f"No: {broken:,} of {counted(testable, 'testable interval')} missed the true accuracy."
+        answer = f"No: {broken:,} of {counted(testable, 'testable interval')} missed the true accuracy."
+    elif testable == 0:
+        answer = "Too few rows to tell."
+    elif 2 * testable < realised.intervals:
+        answer = "No failure found, but most intervals have too few rows to tell."
+    else:
+        answer = "Yes, as far as these rows can tell."
+    return PromiseVerdict(answer, " ".join(_reasons(realised, testable)))
+
+
+def _reasons(realised: Realised, testable: int) -> Iterator[str]:
     if testable == 0:
-        return "Too few rows to tell."
-    if 2 * testable < realised.intervals:
-        return "No failure found, but most intervals have too few rows to tell."
-    return "Yes, as far as these rows can tell."
-
-
-def _reasons(realised: Realised) -> Iterator[str]:
-    testable = int(realised.can_be_judged.sum())
-    yield _tested(realised, testable)
-    if realised.is_broken.any():
-        yield _worst(realised)
         yield (
-            f"One fit in {1 / realised.alpha:.0f} may fail by chance. Otherwise these questions differ from those of "
-            "the fit, or were labelled differently."
+            "Even if all answers were correct, or all wrong, they would contradict no interval: no bin has more than "
+            f"{counted(int(realised.rows.max()), 'row')}."
         )
-    elif testable:
+    else:
         inside = int((realised.is_inside & realised.can_be_judged).sum())
-        if inside == testable:
-            yield f"The accuracy lies inside {'it' if testable == 1 else f'all {testable:,}'}."
-        elif testable == 1:
-            yield "The accuracy lies outside it, within chance."
-        else:
-            yield f"The accuracy lies inside {inside:,} of these and outside {testable - inside:,}, within chance."
-    if testable:
+        chance = "" if inside == testable or realised.is_broken.any() else "; chance explains the others"
+        yield (
+            f"{testable:,} of {counted(realised.intervals, 'interval')} {'has' if testable == 1 else 'have'} enough "
+            f"rows here to be tested. The accuracy lies inside {inside:,} of {testable:,}{chance}."
+        )
+        if realised.is_broken.any():
+            yield _worst(realised)
+            yield (
+                f"One fit in {1 / realised.alpha:.0f} may fail by chance. Otherwise these questions differ from those "
+                "of the fit, or were labelled differently."
+            )
         yield "(This test rejects a valid guarantee in at most one report in 20.)"
     if not realised.is_about_all:
         yield "This assumes that new confidences are distributed like those of the fit."
     if realised.left_out:
         yield f"One row per question was counted; {counted(realised.left_out, 'row')} were left out."
-
-
-def _tested(realised: Realised, testable: int) -> str:
-    total = realised.intervals
-    if testable == 0:
-        largest = counted(int(realised.rows.max()), "row")
-        return (
-            "Even if all answers were correct, or all wrong, they would contradict no interval: no bin has more than "
-            f"{largest}."
-        )
-    if total == 1:
-        return "The only interval has enough rows here to be tested."
-    if testable == total:
-        return f"All {total:,} intervals have enough rows here to be tested."
-    few, none = len(realised.rows) - testable, total - len(realised.rows)
-    others = [f"{few:,} {'has' if few == 1 else 'have'} too few"] * (few > 0) + [f"{none:,} none"] * (none > 0)
-    have = "One of the {:,} intervals has" if testable == 1 else f"{testable:,} of the {{:,}} intervals have"
-    return f"{have.format(total)} enough rows here to be tested, {' and '.join(others)}."
 
 
 def _worst(realised: Realised) -> str:
