@@ -17,9 +17,9 @@ import numpy as np
 from qacal.errors import InputError
 from qacal.guarantee import check_alpha
 from qacal.metrics.binned import BinChoice, Binned, as_tally
-from qacal.metrics.noise import debiased_square, held_out_maximum, p_value, redraw
+from qacal.metrics.noise import debiased_square, held_out_maximum, p_value, plugin_error, redraw
 from qacal.parameters import is_whole, shown
-from qacal.tally.arrays import ArrayLike, Floats
+from qacal.tally.arrays import ArrayLike
 from qacal.tally.groups import Paths
 from qacal.tally.tally import BLOCKS, Tally
 
@@ -102,13 +102,8 @@ def estimate_calibration_error(
     """
     check_alpha(alpha)
     binned = Binned.of(as_tally(y_true, y_prob, groups, sample_weight, ids, n_blocks=BLOCKS), bins)
-    total = binned.weight.sum()
-
-    def statistic(residuals: Floats) -> Floats:
-        return np.asarray(np.abs(residuals).sum(axis=-1) / total)
-
-    plugin = float(statistic(binned.residual))
-    drawn = redraw(binned, statistic, redraws, seed)
+    plugin = float(plugin_error(binned, binned.residual))
+    drawn = redraw(binned, redraws, seed)
     debiased, low, high = map(_signed_root, debiased_square(binned, alpha))
     return CalibrationError(
         plugin=plugin,
