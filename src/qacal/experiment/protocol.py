@@ -204,7 +204,7 @@ def deal(sample: Sample, beta: Beta, seed: int, protocol: Protocol) -> Split:
     search = Search(calibration, tuning, objective=protocol.objective, ranges=ranges)
     is_test = part == TEST
     test_groups = only(groups, is_test)
-    _, common = common_groups(test_groups, int(is_test.sum()))
+    common = common_groups(test_groups, int(is_test.sum()))
     labels = None if protocol.label is None else list(compress(sample.columns[protocol.label], is_test))
     rows = TestRows(sample.confidence[is_test], sample.correct[is_test], sample.ids[is_test], common, labels)
     return Split(part, search, rows, test_groups)
