@@ -13,9 +13,8 @@ Every figure is a function that takes tallies or records and an optional `ax`, a
 
 from qacal.report.content import Content, read_contents
 from qacal.report.data import Scored
-from qacal.report.figures.realised import realised_error_plot
 from qacal.report.figures.reliability import reliability_diagram, small_reliability_diagram
-from qacal.report.figures.scatter import recalibration_scatter, sharpness_plot
+from qacal.report.figures.scatter import realised_error_plot, recalibration_scatter, sharpness_plot
 from qacal.report.figures.selective import risk_coverage_plot, threshold_plot
 from qacal.report.page import Block, render
 from qacal.report.promise import Realised, realised_errors

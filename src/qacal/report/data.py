@@ -14,6 +14,7 @@ from qacal.errors import InputError
 from qacal.experiment.sample import parts_by
 from qacal.metrics.evaluation import is_uneven, require_labels
 from qacal.model.base import BaseModel, Progress
+from qacal.model.evaluating import collect
 from qacal.model.groups import Sampler
 from qacal.model.model import QACalibrator
 from qacal.records.provenance import AllowOtherSource, require_known_origin
@@ -116,21 +117,11 @@ def as_scored(records: Any) -> Scored:
     """Return records as scored rows: the stated `confidence`, and `calibrated` if they have it."""
     if isinstance(records, Scored):
         return records
-    columns = Columns()
-    for batch in read(records, needs_labels=True, needs_text=False):
-        columns.add(
-            stated=batch.confidence,
-            calibrated=batch.calibrated(),
-            correct=require_labels(batch.correct, batch.table.origin),
-            ids=batch.ids,
-        )
-    correct: Floats = columns["correct"]
-    read_columns = {name: columns.get(name) for name in ("stated", "calibrated", "ids")}
-    # A column that only some batches have is left out.
-    complete = {
-        name: values for name, values in read_columns.items() if values is not None and len(values) == len(correct)
-    }
-    return Scored(correct, {name: complete[name] for name in SCORES if name in complete}, ids=complete.get("ids"))
+    columns = collect(records, Reading(), None, None, None).columns()
+    scores = {"stated": columns["confidence"], "calibrated": columns["calibrated"]}
+    return Scored(
+        columns["correct"], {name: score for name, score in scores.items() if score is not None}, columns["ids"]
+    )
 
 
 def as_tallies(scores: Any) -> dict[str, Tally]:

@@ -15,9 +15,8 @@ from matplotlib.axes import Axes
 from qacal import __version__
 from qacal.metrics.words import error_seen, percent
 from qacal.report.content import Content
-from qacal.report.figures.realised import realised_error_plot
 from qacal.report.figures.reliability import reliability_diagram, small_reliability_diagram
-from qacal.report.figures.scatter import recalibration_scatter, sharpness_plot
+from qacal.report.figures.scatter import realised_error_plot, recalibration_scatter, sharpness_plot
 from qacal.report.figures.selective import risk_coverage_plot, threshold_plot
 from qacal.report.groups import FEW_ROWS, group_name, group_numbers, longest_text
 from qacal.report.sentences import in_short, verdict_of

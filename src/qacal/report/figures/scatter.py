@@ -1,4 +1,4 @@
-"""What calibration does to a confidence: recalibrated by stated, and the spread of each score."""
+"""What calibration does to a confidence, how the confidences are spread, and how far each bin was off."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from qacal.errors import counted
 from qacal.metrics import words
 from qacal.metrics.proper_scores import sharpness
 from qacal.report import style
-from qacal.report.data import Pairs, as_pairs, as_tallies
+from qacal.report.data import Pairs, as_pairs, as_tallies, merged
+from qacal.report.promise import Realised
 from qacal.tally.arrays import Floats, Ints
 from qacal.tally.tally import Tally
 
@@ -82,6 +84,38 @@ def _scatter_text(pairs: dict[str, Pairs]) -> str:
             f"the regression line has slope {words.decimal(one.slope, 2) or 'undefined'}."
         )
     return " ".join(parts)
+
+
+def realised_error_plot(realised: Realised, *, ax: Axes | None = None) -> Axes:
+    """Draw the error of each bin on test rows by its certified bound; the area of a mark is its number of test rows.
+
+    Bins above the diagonal exceed their bound, which may be chance; the title counts those that chance cannot explain.
+    """
+    ax = style.axes_for(ax)
+    top = 1.08 * float(max(realised.bound.max(), realised.error.max(), 0.05))
+    ax.fill_between([0, top], [0, top], [top, top], color=style.COLOURS["grid"], alpha=0.5, linewidth=0)
+    ax.plot([0, top], [0, top], color=style.COLOURS["quiet"], linewidth=0.8)
+    x, y, rows = merged(realised.bound, realised.error, realised.rows, fine=0.005, coarse=0.02)
+    draw_bubbles(ax, x, y, rows, style.LOOKS["calibrated"])
+    quiet = style.COLOURS["quiet"]
+    ax.text(0.03 * top, 0.95 * top, "error above the bound", va="top", fontsize=style.FONT, color=quiet)
+    ax.set(xlim=(0, top), ylim=(0, top))
+    ax.xaxis.set_major_formatter("{x:g}")
+    ax.yaxis.set_major_formatter("{x:g}")
+    style.name_axes(ax, "certified bound on the bin's error", "error on test rows")
+    bins, within, broken = len(realised.rows), int(realised.is_within.sum()), int(realised.is_broken.sum())
+    if broken:
+        result = f"{broken} of {counted(bins, 'bin')} exceed their bound by more than chance explains"
+    elif within < bins:
+        result = f"{within} of {counted(bins, 'bin')} are within their bound; chance explains the others"
+    else:
+        result = f"All {counted(bins, 'bin')} are within their bound" if bins > 1 else "The bin is within its bound"
+    text = (
+        f"Error on test rows by certified bound, for {counted(bins, 'bin')}. Bounds lie between "
+        f"{realised.bound.min():.2f} and {realised.bound.max():.2f}; the median error is "
+        f"{np.median(realised.error):.2f}, the largest {realised.error.max():.2f}; {within} are within their bound."
+    )
+    return style.describe(ax, result, text)
 
 
 def sharpness_plot(scores: Any, *, ax: Axes | None = None) -> Axes:
