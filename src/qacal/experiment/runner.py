@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from qacal.calibrators.bin_maps import Ties
-from qacal.errors import InputError
+from qacal.errors import InputError, counted
 from qacal.experiment.groups import Beta
 from qacal.experiment.protocol import MEANING, SEEDS, Protocol, deal, methods, require_enough, run_method
 from qacal.experiment.sample import Sample, read_samples
@@ -93,23 +93,21 @@ class Experiment:
         """Return all tables as a page, with an explanation."""
         blocks = [f"{called(name, self.by)}: {text}" for name, text in self.ranges.items()]
         notes = "\n".join(f"- {escaped(note)}" for note in (*self.notes, *blocks))
-        parts = ["# Results", self._explanation(), notes]
-        overview = self.overview()
-        if overview:
-            parts += ["## All blocks", *(table.markdown() for table in overview), "## Each block"]
-        parts += [table.markdown() for table in self.tables()]
-        return "\n\n".join(parts) + "\n"
-
-    def _explanation(self) -> str:
         label = self.protocol.label
-        return _EXPLANATION.format(
-            splits=times(self.protocol.seeds),
+        explanation = _EXPLANATION.format(
+            splits=counted(self.protocol.seeds, "time"),
             seeds=self.protocol.seeds,
             objective=self.protocol.objective.replace("_", " "),
             label="" if label is None else f"Errors by {label} are within a column that no method has seen. ",
             ties=_TIES[self.protocol.ties],
             methods=", ".join(f"{name} ({meaning})" for name, meaning in MEANING.items()),
         )
+        parts = ["# Results", explanation, notes]
+        overview = self.overview()
+        if overview:
+            parts += ["## All blocks", *(table.markdown() for table in overview), "## Each block"]
+        parts += [table.markdown() for table in self.tables()]
+        return "\n\n".join(parts) + "\n"
 
     def write(self, folder: str | Path, pages: Mapping[str, str] | None = None) -> None:
         """Write results.parquet and results.md, and other pages by their names, into a folder; whole or not at all."""
@@ -241,15 +239,6 @@ def run_experiment(
         lines += [{**common, **run_method(parts, method, one)} for method, one in methods(ties).items()]
     results = pl.DataFrame(lines, infer_schema_length=None)
     return Experiment(results, tuple(by), protocol, tuple(notes), ranges, usable, tuple(betas))
-
-
-def times(count: int) -> str:
-    """Return how often.
-
-    >>> times(1), times(8)
-    ('once', '8 times')
-    """
-    return "once" if count == 1 else f"{count:,} times"
 
 
 def called(name: tuple[Any, ...], by: Sequence[str]) -> str:

@@ -9,11 +9,11 @@ from typing import Any
 
 import polars as pl
 
-from qacal.errors import RepeatedQuestionsWarning
+from qacal.errors import RepeatedQuestionsWarning, counted
 from qacal.experiment import Experiment
 from qacal.experiment.groups import Beta, SearchedTree
 from qacal.experiment.protocol import BETA, CALIBRATION, MEANING, SHARES, TEST, methods
-from qacal.experiment.runner import called, times
+from qacal.experiment.runner import called
 from qacal.experiment.sample import Sample
 from qacal.experiment.tables import Table as Results
 from qacal.model.base import Progress
@@ -51,7 +51,7 @@ def experiment_page(run: Experiment, title: str, progress: Progress | None = Non
             progress(f"{called(name, run.by)}: drawing", len(sample))
         blocks.append(_block(run, name, tables))
     over_all = [_table(table, "All blocks", table.names) for table in run.overview()]
-    about = _ABOUT.format(splits=times(run.protocol.seeds))
+    about = _ABOUT.format(splits=counted(run.protocol.seeds, "time"))
     return render(title, blocks, intro=" ".join([about, *run.notes]), tables=over_all)
 
 
