@@ -60,7 +60,7 @@ def test_curves_promise_nothing_and_say_so():
     found = content("curves")
     assert found.promise is None
     assert found.realised is None
-    assert found.why_no_promise.startswith("HierarchicalScaling answers without bins")
+    assert found.why_not.startswith("HierarchicalScaling answers without bins")
 
 
 def test_without_groups_all_rows_read_the_only_map():

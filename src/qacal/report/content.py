@@ -31,8 +31,8 @@ class Content:
     groups : those with the largest gain first.
     is_uneven : some questions have more rows than others, so neither the guarantee nor the groups are tested.
     without_group : which rows are in no group; empty if there are none.
-    promise : the guarantee; None for calibrators without bins, with the reason in `why_no_promise`.
-    realised : None if there is no guarantee, or these rows cannot test it, with the reason in `why_not_judged`.
+    promise : the guarantee; None for calibrators without bins.
+    realised : the test of the guarantee; None without one, or if these rows cannot test it: `why_not` says why.
     threshold : the chosen threshold, if any.
     doubts : why these rows may be unsuitable, in sentences.
     """
@@ -45,8 +45,7 @@ class Content:
     without_group: str
     promise: Promise | None
     realised: Realised | None
-    why_no_promise: str
-    why_not_judged: str
+    why_not: str
     has_texts: bool
     threshold: float | None
     doubts: tuple[str, ...]
@@ -118,13 +117,16 @@ def content_of(gathered: Gathered, *, threshold: float | None = None, examples: 
     )
     maps, rule = model.calibrator_._fitted_maps(), model.decision_rule_
     groups = groups_of(gathered, evaluation, examples)
-    no_bins = (
-        f"{type(model.calibrator_).__name__} answers without bins, so it has no intervals to test. The default model, "
-        "QABinning and TreeBinning have intervals."
-    )
-    untestable, realised = why_not_judged(gathered), None
-    if isinstance(maps, BinMaps) and not untestable:
-        realised = realised_errors(maps, *(gathered.column(name) for name in ("bins", "levels", "correct", "ids")))
+    promise, realised = None, None
+    if isinstance(maps, BinMaps):
+        promise, why_not = promise_of(gathered, maps), why_not_judged(gathered)
+        if not why_not:
+            realised = realised_errors(maps, *(gathered.column(name) for name in ("bins", "levels", "correct", "ids")))
+    else:
+        why_not = (
+            f"{type(model.calibrator_).__name__} answers without bins, so it has no intervals to test. The default "
+            "model, QABinning and TreeBinning have intervals."
+        )
     return Content(
         facts=facts_of(gathered),
         evaluation=evaluation,
@@ -132,10 +134,9 @@ def content_of(gathered: Gathered, *, threshold: float | None = None, examples: 
         groups=groups,
         is_uneven=gathered.is_uneven,
         without_group=without_group(gathered.grouped_by) if any(group.group is None for group in groups) else "",
-        promise=promise_of(gathered, maps) if isinstance(maps, BinMaps) else None,
+        promise=promise,
         realised=realised,
-        why_no_promise="" if isinstance(maps, BinMaps) else no_bins,
-        why_not_judged=untestable,
+        why_not=why_not,
         has_texts=gathered.has_texts and examples > 0,
         threshold=rule.threshold if threshold is None and rule is not None else threshold,
         doubts=tuple(_doubts(gathered, evaluation.doubt)),

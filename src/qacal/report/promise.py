@@ -206,19 +206,19 @@ def promise_of(gathered: Gathered, maps: BinMaps) -> Promise:
 def why_not_judged(gathered: Gathered) -> str:
     """Return why these rows cannot test the guarantee; empty if they can."""
     if gathered.is_familiar:
-        return "the model was fitted on some of these questions, and the guarantee is about others. Use held-out rows."
+        return "The model was fitted on some of these questions, and the guarantee is about others. Use held-out rows."
     if not gathered.has_ids:
         return (
-            "the guarantee is about rows that were not used for the fit, and these may have been used. To tell, rows "
+            "The guarantee is about rows that were not used for the fit, and these may have been used. To tell, rows "
             "of the fit and these rows need an id or a question."
         )
     if gathered.is_part:
         return (
-            "these are only part of the rows, and the guarantee is about all of them together. Use one report for all."
+            "These are only part of the rows, and the guarantee is about all of them together. Use one report for all."
         )
     if gathered.is_uneven:
         return (
-            "some questions have more rows here than others. The guarantee is about the average over rows, but only "
+            "Some questions have more rows here than others. The guarantee is about the average over rows, but only "
             "questions can be tested, since rows of one question are dependent; the two averages differ. Use the same "
             "number of rows for every question."
         )

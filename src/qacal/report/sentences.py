@@ -169,8 +169,7 @@ def verdict_of(content: Content) -> PromiseVerdict | None:
         return None
     realised = content.realised
     if realised is None:
-        why = content.why_not_judged
-        return PromiseVerdict("These rows cannot tell.", why[:1].upper() + why[1:])
+        return PromiseVerdict("These rows cannot tell.", content.why_not)
     testable, broken = int(realised.can_be_judged.sum()), int(realised.is_broken.sum())
     if broken:
         answer = f"No: {broken:,} of {counted(testable, 'testable interval')} missed the true accuracy."
