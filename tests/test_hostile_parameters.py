@@ -42,7 +42,6 @@ MEASURES = [
     *(
         qacal.metrics.estimate_calibration_error,
         qacal.metrics.estimate_maximum_calibration_error,
-        qacal.metrics.brier_decomposition,
     ),
     *(
         qacal.metrics.calibration_error,

@@ -47,7 +47,6 @@ METRICS = [
     qacal.metrics.auac,
     qacal.metrics.auroc,
     qacal.metrics.aurc,
-    qacal.metrics.brier_decomposition,
     qacal.metrics.brier_score,
     qacal.metrics.calibration_error,
     qacal.metrics.estimate_auroc,

@@ -220,7 +220,7 @@ def test_metrics_do_not_depend_on_row_order(data, seed):
             qacal.metrics.estimate_maximum_calibration_error(t[i], h[i], groups=groups[i], sample_weight=w[i]),
             qacal.metrics.auac(t[i], h[i], sample_weight=w[i]),
             qacal.metrics.aurc(t[i], h[i], sample_weight=w[i]),
-            qacal.metrics.brier_decomposition(t[i], h[i], sample_weight=w[i]),
+            qacal.metrics.brier_score(t[i], h[i], sample_weight=w[i]),
         )
 
     assert repr(everything(order)) == repr(everything(np.arange(len(h))))
@@ -253,17 +253,6 @@ def test_risk_coverage_curve_by_hand():
     np.testing.assert_allclose(curve.coverage, [1 / 4, 3 / 4, 1])
     np.testing.assert_allclose(curve.risk, [0, 1 / 3, 1 / 2])
     np.testing.assert_allclose(curve.threshold, [0.9, 0.8, 0.1])
-
-
-@given(rows())
-def test_brier_and_its_parts_add_up(data):
-    h, t, w, _ = data
-    brier = qacal.metrics.brier_decomposition(t, h, sample_weight=w)
-    assert brier.score == pytest.approx((w * (h - t) ** 2).sum() / w.sum())
-    assert brier.within == pytest.approx(0, abs=1e-12)
-    binned = qacal.metrics.brier_decomposition(t, h, sample_weight=w, bins=2)
-    parts = binned.reliability - binned.resolution + binned.uncertainty + binned.within
-    assert parts == pytest.approx(brier.score)
 
 
 @given(rows(soft=False))

@@ -16,7 +16,6 @@ _HOME = {
     "auac": "selective",
     "aurc": "selective",
     "auroc": "ranking",
-    "brier_decomposition": "proper_scores",
     "brier_score": "proper_scores",
     "calibration_error": "calibration",
     "estimate_auroc": "ranking",
