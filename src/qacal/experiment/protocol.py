@@ -145,15 +145,15 @@ class TestRows:
 
     def measured(self, answers: Floats) -> dict[str, float]:
         """Return every measure of a method's answers."""
-        tally, within_beta = self._tally(answers), self._tally(answers, self.beta)
-        scores = Scores.of(tally, within_beta, bins=None, redraws=_REDRAWS)
+        within_beta = self._tally(answers, self.beta)
+        scores = Scores.of(within_beta, bins=None, redraws=_REDRAWS)
         assert scores.error_by_group is not None
         measures = {
             "ce_beta": scores.error_by_group.plugin,
             "ce_beta_floor": scores.error_by_group.floor,
             "ce_beta_debiased": _debiased(within_beta),
             "ce": scores.error.plugin,
-            "ce_debiased": _debiased(tally),
+            "ce_debiased": _debiased(within_beta.pooled()),
             "mce_beta": estimate_maximum_calibration_error(within_beta).plugin,
             "auac": scores.auac,
             "aurc": scores.aurc,
@@ -172,7 +172,7 @@ class TestRows:
             "ce_label_debiased": _debiased(within_label),
         }
 
-    def _tally(self, answers: Floats, groups: Any = None) -> Tally:
+    def _tally(self, answers: Floats, groups: Any) -> Tally:
         return Tally.of(answers, self.correct, groups=groups, ids=self.ids, n_blocks=BLOCKS)
 
 

@@ -60,15 +60,17 @@ class Scores:
     sharpness: float
 
     @staticmethod
-    def of(tally: Tally, grouped: Tally | None = None, *, bins: BinChoice = BINS, redraws: int = 199) -> Scores:
-        """Measure the confidences of a tally; `grouped` has the same rows with their groups.
+    def of(tally: Tally, *, bins: BinChoice = BINS, redraws: int = 199) -> Scores:
+        """Measure the confidences of a tally.
 
         bins, redraws : of the calibration errors; see :func:`~qacal.metrics.calibration.estimate_calibration_error`.
         """
+        error = estimate_calibration_error(tally.pooled(), bins=bins, redraws=redraws)
+        within = estimate_calibration_error(tally, bins=bins, redraws=redraws) if tally.partitions else None
         return Scores(
             confidence=mean_confidence(tally),
-            error=estimate_calibration_error(tally, bins=bins, redraws=redraws),
-            error_by_group=None if grouped is None else estimate_calibration_error(grouped, bins=bins, redraws=redraws),
+            error=error,
+            error_by_group=within,
             brier=brier_score(tally),
             log_loss=log_loss(tally),
             aurc=aurc(tally),
@@ -255,7 +257,7 @@ def evaluate_rows(
             require_length(scores[name], len(h), name)
     hashes = None if ids is None else id_hashes(ids, len(h))
     tallies = {name: Tally.of(score, t, groups=groups, ids=ids, n_blocks=BLOCKS) for name, score in scores.items()}
-    measured = {name: Scores.of(one.pooled(), None if groups is None else one) for name, one in tallies.items()}
+    measured = {name: Scores.of(tally) for name, tally in tallies.items()}
     p = scores.get("calibrated")
     return Evaluation(
         rows=len(h),
