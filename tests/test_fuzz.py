@@ -250,7 +250,7 @@ SHARES = {
     "aurc": (qacal.metrics.aurc, float),
     "brier": (qacal.metrics.brier_score, float),
     "error": (partial(estimate_calibration_error, redraws=9), error_parts),
-    "maximum": (partial(estimate_maximum_calibration_error, redraws=9), error_parts),
+    "maximum": (estimate_maximum_calibration_error, lambda found: found.plugin),
     "sharpness": (qacal.metrics.sharpness, float),
     "coverage": (qacal.metrics.risk_coverage_curve, lambda found: found.coverage),
     "certified": (partial(qacal.certified_threshold, accuracy=0.6), certified_parts),

@@ -42,13 +42,10 @@ MEASURES = [
     *(
         qacal.metrics.estimate_calibration_error,
         qacal.metrics.estimate_maximum_calibration_error,
-        qacal.metrics.brier_decomposition,
     ),
     *(
         qacal.metrics.calibration_error,
         qacal.metrics.maximum_calibration_error,
-        qacal.metrics.confidence_bias,
-        qacal.metrics.validity_curve,
     ),
     *(
         qacal.metrics.reliability_table,

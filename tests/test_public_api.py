@@ -47,10 +47,8 @@ METRICS = [
     qacal.metrics.auac,
     qacal.metrics.auroc,
     qacal.metrics.aurc,
-    qacal.metrics.brier_decomposition,
     qacal.metrics.brier_score,
     qacal.metrics.calibration_error,
-    qacal.metrics.confidence_bias,
     qacal.metrics.estimate_auroc,
     qacal.metrics.estimate_calibration_error,
     qacal.metrics.estimate_maximum_calibration_error,
@@ -59,9 +57,7 @@ METRICS = [
     qacal.metrics.maximum_calibration_error,
     qacal.metrics.reliability_table,
     qacal.metrics.risk_coverage_curve,
-    qacal.metrics.selective_risk,
     qacal.threshold_curve,
-    qacal.metrics.validity_curve,
 ]
 
 

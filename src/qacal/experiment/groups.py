@@ -108,16 +108,15 @@ def at_cut(groups: Groups, cut: Cut) -> Any:
     return None if cut == ROOT else groups[str(cut)]
 
 
-def common_groups(groups: Groups, rows: int) -> tuple[Cut, Ints]:
-    """Return the finest cut with 30 rows per group on average, and its groups: all methods are measured with them."""
-    cuts: dict[Cut, Ints] = {}
+def common_groups(groups: Groups, rows: int) -> Ints:
+    """Return the finest groups that have 30 rows on average: all methods are measured with them."""
     if isinstance(groups, Paths):
-        cuts.update((depth, groups.groups(depth)) for depth in range(1, groups.depth + 1))
+        cuts = [groups.groups(depth) for depth in range(1, groups.depth + 1)]
     else:
-        codes = {name: as_grouping(column, rows).leaves() for name, column in groups.items()}
-        cuts.update(sorted(codes.items(), key=lambda item: len(np.unique(item[1]))))
-    best: tuple[Cut, Ints] = (ROOT, np.zeros(rows, dtype=np.int64))
-    for cut, codes_at in cuts.items():
-        if len(np.setdiff1d(codes_at, [NO_GROUP])) * ROWS_A_GROUP <= rows:
-            best = cut, codes_at
+        codes = [as_grouping(column, rows).leaves() for column in groups.values()]
+        cuts = sorted(codes, key=lambda code: len(np.unique(code)))
+    best = np.zeros(rows, dtype=np.int64)
+    for code in cuts:
+        if len(np.setdiff1d(code, [NO_GROUP])) * ROWS_A_GROUP <= rows:
+            best = code
     return best
