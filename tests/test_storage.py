@@ -22,7 +22,6 @@ from qacal import (
     Column,
     InputError,
     LearnedScore,
-    NotFittedError,
     Paths,
     QABinning,
     QACalibrator,
@@ -57,9 +56,6 @@ class Turn:
 
     turn: int
     calibrator: Calibrator
-
-    def validate(self):
-        self.calibrator.validate()
 
 
 def save_turn(path, turn, calibrator):
@@ -97,9 +93,6 @@ class Outer:
     thresholds: Mapping[Any, float | None]
     about: Mapping[str, Any]
     part: Calibrator | None
-
-    def validate(self):
-        pass
 
 
 def outer(**changes):
@@ -283,12 +276,10 @@ def test_labels_that_files_cannot_hold_are_refused(label, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_unfitted_foreign_and_changed_calibrators_are_refused(tmp_path):
+def test_foreign_and_changed_calibrators_are_refused(tmp_path):
     class Mine(PlattScaling):
         pass
 
-    with pytest.raises(NotFittedError, match="call fit"):
-        save(tmp_path / "model", QABinning(), CLASSES)
     with pytest.raises(ArtifactError, match="Mine is not one of"):
         save(tmp_path / "model", fitted(Mine()), CLASSES)
     with pytest.raises(ArtifactError, match=r"alpha is 0\.5, and the maps were fitted with 0\.1"):
@@ -440,9 +431,6 @@ from qacal.calibrators import UniformMassBinning
 class Turn:
     turn: int
     calibrator: UniformMassBinning
-
-    def validate(self):
-        self.calibrator.validate()
 
 os.fsync = lambda handle: None
 models = [UniformMassBinning(n_bins=n).fit([0.1, 0.5, 0.6, 0.9], [0, 1, 0, 1]) for n in (1, 2)]
@@ -623,10 +611,10 @@ def test_pipes_are_not_waited_for(model):
     [
         ("value", [1.5, 0.5], r"value\[0\] is 1.5; expected 0 to 1"),
         ("value", [np.nan, 0.5], r"value\[0\] is nan"),
-        ("value", [[0.5], [0.5]], r"value has shape \(2, 1\)"),
-        ("value", [0.5], r"value has shape \(1,\); expected 2 values"),
+        ("value", [[0.5], [0.5]], r"value has shape \[2, 1\]; expected \[2\]"),
+        ("value", [0.5], r"value has shape \[1\]; expected \[2\]"),
         ("low", [0.9, 0.9], "low above its high"),
-        ("top", [np.inf, np.inf], r"top\[0\] is inf"),
+        ("top", [np.inf, np.inf], "top of a bin is a number from 0 to 1"),
         ("top", [0.5, 1.0], "last bin of a map must have no top"),
         ("rows", [-1, 10], r"rows\[0\] is -1"),
         ("rows", [1.0, 10.0], "is float64; expected an array of int64"),

@@ -54,9 +54,6 @@ class Maps(Protocol):
     def explain(self, rows: Rows) -> Evidence:
         """Return the calibrated confidences with their evidence."""
 
-    def validate(self) -> None:
-        """Raise `InputError` if no fit can have made these maps; called for maps that come from a file."""
-
     def parameters(self) -> dict[str, Any]:
         """Return the parameters of the fit that the maps show."""
 
@@ -197,8 +194,7 @@ class Calibrator(HasParameters, ABC):
     def validate(self) -> None:
         """Raise `InputError` if no fit with these parameters can have made `maps_`, which may come from a file."""
         self._require_parameters()
-        maps, params = self._fitted_maps(), self.get_params(deep=False)
-        maps.validate()
+        maps, params = self.maps_, self.get_params(deep=False)
         for name, fitted in maps.parameters().items():
             # A tally may have a grid that the calibrator did not ask for.
             is_same = name not in params or params[name] == fitted or (name == "resolution" and params[name] is None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from qacal import storage
 from qacal.calibrators.base import Calibrator
@@ -24,9 +24,10 @@ from qacal.model.fitting import Fitted
 from qacal.model.groups import GroupSummary
 from qacal.model.model import QACalibrator
 from qacal.model.pipeline import ForeignName, Pipeline, RowVectors
+from qacal.parameters import MOST
 from qacal.partitions import BisectingTree, Column, KDTree, KMeans, LearnedTree, Partition, Product
 from qacal.records.reading import ReadAs
-from qacal.storage import require
+from qacal.storage import Between, require
 from qacal.thresholds.decisions import DecisionRule
 from qacal.thresholds.fit_record import FitRecord
 
@@ -56,7 +57,7 @@ class SavedModel:
     calibrator: Calibrator
     partition: Partition | None
     score: LearnedScore | None
-    rows: int
+    rows: Annotated[int, Between(0, MOST)]
     origins: Mapping[str, tuple[Any, ...]]
     groups: tuple[GroupSummary, ...]
     fit_record: FitRecord
@@ -68,14 +69,9 @@ class SavedModel:
         kinds = {"name": str, "dim": int, "digest": str}
         is_described = {name: type(value) for name, value in self.embedder.items()} in ({}, kinds)
         require(is_described, f"embedder is {dict(self.embedder)!r:.80}; expected its name, dim and digest.")
-        require(self.rows >= 0, f"rows is {self.rows}; expected 0 or more.")
         column = self.fitted_for
         is_one = column is None or ({*column} == {"column", "value"} and isinstance(column["value"], str | int))
         require(is_one, f"fitted_for is {column!r:.80}; expected a column and its value.")
-        parts = (self.calibrator, self.partition, self.score, self.fit_record, self.decision_rule, self.read_as)
-        for part in (*parts, *self.groups):
-            if part is not None:
-                part.validate()
 
 
 def save(model: QACalibrator, path: str | Path) -> None:

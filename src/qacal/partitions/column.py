@@ -204,7 +204,7 @@ class Function(Partition):
     def _parameters(self) -> Plain:
         return {"name": self._name(), "columns": list(self._needs)}
 
-    def validate(self) -> NoReturn:
+    def _require_savable(self) -> NoReturn:
         raise InputError(
             f"{self!r} is code and cannot be saved. Write its labels into a column of the rows, say 'kind', "
             "and use Column('kind') in its place."
