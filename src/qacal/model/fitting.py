@@ -20,11 +20,13 @@ from qacal.model.defaults import Defaults
 from qacal.model.groups import GroupSummary
 from qacal.model.pipeline import Pipeline
 from qacal.model.samples import CalibratorSample, Overview, PartitionSample, ScoreSample, ids_of
+from qacal.partitions import EMBEDDING
 from qacal.records.provenance import require_comparable_ids, require_same_source
-from qacal.records.reading import Batch, Reading, read, rereadable
+from qacal.records.reading import Batch, ReadAs, Reading, read, rereadable
 from qacal.tally.arrays import Hashes
 from qacal.tally.ids import split as split_ids
 from qacal.tally.tally import Tally
+from qacal.thresholds.decisions import DecisionRule
 from qacal.thresholds.fit_record import FitRecord, remembered
 
 if TYPE_CHECKING:
@@ -58,6 +60,14 @@ class FitInputs:
     prefix: str = ""
 
 
+@dataclass(frozen=True)
+class FittedFor:
+    """The value of the column `by` that a model of a set was fitted for."""
+
+    column: str
+    value: Any
+
+
 @dataclass(frozen=True, eq=False)
 class Fitted:
     """The result of a fit.
@@ -68,7 +78,9 @@ class Fitted:
     origins : the values of each column that says where rows come from.
     groups : what is in each group, the largest first; computed when it is first read.
     fit_record : what the model stores about the rows.
+    read_as : how the records were read.
     overviews : of `records`, and of `certify_records` if there are any; empty for a loaded model.
+    decision_rule, fitted_for : set after the fit.
     """
 
     pipeline: Pipeline
@@ -77,7 +89,10 @@ class Fitted:
     origins: dict[str, list[Any]]
     groups: Iterable[GroupSummary]
     fit_record: FitRecord
+    read_as: ReadAs
     overviews: tuple[Overview, ...] = ()
+    decision_rule: DecisionRule | None = None
+    fitted_for: FittedFor | None = None
 
 
 @dataclass(frozen=True)
@@ -149,6 +164,7 @@ def fit_model(defaults: Defaults, inputs: FitInputs, progress: Progress) -> Fitt
         fit_record=_record(
             pipeline, tally, np.concatenate([all_ids, rows.ids()]), np.concatenate([one.texts for one in overviews])
         ),
+        read_as=ReadAs(dict(inputs.reading.columns), inputs.reading.percent, dict(inputs.reading.expressions)),
         overviews=overviews,
     )
 
@@ -230,7 +246,7 @@ def _train(
         all_ids = _train_on(
             _with_ids(rows, overview), Split(None, 0), pipeline, PartitionSample(partition), None, progress
         )
-        group_ids = all_ids if pipeline.groups_need_vectors else _NO_IDS
+        group_ids = all_ids if EMBEDDING in partition._needs else _NO_IDS
         partition = None
     if partition is not None or pipeline.score is not None:
         groups = None if partition is None else PartitionSample(partition)
@@ -255,8 +271,7 @@ def _train_on(
     progress: Progress,
 ) -> Hashes:
     """Train on one part of the rows; return the ids of all of them."""
-    reads_vectors = groups is not None and pipeline.groups_need_vectors
-    reads_text = reads_vectors or (score is not None and pipeline.score is not None and pipeline.score.text)
+    needs_vectors = (groups is not None and groups.reads_vectors) or (score is not None and score.reads_vectors)
     ids = [_NO_IDS]
     for batch in records:
         ids.append(ids_of(batch))
@@ -265,8 +280,8 @@ def _train_on(
         part = split.for_training(batch)
         if not len(part):
             continue
-        vectors = pipeline.vectors.of(part) if reads_text else None
-        if groups is not None and reads_vectors:
+        vectors = pipeline.vectors.of(part) if needs_vectors else None
+        if groups is not None and groups.reads_vectors:
             groups.add_vectors(part, vectors)
             progress("making groups", groups.count)
         if score is not None:
