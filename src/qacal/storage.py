@@ -83,25 +83,12 @@ class Axes:
     def __init__(self, *lengths: int | str, may_be_empty: bool = True) -> None:
         self.lengths, self.may_be_empty = lengths, may_be_empty
 
-    def check(self, name: str, array: NDArray[Any], values: Plain, known: dict[str | int, int]) -> None:
-        if array.ndim == len(self.lengths):
-            for axis, length in zip(self.lengths, array.shape, strict=True):
-                known.setdefault(axis, axis if isinstance(axis, int) else length)
-        expected = [known.get(axis, axis) for axis in self.lengths]
-        require([*array.shape] == expected, f"{name} has shape {[*array.shape]}; expected {expected}.")
-        require(self.may_be_empty or array.size > 0, f"{name} is empty; expected one value or more.")
-
 
 @dataclass(frozen=True)
 class Offsets:
-    """Offsets that cut an axis into pieces: from 0 to its length, and no piece is empty."""
+    """Offsets that cut a named axis into pieces: from 0 to its length, and no piece is empty."""
 
     axis: str
-
-    def check(self, name: str, array: NDArray[Any], values: Plain, known: dict[str | int, int]) -> None:
-        end = known[self.axis]
-        is_cut = array.ndim == 1 and len(array) > 0 and array[0] == 0 and array[-1] == end and rises(array)
-        require(is_cut, f"{name} must rise from 0 to {end}, and does not.")
 
 
 @dataclass(frozen=True)
@@ -110,14 +97,6 @@ class Between:
 
     low: float
     high: float
-
-    def check(self, name: str, value: Any, values: Plain, known: dict[str | int, int]) -> None:
-        numbers = np.asarray(value)
-        is_good = (numbers >= self.low) & (numbers <= self.high)
-        if not is_good.all():
-            at = int(np.argmin(is_good))
-            place = name if numbers.ndim == 0 else f"{name}[{at}]"
-            raise InputError(f"{place} is {numbers.flat[at]}; expected {self.low} to {self.high}.")
 
 
 @dataclass(frozen=True)
@@ -131,15 +110,6 @@ class Rising:
     strictly: bool = True
     within: str | None = None
 
-    def check(self, name: str, array: NDArray[Any], values: Plain, known: dict[str | int, int]) -> None:
-        below, above = array[..., :-1], array[..., 1:]
-        is_rising = above > below if self.strictly else above >= below
-        if self.within is not None:
-            is_rising[values[self.within][1:-1] - 1] = True
-        require(
-            bool(is_rising.all()), f"{name} must rise{'' if self.within is None else ' in each piece'}, and does not."
-        )
-
 
 MODERATE = Between(-1e300, 1e300)
 """A line a + b x of larger numbers could overflow; no fit comes near."""
@@ -149,6 +119,39 @@ FACTORS = Between(-1e50, 1e50)
 
 # Lengths first: offsets refer to them, and pieces that rise to offsets.
 _CONSTRAINTS = (Axes, Offsets, Between, Rising)
+
+
+def _require_constraints(kind: type, values: Plain, name: str) -> None:
+    """Raise if a field of a dataclass or an estimator does not meet its constraints."""
+    lengths: dict[str | int, int] = {}
+    for at, constraint in _constraints(kind):
+        value, where = values[at], _inside(name, at)
+        if value is None:
+            continue
+        array = np.asarray(value)
+        if isinstance(constraint, Axes):
+            if array.ndim == len(constraint.lengths):
+                for axis, length in zip(constraint.lengths, array.shape, strict=True):
+                    lengths.setdefault(axis, axis if isinstance(axis, int) else length)
+            expected = [lengths.get(axis, axis) for axis in constraint.lengths]
+            require([*array.shape] == expected, f"{where} has shape {[*array.shape]}; expected {expected}.")
+            require(constraint.may_be_empty or array.size > 0, f"{where} is empty; expected one value or more.")
+        elif isinstance(constraint, Offsets):
+            end = lengths[constraint.axis]
+            is_cut = array.ndim == 1 and len(array) > 0 and array[0] == 0 and array[-1] == end and rises(array)
+            require(is_cut, f"{where} must rise from 0 to {end}, and does not.")
+        elif isinstance(constraint, Between):
+            is_good = (array >= constraint.low) & (array <= constraint.high)
+            if not is_good.all():
+                bad = int(np.argmin(is_good))
+                place = f"{where}[{bad}]" if array.ndim else where
+                raise InputError(f"{place} is {array.flat[bad]}; expected {constraint.low} to {constraint.high}.")
+        elif isinstance(constraint, Rising):
+            below, above = array[..., :-1], array[..., 1:]
+            is_rising = above > below if constraint.strictly else above >= below
+            if constraint.within is not None:
+                is_rising[values[constraint.within][1:-1] - 1] = True
+            require(bool(is_rising.all()), f"{where} must rise, and does not.")
 
 
 def rises(values: NDArray[Any]) -> bool:
@@ -272,10 +275,7 @@ def unflatten(kind: type, plain: Any, arrays: Arrays, classes: Collection[type] 
         odd = {*plain} ^ expected
         require(not odd, f"{name or 'value'} lacks or adds {sorted(odd)[:5]}.")
         values = {at: build(inner, plain.get(at), _inside(name, at)) for at, inner in schema.items()}
-        lengths: dict[str | int, int] = {}
-        for at, constraint in _constraints(kind):
-            if values[at] is not None:
-                constraint.check(_inside(name, at), values[at], values, lengths)
+        _require_constraints(kind, values, name)
         value = kind._restored(values) if is_estimator else kind(**values)
         if hasattr(value, "validate"):
             value.validate()

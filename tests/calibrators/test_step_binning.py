@@ -162,13 +162,6 @@ def test_a_file_whose_maps_differ_in_their_bins_is_refused():
         rebuilt(replace(maps, top=top))
 
 
-def test_a_file_with_the_certificate_of_another_calibrator_is_refused():
-    model = StepBinning().fit([0.5, 0.9], [0, 1])
-    model.maps_ = replace(model.maps_, certificate=replace(model.maps_.certificate, kind="conditional"))
-    with pytest.raises(InputError, match="the bins of StepBinning are fixed; these are not"):
-        rebuilt(model)
-
-
 def test_a_tally_that_was_snapped_is_looked_up_on_its_grid():
     tally = Tally.of([0.149, 0.151, 0.42], [1, 0, 1], resolution=0.1)
     model = StepBinning(step=0.1).fit_tally(tally)

@@ -332,10 +332,7 @@ def test_what_no_fit_makes_is_refused(partition, changes, match):
 def test_parameters_that_are_not_those_of_the_fit_are_refused():
     for partition, changes, match in (
         (KDTree(max_depth=2), {"max_depth": 3}, "max_depth is 3, and the tree has 2 levels"),
-        (KDTree(max_depth=2), {"max_depth": 3000}, "max_depth is 3000"),
-        (LearnedTree(max_depth=2), {"pull": -1}, "pull is -1"),
         (KMeans(n_groups=3), {"n_groups": 2}, "n_groups is 2, and there are 3 centres"),
-        (Column("subject"), {"name": ""}, "the name of a Column is ''"),
     ):
         with pytest.raises(InputError, match=match):
             rebuilt(partition.clone()._fit_rows(inputs(0)).set_params(**changes))

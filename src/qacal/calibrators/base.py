@@ -193,13 +193,12 @@ class Calibrator(HasParameters, ABC):
 
     def validate(self) -> None:
         """Raise `InputError` if no fit with these parameters can have made `maps_`, which may come from a file."""
-        self._require_parameters()
-        maps, params = self.maps_, self.get_params(deep=False)
-        for name, fitted in maps.parameters().items():
+        for name, fitted in self.maps_.parameters().items():
+            own = getattr(self, name, fitted)
             # A tally may have a grid that the calibrator did not ask for.
-            is_same = name not in params or params[name] == fitted or (name == "resolution" and params[name] is None)
-            require(is_same, f"{name} is {params.get(name)!r}, and the maps were fitted with {fitted!r}; fit again.")
-        has_groups = getattr(maps, "grouping", None) is not None
+            is_same = own == fitted or (name == "resolution" and own is None)
+            require(is_same, f"{name} is {own!r}, and the maps were fitted with {fitted!r}; fit again.")
+        has_groups = getattr(self.maps_, "grouping", None) is not None
         require(self.properties.uses_groups or not has_groups, "the maps have groups, which this calibrator ignores.")
 
     def _checked_rows(self, confidence: ArrayLike, groups: ArrayLike | Paths | None, ids: ArrayLike | None) -> Rows:

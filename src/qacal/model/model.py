@@ -234,7 +234,7 @@ class QACalibrator(HasParameters, BaseModel):
         return self._evidence(self.pipeline_.rows_from_arrays(stated, groups, vectors, ids), stated)
 
     def _evidence(self, rows: Rows, stated: Floats) -> Evidence:
-        evidence = replace(self.calibrator_._fitted_maps().explain(rows), confidence=stated)
+        evidence = replace(self.pipeline_.calibrator.maps_.explain(rows), confidence=stated)
         return evidence if self.decision_rule_ is None else self.decision_rule_.decide(evidence)
 
     def predict(self, records: Any, *, groups: Any = None, vectors: Any = None, ids: ArrayLike | None = None) -> Floats:

@@ -92,10 +92,6 @@ class Partition(HasParameters, ABC):
         params = self.get_params(deep=False).items()
         return {name: value.item() if isinstance(value, np.generic) else value for name, value in params}
 
-    def validate(self) -> None:
-        """Raise `InputError` unless a fit with these parameters can have made `fitted_`, which may come from a file."""
-        self._require_parameters()
-
     def _require_parameters(self) -> None:
         """Raise `InputError` if a parameter is not valid."""
 
@@ -153,9 +149,9 @@ class Tree(Partition):
         }
 
     def validate(self) -> None:
-        super().validate()
+        """Raise `InputError` unless a fit with these parameters can have made `fitted_`, which may come from a file."""
         depth, leaves = self.fitted_.depth, len(self.fitted_.sizes)
-        is_same = depth == self.max_depth and leaves == 2**depth
+        is_same = depth == self.max_depth <= MAX_DEPTH and leaves == 2**depth
         require(is_same, f"max_depth is {self.max_depth}, and the tree has {depth} levels, {leaves} leaves; fit again.")
 
     def _require_parameters(self) -> None:

@@ -113,7 +113,6 @@ class KMeans(Partition):
         }
 
     def validate(self) -> None:
-        super().validate()
         groups = len(self.fitted_.sizes)
         require(groups <= self.n_groups, f"n_groups is {self.n_groups}, and there are {groups} centres; fit again.")
 
