@@ -21,7 +21,7 @@ from qacal.embedders import Embedder
 from qacal.errors import InputError, NotFittedError
 from qacal.metrics.proper_scores import log_loss
 from qacal.model.base import BaseModel, Progress, no_progress
-from qacal.model.defaults import Defaults, Output
+from qacal.model.defaults import Output
 from qacal.model.fitting import FitInputs, Fitted, FittedFor, fit_model
 from qacal.model.groups import GroupSummary
 from qacal.model.pipeline import Pipeline
@@ -176,7 +176,7 @@ class QACalibrator(HasParameters, BaseModel):
 
     def _fit_inputs(self, inputs: FitInputs, progress: Progress | None = None) -> Self:
         """Fit as :meth:`fit` does, with all inputs in one object."""
-        return self._set_fitted(fit_model(Defaults(**self.get_params(deep=False)), inputs, progress or no_progress))
+        return self._set_fitted(fit_model(self, inputs, progress or no_progress))
 
     def _set_fitted(self, fitted: Fitted) -> Self:
         """Set the attributes of a fitted or a loaded model."""
