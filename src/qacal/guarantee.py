@@ -15,8 +15,7 @@ from typing import Annotated, Literal
 import numpy as np
 
 from qacal.errors import InputError
-from qacal.parameters import is_number, shown
-from qacal.storage import Between
+from qacal.parameters import Between, is_number, shown
 from qacal.tally.arrays import ArrayLike, Floats
 
 # A smaller alpha, divided among many statements and inverted, would underflow.

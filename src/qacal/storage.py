@@ -4,8 +4,8 @@ A *value* is a frozen dataclass, or an estimator (:class:`~qacal.parameters.HasP
 lists. Its annotations are its schema: those of its fields, or of its parameters and of its attributes that end in an
 underscore. An annotation is an array (``Floats``), a dataclass, an estimator, a tuple or mapping of these, a bool, int,
 float or str, a ``Literal``, or ``Any``, which is a label (text or a number); each may be ``| None``. A
-``Mapping[str, Any]`` holds any JSON. ``Annotated`` adds constraints (:class:`Axes`, :class:`Offsets`,
-:class:`Between`, :class:`Rising`) that a saved field meets. What these cannot say, a method ``validate()`` checks.
+``Mapping[str, Any]`` holds any JSON. ``Annotated`` adds constraints (:mod:`qacal.parameters`) that a saved field meets.
+What these cannot say, a method ``validate()`` checks.
 
 A folder has a *document* (``model.json``) and the folders that the document names: one of arrays
 (``arrays-1f2e3d4c/*.npy``), or folders of other models. The document is JSON: the `schema` number of this layout, the
@@ -34,7 +34,7 @@ import stat
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import fields, is_dataclass
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
@@ -46,7 +46,7 @@ from numpy.typing import NDArray
 
 import qacal
 from qacal.errors import ArtifactError, InputError, QacalError, some_of
-from qacal.parameters import HasParameters, is_whole
+from qacal.parameters import Constraint, HasParameters, in_order, is_whole, require, require_constraints
 
 T = TypeVar("T")
 Plain: TypeAlias = dict[str, Any]
@@ -69,106 +69,6 @@ _FOLDER = re.compile("(arrays|[0-9]+)-[0-9a-f]{8}")
 _UNFINISHED = re.compile(r"\.models?\.json\.new-[0-9a-f]{8}")
 _LONGEST_SAVE = 3600.0  # seconds
 _WAITS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5)  # seconds, until Windows lets go of a file that another process reads
-
-
-# Constraints of fields
-
-
-class Axes:
-    """The length of each axis: a number, or a name. Axes with the same name in one value have the same length.
-
-    may_be_empty : whether an axis may have length 0.
-    """
-
-    def __init__(self, *lengths: int | str, may_be_empty: bool = True) -> None:
-        self.lengths, self.may_be_empty = lengths, may_be_empty
-
-
-@dataclass(frozen=True)
-class Offsets:
-    """Offsets that cut a named axis into pieces: from 0 to its length, and no piece is empty."""
-
-    axis: str
-
-
-@dataclass(frozen=True)
-class Between:
-    """Numbers from `low` to `high`; NaN is refused."""
-
-    low: float
-    high: float
-
-
-@dataclass(frozen=True)
-class Rising:
-    """Numbers that rise along the last axis.
-
-    strictly : refuse equal neighbours.
-    within : the field with the offsets of pieces, each of which rises by itself.
-    """
-
-    strictly: bool = True
-    within: str | None = None
-
-
-MODERATE = Between(-1e300, 1e300)
-"""A line a + b x of larger numbers could overflow; no fit comes near."""
-
-FACTORS = Between(-1e50, 1e50)
-"""Products of several of these, and sums of such products, are finite."""
-
-# Lengths first: offsets refer to them, and pieces that rise to offsets.
-_CONSTRAINTS = (Axes, Offsets, Between, Rising)
-
-
-def _require_constraints(kind: type, values: Plain, name: str) -> None:
-    """Raise if a field of a dataclass or an estimator does not meet its constraints."""
-    lengths: dict[str | int, int] = {}
-    for at, constraint in _constraints(kind):
-        value, where = values[at], _inside(name, at)
-        if value is None:
-            continue
-        array = np.asarray(value)
-        if isinstance(constraint, Axes):
-            if array.ndim == len(constraint.lengths):
-                for axis, length in zip(constraint.lengths, array.shape, strict=True):
-                    lengths.setdefault(axis, axis if isinstance(axis, int) else length)
-            expected = [lengths.get(axis, axis) for axis in constraint.lengths]
-            require([*array.shape] == expected, f"{where} has shape {[*array.shape]}; expected {expected}.")
-            require(constraint.may_be_empty or array.size > 0, f"{where} is empty; expected one value or more.")
-        elif isinstance(constraint, Offsets):
-            end = lengths[constraint.axis]
-            is_cut = array.ndim == 1 and len(array) > 0 and array[0] == 0 and array[-1] == end and rises(array)
-            require(is_cut, f"{where} must rise from 0 to {end}, and does not.")
-        elif isinstance(constraint, Between):
-            is_good = (array >= constraint.low) & (array <= constraint.high)
-            if not is_good.all():
-                bad = int(np.argmin(is_good))
-                place = f"{where}[{bad}]" if array.ndim else where
-                raise InputError(f"{place} is {array.flat[bad]}; expected {constraint.low} to {constraint.high}.")
-        elif isinstance(constraint, Rising):
-            below, above = array[..., :-1], array[..., 1:]
-            is_rising = above > below if constraint.strictly else above >= below
-            if constraint.within is not None:
-                is_rising[values[constraint.within][1:-1] - 1] = True
-            require(bool(is_rising.all()), f"{where} must rise, and does not.")
-
-
-def rises(values: NDArray[Any]) -> bool:
-    """Return whether each value is above the one before it."""
-    return bool((values[1:] > values[:-1]).all())
-
-
-def require(condition: bool, complaint: str) -> None:
-    """Raise `InputError` unless a condition holds.
-
-    >>> require(2 + 2 == 5, "sums are off; count again.")
-    Traceback (most recent call last):
-    ...
-    qacal.errors.InputError: sums are off; count again.
-    """
-    if not condition:
-        raise InputError(complaint)
 
 
 # Values and plain data
@@ -275,7 +175,7 @@ def unflatten(kind: type, plain: Any, arrays: Arrays, classes: Collection[type] 
         odd = {*plain} ^ expected
         require(not odd, f"{name or 'value'} lacks or adds {sorted(odd)[:5]}.")
         values = {at: build(inner, plain.get(at), _inside(name, at)) for at, inner in schema.items()}
-        _require_constraints(kind, values, name)
+        require_constraints(_constraints(kind), values, name)
         value = kind._restored(values) if is_estimator else kind(**values)
         if hasattr(value, "validate"):
             value.validate()
@@ -311,11 +211,12 @@ def _schema(kind: Any) -> dict[str, Any]:
 
 
 @cache
-def _constraints(kind: Any) -> list[tuple[str, Any]]:
+def _constraints(kind: Any) -> list[tuple[str, Constraint]]:
     """Return the fields with constraints, each with its constraint, in the order to check them."""
     hints = get_type_hints(kind, include_extras=True)
-    every = [(at, one) for at in _schema(kind) if at in hints for one in getattr(hints[at], "__metadata__", ())]
-    return sorted(every, key=lambda pair: _CONSTRAINTS.index(type(pair[1])))
+    return in_order(
+        [(at, one) for at in _schema(kind) if at in hints for one in getattr(hints[at], "__metadata__", ())]
+    )
 
 
 def _options(kind: Any) -> tuple[Any, ...]:

@@ -10,8 +10,7 @@ import numpy as np
 
 from qacal.calibrators.evidence import FROM_ANCESTOR, FROM_GROUP, FROM_ROOT
 from qacal.errors import InputError
-from qacal.parameters import MOST
-from qacal.storage import Axes, Between, require
+from qacal.parameters import MOST, Axes, Between, require
 from qacal.tally.arrays import Floats, Ints
 from qacal.tally.bins import group_runs
 from qacal.tally.groups import MAX_DEPTH, NO_GROUP, GroupColumn

@@ -11,8 +11,7 @@ import numpy as np
 
 from qacal.calibrators.evidence import Evidence
 from qacal.errors import InputError, NotFittedError, RepeatedQuestionsWarning
-from qacal.parameters import MOST, HasParameters, shown
-from qacal.storage import require
+from qacal.parameters import MOST, HasParameters, require, shown
 from qacal.tally import ids as identity
 from qacal.tally.arrays import ArrayLike, Floats, Hashes, Ints, require_length, seven_decimals, unit_values
 from qacal.tally.groups import NO_GROUP, GroupColumn, Paths

@@ -20,8 +20,7 @@ from qacal.calibrators.base import Rows, group_names
 from qacal.calibrators.evidence import Evidence
 from qacal.errors import InputError
 from qacal.guarantee import Certificate, check_alpha, jittered_certificate, uniform_certificate
-from qacal.parameters import MOST
-from qacal.storage import Axes, Between, Offsets, require
+from qacal.parameters import MOST, Axes, Between, Offsets, require
 from qacal.tally.arrays import Bools, Floats, Hashes, Ints, seven_decimals
 from qacal.tally.bins import Bins, check_points_per_bin, equal_bins, group_runs, mass_bins, rank_bins
 from qacal.tally.cells import snap

@@ -13,8 +13,7 @@ from qacal.calibrators.evidence import FROM_GROUP, FROM_ROOT, Evidence
 from qacal.calibrators.mixed.common import MixedFit
 from qacal.calibrators.mixed.flat import fit_hierarchical
 from qacal.calibrators.platt import Feature, expit, feature_values
-from qacal.parameters import MOST
-from qacal.storage import Axes, Between, require
+from qacal.parameters import MOST, Axes, Between, require
 from qacal.tally.arrays import Floats, Ints
 from qacal.tally.bins import group_runs
 from qacal.tally.groups import NO_GROUP, GroupColumn

@@ -11,8 +11,7 @@ from qacal.calibrators.ancestry import Lineage, flat_levels, lineage
 from qacal.calibrators.base import Calibrator, Properties, Rows, group_names
 from qacal.calibrators.evidence import Evidence
 from qacal.errors import InputError
-from qacal.parameters import MOST
-from qacal.storage import Axes, Between, Offsets, Rising, require
+from qacal.parameters import MOST, Axes, Between, Offsets, Rising, require
 from qacal.tally.arrays import Floats, Ints
 from qacal.tally.bins import group_runs
 from qacal.tally.groups import GroupColumn

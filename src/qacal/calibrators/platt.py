@@ -15,8 +15,7 @@ import numpy as np
 from qacal.calibrators.base import Calibrator, Properties, Rows
 from qacal.calibrators.evidence import Evidence
 from qacal.errors import InputError
-from qacal.parameters import MOST
-from qacal.storage import MODERATE, Between
+from qacal.parameters import MODERATE, MOST, Between
 from qacal.tally.arrays import Floats
 from qacal.tally.tally import Tally
 

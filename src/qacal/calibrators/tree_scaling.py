@@ -15,8 +15,7 @@ from qacal.calibrators.mixed.nodes import Addresses, nodes_of
 from qacal.calibrators.mixed.tree import fit_tree
 from qacal.calibrators.platt import expit, feature_values
 from qacal.errors import InputError
-from qacal.parameters import MOST
-from qacal.storage import Axes, Between, require
+from qacal.parameters import MOST, Axes, Between, require
 from qacal.tally.arrays import Floats, Ints
 from qacal.tally.groups import GroupColumn
 from qacal.tally.isotonic import IsotonicCurve, isotonic_shape

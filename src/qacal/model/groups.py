@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import numpy as np
 
-from qacal.parameters import MOST
+from qacal.parameters import MOST, Between
 from qacal.records.table import require_polars
-from qacal.storage import Between
 from qacal.tally.arrays import Floats, Hashes
 from qacal.tally.tally import Tally
 

@@ -26,10 +26,10 @@ from qacal.model.groups import GroupSummary
 from qacal.model.model import QACalibrator
 from qacal.model.model_set import ModelSet
 from qacal.model.pipeline import EmbedderId, ForeignName, Pipeline, RowVectors
-from qacal.parameters import MOST
+from qacal.parameters import MOST, Between, require
 from qacal.partitions import BisectingTree, Column, KDTree, KMeans, LearnedTree, Partition, Product
 from qacal.records.reading import ReadAs
-from qacal.storage import MODEL_SET, Between, require
+from qacal.storage import MODEL_SET
 from qacal.thresholds.decisions import DecisionRule
 from qacal.thresholds.fit_record import FitRecord
 

@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qacal.errors import InputError, NotFittedError
-from qacal.parameters import HasParameters, is_whole, shown
-from qacal.storage import require
+from qacal.parameters import HasParameters, is_whole, require, shown
 from qacal.tally.arrays import ArrayLike, Ints
 from qacal.tally.groups import MAX_DEPTH, Paths, as_grouping
 from qacal.tally.ids import mix

@@ -9,9 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qacal.errors import InputError
-from qacal.parameters import MOST
+from qacal.parameters import MODERATE, MOST, Axes, Between, require
 from qacal.partitions.base import ROUNDING, Plain, Tree, one_thread, start_of
-from qacal.storage import MODERATE, Axes, Between, require
 from qacal.tally.arrays import ArrayLike, Floats, Ints
 from qacal.tally.groups import Paths
 from qacal.tally.ids import check_seed

@@ -13,9 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qacal.errors import InputError
-from qacal.parameters import require_kind
+from qacal.parameters import require, require_kind
 from qacal.partitions.base import Partition, Plain, column_of
-from qacal.storage import require
 from qacal.tally.arrays import ArrayLike
 from qacal.tally.groups import Paths, as_labels, kind_of, kinds_of, object_array, require_common_kind
 

@@ -9,9 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qacal.errors import InputError
-from qacal.parameters import MOST, shown
+from qacal.parameters import MODERATE, MOST, Axes, Between, require, shown
 from qacal.partitions.base import ROUNDING, Plain, Tree
-from qacal.storage import MODERATE, Axes, Between, require
 from qacal.tally.arrays import ArrayLike, Floats, Ints
 from qacal.tally.groups import Paths
 from qacal.tally.vectors import fitting_vectors, portions, require_finite

@@ -11,9 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qacal.errors import InputError
-from qacal.parameters import MOST, is_whole, shown
+from qacal.parameters import MOST, Axes, Between, is_whole, require, shown
 from qacal.partitions.base import ROUNDING, Partition, Plain, one_thread, start_of
-from qacal.storage import Axes, Between, require
 from qacal.tally.arrays import ArrayLike, Floats, Ints
 from qacal.tally.ids import check_seed
 from qacal.tally.vectors import LARGEST, as_vectors, fitting_vectors, portions, require_finite, row_hashes

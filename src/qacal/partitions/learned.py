@@ -9,10 +9,9 @@ from typing import Annotated, Self
 import numpy as np
 
 from qacal.errors import InputError
-from qacal.parameters import is_number, shown
+from qacal.parameters import Between, is_number, shown
 from qacal.partitions.base import EMBEDDING, ROUNDING, Plain, Tree, column_of, one_thread
 from qacal.partitions.bisecting import Bisections, bisect, require_room
-from qacal.storage import Between
 from qacal.tally.arrays import ArrayLike, Floats, require_length, seven_decimals, unit_values
 from qacal.tally.ids import check_seed
 from qacal.tally.isotonic import isotonic_shape

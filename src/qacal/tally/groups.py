@@ -15,8 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qacal.errors import InputError
-from qacal.parameters import is_whole, shown
-from qacal.storage import Axes, Between, require, rises
+from qacal.parameters import Axes, Between, is_whole, require, rises, shown
 from qacal.tally.arrays import ArrayLike, Bools, Ints, column_of_any, is_missing, require_length
 
 NO_GROUP = -1

@@ -11,7 +11,7 @@ from typing import Annotated
 
 import numpy as np
 
-from qacal.storage import Axes, Between, Rising
+from qacal.parameters import Axes, Between, Rising
 from qacal.tally.arrays import Floats
 from qacal.tally.tally import Tally
 

@@ -8,8 +8,7 @@ from typing import Annotated, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from qacal.parameters import MOST
-from qacal.storage import Axes, Between, Rising
+from qacal.parameters import MOST, Axes, Between, Rising
 from qacal.tally.arrays import Ints
 
 # A table of a million entries is still small; codes beyond it are searched.

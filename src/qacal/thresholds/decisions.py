@@ -10,8 +10,7 @@ import numpy as np
 
 from qacal.calibrators.evidence import Evidence
 from qacal.errors import InputError
-from qacal.parameters import is_number
-from qacal.storage import require
+from qacal.parameters import is_number, require
 
 KINDS = ("certified", "cheapest", "given")
 """How a threshold was chosen: with a guarantee, by cost, or by hand."""

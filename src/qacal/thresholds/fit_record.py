@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 
-from qacal.storage import Axes, Between, Offsets, Rising, require
+from qacal.parameters import Axes, Between, Offsets, Rising, require
 from qacal.tally.arrays import Floats, Hashes, Ints
 from qacal.tally.ids import mix
 

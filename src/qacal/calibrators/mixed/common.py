@@ -13,7 +13,7 @@ from typing import Annotated, TypeAlias
 import numpy as np
 
 from qacal.calibrators.platt import fit_logistic
-from qacal.storage import MODERATE, Axes
+from qacal.parameters import MODERATE, Axes
 from qacal.tally.arrays import Floats, Ints
 
 # Above this many cells it pays to look at some of them before all are sorted; and a first fit on this many values of x

@@ -17,7 +17,7 @@ from typing import Annotated
 import numpy as np
 from numpy.typing import NDArray
 
-from qacal.storage import FACTORS, Axes, Between
+from qacal.parameters import FACTORS, Axes, Between
 from qacal.tally.arrays import Floats
 from qacal.tally.vectors import LARGEST, as_vectors, portions, require_finite, row_hashes
 

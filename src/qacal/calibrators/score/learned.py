@@ -17,10 +17,9 @@ from qacal.calibrators.score.texts import PairTexts
 from qacal.calibrators.score.trials import ColumnTrial, Material, Objective, ScoreTrial, choose
 from qacal.calibrators.score.words import fit_vocabulary
 from qacal.errors import InputError, NotFittedError
-from qacal.parameters import MOST, HasParameters
+from qacal.parameters import MOST, Between, HasParameters, require
 from qacal.partitions import EMBEDDING
 from qacal.partitions.base import column_of, one_thread
-from qacal.storage import Between, require
 from qacal.tally.arrays import (
     ArrayLike,
     Floats,

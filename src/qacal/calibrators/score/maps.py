@@ -23,9 +23,8 @@ from qacal.calibrators.score.numbers import Numbers, first_cosines
 from qacal.calibrators.score.pooled import PooledMap
 from qacal.calibrators.score.texts import PairTexts
 from qacal.calibrators.score.words import Vocabulary, WordRows
-from qacal.parameters import MOST
+from qacal.parameters import FACTORS, MOST, Axes, Between, require
 from qacal.partitions import EMBEDDING
-from qacal.storage import FACTORS, Axes, Between, require
 from qacal.tally.arrays import Floats, Ints, require_length
 from qacal.tally.groups import as_labels, kinds_of, require_common_kind
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from qacal.calibrators.score.kernel import Kernel, fit_kernel
 from qacal.errors import InputError
-from qacal.storage import Axes, Between, Rising
+from qacal.parameters import Axes, Between, Rising
 from qacal.tally.arrays import ArrayLike, Floats, column_of_any, is_missing
 
 LARGEST = 1e300

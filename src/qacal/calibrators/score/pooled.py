@@ -18,7 +18,7 @@ import numpy as np
 
 from qacal.calibrators.platt import feature_values, fit_platt
 from qacal.calibrators.score.effects import FIXED, fit_effects
-from qacal.storage import FACTORS, Axes, Between, Offsets, Rising, require
+from qacal.parameters import FACTORS, Axes, Between, Offsets, Rising, require
 from qacal.tally.arrays import Bools, Floats, Ints
 from qacal.tally.isotonic import LOGITS, IsotonicCurve, isotonic_shape
 from qacal.tally.tally import Tally

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 
 from qacal.calibrators.score.texts import PairTexts, Texts
-from qacal.storage import Axes, Between, require, rises
+from qacal.parameters import Axes, Between, require, rises
 from qacal.tally.arrays import Floats, Hashes, Ints
 
 if TYPE_CHECKING:
