@@ -8,10 +8,10 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from datetime import date
 from hashlib import sha256
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import pytest
@@ -41,6 +41,7 @@ from qacal.calibrators import (
 from qacal.calibrators.base import Calibrator
 from qacal.errors import ArtifactError, QacalError
 from qacal.model.saved import CLASSES
+from qacal.parameters import Axes, Between, Offsets, Rising
 from qacal.partitions import KDTree, LearnedTree, Product
 from qacal.storage import MODEL, SCHEMA, digest, flatten, load, save, unflatten
 from qacal.tally.arrays import Floats, Ints
@@ -175,6 +176,43 @@ def test_other_arrays_are_refused():
         others = {**arrays, name: array} if array is not None else {key: arrays[key] for key in arrays if key != name}
         with pytest.raises(InputError, match=match):
             unflatten(Outer, plain, others, CLASSES)
+
+
+@dataclass(frozen=True, eq=False)
+class Curves:
+    x: Annotated[Floats, Axes("knots"), Between(0, 1), Rising(within="offset")]
+    y: Annotated[Floats, Axes("knots"), Rising(strictly=False, within="offset")]
+    offset: Annotated[Ints, Offsets("knots")]
+    lines: Annotated[Floats | None, Axes("lines", 2, may_be_empty=False)]
+    share: Annotated[float, Between(0, 1)]
+
+
+CURVES = Curves(np.array([0.1, 0.5, 0.2]), np.array([1.0, 1.0, 0.0]), np.array([0, 2, 3]), np.zeros((4, 2)), 0.5)
+
+
+@pytest.mark.parametrize(
+    ("changes", "match"),
+    [
+        ({"x": np.array([0.1, 0.1, 0.2])}, "x must rise"),
+        ({"x": np.array([0.1, np.nan, 0.2])}, r"x\[1\] is nan; expected 0 to 1"),
+        ({"x": np.array([0.1, 0.5])}, r"y has shape \[3\]; expected \[2\]"),
+        ({"y": np.array([1.0, 0.9, 0.0])}, "y must rise"),
+        ({"y": np.zeros((3, 1))}, r"y has shape \[3, 1\]; expected \[3\]"),
+        ({"offset": np.array([0, 2, 4])}, "offset must rise from 0 to 3"),
+        ({"offset": np.array([0, 2, 2, 3])}, "offset must rise from 0 to 3"),
+        ({"offset": np.array([0, 3, 2, 3])}, "offset must rise from 0 to 3"),
+        ({"offset": np.array([], dtype=np.int64)}, "offset must rise from 0 to 3"),
+        ({"offset": np.array([[0, 2, 3]])}, "offset must rise from 0 to 3"),
+        ({"lines": np.zeros((4, 3))}, r"lines has shape \[4, 3\]; expected \[4, 2\]"),
+        ({"lines": np.zeros((0, 2))}, "lines is empty"),
+        ({"share": 1.5}, "share is 1.5; expected 0 to 1"),
+    ],
+)
+def test_fields_that_do_not_meet_their_constraints_are_refused(changes, match):
+    there_and_back(CURVES)
+    there_and_back(replace(CURVES, lines=None))
+    with pytest.raises(InputError, match=match):
+        there_and_back(replace(CURVES, **changes))
 
 
 # Round trip
