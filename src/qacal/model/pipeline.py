@@ -30,24 +30,18 @@ from qacal.records.reading import Batch
 from qacal.tally.arrays import ArrayLike, Floats
 from qacal.tally.groups import Paths, as_grouping
 
-# Built-in embedders that a model in this process uses. The key has the process: a fork does not copy their threads.
-_BUILT_IN = ("static", "minilm")
+BUILT_IN = ("static", "minilm")
+# The built-in embedders that models in this process use. The key has the process: a fork does not copy their threads.
 _in_use: WeakValueDictionary[tuple[str, int], Embedder] = WeakValueDictionary()
 
 
 class ForeignName(str):
     """The name of an embedder that comes from a saved model, not from the user.
 
-    The author of the model may have chosen any repository or path, so nothing is loaded by such a name. Built-in
-    embedders and vectors in a column are not foreign.
+    The author of the model may have chosen any repository or path, so nothing is loaded by such a name.
     """
 
     __slots__ = ()
-
-    @classmethod
-    def unless_known(cls, name: str) -> str:
-        """Return the name itself if it may be loaded, else a foreign name."""
-        return name if name in _BUILT_IN or name.startswith("column:") else cls(name)
 
 
 @dataclass(frozen=True)
@@ -123,7 +117,7 @@ class RowVectors:
 
 def _shared(name: str | Embedder) -> Embedder:
     """Return an embedder; models share the built-in ones, so that a set of models loads the weights once."""
-    if name not in _BUILT_IN:
+    if name not in BUILT_IN:
         return embedder(name)
     key = str(name), os.getpid()
     loaded = _in_use.get(key)

@@ -25,7 +25,7 @@ from qacal.model.fitting import Fitted, FittedFor
 from qacal.model.groups import GroupSummary
 from qacal.model.model import QACalibrator
 from qacal.model.model_set import ModelSet
-from qacal.model.pipeline import EmbedderId, ForeignName, Pipeline, RowVectors
+from qacal.model.pipeline import BUILT_IN, EmbedderId, ForeignName, Pipeline, RowVectors
 from qacal.parameters import MOST, Between, require
 from qacal.partitions import BisectingTree, Column, KDTree, KMeans, LearnedTree, Partition, Product
 from qacal.records.reading import ReadAs
@@ -151,8 +151,10 @@ def load_model(path: str | Path, embedder: str | Embedder | None = None) -> QACa
     """Return the single model that was saved at `path`."""
     saved: SavedModel = storage.load(path, SavedModel, CLASSES)
     name = "static" if saved.embedder is None else saved.embedder.name
+    if embedder is None:
+        embedder = name if name in BUILT_IN or name.startswith("column:") else ForeignName(name)
     model = QACalibrator(
-        ForeignName.unless_known(name) if embedder is None else embedder,
+        embedder,
         saved.partition,
         # A continuous output determines the calibrator, and a new fit raises if both are named.
         None if saved.output == "continuous" else saved.calibrator,
@@ -163,8 +165,8 @@ def load_model(path: str | Path, embedder: str | Embedder | None = None) -> QACa
         seed=saved.seed,
     )
     partition = BisectingTree() if saved.partition is None else saved.partition
-    vectors = RowVectors(model.embedder, saved.embedder)
-    if saved.embedder is not None and name.startswith("column:") and model.embedder == name:
+    vectors = RowVectors(embedder, saved.embedder)
+    if saved.embedder is not None and name.startswith("column:") and embedder == name:
         vectors = RowVectors(ColumnEmbedder(name.removeprefix("column:"), saved.embedder.dim))
     return model._set_fitted(
         Fitted(
