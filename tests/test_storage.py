@@ -271,6 +271,12 @@ def test_a_tree_cut_at_a_depth_comes_back(calibrator, depth):
     assert_same(there_and_back(model).explain(**ask), model.explain(**ask))
 
 
+def test_the_largest_numbers_are_labels_too():
+    labels = np.repeat([2**63 - 1, 2**62 + 5, 3], 40)
+    model = QABinning(points_per_bin=20).fit(np.full(120, 0.5), np.tile([0, 1, 1], 40), groups=labels)
+    assert there_and_back(model).explain([0.5], groups=[2**63 - 1]).source == ["group"]
+
+
 def test_the_document_is_for_people_and_arrays_are_for_numpy(tmp_path):
     model = fitted(QABinning(points_per_bin=7), "mixed")
     save(tmp_path / "model", model, CLASSES)

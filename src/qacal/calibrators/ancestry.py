@@ -10,7 +10,7 @@ import numpy as np
 
 from qacal.calibrators.evidence import FROM_ANCESTOR, FROM_GROUP, FROM_ROOT
 from qacal.errors import InputError
-from qacal.parameters import MOST, Axes, Between, require
+from qacal.parameters import Axes, Between, require
 from qacal.tally.arrays import Floats, Ints
 from qacal.tally.bins import group_runs
 from qacal.tally.groups import MAX_DEPTH, NO_GROUP, GroupColumn
@@ -55,7 +55,7 @@ class Lineage:
     """
 
     depth: Annotated[Ints, Axes("nodes", may_be_empty=False), Between(0, MAX_DEPTH)]
-    owner: Annotated[Ints, Axes("nodes"), Between(NO_GROUP, MOST)]
+    owner: Annotated[Ints, Axes("nodes"), Between(NO_GROUP, 2**63 - 1)]
     source: Annotated[Ints, Axes("nodes")]
     directory: GroupIndex
 
@@ -66,7 +66,10 @@ class Lineage:
         is_right = (np.diff(self.depth) == 0) & (np.diff(self.owner) > 0)
         are_groups = (self.depth[1:] > 0) & (self.owner[1:] >= 0)
         require(bool(((is_below | is_right) & are_groups).all()), "nodes must rise by depth and code.")
-        require(bool((self.directory.entries < len(self.depth)).all()), "a group uses the map of a node that is none.")
+        require(
+            bool((self.directory.entries < len(self.depth)).all()),
+            "a group uses the map of a node that does not exist.",
+        )
 
     def require_of(self, column: GroupColumn | None, max_depth: int | None = None) -> None:
         """Raise for nodes that :func:`lineage` cannot have made for these groups."""

@@ -91,7 +91,7 @@ class BinMaps:
     def validate(self) -> None:
         """Raise for maps that no fit can have made: then lookups stay within a map, and values are in [0, 1]."""
         self.lineage.require_of(self.grouping, self.max_depth)
-        require(len(self.offset) == len(self.lineage.depth) + 1, "there is one map for each node; here there is not.")
+        require(len(self.offset) == len(self.lineage.depth) + 1, "there must be one map for each node.")
         require(bool((self.low <= self.high).all()), "an interval has its low above its high.")
         last = np.zeros(len(self.top), dtype=bool)
         last[self.offset[1:] - 1] = True

@@ -51,7 +51,7 @@ class IsotonicMaps:
     def validate(self) -> None:
         self.lineage.require_of(self.grouping, self.max_depth)
         is_complete = len(self.offset) - 1 == len(self.rows) == len(self.lineage.depth)
-        require(is_complete, "there is one curve for each node; here there is not.")
+        require(is_complete, "there must be one curve for each node.")
 
     def parameters(self) -> dict[str, Any]:
         return {} if self.grouping is None else {"max_depth": self.max_depth}

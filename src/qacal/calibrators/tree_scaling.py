@@ -65,7 +65,7 @@ class TreeMaps:
         )
 
     def validate(self) -> None:
-        require(len(self.rows) == len(self.lineage.depth), "there is one curve for each node; here there is not.")
+        require(len(self.rows) == len(self.lineage.depth), "there must be one curve for each node.")
         has_shape = self.shape is not None
         require(has_shape == (self.feature == "isotonic"), f"the feature {self.feature!r} does not go with its shape.")
         intercept, slope = self.fit.curves()

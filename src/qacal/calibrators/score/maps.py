@@ -89,8 +89,10 @@ class Levels:
         return columns[:, :-1]
 
     def validate(self) -> None:
-        require(len(self.labels) == len(self.column), "each value of a column of a score has a column.")
-        require(bool((self.column < len(self.names)).all()), "a value belongs to a column of a score that is none.")
+        require(len(self.labels) == len(self.column), "each value of a score must belong to a column.")
+        require(
+            bool((self.column < len(self.names)).all()), "a value of a score belongs to a column that does not exist."
+        )
         known = set(zip(self.column.tolist(), self.labels, strict=True))
         require(len(known) == len(self.labels), "a column of a score has a value twice.")
 
@@ -303,7 +305,7 @@ class ScoreMaps:
         widths, words = self.signals.widths, self.signals.words
         count = 0 if words is None else len(words)
         is_complete = len(self.coefficients) == (2 + sum(widths) if widths or count else 0)
-        require(is_complete and len(self.words) == count, "a score has one effect for each term and word.")
+        require(is_complete and len(self.words) == count, "a score must have one effect for each term and word.")
 
 
 def pooled_maps(pooled: PooledMap) -> ScoreMaps:
