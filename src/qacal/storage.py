@@ -5,7 +5,7 @@ lists. Its annotations are its schema: those of its fields, or of its parameters
 underscore. An annotation is an array (``Floats``), a dataclass, an estimator, a tuple or mapping of these, a bool, int,
 float or str, a ``Literal``, or ``Any``, which is a label (text or a number); each may be ``| None``. A
 ``Mapping[str, Any]`` holds any JSON. ``Annotated`` adds constraints (:mod:`qacal.parameters`) that a saved field meets.
-What these cannot say, a method ``validate()`` checks.
+What these cannot say, a method ``_validate()`` checks.
 
 A folder has a *document* (``model.json``) and the folders that the document names: one of arrays
 (``arrays-1f2e3d4c/*.npy``), or folders of other models. The document is JSON: the `schema` number of this layout, the
@@ -177,8 +177,8 @@ def unflatten(kind: type, plain: Any, arrays: Arrays, classes: Collection[type] 
         values = {at: build(inner, plain.get(at), _inside(name, at)) for at, inner in schema.items()}
         require_constraints(_constraints(kind), values, name)
         value = kind._restored(values) if is_estimator else kind(**values)
-        if hasattr(value, "validate"):
-            value.validate()
+        if hasattr(value, "_validate"):
+            value._validate()
         return value
 
     value = build(kind, plain, "")

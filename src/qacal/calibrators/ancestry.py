@@ -59,7 +59,7 @@ class Lineage:
     source: Annotated[Ints, Axes("nodes")]
     directory: GroupIndex
 
-    def validate(self) -> None:
+    def _validate(self) -> None:
         is_root = self.depth[0] == 0 and self.owner[0] == NO_GROUP
         require(bool(is_root), "the first node must be the root, and is not.")
         is_below = np.diff(self.depth) > 0

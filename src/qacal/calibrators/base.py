@@ -190,7 +190,7 @@ class Calibrator(HasParameters, ABC):
             raise NotFittedError(f"this {type(self).__name__} is not fitted yet; call fit first.")
         return self.maps_
 
-    def validate(self) -> None:
+    def _validate(self) -> None:
         """Raise `InputError` if no fit with these parameters can have made `maps_`, which may come from a file."""
         for name, fitted in self.maps_.parameters().items():
             own = getattr(self, name, fitted)

@@ -88,7 +88,7 @@ class BinMaps:
         levels = np.unique(self.lineage.depth).tolist()
         return np.stack([self._bins_at(rows, depth) for depth in levels], axis=1)
 
-    def validate(self) -> None:
+    def _validate(self) -> None:
         """Raise for maps that no fit can have made: then lookups stay within a map, and values are in [0, 1]."""
         self.lineage.require_of(self.grouping, self.max_depth)
         require(len(self.offset) == len(self.lineage.depth) + 1, "there must be one map for each node.")

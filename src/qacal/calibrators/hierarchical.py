@@ -48,7 +48,7 @@ class LogisticMaps:
             rows=self.rows[entry],
         )
 
-    def validate(self) -> None:
+    def _validate(self) -> None:
         is_known = np.isin(self.directory.codes, known_groups(self.grouping, self.max_depth)).all()
         require(bool(is_known), "a group has a curve, but had no rows in the fit.")
         in_order = np.array_equal(self.directory.entries, np.arange(1, len(self.rows)))

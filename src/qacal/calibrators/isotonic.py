@@ -48,7 +48,7 @@ class IsotonicMaps:
             rows=self.rows[curve],
         )
 
-    def validate(self) -> None:
+    def _validate(self) -> None:
         self.lineage.require_of(self.grouping, self.max_depth)
         is_complete = len(self.offset) - 1 == len(self.rows) == len(self.lineage.depth)
         require(is_complete, "there must be one curve for each node.")

@@ -64,7 +64,7 @@ class TreeMaps:
             rows=self.rows[node],
         )
 
-    def validate(self) -> None:
+    def _validate(self) -> None:
         require(len(self.rows) == len(self.lineage.depth), "there must be one curve for each node.")
         has_shape = self.shape is not None
         require(has_shape == (self.feature == "isotonic"), f"the feature {self.feature!r} does not go with its shape.")

@@ -78,7 +78,7 @@ class _Index:
     by: str
     values: tuple[Any, ...]
 
-    def validate(self) -> None:
+    def _validate(self) -> None:
         are_names = all(isinstance(value, str | int) for value in self.values)
         require(are_names and len({*self.values}) == len(self.values), "the values of a set of models must differ.")
 

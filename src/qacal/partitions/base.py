@@ -147,7 +147,7 @@ class Tree(Partition):
             "levels": self.fitted_.levels(),
         }
 
-    def validate(self) -> None:
+    def _validate(self) -> None:
         """Raise `InputError` unless a fit with these parameters can have made `fitted_`, which may come from a file."""
         depth, leaves = self.fitted_.depth, len(self.fitted_.sizes)
         is_same = depth == self.max_depth <= MAX_DEPTH and leaves == 2**depth

@@ -65,7 +65,7 @@ class Bisections:
         splits = (self.directions != 0).any(axis=1)
         return [{"depth": d + 1, "splits": int(splits[2**d - 1 : 2 ** (d + 1) - 1].sum())} for d in range(self.depth)]
 
-    def validate(self) -> None:
+    def _validate(self) -> None:
         is_tree = len(self.directions) == len(self.sizes) - 1 and self.width >= 1
         require(is_tree, f"directions has shape {self.directions.shape}, for {len(self.sizes)} leaves.")
 

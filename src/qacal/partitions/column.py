@@ -44,7 +44,7 @@ class Labels:
         """The kinds of labels."""
         return kinds_of(self.labels)
 
-    def validate(self) -> None:
+    def _validate(self) -> None:
         require(len(self.known) == len(self.labels), "a column has a label twice.")
         are_counts = len(self.counts) == len(self.labels) and all(count > 0 for count in self.counts)
         require(are_counts, "a column has one count above 0 for each label; this one does not.")

@@ -61,7 +61,7 @@ class TreeMap:
             for d in range(self.depth)
         ]
 
-    def validate(self) -> None:
+    def _validate(self) -> None:
         require(len(self.pivots) == len(self.sizes) - 1, "there must be one pivot for each node.")
         has_width = self.axes is None or self.axes.shape[1] == self.width
         require(has_width, f"the axes have another width than the vectors, which have {self.width} coordinates.")

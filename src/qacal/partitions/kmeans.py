@@ -111,7 +111,7 @@ class KMeans(Partition):
             "sizes": sizes,
         }
 
-    def validate(self) -> None:
+    def _validate(self) -> None:
         groups = len(self.fitted_.sizes)
         require(groups <= self.n_groups, f"n_groups is {self.n_groups}, and there are {groups} centres; fit again.")
 

@@ -101,7 +101,7 @@ class GroupColumn:
         code, exits = np.divmod(np.unique(self.code[new] * (self.depth + 2) + self.exit[new]), self.depth + 2)
         return GroupColumn(code, None, exits, self.depth)
 
-    def validate(self) -> None:
+    def _validate(self) -> None:
         """Raise unless :meth:`distinct` can have made this column."""
         if self.depth is None or self.exit is None:
             require(self.depth is None and self.exit is None, "a tree has a depth and exits, other groups neither.")

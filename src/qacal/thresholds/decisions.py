@@ -55,7 +55,7 @@ class DecisionRule:
         decision = np.where(evidence.calibrated >= threshold, "answer", "abstain").tolist()
         return replace(evidence, decision=decision, threshold=threshold)
 
-    def validate(self) -> None:
+    def _validate(self) -> None:
         """Raise an error for a rule of an unknown kind; it may come from a file."""
         require(
             self.about.get("kind") in KINDS, f"the threshold is about {self.about!r:.80}; expected a kind of {KINDS}."

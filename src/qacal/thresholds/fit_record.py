@@ -70,7 +70,7 @@ class FitRecord:
         every = [Forecast(self.score[piece], self.rows[piece], self.right[piece]) for piece in pieces]
         return Forecasts(every[0], dict(zip(self.groups, every[1:], strict=True)))
 
-    def validate(self) -> None:
+    def _validate(self) -> None:
         has_each = len({*self.groups}) == len(self.groups) == len(self.offset) - 2
         require(has_each, "the record of a fit has the cells of all rows, and of each group once.")
         require(bool((self.right <= self.rows).all()), "more rows are correct than there are rows.")

@@ -242,7 +242,7 @@ class LearnedScore(HasParameters):
         others = [_partial(column_of(inputs, name, self), len(first), name) for name in self.confidences]
         return seven_decimals(np.column_stack([first, *others]))
 
-    def validate(self) -> None:
+    def _validate(self) -> None:
         self._require_parameters()
         is_one = sum(trial.is_chosen for trial in self.tried_) == min(len(self.tried_), 1)
         require(is_one, "one of the trials of a score must be the chosen one.")

@@ -88,7 +88,7 @@ class Levels:
             columns[np.arange(len(codes)), column] = 1.0  # the last serves NO_LEVEL, which is -1
         return columns[:, :-1]
 
-    def validate(self) -> None:
+    def _validate(self) -> None:
         require(len(self.labels) == len(self.column), "each value of a score must belong to a column.")
         require(
             bool((self.column < len(self.names)).all()), "a value of a score belongs to a column that does not exist."
@@ -258,7 +258,7 @@ class Signals:
             out += np.repeat(sizes, 2).tolist()
         return out
 
-    def validate(self) -> None:
+    def _validate(self) -> None:
         count = 0 if self.numbers is None else self.numbers.count
         require(len(self.number_names) == count, "the columns of numbers of a score and their names differ.")
 
@@ -301,7 +301,7 @@ class ScoreMaps:
             out["words"] = rows.words @ self.words
         return out
 
-    def validate(self) -> None:
+    def _validate(self) -> None:
         widths, words = self.signals.widths, self.signals.words
         count = 0 if words is None else len(words)
         is_complete = len(self.coefficients) == (2 + sum(widths) if widths or count else 0)

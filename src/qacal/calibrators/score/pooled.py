@@ -63,7 +63,7 @@ class PooledMap:
         piece = slice(self.offset[j], self.offset[j + 1])
         return IsotonicCurve(self.knot[piece], self.height[piece])
 
-    def validate(self) -> None:
+    def _validate(self) -> None:
         curves = len(self.slopes) if self.kind == "curve" else 0
         require(len(self.offset) - 1 == curves, f"a pooled map of this kind has {curves} curves.")
 

@@ -81,7 +81,7 @@ class Vocabulary:
         rows, columns, weights = (np.concatenate(part) for part in zip(*parts, strict=True))
         return WordRows(rows, columns, weights, (len(texts.form), len(self)))
 
-    def validate(self) -> None:
+    def _validate(self) -> None:
         require(0 <= self.questions <= len(self.words), "a vocabulary has more words of questions than words.")
         is_sorted = rises(self.words[: self.questions]) and rises(self.words[self.questions :])
         require(is_sorted, "the words of a vocabulary must rise.")
