@@ -200,8 +200,8 @@ def test_calibrators_show_no_internals():
     verbs = {"fit", "fit_tally", "predict", "predict_tally", "explain", "get_params", "set_params"}
     for name in qacal.calibrators.__all__:
         if name not in ("Evidence", "LearnedScore"):
-            assert public(getattr(qacal.calibrators, name)()) == verbs | {"properties", "validate"}
-    score = {"fit", "predict", "pooled", "chosen", "columns_used", "get_params", "set_params", "validate"}
+            assert public(getattr(qacal.calibrators, name)()) == verbs | {"properties"}
+    score = {"fit", "predict", "pooled", "chosen", "columns_used", "get_params", "set_params"}
     score |= {"reads_text", "reads_words"}
     assert public(qacal.LearnedScore()) == score
 
@@ -210,7 +210,7 @@ def test_a_partition_is_asked_in_one_way():
     """`fit` and `assign`, and in trees `paths`: the groups of every depth."""
     partitions = qacal.partitions
     verbs = {"fit", "assign", "describe", "clone", "get_params", "set_params"}
-    verbs |= {"kind", "uses_labels", "validate"}
+    verbs |= {"kind", "uses_labels"}
     for tree in (partitions.BisectingTree, partitions.KDTree, partitions.LearnedTree):
         assert public(tree()) == verbs | {"paths"}
     parts = (partitions.Column("a"), partitions.KMeans(), partitions.Function(len))

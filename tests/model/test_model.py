@@ -255,7 +255,7 @@ def test_a_model_with_another_embedder_is_refused(fitted, tmp_path):
 
     fitted.save(tmp_path / "model")
     saved = storage.load(tmp_path / "model", SavedModel, CLASSES)
-    other = replace(saved, embedder={**saved.embedder, "digest": "0" * 64})
+    other = replace(saved, embedder=replace(saved.embedder, digest="0" * 64))
     storage.save(tmp_path / "other", other, CLASSES)
     with pytest.raises(InputError, match="the embedder 'static' is not the one that the model was fitted with"):
         qacal.load(tmp_path / "other").calibrate(answers(5))

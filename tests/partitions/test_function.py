@@ -4,6 +4,7 @@ import pytest
 
 from qacal import InputError
 from qacal.partitions import Function
+from tests.rebuilt import rebuilt
 
 
 def first_letters(rows):
@@ -49,4 +50,4 @@ def test_refusals():
     with pytest.raises(InputError, match="takes columns by name"):
         Function(len)._groups_of(["a"])
     with pytest.raises(InputError, match=r"use Column\('kind'\) in its place"):
-        Function(len).validate()
+        rebuilt(Function(len))

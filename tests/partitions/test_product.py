@@ -8,6 +8,7 @@ from sklearn.base import clone
 
 from qacal import InputError
 from qacal.partitions import BisectingTree, Column, Function, KDTree, KMeans, Product
+from tests.rebuilt import rebuilt
 
 texts = st.text(alphabet="a/ ", min_size=1, max_size=4)
 
@@ -63,7 +64,7 @@ def test_with_a_function():
     assert product._fit_rows(rows)._groups_of(rows).tolist() == ["a / 4", "b / 8"]
     assert product._fit_rows(rows).describe()["n_groups"] is None
     with pytest.raises(InputError, match=r"Function\(length\) is code and cannot be saved"):
-        product._fit_rows(rows).validate()
+        rebuilt(product._fit_rows(rows))
 
 
 def test_refusals():

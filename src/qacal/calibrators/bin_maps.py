@@ -11,7 +11,7 @@ or more; the root always has a map.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Annotated, Any, Literal, TypeAlias, get_args
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from qacal.calibrators.base import Rows, group_names
 from qacal.calibrators.evidence import Evidence
 from qacal.errors import InputError
 from qacal.guarantee import Certificate, check_alpha, jittered_certificate, uniform_certificate
-from qacal.storage import require, require_between, require_columns, require_offsets, rises_within
+from qacal.parameters import MOST, Axes, Between, Offsets, require
 from qacal.tally.arrays import Bools, Floats, Hashes, Ints, seven_decimals
 from qacal.tally.bins import Bins, check_points_per_bin, equal_bins, group_runs, mass_bins, rank_bins
 from qacal.tally.cells import snap
@@ -42,13 +42,13 @@ class BinMaps:
     lineage : the node of each map, and which map a group uses.
     """
 
-    top: Floats
-    tie: Hashes
-    value: Floats
-    low: Floats
-    high: Floats
-    rows: Ints
-    offset: Ints
+    top: Annotated[Floats, Axes("bins")]
+    tie: Annotated[Hashes, Axes("bins")]
+    value: Annotated[Floats, Axes("bins"), Between(0, 1)]
+    low: Annotated[Floats, Axes("bins"), Between(0, 1)]
+    high: Annotated[Floats, Axes("bins"), Between(0, 1)]
+    rows: Annotated[Ints, Axes("bins"), Between(0, MOST)]
+    offset: Annotated[Ints, Offsets("bins")]
     lineage: Lineage
     grouping: GroupColumn | None
     max_depth: int | None
@@ -88,30 +88,24 @@ class BinMaps:
         levels = np.unique(self.lineage.depth).tolist()
         return np.stack([self._bins_at(rows, depth) for depth in levels], axis=1)
 
-    def validate(self) -> None:
+    def _validate(self) -> None:
         """Raise for maps that no fit can have made: then lookups stay within a map, and values are in [0, 1]."""
-        self.lineage.validate(self.grouping, self.max_depth)
-        n_bins = len(self.top.ravel())
-        columns = {"value": self.value, "low": self.low, "high": self.high}
-        require_columns(n_bins, top=self.top, tie=self.tie, rows=self.rows, **columns)
-        require_offsets(self.offset, len(self.lineage.depth), n_bins)
-        require_between(0, 1, **columns)
+        self.lineage.require_of(self.grouping, self.max_depth)
+        require(len(self.offset) == len(self.lineage.depth) + 1, "there must be one map for each node.")
         require(bool((self.low <= self.high).all()), "an interval has its low above its high.")
-        require_between(0, 2**63 - 1, rows=self.rows)
         last = np.zeros(len(self.top), dtype=bool)
         last[self.offset[1:] - 1] = True
-        require_between(0, 1, top=np.where(last, 0.0, self.top))
         require(bool((self.top[last] == np.inf).all()), "the last bin of a map must have no top.")
-        keys = (self.top, self.tie) if self.is_jittered else (self.top,)
-        require(rises_within(self.offset, *keys), "the tops of a map must rise.")
+        is_inside = (self.top >= 0) & (self.top <= 1)
+        require(bool((is_inside | last).all()), "the top of a bin is a number from 0 to 1; this one is not.")
+        is_above = self.top[1:] > self.top[:-1]
+        if self.is_jittered:
+            is_above |= (self.top[1:] == self.top[:-1]) & (self.tie[1:] > self.tie[:-1])
+        require(bool((is_above | last[:-1]).all()), "the tops of a map must rise.")
         # Tops that are confidences of rows have seven decimals; fixed tops and those on a grid need not.
         if self.certificate.kind != "fixed" and self.resolution is None:
             is_read = np.array_equal(seven_decimals(self.top[~last]), self.top[~last])
             require(is_read, "the tops of a map have seven decimals; this one is of an earlier qacal. Fit again.")
-        self._validate_certificate()
-
-    def _validate_certificate(self) -> None:
-        self.certificate.validate()
         is_theorem = self.certificate.kind == "distinct"
         require(is_theorem == self.is_jittered, 'the certificate "distinct" goes with jittered ties alone.')
         if self.certificate.kind == "fixed":

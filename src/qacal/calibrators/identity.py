@@ -21,9 +21,6 @@ class IdentityMap:
     def explain(self, rows: Rows) -> Evidence:
         return Evidence.of(rows.exact, rows.exact.copy())
 
-    def validate(self) -> None:
-        """Accept: there is nothing to validate."""
-
     def parameters(self) -> dict[str, Any]:
         return {}
 

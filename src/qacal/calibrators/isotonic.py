@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 
@@ -11,7 +11,7 @@ from qacal.calibrators.ancestry import Lineage, flat_levels, lineage
 from qacal.calibrators.base import Calibrator, Properties, Rows, group_names
 from qacal.calibrators.evidence import Evidence
 from qacal.errors import InputError
-from qacal.storage import require, require_between, require_columns, require_offsets, rises_within
+from qacal.parameters import MOST, Axes, Between, Offsets, Rising, require
 from qacal.tally.arrays import Floats, Ints
 from qacal.tally.bins import group_runs
 from qacal.tally.groups import GroupColumn
@@ -26,10 +26,10 @@ class IsotonicMaps:
     x, y : the knots of all curves, end to end; curve j has the knots ``offset[j]`` to ``offset[j + 1] - 1``.
     """
 
-    x: Floats
-    y: Floats
-    offset: Ints
-    rows: Ints
+    x: Annotated[Floats, Axes("knots"), Between(0, 1), Rising(within="offset")]
+    y: Annotated[Floats, Axes("knots"), Between(0, 1), Rising(strictly=False, within="offset")]
+    offset: Annotated[Ints, Offsets("knots")]
+    rows: Annotated[Ints, Axes("curves"), Between(0, MOST)]
     lineage: Lineage
     grouping: GroupColumn | None
     max_depth: int | None
@@ -48,16 +48,10 @@ class IsotonicMaps:
             rows=self.rows[curve],
         )
 
-    def validate(self) -> None:
-        self.lineage.validate(self.grouping, self.max_depth)
-        curves, knots = len(self.lineage.depth), len(self.x.ravel())
-        require_columns(knots, x=self.x, y=self.y)
-        require_columns(curves, rows=self.rows)
-        require_between(0, 2**63 - 1, rows=self.rows)
-        require_offsets(self.offset, curves, knots)
-        require_between(0, 1, x=self.x, y=self.y)
-        require(rises_within(self.offset, self.x), "the knots of a curve must rise.")
-        require(rises_within(self.offset, self.y, self.x), "a curve falls.")
+    def _validate(self) -> None:
+        self.lineage.require_of(self.grouping, self.max_depth)
+        is_complete = len(self.offset) - 1 == len(self.rows) == len(self.lineage.depth)
+        require(is_complete, "there must be one curve for each node.")
 
     def parameters(self) -> dict[str, Any]:
         return {} if self.grouping is None else {"max_depth": self.max_depth}

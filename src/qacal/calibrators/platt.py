@@ -8,14 +8,14 @@ Unpenalised. Soft targets and weights need nothing special: they are in the sums
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 import numpy as np
 
 from qacal.calibrators.base import Calibrator, Properties, Rows
 from qacal.calibrators.evidence import Evidence
 from qacal.errors import InputError
-from qacal.storage import require, require_moderate
+from qacal.parameters import MODERATE, MOST, Between
 from qacal.tally.arrays import Floats
 from qacal.tally.tally import Tally
 
@@ -112,20 +112,16 @@ def _solve(a: float, b: float, c: float, g: _Pair) -> _Pair:
 class LogisticMap:
     """p = 1 / (1 + exp(-(intercept + slope x)))."""
 
-    intercept: float
-    slope: float
+    intercept: Annotated[float, MODERATE]
+    slope: Annotated[float, MODERATE]
     feature: Feature
-    rows: int
+    rows: Annotated[int, Between(1, MOST)]
 
     def apply(self, rows: Rows) -> Floats:
         return expit(self.intercept + self.slope * feature_values(rows.confidence, self.feature))
 
     def explain(self, rows: Rows) -> Evidence:
         return Evidence.of(rows.exact, self.apply(rows), rows=self.rows)
-
-    def validate(self) -> None:
-        require_moderate(intercept=self.intercept, slope=self.slope)
-        require(self.rows >= 1, f"the curve rests on {self.rows} rows; expected 1 or more.")
 
     def parameters(self) -> dict[str, Any]:
         return {"feature": self.feature}

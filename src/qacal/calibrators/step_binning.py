@@ -10,7 +10,6 @@ from qacal.calibrators.bin_maps import BinMaps
 from qacal.errors import InputError
 from qacal.guarantee import check_alpha, fixed_certificate
 from qacal.parameters import is_number, is_whole, shown
-from qacal.storage import require
 from qacal.tally.arrays import Floats
 from qacal.tally.tally import Tally
 
@@ -179,10 +178,6 @@ class StepBinning(Calibrator):
         self.max_depth = max_depth
         self.alpha = alpha
         self.recalibrate = recalibrate
-
-    def validate(self) -> None:
-        super().validate()
-        require(self.maps_.certificate.kind == "fixed", "the bins of StepBinning are fixed; these are not. Fit again.")
 
     @property
     def properties(self) -> Properties:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from qacal.calibrators.mixed.nodes import Addresses, nodes_of
 from qacal.calibrators.mixed.tree import fit_tree
 from qacal.calibrators.platt import expit, feature_values
 from qacal.errors import InputError
-from qacal.storage import require, require_between, require_columns
+from qacal.parameters import MOST, Axes, Between, require
 from qacal.tally.arrays import Floats, Ints
 from qacal.tally.groups import GroupColumn
 from qacal.tally.isotonic import IsotonicCurve, isotonic_shape
@@ -33,9 +33,9 @@ class TreeMaps:
     addresses, lineage : which node a row is in; the node of each curve. Both follow from the groups.
     """
 
-    intercept: Floats
-    slope: Floats
-    rows: Ints
+    intercept: Annotated[Floats, Axes("nodes")]
+    slope: Annotated[Floats, Axes("nodes")]
+    rows: Annotated[Ints, Axes("nodes"), Between(0, MOST)]
     shape: IsotonicCurve | None
     grouping: GroupColumn | None
     max_depth: int | None
@@ -45,9 +45,6 @@ class TreeMaps:
     lineage: Lineage = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        # Validated here, and not in validate(), because the addresses are made of the groups.
-        if self.grouping is not None:
-            self.grouping.validate()
         nodes = nodes_of(self.grouping, self.max_depth)
         addresses = Addresses.of(nodes, self.grouping, self.max_depth)
         object.__setattr__(self, "addresses", addresses)
@@ -67,15 +64,10 @@ class TreeMaps:
             rows=self.rows[node],
         )
 
-    def validate(self) -> None:
-        nodes = len(self.lineage.depth)
-        self.fit.validate(nodes)
-        require_columns(nodes, intercept=self.intercept, slope=self.slope, rows=self.rows)
-        require_between(0, 2**63 - 1, rows=self.rows)
+    def _validate(self) -> None:
+        require(len(self.rows) == len(self.lineage.depth), "there must be one curve for each node.")
         has_shape = self.shape is not None
         require(has_shape == (self.feature == "isotonic"), f"the feature {self.feature!r} does not go with its shape.")
-        if self.shape is not None:
-            self.shape.validate()
         intercept, slope = self.fit.curves()
         is_same = np.array_equal(intercept, self.intercept) and np.array_equal(slope, self.slope)
         require(is_same, "the curves are not those of the fitted effects.")

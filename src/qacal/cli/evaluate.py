@@ -73,7 +73,7 @@ def run(
         qacal evaluate labelled.parquet --model model --fail-above 0.05 && deploy
     """
     from qacal.model.evaluating import collect
-    from qacal.model.model_set import load
+    from qacal.model.saved import load
 
     if strict and fail_above is None:
         raise typer.BadParameter("--strict needs --fail-above, which sets the limit.")

@@ -41,7 +41,7 @@ def run(
         qacal explain model --question "What is 17 * 23?" --answer 391 --confidence 0.9
         qacal explain model --question "..." --answer "..." --confidence 0.9 --column-value confidence_tokens=0.4
     """
-    from qacal.model.model_set import load
+    from qacal.model.saved import load
 
     if not 0 <= confidence <= 1:
         raise typer.BadParameter(f"--confidence is {confidence:g}; expected 0 to 1, such as 0.9 for 90 percent.")

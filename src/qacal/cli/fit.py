@@ -127,7 +127,7 @@ def run(
         qacal fit answers_of_many_llms.jsonl -o models --by model
         qacal fit judged.parquet -o model --certify labelled_by_people.parquet
     """
-    from qacal.model.defaults import Defaults
+    from qacal.model.defaults import default_pipeline
     from qacal.model.fitting import FitInputs
     from qacal.model.model import QACalibrator
     from qacal.model.model_set import ModelSet, fit_set
@@ -164,7 +164,7 @@ def run(
     )
     if not continuous:
         # The default calibrator, so that --alpha can be set on it.
-        parts = Defaults(**model.get_params(deep=False)).pipeline(has_certify_records=certify is not None)
+        parts = default_pipeline(model, has_certify_records=certify is not None)
         model.set_params(calibrator=_with_settings(parts.calibrator, points_per_bin, alpha, ties))
     with options.input_rows(file, column, percent, skip_bad_rows, max_bad, expression) as (rows, reading, progress):
         if by is None:

@@ -158,7 +158,7 @@ def unused_confidences(fit: QACalibrator | ModelSet, reading: Reading) -> Iterat
 def lost_threshold(path: str) -> str | None:
     """Return the options that chose the threshold of the model at `path`; None without a threshold or a model."""
     from qacal.errors import QacalError
-    from qacal.model.model_set import load
+    from qacal.model.saved import load
 
     try:
         loaded = load(path)

@@ -109,7 +109,7 @@ def _bounds(path: str) -> dict[str, Any]:
     """Return the certified error bounds of a fit."""
     from qacal.calibrators.bin_maps import BinMaps
     from qacal.errors import InputError
-    from qacal.model.model_set import load_one
+    from qacal.model.saved import load_one
 
     maps = load_one(path).calibrator_.maps_
     if not isinstance(maps, BinMaps):

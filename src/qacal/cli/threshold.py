@@ -67,7 +67,7 @@ def run(
     """
     from qacal.guarantee import check_alpha
     from qacal.model.choosing import Goal, choices
-    from qacal.model.model_set import load
+    from qacal.model.saved import load
 
     with options.usage_errors():
         goal = Goal(accuracy, risk, alpha, per_group, wrong, abstain)

@@ -107,6 +107,7 @@ class PartitionSample:
 
     def __init__(self, partition: Partition) -> None:
         self._partition = partition
+        self.reads_vectors = EMBEDDING in partition._needs
         self._columns: dict[str, list[Any]] = {name: [] for name in partition._needs if name != EMBEDDING}
         self._vectors = HashSample(partition._rows_wanted)
         self._labels = HashSample(partition._rows_wanted)
@@ -132,7 +133,7 @@ class PartitionSample:
     def fit(self) -> None:
         """Train the partition."""
         inputs: dict[str, Any] = dict(self._columns)
-        if EMBEDDING in self._partition._needs:
+        if self.reads_vectors:
             if not self.count:
                 raise InputError(f"no row is left to make groups from; {_LARGER_SHARE}")
             inputs[EMBEDDING] = self._vectors.rows()
@@ -146,6 +147,7 @@ class ScoreSample:
 
     def __init__(self, score: LearnedScore) -> None:
         self._score = score
+        self.reads_vectors = score.text
         # All samples are of the same rows: the same ids are added to each in the same order.
         self._ids, self._numbers, self._vectors, self._texts = (HashSample(_MOST_SCORE_ROWS) for _ in range(4))
         self._known: dict[str, dict[Any, int]] = {name: {} for name in score.columns}
@@ -160,7 +162,7 @@ class ScoreSample:
         ids = ids_of(batch)
         self._ids.add(ids, ids)
         self._numbers.add(ids, np.column_stack(numbers))
-        if self._score.text:
+        if self.reads_vectors:
             self._vectors.add(ids, vectors)
         if self._score.text and self._score.words:
             self._texts.add(
@@ -189,7 +191,7 @@ class ScoreSample:
         for (name, known), codes in zip(self._known.items(), others[split:], strict=True):
             labels = list(known)
             inputs[name] = [labels[code] for code in codes.astype(np.int64).tolist()]
-        if self._score.text:
+        if self.reads_vectors:
             inputs[EMBEDDING] = self._vectors.rows()
         if self._score.text and self._score.words:
             inputs |= dict(zip(("question", "answer"), self._texts.rows().T.tolist(), strict=True))

@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qacal.errors import InputError, NotFittedError
-from qacal.parameters import MOST, HasParameters, is_whole, shown
-from qacal.storage import require, require_between, require_columns
+from qacal.parameters import HasParameters, is_whole, require, shown
 from qacal.tally.arrays import ArrayLike, Ints
 from qacal.tally.groups import MAX_DEPTH, Paths, as_grouping
 from qacal.tally.ids import mix
@@ -92,12 +91,6 @@ class Partition(HasParameters, ABC):
         params = self.get_params(deep=False).items()
         return {name: value.item() if isinstance(value, np.generic) else value for name, value in params}
 
-    def validate(self) -> None:
-        """Raise `InputError` unless a fit with these parameters can have made `fitted_`, which may come from a file."""
-        self._require_fitted()
-        self._require_parameters()
-        self.fitted_.validate()
-
     def _require_parameters(self) -> None:
         """Raise `InputError` if a parameter is not valid."""
 
@@ -114,7 +107,7 @@ class Tree(Partition):
     """A partition with the leaves of a binary tree of one depth as groups.
 
     `fitted_` has the attributes `sizes` (the training rows in each leaf), `depth` and `width` (of a vector), and the
-    methods `paths`, `levels` and `validate`.
+    methods `paths` and `levels`.
     """
 
     max_depth: int
@@ -154,21 +147,15 @@ class Tree(Partition):
             "levels": self.fitted_.levels(),
         }
 
-    def validate(self) -> None:
-        super().validate()
-        depth = self.fitted_.depth
-        require(depth == self.max_depth, f"max_depth is {self.max_depth}, and the tree has {depth} levels; fit again.")
+    def _validate(self) -> None:
+        """Raise `InputError` unless a fit with these parameters can have made `fitted_`, which may come from a file."""
+        depth, leaves = self.fitted_.depth, len(self.fitted_.sizes)
+        is_same = depth == self.max_depth <= MAX_DEPTH and leaves == 2**depth
+        require(is_same, f"max_depth is {self.max_depth}, and the tree has {depth} levels, {leaves} leaves; fit again.")
 
     def _require_parameters(self) -> None:
         if not is_whole(self.max_depth, 0, MAX_DEPTH):
             raise InputError(f"max_depth is {shown(self.max_depth)}; expected a whole number from 0 to {MAX_DEPTH}.")
-
-
-def require_leaves(sizes: Ints, depth: int) -> None:
-    """Raise unless there is one size for each leaf of a tree of this depth."""
-    require(0 <= depth <= MAX_DEPTH, f"the tree has {depth} levels; expected 0 to {MAX_DEPTH}.")
-    require_columns(2**depth, sizes=sizes)
-    require_between(0, MOST, sizes=sizes)
 
 
 def column_of(inputs: Mapping[str, ArrayLike], name: str, reader: object) -> ArrayLike:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Self
+from typing import Annotated, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from qacal.errors import InputError
-from qacal.partitions.base import ROUNDING, Plain, Tree, one_thread, require_leaves, start_of
-from qacal.storage import require, require_between, require_columns, require_moderate
+from qacal.parameters import MODERATE, MOST, Axes, Between, require
+from qacal.partitions.base import ROUNDING, Plain, Tree, one_thread, start_of
 from qacal.tally.arrays import ArrayLike, Floats, Ints
 from qacal.tally.groups import Paths
 from qacal.tally.ids import check_seed
@@ -35,9 +35,9 @@ class Bisections:
     sizes : the number of training rows in each leaf.
     """
 
-    directions: Floats
-    offsets: Floats
-    sizes: Ints
+    directions: Annotated[Floats, Axes("nodes", "width"), Between(-1.01, 1.01)]
+    offsets: Annotated[Floats, Axes("nodes"), MODERATE]
+    sizes: Annotated[Ints, Axes("leaves"), Between(0, MOST)]
 
     @property
     def depth(self) -> int:
@@ -65,13 +65,9 @@ class Bisections:
         splits = (self.directions != 0).any(axis=1)
         return [{"depth": d + 1, "splits": int(splits[2**d - 1 : 2 ** (d + 1) - 1].sum())} for d in range(self.depth)]
 
-    def validate(self) -> None:
-        require_leaves(self.sizes, self.depth)
-        shape = self.directions.shape
-        require(len(shape) == 2 and shape[1] >= 1, f"directions has shape {shape}; expected (nodes, coordinates).")
-        require_columns(2**self.depth - 1, directions=self.directions[:, 0], offsets=self.offsets)
-        require_between(-1.01, 1.01, directions=self.directions)
-        require_moderate(offsets=self.offsets)
+    def _validate(self) -> None:
+        is_tree = len(self.directions) == len(self.sizes) - 1 and self.width >= 1
+        require(is_tree, f"directions has shape {self.directions.shape}, for {len(self.sizes)} leaves.")
 
 
 class BisectingTree(Tree):

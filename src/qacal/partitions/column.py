@@ -13,9 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qacal.errors import InputError
-from qacal.parameters import require_kind
+from qacal.parameters import require, require_kind
 from qacal.partitions.base import Partition, Plain, column_of
-from qacal.storage import require
 from qacal.tally.arrays import ArrayLike
 from qacal.tally.groups import Paths, as_labels, kind_of, kinds_of, object_array, require_common_kind
 
@@ -45,7 +44,7 @@ class Labels:
         """The kinds of labels."""
         return kinds_of(self.labels)
 
-    def validate(self) -> None:
+    def _validate(self) -> None:
         require(len(self.known) == len(self.labels), "a column has a label twice.")
         are_counts = len(self.counts) == len(self.labels) and all(count > 0 for count in self.counts)
         require(are_counts, "a column has one count above 0 for each label; this one does not.")
@@ -204,7 +203,7 @@ class Function(Partition):
     def _parameters(self) -> Plain:
         return {"name": self._name(), "columns": list(self._needs)}
 
-    def validate(self) -> NoReturn:
+    def _require_savable(self) -> NoReturn:
         raise InputError(
             f"{self!r} is code and cannot be saved. Write its labels into a column of the rows, say 'kind', "
             "and use Column('kind') in its place."

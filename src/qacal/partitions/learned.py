@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import Annotated, Self
 
 import numpy as np
 
 from qacal.errors import InputError
-from qacal.parameters import is_number, shown
+from qacal.parameters import Between, is_number, shown
 from qacal.partitions.base import EMBEDDING, ROUNDING, Plain, Tree, column_of, one_thread
 from qacal.partitions.bisecting import Bisections, bisect, require_room
-from qacal.storage import require
 from qacal.tally.arrays import ArrayLike, Floats, require_length, seven_decimals, unit_values
 from qacal.tally.ids import check_seed
 from qacal.tally.isotonic import isotonic_shape
@@ -33,11 +32,7 @@ SPREADS = np.geomspace(0.05, 20.0, 40)
 class LearnedCuts(Bisections):
     """A fitted learned tree; `spread` is the standard deviation of the score over its rows, 0 without a score."""
 
-    spread: float
-
-    def validate(self) -> None:
-        super().validate()
-        require(self.spread >= 0, f"spread is {self.spread}; expected 0 or more.")
+    spread: Annotated[float, Between(0, np.inf)]
 
 
 class LearnedTree(Tree):

@@ -95,12 +95,6 @@ class Product(Partition):
     def _parameters(self) -> Plain:
         return {"parts": [{"kind": part.kind, "parameters": part._parameters()} for part in self.parts]}
 
-    def validate(self) -> None:
-        self._require_fitted()
-        self._require_parameters()
-        for part in self.fitted_:
-            part.validate()
-
     @classmethod
     def _restored(cls, values: dict[str, Any]) -> Self:
         # The parameters of the fitted parts are those of the product.

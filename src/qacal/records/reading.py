@@ -158,10 +158,6 @@ class ReadAs:
         is_same = mapped.get("confidence", "confidence") == self.columns.get("confidence", "confidence")
         return mapped, (self.percent and is_same) if percent is None else percent
 
-    def validate(self) -> None:
-        """Raise if rows cannot be read like this; the values may come from a file."""
-        Reading(self.columns, self.percent, expressions=self.expressions)
-
 
 @dataclass(frozen=True, eq=False)
 class Batch:

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from qacal.errors import InputError
-from qacal.parameters import is_whole, shown
-from qacal.storage import require, require_between, require_columns, rises
+from qacal.parameters import Axes, Between, is_whole, require, rises, shown
 from qacal.tally.arrays import ArrayLike, Bools, Ints, column_of_any, is_missing, require_length
 
 NO_GROUP = -1
@@ -57,12 +56,14 @@ class GroupColumn:
     code : the label itself if labels are whole numbers, else a position in `labels`; in a tree the path bits.
     labels : the sorted labels; None if labels are whole numbers.
     exit, depth : for trees, as in :class:`Paths`.
+
+    The constraints are about saved columns, which :meth:`distinct` makes.
     """
 
-    code: Ints
+    code: Annotated[Ints, Axes("groups"), Between(0, 2**63 - 1)]
     labels: tuple[Any, ...] | None = None
-    exit: Ints | None = None
-    depth: int | None = None
+    exit: Annotated[Ints | None, Axes("groups"), Between(0, MAX_DEPTH + 1)] = None
+    depth: Annotated[int | None, Between(0, MAX_DEPTH)] = None
 
     def __len__(self) -> int:
         return len(self.code)
@@ -100,27 +101,21 @@ class GroupColumn:
         code, exits = np.divmod(np.unique(self.code[new] * (self.depth + 2) + self.exit[new]), self.depth + 2)
         return GroupColumn(code, None, exits, self.depth)
 
-    def validate(self) -> None:
+    def _validate(self) -> None:
         """Raise unless :meth:`distinct` can have made this column."""
-        if self.depth is None:
-            require(self.exit is None, "a column without a depth is no tree, and has no exits.")
-            require_columns(len(self.code.ravel()), code=self.code)
-            largest = 2**63 - 1 if self.labels is None else len(self.labels) - 1
-            require_between(0, largest, code=self.code)
-            require(rises(self.code), "the codes of groups must rise.")
+        if self.depth is None or self.exit is None:
+            require(self.depth is None and self.exit is None, "a tree has a depth and exits, other groups neither.")
             labels = self.labels or ()
             # 1, 1.0 and True are equal, so they are one label.
             is_sorted = len(set(labels)) == len(labels) and _sorted_labels(set(labels)) == labels
             require(is_sorted, "labels must be sorted, each of them once.")
+            is_known = self.labels is None or bool((self.code < len(labels)).all())
+            require(is_known and rises(self.code), "the codes of groups must rise, and be places of labels.")
             return
-        depth, exits = self.depth, self.exit
-        if self.labels is not None or exits is None:
-            raise InputError("the groups of a tree have exits and no labels.")
-        require(0 <= depth <= MAX_DEPTH, f"the tree has depth {depth}; expected 0 to {MAX_DEPTH}.")
-        require_columns(len(self.code.ravel()), code=self.code, exit=exits)
-        require_between(0, 2**depth - 1, code=self.code)
-        require_between(0, depth + 1, exit=exits)
-        require(rises(self.code * (depth + 2) + exits), "the places in a tree must rise.")
+        require(self.labels is None, "the groups of a tree have no labels.")
+        is_inside = (self.code < 2**self.depth) & (self.exit <= self.depth + 1)
+        is_sorted = rises(self.code * (self.depth + 2) + self.exit)
+        require(bool(is_inside.all()) and is_sorted, f"the places in a tree of depth {self.depth} must rise.")
 
     def at_depth(self, depth: int) -> GroupColumn:
         """Return a tree's column cut at a depth."""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from qacal.storage import require, require_between, require_columns, rises
+from qacal.parameters import MOST, Axes, Between, Rising
 from qacal.tally.arrays import Ints
 
 # A table of a million entries is still small; codes beyond it are searched.
@@ -22,19 +22,15 @@ _PORTION = 2**14
 class GroupIndex:
     """The entry of each group's code; unknown codes, and no group, have entry 0.
 
-    codes : sorted, not negative.
+    codes : sorted.
     entries : one per code.
     """
 
-    codes: Ints
-    entries: Ints
+    codes: Annotated[Ints, Axes("groups"), Between(0, 2**63 - 1), Rising()]
+    entries: Annotated[Ints, Axes("groups"), Between(0, MOST)]
     table: Ints | None = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        # Checked here, not in validate(), since the next lines write to these places.
-        require_columns(len(self.codes.ravel()), codes=self.codes, entries=self.entries)
-        require(rises(self.codes) and self.codes[:1].sum() >= 0, "the codes of groups must rise from 0 or above.")
-        require_between(0, 2**63 - 1, entries=self.entries)
         table = None
         if len(self.codes) == 0 or self.codes[-1] < _LARGEST_TABLE:
             table = np.zeros(int(self.codes[-1]) + 2 if len(self.codes) else 1, dtype=np.int64)
