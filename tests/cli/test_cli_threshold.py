@@ -91,7 +91,7 @@ def test_groups_are_listed_by_their_rows_and_have_no_common_threshold(folder, tm
 
 def test_costs(folder):
     printed = ok("threshold", folder / "model", folder / "labelled.parquet", "--wrong", "5", "--abstain", "1")
-    assert "Use 0.8. No guarantee" in printed
+    assert "Use 0.8, which is best for calibrated confidences" in printed
     found = json.loads(
         ok("threshold", folder / "model", folder / "labelled.parquet", "--wrong", "5", "--abstain", "1", "--json")
     )

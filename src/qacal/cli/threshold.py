@@ -55,7 +55,7 @@ def run(
     thresholds at alpha.
 
     With --wrong 5 --abstain 1: the cheapest threshold if a wrong answer costs five times as much as an abstention. For
-    calibrated confidences that is 1 - 1/5; it is compared with the cheapest on these rows. There is no guarantee.
+    calibrated confidences that is 1 - 1/5; the cheapest on these rows is printed, too. There is no guarantee.
 
     \b
         qacal threshold model labelled.parquet --accuracy 0.9
@@ -199,18 +199,10 @@ def _print_cheapest(cheapest: CheapestThreshold, title: str) -> None:
     options.show_table(caption, header, rows)
     if cheapest.always in (0.0, cheapest.wrong):
         options.show(_ONE_CLASS)
-    interval = f"{cheapest.low:.4f} to {cheapest.high:.4f}"
     options.show(
-        f"Compared with the cheapest threshold, chosen on one half of the rows and measured on the other, the first "
-        f"costs {cheapest.difference:.4f} a row more ({1 - cheapest.alpha:.0%} interval {interval})."
+        f"Use {cheapest.threshold:g}, which is best for calibrated confidences. If the cheapest here costs much less, "
+        "they are not calibrated. There is no guarantee."
     )
-    if cheapest.is_rule_good:
-        options.show(f"Use {cheapest.threshold:g}. No guarantee: it relies on calibrated confidences.")
-    else:
-        chosen = "never answer" if cheapest.threshold is None else f"use {cheapest.threshold:g}"
-        options.show(
-            f"These confidences are not calibrated here: {chosen}. No guarantee: the same rows chose and measured it."
-        )
 
 
 def _policy(policy: Policy) -> tuple[str, ...]:

@@ -89,8 +89,7 @@ def _choice(model: QACalibrator, rows: dict[str, Any], goal: Goal, where: str) -
     if doubt is not None and doubt.kind == "opposite":
         warnings.warn(f"{where}{doubt.text}", QacalWarning, stacklevel=2)
     if goal.wrong is not None and goal.abstain is not None:
-        costs = {"wrong": goal.wrong, "abstain": goal.abstain}
-        return cheapest_threshold(correct, calibrated, ids=ids, alpha=goal.alpha, **costs)
+        return cheapest_threshold(correct, calibrated, wrong=goal.wrong, abstain=goal.abstain, ids=ids)
     certify = partial(
         certified_threshold,
         correct,
