@@ -282,12 +282,7 @@ def test_splits(ids):
 @FUZZ
 @given(*[st.one_of(UNIT, ODD, st.integers(-2, 10**7))] * 4)
 def test_planning(b, n, alpha, nu):
-    for function in (
-        qacal.planning.epsilon,
-        qacal.planning.points_per_bin,
-        qacal.planning.epsilon_of_bins,
-        qacal.planning.n_bins,
-    ):
+    for function in (qacal.planning.epsilon, qacal.planning.points_per_bin):
         found = called(lambda function=function: function(b, n, alpha, nu))
         assert found is None or (np.isfinite(found) and found > 0)
 
