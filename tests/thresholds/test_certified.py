@@ -79,11 +79,6 @@ def test_one_group_is_no_group(rows):
     assert grouped.thresholds == {"law": alone.threshold}
 
 
-def test_a_risk_is_one_minus_an_accuracy():
-    h, y = np.repeat([0.5, 0.9], 200), np.repeat([0, 1, 1], [100, 100, 200])
-    assert certified_threshold(y, h, risk=0.1) == certified_threshold(y, h, accuracy=0.9)
-
-
 def test_what_is_reported():
     h, y = np.repeat([0.5, 0.9], 100), np.repeat([1, 0, 1, 0], [40, 60, 98, 2])
     part = certified_threshold(y, h, accuracy=0.9, others=Tally.of(h, y)).parts[0]
@@ -227,10 +222,9 @@ def test_soft_targets_need_more_rows_than_labels_do():
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({}, "accuracy .* or a risk"),
-        ({"accuracy": 0.9, "risk": 0.1}, "one of the two"),
+        ({"accuracy": None}, "accuracy is None"),
         ({"accuracy": 1.0}, "accuracy is 1.0"),
-        ({"risk": 0}, "risk is 0"),
+        ({"accuracy": 0}, "accuracy is 0"),
         ({"accuracy": float("nan")}, "accuracy is nan"),
         ({"accuracy": "0.9"}, "accuracy is '0.9'"),
         ({"accuracy": 0.9, "alpha": 1}, "alpha is 1"),

@@ -20,9 +20,6 @@ def run(
     accuracy: Annotated[
         float | None, typer.Option(help="Target accuracy of the accepted answers, such as 0.9.")
     ] = None,
-    risk: Annotated[
-        float | None, typer.Option(help="Instead: target error rate of the accepted answers, such as 0.1.")
-    ] = None,
     alpha: Annotated[float, typer.Option(help="Probability that the target is missed.")] = 0.1,
     per_group: Annotated[
         bool,
@@ -70,7 +67,7 @@ def run(
     from qacal.model.model_set import load
 
     with options.usage_errors():
-        goal = Goal(accuracy, risk, alpha, per_group, wrong, abstain)
+        goal = Goal(accuracy, alpha, per_group, wrong, abstain)
         check_alpha(alpha)
     options.require_apart(file, skip_bad_rows)
     loaded = load(model, embedder=embedder)
@@ -135,12 +132,13 @@ def _print_reachable(certified: CertifiedThreshold) -> None:
     """Print the lower targets that these rows can certify."""
     rows = []
     for one in certified.reachable:
-        threshold = [] if certified.is_grouped else ["" if one.threshold is None else f"{one.threshold:g}"]
-        groups = f"{one.certified} of {one.of} groups" if one.of > 1 else "yes" if one.certified else "no"
+        found = [part.threshold for part in one.parts if part.threshold is not None]
+        threshold = [] if certified.is_grouped else [f"{found[0]:g}" if found else ""]
+        groups = f"{len(found)} of {len(one.parts)} groups" if len(one.parts) > 1 else "yes" if found else "no"
         rows.append((f"{one.accuracy:g}", groups, *threshold, f"{one.coverage:.3f}"))
     header = ("accuracy", "certified", *([] if certified.is_grouped else ["threshold"]), "share answered")
     options.show_table("lower accuracies on these rows", header, rows)
-    best = next((one for one in certified.reachable if one.certified), None)
+    best = next((one for one in certified.reachable if one.is_certified), None)
     if best is None:
         options.show("These cannot be certified either: use more rows, or a better model.")
         return

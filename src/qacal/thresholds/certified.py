@@ -62,25 +62,6 @@ class Certification:
 
 
 @dataclass(frozen=True)
-class Reachable:
-    """Whether a lower target can be certified on the same rows.
-
-    accuracy, alpha : the target, and the probability to miss it; the alphas of all such targets add up to the requested
-        one, so any of them may be chosen.
-    threshold : for all rows; None if there is none, or one for each group.
-    coverage : the share of the rows that is answered.
-    certified, of : number of groups with a threshold, and number of groups; without groups, of 1.
-    """
-
-    accuracy: float
-    alpha: float
-    threshold: float | None
-    coverage: float
-    certified: int
-    of: int
-
-
-@dataclass(frozen=True)
 class CertifiedThreshold:
     """Thresholds that all hold at once with probability 1 - alpha.
 
@@ -89,7 +70,8 @@ class CertifiedThreshold:
     pilot_rows : number of rows that only chose the start.
     dropped : number of rows left out because their question has another row.
     ungrouped : number of rows in no group.
-    reachable : lower targets, if :meth:`qacal.QACalibrator.choose_threshold` could certify nothing.
+    reachable : lower targets on the same rows, if :meth:`qacal.QACalibrator.choose_threshold` could certify nothing.
+        Their alphas add up to the requested one, so any of them may be chosen.
     """
 
     accuracy: float
@@ -99,7 +81,7 @@ class CertifiedThreshold:
     pilot_rows: int
     dropped: int
     ungrouped: int
-    reachable: tuple[Reachable, ...] = ()
+    reachable: tuple[CertifiedThreshold, ...] = ()
 
     @property
     def threshold(self) -> float | None:
@@ -122,6 +104,11 @@ class CertifiedThreshold:
     def rows(self) -> int:
         return sum(part.rows for part in self.parts)
 
+    @property
+    def coverage(self) -> float:
+        """The share of the test rows that is answered."""
+        return sum(part.accepted for part in self.parts) / max(self.rows, 1)
+
     def rule(self) -> DecisionRule:
         about = {"kind": "certified", "accuracy": self.accuracy, "alpha": self.alpha, "rows": self.rows}
         if self.is_grouped:
@@ -136,8 +123,7 @@ def certified_threshold(
     y_true: ArrayLike | Tally,
     y_prob: ArrayLike | None = None,
     *,
-    accuracy: float | None = None,
-    risk: float | None = None,
+    accuracy: float,
     alpha: float = 0.1,
     groups: ArrayLike | None = None,
     known_groups: Sequence[Any] | None = None,
@@ -155,7 +141,7 @@ def certified_threshold(
     ----------
     y_true, y_prob : a label and a score per row, both in [0, 1]; or instead of both a tally with at most one row per
         question.
-    accuracy, risk : the target, or one minus it; give one of them.
+    accuracy : the target.
     groups : a label per row: then every group has its own threshold, at alpha divided by the number of groups.
     known_groups : the groups that alpha is divided by, also groups without rows; by default the groups of the rows.
     ids : the question's id; one row of each question is kept.
@@ -180,7 +166,7 @@ def certified_threshold(
     >>> few.threshold, few.parts[0].rows_needed
     (None, 216)
     """
-    target = target_accuracy(accuracy, risk)
+    check_target(accuracy)
     check_alpha(alpha)
     grid = np.unique(unit_values(candidates, "candidates"))
     if isinstance(y_true, Tally):
@@ -197,10 +183,10 @@ def certified_threshold(
     for name in names:
         rows = cells.get(name, NOTHING)
         curve = curve_of(rows.score, rows.rows, rows.right, grid, alpha / len(names), is_soft=tested.is_soft)
-        start = expected.expected(name).start(grid, curve.rows, target, curve.alpha)
-        parts.append(_certification(name, curve, start, target, scale))
+        start = expected.expected(name).start(grid, curve.rows, accuracy, curve.alpha)
+        parts.append(_certification(name, curve, start, accuracy, scale))
     ungrouped = tested.n - sum(part.rows for part in parts)
-    return CertifiedThreshold(target, alpha, is_grouped, tuple(parts), pilot_rows, dropped, ungrouped)
+    return CertifiedThreshold(float(accuracy), alpha, is_grouped, tuple(parts), pilot_rows, dropped, ungrouped)
 
 
 def lower_targets(accuracy: float) -> list[float]:
@@ -213,26 +199,10 @@ def lower_targets(accuracy: float) -> list[float]:
     return [step / 20 for step in steps][:6]
 
 
-def as_reachable(certified: CertifiedThreshold) -> Reachable:
-    """Return the summary of a certificate for a lower target."""
-    return Reachable(
-        accuracy=certified.accuracy,
-        alpha=certified.alpha,
-        threshold=None if certified.is_grouped else certified.threshold,
-        coverage=sum(part.accepted for part in certified.parts) / max(certified.rows, 1),
-        certified=sum(part.threshold is not None for part in certified.parts),
-        of=len(certified.parts),
-    )
-
-
-def target_accuracy(accuracy: float | None, risk: float | None) -> float:
-    """Return the target accuracy, given as an accuracy or as a risk."""
-    if (accuracy is None) == (risk is None):
-        raise InputError("give an accuracy (such as 0.9) or a risk (such as 0.1), one of the two.")
-    name, value = ("accuracy", accuracy) if risk is None else ("risk", risk)
-    if not is_number(value, 0, 1) or value in (0, 1):
-        raise InputError(f"{name} is {shown(value)}; expected a number between 0 and 1, such as 0.9.")
-    return float(value if risk is None else 1 - value)
+def check_target(accuracy: float | None) -> None:
+    """Raise unless a target accuracy is a number between 0 and 1."""
+    if not is_number(accuracy, 0, 1) or accuracy in (0, 1):
+        raise InputError(f"accuracy is {shown(accuracy)}; expected a number between 0 and 1, such as 0.9.")
 
 
 def lowest_rejected(p_values: Floats, start: int, alpha: float) -> int | None:
