@@ -135,7 +135,8 @@ def test_what_cannot_be_certified_comes_with_a_menu_of_what_can(folder):
     options = ("--accuracy", f"{first['accuracy']:g}", "--alpha", f"{first['alpha']:.4g}")
     assert " ".join(options) in out
     again = json.loads(ok(*command, *options, "--json"))
-    assert again["parts"] == first["parts"]
+    for name in ("threshold", "coverage"):
+        assert again["parts"][0][name] == first["parts"][0][name]
     assert again["reachable"] == []
 
 
