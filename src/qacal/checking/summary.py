@@ -42,7 +42,6 @@ class Summary:
         self.bad = bad
         self.rows = 0
         self.unit = "row"
-        self.has_utf8 = False
         self.names: dict[str, None] = {}
         self.words: Counter[str] = Counter()
         self.origins: dict[str, Counter[Any]] = {}
@@ -105,8 +104,6 @@ class Summary:
         """Keep hashes of questions, answers and ids; a missing column counts as empty texts."""
         questions = checks.texts("question", may_be_empty=False) if "question" in present else [""] * rows
         answers = checks.texts("answer") if "answer" in present else [""] * rows
-        # Bytes that are not UTF-8 are surrogates here, which are not printable.
-        self.has_utf8 = self.has_utf8 or any(not text.isascii() and text.isprintable() for text in questions)
         if "question" in self.columns.names:
             hashes = id_hashes(questions, rows)
             self._kept.add(question=hashes, asked=np.array([bool(text) for text in questions], dtype=bool))

@@ -9,7 +9,6 @@ from textwrap import wrap
 from typing import TYPE_CHECKING
 
 from qacal.checking.findings import GAP, column_options
-from qacal.checking.names import NEEDED
 from qacal.errors import counted, some_of
 from qacal.records.files import held_out_name, split_names
 
@@ -52,7 +51,7 @@ def _command(checked: RecordsCheck) -> Iterator[str]:
     if not checked.is_file or not checked.names or "few_labels" in _kinds(checked):
         return
     first = ["once the rest is fixed"] if _is_stuck(checked) else []
-    first += [f"with each {GAP} filled in"] if checked.candidates or "words" in _kinds(checked) else []
+    first += [f"with each {GAP} filled in"] if "words" in _kinds(checked) else []
     yield f"{', '.join(['To paste', *first])}:"
     qacal = "qacal" if checked.encoding is None else f"qacal --encoding {quote(checked.encoding)}"
     is_stdin, held_out = checked.origin == "standard input", held_out_name(checked.origin)
@@ -62,7 +61,7 @@ def _command(checked: RecordsCheck) -> Iterator[str]:
         return
     # A fit on the whole file would leave no held-out rows. The parts are UTF-8 in any case.
     train, test = map(quote, split_names(checked.origin))
-    names = {**checked.columns, **dict.fromkeys(checked.candidates, GAP)}
+    names = checked.columns
     options = column_options({name: names[name] for name in ("id", "question") if names.get(name, name) != name})
     options += ["--skip-bad-rows bad_split.jsonl"] if _skips(checked) and "bad_rows" in _kinds(checked) else []
     yield from _command_line(f"{qacal} split {quote(checked.origin)} -o {train} --rest {test}", options)
@@ -82,9 +81,7 @@ def _command_line(command: str, options: Sequence[str]) -> Iterator[str]:
 def _is_stuck(checked: RecordsCheck) -> bool:
     """Return whether some problem needs more than options."""
     by_option = {"renamed_columns", "percents", "several_models", "words"}
-    by_option |= {"encoding"} if checked.encoding else set()
     by_option |= {"bad_rows", "unlabelled"} if _skips(checked) else set()
-    by_option |= {"missing_columns"} if {*NEEDED} <= {*checked.columns, *checked.candidates} else set()
     return any(finding.stops and finding.kind not in by_option for finding in checked.findings)
 
 

@@ -25,7 +25,7 @@ def run(
 
     It prints problems with remedies and commands to paste: missing columns, bad rows by reason, duplicates, the scale
     of the confidences, and whether they agree with the labels. It also prints other columns that a fit could use, and
-    what the labels are enough for. It reads the file once (twice if it is not UTF-8), and reads files that fit refuses.
+    what the labels are enough for. It reads the file once, and also reads files that fit refuses.
 
     The exit code is 0 if there are no findings, 2 if there are, and 1 if the file could not be read to its end.
 
