@@ -153,7 +153,7 @@ def run(
         embedder,
         partition,
         None if calibrator is None else _calibrator(calibrator),
-        learned_score=_score(partition, feature, extra_confidence, objective),
+        learned_score=_score(partition, feature, extra_confidence),
         output="continuous" if continuous else "certified",
         train_share=train_share,
         tune=objective,
@@ -233,9 +233,7 @@ def _print_next(file: str, output: str, by: str | None, *, skips: bool) -> None:
         options.note("To evaluate it, use labelled rows of other questions; qacal split holds out some before a fit.")
 
 
-def _score(
-    partition: str | None, feature: list[str] | None, extra_confidence: list[str] | None, objective: str | None
-) -> Any:
+def _score(partition: str | None, feature: list[str] | None, extra_confidence: list[str] | None) -> Any:
     """Return the score to train; "auto" without options about it."""
     from qacal.calibrators.score import LearnedScore
     from qacal.partitions import EMBEDDING, as_partition
@@ -253,10 +251,4 @@ def _score(
         is_kind = bool(separator) and kind in named
         named[kind if is_kind else "category"].append(name if is_kind else text)
     columns, numbers, confidences = (tuple(dict.fromkeys(names)) for names in named.values())
-    return LearnedScore(
-        text=EMBEDDING in needs,
-        columns=columns,
-        numbers=numbers,
-        confidences=confidences,
-        objective="brier" if objective == "brier" else "log_loss",
-    )
+    return LearnedScore(text=EMBEDDING in needs, columns=columns, numbers=numbers, confidences=confidences)

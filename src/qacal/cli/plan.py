@@ -64,7 +64,7 @@ def run(
     if b is not None:
         content: dict[str, Any] = {str(n): epsilon_of(b, n, alpha, nu, levels=levels) for n in sizes if n >= b}
         title, header = f"epsilon of {b} points per bin, alpha {alpha:g}", ["rows", "epsilon"]
-        lines = [(f"{int(n):,}", f"{value:.4f}") for n, value in content.items()]
+        lines: list[tuple[str, ...]] = [(f"{int(n):,}", f"{value:.4f}") for n, value in content.items()]
     else:
         errors = _EPSILONS if epsilon is None else (epsilon,)
         content = {str(n): {str(error): points(error, n) for error in errors} for n in sizes}

@@ -14,7 +14,7 @@ from qacal.model.evaluating import collect
 from qacal.model.model import QACalibrator
 from qacal.records.provenance import AllowOtherSource
 from qacal.records.reading import Reading
-from qacal.thresholds.certified import CertifiedThreshold, certified_threshold, check_target, lower_targets
+from qacal.thresholds.certified import CertifiedThreshold, certified_threshold, lower_targets, target_accuracy
 from qacal.thresholds.costs import CheapestThreshold, cheapest_threshold
 
 Choice: TypeAlias = CertifiedThreshold | CheapestThreshold
@@ -40,7 +40,7 @@ class Goal:
         if (self.accuracy is None and len(costs) < 2) or (self.accuracy is not None and costs):
             raise InputError("give an accuracy (such as 0.9), or both costs (wrong and abstain) and no accuracy.")
         if not costs:
-            check_target(self.accuracy)
+            target_accuracy(self.accuracy)
         elif self.per_group:
             raise InputError(
                 "costs (wrong and abstain) give one threshold for all groups. Leave out --per-group (in Python: "
@@ -92,7 +92,7 @@ def _choice(model: QACalibrator, rows: dict[str, Any], goal: Goal, where: str) -
         ids=ids,
         others=model.fit_record_.outlooks(),
     )
-    threshold = certify(accuracy=goal.accuracy, alpha=goal.alpha)
+    threshold = certify(accuracy=target_accuracy(goal.accuracy), alpha=goal.alpha)
     if threshold.is_certified:
         return threshold
     lower = lower_targets(threshold.accuracy)

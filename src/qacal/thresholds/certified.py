@@ -166,7 +166,7 @@ def certified_threshold(
     >>> few.threshold, few.parts[0].rows_needed
     (None, 216)
     """
-    check_target(accuracy)
+    target = target_accuracy(accuracy)
     check_alpha(alpha)
     grid = np.unique(unit_values(candidates, "candidates"))
     if isinstance(y_true, Tally):
@@ -183,10 +183,10 @@ def certified_threshold(
     for name in names:
         rows = cells.get(name, NOTHING)
         curve = curve_of(rows.score, rows.rows, rows.right, grid, alpha / len(names), is_soft=tested.is_soft)
-        start = expected.expected(name).start(grid, curve.rows, accuracy, curve.alpha)
-        parts.append(_certification(name, curve, start, accuracy, scale))
+        start = expected.expected(name).start(grid, curve.rows, target, curve.alpha)
+        parts.append(_certification(name, curve, start, target, scale))
     ungrouped = tested.n - sum(part.rows for part in parts)
-    return CertifiedThreshold(float(accuracy), alpha, is_grouped, tuple(parts), pilot_rows, dropped, ungrouped)
+    return CertifiedThreshold(target, alpha, is_grouped, tuple(parts), pilot_rows, dropped, ungrouped)
 
 
 def lower_targets(accuracy: float) -> list[float]:
@@ -199,10 +199,11 @@ def lower_targets(accuracy: float) -> list[float]:
     return [step / 20 for step in steps][:6]
 
 
-def check_target(accuracy: float | None) -> None:
-    """Raise unless a target accuracy is a number between 0 and 1."""
+def target_accuracy(accuracy: float | None) -> float:
+    """Return a target accuracy; raise unless it is a number between 0 and 1."""
     if not is_number(accuracy, 0, 1) or accuracy in (0, 1):
         raise InputError(f"accuracy is {shown(accuracy)}; expected a number between 0 and 1, such as 0.9.")
+    return float(accuracy)
 
 
 def lowest_rejected(p_values: Floats, start: int, alpha: float) -> int | None:
@@ -233,10 +234,12 @@ def _certification(group: Any, curve: ThresholdCurve, start: int, target: float,
         else:
             # The estimate is unknown, or no more than these rows, which were not enough.
             outlook = "unclear"
-    # Without a threshold nothing is accepted, as after the end of the curve.
-    chosen = curve.at(len(p_values) if lowest is None else lowest)
-    accepted, withheld = int(chosen.accepted.sum()), curve.all_right - float(chosen.right.sum())
-    low, high = chosen.intervals()
+    # Without a threshold nothing is accepted.
+    accepted, right, low, high = 0, 0.0, 0.0, 1.0
+    if lowest is not None:
+        accepted, right = int(curve.accepted[lowest]), float(curve.right[lowest])
+        low, high = (float(ends[lowest]) for ends in curve.intervals())
+    withheld = curve.all_right - right
     return Certification(
         group=group,
         threshold=None if lowest is None else float(curve.threshold[lowest]),
@@ -246,9 +249,9 @@ def _certification(group: Any, curve: ThresholdCurve, start: int, target: float,
         rows=curve.rows,
         accepted=accepted,
         coverage=accepted / max(curve.rows, 1),
-        accuracy=float(chosen.accuracy[0]) if accepted else None,
-        low=float(low[0]) if accepted else 0.0,
-        high=float(high[0]) if accepted else 1.0,
+        accuracy=right / accepted if accepted else None,
+        low=low,
+        high=high,
         withheld=withheld,
         withheld_share=withheld / curve.all_right if curve.all_right else 0.0,
         rows_needed=needed,
