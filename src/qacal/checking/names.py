@@ -42,7 +42,6 @@ _OTHER_NAMES: Mapping[str, tuple[str, ...]] = {
         *("richtig", "korrekt", "juste", "correcte", "correcto", "correcta", "corretto"),
     ),
     "model": ("model_name", "model_id", "llm", "llm_name", "engine", "deployment"),
-    "id": ("question_id", "qid", "item_id", "example_id", "sample_id", "doc_id", "task_id", "uid", "uuid", "key"),
 }
 # A longer name matches if it contains one of these words and none of the words in _ELSE.
 _WORDS = {
@@ -117,15 +116,6 @@ def find_columns(table: Table, stated: Mapping[str, str]) -> Columns:
         _rival_answer(sample, names),
         None if "correct" in names else next(reverse, None),
     )
-
-
-def column_called(name: str) -> str | None:
-    """Return the standard column that has this name elsewhere; None for an unknown name.
-
-    >>> column_called("Frage"), column_called("modelAnswer"), column_called("subject")
-    ('question', 'answer', None)
-    """
-    return next((column for column, others in _OTHER_NAMES.items() if _spelled(name) in others), None)
 
 
 class _Sample(dict[str, list[Any]]):

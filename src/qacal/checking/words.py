@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from shlex import quote
 from textwrap import wrap
@@ -19,9 +19,16 @@ _WIDTH = 79
 _SCALES = {"0-1": "scale 0 to 1", "percent": "percents", "mixed": "mixed scales", "logarithms": "logarithms"}
 
 
-def described(checked: RecordsCheck) -> str:
-    """Return a check as text for a terminal."""
-    parts = (_head(checked), _findings(checked), _command(checked), _facts(checked), _useful(checked), _enough(checked))
+def described(checked: RecordsCheck, edited: Callable[[str], str] = str) -> str:
+    """Return a check as text for a terminal; `edited` changes the texts of findings before lines are wrapped."""
+    parts = (
+        _head(checked),
+        _findings(checked, edited),
+        _command(checked),
+        _facts(checked),
+        _useful(checked),
+        _enough(checked),
+    )
     return "\n\n".join("\n".join(lines) for part in parts if (lines := list(part)))
 
 
@@ -38,13 +45,13 @@ def _head(checked: RecordsCheck) -> Iterator[str]:
     yield f"{'. '.join(counts)}."
 
 
-def _findings(checked: RecordsCheck) -> Iterator[str]:
+def _findings(checked: RecordsCheck, edited: Callable[[str], str]) -> Iterator[str]:
     for number, finding in enumerate(checked.findings, 1):
-        problem, *details = finding.problem.split("\n")
+        problem, *details = edited(finding.problem).split("\n")
         yield from _wrapped(problem, f"{number}. ")
         for detail in details:
             yield from _wrapped(detail, "     ")
-        yield from _wrapped(finding.remedy, "   To do: ")
+        yield from _wrapped(edited(finding.remedy), "   To do: ")
 
 
 def _command(checked: RecordsCheck) -> Iterator[str]:

@@ -120,8 +120,8 @@ class CertifiedThreshold:
 
 
 def certified_threshold(
-    y_true: ArrayLike | Tally,
-    y_prob: ArrayLike | None = None,
+    y_true: ArrayLike,
+    y_prob: ArrayLike,
     *,
     accuracy: float,
     alpha: float = 0.1,
@@ -130,7 +130,6 @@ def certified_threshold(
     ids: ArrayLike | None = None,
     candidates: ArrayLike = CANDIDATES,
     others: Tally | Forecasts | None = None,
-    seed: int = 0,
 ) -> CertifiedThreshold:
     r"""Return the lowest threshold with the target accuracy of accepted answers, with probability :math:`1 - \alpha`.
 
@@ -139,8 +138,7 @@ def certified_threshold(
 
     Parameters
     ----------
-    y_true, y_prob : a label and a score per row, both in [0, 1]; or instead of both a tally with at most one row per
-        question.
+    y_true, y_prob : a label and a score per row, both in [0, 1].
     accuracy : the target.
     groups : a label per row: then every group has its own threshold, at alpha divided by the number of groups.
     known_groups : the groups that alpha is divided by, also groups without rows; by default the groups of the rows.
@@ -149,7 +147,6 @@ def certified_threshold(
         thousandths above 0.9.
     others : a tally of other rows, such as those of a fit, which only choose the start. By default an eighth of the
         rows does.
-    seed : selects that eighth.
 
     Examples
     --------
@@ -169,12 +166,9 @@ def certified_threshold(
     target = target_accuracy(accuracy)
     check_alpha(alpha)
     grid = np.unique(unit_values(candidates, "candidates"))
-    if isinstance(y_true, Tally):
-        tally, dropped = _independent(y_true, (y_prob, groups, ids)), 0
-    else:
-        h, t, column, hashes, dropped = one_row_per_question(y_true, y_prob, groups, ids)
-        n_blocks = _PILOT_PARTS if others is None else 1
-        tally = Tally.of(at_candidates(h, grid), t, groups=column, ids=hashes, n_blocks=n_blocks, seed=seed)
+    h, t, column, hashes, dropped = one_row_per_question(y_true, y_prob, groups, ids)
+    n_blocks = _PILOT_PARTS if others is None else 1
+    tally = Tally.of(at_candidates(h, grid), t, groups=column, ids=hashes, n_blocks=n_blocks)
     tested, expected, pilot_rows = _without_pilot(tally, others)
     is_grouped, cells = tally.grouping is not None, cells_of(tested)
     names = list(dict.fromkeys(cells_of(tally) if known_groups is None else known_groups)) if is_grouped else [None]
@@ -260,7 +254,7 @@ def _certification(group: Any, curve: ThresholdCurve, start: int, target: float,
 
 
 def one_row_per_question(
-    y_true: ArrayLike, y_prob: ArrayLike | None, groups: Any = None, ids: Any = None
+    y_true: ArrayLike, y_prob: ArrayLike, groups: Any = None, ids: Any = None
 ) -> tuple[Floats, Floats, Any, Any, int]:
     """Return scores, labels, groups and hashes with one row of each question, and how many rows were left out."""
     t, h = ordered(y_true, y_prob)
@@ -274,16 +268,6 @@ def one_row_per_question(
     kept = one_of_each(hashes, h, t, *([] if column is None else [column.code]))
     column = None if column is None else column.take(kept)
     return h[kept], t[kept], column, hashes[kept], int((~kept).sum())
-
-
-def _independent(tally: Tally, others: tuple[Any, ...]) -> Tally:
-    """Return a tally of independent rows, or raise an error."""
-    if any(argument is not None for argument in others):
-        raise InputError("a tally already holds y_prob, groups and ids; pass it alone.")
-    if tally.is_clustered or tally.is_weighted:
-        what = "several rows of one question" if tally.is_clustered else "weights"
-        raise InputError(f"this tally has {what}; a threshold needs independent rows without weights.")
-    return tally.without_ties() if tally.grouping is None else tally.flat().without_ties()
 
 
 def _without_pilot(tally: Tally, others: Tally | Forecasts | None) -> tuple[Tally, Forecasts, int]:
