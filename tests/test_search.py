@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from qacal import InputError, Paths, QABinning, Search, Tally
+from qacal import InputError, Paths, QABinning, RepeatedQuestionsWarning, Search, Tally
 from qacal.calibrators import (
     HierarchicalScaling,
     Identity,
@@ -179,3 +179,12 @@ def test_scores_that_cannot_be_measured_are_no_choice():
     assert best_of([Trial(0, 10, nan), Trial(1, 10, 0.5)]).cut == 1
     with pytest.raises(InputError, match="no setting could be scored"):
         best_of([Trial(0, 10, nan)])
+
+
+def test_repeated_questions_are_told_once_and_not_by_every_trial():
+    h, right, paths = tree_rows(400, 1)
+    calibration = Tally.of(h[:300], right[:300], groups=paths.path[:300], ids=np.arange(300) // 2)
+    tuning = Tally.of(h[300:], right[300:], groups=paths.path[300:])
+    with pytest.warns(RepeatedQuestionsWarning) as told:
+        Search(calibration, tuning, ranges=WIDE).tune(QABinning())
+    assert len(told) == 1

@@ -6,6 +6,7 @@ depths, and a fit takes milliseconds: it works on cells, not on rows.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -15,7 +16,7 @@ import numpy as np
 
 from qacal.calibrators.base import Calibrator, Rows
 from qacal.calibrators.binning import BinningCalibrator
-from qacal.errors import InputError
+from qacal.errors import InputError, RepeatedQuestionsWarning
 from qacal.metrics.calibration import calibration_error
 from qacal.metrics.proper_scores import brier_score, log_loss
 from qacal.metrics.selective import auac
@@ -195,7 +196,10 @@ class Search:
             binned = calibration.fold(1, of=2).n if is_half and calibration.block is not None else calibration.n
             tried = [b for b in self.ranges.points_per_bin if groups == 1 or self.ranges.admits(binned, groups, b)]
         for b in tried:
-            fitted = _configured(calibrator, None, b).fit_tally(calibration)
+            with warnings.catch_warnings():
+                # The fit of the best setting warns once.
+                warnings.simplefilter("ignore", RepeatedQuestionsWarning)
+                fitted = _configured(calibrator, None, b).fit_tally(calibration)
             yield b, fitted._fitted_maps().apply(rows)
 
     def _groups(self, cut: Cut) -> GroupColumn | None:

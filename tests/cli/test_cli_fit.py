@@ -241,6 +241,13 @@ def test_labels_the_wrong_way_round_are_told(tmp_path):
     assert "more often wrong" not in fit(tmp_path, answers(200))[1]
 
 
+@pytest.mark.filterwarnings("always::qacal.QacalWarning")
+def test_tuning_notes_repeated_questions_once(tmp_path):
+    rows = [{**row, "id": number // 2} for number, row in enumerate(answers(400))]
+    options = ("--partition", "column:topic", "--calibrator", "qa-binning", "--tune", "brier")
+    assert fit(tmp_path, rows, *options)[1].count("some ids have several rows") == 1
+
+
 @pytest.mark.usefixtures("undrawn")
 @pytest.mark.filterwarnings("always::qacal.QacalWarning")
 def test_exact_copies_are_counted(tmp_path):
