@@ -62,13 +62,11 @@ def run(
     If no threshold can be certified (for any group, or any model of a set), it prints how many rows might be enough and
     which lower accuracies these rows can certify, saves nothing, and exits with 1.
     """
-    from qacal.guarantee import check_alpha
     from qacal.model.choosing import Goal, choices
     from qacal.model.model_set import load
 
     with options.usage_errors():
         goal = Goal(accuracy, alpha, per_group, wrong, abstain)
-        check_alpha(alpha)
     options.require_apart(file, skip_bad_rows)
     loaded = load(model, embedder=embedder)
     reads = options.input_rows(file, column, percent, skip_bad_rows, max_bad, expression, model=loaded)

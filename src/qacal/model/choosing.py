@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from qacal.errors import InputError, QacalWarning
+from qacal.guarantee import check_alpha
 from qacal.metrics.ranking import doubt_of
 from qacal.model.base import BaseModel, Progress
 from qacal.model.evaluating import collect
@@ -36,6 +37,7 @@ class Goal:
     abstain: float | None = None
 
     def __post_init__(self) -> None:
+        check_alpha(self.alpha)
         costs = [cost for cost in (self.wrong, self.abstain) if cost is not None]
         if (self.accuracy is None and len(costs) < 2) or (self.accuracy is not None and costs):
             raise InputError("give an accuracy (such as 0.9), or both costs (wrong and abstain) and no accuracy.")
