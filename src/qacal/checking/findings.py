@@ -119,8 +119,6 @@ def on_rows(summary: Summary, scale: Scale, is_usable: Bools) -> Iterator[Findin
         if count > MAX_BAD * summary.bad.rows:
             remedy = f"Fix them: more than {MAX_BAD:.0%} are skipped only with --max-bad."
         yield Finding("bad_rows", True, problem, remedy, count)
-    if not summary.rows:
-        return
     unlabelled = int(np.count_nonzero(np.isnan(summary.column("label")) & is_usable))
     if unlabelled and "correct" in summary.columns.names and not summary.has_no_label:
         remedy = "Label them (qacal judge), or skip them: --skip-bad-rows unlabelled.jsonl"
@@ -146,8 +144,6 @@ def _off_scale(summary: Summary, scale: Scale) -> set[str]:
 
 def are_usable(summary: Summary, scale: Scale) -> Bools:
     """Return which rows can be used, labelled or not; a wrong scale does not count, because it can be converted."""
-    if not summary.rows:
-        return np.empty(0, dtype=bool)
     is_off = any(reason.kind in _off_scale(summary, scale) for reason in summary.bad.reasons)
     usable: Bools = summary.column("sound" if is_off else "good")
     return usable

@@ -189,7 +189,7 @@ def _begun(first: Table, reading: Reading, bad: BadRows) -> Summary:
 
 def _judged(summary: Summary, reading: Reading, source: Any, fault: InputError | None) -> RecordsCheck:
     is_file, names = isinstance(source, File), summary.columns.names
-    stated, label = (np.empty(0) if not summary.rows else summary.column(name) for name in ("stated", "label"))
+    stated, label = summary.column("stated"), summary.column("label")
     scale = scale_of(stated[~np.isnan(stated)], summary.words)
     is_usable = findings.are_usable(summary, scale)
     is_known = ~np.isnan(label) & is_usable
