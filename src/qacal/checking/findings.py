@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from shlex import quote
 
@@ -46,11 +46,6 @@ class Finding:
     problem: str
     remedy: str
     count: int | None = None
-
-
-def in_order(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """Return findings, those that stop a fit first."""
-    return tuple(sorted(findings, key=lambda finding: not finding.stops))
 
 
 # Columns

@@ -222,7 +222,7 @@ def _judged(summary: Summary, reading: Reading, source: Any, fault: InputError |
         columns=dict(names),
         scale=scale,
         auroc=_auroc(confidence, rated, question),
-        findings=findings.in_order(issues),
+        findings=tuple(sorted(issues, key=lambda finding: not finding.stops)),
         bad_rows=tuple(
             BadRowsOfAKind(reason.kind, reason.count, reason.example.place, reason.example.problem)
             for reason in summary.bad.reasons

@@ -55,10 +55,15 @@ def _findings(checked: RecordsCheck, edited: Callable[[str], str]) -> Iterator[s
 
 
 def _command(checked: RecordsCheck) -> Iterator[str]:
-    if not checked.is_file or not checked.names or "few_labels" in _kinds(checked):
+    kinds = {finding.kind for finding in checked.findings}
+    if not checked.is_file or not checked.names or "few_labels" in kinds:
         return
-    first = ["once the rest is fixed"] if _is_stuck(checked) else []
-    first += [f"with each {GAP} filled in"] if "words" in _kinds(checked) else []
+    skips = any(option.startswith("--skip-bad-rows") for option in checked.options)
+    by_option = {"renamed_columns", "percents", "several_models", "words"}
+    by_option |= {"bad_rows", "unlabelled"} if skips else set()
+    is_stuck = any(finding.stops and finding.kind not in by_option for finding in checked.findings)
+    first = ["once the rest is fixed"] if is_stuck else []
+    first += [f"with each {GAP} filled in"] if "words" in kinds else []
     yield f"{', '.join(['To paste', *first])}:"
     qacal = "qacal" if checked.encoding is None else f"qacal --encoding {quote(checked.encoding)}"
     is_stdin, held_out = checked.origin == "standard input", held_out_name(checked.origin)
@@ -70,7 +75,7 @@ def _command(checked: RecordsCheck) -> Iterator[str]:
     train, test = map(quote, split_names(checked.origin))
     names = checked.columns
     options = column_options({name: names[name] for name in ("id", "question") if names.get(name, name) != name})
-    options += ["--skip-bad-rows bad_split.jsonl"] if _skips(checked) and "bad_rows" in _kinds(checked) else []
+    options += ["--skip-bad-rows bad_split.jsonl"] if skips and "bad_rows" in kinds else []
     yield from _command_line(f"{qacal} split {quote(checked.origin)} -o {train} --rest {test}", options)
     yield from _command_line(f"qacal fit {train} -o model", checked.options)
 
@@ -83,21 +88,6 @@ def _command_line(command: str, options: Sequence[str]) -> Iterator[str]:
             line = "       "
         line += f" {option}"
     yield line
-
-
-def _is_stuck(checked: RecordsCheck) -> bool:
-    """Return whether some problem needs more than options."""
-    by_option = {"renamed_columns", "percents", "several_models", "words"}
-    by_option |= {"bad_rows", "unlabelled"} if _skips(checked) else set()
-    return any(finding.stops and finding.kind not in by_option for finding in checked.findings)
-
-
-def _kinds(checked: RecordsCheck) -> set[str]:
-    return {finding.kind for finding in checked.findings}
-
-
-def _skips(checked: RecordsCheck) -> bool:
-    return any(option.startswith("--skip-bad-rows") for option in checked.options)
 
 
 def _facts(checked: RecordsCheck) -> Iterator[str]:
