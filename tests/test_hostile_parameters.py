@@ -31,8 +31,6 @@ HOSTILE = [
 PLANNING = {
     qacal.planning.epsilon: {"points_per_bin": 10, "n": 1000, "alpha": 0.1, "nu": 0.0, "levels": 1},
     qacal.planning.points_per_bin: {"epsilon": 0.1, "n": 1000, "alpha": 0.1, "nu": 0.0, "levels": 1},
-    qacal.planning.epsilon_of_bins: {"n_bins": 4, "n": 1000, "alpha": 0.1, "nu": 0.0},
-    qacal.planning.n_bins: {"epsilon": 0.1, "n": 1000, "alpha": 0.1, "nu": 0.0},
     qacal.split: {"ids": IDS, "shares": (0.5, 0.5), "seed": 0},
     qacal.planning.nu_bound: {"proxy": H, "truth": RIGHT, "confidence": H, "points_per_bin": 50, "alpha": 0.1},
     qacal.certified_threshold: {"y_true": RIGHT, "y_prob": H, "accuracy": 0.5, "alpha": 0.1, "others": None},

@@ -152,26 +152,12 @@ def mapping(columns: list[str] | None, only: Sequence[str] | None = None) -> dic
         if not (name and its_name):
             raise typer.BadParameter(f"{text!r} is not of the form NAME=ITS_NAME, such as question=text.")
         if name not in accepted:
-            raise typer.BadParameter(_unknown_column(name, its_name, accepted))
+            swapped = f" Did you mean {its_name}={name}?" if its_name in accepted else ""
+            raise typer.BadParameter(
+                f"there is no column {name} to map; expected one of {', '.join(accepted)}.{swapped}"
+            )
         out[name] = its_name
     return out
-
-
-def _unknown_column(name: str, its_name: str, accepted: Sequence[str]) -> str:
-    """Return the message about ``--column name=its_name``, with a guess: the two are swapped, or `name` is a synonym.
-
-    >>> _unknown_column("frage", "prompt", ["question", "answer", "prompt"])
-    'there is no column frage to map; expected one of question, answer, prompt. Did you mean question=prompt?'
-    """
-    from qacal.checking.names import column_called
-
-    column = column_called(name)
-    meant = ""
-    if its_name in accepted and column in (None, its_name):
-        meant = f" Did you mean {its_name}={name}?"
-    elif column in accepted:
-        meant = f" Did you mean {column}={its_name}?"
-    return f"there is no column {name} to map; expected one of {', '.join(accepted)}.{meant}"
 
 
 def expressions(texts: list[str] | None) -> dict[str, float]:

@@ -275,7 +275,6 @@ class QACalibrator(HasParameters, BaseModel):
         records: Any,
         *,
         accuracy: float | None = None,
-        risk: float | None = None,
         alpha: float = 0.1,
         per_group: bool = False,
         wrong: float | None = None,
@@ -290,7 +289,7 @@ class QACalibrator(HasParameters, BaseModel):
     ) -> CertifiedThreshold | CheapestThreshold:
         """Return the threshold above which to accept answers, from labelled records that were not in the fit.
 
-        accuracy, risk, alpha : the lowest threshold at which accepted answers have this accuracy, with probability
+        accuracy, alpha : the lowest threshold at which accepted answers have this accuracy, with probability
             1 - alpha; see :func:`qacal.certified_threshold`.
         per_group : one threshold for each group of the model.
         wrong, abstain : the two costs, for the cheapest threshold instead; see :func:`qacal.cheapest_threshold`.
@@ -317,7 +316,7 @@ class QACalibrator(HasParameters, BaseModel):
         from qacal.model.choosing import Goal, choices
 
         self._require_fitted()
-        goal = Goal(accuracy, risk, alpha, per_group, wrong, abstain)
+        goal = Goal(accuracy, alpha, per_group, wrong, abstain)
         reading = self._reading(records, columns, percent, expressions, on_fault=on_fault or refuse, max_bad=max_bad)
         return choices(self, records, reading, goal, allow_other_source=allow_other_source, progress=progress)[None]
 
