@@ -83,7 +83,7 @@ CALIBRATORS = [
     ),
     qacal.StepBinning,
 ]
-PARTITIONS = [qacal.partitions.KDTree, qacal.BisectingTree, qacal.partitions.LearnedTree, qacal.partitions.KMeans]
+PARTITIONS = [qacal.partitions.KDTree, qacal.BisectingTree, qacal.partitions.KMeans]
 
 
 def survives(call, name):

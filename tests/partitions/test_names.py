@@ -12,8 +12,6 @@ from qacal.partitions import Function, KMeans, Product, as_partition
         ("kdtree", "KDTree()"),
         ("kdtree:6", "KDTree()"),
         ("bisecting:5", "BisectingTree(max_depth=5)"),
-        ("learned:4", "LearnedTree(max_depth=4)"),
-        ("column:tenant*learned:2", "Product(Column('tenant'), LearnedTree(max_depth=2))"),
         ("kmeans:8", "KMeans(n_groups=8)"),
         ("column:subject", "Column('subject')"),
         ("column:my subject: long", "Column('my subject: long')"),

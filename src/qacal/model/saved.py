@@ -24,7 +24,7 @@ from qacal.model.fitting import Fitted
 from qacal.model.groups import GroupSummary
 from qacal.model.model import QACalibrator
 from qacal.model.pipeline import ForeignName, Pipeline, RowVectors
-from qacal.partitions import BisectingTree, Column, KDTree, KMeans, LearnedTree, Partition, Product
+from qacal.partitions import BisectingTree, Column, KDTree, KMeans, Partition, Product
 from qacal.records.reading import ReadAs
 from qacal.storage import require
 from qacal.thresholds.decisions import DecisionRule
@@ -33,7 +33,7 @@ from qacal.thresholds.fit_record import FitRecord
 CLASSES: tuple[type, ...] = (
     *(Identity, PlattScaling, IsotonicCalibration, UniformMassBinning, ScalingBinning, QABinning, ScalingQABinning),
     *(HierarchicalScaling, TreeScaling, TreeBinning, StepBinning, LearnedScore),
-    *(KDTree, BisectingTree, LearnedTree, KMeans, Column, Product),
+    *(KDTree, BisectingTree, KMeans, Column, Product),
 )
 """Every class that can be saved. A file chooses among these and nothing else."""
 

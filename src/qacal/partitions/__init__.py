@@ -9,7 +9,6 @@ from qacal.partitions.bisecting import BisectingTree
 from qacal.partitions.column import Column, Function
 from qacal.partitions.kdtree import KDTree
 from qacal.partitions.kmeans import KMeans
-from qacal.partitions.learned import LearnedTree
 from qacal.partitions.names import as_partition
 from qacal.partitions.product import Product
 
@@ -20,7 +19,6 @@ __all__ = [
     "Function",
     "KDTree",
     "KMeans",
-    "LearnedTree",
     "Partition",
     "Product",
     "as_partition",

@@ -51,14 +51,6 @@ class Partition(HasParameters, ABC):
         return (EMBEDDING,)
 
     @property
-    def uses_labels(self) -> bool:
-        """True if groups are learned from labels; then a fit reads the columns `confidence` and `correct` too.
-
-        The rows of such a fit must not be used for calibration.
-        """
-        return False
-
-    @property
     def _rows_wanted(self) -> int:
         """The number of vectors to learn from; more vectors take longer and do not improve the groups."""
         return _MOST_ROWS

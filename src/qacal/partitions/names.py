@@ -10,17 +10,15 @@ from qacal.partitions.bisecting import BisectingTree
 from qacal.partitions.column import Column, Function
 from qacal.partitions.kdtree import KDTree
 from qacal.partitions.kmeans import KMeans
-from qacal.partitions.learned import LearnedTree
 from qacal.partitions.product import Product
 
 _KNOWN = (
-    '"kdtree:6", "bisecting:6", "learned:6" (depths), "kdtree:6:coordinate" (raw coordinates, as in the paper), '
+    '"kdtree:6", "bisecting:6" (depths), "kdtree:6:coordinate" (raw coordinates, as in the paper), '
     '"kmeans:32" (groups), "column:subject" (a name), several joined by "*", a partition, or a function of the rows'
 )
 _COUNTED: dict[str, tuple[type[Partition], str]] = {
     "kdtree": (KDTree, "max_depth"),
     "bisecting": (BisectingTree, "max_depth"),
-    "learned": (LearnedTree, "max_depth"),
     "kmeans": (KMeans, "n_groups"),
 }
 

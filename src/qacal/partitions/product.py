@@ -54,10 +54,6 @@ class Product(Partition):
         self._require_parameters()
         return tuple(dict.fromkeys(name for part in self.parts for name in part._needs))
 
-    @property
-    def uses_labels(self) -> bool:
-        return any(part.uses_labels for part in self.parts)
-
     def fit(self, Z: ArrayLike) -> Self:
         """Fit a copy of each part to a mapping of columns by name."""
         self._require_parameters()

@@ -46,7 +46,6 @@ _KINDS = {
     "BisectingTree": "similar texts",
     "KMeans": "similar texts",
     "KDTree": "similar texts",
-    "LearnedTree": "similar texts that the LLM misjudges in a similar way",
     "Column": "the value of a column",
     "Product": "several of these together",
     "Function": "your own function",
