@@ -150,12 +150,6 @@ def fitted_paths(**given):
     return qacal.QABinning().fit(H, RIGHT, groups=paths)
 
 
-def function(**given):
-    return qacal.partitions.Function(
-        **{"function": lambda rows: [0] * len(rows["question"]), "columns": ["question"], **given}
-    )
-
-
 def searched(**given):
     return qacal.Search(**{"calibration": TALLY, "tuning": TALLY, **given}).tune(qacal.QABinning())
 
@@ -171,7 +165,6 @@ CALLS = {
     "Search.tune": lambda model, calibrator: qacal.Search(TALLY, TALLY).tune(calibrator),
     "Paths": lambda model, /, **given: fitted_paths(**given),
     "Column": lambda model, name: calibrator(partition=qacal.Column(name)).fit(ANSWERS),
-    "partitions.Function": lambda model, /, **given: calibrator(partition=function(**given)).fit(ANSWERS),
     "QACalibrator": lambda model, /, **given: calibrator(**given).fit(ANSWERS),
     "QACalibrator.fit": lambda model, /, **given: calibrator().fit(**{"records": ANSWERS, **given}),
     "QACalibrator.calibrate": lambda model, /, **given: model.calibrate(**{"records": ANSWERS, **given}),

@@ -17,7 +17,6 @@ from qacal.partitions import (
     EMBEDDING,
     BisectingTree,
     Column,
-    Function,
     KDTree,
     KMeans,
     Partition,
@@ -286,11 +285,6 @@ def test_applying_needs_numpy_alone(tmp_path):
     run = subprocess.run([sys.executable, "-c", WITHOUT_OTHERS, str(tmp_path)], capture_output=True, text=True)
     assert run.stderr == ""
     assert run.stdout.split() == [f"{at:02}" for at in range(len(SAVED))]
-
-
-def test_functions_are_refused_by_the_saved_form():
-    with pytest.raises(InputError, match="cannot be saved"):
-        Function(len).validate()
 
 
 @pytest.mark.parametrize(

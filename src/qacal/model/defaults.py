@@ -5,9 +5,8 @@ Parts, shares and depths depend on parameters and numbers of rows only, never on
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from qacal.calibrators.base import Calibrator
 from qacal.calibrators.identity import Identity
@@ -59,7 +58,7 @@ class Defaults:
     """
 
     embedder: str | Embedder
-    partition: Partition | str | Callable[..., Any] | None
+    partition: Partition | str | None
     calibrator: Calibrator | None
     learned_score: LearnedScore | Literal["auto"] | None
     output: Output
@@ -108,7 +107,7 @@ class Defaults:
 
         has_certify_records : the calibrator is fitted on a file of its own.
         """
-        chosen = None if self.partition is None else _partition(self.partition)
+        chosen = None if self.partition is None else as_partition(self.partition).clone()
         reads_text = chosen is None or EMBEDDING in chosen._needs
         score = self._score(chosen) if reads_text or self.learned_score != "auto" else None
         depth = _DEPTH if score is None else DEPTH_WITH_SCORE
@@ -171,10 +170,3 @@ class Defaults:
         if params.get("max_depth", 0) is None:
             groups = max(1, rows // (_BINS_A_GROUP * int(params["points_per_bin"])))
             pipeline.calibrator.set_params(max_depth=min(_DEPTH, groups.bit_length() - 1))
-
-
-def _partition(chosen: Any) -> Partition:
-    partition = as_partition(chosen).clone()
-    if not partition._needs:
-        raise InputError(f"{partition!r} does not say what it reads; name it: Function(f, columns=['subject']).")
-    return partition

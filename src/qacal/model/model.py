@@ -6,7 +6,7 @@ fitted in `fitting.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from html import escape
 from pathlib import Path
@@ -111,7 +111,7 @@ class QACalibrator(HasParameters, BaseModel):
     def __init__(
         self,
         embedder: str | Embedder = "static",
-        partition: Partition | str | Callable[..., Any] | None = None,
+        partition: Partition | str | None = None,
         calibrator: Calibrator | None = None,
         *,
         learned_score: LearnedScore | Literal["auto"] | None = "auto",

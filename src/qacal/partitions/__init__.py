@@ -6,7 +6,7 @@ In: vectors of texts, or columns of the rows. Out: a label per row, or its path 
 
 from qacal.partitions.base import EMBEDDING, Partition
 from qacal.partitions.bisecting import BisectingTree
-from qacal.partitions.column import Column, Function
+from qacal.partitions.column import Column
 from qacal.partitions.kdtree import KDTree
 from qacal.partitions.kmeans import KMeans
 from qacal.partitions.names import as_partition
@@ -16,7 +16,6 @@ __all__ = [
     "EMBEDDING",
     "BisectingTree",
     "Column",
-    "Function",
     "KDTree",
     "KMeans",
     "Partition",

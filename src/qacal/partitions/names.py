@@ -7,14 +7,14 @@ from typing import Any
 from qacal.errors import InputError
 from qacal.partitions.base import Partition
 from qacal.partitions.bisecting import BisectingTree
-from qacal.partitions.column import Column, Function
+from qacal.partitions.column import Column
 from qacal.partitions.kdtree import KDTree
 from qacal.partitions.kmeans import KMeans
 from qacal.partitions.product import Product
 
 _KNOWN = (
     '"kdtree:6", "bisecting:6" (depths), "kdtree:6:coordinate" (raw coordinates, as in the paper), '
-    '"kmeans:32" (groups), "column:subject" (a name), several joined by "*", a partition, or a function of the rows'
+    '"kmeans:32" (groups), "column:subject" (a name), several joined by "*", or a partition'
 )
 _COUNTED: dict[str, tuple[type[Partition], str]] = {
     "kdtree": (KDTree, "max_depth"),
@@ -24,7 +24,7 @@ _COUNTED: dict[str, tuple[type[Partition], str]] = {
 
 
 def as_partition(value: Any) -> Partition:
-    """Return a partition from its name or from a function of the rows; a partition stays as it is.
+    """Return the partition of a name; a partition is returned unchanged.
 
     >>> as_partition("kdtree:4")
     KDTree(max_depth=4)
@@ -42,8 +42,6 @@ def as_partition(value: Any) -> Partition:
     if isinstance(value, str):
         parts = [_spelled(part.strip(), value) for part in value.split("*")]
         return parts[0] if len(parts) == 1 else Product(*parts)
-    if callable(value) and not isinstance(value, type):
-        return Function(value)
     raise InputError(f"{value!r} is not a partition; there are {_KNOWN}.")
 
 

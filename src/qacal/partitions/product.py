@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import prod
 from typing import Any, Self
 
 import numpy as np
@@ -84,9 +85,8 @@ class Product(Partition):
         """Return the parts, and the number of combinations of their groups."""
         self._require_fitted()
         parts = [part.describe() for part in self.fitted_]
-        counts = [part["n_groups"] for part in parts]
-        at_most = None if None in counts else int(np.prod(counts, dtype=object))
-        return {"kind": self.kind, "parameters": self._parameters(), "n_groups": at_most, "parts": parts}
+        combinations = prod(part["n_groups"] for part in parts)
+        return {"kind": self.kind, "parameters": self._parameters(), "n_groups": combinations, "parts": parts}
 
     def _parameters(self) -> Plain:
         return {"parts": [{"kind": part.kind, "parameters": part._parameters()} for part in self.parts]}

@@ -48,7 +48,6 @@ _KINDS = {
     "KDTree": "similar texts",
     "Column": "the value of a column",
     "Product": "several of these together",
-    "Function": "your own function",
 }
 _ENOUGH = 200
 # Smaller differences are 0 in whole percents.
