@@ -7,7 +7,7 @@ Unpenalised. Soft targets and weights need nothing special: they are in the sums
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -137,6 +137,7 @@ def fit_platt(tally: Tally, feature: Feature = "confidence") -> LogisticMap:
     return LogisticMap(*fit_logistic(x, tally.w, tally.wt), feature=feature, rows=tally.n)
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class PlattScaling(Calibrator):
     r"""Fit one logistic curve to all rows: :math:`p = \mathrm{logit}^{-1}(B_0 + B_1 h)`.
 
@@ -157,10 +158,8 @@ class PlattScaling(Calibrator):
     array([0.25, 0.5 , 0.75])
     """
 
-    maps_: LogisticMap
-
-    def __init__(self, *, feature: Feature = "confidence") -> None:
-        self.feature = feature
+    feature: Feature = "confidence"
+    maps_: LogisticMap = field(init=False)
 
     @property
     def properties(self) -> Properties:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -82,6 +83,7 @@ def step_starts(heights: Floats, step: float) -> Ints:
     return np.flatnonzero(is_first)
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class TreeBinning(Calibrator):
     r"""Fit the curves of :class:`TreeScaling` and round them to steps, each with an interval.
 
@@ -112,22 +114,12 @@ class TreeBinning(Calibrator):
     (array([0.65, 0.95, 0.82]), array(['group', 'group', 'root'], dtype='<U8'))
     """
 
-    maps_: BinMaps
-
-    def __init__(
-        self,
-        *,
-        step: float = 0.05,
-        feature: TreeFeature = "isotonic",
-        max_depth: int | None = None,
-        alpha: float = 0.1,
-        resolution: float | None = None,
-    ) -> None:
-        self.step = step
-        self.feature = feature
-        self.max_depth = max_depth
-        self.alpha = alpha
-        self.resolution = resolution
+    step: float = 0.05
+    feature: TreeFeature = "isotonic"
+    max_depth: int | None = None
+    alpha: float = 0.1
+    resolution: float | None = None
+    maps_: BinMaps = field(init=False)
 
     @property
     def properties(self) -> Properties:

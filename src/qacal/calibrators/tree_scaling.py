@@ -144,6 +144,7 @@ def _cells(x: Floats, w: Floats, wt: Floats, node: Ints) -> tuple[Floats, Floats
     return x[starts], np.add.reduceat(w, starts), np.add.reduceat(wt, starts), node[starts]
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class TreeScaling(Calibrator):
     r"""Fit one shape for all rows, and shift and stretch it along a tree of groups (partial pooling at every depth).
 
@@ -185,11 +186,9 @@ class TreeScaling(Calibrator):
     array([0.34, 0.4 , 0.39, 0.55, 0.75, 0.8 , 0.72, 0.81])
     """
 
-    maps_: TreeMaps
-
-    def __init__(self, *, feature: TreeFeature = "isotonic", max_depth: int | None = None) -> None:
-        self.feature = feature
-        self.max_depth = max_depth
+    feature: TreeFeature = "isotonic"
+    max_depth: int | None = None
+    maps_: TreeMaps = field(init=False)
 
     @property
     def properties(self) -> Properties:
