@@ -213,8 +213,7 @@ def test_calibrators_show_no_internals():
 def test_a_partition_is_asked_in_one_way():
     """`fit` and `assign`, and in trees `paths`: the groups of every depth."""
     partitions = qacal.partitions
-    verbs = {"fit", "assign", "describe", "clone", "get_params", "set_params"}
-    verbs |= {"kind", "validate"}
+    verbs = {"fit", "assign", "clone", "get_params", "set_params", "validate"}
     for tree in (partitions.BisectingTree, partitions.KDTree):
         assert public(tree()) == verbs | {"paths"}
     parts = (partitions.Column("a"), partitions.KMeans())

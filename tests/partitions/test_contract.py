@@ -82,7 +82,6 @@ def test_loaded_partitions_are_the_same_to_the_bit(partition):
     assert type(again) is type(fitted)
     assert repr(again) == repr(fitted)
     assert written(again) == written(fitted)
-    assert again.describe() == fitted.describe()
     assert leaves(again._groups_of(inputs(1))) == leaves(fitted._groups_of(inputs(1)))
 
 
@@ -106,15 +105,6 @@ def test_predicting_changes_nothing(partition):
 
 
 @every_saved_partition
-def test_descriptions_are_plain(partition):
-    facts = partition.clone()._fit_rows(inputs(0)).describe()
-    assert json.loads(json.dumps(facts, allow_nan=False)) == facts
-    assert facts["kind"] == partition.kind
-    assert facts["parameters"] == partition._parameters()
-    assert facts["n_groups"] >= 1
-
-
-@every_saved_partition
 def test_manners(partition):
     assert type(partition) in CLASSES
     for twin in (clone(partition), partition.clone()):
@@ -122,8 +112,6 @@ def test_manners(partition):
         assert repr(twin) == repr(partition)
     with pytest.raises(NotFittedError, match="call fit first"):
         partition.clone()._groups_of(inputs(0))
-    with pytest.raises(NotFittedError, match="call fit first"):
-        partition.clone().describe()
     with pytest.raises(NotFittedError, match="call fit first"):
         partition.clone().validate()
 
@@ -197,7 +185,7 @@ def test_awkward_vectors(partition):
         assert groups.dtype == np.int64, name
         assert (groups >= 0).all(), name
         assert groups.tolist() == [int(fitted.assign(z[None])[0]) for z in Z], name
-        assert fitted.describe()["rows"] == len(Z), name
+        assert fitted.fitted_.sizes.sum() == len(Z), name
         assert written(loaded(fitted)) == written(fitted), name
         same = (Z[:, None] == Z).all(axis=2)
         assert (groups[:, None] == groups)[same].all(), name

@@ -77,25 +77,6 @@ def test_coordinates_that_no_level_splits_on_are_not_read():
     np.testing.assert_array_equal(tree.assign(new), tree.assign(Z))
 
 
-def test_description():
-    tree = KDTree(max_depth=3, axes="coordinate").fit([[0.0, 5.0], [1.0, 6.0], [2.0, 7.0], [3.0, 8.0]])
-    assert tree.describe() == {
-        "kind": "kdtree",
-        "parameters": {"max_depth": 3, "axes": "coordinate"},
-        "depth": 3,
-        "n_groups": 4,
-        "rows": 4,
-        "smallest": 0,
-        "largest": 1,
-        "levels": [
-            {"depth": 1, "coordinate": 0, "low": 0.0, "high": 3.0},
-            {"depth": 2, "coordinate": 1, "low": 5.0, "high": 8.0},
-            {"depth": 3, "coordinate": 0, "low": 0.0, "high": 3.0},
-        ],
-    }
-    assert KDTree(max_depth=1).fit([[0.0, 1.0], [2.0, 1.0]]).describe()["levels"][0]["axis"] == 0
-
-
 def test_refusals():
     for depth in (-1, 21, 1.5, None, "6", True):
         with pytest.raises(InputError, match=r"max_depth is .*; expected a whole number from 0 to 20"):

@@ -49,14 +49,6 @@ def test_needs_are_joined():
     assert Product(Column("a"), KDTree(), KMeans(), Column("a"))._needs == ("a", "embedding")
 
 
-def test_description():
-    rows = {"tenant": ["a", "b", "b"], "embedding": [[0.0], [1.0], [2.0]]}
-    facts = Product(Column("tenant"), KMeans(n_groups=2))._fit_rows(rows).describe()
-    assert facts["n_groups"] == 4
-    assert [part["kind"] for part in facts["parts"]] == ["column", "kmeans"]
-    assert facts["parameters"]["parts"][0] == {"kind": "column", "parameters": {"name": "tenant"}}
-
-
 def test_refusals():
     with pytest.raises(InputError, match="expected 1 to 16 partitions"):
         Product()._fit_rows({})

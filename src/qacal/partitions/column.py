@@ -5,25 +5,19 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
-from math import inf
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from qacal.errors import InputError
-from qacal.partitions.base import Partition, Plain
+from qacal.partitions.base import Partition
 from qacal.storage import require
 from qacal.tally.arrays import ArrayLike
 from qacal.tally.groups import as_labels, kind_of, kinds_of, object_array, require_common_kind
 
 # The most groups of a column: the saved model describes each, and with more groups few would have enough rows.
 _MOST_LABELS = 10_000
-
-# The most labels that a description lists.
-_SHOWN = 50
-
-_INFINITE = (inf, -inf)  # numbers that JSON does not have
 
 
 @dataclass(frozen=True)
@@ -70,11 +64,10 @@ class Column(Partition):
     >>> subject = Column("subject").fit(["law", "art", "law", None])
     >>> subject.assign(["art", "chess", None])
     array(['art', None, None], dtype=object)
-    >>> subject.describe()["labels"]
-    [['law', 2], ['art', 1]]
+    >>> subject.fitted_
+    Labels(labels=('law', 'art'), counts=(2, 1))
     """
 
-    kind = "column"
     fitted_: Labels
 
     def __init__(self, name: str) -> None:
@@ -107,22 +100,6 @@ class Column(Partition):
         labels = as_labels(Z, self.name).tolist()
         require_common_kind(kinds_of(labels), self.fitted_.kinds, self.name)
         return object_array(map(self.fitted_.known.get, labels))
-
-    def describe(self) -> Plain:
-        """Return the number of labels, the most frequent ones with their counts, and how many more there are."""
-        self._require_fitted()
-        labels, counts = self.fitted_.labels, self.fitted_.counts
-        return {
-            "kind": self.kind,
-            "parameters": self._parameters(),
-            "n_groups": len(labels),
-            "rows": sum(counts),
-            "labels": [
-                [label if isinstance(label, str | int | float) and label not in _INFINITE else str(label), count]
-                for label, count in zip(labels[:_SHOWN], counts[:_SHOWN], strict=True)
-            ],
-            "more": max(0, len(labels) - _SHOWN),
-        }
 
     def _require_parameters(self) -> None:
         if not isinstance(self.name, str) or not self.name:

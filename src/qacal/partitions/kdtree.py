@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from qacal.errors import InputError
 from qacal.parameters import shown
-from qacal.partitions.base import ROUNDING, Plain, Tree, require_leaves
+from qacal.partitions.base import ROUNDING, Tree, require_leaves
 from qacal.storage import require, require_between, require_columns, require_moderate
 from qacal.tally.arrays import ArrayLike, Floats, Ints
 from qacal.tally.groups import Paths
@@ -52,15 +52,6 @@ class TreeMap:
                 if (exits[rows] <= self.depth).any():
                     require_finite(block, range(rows.start, rows.start + len(block)))
         return Paths(path, exits, self.depth)
-
-    def levels(self) -> list[Plain]:
-        """Return the coordinate or axis of each level and its bounds."""
-        name = "coordinate" if self.axes is None else "axis"
-        used = min(self.depth, self.width if self.axes is None else len(self.axes))
-        return [
-            {"depth": d + 1, name: d % used, "low": float(self.low[d]), "high": float(self.high[d])}
-            for d in range(self.depth)
-        ]
 
     def validate(self) -> None:
         require_leaves(self.sizes, self.depth)
@@ -149,7 +140,6 @@ class KDTree(Tree):
     array([0])
     """
 
-    kind = "kdtree"
     fitted_: TreeMap
 
     def __init__(self, *, max_depth: int = 6, axes: Literal["principal", "coordinate"] = "principal") -> None:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import prod
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from qacal.errors import InputError
-from qacal.partitions.base import Partition, Plain
+from qacal.partitions.base import Partition
 from qacal.tally.arrays import ArrayLike
 from qacal.tally.groups import Paths, as_grouping, as_labels, object_array
 
@@ -41,7 +40,6 @@ class Product(Partition):
     array(['acme / 0', 'acme / 1', 'a//b / 1', None], dtype=object)
     """
 
-    kind = "product"
     fitted_: tuple[Partition, ...]
 
     def __init__(self, *parts: Partition) -> None:
@@ -80,16 +78,6 @@ class Product(Partition):
 
     def _groups_of(self, inputs: Mapping[str, ArrayLike]) -> NDArray[np.object_]:
         return self.assign(inputs)
-
-    def describe(self) -> Plain:
-        """Return the parts, and the number of combinations of their groups."""
-        self._require_fitted()
-        parts = [part.describe() for part in self.fitted_]
-        combinations = prod(part["n_groups"] for part in parts)
-        return {"kind": self.kind, "parameters": self._parameters(), "n_groups": combinations, "parts": parts}
-
-    def _parameters(self) -> Plain:
-        return {"parts": [{"kind": part.kind, "parameters": part._parameters()} for part in self.parts]}
 
     def validate(self) -> None:
         self._require_fitted()
