@@ -39,7 +39,7 @@ def fit_tree_bins(
     confidence = levels[0].confidence
     cuts = confidence[np.linspace(0, len(confidence) - 1, min(len(confidence), _MOST_CUTS)).round().astype(int)]
     curves = fit_tree_curves(tally, feature, max_depth)
-    node = curves.nodes_at(ancestry.depth, ancestry.owner)
+    node = curves.nodes.at(ancestry.depth, ancestry.owner)
     heights = expit(curves.intercept[node][:, None] + curves.slope[node][:, None] * curves.scores(cuts))
     table = sums_between(cuts, levels, ancestry, _SUMS)
 
