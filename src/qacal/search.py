@@ -230,7 +230,8 @@ class Search:
         return [b for b in self.ranges.points_per_bin if groups == 1 or self.ranges.admits(rows, groups, b)]
 
     def _level(self, calibrator: BinningCalibrator, labels: Tally, cut: Cut) -> _Level:
-        key = (calibrator._bins_half, labels.resolution, cut)
+        # Without cross-fitting, scaled bins hold half of the rows.
+        key = (getattr(calibrator, "cross_fit", True), labels.resolution, cut)
         if key not in self._levels:
             self._levels[key] = _Level(_flat(labels, cut), self.tuning.confidence, self._codes(cut))
         return self._levels[key]

@@ -57,11 +57,9 @@ class BinMaps:
     resolution: float | None
 
     def apply(self, rows: Rows) -> Floats:
-        """Return the value of each row's bin."""
         return self.value[self.bins_of(rows)]
 
     def explain(self, rows: Rows) -> Evidence:
-        """Return the value of each row's bin with its interval and rows."""
         codes = rows.leaves(self.grouping, self.max_depth)
         maps = self.lineage.directory.find(codes)
         bins = self._bins(rows, maps)
@@ -125,7 +123,6 @@ class BinMaps:
         require(self.certificate.grid == grid, f"the certificate has a grid of {self.certificate.grid}, not {grid}.")
 
     def parameters(self) -> dict[str, Any]:
-        """Return the parameters of the fit."""
         common = {"max_depth": self.max_depth, "alpha": self.certificate.alpha, "resolution": self.resolution}
         if self.is_jittered:
             return common | {"ties": "jitter"}

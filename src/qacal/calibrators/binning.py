@@ -46,11 +46,6 @@ class BinningCalibrator(Calibrator):
         """Return the rows to bin with their labels, and with the targets whose mean is the value of a bin."""
         return tally, tally
 
-    @property
-    def _bins_half(self) -> bool:
-        """True if a curve is fitted on one half of the rows, and only the other half is binned."""
-        return False
-
     def _tally_options(self) -> dict[str, Any]:
         return {"ties": self.ties == "jitter", "resolution": self.resolution}
 
@@ -83,10 +78,6 @@ class ScaledBinning(BinningCalibrator):
 
     def _tally_options(self) -> dict[str, Any]:
         return {"n_blocks": 2, "seed": self.seed, **super()._tally_options()}
-
-    @property
-    def _bins_half(self) -> bool:
-        return not self.cross_fit
 
     def _targets(self, tally: Tally) -> tuple[Tally, Tally]:
         """Return the rows to bin with their labels, and with the values of a curve that was fitted on other rows.

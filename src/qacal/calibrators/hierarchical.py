@@ -132,10 +132,7 @@ class HierarchicalScaling(Calibrator):
     feature: Feature = "confidence"
     max_depth: int | None = None
     maps_: LogisticMaps = field(init=False)
-
-    @property
-    def properties(self) -> Properties:
-        return Properties(is_monotone=True, uses_groups=True)
+    properties = Properties(is_monotone=True, uses_groups=True)
 
     def _fit_tally(self, tally: Tally) -> LogisticMaps:
         return fit_curves(tally, self.feature, self.max_depth)

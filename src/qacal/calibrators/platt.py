@@ -160,11 +160,8 @@ class PlattScaling(Calibrator):
 
     feature: Feature = "confidence"
     maps_: LogisticMap = field(init=False)
-
-    @property
-    def properties(self) -> Properties:
-        # Maximum likelihood with an intercept keeps the mean.
-        return Properties(is_monotone=True, keeps_mean=True)
+    # Maximum likelihood with an intercept keeps the mean.
+    properties = Properties(is_monotone=True, keeps_mean=True)
 
     def _fit_tally(self, tally: Tally) -> LogisticMap:
         return fit_platt(tally, self.feature)

@@ -172,15 +172,12 @@ class StepBinning(Calibrator):
     alpha: float = 0.1
     recalibrate: bool = False
     maps_: BinMaps = field(init=False)
+    # Not monotone: one step may be moved into its interval while its neighbour is not.
+    properties = Properties(is_discrete=True, is_certified=True, uses_groups=True)
 
     def validate(self) -> None:
         super().validate()
         require(self.maps_.certificate.kind == "fixed", "the bins of StepBinning are fixed; these are not. Fit again.")
-
-    @property
-    def properties(self) -> Properties:
-        # Not monotone: one step may be moved into its interval while its neighbour is not.
-        return Properties(is_discrete=True, is_certified=True, uses_groups=True)
 
     def _fit_tally(self, tally: Tally) -> BinMaps:
         return fit_step_bins(

@@ -120,10 +120,7 @@ class TreeBinning(Calibrator):
     alpha: float = 0.1
     resolution: float | None = None
     maps_: BinMaps = field(init=False)
-
-    @property
-    def properties(self) -> Properties:
-        return Properties(is_discrete=True, is_certified=True, uses_groups=True)
+    properties = Properties(is_discrete=True, is_certified=True, uses_groups=True)
 
     def _tally_options(self) -> dict[str, Any]:
         return {"resolution": self.resolution}

@@ -178,10 +178,7 @@ class TreeScaling(Calibrator):
     feature: TreeFeature = "isotonic"
     max_depth: int | None = None
     maps_: TreeMaps = field(init=False)
-
-    @property
-    def properties(self) -> Properties:
-        return Properties(is_monotone=True, uses_groups=True)
+    properties = Properties(is_monotone=True, uses_groups=True)
 
     def _fit_tally(self, tally: Tally) -> TreeMaps:
         return fit_tree_curves(tally, self.feature, self.max_depth)

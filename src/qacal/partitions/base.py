@@ -115,7 +115,6 @@ class Tree(Partition):
         return as_grouping(paths, len(paths)).leaves()
 
     def _groups(self, Z: ArrayLike) -> Paths:
-        """Return :meth:`paths`, which calibrators roll up to any depth."""
         return self.paths(Z)
 
     def validate(self) -> None:

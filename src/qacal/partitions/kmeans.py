@@ -102,7 +102,6 @@ class KMeans(Partition):
         return self
 
     def assign(self, Z: ArrayLike) -> Ints:
-        """Return the number of the nearest centre of each vector."""
         self._require_fitted()
         return self.fitted_.nearest(as_vectors(Z, self.fitted_.centres.shape[1], "k-means"))
 
