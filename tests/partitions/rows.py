@@ -31,5 +31,6 @@ AWKWARD = {
     "far from zero": np.random.default_rng(0).normal(size=(50, 3)) + 1e6,
     "tiny": np.random.default_rng(0).normal(size=(50, 3)) * 1e-150,
     "huge": np.random.default_rng(0).normal(size=(50, 3)) * 1e90,
+    "at right angles": np.eye(6)[np.arange(60) % 6],
     "wider than long": np.random.default_rng(0).normal(size=(4, 30)),
 }
