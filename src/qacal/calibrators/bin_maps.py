@@ -198,7 +198,7 @@ class BinMaps:
 
 def fit_bins(
     labels: Tally,
-    targets: Tally | None = None,
+    targets: Tally,
     *,
     points_per_bin: int,
     n_bins: int | None = None,
@@ -210,7 +210,7 @@ def fit_bins(
     """Return the maps for a tally.
 
     labels : the rows with their true labels, for bins and intervals.
-    targets : the same rows with other targets, for the values of bins; by default the labels.
+    targets : the same rows with the targets for the values of bins, which may be the labels.
     n_bins : instead of points per bin, for tallies without groups.
     max_depth : use the groups of a tree at this depth. The uniform certificate covers all depths of the tree, so the
         depth may be chosen on the same rows.
@@ -228,7 +228,7 @@ def fit_bins(
             "for example one of question and answer."
         )
     levels = flat_levels(labels, max_depth)
-    levels_of_targets = levels if targets is None or targets is labels else flat_levels(targets, max_depth)
+    levels_of_targets = levels if targets is labels else flat_levels(targets, max_depth)
     ancestry = lineage(levels, labels.grouping, points_per_bin)
     bins = [_bins(level, points_per_bin, n_bins, ties) for level in levels]
     has_map = [np.isin(of.group, ancestry.owner[ancestry.depth == depth]) for depth, of in enumerate(bins)]
@@ -279,11 +279,9 @@ def distinct_values(levels: list[Tally]) -> list[Ints]:
 def _columns(bins: Bins, targets: Tally, has_map: Bools, ties: Ties, guarantee: Certificate) -> dict[str, Any]:
     """Return the columns of those bins of a level whose group has a map."""
     labels = bins.tally
-    # Without weights or soft targets several columns are one and the same array, and are added up once.
-    columns: list[Any] = [labels.rows, labels.w, labels.wt, labels.wtt, labels.ww, targets.w, targets.wt]
-    once = {id(column): bins.sum(column)[has_map] for column in {id(column): column for column in columns}.values()}
-    rows, w, wt, wtt, ww, targets_w, targets_wt = (once[id(column)] for column in columns)
-    low, high = guarantee.intervals(rows, w, wt, wtt, ww)
+    sums = [bins.sum(column)[has_map] for column in (labels.rows, labels.w, labels.wt, labels.wtt, labels.ww)]
+    low, high = guarantee.intervals(*sums)
+    targets_w, targets_wt = (bins.sum(column)[has_map] for column in (targets.w, targets.wt))
     is_last = np.append(bins.group[1:] != bins.group[:-1], True)
     # Where a bin ends: at its highest confidence, or, in Algorithm UMD, just below the edge row that follows it.
     end = np.minimum(bins.stop - (1 if ties == "merge" else 0), len(labels) - 1)
@@ -294,5 +292,5 @@ def _columns(bins: Bins, targets: Tally, has_map: Bools, ties: Ties, guarantee: 
         "value": np.clip(targets_wt / targets_w, 0.0, 1.0),
         "low": low,
         "high": high,
-        "rows": rows.astype(np.int64),
+        "rows": sums[0].astype(np.int64),
     }
