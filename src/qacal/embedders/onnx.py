@@ -72,7 +72,8 @@ class OnnxEmbedder(EncoderEmbedder):
     """Embed (question, answer), read as one pair, with an encoder from a folder: model.onnx and tokenizer.json.
 
     Choose it for an encoder of your own language or field, without torch. Pooling, scale and length are read from the
-    files that sentence-transformers and transformers write beside the encoder.
+    files that sentence-transformers and transformers write beside the encoder. A network with dynamic quantisation is
+    slower, since it is run one row at a time.
 
     pooling : "cls", "mean" or "last"; by default the pooling that the folder names, or else the mean.
     """
@@ -177,10 +178,11 @@ def load_encoder(model: Path, tokenizer: Any, max_length: int, *, pooling: Pooli
         return [TokenRow(row.ids, row.type_ids) for row in tokenizer.encode_batch_fast(pairs)]
 
     hidden = network(model)
-    ids = (tokenizer.token_to_id(name) for name in ("[CLS]", "<cls>", "<s>"))  # of BERT, XLNet and RoBERTa
+    # BERT, XLNet and RoBERTa name it differently. XLNet knows the third name, too, so only the first match counts.
+    cls = [tokenizer.token_to_id(name) for name in ("[CLS]", "<cls>", "<s>") if tokenizer.token_to_id(name) is not None]
     with model.open("rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as content:
-        # Dynamic quantisation rounds by the largest value in a batch. Such a network is run one row at a time, so that
-        # a row's vector does not vary with its neighbours. The file has the names of its operations as plain text.
+        # Dynamic quantisation rounds by the largest value in a batch, so that a row's vector would vary with its
+        # neighbours. The file has the names of its operations as plain text.
         is_batch_dependent = content.find(b"DynamicQuantize") >= 0
     return Encoder(
         tokenize=tokenize,
@@ -190,7 +192,7 @@ def load_encoder(model: Path, tokenizer: Any, max_length: int, *, pooling: Pooli
         padding=Padding(),
         pooling=pooling,
         max_length=max_length,
-        cls=frozenset(id_ for id_ in ids if id_ is not None),
+        cls=frozenset(cls[:1]),
         normalised=normalised,
         tokens_a_batch=0 if is_batch_dependent else TOKENS_A_BATCH,
     )
