@@ -78,7 +78,7 @@ CALIBRATORS = [
     ),
     qacal.StepBinning,
 ]
-PARTITIONS = [qacal.partitions.KDTree, qacal.BisectingTree, qacal.partitions.LearnedTree, qacal.partitions.KMeans]
+PARTITIONS = [qacal.partitions.KDTree, qacal.BisectingTree, qacal.partitions.KMeans]
 
 
 def survives(call, name):
@@ -145,12 +145,6 @@ def fitted_paths(**given):
     return qacal.QABinning().fit(H, RIGHT, groups=paths)
 
 
-def function(**given):
-    return qacal.partitions.Function(
-        **{"function": lambda rows: [0] * len(rows["question"]), "columns": ["question"], **given}
-    )
-
-
 def searched(**given):
     return qacal.Search(**{"calibration": TALLY, "tuning": TALLY, **given}).tune(qacal.QABinning())
 
@@ -166,7 +160,6 @@ CALLS = {
     "Search.tune": lambda model, calibrator: qacal.Search(TALLY, TALLY).tune(calibrator),
     "Paths": lambda model, /, **given: fitted_paths(**given),
     "Column": lambda model, name: calibrator(partition=qacal.Column(name)).fit(ANSWERS),
-    "partitions.Function": lambda model, /, **given: calibrator(partition=function(**given)).fit(ANSWERS),
     "QACalibrator": lambda model, /, **given: calibrator(**given).fit(ANSWERS),
     "QACalibrator.fit": lambda model, /, **given: calibrator().fit(**{"records": ANSWERS, **given}),
     "QACalibrator.calibrate": lambda model, /, **given: model.calibrate(**{"records": ANSWERS, **given}),

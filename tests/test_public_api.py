@@ -209,12 +209,11 @@ def test_calibrators_show_no_internals():
 def test_a_partition_is_asked_in_one_way():
     """`fit` and `assign`, and in trees `paths`: the groups of every depth."""
     partitions = qacal.partitions
-    verbs = {"fit", "assign", "describe", "clone", "get_params", "set_params"}
-    verbs |= {"kind", "uses_labels"}
-    for tree in (partitions.BisectingTree, partitions.KDTree, partitions.LearnedTree):
+    verbs = {"fit", "assign", "clone", "get_params", "set_params"}
+    for tree in (partitions.BisectingTree, partitions.KDTree):
         assert public(tree()) == verbs | {"paths"}
-    parts = (partitions.Column("a"), partitions.KMeans(), partitions.Function(len))
-    for partition in (*parts, partitions.Product(*parts[:2])):
+    parts = (partitions.Column("a"), partitions.KMeans())
+    for partition in (*parts, partitions.Product(*parts)):
         assert public(partition) == verbs
 
 

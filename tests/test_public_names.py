@@ -65,7 +65,7 @@ IN_PACKAGES = {
         "Evidence",
     ],
     "metrics": ["auroc", "brier_score", "calibration_error", "evaluate", "log_loss", "reliability_table", "sharpness"],
-    "partitions": ["BisectingTree", "Column", "Function", "KDTree", "KMeans", "LearnedTree", "Product"],
+    "partitions": ["BisectingTree", "Column", "KDTree", "KMeans", "Product"],
     "planning": ["epsilon", "nu_bound", "points_per_bin"],
 }
 

@@ -42,7 +42,7 @@ from qacal.calibrators.base import Calibrator
 from qacal.errors import ArtifactError, QacalError
 from qacal.model.saved import CLASSES
 from qacal.parameters import Axes, Between, Offsets, Rising
-from qacal.partitions import KDTree, LearnedTree, Product
+from qacal.partitions import BisectingTree, KDTree, Product
 from qacal.storage import MODEL, SCHEMA, digest, flatten, load, save, unflatten
 from qacal.tally.arrays import Floats, Ints
 from tests.calibrators.contract import CALIBRATORS, name_of
@@ -708,7 +708,7 @@ MODELS = {
         "calibrator": HierarchicalScaling(),
         "partition": Product(Column("tenant"), KDTree(max_depth=1)),
     },
-    "curves along a tree": {"calibrator": TreeScaling(max_depth=2), "partition": LearnedTree(max_depth=2)},
+    "curves along a tree": {"calibrator": TreeScaling(max_depth=2), "partition": BisectingTree(max_depth=2)},
     "isotonic": {"calibrator": IsotonicCalibration(pooling="none"), "partition": "bisecting:2"},
     "one isotonic": {"calibrator": IsotonicCalibration()},
     "platt": {"calibrator": PlattScaling(feature="logit")},

@@ -15,7 +15,6 @@ from typing import TypeAlias
 import numpy as np
 
 from qacal.calibrators.base import Calibrator, Rows
-from qacal.calibrators.binning import BinningCalibrator
 from qacal.errors import InputError, RepeatedQuestionsWarning
 from qacal.metrics.calibration import calibration_error
 from qacal.metrics.proper_scores import brier_score, log_loss
@@ -192,7 +191,7 @@ class Search:
         rows = Rows(self.tuning.confidence, self._groups(cut), self.tuning.tie)
         tried: list[int | None] = [None]
         if "points_per_bin" in calibrator.get_params():
-            is_half = isinstance(calibrator, BinningCalibrator) and calibrator._bins_half
+            is_half = not getattr(calibrator, "cross_fit", True)  # a curve is fitted on the other half
             binned = calibration.fold(1, of=2).n if is_half and calibration.block is not None else calibration.n
             tried = [b for b in self.ranges.points_per_bin if groups == 1 or self.ranges.admits(binned, groups, b)]
         for b in tried:

@@ -203,7 +203,7 @@ def _scalar(value: Any, options: tuple[Any, ...], name: str) -> Any:
 @cache
 def _schema(kind: Any) -> dict[str, Any]:
     hints = get_type_hints(kind)
-    if is_dataclass(kind):
+    if not _is_estimator(kind):
         return {field.name: hints[field.name] for field in fields(kind) if field.init}
     parameters = [one for one in inspect.signature(kind).parameters.values() if one.kind is not one.VAR_POSITIONAL]
     taken = get_type_hints(kind.__init__)

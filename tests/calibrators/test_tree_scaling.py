@@ -9,7 +9,7 @@ from qacal.calibrators import HierarchicalScaling, TreeScaling
 from qacal.calibrators.mixed import tree as tree_laplace
 from qacal.calibrators.mixed.common import Runs, matrix
 from qacal.calibrators.mixed.flat import fit_hierarchical
-from qacal.calibrators.mixed.nodes import Addresses, nodes_of
+from qacal.calibrators.mixed.nodes import nodes_of
 from qacal.calibrators.mixed.tree import (
     Cells,
     covariance_of,
@@ -47,7 +47,7 @@ def as_cells(x, t, groups, w=None, max_depth=None):
     """The arguments of `fit_tree`, one row a cell."""
     column = as_grouping(groups, len(x))
     nodes = nodes_of(column, max_depth)
-    node = Addresses.of(nodes, column, max_depth).find(column)
+    node = nodes.find(column)
     w = np.ones(len(x)) if w is None else w
     order = np.lexsort((x, node))
     return x[order], w[order], (w * t)[order], node[order], nodes

@@ -149,7 +149,7 @@ def test_refusals():
         ({"alpha": 2.0}, "alpha is 2.0"),
         ({"partitions": ["forest"]}, "names no partition"),
         ({"partitions": ["column:kind*kdtree:2"]}, "cannot be searched"),
-        ({"partitions": [len]}, "cannot be searched"),
+        ({"partitions": [len]}, "is not a partition"),
         ({"partitions": [KDTree(max_depth="deep")]}, "max_depth is 'deep'"),
         ({"partitions": [KDTree(axes="x")]}, "axes is 'x'"),
         ({"ties": "random"}, "ties is 'random'; expected merge or jitter"),

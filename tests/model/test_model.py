@@ -323,17 +323,6 @@ def test_a_saved_model_applies_with_numpy_alone(fitted, tmp_path):
     assert float(done.stdout) == fitted.explain(texts[0][0], texts[1][0], 0.9)["calibrated"]
 
 
-def test_a_function_says_what_it_reads():
-    rows = answers(600)
-    by_length = qacal.partitions.Function(
-        lambda inputs: [len(text) % 3 for text in inputs["question"]], columns=["question"]
-    )
-    model = QACalibrator(partition=by_length, calibrator=QABinning()).fit(rows)
-    assert {group.group for group in model.describe_groups()} == {0, 1, 2}
-    with pytest.raises(InputError, match=r"does not say what it reads; name it: Function\(f, columns="):
-        QACalibrator(partition=lambda inputs: [0] * 600).fit(rows)
-
-
 @pytest.mark.parametrize(("calibrator", "depth"), [(ScalingQABinning(cross_fit=True), 3), (TreeBinning(), None)])
 def test_groups_by_name_vectors_and_sql_give_what_calibrate_gives(calibrator, depth):
     """The default tree is cut where bins are counted; whoever names a group names it at that depth."""

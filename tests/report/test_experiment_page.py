@@ -13,7 +13,7 @@ def run(partition="kdtree:3", rows=800, **options):
     return run_experiment(vectors_and_labels(rows), **chosen)
 
 
-@pytest.mark.parametrize("partition", ["kdtree:3", "bisecting:2", "learned:2", "kmeans:4", "column:kind"])
+@pytest.mark.parametrize("partition", ["kdtree:3", "bisecting:2", "kmeans:4", "column:kind"])
 def test_the_model_shown_has_the_settings_of_the_first_seed(partition):
     found = run(partition)
     method, model, test = showcase(found, ())

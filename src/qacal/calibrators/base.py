@@ -75,7 +75,10 @@ class Properties:
 
 
 class Calibrator(HasParameters, ABC):
-    """Base of all calibrators: `fit` sets `maps_` and returns self; predicting changes nothing."""
+    """Base of all calibrators: `fit` sets `maps_` and returns self; predicting changes nothing.
+
+    A subclass is a dataclass, and its fields are its hyperparameters.
+    """
 
     maps_: Maps
 

@@ -57,11 +57,9 @@ class BinMaps:
     resolution: float | None
 
     def apply(self, rows: Rows) -> Floats:
-        """Return the value of each row's bin."""
         return self.value[self.bins_of(rows)]
 
     def explain(self, rows: Rows) -> Evidence:
-        """Return the value of each row's bin with its interval and rows."""
         codes = rows.leaves(self.grouping, self.max_depth)
         maps = self.lineage.directory.find(codes)
         bins = self._bins(rows, maps)
@@ -119,7 +117,6 @@ class BinMaps:
         require(self.certificate.grid == grid, f"the certificate has a grid of {self.certificate.grid}, not {grid}.")
 
     def parameters(self) -> dict[str, Any]:
-        """Return the parameters of the fit."""
         common = {"max_depth": self.max_depth, "alpha": self.certificate.alpha, "resolution": self.resolution}
         if self.is_jittered:
             return common | {"ties": "jitter"}
@@ -195,7 +192,7 @@ class BinMaps:
 
 def fit_bins(
     labels: Tally,
-    targets: Tally | None = None,
+    targets: Tally,
     *,
     points_per_bin: int,
     n_bins: int | None = None,
@@ -207,7 +204,7 @@ def fit_bins(
     """Return the maps for a tally.
 
     labels : the rows with their true labels, for bins and intervals.
-    targets : the same rows with other targets, for the values of bins; by default the labels.
+    targets : the same rows with the targets for the values of bins, which may be the labels.
     n_bins : instead of points per bin, for tallies without groups.
     max_depth : use the groups of a tree at this depth. The uniform certificate covers all depths of the tree, so the
         depth may be chosen on the same rows.
@@ -225,7 +222,7 @@ def fit_bins(
             "for example one of question and answer."
         )
     levels = flat_levels(labels, max_depth)
-    levels_of_targets = levels if targets is None or targets is labels else flat_levels(targets, max_depth)
+    levels_of_targets = levels if targets is labels else flat_levels(targets, max_depth)
     ancestry = lineage(levels, labels.grouping, points_per_bin)
     bins = [_bins(level, points_per_bin, n_bins, ties) for level in levels]
     has_map = [np.isin(of.group, ancestry.owner[ancestry.depth == depth]) for depth, of in enumerate(bins)]
@@ -276,11 +273,9 @@ def distinct_values(levels: list[Tally]) -> list[Ints]:
 def _columns(bins: Bins, targets: Tally, has_map: Bools, ties: Ties, guarantee: Certificate) -> dict[str, Any]:
     """Return the columns of those bins of a level whose group has a map."""
     labels = bins.tally
-    # Without weights or soft targets several columns are one and the same array, and are added up once.
-    columns: list[Any] = [labels.rows, labels.w, labels.wt, labels.wtt, labels.ww, targets.w, targets.wt]
-    once = {id(column): bins.sum(column)[has_map] for column in {id(column): column for column in columns}.values()}
-    rows, w, wt, wtt, ww, targets_w, targets_wt = (once[id(column)] for column in columns)
-    low, high = guarantee.intervals(rows, w, wt, wtt, ww)
+    sums = [bins.sum(column)[has_map] for column in (labels.rows, labels.w, labels.wt, labels.wtt, labels.ww)]
+    low, high = guarantee.intervals(*sums)
+    targets_w, targets_wt = (bins.sum(column)[has_map] for column in (targets.w, targets.wt))
     is_last = np.append(bins.group[1:] != bins.group[:-1], True)
     # Where a bin ends: at its highest confidence, or, in Algorithm UMD, just below the edge row that follows it.
     end = np.minimum(bins.stop - (1 if ties == "merge" else 0), len(labels) - 1)
@@ -291,5 +286,5 @@ def _columns(bins: Bins, targets: Tally, has_map: Bools, ties: Ties, guarantee: 
         "value": np.clip(targets_wt / targets_w, 0.0, 1.0),
         "low": low,
         "high": high,
-        "rows": rows.astype(np.int64),
+        "rows": sums[0].astype(np.int64),
     }

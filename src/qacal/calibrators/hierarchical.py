@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 import numpy as np
@@ -94,6 +94,7 @@ def fit_curves(tally: Tally, feature: Feature = "confidence", max_depth: int | N
     )
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class HierarchicalScaling(Calibrator):
     r"""Fit a logistic curve per group, with random intercept and slope (partial pooling).
 
@@ -122,15 +123,10 @@ class HierarchicalScaling(Calibrator):
     array([0.67, 0.93, 0.85])
     """
 
-    maps_: LogisticMaps
-
-    def __init__(self, *, feature: Feature = "confidence", max_depth: int | None = None) -> None:
-        self.feature = feature
-        self.max_depth = max_depth
-
-    @property
-    def properties(self) -> Properties:
-        return Properties(is_monotone=True, uses_groups=True)
+    feature: Feature = "confidence"
+    max_depth: int | None = None
+    maps_: LogisticMaps = field(init=False)
+    properties = Properties(is_monotone=True, uses_groups=True)
 
     def _fit_tally(self, tally: Tally) -> LogisticMaps:
         return fit_curves(tally, self.feature, self.max_depth)

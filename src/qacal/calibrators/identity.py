@@ -35,10 +35,7 @@ class Identity(Calibrator):
     """
 
     maps_: IdentityMap
-
-    @property
-    def properties(self) -> Properties:
-        return Properties(is_monotone=True)
+    properties = Properties(is_monotone=True)
 
     def _fit_tally(self, tally: Tally) -> IdentityMap:
         return IdentityMap()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -100,6 +100,7 @@ def _fit_one(h: Floats, w: Floats, wt: Floats) -> tuple[Floats, Floats]:
     return h[~is_inside], y[~is_inside]
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class IsotonicCalibration(Calibrator):
     """Fit the best curve that never falls, by least squares (scipy's isotonic regression inside, as in scikit-learn).
 
@@ -120,18 +121,10 @@ class IsotonicCalibration(Calibrator):
     array([0.25 , 0.625, 1.   ])
     """
 
-    maps_: IsotonicMaps
-
-    def __init__(
-        self,
-        *,
-        pooling: Literal["full", "none"] = "full",
-        rows_per_group: int = 50,
-        max_depth: int | None = None,
-    ) -> None:
-        self.pooling = pooling
-        self.rows_per_group = rows_per_group
-        self.max_depth = max_depth
+    pooling: Literal["full", "none"] = "full"
+    rows_per_group: int = 50
+    max_depth: int | None = None
+    maps_: IsotonicMaps = field(init=False)
 
     @property
     def properties(self) -> Properties:

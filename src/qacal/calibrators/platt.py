@@ -7,7 +7,7 @@ Unpenalised. Soft targets and weights need nothing special: they are in the sums
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, TypeAlias
 
 import numpy as np
@@ -133,6 +133,7 @@ def fit_platt(tally: Tally, feature: Feature = "confidence") -> LogisticMap:
     return LogisticMap(*fit_logistic(x, tally.w, tally.wt), feature=feature, rows=tally.n)
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class PlattScaling(Calibrator):
     r"""Fit one logistic curve to all rows: :math:`p = \mathrm{logit}^{-1}(B_0 + B_1 h)`.
 
@@ -153,15 +154,10 @@ class PlattScaling(Calibrator):
     array([0.25, 0.5 , 0.75])
     """
 
-    maps_: LogisticMap
-
-    def __init__(self, *, feature: Feature = "confidence") -> None:
-        self.feature = feature
-
-    @property
-    def properties(self) -> Properties:
-        # Maximum likelihood with an intercept keeps the mean.
-        return Properties(is_monotone=True, keeps_mean=True)
+    feature: Feature = "confidence"
+    maps_: LogisticMap = field(init=False)
+    # Maximum likelihood with an intercept keeps the mean.
+    properties = Properties(is_monotone=True, keeps_mean=True)
 
     def _fit_tally(self, tally: Tally) -> LogisticMap:
         return fit_platt(tally, self.feature)

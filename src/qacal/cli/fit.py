@@ -37,7 +37,7 @@ def run(
     partition: Annotated[
         str | None,
         typer.Option(
-            help="Groups: bisecting:DEPTH, learned:DEPTH (from labels), kdtree:DEPTH, kdtree:DEPTH:coordinate "
+            help="Groups: bisecting:DEPTH, kdtree:DEPTH, kdtree:DEPTH:coordinate "
             "(raw coordinates, as in the paper), kmeans:N, column:NAME, or a product of two: a*b. Default: a "
             "bisecting tree."
         ),
@@ -80,7 +80,7 @@ def run(
     ] = None,
     group_rows: Annotated[
         str | None,
-        typer.Option(metavar="FILE", help="Make the groups from these rows; only learned groups need labels there."),
+        typer.Option(metavar="FILE", help="Make the groups from these rows, which need no labels."),
     ] = None,
     certify: Annotated[
         str | None,

@@ -5,7 +5,7 @@ Parts, shares and depths depend on parameters and numbers of rows only, never on
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from qacal.calibrators.base import Calibrator
 from qacal.calibrators.identity import Identity
@@ -80,7 +80,7 @@ def default_pipeline(model: QACalibrator, *, has_certify_records: bool = False) 
     >>> pipeline.partition, pipeline.score, pipeline.calibrator
     (Column('subject'), None, TreeBinning())
     """
-    chosen = None if model.partition is None else _partition(model.partition)
+    chosen = None if model.partition is None else as_partition(model.partition).clone()
     reads_text = chosen is None or EMBEDDING in chosen._needs
     score = _score(model, chosen) if reads_text or model.learned_score != "auto" else None
     depth = _DEPTH if score is None else DEPTH_WITH_SCORE
@@ -155,10 +155,3 @@ def cut_tree(model: QACalibrator, pipeline: Pipeline, rows: int) -> None:
     if params.get("max_depth", 0) is None:
         groups = max(1, rows // (_BINS_A_GROUP * int(params["points_per_bin"])))
         pipeline.calibrator.set_params(max_depth=min(_DEPTH, groups.bit_length() - 1))
-
-
-def _partition(chosen: Any) -> Partition:
-    partition = as_partition(chosen).clone()
-    if not partition._needs:
-        raise InputError(f"{partition!r} does not say what it reads; name it: Function(f, columns=['subject']).")
-    return partition

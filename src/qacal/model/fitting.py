@@ -242,8 +242,13 @@ def _train(
     partition = pipeline.partition if pipeline.uses_groups else None
     all_ids = group_ids = _NO_IDS
     if partition is not None and inputs.group_records is not None:
-        needs: dict[str, Any] = {"needs_confidence": partition.uses_labels, "reads_labels": partition.uses_labels}
-        rows = read(inputs.group_records, inputs.reading, needs_labels=False, needs_text=pipeline.needs_text, **needs)
+        rows = read(
+            inputs.group_records,
+            inputs.reading,
+            needs_labels=False,
+            needs_confidence=False,
+            needs_text=pipeline.needs_text,
+        )
         all_ids = _train_on(
             _with_ids(rows, overview), Split(None, 0), pipeline, PartitionSample(partition), None, progress
         )

@@ -6,7 +6,7 @@ fitted in `fitting.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from html import escape
 from pathlib import Path
@@ -60,8 +60,7 @@ class QACalibrator(HasParameters, BaseModel):
         "hf:ID", or "column:NAME" for vectors that the records carry.
     partition : assigns groups from vectors or columns. By default a :class:`~qacal.BisectingTree`, of depth 4 with a
         score and 6 without; calibrators that count points per bin use the deepest level at which groups have rows for
-        four bins. Choose :class:`~qacal.Column` if a column has the kind of question;
-        :class:`~qacal.partitions.LearnedTree` to learn from labels where the LLM is miscalibrated.
+        four bins. Choose :class:`~qacal.Column` if a column has the kind of question.
     calibrator : turns scores into probabilities. By default :class:`~qacal.StepBinning`, which keeps the
         score within its interval; :class:`~qacal.TreeBinning` if groups are columns and no text is read. Any other
         calibrator corrects the confidence in each group, as in the paper, unless you pass a `learned_score`.
@@ -112,7 +111,7 @@ class QACalibrator(HasParameters, BaseModel):
     def __init__(
         self,
         embedder: str | Embedder = "static",
-        partition: Partition | str | Callable[..., Any] | None = None,
+        partition: Partition | str | None = None,
         calibrator: Calibrator | None = None,
         *,
         learned_score: LearnedScore | Literal["auto"] | None = "auto",
@@ -156,9 +155,8 @@ class QACalibrator(HasParameters, BaseModel):
         records : a path (Parquet, JSONL, CSV), a pandas, polars or Arrow table, or a list of objects. They need
             `correct`. `id` keeps the rows of one question together; without `id`, the question's text does.
         y : always None; scikit-learn passes it. Labels are the column `correct` of the records.
-        group_records : make the groups from these rows. Without a score, the calibrator is then fitted on all of
-            `records`. They need `correct` only if groups are learned from labels
-            (:class:`~qacal.partitions.LearnedTree`).
+        group_records : make the groups from these rows, which need no `correct`. Without a score, the calibrator is
+            then fitted on all of `records`.
         certify_records : compute the intervals on these rows, and train groups and score on all of `records`: for
             labels by a judge in `records` and by people here. The intervals are then about people's labels alone.
         columns : the names of columns that are called something else: ``{"confidence": "score"}``.

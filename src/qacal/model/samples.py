@@ -100,7 +100,7 @@ def _is_confidence(batch: Batch, name: str) -> bool:
 
 
 class PartitionSample:
-    """Rows that train a partition: a sample of vectors, with labels if it uses them, and the columns of all rows.
+    """Rows that train a partition: a sample of vectors, and the columns of all rows.
 
     Groups that are columns are not learned, so they come from all rows and need no split.
     """
@@ -110,7 +110,6 @@ class PartitionSample:
         self.reads_vectors = EMBEDDING in partition._needs
         self._columns: dict[str, list[Any]] = {name: [] for name in partition._needs if name != EMBEDDING}
         self._vectors = HashSample(partition._rows_wanted)
-        self._labels = HashSample(partition._rows_wanted)
         self.count = 0
 
     def add_columns(self, batch: Batch) -> None:
@@ -119,15 +118,6 @@ class PartitionSample:
 
     def add_vectors(self, batch: Batch, vectors: Any) -> None:
         self._vectors.add(ids_of(batch), vectors)
-        if self._partition.uses_labels:
-            if batch.correct is None or not (batch.correct >= 0).all():
-                raise InputError(
-                    f"{batch.table.origin}: {self._partition!r} learns groups from labels, and the rows of "
-                    "--group-rows (in Python: group_records) have no `correct`. Label them, or make groups that need "
-                    "no labels: bisecting:6."
-                )
-            # The same ids in the same order: the two samples are of the same rows.
-            self._labels.add(ids_of(batch), np.column_stack([batch.confidence, batch.correct]))
         self.count += len(batch)
 
     def fit(self) -> None:
@@ -137,8 +127,6 @@ class PartitionSample:
             if not self.count:
                 raise InputError(f"no row is left to make groups from; {_LARGER_SHARE}")
             inputs[EMBEDDING] = self._vectors.rows()
-            if self._partition.uses_labels:
-                inputs["confidence"], inputs["correct"] = self._labels.rows().T
         self._partition._fit_rows(inputs)
 
 

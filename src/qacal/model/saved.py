@@ -27,7 +27,7 @@ from qacal.model.model import QACalibrator
 from qacal.model.model_set import ModelSet
 from qacal.model.pipeline import BUILT_IN, EmbedderId, ForeignName, Pipeline, RowVectors
 from qacal.parameters import MOST, Between, require
-from qacal.partitions import BisectingTree, Column, KDTree, KMeans, LearnedTree, Partition, Product
+from qacal.partitions import BisectingTree, Column, KDTree, KMeans, Partition, Product
 from qacal.records.reading import ReadAs
 from qacal.storage import MODEL_SET
 from qacal.thresholds.decisions import DecisionRule
@@ -36,7 +36,7 @@ from qacal.thresholds.fit_record import FitRecord
 CLASSES: tuple[type, ...] = (
     *(Identity, PlattScaling, IsotonicCalibration, UniformMassBinning, ScalingBinning, QABinning, ScalingQABinning),
     *(HierarchicalScaling, TreeScaling, TreeBinning, StepBinning, LearnedScore),
-    *(KDTree, BisectingTree, LearnedTree, KMeans, Column, Product),
+    *(KDTree, BisectingTree, KMeans, Column, Product),
 )
 """Every class that can be saved. A file chooses among these and nothing else."""
 

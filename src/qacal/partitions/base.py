@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, ClassVar, Self, TypeAlias
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,9 +19,6 @@ from qacal.tally.vectors import as_vectors
 
 EMBEDDING = "embedding"
 """The name of the column of vectors among the inputs of a partition."""
-
-Plain: TypeAlias = dict[str, Any]
-"""JSON: text, numbers, booleans, None, lists and dictionaries of these."""
 
 ROUNDING = 2.0**-40
 """Thresholds are put this far above a sum of products, as a share of the longest vector.
@@ -37,25 +34,16 @@ _MOST_ROWS = 20_000
 class Partition(HasParameters, ABC):
     r"""Group rows: the paper's :math:`\beta`, or for vectors its second half :math:`\beta_{bin}`.
 
-    A subclass names its `kind` and stores everything that it learns in one frozen object `fitted_`. Assigning changes
-    nothing and needs only numpy.
+    A subclass stores everything that it learns in one frozen object `fitted_`. Assigning changes nothing and needs only
+    numpy.
     """
 
-    kind: ClassVar[str]
     fitted_: Any
 
     @property
     def _needs(self) -> tuple[str, ...]:
         """The columns that it reads; `EMBEDDING` stands for the vectors."""
         return (EMBEDDING,)
-
-    @property
-    def uses_labels(self) -> bool:
-        """True if groups are learned from labels; then a fit reads the columns `confidence` and `correct` too.
-
-        The rows of such a fit must not be used for calibration.
-        """
-        return False
 
     @property
     def _rows_wanted(self) -> int:
@@ -82,15 +70,6 @@ class Partition(HasParameters, ABC):
         """Return `_groups` of columns by name."""
         return self._groups(column_of(inputs, self._needs[0], self))
 
-    @abstractmethod
-    def describe(self) -> Plain:
-        """Return a description: the kind, parameters, number of groups, and how it splits."""
-
-    def _parameters(self) -> Plain:
-        """Return the hyperparameters as JSON."""
-        params = self.get_params(deep=False).items()
-        return {name: value.item() if isinstance(value, np.generic) else value for name, value in params}
-
     def _require_parameters(self) -> None:
         """Raise `InputError` if a parameter is not valid."""
 
@@ -107,7 +86,7 @@ class Tree(Partition):
     """A partition with the leaves of a binary tree of one depth as groups.
 
     `fitted_` has the attributes `sizes` (the training rows in each leaf), `depth` and `width` (of a vector), and the
-    methods `paths` and `levels`.
+    methods `paths`.
     """
 
     max_depth: int
@@ -129,23 +108,7 @@ class Tree(Partition):
         return as_grouping(paths, len(paths)).leaves()
 
     def _groups(self, Z: ArrayLike) -> Paths:
-        """Return :meth:`paths`, which calibrators roll up to any depth."""
         return self.paths(Z)
-
-    def describe(self) -> Plain:
-        """Return the parameters, the number of leaves with training rows, their sizes, and how each level splits."""
-        self._require_fitted()
-        sizes = self.fitted_.sizes
-        return {
-            "kind": self.kind,
-            "parameters": self._parameters(),
-            "depth": self.fitted_.depth,
-            "n_groups": int((sizes > 0).sum()),
-            "rows": int(sizes.sum()),
-            "smallest": int(sizes.min()),
-            "largest": int(sizes.max()),
-            "levels": self.fitted_.levels(),
-        }
 
     def _validate(self) -> None:
         """Raise `InputError` unless a fit with these parameters can have made `fitted_`, which may come from a file."""

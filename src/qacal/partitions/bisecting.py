@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from qacal.errors import InputError
 from qacal.parameters import MODERATE, MOST, Axes, Between, require
-from qacal.partitions.base import ROUNDING, Plain, Tree, one_thread, start_of
+from qacal.partitions.base import ROUNDING, Tree, one_thread, start_of
 from qacal.tally.arrays import ArrayLike, Floats, Ints
 from qacal.tally.groups import Paths
 from qacal.tally.ids import check_seed
@@ -60,11 +60,6 @@ class Bisections:
             path[rows] = node - (2**self.depth - 1)
         return Paths(path, np.full(len(Z), self.depth + 1), self.depth)
 
-    def levels(self) -> list[Plain]:
-        """Return the number of nodes of each level that split."""
-        splits = (self.directions != 0).any(axis=1)
-        return [{"depth": d + 1, "splits": int(splits[2**d - 1 : 2 ** (d + 1) - 1].sum())} for d in range(self.depth)]
-
     def _validate(self) -> None:
         is_tree = len(self.directions) == len(self.sizes) - 1 and self.width >= 1
         require(is_tree, f"directions has shape {self.directions.shape}, for {len(self.sizes)} leaves.")
@@ -103,7 +98,6 @@ class BisectingTree(Tree):
     array([0, 0, 1, 1])
     """
 
-    kind = "bisecting"
     fitted_: Bisections
 
     def __init__(self, *, max_depth: int = 6, seed: int = 0) -> None:
@@ -113,9 +107,14 @@ class BisectingTree(Tree):
     def fit(self, Z: ArrayLike) -> Self:
         self._require_parameters()
         Z = fitting_vectors(Z)
-        require_room(int(self.max_depth), Z.shape[1], self.kind)
+        depth, width = int(self.max_depth), Z.shape[1]
+        deepest = (_MOST_NUMBERS // width).bit_length() - 1
+        if depth > deepest:
+            raise InputError(
+                f"max_depth is {depth}: a tree of {width} coordinates has room for at most {deepest} levels."
+            )
         with one_thread():
-            self.fitted_ = bisect(Z, int(self.max_depth), int(self.seed))
+            self.fitted_ = bisect(Z, depth, int(self.seed))
         return self
 
     def _require_parameters(self) -> None:
@@ -201,12 +200,3 @@ def _widest_step(Z: Floats, seed: int, node: int) -> Floats:
         direction = X.T @ (X @ direction)
         direction = direction / np.sqrt(direction @ direction)
     return direction * (float((X @ direction).std()) * largest)
-
-
-def require_room(max_depth: int, width: int, kind: str) -> None:
-    """Raise if a tree has too many directions for the memory."""
-    if 2**max_depth * width > _MOST_NUMBERS:
-        deepest = (_MOST_NUMBERS // width).bit_length() - 1
-        raise InputError(
-            f"max_depth is {max_depth}: a {kind} tree of {width} coordinates has room for at most {deepest} levels."
-        )

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from qacal.errors import InputError
 from qacal.parameters import MODERATE, MOST, Axes, Between, require, shown
-from qacal.partitions.base import ROUNDING, Plain, Tree
+from qacal.partitions.base import ROUNDING, Tree
 from qacal.tally.arrays import ArrayLike, Floats, Ints
 from qacal.tally.groups import Paths
 from qacal.tally.vectors import fitting_vectors, portions, require_finite
@@ -51,15 +51,6 @@ class TreeMap:
                 if (exits[rows] <= self.depth).any():
                     require_finite(block, range(rows.start, rows.start + len(block)))
         return Paths(path, exits, self.depth)
-
-    def levels(self) -> list[Plain]:
-        """Return the coordinate or axis of each level and its bounds."""
-        name = "coordinate" if self.axes is None else "axis"
-        used = min(self.depth, self.width if self.axes is None else len(self.axes))
-        return [
-            {"depth": d + 1, name: d % used, "low": float(self.low[d]), "high": float(self.high[d])}
-            for d in range(self.depth)
-        ]
 
     def _validate(self) -> None:
         require(len(self.pivots) == len(self.sizes) - 1, "there must be one pivot for each node.")
@@ -140,7 +131,6 @@ class KDTree(Tree):
     array([0])
     """
 
-    kind = "kdtree"
     fitted_: TreeMap
 
     def __init__(self, *, max_depth: int = 6, axes: Literal["principal", "coordinate"] = "principal") -> None:

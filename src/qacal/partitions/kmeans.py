@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from qacal.errors import InputError
 from qacal.parameters import MOST, Axes, Between, is_whole, require, shown
-from qacal.partitions.base import ROUNDING, Partition, Plain, one_thread, start_of
+from qacal.partitions.base import ROUNDING, Partition, one_thread, start_of
 from qacal.tally.arrays import ArrayLike, Floats, Ints
 from qacal.tally.ids import check_seed
 from qacal.tally.vectors import LARGEST, as_vectors, fitting_vectors, portions, require_finite, row_hashes
@@ -78,11 +78,10 @@ class KMeans(Partition):
     >>> groups = KMeans(n_groups=2).fit(Z)
     >>> groups.assign([[0.3], [4.0], [99.0]])
     array([0, 1, 1])
-    >>> groups.describe()["sizes"]
-    [3, 2]
+    >>> groups.fitted_.sizes
+    array([3, 2])
     """
 
-    kind = "kmeans"
     fitted_: Centres
 
     def __init__(self, *, n_groups: int = 32, seed: int = 0) -> None:
@@ -95,21 +94,8 @@ class KMeans(Partition):
         return self
 
     def assign(self, Z: ArrayLike) -> Ints:
-        """Return the number of the nearest centre of each vector."""
         self._require_fitted()
         return self.fitted_.nearest(as_vectors(Z, self.fitted_.centres.shape[1], "k-means"))
-
-    def describe(self) -> Plain:
-        """Return the parameters, the number of groups and their sizes on the training rows."""
-        self._require_fitted()
-        sizes = self.fitted_.sizes.tolist()
-        return {
-            "kind": self.kind,
-            "parameters": self._parameters(),
-            "n_groups": len(sizes),
-            "rows": sum(sizes),
-            "sizes": sizes,
-        }
 
     def _validate(self) -> None:
         groups = len(self.fitted_.sizes)

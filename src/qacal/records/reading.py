@@ -308,7 +308,6 @@ def read(
     needs_labels: bool,
     needs_text: bool = True,
     needs_confidence: bool = True,
-    reads_labels: bool = False,
     confidences: Sequence[str] = (),
     keeps_bad: bool = False,
 ) -> Iterator[Batch]:
@@ -317,7 +316,6 @@ def read(
     needs_labels : rows without `correct` are bad; if False, `correct` is ignored.
     needs_text : rows without `question` or `answer` are bad.
     needs_confidence : rows without `confidence` are bad; if False, a table without the column has zeros.
-    reads_labels : read `correct` if the column exists; missing values are accepted, others must be labels.
     confidences : columns of further confidences; missing values are accepted, others must be confidences.
     keeps_bad : also yield batches in which all rows are bad, for callers who return all rows.
     """
@@ -330,7 +328,7 @@ def read(
         if needs_ids is False and has_ids:
             raise InputError(f"{table.origin}: only some rows have an id; give all of them one, or none.")
         needs_ids = has_ids if needs_ids is None else needs_ids
-        needs = _Needs(needs_labels, reads_labels, needs_text, needs_confidence, needs_ids, tuple(confidences))
+        needs = _Needs(needs_labels, needs_text, needs_confidence, needs_ids, tuple(confidences))
         batch = _checked(table, counting, needs)
         if len(batch) or keeps_bad:
             rows += len(batch)
@@ -423,7 +421,6 @@ def texts_of(records: Any, reading: Reading) -> Iterator[tuple[Table, list[str],
 @dataclass(frozen=True)
 class _Needs:
     labels: bool
-    reads_labels: bool
     text: bool
     confidence: bool
     ids: bool
@@ -443,9 +440,7 @@ def _checked(table: Table, reading: Reading, needs: _Needs) -> Batch:
     confidence = np.zeros(len(table))
     if needs.confidence or has("confidence"):
         confidence = checked.numbers("confidence", 100.0 if reading.percent else 1.0, may_miss=not needs.confidence)
-    correct = None
-    if needs.labels or (needs.reads_labels and has("correct")):
-        correct = checked.numbers("correct", 1.0, may_miss=not needs.labels)
+    correct = checked.numbers("correct", 1.0) if needs.labels else None
     for column in needs.confidences:
         checked.numbers(column, 1.0, may_miss=True)
     # An empty question can be calibrated, but a fit learns nothing from it.

@@ -46,10 +46,8 @@ _KINDS = {
     "BisectingTree": "similar texts",
     "KMeans": "similar texts",
     "KDTree": "similar texts",
-    "LearnedTree": "similar texts that the LLM misjudges in a similar way",
     "Column": "the value of a column",
     "Product": "several of these together",
-    "Function": "your own function",
 }
 _ENOUGH = 200
 # Smaller differences are 0 in whole percents.

@@ -40,21 +40,11 @@ def fitting_vectors(Z: ArrayLike) -> Floats:
 
     So sums round the same way, and seeded choices pick the same rows, whatever the order of the file.
     """
-    exact = _exact(as_vectors(Z))
-    return exact[np.argsort(row_hashes(exact), kind="stable")]
-
-
-def labelled_rows(Z: NDArray[np.floating], confidence: Floats, correct: Floats) -> tuple[Floats, Floats, Floats]:
-    """Return vectors to learn from with their labels, in an order that does not depend on the order of the file."""
-    exact = _exact(Z)
-    order = np.lexsort([correct, confidence, row_hashes(exact)])
-    return exact[order], confidence[order], correct[order]
-
-
-def _exact(Z: NDArray[np.floating]) -> Floats:
-    for rows, block in portions(Z):
+    matrix = as_vectors(Z)
+    for rows, block in portions(matrix):
         require_finite(block, range(rows.start, rows.stop))
-    return Z.astype(np.float64) + 0.0  # -0.0 equals 0.0 but has other bits
+    exact = matrix.astype(np.float64) + 0.0  # -0.0 equals 0.0 but has other bits
+    return exact[np.argsort(row_hashes(exact), kind="stable")]
 
 
 def portions(Z: NDArray[np.floating], n_rows: int = 4096) -> Iterator[tuple[slice, Floats]]:
