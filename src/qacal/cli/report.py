@@ -51,7 +51,7 @@ def run(
         qacal report model test.parquet -o report.html --groups subject --threshold 0.8
     """
     from qacal.model.model_set import load
-    from qacal.records.writers import atomic_file
+    from qacal.records.outputs import atomic_file
     from qacal.report import Block, read_contents, render
 
     if threshold is not None and not 0 <= threshold <= 1:

@@ -8,6 +8,7 @@ import json
 import re
 import shutil
 import sys
+import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -22,7 +23,6 @@ from qacal.errors import InputError
 from qacal.records.file_options import NOT_UTF8, largest_row, opened_bytes, too_large
 from qacal.records.json_stream import JsonDocument
 from qacal.records.table import Fault, FrameTable, ObjectTable, Table, require_polars
-from qacal.records.temporary import temporary_folder
 
 _SUFFIXES = {
     ".parquet": "parquet",
@@ -145,8 +145,8 @@ def open_file(path: str | Path) -> File:
 @contextmanager
 def from_stream(stream: IO[bytes], name: str = "standard input") -> Iterator[File]:
     """Yield a copy of a stream as a file, because rows are read more than once; its first bytes tell the format."""
-    with temporary_folder() as folder:
-        path = folder / "input"
+    with tempfile.TemporaryDirectory(prefix="qacal-") as folder:
+        path = Path(folder) / "input"
         with path.open("wb") as copy:
             shutil.copyfileobj(stream, copy)
         yield File(path, _sniffed(path, name), name)
